@@ -1,0 +1,1 @@
+"""Readers of accounting logs; import one by its own module name."""

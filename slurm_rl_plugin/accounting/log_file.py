@@ -1,0 +1,85 @@
+"""Opening an accounting log: one read, gzip told by content, faults in one sentence."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+
+from slurm_rl_plugin.errors import AccountingLogError
+
+_GZIP = b"\x1f\x8b"
+_OTHER_COMPRESSION = {
+    b"BZh": "bzip2",
+    b"\xfd7zXZ": "xz",
+    b"PK\x03\x04": "zip",
+    b"\x28\xb5\x2f\xfd": "zstd",
+}
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+
+@dataclass(frozen=True, slots=True)
+class LogFile:
+    """The plain content of an accounting log.
+
+    Attributes:
+        path: where it was read, for error messages.
+        content: its bytes after decompression; neither empty nor binary.
+        checksum: sha256 of the bytes as stored on disk.
+    """
+
+    path: Path
+    content: bytes
+    checksum: str
+
+    def fault(
+        self, problem: str, *, line: int | None = None, field: str | None = None
+    ) -> AccountingLogError:
+        """Return the error that blames a place in this file, for the caller to raise."""
+        return AccountingLogError(self.path, problem, line=line, field=field)
+
+
+def read_log_file(path: Path) -> LogFile:
+    """Read a log, plain or gzipped whatever its name says.
+
+    Raises:
+        AccountingLogError: the file is missing, unreadable, a directory, empty, binary, truncated
+            or compressed in another way.
+    """
+    stored = _stored_bytes(path)
+    content = _decompressed(path, stored).removeprefix(_BYTE_ORDER_MARK)
+    if not content.strip():
+        raise AccountingLogError(path, "the file is empty; export the accounting log again")
+    if b"\0" in content:
+        raise AccountingLogError(path, "the file is binary; give an accounting log in text form")
+    return LogFile(path, content, hashlib.sha256(stored).hexdigest())
+
+
+def _stored_bytes(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        problem = "there is no such file; check the path"
+    except IsADirectoryError:
+        problem = "this is a directory; give the path of one log file"
+    except OSError as error:
+        problem = f"the file cannot be read ({error.strerror}); check its permissions"
+    raise AccountingLogError(path, problem)
+
+
+def _decompressed(path: Path, stored: bytes) -> bytes:
+    for magic, name in _OTHER_COMPRESSION.items():
+        if stored.startswith(magic):
+            problem = f"the file is compressed with {name}; decompress it or use gzip"
+            raise AccountingLogError(path, problem)
+    if not stored.startswith(_GZIP):
+        return stored
+    try:
+        return gzip.decompress(stored)
+    except EOFError:
+        problem = "the gzip file is truncated; copy it again"
+    except (gzip.BadGzipFile, zlib.error) as error:
+        problem = f"the gzip file is corrupt ({error}); copy it again"
+    raise AccountingLogError(path, problem)

@@ -1,0 +1,122 @@
+"""The fields of `sacct` that we read: how their values look and what they mean."""
+
+from __future__ import annotations
+
+import math
+import re
+from datetime import datetime
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(text.split())
+
+
+#: Prints all that the reader can use; free text stands between typed fields, so that a separator
+#: inside it can be told.
+SACCT_COMMAND = (
+    "SLURM_TIME_FORMAT=%s sacct -a -X -D -P -S <start> -E now -o Cluster,JobIDRaw,User,Account,"
+    "Partition,QOS,Submit,Eligible,Start,End,ElapsedRaw,TimelimitRaw,NCPUS,Flags,JobName,State,"
+    "SubmitLine"
+)
+
+#: What XDMoD's documented `sacct --noheader` line prints.
+XDMOD_FIELDS = _words(
+    "jobid jobidraw cluster partition qos account group gid user uid submit eligible start end "
+    "elapsed exitcode state nnodes ncpus reqcpus reqmem reqtres alloctres timelimit nodelist "
+    "jobname"
+)
+
+#: Fields that a header must have: the one to ask for, and those that serve as well.
+REQUIRED = {
+    "JobIDRaw": ("jobidraw", "jobid"),
+    "Submit": ("submit",),
+    "Start": ("start",),
+    "ElapsedRaw": ("elapsedraw", "elapsed", "end"),
+    "NCPUS": ("ncpus", "alloccpus", "reqcpus"),
+}
+
+#: Fields that may hold the separator or a line break, the likeliest first.
+FREE_TEXT = _words(
+    "jobname submitline constraints comment admincomment systemcomment extra workdir stdin "
+    "stdout stderr wckey container"
+)
+
+_TIME = r"\d{1,11}|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d"
+_NO_TIME = r"Unknown|None|N/A|INVALID"
+_DURATION = r"-?(\d{1,6}-)?\d{1,9}:\d\d(:\d\d)?(\.\d+)?"
+_COUNT = r"-?\d{1,9}"
+
+
+def _whole(pattern: str, *, optional: bool = True) -> re.Pattern[str]:
+    return re.compile(f"({pattern}){'?' if optional else ''}", re.ASCII)
+
+
+#: How the values that make up a job look; a row that breaks one of these is no record.
+STRICT = {
+    "jobid": _whole(r"\d{1,18}([_+][^.\s]*)?(\.\S+)?", optional=False),
+    "jobidraw": _whole(r"\d{1,18}([_+][^.\s]*)?(\.\S+)?", optional=False),
+    "submit": _whole(f"{_TIME}|{_NO_TIME}", optional=False),
+    "state": _whole(r"[A-Z_]+\+?( by [^\s|]+)?", optional=False),
+    **dict.fromkeys(("eligible", "start", "end"), _whole(f"{_TIME}|{_NO_TIME}")),
+    "elapsed": _whole(f"{_DURATION}|INVALID"),
+    "elapsedraw": _whole(_COUNT + "|INVALID"),
+    "timelimit": _whole(f"{_DURATION}|UNLIMITED|Partition_Limit|INVALID"),
+    "timelimitraw": _whole(_COUNT + "|UNLIMITED|Partition_Limit|INVALID"),
+    **dict.fromkeys(("ncpus", "alloccpus", "reqcpus"), _whole(_COUNT)),
+}
+
+#: How other values usually look: hints where a separator inside free text has shifted a row.
+LOOSE = {
+    **dict.fromkeys(
+        _words("associd uid gid dbindex qosraw cputimeraw reservationid resvcpuraw priority"),
+        _whole(r"-?\d+"),
+    ),
+    **dict.fromkeys(("exitcode", "derivedexitcode"), _whole(r"\d+:\d+")),
+    **dict.fromkeys(
+        _words("cputime suspended totalcpu usercpu systemcpu reserved resvcpu planned"),
+        _whole(f"{_DURATION}|INVALID"),
+    ),
+    **dict.fromkeys(("alloctres", "reqtres"), _whole(r"[\w/:-]+=[^|\s]*")),
+    "nnodes": _whole(r"[\d.]+[KMG]?"),
+}
+
+_UNFINISHED = frozenset(
+    _words(
+        "PENDING RUNNING SUSPENDED CONFIGURING COMPLETING STOPPED SIGNALING STAGE_OUT REQUEUE_HOLD "
+        "SPECIAL_EXIT"
+    )
+)
+
+
+def is_unfinished(state: str) -> bool:
+    """Whether a State says that the job still waits or runs."""
+    return state in _UNFINISHED
+
+
+def parse_time(text: str) -> float:
+    """Return seconds since the epoch (local times are taken as UTC); NaN where none is told."""
+    if text.isdecimal():
+        return float(text) or math.nan
+    if "T" not in text:
+        return math.nan
+    try:
+        return datetime.fromisoformat(text + "+00:00").timestamp()
+    except ValueError:
+        return math.nan
+
+
+def parse_duration(text: str) -> float:
+    """Return the seconds of `[days-][hours:]minutes:seconds`; NaN for words and nothing."""
+    if ":" not in text:
+        return math.nan
+    sign = -1.0 if text.startswith("-") else 1.0
+    days, dash, clock = text.removeprefix("-").rpartition("-")
+    seconds = 0.0
+    for part in clock.split(":"):
+        seconds = 60.0 * seconds + float(part)
+    return sign * (seconds + (86400.0 * float(days) if dash else 0.0))
+
+
+def parse_count(text: str) -> float:
+    """Return a whole number as float; NaN for words and nothing."""
+    return float(text) if text.removeprefix("-").isdecimal() else math.nan

@@ -1,0 +1,118 @@
+"""Writes a table of jobs as SWF, so that reading it back gives the same table."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from slurm_rl_plugin.accounting.port import JobLog
+from slurm_rl_plugin.errors import AccountingLogError
+from slurm_rl_plugin.units import FloatArray, IntArray
+
+_SWF_NAME = re.compile(r"-1|0|[1-9]\d{0,14}", re.ASCII)
+
+
+def write_swf(path: Path, log: JobLog, *, comments: Sequence[str]) -> None:
+    """Write jobs as SWF, gzipped if the name ends in .gz; the file appears whole or not at all.
+
+    SWF holds neither QOS, job names, submit lines nor eligible times. Names that are no numbers
+    are numbered from 1 and explained in the comments. A log of one account reads back with its
+    users as accounts, as every SWF log does.
+
+    Args:
+        path: the file to write or replace.
+        log: the jobs; submit times must not be negative.
+        comments: lines for the header, without the semicolon.
+
+    Raises:
+        AccountingLogError: the file cannot be written.
+        ValueError: a submit time is negative, which SWF cannot hold.
+    """
+    if np.any(log.submit < 0):
+        raise ValueError("SWF cannot hold negative submit times; shift the log's epoch")
+    content = "".join(f"{line}\n" for line in _lines(log, comments)).encode(errors="replace")
+    if path.suffix == ".gz":
+        content = gzip.compress(content, mtime=0)
+    beside = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        beside.write_bytes(content)
+        beside.replace(path)
+    except OSError as error:
+        problem = f"the file cannot be written ({error.strerror}); check the folder"
+        raise AccountingLogError(path, problem) from error
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def _lines(log: JobLog, comments: Sequence[str]) -> Iterator[str]:
+    yield "; Version: 2.2"
+    if log.processors_available is not None:
+        yield f"; MaxProcs: {log.processors_available}"
+    for comment in comments:
+        yield from _comment(comment)
+    users = _numbers(log.users)
+    groups = ["-1"] * len(log.accounts) if _account_is_user(log) else _numbers(log.accounts)
+    queues = _numbers(log.partitions)
+    for kind, names, numbers in (
+        ("User", log.users, users),
+        ("Group", log.accounts, groups),
+        ("Queue", log.partitions, queues),
+    ):
+        for name, number in zip(names, numbers, strict=True):
+            if number not in (name, "-1"):
+                yield from _comment(f"{kind} {number}: {name}")
+    yield from _rows(log, users, groups, queues)
+
+
+def _comment(text: str) -> Iterator[str]:
+    # A zero byte would make the file look binary.
+    for line in text.replace("\0", "?").splitlines():
+        yield f"; {line}"
+
+
+def _account_is_user(log: JobLog) -> bool:
+    return log.accounts == log.users and np.array_equal(log.account, log.user)
+
+
+def _numbers(names: tuple[str, ...]) -> list[str]:
+    if all(_SWF_NAME.fullmatch(name) for name in names):
+        return list(names)
+    return [str(position) for position in range(1, len(names) + 1)]
+
+
+def _rows(log: JobLog, users: list[str], groups: list[str], queues: list[str]) -> Iterator[str]:
+    wait = log.start - log.submit
+    columns = zip(
+        log.job_id.tolist(),
+        _written(log.submit),
+        _written(np.where(wait >= 0, wait, np.nan)),
+        _written(log.run_time),
+        log.processors.tolist(),
+        _written(log.time_limit),
+        _named(log.user, users),
+        _named(log.account, groups),
+        _named(log.partition, queues),
+        strict=True,
+    )
+    for job, submit, waited, ran, processors, limit, user, group, queue in columns:
+        yield (
+            f"{job} {submit} {waited} {ran} {processors} -1 -1 {processors} {limit} -1 "
+            f"1 {user} {group} -1 {queue} -1 -1 -1"
+        )
+
+
+def _named(index: IntArray, numbers: list[str]) -> list[str]:
+    return [numbers[position] for position in index.tolist()]
+
+
+def _written(times: FloatArray) -> list[str]:
+    """Write whole seconds as integers, other times with every digit, unknown ones as -1."""
+    return [
+        "-1" if time != time else str(int(time)) if time.is_integer() else repr(time)  # noqa: PLR0124
+        for time in times.tolist()
+    ]

@@ -1,0 +1,152 @@
+"""A simulated cluster behind the batch-system port: for the demo, and for tests without Slurm.
+
+Its own priority is age alone, one point a second, so that without our factors it is FIFO; as in
+Slurm, priorities below 1 count as 1 and held jobs do not start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from slurm_rl_plugin.batch_systems.port import ApplyReport, FactorChange
+from slurm_rl_plugin.domain import (
+    JobTable,
+    PendingJobs,
+    QueueSnapshot,
+    RunningJobs,
+    StartedJobs,
+)
+from slurm_rl_plugin.simulator.cluster import (
+    IDLE,
+    NOW,
+    PENDING,
+    RUNNING,
+    advance,
+    empty_cluster,
+    next_event,
+)
+from slurm_rl_plugin.simulator.dispatch import BACKFILLING, dispatch_in_order
+from slurm_rl_plugin.simulator.log_workload import PreparedLog
+from slurm_rl_plugin.simulator.network_scoring import current_usage
+from slurm_rl_plugin.simulator.simulation import SimulationSettings
+from slurm_rl_plugin.units import FloatArray, IntArray
+
+_NO_RANK: IntArray = np.empty(0, dtype=np.int64)
+
+
+class SimulatedCluster:
+    """Runs a log on a simulated machine whose queue can be read and reordered."""
+
+    def __init__(self, prepared: PreparedLog, settings: SimulationSettings) -> None:
+        self.name = "simulated"
+        self._prepared = prepared
+        self._jobs: JobTable = prepared.jobs()
+        # a real scheduler backfills by requested limits, not by what jobs will really run
+        self._workload = prepared.workload(None)
+        self._settings = settings
+        self._cluster = empty_cluster(self._workload, settings.capacity, settings.half_life)
+        count = len(self._jobs)
+        self._place_of = {int(job): place for place, job in enumerate(self._jobs.job_id)}
+        self._factor: IntArray = np.zeros(count, dtype=np.int64)
+        self._held = np.zeros(count, dtype=np.bool_)
+        self._reported = np.zeros(count, dtype=np.bool_)
+
+    @property
+    def now(self) -> float:
+        """Simulated time, seconds."""
+        return float(self._cluster.clock[NOW])
+
+    @property
+    def start(self) -> FloatArray:
+        """Start of each job of the log so far, NaN where it did not start; shape [n]."""
+        return self._cluster.start
+
+    @property
+    def finished(self) -> bool:
+        """Whether every job has started and ended."""
+        return bool(np.isinf(next_event(self._workload, self._cluster)))
+
+    def advance(self, until: float) -> None:
+        """Let the cluster run up to a time, scheduling at every event as a real one does."""
+        while (event := next_event(self._workload, self._cluster)) <= until:
+            advance(self._workload, self._cluster, event, _NO_RANK)
+            self._schedule()
+        if until > self.now:
+            advance(self._workload, self._cluster, until, _NO_RANK)
+
+    def hold(self, job_id: int) -> None:
+        """Hold a job as its user would."""
+        self._held[self._place_of[job_id]] = True
+
+    def _waiting(self) -> IntArray:
+        return self._cluster.pending[: self._cluster.counts[PENDING]].copy()
+
+    def _native(self, waiting: IntArray) -> IntArray:
+        return 1 + np.floor(self.now - self._workload.submit[waiting]).astype(np.int64)
+
+    def _schedule(self) -> None:
+        if self._cluster.counts[IDLE] == 0:
+            return
+        waiting = self._waiting()
+        free = waiting[~self._held[waiting]]
+        priority = np.maximum(self._native(free) + self._factor[free], 1)
+        order = free[np.lexsort((free, -priority))]
+        dispatch_in_order(
+            self._workload,
+            self._cluster,
+            order,
+            BACKFILLING[self._settings.backfilling],
+            self._settings.reserve,
+        )
+
+    def snapshot(self) -> QueueSnapshot:
+        """Read the queue at the simulated time."""
+        waiting = np.sort(self._waiting())
+        running = np.sort(self._cluster.end_job[: self._cluster.counts[RUNNING]])
+        started = np.flatnonzero(~np.isnan(self._cluster.start) & ~self._reported)
+        self._reported[started] = True
+        held = self._held[waiting]
+        return QueueSnapshot(
+            now=self.now,
+            pending=PendingJobs(
+                jobs=self._jobs.select(waiting),
+                native_priority=np.where(held, 0, self._native(waiting)),
+                factor=self._factor[waiting],
+                held=held,
+                admin_set=np.zeros(len(waiting), dtype=np.bool_),
+                nice=np.zeros(len(waiting), dtype=np.int64),
+            ),
+            running=RunningJobs(
+                jobs=self._jobs.select(running), start=self._cluster.start[running]
+            ),
+            started=StartedJobs(
+                jobs=self._jobs.select(started), start=self._cluster.start[started]
+            ),
+            capacity=self._settings.capacity,
+            accounts=self._prepared.accounts,
+            partitions=self._prepared.log.partitions,
+            shares=self._prepared.shares,
+            usage=current_usage(self._cluster),
+        )
+
+    def apply(self, changes: Sequence[FactorChange]) -> ApplyReport:
+        """Set factors of pending jobs; others are reported as rejected."""
+        waiting = set(self._waiting().tolist())
+        rejected: dict[int, str] = {}
+        for change in changes:
+            place = self._place_of.get(change.job_id)
+            if place is None or place not in waiting:
+                rejected[change.job_id] = "Invalid job id specified"
+            else:
+                self._factor[place] = change.new
+        self._schedule()
+        return ApplyReport(applied=len(changes) - len(rejected), rejected=rejected)
+
+    def release(self, job_ids: IntArray | None = None) -> ApplyReport:
+        """Set factors back to 0."""
+        if job_ids is None:
+            waiting = self._waiting()
+            job_ids = self._jobs.job_id[waiting[self._factor[waiting] != 0]]
+        return self.apply([FactorChange(job_id=int(job), old=0, new=0) for job in job_ids])

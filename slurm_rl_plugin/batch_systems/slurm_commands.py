@@ -1,0 +1,204 @@
+"""Slurm by its own commands: `squeue`, `sprio`, `sshare`, `sinfo` to read, `scontrol` to write."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from slurm_rl_plugin.batch_systems.port import ApplyReport, FactorChange
+from slurm_rl_plugin.batch_systems.slurm_fields import (
+    PENDING,
+    PENDING_AND_RUNNING,
+    RUNNING_STATES,
+    QueueRow,
+    parse_capacity,
+    parse_queue,
+    queue_format,
+)
+from slurm_rl_plugin.batch_systems.slurm_priorities import (
+    PRIORITY_FORMAT,
+    PriorityTerms,
+    parse_priorities,
+)
+from slurm_rl_plugin.batch_systems.slurm_process import CommandRunner
+from slurm_rl_plugin.batch_systems.slurm_shares import SHARE_FORMAT, parse_shares
+from slurm_rl_plugin.batch_systems.slurm_starts import StartWatch
+from slurm_rl_plugin.batch_systems.slurm_tables import (
+    JobClassRule,
+    TableBuilder,
+    first_of_each_array,
+)
+from slurm_rl_plugin.batch_systems.slurm_writes import Change, FactorWriter
+from slurm_rl_plugin.domain import QueueSnapshot, RunningJobs, StartedJobs
+from slurm_rl_plugin.units import FloatArray, IntArray
+
+SQUEUE = ("squeue", "--noheader", "--all", "--local")
+SPRIO = ("sprio", "--noheader", "-o", PRIORITY_FORMAT)
+SSHARE = ("sshare", "--all", "--parsable2", "--noheader", "-o", SHARE_FORMAT)
+SINFO = ("sinfo", "--noheader", "--all", "--Node", "-o", "%N|%C")
+
+
+class SlurmCommands:
+    """A Slurm cluster with `priority/multifactor`, reordered by SiteFactor.
+
+    What is special about Slurm's jobs:
+
+    * A pending job array is one row under the array's number, never split; its record that can
+      start first speaks for it. Running and started tasks are rows of their own.
+    * Held jobs and jobs that are not eligible yet are not listed by `sprio`; their factor is what
+      we last wrote or saw, 0 if never, and the rest of their priority is native. `eligible` is
+      infinite where Slurm gives no time (held, dependency, array at its limit).
+    * A priority set by hand hides our term: `admin_set`, with factor 0.
+
+    Args:
+        shares: account -> share, scaled to sum 1; None takes RawShares from `sshare`.
+        interactive: tells whether a job is of the interactive class.
+        clock: seconds since the epoch.
+        timeout: seconds that any command may take.
+        environment: variables of the commands, PATH and SLURM_CONF among them; None takes this
+            process's own.
+        writes_per_call: changes sent in one run of `scontrol`, with a time-out to match.
+        on_call: told each command's name and the seconds it took.
+    """
+
+    name = "slurm_commands"
+
+    def __init__(
+        self,
+        *,
+        shares: Mapping[str, float] | None,
+        interactive: JobClassRule,
+        clock: Callable[[], float],
+        timeout: float = 10.0,
+        environment: Mapping[str, str] | None = None,
+        writes_per_call: int = 500,
+        on_call: Callable[[str, float], None] | None = None,
+    ) -> None:
+        self._shares = shares
+        self._interactive = interactive
+        self._clock = clock
+        self._runner = CommandRunner(environment=environment, timeout=timeout, on_call=on_call)
+        self._writer = FactorWriter(self._runner, writes_per_call)
+        self._starts = StartWatch()
+        #: Factors that we wrote or saw, by array number: `sprio` does not list every job.
+        self._factors: dict[int, int] = {}
+
+    def snapshot(self) -> QueueSnapshot:
+        """Read the queue; see `BatchSystem.snapshot`.
+
+        Raises:
+            BatchSystemUnavailable: no answer in time, or Slurm cannot be reached.
+            BatchSystemError: an answer that cannot be understood.
+        """
+        now = self._clock()
+        rows = self._read_queue("--states", PENDING_AND_RUNNING)
+        priorities = parse_priorities(self._runner.read(SPRIO))
+        tree = parse_shares(self._runner.read(SSHARE))
+        capacity = parse_capacity(self._runner.read(SINFO))
+        started = self._starts.started(rows, self._read_vanished(rows), now)
+        waiting = first_of_each_array(row for row in rows if row.state == PENDING)
+        running = [row for row in rows if row.state in RUNNING_STATES]
+        terms = [self._terms(row, priorities) for row in waiting]
+        self._remember(waiting, terms)
+
+        build = TableBuilder([*(self._shares or ()), *tree.shares], self._interactive)
+        pending_jobs = build.pending(waiting, terms)
+        running_jobs = RunningJobs(jobs=build.jobs(running), start=_starts(running))
+        started_jobs = StartedJobs(jobs=build.jobs(started), start=_starts(started))
+        accounts = build.accounts.all
+        return QueueSnapshot(
+            now=now,
+            pending=pending_jobs,
+            running=running_jobs,
+            started=started_jobs,
+            capacity=capacity,
+            accounts=accounts,
+            partitions=build.partitions.all,
+            shares=_to_sum_one(tree.shares if self._shares is None else self._shares, accounts),
+            usage=_to_sum_one(tree.usage, accounts),
+        )
+
+    def apply(self, changes: Sequence[FactorChange]) -> ApplyReport:
+        """Write factors; see `BatchSystem.apply`.
+
+        Raises:
+            BatchSystemUnavailable: no answer in time; some changes may have been written.
+            ChangeRejected: every change was denied.
+            BatchSystemError: `scontrol` failed for a reason that names no job.
+        """
+        return self._write([(change.job_id, change.new) for change in changes])
+
+    def release(self, job_ids: IntArray | None = None) -> ApplyReport:
+        """Set our factor back to 0; see `BatchSystem.release`.
+
+        Without `job_ids` this also writes to pending jobs whose factor `sprio` does not show
+        (held, not eligible, priority by hand): one of them may carry a factor of an earlier run.
+
+        Raises:
+            BatchSystemUnavailable: no answer in time; call again.
+            ChangeRejected: every change was denied.
+            BatchSystemError: an answer that cannot be understood.
+        """
+        chosen = self._with_factor() if job_ids is None else [int(job_id) for job_id in job_ids]
+        return self._write([(job_id, 0) for job_id in chosen])
+
+    def _with_factor(self) -> list[int]:
+        """Arrays and jobs that have a factor, or whose factor cannot be seen."""
+        rows = self._read_queue("--states", PENDING)
+        priorities = parse_priorities(self._runner.read(SPRIO))
+        chosen: dict[int, None] = {}
+        for row in rows:
+            terms = priorities.get(row.job_id)
+            if terms is None or terms.by_hand or terms.site:
+                chosen[row.array_id] = None
+        return list(chosen)
+
+    def _write(self, changes: Sequence[Change]) -> ApplyReport:
+        if not changes:
+            return ApplyReport(applied=0, rejected={})
+        report = self._writer.write(changes)
+        for job_id, factor in changes:
+            if job_id not in report.rejected:
+                self._factors[job_id] = factor
+        return report
+
+    def _read_queue(self, *options: str) -> list[QueueRow]:
+        mark = secrets.token_hex(4)
+        return parse_queue(self._runner.read([*SQUEUE, *options, "-O", queue_format(mark)]), mark)
+
+    def _read_vanished(self, rows: Sequence[QueueRow]) -> list[QueueRow]:
+        """Ask for jobs that no longer wait; Slurm keeps them for MinJobAge (300 s)."""
+        ids = self._starts.ask_about(rows)
+        if not ids:
+            return []
+        # Asked for one unknown job squeue fails, for several it does not: so name one twice.
+        named = ",".join(str(job_id) for job_id in [ids[0], *ids])
+        return self._read_queue("--states", "all", "--jobs", named)
+
+    def _terms(self, row: QueueRow, priorities: Mapping[int, PriorityTerms]) -> PriorityTerms:
+        listed = priorities.get(row.job_id)
+        if listed is not None:
+            return listed
+        factor = self._factors.get(row.array_id, 0)
+        native = max(row.priority - factor, 1) if row.priority else 0
+        return PriorityTerms(native=native, site=factor, by_hand=False)
+
+    def _remember(self, waiting: Sequence[QueueRow], terms: Sequence[PriorityTerms]) -> None:
+        """Take over what `sprio` shows, and forget jobs that are gone."""
+        self._factors = {
+            row.array_id: self._factors.get(row.array_id, 0) if term.by_hand else term.site
+            for row, term in zip(waiting, terms, strict=True)
+        }
+
+
+def _starts(rows: Sequence[QueueRow]) -> FloatArray:
+    return np.array([row.start for row in rows], dtype=np.float64)
+
+
+def _to_sum_one(values: Mapping[str, float], names: Sequence[str]) -> FloatArray:
+    """One value for each name, 0 where there is none, scaled to sum 1 unless all are 0."""
+    column = np.array([values.get(name, 0.0) for name in names], dtype=np.float64)
+    whole = column.sum()
+    return column / whole if whole > 0 else column

@@ -1,0 +1,189 @@
+"""Slurm's words: fields of `squeue`, job states, and how times and numbers are written."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from slurm_rl_plugin.batch_systems.slurm_process import not_understood
+from slurm_rl_plugin.units import DAY, HOUR, MINUTE
+
+#: Fields of `squeue -O` in the order asked for. The job name comes last, since it may hold
+#: separators and newlines; no other field is a user's free text.
+QUEUE_FIELDS = (
+    *("JobID", "ArrayJobID", "State", "Reason", "PriorityLong", "Nice", "NumCPUs"),
+    *("SubmitTime", "EligibleTime", "StartTime", "TimeLimit", "Account", "UserName"),
+    *("Partition", "QOS", "BatchFlag", "NodeList", "ArrayTaskID", "Name"),
+)
+SEPARATOR = "|"
+
+PENDING = "PENDING"
+#: States in which a job occupies processors. COMPLETING does not count: its work is over.
+RUNNING_STATES = frozenset({"RUNNING", "CONFIGURING", "RESIZING", "SIGNALING", "STAGE_OUT"})
+HELD_REASONS = frozenset({"JobHeldUser", "JobHeldAdmin"})
+#: Values of a job state option that name exactly the jobs above.
+PENDING_AND_RUNNING = "PENDING,RUNNING,CONFIGURING"
+
+NO_TIME = frozenset({"N/A", "NONE", "Unknown", "None", "(null)", ""})
+NO_LIMIT = frozenset({"UNLIMITED", "NOT_SET", "INVALID", "Partition_Limit", "N/A", ""})
+SCALE = {"K": 1024, "M": 1024**2, "G": 1024**3}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueRow:
+    """One record of `squeue`: a job, a task of a job array, or the rest of a pending array.
+
+    Attributes:
+        job_id: number of the record, different for each task.
+        array_id: number of the array; the same as `job_id` for a job that is no array.
+        eligible: seconds since the epoch; infinite where Slurm gives none (held, dependency).
+        start: seconds since the epoch, expected where pending; NaN where Slurm gives none.
+        time_limit: seconds; NaN where there is none.
+        nodes: node list; empty for a job that never started.
+        tasks: task numbers that the record stands for; empty for a job that is no array.
+    """
+
+    job_id: int
+    array_id: int
+    state: str
+    reason: str
+    priority: int
+    nice: int
+    processors: int
+    submit: float
+    eligible: float
+    start: float
+    time_limit: float
+    account: str
+    user: str
+    partition: str
+    qos: str
+    has_batch_script: bool
+    nodes: str
+    tasks: str
+    name: str
+
+    @property
+    def held(self) -> bool:
+        """Whether a user or an administrator holds it."""
+        return self.reason in HELD_REASONS or self.priority == 0
+
+
+def queue_format(mark: str) -> str:
+    """Argument of `squeue -O`; `mark` after the first field tells where a record begins."""
+    first, *others, last = QUEUE_FIELDS
+    ends = [f"{first}:{SEPARATOR}{mark}{SEPARATOR}", *(f"{name}:{SEPARATOR}" for name in others)]
+    return ",".join([*ends, f"{last}:"])
+
+
+def parse_queue(text: str, mark: str) -> list[QueueRow]:
+    """Read the answer of `squeue -O` asked for with `queue_format(mark)`.
+
+    A job name may hold newlines and separators; only a caller who knows `mark` could forge the
+    beginning of a record, so it must be new in every call.
+
+    Raises:
+        BatchSystemError: a record has another form.
+    """
+    return [_parse_record(record) for record in _records(text, mark)]
+
+
+def _records(text: str, mark: str) -> Iterator[str]:
+    begin = re.compile(rf"^(\d+){re.escape(SEPARATOR + mark + SEPARATOR)}", re.MULTILINE)
+    found = list(begin.finditer(text))
+    before = text[: found[0].start()] if found else text
+    if before.strip():
+        raise not_understood("squeue", text.strip().splitlines()[0])
+    ends = [*(match.start() for match in found), len(text)][1:]
+    for match, end in zip(found, ends, strict=True):
+        yield match[1] + SEPARATOR + text[match.end() : end]
+
+
+def _parse_record(record: str) -> QueueRow:
+    values = record.split(SEPARATOR, len(QUEUE_FIELDS) - 1)
+    if len(values) != len(QUEUE_FIELDS):
+        raise not_understood("squeue", record)
+    field = dict(zip(QUEUE_FIELDS, values, strict=True))
+    try:
+        return _to_row(field)
+    except ValueError as error:
+        raise not_understood("squeue", record) from error
+
+
+def _to_row(field: dict[str, str]) -> QueueRow:
+    return QueueRow(
+        job_id=int(field["JobID"]),
+        array_id=int(field["ArrayJobID"]),
+        state=field["State"],
+        reason=field["Reason"],
+        priority=int(field["PriorityLong"]),
+        nice=int(field["Nice"]),
+        processors=parse_count(field["NumCPUs"]),
+        submit=parse_time(field["SubmitTime"], math.nan),
+        eligible=parse_time(field["EligibleTime"], math.inf),
+        start=parse_time(field["StartTime"], math.nan),
+        time_limit=parse_duration(field["TimeLimit"]),
+        account=field["Account"],
+        user=field["UserName"],
+        # A job for several partitions stands in the first one it names.
+        partition=field["Partition"].partition(",")[0],
+        qos=field["QOS"],
+        has_batch_script=field["BatchFlag"] == "1",
+        nodes=field["NodeList"],
+        tasks="" if field["ArrayTaskID"] == "N/A" else field["ArrayTaskID"],
+        name=field["Name"].removesuffix("\n"),
+    )
+
+
+def parse_time(text: str, missing: float) -> float:
+    """Seconds since the epoch, as printed under SLURM_TIME_FORMAT=%s.
+
+    Raises:
+        ValueError: neither a number nor one of Slurm's words for no time.
+    """
+    return missing if text in NO_TIME else float(int(text))
+
+
+def parse_duration(text: str) -> float:
+    """Seconds of `[days-][hours:]minutes:seconds`; NaN for Slurm's words for no limit.
+
+    Raises:
+        ValueError: another form.
+    """
+    if text in NO_LIMIT:
+        return math.nan
+    days, _, clock = text.rpartition("-")
+    parts = [int(part) for part in clock.split(":")]
+    if not 1 <= len(parts) <= 3:
+        raise ValueError(text)
+    hours, minutes, seconds = [0] * (3 - len(parts)) + parts
+    return int(days or 0) * DAY + hours * HOUR + minutes * MINUTE + seconds
+
+
+def parse_count(text: str) -> int:
+    """Read a number that Slurm may shorten with K, M or G, or give as a range (the least is meant).
+
+    Raises:
+        ValueError: another form.
+    """
+    least = text.partition("-")[0]
+    return int(float(least[:-1]) * SCALE[least[-1]]) if least[-1:] in SCALE else int(least)
+
+
+def parse_capacity(text: str) -> int:
+    """Usable processors from `sinfo -N -o "%N|%C"`: allocated and idle ones, each node once.
+
+    Raises:
+        BatchSystemError: a line has another form.
+    """
+    nodes: dict[str, int] = {}
+    for line in text.splitlines():
+        name, _, counts = line.partition(SEPARATOR)
+        try:
+            allocated, idle, _other, _total = (parse_count(part) for part in counts.split("/"))
+        except ValueError as error:
+            raise not_understood("sinfo", line) from error
+        nodes[name] = allocated + idle
+    return sum(nodes.values())

@@ -1,0 +1,77 @@
+"""What `sprio` says: the priority of each eligible job and the terms that it is made of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from slurm_rl_plugin.batch_systems.slurm_process import not_understood
+
+#: Format letters of `sprio -o`: job, partition, total, site, nice, then the weighted factors
+#: age, association, fair share, job size, partition and QOS; TRES is a list and comes last.
+PRIORITY_FORMAT = "%i|%r|%Y|%S|%N|%A|%B|%F|%J|%P|%Q|%T"
+#: Slurm's NO_VAL, printed for the terms of a job with several partitions and a priority by hand.
+NO_TERM = -2147483648
+#: Points by which the printed, rounded factors and the total may differ: half a point for each
+#: of the seven factors.
+ROUNDING = 4
+LEAST_PRIORITY = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PriorityTerms:
+    """The parts of one job's priority, in points.
+
+    Attributes:
+        native: priority without our term.
+        site: our term, SiteFactor; 0 where the priority was set by hand and hides it.
+        by_hand: an administrator fixed the priority (`Priority=`, `sbatch --priority`). Slurm
+            then reports a total with every factor 0, or, for a job with several partitions,
+            factors that are no numbers.
+    """
+
+    native: int
+    site: int
+    by_hand: bool
+
+
+def parse_priorities(text: str) -> dict[int, PriorityTerms]:
+    """Record number -> terms, from `sprio -h -o PRIORITY_FORMAT`.
+
+    A job with several partitions has a line for each; the one of the highest total counts,
+    which is the one that can start it first. Held jobs and jobs that are not eligible (begin
+    time, dependency, array limit) have no line.
+
+    Raises:
+        BatchSystemError: a line has another form.
+    """
+    best: dict[int, tuple[int, PriorityTerms]] = {}
+    for line in text.splitlines():
+        try:
+            job_id, total, terms = _parse_line(line)
+        except ValueError as error:
+            raise not_understood("sprio", line) from error
+        if job_id not in best or total > best[job_id][0]:
+            best[job_id] = total, terms
+    return {job_id: terms for job_id, (_, terms) in best.items()}
+
+
+def _parse_line(line: str) -> tuple[int, int, PriorityTerms]:
+    job_id, _partition, *numbers, tres = line.split("|", 11)
+    total, site, nice, *factors = [int(number) for number in numbers]
+    factors.append(_tres_points(tres))
+    if len(factors) != 7:
+        raise ValueError(line)
+    by_hand = site == NO_TERM or (site == 0 and not any(factors) and total > ROUNDING)
+    if by_hand:
+        return int(job_id), total, PriorityTerms(native=total, site=0, by_hand=True)
+    native = total - site
+    if total <= LEAST_PRIORITY:
+        # Slurm cuts at 1, so that the total no longer tells what the rest adds up to.
+        native = max(sum(factors) - nice, LEAST_PRIORITY)
+    return int(job_id), total, PriorityTerms(native=native, site=site, by_hand=False)
+
+
+def _tres_points(text: str) -> int:
+    """Sum of a list such as `cpu=12,mem=3`, in points."""
+    values = [part.partition("=")[2] for part in text.split(",") if part]
+    return round(sum(float(value) for value in values))

@@ -1,0 +1,113 @@
+"""Columns of the snapshot from rows of `squeue`, one row for a whole pending job array."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+
+import numpy as np
+
+from slurm_rl_plugin.batch_systems.slurm_fields import QueueRow
+from slurm_rl_plugin.batch_systems.slurm_priorities import PriorityTerms
+from slurm_rl_plugin.domain import JobTable, PendingJobs
+from slurm_rl_plugin.domain.job_description import JobDescription
+
+JobClassRule = Callable[[JobDescription], bool]
+
+
+class Names:
+    """Numbers names in the order in which they are first met."""
+
+    def __init__(self, first: Iterable[str] = ()) -> None:
+        self._index: dict[str, int] = {}
+        for name in first:
+            self.number(name)
+
+    def number(self, name: str) -> int:
+        """Give the name's number, a new one at first sight."""
+        return self._index.setdefault(name, len(self._index))
+
+    @property
+    def all(self) -> tuple[str, ...]:
+        """Every name so far, in the order of the numbers."""
+        return tuple(self._index)
+
+
+class TableBuilder:
+    """Turns rows into columns; accounts, users and partitions are numbered on the way."""
+
+    def __init__(self, accounts: Iterable[str], interactive: JobClassRule) -> None:
+        self.accounts = Names(accounts)
+        self.partitions = Names()
+        self._users = Names()
+        self._interactive = interactive
+
+    def jobs(self, rows: Sequence[QueueRow], *, whole_arrays: bool = False) -> JobTable:
+        """Columns of these rows, keyed by the array's number where `whole_arrays` is set."""
+        numbers = [row.array_id if whole_arrays else row.job_id for row in rows]
+        return JobTable(
+            job_id=_integers(numbers),
+            submit=_floats([row.submit for row in rows]),
+            eligible=_floats([row.eligible for row in rows]),
+            processors=_integers([row.processors for row in rows]),
+            time_limit=_floats([row.time_limit for row in rows]),
+            account=_integers([self.accounts.number(row.account) for row in rows]),
+            user=_integers([self._users.number(row.user) if row.user else -1 for row in rows]),
+            partition=_integers([self.partitions.number(row.partition) for row in rows]),
+            interactive=_booleans([self._interactive(describe(row)) for row in rows]),
+        )
+
+    def pending(self, rows: Sequence[QueueRow], terms: Sequence[PriorityTerms]) -> PendingJobs:
+        """Columns of waiting jobs and their priorities."""
+        return PendingJobs(
+            jobs=self.jobs(rows, whole_arrays=True),
+            native_priority=_integers([term.native for term in terms]),
+            factor=_integers([term.site for term in terms]),
+            held=_booleans([row.held for row in rows]),
+            admin_set=_booleans([term.by_hand for term in terms]),
+            nice=_integers([row.nice for row in rows]),
+        )
+
+
+def describe(row: QueueRow) -> JobDescription:
+    """Show the class rules what they may see of a row."""
+    return JobDescription(
+        partition=row.partition,
+        qos=row.qos,
+        name=row.name,
+        time_limit=row.time_limit,
+        has_batch_script=row.has_batch_script,
+        account=row.account,
+        user=row.user,
+    )
+
+
+def first_of_each_array(rows: Iterable[QueueRow]) -> list[QueueRow]:
+    """One row for each array or single job: of its records the one that can start first.
+
+    A record that is not held goes before a held one, then an eligible one (a requeued task waits
+    two minutes), then the higher priority, then the lower number.
+    """
+    best: dict[int, QueueRow] = {}
+    for row in rows:
+        other = best.get(row.array_id)
+        if other is None or _turn(row) < _turn(other):
+            best[row.array_id] = row
+    return list(best.values())
+
+
+def _turn(row: QueueRow) -> tuple[bool, bool, float, int, int]:
+    unknown = math.isinf(row.eligible)
+    return row.held, unknown, 0.0 if unknown else row.eligible, -row.priority, row.job_id
+
+
+def _integers(values: Sequence[int]) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    return np.array(values, dtype=np.int64)
+
+
+def _floats(values: Sequence[float]) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    return np.array(values, dtype=np.float64)
+
+
+def _booleans(values: Sequence[bool]) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    return np.array(values, dtype=np.bool_)

@@ -1,0 +1,98 @@
+"""Factors written by `scontrol`: many changes in one call, and what its error lines mean."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from slurm_rl_plugin.batch_systems.port import ApplyReport
+from slurm_rl_plugin.batch_systems.slurm_process import UNREACHABLE, Answer, CommandRunner, failure
+from slurm_rl_plugin.errors import ChangeRejected
+
+#: Slurm keeps a factor in 32 bits around an offset; the outermost values mean "none".
+LARGEST_FACTOR = 2147483645
+#: Seconds allowed for one change, on top of a call's time-out; measured: below a millisecond,
+#: and a backfill cycle in between.
+SECONDS_A_WRITE = 0.01
+#: Both ways in which `scontrol` names the job: at the end, or with its tasks at the beginning.
+REFUSALS = (
+    re.compile(r"^(?P<text>.+) for job (?P<job>\d+)\S*$"),
+    re.compile(r"^(?P<job>\d+)(?:_\S+)?: (?P<text>.+)$"),
+)
+DENIED = ("Access/permission denied", "Invalid user id")
+Change = tuple[int, int]
+
+
+class FactorWriter:
+    """Writes SiteFactor values, at most `writes_per_call` in one run of `scontrol`."""
+
+    def __init__(self, runner: CommandRunner, writes_per_call: int) -> None:
+        self._runner = runner
+        self._writes_per_call = writes_per_call
+
+    def write(self, changes: Sequence[Change]) -> ApplyReport:
+        """Set the factor of each job (of the array, for a job array) to a new value.
+
+        A job that runs already is accepted by Slurm without a word and without effect.
+
+        Raises:
+            BatchSystemUnavailable: no answer in time; some changes may have been written.
+            BatchSystemError: `scontrol` failed for a reason that names no job.
+            ChangeRejected: every single change was denied.
+        """
+        rejected = {
+            job_id: f"factor {factor} is outside ±{LARGEST_FACTOR}"
+            for job_id, factor in changes
+            if abs(factor) > LARGEST_FACTOR
+        }
+        allowed = [change for change in changes if change[0] not in rejected]
+        for burst in self._bursts(allowed):
+            refused = self._write_burst(burst)
+            rejected.update(refused)
+            if len(refused) == len(burst) and _all_denied(refused):
+                raise ChangeRejected(
+                    "Slurm denies every change of priority: give the user of this daemon "
+                    "AdminLevel=Operator (sacctmgr modify user NAME set AdminLevel=Operator)"
+                )
+        return ApplyReport(applied=len(changes) - len(rejected), rejected=rejected)
+
+    def _bursts(self, changes: Sequence[Change]) -> Iterator[Sequence[Change]]:
+        for first in range(0, len(changes), self._writes_per_call):
+            yield changes[first : first + self._writes_per_call]
+
+    def _write_burst(self, changes: Sequence[Change]) -> dict[int, str]:
+        lines = [f"update jobid={job_id} sitefactor={factor}\n" for job_id, factor in changes]
+        answer = self._runner.call(
+            ["scontrol"], stdin="".join(lines), extra=SECONDS_A_WRITE * len(changes)
+        )
+        return _refusals(answer, {job_id for job_id, _ in changes})
+
+
+def _refusals(answer: Answer, asked: set[int]) -> dict[int, str]:
+    """Job id -> Slurm's words. The exit status tells nothing: 22.05 mostly gives 0."""
+    refused: dict[int, str] = {}
+    others: list[str] = []
+    for line in answer.errors.splitlines():
+        job_id, text = _refusal(line.strip())
+        if any(phrase in line for phrase in UNREACHABLE):
+            raise failure("scontrol", line)
+        if job_id in asked:
+            refused.setdefault(job_id, text)
+        elif line.strip():
+            others.append(line)
+    if answer.status and not refused:
+        raise failure("scontrol", "\n".join(others) or answer.errors or answer.output)
+    return refused
+
+
+def _refusal(line: str) -> tuple[int, str]:
+    for pattern in REFUSALS:
+        if found := pattern.match(line):
+            return int(found["job"]), found["text"]
+    return -1, line
+
+
+def _all_denied(refused: dict[int, str]) -> bool:
+    return bool(refused) and all(
+        any(words in text for words in DENIED) for text in refused.values()
+    )

@@ -1,0 +1,1 @@
+"""The `slurm-rl` command: one file a verb."""

@@ -1,0 +1,90 @@
+"""`slurm-rl`: finds the verb, turns every error into one sentence and an exit code."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+
+from slurm_rl_plugin import __version__
+from slurm_rl_plugin.errors import (
+    AccountingLogError,
+    ConfigurationError,
+    ModelSchemaMismatch,
+    ModelUnreadable,
+    SlurmRLError,
+)
+
+#: Verb -> what `slurm-rl --help` says of it; each has a module of its name in this package.
+VERBS = {
+    "demo": "the whole loop on a simulated cluster: train, shadow, active, plots, /metrics",
+    "train": "train a model on accounting logs",
+    "evaluate": "compare policies on an accounting log",
+    "run": "the daemon beside the batch system",
+    "release": "take back every factor that the daemon wrote",
+    "show-config": "print the configuration in force",
+    "benchmark": "measure the hook and the simulator",
+}
+#: Faults of what the user gave: exit code 2.
+_USAGE_ERRORS = (ConfigurationError, AccountingLogError, ModelSchemaMismatch, ModelUnreadable)
+
+
+class _Parser(argparse.ArgumentParser):
+    """Says one sentence instead of the whole usage."""
+
+    def error(self, message: str) -> None:  # type: ignore[override]
+        self.exit(2, f"{self.prog}: {message} (see {self.prog} --help)\n")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(
+        prog="slurm-rl", description="Orders a batch queue with a network trained on its own log."
+    )
+    parser.add_argument("-V", "--version", action="version", version=f"slurm-rl {__version__}")
+    verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
+    for verb, meaning in VERBS.items():
+        verbs.add_parser(verb, help=meaning, add_help=False)
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one verb.
+
+    Args:
+        arguments: of the command line, without the program's name; sys.argv by default.
+
+    Returns:
+        0 fine, 1 failed, 2 wrong usage, input or configuration.
+    """
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    chosen, rest = _parser().parse_args(words[:1]), words[1:]
+    try:
+        module = importlib.import_module(f"slurm_rl_plugin.cli.{chosen.verb.replace('-', '_')}")
+        parser = _Parser(prog=f"slurm-rl {chosen.verb}", description=VERBS[chosen.verb])
+        module.add_arguments(parser)
+        return int(module.main(parser.parse_args(rest)))
+    except _USAGE_ERRORS as error:
+        sys.stderr.write(f"slurm-rl {chosen.verb}: {error}\n")
+        return 2
+    except SlurmRLError as error:
+        sys.stderr.write(f"slurm-rl {chosen.verb}: {error}\n")
+        return 1
+    except ModuleNotFoundError as error:
+        extra = "train" if error.name in ("onnx", "cmaes") else "simulate"
+        sys.stderr.write(
+            f"slurm-rl {chosen.verb}: needs {error.name}: pip install 'slurm_rl_plugin[{extra}]'.\n"
+        )
+        return 1
+    except BrokenPipeError:
+        # the reader went away (slurm-rl ... | head): nothing is wrong, and nothing may be printed
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except KeyboardInterrupt:
+        sys.stderr.write(f"slurm-rl {chosen.verb}: interrupted.\n")
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

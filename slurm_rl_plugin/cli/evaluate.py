@@ -1,0 +1,179 @@
+"""`slurm-rl evaluate`: the same jobs under several policies, side by side."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from pathlib import Path
+from typing import Any
+
+from slurm_rl_plugin.cli.log_arguments import NamedLog, add_log_options, read_named_log
+from slurm_rl_plugin.cli.tables import print_json, print_table
+from slurm_rl_plugin.errors import ConfigurationError
+from slurm_rl_plugin.features.estimates import ESTIMATE_KINDS, RunTimeEstimate
+from slurm_rl_plugin.learning.evaluation import (
+    Candidate,
+    estimates_of,
+    schedule_of,
+    starts_under,
+)
+from slurm_rl_plugin.simulator.dispatch import BACKFILLING
+from slurm_rl_plugin.simulator.simulation import SimulationSettings
+from slurm_rl_plugin.units import FloatArray
+from slurm_rl_plugin.utility.summary import summarise
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.add_argument("log", metavar="LOG", help="SWF or sacct log, or mmn:... or egee:...")
+    parser.add_argument(
+        "--policy",
+        action="append",
+        metavar="NAME|MODEL",
+        help="a rule, native, or an .onnx file; repeat to compare (default: fifo and sjf)",
+    )
+    add_log_options(parser)
+    parser.add_argument("--backfill", choices=sorted(BACKFILLING), default="none")
+    parser.add_argument("--estimates", choices=ESTIMATE_KINDS, default="requested")
+    parser.add_argument(
+        "--estimates-from", metavar="LOG", help="log that class medians come from (default: LOG)"
+    )
+    parser.add_argument(
+        "--drop", type=_drop, default=(0, 0), metavar="FIRST,LAST", help="jobs not counted"
+    )
+    parser.add_argument("--cycle", type=float, default=0.0, metavar="SECONDS")
+    parser.add_argument("--reserve", type=int, default=0, metavar="PROCESSORS")
+    parser.add_argument("--timing", action="store_true", help="also measure jobs per second")
+    parser.add_argument("--plot", type=Path, metavar="DIR", help="draw waits and fairness as PNG")
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+
+
+def main(options: argparse.Namespace) -> int:
+    """Evaluate and print."""
+    candidates = [_candidate(name) for name in options.policy or ["fifo", "sjf"]]
+    log = read_named_log(options.log, options)
+    estimates, in_sample = _estimates(options, log)
+    settings = SimulationSettings(
+        capacity=log.prepared.capacity,
+        backfilling=options.backfill,
+        cycle=options.cycle,
+        reserve=options.reserve,
+    )
+    if sum(options.drop) >= len(log.prepared.log):
+        raise ConfigurationError(
+            f"--drop {options.drop[0]},{options.drop[1]} leaves none of the "
+            f"{len(log.prepared.log)} jobs to count."
+        )
+    starts: dict[str, FloatArray] = {}
+    policies: dict[str, Any] = {}
+    for candidate in candidates:
+        start, speed = _starts(candidate, log, estimates, settings, options.timing)
+        starts[candidate.name] = start
+        policies[candidate.name] = summarise(
+            schedule_of(log.prepared, start, settings),
+            drop=options.drop,
+            accounts=log.prepared.accounts,
+        )
+        if options.timing:
+            policies[candidate.name]["jobs_per_second"] = speed
+    document: dict[str, Any] = {"log": _log_entry(log, options, in_sample), "policies": policies}
+    if options.plot is not None:
+        document["figures"] = _plots(options.plot, log, starts, settings)
+    if options.json:
+        print_json(document)
+    else:
+        print_policies(document)
+    return 0
+
+
+def _candidate(name: str) -> Candidate:
+    if not name.endswith(".onnx"):
+        return Candidate(name=name)
+    from slurm_rl_plugin.learning.onnx_export import import_network  # noqa: PLC0415 - extra
+
+    return Candidate(name=name, network=import_network(Path(name)))
+
+
+def _estimates(options: argparse.Namespace, log: NamedLog) -> tuple[RunTimeEstimate | None, bool]:
+    """The estimate, and whether it was made from the evaluated log itself."""
+    training = log
+    if options.estimates_from is not None:
+        training = read_named_log(options.estimates_from, options)
+    in_sample = options.estimates == "class-median" and options.estimates_from is None
+    return estimates_of(options.estimates, training.prepared), in_sample
+
+
+def _starts(
+    candidate: Candidate,
+    log: NamedLog,
+    estimates: RunTimeEstimate | None,
+    settings: SimulationSettings,
+    timing: bool,
+) -> tuple[FloatArray, float | None]:
+    workload = log.prepared.workload(estimates)
+    start = starts_under(candidate, log.prepared, workload, settings)
+    if not timing:
+        return start, None
+    begin = time.perf_counter()  # the run above has compiled everything
+    starts_under(candidate, log.prepared, workload, settings)
+    return start, len(start) / (time.perf_counter() - begin)
+
+
+def _log_entry(log: NamedLog, options: argparse.Namespace, in_sample: bool) -> dict[str, Any]:
+    prepared = log.prepared
+    return {
+        "name": log.name,
+        "sha256": log.report.checksum,
+        "jobs": log.report.read,
+        "ran": len(prepared.log),
+        "dropped": log.dropped,
+        "noticed": log.report.noticed,
+        "processors": prepared.capacity,
+        "shares": dict(zip(prepared.accounts, prepared.shares.tolist(), strict=True)),
+        "class_rule": prepared.class_rule,
+        "estimates": options.estimates,
+        "in_sample": in_sample,
+        "backfill": options.backfill,
+        "drop": list(options.drop),
+    }
+
+
+def print_policies(document: dict[str, Any]) -> None:
+    """One row a policy; waits in seconds."""
+    header = ["POLICY", "WAIT", "MAXWAIT", "I-WAIT", "I<=120S", "B-WAIT", "BSLD", "R", "U", "F"]
+    rows = []
+    for name, entry in document["policies"].items():
+        interactive, batch = entry["classes"]["interactive"], entry["classes"]["batch"]
+        row = [
+            name,
+            entry["mean_wait"],
+            entry["max_wait"],
+            interactive["mean_wait"],
+            interactive["within_120s"],
+            batch["mean_wait"],
+            entry["mean_bounded_slowdown"],
+            entry["responsiveness"],
+            entry["time_utility"],
+            entry["fairness"],
+        ]
+        if "jobs_per_second" in entry:
+            row.append(entry["jobs_per_second"])
+        rows.append(row)
+    timed = bool(rows) and len(rows[0]) > len(header)
+    print_table([*header, "JOBS/S"] if timed else header, rows)
+
+
+def _plots(
+    folder: Path, log: NamedLog, starts: dict[str, FloatArray], settings: SimulationSettings
+) -> list[str]:
+    from slurm_rl_plugin.cli.figures import draw_schedules  # noqa: PLC0415 - matplotlib is heavy
+
+    schedules = {name: schedule_of(log.prepared, start, settings) for name, start in starts.items()}
+    return [str(path) for path in draw_schedules(folder, schedules)]
+
+
+def _drop(text: str) -> tuple[int, int]:
+    parts = text.split(",")
+    if len(parts) != 2 or not all(part.strip().isdigit() for part in parts):
+        raise argparse.ArgumentTypeError(f"{text!r} is not FIRST,LAST: write two whole numbers")
+    return int(parts[0]), int(parts[1])

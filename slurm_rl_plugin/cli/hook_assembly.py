@@ -1,0 +1,102 @@
+"""Builds the hook from a configuration: adapters by name, lazily; the model, or its stand-in."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from slurm_rl_plugin.batch_systems.port import BatchSystem
+from slurm_rl_plugin.configuration import Configuration
+from slurm_rl_plugin.errors import ConfigurationError, PolicyError
+from slurm_rl_plugin.hook.audit_log import AuditLog
+from slurm_rl_plugin.hook.cycle import Cycle
+from slurm_rl_plugin.hook.guard_rails import UntouchedJobs, default_guard_rails
+from slurm_rl_plugin.hook.state_file import StateFile
+from slurm_rl_plugin.policies.ordering_rules import STATIC_RULES, rule_policy
+from slurm_rl_plugin.policies.port import Policy
+from slurm_rl_plugin.policies.q_network import load_q_network
+from slurm_rl_plugin.policies.unavailable import UnavailablePolicy
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadedPolicy:
+    """A policy and what metrics say of its model."""
+
+    policy: Policy
+    sha256: str = ""
+    labels: dict[str, str] = field(default_factory=dict)
+
+
+def load_policy(model: str) -> LoadedPolicy:
+    """A rule by its name, or a model by its path.
+
+    Raises:
+        PolicyError: the model cannot be used.
+    """
+    if model in STATIC_RULES:
+        return LoadedPolicy(policy=rule_policy(model), labels={"name": model})
+    network = load_q_network(Path(model))
+    card = network.card
+    labels = {
+        "name": network.name,
+        "sha256": card.sha256,
+        "schema": card.metadata.get("schema_name", ""),
+        "schema_digest": card.metadata.get("schema_digest", ""),
+        "algorithm": card.metadata.get("algorithm", ""),
+    }
+    return LoadedPolicy(policy=network, sha256=card.sha256, labels=labels)
+
+
+def load_policy_or_fall_back(model: str) -> LoadedPolicy:
+    """As `load_policy`; a model that cannot be used refuses each decision, so FIFO takes over."""
+    try:
+        return load_policy(model)
+    except PolicyError as error:
+        logger.error("model=refused reason=%s", error)
+        stand_in = UnavailablePolicy(name=Path(model).stem, reason=error)
+        return LoadedPolicy(policy=stand_in, labels={"name": stand_in.name, "refused": "true"})
+
+
+def build_batch_system(configuration: Configuration, calls: list[tuple[str, float]]) -> BatchSystem:
+    """The configured adapter; `calls` receives the duration of every command."""
+    settings = configuration.values["batch_system"]
+    if settings["adapter"] != "slurm_commands":
+        raise ConfigurationError(f"batch system {settings['adapter']!r} is unknown.")
+    from slurm_rl_plugin.batch_systems.slurm_commands import (  # noqa: PLC0415 - chosen by name
+        SlurmCommands,
+    )
+
+    return SlurmCommands(
+        shares=configuration.shares,
+        interactive=configuration.classifier.is_interactive,
+        clock=time.time,  # noqa: TID251 - the composition root hands out the clock
+        timeout=float(settings["timeout"]),
+        environment=dict(os.environ),
+        on_call=lambda call, seconds: calls.append((call, seconds)),
+    )
+
+
+def build_cycle(configuration: Configuration, loaded: LoadedPolicy) -> Cycle:
+    """A cycle over the configured batch system."""
+    calls: list[tuple[str, float]] = []
+    hook, rails = configuration.values["hook"], configuration.values["guard_rails"]
+    return Cycle(
+        batch_system=build_batch_system(configuration, calls),
+        policy=loaded.policy,
+        model_sha256=loaded.sha256,
+        settings=configuration.cycle_settings,
+        guard_rails=default_guard_rails(configuration.starvation_bound),
+        untouched=UntouchedJobs(
+            accounts=tuple(rails["exempt_accounts"]),
+            partitions=tuple(rails["exempt_partitions"]),
+        ),
+        state=StateFile(Path(hook["state_file"])),
+        audit=AuditLog(Path(hook["audit_file"]) if hook["audit_file"] else None),
+        monotonic=time.monotonic,
+        calls=calls,
+    )

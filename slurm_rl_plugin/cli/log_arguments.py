@@ -1,0 +1,139 @@
+"""LOG arguments and what goes with them: reading, shares, processors, estimates."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from slurm_rl_plugin.accounting.log_format import read_log
+from slurm_rl_plugin.accounting.port import JobLog, ReadReport
+from slurm_rl_plugin.configuration import read_configuration
+from slurm_rl_plugin.errors import ConfigurationError
+from slurm_rl_plugin.simulator.generators import generated_log, is_generator_name
+from slurm_rl_plugin.simulator.log_workload import PreparedLog, check_shares, prepare_log
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamedLog:
+    """A log, where it came from and what its reader dropped.
+
+    Attributes:
+        name: file name without its folder, or the generator's words.
+        prepared: ready to be simulated.
+        report: of the reader; a generated log drops nothing.
+    """
+
+    name: str
+    prepared: PreparedLog
+    report: ReadReport
+
+    @property
+    def dropped(self) -> dict[str, int]:
+        """Reason -> jobs left out by the reader or because they do not fit the machine."""
+        return {**self.report.dropped, **self.prepared.dropped}
+
+    @property
+    def source(self) -> dict[str, Any]:
+        """For manifests: the name and the checksum of what was read."""
+        return {
+            "log": self.name,
+            "sha256": self.report.checksum,
+            "jobs": len(self.prepared.log),
+            "processors": self.prepared.capacity,
+            "class_rule": self.prepared.class_rule,
+        }
+
+
+def add_log_options(parser: argparse.ArgumentParser) -> None:
+    """--processors, --shares and --config."""
+    parser.add_argument(
+        "--processors", type=_positive, metavar="N", help="size of the machine (default: the log's)"
+    )
+    parser.add_argument(
+        "--shares",
+        type=_shares,
+        metavar="A=.7,B=.3",
+        help="share of each account (default: its fraction of the log's work)",
+    )
+    parser.add_argument(
+        "--config",
+        type=Path,
+        metavar="FILE",
+        help="take job-class rules and shares from a TOML file",
+    )
+
+
+def read_named_log(argument: str, options: argparse.Namespace) -> NamedLog:
+    """Read or generate one LOG argument.
+
+    Raises:
+        AccountingLogError: it cannot be read.
+        ConfigurationError: the options do not fit it.
+    """
+    log, report = _log_and_report(argument)
+    shares, classifier = options.shares, None
+    if options.config is not None:
+        configuration = read_configuration(options.config)
+        shares = shares or configuration.shares
+        classifier = configuration.classifier
+    prepared = prepare_log(
+        log, capacity=_capacity(log, options.processors), shares=shares, classifier=classifier
+    )
+    return NamedLog(name=Path(argument).name, prepared=prepared, report=report)
+
+
+def _log_and_report(argument: str) -> tuple[JobLog, ReadReport]:
+    if is_generator_name(argument) and not Path(argument).exists():
+        log = generated_log(argument)
+        return log, ReadReport(read=len(log), kept=len(log))
+    return read_log(Path(argument))
+
+
+def _capacity(log: JobLog, given: int | None) -> int | None:
+    """Most sacct dumps do not say the machine's size: then the most that was ever in use."""
+    if given or log.processors_available or log.kind == "swf":
+        return given
+    return peak_processors(log)
+
+
+def peak_processors(log: JobLog) -> int | None:
+    """The largest number of processors in use at one instant of the recorded schedule."""
+    if len(log) == 0 or np.isnan(log.start).any():
+        return None
+    times = np.concatenate([log.start, log.start + log.run_time])
+    change = np.concatenate([log.processors, -log.processors])
+    order = np.lexsort((change, times))
+    return int(np.cumsum(change[order]).max())
+
+
+def _positive(text: str) -> int:
+    try:
+        value = int(text)
+    except ValueError:
+        value = 0
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number of at least 1")
+    return value
+
+
+def _shares(text: str) -> dict[str, float]:
+    shares: dict[str, float] = {}
+    for part in text.split(","):
+        name, sign, value = part.partition("=")
+        try:
+            shares[name.strip()] = float(value)
+        except ValueError:
+            raise argparse.ArgumentTypeError(
+                f"{part!r} is no share: write account=fraction"
+            ) from None
+        if not sign:
+            raise argparse.ArgumentTypeError(f"{part!r} is no share: write account=fraction")
+    try:
+        check_shares(shares)
+    except ConfigurationError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    return shares

@@ -1,0 +1,35 @@
+"""A progress bar on a terminal, and silence elsewhere."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+
+def _no_progress(step: int, value: float) -> None:
+    del step, value
+
+
+@contextmanager
+def progress_bar(title: str, steps: int, measure: str) -> Iterator[Callable[[int, float], None]]:
+    """Show `steps` steps on standard error; yields a function of the step and a figure.
+
+    Args:
+        title: what goes on.
+        steps: how many there are.
+        measure: what the figure is.
+    """
+    if not sys.stderr.isatty():
+        yield _no_progress
+        return
+    from rich.console import Console  # noqa: PLC0415 - only where a terminal shows it
+    from rich.progress import Progress  # noqa: PLC0415
+
+    with Progress(console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task(title, total=steps)
+
+        def update(step: int, value: float) -> None:
+            progress.update(task, completed=step, description=f"{title} {measure}={value:.4f}")
+
+        yield update

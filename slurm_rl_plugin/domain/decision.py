@@ -1,0 +1,27 @@
+"""What a policy says: a score for each pending job, and processors to keep free of batch work."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from slurm_rl_plugin.units import FloatArray
+
+Memory = NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """One decision of a policy.
+
+    Attributes:
+        scores: float64[n], one for each pending job of the snapshot; higher starts earlier.
+        reserve: processors to keep free of batch work; 0 is the papers' greedy model.
+        memory: the policy's memory for its next decision; None for a policy without one.
+    """
+
+    scores: FloatArray
+    reserve: int = 0
+    memory: Memory | None = None

@@ -1,0 +1,109 @@
+"""Job classes: an ordered list of rules says which jobs are interactive, and why."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from slurm_rl_plugin.domain.job_description import JobDescription
+from slurm_rl_plugin.errors import ConfigurationError
+from slurm_rl_plugin.units import SHORT_JOB_RUN_TIME
+
+_QUICK = r"(?i)(^|[-_])(interactive|interact|debug|short|dev|devel|test)($|[-_])"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobClassRule:
+    """One rule; it matches a job if everything that it names matches.
+
+    Attributes:
+        job_class: "interactive" or "batch".
+        partition, qos, name, account, user: regular expressions searched in the job's field.
+        time_limit_at_most: seconds; a job without a known limit does not match.
+        no_batch_script: True matches jobs started by srun or salloc.
+
+    Raises:
+        ConfigurationError: an unknown class, a broken expression, or a rule that names nothing.
+    """
+
+    job_class: str
+    partition: str | None = None
+    qos: str | None = None
+    name: str | None = None
+    account: str | None = None
+    user: str | None = None
+    time_limit_at_most: float | None = None
+    no_batch_script: bool | None = None
+
+    def __post_init__(self) -> None:
+        if self.job_class not in ("interactive", "batch"):
+            raise ConfigurationError(
+                f"job class {self.job_class!r} is unknown: give interactive or batch."
+            )
+        for pattern in (self.partition, self.qos, self.name, self.account, self.user):
+            try:
+                re.compile(pattern or "")
+            except re.error as error:
+                raise ConfigurationError(
+                    f"job-class pattern {pattern!r} is no regular expression: {error}."
+                ) from None
+
+    def matches(self, job: JobDescription) -> bool:
+        """Whether everything that the rule names fits the job."""
+        texts = (
+            (self.partition, job.partition),
+            (self.qos, job.qos),
+            (self.name, job.name),
+            (self.account, job.account),
+            (self.user, job.user),
+        )
+        if any(pattern is not None and not re.search(pattern, text) for pattern, text in texts):
+            return False
+        if self.time_limit_at_most is not None:
+            limit = job.time_limit
+            if math.isnan(limit) or limit > self.time_limit_at_most:
+                return False
+        if self.no_batch_script is not None:
+            return job.has_batch_script is (not self.no_batch_script)
+        return True
+
+    def __str__(self) -> str:
+        named = (
+            ("partition", self.partition),
+            ("qos", self.qos),
+            ("name", self.name),
+            ("account", self.account),
+            ("user", self.user),
+            ("time_limit_at_most", self.time_limit_at_most),
+            ("no_batch_script", self.no_batch_script),
+        )
+        what = ", ".join(f"{key}={value!r}" for key, value in named if value is not None)
+        return f"{self.job_class} if {what or 'anything'}"
+
+
+#: Used where a site configures none: what names itself interactive, comes without a batch script,
+#: or promises to be done within a quarter of an hour.
+DEFAULT_JOB_CLASS_RULES = (
+    JobClassRule(job_class="interactive", partition=_QUICK),
+    JobClassRule(job_class="interactive", qos=_QUICK),
+    JobClassRule(job_class="interactive", no_batch_script=True),
+    JobClassRule(job_class="interactive", time_limit_at_most=SHORT_JOB_RUN_TIME),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class JobClassifier:
+    """Applies rules in order; the first match decides, and no match means batch."""
+
+    rules: Sequence[JobClassRule] = DEFAULT_JOB_CLASS_RULES
+
+    def is_interactive(self, job: JobDescription) -> bool:
+        """Whether the job belongs to the interactive class."""
+        rule = self.matching_rule(job)
+        return rule is not None and rule.job_class == "interactive"
+
+    def matching_rule(self, job: JobDescription) -> JobClassRule | None:
+        """The first rule that matches; None where none does and the job is batch."""
+        return next((rule for rule in self.rules if rule.matches(job)), None)

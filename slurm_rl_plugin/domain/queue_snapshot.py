@@ -1,0 +1,36 @@
+"""What a policy sees: one instant of the queue, the same in the simulator and on a cluster."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from slurm_rl_plugin.domain.jobs import PendingJobs, RunningJobs, StartedJobs
+from slurm_rl_plugin.units import FloatArray
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueSnapshot:
+    """The queue at one instant; immutable.
+
+    Attributes:
+        now: seconds since the epoch at which the snapshot was taken.
+        pending: waiting jobs, held ones included.
+        running: jobs that occupy processors.
+        started: jobs that started since the previous snapshot (for wait metrics only).
+        capacity: usable processors.
+        accounts: account names; `JobTable.account` indexes them.
+        partitions: partition names; `JobTable.partition` indexes them.
+        shares: configured share of each account, shape [accounts], sum 1.
+        usage: fraction of the (decayed) consumed processor-seconds of each account, shape
+            [accounts]; sums to 1, or to 0 while nothing was consumed.
+    """
+
+    now: float
+    pending: PendingJobs
+    running: RunningJobs
+    started: StartedJobs
+    capacity: int
+    accounts: tuple[str, ...]
+    partitions: tuple[str, ...]
+    shares: FloatArray
+    usage: FloatArray

@@ -1,0 +1,72 @@
+"""Every error of the product, sorted by what the operator does next."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+
+class SlurmRLError(Exception):
+    """Base of all errors that a user can meet; its text is one sentence that says what to do."""
+
+
+class ConfigurationError(SlurmRLError):
+    """The configuration or the command line is wrong: mend it. Lists every fault at once."""
+
+    def __init__(self, faults: str | Sequence[str]) -> None:
+        self.faults: tuple[str, ...] = (faults,) if isinstance(faults, str) else tuple(faults)
+        super().__init__("\n".join(self.faults))
+
+
+class AccountingLogError(SlurmRLError):
+    """An accounting log cannot be read: mend the file. Names the file, the line and the field."""
+
+    def __init__(
+        self, path: str | Path, problem: str, *, line: int | None = None, field: str | None = None
+    ) -> None:
+        self.path = Path(path)
+        self.line = line
+        self.field = field
+        where = str(path) + (f":{line}" if line is not None else "")
+        what = f"field {field}: {problem}" if field is not None else problem
+        super().__init__(f"{where}: {what}")
+
+
+class BatchSystemError(SlurmRLError):
+    """Talking to the batch system failed; `transient` says whether the next cycle should retry."""
+
+    transient: bool = True
+
+
+class BatchSystemUnavailable(BatchSystemError):
+    """The batch system does not answer: touch nothing, back off, try again."""
+
+
+class ChangeRejected(BatchSystemError):
+    """The batch system refused a change for good (permission, unknown job): do not repeat it."""
+
+    transient = False
+
+
+class PolicyError(SlurmRLError):
+    """The policy cannot decide: fall back to FIFO and mend the model."""
+
+
+class ModelUnreadable(PolicyError):
+    """The file is no ONNX model: copy it again or retrain."""
+
+
+class ModelSchemaMismatch(PolicyError):
+    """The model was trained for other features than this release computes: retrain."""
+
+
+class ScoreInvalid(PolicyError):
+    """The policy gave scores that are not finite or not one for each pending job."""
+
+
+class PolicyTimeout(PolicyError):
+    """The policy took longer than its deadline."""
+
+
+class SimulationError(SlurmRLError):
+    """An invariant of the simulator broke: our bug; please report it."""

@@ -1,0 +1,71 @@
+"""The feature columns of a snapshot, for a policy that runs beside the batch system."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from slurm_rl_plugin.domain import QueueSnapshot
+from slurm_rl_plugin.features.site import (
+    SITE,
+    dynamic_job_features,
+    queue_features,
+    static_job_features,
+)
+from slurm_rl_plugin.units import FloatArray
+from slurm_rl_plugin.utility.fairness import fairness
+
+
+def site_queue_features(
+    snapshot: QueueSnapshot, estimate: FloatArray, running_estimate: FloatArray
+) -> NDArray[np.float32]:
+    """Queue features of a snapshot, float32[len(SITE.queue)].
+
+    Args:
+        snapshot: the queue.
+        estimate: estimated run time of each pending job, seconds, shape [pending].
+        running_estimate: the same for the running jobs, seconds, shape [running].
+    """
+    waiting, running = snapshot.pending.jobs, snapshot.running.jobs
+    expected_end = snapshot.running.start + running_estimate
+    next_release = float(expected_end.min()) - snapshot.now if len(running) else 0.0
+    values = queue_features(
+        float(max(snapshot.capacity, 1)),
+        float(max(snapshot.capacity - int(running.processors.sum()), 0)),
+        float(len(waiting)),
+        float(np.count_nonzero(waiting.interactive)),
+        float(waiting.processors.sum()),
+        float((estimate * waiting.processors).sum()),
+        max(next_release, 0.0),
+        float(running.processors[running.interactive].sum()),
+        fairness(snapshot.shares, snapshot.usage) if len(snapshot.shares) else 0.0,
+    )
+    return np.array(values, dtype=np.float32)
+
+
+def site_job_features(snapshot: QueueSnapshot, estimate: FloatArray) -> NDArray[np.float32]:
+    """Job features of the pending jobs of a snapshot, float32[n, len(SITE.jobs)].
+
+    Args:
+        snapshot: the queue.
+        estimate: estimated run time of each pending job, seconds, shape [n].
+    """
+    jobs = snapshot.pending.jobs
+    known = np.isfinite(jobs.time_limit) & (jobs.time_limit > 0)
+    limit = np.where(known, jobs.time_limit, estimate)
+    processors = np.maximum(jobs.processors, 1).astype(np.float64)
+    interactive = jobs.interactive
+    columns = static_job_features(estimate, limit, processors, interactive.astype(np.float64))
+    columns += dynamic_job_features(
+        np.maximum(snapshot.now - jobs.submit, 0.0),
+        estimate,
+        processors,
+        interactive,
+        snapshot.shares[jobs.account],
+        snapshot.usage[jobs.account],
+        float(snapshot.shares.max()) if len(snapshot.shares) else 1.0,
+    )
+    features = np.empty((len(jobs), len(SITE.jobs)), dtype=np.float32)
+    for index, column in enumerate(columns):
+        features[:, index] = column
+    return features

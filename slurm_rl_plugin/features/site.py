@@ -1,0 +1,134 @@
+"""The `site` schema: share-relative features that carry over between sites of any size.
+
+Every function is elementwise in plain numpy style. The simulator compiles the very same lines
+for one job at a time; the head node runs them on whole columns.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from slurm_rl_plugin.features.schema import FeatureSchema
+from slurm_rl_plugin.utility.time_utility import time_utility, time_utility_loss_rate
+
+SITE = FeatureSchema(
+    name="site",
+    version=1,
+    queue=(
+        "idle_fraction",
+        "log_pending_jobs",
+        "pending_interactive_fraction",
+        "log_pending_demand",
+        "log_pending_work_hours",
+        "log_next_release",
+        "running_interactive_fraction",
+        "fairness",
+    ),
+    static_jobs=(
+        "log_estimate",
+        "log_time_limit",
+        "log_processors",
+        "log_work",
+        "interactive",
+    ),
+    dynamic_jobs=(
+        "log_wait",
+        "log_turnaround",
+        "responsiveness_now",
+        "time_utility_now",
+        "log_loss_rate_per_work",
+        "share_deficit",
+    ),
+)
+
+
+def queue_features(
+    capacity: Any,
+    idle: Any,
+    pending_jobs: Any,
+    pending_interactive: Any,
+    pending_processors: Any,
+    pending_work: Any,
+    next_release: Any,
+    running_interactive: Any,
+    fairness_now: Any,
+) -> tuple[Any, ...]:
+    """Queue features in the order of `SITE.queue`; most lie in [0, 1].
+
+    Args:
+        capacity: usable processors, > 0.
+        idle: processors without a job.
+        pending_jobs: waiting jobs.
+        pending_interactive: waiting interactive jobs.
+        pending_processors: processors that the waiting jobs ask for.
+        pending_work: sum of estimate * processors of the waiting jobs, processor-seconds.
+        next_release: seconds until the next running job is expected to end; 0 if none runs.
+        running_interactive: processors that run interactive jobs.
+        fairness_now: eq. 4 on the current usage.
+    """
+    return (
+        idle / capacity,
+        np.log10(1.0 + pending_jobs) / 5.0,
+        pending_interactive / np.maximum(pending_jobs, 1.0),
+        np.log10(1.0 + pending_processors / capacity) / 3.0,
+        np.log10(1.0 + pending_work / (3600.0 * capacity)) / 4.0,
+        np.log10(1.0 + next_release) / 6.0,
+        running_interactive / capacity,
+        fairness_now * 1.0,
+    )
+
+
+def static_job_features(
+    estimate: Any, time_limit: Any, processors: Any, interactive: Any
+) -> tuple[Any, ...]:
+    """Job features that stay as they are while the job waits, in the order of the schema.
+
+    Args:
+        estimate: estimated run time, seconds.
+        time_limit: requested run time, seconds; the estimate where none is known.
+        processors: processors requested.
+        interactive: 1.0 for interactive, 0.0 for batch.
+    """
+    return (
+        np.log10(1.0 + estimate) / 6.0,
+        np.log10(1.0 + time_limit) / 6.0,
+        np.log10(1.0 * processors) / 4.0,
+        np.log10(1.0 + estimate * processors) / 9.0,
+        interactive * 1.0,
+    )
+
+
+def dynamic_job_features(
+    wait: Any,
+    estimate: Any,
+    processors: Any,
+    interactive: Any,
+    share: Any,
+    usage: Any,
+    largest_share: Any,
+) -> tuple[Any, ...]:
+    """Job features that change while the job waits, in the order of the schema.
+
+    Args:
+        wait: seconds since submission, >= 0.
+        estimate: estimated run time, seconds.
+        processors: processors requested.
+        interactive: True for interactive, False for batch.
+        share: configured share of the job's account.
+        usage: fraction of the consumed service that the job's account received.
+        largest_share: largest configured share of any account.
+    """
+    turnaround = wait + estimate
+    counted = np.maximum(estimate, 1.0)
+    utility = time_utility(turnaround, estimate, interactive)
+    rate = time_utility_loss_rate(turnaround, estimate, interactive, utility)
+    return (
+        np.log10(1.0 + wait) / 6.0,
+        np.log10(1.0 + turnaround) / 6.0,
+        counted / (counted + wait),
+        utility * 1.0,
+        np.log10(rate / (counted * processors) + 1e-12) / 12.0 + 0.5,
+        np.minimum(np.maximum((share - usage) / largest_share, -1.0), 1.0),
+    )

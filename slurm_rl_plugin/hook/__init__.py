@@ -1,0 +1,1 @@
+"""The scheduling hook: observe, decide, guard, order changes, apply, report."""

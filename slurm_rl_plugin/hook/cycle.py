@@ -1,0 +1,293 @@
+"""One scheduling cycle: observe, decide, guard, order changes, apply, report."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from slurm_rl_plugin.batch_systems.port import ApplyReport, BatchSystem, FactorChange
+from slurm_rl_plugin.domain import Decision, Memory, QueueSnapshot
+from slurm_rl_plugin.errors import BatchSystemError, PolicyError, PolicyTimeout, SlurmRLError
+from slurm_rl_plugin.hook.audit_log import AuditLog, DecidedOrder
+from slurm_rl_plugin.hook.cycle_report import CycleReport
+from slurm_rl_plugin.hook.guard_rails import GuardRail, UntouchedJobs, total_priority
+from slurm_rl_plugin.hook.order_changes import order_changes
+from slurm_rl_plugin.hook.state_file import StateFile
+from slurm_rl_plugin.policies.ordering_rules import rule_policy
+from slurm_rl_plugin.policies.port import Policy
+from slurm_rl_plugin.units import FloatArray
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CycleSettings:
+    """What the site allows a cycle to do.
+
+    Attributes:
+        shadow: decide, report and audit, but write nothing.
+        max_writes: most factors written in one cycle.
+        inference_deadline: seconds that a decision may take.
+        fallback: "fifo" orders by submission, "site" takes our factors back.
+        breaker_failures: policy failures in a row after which the policy rests.
+        breaker_rest: cycles that it rests.
+    """
+
+    shadow: bool = True
+    max_writes: int = 2000
+    inference_deadline: float = 2.0
+    fallback: str = "fifo"
+    breaker_failures: int = 5
+    breaker_rest: int = 10
+
+
+@dataclass(slots=True)
+class _Stopwatch:
+    """Seconds spent in each phase of one cycle."""
+
+    clock: Callable[[], float]
+    phases: dict[str, float] = field(default_factory=dict)
+
+    def lap(self, phase: str, since: float) -> float:
+        now = self.clock()
+        self.phases[phase] = max(now - since, 0.0)  # clocks may be set back
+        return now
+
+
+@dataclass(slots=True, kw_only=True)
+class Cycle:
+    """Runs cycles; keeps the policy's memory and the jobs that carry a factor of ours.
+
+    Attributes:
+        batch_system: where jobs are read and ordered.
+        policy: who scores them.
+        model_sha256: of the policy's model; "" for a rule.
+        settings: what the site allows.
+        guard_rails: checks on each decision.
+        untouched: jobs that never get a factor.
+        state: where the jobs with factors are remembered.
+        audit: where decisions and writes are recorded.
+        monotonic: clock for durations, seconds.
+        calls: seconds of batch-system calls, filled by the adapter, emptied by each report.
+    """
+
+    batch_system: BatchSystem
+    policy: Policy
+    model_sha256: str
+    settings: CycleSettings
+    guard_rails: Sequence[GuardRail]
+    untouched: UntouchedJobs
+    state: StateFile
+    audit: AuditLog
+    monotonic: Callable[[], float]
+    calls: list[tuple[str, float]] = field(default_factory=list)
+    _ours: set[int] | None = None
+    _memory: Memory | None = None
+    _failures: int = 0
+    _rest: int = 0
+    _last_failure: str = ""
+
+    def run(self) -> CycleReport:
+        """One cycle; never raises for a fault of the batch system, the policy or a file."""
+        watch = _Stopwatch(self.monotonic)
+        snapshot: QueueSnapshot | None = None
+        try:
+            begin = self.monotonic()
+            snapshot = self.batch_system.snapshot()
+            watch.lap("observe", begin)
+            report = self._order(snapshot, watch)
+        except BatchSystemError as error:
+            report = self._failed("batch_system", error, snapshot)
+        except SlurmRLError as error:
+            report = self._failed("write", error, snapshot)
+        except Exception as error:  # whatever breaks, slurmctld must not notice
+            logger.exception("cycle=failed failure=internal")
+            report = self._failed("internal", error, snapshot)
+        report = replace(report, phase_seconds=watch.phases, calls=tuple(self.calls))
+        self.calls.clear()
+        return report
+
+    def release(self) -> ApplyReport:
+        """Take back every factor of ours.
+
+        Raises:
+            BatchSystemUnavailable: no answer in time; call again.
+        """
+        ours = self._written()
+        if ours is None:  # the state file is lost: whatever carries a factor may be ours
+            result = self.batch_system.release(None)
+        elif ours:
+            result = self.batch_system.release(np.array(sorted(ours), dtype=np.int64))
+        else:
+            return ApplyReport(applied=0, rejected={})
+        self._remember(set())
+        return result
+
+    @property
+    def carries_factors(self) -> bool:
+        """Whether some job may carry a factor of ours."""
+        ours = self._written()
+        return ours is None or bool(ours)
+
+    def _written(self) -> set[int] | None:
+        if self._ours is None:
+            self._ours = self.state.read()
+        return self._ours
+
+    def _remember(self, jobs: set[int]) -> None:
+        if jobs != self._ours:
+            self.state.write(jobs)
+        self._ours = jobs
+
+    def _failed(
+        self, failure: str, error: Exception, snapshot: QueueSnapshot | None
+    ) -> CycleReport:
+        logger.error("cycle=failed failure=%s reason=%s", failure, error)
+        return CycleReport(
+            time=snapshot.now if snapshot else 0.0,
+            mode="shadow" if self.settings.shadow else "active",
+            policy=self.policy.name,
+            model_sha256=self.model_sha256,
+            snapshot=snapshot,
+            failure=failure,
+            failure_reason=str(error),
+        )
+
+    def _decide(self, snapshot: QueueSnapshot) -> tuple[Decision, str | None]:
+        """The guarded decision, and why it is FIFO's if it is."""
+        try:
+            return self._policy_decision(snapshot), None
+        except PolicyError as error:
+            if self._rest == 0:
+                self._failures += 1
+                self._last_failure = str(error)
+                if self._failures % self.settings.breaker_failures == 0:
+                    self._rest = self.settings.breaker_rest
+            else:
+                self._rest -= 1
+            logger.warning("fallback=%s reason=%s", self.settings.fallback, error)
+            return rule_policy("fifo").decide(snapshot), str(error)
+
+    def _policy_decision(self, snapshot: QueueSnapshot) -> Decision:
+        if self._rest:
+            raise PolicyError(self._last_failure)
+        begin = self.monotonic()
+        decision = self.policy.decide(snapshot, self._memory)
+        took = self.monotonic() - begin
+        if took > self.settings.inference_deadline:
+            raise PolicyTimeout(
+                f"the policy took {took:.2f} s, its deadline is "
+                f"{self.settings.inference_deadline:g} s: raise it or take a smaller model."
+            )
+        for rail in self.guard_rails:
+            decision = rail.check(decision, snapshot)
+        self._failures = 0
+        self._memory = decision.memory
+        return decision
+
+    def _order(self, snapshot: QueueSnapshot, watch: _Stopwatch) -> CycleReport:
+        begin = self.monotonic()
+        decision, fallback_reason = self._decide(snapshot)
+        begin = watch.lap("decide", begin)
+        suppressed = Counter(
+            {
+                reason: int(np.count_nonzero(matches))
+                for reason, matches in self.untouched.reasons(snapshot).items()
+            }
+        )
+        order, changes = self._changes(snapshot, decision.scores)
+        if fallback_reason is not None and self.settings.fallback == "site":
+            changes = []
+        suppressed["write_bound"] = max(len(changes) - self.settings.max_writes, 0)
+        changes = changes[: self.settings.max_writes]
+        begin = watch.lap("order", begin)
+        report = CycleReport(
+            time=snapshot.now,
+            mode=self._mode(fallback_reason),
+            policy=self.policy.name if fallback_reason is None else self.settings.fallback,
+            model_sha256=self.model_sha256,
+            snapshot=snapshot,
+            fallback_reason=fallback_reason,
+            reserve=decision.reserve,
+            order_length=len(order),
+        )
+        self._audit(report, snapshot, decision.scores, order, changes)
+        if self.settings.shadow:
+            suppressed["shadow"] = len(changes)
+            return replace(report, suppressed=suppressed)
+        report = self._apply(report, snapshot, changes, suppressed)
+        watch.lap("apply", begin)
+        return report
+
+    def _mode(self, fallback_reason: str | None) -> str:
+        if self.settings.shadow:
+            return "shadow"
+        return "active" if fallback_reason is None else "fallback"
+
+    def _changes(
+        self, snapshot: QueueSnapshot, scores: FloatArray
+    ) -> tuple[list[int], list[FactorChange]]:
+        """Job places in the decided order, and the fewest writes that give it."""
+        pending = snapshot.pending
+        may = np.flatnonzero(self.untouched.orderable(snapshot))
+        submit, job_id = pending.jobs.submit[may], pending.jobs.job_id[may]
+        order = may[np.lexsort((job_id, submit, -scores[may]))]
+        wanted = order_changes(total_priority(pending)[order])
+        moved = order[wanted.place]
+        columns = zip(
+            pending.jobs.job_id[moved].tolist(),
+            pending.factor[moved].tolist(),
+            (wanted.priority - pending.native_priority[moved]).tolist(),
+            strict=True,
+        )
+        changes = [FactorChange(job_id=job, old=old, new=new) for job, old, new in columns]
+        return order.tolist(), changes
+
+    def _audit(
+        self,
+        report: CycleReport,
+        snapshot: QueueSnapshot,
+        scores: FloatArray,
+        order: list[int],
+        changes: Sequence[FactorChange],
+    ) -> None:
+        decided = DecidedOrder(
+            time=snapshot.now,
+            mode=report.mode,
+            policy=report.policy,
+            model_sha256=report.model_sha256,
+            reason=report.fallback_reason or "policy",
+            job_ids=snapshot.pending.jobs.job_id[order].tolist(),
+            scores=scores[order],
+        )
+        self.audit.record(decided, changes, "would_write" if self.settings.shadow else "write")
+
+    def _apply(
+        self,
+        report: CycleReport,
+        snapshot: QueueSnapshot,
+        changes: Sequence[FactorChange],
+        suppressed: Counter[str],
+    ) -> CycleReport:
+        adjustments: Counter[str] = Counter()
+        if report.mode == "fallback" and self.settings.fallback == "site":
+            adjustments["reset"] = self.release().applied
+            return replace(report, adjustments=adjustments, suppressed=suppressed)
+        pending = snapshot.pending
+        alive = {*pending.jobs.job_id.tolist(), *snapshot.running.jobs.job_id.tolist()}
+        carrying = set(pending.jobs.job_id[pending.factor != 0].tolist())
+        ours = self._written()
+        known = carrying if ours is None else ours & alive
+        # remembered before it is written: a crash in between may only remember too many
+        self._remember(known | {each.job_id for each in changes})
+        if changes:
+            result = self.batch_system.apply(changes)
+            suppressed["rejected"] = len(result.rejected)
+            for change in changes:
+                if change.job_id not in result.rejected:
+                    adjustments["up" if change.new > change.old else "down"] += 1
+        return replace(report, adjustments=adjustments, suppressed=suppressed)

@@ -1,0 +1,71 @@
+"""What one cycle saw and did: the only thing that metrics, logs and status are made from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from slurm_rl_plugin.domain import QueueSnapshot
+
+#: Closed lists: a metric's label never takes any other value.
+MODES = ("shadow", "active", "fallback", "disabled")
+PHASES = ("observe", "decide", "order", "apply")
+FAILURES = ("batch_system", "policy", "write", "internal")
+DIRECTIONS = ("up", "down", "reset")
+SUPPRESSIONS = (
+    "held",
+    "admin_set",
+    "not_eligible",
+    "exempt_account",
+    "exempt_partition",
+    "write_bound",
+    "shadow",
+    "rejected",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CycleReport:
+    """One cycle.
+
+    Attributes:
+        time: when it ended, seconds since the epoch.
+        mode: one of MODES.
+        policy: name of the policy that decided, "fifo" in fallback.
+        model_sha256: of the model that decided; "" for a rule.
+        snapshot: the queue as seen; None when the batch system did not answer.
+        failure: one of FAILURES, or None when the cycle did what it should.
+        failure_reason: one sentence.
+        fallback_reason: why the policy was not used; None when it was.
+        adjustments: direction -> writes accepted.
+        suppressed: reason -> changes not made.
+        reserve: processors the decision keeps free of batch work.
+        phase_seconds: phase -> duration.
+        calls: batch-system calls of this cycle: (call, seconds).
+        order_length: jobs in the decided order.
+    """
+
+    time: float
+    mode: str
+    policy: str
+    model_sha256: str = ""
+    snapshot: QueueSnapshot | None = None
+    failure: str | None = None
+    failure_reason: str | None = None
+    fallback_reason: str | None = None
+    adjustments: Mapping[str, int] = field(default_factory=dict)
+    suppressed: Mapping[str, int] = field(default_factory=dict)
+    reserve: int = 0
+    phase_seconds: Mapping[str, float] = field(default_factory=dict)
+    calls: tuple[tuple[str, float], ...] = ()
+    order_length: int = 0
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether the cycle did all it should, a fallback included."""
+        return self.failure is None
+
+    @property
+    def writes(self) -> int:
+        """Writes accepted by the batch system."""
+        return sum(self.adjustments.values())

@@ -1,0 +1,164 @@
+"""The daemon: cycles at a pace, backs off when Slurm is away, leaves no factor behind."""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Event
+
+from slurm_rl_plugin.errors import BatchSystemError, ConfigurationError, SlurmRLError
+from slurm_rl_plugin.hook.cycle import Cycle
+from slurm_rl_plugin.hook.cycle_report import CycleReport
+
+logger = logging.getLogger(__name__)
+
+#: Longest pause between tries while the batch system does not answer, seconds.
+LONGEST_PAUSE = 300.0
+_LEAVING_TRIES = 3
+
+
+@contextmanager
+def only_daemon(state_path: Path) -> Iterator[None]:
+    """Hold the lock beside the state file: two daemons would undo each other's order.
+
+    Raises:
+        ConfigurationError: another daemon holds it, or the folder is missing or not writable.
+    """
+    path = state_path.with_name(state_path.name + ".lock")
+    try:
+        lock = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    except OSError as error:
+        raise ConfigurationError(
+            f"lock file {path} cannot be opened ({error.strerror}): make its folder exist and "
+            "writable for this user."
+        ) from None
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(lock)
+        raise ConfigurationError(f"another slurm-rl run holds {path}: stop it first.") from None
+    try:
+        yield
+    finally:
+        os.close(lock)
+
+
+@dataclass(slots=True, kw_only=True)
+class Daemon:
+    """Runs cycles until told to stop.
+
+    Attributes:
+        cycle: what to run.
+        pace: seconds between the starts of cycles.
+        publish: given each report; metrics listen here.
+        stop: set by the signal handler.
+        reload_wanted: set by SIGHUP.
+        reload: makes a new cycle from the files on disk, or None where they are faulty.
+        disable_file: while it exists nothing is written and our factors are taken back.
+        alive: called after each cycle (the systemd watchdog).
+        monotonic: clock for the pace, seconds.
+    """
+
+    cycle: Cycle
+    pace: float
+    publish: Callable[[CycleReport], None]
+    stop: Event
+    reload_wanted: Event
+    reload: Callable[[], Cycle | None]
+    disable_file: Path | None
+    alive: Callable[[], None]
+    monotonic: Callable[[], float]
+    _unreachable: int = 0
+
+    def run(self) -> bool:
+        """Cycle until `stop` is set, then leave.
+
+        Returns:
+            Whether every factor of ours was taken back.
+        """
+        self._take_back_leftovers()
+        while not self.stop.is_set():
+            begin = self.monotonic()
+            self.run_once()
+            self.alive()
+            if self.reload_wanted.is_set():
+                self._reload()
+            self.stop.wait(self._pause(self.monotonic() - begin))
+        return self.leave()
+
+    def run_once(self) -> CycleReport:
+        """One cycle, or none while disabled; published and logged."""
+        report = self._disabled_report() if self._disabled() else self.cycle.run()
+        self._unreachable = self._unreachable + 1 if report.failure == "batch_system" else 0
+        self.publish(report)
+        snapshot = report.snapshot
+        logger.info(
+            "cycle=done mode=%s policy=%s pending=%d running=%d writes=%d failure=%s fallback=%s",
+            report.mode,
+            report.policy,
+            len(snapshot.pending) if snapshot else 0,
+            len(snapshot.running) if snapshot else 0,
+            report.writes,
+            report.failure or "none",
+            "yes" if report.fallback_reason else "no",
+        )
+        return report
+
+    def leave(self) -> bool:
+        """Take back every factor; tries again while the batch system does not answer."""
+        if not self.cycle.carries_factors:
+            return True
+        for attempt in range(_LEAVING_TRIES):
+            try:
+                result = self.cycle.release()
+            except SlurmRLError as error:
+                logger.warning("leaving=failed try=%d reason=%s", attempt + 1, error)
+                continue
+            logger.info("leaving=done released=%d gone=%d", result.applied, len(result.rejected))
+            return True
+        logger.error("leaving=failed: run `slurm-rl release` when the batch system answers")
+        return False
+
+    def _pause(self, taken: float) -> float:
+        if self._unreachable:
+            return min(self.pace * 2.0 ** min(self._unreachable, 10), LONGEST_PAUSE)
+        return max(self.pace - taken, 0.0)
+
+    def _disabled(self) -> bool:
+        return self.disable_file is not None and self.disable_file.exists()
+
+    def _disabled_report(self) -> CycleReport:
+        reset = 0
+        failure = None
+        if self.cycle.carries_factors:
+            try:
+                reset = self.cycle.release().applied
+            except BatchSystemError as error:
+                failure = str(error)
+                logger.error("disabled=yes release=failed reason=%s", error)
+        return CycleReport(
+            time=0.0,
+            mode="disabled",
+            policy=self.cycle.policy.name,
+            model_sha256=self.cycle.model_sha256,
+            failure="batch_system" if failure else None,
+            failure_reason=failure,
+            adjustments={"reset": reset},
+        )
+
+    def _take_back_leftovers(self) -> None:
+        """In shadow mode nothing may carry a factor, not even one of an earlier active run."""
+        if self.cycle.settings.shadow and self.cycle.carries_factors:
+            self.leave()
+
+    def _reload(self) -> None:
+        self.reload_wanted.clear()
+        fresh = self.reload()
+        if fresh is not None:
+            self.cycle = fresh
+            self._take_back_leftovers()

@@ -1,0 +1,137 @@
+"""Guard rails: what a policy says is checked before it reaches the batch system."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import numpy as np
+
+from slurm_rl_plugin.domain import Decision, PendingJobs, QueueSnapshot
+from slurm_rl_plugin.errors import ScoreInvalid
+from slurm_rl_plugin.units import BoolArray, IntArray
+
+
+class GuardRail(Protocol):
+    """One check; small and on its own."""
+
+    def check(self, decision: Decision, snapshot: QueueSnapshot) -> Decision:
+        """The decision, mended where the rail may mend it.
+
+        Raises:
+            PolicyError: the decision must not be used; the cycle falls back.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class CompleteRanking:
+    """One score for each pending job, no more and no fewer."""
+
+    def check(self, decision: Decision, snapshot: QueueSnapshot) -> Decision:
+        """Refuse a decision with missing or surplus scores (ScoreInvalid)."""
+        shape, wanted = decision.scores.shape, (len(snapshot.pending),)
+        if shape != wanted:
+            raise ScoreInvalid(
+                f"the policy gave scores of shape {shape} for {wanted[0]} pending jobs: retrain it."
+            )
+        return decision
+
+
+@dataclass(frozen=True, slots=True)
+class FiniteScores:
+    """Every score is a finite number."""
+
+    def check(self, decision: Decision, snapshot: QueueSnapshot) -> Decision:
+        """Refuse NaN and infinite scores (ScoreInvalid)."""
+        del snapshot
+        broken = int(np.count_nonzero(~np.isfinite(decision.scores)))
+        if broken:
+            raise ScoreInvalid(f"the policy gave {broken} scores that are not finite: retrain it.")
+        return decision
+
+
+@dataclass(frozen=True, slots=True)
+class ReserveWithinCapacity:
+    """The reserve lies in [0, capacity]."""
+
+    def check(self, decision: Decision, snapshot: QueueSnapshot) -> Decision:
+        """Clip the reserve."""
+        reserve = min(max(decision.reserve, 0), snapshot.capacity)
+        return decision if reserve == decision.reserve else replace(decision, reserve=reserve)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StarvationBound:
+    """A job that has waited longer than `bound` seconds since it was eligible goes first."""
+
+    bound: float
+
+    def check(self, decision: Decision, snapshot: QueueSnapshot) -> Decision:
+        """Put overdue jobs before all others, the longest waiting first."""
+        waited = snapshot.now - snapshot.pending.jobs.eligible
+        overdue = np.flatnonzero(waited > self.bound)
+        if len(overdue) == 0:
+            return decision
+        scores = decision.scores.copy()
+        order = overdue[np.argsort(waited[overdue], kind="stable")]
+        scores[order] = scores.max() + 1.0 + np.arange(len(order))
+        return replace(decision, scores=scores)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UntouchedJobs:
+    """Jobs that are never given a factor, each for the first reason that holds.
+
+    Attributes:
+        accounts: exempt account names.
+        partitions: exempt partition names.
+    """
+
+    accounts: Collection[str] = ()
+    partitions: Collection[str] = ()
+
+    def reasons(self, snapshot: QueueSnapshot) -> dict[str, BoolArray]:
+        """Reason -> which pending jobs it keeps untouched, shape [n]; a job has one at most."""
+        pending = snapshot.pending
+        candidates = {
+            "held": pending.held,
+            "admin_set": pending.admin_set,
+            "not_eligible": pending.jobs.eligible > snapshot.now,
+            "exempt_account": _named(pending.jobs.account, snapshot.accounts, self.accounts),
+            "exempt_partition": _named(
+                pending.jobs.partition, snapshot.partitions, self.partitions
+            ),
+        }
+        taken = np.zeros(len(pending), dtype=np.bool_)
+        reasons: dict[str, BoolArray] = {}
+        for reason, matches in candidates.items():
+            reasons[reason] = matches & ~taken
+            taken |= matches
+        return reasons
+
+    def orderable(self, snapshot: QueueSnapshot) -> BoolArray:
+        """Which pending jobs may be given a factor, shape [n]."""
+        blocked = np.zeros(len(snapshot.pending), dtype=np.bool_)
+        for matches in self.reasons(snapshot).values():
+            blocked |= matches
+        return ~blocked
+
+
+def _named(column: IntArray, names: tuple[str, ...], exempt: Collection[str]) -> BoolArray:
+    index = [place for place, name in enumerate(names) if name in exempt]
+    return np.isin(column, np.array(index, dtype=np.int64))
+
+
+def total_priority(pending: PendingJobs) -> IntArray:
+    """The batch system's own priority plus our factor, shape [n]."""
+    return pending.native_priority + pending.factor
+
+
+def default_guard_rails(starvation_bound: float) -> tuple[GuardRail, ...]:
+    """The rails in their order; `starvation_bound` in seconds, inf for none."""
+    rails: tuple[GuardRail, ...] = (CompleteRanking(), FiniteScores(), ReserveWithinCapacity())
+    if np.isfinite(starvation_bound):
+        rails += (StarvationBound(bound=starvation_bound),)
+    return rails

@@ -1,0 +1,110 @@
+"""The fewest writes that bring a queue into a wanted order.
+
+Each write costs the batch system a lock and a scheduling pass, so jobs that already stand right
+keep their priority: the longest subsequence of the wanted order whose priorities fall and leave
+room for the jobs between. All others are placed into the gaps.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from slurm_rl_plugin.units import BoolArray, IntArray
+
+#: Slurm raises any priority below 1 to 1, which would make ties.
+LOWEST_PRIORITY = 1
+HIGHEST_PRIORITY = 2**31 - 1
+#: Priority points left free between jobs where there is room, so that later jobs fit between.
+SPACING = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OrderChanges:
+    """What to write; columns of shape [writes], the most valuable (highest placed) first.
+
+    Attributes:
+        place: position in the wanted order.
+        priority: the priority that the job should get in all.
+    """
+
+    place: IntArray
+    priority: IntArray
+
+
+def jobs_to_keep(priority: IntArray) -> BoolArray:
+    """Which jobs of a wanted order may keep their priority, as many as possible.
+
+    Jobs a before b can both stay iff priority[a] - priority[b] >= b - a: then the jobs between
+    find distinct whole numbers. So priority + place must not rise: a longest non-increasing
+    subsequence, found in O(n log n).
+
+    Args:
+        priority: current priority of each job, in the wanted order, first to start first;
+            shape [n].
+
+    Returns:
+        bool[n].
+    """
+    count = len(priority)
+    place = np.arange(count)
+    has_room = priority >= LOWEST_PRIORITY + (count - 1 - place)
+    has_room &= priority <= HIGHEST_PRIORITY - place
+    level = -(priority + place)  # non-increasing becomes non-decreasing
+    tails: list[int] = []
+    tail_place: list[int] = []
+    before = np.full(count, -1, dtype=np.int64)
+    for index in np.flatnonzero(has_room).tolist():
+        value = int(level[index])
+        length = bisect_right(tails, value)
+        before[index] = tail_place[length - 1] if length else -1
+        if length == len(tails):
+            tails.append(value)
+            tail_place.append(index)
+        else:
+            tails[length] = value
+            tail_place[length] = index
+    keep = np.zeros(count, dtype=np.bool_)
+    index = tail_place[-1] if tail_place else -1
+    while index >= 0:
+        keep[index] = True
+        index = int(before[index])
+    return keep
+
+
+def order_changes(priority: IntArray) -> OrderChanges:
+    """The fewest writes after which priorities fall strictly along the wanted order.
+
+    Args:
+        priority: current priority of each job, our factor included, in the wanted order, first
+            to start first; shape [n].
+    """
+    keep = jobs_to_keep(priority)
+    wanted = priority.astype(np.int64).copy()
+    kept = np.flatnonzero(keep)
+    edges = [-1, *kept.tolist(), len(priority)]
+    for left, right in pairwise(edges):
+        if right - left > 1:
+            wanted[left + 1 : right] = _between(priority, left, right)
+    moved = np.flatnonzero(~keep)
+    return OrderChanges(place=moved, priority=wanted[moved])
+
+
+def _between(priority: IntArray, left: int, right: int) -> IntArray:
+    """Falling priorities for the places strictly between two kept ones (or the ends)."""
+    count = right - left - 1
+    below = len(priority) - right  # jobs from `right` on need numbers of their own
+    low = int(priority[right]) if right < len(priority) else LOWEST_PRIORITY - 1 + below
+    if left >= 0:
+        high = int(priority[left])
+    else:
+        high = min(low + SPACING * (count + 1), HIGHEST_PRIORITY + 1)
+    steps = np.arange(count, 0, -1, dtype=np.float64)
+    spaced = low + np.floor(steps * (high - low) / (count + 1)).astype(np.int64)
+    # whole numbers may meet where the gap is tight: push them apart from below
+    ascending = spaced[::-1] - np.arange(count)
+    apart = np.maximum.accumulate(ascending) + np.arange(count)
+    return np.asarray(np.minimum(apart, high - np.arange(count, 0, -1)), dtype=np.int64)[::-1]

@@ -1,0 +1,1 @@
+"""Offline learning: training loads, trainers, evaluation, ONNX export."""

@@ -1,0 +1,111 @@
+"""Paired evaluation: the same jobs under several policies, measured by docs/definitions.md."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from slurm_rl_plugin.errors import ConfigurationError
+from slurm_rl_plugin.features.estimates import ClassMedian, RequestedLimit, RunTimeEstimate
+from slurm_rl_plugin.policies.network import QNetwork
+from slurm_rl_plugin.policies.ordering_rules import STATIC_RULES
+from slurm_rl_plugin.simulator.cluster import Workload
+from slurm_rl_plugin.simulator.log_workload import PreparedLog
+from slurm_rl_plugin.simulator.simulation import (
+    SimulationSettings,
+    simulate_network,
+    simulate_scores,
+)
+from slurm_rl_plugin.units import FloatArray
+from slurm_rl_plugin.utility.summary import ScheduledJobs, summarise
+from slurm_rl_plugin.utility.time_utility import TimeUtilitySettings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """A policy to evaluate: a rule or "native" by its name, or a network with its name."""
+
+    name: str
+    network: QNetwork | None = None
+
+
+def estimates_of(kind: str, training_log: PreparedLog) -> RunTimeEstimate | None:
+    """The run-time estimate of that kind; None is the oracle.
+
+    Args:
+        kind: "oracle", "requested" or "class-median".
+        training_log: where class medians come from.
+    """
+    if kind == "oracle":
+        return None
+    if kind == "requested":
+        return RequestedLimit()
+    return ClassMedian.of(training_log.log.run_time, training_log.interactive)
+
+
+def starts_under(
+    candidate: Candidate, prepared: PreparedLog, workload: Workload, settings: SimulationSettings
+) -> FloatArray:
+    """When each job starts under the candidate, seconds, shape [n].
+
+    Raises:
+        ConfigurationError: an unknown rule, or "native" on a log that records no starts.
+    """
+    if candidate.network is not None:
+        return simulate_network(workload, candidate.network, settings).start
+    if candidate.name == "native":
+        return _recorded_starts(prepared)
+    if candidate.name not in STATIC_RULES:
+        known = ", ".join([*sorted(STATIC_RULES), "native"])
+        raise ConfigurationError(
+            f"unknown policy {candidate.name!r}: give one of {known}, or the path of an "
+            ".onnx model."
+        )
+    scores = STATIC_RULES[candidate.name](prepared.jobs(), workload.estimate)
+    return simulate_scores(workload, np.asarray(scores, dtype=np.float64), settings).start
+
+
+def _recorded_starts(prepared: PreparedLog) -> FloatArray:
+    if np.isnan(prepared.log.start).any():
+        missing = int(np.isnan(prepared.log.start).sum())
+        raise ConfigurationError(
+            f"policy native needs recorded starts, which {missing} jobs of this log lack."
+        )
+    return prepared.log.start
+
+
+def schedule_of(
+    prepared: PreparedLog, start: FloatArray, settings: SimulationSettings
+) -> ScheduledJobs:
+    """The jobs of a log with the starts that a policy gave them."""
+    return ScheduledJobs(
+        submit=prepared.log.submit,
+        start=start,
+        run_time=prepared.log.run_time,
+        processors=prepared.log.processors,
+        account=prepared.account,
+        interactive=prepared.interactive,
+        shares=prepared.shares,
+        capacity=settings.capacity,
+    )
+
+
+def evaluate(
+    candidate: Candidate,
+    prepared: PreparedLog,
+    estimates: RunTimeEstimate | None,
+    settings: SimulationSettings,
+    *,
+    drop: tuple[int, int] = (0, 0),
+    time_utility: TimeUtilitySettings | None = None,
+) -> dict[str, Any]:
+    """One policy's entry of `evaluate --json`; see `summarise` for what it holds."""
+    start = starts_under(candidate, prepared, prepared.workload(estimates), settings)
+    return summarise(
+        schedule_of(prepared, start, settings),
+        drop=drop,
+        accounts=prepared.accounts,
+        settings=time_utility,
+    )

@@ -1,0 +1,95 @@
+"""What a policy is trained on: loads with FIFO's figures beside them, and the feature scaler."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from slurm_rl_plugin.features.estimates import RunTimeEstimate
+from slurm_rl_plugin.features.site import SITE
+from slurm_rl_plugin.learning.evaluation import Candidate, schedule_of, starts_under
+from slurm_rl_plugin.policies.network import QNetwork
+from slurm_rl_plugin.simulator.cluster import Workload
+from slurm_rl_plugin.simulator.log_workload import PreparedLog
+from slurm_rl_plugin.simulator.simulation import SimulationSettings, simulate_network
+from slurm_rl_plugin.units import FloatArray
+from slurm_rl_plugin.utility.reward import RewardWeights
+from slurm_rl_plugin.utility.summary import JobMeasures
+from slurm_rl_plugin.utility.time_utility import TimeUtilitySettings
+
+Scaler = tuple[FloatArray, FloatArray, FloatArray, FloatArray]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingLoad:
+    """One load, simulated again and again with paired input.
+
+    Attributes:
+        prepared: the jobs.
+        workload: the same as the policy believes them.
+        settings: the batch system.
+        fifo_max_wait: longest wait under FIFO, seconds.
+    """
+
+    prepared: PreparedLog
+    workload: Workload
+    settings: SimulationSettings
+    fifo_max_wait: float
+
+    @classmethod
+    def of(
+        cls,
+        prepared: PreparedLog,
+        estimates: RunTimeEstimate | None,
+        settings: SimulationSettings,
+    ) -> TrainingLoad:
+        """The load with FIFO's longest wait measured."""
+        workload = prepared.workload(estimates)
+        start = starts_under(Candidate(name="fifo"), prepared, workload, settings)
+        longest = float((start - workload.submit).max())
+        return cls(prepared=prepared, workload=workload, settings=settings, fifo_max_wait=longest)
+
+    def objective(self, start: FloatArray, weights: RewardWeights) -> float:
+        """The site's objective for the given starts."""
+        jobs = schedule_of(self.prepared, start, self.settings)
+        measures = JobMeasures.of(jobs, TimeUtilitySettings())
+        # without any queue under FIFO there is no tail to compare: count it as a minute
+        longest = max(float(measures.wait.max()), 60.0)
+        return weights.objective(
+            float(measures.time_utility.mean()),
+            float(measures.responsiveness.mean()),
+            float(measures.fairness.mean()),
+            longest / max(self.fifo_max_wait, 60.0),
+        )
+
+
+def mean_objective(
+    network: QNetwork, loads: Sequence[TrainingLoad], weights: RewardWeights
+) -> float:
+    """Mean objective of a network over loads."""
+    values = [
+        load.objective(simulate_network(load.workload, network, load.settings).start, weights)
+        for load in loads
+    ]
+    return float(np.mean(values))
+
+
+def rule_objective(rule: str, loads: Sequence[TrainingLoad], weights: RewardWeights) -> float:
+    """Mean objective of an ordering rule over loads."""
+    values = []
+    for load in loads:
+        start = starts_under(Candidate(name=rule), load.prepared, load.workload, load.settings)
+        values.append(load.objective(start, weights))
+    return float(np.mean(values))
+
+
+def site_scaler() -> Scaler:
+    """Mean and scale of the site features; they are made to lie near [0, 1] on any site.
+
+    Fixed numbers instead of a sample's moments: what one site's log shows must not shift what a
+    feature means on another.
+    """
+    queue, jobs = len(SITE.queue), len(SITE.jobs)
+    return np.full(queue, 0.5), np.full(queue, 0.5), np.full(jobs, 0.5), np.full(jobs, 0.5)

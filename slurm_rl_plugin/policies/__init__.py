@@ -1,0 +1,1 @@
+"""Ways of ordering the queue: the simple rules and the learned network."""

@@ -1,0 +1,105 @@
+"""The Q-network as plain arrays: what trainers search, the simulator compiles and ONNX holds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from slurm_rl_plugin.features.schema import FeatureSchema
+from slurm_rl_plugin.units import FloatArray
+
+#: Hidden activations; the place in this tuple is the code the compiled loop uses.
+ACTIVATIONS = ("relu", "tanh", "sigmoid")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QNetwork:
+    """score(q, x) = output . act(Wq' (q-mq)/sq + Wx' (x-mx)/sx + bias) + linear . (x-mx)/sx + b.
+
+    One hidden layer beside a direct linear term; q are queue features, x job features. The scaler
+    (m, s) is part of the network, so training and serving cannot differ.
+
+    Attributes:
+        schema: what q and x mean.
+        queue_mean, queue_scale: shape [Fq].
+        job_mean, job_scale: shape [Fx].
+        queue_weights: Wq, shape [Fq, hidden].
+        job_weights: Wx, shape [Fx, hidden].
+        bias: shape [hidden].
+        output: shape [hidden].
+        linear: shape [Fx].
+        output_bias: b.
+        activation: one of ACTIVATIONS.
+    """
+
+    schema: FeatureSchema
+    queue_mean: FloatArray
+    queue_scale: FloatArray
+    job_mean: FloatArray
+    job_scale: FloatArray
+    queue_weights: FloatArray
+    job_weights: FloatArray
+    bias: FloatArray
+    output: FloatArray
+    linear: FloatArray
+    output_bias: float = 0.0
+    activation: str = "relu"
+
+    @property
+    def hidden(self) -> int:
+        """Number of hidden units."""
+        return len(self.bias)
+
+    def scores(self, queue: FloatArray, jobs: FloatArray) -> FloatArray:
+        """Scores of n jobs, float64[n], from queue[Fq] and jobs[n, Fx]."""
+        scaled_queue = (queue - self.queue_mean) / self.queue_scale
+        scaled_jobs = (jobs - self.job_mean) / self.job_scale
+        inner = scaled_queue @ self.queue_weights + scaled_jobs @ self.job_weights + self.bias
+        if self.activation == "relu":
+            active = np.maximum(inner, 0.0)
+        elif self.activation == "tanh":
+            active = np.tanh(inner)
+        else:
+            active = 1.0 / (1.0 + np.exp(-inner))
+        return np.asarray(active @ self.output + scaled_jobs @ self.linear + self.output_bias)
+
+
+def parameter_count(schema: FeatureSchema, hidden: int) -> int:
+    """How many numbers `network_from_parameters` takes."""
+    return (len(schema.queue) + len(schema.jobs) + 2) * hidden + len(schema.jobs)
+
+
+def network_from_parameters(
+    schema: FeatureSchema,
+    parameters: FloatArray,
+    *,
+    hidden: int,
+    scaler: tuple[FloatArray, FloatArray, FloatArray, FloatArray],
+    activation: str = "relu",
+) -> QNetwork:
+    """The network whose free numbers are `parameters`, shape [parameter_count].
+
+    Args:
+        schema: what the inputs mean.
+        parameters: weights in the order queue, jobs, bias, output, linear.
+        hidden: hidden units.
+        scaler: queue mean, queue scale, job mean, job scale.
+        activation: one of ACTIVATIONS.
+    """
+    queue, jobs = len(schema.queue), len(schema.jobs)
+    sizes = [queue * hidden, jobs * hidden, hidden, hidden, jobs]
+    parts = np.split(np.asarray(parameters, dtype=np.float64), np.cumsum(sizes)[:-1])
+    return QNetwork(
+        schema=schema,
+        queue_mean=scaler[0],
+        queue_scale=scaler[1],
+        job_mean=scaler[2],
+        job_scale=scaler[3],
+        queue_weights=parts[0].reshape(queue, hidden),
+        job_weights=parts[1].reshape(jobs, hidden),
+        bias=parts[2],
+        output=parts[3],
+        linear=parts[4],
+        activation=activation,
+    )

@@ -1,0 +1,93 @@
+"""The simple orders that every learned policy must beat, each one line.
+
+A rule gives a score from what is known of a job; higher starts earlier. Rules whose order never
+changes while jobs wait are static: the simulator ranks a whole log once. Elementwise, plain numpy
+style. `estimate` is the estimated run time in seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from slurm_rl_plugin.domain import Decision, JobTable, Memory, QueueSnapshot
+from slurm_rl_plugin.errors import ConfigurationError
+from slurm_rl_plugin.features.estimates import RequestedLimit, RunTimeEstimate
+from slurm_rl_plugin.units import FloatArray
+from slurm_rl_plugin.utility.time_utility import SIGMA
+
+Rule = Callable[[JobTable, FloatArray], FloatArray]
+
+#: More seconds than any log spans: puts one class wholly before the other.
+_CLASS_STEP = 1e10
+
+
+def _fifo(jobs: JobTable, estimate: FloatArray) -> FloatArray:
+    del estimate
+    return -jobs.submit
+
+
+def _sjf(jobs: JobTable, estimate: FloatArray) -> FloatArray:
+    del jobs
+    return -estimate
+
+
+def _saf(jobs: JobTable, estimate: FloatArray) -> FloatArray:
+    return -estimate * jobs.processors
+
+
+def _edf(jobs: JobTable, estimate: FloatArray) -> FloatArray:
+    return -(jobs.submit + estimate + SIGMA)
+
+
+def _interactive_first(jobs: JobTable, estimate: FloatArray) -> FloatArray:
+    del estimate
+    return np.asarray(jobs.interactive * _CLASS_STEP - jobs.submit, dtype=np.float64)
+
+
+def _min_run_wait(jobs: JobTable, estimate: FloatArray) -> FloatArray:
+    # run + wait = estimate + now - submit, and `now` is the same for all jobs of a queue
+    return jobs.submit - estimate
+
+
+#: Orders that never change while jobs wait; ties are broken by submit time, then by job id.
+STATIC_RULES: dict[str, Rule] = {
+    "fifo": _fifo,
+    "sjf": _sjf,
+    "saf": _saf,
+    "edf": _edf,
+    "interactive-first": _interactive_first,
+    "min-run-wait": _min_run_wait,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RulePolicy:
+    """One of STATIC_RULES as a policy for the hook, with its run-time estimate."""
+
+    name: str
+    rule: Rule
+    estimates: RunTimeEstimate
+
+    def decide(self, snapshot: QueueSnapshot, memory: Memory | None = None) -> Decision:
+        """Score the pending jobs by the rule; asks for no reserve."""
+        del memory
+        jobs = snapshot.pending.jobs
+        estimate = self.estimates.estimate(jobs.time_limit, jobs.interactive)
+        return Decision(scores=np.asarray(self.rule(jobs, estimate), dtype=np.float64))
+
+
+def rule_policy(name: str, estimates: RunTimeEstimate | None = None) -> RulePolicy:
+    """The rule of that name; estimates default to the requested time limit.
+
+    Raises:
+        ConfigurationError: there is no such rule.
+    """
+    if name not in STATIC_RULES:
+        known = ", ".join(sorted(STATIC_RULES))
+        raise ConfigurationError(
+            f"unknown policy {name!r}: give one of {known}, or the path of an .onnx model."
+        )
+    return RulePolicy(name=name, rule=STATIC_RULES[name], estimates=estimates or RequestedLimit())

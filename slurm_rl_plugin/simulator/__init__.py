@@ -1,0 +1,1 @@
+"""A compiled discrete-event simulator of one site: events, queue order, backfilling, outcome."""

@@ -1,0 +1,268 @@
+"""The simulated cluster: columns of the workload, and the arrays that change while it runs."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from slurm_rl_plugin.errors import SimulationError
+from slurm_rl_plugin.simulator.compilation import compiled
+from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
+
+#: Indices into `Cluster.counts`.
+NEXT_ARRIVAL, PENDING, RUNNING, IDLE, PENDING_INTERACTIVE, PENDING_PROCESSORS = 0, 1, 2, 3, 4, 5
+RUNNING_INTERACTIVE, DECISIONS, SCORED_JOBS = 6, 7, 8
+#: Indices into `Cluster.clock`.
+NOW, USAGE_TIME, PENDING_WORK = 0, 1, 2
+
+
+class Workload(NamedTuple):
+    """Jobs of a simulation in order of submission; columns of shape [n].
+
+    Attributes:
+        submit: seconds.
+        run_time: seconds that the job will really run.
+        estimate: seconds that the policy and backfilling believe it will run.
+        time_limit: requested seconds, the estimate where none is known.
+        processors: processors requested.
+        account: index into shares.
+        interactive: job class.
+        shares: share of each account, shape [accounts].
+    """
+
+    submit: FloatArray
+    run_time: FloatArray
+    estimate: FloatArray
+    time_limit: FloatArray
+    processors: IntArray
+    account: IntArray
+    interactive: BoolArray
+    shares: FloatArray
+
+
+class Cluster(NamedTuple):
+    """The changing state of a simulated cluster; functions of this module change it in place.
+
+    Attributes:
+        clock: [now, time up to which usage is accounted, estimated work pending].
+        counts: see the index names above.
+        capacity: processors, shape [1].
+        pending: job numbers waiting, the first counts[PENDING] entries.
+        start: start of each job, NaN until it starts, shape [n].
+        end_time, end_job: heap of running jobs by their real end.
+        expected_end, expected_job: running jobs sorted by their estimated end.
+        account_rate: processors in use by each account.
+        account_usage: consumed processor-seconds of each account, decayed.
+        half_life: seconds after which usage counts half, shape [1]; inf for no decay.
+    """
+
+    clock: FloatArray
+    counts: IntArray
+    capacity: IntArray
+    pending: IntArray
+    start: FloatArray
+    end_time: FloatArray
+    end_job: IntArray
+    expected_end: FloatArray
+    expected_job: IntArray
+    account_rate: FloatArray
+    account_usage: FloatArray
+    half_life: FloatArray
+
+
+def empty_cluster(workload: Workload, capacity: int, half_life: float = np.inf) -> Cluster:
+    """A cluster with every processor idle, before the first submission.
+
+    Raises:
+        SimulationError: no processors, or a job wider than the machine.
+    """
+    jobs = len(workload.submit)
+    if capacity < 1:
+        raise SimulationError(f"a machine with {capacity} processors cannot run jobs.")
+    if jobs and int(workload.processors.max()) > capacity:
+        raise SimulationError("a job wider than the machine must be dropped before simulating.")
+    places = min(jobs, capacity) + 1
+    accounts = len(workload.shares)
+    counts = np.zeros(9, dtype=np.int64)
+    counts[IDLE] = capacity
+    first = float(workload.submit[0]) if jobs else 0.0
+    return Cluster(
+        clock=np.array([first, first, 0.0]),
+        counts=counts,
+        capacity=np.array([capacity], dtype=np.int64),
+        pending=np.zeros(jobs + 1, dtype=np.int64),
+        start=np.full(jobs, np.nan),
+        end_time=np.zeros(places),
+        end_job=np.zeros(places, dtype=np.int64),
+        expected_end=np.zeros(places),
+        expected_job=np.zeros(places, dtype=np.int64),
+        account_rate=np.zeros(accounts),
+        account_usage=np.zeros(accounts),
+        half_life=np.array([half_life]),
+    )
+
+
+@compiled
+def account_usage_until(cluster: Cluster, time: float) -> None:
+    """Charge running jobs to their accounts up to `time`, with the configured decay."""
+    elapsed = time - cluster.clock[USAGE_TIME]
+    if elapsed <= 0.0:
+        return
+    if np.isinf(cluster.half_life[0]):
+        cluster.account_usage[:] += cluster.account_rate * elapsed
+    else:
+        rate = np.log(2.0) / cluster.half_life[0]
+        kept = np.exp(-rate * elapsed)
+        cluster.account_usage[:] *= kept
+        cluster.account_usage[:] += cluster.account_rate * ((1.0 - kept) / rate)
+    cluster.clock[USAGE_TIME] = time
+
+
+@compiled
+def _sift_down(end_time: FloatArray, end_job: IntArray, count: int) -> None:
+    place = 0
+    while True:
+        child = 2 * place + 1
+        if child >= count:
+            return
+        if child + 1 < count and end_time[child + 1] < end_time[child]:
+            child += 1
+        if end_time[place] <= end_time[child]:
+            return
+        end_time[place], end_time[child] = end_time[child], end_time[place]
+        end_job[place], end_job[child] = end_job[child], end_job[place]
+        place = child
+
+
+@compiled
+def _sift_up(end_time: FloatArray, end_job: IntArray, place: int) -> None:
+    while place > 0:
+        parent = (place - 1) // 2
+        if end_time[parent] <= end_time[place]:
+            return
+        end_time[place], end_time[parent] = end_time[parent], end_time[place]
+        end_job[place], end_job[parent] = end_job[parent], end_job[place]
+        place = parent
+
+
+@compiled
+def start_job(workload: Workload, cluster: Cluster, job: int) -> None:
+    """Start a pending job now; the caller removes it from `pending` with `forget_started`."""
+    counts, now = cluster.counts, cluster.clock[NOW]
+    processors = workload.processors[job]
+    cluster.start[job] = now
+    counts[IDLE] -= processors
+    counts[PENDING_PROCESSORS] -= processors
+    cluster.clock[PENDING_WORK] -= workload.estimate[job] * processors
+    if workload.interactive[job]:
+        counts[PENDING_INTERACTIVE] -= 1
+        counts[RUNNING_INTERACTIVE] += processors
+    cluster.account_rate[workload.account[job]] += processors
+    running = counts[RUNNING]
+    cluster.end_time[running] = now + workload.run_time[job]
+    cluster.end_job[running] = job
+    _sift_up(cluster.end_time, cluster.end_job, running)
+    expected = now + workload.estimate[job]
+    place = running
+    while place > 0 and cluster.expected_end[place - 1] > expected:
+        cluster.expected_end[place] = cluster.expected_end[place - 1]
+        cluster.expected_job[place] = cluster.expected_job[place - 1]
+        place -= 1
+    cluster.expected_end[place] = expected
+    cluster.expected_job[place] = job
+    counts[RUNNING] = running + 1
+
+
+@compiled
+def _end_next_job(workload: Workload, cluster: Cluster) -> None:
+    counts = cluster.counts
+    job = cluster.end_job[0]
+    processors = workload.processors[job]
+    last = counts[RUNNING] - 1
+    cluster.end_time[0] = cluster.end_time[last]
+    cluster.end_job[0] = cluster.end_job[last]
+    _sift_down(cluster.end_time, cluster.end_job, last)
+    expected = cluster.start[job] + workload.estimate[job]
+    place = np.searchsorted(cluster.expected_end[: last + 1], expected)
+    while cluster.expected_job[place] != job:
+        place += 1
+    for index in range(place, last):
+        cluster.expected_end[index] = cluster.expected_end[index + 1]
+        cluster.expected_job[index] = cluster.expected_job[index + 1]
+    counts[RUNNING] = last
+    counts[IDLE] += processors
+    if workload.interactive[job]:
+        counts[RUNNING_INTERACTIVE] -= processors
+    cluster.account_rate[workload.account[job]] -= processors
+
+
+@compiled
+def _arrive(workload: Workload, cluster: Cluster, rank: IntArray) -> None:
+    """Queue the next job; with ranks given, `pending` stays sorted by them."""
+    counts = cluster.counts
+    job = counts[NEXT_ARRIVAL]
+    counts[NEXT_ARRIVAL] += 1
+    place = counts[PENDING]
+    if len(rank):
+        low, high = 0, place
+        while low < high:
+            middle = (low + high) // 2
+            if rank[cluster.pending[middle]] < rank[job]:
+                low = middle + 1
+            else:
+                high = middle
+        for index in range(place, low, -1):
+            cluster.pending[index] = cluster.pending[index - 1]
+        place = low
+    cluster.pending[place] = job
+    counts[PENDING] += 1
+    counts[PENDING_PROCESSORS] += workload.processors[job]
+    counts[PENDING_INTERACTIVE] += workload.interactive[job]
+    cluster.clock[PENDING_WORK] += workload.estimate[job] * workload.processors[job]
+
+
+@compiled
+def next_event(workload: Workload, cluster: Cluster) -> float:
+    """Time of the next end or arrival; inf when nothing more will happen by itself."""
+    time = np.inf
+    if cluster.counts[RUNNING] > 0:
+        time = cluster.end_time[0]
+    arrival = cluster.counts[NEXT_ARRIVAL]
+    if arrival < len(workload.submit) and workload.submit[arrival] < time:
+        time = workload.submit[arrival]
+    return time
+
+
+@compiled
+def advance(workload: Workload, cluster: Cluster, time: float, rank: IntArray) -> None:
+    """Move the clock to `time` and let everything up to it happen: ends first, then arrivals.
+
+    Args:
+        workload: the jobs.
+        cluster: changed in place.
+        time: seconds; never before now.
+        rank: place of each job in a static order, or an empty array.
+    """
+    counts = cluster.counts
+    while counts[RUNNING] > 0 and cluster.end_time[0] <= time:
+        account_usage_until(cluster, cluster.end_time[0])
+        _end_next_job(workload, cluster)
+    account_usage_until(cluster, time)
+    while counts[NEXT_ARRIVAL] < len(workload.submit):
+        if workload.submit[counts[NEXT_ARRIVAL]] > time:
+            break
+        _arrive(workload, cluster, rank)
+    cluster.clock[NOW] = time
+
+
+@compiled
+def forget_started(cluster: Cluster) -> None:
+    """Drop started jobs from `pending`, keeping the order of the others."""
+    kept = 0
+    for place in range(cluster.counts[PENDING]):
+        job = cluster.pending[place]
+        if np.isnan(cluster.start[job]):
+            cluster.pending[kept] = job
+            kept += 1
+    cluster.counts[PENDING] = kept

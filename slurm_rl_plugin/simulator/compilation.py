@@ -1,0 +1,55 @@
+"""How the simulator is compiled, and where compiled code is kept between runs."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import types
+from pathlib import Path
+from typing import Any
+
+import numba
+from numba import njit
+
+
+def _source_digest() -> str:
+    """Digest of every source that can end up in compiled code.
+
+    numba looks only at a function's own file when it decides whether its cached machine code is
+    stale, not at the files of the functions it calls; hence one cache folder a state of sources.
+    """
+    package = Path(__file__).resolve().parent.parent
+    digest = hashlib.sha256(numba.__version__.encode())
+    for folder in ("features", "simulator", "utility"):
+        for source in sorted((package / folder).glob("*.py")):
+            digest.update(source.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def _keep_compiled_code() -> None:
+    if os.environ.get("NUMBA_CACHE_DIR"):
+        return
+    home = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    numba.config.CACHE_DIR = str(Path(home) / "slurm-rl" / f"compiled-{_source_digest()}")
+
+
+_keep_compiled_code()
+
+# without the interpreter lock several simulations run beside each other in threads
+compiled: Any = njit(cache=True, nogil=True)
+
+
+def compiled_copy(function: Any, **names: Any) -> Any:
+    """Compile a plain function of another package without importing numba there.
+
+    Args:
+        function: plain numpy-style function.
+        names: compiled functions to stand in for the plain ones that `function` calls by name.
+    """
+    scope = {**function.__globals__, **names}
+    copy = types.FunctionType(
+        function.__code__, scope, function.__name__, function.__defaults__, function.__closure__
+    )
+    copy.__module__ = function.__module__
+    copy.__qualname__ = function.__qualname__
+    return compiled(copy)

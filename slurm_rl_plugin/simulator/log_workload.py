@@ -1,0 +1,219 @@
+"""From an accounting log to a workload: job classes, shares, estimates, jobs that cannot run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from slurm_rl_plugin.accounting.port import JobLog
+from slurm_rl_plugin.domain import JobTable
+from slurm_rl_plugin.domain.job_class import JobClassifier
+from slurm_rl_plugin.domain.job_description import JobDescription
+from slurm_rl_plugin.errors import ConfigurationError
+from slurm_rl_plugin.features.estimates import RunTimeEstimate
+from slurm_rl_plugin.simulator.cluster import Workload
+from slurm_rl_plugin.units import SHORT_JOB_RUN_TIME, BoolArray, FloatArray, IntArray
+
+#: Accounts kept by name where shares come from the log; the rest are summed up.
+KEPT_ACCOUNTS = 4
+OTHER_ACCOUNT = "_other"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreparedLog:
+    """A log made ready to be simulated.
+
+    Attributes:
+        log: the jobs that fit the machine, in submit order.
+        interactive: job class, shape [n].
+        class_rule: how the class was found, for the report.
+        account: index into `accounts`, shape [n].
+        accounts: names.
+        shares: shape [accounts], sum 1.
+        capacity: processors of the machine.
+        dropped: reason -> number of jobs of the log left out.
+    """
+
+    log: JobLog
+    interactive: BoolArray
+    class_rule: str
+    account: IntArray
+    accounts: tuple[str, ...]
+    shares: FloatArray
+    capacity: int
+    dropped: dict[str, int] = field(default_factory=dict)
+
+    def jobs(self) -> JobTable:
+        """The columns that ordering rules look at."""
+        log = self.log
+        return JobTable(
+            job_id=log.job_id,
+            submit=log.submit,
+            eligible=log.eligible,
+            processors=log.processors,
+            time_limit=log.time_limit,
+            account=self.account,
+            user=log.user,
+            partition=log.partition,
+            interactive=self.interactive,
+        )
+
+    def workload(self, estimates: RunTimeEstimate | None) -> Workload:
+        """The workload as a policy believes it; None is the oracle, who knows the run times."""
+        log = self.log
+        estimate = (
+            log.run_time
+            if estimates is None
+            else estimates.estimate(log.time_limit, self.interactive)
+        )
+        known = np.isfinite(log.time_limit) & (log.time_limit > 0)
+        return Workload(
+            submit=log.submit,
+            run_time=log.run_time,
+            estimate=np.asarray(estimate, dtype=np.float64),
+            time_limit=np.where(known, log.time_limit, estimate),
+            processors=log.processors,
+            account=self.account,
+            interactive=self.interactive,
+            shares=self.shares,
+        )
+
+
+def prepare_log(
+    log: JobLog,
+    *,
+    capacity: int | None = None,
+    shares: Mapping[str, float] | None = None,
+    classifier: JobClassifier | None = None,
+) -> PreparedLog:
+    """Classify jobs, find shares and leave out jobs wider than the machine.
+
+    Args:
+        log: as read.
+        capacity: processors; by default what the log says.
+        shares: share of each account, sum 1; by default each account's fraction of the log's
+            work, the four largest kept and the rest summed up as `_other`.
+        classifier: job-class rules; by default run time < 900 s for SWF logs (definitions), and
+            the default rules otherwise.
+
+    Raises:
+        ConfigurationError: no capacity known, no job left, or shares that do not fit.
+    """
+    capacity = capacity or log.processors_available
+    if not capacity or capacity < 1:
+        raise ConfigurationError(
+            "the log does not say how many processors the machine has: give --processors."
+        )
+    fits = log.processors <= capacity
+    dropped = {"wider than the machine": int((~fits).sum())} if not fits.all() else {}
+    log = select_jobs(log, fits)
+    if len(log) == 0:
+        raise ConfigurationError("the log has no job that ran and fits the machine.")
+    interactive, class_rule = classify_log(log, classifier)
+    account, accounts, share_vector = _shares_of(log, shares)
+    return PreparedLog(
+        log=log,
+        interactive=interactive,
+        class_rule=class_rule,
+        account=account,
+        accounts=accounts,
+        shares=share_vector,
+        capacity=capacity,
+        dropped=dropped,
+    )
+
+
+def select_jobs(log: JobLog, index: BoolArray | IntArray) -> JobLog:
+    """The chosen jobs of a log, in that order."""
+    places = np.arange(len(log))[index]
+    arrays = ("job_id", "submit", "eligible", "start", "run_time", "processors", "time_limit")
+    columns: dict[str, Any] = {
+        name: getattr(log, name)[places] for name in (*arrays, "account", "user")
+    }
+    columns["partition"] = log.partition[places]
+    texts: dict[str, Any] = {
+        name: tuple(getattr(log, name)[place] for place in places)
+        for name in ("qos", "job_name", "submit_line")
+    }
+    return replace(log, **columns, **texts)
+
+
+def select_prepared(prepared: PreparedLog, index: IntArray) -> PreparedLog:
+    """The chosen jobs of a prepared log with the shares of the whole."""
+    return replace(
+        prepared,
+        log=select_jobs(prepared.log, index),
+        interactive=prepared.interactive[index],
+        account=prepared.account[index],
+        dropped={},
+    )
+
+
+def classify_log(log: JobLog, classifier: JobClassifier | None) -> tuple[BoolArray, str]:
+    """Job class of each job and how it was found."""
+    if classifier is None and log.kind == "swf":
+        return log.run_time < SHORT_JOB_RUN_TIME, f"run time < {SHORT_JOB_RUN_TIME:g} s"
+    rules = classifier or JobClassifier()
+    seen: dict[JobDescription, bool] = {}
+    interactive = np.empty(len(log), dtype=np.bool_)
+    for place in range(len(log)):
+        job = _description(log, place)
+        if job not in seen:
+            seen[job] = rules.is_interactive(job)
+        interactive[place] = seen[job]
+    return interactive, "; ".join(str(rule) for rule in rules.rules)
+
+
+def _description(log: JobLog, place: int) -> JobDescription:
+    line = log.submit_line[place].split()
+    limit = float(log.time_limit[place])
+    return JobDescription(
+        partition=log.partitions[log.partition[place]],
+        qos=log.qos[place],
+        name=log.job_name[place],
+        time_limit=limit,
+        has_batch_script=None if not line else line[0].rsplit("/", 1)[-1] == "sbatch",
+        account=log.accounts[log.account[place]],
+        user=log.users[log.user[place]] if log.user[place] >= 0 else "",
+    )
+
+
+def _shares_of(
+    log: JobLog, shares: Mapping[str, float] | None
+) -> tuple[IntArray, tuple[str, ...], FloatArray]:
+    totals = np.bincount(
+        log.account, weights=log.run_time * log.processors, minlength=len(log.accounts)
+    )
+    work = dict(zip(log.accounts, totals.tolist(), strict=True))
+    if shares is None:
+        largest = sorted(work, key=lambda name: -work[name])[:KEPT_ACCOUNTS]
+        whole = sum(work.values()) or 1.0
+        shares = {name: work[name] / whole for name in largest}
+        if len(work) > KEPT_ACCOUNTS:
+            shares[OTHER_ACCOUNT] = 1.0 - sum(shares.values())
+    check_shares(shares)
+    names = tuple(shares)
+    if any(name not in shares for name in log.accounts) and OTHER_ACCOUNT not in shares:
+        names = (*names, OTHER_ACCOUNT)
+    index_of = {name: index for index, name in enumerate(names)}
+    other = index_of.get(OTHER_ACCOUNT, 0)
+    remap = np.array([index_of.get(name, other) for name in log.accounts], dtype=np.int64)
+    vector = np.array([max(shares.get(name, 0.0), 0.0) for name in names])
+    return remap[log.account], names, vector / vector.sum()
+
+
+def check_shares(shares: Mapping[str, float]) -> None:
+    """Shares are non-negative and sum to 1 within 1e-6.
+
+    Raises:
+        ConfigurationError: they are not.
+    """
+    total = sum(shares.values())
+    if any(not 0.0 <= value <= 1.0 + 1e-6 for value in shares.values()) or abs(total - 1) > 1e-6:
+        text = ", ".join(f"{name}={value:g}" for name, value in shares.items())
+        raise ConfigurationError(
+            f"shares {text} sum to {total:g}: give one share for each account, together 1."
+        )

@@ -1,0 +1,181 @@
+"""A Q-network evaluated inside the compiled loop, on the features of the `site` schema."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from slurm_rl_plugin.errors import SimulationError
+from slurm_rl_plugin.features.site import SITE, static_job_features
+from slurm_rl_plugin.policies.network import ACTIVATIONS, QNetwork
+from slurm_rl_plugin.simulator.cluster import (
+    IDLE,
+    NOW,
+    PENDING,
+    PENDING_INTERACTIVE,
+    PENDING_PROCESSORS,
+    PENDING_WORK,
+    RUNNING,
+    RUNNING_INTERACTIVE,
+    SCORED_JOBS,
+    Cluster,
+    Workload,
+)
+from slurm_rl_plugin.simulator.compilation import compiled
+from slurm_rl_plugin.simulator.shared_functions import (
+    dynamic_job_features,
+    fairness,
+    queue_features,
+)
+from slurm_rl_plugin.units import FloatArray, IntArray
+
+_STATIC = len(SITE.static_jobs)
+
+
+class CompiledNetwork(NamedTuple):
+    """A QNetwork with its scaler folded in and everything that never changes summed up.
+
+    Attributes:
+        queue_weights: shape [Fq, hidden].
+        dynamic_weights: shape [dynamic features, hidden].
+        dynamic_linear: shape [dynamic features].
+        output: shape [hidden].
+        static_hidden: static features, bias and scaler of each job, shape [n, hidden].
+        static_score: linear part of the static features of each job, shape [n].
+        activation: index into ACTIVATIONS, shape [1].
+    """
+
+    queue_weights: FloatArray
+    dynamic_weights: FloatArray
+    dynamic_linear: FloatArray
+    output: FloatArray
+    static_hidden: FloatArray
+    static_score: FloatArray
+    activation: IntArray
+
+
+def compile_network(network: QNetwork, workload: Workload) -> CompiledNetwork:
+    """Fold the scaler into the weights and the static features of a workload into offsets.
+
+    Raises:
+        SimulationError: the network was made for another schema.
+    """
+    if network.schema.digest != SITE.digest:
+        raise SimulationError("only networks of the site schema can be simulated.")
+    job_weights = network.job_weights / network.job_scale[:, None]
+    linear = network.linear / network.job_scale
+    queue_weights = network.queue_weights / network.queue_scale[:, None]
+    bias = network.bias - network.queue_mean @ queue_weights - network.job_mean @ job_weights
+    static = np.column_stack(
+        static_job_features(
+            workload.estimate,
+            workload.time_limit,
+            workload.processors.astype(np.float64),
+            workload.interactive.astype(np.float64),
+        )
+    )
+    return CompiledNetwork(
+        queue_weights=np.ascontiguousarray(queue_weights),
+        dynamic_weights=np.ascontiguousarray(job_weights[_STATIC:]),
+        dynamic_linear=np.ascontiguousarray(linear[_STATIC:]),
+        output=np.ascontiguousarray(network.output),
+        static_hidden=static @ job_weights[:_STATIC] + bias,
+        static_score=static @ linear[:_STATIC]
+        - float(network.job_mean @ linear)
+        + network.output_bias,
+        activation=np.array([ACTIVATIONS.index(network.activation)], dtype=np.int64),
+    )
+
+
+@compiled
+def current_usage(cluster: Cluster) -> FloatArray:
+    """Fraction of the (decayed) consumed service of each account; all 0 while there is none."""
+    total = cluster.account_usage.sum()
+    if total <= 0.0:
+        return np.zeros_like(cluster.account_usage)
+    return cluster.account_usage / total
+
+
+@compiled
+def _hidden_from_queue(
+    workload: Workload, cluster: Cluster, network: CompiledNetwork, usage: FloatArray
+) -> FloatArray:
+    counts = cluster.counts
+    next_release = 0.0
+    if counts[RUNNING] > 0:
+        next_release = max(cluster.expected_end[0] - cluster.clock[NOW], 0.0)
+    features = queue_features(
+        float(cluster.capacity[0]),
+        float(counts[IDLE]),
+        float(counts[PENDING]),
+        float(counts[PENDING_INTERACTIVE]),
+        float(counts[PENDING_PROCESSORS]),
+        max(cluster.clock[PENDING_WORK], 0.0),
+        next_release,
+        float(counts[RUNNING_INTERACTIVE]),
+        fairness(workload.shares, usage),
+    )
+    hidden = np.zeros(len(network.output))
+    for place in range(len(features)):
+        for unit in range(len(hidden)):
+            hidden[unit] += features[place] * network.queue_weights[place, unit]
+    return hidden
+
+
+@compiled
+def _activate(value: float, activation: int) -> float:
+    if activation == 0:
+        return max(value, 0.0)
+    if activation == 1:
+        return np.tanh(value)
+    return 1.0 / (1.0 + np.exp(-value))
+
+
+@compiled
+def score_pending(
+    workload: Workload,
+    cluster: Cluster,
+    network: CompiledNetwork,
+    scores: FloatArray,
+    jobs: IntArray,
+) -> None:
+    """Score every pending job now.
+
+    Args:
+        workload: the jobs.
+        cluster: read only, but for the count of scored jobs.
+        network: the scorer.
+        scores: filled for the first counts[PENDING] places.
+        jobs: filled with the pending job numbers in the order of `scores`.
+    """
+    usage = current_usage(cluster)
+    shares = workload.shares
+    largest = shares.max()
+    from_queue = _hidden_from_queue(workload, cluster, network, usage)
+    activation = network.activation[0]
+    count = cluster.counts[PENDING]
+    cluster.counts[SCORED_JOBS] += count
+    now = cluster.clock[NOW]
+    for place in range(count):
+        job = cluster.pending[place]
+        account = workload.account[job]
+        features = dynamic_job_features(
+            now - workload.submit[job],
+            workload.estimate[job],
+            float(workload.processors[job]),
+            workload.interactive[job],
+            shares[account],
+            usage[account],
+            largest,
+        )
+        score = network.static_score[job]
+        for index in range(len(features)):
+            score += features[index] * network.dynamic_linear[index]
+        for unit in range(len(from_queue)):
+            value = from_queue[unit] + network.static_hidden[job, unit]
+            for index in range(len(features)):
+                value += features[index] * network.dynamic_weights[index, unit]
+            score += network.output[unit] * _activate(value, activation)
+        scores[place] = score
+        jobs[place] = job

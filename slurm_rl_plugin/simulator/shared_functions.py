@@ -1,0 +1,20 @@
+"""Features and utilities compiled for the kernel: the head node's own lines, one source."""
+
+from __future__ import annotations
+
+from slurm_rl_plugin.features import site
+from slurm_rl_plugin.simulator.compilation import compiled_copy
+from slurm_rl_plugin.utility import fairness as plain_fairness
+from slurm_rl_plugin.utility import time_utility as plain_time_utility
+
+time_utility = compiled_copy(plain_time_utility.time_utility)
+time_utility_loss_rate = compiled_copy(plain_time_utility.time_utility_loss_rate)
+share_deficit = compiled_copy(plain_fairness.share_deficit)
+fairness = compiled_copy(plain_fairness.fairness, share_deficit=share_deficit)
+queue_features = compiled_copy(site.queue_features)
+static_job_features = compiled_copy(site.static_job_features)
+dynamic_job_features = compiled_copy(
+    site.dynamic_job_features,
+    time_utility=time_utility,
+    time_utility_loss_rate=time_utility_loss_rate,
+)

@@ -1,0 +1,198 @@
+"""Run a workload under an order of the queue and get back when every job started."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from slurm_rl_plugin.errors import SimulationError
+from slurm_rl_plugin.policies.network import QNetwork
+from slurm_rl_plugin.simulator.cluster import (
+    DECISIONS,
+    IDLE,
+    PENDING,
+    SCORED_JOBS,
+    Cluster,
+    Workload,
+    advance,
+    empty_cluster,
+    next_event,
+)
+from slurm_rl_plugin.simulator.compilation import compiled
+from slurm_rl_plugin.simulator.dispatch import (
+    BACKFILLING,
+    dispatch_by_score,
+    dispatch_in_order,
+)
+from slurm_rl_plugin.simulator.network_scoring import (
+    CompiledNetwork,
+    compile_network,
+    score_pending,
+)
+from slurm_rl_plugin.units import FloatArray, IntArray
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimulationSettings:
+    """How the simulated batch system behaves.
+
+    Attributes:
+        capacity: processors.
+        backfilling: "none" or "easy".
+        cycle: seconds between scheduling decisions; 0 decides at every event.
+        reserve: processors kept free of batch work.
+        half_life: seconds after which past usage counts half in the features; inf for never.
+    """
+
+    capacity: int
+    backfilling: str = "none"
+    cycle: float = 0.0
+    reserve: int = 0
+    half_life: float = math.inf
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimulatedSchedule:
+    """What a simulation gave.
+
+    Attributes:
+        start: start of each job, seconds, shape [n].
+        decisions: how often the queue was ordered.
+        scored_jobs: how many job scores a network computed.
+    """
+
+    start: FloatArray
+    decisions: int
+    scored_jobs: int
+
+
+@compiled
+def _decision_time(event: float, cycle: float) -> float:
+    if cycle <= 0.0:
+        return event
+    return np.ceil(event / cycle) * cycle
+
+
+@compiled
+def _simulate_static(
+    workload: Workload,
+    cluster: Cluster,
+    rank: IntArray,
+    backfilling: int,
+    cycle: float,
+    reserve: int,
+) -> None:
+    counts = cluster.counts
+    while True:
+        event = next_event(workload, cluster)
+        if np.isinf(event):
+            if counts[PENDING] == 0 or reserve == 0:
+                return
+            # nothing will happen any more: what the reserve keeps back would wait for ever
+            order = cluster.pending[: counts[PENDING]]
+            if dispatch_in_order(workload, cluster, order, backfilling, 0) == 0:
+                return
+            continue
+        advance(workload, cluster, _decision_time(event, cycle), rank)
+        if counts[PENDING] > 0 and counts[IDLE] > 0:
+            counts[DECISIONS] += 1
+            order = cluster.pending[: counts[PENDING]]
+            dispatch_in_order(workload, cluster, order, backfilling, reserve)
+
+
+@compiled
+def _simulate_network(
+    workload: Workload,
+    cluster: Cluster,
+    network: CompiledNetwork,
+    backfilling: int,
+    cycle: float,
+    reserve: int,
+    scores: FloatArray,
+    jobs: IntArray,
+) -> None:
+    counts = cluster.counts
+    no_rank = np.empty(0, dtype=np.int64)
+    while True:
+        event = next_event(workload, cluster)
+        kept = reserve
+        if np.isinf(event):
+            if counts[PENDING] == 0 or reserve == 0:
+                return
+            kept = 0  # nothing will happen any more: let go what the reserve keeps back
+        else:
+            advance(workload, cluster, _decision_time(event, cycle), no_rank)
+        if counts[PENDING] > 0 and counts[IDLE] > 0:
+            counts[DECISIONS] += 1
+            score_pending(workload, cluster, network, scores, jobs)
+            started = dispatch_by_score(workload, cluster, scores, jobs, backfilling, kept)
+            if np.isinf(event) and started == 0:
+                return
+
+
+def _finish(cluster: Cluster) -> SimulatedSchedule:
+    if np.isnan(cluster.start).any():
+        raise SimulationError("a simulated job never started.")
+    return SimulatedSchedule(
+        start=cluster.start,
+        decisions=int(cluster.counts[DECISIONS]),
+        scored_jobs=int(cluster.counts[SCORED_JOBS]),
+    )
+
+
+def simulate_scores(
+    workload: Workload, scores: FloatArray, settings: SimulationSettings
+) -> SimulatedSchedule:
+    """Simulate a static order: higher scores first, ties by submission.
+
+    Args:
+        workload: the jobs in submit order.
+        scores: shape [n].
+        settings: the batch system.
+
+    Raises:
+        SimulationError: a job wider than the machine, or one that never started.
+    """
+    jobs = len(scores)
+    rank = np.empty(jobs, dtype=np.int64)
+    rank[np.lexsort((np.arange(jobs), -scores))] = np.arange(jobs)
+    cluster = empty_cluster(workload, settings.capacity, settings.half_life)
+    _simulate_static(
+        workload,
+        cluster,
+        rank,
+        BACKFILLING[settings.backfilling],
+        settings.cycle,
+        settings.reserve,
+    )
+    return _finish(cluster)
+
+
+def simulate_network(
+    workload: Workload, network: QNetwork, settings: SimulationSettings
+) -> SimulatedSchedule:
+    """Simulate a network that scores the whole queue afresh at every decision.
+
+    Args:
+        workload: the jobs in submit order.
+        network: of the site schema.
+        settings: the batch system.
+
+    Raises:
+        SimulationError: a job wider than the machine, or one that never started.
+    """
+    cluster = empty_cluster(workload, settings.capacity, settings.half_life)
+    places = len(workload.submit) + 1
+    _simulate_network(
+        workload,
+        cluster,
+        compile_network(network, workload),
+        BACKFILLING[settings.backfilling],
+        settings.cycle,
+        settings.reserve,
+        np.empty(places),
+        np.empty(places, dtype=np.int64),
+    )
+    return _finish(cluster)

@@ -1,0 +1,1 @@
+"""What a schedule is worth: time utility, responsiveness, fairness, reward, summaries."""

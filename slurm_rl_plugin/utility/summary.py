@@ -1,0 +1,173 @@
+"""Summary statistics of a schedule, by docs/definitions.md; the rows of every report."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from slurm_rl_plugin.units import INTERACTIVE_WAIT_GOAL, BoolArray, FloatArray, IntArray
+from slurm_rl_plugin.utility.fairness import fairness_at_starts
+from slurm_rl_plugin.utility.responsiveness import (
+    bounded_slowdown,
+    relative_overhead,
+    responsiveness,
+)
+from slurm_rl_plugin.utility.time_utility import TimeUtilitySettings, time_utility
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScheduledJobs:
+    """Jobs with the starts that a schedule gave them; columns of shape [n] in submit order.
+
+    Attributes:
+        submit, start, run_time: seconds.
+        processors: processors occupied.
+        account: index into `shares`.
+        interactive: job class.
+        shares: share of each account, shape [accounts], sum 1.
+        capacity: processors of the machine.
+    """
+
+    submit: FloatArray
+    start: FloatArray
+    run_time: FloatArray
+    processors: IntArray
+    account: IntArray
+    interactive: BoolArray
+    shares: FloatArray
+    capacity: int
+
+    @property
+    def wait(self) -> FloatArray:
+        """Start minus submit, seconds, shape [n]."""
+        return np.asarray(self.start - self.submit, dtype=np.float64)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobMeasures:
+    """Measures of each job, shape [n]."""
+
+    wait: FloatArray
+    responsiveness: FloatArray
+    time_utility: FloatArray
+    bounded_slowdown: FloatArray
+    relative_overhead: FloatArray
+    fairness: FloatArray
+
+    @classmethod
+    def of(cls, jobs: ScheduledJobs, settings: TimeUtilitySettings) -> JobMeasures:
+        """Measure every job of a schedule."""
+        wait = jobs.wait
+        return cls(
+            wait=wait,
+            responsiveness=responsiveness(wait, jobs.run_time),
+            time_utility=time_utility(
+                wait + jobs.run_time,
+                jobs.run_time,
+                jobs.interactive,
+                settings.alpha,
+                settings.beta,
+                settings.sigma,
+            ),
+            bounded_slowdown=bounded_slowdown(wait, jobs.run_time),
+            relative_overhead=relative_overhead(wait, jobs.run_time),
+            fairness=fairness_at_starts(
+                jobs.start, jobs.run_time, jobs.processors, jobs.account, jobs.shares
+            ),
+        )
+
+
+def utilization(jobs: ScheduledJobs) -> float:
+    """Processor-seconds used over processor-seconds offered between first submit and last end."""
+    span = float((jobs.start + jobs.run_time).max() - jobs.submit.min())
+    work = float((jobs.run_time * jobs.processors).sum())
+    return work / (jobs.capacity * span) if span > 0 else 0.0
+
+
+def summarise(
+    jobs: ScheduledJobs,
+    *,
+    drop: tuple[int, int] = (0, 0),
+    accounts: tuple[str, ...] = (),
+    settings: TimeUtilitySettings | None = None,
+) -> dict[str, Any]:
+    """One policy's entry of `evaluate --json`.
+
+    Args:
+        jobs: the schedule; dropped jobs take part in it but are not counted.
+        drop: how many first and last jobs by submit order are not counted.
+        accounts: names for the per-account part.
+        settings: constants of the time utility.
+    """
+    measures = JobMeasures.of(jobs, settings or TimeUtilitySettings())
+    counted = np.zeros(len(jobs.submit), dtype=np.bool_)
+    counted[drop[0] : len(counted) - drop[1]] = True
+    mean_time_utility = _mean(measures.time_utility[counted])
+    mean_fairness = _mean(measures.fairness[counted])
+    last = np.flatnonzero(counted)[np.argmax(jobs.start[counted])] if counted.any() else None
+    return {
+        "jobs": int(counted.sum()),
+        **_waits(measures.wait[counted]),
+        "mean_bounded_slowdown": _mean(measures.bounded_slowdown[counted]),
+        "utilization": utilization(jobs),
+        "responsiveness": _mean(measures.responsiveness[counted]),
+        "time_utility": mean_time_utility,
+        "fairness": mean_fairness,
+        "fairness_final": float(measures.fairness[last]) if last is not None else None,
+        "objective": (mean_time_utility + mean_fairness) / 2 if counted.any() else None,
+        "relative_overhead_p90": _quantile(measures.relative_overhead[counted], 0.9),
+        "classes": {
+            "interactive": _class_summary(measures, counted & jobs.interactive),
+            "batch": _class_summary(measures, counted & ~jobs.interactive),
+        },
+        "accounts": {
+            name: _account_summary(jobs, measures, counted & (jobs.account == index), index)
+            for index, name in enumerate(accounts)
+        },
+    }
+
+
+def _waits(wait: FloatArray) -> dict[str, Any]:
+    return {
+        "mean_wait": _mean(wait),
+        "std_wait": float(wait.std()) if len(wait) else None,
+        "max_wait": float(wait.max()) if len(wait) else None,
+    }
+
+
+def _class_summary(measures: JobMeasures, mine: BoolArray) -> dict[str, Any]:
+    wait = measures.wait[mine]
+    return {
+        "jobs": int(mine.sum()),
+        **_waits(wait),
+        "median_wait": _quantile(wait, 0.5),
+        "p95_wait": _quantile(wait, 0.95),
+        "within_120s": _mean((wait <= INTERACTIVE_WAIT_GOAL).astype(np.float64)),
+        "responsiveness": _mean(measures.responsiveness[mine]),
+        "time_utility": _mean(measures.time_utility[mine]),
+        "mean_bounded_slowdown": _mean(measures.bounded_slowdown[mine]),
+    }
+
+
+def _account_summary(
+    jobs: ScheduledJobs, measures: JobMeasures, mine: BoolArray, index: int
+) -> dict[str, Any]:
+    work = jobs.run_time * jobs.processors
+    total = float(work.sum())
+    return {
+        "jobs": int(mine.sum()),
+        "share": float(jobs.shares[index]),
+        "work_fraction": float(work[jobs.account == index].sum()) / total if total else 0.0,
+        "mean_wait": _mean(measures.wait[mine]),
+        "time_utility": _mean(measures.time_utility[mine]),
+    }
+
+
+def _mean(values: FloatArray) -> Any:
+    return float(values.mean()) if len(values) else None
+
+
+def _quantile(values: FloatArray, level: float) -> Any:
+    return float(np.quantile(values, level)) if len(values) else None

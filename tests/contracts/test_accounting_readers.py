@@ -1,0 +1,191 @@
+"""The one contract of every accounting reader, run on each reader and form of input."""
+
+import gzip
+import hashlib
+from dataclasses import dataclass, fields
+
+import numpy as np
+import pytest
+
+from slurm_rl_plugin.accounting.port import AccountingReader, JobLog
+from slurm_rl_plugin.accounting.sacct import SacctReader
+from slurm_rl_plugin.accounting.swf import SwfReader
+from slurm_rl_plugin.errors import AccountingLogError
+
+SWF = """\
+; MaxProcs: 64
+3 200 10 50 4 -1 -1 4 600 -1 1 7 1 -1 2 -1 -1 -1
+1 100 -1 60 2 -1 -1 2 -1 -1 1 8 2 -1 1 -1 -1 -1
+4 300 5 0 2 -1 -1 2 60 -1 0 8 2 -1 1 -1 -1 -1
+5 300 5 9 0 -1 -1 2 60 -1 0 8 2 -1 1 -1 -1 -1
+"""
+SACCT = """\
+JobID|JobIDRaw|Submit|Eligible|Start|End|Elapsed|State|NCPUS|Timelimit|Account|User|Partition|JobName
+3|3|200|200|210|260|00:00:50|COMPLETED|4|00:10:00|physics|ann|main|a
+1|1|100|Unknown|110|170|00:01:00|FAILED|2|UNLIMITED|biology|bob|main|b|c
+4|4|300|300|305|305|00:00:00|CANCELLED by 0|2|00:01:00|biology|bob|main|d
+5|5|300|300|305|314|00:00:09|COMPLETED|0|00:01:00|biology|bob|main|e
+"""
+XDMOD = """\
+3|3|c|main|n|physics|g||ann|7|200|200|210|260|00:00:50||COMPLETED|1|4|4|1|cpu=4|cpu=4|00:10:00|n1|a
+1|1|c|main|n|biology|g||bob|8|100|Unknown|110|170|00:01:00||FAILED|1|2|2|1|cpu=2|cpu=2|UNLIMITED|n1|b|c
+4|4|c|main|n|biology|g||bob|8|300|300|305|305|00:00:00||CANCELLED by 0|1|2|2|1|cpu=2||00:01:00|n1|d
+5|5|c|main|n|biology|g||bob|8|300|300|305|314|00:00:09||COMPLETED|1|0|0|1|cpu=2||00:01:00|n1|e
+"""
+
+
+@dataclass(frozen=True)
+class Case:
+    reader: AccountingReader
+    text: str
+    starts: list[float]
+
+
+CASES = {
+    "swf": Case(SwfReader(), SWF, [np.nan, 210.0]),
+    "sacct with a header": Case(SacctReader(), SACCT, [110.0, 210.0]),
+    "sacct as XDMoD asks": Case(SacctReader(), XDMOD, [110.0, 210.0]),
+}
+
+
+@pytest.fixture(params=CASES.values(), ids=CASES.keys())
+def case(request):
+    return request.param
+
+
+@pytest.fixture
+def path(case, tmp_path):
+    path = tmp_path / "log.txt"
+    path.write_text(case.text)
+    return path
+
+
+def columns(log: JobLog) -> dict[str, list[object]]:
+    values = {f.name: getattr(log, f.name) for f in fields(log)}
+    return {
+        name: [str(v) for v in value] for name, value in values.items() if hasattr(value, "__len__")
+    }
+
+
+def test_every_record_is_kept_or_dropped_for_a_reason(case, path):
+    log, report = case.reader.read(path)
+    assert (report.read, report.kept, len(log)) == (4, 2, 2)
+    assert report.dropped == {"never ran": 1, "no processors": 1}
+
+
+def test_jobs_stand_in_submit_order(case, path):
+    log, report = case.reader.read(path)
+    assert log.submit.tolist() == [100.0, 200.0]
+    assert log.job_id.tolist() == [1, 3]
+    assert report.noticed["submit going backwards"] == 1
+
+
+def test_jobs_of_equal_submit_keep_the_order_of_the_log(case, tmp_path):
+    path = tmp_path / "log.txt"
+    path.write_text(case.text.replace("3 200", "3 100").replace("|200|200|", "|100|100|"))
+    log, _ = case.reader.read(path)
+    assert log.submit.tolist() == [100.0, 100.0]
+    assert log.job_id.tolist() == [3, 1]
+
+
+def test_every_column_has_one_value_a_job(case, path):
+    log, _ = case.reader.read(path)
+    for f in fields(log):
+        if f.name not in {"accounts", "users", "partitions", "processors_available", "kind"}:
+            assert len(getattr(log, f.name)) == len(log), f.name
+
+
+def test_columns_have_the_types_of_the_port(case, path):
+    log, _ = case.reader.read(path)
+    for name in ("submit", "eligible", "start", "run_time", "time_limit"):
+        assert getattr(log, name).dtype == np.float64, name
+    for name in ("job_id", "processors", "account", "user", "partition"):
+        assert getattr(log, name).dtype == np.int64, name
+
+
+def test_names_are_distinct_and_every_index_names_one(case, path):
+    log, _ = case.reader.read(path)
+    for index, names in (
+        (log.account, log.accounts),
+        (log.user, log.users),
+        (log.partition, log.partitions),
+    ):
+        assert len(set(names)) == len(names)
+        assert set(index.tolist()) == set(range(len(names)))
+
+
+def test_what_the_log_does_not_tell_is_nan(case, path):
+    log, _ = case.reader.read(path)
+    np.testing.assert_array_equal(log.time_limit, [np.nan, 600.0])
+    np.testing.assert_array_equal(log.start, case.starts)
+
+
+def test_what_every_job_has_is_told(case, path):
+    log, _ = case.reader.read(path)
+    assert log.eligible.tolist() == [100.0, 200.0]
+    assert log.run_time.tolist() == [60.0, 50.0]
+    assert log.processors.tolist() == [2, 4]
+
+
+def test_the_same_bytes_give_the_same_table(case, path, tmp_path):
+    copy = tmp_path / "copy.swf"
+    copy.write_bytes(path.read_bytes())
+    (log, report), (again, report_again) = case.reader.read(path), case.reader.read(copy)
+    assert columns(log) == columns(again)
+    assert report == report_again
+
+
+def test_gzip_is_told_by_content_and_the_checksum_is_of_the_stored_bytes(case, path, tmp_path):
+    packed = tmp_path / "no-suffix"
+    packed.write_bytes(gzip.compress(path.read_bytes()))
+    (log, report), (unpacked, plain_report) = case.reader.read(packed), case.reader.read(path)
+    assert columns(log) == columns(unpacked)
+    assert report.checksum == hashlib.sha256(packed.read_bytes()).hexdigest()
+    assert plain_report.checksum == hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def test_windows_line_ends_and_a_byte_order_mark_change_nothing(case, path, tmp_path):
+    windows = tmp_path / "windows.txt"
+    windows.write_bytes(b"\xef\xbb\xbf" + case.text.replace("\n", "\r\n").encode())
+    assert columns(case.reader.read(windows)[0]) == columns(case.reader.read(path)[0])
+
+
+def faulty_file(tmp_path, kind, text):
+    path = tmp_path / "faulty"
+    packed = gzip.compress(text.encode())
+    content = {
+        "empty": b"",
+        "blank": b" \n\n",
+        "truncated gzip": packed[:-12],
+        "corrupt gzip": packed[:12] + b"\xff" * 8 + packed[20:],
+        "empty gzip": gzip.compress(b""),
+        "binary": b"\x7fELF\0\0\1\2" + text.encode(),
+        "bzip2": b"BZh91AY",
+    }
+    if kind == "directory":
+        path.mkdir()
+    elif kind != "missing":
+        path.write_bytes(content[kind])
+    return path
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        ("missing", "no such file"),
+        ("directory", "is a directory"),
+        ("empty", "is empty"),
+        ("blank", "is empty"),
+        ("empty gzip", "is empty"),
+        ("truncated gzip", "truncated"),
+        ("corrupt gzip", "corrupt"),
+        ("binary", "is binary"),
+        ("bzip2", "bzip2"),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_one_sentence(case, tmp_path, kind, words):
+    path = faulty_file(tmp_path, kind, case.text)
+    with pytest.raises(AccountingLogError, match=words) as caught:
+        case.reader.read(path)
+    assert str(path) in str(caught.value)
+    assert "\n" not in str(caught.value)

@@ -1,0 +1,116 @@
+"""The test's side of the fake Slurm: describe a cluster, let its commands misbehave."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+BIN = Path(__file__).parent / "bin"
+NOW = 1_800_000_000
+
+SHARES = [
+    ["root", "", "", "1000"],
+    [" root", "root", "1", "0"],
+    [" biology", "", "30", "250"],
+    ["  biology", "bob", "1", "250"],
+    [" physics", "", "70", "750"],
+    ["  physics", "alice", "1", "750"],
+]
+NODES = [
+    {"name": "n1", "cpus": "3/1/0/4", "partitions": ["batch", "short"]},
+    {"name": "n2", "cpus": "0/4/0/4", "partitions": ["batch", "short"]},
+    {"name": "n3", "cpus": "0/0/4/4", "partitions": ["batch"]},
+]
+
+
+class FakeCluster:
+    """A state file and the environment in which the fake commands find it."""
+
+    def __init__(self, directory: Path) -> None:
+        self._path = directory / "slurm.json"
+        self.env = {
+            "PATH": os.pathsep.join([str(BIN), str(Path(sys.executable).parent), "/usr/bin:/bin"]),
+            "FAKE_SLURM_STATE": str(self._path),
+        }
+        self._write(
+            {
+                "release": [22, 5],
+                "now": NOW,
+                "modes": {},
+                "jobs": [],
+                "shares": SHARES,
+                "nodes": NODES,
+            }
+        )
+
+    def add(self, job_id: int, **values: Any) -> int:
+        """Add one record; the defaults are a plain eligible job of alice."""
+        job: dict[str, Any] = {
+            "job_id": job_id,
+            "array_id": job_id,
+            "state": "PENDING",
+            "reason": "Resources",
+            "by_hand": None,
+            "site": 0,
+            "nice": 0,
+            "processors": 1,
+            "submit": NOW - 100,
+            "eligible": NOW - 100,
+            "start": None,
+            "time_limit": "10:00",
+            "account": "physics",
+            "user": "alice",
+            "partition": "batch",
+            "qos": "normal",
+            "batch": 1,
+            "nodes": "",
+            "tasks": "",
+            "tres": "",
+            "name": "trial",
+            "factors": {"age": 0, "assoc": 0, "fairshare": 10000, "size": 312, "qos": 0},
+        }
+        assert not values.keys() - job.keys(), values
+        state = self.state
+        state["jobs"].append({**job, **values})
+        self._write(state)
+        return job_id
+
+    def change(self, record: int, **values: Any) -> None:
+        """Change values of the record with this number."""
+        state = self.state
+        for job in state["jobs"]:
+            if job["job_id"] == record:
+                job.update(values)
+        self._write(state)
+
+    def run_job(self, record: int, start: int = NOW) -> None:
+        self.change(record, state="RUNNING", reason="None", start=start, nodes="n1")
+
+    def forget(self, record: int) -> None:
+        """Remove a record, as Slurm does MinJobAge after the job's end."""
+        state = self.state
+        state["jobs"] = [job for job in state["jobs"] if job["job_id"] != record]
+        self._write(state)
+
+    def set(self, **values: Any) -> None:
+        """Change the cluster: nodes, shares, release, now."""
+        self._write({**self.state, **values})
+
+    def break_command(self, command: str, mode: str) -> None:
+        self.set(modes={**self.state["modes"], command: mode})
+
+    def record(self, number: int) -> dict[str, Any]:
+        """One record as the commands see it."""
+        found: dict[str, Any] = next(j for j in self.state["jobs"] if j["job_id"] == number)
+        return found
+
+    @property
+    def state(self) -> dict[str, Any]:
+        state: dict[str, Any] = json.loads(self._path.read_text())
+        return state
+
+    def _write(self, state: dict[str, Any]) -> None:
+        self._path.write_text(json.dumps(state))

@@ -1,0 +1,188 @@
+"""Slurm 22.05's commands over one JSON file, as recorded in tests/assets/slurm; for fast tests.
+
+The programs in `bin` call `main`; tests describe the cluster with `FakeCluster` of
+`fake_cluster.py`. The state file is named by FAKE_SLURM_STATE. Its `modes` make a command
+misbehave: `hang`, `garbage`, `down`, `deny`, or `fail:WORDS`.
+"""
+
+import json
+import os
+import re
+import sys
+import time
+
+NO_TERM = -2147483648
+FACTORS = {"%A": "age", "%B": "assoc", "%F": "fairshare", "%J": "size", "%P": "part", "%Q": "qos"}
+PART_FACTOR = {"batch": 100, "short": 1000}
+
+
+def say(text):
+    sys.stdout.write(text + "\n")
+
+
+def complain(text):
+    sys.stderr.write(text + "\n")
+
+
+def main(command):
+    path = os.environ["FAKE_SLURM_STATE"]
+    with open(path) as file:  # noqa: PTH123 (pathlib doubles the time that a fake takes)
+        state = json.load(file)
+    mode = state["modes"].get(command, "")
+    if mode == "hang":
+        time.sleep(600)
+    if mode == "garbage":
+        say("%!| this is no answer\nnor | this")
+        return 0
+    if mode == "down":
+        name = "slurm_load_jobs" if command == "squeue" else command
+        say(f"{name} error: Unable to contact slurm controller (connect failure)", file=sys.stderr)
+        return 1
+    if mode.startswith("fail:"):
+        complain(mode.removeprefix("fail:"))
+        return 1
+    status = COMMANDS[command](state, sys.argv[1:], mode)
+    if command == "scontrol":
+        with open(path, "w") as file:  # noqa: PTH123
+            json.dump(state, file)
+    return status
+
+
+def squeue(state, words, mode):
+    fields = [field.partition(":")[::2] for field in _option(words, "-O").split(",")]
+    states = _option(words, "--states")
+    asked = _option(words, "--jobs")
+    jobs = state["jobs"]
+    if asked:
+        ids = {int(number) for number in asked.split(",")}
+        jobs = [job for job in jobs if job["array_id"] in ids]
+        if not jobs and "," not in asked:
+            complain("slurm_load_jobs error: Invalid job id specified")
+            return 1
+    if states != "all":
+        jobs = [job for job in jobs if job["state"] in states.split(",")]
+    for job in sorted(jobs, key=lambda job: -_total(job)):
+        values = _queue_values(job)
+        sys.stdout.write("".join(values[name] + suffix for name, suffix in fields) + "\n")
+    return 0
+
+
+def _queue_values(job):
+    return {
+        "JobID": str(job["job_id"]),
+        "ArrayJobID": str(job["array_id"]),
+        "State": job["state"],
+        "Reason": job["reason"],
+        "PriorityLong": str(_total(job)),
+        "Nice": str(job["nice"]),
+        "NumCPUs": str(job["processors"]),
+        "SubmitTime": str(job["submit"]),
+        "EligibleTime": "N/A" if job["eligible"] is None else str(job["eligible"]),
+        "StartTime": "N/A" if job["start"] is None else str(job["start"]),
+        "TimeLimit": job["time_limit"],
+        "Account": job["account"],
+        "UserName": job["user"],
+        "Partition": job["partition"],
+        "QOS": job["qos"],
+        "BatchFlag": str(job["batch"]),
+        "NodeList": job["nodes"],
+        "ArrayTaskID": job["tasks"] or "N/A",
+        "Name": job["name"],
+    }
+
+
+def sprio(state, words, mode):
+    form = _option(words, "-o")
+    for job in state["jobs"]:
+        if job["state"] != "PENDING" or job["eligible"] is None or _held(job):
+            continue
+        if job["eligible"] > state["now"]:
+            continue
+        for partition in job["partition"].split(","):
+            values = _terms(job, partition)
+            say(re.sub("%[a-zA-Z]", lambda found: str(values[found[0]]), form))  # noqa: B023
+    return 0
+
+
+def _terms(job, partition):
+    values = {"%i": job["job_id"], "%r": partition, "%Y": _total(job, partition), "%T": job["tres"]}
+    factors = dict(job["factors"], part=PART_FACTOR[partition])
+    if job["by_hand"] is None:
+        values.update({letter: factors[name] for letter, name in FACTORS.items()})
+        return {**values, "%S": job["site"], "%N": job["nice"]}
+    values.update(dict.fromkeys(FACTORS, 0))
+    if "," not in job["partition"]:
+        return {**values, "%S": 0, "%N": 0}
+    factor = PART_FACTOR[partition]
+    return {**values, "%P": factor, "%Y": factor, "%S": NO_TERM, "%N": NO_TERM}
+
+
+def _total(job, partition=None):
+    if _held(job):
+        return 0
+    if job["by_hand"] is not None:
+        return job["by_hand"]
+    part = PART_FACTOR[partition or job["partition"].partition(",")[0]]
+    tres = sum(float(item.partition("=")[2]) for item in job["tres"].split(",") if item)
+    total = sum(job["factors"].values()) + part + tres + job["site"] - job["nice"]
+    return max(1, int(total))
+
+
+def _held(job):
+    return job["reason"] in ("JobHeldUser", "JobHeldAdmin")
+
+
+def sshare(state, words, mode):
+    for row in state["shares"]:
+        say("|".join(row))
+    return 0
+
+
+def sinfo(state, words, mode):
+    for node in state["nodes"]:
+        for _ in node["partitions"]:
+            say(f"{node['name']}|{node['cpus']}")
+    return 0
+
+
+def scontrol(state, words, mode):
+    status = 0
+    for line in sys.stdin:
+        say(f"scontrol: {line.rstrip()}")
+        found = re.fullmatch(r"update jobid=(\d+) sitefactor=(-?\d+)", line.strip())
+        if not found:
+            raise SystemExit(f"the fake scontrol does not know: {line}")
+        status |= _update(state, int(found[1]), int(found[2]), mode)
+    say("scontrol: ")
+    state["scontrol_calls"] = state.get("scontrol_calls", 0) + 1
+    return status if state["release"] >= [23, 2] else 0
+
+
+def _update(state, number, value, mode):
+    jobs = [job for job in state["jobs"] if job["array_id"] == number]
+    if mode == "deny":
+        complain(f"Access/permission denied for job {number}")
+    elif not jobs:
+        complain(f"Invalid job id specified for job {number}")
+    elif all(job["state"] == "COMPLETED" for job in jobs):
+        tasks = jobs[0]["tasks"]
+        text = "Job has already finished"
+        complain(f"{number}_{tasks}: {text}" if tasks else f"{text} for job {number}")
+    else:
+        for job in jobs:
+            job["site"] = value
+        return 0
+    return 1
+
+
+def _option(words, name):
+    return words[words.index(name) + 1] if name in words else ""
+
+
+COMMANDS = {
+    "squeue": squeue,
+    "sprio": sprio,
+    "sshare": sshare,
+    "sinfo": sinfo,
+    "scontrol": scontrol,
+}

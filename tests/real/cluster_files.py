@@ -1,0 +1,182 @@
+"""Configuration files of a private cluster, and the block of ports that it has to itself."""
+
+from __future__ import annotations
+
+import fcntl
+import random
+import socket
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO
+
+#: Below the range from which the kernel takes ports of outgoing connections.
+FIRST_PORT, PORTS_A_BLOCK, BLOCKS = 20000, 64, 180
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Account:
+    """An account of the accounting database: its share, and its users, one share each."""
+
+    share: int
+    users: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterPlan:
+    """What kind of cluster to start.
+
+    Attributes:
+        nodes: number of slurmd, named n1, n2, ...
+        processors_per_node: CPUs that each claims to have.
+        options: slurm.conf keys to set or, with None, to leave out.
+        lines: further lines at the end of slurm.conf.
+        accounts: account name -> share and users.
+        partitions: slurm.conf lines of the partitions.
+    """
+
+    nodes: int = 2
+    processors_per_node: int = 4
+    options: Mapping[str, str | None] = field(default_factory=dict)
+    lines: Sequence[str] = ()
+    accounts: Mapping[str, Account] = field(default_factory=dict)
+    partitions: Sequence[str] = (
+        "PartitionName=batch Nodes=ALL Default=YES MaxTime=1-0 DefaultTime=10 State=UP",
+        "PartitionName=short Nodes=ALL MaxTime=60 DefaultTime=5 State=UP PriorityJobFactor=10",
+    )
+
+
+class PortBlock:
+    """Free TCP ports of this machine that no other private cluster takes while we hold them."""
+
+    def __init__(self) -> None:
+        self._lock: IO[str] | None = None
+        self.first = 0
+
+    def take(self) -> int:
+        """First port of the block.
+
+        Raises:
+            RuntimeError: every block is taken.
+        """
+        folder = Path(tempfile.gettempdir()) / "private-slurm-ports"
+        folder.mkdir(exist_ok=True)
+        for block in random.sample(range(BLOCKS), BLOCKS):
+            lock = folder.joinpath(str(block)).open("w")
+            first = FIRST_PORT + block * PORTS_A_BLOCK
+            if _locked(lock) and all(_free(first + i) for i in range(PORTS_A_BLOCK)):
+                self._lock, self.first = lock, first
+                return first
+            lock.close()
+        raise RuntimeError(f"no block of {PORTS_A_BLOCK} free ports from {FIRST_PORT} upwards")
+
+    def give_back(self) -> None:
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
+
+
+def _locked(file: IO[str]) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _free(port: int) -> bool:
+    with socket.socket() as probe:
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
+
+
+def write_slurmdbd_conf(directory: Path, port: int) -> None:
+    """Write slurmdbd.conf, which Slurm wants beside slurm.conf and readable by its owner only."""
+    path = directory / "etc" / "slurmdbd.conf"
+    path.write_text(f"""AuthType=auth/munge
+AuthInfo=socket={directory}/munge/munge.sock
+DbdHost=localhost
+DbdAddr=127.0.0.1
+DbdPort={port}
+SlurmUser=root
+StorageType=accounting_storage/mysql
+StorageHost=localhost
+StorageUser=root
+StorageLoc=slurm_acct_db
+LogFile={directory}/log/slurmdbd.log
+PidFile={directory}/run/slurmdbd.pid
+DebugLevel=info
+""")
+    path.chmod(0o600)
+
+
+def write_slurm_conf(
+    directory: Path, plan: ClusterPlan, port: int, release: tuple[int, int]
+) -> None:
+    """Write slurm.conf; `port` is slurmdbd's, the following ones are the other daemons'."""
+    host = socket.gethostname().partition(".")[0]
+    settings = {**_settings(directory, host, port), **plan.options}
+    lines = [f"{key}={value}" for key, value in settings.items() if value is not None]
+    lines.append(
+        f"NodeName=n[1-{plan.nodes}] NodeHostname={host} NodeAddr=127.0.0.1 "
+        f"Port=[{port + 3}-{port + 2 + plan.nodes}] CPUs={plan.processors_per_node} "
+        "RealMemory=16000 State=UNKNOWN"
+    )
+    lines += [*plan.partitions, *plan.lines, ""]
+    etc = directory / "etc"
+    etc.joinpath("slurm.conf").write_text("\n".join(lines))
+    etc.joinpath("plugstack.conf").write_text("")
+    if release >= (23, 2):  # refused by 22.05 and required by 24.11, see their slurmd logs
+        etc.joinpath("cgroup.conf").write_text("CgroupPlugin=disabled\n")
+
+
+def _settings(directory: Path, host: str, port: int) -> dict[str, str | None]:
+    return {
+        "ClusterName": "trial",
+        "SlurmctldHost": f"{host}(127.0.0.1)",
+        "SlurmctldPort": str(port + 1),
+        "SlurmdPort": str(port + 2),
+        "SlurmUser": "root",
+        "SlurmdUser": "root",
+        "AuthType": "auth/munge",
+        "AuthInfo": f"socket={directory}/munge/munge.sock",
+        "StateSaveLocation": f"{directory}/state",
+        "SlurmdSpoolDir": f"{directory}/spool/%n",
+        "SlurmctldPidFile": f"{directory}/run/slurmctld.pid",
+        "SlurmdPidFile": f"{directory}/run/slurmd.%n.pid",
+        "SlurmctldLogFile": f"{directory}/log/slurmctld.log",
+        "SlurmdLogFile": f"{directory}/log/slurmd-%n.log",
+        "PlugStackConfig": f"{directory}/etc/plugstack.conf",
+        "MpiDefault": "none",
+        # No cgroups: works in a container, where nobody may create any.
+        "ProctrackType": "proctrack/linuxproc",
+        "TaskPlugin": "task/none",
+        "JobAcctGatherType": "jobacct_gather/none",
+        "ReturnToService": "2",
+        "SlurmdParameters": "config_overrides",
+        "SelectType": "select/cons_tres",
+        "SelectTypeParameters": "CR_CPU",
+        "SchedulerParameters": "batch_sched_delay=0,sched_interval=1,bf_interval=2,bf_continue",
+        "MinJobAge": "300",
+        "MaxJobCount": "60000",
+        "MaxArraySize": "20001",
+        "MessageTimeout": "10",
+        "KillWait": "2",
+        "AccountingStorageType": "accounting_storage/slurmdbd",
+        "AccountingStorageHost": "127.0.0.1",
+        "AccountingStoragePort": str(port),
+        # Without it slurmctld asks the system's munged and dies with "no TRES".
+        "AccountingStoragePass": f"{directory}/munge/munge.sock",
+        "PriorityType": "priority/multifactor",
+        "PriorityDecayHalfLife": "7-0",
+        "PriorityCalcPeriod": "1",
+        "PriorityMaxAge": "1-0",
+        "PriorityWeightAge": "1000",
+        "PriorityWeightFairshare": "10000",
+        "PriorityWeightJobSize": "1000",
+        "PriorityWeightPartition": "1000",
+    }

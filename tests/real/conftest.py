@@ -1,0 +1,79 @@
+"""Fixtures that give a test a real Slurm of its own, or skip it with the way to get one."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.real.private_cluster import Account, ClusterPlan, PrivateSlurm, missing_programs
+
+ACCOUNTS = {
+    "physics": Account(share=70, users=("alice",)),
+    "biology": Account(share=30, users=("bob",)),
+}
+
+StartSlurm = Callable[[ClusterPlan], PrivateSlurm]
+
+
+def _skip_without_daemons() -> None:
+    missing = missing_programs()
+    if os.geteuid() != 0 or missing:
+        lacking = f" (missing: {' '.join(missing)})" if missing else ""
+        pytest.skip(
+            "needs root and slurmctld, slurmdbd, slurmd, munge and MariaDB: "
+            f"run tests/real/install_daemons.sh{lacking}"
+        )
+
+
+@contextmanager
+def _running(plan: ClusterPlan) -> Iterator[PrivateSlurm]:
+    directory = Path(tempfile.mkdtemp(prefix="private-slurm-"))
+    directory.chmod(0o755)  # jobs and commands of other users must get in
+    try:
+        with PrivateSlurm(directory, plan) as cluster:
+            yield cluster
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def shared_slurm() -> Iterator[PrivateSlurm]:
+    """One cluster of 2 nodes with 4 processors each for all tests; ask for `slurm` instead."""
+    _skip_without_daemons()
+    with _running(ClusterPlan(accounts=ACCOUNTS)) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def slurm(shared_slurm: PrivateSlurm) -> Iterator[PrivateSlurm]:
+    """The shared cluster with an empty queue and its partitions up."""
+    yield shared_slurm
+    for user in ("root", "alice", "bob"):
+        shared_slurm.run("scancel", "-u", user)
+    for partition in ("batch", "short"):
+        shared_slurm.run("scontrol", "update", f"partition={partition}", "state=up")
+    shared_slurm.wait_until(
+        lambda: not shared_slurm.run("squeue", "-h").stdout, 20, "an empty queue"
+    )
+
+
+@pytest.fixture
+def closed_slurm(slurm: PrivateSlurm) -> PrivateSlurm:
+    """The shared cluster with both partitions down: jobs queue and none starts."""
+    for partition in ("batch", "short"):
+        slurm.run("scontrol", "update", f"partition={partition}", "state=down")
+    return slurm
+
+
+@pytest.fixture
+def start_slurm() -> Iterator[StartSlurm]:
+    """Start further clusters, for a test that needs another plan or breaks its daemons."""
+    _skip_without_daemons()
+    with ExitStack() as stack:
+        yield lambda plan: stack.enter_context(_running(plan))

@@ -1,0 +1,353 @@
+"""A real Slurm of our own under one directory: munge, MariaDB, slurmdbd, slurmctld, slurmd."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import pwd
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from tests.real import process_sweep
+from tests.real.cluster_files import (
+    Account,
+    ClusterPlan,
+    PortBlock,
+    write_slurm_conf,
+    write_slurmdbd_conf,
+)
+from tests.real.daemon import ClusterError, Daemon, wait_until
+
+__all__ = ["Account", "ClusterError", "ClusterPlan", "PrivateSlurm", "missing_programs"]
+
+PROGRAMS = (
+    *("munged", "munge", "mariadbd", "mariadb-install-db", "mariadb-admin"),
+    *("slurmdbd", "slurmctld", "slurmd", "sacctmgr", "scontrol", "sbatch", "sinfo", "squeue"),
+)
+SEARCH_PATH = os.pathsep.join([os.environ.get("PATH", ""), "/usr/local/sbin", "/usr/sbin", "/sbin"])
+STEP_SECONDS = 30.0
+#: What sacctmgr says to an addition that changes nothing.
+ALREADY_THERE = ("lready exist", "Nothing new added")
+
+
+def missing_programs() -> list[str]:
+    """What has to be installed before a private cluster can start."""
+    return [program for program in PROGRAMS if shutil.which(program, path=SEARCH_PATH) is None]
+
+
+def slurm_release() -> tuple[int, int]:
+    """Major and minor number of the installed Slurm, such as (22, 5)."""
+    program = shutil.which("slurmctld", path=SEARCH_PATH) or "slurmctld"
+    words = subprocess.run([program, "-V"], capture_output=True, text=True, timeout=10, check=True)
+    major, minor = words.stdout.split()[-1].split(".")[:2]
+    return int(major), int(minor)
+
+
+class PrivateSlurm:
+    """A running cluster in `directory`; several can run at the same time.
+
+    Must be started by root. With `with`, or by `start()` and `stop()`; nothing is left running
+    when the owning process ends, however it ends. A second `start()` in the same directory
+    continues with the state and the accounting of the first.
+
+    Raises:
+        ClusterError: a daemon did not come up in time; shows the end of its log.
+    """
+
+    def __init__(self, directory: Path, plan: ClusterPlan | None = None) -> None:
+        self.directory = directory.resolve()
+        self.plan = plan or ClusterPlan()
+        self._mark = uuid.uuid4().hex
+        self._ports = PortBlock()
+        self._daemons: dict[str, Daemon] = {}
+        self._reaper: subprocess.Popen[bytes] | None = None
+        if len(f"{self.directory}/munge/munge.sock") > 100:
+            raise ClusterError(f"{self.directory} is too long a path for a socket")
+
+    @property
+    def env(self) -> dict[str, str]:
+        """Environment in which Slurm's commands reach this cluster."""
+        kept = {key: value for key, value in os.environ.items() if not key.startswith("SLURM")}
+        return {
+            **kept,
+            "PATH": SEARCH_PATH,
+            "SLURM_CONF": f"{self.directory}/etc/slurm.conf",
+            process_sweep.MARK: self._mark,
+        }
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        """Bring every daemon up, in order; takes about two seconds."""
+        atexit.register(self.stop)
+        self._reaper = subprocess.Popen(
+            [sys.executable, "-S", process_sweep.__file__, self._mark],
+            stdin=subprocess.PIPE,
+            start_new_session=True,
+        )
+        try:
+            self._write_files()
+            self._start_storage()
+            self._add_accounts()
+            self._start_slurm()
+        except BaseException:
+            self.stop()
+            raise
+
+    def stop(self) -> None:
+        """End every process of the cluster at once; the directory stays. May be repeated."""
+        left = process_sweep.sweep(self._mark)
+        for daemon in self._daemons.values():
+            daemon.reap()
+        if self._reaper is not None and self._reaper.stdin is not None:
+            self._reaper.stdin.close()
+            self._reaper.wait(timeout=10)
+            self._reaper = None
+        self._ports.give_back()
+        atexit.unregister(self.stop)
+        if left:
+            raise ClusterError(f"processes {sorted(left)} of {self.directory} cannot be killed")
+
+    def run(
+        self,
+        *command: str,
+        stdin: str = "",
+        user: str | None = None,
+        env: Mapping[str, str] | None = None,
+        timeout: float = 20.0,
+        check: bool = True,
+    ) -> subprocess.CompletedProcess[str]:
+        """Run one command in the cluster's environment, `user` instead of root where named.
+
+        Raises:
+            ClusterError: it took longer than `timeout` s, or failed and `check` is set.
+        """
+        try:
+            done = subprocess.run(
+                command,
+                input=stdin,
+                env={**self.env, **(env or {})},
+                timeout=timeout,
+                capture_output=True,
+                text=True,
+                user=user,
+                group=None if user is None else pwd.getpwnam(user).pw_gid,
+                extra_groups=None if user is None else [],
+                cwd="/",
+                check=False,
+            )
+        except subprocess.TimeoutExpired as error:
+            raise ClusterError(f"{' '.join(command)}: no answer in {timeout:g} s") from error
+        if check and done.returncode:
+            raise ClusterError(f"{' '.join(command)}: {done.stderr or done.stdout}")
+        return done
+
+    def submit(
+        self,
+        *options: str,
+        user: str = "root",
+        account: str | None = None,
+        processors: int = 1,
+        minutes: float = 5,
+        seconds: float = 300,
+        name: str = "trial",
+    ) -> int:
+        """Submit a job that sleeps for `seconds`; further `options` are sbatch's. Its job id."""
+        done = self.run(
+            "sbatch",
+            "--parsable",
+            f"--uid={user}",
+            *([f"--account={account}"] if account else []),
+            f"--ntasks={processors}",
+            f"--time={minutes:g}",
+            f"--job-name={name}",
+            "--chdir=/",
+            "--output=/dev/null",
+            *options,
+            f"--wrap=sleep {seconds:g}",
+        )
+        return int(done.stdout.partition(";")[0])
+
+    def kill(self, daemon: str, number: signal.Signals = signal.SIGKILL) -> None:
+        """Send a signal to munged, mariadbd, slurmdbd, slurmctld or slurmd-n1, -n2, ...
+
+        SIGSTOP makes a daemon hang and SIGCONT lets it go on; SIGKILL waits for the end.
+        """
+        self._daemons[daemon].send(number)
+
+    def restart(self, daemon: str) -> None:
+        """Stop a daemon cleanly if it runs, start it again and wait until it answers."""
+        self._daemons[daemon].terminate(STEP_SECONDS)
+        self._daemons[daemon].start()
+
+    def wait_until(self, condition: Callable[[], bool], seconds: float, what: str) -> None:
+        """Poll until `condition` holds.
+
+        Raises:
+            ClusterError: it does not after `seconds`; shows the end of slurmctld's log.
+        """
+        wait_until(condition, seconds, what, self._daemons["slurmctld"].log_tail)
+
+    def _write_files(self) -> None:
+        for name in ("etc", "run", "log", "munge", "mysql", "spool", "state"):
+            self.directory.joinpath(name).mkdir(parents=True, exist_ok=True)
+        port = self._ports.take()
+        write_slurmdbd_conf(self.directory, port)
+        write_slurm_conf(self.directory, self.plan, port, slurm_release())
+        key = self.directory / "munge" / "munge.key"
+        if not key.exists():
+            key.write_bytes(os.urandom(1024))
+            key.chmod(0o400)
+
+    def _start_storage(self) -> None:
+        munge = self.directory / "munge"
+        socket_path = munge / "munge.sock"
+        self._start(
+            "munged",
+            (
+                *("munged", "--foreground", "--force", "--num-threads=4"),
+                *(f"--socket={socket_path}", f"--key-file={munge}/munge.key"),
+                *(f"--seed-file={munge}/munged.seed", f"--pid-file={munge}/munged.pid"),
+            ),
+            lambda: self._answers("munge", "-n", "-S", str(socket_path)),
+        )
+        self._install_database()
+        mysql = self.directory / "mysql"
+        self._start(
+            "mariadbd",
+            (
+                *("mariadbd", "--no-defaults", "--user=root", f"--datadir={mysql}/data"),
+                *(f"--socket={mysql}/my.sock", f"--pid-file={mysql}/my.pid"),
+                *("--skip-networking", "--innodb-lock-wait-timeout=900"),
+                "--innodb-flush-log-at-trx-commit=2",
+            ),
+            lambda: self._answers(
+                "mariadb-admin", "--no-defaults", "-S", f"{mysql}/my.sock", "ping"
+            ),
+        )
+        self._start(
+            "slurmdbd",
+            ("slurmdbd", "-D"),
+            self._slurmdbd_listens,
+            {"MYSQL_UNIX_PORT": f"{mysql}/my.sock"},
+        )
+
+    def _install_database(self) -> None:
+        data = self.directory / "mysql" / "data"
+        if not data.joinpath("mysql").is_dir():
+            self.run(
+                *("mariadb-install-db", "--no-defaults", "--user=root", f"--datadir={data}"),
+                *("--auth-root-authentication-method=socket", "--skip-test-db"),
+                timeout=60.0,
+            )
+
+    def _slurmdbd_listens(self) -> bool:
+        with (
+            contextlib.suppress(OSError),
+            socket.create_connection(("127.0.0.1", self._ports.first), 1.0),
+        ):
+            return True
+        return False
+
+    def _add_accounts(self) -> None:
+        cluster = self.plan.options.get("ClusterName") or "trial"
+        self._sacctmgr("cluster", cluster)
+        for name, account in self.plan.accounts.items():
+            self._sacctmgr("account", name, f"fairshare={account.share}")
+            for user in account.users:
+                add_system_user(user)
+            if account.users:
+                self._sacctmgr("user", ",".join(account.users), f"account={name}", "fairshare=1")
+
+    def _sacctmgr(self, *words: str) -> None:
+        done = self.run("sacctmgr", "-i", "add", *words, check=False)
+        answer = done.stdout + done.stderr
+        if done.returncode and not any(text in answer for text in ALREADY_THERE):
+            raise ClusterError(f"sacctmgr add {' '.join(words)}: {answer}")
+
+    def _start_slurm(self) -> None:
+        ping = ("scontrol", "ping")
+        self._start("slurmctld", ("slurmctld", "-D"), lambda: "is UP" in self._output(*ping))
+        names = [f"n{number}" for number in range(1, self.plan.nodes + 1)]
+        for name in names:
+            self.directory.joinpath("spool", name).mkdir(exist_ok=True)
+            # All start at once; one wait below covers them.
+            self._start(f"slurmd-{name}", ("slurmd", "-D", "-N", name), lambda: True)
+        wait_until(
+            self._nodes_ready,
+            STEP_SECONDS,
+            f"nodes {' '.join(names)} idle",
+            lambda: "\n".join(daemon.log_tail() for daemon in self._daemons.values()),
+        )
+
+    def _nodes_ready(self) -> bool:
+        for number in range(1, self.plan.nodes + 1):
+            self._daemons[f"slurmd-n{number}"].is_ready()
+        states = self._output("sinfo", "-h", "-N", "-o", "%N %t").splitlines()
+        ready = {line.split()[0] for line in states if line.split()[1] in ("idle", "mix", "alloc")}
+        return len(ready) == self.plan.nodes
+
+    def _start(
+        self,
+        name: str,
+        command: tuple[str, ...],
+        ready: Callable[[], bool],
+        extra: Mapping[str, str] | None = None,
+    ) -> None:
+        program = shutil.which(command[0], path=SEARCH_PATH) or command[0]
+        self._daemons[name] = Daemon(
+            name=name,
+            command=(program, *command[1:]),
+            environment={**self.env, **(extra or {})},
+            log_folder=self.directory / "log",
+            ready=ready,
+            deadline=STEP_SECONDS,
+        )
+        self._daemons[name].start()
+
+    def _answers(self, *command: str) -> bool:
+        return self.run(*command, check=False).returncode == 0
+
+    def _output(self, *command: str) -> str:
+        return self.run(*command, check=False).stdout
+
+
+def add_system_user(name: str) -> None:
+    """Create a local user without a home for jobs to run as, unless there is one."""
+    with contextlib.suppress(KeyError):
+        pwd.getpwnam(name)
+        return
+    subprocess.run(
+        ["useradd", "--no-create-home", "--shell", "/bin/sh", name],
+        env={**os.environ, "PATH": SEARCH_PATH},
+        capture_output=True,
+        timeout=20,
+        check=False,
+    )
+    end = time.monotonic() + 5
+    while time.monotonic() < end:  # another cluster may be adding the same one just now
+        with contextlib.suppress(KeyError):
+            pwd.getpwnam(name)
+            return
+        time.sleep(0.05)
+    raise ClusterError(f"user {name} is missing and useradd could not create it")

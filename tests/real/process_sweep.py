@@ -1,0 +1,67 @@
+"""Find and end every process of one private cluster, whatever became of its parents.
+
+Run as a program, `process_sweep.py MARK`, it waits for the end of its standard input and then
+sweeps: so a cluster disappears even when the test run that owned it was killed outright.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+MARK = "PRIVATE_SLURM_MARK"
+
+
+def marked_processes(mark: str) -> set[int]:
+    """Live processes that carry `mark` in their environment, and all their descendants."""
+    wanted = f"{MARK}={mark}".encode()
+    parents: dict[int, int] = {}
+    found: set[int] = set()
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        with contextlib.suppress(OSError):
+            state, parent = entry.joinpath("stat").read_text().rpartition(")")[2].split()[:2]
+            if state in "ZX":
+                continue
+            parents[int(entry.name)] = int(parent)
+            if wanted in entry.joinpath("environ").read_bytes().split(b"\0"):
+                found.add(int(entry.name))
+    return _with_descendants(found, parents) - _own_line(parents)
+
+
+def _with_descendants(found: set[int], parents: dict[int, int]) -> set[int]:
+    size = -1
+    while size != len(found):
+        size = len(found)
+        found |= {pid for pid, parent in parents.items() if parent in found}
+    return found
+
+
+def _own_line(parents: dict[int, int]) -> set[int]:
+    """This process and its ancestors, which must survive a sweep."""
+    line, pid = set(), os.getpid()
+    while pid and pid not in line:
+        line.add(pid)
+        pid = parents.get(pid, 0)
+    return line
+
+
+def sweep(mark: str, deadline: float = 5.0) -> set[int]:
+    """Kill the marked processes until none is left; returns those that outlived `deadline` s."""
+    end = time.monotonic() + deadline
+    while (left := marked_processes(mark)) and time.monotonic() < end:
+        for pid in left:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(0.02)
+    return left
+
+
+if __name__ == "__main__":
+    sys.stdin.buffer.read()
+    sweep(sys.argv[1])

@@ -1,0 +1,337 @@
+"""SWF in and out."""
+
+import os
+from dataclasses import fields, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from slurm_rl_plugin.accounting.port import JobLog
+from slurm_rl_plugin.accounting.swf import SwfReader, write_swf
+from slurm_rl_plugin.errors import AccountingLogError
+
+
+def row(**changes):
+    values = {
+        "job": 1, "submit": 100, "wait": 5, "run": 60, "allocated": 2, "cpu": -1, "memory": -1,
+        "requested": 2, "limit": 600, "requested_memory": -1, "status": 1, "user": 7, "group": 1,
+        "executable": -1, "queue": 3, "partition": -1, "preceding": -1, "think": -1,
+    }  # fmt: skip
+    assert not changes.keys() - values.keys()
+    return " ".join(str(value) for value in (values | changes).values())
+
+
+@pytest.fixture
+def read(tmp_path):
+    def read_lines(*lines):
+        path = tmp_path / "log.swf"
+        path.write_text("\n".join(lines) + "\n", encoding="latin-1")
+        return SwfReader().read(path)
+
+    return read_lines
+
+
+def assert_same_table(one: JobLog, other: JobLog) -> None:
+    for f in fields(JobLog):
+        left, right = getattr(one, f.name), getattr(other, f.name)
+        if isinstance(left, np.ndarray):
+            np.testing.assert_array_equal(left, right, err_msg=f.name, strict=True)
+        else:
+            assert left == right, f.name
+
+
+def test_the_columns_become_the_table(read):
+    log, _ = read(row())
+    assert log.job_id.tolist() == [1]
+    assert log.submit.tolist() == log.eligible.tolist() == [100.0]
+    assert log.start.tolist() == [105.0]
+    assert (log.run_time.tolist(), log.processors.tolist()) == ([60.0], [2])
+    assert log.time_limit.tolist() == [600.0]
+    assert (log.users, log.partitions) == (("7",), ("3",))
+    assert (log.qos, log.job_name, log.submit_line) == (("",), ("",), ("",))
+    assert log.kind == "swf"
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"run": 0}, "never ran"),
+        ({"run": -1}, "never ran"),
+        ({"run": 0, "allocated": 0}, "never ran"),
+        ({"run": -7}, "negative run time"),
+        ({"allocated": 0}, "no processors"),
+        ({"allocated": -1, "requested": -1}, "no processors"),
+        ({"allocated": -1, "requested": 0}, "no processors"),
+        ({"submit": -3}, "negative submit time"),
+    ],
+)
+def test_an_impossible_value_is_counted_and_dropped(read, changes, reason):
+    log, report = read(row(), row(**changes))
+    assert report.dropped == {reason: 1}
+    assert (report.read, report.kept, len(log)) == (2, 1, 1)
+
+
+def test_a_log_where_nothing_ran_is_an_empty_table(read):
+    log, report = read(row(run=0))
+    assert (len(log), report.read, report.dropped) == (0, 1, {"never ran": 1})
+
+
+def test_unknown_allocated_processors_are_the_requested_ones(read):
+    log, _ = read(row(allocated=-1, requested=9))
+    assert log.processors.tolist() == [9]
+
+
+def test_an_unknown_wait_leaves_the_start_unknown(read):
+    log, report = read(row(wait=-1))
+    assert np.isnan(log.start).all()
+    assert report.noticed == {}
+
+
+def test_a_negative_wait_is_noticed(read):
+    log, report = read(row(wait=-4))
+    assert np.isnan(log.start).all()
+    assert report.noticed == {"negative wait": 1}
+
+
+@pytest.mark.parametrize("limit", [-1, 0, -5])
+def test_no_requested_time_is_nan(read, limit):
+    log, _ = read(row(limit=limit))
+    assert np.isnan(log.time_limit).all()
+
+
+def test_submits_going_backwards_are_sorted_and_noticed(read):
+    log, report = read(
+        row(job=1, submit=9), row(job=2, submit=5), row(job=3, submit=9), row(job=4, submit=5)
+    )
+    assert log.job_id.tolist() == [2, 4, 1, 3]
+    assert report.noticed == {"submit going backwards": 2}
+
+
+def test_many_jobs_of_equal_submit_keep_the_order_of_the_log(read):
+    log, _ = read(*[row(job=i, submit=i % 2) for i in range(1000)])
+    assert log.job_id.tolist() == [*range(0, 1000, 2), *range(1, 1000, 2)]
+
+
+def test_accounts_are_groups_where_there_are_two(read):
+    log, _ = read(row(user=10, group=4), row(user=9, group=30))
+    assert log.accounts == ("4", "30")
+    assert log.account.tolist() == [0, 1]
+    assert log.users == ("9", "10")
+    assert log.user.tolist() == [1, 0]
+
+
+@pytest.mark.parametrize("other", [4, -1])
+def test_accounts_are_users_where_only_one_group_is_known(read, other):
+    log, _ = read(row(user=10, group=4), row(user=9, group=other))
+    assert log.accounts == ("9", "10")
+    assert log.account.tolist() == [1, 0]
+
+
+def test_groups_of_dropped_jobs_do_not_count(read):
+    log, _ = read(row(user=10, group=4), row(user=9, group=30, run=0))
+    assert log.accounts == ("10",)
+
+
+@pytest.mark.parametrize(
+    ("header", "size"),
+    [
+        ([], None),
+        (["; MaxProcs: 64"], 64),
+        (["; MaxNodes: 70  (dual)", ";   MaxProcs: 140"], 140),
+        (["; MaxNodes: 32"], 32),
+        (["; MaxNodes: 32", "; MaxProcs: -1"], 32),
+        (["; Note: MaxProcs: 7 once"], None),
+        (["; Operator: \xc5ke"], None),
+    ],
+)
+def test_the_header_tells_the_size_of_the_machine(read, header, size):
+    assert read(*header, row())[0].processors_available == size
+
+
+@pytest.mark.parametrize(
+    ("line", "field", "words"),
+    [
+        (row(user="x"), "12 (user)", "no number"),
+        (row(run="1_0"), "4 (run time)", "no number"),
+        (row(submit="nan"), "2 (submit time)", "out of range"),
+        (row(wait="inf"), "3 (wait time)", "out of range"),
+        (row(job="1e30"), "1 (job number)", "out of range"),
+        (row(allocated=1.5), "5 (allocated processors)", "no whole number"),
+        (row() + " 1", None, "19 columns"),
+        (row()[:-3], None, "17 columns"),
+        ("garbage", None, "1 columns"),
+    ],
+)
+def test_a_structural_fault_stops_with_line_and_field(read, line, field, words):
+    with pytest.raises(AccountingLogError, match=words) as caught:
+        read("; a comment", "", row(), line, row())
+    assert (caught.value.line, caught.value.field) == (4, field)
+    assert "log.swf:4: " in str(caught.value)
+
+
+def test_a_whole_log_with_a_column_missing_is_refused(read):
+    with pytest.raises(AccountingLogError, match="17 columns"):
+        read(row()[:-3], row()[:-3])
+
+
+def test_comments_alone_are_no_log(read):
+    with pytest.raises(AccountingLogError, match="no job"):
+        read("; MaxProcs: 4", "")
+
+
+def test_tabs_and_comments_between_the_rows_are_read(read):
+    log, report = read(row().replace(" ", "\t"), "; half", "  " + row(job=2) + "  ")
+    assert (log.job_id.tolist(), report.read) == ([1, 2], 2)
+
+
+def at_random(numbers):
+    values, index = np.unique(np.array(numbers, dtype=np.int64), return_inverse=True)
+    return index.astype(np.int64), tuple(str(value) for value in values)
+
+
+SECONDS = st.integers(0, 4_000_000_000) | st.floats(0, 4e9)
+#: Starts are told to the microsecond.
+WAITS = st.none() | st.integers(0, 10**9) | st.integers(0, 10**12).map(lambda n: n / 1e6)
+NAMES = st.integers(-1, 5)
+
+
+@st.composite
+def job_logs(draw):
+    jobs = draw(
+        st.lists(
+            st.tuples(
+                st.integers(-1, 2**52), SECONDS, WAITS, st.floats(1e-3, 1e9), st.integers(1, 10**6),
+                st.none() | st.floats(1e-3, 1e9), NAMES, NAMES, NAMES,
+            ),
+            min_size=1, max_size=8,
+        )
+    )  # fmt: skip
+    ids, submit, wait, run, processors, limit, users, groups, queues = zip(
+        *sorted(jobs, key=lambda job: job[1]), strict=True
+    )
+    user, partition = at_random(users), at_random(queues)
+    account = at_random(groups) if len({g for g in groups if g >= 0}) > 1 else user
+    submit = np.array(submit, dtype=np.float64)
+    told = np.array([np.nan if w is None else w for w in wait], dtype=np.float64)
+    nothing = ("",) * len(jobs)
+    return JobLog(
+        job_id=np.array(ids, dtype=np.int64), submit=submit, eligible=submit.copy(),
+        start=np.maximum(submit, np.round(submit + told, 6)),
+        run_time=np.array(run), processors=np.array(processors, dtype=np.int64),
+        time_limit=np.array([np.nan if v is None else v for v in limit], dtype=np.float64),
+        account=account[0], accounts=account[1], user=user[0], users=user[1],
+        partition=partition[0], partitions=partition[1], qos=nothing, job_name=nothing,
+        submit_line=nothing, kind="swf",
+        processors_available=draw(st.none() | st.integers(1, 10**9)),
+    )  # fmt: skip
+
+
+@given(log=job_logs(), comments=st.lists(st.text(max_size=20).map("note {}".format), max_size=3))
+def test_a_written_table_reads_back_the_same(tmp_path_factory, log, comments):
+    path = tmp_path_factory.getbasetemp() / "round.swf"
+    write_swf(path, log, comments=comments)
+    again, report = SwfReader().read(path)
+    assert_same_table(again, log)
+    assert report.dropped == report.noticed == {}
+
+
+def test_whole_seconds_are_written_as_integers(read, tmp_path):
+    log, _ = read(row(submit=0.25, wait=2, run=60.0))
+    path = tmp_path / "out.swf"
+    write_swf(path, log, comments=["made by a test\non two lines"])
+    text = path.read_text().splitlines()
+    assert text[:3] == ["; Version: 2.2", "; made by a test", "; on two lines"]
+    assert text[-1].split()[:5] == ["1", "0.25", "2", "60", "2"]
+
+
+def test_starts_in_fractions_of_a_second_read_back_exactly(read, tmp_path):
+    thousandths = np.arange(1, 2000, 7) / 1000
+    log, _ = read(*[row(submit=t, wait=-1) for t in thousandths.tolist()])
+    started = replace(log, start=np.round(thousandths * 2.7 + 0.001, 3))
+    path = tmp_path / "out.swf"
+    write_swf(path, started, comments=[])
+    assert_same_table(SwfReader().read(path)[0], started)
+
+
+def test_no_group_is_made_up_where_accounts_are_users(read, tmp_path):
+    log, _ = read(row(user=1, group=5), row(user=2, group=5))
+    path = tmp_path / "out.swf"
+    write_swf(path, log, comments=[])
+    assert [line.split()[11:13] for line in path.read_text().splitlines()[-2:]] == [
+        ["1", "-1"],
+        ["2", "-1"],
+    ]
+
+
+def test_comments_of_any_text_leave_a_readable_file(read, tmp_path):
+    log, _ = read(row())
+    path = tmp_path / "out.swf"
+    write_swf(path, log, comments=["zero \0 byte", "lone \udc80 surrogate", "carriage\rreturn"])
+    assert_same_table(SwfReader().read(path)[0], log)
+
+
+def test_a_gz_name_is_written_gzipped_with_the_same_bytes_every_time(read, tmp_path):
+    log, _ = read(row())
+    path = tmp_path / "out.swf.gz"
+    write_swf(path, log, comments=[])
+    first = path.read_bytes()
+    write_swf(path, log, comments=[])
+    assert first[:2] == b"\x1f\x8b"
+    assert path.read_bytes() == first
+    assert_same_table(SwfReader().read(path)[0], log)
+
+
+def test_names_are_numbered_and_explained(read, tmp_path):
+    log, _ = read(row(user=1, group=1), row(user=2, group=2))
+    path = tmp_path / "out.swf"
+    write_swf(path, replace(log, accounts=("physics", "biology")), comments=[])
+    again, _ = SwfReader().read(path)
+    assert again.accounts == ("1", "2")
+    assert again.account.tolist() == [0, 1]
+    assert "; Group 2: biology" in path.read_text()
+
+
+def test_a_failed_write_leaves_the_old_file_and_nothing_else(read, tmp_path, monkeypatch):
+    log, _ = read(row())
+    folder = tmp_path / "out"
+    folder.mkdir()
+    path = folder / "out.swf"
+    path.write_text("old")
+
+    def full_disk(self, content):
+        self.touch()
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_bytes", full_disk)
+    with pytest.raises(AccountingLogError, match="No space left"):
+        write_swf(path, log, comments=[])
+    assert path.read_text() == "old"
+    assert list(folder.iterdir()) == [path]
+
+
+def test_negative_submit_times_are_not_written(read, tmp_path):
+    log, _ = read(row())
+    with pytest.raises(ValueError, match="negative submit"):
+        write_swf(tmp_path / "out.swf", replace(log, submit=np.array([-1.0])), comments=[])
+
+
+@pytest.mark.parametrize(
+    ("name", "read_count", "kept", "size"),
+    [
+        ("LPC-EGEE-2004-1.2-cln.swf.gz", 234_889, 214_322, 140),
+        ("LPC-D_190257-199831.swf.gz", 9_500, 9_500, None),
+        ("HPC2N-2002-2.2-cln.swf.gz", 202_871, 202_871, 240),
+    ],
+)
+def test_the_real_traces_hold_the_published_number_of_jobs(name, read_count, kept, size):
+    folder = os.environ.get("SLURM_RL_TRACES")
+    if not folder:
+        pytest.skip("SLURM_RL_TRACES names no folder of workload traces")
+    log, report = SwfReader().read(Path(folder) / name)
+    assert (report.read, report.kept, len(log)) == (read_count, kept, kept)
+    assert sum(report.dropped.values()) == read_count - kept
+    assert log.processors_available == size
+    assert (np.diff(log.submit) >= 0).all()

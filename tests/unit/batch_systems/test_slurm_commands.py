@@ -1,0 +1,395 @@
+"""The command adapter over fake commands: races, refusals, and everything that can go wrong."""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from slurm_rl_plugin.batch_systems.port import FactorChange
+from slurm_rl_plugin.batch_systems.slurm_commands import SlurmCommands
+from slurm_rl_plugin.domain.job_description import JobDescription
+from slurm_rl_plugin.errors import BatchSystemError, BatchSystemUnavailable, ChangeRejected
+from tests.contracts.batch_system_contract import (
+    BatchSystemContract,
+    PreparedQueue,
+    factors,
+    row_of,
+)
+from tests.fakes.fake_cluster import NOW, FakeCluster
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> FakeCluster:
+    return FakeCluster(tmp_path)
+
+
+def adapter(
+    cluster: FakeCluster,
+    *,
+    shares: Mapping[str, float] | None = None,
+    seconds: float = 5.0,
+    writes_per_call: int = 500,
+    seen: list[JobDescription] | None = None,
+    calls: list[tuple[str, float]] | None = None,
+) -> SlurmCommands:
+    def interactive(job: JobDescription) -> bool:
+        if seen is not None:
+            seen.append(job)
+        return job.time_limit <= 60
+
+    return SlurmCommands(
+        shares=shares,
+        interactive=interactive,
+        clock=lambda: float(cluster.state["now"]),
+        timeout=seconds,
+        environment=cluster.env,
+        writes_per_call=writes_per_call,
+        on_call=None if calls is None else lambda call, took: calls.append((call, took)),
+    )
+
+
+def set_factor(job_id: int, new: int) -> FactorChange:
+    return FactorChange(job_id=job_id, old=0, new=new)
+
+
+class TestContract(BatchSystemContract):
+    @pytest.fixture
+    def queue(self, cluster: FakeCluster) -> PreparedQueue:
+        waiting = tuple(cluster.add(job_id) for job_id in (11, 12, 13))
+        cluster.add(14, account="biology", user="bob", nice=50)
+        held = cluster.add(15, reason="JobHeldUser", eligible=None)
+        return PreparedQueue(
+            system=adapter(cluster), waiting=waiting, held=held, start=cluster.run_job
+        )
+
+
+class TestSnapshot:
+    def test_empty_queue(self, cluster: FakeCluster) -> None:
+        snapshot = adapter(cluster).snapshot()
+        assert len(snapshot.pending) == len(snapshot.running) == len(snapshot.started) == 0
+        assert snapshot.accounts == ("biology", "physics")
+        assert snapshot.now == NOW
+
+    def test_node_of_two_partitions_counts_once_and_down_processors_do_not(
+        self, cluster: FakeCluster
+    ) -> None:
+        assert adapter(cluster).snapshot().capacity == 8
+
+    def test_shares_and_usage_come_from_sshare(self, cluster: FakeCluster) -> None:
+        snapshot = adapter(cluster).snapshot()
+        assert snapshot.shares.tolist() == [0.3, 0.7]
+        assert snapshot.usage.tolist() == [0.25, 0.75]
+
+    def test_given_shares_are_scaled_and_unknown_accounts_get_none(
+        self, cluster: FakeCluster
+    ) -> None:
+        cluster.add(1, account="guests")
+        snapshot = adapter(cluster, shares={"physics": 6, "chemistry": 2}).snapshot()
+        assert dict(zip(snapshot.accounts, snapshot.shares.tolist(), strict=True)) == {
+            "physics": 0.75,
+            "chemistry": 0.25,
+            "biology": 0.0,
+            "guests": 0.0,
+        }
+        assert snapshot.accounts[snapshot.pending.jobs.account[0]] == "guests"
+
+    def test_name_with_separators_newlines_and_a_forged_record(self, cluster: FakeCluster) -> None:
+        names = ["a|b", "two\nlines", "7|7|7|PENDING|None\n8|00000000|8|PENDING", "", "é\u2028x"]
+        for job_id, name in enumerate(names, start=1):
+            cluster.add(job_id, name=name)
+        seen: list[JobDescription] = []
+        snapshot = adapter(cluster, seen=seen).snapshot()
+        assert sorted(snapshot.pending.jobs.job_id.tolist()) == [1, 2, 3, 4, 5]
+        assert sorted(job.name for job in seen) == sorted(names)
+
+    def test_what_the_class_rule_sees(self, cluster: FakeCluster) -> None:
+        cluster.add(1, time_limit="1-02:03:04", partition="batch,short", batch=0, qos="")
+        cluster.add(2, time_limit="0:59")
+        cluster.add(3, time_limit="UNLIMITED")
+        seen: list[JobDescription] = []
+        snapshot = adapter(cluster, seen=seen).snapshot()
+        assert seen[0] == JobDescription(
+            partition="batch",
+            qos="",
+            name="trial",
+            time_limit=93784.0,
+            has_batch_script=False,
+            account="physics",
+            user="alice",
+        )
+        assert math.isnan(seen[2].time_limit)
+        assert snapshot.pending.jobs.interactive.tolist() == [False, True, False]
+
+    def test_array_is_one_row_and_its_requeued_task_does_not_delay_it(
+        self, cluster: FakeCluster
+    ) -> None:
+        cluster.add(21, array_id=20, tasks="1", eligible=NOW + 120, submit=NOW)
+        cluster.add(20, tasks="4-9")
+        cluster.add(22, array_id=20, tasks="2", state="RUNNING", start=NOW - 5, nodes="n1")
+        snapshot = adapter(cluster).snapshot()
+        assert snapshot.pending.jobs.job_id.tolist() == [20]
+        assert snapshot.pending.jobs.eligible.tolist() == [NOW - 100]
+        assert snapshot.running.jobs.job_id.tolist() == [22]
+
+    def test_array_of_split_tasks_keeps_its_number(self, cluster: FakeCluster) -> None:
+        cluster.add(31, array_id=30, tasks="1", site=17)
+        cluster.add(30, tasks="2", reason="JobHeldAdmin", eligible=None)
+        snapshot = adapter(cluster).snapshot()
+        assert factors(snapshot) == {30: 17}
+        assert not snapshot.pending.held[0]
+
+    def test_priority_by_hand(self, cluster: FakeCluster) -> None:
+        cluster.add(1, by_hand=5000, site=9)
+        cluster.add(2, by_hand=77, partition="batch,short", site=9)
+        cluster.add(3, factors=dict.fromkeys(("age", "assoc", "fairshare", "size", "qos"), 0))
+        snapshot = adapter(cluster).snapshot()
+        by_hand = {job: snapshot.pending.admin_set[row_of(snapshot, job)] for job in (1, 2, 3)}
+        assert by_hand == {1: True, 2: True, 3: False}
+        assert set(factors(snapshot).values()) == {0}
+
+    def test_job_for_two_partitions_counts_its_highest_priority(self, cluster: FakeCluster) -> None:
+        cluster.add(1, partition="batch,short", site=12)
+        pending = adapter(cluster).snapshot().pending
+        assert (pending.native_priority.tolist(), pending.factor.tolist()) == ([11312], [12])
+
+    def test_native_priority_survives_the_cut_at_one(self, cluster: FakeCluster) -> None:
+        cluster.add(1, site=-1_000_000, nice=12)
+        pending = adapter(cluster).snapshot().pending
+        assert (pending.native_priority.tolist(), pending.factor.tolist()) == ([10400], [-1000000])
+
+    def test_tres_points_are_part_of_the_priority(self, cluster: FakeCluster) -> None:
+        nothing = dict.fromkeys(("age", "assoc", "fairshare", "size", "qos"), 0)
+        cluster.add(1, factors=nothing, tres="cpu=4500.00,mem=20.50")
+        assert not adapter(cluster).snapshot().pending.admin_set.any()
+
+    def test_factor_of_a_job_that_is_not_eligible_is_remembered(self, cluster: FakeCluster) -> None:
+        cluster.add(1, reason="Dependency", eligible=None)
+        system = adapter(cluster)
+        before = system.snapshot().pending
+        assert (before.factor.tolist(), before.jobs.eligible.tolist()) == ([0], [math.inf])
+        system.apply([set_factor(1, 300)])
+        after = system.snapshot().pending
+        assert after.factor.tolist() == [300]
+        assert after.native_priority.tolist() == before.native_priority.tolist()
+
+    def test_completing_and_suspended_jobs_do_not_run(self, cluster: FakeCluster) -> None:
+        for job_id, state in enumerate(("COMPLETING", "SUSPENDED", "CONFIGURING"), start=1):
+            cluster.add(job_id, state=state, start=NOW - 9, nodes="n1")
+        assert adapter(cluster).snapshot().running.jobs.job_id.tolist() == [3]
+
+    def test_calls_are_told_with_their_duration(self, cluster: FakeCluster) -> None:
+        calls: list[tuple[str, float]] = []
+        system = adapter(cluster, calls=calls)
+        system.snapshot()
+        system.apply([set_factor(1, 1)])
+        assert [call for call, _ in calls] == ["squeue", "sprio", "sshare", "sinfo", "scontrol"]
+        assert all(0 < took < 5 for _, took in calls)
+
+    def test_filters_in_the_environment_are_ignored(
+        self, cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        for name, value in {**cluster.env, "SQUEUE_USERS": "bob"}.items():
+            monkeypatch.setenv(name, value)
+        system = SlurmCommands(shares=None, interactive=lambda job: False, clock=lambda: 0.0)
+        assert "SQUEUE_USERS" not in system._runner._environment
+        assert system.snapshot().capacity == 8
+
+
+class TestStarts:
+    def test_first_snapshot_reports_none(self, cluster: FakeCluster) -> None:
+        cluster.add(1, state="RUNNING", start=NOW - 50, nodes="n1")
+        system = adapter(cluster)
+        assert len(system.snapshot().started) == len(system.snapshot().started) == 0
+
+    def test_job_that_came_and_went_between_two_snapshots(self, cluster: FakeCluster) -> None:
+        cluster.add(1)
+        system = adapter(cluster)
+        system.snapshot()
+        cluster.change(1, state="COMPLETED", reason="None", start=NOW + 1, nodes="n1")
+        started = system.snapshot().started
+        assert (started.jobs.job_id.tolist(), started.start.tolist()) == ([1], [NOW + 1])
+        assert len(system.snapshot().started) == 0
+
+    def test_job_cancelled_while_it_waited_never_started(self, cluster: FakeCluster) -> None:
+        cluster.add(1)
+        system = adapter(cluster)
+        system.snapshot()
+        cluster.change(1, state="CANCELLED", reason="None", start=NOW + 1)
+        assert len(system.snapshot().started) == 0
+
+    def test_job_that_slurm_has_forgotten(self, cluster: FakeCluster) -> None:
+        cluster.add(1)
+        system = adapter(cluster)
+        system.snapshot()
+        cluster.forget(1)
+        assert len(system.snapshot().started) == 0
+
+    def test_every_task_counts_once(self, cluster: FakeCluster) -> None:
+        cluster.add(10, tasks="1-4")
+        system = adapter(cluster)
+        system.snapshot()
+        cluster.change(10, tasks="3-4")
+        cluster.add(11, array_id=10, tasks="1", state="COMPLETED", start=NOW + 1, nodes="n1")
+        cluster.add(12, array_id=10, tasks="2", state="RUNNING", start=NOW + 1, nodes="n1")
+        assert sorted(system.snapshot().started.jobs.job_id.tolist()) == [11, 12]
+        assert len(system.snapshot().started) == 0
+        cluster.change(12, state="COMPLETED")
+        cluster.change(10, tasks="4", state="RUNNING", start=NOW + 2, nodes="n1")
+        cluster.add(13, array_id=10, tasks="3", state="COMPLETED", start=NOW + 2, nodes="n1")
+        assert sorted(system.snapshot().started.jobs.job_id.tolist()) == [10, 13]
+        assert len(system.snapshot().started) == 0
+
+    def test_job_seen_waiting_again_after_a_requeue_counts_again(
+        self, cluster: FakeCluster
+    ) -> None:
+        cluster.add(1)
+        system = adapter(cluster)
+        system.snapshot()
+        cluster.run_job(1)
+        assert len(system.snapshot().started) == 1
+        cluster.change(1, state="PENDING", reason="BeginTime", eligible=NOW + 120, nodes="")
+        assert len(system.snapshot().started) == 0
+        cluster.run_job(1, NOW + 120)
+        assert len(system.snapshot().started) == 1
+
+    def test_failed_question_is_asked_again(self, cluster: FakeCluster) -> None:
+        cluster.add(1)
+        system = adapter(cluster)
+        system.snapshot()
+        cluster.change(1, state="COMPLETED", reason="None", start=NOW + 1, nodes="n1")
+        cluster.break_command("sinfo", "down")
+        with pytest.raises(BatchSystemUnavailable):
+            system.snapshot()
+        cluster.break_command("sinfo", "")
+        assert system.snapshot().started.jobs.job_id.tolist() == [1]
+
+
+class TestWrites:
+    def test_many_changes_go_in_bounded_bursts(self, cluster: FakeCluster) -> None:
+        for job_id in range(1, 8):
+            cluster.add(job_id)
+        report = adapter(cluster, writes_per_call=3).apply(
+            [set_factor(job_id, job_id) for job_id in range(1, 8)]
+        )
+        assert (report.applied, report.rejected) == (7, {})
+        assert cluster.state["scontrol_calls"] == 3
+        assert [job["site"] for job in cluster.state["jobs"]] == list(range(1, 8))
+
+    @pytest.mark.parametrize("release", [[22, 5], [24, 11]])
+    def test_finished_jobs_and_arrays_are_reported(
+        self, cluster: FakeCluster, release: list[int]
+    ) -> None:
+        cluster.set(release=release)  # the exit status after an error differs
+        cluster.add(1, state="COMPLETED")
+        cluster.add(2, state="COMPLETED", tasks="1-3")
+        cluster.add(3)
+        report = adapter(cluster).apply([set_factor(job, 5) for job in (1, 2, 3)])
+        assert report.applied == 1
+        assert report.rejected == dict.fromkeys((1, 2), "Job has already finished")
+
+    def test_factor_that_slurm_cannot_hold_is_not_sent(self, cluster: FakeCluster) -> None:
+        cluster.add(1)
+        report = adapter(cluster).apply([set_factor(1, 2**31)])
+        assert (report.applied, set(report.rejected)) == (0, {1})
+        assert "scontrol_calls" not in cluster.state
+
+    @pytest.mark.parametrize("release", [[22, 5], [24, 11]])
+    def test_missing_right_is_one_sentence(self, cluster: FakeCluster, release: list[int]) -> None:
+        cluster.set(release=release)
+        cluster.add(1)
+        cluster.break_command("scontrol", "deny")
+        with pytest.raises(ChangeRejected, match="AdminLevel=Operator") as caught:
+            adapter(cluster).apply([set_factor(1, 5)])
+        assert not caught.value.transient
+
+    def test_release_reaches_jobs_whose_factor_is_hidden(self, cluster: FakeCluster) -> None:
+        cluster.add(1, site=9)
+        cluster.add(2, site=9, reason="Dependency", eligible=None)
+        cluster.add(3, site=9, by_hand=5000)
+        cluster.add(4, site=9, reason="JobHeldUser", eligible=None)
+        cluster.add(5)
+        cluster.add(6, site=9, state="RUNNING")
+        report = adapter(cluster).release()
+        assert report.applied == 4
+        sites = {job["job_id"]: job["site"] for job in cluster.state["jobs"]}
+        assert sites == {1: 0, 2: 0, 3: 0, 4: 0, 5: 0, 6: 9}
+
+    def test_release_of_named_jobs_reads_nothing(self, cluster: FakeCluster) -> None:
+        cluster.add(2, site=9, reason="Dependency", eligible=None)
+        cluster.break_command("squeue", "down")
+        report = adapter(cluster).release(np.array([2, 77], dtype=np.int64))
+        assert (report.applied, set(report.rejected)) == (1, {77})
+        assert cluster.record(2)["site"] == 0
+
+    def test_release_of_an_empty_queue_calls_nothing(self, cluster: FakeCluster) -> None:
+        assert adapter(cluster).release().applied == 0
+        assert "scontrol_calls" not in cluster.state
+
+
+READS = ("squeue", "sprio", "sshare", "sinfo")
+
+
+class TestFaults:
+    @pytest.mark.parametrize("command", READS)
+    def test_garbage_is_named(self, cluster: FakeCluster, command: str) -> None:
+        cluster.break_command(command, "garbage")
+        with pytest.raises(
+            BatchSystemError, match=rf"{command} answered.*%!\| this is no"
+        ) as caught:
+            adapter(cluster).snapshot()
+        assert not isinstance(caught.value, BatchSystemUnavailable)
+
+    @pytest.mark.parametrize("command", READS)
+    def test_unreachable_slurmctld(self, cluster: FakeCluster, command: str) -> None:
+        cluster.break_command(command, "down")
+        with pytest.raises(BatchSystemUnavailable, match=rf"{command} cannot reach.*scontrol ping"):
+            adapter(cluster).snapshot()
+
+    def test_unreachable_slurmctld_while_writing(self, cluster: FakeCluster) -> None:
+        cluster.break_command("scontrol", "down")
+        with pytest.raises(BatchSystemUnavailable, match="scontrol cannot reach"):
+            adapter(cluster).apply([set_factor(1, 1)])
+
+    def test_other_failures_show_the_commands_words(self, cluster: FakeCluster) -> None:
+        cluster.break_command("sprio", "fail:sprio: error: no such plugin")
+        with pytest.raises(BatchSystemError, match="sprio failed: sprio: error: no such plugin"):
+            adapter(cluster).snapshot()
+        cluster.break_command("scontrol", "fail:scontrol: fatal: strange")
+        with pytest.raises(BatchSystemError, match="scontrol failed: scontrol: fatal: strange"):
+            adapter(cluster).apply([set_factor(1, 1)])
+
+    @pytest.mark.parametrize("command", [*READS, "scontrol"])
+    def test_hanging_command_is_killed_in_time(self, cluster: FakeCluster, command: str) -> None:
+        cluster.break_command(command, "hang")
+        cluster.add(1, site=9)
+        system = adapter(cluster, seconds=0.4)
+        began = time.monotonic()
+        call = system.release if command == "scontrol" else system.snapshot
+        with pytest.raises(BatchSystemUnavailable, match=rf"{command} gave no answer within 0\.4"):
+            call()
+        assert time.monotonic() - began < 3
+        assert not _processes_with(cluster.env["FAKE_SLURM_STATE"])
+
+    def test_missing_command(self, cluster: FakeCluster, tmp_path: Path) -> None:
+        cluster.env["PATH"] = str(tmp_path)
+        with pytest.raises(BatchSystemUnavailable, match="squeue cannot be run"):
+            adapter(cluster).snapshot()
+
+
+def _processes_with(state_file: str) -> list[int]:
+    wanted = f"FAKE_SLURM_STATE={state_file}".encode()
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and int(entry.name) != os.getpid():
+            try:
+                if wanted in entry.joinpath("environ").read_bytes().split(b"\0"):
+                    found.append(int(entry.name))
+            except OSError:
+                continue
+    return found
