@@ -33,7 +33,10 @@ setup(
     packages=find_packages(include=["slurm_rl_plugin", "slurm_rl_plugin.*"]),
     package_data={"slurm_rl_plugin": ["py.typed", "cli/demo_logs/*"]},
     data_files=[
-        ("share/slurm-rl/policy_models", [str(p.relative_to(TOP)) for p in (TOP / "policy_models").glob("default.*")]),
+        (
+            "share/slurm-rl/policy_models",
+            [str(p.relative_to(TOP)) for p in (TOP / "policy_models").glob("default.*")],
+        ),
     ],
     install_requires=["numpy>=1.26", "onnxruntime>=1.17", "prometheus-client>=0.20"],
     extras_require={"slurm": ["pyslurm"], "simulate": SIMULATE, "train": TRAIN, "test": TEST},

@@ -69,7 +69,7 @@ class FactorWriter:
 
 
 def _refusals(answer: Answer, asked: set[int]) -> dict[int, str]:
-    """Job id -> Slurm's words. The exit status tells nothing: 22.05 mostly gives 0."""
+    """Job id -> Slurm's words. The exit status is no guide: releases differ in it."""
     refused: dict[int, str] = {}
     others: list[str] = []
     for line in answer.errors.splitlines():

@@ -22,6 +22,8 @@ from slurm_rl_plugin.cli.hook_assembly import load_policy
 from slurm_rl_plugin.cli.log_arguments import peak_processors
 from slurm_rl_plugin.cli.progress import progress_bar
 from slurm_rl_plugin.cli.tables import print_json
+from slurm_rl_plugin.domain.job_class import JobClassifier, JobClassRule
+from slurm_rl_plugin.features.estimates import RequestedLimit, RunTimeEstimate
 from slurm_rl_plugin.hook.audit_log import AuditLog
 from slurm_rl_plugin.hook.cycle import Cycle, CycleSettings
 from slurm_rl_plugin.hook.guard_rails import UntouchedJobs, default_guard_rails
@@ -34,6 +36,7 @@ from slurm_rl_plugin.learning.policy_search import PolicySearchSettings
 from slurm_rl_plugin.learning.training import TrainingPlan, train_model
 from slurm_rl_plugin.metrics.collector import CycleMetrics
 from slurm_rl_plugin.metrics.http import serve_metrics
+from slurm_rl_plugin.policies.q_network import load_q_network
 from slurm_rl_plugin.simulator.generators import generated_log
 from slurm_rl_plugin.simulator.log_workload import PreparedLog, prepare_log, select_prepared
 from slurm_rl_plugin.simulator.simulation import SimulationSettings
@@ -41,8 +44,10 @@ from slurm_rl_plugin.units import DAY, FloatArray
 from slurm_rl_plugin.utility.summary import ScheduledJobs, summarise
 
 #: A loaded site: half of the jobs are short, the processors are in use 95 % of the time.
-_LOAD = "mmn:interactive=.4,load=.95,processors=50,jobs=6000,seed={seed}"
+_LOAD = "mmn:interactive=.4,load=.99,processors=50,jobs=6000,seed={seed}"
 _GENERATIONS = 25
+#: Users of the bundled log asked for at most this many seconds where they wanted an answer at once.
+_CLUSTER_QUICK_LIMIT = 60.0
 #: Seconds between cycles of the hook on the simulated cluster.
 _CYCLE = 60.0
 
@@ -79,12 +84,15 @@ def main(options: argparse.Namespace) -> int:
     held_out = select_prepared(
         load, np.arange(int(len(load.log) * TRAINING_FRACTION), len(load.log))
     )
-    schedules = _evaluate(held_out, model)
+    trained_for = load_q_network(model).estimates
+    schedules = _evaluate(held_out, model, trained_for)
     say("4. running the hook on a simulated cluster: shadow, then active")
     registry = CollectorRegistry()
     port, schedules_of_hook = _run_hook(held_out, model, folder, registry, say)
     schedules.update(schedules_of_hook)
-    document = _report(folder, held_out, schedules, _evaluate(cluster_log, model), cluster_log)
+    document = _report(
+        folder, held_out, schedules, _evaluate(cluster_log, model, RequestedLimit()), cluster_log
+    )
     document["metrics_port"] = port
     if options.json:
         print_json(document)
@@ -105,7 +113,10 @@ def _bundled_log() -> PreparedLog:
     bundled = resources.files("slurm_rl_plugin.cli") / "demo_logs" / "cluster-sacct.log"
     with resources.as_file(bundled) as path:
         log, _ = read_log(path)
-    return prepare_log(log, capacity=peak_processors(log))
+    classifier = JobClassifier(
+        (JobClassRule(job_class="interactive", time_limit_at_most=_CLUSTER_QUICK_LIMIT),)
+    )
+    return prepare_log(log, capacity=peak_processors(log), classifier=classifier)
 
 
 def _generated_load(folder: Path, seed: int) -> PreparedLog:
@@ -139,9 +150,10 @@ def _train(load: PreparedLog, model: Path, options: argparse.Namespace) -> None:
         train_model(plan, model, progress=progress)
 
 
-def _evaluate(prepared: PreparedLog, model: Path) -> dict[str, ScheduledJobs]:
+def _evaluate(
+    prepared: PreparedLog, model: Path, estimates: RunTimeEstimate
+) -> dict[str, ScheduledJobs]:
     settings = SimulationSettings(capacity=prepared.capacity)
-    estimates = load_policy(str(model)).policy.estimates  # type: ignore[attr-defined]
     workload = prepared.workload(estimates)
     candidates = [Candidate(name="fifo"), Candidate(name="sjf")]
     candidates.append(Candidate(name="model", network=import_network(model)))

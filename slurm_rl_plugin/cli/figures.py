@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -35,14 +36,23 @@ def draw_schedules(folder: Path, schedules: Mapping[str, ScheduledJobs]) -> list
     return paths
 
 
+def _with_styles(
+    schedules: Mapping[str, ScheduledJobs],
+) -> Iterator[tuple[str, ScheduledJobs, str]]:
+    """Lines that may lie on each other differ in their dashes."""
+    styles = cycle(("-", "-", "-", "--", ":"))
+    for name, jobs in schedules.items():
+        yield name, jobs, next(styles)
+
+
 def _draw_waits(schedules: Mapping[str, ScheduledJobs]) -> Any:
     figure, axes = plt.subplots(1, 2, figsize=(10, 4), sharey=True, layout="constrained")
     for axis, interactive in zip(axes, (True, False), strict=True):
-        for name, jobs in schedules.items():
+        for name, jobs, style in _with_styles(schedules):
             waits = np.sort(jobs.wait[jobs.interactive == interactive])
             if len(waits):
                 share = np.arange(1, len(waits) + 1) / len(waits)
-                axis.plot(np.maximum(waits, 1.0), share, label=name, drawstyle="steps-post")
+                axis.plot(np.maximum(waits, 1.0), share, style, label=name, drawstyle="steps-post")
         axis.set_xscale("log")
         axis.set_xlabel("wait (s, below 1 s drawn at 1 s)")
         axis.set_title("interactive jobs" if interactive else "batch jobs")
@@ -55,13 +65,16 @@ def _draw_waits(schedules: Mapping[str, ScheduledJobs]) -> Any:
 
 def _draw_fairness(schedules: Mapping[str, ScheduledJobs]) -> Any:
     figure, axis = plt.subplots(figsize=(8, 4), layout="constrained")
-    for name, jobs in schedules.items():
+    lowest = 1.0
+    for name, jobs, style in _with_styles(schedules):
         order = np.argsort(jobs.start, kind="stable")
         fairness = _fairness(jobs)[order]
-        axis.plot((jobs.start[order] - jobs.submit.min()) / HOUR, fairness, label=name)
+        axis.plot((jobs.start[order] - jobs.submit.min()) / HOUR, fairness, style, label=name)
+        # the first jobs of a log swing between the accounts: let them not set the scale
+        lowest = min(lowest, float(fairness[len(fairness) // 20 :].min()))
     axis.set_xlabel("time (h)")
     axis.set_ylabel("fairness at job starts (eq. 4)")
-    axis.set_ylim(0, 1.02)
+    axis.set_ylim(max(lowest - 0.05, 0.0), 1.005)
     axis.grid(alpha=0.3)
     axis.legend(loc="lower right")
     return figure

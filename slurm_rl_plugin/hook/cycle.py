@@ -89,7 +89,7 @@ class Cycle:
     _memory: Memory | None = None
     _failures: int = 0
     _rest: int = 0
-    _last_failure: str = ""
+    _fallback_reason: str | None = None
 
     def run(self) -> CycleReport:
         """One cycle; never raises for a fault of the batch system, the policy or a file."""
@@ -160,11 +160,14 @@ class Cycle:
     def _decide(self, snapshot: QueueSnapshot) -> tuple[Decision, str | None]:
         """The guarded decision, and why it is FIFO's if it is."""
         try:
-            return self._policy_decision(snapshot), None
+            decision = self._policy_decision(snapshot)
+            if len(snapshot.pending):  # an empty queue proves nothing about a failing policy
+                self._fallback_reason = None
+            return decision, self._fallback_reason
         except PolicyError as error:
+            self._fallback_reason = str(error)
             if self._rest == 0:
                 self._failures += 1
-                self._last_failure = str(error)
                 if self._failures % self.settings.breaker_failures == 0:
                     self._rest = self.settings.breaker_rest
             else:
@@ -174,7 +177,7 @@ class Cycle:
 
     def _policy_decision(self, snapshot: QueueSnapshot) -> Decision:
         if self._rest:
-            raise PolicyError(self._last_failure)
+            raise PolicyError(self._fallback_reason)
         begin = self.monotonic()
         decision = self.policy.decide(snapshot, self._memory)
         took = self.monotonic() - begin

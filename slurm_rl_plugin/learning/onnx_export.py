@@ -29,6 +29,7 @@ _TENSORS = (
     "job_weights",
     "bias",
 )
+_LAST_TENSORS = ("output", "linear", "output_bias")
 _OPERATORS = {"relu": "Relu", "tanh": "Tanh", "sigmoid": "Sigmoid"}
 
 
@@ -144,11 +145,17 @@ def import_network(path: Path) -> QNetwork:
         entry.name: numpy_helper.to_array(entry).astype(np.float64)
         for entry in model.graph.initializer
     }
-    missing = [name for name in (*_TENSORS, "output", "linear") if name not in arrays]
+    missing = [name for name in (*_TENSORS, *_LAST_TENSORS) if name not in arrays]
     if missing:
         raise ModelUnreadable(
             f"model {path} has no tensor {missing[0]}: only graphs that `slurm-rl train` wrote "
             "can be simulated."
+        )
+    activation = metadata.get("activation")
+    if activation not in _OPERATORS:
+        raise ModelUnreadable(
+            f"model {path} names {activation} as its activation: only graphs that `slurm-rl "
+            "train` wrote can be simulated."
         )
     return QNetwork(
         schema=SITE,
@@ -156,5 +163,5 @@ def import_network(path: Path) -> QNetwork:
         output=arrays["output"][:, 0],
         linear=arrays["linear"][:, 0],
         output_bias=float(arrays["output_bias"][0]),
-        activation=metadata.get("activation", "relu"),
+        activation=activation,
     )

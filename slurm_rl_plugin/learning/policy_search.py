@@ -89,7 +89,7 @@ class _Checkpoint:
         if path is None:
             return
         if path.exists():
-            lines = [json.loads(line) for line in path.read_text().splitlines() if line]
+            lines = _whole_lines(path.read_bytes())
             if lines and lines[0] == key:
                 self.generations = lines[1:]
         _replace_text(path, "".join(json.dumps(line) + "\n" for line in (key, *self.generations)))
@@ -103,6 +103,17 @@ class _Checkpoint:
     def forget(self) -> None:
         if self._path is not None:
             self._path.unlink(missing_ok=True)
+
+
+def _whole_lines(content: bytes) -> list[Any]:
+    """The JSON lines up to the first broken one: a killed training may leave half a line."""
+    lines = []
+    for line in content.splitlines(keepends=True):
+        try:
+            lines.append(json.loads(line if line.endswith(b"\n") else b""))
+        except ValueError:
+            break
+    return lines
 
 
 def _replace_text(path: Path, text: str) -> None:

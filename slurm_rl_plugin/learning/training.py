@@ -71,7 +71,7 @@ def train_model(
         validation,
         plan.search,
         checkpoint=output.with_name(output.name + ".checkpoint"),
-        load_key=_digest([list(plan.sources), list(plan.estimates), plan.backfilling]),
+        load_key=_load_key(plan),
         progress=progress,
     )
     manifest = _manifest(plan, trained, validation)
@@ -91,6 +91,13 @@ def train_model(
     write_manifest(output.with_suffix(".json"), manifest)
     write_card(output.with_suffix(".md"), manifest)
     return trained, manifest
+
+
+def _load_key(plan: TrainingPlan) -> str:
+    """Names everything that shapes the loads, the features they are seen through included."""
+    shares = [[list(each.accounts), each.shares.tolist()] for each in plan.logs]
+    loads = [list(plan.sources), shares, list(plan.estimates), plan.backfilling, plan.windows]
+    return _digest([loads, SITE.digest])
 
 
 def _digest(value: Any) -> str:

@@ -6,7 +6,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    disable_created_metrics,
+)
 from prometheus_client.core import (
     GaugeMetricFamily,
     InfoMetricFamily,
@@ -150,6 +156,7 @@ class CycleMetrics:
     def __init__(
         self, registry: CollectorRegistry, model: Mapping[str, str], max_accounts: int = 200
     ) -> None:
+        disable_created_metrics()  # a time for each series would double their number
         self._queue = QueueCollector(model, max_accounts)
         registry.register(self._queue)
         self._up = Gauge("slurm_rl_up", "Whether the last cycle worked.", registry=registry)

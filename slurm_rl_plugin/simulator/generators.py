@@ -114,6 +114,15 @@ def egee_log(
 
 _GENERATORS: dict[str, Callable[..., JobLog]] = {"mmn": mmn_log, "egee": egee_log}
 _WHOLE_NUMBERS = ("jobs", "processors", "seed")
+#: What each setting may be, and how to say it.
+_RANGES: dict[str, tuple[Callable[[float], bool], str]] = {
+    "interactive": (lambda value: 0.0 <= value <= 1.0, "between 0 and 1"),
+    "load": (lambda value: 0.0 < value < math.inf, "a number above 0"),
+    "processors": (lambda value: value >= 1, "at least 1"),
+    "jobs": (lambda value: value >= 1, "at least 1"),
+    "burst": (lambda value: 1.0 <= value < math.inf, "a number of at least 1"),
+    "seed": (lambda value: value >= 0, "at least 0"),
+}
 
 
 def is_generator_name(text: str) -> bool:
@@ -128,21 +137,32 @@ def generated_log(text: str) -> JobLog:
         ConfigurationError: an unknown generator, setting or value.
     """
     name, _, rest = text.partition(":")
+    if name not in _GENERATORS:
+        raise ConfigurationError(
+            f"{text!r}: there is no generator {name!r}; give one of {', '.join(_GENERATORS)}."
+        )
     settings: dict[str, float | int] = {}
-    known = ("interactive", "load", "processors", "jobs", "burst", "seed")
+    known = [key for key in _RANGES if key != "burst" or name == "egee"]
     for part in filter(None, rest.split(",")):
         key, _, value = part.partition("=")
-        if name not in _GENERATORS or key not in known:
+        if key not in known:
             raise ConfigurationError(
-                f"{text!r}: unknown setting {key!r}; a generated log is mmn or egee with some of "
-                f"{', '.join(known)}."
+                f"{text!r}: unknown setting {key!r}; {name} takes {', '.join(known)}."
             )
-        try:
-            settings[key] = int(value) if key in _WHOLE_NUMBERS else float(value)
-        except ValueError:
-            raise ConfigurationError(f"{text!r}: {key} = {value!r} is no number.") from None
+        settings[key] = _setting(text, key, value)
     rng = np.random.default_rng(int(settings.pop("seed", 1)))
     try:
         return _GENERATORS[name](rng, **settings)
-    except (TypeError, ValueError, ZeroDivisionError) as error:
+    except (ValueError, ZeroDivisionError) as error:  # mmn has no rate for interactive 0 or 1
         raise ConfigurationError(f"{text!r} cannot be generated: {error}.") from None
+
+
+def _setting(text: str, key: str, value: str) -> float | int:
+    allowed, words = _RANGES[key]
+    try:
+        number = int(value) if key in _WHOLE_NUMBERS else float(value)
+    except ValueError:
+        raise ConfigurationError(f"{text!r}: {key} = {value!r} is no number.") from None
+    if not allowed(number):
+        raise ConfigurationError(f"{text!r}: {key} = {value} must be {words}.")
+    return number

@@ -62,14 +62,16 @@ class PreparedLog:
         )
 
     def workload(self, estimates: RunTimeEstimate | None) -> Workload:
-        """The workload as a policy believes it; None is the oracle, who knows the run times."""
+        """The workload as a policy believes it; None is the oracle, who knows the run times.
+
+        Where a job asked for no time, its run time stands for the request (definitions).
+        """
         log = self.log
-        estimate = (
-            log.run_time
-            if estimates is None
-            else estimates.estimate(log.time_limit, self.interactive)
-        )
         known = np.isfinite(log.time_limit) & (log.time_limit > 0)
+        requested = np.where(known, log.time_limit, log.run_time)
+        estimate = (
+            log.run_time if estimates is None else estimates.estimate(requested, self.interactive)
+        )
         return Workload(
             submit=log.submit,
             run_time=log.run_time,
@@ -193,7 +195,7 @@ def _shares_of(
         whole = sum(work.values()) or 1.0
         shares = {name: work[name] / whole for name in largest}
         if len(work) > KEPT_ACCOUNTS:
-            shares[OTHER_ACCOUNT] = 1.0 - sum(shares.values())
+            shares[OTHER_ACCOUNT] = max(1.0 - sum(shares.values()), 0.0)
     check_shares(shares)
     names = tuple(shares)
     if any(name not in shares for name in log.accounts) and OTHER_ACCOUNT not in shares:

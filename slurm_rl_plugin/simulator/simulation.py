@@ -72,7 +72,8 @@ class SimulatedSchedule:
 def _decision_time(event: float, cycle: float) -> float:
     if cycle <= 0.0:
         return event
-    return np.ceil(event / cycle) * cycle
+    # rounding can put the multiple just below the event, which would then never happen
+    return max(np.ceil(event / cycle) * cycle, event)
 
 
 @compiled

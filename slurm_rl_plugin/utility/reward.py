@@ -28,10 +28,14 @@ class RewardWeights:
 
     def __post_init__(self) -> None:
         weights = (self.time_utility, self.responsiveness, self.fairness)
-        if min(*weights, self.tail) < 0 or not math.isclose(sum(weights), 1.0, abs_tol=1e-6):
+        if min(weights) < 0 or not math.isclose(sum(weights), 1.0, abs_tol=1e-6):
             raise ConfigurationError(
                 f"reward weights time_utility, responsiveness and fairness are {weights}; "
                 "make them non-negative with sum 1."
+            )
+        if not 0.0 <= self.tail < math.inf:
+            raise ConfigurationError(
+                f"reward weight tail is {self.tail:g}; give a number of at least 0."
             )
 
     def objective(

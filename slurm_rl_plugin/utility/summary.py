@@ -103,7 +103,7 @@ def summarise(
     """
     measures = JobMeasures.of(jobs, settings or TimeUtilitySettings())
     counted = np.zeros(len(jobs.submit), dtype=np.bool_)
-    counted[drop[0] : len(counted) - drop[1]] = True
+    counted[drop[0] : max(len(counted) - drop[1], 0)] = True
     mean_time_utility = _mean(measures.time_utility[counted])
     mean_fairness = _mean(measures.fairness[counted])
     last = np.flatnonzero(counted)[np.argmax(jobs.start[counted])] if counted.any() else None

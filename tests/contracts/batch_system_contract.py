@@ -67,7 +67,8 @@ def _check_table(jobs: JobTable, snapshot: QueueSnapshot) -> None:
     assert ((jobs.account >= 0) & (jobs.account < len(snapshot.accounts))).all()
     assert ((jobs.partition >= 0) & (jobs.partition < len(snapshot.partitions))).all()
     assert np.isfinite(jobs.submit).all()
-    assert (jobs.interactive.dtype, jobs.submit.dtype) == (np.bool_, np.float64)
+    assert jobs.interactive.dtype == np.dtype(np.bool_)
+    assert jobs.submit.dtype == np.dtype(np.float64)
 
 
 class BatchSystemContract:

@@ -37,7 +37,7 @@ class FakeCluster:
         }
         self._write(
             {
-                "release": [22, 5],
+                "status_after_refusal": 1,
                 "now": NOW,
                 "modes": {},
                 "jobs": [],
@@ -96,7 +96,7 @@ class FakeCluster:
         self._write(state)
 
     def set(self, **values: Any) -> None:
-        """Change the cluster: nodes, shares, release, now."""
+        """Change the cluster: nodes, shares, now, status_after_refusal."""
         self._write({**self.state, **values})
 
     def break_command(self, command: str, mode: str) -> None:

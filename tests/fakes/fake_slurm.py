@@ -155,7 +155,7 @@ def scontrol(state, words, mode):
         status |= _update(state, int(found[1]), int(found[2]), mode)
     say("scontrol: ")
     state["scontrol_calls"] = state.get("scontrol_calls", 0) + 1
-    return status if state["release"] >= [23, 2] else 0
+    return status and state["status_after_refusal"]
 
 
 def _update(state, number, value, mode):

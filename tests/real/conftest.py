@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import socket
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -21,7 +22,8 @@ ACCOUNTS = {
 StartSlurm = Callable[[ClusterPlan], PrivateSlurm]
 
 
-def _skip_without_daemons() -> None:
+def skip_without_daemons() -> None:
+    """Skip the test with the way to get what is missing."""
     missing = missing_programs()
     if os.geteuid() != 0 or missing:
         lacking = f" (missing: {' '.join(missing)})" if missing else ""
@@ -32,7 +34,8 @@ def _skip_without_daemons() -> None:
 
 
 @contextmanager
-def _running(plan: ClusterPlan) -> Iterator[PrivateSlurm]:
+def running_slurm(plan: ClusterPlan) -> Iterator[PrivateSlurm]:
+    """A cluster in a folder of its own, both gone afterwards."""
     directory = Path(tempfile.mkdtemp(prefix="private-slurm-"))
     directory.chmod(0o755)  # jobs and commands of other users must get in
     try:
@@ -45,8 +48,8 @@ def _running(plan: ClusterPlan) -> Iterator[PrivateSlurm]:
 @pytest.fixture(scope="session")
 def shared_slurm() -> Iterator[PrivateSlurm]:
     """One cluster of 2 nodes with 4 processors each for all tests; ask for `slurm` instead."""
-    _skip_without_daemons()
-    with _running(ClusterPlan(accounts=ACCOUNTS)) as cluster:
+    skip_without_daemons()
+    with running_slurm(ClusterPlan(accounts=ACCOUNTS)) as cluster:
         yield cluster
 
 
@@ -74,6 +77,14 @@ def closed_slurm(slurm: PrivateSlurm) -> PrivateSlurm:
 @pytest.fixture
 def start_slurm() -> Iterator[StartSlurm]:
     """Start further clusters, for a test that needs another plan or breaks its daemons."""
-    _skip_without_daemons()
+    skip_without_daemons()
     with ExitStack() as stack:
-        yield lambda plan: stack.enter_context(_running(plan))
+        yield lambda plan: stack.enter_context(running_slurm(plan))
+
+
+@pytest.fixture
+def free_port() -> int:
+    """A TCP port that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

@@ -27,15 +27,17 @@ FIELDS = (
     "elapsed,exitcode,state,nnodes,ncpus,reqcpus,reqmem,reqtres,alloctres,timelimit,nodelist,jobname"
 )
 CLUSTER = "demo"
-SACCT = ("sacct", "--clusters", CLUSTER, "--allusers", "--parsable2", "--noheader")
-SACCT += ("--allocations", "--duplicates", "--format", FIELDS)
+SACCT = (
+    *("sacct", "--clusters", CLUSTER, "--allusers", "--parsable2", "--noheader"),
+    *("--allocations", "--duplicates", "--format", FIELDS),
+)
 ACCOUNTS = {
     "physics": Account(share=70, users=("alice", "carol")),
     "biology": Account(share=30, users=("bob", "dave")),
 }
 INTERACTIVE_NAMES = ("notebook", "debug", "plot", "check | view", "shell")
 BATCH_NAMES = ("simulate", "align", "reconstruct", "fit|scan", "render")
-DRAIN_SECONDS = 180.0
+DRAIN_SECONDS = 300.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,13 +61,13 @@ def draw_submissions(jobs: int, seed: int) -> list[Submission]:
 
 def _draw_one(draw: random.Random) -> Submission:
     account = draw.choice(sorted(ACCOUNTS))
-    interactive = draw.random() < 0.6
+    interactive = draw.random() < 0.65
     return Submission(
         # Bursts with gaps, so that a queue builds up and drains again.
         pause=draw.expovariate(1 / 4.0) if draw.random() < 0.12 else draw.uniform(0.02, 0.25),
         account=account,
         user=draw.choice(ACCOUNTS[account].users),
-        processors=1 if interactive else draw.choice((1, 1, 2, 2, 4)),
+        processors=1 if interactive else draw.choice((1, 1, 1, 2, 2, 2)),
         minutes=1 if interactive else draw.randint(5, 10),
         seconds=draw.uniform(1, 2) if interactive else draw.uniform(5, 15),
         name=draw.choice(INTERACTIVE_NAMES if interactive else BATCH_NAMES),

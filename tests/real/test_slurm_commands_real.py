@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 import signal
 import time
 from datetime import datetime
@@ -182,7 +181,7 @@ class TestJobs:
         report = adapter(slurm).apply([set_factor(job, 5), set_factor(array, 5)])
         assert report.applied == 0
         assert set(report.rejected) == {job, array}
-        assert {text for text in report.rejected.values()} == {"Job has already finished"}
+        assert set(report.rejected.values()) == {"Job has already finished"}
 
 
 class TestPriorityByHand:
@@ -313,7 +312,7 @@ class TestStarts:
 class TestOrder:
     def test_jobs_start_in_the_order_written(self, slurm: PrivateSlurm) -> None:
         scontrol(slurm, "update", "partition=batch", "state=down")
-        jobs = tuple(submit(slurm, "--exclusive", "--nodes=2", seconds=0) for _ in range(5))
+        jobs = tuple(submit(slurm, "--ntasks=8", seconds=1) for _ in range(5))
         wait_eligible(slurm, jobs)
         wanted = [jobs[i] for i in (3, 0, 4, 1, 2)]
         system = adapter(slurm)
@@ -325,20 +324,18 @@ class TestOrder:
             env={"SLURM_TIME_FORMAT": "%s"},
         )
         starts = dict(line.split() for line in times.stdout.splitlines())
-        assert sorted(jobs, key=lambda job: (int(starts[str(job)]), wanted.index(job))) == wanted
-        assert len(set(starts.values())) > 1
+        assert sorted(jobs, key=lambda job: int(starts[str(job)])) == wanted
+        assert len(set(starts.values())) == len(jobs)
 
-    def test_factor_survives_a_restart_and_a_reconfiguration(
-        self, closed_slurm: PrivateSlurm
-    ) -> None:
-        job = submit(closed_slurm)
-        wait_eligible(closed_slurm, (job,))
-        system = adapter(closed_slurm)
+    def test_factor_survives_a_restart_and_a_reconfiguration(self, slurm: PrivateSlurm) -> None:
+        wait_state(slurm, submit(slurm, "--ntasks=8"), "RUNNING")
+        job = submit(slurm, "--ntasks=8")
+        wait_eligible(slurm, (job,))
+        system = adapter(slurm)
         system.apply([set_factor(job, 777)])
-        scontrol(closed_slurm, "update", f"jobid={job}", "partition=short")
-        scontrol(closed_slurm, "update", f"jobid={job}", "starttime=now")
-        wait_eligible(closed_slurm, (job,))
-        scontrol(closed_slurm, "reconfigure")
+        slurm.restart("slurmctld")
+        scontrol(slurm, "reconfigure")
+        wait_eligible(slurm, (job,))
         assert factors(system.snapshot()) == {job: 777}
 
 
@@ -385,7 +382,7 @@ class TestFaults:
     def test_basic_priority_is_refused(self, start_slurm: StartSlurm) -> None:
         cluster = start_slurm(ClusterPlan(nodes=1, options={"PriorityType": "priority/basic"}))
         cluster.submit("--hold")
-        with pytest.raises(BatchSystemError, match="sprio failed.*priority"):
+        with pytest.raises(BatchSystemError, match=r"sprio failed.*priority"):
             adapter(cluster).snapshot()
 
 
@@ -420,5 +417,4 @@ def _as_alice(cluster: PrivateSlurm) -> str:
         '#!/bin/sh\nexec setpriv --reuid=alice --clear-groups /usr/bin/scontrol "$@"\n'
     )
     folder.joinpath("scontrol").chmod(0o755)
-    assert re.match(r"/", str(folder))
     return str(folder)

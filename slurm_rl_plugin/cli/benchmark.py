@@ -1,0 +1,156 @@
+"""`slurm-rl benchmark`: how fast the hook decides and how fast the simulator runs."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from slurm_rl_plugin.cli.hook_assembly import load_policy
+from slurm_rl_plugin.cli.tables import print_json, print_table
+from slurm_rl_plugin.domain import (
+    JobTable,
+    PendingJobs,
+    QueueSnapshot,
+    RunningJobs,
+    StartedJobs,
+)
+from slurm_rl_plugin.domain.jobs import empty_job_table
+from slurm_rl_plugin.hook.guard_rails import total_priority
+from slurm_rl_plugin.hook.order_changes import order_changes
+from slurm_rl_plugin.units import DAY, MINUTE
+
+DEFAULT_MODEL = Path("policy_models/default.onnx")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.add_argument("what", choices=["hook", "simulator"])
+    parser.add_argument("--jobs", type=int, default=10_000, help="pending, or simulated, jobs")
+    parser.add_argument("--policy", default=str(DEFAULT_MODEL), metavar="NAME|MODEL")
+    parser.add_argument("--repeats", type=int, default=50)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+
+
+def main(options: argparse.Namespace) -> int:
+    """Measure and print."""
+    document = _hook(options) if options.what == "hook" else _simulator(options)
+    if options.json:
+        print_json(document)
+    else:
+        rows = [[key, value] for key, value in _flat(document).items()]
+        print_table(["MEASURE", "VALUE"], rows)
+    return 0
+
+
+def _flat(document: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in document.items():
+        if isinstance(value, dict):
+            flat.update(_flat(value, f"{prefix}{key}."))
+        else:
+            flat[prefix + key] = f"{value:.6f}" if isinstance(value, float) else value
+    return flat
+
+
+def _seconds(work: Callable[[], Any], repeats: int) -> list[float]:
+    work()  # caches and lazy imports are warm from here on
+    times = []
+    for _ in range(repeats):
+        begin = time.perf_counter()
+        work()
+        times.append(time.perf_counter() - begin)
+    return times
+
+
+def _hook(options: argparse.Namespace) -> dict[str, Any]:
+    rng = np.random.default_rng(options.seed)
+    policy = load_policy(options.policy).policy
+    snapshot_times = _seconds(lambda: random_snapshot(options.jobs, rng), 3)
+    snapshot = random_snapshot(options.jobs, rng)
+    scores = policy.decide(snapshot).scores
+    decide = _seconds(
+        lambda: np.argsort(-policy.decide(snapshot).scores, kind="stable"), options.repeats
+    )
+    priority = total_priority(snapshot.pending)[np.argsort(-scores, kind="stable")]
+    order = _seconds(lambda: order_changes(priority), 5)
+    writes = len(order_changes(priority).place)
+    return {
+        "jobs": options.jobs,
+        "snapshot_seconds": float(np.median(snapshot_times)),
+        "decide_seconds": {
+            "median": float(np.median(decide)),
+            "p99": float(np.quantile(decide, 0.99)),
+        },
+        "order_seconds": float(np.median(order)),
+        "writes": writes,
+        "minimum_writes": writes,
+    }
+
+
+def random_snapshot(jobs: int, rng: np.random.Generator) -> QueueSnapshot:
+    """A queue of that many pending jobs of 20 accounts in 4 partitions; ages up to ten days."""
+    now = 100 * DAY
+    submit = np.sort(now - rng.uniform(0, 10 * DAY, jobs))
+    table = JobTable(
+        job_id=np.arange(1, jobs + 1),
+        submit=submit,
+        eligible=submit,
+        processors=rng.integers(1, 129, jobs),
+        time_limit=rng.uniform(MINUTE, 3 * DAY, jobs),
+        account=rng.integers(0, 20, jobs),
+        user=rng.integers(0, 200, jobs),
+        partition=rng.integers(0, 4, jobs),
+        interactive=rng.random(jobs) < 0.4,
+    )
+    shares = rng.dirichlet(np.ones(20))
+    pending = PendingJobs.untouched(table)
+    nothing = empty_job_table()
+    return QueueSnapshot(
+        now=now,
+        pending=pending,
+        running=RunningJobs(jobs=nothing, start=nothing.submit),
+        started=StartedJobs(jobs=nothing, start=nothing.submit),
+        capacity=10_000,
+        accounts=tuple(f"account{index}" for index in range(20)),
+        partitions=("a", "b", "c", "d"),
+        shares=shares,
+        usage=rng.dirichlet(np.ones(20)),
+    )
+
+
+def _simulator(options: argparse.Namespace) -> dict[str, Any]:
+    from slurm_rl_plugin.learning.evaluation import (  # noqa: PLC0415 - needs the extra
+        Candidate,
+        starts_under,
+    )
+    from slurm_rl_plugin.simulator.generators import generated_log  # noqa: PLC0415
+    from slurm_rl_plugin.simulator.log_workload import prepare_log  # noqa: PLC0415
+    from slurm_rl_plugin.simulator.simulation import SimulationSettings  # noqa: PLC0415
+
+    prepared = prepare_log(generated_log(f"mmn:jobs={options.jobs},seed={options.seed}"))
+    workload = prepared.workload(None)
+    document: dict[str, Any] = {"jobs": options.jobs, "jobs_per_second": {}}
+    for backfilling in ("none", "easy"):
+        settings = SimulationSettings(capacity=prepared.capacity, backfilling=backfilling)
+        candidates = [Candidate(name="fifo"), Candidate(name="sjf")]
+        if Path(options.policy).exists():
+            from slurm_rl_plugin.learning.onnx_export import import_network  # noqa: PLC0415
+
+            network = import_network(Path(options.policy))
+            candidates.append(Candidate(name="model", network=network))
+        for each in candidates:
+            taken = _seconds(
+                lambda each=each, settings=settings: starts_under(  # type: ignore[misc]
+                    each, prepared, workload, settings
+                ),
+                5,
+            )
+            name = f"{each.name} {backfilling}"
+            document["jobs_per_second"][name] = options.jobs / float(np.median(taken))
+    return document

@@ -1,0 +1,112 @@
+"""Record what the commands of a real Slurm answer about a prepared queue.
+
+    python -m tests.assets.record_slurm_answers
+
+Writes one file a command to tests/assets/slurm/RELEASE, so that the parsers are tested against
+each release without its daemons. Needs what tests/real needs.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+from slurm_rl_plugin.batch_systems.slurm_commands import SINFO, SPRIO, SQUEUE, SSHARE
+from slurm_rl_plugin.batch_systems.slurm_fields import queue_format
+from tests.real.private_cluster import Account, ClusterPlan, PrivateSlurm, slurm_release
+
+MARK = "recorded"
+ASSETS = Path(__file__).parent / "slurm"
+PLAN = ClusterPlan(
+    accounts={
+        "physics": Account(share=70, users=("alice",)),
+        "biology": Account(share=30, users=("bob",)),
+    }
+)
+#: Name of the case -> options of sbatch; all are pending while the partitions are down.
+CASES: dict[str, tuple[str, ...]] = {
+    "plain": (),
+    "pipe | and\nnewline": (),
+    "nice": ("--nice=50",),
+    "held": ("--hold",),
+    "begins later": ("--begin=now+1hour",),
+    "priority by hand": ("--priority=5000",),
+    "array": ("--array=1-20%5",),
+    "two partitions": ("--partition=batch,short",),
+    "two partitions by hand": ("--partition=batch,short", "--priority=77"),
+    "no limit known": ("--time=UNLIMITED", "--partition=open"),
+    "split array": ("--array=1-4",),
+}
+
+
+def prepare(cluster: PrivateSlurm) -> dict[str, int]:
+    """Fill the queue; case -> job id."""
+    running = cluster.submit(user="bob", account="biology", processors=3, name="running")
+    cluster.wait_until(lambda: "RUNNING" in _states(cluster), 20, "a running job")
+    for partition in ("batch", "short", "open"):
+        cluster.run("scontrol", "update", f"partition={partition}", "state=down")
+    jobs = {"running": running}
+    for name, options in CASES.items():
+        jobs[name] = cluster.submit(*options, user="alice", account="physics", name=name)
+    after = f"--dependency=afterok:{running}"
+    jobs["dependency"] = cluster.submit(after, user="alice", account="physics", name="dependency")
+    cluster.run("scontrol", "update", f"jobid={jobs['split array']}_2", "nice=7")
+    last = str(jobs["split array"])
+    cluster.wait_until(
+        lambda: last in cluster.run("sprio", "-h", "-o", "%i").stdout.split(), 10, "eligible jobs"
+    )
+    cluster.run("scontrol", "update", f"jobid={jobs['plain']}", "sitefactor=1234")
+    return jobs
+
+
+def _states(cluster: PrivateSlurm) -> str:
+    return cluster.run("squeue", "-h", "-o", "%T").stdout
+
+
+def record(cluster: PrivateSlurm) -> dict[str, str]:
+    """File name -> its text."""
+    jobs = prepare(cluster)
+    times = {"SLURM_TIME_FORMAT": "%s"}
+    queue = ("--states", "all", "-O", queue_format(MARK))
+    answers = {
+        "squeue.txt": cluster.run(*SQUEUE, *queue, env=times).stdout,
+        "sprio.txt": cluster.run(*SPRIO).stdout,
+        "sshare.txt": cluster.run(*SSHARE).stdout,
+        "sinfo.txt": cluster.run(*SINFO).stdout,
+        "jobs.json": json.dumps(jobs, indent=2) + "\n",
+    }
+    changes = [f"update jobid={job} sitefactor=5\n" for job in (jobs["plain"], 999999)]
+    unknown = cluster.run("scontrol", stdin="".join(changes), check=False)
+    denied = cluster.run("scontrol", stdin=changes[0], user="alice", check=False)
+    answers["scontrol-unknown.txt"] = _describe(unknown)
+    answers["scontrol-denied.txt"] = _describe(denied)
+    return answers
+
+
+def _describe(done: subprocess.CompletedProcess[str]) -> str:
+    return f"status {done.returncode}\n--- stdout\n{done.stdout}--- stderr\n{done.stderr}"
+
+
+def main() -> None:
+    """Start a cluster, record, and write the files."""
+    major, minor = slurm_release()
+    lines = ["PartitionName=open Nodes=ALL MaxTime=UNLIMITED State=UP"]
+    plan = ClusterPlan(accounts=PLAN.accounts, lines=lines)
+    directory = Path(tempfile.mkdtemp(prefix="private-slurm-"))
+    directory.chmod(0o755)
+    try:
+        with PrivateSlurm(directory, plan) as cluster:
+            answers = record(cluster)
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+    folder = ASSETS / f"{major}.{minor:02d}"
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in answers.items():
+        folder.joinpath(name).write_text(text)
+
+
+if __name__ == "__main__":
+    main()

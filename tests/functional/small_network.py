@@ -1,0 +1,16 @@
+"""A network with fixed weights, for tests that need some model."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from slurm_rl_plugin.features.site import SITE
+from slurm_rl_plugin.learning.training_load import site_scaler
+from slurm_rl_plugin.policies.network import QNetwork, network_from_parameters, parameter_count
+
+
+def small_network(hidden: int = 3, seed: int = 1, activation: str = "relu") -> QNetwork:
+    parameters = np.random.default_rng(seed).normal(size=parameter_count(SITE, hidden))
+    return network_from_parameters(
+        SITE, parameters, hidden=hidden, scaler=site_scaler(), activation=activation
+    )

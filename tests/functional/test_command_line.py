@@ -1,0 +1,238 @@
+"""The commands as a user types them: results, and one sentence with exit code 2 for bad input."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from slurm_rl_plugin.cli.entry import VERBS, main
+from slurm_rl_plugin.learning.onnx_export import export_network
+from tests.functional.small_network import small_network
+
+SWF_ROW = "{id} {submit} 5 {run} 1 -1 -1 1 900 -1 1 1 {group} -1 1 -1 -1 -1"
+
+
+@pytest.fixture
+def swf(tmp_path: Path) -> Path:
+    """Sixty sequential jobs of two groups on two processors."""
+    rows = ["; MaxProcs: 2"]
+    for number in range(60):
+        row = SWF_ROW.format(
+            id=number + 1, submit=number * 60, run=30 + 40 * (number % 9), group=1 + number % 2
+        )
+        rows.append(row)
+    path = tmp_path / "small.swf"
+    path.write_text("\n".join(rows) + "\n")
+    return path
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    path = tmp_path / "model.onnx"
+    export_network(small_network(), path, {"estimates": "requested"})
+    return path
+
+
+def run(capsys: pytest.CaptureFixture[str], *words: object) -> tuple[int, str, str]:
+    code = main([str(word) for word in words])
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
+
+
+def fault(capsys: pytest.CaptureFixture[str], *words: object) -> str:
+    """The one sentence of a command that must end with exit code 2 and say nothing else."""
+    try:
+        code, out, err = run(capsys, *words)
+    except SystemExit as stop:
+        captured = capsys.readouterr()
+        code, out, err = int(str(stop.code)), captured.out, captured.err
+    assert code == 2
+    assert out == ""
+    assert "Traceback" not in err
+    assert err.count("\n") == 1, err
+    return err
+
+
+def test_every_verb_explains_itself(capsys: pytest.CaptureFixture[str]) -> None:
+    for verb in VERBS:
+        with pytest.raises(SystemExit) as stop:
+            main([verb, "--help"])
+        assert stop.value.code == 0
+        assert f"slurm-rl {verb}" in capsys.readouterr().out
+
+
+def test_evaluate_gives_the_documented_json(
+    capsys: pytest.CaptureFixture[str], swf: Path, model: Path
+) -> None:
+    words = ["--policy", "fifo", "--policy", model, "--policy", "native", "--json"]
+    code, out, _ = run(capsys, "evaluate", swf, *words)
+    document = json.loads(out)
+    assert code == 0
+    assert document["log"]["jobs"] == document["log"]["ran"] == 60
+    assert document["log"]["processors"] == 2
+    assert document["log"]["shares"].keys() == {"1", "2"}
+    assert set(document["policies"]) == {"fifo", str(model), "native"}
+    fields = {
+        *("jobs", "mean_wait", "std_wait", "max_wait", "mean_bounded_slowdown", "utilization"),
+        *("responsiveness", "time_utility", "fairness", "fairness_final", "objective"),
+        *("relative_overhead_p90", "classes", "accounts"),
+    }
+    class_fields = {
+        *("jobs", "mean_wait", "median_wait", "std_wait", "p95_wait", "max_wait"),
+        *("within_120s", "responsiveness", "time_utility", "mean_bounded_slowdown"),
+    }
+    for entry in document["policies"].values():
+        assert set(entry) == fields
+        assert set(entry["classes"]["interactive"]) == class_fields
+    assert document["policies"]["native"]["mean_wait"] == 5
+
+
+def test_evaluate_drops_jobs_from_the_count_but_not_from_the_queue(
+    capsys: pytest.CaptureFixture[str], swf: Path
+) -> None:
+    _, out, _ = run(capsys, "evaluate", swf, "--drop", "10,20", "--policy", "fifo", "--json")
+    entry = json.loads(out)["policies"]["fifo"]
+    assert entry["jobs"] == 30
+
+
+def test_evaluate_draws_both_figures(
+    capsys: pytest.CaptureFixture[str], swf: Path, tmp_path: Path
+) -> None:
+    code, _, _ = run(capsys, "evaluate", swf, "--plot", tmp_path / "figures")
+    assert code == 0
+    for name in ("wait-cdf.png", "fairness.png"):
+        assert (tmp_path / "figures" / name).read_bytes().startswith(b"\x89PNG")
+
+
+def test_train_writes_a_model_that_evaluate_takes(
+    capsys: pytest.CaptureFixture[str], swf: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "trained.onnx"
+    code, _, _ = run(capsys, "train", swf, "-o", path, "--generations", 2, "--hidden", 2)
+    assert code == 0
+    manifest = json.loads(path.with_suffix(".json").read_text())
+    assert manifest["sources"][0]["log"] == "small.swf"
+    assert manifest["sha256"] in path.with_suffix(".md").read_text()
+    assert run(capsys, "evaluate", swf, "--policy", path)[0] == 0
+    assert not list(tmp_path.glob("*.checkpoint"))
+
+
+def test_a_missing_log_is_one_sentence(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert "none.swf" in fault(capsys, "evaluate", tmp_path / "none.swf")
+
+
+def test_a_row_of_17_columns_names_file_and_line(
+    capsys: pytest.CaptureFixture[str], swf: Path
+) -> None:
+    lines = swf.read_text().splitlines()
+    lines[7] = lines[7].rsplit(" ", 1)[0]
+    swf.write_text("\n".join(lines))
+    sentence = fault(capsys, "evaluate", swf)
+    assert "small.swf:8" in sentence
+    assert "17" in sentence
+
+
+def test_impossible_values_are_counted_and_dropped(
+    capsys: pytest.CaptureFixture[str], swf: Path
+) -> None:
+    lines = swf.read_text().splitlines()
+    lines[3] = SWF_ROW.format(id=3, submit=120, run=-7, group=1)
+    swf.write_text("\n".join(lines))
+    _, out, _ = run(capsys, "evaluate", swf, "--json")
+    entry = json.loads(out)["log"]
+    assert entry["jobs"] == 60
+    assert entry["ran"] == 59
+    assert sum(entry["dropped"].values()) == 1
+
+
+def test_a_truncated_gzip_is_one_sentence(
+    capsys: pytest.CaptureFixture[str], swf: Path, tmp_path: Path
+) -> None:
+    whole = gzip.compress(np.random.default_rng(1).bytes(200) + swf.read_bytes())
+    path = tmp_path / "cut.swf.gz"
+    path.write_bytes(whole[: len(whole) // 2])
+    assert "cut.swf.gz" in fault(capsys, "evaluate", path)
+
+
+def test_a_sacct_dump_without_start_names_the_field(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    path = tmp_path / "sacct.log"
+    path.write_text("JobID|Submit|End|Elapsed|State|NCPUS\n1|2026-01-01T00:00:00|x|00:01|C|1\n")
+    assert "Start" in fault(capsys, "evaluate", path)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--shares", "a=.5,b=.3"),
+        ("--shares", "a"),
+        ("--policy", "nonsense"),
+        ("--policy", "/none.onnx"),
+        ("--processors", "0"),
+        ("--processors", "x"),
+        ("--drop", "3"),
+        ("--drop", "30,30"),
+        ("--estimates", "psychic"),
+        ("--config", "/none.toml"),
+    ],
+)
+def test_faulty_options_are_one_sentence(
+    capsys: pytest.CaptureFixture[str], swf: Path, words: tuple[str, str]
+) -> None:
+    assert words[1] in fault(capsys, "evaluate", swf, *words) or words[0] == "--shares"
+
+
+def test_a_model_of_another_schema_is_refused(
+    capsys: pytest.CaptureFixture[str], swf: Path, model: Path
+) -> None:
+    export_network(small_network(), model, {})
+    content = model.read_bytes()
+    digest = small_network().schema.digest.encode()
+    assert content.count(digest) == 1
+    model.write_bytes(content.replace(digest, b"0" * len(digest)))
+    assert "retrain" in fault(capsys, "evaluate", swf, "--policy", model)
+
+
+def test_a_model_of_random_bytes_is_refused(
+    capsys: pytest.CaptureFixture[str], swf: Path, model: Path
+) -> None:
+    model.write_bytes(np.random.default_rng(1).bytes(1000))
+    assert "model.onnx" in fault(capsys, "evaluate", swf, "--policy", model)
+
+
+def test_no_verb_and_an_unknown_verb_are_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
+    fault(capsys)
+    fault(capsys, "fly")
+
+
+def test_a_log_without_the_size_of_the_machine_asks_for_it(
+    capsys: pytest.CaptureFixture[str], swf: Path
+) -> None:
+    swf.write_text("\n".join(swf.read_text().splitlines()[1:]))
+    assert "--processors" in fault(capsys, "evaluate", swf)
+
+
+def test_show_config_prints_what_it_reads_back(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    _, printed, _ = run(capsys, "show-config", "--defaults")
+    path = tmp_path / "slurm-rl.toml"
+    path.write_text(printed)
+    assert run(capsys, "show-config", "--config", path)[1] == printed
+
+
+def test_benchmark_hook_gives_the_documented_json(
+    capsys: pytest.CaptureFixture[str], model: Path
+) -> None:
+    words = ["--jobs", 500, "--repeats", 3, "--policy", model, "--json"]
+    code, out, _ = run(capsys, "benchmark", "hook", *words)
+    document = json.loads(out)
+    assert code == 0
+    assert document["jobs"] == 500
+    assert set(document["decide_seconds"]) == {"median", "p99"}
+    assert document["writes"] == document["minimum_writes"]

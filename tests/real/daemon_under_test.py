@@ -1,0 +1,118 @@
+"""`slurm-rl run` as a process of its own beside a private cluster."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.real.private_cluster import PrivateSlurm
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunningHook:
+    """The daemon's process and files."""
+
+    process: subprocess.Popen[bytes]
+    folder: Path
+    port: int
+
+    @property
+    def log(self) -> str:
+        return (self.folder / "daemon.log").read_text()
+
+    @property
+    def audit(self) -> list[dict[str, Any]]:
+        """Every line of the audit log."""
+        lines = (self.folder / "audit.jsonl").read_text().splitlines()
+        return [json.loads(line) for line in lines]
+
+    def metric(self, name: str) -> float | None:
+        """The value of the first series that begins with `name`."""
+        for line in self.metrics().splitlines():
+            if line.startswith(name):
+                return float(line.rpartition(" ")[2])
+        return None
+
+    def metrics(self) -> str:
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/metrics", timeout=10) as answer:
+            return str(answer.read().decode())
+
+    def wait_for(self, text: str, seconds: float) -> None:
+        """Wait until the daemon's log holds a text."""
+        end = time.monotonic() + seconds
+        while text not in self.log:
+            assert time.monotonic() < end, f"no {text!r} in {seconds} s:\n{self.log}"
+            assert self.process.poll() is None, f"the daemon ended:\n{self.log}"
+            time.sleep(0.05)
+
+    def stop(self) -> int:
+        """Stop it as systemd does; its exit code."""
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(timeout=60)
+
+
+def write_configuration(folder: Path, model: Path | str, *, mode: str, cycle: float) -> Path:
+    """A configuration whose files all lie in `folder`."""
+    path = folder / "slurm-rl.toml"
+    path.write_text(f"""
+[hook]
+mode = "{mode}"
+cycle = {cycle}
+disable_file = "{folder}/DISABLE"
+state_file = "{folder}/state.json"
+audit_file = "{folder}/audit.jsonl"
+
+[policy]
+model = "{model}"
+
+[shares]
+physics = 0.7
+biology = 0.3
+
+[metrics]
+port = 0
+
+[[job_class]]
+class = "interactive"
+time_limit_at_most = 60
+""")
+    return path
+
+
+@contextmanager
+def running_hook(
+    slurm: PrivateSlurm, folder: Path, model: Path | str, *, mode: str = "active", cycle: float = 2
+) -> Iterator[RunningHook]:
+    """Start the daemon and wait for its first cycle; killed at the end if it still runs."""
+    folder.mkdir(parents=True, exist_ok=True)
+    configuration = write_configuration(folder, model, mode=mode, cycle=cycle)
+    with (folder / "daemon.log").open("wb") as log:
+        process = subprocess.Popen(
+            [
+                *(sys.executable, "-m", "slurm_rl_plugin.cli.entry"),
+                *("run", "--config", str(configuration)),
+            ],
+            env=slurm.env,
+            stderr=log,
+            stdout=log,
+        )
+    try:
+        hook = RunningHook(process=process, folder=folder, port=0)
+        hook.wait_for("cycle=done", 60)
+        found = re.search(r"metrics=http://127.0.0.1:(\d+)/metrics", hook.log)
+        assert found, hook.log
+        yield RunningHook(process=process, folder=folder, port=int(found[1]))
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.wait(timeout=10)

@@ -1,0 +1,303 @@
+"""The whole hook on a real Slurm: interactive jobs sooner, the decided order, nothing left."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import urllib.parse
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from slurm_rl_plugin.features.site import SITE
+from tests.real.conftest import (
+    ACCOUNTS,
+    StartSlurm,
+    running_slurm,
+    skip_without_daemons,
+)
+from tests.real.daemon_under_test import RunningHook, running_hook
+from tests.real.load import Outcome, PlannedJob, mean, mixed_load, outcomes, submit_all
+from tests.real.private_cluster import ClusterPlan, PrivateSlurm
+
+pytestmark = pytest.mark.real
+
+MODEL = Path(__file__).parents[2] / "policy_models" / "default.onnx"
+INTERACTIVE, BATCH, SEED = 60, 30, 20261121
+#: Plain Slurm is FIFO here: age alone counts.
+FIFO_PLAN = ClusterPlan(
+    nodes=2,
+    processors_per_node=4,
+    accounts=ACCOUNTS,
+    options={
+        "PriorityWeightAge": "1000",
+        "PriorityWeightFairshare": "0",
+        "PriorityWeightJobSize": "0",
+        "PriorityWeightPartition": "0",
+        "SchedulerParameters": "sched_interval=1,bf_interval=2,default_queue_depth=1000",
+    },
+)
+
+
+def open_partition(slurm: PrivateSlurm) -> None:
+    slurm.run("scontrol", "update", "partition=batch", "state=up")
+
+
+def close_partition(slurm: PrivateSlurm) -> None:
+    slurm.run("scontrol", "update", "partition=batch", "state=down")
+
+
+def site_factors(slurm: PrivateSlurm) -> dict[int, int]:
+    """Job id -> SITE column of sprio, for every pending job."""
+    lines = slurm.run("sprio", "-h", "-o", "%i %S").stdout.splitlines()
+    return {int(job): int(float(factor)) for job, factor in map(str.split, lines)}
+
+
+def run_all(slurm: PrivateSlurm, jobs: dict[int, PlannedJob]) -> dict[int, Outcome]:
+    """Open the partition, wait until every job is done and accounted for."""
+    open_partition(slurm)
+    slurm.wait_until(lambda: not slurm.run("squeue", "-h").stdout, 240, "all jobs done")
+    slurm.wait_until(lambda: len(outcomes(slurm, list(jobs))) == len(jobs), 30, "all accounted for")
+    return outcomes(slurm, list(jobs))
+
+
+def waits_from(opened: float, done: dict[int, Outcome], jobs: dict[int, PlannedJob]) -> list[float]:
+    """Seconds from the opening of the partition to the start of each interactive job."""
+    return [max(done[job].start - opened, 0.0) for job, plan in jobs.items() if plan.interactive]
+
+
+def inversions(audit: list[dict[str, Any]], done: dict[int, Outcome]) -> int:
+    """Pairs pending in the same audited cycle that start in the other order (definitions).
+
+    A pair is judged by the last cycle in which both were pending, since a later cycle may decide
+    another order; not where the first of them starts within a second of that cycle's snapshot,
+    when the order was perhaps not written yet.
+    """
+    inverted: dict[tuple[int, int], bool] = {}
+    for cycle in (line for line in audit if line["event"] == "cycle"):
+        order = [job for job in cycle["order"] if job in done and done[job].start > cycle["time"]]
+        for place, before in enumerate(order):
+            for after in order[place + 1 :]:
+                first = min(done[before].start, done[after].start)
+                pair = (min(before, after), max(before, after))
+                inverted[pair] = (
+                    done[before].start > done[after].start and first > cycle["time"] + 1
+                )
+    assert len(inverted) > 1000, "the audit log judges too few pairs to mean anything"
+    return sum(inverted.values())
+
+
+@contextmanager
+def first_light(
+    slurm: PrivateSlurm, folder: Path, model: Path | str
+) -> Iterator[tuple[RunningHook, dict[int, PlannedJob]]]:
+    """The mixed load, submitted to a closed partition, with the daemon's first cycle applied."""
+    close_partition(slurm)
+    jobs = submit_all(slurm, mixed_load(INTERACTIVE, BATCH, SEED))
+    with running_hook(slurm, folder, model) as hook:
+        yield hook, jobs
+
+
+@pytest.fixture(scope="module")
+def fifo_slurm() -> Iterator[PrivateSlurm]:
+    skip_without_daemons()
+    with running_slurm(FIFO_PLAN) as cluster:
+        yield cluster
+
+
+def test_interactive_jobs_wait_a_third_of_fifo_and_no_job_is_harmed(
+    fifo_slurm: PrivateSlurm, tmp_path: Path, record_property: Callable[[str, object], None]
+) -> None:
+    slurm = fifo_slurm
+    close_partition(slurm)
+    plain_jobs = submit_all(slurm, mixed_load(INTERACTIVE, BATCH, SEED))
+    opened = datetime.now(tz=UTC).timestamp()
+    plain = run_all(slurm, plain_jobs)
+    fifo_wait = mean(waits_from(opened, plain, plain_jobs))
+
+    with first_light(slurm, tmp_path, MODEL) as (hook, jobs):
+        opened = datetime.now(tz=UTC).timestamp()
+        done = run_all(slurm, jobs)
+        assert hook.metric("slurm_rl_fallback_active") == 0
+        assert hook.stop() == 0
+        audit = hook.audit
+    hook_wait = mean(waits_from(opened, done, jobs))
+
+    record_property("fifo_interactive_wait", fifo_wait)
+    record_property("hook_interactive_wait", hook_wait)
+    print(f"interactive wait: FIFO {fifo_wait:.1f} s, hook {hook_wait:.1f} s")  # noqa: T201
+    assert hook_wait <= fifo_wait / 3
+    assert {each.state for each in done.values()} == {"COMPLETED"}
+    assert len(done) == INTERACTIVE + BATCH
+    assert inversions(audit, done) == 0
+    assert all(line["model"] for line in audit)
+
+
+def test_stopping_with_jobs_pending_leaves_no_factor(
+    fifo_slurm: PrivateSlurm, tmp_path: Path
+) -> None:
+    slurm = fifo_slurm
+    with first_light(slurm, tmp_path, MODEL) as (hook, jobs):
+        written = site_factors(slurm)
+        assert len(written) == len(jobs)
+        assert sum(factor != 0 for factor in written.values()) > len(jobs) / 2
+        assert hook.stop() == 0
+    left = site_factors(slurm)
+    slurm.run("scancel", "-p", "batch")
+    assert len(left) >= 10
+    assert set(left.values()) == {0}
+    assert json.loads((tmp_path / "state.json").read_text())["jobs"] == []
+
+
+def not_a_number_model(path: Path) -> None:
+    """A model of our schema whose every score is NaN."""
+    nan = helper.make_tensor("nan", TensorProto.FLOAT, [1], [float("nan")])
+    graph = helper.make_graph(
+        [
+            helper.make_node("ReduceSum", ["jobs", "axis"], ["sums"], keepdims=0),
+            helper.make_node("ReduceSum", ["queue"], ["total"], keepdims=1),
+            helper.make_node("Add", ["sums", "total"], ["all"]),
+            helper.make_node("Mul", ["all", "nan"], ["score"]),
+        ],
+        "nan",
+        [
+            helper.make_tensor_value_info("queue", TensorProto.FLOAT, [len(SITE.queue)]),
+            helper.make_tensor_value_info("jobs", TensorProto.FLOAT, ["n", len(SITE.jobs)]),
+        ],
+        [helper.make_tensor_value_info("score", TensorProto.FLOAT, ["n"])],
+        initializer=[nan, helper.make_tensor("axis", TensorProto.INT64, [1], [1])],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    helper.set_model_props(model, {"schema_name": SITE.name, "schema_digest": SITE.digest})
+    onnx.save(model, path)
+
+
+def random_bytes(path: Path) -> None:
+    path.write_bytes(np.random.default_rng(1).bytes(5000))
+
+
+def other_schema_model(path: Path) -> None:
+    model = onnx.load(MODEL)
+    helper.set_model_props(model, {"schema_name": "site", "schema_digest": "0" * 64})
+    onnx.save(model, path)
+
+
+@pytest.mark.parametrize(
+    ("breakage", "reason"),
+    [
+        (random_bytes, "cannot be read as ONNX"),
+        (other_schema_model, "was trained for schema"),
+        (not_a_number_model, "not finite"),
+    ],
+)
+def test_a_broken_model_falls_back_to_fifo_and_the_queue_drains(
+    fifo_slurm: PrivateSlurm,
+    tmp_path: Path,
+    breakage: Callable[[Path], None],
+    reason: str,
+) -> None:
+    slurm = fifo_slurm
+    model = tmp_path / "broken.onnx"
+    breakage(model)
+    close_partition(slurm)
+    jobs = submit_all(slurm, mixed_load(12, 0, SEED))
+    with running_hook(slurm, tmp_path, model, cycle=1) as hook:
+        done = run_all(slurm, jobs)
+        assert hook.metric("slurm_rl_fallback_active") == 1
+        assert reason in hook.log
+        cycles = [line for line in hook.audit if line["event"] == "cycle"]
+        assert hook.stop() == 0
+    assert {line["policy"] for line in cycles} == {"fifo"}
+    assert all(reason in line["reason"] for line in cycles)
+    in_submit_order = sorted(done)
+    assert [done[job].start for job in in_submit_order] == sorted(
+        done[job].start for job in in_submit_order
+    )
+    assert {each.state for each in done.values()} == {"COMPLETED"}
+
+
+def test_shadow_mode_writes_nothing(fifo_slurm: PrivateSlurm, tmp_path: Path) -> None:
+    slurm = fifo_slurm
+    close_partition(slurm)
+    submit_all(slurm, mixed_load(5, 5, SEED))
+    with running_hook(slurm, tmp_path, MODEL, mode="shadow", cycle=0.5) as hook:
+        factors = site_factors(slurm)
+        events = {line["event"] for line in hook.audit}
+        assert hook.stop() == 0
+    slurm.run("scancel", "-p", "batch")
+    assert set(factors.values()) == {0}
+    assert events == {"cycle", "would_write"}
+
+
+def query(port: int, expression: str) -> list[dict[str, Any]]:
+    """What Prometheus answers to an instant query."""
+    words = urllib.parse.urlencode({"query": expression})
+    address = f"http://127.0.0.1:{port}/api/v1/query?{words}"
+    try:
+        with urllib.request.urlopen(address, timeout=5) as answer:
+            result: list[dict[str, Any]] = json.load(answer)["data"]["result"]
+            return result
+    except OSError:
+        return []
+
+
+@contextmanager
+def prometheus_scraping(target: int, port: int, folder: Path) -> Iterator[None]:
+    """A real Prometheus that scrapes the daemon each second."""
+    (folder / "prometheus.yml").write_text(
+        "global: {scrape_interval: 1s}\n"
+        "scrape_configs:\n"
+        "  - job_name: slurm-rl\n"
+        f"    static_configs: [{{targets: ['127.0.0.1:{target}']}}]\n"
+    )
+    with (folder / "prometheus.log").open("wb") as log:
+        process = subprocess.Popen(
+            [
+                "prometheus",
+                f"--config.file={folder}/prometheus.yml",
+                f"--storage.tsdb.path={folder}/tsdb",
+                f"--web.listen-address=127.0.0.1:{port}",
+            ],
+            stdout=log,
+            stderr=log,
+        )
+    try:
+        yield
+    finally:
+        process.terminate()
+        process.wait(timeout=20)
+
+
+def test_prometheus_scrapes_the_daemon(
+    start_slurm: StartSlurm, tmp_path: Path, free_port: int
+) -> None:
+    slurm = start_slurm(FIFO_PLAN)
+    wanted = (
+        "slurm_rl_up == 1",
+        "slurm_rl_job_wait_seconds_count > 0",
+        'slurm_rl_account_usage_ratio{account="physics"} > 0',
+        "slurm_rl_fairness_ratio > 0",
+    )
+    close_partition(slurm)
+    jobs = submit_all(slurm, mixed_load(10, 2, SEED))
+    with (
+        running_hook(slurm, tmp_path, MODEL, cycle=1) as hook,
+        prometheus_scraping(hook.port, free_port, tmp_path),
+    ):
+        open_partition(slurm)
+        slurm.wait_until(
+            lambda: all(query(free_port, expression) for expression in wanted),
+            120,
+            "every wanted series in Prometheus",
+        )
+        assert hook.stop() == 0
+    slurm.run("scancel", "-p", "batch")
+    assert jobs

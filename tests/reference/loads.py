@@ -1,0 +1,158 @@
+"""Small loads for the tests, in the shapes that the kernel and the readable simulator take."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from slurm_rl_plugin.accounting.port import JobLog
+from slurm_rl_plugin.domain import (
+    JobTable,
+    PendingJobs,
+    QueueSnapshot,
+    RunningJobs,
+    StartedJobs,
+)
+from slurm_rl_plugin.domain.jobs import empty_job_table
+from slurm_rl_plugin.simulator.cluster import Workload
+from tests.reference.readable_simulator import Job, Moment, served
+
+
+def random_workload(
+    seed: int,
+    jobs: int = 150,
+    capacity: int = 12,
+    *,
+    parallel: bool,
+    exact: bool = False,
+    accounts: int = 3,
+) -> Workload:
+    """A queueing load with many ties: whole seconds, few distinct run times and estimates.
+
+    Every fourth job has a run time in eighths of a second of its own. `exact` makes the estimates
+    the run times; otherwise half of them are too short or too long.
+    """
+    rng = np.random.default_rng(seed)
+    processors = rng.integers(1, capacity + 1, jobs) if parallel else np.ones(jobs, dtype=np.int64)
+    run_time = rng.choice([20.0, 60.0, 100.0, 300.0, 900.0], jobs)
+    odd = rng.random(jobs) < 0.25
+    run_time[odd] = rng.integers(8, 4000, int(odd.sum())) / 8
+    gap = 1.4 * float((run_time * processors).mean()) / capacity
+    submit = np.floor(np.cumsum(rng.exponential(gap, jobs) * (rng.random(jobs) < 0.6)))
+    estimate = run_time.copy()
+    if not exact:
+        wrong = rng.random(jobs) < 0.5
+        estimate[wrong] = rng.choice([40.0, 60.0, 200.0, 900.0], int(wrong.sum()))
+    shares = rng.dirichlet(np.full(accounts, 2.0))
+    return Workload(
+        submit=submit,
+        run_time=run_time,
+        estimate=estimate,
+        time_limit=np.where(rng.random(jobs) < 0.5, estimate, 1000.0),
+        processors=processors.astype(np.int64),
+        account=rng.integers(0, accounts, jobs),
+        interactive=rng.random(jobs) < 0.4,
+        shares=shares,
+    )
+
+
+def jobs_of(workload: Workload) -> list[Job]:
+    """The same jobs, one by one."""
+    columns = (
+        workload.submit,
+        workload.run_time,
+        workload.estimate,
+        workload.processors,
+        workload.account,
+        workload.interactive,
+    )
+    return [Job(*values) for values in zip(*(each.tolist() for each in columns), strict=True)]
+
+
+def table_of(workload: Workload) -> JobTable:
+    """The columns that an ordering rule and a snapshot hold; limits equal to estimates are NaN."""
+    count = len(workload.submit)
+    zero = np.zeros(count, dtype=np.int64)
+    unknown = workload.time_limit == workload.estimate
+    return JobTable(
+        job_id=np.arange(count),
+        submit=workload.submit,
+        eligible=workload.submit,
+        processors=workload.processors,
+        time_limit=np.where(unknown, np.nan, workload.time_limit),
+        account=workload.account,
+        user=zero,
+        partition=zero,
+        interactive=workload.interactive,
+    )
+
+
+def snapshot_of(
+    workload: Workload, moment: Moment, capacity: int, half_life: float = np.inf
+) -> QueueSnapshot:
+    """The snapshot that a head node would take, from nothing but the starts so far."""
+    jobs = table_of(workload)
+    pending = np.array(moment.pending, dtype=np.int64)
+    running = np.array(moment.running, dtype=np.int64)
+    usage = decayed_usage(workload, moment.start, moment.now, half_life)
+    return QueueSnapshot(
+        now=moment.now,
+        pending=PendingJobs.untouched(jobs.select(pending)),
+        running=RunningJobs(jobs=jobs.select(running), start=np.array(moment.start)[running]),
+        started=StartedJobs(jobs=empty_job_table(), start=np.empty(0)),
+        capacity=capacity,
+        accounts=tuple(f"a{index}" for index in range(len(workload.shares))),
+        partitions=("p",),
+        shares=workload.shares,
+        usage=usage / usage.sum() if usage.sum() > 0 else usage,
+    )
+
+
+def decayed_usage(
+    workload: Workload, start: list[float], now: float, half_life: float
+) -> np.ndarray:
+    """Integral of each account's processors in use times 2^(-age/half_life)."""
+    if np.isinf(half_life):
+        return np.array(served(jobs_of(workload), start, now, len(workload.shares)))
+    usage = np.zeros(len(workload.shares))
+    rate = np.log(2.0) / half_life
+    for job, begin in enumerate(start):
+        if begin < now:
+            end = min(begin + workload.run_time[job], now)
+            weight = (np.exp(rate * (end - now)) - np.exp(rate * (begin - now))) / rate
+            usage[workload.account[job]] += workload.processors[job] * weight
+    return usage
+
+
+def log_of(
+    workload: Workload,
+    *,
+    accounts: tuple[str, ...] | None = None,
+    available: int | None = 12,
+    kind: str = "swf",
+    time_limit: np.ndarray | None = None,
+    partitions: tuple[str, ...] = ("p",),
+) -> JobLog:
+    """The jobs of a workload as a log, without recorded starts."""
+    count = len(workload.submit)
+    nothing = np.full(count, np.nan)
+    zero = np.zeros(count, dtype=np.int64)
+    return JobLog(
+        job_id=np.arange(1, count + 1),
+        submit=workload.submit,
+        eligible=workload.submit,
+        start=nothing,
+        run_time=workload.run_time,
+        processors=workload.processors,
+        time_limit=nothing if time_limit is None else time_limit,
+        account=workload.account,
+        user=zero,
+        partition=zero,
+        accounts=accounts or tuple(f"a{index}" for index in range(len(workload.shares))),
+        users=("u",),
+        partitions=partitions,
+        qos=("",) * count,
+        job_name=("",) * count,
+        submit_line=("",) * count,
+        processors_available=available,
+        kind=kind,
+    )

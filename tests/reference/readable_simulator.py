@@ -1,0 +1,140 @@
+"""The scheduling rules of definitions.md in plain Python: slow, short, and written to be read.
+
+It shares no line with the compiled kernel. Every event looks at every job again; nothing is
+remembered but the starts.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+
+class Job(NamedTuple):
+    """One job; times in seconds."""
+
+    submit: float
+    run_time: float
+    estimate: float
+    processors: int
+    account: int
+    interactive: bool
+
+
+class Moment(NamedTuple):
+    """What a scorer may look at: the time, which jobs wait and run, and all starts so far."""
+
+    now: float
+    pending: list[int]
+    running: list[int]
+    start: list[float]
+
+
+#: Gives one comparable score for each job of `moment.pending`; higher starts earlier.
+Scorer = Callable[[Sequence[Job], Moment], Sequence]
+
+#: The simple orders, from their definitions.
+SCORERS: dict[str, Callable[[Job, float], object]] = {
+    "fifo": lambda job, now: -job.submit,
+    "sjf": lambda job, now: -job.estimate,
+    "saf": lambda job, now: -job.estimate * job.processors,
+    "edf": lambda job, now: -(job.submit + job.estimate + 60.0),
+    "interactive-first": lambda job, now: (job.interactive, -job.submit),
+    "min-run-wait": lambda job, now: -(job.estimate + (now - job.submit)),
+}
+
+
+def rule(name: str) -> Scorer:
+    """The scorer of a simple order."""
+    return lambda jobs, at: [SCORERS[name](jobs[j], at.now) for j in at.pending]
+
+
+def simulate(
+    jobs: Sequence[Job],
+    capacity: int,
+    scorer: Scorer,
+    *,
+    easy: bool = False,
+    reserve: int = 0,
+    cycle: float = 0.0,
+) -> list[float]:
+    """When each job starts."""
+    start = [math.nan] * len(jobs)
+    now = -math.inf
+    while any(math.isnan(each) for each in start):
+        ends = [s + job.run_time for s, job in zip(start, jobs, strict=True) if s == s]
+        events = [t for t in ends + [job.submit for job in jobs] if t > now]
+        if events:
+            now = min(events) if cycle == 0 else math.ceil(min(events) / cycle) * cycle
+            _decide(jobs, capacity, scorer, start, now, easy, reserve)
+        else:  # only the reserve keeps jobs back, and nothing will ever change that: let them go
+            before = list(map(math.isnan, start))
+            _decide(jobs, capacity, scorer, start, now, easy, 0)
+            assert before != list(map(math.isnan, start)), "the reference is stuck"
+    return start
+
+
+def _decide(jobs, capacity, scorer, start, now, easy, reserve):
+    waiting = [j for j in range(len(jobs)) if jobs[j].submit <= now and math.isnan(start[j])]
+    running = [j for j in range(len(jobs)) if start[j] <= now < start[j] + jobs[j].run_time]
+    free = capacity - sum(jobs[j].processors for j in running)
+    if not waiting or free == 0:
+        return
+    scores = scorer(jobs, Moment(now, waiting, running, start))
+    score_of = dict(zip(waiting, scores, strict=True))
+    head = None
+    # best score first; equal scores by submission (sorted is stable, also when reversed)
+    for j in sorted(waiting, key=lambda j: score_of[j], reverse=True):
+        job = jobs[j]
+        if reserve and not job.interactive and free - job.processors < reserve:
+            continue  # kept back
+        if head is None and job.processors > free:
+            if not easy:
+                return
+            head = job
+            shadow, spare = _shadow(jobs, running, start, now, free, head.processors)
+            continue
+        if head is not None:
+            ends_in_time = now + job.estimate <= shadow
+            if job.processors > free or not (ends_in_time or job.processors <= spare):
+                continue
+            if not ends_in_time:
+                spare -= job.processors
+        start[j] = now
+        running.append(j)
+        free -= job.processors
+
+
+def _shadow(jobs, running, start, now, free, needed):
+    """Earliest estimated end at which `needed` processors are free, and how many more then are."""
+    expected = {j: max(start[j] + jobs[j].estimate, now) for j in running}
+    for time in sorted(set(expected.values())):
+        free_then = free + sum(jobs[j].processors for j in running if expected[j] <= time)
+        if free_then >= needed:
+            return time, free_then - needed
+    raise AssertionError("a job wider than the machine")
+
+
+def served(jobs: Sequence[Job], start: Sequence[float], until: float, accounts: int) -> list[float]:
+    """Processor-seconds that each account consumed strictly before a time."""
+    total = [0.0] * accounts
+    for job, begin in zip(jobs, start, strict=True):
+        if begin < until:  # false for a job that did not start
+            total[job.account] += job.processors * min(until - begin, job.run_time)
+    return total
+
+
+def fairness_of_each(
+    jobs: Sequence[Job], start: Sequence[float], shares: Sequence[float]
+) -> list[float]:
+    """F_j = 1 - max_k (w_k - S_kj)+ / max_k w_k at each job's start; 0 before any service."""
+    result = []
+    for begin in start:
+        service = served(jobs, start, begin, len(shares))
+        if sum(service) == 0:
+            result.append(0.0)
+            continue
+        deficit = max(w - s / sum(service) for w, s in zip(shares, service, strict=True))
+        result.append(1.0 - max(deficit, 0.0) / max(shares))
+    return result

@@ -1,0 +1,178 @@
+"""The compiled kernel gives the starts that the readable simulator gives."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from slurm_rl_plugin.policies.ordering_rules import STATIC_RULES
+from slurm_rl_plugin.simulator.cluster import Workload
+from slurm_rl_plugin.simulator.simulation import SimulationSettings, simulate_scores
+from tests.reference.loads import jobs_of, random_workload, table_of
+from tests.reference.readable_simulator import SCORERS, rule, simulate
+
+CAPACITY = 12
+
+
+def kernel_starts(workload: Workload, name: str, how: SimulationSettings) -> list[float]:
+    scores = STATIC_RULES[name](table_of(workload), workload.estimate)
+    return simulate_scores(workload, np.asarray(scores, dtype=np.float64), how).start.tolist()
+
+
+def reference_starts(workload: Workload, name: str, how: SimulationSettings) -> list[float]:
+    return simulate(
+        jobs_of(workload),
+        how.capacity,
+        rule(name),
+        easy=how.backfilling == "easy",
+        reserve=how.reserve,
+        cycle=how.cycle,
+    )
+
+
+@pytest.mark.parametrize("parallel", [False, True], ids=["sequential", "parallel"])
+@pytest.mark.parametrize("cycle", [0.0, 30.0])
+@pytest.mark.parametrize("reserve", [0, 2])
+@pytest.mark.parametrize("backfilling", ["none", "easy"])
+@pytest.mark.parametrize("name", sorted(SCORERS))
+def test_kernel_starts_every_job_when_the_readable_simulator_does(
+    name: str, backfilling: str, reserve: int, cycle: float, parallel: bool
+) -> None:
+    workload = random_workload(7, parallel=parallel)
+    how = SimulationSettings(
+        capacity=CAPACITY, backfilling=backfilling, reserve=reserve, cycle=cycle
+    )
+    assert kernel_starts(workload, name, how) == reference_starts(workload, name, how)
+
+
+def test_every_static_rule_of_the_product_is_compared() -> None:
+    assert set(STATIC_RULES) == set(SCORERS)
+
+
+def test_the_compared_loads_tell_the_settings_apart() -> None:
+    workload = random_workload(7, parallel=True)
+    variants = [
+        SimulationSettings(capacity=CAPACITY, backfilling=backfilling, reserve=reserve, cycle=cycle)
+        for backfilling in ("none", "easy")
+        for reserve in (0, 2)
+        for cycle in (0.0, 30.0)
+    ]
+    for name in SCORERS:
+        starts = {tuple(kernel_starts(workload, name, how)) for how in variants}
+        assert len(starts) == len(variants)
+
+
+@st.composite
+def tiny_loads(draw: st.DrawFn) -> tuple[Workload, int]:
+    capacity = draw(st.integers(1, 6))
+    row = st.tuples(
+        st.integers(0, 12),  # submit
+        st.integers(1, 12),  # run time
+        st.integers(1, 12),  # estimate
+        st.integers(1, capacity),
+        st.booleans(),
+    )
+    rows = sorted(draw(st.lists(row, max_size=14)), key=lambda each: each[0])
+    columns = np.array(rows, dtype=np.float64).reshape(-1, 5).T
+    estimate = columns[1] if draw(st.booleans()) else columns[2]
+    workload = Workload(
+        submit=np.ascontiguousarray(columns[0]),
+        run_time=np.ascontiguousarray(columns[1]),
+        estimate=np.ascontiguousarray(estimate),
+        time_limit=np.ascontiguousarray(estimate),
+        processors=columns[3].astype(np.int64),
+        account=np.zeros(len(rows), dtype=np.int64),
+        interactive=columns[4] > 0,
+        shares=np.array([1.0]),
+    )
+    return workload, capacity
+
+
+@settings(max_examples=400, deadline=None)
+@given(
+    tiny_loads(),
+    st.sampled_from(sorted(SCORERS)),
+    st.sampled_from(["none", "easy"]),
+    st.integers(0, 7),
+    st.sampled_from([0.0, 1.0, 5.0]),
+)
+def test_kernel_agrees_on_any_tiny_load_full_of_ties(
+    load: tuple[Workload, int], name: str, backfilling: str, reserve: int, cycle: float
+) -> None:
+    workload, capacity = load
+    how = SimulationSettings(
+        capacity=capacity, backfilling=backfilling, reserve=reserve, cycle=cycle
+    )
+    assert kernel_starts(workload, name, how) == reference_starts(workload, name, how)
+
+
+def by_hand(rows: list[tuple[float, float, float, int]], capacity: int, backfilling: str) -> list:
+    columns = np.array(rows, dtype=np.float64).T
+    workload = Workload(
+        submit=columns[0].copy(),
+        run_time=columns[1].copy(),
+        estimate=columns[2].copy(),
+        time_limit=columns[2].copy(),
+        processors=columns[3].astype(np.int64),
+        account=np.zeros(len(rows), dtype=np.int64),
+        interactive=np.zeros(len(rows), dtype=np.bool_),
+        shares=np.array([1.0]),
+    )
+    how = SimulationSettings(capacity=capacity, backfilling=backfilling)
+    kernel = kernel_starts(workload, "fifo", how)
+    assert kernel == reference_starts(workload, "fifo", how)
+    return kernel
+
+
+def test_easy_counts_all_ends_at_the_shadow_time_as_spare() -> None:
+    # submit, run, estimate, processors: two jobs end at 10, the head needs 3 of 5 processors;
+    # both ends together free 4, so 2 are spare and the long one-processor job may start at once
+    rows = [(0, 10, 10, 2), (0, 10, 10, 2), (1, 10, 10, 3), (2, 50, 50, 1)]
+    assert by_hand(rows, 5, "easy") == [0, 0, 10, 2]
+    assert by_hand(rows, 5, "none") == [0, 0, 10, 10]
+
+
+def test_easy_takes_an_outlived_estimate_to_end_now() -> None:
+    # job 0 was to end at 5 but runs to 30: at 12 its processors count as free, so that the head
+    # is expected at once, nothing ends before, and no processor is spare: job 2 has to wait
+    rows = [(0, 30, 5, 2), (0, 4, 4, 1), (6, 10, 10, 3), (12, 2, 2, 1)]
+    assert by_hand(rows, 3, "easy") == [0, 0, 30, 40]
+    # one processor more is spare beside the head and may be used
+    assert by_hand(rows, 4, "easy") == [0, 0, 30, 12]
+
+
+def test_a_backfilled_job_may_end_exactly_at_the_shadow_time_but_not_after_it() -> None:
+    rows = [(0, 10, 10, 2), (1, 10, 10, 3), (2, 8, 8, 1), (2, 9, 9, 1)]
+    assert by_hand(rows, 3, "easy") == [0, 10, 2, 20]
+
+
+def test_spare_processors_are_used_up_by_the_jobs_that_outlast_the_shadow_time() -> None:
+    # 6 processors, 4 busy to 10; the head needs 5: one is spare for one long job, not for two
+    rows = [(0, 10, 10, 4), (1, 10, 10, 5), (2, 50, 50, 1), (2, 50, 50, 1)]
+    assert by_hand(rows, 6, "easy") == [0, 10, 2, 20]
+
+
+@pytest.mark.parametrize("cycle", [0.1, 7.3, 29.97])
+def test_a_cycle_that_is_no_binary_fraction_never_loses_an_event(cycle: float) -> None:
+    multiples = np.arange(1_000_000, 1_003_000) * cycle
+    just_after = np.nextafter(multiples, np.inf)
+    submit = just_after[np.ceil(just_after / cycle) * cycle < just_after][:50]
+    assert len(submit) == 50, "no such rounding found: the test would prove nothing"
+    count = len(submit)
+    ones = np.ones(count)
+    workload = Workload(
+        submit=submit,
+        run_time=ones,
+        estimate=ones,
+        time_limit=ones,
+        processors=np.ones(count, dtype=np.int64),
+        account=np.zeros(count, dtype=np.int64),
+        interactive=np.zeros(count, dtype=np.bool_),
+        shares=np.array([1.0]),
+    )
+    how = SimulationSettings(capacity=count, cycle=cycle)
+    wait = simulate_scores(workload, -submit, how).start - submit
+    assert (wait >= 0).all()
+    assert (wait <= cycle).all()

@@ -1,0 +1,159 @@
+"""The parsers on answers of real Slurm releases, recorded by record_slurm_answers.py."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+
+from slurm_rl_plugin.batch_systems.slurm_fields import (
+    QueueRow,
+    parse_capacity,
+    parse_count,
+    parse_duration,
+    parse_queue,
+)
+from slurm_rl_plugin.batch_systems.slurm_priorities import PriorityTerms, parse_priorities
+from slurm_rl_plugin.batch_systems.slurm_shares import parse_shares
+from slurm_rl_plugin.batch_systems.slurm_writes import _refusal
+from slurm_rl_plugin.errors import BatchSystemError
+
+RELEASES = sorted(
+    path for path in Path(__file__).parents[2].glob("assets/slurm/*") if path.is_dir()
+)
+MARK = "recorded"
+
+
+@pytest.fixture(params=RELEASES, ids=lambda path: path.name)
+def answers(request: pytest.FixtureRequest) -> Path:
+    path: Path = request.param
+    return path
+
+
+@pytest.fixture
+def jobs(answers: Path) -> dict[str, int]:
+    numbers: dict[str, int] = json.loads(answers.joinpath("jobs.json").read_text())
+    return numbers
+
+
+@pytest.fixture
+def rows(answers: Path) -> dict[int, QueueRow]:
+    text = answers.joinpath("squeue.txt").read_text()
+    return {row.job_id: row for row in parse_queue(text, MARK)}
+
+
+@pytest.fixture
+def terms(answers: Path) -> dict[int, PriorityTerms]:
+    return parse_priorities(answers.joinpath("sprio.txt").read_text())
+
+
+def test_every_job_is_read(jobs: dict[str, int], rows: dict[int, QueueRow]) -> None:
+    assert set(jobs.values()) <= set(rows)
+    for name, number in jobs.items():
+        assert rows[number].name == name
+        assert rows[number].account in ("physics", "biology")
+
+
+def test_states_and_times(jobs: dict[str, int], rows: dict[int, QueueRow]) -> None:
+    running = rows[jobs["running"]]
+    assert (running.state, running.processors, running.nodes) == ("RUNNING", 3, "n1")
+    assert running.submit <= running.eligible <= running.start
+    assert [rows[jobs[name]].held for name in ("held", "plain")] == [True, False]
+    assert rows[jobs["dependency"]].eligible == rows[jobs["held"]].eligible == math.inf
+    later = rows[jobs["begins later"]]
+    assert 3590 < later.eligible - later.submit < 3610
+    assert math.isnan(rows[jobs["no limit known"]].time_limit)
+    assert rows[jobs["plain"]].time_limit == 300
+    assert rows[jobs["nice"]].nice == 50
+    assert rows[jobs["two partitions"]].partition == "batch"
+
+
+def test_split_tasks_show_in_sprio_only(
+    jobs: dict[str, int], rows: dict[int, QueueRow], terms: dict[int, PriorityTerms]
+) -> None:
+    assert rows[jobs["array"]].tasks == "1-20%5"
+    # squeue merges split tasks that wait for the same reason into the array's own record.
+    split = [row for row in rows.values() if row.array_id == jobs["split array"]]
+    assert [(row.job_id, row.tasks) for row in split] == [(jobs["split array"], "1-4")]
+    assert len(terms.keys() - rows.keys()) == 1
+
+
+def test_priorities(jobs: dict[str, int], terms: dict[int, PriorityTerms]) -> None:
+    assert terms[jobs["plain"]].site == 1234
+    by_hand = {name for name, number in jobs.items() if number in terms and terms[number].by_hand}
+    assert by_hand == {"priority by hand", "two partitions by hand"}
+    assert terms[jobs["priority by hand"]].native == 5000
+    unlisted = {name for name, number in jobs.items() if number not in terms}
+    assert unlisted == {"running", "held", "begins later", "dependency"}
+    assert terms[jobs["two partitions"]].native > terms[jobs["plain"]].native
+
+
+def test_shares_and_capacity(answers: Path) -> None:
+    tree = parse_shares(answers.joinpath("sshare.txt").read_text())
+    assert tree.shares == pytest.approx({"biology": 0.3, "physics": 0.7})
+    assert set(tree.usage) == {"biology", "physics"}
+    assert parse_capacity(answers.joinpath("sinfo.txt").read_text()) == 8
+
+
+def test_refusals(answers: Path, jobs: dict[str, int]) -> None:
+    def errors(name: str) -> list[str]:
+        return answers.joinpath(name).read_text().partition("--- stderr\n")[2].splitlines()
+
+    assert [_refusal(line) for line in errors("scontrol-unknown.txt")] == [
+        (999999, "Invalid job id specified")
+    ]
+    assert [_refusal(line) for line in errors("scontrol-denied.txt")] == [
+        (jobs["plain"], "Access/permission denied")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("0:30", 30),
+        ("10:00", 600),
+        ("1:00:00", 3600),
+        ("2-03:00:00", 183600),
+        ("UNLIMITED", math.nan),
+        ("NOT_SET", math.nan),
+        ("Partition_Limit", math.nan),
+    ],
+)
+def test_durations(text: str, seconds: float) -> None:
+    assert parse_duration(text) == pytest.approx(seconds, nan_ok=True)
+
+
+@pytest.mark.parametrize("text", ["soon", "1:2:3:4", "-", "1-"])
+def test_other_durations_are_refused(text: str) -> None:
+    with pytest.raises(ValueError):  # noqa: PT011 (int() says it its own way)
+        parse_duration(text)
+
+
+@pytest.mark.parametrize(("text", "count"), [("7", 7), ("2K", 2048), ("1.5K", 1536), ("4-8", 4)])
+def test_counts(text: str, count: int) -> None:
+    assert parse_count(text) == count
+
+
+def test_priority_that_is_all_rounding_is_not_by_hand() -> None:
+    line = "1|batch|{total}|0|0|0|0|0|0|0|0|"
+    assert not parse_priorities(line.format(total=4))[1].by_hand
+    assert parse_priorities(line.format(total=5))[1].by_hand
+
+
+def test_sub_accounts_divide_their_parents_share() -> None:
+    tree = parse_shares(
+        "root|||100\n root|root|1|5\n physics||60|80\n  physics|alice|1|20\n"
+        "  theory||3|60\n   theory|carol|1|60\n biology||40|20\n  biology|bob|parent|20\n"
+        " empty||100|0\n"
+    )
+    # 60 : 40 of what has users; physics keeps 1 of 4 parts for its own user.
+    assert tree.shares == pytest.approx({"physics": 0.15, "theory": 0.45, "biology": 0.4})
+    assert tree.usage == {"physics": 20.0, "theory": 60.0, "biology": 20.0}
+
+
+@pytest.mark.parametrize("line", ["physics", "  x|alice|1|0", "physics||1|much"])
+def test_other_sshare_lines_are_named(line: str) -> None:
+    with pytest.raises(BatchSystemError, match="sshare answered"):
+        parse_shares(line)

@@ -1,0 +1,124 @@
+"""Small queues and batch systems for tests of the hook."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from slurm_rl_plugin.batch_systems.port import ApplyReport, FactorChange
+from slurm_rl_plugin.domain import (
+    Decision,
+    JobTable,
+    Memory,
+    PendingJobs,
+    QueueSnapshot,
+    RunningJobs,
+    StartedJobs,
+)
+from slurm_rl_plugin.domain.jobs import empty_job_table
+from slurm_rl_plugin.errors import BatchSystemUnavailable, PolicyError
+from slurm_rl_plugin.units import IntArray
+
+NOW = 1000.0
+
+
+def job_table(count: int) -> JobTable:
+    """Jobs 1..count of one account and partition, submitted ten seconds apart."""
+    ids = np.arange(1, count + 1)
+    submit = 10.0 * ids
+    return JobTable(
+        job_id=ids,
+        submit=submit,
+        eligible=submit,
+        processors=np.ones(count, dtype=np.int64),
+        time_limit=np.full(count, 600.0),
+        account=np.zeros(count, dtype=np.int64),
+        user=np.zeros(count, dtype=np.int64),
+        partition=np.zeros(count, dtype=np.int64),
+        interactive=np.zeros(count, dtype=np.bool_),
+    )
+
+
+def snapshot_of(pending: PendingJobs, now: float = NOW) -> QueueSnapshot:
+    nothing = empty_job_table()
+    return QueueSnapshot(
+        now=now,
+        pending=pending,
+        running=RunningJobs(jobs=nothing, start=nothing.submit),
+        started=StartedJobs(jobs=nothing, start=nothing.submit),
+        capacity=4,
+        accounts=("physics",),
+        partitions=("batch",),
+        shares=np.ones(1),
+        usage=np.zeros(1),
+    )
+
+
+def pending_jobs(native: Sequence[int], **columns: Sequence[object]) -> PendingJobs:
+    """Pending jobs with these native priorities; other columns by name."""
+    count = len(native)
+    arrays = {
+        "factor": np.zeros(count, dtype=np.int64),
+        "held": np.zeros(count, dtype=np.bool_),
+        "admin_set": np.zeros(count, dtype=np.bool_),
+        "nice": np.zeros(count, dtype=np.int64),
+    }
+    arrays.update({name: np.array(values) for name, values in columns.items()})
+    return PendingJobs(jobs=job_table(count), native_priority=np.array(native), **arrays)
+
+
+@dataclass
+class QueueInMemory:
+    """A batch system that is one table; `away` makes every call fail."""
+
+    pending: PendingJobs
+    now: float = NOW
+    away: bool = False
+    refuse: tuple[int, ...] = ()
+    written: list[FactorChange] = field(default_factory=list)
+    name: str = "memory"
+
+    def snapshot(self) -> QueueSnapshot:
+        self._answer()
+        return snapshot_of(self.pending, self.now)
+
+    def apply(self, changes: Sequence[FactorChange]) -> ApplyReport:
+        self._answer()
+        for change in changes:
+            if change.job_id not in self.refuse:
+                self.pending.factor[self.pending.jobs.job_id == change.job_id] = change.new
+                self.written.append(change)
+        rejected = {each.job_id: "no" for each in changes if each.job_id in self.refuse}
+        return ApplyReport(applied=len(changes) - len(rejected), rejected=rejected)
+
+    def release(self, job_ids: IntArray | None = None) -> ApplyReport:
+        self._answer()
+        ids = self.pending.jobs.job_id if job_ids is None else job_ids
+        return self.apply([FactorChange(job_id=int(job), old=0, new=0) for job in ids])
+
+    def _answer(self) -> None:
+        if self.away:
+            raise BatchSystemUnavailable("nobody answers")
+
+    def order(self) -> list[int]:
+        """Job ids as the batch system would start them."""
+        total = self.pending.native_priority + self.pending.factor
+        return [int(self.pending.jobs.job_id[place]) for place in np.argsort(-total, kind="stable")]
+
+
+@dataclass
+class ScorePolicy:
+    """Gives the scores it was told to, or raises."""
+
+    scores: Sequence[float]
+    broken: bool = False
+    name: str = "scores"
+    asked: int = 0
+
+    def decide(self, snapshot: QueueSnapshot, memory: Memory | None = None) -> Decision:
+        self.asked += 1
+        if self.broken:
+            raise PolicyError("the model is broken")
+        return Decision(scores=np.array(self.scores, dtype=np.float64))

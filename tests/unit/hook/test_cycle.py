@@ -1,0 +1,218 @@
+from __future__ import annotations
+
+import json
+from itertools import count
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from slurm_rl_plugin.hook.audit_log import AuditLog
+from slurm_rl_plugin.hook.cycle import Cycle, CycleSettings
+from slurm_rl_plugin.hook.guard_rails import UntouchedJobs, default_guard_rails
+from slurm_rl_plugin.hook.state_file import StateFile
+from tests.unit.hook.queues import QueueInMemory, ScorePolicy, pending_jobs
+
+
+def cycle_over(
+    queue: QueueInMemory, policy: ScorePolicy, folder: Path, **settings: object
+) -> Cycle:
+    ticks = count()
+    return Cycle(
+        batch_system=queue,
+        policy=policy,
+        model_sha256="abc",
+        settings=CycleSettings(**{"shadow": False, **settings}),  # type: ignore[arg-type]
+        guard_rails=default_guard_rails(float("inf")),
+        untouched=UntouchedJobs(),
+        state=StateFile(folder / "state.json"),
+        audit=AuditLog(folder / "audit.jsonl"),
+        monotonic=lambda: next(ticks) * 0.001,
+    )
+
+
+def audit_lines(folder: Path) -> list[dict[str, object]]:
+    return [json.loads(line) for line in (folder / "audit.jsonl").read_text().splitlines()]
+
+
+def state_jobs(folder: Path) -> list[int]:
+    return list(json.loads((folder / "state.json").read_text())["jobs"])
+
+
+def test_the_queue_follows_the_scores(tmp_path: Path) -> None:
+    queue = QueueInMemory(pending_jobs([5, 4, 3, 2]))
+    report = cycle_over(queue, ScorePolicy([1, 4, 2, 3]), tmp_path).run()
+    assert queue.order() == [2, 4, 3, 1]
+    assert report.succeeded
+    assert report.mode == "active"
+    assert report.writes == len(queue.written)
+
+
+def test_a_second_cycle_with_the_same_scores_writes_nothing(tmp_path: Path) -> None:
+    queue = QueueInMemory(pending_jobs([5, 4, 3, 2]))
+    cycle = cycle_over(queue, ScorePolicy([1, 4, 2, 3]), tmp_path)
+    cycle.run()
+    queue.written.clear()
+    assert cycle.run().writes == 0
+    assert not queue.written
+
+
+def test_shadow_mode_audits_and_writes_nothing(tmp_path: Path) -> None:
+    queue = QueueInMemory(pending_jobs([5, 4, 3]))
+    report = cycle_over(queue, ScorePolicy([1, 2, 3]), tmp_path, shadow=True).run()
+    assert not queue.written
+    assert report.suppressed["shadow"] > 0
+    assert {line["event"] for line in audit_lines(tmp_path)} == {"cycle", "would_write"}
+
+
+def test_held_and_admin_set_jobs_are_never_written(tmp_path: Path) -> None:
+    pending = pending_jobs([9, 8, 7, 6], held=[True, False, False, False])
+    pending.admin_set[1] = True
+    queue = QueueInMemory(pending)
+    report = cycle_over(queue, ScorePolicy([1, 2, 3, 4]), tmp_path).run()
+    assert {change.job_id for change in queue.written} <= {3, 4}
+    assert report.suppressed["held"] == 1
+    assert report.suppressed["admin_set"] == 1
+
+
+@pytest.mark.parametrize("scores", [[1.0, float("nan"), 2.0], [1.0, 2.0]])
+def test_invalid_scores_fall_back_to_fifo(tmp_path: Path, scores: list[float]) -> None:
+    queue = QueueInMemory(pending_jobs([1, 2, 3]))
+    report = cycle_over(queue, ScorePolicy(scores), tmp_path).run()
+    assert queue.order() == [1, 2, 3]
+    assert report.mode == "fallback"
+    assert report.policy == "fifo"
+    assert report.fallback_reason
+    assert report.succeeded
+
+
+def test_fallback_to_the_site_takes_our_factors_back(tmp_path: Path) -> None:
+    queue = QueueInMemory(pending_jobs([3, 2, 1]))
+    policy = ScorePolicy([1, 2, 3])
+    cycle = cycle_over(queue, policy, tmp_path, fallback="site")
+    cycle.run()
+    assert queue.order() == [3, 2, 1]
+    policy.broken = True
+    report = cycle.run()
+    assert queue.pending.factor.tolist() == [0, 0, 0]
+    assert report.adjustments["reset"] > 0
+    assert cycle.run().adjustments["reset"] == 0
+
+
+def test_a_slow_policy_falls_back(tmp_path: Path) -> None:
+    queue = QueueInMemory(pending_jobs([1, 1]))
+    cycle = cycle_over(queue, ScorePolicy([1, 2]), tmp_path, inference_deadline=0.0001)
+    assert "deadline" in str(cycle.run().fallback_reason)
+
+
+def test_a_policy_that_keeps_failing_rests_and_is_then_asked_again(tmp_path: Path) -> None:
+    queue = QueueInMemory(pending_jobs([1, 1]))
+    policy = ScorePolicy([1, 2], broken=True)
+    cycle = cycle_over(queue, policy, tmp_path, breaker_failures=2, breaker_rest=3)
+    reasons = {cycle.run().fallback_reason for _ in range(5)}
+    assert policy.asked == 2
+    assert reasons == {"the model is broken"}
+    policy.broken = False
+    assert cycle.run().fallback_reason is None
+    assert policy.asked == 3
+
+
+def test_an_empty_queue_does_not_end_a_fallback(tmp_path: Path) -> None:
+    queue = QueueInMemory(pending_jobs([1, 1]))
+    policy = ScorePolicy([1, float("nan")])
+    cycle = cycle_over(queue, policy, tmp_path)
+    cycle.run()
+    queue.pending = pending_jobs([])
+    policy.scores = []
+    assert cycle.run().fallback_reason
+    queue.pending = pending_jobs([1])
+    policy.scores = [1.0]
+    assert cycle.run().fallback_reason is None
+
+
+def test_an_unreachable_batch_system_is_reported_and_nothing_is_touched(tmp_path: Path) -> None:
+    queue = QueueInMemory(pending_jobs([1, 1]), away=True)
+    report = cycle_over(queue, ScorePolicy([1, 2]), tmp_path).run()
+    assert report.failure == "batch_system"
+    assert not queue.written
+    assert not (tmp_path / "audit.jsonl").exists()
+
+
+def test_writes_are_bounded_and_the_first_places_come_first(tmp_path: Path) -> None:
+    queue = QueueInMemory(pending_jobs([1] * 10))
+    cycle = cycle_over(queue, ScorePolicy(range(10)), tmp_path, max_writes=3)
+    report = cycle.run()
+    assert [change.job_id for change in queue.written] == [10, 9, 8]
+    assert report.suppressed["write_bound"] > 0
+    for _ in range(5):
+        cycle.run()
+    assert queue.order() == list(range(10, 0, -1))
+
+
+def test_jobs_are_remembered_before_they_are_written(tmp_path: Path) -> None:
+    queue = QueueInMemory(pending_jobs([1, 1, 1]))
+    seen: list[list[int]] = []
+    apply = queue.apply
+    queue.apply = lambda changes: (seen.append(state_jobs(tmp_path)), apply(changes))[1]  # type: ignore[method-assign]
+    cycle_over(queue, ScorePolicy([1, 2, 3]), tmp_path).run()
+    assert seen
+    assert set(seen[0]) >= {change.job_id for change in queue.written}
+
+
+def test_release_takes_back_every_factor_also_after_a_restart(tmp_path: Path) -> None:
+    queue = QueueInMemory(pending_jobs([3, 2, 1]))
+    cycle_over(queue, ScorePolicy([1, 2, 3]), tmp_path).run()
+    restarted = cycle_over(queue, ScorePolicy([1, 2, 3]), tmp_path)
+    assert restarted.carries_factors
+    restarted.release()
+    assert queue.pending.factor.tolist() == [0, 0, 0]
+    assert not restarted.carries_factors
+    assert state_jobs(tmp_path) == []
+
+
+def test_a_broken_state_file_makes_release_take_back_every_factor(tmp_path: Path) -> None:
+    queue = QueueInMemory(pending_jobs([3, 2, 1]))
+    cycle_over(queue, ScorePolicy([1, 2, 3]), tmp_path).run()
+    (tmp_path / "state.json").write_text('{"version": 1, "jo')
+    restarted = cycle_over(queue, ScorePolicy([1, 2, 3]), tmp_path)
+    assert restarted.carries_factors
+    restarted.release()
+    assert queue.pending.factor.tolist() == [0, 0, 0]
+
+
+def test_jobs_that_ended_are_forgotten(tmp_path: Path) -> None:
+    queue = QueueInMemory(pending_jobs([3, 2, 1]))
+    cycle = cycle_over(queue, ScorePolicy([1, 2, 3]), tmp_path)
+    cycle.run()
+    queue.pending = queue.pending.select(np.array([0]))
+    cycle.policy = ScorePolicy([1])
+    cycle.run()
+    assert set(state_jobs(tmp_path)) <= {1}
+
+
+def test_rejected_writes_are_counted(tmp_path: Path) -> None:
+    queue = QueueInMemory(pending_jobs([3, 2, 1]), refuse=(3,))
+    report = cycle_over(queue, ScorePolicy([1, 2, 3]), tmp_path).run()
+    assert report.suppressed["rejected"] == 1
+    assert report.writes == len(queue.written)
+
+
+def test_an_unwritable_audit_log_stops_writes(tmp_path: Path) -> None:
+    queue = QueueInMemory(pending_jobs([3, 2, 1]))
+    cycle = cycle_over(queue, ScorePolicy([1, 2, 3]), tmp_path)
+    cycle.audit = AuditLog(tmp_path / "missing" / "audit.jsonl")
+    report = cycle.run()
+    assert report.failure == "write"
+    assert not queue.written
+
+
+def test_every_write_is_audited_with_score_model_and_reason(tmp_path: Path) -> None:
+    queue = QueueInMemory(pending_jobs([3, 2, 1]))
+    cycle_over(queue, ScorePolicy([1, 2, 3]), tmp_path).run()
+    lines = audit_lines(tmp_path)
+    writes = [line for line in lines if line["event"] == "write"]
+    assert {line["job"] for line in writes} == {change.job_id for change in queue.written}
+    assert {line["model"] for line in lines} == {"abc"}
+    assert {line["reason"] for line in lines} == {"policy"}
+    assert all(line["score"] == line["job"] for line in writes)
+    assert lines[0]["order"] == [3, 2, 1]

@@ -1,0 +1,158 @@
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from threading import Event
+
+import pytest
+
+from slurm_rl_plugin.errors import ConfigurationError
+from slurm_rl_plugin.hook.cycle import Cycle
+from slurm_rl_plugin.hook.cycle_report import CycleReport
+from slurm_rl_plugin.hook.daemon import Daemon, only_daemon
+from slurm_rl_plugin.hook.sd_notify import sd_notify
+from tests.unit.hook.queues import QueueInMemory, ScorePolicy, pending_jobs
+from tests.unit.hook.test_cycle import cycle_over
+
+
+class CountedStop(Event):
+    """Set by itself after so many waits; remembers how long each was to be."""
+
+    def __init__(self, waits: int, between: Callable[[int], None] = lambda number: None) -> None:
+        super().__init__()
+        self.left = waits
+        self.between = between
+        self.pauses: list[float] = []
+
+    def wait(self, timeout: float | None = None) -> bool:
+        self.pauses.append(timeout or 0.0)
+        self.between(len(self.pauses))
+        if len(self.pauses) >= self.left:
+            self.set()
+        return self.is_set()
+
+
+def daemon_of(
+    cycle: Cycle,
+    stop: Event,
+    *,
+    disable_file: Path | None = None,
+    reload: Callable[[], Cycle | None] = lambda: None,
+) -> tuple[Daemon, list[CycleReport]]:
+    reports: list[CycleReport] = []
+    daemon = Daemon(
+        cycle=cycle,
+        pace=30.0,
+        publish=reports.append,
+        stop=stop,
+        reload_wanted=Event(),
+        reload=reload,
+        disable_file=disable_file,
+        alive=lambda: None,
+        monotonic=lambda: 0.0,
+    )
+    return daemon, reports
+
+
+def test_leaving_takes_back_every_factor(tmp_path: Path) -> None:
+    queue = QueueInMemory(pending_jobs([3, 2, 1]))
+    daemon, reports = daemon_of(cycle_over(queue, ScorePolicy([1, 2, 3]), tmp_path), CountedStop(2))
+    assert daemon.run()
+    assert len(reports) == 2
+    assert queue.written
+    assert queue.pending.factor.tolist() == [0, 0, 0]
+
+
+def test_pauses_double_while_the_batch_system_is_away_and_end_with_it(tmp_path: Path) -> None:
+    queue = QueueInMemory(pending_jobs([1]), away=True)
+
+    def come_back(number: int) -> None:
+        queue.away = number < 6
+
+    stop = CountedStop(7, come_back)
+    daemon, _ = daemon_of(cycle_over(queue, ScorePolicy([1]), tmp_path), stop)
+    daemon.run()
+    assert stop.pauses == [60.0, 120.0, 240.0, 300.0, 300.0, 300.0, 30.0]
+
+
+def test_leaving_while_the_batch_system_is_away_says_so(tmp_path: Path) -> None:
+    queue = QueueInMemory(pending_jobs([3, 2, 1]))
+    stop = CountedStop(1, lambda number: setattr(queue, "away", True))
+    daemon, _ = daemon_of(cycle_over(queue, ScorePolicy([1, 2, 3]), tmp_path), stop)
+    assert not daemon.run()
+
+
+def test_the_disable_file_takes_factors_back_and_stops_writes(tmp_path: Path) -> None:
+    queue = QueueInMemory(pending_jobs([3, 2, 1]))
+    disable = tmp_path / "DISABLE"
+    factors: list[list[int]] = []
+
+    def between(number: int) -> None:
+        factors.append(queue.pending.factor.tolist())
+        if number == 1:
+            disable.touch()
+        if number == 2:
+            disable.unlink()
+
+    daemon, reports = daemon_of(
+        cycle_over(queue, ScorePolicy([1, 2, 3]), tmp_path),
+        CountedStop(3, between),
+        disable_file=disable,
+    )
+    daemon.run()
+    assert [report.mode for report in reports] == ["active", "disabled", "active"]
+    assert any(factors[0])
+    assert factors[1] == [0, 0, 0]
+    assert any(factors[2])
+
+
+def test_shadow_mode_takes_back_what_an_active_run_left(tmp_path: Path) -> None:
+    queue = QueueInMemory(pending_jobs([3, 2, 1]))
+    cycle_over(queue, ScorePolicy([1, 2, 3]), tmp_path).run()
+    assert any(queue.pending.factor)
+    shadow = cycle_over(queue, ScorePolicy([1, 2, 3]), tmp_path, shadow=True)
+    daemon_of(shadow, CountedStop(1))[0].run()
+    assert not any(queue.pending.factor)
+
+
+@pytest.mark.parametrize("faulty", [True, False])
+def test_reload_takes_the_new_cycle_or_keeps_the_old(tmp_path: Path, faulty: bool) -> None:
+    queue = QueueInMemory(pending_jobs([3, 2, 1]))
+    old = cycle_over(queue, ScorePolicy([3, 2, 1]), tmp_path)
+    new = cycle_over(queue, ScorePolicy([1, 2, 3], name="new"), tmp_path)
+    daemon, reports = daemon_of(old, CountedStop(2), reload=lambda: None if faulty else new)
+    daemon.reload_wanted.set()
+    daemon.run()
+    assert [report.policy for report in reports] == ["scores", "scores" if faulty else "new"]
+    assert not daemon.reload_wanted.is_set()
+
+
+def test_two_daemons_cannot_share_a_state_file(tmp_path: Path) -> None:
+    with (
+        only_daemon(tmp_path / "state.json"),
+        pytest.raises(ConfigurationError, match="stop it first"),
+        only_daemon(tmp_path / "state.json"),
+    ):
+        pass
+    with only_daemon(tmp_path / "state.json"):
+        pass
+
+
+def test_a_missing_state_folder_is_one_sentence(tmp_path: Path) -> None:
+    with (
+        pytest.raises(ConfigurationError, match="make its folder exist"),
+        only_daemon(tmp_path / "missing" / "state.json"),
+    ):
+        pass
+
+
+def test_systemd_is_told_where_it_listens(tmp_path: Path) -> None:
+    address = str(tmp_path / "notify")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
+        systemd.bind(address)
+        assert sd_notify("READY=1", {"NOTIFY_SOCKET": address})
+        assert systemd.recv(100) == b"READY=1"
+    assert not sd_notify("READY=1", {})
+    assert not sd_notify("READY=1", {"NOTIFY_SOCKET": os.devnull})

@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from slurm_rl_plugin.domain import Decision
+from slurm_rl_plugin.errors import ScoreInvalid
+from slurm_rl_plugin.hook.guard_rails import (
+    CompleteRanking,
+    FiniteScores,
+    ReserveWithinCapacity,
+    StarvationBound,
+    UntouchedJobs,
+)
+from tests.unit.hook.queues import NOW, pending_jobs, snapshot_of
+
+SNAPSHOT = snapshot_of(pending_jobs([1, 1, 1]))
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_scores_that_are_not_finite_are_refused(bad: float) -> None:
+    with pytest.raises(ScoreInvalid, match="1 scores that are not finite"):
+        FiniteScores().check(Decision(scores=np.array([1.0, bad, 2.0])), SNAPSHOT)
+
+
+@pytest.mark.parametrize("count", [0, 2, 4])
+def test_missing_and_surplus_scores_are_refused(count: int) -> None:
+    with pytest.raises(ScoreInvalid, match="3 pending jobs"):
+        CompleteRanking().check(Decision(scores=np.zeros(count)), SNAPSHOT)
+
+
+@pytest.mark.parametrize(("asked", "given"), [(-3, 0), (2, 2), (99, 4)])
+def test_the_reserve_is_clipped_to_the_machine(asked: int, given: int) -> None:
+    decision = Decision(scores=np.zeros(3), reserve=asked)
+    assert ReserveWithinCapacity().check(decision, SNAPSHOT).reserve == given
+
+
+def test_jobs_past_the_starvation_bound_go_first_the_oldest_foremost() -> None:
+    # job k became eligible at 10k s: at 1000 s the jobs 1 and 2 have waited over 975 s
+    decision = Decision(scores=np.array([-5.0, -9.0, 100.0]))
+    scores = StarvationBound(bound=975.0).check(decision, SNAPSHOT).scores
+    assert np.argsort(-scores).tolist() == [0, 1, 2]
+    assert scores[2] == 100.0
+
+
+def test_nobody_is_moved_within_the_starvation_bound() -> None:
+    decision = Decision(scores=np.array([1.0, 3.0, 2.0]))
+    assert StarvationBound(bound=2000.0).check(decision, SNAPSHOT) is decision
+
+
+def test_each_untouched_job_has_exactly_one_reason() -> None:
+    pending = pending_jobs([1] * 5, held=[1, 1, 0, 0, 0], admin_set=[0, 1, 1, 0, 0])
+    pending = replace(
+        pending,
+        held=pending.held.astype(bool),
+        admin_set=pending.admin_set.astype(bool),
+        jobs=replace(pending.jobs, eligible=np.array([0, 0, 0, NOW + 1, 0.0])),
+    )
+    untouched = UntouchedJobs()
+    reasons = untouched.reasons(snapshot_of(pending))
+    assert {reason: int(each.sum()) for reason, each in reasons.items()} == {
+        "held": 2,
+        "admin_set": 1,
+        "not_eligible": 1,
+        "exempt_account": 0,
+        "exempt_partition": 0,
+    }
+    assert untouched.orderable(snapshot_of(pending)).tolist() == [False] * 4 + [True]
+
+
+def test_exempt_accounts_and_partitions_are_untouched() -> None:
+    for untouched in (UntouchedJobs(accounts=["physics"]), UntouchedJobs(partitions=["batch"])):
+        assert not untouched.orderable(SNAPSHOT).any()
+    assert UntouchedJobs(accounts=["other"]).orderable(SNAPSHOT).all()

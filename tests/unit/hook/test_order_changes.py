@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+from itertools import combinations, pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from slurm_rl_plugin.hook.order_changes import HIGHEST_PRIORITY, order_changes
+
+queues = st.lists(st.integers(1, 40), max_size=9)
+
+
+def after(priority: list[int]) -> np.ndarray:
+    changes = order_changes(np.array(priority, dtype=np.int64))
+    result = np.array(priority, dtype=np.int64)
+    result[changes.place] = changes.priority
+    return result
+
+
+def fewest_writes(priority: list[int]) -> int:
+    """By trying every set of jobs that could keep their priority."""
+    count = len(priority)
+    for size in range(count, -1, -1):
+        for kept in combinations(range(count), size):
+            room = all(priority[a] - priority[b] >= b - a for a, b in pairwise(kept))
+            if room and all(priority[place] >= count - place for place in kept):
+                return count - size
+    raise AssertionError("keeping no job is always possible")
+
+
+@given(queues)
+def test_priorities_fall_strictly_along_the_wanted_order(priority: list[int]) -> None:
+    result = after(priority)
+    assert (np.diff(result) < 0).all()
+    assert (result >= 1).all()
+
+
+@given(queues)
+def test_no_order_can_be_had_with_fewer_writes(priority: list[int]) -> None:
+    assert len(order_changes(np.array(priority, dtype=np.int64)).place) == fewest_writes(priority)
+
+
+@given(st.lists(st.integers(1, HIGHEST_PRIORITY), max_size=300))
+def test_large_queues_and_priorities_keep_the_order(priority: list[int]) -> None:
+    result = after(priority)
+    assert (np.diff(result) < 0).all()
+    assert result.size == 0 or (result.min() >= 1 and result.max() <= HIGHEST_PRIORITY)
+
+
+def test_a_queue_that_stands_right_needs_no_write() -> None:
+    assert len(order_changes(np.arange(1000, 0, -1)).place) == 0
+
+
+def test_one_misplaced_job_needs_one_write() -> None:
+    assert len(order_changes(np.array([50, 40, 99, 30, 20])).place) == 1
+
+
+def test_the_second_change_in_a_gap_still_fits() -> None:
+    first = after([1, 1, 1, 1])
+    moved = np.array([first[3], *first[:3]])
+    assert len(order_changes(moved).place) == 1
+
+
+@pytest.mark.parametrize("count", [0, 1])
+def test_an_empty_or_single_queue_is_left_alone(count: int) -> None:
+    assert len(order_changes(np.ones(count, dtype=np.int64)).place) == 0

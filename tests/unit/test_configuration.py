@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from slurm_rl_plugin.configuration import KEYS, parse_configuration, read_configuration
+from slurm_rl_plugin.errors import ConfigurationError
+
+
+def faults_of(text: str, folder: Path) -> tuple[str, ...]:
+    path = folder / "slurm-rl.toml"
+    path.write_text(text)
+    with pytest.raises(ConfigurationError) as caught:
+        read_configuration(path)
+    return caught.value.faults
+
+
+def test_defaults_are_shadow_mode_on_this_host_only() -> None:
+    configuration = read_configuration(None)
+    assert configuration.cycle_settings.shadow
+    assert configuration.values["metrics"]["address"] == "127.0.0.1"
+    assert configuration.shares is None
+
+
+def test_every_default_passes_its_own_check() -> None:
+    for section, keys in KEYS.items():
+        for name, key in keys.items():
+            assert key.fault(key.default) is None, f"{section}.{name}"
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("[hook]\nmode = 'on'", "[hook] mode is 'on', give one of shadow, active."),
+        ("[hook]\ncycle = 'x'", "[hook] cycle is 'x', give a number."),
+        ("[hook]\ncycle = true", "[hook] cycle is True, give a number."),
+        ("[hook]\ncycle = 0", "[hook] cycle is 0, give at least 0.1."),
+        ("[hook]\ncycel = 3", "[hook] cycel is unknown, did you mean cycle?"),
+        ("[hok]\n", "section [hok] is unknown, did you mean hook?"),
+        ("hook = 3", "[hook] is no section"),
+        ("[guard_rails]\nexempt_accounts = [3]", "give a list of names"),
+        ("[shares]\na = .7\nb = .7", "is no TOML"),
+        ("[shares]\na = 0.7\nb = 0.7", "[shares] sum to 1.4: make them sum to 1."),
+        ("[shares]\na = -1\nb = 2", "[shares] a is -1, give a number of at least 0."),
+        ("[shares]\nfrom = 'pbs'", 'either from = "slurm" or one share an account'),
+        ("[reward]\nfairness = 0.9", "reward weights"),
+        ("[[job_class]]\nclass = 'quick'", "job class 'quick' is unknown"),
+        ("[[job_class]]\nclass = 'batch'\nname = '('", "is no regular expression"),
+        ("[[job_class]]\nclass = 'batch'\nqueue = 'x'", "rule 1: queue is unknown"),
+        ("job_class = 3", "write each rule under [[job_class]]"),
+        ("x = [", "is no TOML"),
+    ],
+)
+def test_each_fault_is_one_sentence_with_file_and_key(
+    tmp_path: Path, text: str, fault: str
+) -> None:
+    faults = faults_of(text, tmp_path)
+    assert len(faults) == 1
+    assert fault in faults[0]
+    assert "slurm-rl.toml" in faults[0]
+
+
+def test_all_faults_are_named_at_once(tmp_path: Path) -> None:
+    text = "[hook]\nmode = 'on'\ncycle = 0\n[metrics]\nport = -1\n[shares]\na = 0.5\n[extra]\n"
+    assert len(faults_of(text, tmp_path)) == 5
+
+
+def test_a_missing_file_says_so(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="does not exist"):
+        read_configuration(tmp_path / "none.toml")
+
+
+def test_given_values_replace_defaults_and_keep_the_others() -> None:
+    configuration = parse_configuration(
+        {
+            "hook": {"mode": "active", "cycle": 5},
+            "shares": {"physics": 0.7, "biology": 0.3},
+            "job_class": [{"class": "interactive", "time_limit_at_most": 60}],
+            "guard_rails": {"starvation_hours": 0},
+        },
+        "test",
+    )
+    assert not configuration.cycle_settings.shadow
+    assert configuration.values["hook"]["max_writes"] == KEYS["hook"]["max_writes"].default
+    assert configuration.shares == {"physics": 0.7, "biology": 0.3}
+    assert str(configuration.classifier.rules[0]) == "interactive if time_limit_at_most=60"
+    assert configuration.starvation_bound == float("inf")
