@@ -22,6 +22,7 @@ VERBS = {
     "demo": "the whole loop on a simulated cluster: train, shadow, active, plots, /metrics",
     "train": "train a model on accounting logs",
     "evaluate": "compare policies on an accounting log",
+    "reproduce": "run the experiment of a paper again, its figures beside ours",
     "run": "the daemon beside the batch system",
     "release": "take back every factor that the daemon wrote",
     "show-config": "print the configuration in force",

@@ -156,7 +156,8 @@ class CycleMetrics:
     def __init__(
         self, registry: CollectorRegistry, model: Mapping[str, str], max_accounts: int = 200
     ) -> None:
-        disable_created_metrics()  # a time for each series would double their number
+        # a time for each series would double their number
+        disable_created_metrics()  # type: ignore[no-untyped-call]
         self._queue = QueueCollector(model, max_accounts)
         registry.register(self._queue)
         self._up = Gauge("slurm_rl_up", "Whether the last cycle worked.", registry=registry)

@@ -1,0 +1,265 @@
+"""What the documents say is what the code does."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import Metric
+
+from slurm_rl_plugin import __version__
+from slurm_rl_plugin.cli.entry import VERBS
+from slurm_rl_plugin.cli.hook_assembly import load_policy
+from slurm_rl_plugin.configuration import KEYS
+from slurm_rl_plugin.domain.job_class import JobClassRule
+from slurm_rl_plugin.features.site import SITE
+from slurm_rl_plugin.hook import cycle_report
+from slurm_rl_plugin.hook.cycle_report import CycleReport
+from slurm_rl_plugin.metrics.collector import CycleMetrics
+from slurm_rl_plugin.policies.ordering_rules import STATIC_RULES
+from slurm_rl_plugin.simulator.generators import _GENERATORS, _RANGES
+from slurm_rl_plugin.utility.summary import ScheduledJobs, summarise
+from tests.architecture.markdown_documents import (
+    DOCUMENTS,
+    TOP,
+    Command,
+    all_commands,
+    anchor,
+    code_blocks,
+    code_spans,
+    headings,
+    links,
+    prose,
+    rollback_line,
+    section,
+    table_rows,
+)
+from tests.unit.hook.queues import pending_jobs, snapshot_of
+
+DOCS = TOP / "docs"
+COMMANDS = all_commands()
+
+
+def test_readme_has_less_than_a_hundred_lines() -> None:
+    assert len((TOP / "README.md").read_text().splitlines()) < 100
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.relative_to(TOP).as_posix())
+def test_internal_links_and_anchors_exist(document: Path) -> None:
+    for link in links(document):
+        if link.startswith("http"):
+            continue
+        name, _, mark = link.partition("#")
+        target = (document.parent / name).resolve() if name else document
+        assert target.exists(), f"{document.name} links to {link}"
+        if mark:
+            assert mark in map(anchor, headings(target)), f"{document.name} links to {link}"
+
+
+def test_every_document_can_be_reached_from_the_readme() -> None:
+    reached, waiting = set(), [TOP / "README.md"]
+    while waiting:
+        document = waiting.pop()
+        if document in reached or document.suffix != ".md":
+            continue
+        reached.add(document)
+        names = [link.partition("#")[0] for link in links(document) if not link.startswith("http")]
+        waiting += [(document.parent / name).resolve() for name in names if name]
+    assert set(DOCUMENTS) <= reached
+
+
+def test_paths_of_modules_and_tests_exist() -> None:
+    for document in DOCUMENTS:
+        for path in re.findall(r"`((?:\w+/)+\w+\.(?:py|sh|onnx))`", prose(document)):
+            assert (TOP / path).exists() or (TOP / "slurm_rl_plugin" / path).exists(), (
+                f"{document.name} names {path}"
+            )
+
+
+def test_the_drawing_of_layers_is_what_import_linter_checks() -> None:
+    (drawing,) = [each for each in code_blocks(DOCS / "architecture.md") if "layers" in each.kind]
+    drawn = [re.split(r"\s{2,}", line)[0] for line in drawing.text.splitlines()]
+    settings = tomllib.loads((TOP / "pyproject.toml").read_text())
+    contracts = settings["tool"]["importlinter"]["contracts"]
+    (checked,) = [each["layers"] for each in contracts if each["type"] == "layers"]
+    assert drawn == checked
+
+
+def test_architecture_fits_a_page() -> None:
+    assert len((DOCS / "architecture.md").read_text().splitlines()) < 90
+
+
+def families() -> list[Metric]:
+    """Everything that the daemon serves after a cycle with one of Slurm's commands."""
+    registry = CollectorRegistry()
+    labels = load_policy(str(TOP / "policy_models" / "default.onnx")).labels
+    metrics = CycleMetrics(registry, labels)
+    snapshot = snapshot_of(pending_jobs([1, 1]))
+    calls = (("squeue", 0.1),)
+    metrics.publish(
+        CycleReport(time=1.0, mode="shadow", policy="fifo", snapshot=snapshot, calls=calls)
+    )
+    return list(registry.collect())
+
+
+def served_name(family: Metric) -> str:
+    return family.name + {"counter": "_total", "info": "_info"}.get(family.type, "")
+
+
+def test_metrics_are_documented_with_type_and_labels() -> None:
+    table = (DOCS / "metrics.md").read_text().partition("## Label values")[0]
+    documented = {
+        code_spans(cells[0])[0]: (cells[1], set(code_spans(cells[2])))
+        for cells in table_rows(table)
+    }
+    served = {}
+    for family in families():
+        labels = {name for sample in family.samples for name in sample.labels} - {"le"}
+        served[served_name(family)] = (family.type, labels)
+    assert documented == served
+
+
+def test_closed_sets_of_label_values_are_documented() -> None:
+    rows = table_rows(section(DOCS / "metrics.md", "Label values"))
+    assert {code_spans(name)[0]: tuple(code_spans(values)) for name, values in rows} == {
+        "slurm_rl_mode": cycle_report.MODES,
+        "slurm_rl_cycle_failures_total": cycle_report.FAILURES,
+        "slurm_rl_cycle_duration_seconds": cycle_report.PHASES,
+        "slurm_rl_adjustments_total": cycle_report.DIRECTIONS,
+        "slurm_rl_adjustments_suppressed_total": cycle_report.SUPPRESSIONS,
+    }
+
+
+@pytest.mark.parametrize("name", KEYS)
+def test_configuration_keys_defaults_and_meanings(name: str) -> None:
+    rows = table_rows(section(DOCS / "configuration.md", f"[{name}]"))
+    documented = {code_spans(key)[0]: (default, meaning) for key, default, meaning in rows}
+    assert list(documented) == list(KEYS[name])
+    for key, definition in KEYS[name].items():
+        default, meaning = documented[key]
+        assert code_spans(default) == [json.dumps(definition.default)]
+        assert meaning.lower().startswith(definition.meaning.lower()), key
+        if len(definition.choices) > 1:
+            assert set(definition.choices) <= set(code_spans(meaning)), key
+
+
+def test_no_section_of_the_configuration_is_missing_or_invented() -> None:
+    named = [each for each in headings(DOCS / "configuration.md") if each.startswith("[")]
+    assert named == [*(f"[{name}]" for name in KEYS), "[shares]", "[[job_class]]"]
+
+
+def test_keys_of_job_class_rules() -> None:
+    rows = table_rows(section(DOCS / "configuration.md", "[[job_class]]"))
+    documented = {key for row in rows for key in code_spans(row[0])}
+    fields = set(JobClassRule.__dataclass_fields__) - {"job_class"}
+    assert documented == fields | {"class"}
+
+
+def test_every_reported_number_is_defined() -> None:
+    text = (DOCS / "definitions.md").read_text()
+    defined = {span for row in table_rows(text) for cell in row for span in code_spans(cell)}
+    entry = summarise(one_job(), accounts=("physics",))
+    reported = {*entry, *entry["classes"], *entry["classes"]["batch"]}
+    reported |= set(entry["accounts"]["physics"])
+    assert reported - defined == set()
+
+
+def one_job() -> ScheduledJobs:
+    from numpy import array, ones  # noqa: PLC0415 - only here
+
+    return ScheduledJobs(
+        submit=array([0.0]),
+        start=array([10.0]),
+        run_time=array([60.0]),
+        processors=array([1]),
+        account=array([0]),
+        interactive=array([True]),
+        shares=ones(1),
+        capacity=1,
+    )
+
+
+def test_the_feature_schema_is_documented() -> None:
+    text = section(DOCS / "researchers.md", "Feature schema")
+    rows = [(code_spans(name)[0], kind) for name, kind, _ in table_rows(text)]
+    wanted = [*((each, "queue") for each in SITE.queue), *((each, "job") for each in SITE.jobs)]
+    assert rows == wanted
+    assert f"version {SITE.version}, digest `{SITE.digest[:16]}`" in text
+    assert f"float32[{len(SITE.queue)}]" in text
+    assert f"float32[n, {len(SITE.jobs)}]" in text
+
+
+def test_rules_are_documented_for_researchers_and_operators() -> None:
+    evaluate = set(code_spans(section(DOCS / "researchers.md", "Evaluate")))
+    assert set(STATIC_RULES) | {"native"} <= evaluate
+    configuration = set(code_spans(section(DOCS / "configuration.md", "[policy]")))
+    assert set(STATIC_RULES) <= configuration
+
+
+def test_generators_are_documented_with_their_defaults() -> None:
+    rows = table_rows(section(DOCS / "researchers.md", "Logs"))
+    documented = {
+        code_spans(name)[0].rstrip(":"): dict(re.findall(r"`(\w+)` \(([\d.]+)\)", settings))
+        for name, _, settings in rows
+    }
+    assert documented.keys() == _GENERATORS.keys()
+    for name, settings in documented.items():
+        defaults = {**(_GENERATORS[name].__kwdefaults__ or {}), "seed": 1}
+        known = [key for key in _RANGES if key != "burst" or name == "egee"]
+        assert {key: float(value) for key, value in settings.items()} == {
+            key: float(defaults[key]) for key in known
+        }
+
+
+def test_documents_have_commands_of_every_verb() -> None:
+    verbs = {each.words[0] for each in COMMANDS if each.program == "slurm-rl"}
+    assert verbs | {"demo"} == set(VERBS)  # the demo is run by make
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=str)
+def test_commands_are_understood(command: Command) -> None:
+    if command.program == "make":
+        targets = re.findall(r"^([\w-]+):", (TOP / "Makefile").read_text(), re.MULTILINE)
+        assert set(command.words) <= set(targets)
+        return
+    verb, *rest = command.words
+    parser = argparse.ArgumentParser(exit_on_error=False)
+    importlib.import_module(f"slurm_rl_plugin.cli.{verb.replace('-', '_')}").add_arguments(parser)
+    parser.parse_args(rest)  # ends the test where a word is not understood
+
+
+def test_verbs_named_in_prose_exist() -> None:
+    for document in DOCUMENTS:
+        named = re.findall(r"`(?:[\w/]*bin/)?slurm-rl ([a-z-]+)", prose(document))
+        assert set(named) <= set(VERBS), document.name
+
+
+def test_readme_and_operators_give_the_same_rollback() -> None:
+    assert rollback_line(TOP / "README.md") == rollback_line(DOCS / "operators.md")
+
+
+def test_the_newest_entry_of_the_changelog_is_this_version() -> None:
+    versions = re.findall(r"^## \[(\d[^\]]*)\]", (TOP / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert versions[0] == __version__
+
+
+def test_every_change_names_its_component() -> None:
+    layers = {path.stem for path in (TOP / "slurm_rl_plugin").iterdir()}
+    entries = re.findall(r"^\* (.*)$", (TOP / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert entries
+    assert {entry.partition(":")[0] for entry in entries} <= layers | {"docs", "build", "tests"}
+
+
+def test_decisions_are_numbered_without_gaps_and_say_why() -> None:
+    decisions = sorted((DOCS / "adr").glob("0*.md"))
+    assert [int(path.name[:4]) for path in decisions] == list(range(1, len(decisions) + 1))
+    for path in decisions:
+        title, *parts = headings(path)
+        assert title.startswith(f"{int(path.name[:4])}. ")
+        assert parts == ["Context", "Decision", "Consequences"], path.name

@@ -1,0 +1,86 @@
+"""Names, sizes and docstrings of the package, and the tree of errors."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from pathlib import Path
+
+import pytest
+
+from slurm_rl_plugin import errors
+from tests.architecture.markdown_documents import TOP
+
+MODULES = sorted((TOP / "slurm_rl_plugin").rglob("*.py"))
+EMPTY_NAMES = {
+    *("utils", "helpers", "common", "misc", "base", "core", "manager", "handler", "engine"),
+}
+
+
+def test_the_package_is_looked_at() -> None:
+    assert len(MODULES) > 50
+
+
+def test_no_module_or_package_has_a_name_that_says_nothing() -> None:
+    parts = {part for path in MODULES for part in path.relative_to(TOP).with_suffix("").parts}
+    assert parts & EMPTY_NAMES == set()
+
+
+def test_no_file_is_longer_than_400_lines() -> None:
+    lengths = {
+        path.relative_to(TOP).as_posix(): len(path.read_text().splitlines()) for path in MODULES
+    }
+    assert {name: length for name, length in lengths.items() if length > 400} == {}
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: path.relative_to(TOP).as_posix())
+def test_modules_and_what_is_public_in_them_have_docstrings(path: Path) -> None:
+    tree = ast.parse(path.read_text())
+    assert ast.get_docstring(tree), "the module has none"
+    assert undocumented(tree.body) == []
+
+
+def undocumented(body: list[ast.stmt]) -> list[str]:
+    """Public functions and classes without a docstring, methods of public classes included."""
+    missing = []
+    for node in body:
+        if not isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            continue
+        if node.name.startswith("_"):
+            continue
+        if ast.get_docstring(node) is None:
+            missing.append(node.name)
+        if isinstance(node, ast.ClassDef):
+            missing += [f"{node.name}.{each}" for each in undocumented(node.body)]
+    return missing
+
+
+def test_a_missing_docstring_would_be_found() -> None:
+    tree = ast.parse("class A:\n  'x'\n  def b(self): ...\n  def _c(self): ...\ndef d(): ...")
+    assert undocumented(tree.body) == ["A.b", "d"]
+
+
+def error_classes() -> list[type]:
+    return [each for _, each in inspect.getmembers(errors, inspect.isclass)]
+
+
+def test_every_error_derives_from_ours_and_says_what_to_do() -> None:
+    classes = [each for each in error_classes() if each.__module__ == errors.__name__]
+    assert len(classes) > 10
+    for each in classes:
+        assert issubclass(each, errors.SlurmRLError), each
+        assert each.__doc__, each
+
+
+def test_no_exception_is_defined_elsewhere() -> None:
+    """An error that a user can meet stands in errors.py, so that the command line knows it."""
+    strangers = []
+    for path in MODULES:
+        if path.name == "errors.py":
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef):
+                bases = {ast.unparse(base) for base in node.bases}
+                if any(base.endswith(("Error", "Exception")) for base in bases):
+                    strangers.append(f"{path.name}: {node.name}")
+    assert strangers == []

@@ -1,0 +1,261 @@
+"""A network crosses to the head node as an ONNX file and scores there as it did in training."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from onnx import numpy_helper
+
+from slurm_rl_plugin.errors import ModelSchemaMismatch, ModelUnreadable, PolicyError
+from slurm_rl_plugin.features.columns import site_job_features, site_queue_features
+from slurm_rl_plugin.features.estimates import ClassMedian, RequestedLimit
+from slurm_rl_plugin.features.site import SITE
+from slurm_rl_plugin.learning.onnx_export import export_network, import_network, metadata_of
+from slurm_rl_plugin.policies.network import ACTIVATIONS, QNetwork
+from slurm_rl_plugin.policies.q_network import load_q_network
+from tests.reference.loads import random_workload, snapshot_of
+from tests.reference.readable_simulator import Moment
+
+QUEUE, JOBS, HIDDEN = len(SITE.queue), len(SITE.jobs), 7
+READERS = pytest.mark.parametrize("reader", [load_q_network, import_network])
+
+
+def random_network(seed=1, activation="relu"):
+    """Weights that float32 holds exactly, so that only the arithmetic may differ."""
+    rng = np.random.default_rng(seed)
+
+    def single(*shape):
+        return np.round(rng.normal(0, 1, shape) * 4096) / 4096
+
+    return QNetwork(
+        schema=SITE,
+        queue_mean=single(QUEUE),
+        queue_scale=np.abs(single(QUEUE)) + 0.5,
+        job_mean=single(JOBS),
+        job_scale=np.abs(single(JOBS)) + 0.5,
+        queue_weights=single(QUEUE, HIDDEN),
+        job_weights=single(JOBS, HIDDEN),
+        bias=single(HIDDEN),
+        output=single(HIDDEN),
+        linear=single(JOBS),
+        output_bias=0.625,
+        activation=activation,
+    )
+
+
+def exported(tmp_path, network=None, **metadata):
+    path = tmp_path / "model.onnx"
+    export_network(network or random_network(), path, metadata)
+    return path
+
+
+def assert_equal_scores(there, here):
+    """1e-5 of the largest score: single precision has 6e-8, and some 20 terms cancel."""
+    scale = np.abs(here).max() if len(here) else 1.0
+    np.testing.assert_allclose(there, here, rtol=0, atol=1e-5 * scale)
+
+
+@pytest.mark.parametrize("jobs", [0, 1, 1000])
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+def test_onnxruntime_scores_as_the_network_does(tmp_path, activation, jobs):
+    network = random_network(2, activation)
+    path = exported(tmp_path, network)
+    rng = np.random.default_rng(3)
+    queue = rng.uniform(0, 1, QUEUE).astype(np.float32)
+    table = rng.uniform(-1, 1, (jobs, JOBS)).astype(np.float32)
+    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    (scores,) = session.run(["score"], {"queue": queue, "jobs": table})
+    assert scores.shape == (jobs,)
+    assert scores.dtype == np.float32
+    assert_equal_scores(scores, network.scores(queue, table))
+    if jobs > 1:
+        assert np.ptp(scores) > 1  # scores that were all alike would prove nothing
+
+
+@pytest.mark.parametrize("waiting", [0, 1, 1000])
+def test_the_policy_scores_a_snapshot_as_the_network_scores_its_features(tmp_path, waiting):
+    network = random_network(2)
+    policy = load_q_network(exported(tmp_path, network))
+    workload = random_workload(4, jobs=1010, parallel=True)
+    start = [workload.submit[-1] - 10.0] * 3 + [float("nan")] * 1007
+    at = Moment(workload.submit[-1], list(range(3, 3 + waiting)), [0, 1, 2], start)
+    snapshot = snapshot_of(workload, at, 40)
+    decision = policy.decide(snapshot)
+    estimate = RequestedLimit().estimate
+    pending, running = snapshot.pending.jobs, snapshot.running.jobs
+    queue = site_queue_features(
+        snapshot,
+        estimate(pending.time_limit, pending.interactive),
+        estimate(running.time_limit, running.interactive),
+    )
+    jobs = site_job_features(snapshot, estimate(pending.time_limit, pending.interactive))
+    assert decision.scores.dtype == np.float64
+    assert decision.scores.shape == (waiting,)
+    assert_equal_scores(decision.scores, network.scores(queue, jobs))
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+def test_import_is_the_inverse_of_export(tmp_path, activation):
+    network = random_network(5, activation)
+    back = import_network(exported(tmp_path, network))
+    assert back.activation == activation
+    assert back.output_bias == network.output_bias
+    for name in QNetwork.__dataclass_fields__:
+        if isinstance(getattr(network, name), np.ndarray):
+            np.testing.assert_array_equal(getattr(back, name), getattr(network, name), name)
+
+
+def test_metadata_says_schema_and_what_the_trainer_adds(tmp_path):
+    path = exported(tmp_path, reward_weights=json.dumps({"fairness": 1.0}), seed="7")
+    metadata = metadata_of(path)
+    assert metadata["schema_digest"] == SITE.digest
+    assert metadata["schema_name"] == "site"
+    card = load_q_network(path).card
+    assert card.reward_weights == {"fairness": 1.0}
+    assert card.metadata == metadata
+
+
+def test_a_model_trained_on_class_medians_is_served_with_them(tmp_path):
+    medians = json.dumps({"interactive": 60.0, "batch": 7000.0})
+    path = exported(tmp_path, estimates="class-median", class_medians=medians)
+    assert load_q_network(path).estimates == ClassMedian(
+        interactive_median=60.0, batch_median=7000.0
+    )
+
+
+@pytest.mark.parametrize("medians", [None, "{}", "[]", "x", '{"interactive": null, "batch": 1}'])
+def test_class_medians_that_are_missing_or_broken_are_refused(tmp_path, medians):
+    more = {} if medians is None else {"class_medians": medians}
+    path = exported(tmp_path, estimates="class-median", **more)
+    with pytest.raises(ModelSchemaMismatch, match="class medians"):
+        load_q_network(path)
+
+
+def test_an_oracle_has_no_place_online(tmp_path):
+    assert load_q_network(exported(tmp_path, estimates="oracle")).estimates == RequestedLimit()
+
+
+@READERS
+def test_a_model_of_other_features_is_refused(tmp_path, reader):
+    other = replace(random_network(), schema=replace(SITE, version=99))
+    with pytest.raises(ModelSchemaMismatch, match=r"version 99.*retrain"):
+        reader(exported(tmp_path, other))
+
+
+@READERS
+def test_a_model_without_a_schema_is_refused(tmp_path, reader):
+    path = exported(tmp_path)
+    model = onnx.load(path)
+    del model.metadata_props[:]
+    path.write_bytes(model.SerializeToString())
+    with pytest.raises(ModelSchemaMismatch, match="unknown"):
+        reader(path)
+
+
+@READERS
+def test_a_missing_model_is_unreadable(tmp_path, reader):
+    with pytest.raises(ModelUnreadable, match=r"nowhere\.onnx"):
+        reader(tmp_path / "nowhere.onnx")
+
+
+@READERS
+def test_a_folder_is_unreadable(tmp_path, reader):
+    with pytest.raises(ModelUnreadable):
+        reader(tmp_path)
+
+
+@READERS
+@settings(
+    deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(content=st.binary(max_size=300))
+def test_random_bytes_are_unreadable(tmp_path, reader, content):
+    path = tmp_path / "model.onnx"
+    path.write_bytes(content)
+    with pytest.raises(ModelUnreadable, match="copy it again or retrain"):
+        reader(path)
+
+
+@READERS
+@pytest.mark.parametrize("kept", [0.0, 0.1, 0.5, 0.9, 0.999])
+def test_a_truncated_model_is_unreadable(tmp_path, reader, kept):
+    path = exported(tmp_path)
+    content = path.read_bytes()
+    path.write_bytes(content[: int(kept * len(content))])
+    with pytest.raises(ModelUnreadable, match="copy it again or retrain"):
+        reader(path)
+
+
+@READERS
+def test_a_model_cut_off_anywhere_in_its_metadata_is_refused(tmp_path, reader):
+    path = exported(tmp_path)
+    content = path.read_bytes()
+    graph_end = content.index(b"schema_name")
+    digest_end = content.index(SITE.digest.encode()) + len(SITE.digest)
+    for length in range(graph_end - 8, digest_end):
+        path.write_bytes(content[:length])
+        with pytest.raises((ModelUnreadable, ModelSchemaMismatch)):
+            reader(path)
+
+
+@pytest.mark.parametrize("name", ["output_bias", "linear", "queue_scale"])
+def test_a_graph_of_another_make_cannot_be_simulated(tmp_path, name):
+    path = exported(tmp_path)
+    model = onnx.load(path)
+    kept = [each for each in model.graph.initializer if each.name != name]
+    gone = next(each for each in model.graph.initializer if each.name == name)
+    constant = onnx.helper.make_node(
+        "Constant", [], [name], value=numpy_helper.from_array(numpy_helper.to_array(gone))
+    )
+    nodes = [constant, *model.graph.node]
+    del model.graph.initializer[:], model.graph.node[:]
+    model.graph.initializer.extend(kept)
+    model.graph.node.extend(nodes)
+    path.write_bytes(model.SerializeToString())
+    load_q_network(path)  # it runs, but its weights cannot be read back
+    with pytest.raises(ModelUnreadable, match=name):
+        import_network(path)
+
+
+def test_an_unknown_activation_cannot_be_simulated(tmp_path):
+    with pytest.raises(ModelUnreadable, match="swish"):
+        import_network(exported(tmp_path, activation="swish"))
+
+
+@pytest.mark.parametrize("part", ["input", "output"])
+def test_a_graph_with_other_inputs_or_outputs_is_refused(tmp_path, part):
+    path = exported(tmp_path)
+    model = onnx.load(path)
+    old = {"input": "queue", "output": "score"}[part]
+    for node in model.graph.node:
+        node.input[:] = ["renamed" if each == old else each for each in node.input]
+        node.output[:] = ["renamed" if each == old else each for each in node.output]
+    for value in getattr(model.graph, part):
+        if value.name == old:
+            value.name = "renamed"
+    path.write_bytes(model.SerializeToString())
+    with pytest.raises(ModelSchemaMismatch, match="renamed"):
+        load_q_network(path)
+
+
+def test_a_failing_session_is_a_policy_error(tmp_path):
+    policy = load_q_network(exported(tmp_path))
+
+    class Broken:
+        def run(self, *_arguments):
+            raise RuntimeError("out of memory")
+
+    workload = random_workload(1, jobs=3, parallel=False)
+    snapshot = snapshot_of(workload, Moment(1e4, [0, 1, 2], [], [float("nan")] * 3), 4)
+    with pytest.raises(PolicyError, match=r"failed on 3 jobs .*out of memory"):
+        replace(policy, session=Broken()).decide(snapshot)
+
+
+def test_an_export_leaves_no_half_written_file_behind(tmp_path):
+    path = exported(tmp_path)
+    assert [each.name for each in tmp_path.iterdir()] == [path.name]

@@ -1,0 +1,155 @@
+"""Laws that hold for any schedule of the kernel, checked on the starts alone."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from slurm_rl_plugin.errors import SimulationError
+from slurm_rl_plugin.simulator.cluster import (
+    IDLE,
+    PENDING,
+    RUNNING,
+    Workload,
+    advance,
+    empty_cluster,
+    next_event,
+)
+from slurm_rl_plugin.simulator.dispatch import EASY, dispatch_in_order
+from slurm_rl_plugin.simulator.simulation import (
+    SimulationSettings,
+    simulate_network,
+    simulate_scores,
+)
+from tests.reference.loads import random_workload
+from tests.reference.test_network_against_readable_simulator import random_network
+
+CAPACITY = 12
+SEEDS = range(4)
+
+
+def fifo_starts(workload: Workload, **how: object) -> np.ndarray:
+    settings = SimulationSettings(capacity=CAPACITY, **how)
+    return simulate_scores(workload, -workload.submit, settings).start
+
+
+def processors_in_use(workload: Workload, start: np.ndarray, times: np.ndarray) -> np.ndarray:
+    running = (start[:, None] <= times) & (times < (start + workload.run_time)[:, None])
+    return workload.processors @ running
+
+
+@pytest.mark.parametrize("cycle", [0.0, 30.0])
+@pytest.mark.parametrize("backfilling", ["none", "easy"])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_never_more_processors_in_use_than_the_machine_has(
+    seed: int, backfilling: str, cycle: float
+) -> None:
+    workload = random_workload(seed, parallel=True)
+    for schedule in (
+        simulate_scores(
+            workload,
+            -workload.estimate,
+            SimulationSettings(capacity=CAPACITY, backfilling=backfilling, cycle=cycle),
+        ),
+        simulate_network(
+            workload,
+            random_network(seed),
+            SimulationSettings(capacity=CAPACITY, backfilling=backfilling, cycle=cycle),
+        ),
+    ):
+        in_use = processors_in_use(workload, schedule.start, schedule.start)
+        assert in_use.max() <= CAPACITY
+        assert (schedule.start >= workload.submit).all()
+
+
+@pytest.mark.parametrize("backfilling", ["none", "easy"])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_no_batch_job_starts_into_the_reserve(seed: int, backfilling: str) -> None:
+    wide = random_workload(seed, parallel=True)
+    # jobs that the reserve would keep back for ever are let go at the end: not here
+    workload = wide._replace(processors=np.minimum(wide.processors, CAPACITY - 3))
+    start = fifo_starts(workload, backfilling=backfilling, reserve=3)
+    batch = ~workload.interactive
+    in_use = processors_in_use(workload, start, start)
+    at_once = start[:, None] == start  # interactive jobs of the same instant may come after it
+    later = workload.processors @ (at_once & workload.interactive[:, None])
+    assert (in_use - later)[batch].max() == CAPACITY - 3
+    assert in_use[workload.interactive].max() > CAPACITY - 3
+
+
+def test_a_batch_job_wider_than_the_reserve_allows_runs_when_nothing_else_is_left() -> None:
+    workload = random_workload(1, parallel=True)
+    start = fifo_starts(workload, reserve=3)
+    too_wide = ~workload.interactive & (workload.processors > CAPACITY - 3)
+    assert too_wide.sum() > 5
+    assert start[too_wide].min() >= (start + workload.run_time)[~too_wide].max()
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_processor_seconds_charged_to_each_account_are_those_of_its_jobs(seed: int) -> None:
+    workload = random_workload(seed, parallel=True)
+    cluster = empty_cluster(workload, CAPACITY)
+    no_rank = np.empty(0, dtype=np.int64)
+    while np.isfinite(event := next_event(workload, cluster)):
+        advance(workload, cluster, event, no_rank)
+        order = cluster.pending[: cluster.counts[PENDING]]
+        dispatch_in_order(workload, cluster, order, EASY, 0)
+    work = np.bincount(workload.account, weights=workload.run_time * workload.processors)
+    # sums of some hundred numbers with at most 53 bits: 1e-12 is rounding, not loss
+    np.testing.assert_allclose(cluster.account_usage, work, rtol=1e-12)
+    assert cluster.counts[IDLE] == CAPACITY
+    assert cluster.counts[PENDING] == cluster.counts[RUNNING] == 0
+
+
+@pytest.mark.parametrize("cycle", [0.0, 30.0])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_fifo_without_backfilling_never_overtakes(seed: int, cycle: float) -> None:
+    start = fifo_starts(random_workload(seed, parallel=True), cycle=cycle)
+    assert (np.diff(start) >= 0).all()
+
+
+def test_easy_does_overtake() -> None:
+    start = fifo_starts(random_workload(1, parallel=True), backfilling="easy")
+    assert (np.diff(start) < 0).sum() > 10
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_easy_with_known_run_times_never_delays_the_head_job(seed: int) -> None:
+    workload = random_workload(seed, parallel=True, exact=True)
+    start = fifo_starts(workload, backfilling="easy")
+    end = start + workload.run_time
+    heads = 0
+    for job in range(1, len(start)):
+        # from here on all earlier jobs have started: in FIFO order the job is the head
+        became_head = max(workload.submit[job], start[:job].max())
+        if start[job] == became_head:
+            continue
+        heads += 1
+        others = (start < became_head) | ((start == became_head) & (np.arange(len(start)) < job))
+        others &= (end > became_head) & (np.arange(len(start)) != job)
+        for promised in np.sort(end[others]):
+            still = others & (end > promised)
+            if CAPACITY - workload.processors[still].sum() >= workload.processors[job]:
+                break
+        assert start[job] <= promised
+    assert heads > 20
+
+
+@pytest.mark.parametrize("backfilling", ["none", "easy"])
+def test_same_input_gives_the_same_bytes(backfilling: str) -> None:
+    how = SimulationSettings(capacity=CAPACITY, backfilling=backfilling)
+    starts = {
+        simulate_network(random_workload(2, parallel=True), random_network(2), how).start.tobytes()
+        for _ in range(3)
+    }
+    assert len(starts) == 1
+
+
+def test_a_job_wider_than_the_machine_is_refused() -> None:
+    with pytest.raises(SimulationError, match="wider"):
+        empty_cluster(random_workload(1, parallel=True), 3)
+
+
+def test_a_machine_without_processors_is_refused() -> None:
+    with pytest.raises(SimulationError, match="0 processors"):
+        empty_cluster(random_workload(1, parallel=False), 0)

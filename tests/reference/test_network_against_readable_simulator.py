@@ -1,0 +1,196 @@
+"""The network in the compiled loop sees and decides what the head node would."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from slurm_rl_plugin.errors import SimulationError
+from slurm_rl_plugin.features.columns import site_job_features, site_queue_features
+from slurm_rl_plugin.features.site import SITE
+from slurm_rl_plugin.policies.network import (
+    ACTIVATIONS,
+    QNetwork,
+    network_from_parameters,
+    parameter_count,
+)
+from slurm_rl_plugin.simulator.cluster import (
+    NOW,
+    PENDING,
+    RUNNING,
+    Cluster,
+    Workload,
+    advance,
+    empty_cluster,
+    next_event,
+)
+from slurm_rl_plugin.simulator.dispatch import EASY, dispatch_in_order
+from slurm_rl_plugin.simulator.network_scoring import compile_network, score_pending
+from slurm_rl_plugin.simulator.simulation import (
+    SimulationSettings,
+    simulate_network,
+    simulate_scores,
+)
+from tests.reference.loads import jobs_of, random_workload, snapshot_of
+from tests.reference.readable_simulator import Moment, Scorer, simulate
+
+CAPACITY = 12
+HIDDEN = 5
+QUEUE, JOBS = len(SITE.queue), len(SITE.jobs)
+
+
+def random_network(seed: int, activation: str = "relu") -> QNetwork:
+    """Large weights, a scaler that is not 0 and 1, and a bias: every part shows in the score."""
+    rng = np.random.default_rng(seed)
+    scaler = (
+        rng.uniform(0, 1, QUEUE),
+        rng.uniform(0.3, 2, QUEUE),
+        rng.uniform(0, 1, JOBS),
+        rng.uniform(0.3, 2, JOBS),
+    )
+    network = network_from_parameters(
+        SITE,
+        rng.normal(0, 1, parameter_count(SITE, HIDDEN)),
+        hidden=HIDDEN,
+        scaler=scaler,
+        activation=activation,
+    )
+    return replace(network, output_bias=0.75)
+
+
+def features_at(
+    workload: Workload, moment: Moment, half_life: float, capacity: int = CAPACITY
+) -> tuple[np.ndarray, np.ndarray]:
+    """What the head node computes from a snapshot of this moment."""
+    snapshot = snapshot_of(workload, moment, capacity, half_life)
+    estimate = workload.estimate[moment.pending]
+    running_estimate = workload.estimate[moment.running]
+    queue = site_queue_features(snapshot, estimate, running_estimate)
+    return queue, site_job_features(snapshot, estimate)
+
+
+def head_node(workload: Workload, network: QNetwork, half_life: float) -> Scorer:
+    """Scores by the head node's features; jobs with equal features get one score.
+
+    Without that, a matrix product may round equal rows differently and break their tie.
+    """
+
+    def scores(_jobs: object, moment: Moment) -> list[float]:
+        queue, jobs = features_at(workload, moment, half_life)
+        distinct, place = np.unique(jobs, axis=0, return_inverse=True)
+        return network.scores(queue, distinct)[place.reshape(-1)].tolist()
+
+    return scores
+
+
+@pytest.mark.parametrize("parallel", [False, True], ids=["sequential", "parallel"])
+@pytest.mark.parametrize("cycle", [0.0, 30.0])
+@pytest.mark.parametrize("reserve", [0, 2])
+@pytest.mark.parametrize("backfilling", ["none", "easy"])
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+def test_kernel_orders_as_the_head_node_would_at_every_decision(
+    activation: str, backfilling: str, reserve: int, cycle: float, parallel: bool
+) -> None:
+    workload = random_workload(11, jobs=100, parallel=parallel)
+    network = random_network(3, activation)
+    half_life = 2000.0 if cycle else np.inf
+    how = SimulationSettings(
+        capacity=CAPACITY,
+        backfilling=backfilling,
+        reserve=reserve,
+        cycle=cycle,
+        half_life=half_life,
+    )
+    expected = simulate(
+        jobs_of(workload),
+        CAPACITY,
+        head_node(workload, network, half_life),
+        easy=backfilling == "easy",
+        reserve=reserve,
+        cycle=cycle,
+    )
+    assert simulate_network(workload, network, how).start.tolist() == expected
+    assert simulate_scores(workload, -workload.submit, how).start.tolist() != expected
+
+
+def probe(queue_feature: int | None = None, job_feature: int | None = None) -> QNetwork:
+    """A network whose score is one raw feature."""
+    network = QNetwork(
+        schema=SITE,
+        queue_mean=np.zeros(QUEUE),
+        queue_scale=np.ones(QUEUE),
+        job_mean=np.zeros(JOBS),
+        job_scale=np.ones(JOBS),
+        queue_weights=np.zeros((QUEUE, 1)),
+        job_weights=np.zeros((JOBS, 1)),
+        bias=np.array([10.0]),  # keeps the rectifier linear; taken off again below
+        output=np.array([1.0]),
+        linear=np.zeros(JOBS),
+        output_bias=-10.0,
+    )
+    if queue_feature is not None:
+        network.queue_weights[queue_feature, 0] = 1.0
+    if job_feature is not None:
+        network.linear[job_feature] = 1.0
+    return network
+
+
+def kernel_scores(workload: Workload, cluster: Cluster, network: QNetwork) -> np.ndarray:
+    count = int(cluster.counts[PENDING])
+    scores, jobs = np.empty(count), np.empty(count, dtype=np.int64)
+    score_pending(workload, cluster, compile_network(network, workload), scores, jobs)
+    by_job = np.argsort(jobs)
+    return scores[by_job]
+
+
+@pytest.mark.parametrize("half_life", [np.inf, 1000.0])
+def test_every_feature_is_equal_in_kernel_and_on_the_head_node(half_life: float) -> None:
+    workload = random_workload(5, jobs=80, parallel=True)
+    cluster = empty_cluster(workload, CAPACITY, half_life)
+    no_rank = np.empty(0, dtype=np.int64)
+    compared, seen_queue, seen_jobs = 0, [], []
+    event_number = 0
+    while np.isfinite(event := next_event(workload, cluster)):
+        advance(workload, cluster, event, no_rank)
+        order = cluster.pending[: cluster.counts[PENDING]]
+        dispatch_in_order(workload, cluster, order, EASY, 0)
+        event_number += 1
+        if event_number % 8 or cluster.counts[PENDING] == 0:
+            continue
+        now = float(cluster.clock[NOW])
+        pending = sorted(cluster.pending[: cluster.counts[PENDING]].tolist())
+        running = sorted(cluster.end_job[: cluster.counts[RUNNING]].tolist())
+        moment = Moment(now, pending, running, cluster.start.tolist())
+        queue, jobs = features_at(workload, moment, half_life)
+        for index, name in enumerate(SITE.queue):
+            there = kernel_scores(workload, cluster, probe(queue_feature=index))
+            np.testing.assert_allclose(there, queue[index], rtol=0, atol=1e-6, err_msg=name)
+        for index, name in enumerate(SITE.jobs):
+            there = kernel_scores(workload, cluster, probe(job_feature=index))
+            np.testing.assert_allclose(there, jobs[:, index], rtol=0, atol=1e-6, err_msg=name)
+        compared += len(pending)
+        seen_queue.append(queue)
+        seen_jobs.append(jobs)
+    assert compared > 100
+    # a feature that never changes would be compared in vain
+    assert (np.ptp(np.array(seen_queue), axis=0) > 1e-3).all()
+    assert (np.ptp(np.concatenate(seen_jobs), axis=0) > 1e-3).all()
+
+
+def test_a_network_of_another_schema_is_not_simulated() -> None:
+    network = replace(random_network(1), schema=replace(SITE, version=SITE.version + 1))
+    with pytest.raises(SimulationError, match="schema"):
+        compile_network(network, random_workload(1, jobs=5, parallel=False))
+
+
+@pytest.mark.parametrize("backfilling", ["none", "easy"])
+def test_equal_scores_start_in_the_order_of_submission(backfilling: str) -> None:
+    workload = random_workload(11, jobs=100, parallel=True)
+    assert (np.diff(workload.submit) == 0).sum() > 10  # jobs submitted at once are ordered too
+    how = SimulationSettings(capacity=CAPACITY, backfilling=backfilling)
+    indifferent = simulate_network(workload, probe(), how).start
+    assert indifferent.tolist() == simulate_scores(workload, np.zeros(100), how).start.tolist()
+    fifo = simulate_scores(workload, -workload.submit, how).start
+    assert indifferent.tolist() == fifo.tolist()

@@ -1,0 +1,105 @@
+"""Job-class rules: order, patterns, limits and what is refused."""
+
+import math
+
+import pytest
+
+from slurm_rl_plugin.domain.job_class import JobClassifier, JobClassRule
+from slurm_rl_plugin.domain.job_description import JobDescription
+from slurm_rl_plugin.errors import ConfigurationError
+
+
+def job(**fields):
+    plain = {
+        "partition": "long",
+        "qos": "normal",
+        "name": "run.sh",
+        "time_limit": 86400.0,
+        "has_batch_script": True,
+        "account": "physics",
+        "user": "ada",
+    }
+    return JobDescription(**{**plain, **fields})
+
+
+@pytest.mark.parametrize("field", ["partition", "qos", "name", "account", "user"])
+def test_a_pattern_is_searched_in_its_own_field_only(field):
+    rule = JobClassRule(job_class="interactive", **{field: "^abc"})
+    assert rule.matches(job(**{field: "abcde"}))
+    assert not rule.matches(job(**{field: "xabc"}))
+    others = {"partition", "qos", "name", "account", "user"} - {field}
+    assert not rule.matches(job(**dict.fromkeys(others, "abc")))
+
+
+def test_a_rule_matches_only_if_everything_it_names_does():
+    rule = JobClassRule(job_class="interactive", partition="short", user="ada")
+    assert rule.matches(job(partition="short"))
+    assert not rule.matches(job(partition="short", user="bob"))
+    assert not rule.matches(job())
+
+
+@pytest.mark.parametrize(
+    ("limit", "matches"), [(899.0, True), (900.0, True), (901.0, False), (math.nan, False)]
+)
+def test_a_time_limit_rule_includes_its_bound_and_skips_unknown_limits(limit, matches):
+    rule = JobClassRule(job_class="interactive", time_limit_at_most=900.0)
+    assert rule.matches(job(time_limit=limit)) is matches
+
+
+@pytest.mark.parametrize(("script", "matches"), [(False, True), (True, False), (None, False)])
+def test_no_batch_script_matches_only_jobs_known_to_have_none(script, matches):
+    rule = JobClassRule(job_class="interactive", no_batch_script=True)
+    assert rule.matches(job(has_batch_script=script)) is matches
+
+
+@pytest.mark.parametrize(("script", "matches"), [(False, False), (True, True), (None, False)])
+def test_no_batch_script_false_matches_only_jobs_known_to_have_one(script, matches):
+    rule = JobClassRule(job_class="batch", no_batch_script=False)
+    assert rule.matches(job(has_batch_script=script)) is matches
+
+
+def test_the_first_matching_rule_decides():
+    batch = JobClassRule(job_class="batch", user="ada")
+    interactive = JobClassRule(job_class="interactive", partition="long")
+    assert not JobClassifier((batch, interactive)).is_interactive(job())
+    assert JobClassifier((interactive, batch)).is_interactive(job())
+    assert JobClassifier((interactive, batch)).matching_rule(job(partition="x")) is batch
+
+
+def test_a_job_that_no_rule_matches_is_batch():
+    classifier = JobClassifier(())
+    assert classifier.matching_rule(job()) is None
+    assert not classifier.is_interactive(job())
+
+
+@pytest.mark.parametrize(
+    ("fields", "interactive"),
+    [
+        ({}, False),
+        ({"partition": "debug"}, True),
+        ({"partition": "gpu-Interactive"}, True),
+        ({"partition": "contest"}, False),  # "test" inside a word says nothing
+        ({"qos": "short"}, True),
+        ({"name": "debug"}, False),
+        ({"has_batch_script": False}, True),
+        ({"time_limit": 900.0}, True),
+        ({"time_limit": math.nan, "has_batch_script": None}, False),
+    ],
+)
+def test_default_rules_know_what_calls_itself_quick(fields, interactive):
+    assert JobClassifier().is_interactive(job(**fields)) is interactive
+
+
+def test_an_unknown_class_is_refused():
+    with pytest.raises(ConfigurationError, match="'urgent' is unknown"):
+        JobClassRule(job_class="urgent", user="ada")
+
+
+def test_a_broken_pattern_is_refused_by_its_text():
+    with pytest.raises(ConfigurationError, match=r"'\(' is no regular expression"):
+        JobClassRule(job_class="batch", name="(")
+
+
+def test_a_rule_says_what_it_names():
+    rule = JobClassRule(job_class="interactive", partition="short", time_limit_at_most=900.0)
+    assert str(rule) == "interactive if partition='short', time_limit_at_most=900.0"

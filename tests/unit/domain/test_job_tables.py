@@ -1,0 +1,43 @@
+"""Tables of jobs are cut by rows, all columns together."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from slurm_rl_plugin.domain import PendingJobs, RunningJobs
+from slurm_rl_plugin.domain.jobs import empty_job_table
+from tests.reference.loads import random_workload, table_of
+
+TABLE = table_of(random_workload(1, jobs=6, parallel=True))
+
+
+@pytest.mark.parametrize(
+    "index", [np.array([4, 0, 2]), np.array([True, False, True, False, False, True])]
+)
+def test_select_takes_the_same_rows_of_every_column(index):
+    chosen = TABLE.select(index)
+    for field in dataclasses.fields(TABLE):
+        before, after = getattr(TABLE, field.name), getattr(chosen, field.name)
+        np.testing.assert_array_equal(after, before[index])
+
+
+def test_selecting_pending_and_running_jobs_cuts_the_table_inside_too():
+    index = np.array([3, 1])
+    pending = PendingJobs.untouched(TABLE).select(index)
+    running = RunningJobs(jobs=TABLE, start=np.arange(6.0)).select(index)
+    assert len(pending) == len(running) == 2
+    assert pending.jobs.job_id.tolist() == running.jobs.job_id.tolist() == [3, 1]
+    assert running.start.tolist() == [3.0, 1.0]
+
+
+def test_untouched_jobs_are_not_held_and_have_no_priority():
+    pending = PendingJobs.untouched(TABLE)
+    assert not pending.held.any()
+    assert not pending.admin_set.any()
+    assert not pending.native_priority.any()
+
+
+def test_an_empty_table_has_no_rows_in_any_column():
+    table = empty_job_table()
+    assert {len(getattr(table, field.name)) for field in dataclasses.fields(table)} == {0}

@@ -1,0 +1,116 @@
+"""Feature columns of a snapshot, by hand and at the edges; parity with the kernel is elsewhere."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from slurm_rl_plugin.domain import PendingJobs
+from slurm_rl_plugin.domain.jobs import empty_job_table
+from slurm_rl_plugin.features.columns import site_job_features, site_queue_features
+from slurm_rl_plugin.features.site import SITE
+from slurm_rl_plugin.simulator.cluster import Workload
+from tests.reference.loads import snapshot_of
+from tests.reference.readable_simulator import Moment
+
+#: job 0 runs since 100 on 4 of 8 processors, 1 and 2 wait at 200
+LOAD = Workload(
+    submit=np.array([100.0, 110.0, 150.0]),
+    run_time=np.array([1000.0, 540.0, 99.0]),
+    estimate=np.array([1000.0, 540.0, 99.0]),
+    time_limit=np.array([9999.0, 999.0, 99.0]),  # equal to the estimate: none was requested
+    processors=np.array([4, 2, 8]),
+    account=np.array([0, 0, 1]),
+    interactive=np.array([True, True, False]),
+    shares=np.array([0.75, 0.25]),
+)
+AT_200 = Moment(200.0, [1, 2], [0], [100.0, math.nan, math.nan])
+SNAPSHOT = snapshot_of(LOAD, AT_200, 8)
+
+
+def queue_of(snapshot, estimate, running):
+    values = site_queue_features(snapshot, np.array(estimate), np.array(running))
+    assert values.dtype == np.float32
+    return dict(zip(SITE.queue, values.tolist(), strict=True))
+
+
+def test_queue_features_by_hand():
+    queue = queue_of(SNAPSHOT, [540.0, 99.0], [1000.0])
+    assert queue == pytest.approx(
+        {
+            "idle_fraction": 0.5,
+            "log_pending_jobs": math.log10(3) / 5,
+            "pending_interactive_fraction": 0.5,
+            "log_pending_demand": math.log10(1 + 10 / 8) / 3,
+            "log_pending_work_hours": math.log10(1 + (1080 + 792) / 3600 / 8) / 4,
+            "log_next_release": math.log10(1 + 900) / 6,
+            "running_interactive_fraction": 0.5,
+            "fairness": 1 - 0.25 / 0.75,
+        },
+        rel=1e-6,  # float32
+    )
+
+
+def test_job_features_by_hand():
+    features = site_job_features(SNAPSHOT, np.array([540.0, 99.0]))
+    assert features.dtype == np.float32
+    first, second = (dict(zip(SITE.jobs, row.tolist(), strict=True)) for row in features)
+    assert first == pytest.approx(
+        {
+            "log_estimate": math.log10(541) / 6,
+            "log_time_limit": math.log10(1000) / 6,
+            "log_processors": math.log10(2) / 4,
+            "log_work": math.log10(1081) / 9,
+            "interactive": 1.0,
+            "log_wait": math.log10(91) / 6,
+            "log_turnaround": math.log10(631) / 6,
+            "responsiveness_now": 540 / 630,
+            "time_utility_now": math.exp(-0.5 * 30 / 60),
+            "log_loss_rate_per_work": math.log10(math.exp(-0.25) * 0.5 / 60 / 1080) / 12 + 0.5,
+            "share_deficit": (0.75 - 1.0) / 0.75,
+        },
+        rel=1e-6,
+    )
+    assert second["log_time_limit"] == pytest.approx(2 / 6, rel=1e-6)
+    assert second["time_utility_now"] == 1.0
+    assert second["share_deficit"] == pytest.approx(0.25 / 0.75, rel=1e-6)
+    assert second["log_loss_rate_per_work"] == pytest.approx(
+        math.log10(0.3 / 159 / (99 * 8)) / 12 + 0.5, rel=1e-6
+    )
+
+
+def test_an_outlived_estimate_releases_now_and_not_in_the_past():
+    assert queue_of(SNAPSHOT, [540.0, 99.0], [50.0])["log_next_release"] == 0.0
+
+
+def test_an_empty_queue_has_finite_features_and_no_rows():
+    idle = replace(
+        SNAPSHOT,
+        pending=PendingJobs.untouched(empty_job_table()),
+        running=SNAPSHOT.running.select(np.empty(0, dtype=np.int64)),
+    )
+    queue = queue_of(idle, [], [])
+    assert queue["idle_fraction"] == 1.0
+    assert all(math.isfinite(value) for value in queue.values())
+    assert site_job_features(idle, np.empty(0)).shape == (0, len(SITE.jobs))
+
+
+def test_a_cluster_without_usable_processors_has_finite_features():
+    queue = queue_of(replace(SNAPSHOT, capacity=0), [540.0, 99.0], [1000.0])
+    assert queue["idle_fraction"] == 0.0
+    assert all(math.isfinite(value) for value in queue.values())
+
+
+def test_a_job_from_the_future_has_not_waited():
+    early = replace(SNAPSHOT, now=120.0)
+    waits = site_job_features(early, np.array([540.0, 99.0]))[:, SITE.jobs.index("log_wait")]
+    assert waits[0] > 0
+    assert waits[1] == 0
+
+
+def test_features_stay_small_for_the_largest_jobs_a_site_may_hold():
+    huge = replace(SNAPSHOT, now=200.0 + 100 * 86400.0)
+    features = site_job_features(huge, np.array([30 * 86400.0, 1e-3]))
+    assert np.isfinite(features).all()
+    assert np.abs(features).max() < 2

@@ -1,0 +1,163 @@
+"""The search repeats itself, goes on after an interruption, and finds something."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from slurm_rl_plugin.errors import ConfigurationError
+from slurm_rl_plugin.features.site import SITE
+from slurm_rl_plugin.learning.policy_search import (
+    PolicySearchSettings,
+    initial_parameters,
+    search_policy,
+)
+from slurm_rl_plugin.learning.training_load import (
+    TrainingLoad,
+    mean_objective,
+    rule_objective,
+    site_scaler,
+)
+from slurm_rl_plugin.policies.network import network_from_parameters
+from slurm_rl_plugin.simulator.generators import mmn_log
+from slurm_rl_plugin.simulator.log_workload import prepare_log
+from slurm_rl_plugin.simulator.simulation import SimulationSettings
+from slurm_rl_plugin.utility.reward import RewardWeights
+
+SETTINGS = PolicySearchSettings(hidden=2, generations=6, population=6, validate_every=2, seed=5)
+
+
+def load(seed, jobs=250):
+    log = mmn_log(np.random.default_rng(seed), processors=5, jobs=jobs, load=0.99)
+    return TrainingLoad.of(prepare_log(log), None, SimulationSettings(capacity=5))
+
+
+TRAINING, VALIDATION = [load(1), load(2)], [load(3)]
+
+
+def search(**more):
+    settings = replace(SETTINGS, **more.pop("settings", {}))
+    return search_policy(TRAINING, VALIDATION, settings, **more)
+
+
+def weights(trained):
+    network = trained.network
+    arrays = (network.queue_weights, network.job_weights, network.bias, network.output)
+    return b"".join(array.tobytes() for array in (*arrays, network.linear))
+
+
+UNINTERRUPTED = search()
+
+
+class Interrupted(Exception):
+    """Stands for a power cut."""
+
+
+def stop_at(last):
+    def progress(generation, _best):
+        if generation == last:
+            raise Interrupted
+
+    return progress
+
+
+def test_same_seed_gives_the_same_network_and_another_seed_another():
+    assert weights(search()) == weights(UNINTERRUPTED)
+    assert weights(search(settings={"seed": 6})) != weights(UNINTERRUPTED)
+
+
+@pytest.mark.parametrize("last", [1, 3, 5])
+def test_an_interrupted_search_goes_on_and_ends_with_the_same_network(tmp_path, last):
+    checkpoint = tmp_path / "kept"
+    with pytest.raises(Interrupted):
+        search(checkpoint=checkpoint, progress=stop_at(last))
+    assert len(checkpoint.read_text().splitlines()) == 1 + last
+    resumed = search(checkpoint=checkpoint)
+    assert weights(resumed) == weights(UNINTERRUPTED)
+    assert resumed.curve == UNINTERRUPTED.curve
+    assert not checkpoint.exists()
+
+
+def spoil(checkpoint):
+    """Make the kept objectives such that taking them up shows in the result."""
+    key, *kept = checkpoint.read_text().splitlines()
+    kept = [json.dumps(json.loads(line)[::-1]) for line in kept]
+    checkpoint.write_text("\n".join([key, *kept]) + "\n")
+
+
+def test_a_resumed_search_takes_up_what_was_kept_instead_of_simulating_again(tmp_path):
+    checkpoint = tmp_path / "kept"
+    with pytest.raises(Interrupted):
+        search(checkpoint=checkpoint, progress=stop_at(3))
+    spoil(checkpoint)
+    assert weights(search(checkpoint=checkpoint)) != weights(UNINTERRUPTED)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"settings": {"step": 0.4}},
+        {"settings": {"seed": 6}},
+        {"settings": {"weights": RewardWeights(tail=0.03)}},
+        {"load_key": "other loads"},
+    ],
+    ids=["step", "seed", "weights", "loads"],
+)
+def test_a_checkpoint_of_another_search_is_not_taken_up(tmp_path, other):
+    checkpoint = tmp_path / "kept"
+    with pytest.raises(Interrupted):
+        search(checkpoint=checkpoint, progress=stop_at(3), **other)
+    spoil(checkpoint)
+    assert weights(search(checkpoint=checkpoint)) == weights(UNINTERRUPTED)
+
+
+@pytest.mark.parametrize("cut", [1, 30], ids=["newline", "half a line"])
+def test_a_checkpoint_cut_off_in_its_last_line_is_taken_up_before_it(tmp_path, cut):
+    checkpoint = tmp_path / "kept"
+    with pytest.raises(Interrupted):
+        search(checkpoint=checkpoint, progress=stop_at(3))
+    checkpoint.write_bytes(checkpoint.read_bytes()[:-cut])
+    assert weights(search(checkpoint=checkpoint)) == weights(UNINTERRUPTED)
+
+
+@pytest.mark.parametrize("content", [b"", b"\n", b"\x00\xff\n", b'{"settings"', b"[]\n[1, 2]\n"])
+def test_a_file_that_is_no_checkpoint_is_started_afresh(tmp_path, content):
+    checkpoint = tmp_path / "kept"
+    checkpoint.write_bytes(content)
+    assert weights(search(checkpoint=checkpoint)) == weights(UNINTERRUPTED)
+
+
+def initial_network(hidden):
+    return network_from_parameters(
+        SITE, initial_parameters(hidden), hidden=hidden, scaler=site_scaler()
+    )
+
+
+def test_the_search_starts_as_shortest_job_first_where_nothing_waited_longer():
+    # shortest turnaround is min(run + wait) with the oracle: the same starts, the same objective
+    initial = mean_objective(initial_network(2), VALIDATION, SETTINGS.weights)
+    assert initial == rule_objective("min-run-wait", VALIDATION, SETTINGS.weights)
+
+
+def test_the_search_improves_on_where_it_started():
+    initial = mean_objective(initial_network(2), TRAINING, SETTINGS.weights)
+    found = search_policy(TRAINING, TRAINING, SETTINGS)
+    assert found.validation_objective > initial
+    assert found.validation_objective == mean_objective(found.network, TRAINING, SETTINGS.weights)
+    assert found.curve[0] == (0, initial, initial)
+
+
+def test_the_best_of_the_validated_means_is_kept():
+    assert UNINTERRUPTED.validation_objective == max(value for *_, value in UNINTERRUPTED.curve)
+    assert [generation for generation, *_ in UNINTERRUPTED.curve] == [0, 2, 4, 6]
+
+
+def test_simulated_jobs_are_counted():
+    assert UNINTERRUPTED.simulated_jobs == 2 * 250 * 6 * 6
+
+
+@pytest.mark.parametrize(("training", "validation"), [([], VALIDATION), (TRAINING, [])])
+def test_a_search_without_loads_is_refused(training, validation):
+    with pytest.raises(ConfigurationError, match="at least one"):
+        search_policy(training, validation, SETTINGS)

@@ -1,0 +1,143 @@
+"""From prepared logs to a model with its manifest; loads are cut by time and named in full."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from slurm_rl_plugin.errors import ConfigurationError
+from slurm_rl_plugin.features.estimates import RequestedLimit
+from slurm_rl_plugin.features.site import SITE
+from slurm_rl_plugin.learning.evaluation import Candidate, estimates_of, evaluate, starts_under
+from slurm_rl_plugin.learning.load_windows import WINDOW_JOBS, split_windows
+from slurm_rl_plugin.learning.manifest import file_checksum
+from slurm_rl_plugin.learning.onnx_export import import_network
+from slurm_rl_plugin.learning.policy_search import PolicySearchSettings
+from slurm_rl_plugin.learning.training import TrainingPlan, train_model
+from slurm_rl_plugin.policies.q_network import load_q_network
+from slurm_rl_plugin.simulator.generators import mmn_log
+from slurm_rl_plugin.simulator.log_workload import prepare_log
+from slurm_rl_plugin.simulator.simulation import SimulationSettings
+
+LOG = prepare_log(mmn_log(np.random.default_rng(1), processors=5, jobs=400))
+PLAN = TrainingPlan(
+    logs=[LOG],
+    sources=[{"log": "mmn", "sha256": "", "jobs": 400, "processors": 5}],
+    estimates=["class-median"],
+    backfilling="none",
+    windows=1,
+    search=PolicySearchSettings(hidden=2, generations=2, population=4),
+    command="slurm-rl train mmn",
+)
+
+
+def test_training_writes_model_manifest_and_card_that_agree(tmp_path):
+    path = tmp_path / "site.onnx"
+    trained, manifest = train_model(PLAN, path)
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["site.json", "site.md", "site.onnx"]
+    assert json.loads((tmp_path / "site.json").read_text()) == json.loads(json.dumps(manifest))
+    assert manifest["sha256"] == file_checksum(path)
+    assert manifest["schema"]["digest"] == SITE.digest
+    assert manifest["sha256"] in (tmp_path / "site.md").read_text()
+    assert manifest["validation"][-1]["objective"] == trained.validation_objective
+    model = load_q_network(path)
+    assert model.card.sha256 == manifest["sha256"]
+    assert model.card.reward_weights == manifest["reward_weights"]
+    assert model.estimates.interactive_median == np.median(LOG.log.run_time[LOG.interactive])
+    np.testing.assert_allclose(import_network(path).linear, trained.network.linear, rtol=1e-6)
+
+
+class Interrupted(Exception):
+    """Stands for a power cut."""
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"windows": 2},
+        {"backfilling": "easy"},
+        {"estimates": ["oracle"]},
+        {"sources": [{**PLAN.sources[0], "sha256": "12"}]},
+        {"logs": [replace(LOG, shares=LOG.shares[::-1].copy())]},
+    ],
+    ids=["windows", "backfilling", "estimates", "file", "shares"],
+)
+def test_a_checkpoint_of_other_loads_is_not_taken_up(tmp_path, change):
+    def stop(_generation, _best):
+        raise Interrupted
+
+    path = tmp_path / "site.onnx"
+    for plan in (PLAN, replace(PLAN, **change)):
+        with pytest.raises(Interrupted):
+            train_model(plan, path, progress=stop)
+        checkpoint = path.with_name("site.onnx.checkpoint")
+        key, *generations = checkpoint.read_text().splitlines()
+        # had it been taken up, the first generation would stand from before
+        checkpoint.write_text(key + "\n" + "[1, 2, 3, 4]\n")
+        assert generations != ["[1, 2, 3, 4]"]
+
+
+def test_windows_train_on_the_past_and_validate_on_what_came_after():
+    log = prepare_log(mmn_log(np.random.default_rng(1), jobs=5 * WINDOW_JOBS))
+    training, validation = split_windows(log, 99, np.random.default_rng(1))
+    assert [len(each.log) for each in training] == [WINDOW_JOBS] * 3
+    assert [len(each.log) for each in validation] == [WINDOW_JOBS] * 2
+    ids = [job for each in training + validation for job in each.log.job_id]
+    assert ids == list(range(1, 5 * WINDOW_JOBS + 1))
+
+
+def test_no_more_windows_than_asked_for_are_drawn_by_the_seed():
+    log = prepare_log(mmn_log(np.random.default_rng(1), jobs=5 * WINDOW_JOBS))
+    chosen = [
+        [
+            int(each.log.job_id[0])
+            for part in split_windows(log, 1, np.random.default_rng(seed))
+            for each in part
+        ]
+        for seed in (1, 1, 2, 3, 4)
+    ]
+    assert {len(each) for each in chosen} == {2}
+    assert chosen[0] == chosen[1]
+    assert len({tuple(each) for each in chosen}) > 1
+
+
+def test_a_log_of_one_job_cannot_be_split():
+    log = prepare_log(mmn_log(np.random.default_rng(1), jobs=1))
+    with pytest.raises(ConfigurationError, match="too short"):
+        split_windows(log, 1, np.random.default_rng(1))
+
+
+def test_native_gives_back_the_recorded_starts():
+    start = LOG.log.submit + 7
+    recorded = replace(LOG, log=replace(LOG.log, start=start))
+    how = SimulationSettings(capacity=5)
+    native = starts_under(Candidate(name="native"), recorded, recorded.workload(None), how)
+    assert native.tolist() == start.tolist()
+    assert evaluate(Candidate(name="native"), recorded, None, how)["mean_wait"] == pytest.approx(7)
+
+
+def test_native_needs_recorded_starts():
+    with pytest.raises(ConfigurationError, match="400 jobs"):
+        evaluate(Candidate(name="native"), LOG, None, SimulationSettings(capacity=5))
+
+
+def test_an_unknown_policy_is_refused_with_the_known_ones():
+    with pytest.raises(ConfigurationError, match=r"'lifo': give one of edf, .*native"):
+        evaluate(Candidate(name="lifo"), LOG, None, SimulationSettings(capacity=5))
+
+
+def test_estimates_by_their_names():
+    assert estimates_of("oracle", LOG) is None
+    assert estimates_of("requested", LOG) == RequestedLimit()
+    assert estimates_of("class-median", LOG).batch_median == np.median(
+        LOG.log.run_time[~LOG.interactive]
+    )
+
+
+def test_sjf_with_class_medians_is_interactive_first():
+    how = SimulationSettings(capacity=5)
+    medians = estimates_of("class-median", LOG)
+    first = evaluate(Candidate(name="sjf"), LOG, medians, how)
+    assert first == evaluate(Candidate(name="interactive-first"), LOG, None, how)
+    assert first != evaluate(Candidate(name="sjf"), LOG, None, how)

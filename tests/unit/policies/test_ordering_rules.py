@@ -1,0 +1,60 @@
+"""The simple orders, each on a queue where it differs from the others."""
+
+import numpy as np
+import pytest
+
+from slurm_rl_plugin.errors import ConfigurationError
+from slurm_rl_plugin.features.estimates import ClassMedian
+from slurm_rl_plugin.policies.ordering_rules import STATIC_RULES, rule_policy
+from slurm_rl_plugin.simulator.cluster import Workload
+from tests.reference.loads import snapshot_of
+from tests.reference.readable_simulator import Moment
+
+LIMITS = np.array([300.0, 900.0, 200.0, 240.0])
+QUEUE = Workload(
+    submit=np.array([1000.0, 1010.0, 1400.0, 1150.0]),
+    run_time=LIMITS,
+    estimate=LIMITS + 1,  # so that the snapshot shows every limit
+    time_limit=LIMITS,
+    processors=np.array([1, 1, 8, 2]),
+    account=np.zeros(4, dtype=np.int64),
+    interactive=np.array([False, False, False, True]),
+    shares=np.array([1.0]),
+)
+SNAPSHOT = snapshot_of(QUEUE, Moment(1500.0, [0, 1, 2, 3], [], [np.nan] * 4), 8)
+
+
+@pytest.mark.parametrize(
+    ("name", "order"),
+    [
+        ("fifo", [0, 1, 3, 2]),
+        ("sjf", [2, 3, 0, 1]),
+        ("saf", [0, 3, 1, 2]),  # 300, 480, 900, 1600 processor-seconds
+        ("edf", [0, 3, 2, 1]),  # deadlines 1360, 1450, 1660, 1970
+        ("interactive-first", [3, 0, 1, 2]),
+        ("min-run-wait", [2, 3, 0, 1]),  # 300, 590, 800, 1390
+    ],
+)
+def test_rule_orders_the_queue_as_its_name_says(name, order):
+    decision = rule_policy(name).decide(SNAPSHOT)
+    assert np.argsort(-decision.scores).tolist() == order
+    assert decision.scores.dtype == np.float64
+    assert decision.reserve == 0
+
+
+def test_a_rule_uses_the_estimates_it_was_given():
+    medians = ClassMedian(interactive_median=5000.0, batch_median=10.0)
+    assert np.argmin(rule_policy("sjf", medians).decide(SNAPSHOT).scores) == 3
+    assert np.argmin(rule_policy("sjf").decide(SNAPSHOT).scores) == 1
+
+
+def test_interactive_first_separates_classes_over_any_span_of_epoch_seconds():
+    late = QUEUE._replace(submit=np.array([0.0, 1.7e9, 1.7e9, 4e9]))
+    jobs = snapshot_of(late, Moment(5e9, [0, 1, 2, 3], [], [np.nan] * 4), 8).pending.jobs
+    scores = STATIC_RULES["interactive-first"](jobs, LIMITS)
+    assert np.argmax(scores) == 3
+
+
+def test_an_unknown_rule_is_refused_with_the_known_ones():
+    with pytest.raises(ConfigurationError, match=r"'lifo': give one of edf, fifo.*\.onnx"):
+        rule_policy("lifo")

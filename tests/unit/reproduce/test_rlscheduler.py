@@ -1,0 +1,94 @@
+"""Claims, the command, and every published cell where the traces are at hand."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from slurm_rl_plugin.cli.entry import main
+from slurm_rl_plugin.reproduce.claims import Claim
+from slurm_rl_plugin.reproduce.rlscheduler import reproduce
+
+TRACES = os.environ.get("SLURM_RL_TRACES")
+needs_traces = pytest.mark.skipif(
+    not TRACES, reason="SLURM_RL_TRACES names no directory of workload traces"
+)
+
+
+def claim(published: float, measured: float, decimals: int = 2) -> Claim:
+    return Claim(group="a", cell="b", published=published, measured=measured, decimals=decimals)
+
+
+def test_a_claim_reproduces_when_equal_to_the_printed_decimals() -> None:
+    assert claim(258.37, 258.3741).reproduces
+    assert not claim(258.37, 258.3751).reproduces
+    assert claim(337, 337.34, decimals=0).reproduces
+
+
+def test_a_claim_that_does_not_says_by_how_much() -> None:
+    entry = claim(100.0, 101.5).as_json()
+    assert entry["difference"] == 1.5
+    assert entry["verdict"] == "does not"
+    assert entry["because"] == "differs by +1.50 %"
+
+
+def test_a_missing_trace_is_one_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["reproduce", "rlscheduler", str(tmp_path)]) == 2
+    complaint = capsys.readouterr().err
+    assert "lublin_256.swf.gz" in complaint
+    assert complaint.count("\n") == 1
+
+
+def test_a_faulty_trace_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "lublin_256.swf").write_text("; MaxNodes: 256\n1 2 3 four\n")
+    assert main(["reproduce", "rlscheduler", str(tmp_path)]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_no_traces_named_is_wrong_usage(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("SLURM_RL_TRACES", raising=False)
+    assert main(["reproduce", "rlscheduler"]) == 2
+    assert "SLURM_RL_TRACES" in capsys.readouterr().err
+
+
+@pytest.fixture(scope="module")
+def claims() -> list[Claim]:
+    return reproduce(Path(TRACES or ""))
+
+
+@needs_traces
+@pytest.mark.parametrize(
+    ("group", "cells"),
+    [
+        ("no backfilling", 24),
+        ("their backfilling", 24),
+        ("no backfilling, wait mended", 8),
+        ("EASY, our kernel", 24),
+        ("no backfilling, our kernel", 1),
+    ],
+)
+def test_every_cell_reproduces(claims: list[Claim], group: str, cells: int) -> None:
+    found = [each for each in claims if each.group == group]
+    assert len(found) == cells
+    assert [each.as_json() for each in found if not each.reproduces] == []
+
+
+@needs_traces
+def test_the_command_prints_one_document_and_draws(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["reproduce", "rlscheduler", "--json", "--plot", str(tmp_path)]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["paper"] == "rlscheduler"
+    assert len(document["seeds"]) == 10
+    assert {"name", "published", "measured", "difference", "verdict", "because"} <= set(
+        document["claims"][0]
+    )
+    assert [Path(path).read_bytes()[:4] for path in document["figures"]] == [b"\x89PNG"]

@@ -1,0 +1,157 @@
+"""From a log to a workload: shares, classes, estimates and what is left out."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from slurm_rl_plugin.domain.job_class import JobClassifier, JobClassRule
+from slurm_rl_plugin.errors import ConfigurationError
+from slurm_rl_plugin.features.estimates import ClassMedian, RequestedLimit
+from slurm_rl_plugin.simulator.cluster import Workload
+from slurm_rl_plugin.simulator.log_workload import (
+    check_shares,
+    prepare_log,
+    select_prepared,
+)
+from tests.reference.loads import log_of
+
+
+def small_log(run_time, processors, account, **more):
+    count = len(run_time)
+    run_time = np.array(run_time, dtype=float)
+    workload = Workload(
+        submit=np.arange(float(count)),
+        run_time=run_time,
+        estimate=run_time,
+        time_limit=run_time,
+        processors=np.array(processors),
+        account=np.array(account),
+        interactive=np.zeros(count, dtype=bool),
+        shares=np.full(max(account) + 1, 1 / (max(account) + 1)),
+    )
+    return log_of(workload, **more)
+
+
+def test_default_shares_keep_the_four_accounts_of_most_work_and_sum_up_the_rest():
+    # work 10, 60, 20, 40, 30, 40 by accounts a0 ... a5
+    log = small_log([10, 30, 20, 40, 30, 40], [1, 2, 1, 1, 1, 1], [0, 1, 2, 3, 4, 5])
+    prepared = prepare_log(log)
+    assert prepared.accounts == ("a1", "a3", "a5", "a4", "_other")
+    assert prepared.shares.tolist() == pytest.approx([0.3, 0.2, 0.2, 0.15, 0.15])
+    assert prepared.account.tolist() == [4, 0, 4, 1, 3, 2]
+
+
+def test_four_accounts_or_fewer_need_no_other():
+    prepared = prepare_log(small_log([10, 30], [1, 1], [0, 1]))
+    assert prepared.accounts == ("a1", "a0")
+    assert prepared.shares.tolist() == pytest.approx([0.75, 0.25])
+
+
+def test_shares_that_round_above_one_leave_nothing_to_the_others():
+    # four accounts did all the work; in doubles their fractions sum to 1 + 2.2e-16
+    works = itertools.combinations(range(40, 1, -1), 4)
+    work = next(each for each in works if sum(one / sum(each) for one in each) > 1.0)
+    # the fifth account's only job is too wide for the machine
+    log = small_log([*work, 5], [1, 1, 1, 1, 99], [0, 1, 2, 3, 4])
+    prepared = prepare_log(log)
+    assert prepared.accounts[4] == "_other"
+    assert prepared.shares[4] == 0.0
+
+
+def test_given_shares_are_kept_and_unnamed_accounts_share_nothing():
+    prepared = prepare_log(
+        small_log([10, 30, 5], [1, 1, 1], [0, 1, 2]), shares={"a1": 0.6, "a0": 0.3, "away": 0.1}
+    )
+    assert prepared.accounts == ("a1", "a0", "away", "_other")
+    assert prepared.shares.tolist() == pytest.approx([0.6, 0.3, 0.1, 0.0])
+    assert prepared.account.tolist() == [1, 0, 3]
+
+
+@pytest.mark.parametrize(
+    "shares", [{"a": 0.5}, {"a": 1.5, "b": -0.5}, {"a": 0.5, "b": 0.50001}, {}, {"a": np.nan}]
+)
+def test_shares_that_do_not_sum_to_one_or_are_negative_are_refused(shares):
+    with pytest.raises(ConfigurationError, match="together 1"):
+        check_shares(shares)
+
+
+def test_shares_may_miss_one_by_a_millionth():
+    check_shares({"a": 0.5, "b": 0.5 + 9e-7})
+
+
+def test_jobs_wider_than_the_machine_are_left_out_and_counted():
+    prepared = prepare_log(small_log([10, 20, 30], [4, 5, 9], [0, 0, 0]), capacity=4)
+    assert prepared.dropped == {"wider than the machine": 2}
+    assert prepared.log.job_id.tolist() == [1]
+    assert prepared.capacity == 4
+
+
+def test_nothing_is_counted_where_all_jobs_fit():
+    assert prepare_log(small_log([10], [12], [0])).dropped == {}
+
+
+@pytest.mark.parametrize(("available", "capacity"), [(None, None), (0, None), (12, -1)])
+def test_an_unknown_machine_size_is_asked_for(available, capacity):
+    with pytest.raises(ConfigurationError, match="--processors"):
+        prepare_log(small_log([10], [1], [0], available=available), capacity=capacity)
+
+
+def test_a_log_without_a_job_that_fits_is_refused():
+    with pytest.raises(ConfigurationError, match="no job"):
+        prepare_log(small_log([10], [5], [0]), capacity=4)
+
+
+def test_swf_jobs_below_900_seconds_are_interactive():
+    prepared = prepare_log(small_log([899.9, 900, 901], [1, 1, 1], [0, 0, 0]))
+    assert prepared.interactive.tolist() == [True, False, False]
+    assert "900" in prepared.class_rule
+
+
+def test_other_logs_are_classed_by_rules_and_not_by_what_they_ran():
+    limits = np.array([900.0, 4000.0, np.nan])
+    log = small_log([5000, 5, 5], [1, 1, 1], [0, 0, 0], kind="sacct", time_limit=limits)
+    prepared = prepare_log(log)
+    assert prepared.interactive.tolist() == [True, False, False]
+    assert "time_limit_at_most=900" in prepared.class_rule
+
+
+def test_given_rules_class_a_log_and_are_recorded():
+    rules = (JobClassRule(job_class="interactive", partition="^p$"),)
+    log = small_log([5000, 5], [1, 1], [0, 0], kind="sacct")
+    prepared = prepare_log(log, classifier=JobClassifier(rules))
+    assert prepared.interactive.all()
+    assert prepared.class_rule == "interactive if partition='^p$'"
+
+
+def test_the_oracle_knows_the_run_times():
+    limits = np.array([50.0, np.nan])
+    workload = prepare_log(small_log([10, 20], [1, 1], [0, 0], time_limit=limits)).workload(None)
+    assert workload.estimate.tolist() == [10, 20]
+    assert workload.time_limit.tolist() == [50, 20]
+
+
+def test_the_requested_estimate_is_the_run_time_where_none_was_requested():
+    limits = np.array([50.0, np.nan, 0.0, 5.0])
+    prepared = prepare_log(small_log([10, 20, 30, 40], [1] * 4, [0] * 4, time_limit=limits))
+    workload = prepared.workload(RequestedLimit())
+    assert workload.estimate.tolist() == [50, 20, 30, 5]
+    assert workload.time_limit.tolist() == [50, 20, 30, 5]
+    assert workload.run_time.tolist() == [10, 20, 30, 40]
+
+
+def test_class_medians_go_by_the_class_of_each_job():
+    prepared = prepare_log(small_log([10, 2000], [1, 1], [0, 0]))
+    medians = ClassMedian(interactive_median=60.0, batch_median=7000.0)
+    assert prepared.workload(medians).estimate.tolist() == [60, 7000]
+
+
+def test_a_window_keeps_the_shares_and_accounts_of_the_whole():
+    prepared = prepare_log(small_log([10, 2000, 30], [1, 2, 3], [0, 1, 0]))
+    window = select_prepared(prepared, np.array([1, 2]))
+    assert window.accounts == prepared.accounts
+    assert window.shares.tolist() == prepared.shares.tolist()
+    assert window.log.job_id.tolist() == [2, 3]
+    assert window.interactive.tolist() == [False, True]
+    assert window.account.tolist() == prepared.account[1:].tolist()
+    assert len(window.log.qos) == 2

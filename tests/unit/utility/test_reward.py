@@ -1,0 +1,52 @@
+"""The objective and the weights it refuses."""
+
+import math
+
+import pytest
+
+from slurm_rl_plugin.errors import ConfigurationError
+from slurm_rl_plugin.utility.reward import RewardWeights
+
+
+def test_objective_is_the_weighted_sum_less_the_tail():
+    weights = RewardWeights(time_utility=0.2, responsiveness=0.3, fairness=0.5, tail=0.1)
+    value = weights.objective(0.9, 0.8, 0.6, 100.0)
+    assert value == pytest.approx(0.18 + 0.24 + 0.3 - 0.1 * 2)
+
+
+def test_a_shorter_tail_than_fifo_is_rewarded():
+    weights = RewardWeights(tail=0.02)
+    gain = weights.objective(0, 0, 0, 0.1) - weights.objective(0, 0, 0, 1.0)
+    assert gain == pytest.approx(0.02)
+
+
+def test_no_wait_at_all_is_worth_no_more_than_a_thousandth_of_fifos():
+    weights = RewardWeights()
+    assert weights.objective(1, 1, 1, 0.0) == weights.objective(1, 1, 1, 1e-3)
+
+
+@pytest.mark.parametrize(
+    "weights",
+    [
+        {"time_utility": 0.5},
+        {"time_utility": -0.25, "responsiveness": 0.75},
+        {"fairness": math.nan},
+        {"fairness": math.inf},
+        {"time_utility": 0.0, "responsiveness": 0.0, "fairness": 0.0},
+    ],
+)
+def test_weights_that_do_not_sum_to_one_or_are_negative_are_refused(weights):
+    with pytest.raises(ConfigurationError, match="non-negative with sum 1"):
+        RewardWeights(**weights)
+
+
+@pytest.mark.parametrize("tail", [-0.01, math.nan, math.inf])
+def test_an_impossible_tail_weight_is_refused_by_name(tail):
+    with pytest.raises(ConfigurationError, match="tail"):
+        RewardWeights(tail=tail)
+
+
+def test_weights_may_miss_one_by_rounding_only():
+    RewardWeights(time_utility=0.25 + 5e-7)
+    with pytest.raises(ConfigurationError):
+        RewardWeights(time_utility=0.25 + 5e-6)

@@ -1,0 +1,112 @@
+"""The fields of a report, each against the definition on a schedule small enough to do by hand."""
+
+import math
+
+import numpy as np
+import pytest
+
+from slurm_rl_plugin.utility.summary import ScheduledJobs, summarise
+from slurm_rl_plugin.utility.time_utility import TimeUtilitySettings
+
+#: submit, start, run, processors, account, interactive
+ROWS = np.array(
+    [
+        (0, 0, 100, 1, 0, 1),
+        (0, 120, 1000, 2, 1, 0),
+        (10, 131, 50, 1, 0, 1),
+        (20, 320, 2, 1, 1, 1),
+    ],
+    dtype=float,
+)
+JOBS = ScheduledJobs(
+    submit=ROWS[:, 0],
+    start=ROWS[:, 1],
+    run_time=ROWS[:, 2],
+    processors=ROWS[:, 3].astype(np.int64),
+    account=ROWS[:, 4].astype(np.int64),
+    interactive=ROWS[:, 5] > 0,
+    shares=np.array([0.5, 0.5]),
+    capacity=4,
+)
+WAIT = [0.0, 120.0, 121.0, 300.0]
+#: starts: nothing consumed; 100/0; 100/22; 150/400
+FAIRNESS = [0.0, 0.0, 1 - (0.5 - 22 / 122) / 0.5, 1 - (0.5 - 150 / 550) / 0.5]
+UTILITY = [1.0, (1120 / 1060) ** -0.3, math.exp(-0.5 * 61 / 60), math.exp(-0.5 * 240 / 60)]
+
+
+def test_waits_are_start_minus_submit():
+    report = summarise(JOBS)
+    assert report["jobs"] == 4
+    assert report["mean_wait"] == pytest.approx(np.mean(WAIT))
+    assert report["std_wait"] == pytest.approx(np.std(WAIT))
+    assert report["max_wait"] == 300
+
+
+def test_time_utility_responsiveness_slowdown_and_overhead_follow_their_definitions():
+    report = summarise(JOBS)
+    assert report["time_utility"] == pytest.approx(np.mean(UTILITY))
+    assert report["responsiveness"] == pytest.approx(np.mean([1, 1000 / 1120, 50 / 171, 2 / 302]))
+    assert report["mean_bounded_slowdown"] == pytest.approx(
+        np.mean([1, 1120 / 1000, 171 / 50, 302 / 10])
+    )
+    overhead = [0, 120 / 1000, 121 / 50, 150]
+    assert report["relative_overhead_p90"] == pytest.approx(np.quantile(overhead, 0.9))
+
+
+def test_fairness_is_the_mean_at_starts_and_final_is_that_of_the_last_start():
+    report = summarise(JOBS)
+    assert report["fairness"] == pytest.approx(np.mean(FAIRNESS))
+    assert report["fairness_final"] == pytest.approx(FAIRNESS[3])
+    assert report["objective"] == pytest.approx((np.mean(UTILITY) + np.mean(FAIRNESS)) / 2)
+
+
+def test_utilization_is_work_over_capacity_from_first_submit_to_last_end():
+    assert summarise(JOBS)["utilization"] == pytest.approx((100 + 2000 + 50 + 2) / (4 * 1120))
+
+
+def test_within_120s_includes_a_wait_of_exactly_120():
+    classes = summarise(JOBS)["classes"]
+    assert classes["batch"]["within_120s"] == 1.0
+    assert classes["interactive"]["within_120s"] == pytest.approx(1 / 3)
+
+
+def test_classes_are_summed_up_apart():
+    classes = summarise(JOBS)["classes"]
+    assert classes["batch"]["jobs"] == 1
+    assert classes["batch"]["time_utility"] == pytest.approx(UTILITY[1])
+    interactive = classes["interactive"]
+    assert interactive["jobs"] == 3
+    assert interactive["median_wait"] == 121
+    assert interactive["max_wait"] == 300
+    assert interactive["p95_wait"] == pytest.approx(np.quantile([0, 121, 300], 0.95))
+
+
+def test_accounts_show_share_work_and_wait():
+    accounts = summarise(JOBS, accounts=("first", "second"))["accounts"]
+    assert accounts["first"]["work_fraction"] == pytest.approx(150 / 2152)
+    assert accounts["second"]["share"] == 0.5
+    assert accounts["second"]["mean_wait"] == pytest.approx(210)
+    assert accounts["first"]["jobs"] == 2
+
+
+def test_dropped_jobs_count_in_no_mean_but_have_consumed_service():
+    report = summarise(JOBS, drop=(1, 1))
+    assert report["jobs"] == 2
+    assert report["max_wait"] == 121
+    assert report["fairness"] == pytest.approx(np.mean(FAIRNESS[1:3]))
+    assert report["fairness_final"] == pytest.approx(FAIRNESS[2])
+
+
+@pytest.mark.parametrize("drop", [(4, 0), (0, 4), (2, 2), (0, 5), (0, 7), (9, 9)])
+def test_dropping_all_jobs_or_more_leaves_nothing_to_tell(drop):
+    report = summarise(JOBS, drop=drop)
+    assert report["jobs"] == 0
+    assert report["mean_wait"] is None
+    assert report["fairness_final"] is None
+    assert report["objective"] is None
+    assert report["classes"]["batch"]["within_120s"] is None
+
+
+def test_time_utility_settings_are_used():
+    gentle = TimeUtilitySettings(alpha=1e-9, beta=1e-9)
+    assert summarise(JOBS, settings=gentle)["time_utility"] == pytest.approx(1.0, abs=1e-6)
