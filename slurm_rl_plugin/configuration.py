@@ -152,12 +152,14 @@ class Configuration:
         values: section -> key -> value, defaults filled in.
         shares: account -> share with sum 1; None takes the batch system's own.
         classifier: job-class rules.
+        has_class_rules: whether the site wrote rules of its own.
         reward: weights that the model must have been trained towards.
     """
 
     values: Mapping[str, Mapping[str, Any]]
     shares: Mapping[str, float] | None = None
     classifier: JobClassifier = field(default_factory=JobClassifier)
+    has_class_rules: bool = False
     reward: RewardWeights = field(default_factory=RewardWeights)
 
     @property
@@ -223,7 +225,13 @@ def parse_configuration(content: Mapping[str, Any], where: str) -> Configuration
     if faults:
         raise ConfigurationError(faults)
     classifier = JobClassifier(rules or DEFAULT_JOB_CLASS_RULES)
-    return Configuration(values=values, shares=shares, classifier=classifier, reward=reward)
+    return Configuration(
+        values=values,
+        shares=shares,
+        classifier=classifier,
+        has_class_rules=bool(rules),
+        reward=reward,
+    )
 
 
 def _nearest(name: str, known: list[str]) -> str:

@@ -29,7 +29,7 @@ from slurm_rl_plugin.simulator.cluster import (
 )
 from slurm_rl_plugin.simulator.dispatch import BACKFILLING, dispatch_in_order
 from slurm_rl_plugin.simulator.log_workload import PreparedLog
-from slurm_rl_plugin.simulator.network_scoring import current_usage
+from slurm_rl_plugin.simulator.rule_scoring import current_usage
 from slurm_rl_plugin.simulator.simulation import SimulationSettings
 from slurm_rl_plugin.units import FloatArray, IntArray
 

@@ -79,7 +79,7 @@ def read_named_log(argument: str, options: argparse.Namespace) -> NamedLog:
     if options.config is not None:
         configuration = read_configuration(options.config)
         shares = shares or configuration.shares
-        classifier = configuration.classifier
+        classifier = configuration.classifier if configuration.has_class_rules else None
     prepared = prepare_log(
         log, capacity=_capacity(log, options.processors), shares=shares, classifier=classifier
     )

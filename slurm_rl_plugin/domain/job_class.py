@@ -42,6 +42,11 @@ class JobClassRule:
             raise ConfigurationError(
                 f"job class {self.job_class!r} is unknown: give interactive or batch."
             )
+        if not self._named():
+            raise ConfigurationError(
+                f"a job-class rule for {self.job_class} names nothing to match: name a partition, "
+                "qos, name, account, user, time_limit_at_most or no_batch_script."
+            )
         for pattern in (self.partition, self.qos, self.name, self.account, self.user):
             try:
                 re.compile(pattern or "")
@@ -70,17 +75,20 @@ class JobClassRule:
         return True
 
     def __str__(self) -> str:
-        named = (
-            ("partition", self.partition),
-            ("qos", self.qos),
-            ("name", self.name),
-            ("account", self.account),
-            ("user", self.user),
-            ("time_limit_at_most", self.time_limit_at_most),
-            ("no_batch_script", self.no_batch_script),
-        )
-        what = ", ".join(f"{key}={value!r}" for key, value in named if value is not None)
-        return f"{self.job_class} if {what or 'anything'}"
+        what = ", ".join(f"{key}={value!r}" for key, value in self._named().items())
+        return f"{self.job_class} if {what}"
+
+    def _named(self) -> dict[str, object]:
+        values = {
+            "partition": self.partition,
+            "qos": self.qos,
+            "name": self.name,
+            "account": self.account,
+            "user": self.user,
+            "time_limit_at_most": self.time_limit_at_most,
+            "no_batch_script": self.no_batch_script,
+        }
+        return {key: value for key, value in values.items() if value is not None}
 
 
 #: Used where a site configures none: what names itself interactive, comes without a batch script,

@@ -11,12 +11,14 @@ from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.features.estimates import ClassMedian, RequestedLimit, RunTimeEstimate
 from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.policies.ordering_rules import STATIC_RULES
+from slurm_rl_plugin.policies.waiting_rules import WAITING_RULES
 from slurm_rl_plugin.simulator.cluster import Workload
 from slurm_rl_plugin.simulator.log_workload import PreparedLog
 from slurm_rl_plugin.simulator.simulation import (
     SimulationSettings,
     simulate_network,
     simulate_scores,
+    simulate_waiting_rule,
 )
 from slurm_rl_plugin.units import FloatArray
 from slurm_rl_plugin.utility.summary import ScheduledJobs, summarise
@@ -57,8 +59,10 @@ def starts_under(
         return simulate_network(workload, candidate.network, settings).start
     if candidate.name == "native":
         return _recorded_starts(prepared)
+    if candidate.name in WAITING_RULES:
+        return simulate_waiting_rule(workload, candidate.name, settings).start
     if candidate.name not in STATIC_RULES:
-        known = ", ".join([*sorted(STATIC_RULES), "native"])
+        known = ", ".join([*sorted([*STATIC_RULES, *WAITING_RULES]), "native"])
         raise ConfigurationError(
             f"unknown policy {candidate.name!r}: give one of {known}, or the path of an "
             ".onnx model."

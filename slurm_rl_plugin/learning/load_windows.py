@@ -13,6 +13,12 @@ TRAINING_FRACTION = 0.6
 WINDOW_JOBS = 6000
 
 
+def training_part(prepared: PreparedLog) -> PreparedLog:
+    """The first 60 % of a log, from which everything that training knows is taken."""
+    border = int(len(prepared.log) * TRAINING_FRACTION)
+    return select_prepared(prepared, np.arange(border))
+
+
 def split_windows(
     prepared: PreparedLog, most: int, rng: np.random.Generator
 ) -> tuple[list[PreparedLog], list[PreparedLog]]:

@@ -15,7 +15,7 @@ from slurm_rl_plugin import __version__
 from slurm_rl_plugin.features.estimates import ClassMedian
 from slurm_rl_plugin.features.site import SITE
 from slurm_rl_plugin.learning.evaluation import estimates_of
-from slurm_rl_plugin.learning.load_windows import split_windows
+from slurm_rl_plugin.learning.load_windows import split_windows, training_part
 from slurm_rl_plugin.learning.manifest import file_checksum, write_card, write_manifest
 from slurm_rl_plugin.learning.onnx_export import export_network
 from slurm_rl_plugin.learning.policy_search import (
@@ -112,7 +112,7 @@ def _loads(plan: TrainingPlan) -> tuple[list[TrainingLoad], list[TrainingLoad]]:
         windows = split_windows(prepared, plan.windows, rng)
         for kind in plan.estimates:
             # medians come from the training part alone, as they would at a site
-            estimates = estimates_of(kind, windows[0][0])
+            estimates = estimates_of(kind, training_part(prepared))
             for part, chosen in zip(parts, windows, strict=True):
                 part.extend(TrainingLoad.of(each, estimates, settings) for each in chosen)
     return parts
@@ -122,8 +122,9 @@ def _estimate_metadata(plan: TrainingPlan) -> dict[str, str]:
     """Which estimates the head node should use; the oracle is replaced by requested limits."""
     if list(plan.estimates) != ["class-median"]:
         return {"estimates": "requested"}
-    run_time = np.concatenate([each.log.run_time for each in plan.logs])
-    interactive = np.concatenate([each.interactive for each in plan.logs])
+    known = [training_part(each) for each in plan.logs]
+    run_time = np.concatenate([each.log.run_time for each in known])
+    interactive = np.concatenate([each.interactive for each in known])
     medians = ClassMedian.of(run_time, interactive)
     return {
         "estimates": "class-median",

@@ -38,6 +38,12 @@ def _saf(jobs: JobTable, estimate: FloatArray) -> FloatArray:
     return -estimate * jobs.processors
 
 
+def _f1(jobs: JobTable, estimate: FloatArray) -> FloatArray:
+    # Carastan-Santos and de Camargo 2017; submit times count from the start of the log
+    submit = np.maximum(jobs.submit, 1.0)
+    return -(np.log10(estimate) * jobs.processors + 870.0 * np.log10(submit))
+
+
 def _edf(jobs: JobTable, estimate: FloatArray) -> FloatArray:
     return -(jobs.submit + estimate + SIGMA)
 
@@ -57,6 +63,7 @@ STATIC_RULES: dict[str, Rule] = {
     "fifo": _fifo,
     "sjf": _sjf,
     "saf": _saf,
+    "f1": _f1,
     "edf": _edf,
     "interactive-first": _interactive_first,
     "min-run-wait": _min_run_wait,

@@ -7,7 +7,7 @@ benchmark's own scheduler as the paper prints it, and under EASY in this package
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
@@ -85,68 +85,64 @@ def _as_log(jobs: BenchmarkJobs) -> JobLog:
     )
 
 
+#: One figure for each of TRACES.
+_Row = tuple[float, float, float, float]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Experiment:
-    """Published figures of the ten sequences under one scheduler, a column for each of TRACES."""
+    """What is known of the ten sequences under one scheduler.
+
+    Attributes:
+        group: its name.
+        scheduler: gives the starts.
+        paper: rule -> what the paper prints.
+        other_code: rule -> what another re-implementation gave, which the paper does not tell.
+        decimals: of the figures.
+    """
 
     group: str
     scheduler: Scheduler
-    published: Mapping[str, tuple[float, float, float, float]]
-    source: str = "paper"
+    paper: Mapping[str, _Row] = field(default_factory=dict)
+    other_code: Mapping[str, _Row] = field(default_factory=dict)
     decimals: int = 2
 
 
-_NO_BACKFILLING = "no backfilling"
-_THEIR_BACKFILLING = "their backfilling"
-_OTHER_CODE = "other code"
-
 EXPERIMENTS = (
     _Experiment(
-        group=_NO_BACKFILLING,
+        group="no backfilling",
         scheduler=benchmark_starts,
-        published={
+        paper={
             "FCFS": (7273.77, 1727.54, 297.18, 7842.47),
             "WFP3": (19753.53, 3000.88, 426.99, 9523.18),
             "UNICEP": (22274.74, 1848.45, 609.77, 11265.31),
             "SJF": (277.35, 2680.55, 157.71, 787.89),
             "F1": (258.37, 1232.06, 118.01, 698.34),
         },
+        other_code={"SAF": (292.88, 1278.09, 103.26, 714.26)},
     ),
     _Experiment(
-        group=_NO_BACKFILLING,
-        scheduler=benchmark_starts,
-        source=_OTHER_CODE,
-        published={"SAF": (292.88, 1278.09, 103.26, 714.26)},
-    ),
-    _Experiment(
-        group=_THEIR_BACKFILLING,
+        group="their backfilling",
         scheduler=partial(benchmark_starts, backfilling=True),
-        published={
+        paper={
             "FCFS": (235.82, 1595.12, 127.38, 247.61),
             "WFP3": (133.87, 1083.12, 97.39, 318.35),
             "UNICEP": (307.23, 548.01, 175.12, 379.59),
             "SJF": (73.31, 2167.84, 122.04, 91.99),
             "F1": (75.07, 1098.22, 71.95, 148.25),
         },
-    ),
-    _Experiment(
-        group=_THEIR_BACKFILLING,
-        scheduler=partial(benchmark_starts, backfilling=True),
-        source=_OTHER_CODE,
-        published={"SAF": (54.00, 1090.12, 70.74, 100.33)},
+        other_code={"SAF": (54.00, 1090.12, 70.74, 100.33)},
     ),
     _Experiment(
         group="no backfilling, wait mended",
         scheduler=partial(benchmark_starts, wait_is_known=True),
-        source=_OTHER_CODE,
+        other_code={"WFP3": (337, 1206, 213, 807), "UNICEP": (382, 1699, 114, 830)},
         decimals=0,
-        published={"WFP3": (337, 1206, 213, 807), "UNICEP": (382, 1699, 114, 830)},
     ),
     _Experiment(
         group="EASY, our kernel",
         scheduler=kernel_starts,
-        source=_OTHER_CODE,
-        published={
+        other_code={
             "FCFS": (271.40, 929.69, 84.69, 222.18),
             "WFP3": (80.33, 488.91, 64.85, 71.34),
             "UNICEP": (58.71, 672.37, 56.27, 88.73),
@@ -174,15 +170,17 @@ def reproduce(folder: Path) -> list[Claim]:
 
 
 def _claims_of(experiment: _Experiment, traces: Mapping[str, BenchmarkJobs]) -> Iterator[Claim]:
+    sources = {"paper": experiment.paper, "other code": experiment.other_code}
+    rows = [(source, *row) for source, table in sources.items() for row in table.items()]
     for place, (trace, jobs) in enumerate(traces.items()):
-        for rule, published in experiment.published.items():
+        for source, rule, published in rows:
             yield Claim(
                 group=experiment.group,
                 cell=f"{trace} {rule}",
                 published=published[place],
                 measured=mean_over_sequences(jobs, TRACES[trace][1], rule, experiment.scheduler),
                 decimals=experiment.decimals,
-                source=experiment.source,
+                source=source,
             )
 
 
@@ -203,7 +201,7 @@ def _mean_wait(jobs: BenchmarkJobs) -> Claim:
     start = kernel_starts(jobs, TRACES["Lublin-1"][1], "FCFS", backfilling="none")
     return Claim(
         group="no backfilling, our kernel",
-        cell="Lublin-1 FCFS, all 10,000 jobs, mean wait (s)",
+        cell="Lublin-1 FCFS, mean wait of all jobs (s)",
         published=2388443.76,
         measured=float((start - jobs.submit).mean()),
         source="AccaSim",

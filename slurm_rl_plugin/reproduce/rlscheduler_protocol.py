@@ -79,7 +79,7 @@ def _score(jobs: BenchmarkJobs, job: int, rule: int, start: float) -> float:
     """The lower, the earlier; `start` is when the job would start, for those that see its wait."""
     submit, requested = jobs.submit[job], jobs.requested[job]
     processors = jobs.processors[job]
-    wait = start - submit + 1e-15
+    wait = start - submit
     if rule == SJF:
         return requested
     if rule == SAF:
@@ -90,7 +90,7 @@ def _score(jobs: BenchmarkJobs, job: int, rule: int, start: float) -> float:
     if rule == WFP3:
         return -((wait / requested) ** 3) * processors
     if rule == UNICEP:
-        return -wait / (np.log2(processors + 1e-15) * requested)
+        return -(wait + 1e-15) / (np.log2(processors + 1e-15) * requested)
     return submit
 
 

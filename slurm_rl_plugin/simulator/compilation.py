@@ -20,9 +20,10 @@ def _source_digest() -> str:
     """
     package = Path(__file__).resolve().parent.parent
     digest = hashlib.sha256(numba.__version__.encode())
-    for folder in ("features", "simulator", "utility"):
+    for folder in ("features", "policies", "simulator", "utility"):
         for source in sorted((package / folder).glob("*.py")):
             digest.update(source.read_bytes())
+    digest.update((package / "units.py").read_bytes())
     return digest.hexdigest()[:16]
 
 

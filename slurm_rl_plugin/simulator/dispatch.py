@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from slurm_rl_plugin.simulator.cluster import (
     IDLE,
     NOW,
@@ -20,24 +22,32 @@ BACKFILLING = {"none": NO_BACKFILLING, "easy": EASY}
 
 
 @compiled
-def kept_back(workload: Workload, cluster: Cluster, job: int, reserve: int) -> bool:
-    """A batch job may start only if `reserve` processors stay free after it."""
-    return (
-        reserve > 0
-        and not workload.interactive[job]
-        and cluster.counts[IDLE] - workload.processors[job] < reserve
-    )
+def processors_needed(workload: Workload, cluster: Cluster, job: int, reserve: int) -> int:
+    """Idle processors at which a job may start: its own, and for a batch job the reserve.
+
+    A batch job so wide that the reserve cannot stay free beside it needs the whole machine.
+    """
+    processors = workload.processors[job]
+    if workload.interactive[job]:
+        return processors
+    return min(processors + reserve, cluster.capacity[0])
 
 
 @compiled
-def shadow_of(workload: Workload, cluster: Cluster, head: int) -> tuple[float, int]:
+def kept_back(workload: Workload, cluster: Cluster, job: int, reserve: int) -> bool:
+    """Whether a job that fits into the idle processors is kept back by the reserve."""
+    return processors_needed(workload, cluster, job, reserve) > cluster.counts[IDLE]
+
+
+@compiled
+def shadow_of(workload: Workload, cluster: Cluster, head: int, reserve: int) -> tuple[float, int]:
     """When the head job is expected to fit, and the processors it then leaves spare.
 
     All running jobs expected to end at the same time count as free together; a job that has
-    outlived its estimate is taken to end now.
+    outlived its estimate is taken to end now. A batch job fits when the reserve stays free.
     """
     now = cluster.clock[NOW]
-    needed = workload.processors[head]
+    needed = processors_needed(workload, cluster, head, reserve)
     free = cluster.counts[IDLE]
     shadow = now
     for place in range(cluster.counts[RUNNING]):
@@ -47,6 +57,24 @@ def shadow_of(workload: Workload, cluster: Cluster, head: int) -> tuple[float, i
         shadow = expected
         free += workload.processors[cluster.expected_job[place]]
     return shadow, free - needed
+
+
+@compiled
+def _batch_must_end_by(
+    workload: Workload, cluster: Cluster, job: int, backfilling: int, reserve: int
+) -> float:
+    """Until when batch jobs behind a kept-back one may run: narrow ones must not starve it."""
+    if backfilling == NO_BACKFILLING:
+        return -np.inf
+    return shadow_of(workload, cluster, job, reserve)[0]
+
+
+@compiled
+def _too_long(workload: Workload, cluster: Cluster, job: int, batch_until: float) -> bool:
+    """Whether a batch job would still run when the first kept-back one is expected to fit."""
+    if workload.interactive[job]:
+        return False
+    return cluster.clock[NOW] + workload.estimate[job] > batch_until
 
 
 @compiled
@@ -65,8 +93,9 @@ def dispatch_in_order(
 ) -> int:
     """Start what can start of the pending jobs in the given order.
 
-    A batch job kept back by the reserve is passed over, as a limit on its class would do; any
-    other job that does not fit is the head, behind which jobs start by backfilling only.
+    The first job wider than the idle processors is the head, behind which jobs start by
+    backfilling only. A batch job that only the reserve keeps back does not stand in the way of
+    interactive jobs; batch jobs behind it must end before it is expected to fit.
 
     Args:
         workload: the jobs.
@@ -82,19 +111,23 @@ def dispatch_in_order(
     started = 0
     head = -1
     shadow, spare = 0.0, 0
+    batch_until = np.inf
     for job in order:
         if counts[IDLE] == 0:
             break
-        if kept_back(workload, cluster, job, reserve):
+        if head < 0 and workload.processors[job] > counts[IDLE]:
+            if backfilling == NO_BACKFILLING:
+                break
+            head = job
+            shadow, spare = shadow_of(workload, cluster, head, reserve)
             continue
-        if head < 0:
-            if workload.processors[job] > counts[IDLE]:
-                if backfilling == NO_BACKFILLING:
-                    break
-                head = job
-                shadow, spare = shadow_of(workload, cluster, head)
-                continue
-        elif not _may_backfill(workload, cluster, job, shadow, spare):
+        if _too_long(workload, cluster, job, batch_until) or (
+            head >= 0 and not _may_backfill(workload, cluster, job, shadow, spare)
+        ):
+            continue
+        if kept_back(workload, cluster, job, reserve):
+            if np.isinf(batch_until):
+                batch_until = _batch_must_end_by(workload, cluster, job, backfilling, reserve)
             continue
         if head >= 0 and cluster.clock[NOW] + workload.estimate[job] > shadow:
             spare -= workload.processors[job]
@@ -149,19 +182,26 @@ def dispatch_by_score(
     count = counts[PENDING]
     started = 0
     head = -1
+    batch_until = np.inf
     while count > 0 and counts[IDLE] > 0:
         place = _best(scores, jobs, count)
         job = jobs[place]
         count = _remove(scores, jobs, place, count)
-        if kept_back(workload, cluster, job, reserve):
-            continue
         if workload.processors[job] > counts[IDLE]:
             head = job
             break
+        if _too_long(workload, cluster, job, batch_until):
+            continue
+        if kept_back(workload, cluster, job, reserve):
+            if np.isinf(batch_until):
+                batch_until = _batch_must_end_by(workload, cluster, job, backfilling, reserve)
+            continue
         start_job(workload, cluster, job)
         started += 1
     if head >= 0 and backfilling == EASY:
-        started += _backfill_by_score(workload, cluster, scores[:count], jobs, head, reserve)
+        started += _backfill_by_score(
+            workload, cluster, scores[:count], jobs, head, reserve, batch_until
+        )
     if started:
         forget_started(cluster)
     return started
@@ -175,8 +215,9 @@ def _backfill_by_score(
     jobs: IntArray,
     head: int,
     reserve: int,
+    batch_until: float,
 ) -> int:
-    shadow, spare = shadow_of(workload, cluster, head)
+    shadow, spare = shadow_of(workload, cluster, head, reserve)
     count = 0
     for place in range(len(scores)):
         if _may_backfill(workload, cluster, jobs[place], shadow, spare):
@@ -187,9 +228,13 @@ def _backfill_by_score(
         place = _best(scores, jobs, count)
         job = jobs[place]
         count = _remove(scores, jobs, place, count)
-        if kept_back(workload, cluster, job, reserve):
+        if _too_long(workload, cluster, job, batch_until) or not _may_backfill(
+            workload, cluster, job, shadow, spare
+        ):
             continue
-        if not _may_backfill(workload, cluster, job, shadow, spare):
+        if kept_back(workload, cluster, job, reserve):
+            if np.isinf(batch_until):
+                batch_until = _batch_must_end_by(workload, cluster, job, EASY, reserve)
             continue
         if cluster.clock[NOW] + workload.estimate[job] > shadow:
             spare -= workload.processors[job]

@@ -23,6 +23,7 @@ from slurm_rl_plugin.simulator.cluster import (
     Workload,
 )
 from slurm_rl_plugin.simulator.compilation import compiled
+from slurm_rl_plugin.simulator.rule_scoring import current_usage
 from slurm_rl_plugin.simulator.shared_functions import (
     dynamic_job_features,
     fairness,
@@ -88,13 +89,18 @@ def compile_network(network: QNetwork, workload: Workload) -> CompiledNetwork:
     )
 
 
-@compiled
-def current_usage(cluster: Cluster) -> FloatArray:
-    """Fraction of the (decayed) consumed service of each account; all 0 while there is none."""
-    total = cluster.account_usage.sum()
-    if total <= 0.0:
-        return np.zeros_like(cluster.account_usage)
-    return cluster.account_usage / total
+def no_network() -> CompiledNetwork:
+    """What stands in for a network where a rule scores."""
+    empty, table = np.empty(0), np.empty((0, 0))
+    return CompiledNetwork(
+        queue_weights=table,
+        dynamic_weights=table,
+        dynamic_linear=empty,
+        output=empty,
+        static_hidden=table,
+        static_score=empty,
+        activation=np.zeros(1, dtype=np.int64),
+    )
 
 
 @compiled

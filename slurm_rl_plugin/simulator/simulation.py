@@ -9,6 +9,7 @@ import numpy as np
 
 from slurm_rl_plugin.errors import SimulationError
 from slurm_rl_plugin.policies.network import QNetwork
+from slurm_rl_plugin.policies.waiting_rules import WAITING_RULES
 from slurm_rl_plugin.simulator.cluster import (
     DECISIONS,
     IDLE,
@@ -29,8 +30,10 @@ from slurm_rl_plugin.simulator.dispatch import (
 from slurm_rl_plugin.simulator.network_scoring import (
     CompiledNetwork,
     compile_network,
+    no_network,
     score_pending,
 )
+from slurm_rl_plugin.simulator.rule_scoring import score_pending_by_rule
 from slurm_rl_plugin.units import FloatArray, IntArray
 
 
@@ -89,13 +92,7 @@ def _simulate_static(
     while True:
         event = next_event(workload, cluster)
         if np.isinf(event):
-            if counts[PENDING] == 0 or reserve == 0:
-                return
-            # nothing will happen any more: what the reserve keeps back would wait for ever
-            order = cluster.pending[: counts[PENDING]]
-            if dispatch_in_order(workload, cluster, order, backfilling, 0) == 0:
-                return
-            continue
+            return
         advance(workload, cluster, _decision_time(event, cycle), rank)
         if counts[PENDING] > 0 and counts[IDLE] > 0:
             counts[DECISIONS] += 1
@@ -104,33 +101,32 @@ def _simulate_static(
 
 
 @compiled
-def _simulate_network(
+def _simulate_scored(
     workload: Workload,
     cluster: Cluster,
     network: CompiledNetwork,
+    rule: int,
     backfilling: int,
     cycle: float,
     reserve: int,
     scores: FloatArray,
     jobs: IntArray,
 ) -> None:
+    """Score the queue afresh at every decision: by a rule, or by the network where rule < 0."""
     counts = cluster.counts
     no_rank = np.empty(0, dtype=np.int64)
     while True:
         event = next_event(workload, cluster)
-        kept = reserve
         if np.isinf(event):
-            if counts[PENDING] == 0 or reserve == 0:
-                return
-            kept = 0  # nothing will happen any more: let go what the reserve keeps back
-        else:
-            advance(workload, cluster, _decision_time(event, cycle), no_rank)
+            return
+        advance(workload, cluster, _decision_time(event, cycle), no_rank)
         if counts[PENDING] > 0 and counts[IDLE] > 0:
             counts[DECISIONS] += 1
-            score_pending(workload, cluster, network, scores, jobs)
-            started = dispatch_by_score(workload, cluster, scores, jobs, backfilling, kept)
-            if np.isinf(event) and started == 0:
-                return
+            if rule >= 0:
+                score_pending_by_rule(workload, cluster, rule, scores, jobs)
+            else:
+                score_pending(workload, cluster, network, scores, jobs)
+            dispatch_by_score(workload, cluster, scores, jobs, backfilling, reserve)
 
 
 def _finish(cluster: Cluster) -> SimulatedSchedule:
@@ -184,12 +180,35 @@ def simulate_network(
     Raises:
         SimulationError: a job wider than the machine, or one that never started.
     """
+    return _simulate(workload, compile_network(network, workload), -1, settings)
+
+
+def simulate_waiting_rule(
+    workload: Workload, name: str, settings: SimulationSettings
+) -> SimulatedSchedule:
+    """Simulate one of WAITING_RULES, which scores the whole queue afresh at every decision.
+
+    Args:
+        workload: the jobs in submit order.
+        name: one of WAITING_RULES.
+        settings: the batch system; `half_life` decays the usage that multifactor sees.
+
+    Raises:
+        SimulationError: a job wider than the machine, or one that never started.
+    """
+    return _simulate(workload, no_network(), WAITING_RULES.index(name), settings)
+
+
+def _simulate(
+    workload: Workload, network: CompiledNetwork, rule: int, settings: SimulationSettings
+) -> SimulatedSchedule:
     cluster = empty_cluster(workload, settings.capacity, settings.half_life)
     places = len(workload.submit) + 1
-    _simulate_network(
+    _simulate_scored(
         workload,
         cluster,
-        compile_network(network, workload),
+        network,
+        rule,
         BACKFILLING[settings.backfilling],
         settings.cycle,
         settings.reserve,

@@ -120,5 +120,5 @@ def section(document: Path, heading: str) -> str:
     return named[heading]
 
 
-def code_spans(cell: str) -> list[str]:
-    return re.findall(r"`([^`]+)`", cell)
+def code_spans(text: str) -> list[str]:
+    return re.findall(r"`([^`]+)`", _FENCE.sub("", text))

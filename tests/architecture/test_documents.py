@@ -23,6 +23,7 @@ from slurm_rl_plugin.hook import cycle_report
 from slurm_rl_plugin.hook.cycle_report import CycleReport
 from slurm_rl_plugin.metrics.collector import CycleMetrics
 from slurm_rl_plugin.policies.ordering_rules import STATIC_RULES
+from slurm_rl_plugin.policies.waiting_rules import WAITING_RULES
 from slurm_rl_plugin.simulator.generators import _GENERATORS, _RANGES
 from slurm_rl_plugin.utility.summary import ScheduledJobs, summarise
 from tests.architecture.markdown_documents import (
@@ -195,11 +196,13 @@ def test_the_feature_schema_is_documented() -> None:
     assert f"float32[n, {len(SITE.jobs)}]" in text
 
 
-def test_rules_are_documented_for_researchers_and_operators() -> None:
-    evaluate = set(code_spans(section(DOCS / "researchers.md", "Evaluate")))
-    assert set(STATIC_RULES) | {"native"} <= evaluate
-    configuration = set(code_spans(section(DOCS / "configuration.md", "[policy]")))
-    assert set(STATIC_RULES) <= configuration
+def test_ordering_rules_are_defined() -> None:
+    rows = table_rows(section(DOCS / "definitions.md", "Ordering rules"))
+    assert {code_spans(row[0])[0] for row in rows} == {*STATIC_RULES, *WAITING_RULES}
+
+
+def test_rules_of_the_daemon_are_named_in_the_configuration() -> None:
+    assert set(STATIC_RULES) <= set(code_spans(section(DOCS / "configuration.md", "[policy]")))
 
 
 def test_generators_are_documented_with_their_defaults() -> None:

@@ -42,6 +42,14 @@ SCORERS: dict[str, Callable[[Job, float], object]] = {
     "edf": lambda job, now: -(job.submit + job.estimate + 60.0),
     "interactive-first": lambda job, now: (job.interactive, -job.submit),
     "min-run-wait": lambda job, now: -(job.estimate + (now - job.submit)),
+    "f1": lambda job, now: (
+        -(math.log10(job.estimate) * job.processors + 870 * math.log10(max(job.submit, 1)))
+    ),
+    "wfp3": lambda job, now: ((now - job.submit + 1e-15) / job.estimate) ** 3 * job.processors,
+    "unicep": lambda job, now: (
+        (now - job.submit + 1e-15) / (math.log2(job.processors + 1e-15) * job.estimate)
+    ),
+    "expansion-factor": lambda job, now: (now - job.submit + job.estimate) / job.estimate,
 }
 
 
@@ -65,13 +73,8 @@ def simulate(
     while any(math.isnan(each) for each in start):
         ends = [s + job.run_time for s, job in zip(start, jobs, strict=True) if s == s]
         events = [t for t in ends + [job.submit for job in jobs] if t > now]
-        if events:
-            now = min(events) if cycle == 0 else math.ceil(min(events) / cycle) * cycle
-            _decide(jobs, capacity, scorer, start, now, easy, reserve)
-        else:  # only the reserve keeps jobs back, and nothing will ever change that: let them go
-            before = list(map(math.isnan, start))
-            _decide(jobs, capacity, scorer, start, now, easy, 0)
-            assert before != list(map(math.isnan, start)), "the reference is stuck"
+        now = min(events) if cycle == 0 else math.ceil(min(events) / cycle) * cycle
+        _decide(jobs, capacity, scorer, start, now, easy, reserve)
     return start
 
 
@@ -84,23 +87,33 @@ def _decide(jobs, capacity, scorer, start, now, easy, reserve):
     scores = scorer(jobs, Moment(now, waiting, running, start))
     score_of = dict(zip(waiting, scores, strict=True))
     head = None
+    batch_until = math.inf  # batch jobs must end before the first kept-back one is to fit
     # best score first; equal scores by submission (sorted is stable, also when reversed)
     for j in sorted(waiting, key=lambda j: score_of[j], reverse=True):
         job = jobs[j]
-        if reserve and not job.interactive and free - job.processors < reserve:
-            continue  # kept back
+        if free == 0:
+            return
+        needed = job.processors if job.interactive else min(job.processors + reserve, capacity)
         if head is None and job.processors > free:
             if not easy:
                 return
             head = job
-            shadow, spare = _shadow(jobs, running, start, now, free, head.processors)
+            shadow, spare = _shadow(jobs, running, start, now, free, needed)
+            continue
+        if not job.interactive and now + job.estimate > batch_until:
             continue
         if head is not None:
             ends_in_time = now + job.estimate <= shadow
             if job.processors > free or not (ends_in_time or job.processors <= spare):
                 continue
-            if not ends_in_time:
-                spare -= job.processors
+        if needed > free:
+            if batch_until == math.inf:
+                batch_until = -math.inf
+                if easy:
+                    batch_until, _ = _shadow(jobs, running, start, now, free, needed)
+            continue
+        if head is not None and not ends_in_time:
+            spare -= job.processors
         start[j] = now
         running.append(j)
         free -= job.processors

@@ -66,7 +66,7 @@ def test_never_more_processors_in_use_than_the_machine_has(
 @pytest.mark.parametrize("seed", SEEDS)
 def test_no_batch_job_starts_into_the_reserve(seed: int, backfilling: str) -> None:
     wide = random_workload(seed, parallel=True)
-    # jobs that the reserve would keep back for ever are let go at the end: not here
+    # jobs too wide for the reserve get the machine to themselves: not here
     workload = wide._replace(processors=np.minimum(wide.processors, CAPACITY - 3))
     start = fifo_starts(workload, backfilling=backfilling, reserve=3)
     batch = ~workload.interactive
@@ -77,12 +77,35 @@ def test_no_batch_job_starts_into_the_reserve(seed: int, backfilling: str) -> No
     assert in_use[workload.interactive].max() > CAPACITY - 3
 
 
-def test_a_batch_job_wider_than_the_reserve_allows_runs_when_nothing_else_is_left() -> None:
+@pytest.mark.parametrize("backfilling", ["none", "easy"])
+def test_a_batch_job_too_wide_for_the_reserve_gets_the_machine_to_itself(backfilling: str) -> None:
     workload = random_workload(1, parallel=True)
-    start = fifo_starts(workload, reserve=3)
-    too_wide = ~workload.interactive & (workload.processors > CAPACITY - 3)
-    assert too_wide.sum() > 5
-    assert start[too_wide].min() >= (start + workload.run_time)[~too_wide].max()
+    start = fifo_starts(workload, backfilling=backfilling, reserve=3)
+    too_wide = np.flatnonzero(~workload.interactive & (workload.processors > CAPACITY - 3))
+    assert len(too_wide) > 5
+    running = (start < start[too_wide, None]) & (start + workload.run_time > start[too_wide, None])
+    assert not running.any()
+
+
+@pytest.mark.parametrize("backfilling", ["none", "easy"])
+def test_narrow_batch_jobs_do_not_starve_a_wide_one_behind_a_reserve(backfilling: str) -> None:
+    """8 processors, a batch job of 6 under a stream of batch jobs of 1 processor and 100 s."""
+    submit = np.concatenate(([5.0], np.arange(0.0, 8000.0, 20.0)))
+    order = np.argsort(submit, kind="stable")
+    jobs = len(submit)
+    processors = np.where(np.arange(jobs) == 0, 6, 1)[order]
+    workload = random_workload(1, parallel=True)._replace(
+        submit=submit[order],
+        run_time=np.full(jobs, 100.0),
+        estimate=np.full(jobs, 100.0),
+        time_limit=np.full(jobs, 100.0),
+        processors=processors,
+        account=np.zeros(jobs, dtype=np.int64),
+        interactive=np.zeros(jobs, dtype=np.bool_),
+    )
+    settings = SimulationSettings(capacity=8, backfilling=backfilling, reserve=1)
+    start = simulate_scores(workload, -workload.submit, settings).start
+    assert (start - workload.submit)[processors == 6][0] <= 200.0
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -1,0 +1,62 @@
+"""Orders that change while jobs wait: their scores depend on the time and on what was used.
+
+Elementwise, plain numpy style: the simulator compiles these very lines. Higher starts earlier.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from slurm_rl_plugin.units import DAY
+
+#: Keeps a job that has not waited, or runs on one processor, from scoring 0 (docs/definitions.md).
+_EPSILON = 1e-15
+#: Weights of Slurm's multifactor priority in a plain fair-share set-up, priority points.
+AGE_WEIGHT, FAIR_SHARE_WEIGHT, SIZE_WEIGHT = 1000.0, 10_000.0, 1000.0
+#: Slurm's PriorityMaxAge default, seconds.
+MAX_AGE = 7 * DAY
+
+
+def wfp3(wait: Any, estimate: Any, processors: Any) -> Any:
+    """(wait / estimate)^3 * processors (Tang et al. 2009), with the wait that jobs really have.
+
+    Args:
+        wait: seconds since submission.
+        estimate: seconds.
+        processors: requested.
+    """
+    return ((wait + _EPSILON) / estimate) ** 3 * processors
+
+
+def unicep(wait: Any, estimate: Any, processors: Any) -> Any:
+    """Wait / (log2(processors) * estimate) (Tang et al. 2009); one processor goes first."""
+    return (wait + _EPSILON) / (np.log2(processors + _EPSILON) * estimate)
+
+
+def expansion_factor(wait: Any, estimate: Any) -> Any:
+    """(wait + estimate) / estimate: the slowdown the job has reached."""
+    return (wait + estimate) / estimate
+
+
+def multifactor(wait: Any, processors: Any, capacity: Any, usage: Any, share: Any) -> Any:
+    """Slurm's multifactor priority, simplified: age, fair-share and size, priority points.
+
+    Fair-share is Slurm's classic 2^(-usage/share); an account without a share gets 0.
+
+    Args:
+        wait: seconds since submission.
+        processors: requested.
+        capacity: processors of the machine.
+        usage: fraction of the decayed usage of the job's account.
+        share: configured share of the job's account.
+    """
+    age = np.minimum(wait / MAX_AGE, 1.0)
+    fair_share = np.where(share > 0.0, 2.0 ** (-usage / np.maximum(share, 1e-9)), 0.0)
+    size = processors / capacity
+    return AGE_WEIGHT * age + FAIR_SHARE_WEIGHT * fair_share + SIZE_WEIGHT * size
+
+
+#: Names; the place is the code that the compiled loop uses.
+WAITING_RULES = ("wfp3", "unicep", "expansion-factor", "multifactor")

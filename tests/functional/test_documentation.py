@@ -1,0 +1,273 @@
+"""Every command of the documents is run, on small input in a folder of its own.
+
+`make` itself is only asked what it would do: `make test` would run this file again. What it would
+run of ours is run. Shell lines that are not ours (pip, useradd, sacctmgr, sacct) are not run, but
+for the line that takes back all factors without our program, on a real Slurm.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from importlib import resources
+from pathlib import Path
+
+import pytest
+
+from slurm_rl_plugin.accounting.swf_writer import write_swf
+from slurm_rl_plugin.cli.entry import main
+from slurm_rl_plugin.learning.onnx_export import export_network
+from slurm_rl_plugin.simulator.generators import generated_log, is_generator_name
+from tests.architecture.markdown_documents import (
+    TOP,
+    Command,
+    all_commands,
+    code_blocks,
+    commands_in,
+    rollback_line,
+    table_rows,
+)
+from tests.fakes.fake_cluster import FakeCluster
+from tests.functional.small_network import small_network
+from tests.real.conftest import closed_slurm, shared_slurm, slurm  # noqa: F401 - fixtures
+from tests.real.daemon_under_test import running_hook
+from tests.real.private_cluster import PrivateSlurm
+
+README = TOP / "README.md"
+TRACES = os.environ.get("SLURM_RL_TRACES")
+COMMANDS = [each for each in all_commands() if each.program == "slurm-rl"]
+TARGETS = sorted({word for each in all_commands() if each.program == "make" for word in each.words})
+#: Options whose documented values would take minutes, and what the test gives instead.
+SMALLER = {"--generations": "2", "--jobs": "300", "--drop": "5,5"}
+#: Verbs that take long unless told otherwise.
+SMALLER_BY_VERB = {
+    "demo": ["--generations", "2"],
+    "train": ["--generations", "2", "--windows", "1"],
+}
+NEEDS_SLURM = ("run", "release")
+#: Factors of the fake jobs before anything runs.
+FACTORS = {7, 14, 21, 28, 35}
+
+
+def made_smaller(words: Sequence[str]) -> list[str]:
+    """The same command with less work."""
+    small = list(words)
+    for place, word in enumerate(small):
+        if place and words[place - 1] in SMALLER:
+            small[place] = SMALLER[words[place - 1]]
+        elif is_generator_name(word) and "jobs=" not in word:
+            small[place] = word.rstrip(",") + ",jobs=300"
+    small += SMALLER_BY_VERB.get(small[0], [])
+    if small[:2] == ["benchmark", "simulator"]:
+        small += ["--jobs", "300"]
+    if small[0] in NEEDS_SLURM and "--config" not in small:
+        small += ["--config", "site.toml"]  # instead of the one in /etc
+    return small
+
+
+@pytest.fixture
+def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with every file that the documents name, and a fake Slurm on the PATH."""
+    log = tmp_path / "site.swf"
+    write_swf(log, generated_log("mmn:jobs=300,processors=5"), comments=["MaxProcs: 5"])
+    (tmp_path / "site.swf.gz").write_bytes(gzip.compress(log.read_bytes()))
+    bundled = resources.files("slurm_rl_plugin.cli") / "demo_logs" / "cluster-sacct.log"
+    (tmp_path / "sacct.log").write_text(bundled.read_text())
+    export_network(small_network(), tmp_path / "model.onnx", {"estimates": "requested"})
+    (tmp_path / "policy_models").mkdir()
+    shutil.copy(tmp_path / "model.onnx", tmp_path / "policy_models" / "default.onnx")
+    (tmp_path / "site.toml").write_text(
+        f'[hook]\nmode = "active"\ndisable_file = "{tmp_path}/DISABLE"\n'
+        f'state_file = "{tmp_path}/state.json"\naudit_file = "{tmp_path}/audit.jsonl"\n'
+        f'[policy]\nmodel = "{tmp_path}/model.onnx"\n'
+        "[metrics]\nport = 0\n"
+        "[shares]\nphysics = 0.7\nbiology = 0.3\n"
+    )
+    fake = FakeCluster(tmp_path)
+    now = int(time.time())  # noqa: TID251 - the daemon's clock
+    for job in range(1, 6):
+        fake.add(job, submit=now - 100 + job, eligible=now - 100 + job, site=7 * job)
+    for name, value in fake.env.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def factors(workplace: Path) -> set[int]:
+    text = (workplace / "slurm.json").read_text()
+    return {job["site"] for job in json.loads(text)["jobs"]}
+
+
+def daemon(words: Sequence[str], *, until: str) -> str:
+    """Run the daemon until its log holds a text, stop it as systemd does; its log."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "slurm_rl_plugin.cli.entry", *words],
+        env={**os.environ, "PYTHONPATH": str(TOP)},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stderr is not None
+    log = ""
+    for line in process.stderr:
+        log += line
+        if until in line:
+            break
+    process.send_signal(signal.SIGTERM)
+    rest = process.communicate(timeout=60)[1]
+    assert process.returncode == 0, log + rest
+    return log + rest
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=str)
+def test_commands_of_the_documents_run(command: Command, workplace: Path) -> None:
+    words = made_smaller(command.words)
+    if command.words[0] == "reproduce":
+        if not TRACES:
+            pytest.skip("SLURM_RL_TRACES names no directory of workload traces")
+        (workplace / "traces").symlink_to(TRACES)
+    if command.words[0] == "run":
+        log = daemon(words, until="cycle=done")
+        assert "failure=none fallback=no" in log
+        if "--shadow" in words:
+            assert factors(workplace) == FACTORS
+        assert factors(workplace) <= {0} | FACTORS  # what it wrote was taken back
+        return
+    assert main(words) == 0
+    if command.words[0] == "release":
+        assert factors(workplace) == {0}
+
+
+def dry_run(target: str) -> str:
+    make = shutil.which("make")
+    if make is None:
+        pytest.skip("make is not installed")
+    words = [make, "--dry-run", "--always-make", target]
+    done = subprocess.run(words, cwd=TOP, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.replace("\\\n", " ")
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_make_targets_exist_and_install_what_they_use(target: str) -> None:
+    assert "pip install" in dry_run(target)
+
+
+def made_commands() -> Iterator[Command]:
+    for target in TARGETS:
+        for line in dry_run(target).splitlines():
+            yield from (each for each in commands_in(line, target) if each.program == "slurm-rl")
+
+
+def test_what_make_runs_works_on_small_input(
+    workplace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    verbs = []
+    for command in made_commands():
+        verbs.append(command.words[0])
+        capsys.readouterr()
+        assert main(made_smaller(command.words)) == 0, command
+        if command.words[0] == "demo":
+            check_demo(capsys.readouterr().out, workplace / "demo-output")
+    assert {"demo", "train", "benchmark"} <= set(verbs)
+
+
+def check_demo(printed: str, folder: Path) -> None:
+    """The demo prints the table of the README; rows that no training touches are the same."""
+    (shown,) = [block.text for block in code_blocks(README) if block.text.startswith("POLICY")]
+    lines = printed.splitlines()
+    first = next(place for place, line in enumerate(lines) if line.startswith("POLICY"))
+    table = lines[first : first + len(shown.splitlines())]
+    for line, expected in zip(table, shown.splitlines(), strict=True):
+        if not expected.startswith(("model", "hook active")):
+            assert line.split() == expected.split()
+        assert re.split(r"\s{2,}", line)[0] == re.split(r"\s{2,}", expected)[0]
+    for name in re.findall(r"^  (\S+\.\w+) ", printed, re.MULTILINE):
+        assert (folder / name).stat().st_size > 0
+
+
+@pytest.mark.skipif(not TRACES, reason="SLURM_RL_TRACES names no directory of workload traces")
+def test_measured_figures_of_the_readme(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [cells for cells in table_rows(README.read_text()) if len(cells) == 8]
+    assert len(rows) == 5
+    policies = [cells[0] for cells in rows[:-1]] + [str(TOP / "policy_models" / rows[-1][0])]
+    words = [str(Path(str(TRACES)) / "LPC-D_190257-199831.swf.gz"), "--processors", "81"]
+    words += ["--estimates", "class-median", "--json"]
+    assert main(["evaluate", *words, *(f"--policy={each}" for each in policies)]) == 0
+    document = json.loads(capsys.readouterr().out)
+    for cells, policy in zip(rows, policies, strict=True):
+        entry = document["policies"][policy]
+        quick = entry["classes"]["interactive"]
+        measured = [entry["mean_wait"], entry["max_wait"], quick["mean_wait"]]
+        measured += [quick["within_120s"], entry["responsiveness"]]
+        measured += [entry["time_utility"], entry["fairness"]]
+        assert [float(cell) for cell in cells[1:]] == pytest.approx(measured, rel=2e-3, abs=6e-4)
+
+
+def site_factors(cluster: PrivateSlurm) -> list[int]:
+    """SITE column of sprio, a row for each pending job that it lists."""
+    lines = cluster.run("sprio", "-h", "-o", "%i %S").stdout.splitlines()
+    return [int(float(line.split()[1])) for line in lines]
+
+
+def nice_values(cluster: PrivateSlurm) -> list[str]:
+    return sorted(cluster.run("squeue", "-h", "-o", "%i %y").stdout.splitlines())
+
+
+@pytest.mark.real
+def test_the_rollback_line_takes_every_factor_back(
+    closed_slurm: PrivateSlurm,  # noqa: F811 - the fixture
+) -> None:
+    cluster = closed_slurm
+    plain, held = cluster.submit(), cluster.submit("--hold")
+    array = cluster.submit("--array=1-8")
+    others = [
+        cluster.submit("--nice=7"),
+        cluster.submit(f"--dependency=afterok:{plain}"),
+        cluster.submit("--partition=batch,short"),
+    ]
+    jobs = [plain, held, array, *others]
+    lines = [f"update jobid={job} sitefactor=555\n" for job in jobs]
+    lines.append(f"update jobid={array}_3 sitefactor=777\n")  # splits the array
+    cluster.run("scontrol", stdin="".join(lines))
+    cluster.wait_until(lambda: len(site_factors(cluster)) >= 6, 10, "all jobs eligible")
+    assert set(site_factors(cluster)) == {555, 777}
+    nice = nice_values(cluster)
+
+    done = cluster.run("sh", "-c", rollback_line(README))
+
+    assert done.stderr == ""
+    cluster.run("scontrol", "release", str(held))
+    cluster.wait_until(lambda: len(site_factors(cluster)) >= 7, 10, "the held job eligible")
+    assert set(site_factors(cluster)) == {0}
+    assert nice_values(cluster) == nice
+
+
+@pytest.mark.real
+def test_factors_of_a_killed_daemon_stay_until_they_are_released(
+    closed_slurm: PrivateSlurm,  # noqa: F811 - the fixture
+    tmp_path: Path,
+) -> None:
+    cluster = closed_slurm
+    for minutes in (9, 5, 1):
+        cluster.submit(minutes=minutes)
+    cluster.wait_until(lambda: len(site_factors(cluster)) == 3, 10, "all jobs eligible")
+    with running_hook(cluster, tmp_path, "sjf", cycle=0.5) as hook:
+        cluster.wait_until(lambda: any(site_factors(cluster)), 20, "factors")
+        hook.process.kill()
+        hook.process.wait(timeout=10)
+    assert any(site_factors(cluster))
+    configuration = str(tmp_path / "slurm-rl.toml")
+    cluster.run(
+        *(sys.executable, "-m", "slurm_rl_plugin.cli.entry"),
+        *("release", "--config", configuration),
+        env={"PYTHONPATH": str(TOP)},
+    )
+    assert site_factors(cluster) == [0, 0, 0]
