@@ -11,7 +11,7 @@ import numpy as np
 
 from slurm_rl_plugin.units import DAY
 
-#: Keeps a job that has not waited, or runs on one processor, from scoring 0 (docs/definitions.md).
+#: Keeps UNICEP from 0/0 for a job of one processor that has not waited.
 _EPSILON = 1e-15
 #: Weights of Slurm's multifactor priority in a plain fair-share set-up, priority points.
 AGE_WEIGHT, FAIR_SHARE_WEIGHT, SIZE_WEIGHT = 1000.0, 10_000.0, 1000.0
@@ -27,7 +27,7 @@ def wfp3(wait: Any, estimate: Any, processors: Any) -> Any:
         estimate: seconds.
         processors: requested.
     """
-    return ((wait + _EPSILON) / estimate) ** 3 * processors
+    return (wait / estimate) ** 3 * processors
 
 
 def unicep(wait: Any, estimate: Any, processors: Any) -> Any:

@@ -81,8 +81,7 @@ def _too_long(workload: Workload, cluster: Cluster, job: int, batch_until: float
 def _may_backfill(
     workload: Workload, cluster: Cluster, job: int, shadow: float, spare: int
 ) -> bool:
-    if workload.processors[job] > cluster.counts[IDLE]:
-        return False
+    """Whether a job that fits now leaves the head its place (definitions: EASY)."""
     ends_in_time = cluster.clock[NOW] + workload.estimate[job] <= shadow
     return ends_in_time or workload.processors[job] <= spare
 
@@ -110,17 +109,19 @@ def dispatch_in_order(
     counts = cluster.counts
     started = 0
     head = -1
-    shadow, spare = 0.0, 0
+    looked, shadow, spare = False, 0.0, 0
     batch_until = np.inf
+    idle = counts[IDLE]
     for job in order:
-        if counts[IDLE] == 0:
-            break
-        if head < 0 and workload.processors[job] > counts[IDLE]:
-            if backfilling == NO_BACKFILLING:
+        if workload.processors[job] > idle:
+            if idle == 0 or (head < 0 and backfilling == NO_BACKFILLING):
                 break
-            head = job
-            shadow, spare = shadow_of(workload, cluster, head, reserve)
+            if head < 0:
+                head = job
             continue
+        if head >= 0 and not looked:  # most often nothing behind the head fits at all
+            shadow, spare = shadow_of(workload, cluster, head, reserve)
+            looked = True
         if _too_long(workload, cluster, job, batch_until) or (
             head >= 0 and not _may_backfill(workload, cluster, job, shadow, spare)
         ):
@@ -132,10 +133,21 @@ def dispatch_in_order(
         if head >= 0 and cluster.clock[NOW] + workload.estimate[job] > shadow:
             spare -= workload.processors[job]
         start_job(workload, cluster, job)
+        idle = counts[IDLE]
         started += 1
     if started:
         forget_started(cluster)
     return started
+
+
+@compiled
+def anything_fits(workload: Workload, cluster: Cluster) -> bool:
+    """Whether some pending job is narrow enough for the idle processors."""
+    idle = cluster.counts[IDLE]
+    for place in range(cluster.counts[PENDING]):
+        if workload.processors[cluster.pending[place]] <= idle:
+            return True
+    return False
 
 
 @compiled
@@ -217,19 +229,23 @@ def _backfill_by_score(
     reserve: int,
     batch_until: float,
 ) -> int:
-    shadow, spare = shadow_of(workload, cluster, head, reserve)
     count = 0
     for place in range(len(scores)):
-        if _may_backfill(workload, cluster, jobs[place], shadow, spare):
+        if workload.processors[jobs[place]] <= cluster.counts[IDLE]:
             scores[count], jobs[count] = scores[place], jobs[place]
             count += 1
     started = 0
+    if count == 0:
+        return started
+    shadow, spare = shadow_of(workload, cluster, head, reserve)
     while count > 0 and cluster.counts[IDLE] > 0:
         place = _best(scores, jobs, count)
         job = jobs[place]
         count = _remove(scores, jobs, place, count)
-        if _too_long(workload, cluster, job, batch_until) or not _may_backfill(
-            workload, cluster, job, shadow, spare
+        if (
+            workload.processors[job] > cluster.counts[IDLE]
+            or _too_long(workload, cluster, job, batch_until)
+            or not _may_backfill(workload, cluster, job, shadow, spare)
         ):
             continue
         if kept_back(workload, cluster, job, reserve):

@@ -24,6 +24,7 @@ from slurm_rl_plugin.simulator.cluster import (
 from slurm_rl_plugin.simulator.compilation import compiled
 from slurm_rl_plugin.simulator.dispatch import (
     BACKFILLING,
+    anything_fits,
     dispatch_by_score,
     dispatch_in_order,
 )
@@ -120,7 +121,7 @@ def _simulate_scored(
         if np.isinf(event):
             return
         advance(workload, cluster, _decision_time(event, cycle), no_rank)
-        if counts[PENDING] > 0 and counts[IDLE] > 0:
+        if counts[IDLE] > 0 and anything_fits(workload, cluster):
             counts[DECISIONS] += 1
             if rule >= 0:
                 score_pending_by_rule(workload, cluster, rule, scores, jobs)

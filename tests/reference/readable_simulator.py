@@ -45,7 +45,7 @@ SCORERS: dict[str, Callable[[Job, float], object]] = {
     "f1": lambda job, now: (
         -(math.log10(job.estimate) * job.processors + 870 * math.log10(max(job.submit, 1)))
     ),
-    "wfp3": lambda job, now: ((now - job.submit + 1e-15) / job.estimate) ** 3 * job.processors,
+    "wfp3": lambda job, now: ((now - job.submit) / job.estimate) ** 3 * job.processors,
     "unicep": lambda job, now: (
         (now - job.submit + 1e-15) / (math.log2(job.processors + 1e-15) * job.estimate)
     ),
