@@ -20,6 +20,8 @@ from slurm_rl_plugin.hook.cycle import CycleSettings
 from slurm_rl_plugin.units import HOUR
 from slurm_rl_plugin.utility.reward import RewardWeights
 
+#: Names the model that is installed with the package.
+SHIPPED_MODEL = "default"
 DEFAULT_PATH = Path("/etc/slurm-rl/slurm-rl.toml")
 
 
@@ -95,8 +97,8 @@ KEYS: dict[str, dict[str, Key]] = {
     "policy": {
         "model": Key(
             kind=str,
-            default="/usr/local/share/slurm-rl/policy_models/default.onnx",
-            meaning="path of the .onnx model, or the name of a rule such as sjf",
+            default=SHIPPED_MODEL,
+            meaning="path of the .onnx model, the name of a rule such as sjf, or default",
         ),
         "fallback": Key(
             kind=str,

@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from slurm_rl_plugin.cli.hook_assembly import load_policy
+from slurm_rl_plugin.cli.hook_assembly import load_policy, shipped_model
 from slurm_rl_plugin.cli.tables import print_json, print_table
+from slurm_rl_plugin.configuration import SHIPPED_MODEL
 from slurm_rl_plugin.domain import (
     JobTable,
     PendingJobs,
@@ -24,14 +25,12 @@ from slurm_rl_plugin.hook.guard_rails import total_priority
 from slurm_rl_plugin.hook.order_changes import order_changes
 from slurm_rl_plugin.units import DAY, MINUTE
 
-DEFAULT_MODEL = Path("policy_models/default.onnx")
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.add_argument("what", choices=["hook", "simulator"])
     parser.add_argument("--jobs", type=int, default=10_000, help="pending, or simulated, jobs")
-    parser.add_argument("--policy", default=str(DEFAULT_MODEL), metavar="NAME|MODEL")
+    parser.add_argument("--policy", default=SHIPPED_MODEL, metavar="NAME|MODEL")
     parser.add_argument("--repeats", type=int, default=50)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--json", action="store_true", help="print one JSON document")
@@ -139,10 +138,11 @@ def _simulator(options: argparse.Namespace) -> dict[str, Any]:
     for backfilling in ("none", "easy"):
         settings = SimulationSettings(capacity=prepared.capacity, backfilling=backfilling)
         candidates = [Candidate(name="fifo"), Candidate(name="sjf")]
-        if Path(options.policy).exists():
+        model = shipped_model() if options.policy == SHIPPED_MODEL else Path(options.policy)
+        if model.exists():
             from slurm_rl_plugin.learning.onnx_export import import_network  # noqa: PLC0415
 
-            network = import_network(Path(options.policy))
+            network = import_network(model)
             candidates.append(Candidate(name="model", network=network))
         for each in candidates:
             taken = _seconds(

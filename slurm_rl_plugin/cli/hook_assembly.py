@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from slurm_rl_plugin.batch_systems.port import BatchSystem
-from slurm_rl_plugin.configuration import Configuration
+from slurm_rl_plugin.configuration import SHIPPED_MODEL, Configuration
 from slurm_rl_plugin.errors import ConfigurationError, PolicyError
 from slurm_rl_plugin.hook.audit_log import AuditLog
 from slurm_rl_plugin.hook.cycle import Cycle
 from slurm_rl_plugin.hook.guard_rails import UntouchedJobs, default_guard_rails
 from slurm_rl_plugin.hook.state_file import StateFile
-from slurm_rl_plugin.policies.ordering_rules import STATIC_RULES, rule_policy
+from slurm_rl_plugin.policies.ordering_rules import LIVE_RULES, rule_policy
 from slurm_rl_plugin.policies.port import Policy
 from slurm_rl_plugin.policies.q_network import load_q_network
 from slurm_rl_plugin.policies.unavailable import UnavailablePolicy
@@ -32,15 +33,22 @@ class LoadedPolicy:
     labels: dict[str, str] = field(default_factory=dict)
 
 
+def shipped_model() -> Path:
+    """The default model: installed beside the package, or in the source tree it runs from."""
+    installed = Path(sys.prefix) / "share" / "slurm-rl" / "policy_models" / "default.onnx"
+    in_tree = Path(__file__).resolve().parents[2] / "policy_models" / "default.onnx"
+    return in_tree if in_tree.exists() else installed
+
+
 def load_policy(model: str) -> LoadedPolicy:
     """A rule by its name, or a model by its path.
 
     Raises:
         PolicyError: the model cannot be used.
     """
-    if model in STATIC_RULES:
+    if model in LIVE_RULES:
         return LoadedPolicy(policy=rule_policy(model), labels={"name": model})
-    network = load_q_network(Path(model))
+    network = load_q_network(shipped_model() if model == SHIPPED_MODEL else Path(model))
     card = network.card
     labels = {
         "name": network.name,

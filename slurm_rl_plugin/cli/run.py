@@ -132,6 +132,7 @@ def _daemon(
         disable_file=Path(hook["disable_file"]) if hook["disable_file"] else None,
         alive=_alive,
         monotonic=time.monotonic,
+        sleep=time.sleep,
     )
 
 

@@ -11,7 +11,13 @@ import numpy as np
 
 from slurm_rl_plugin.batch_systems.port import ApplyReport, BatchSystem, FactorChange
 from slurm_rl_plugin.domain import Decision, Memory, QueueSnapshot
-from slurm_rl_plugin.errors import BatchSystemError, PolicyError, PolicyTimeout, SlurmRLError
+from slurm_rl_plugin.errors import (
+    BatchSystemError,
+    ChangeRejected,
+    PolicyError,
+    PolicyTimeout,
+    SlurmRLError,
+)
 from slurm_rl_plugin.hook.audit_log import AuditLog, DecidedOrder
 from slurm_rl_plugin.hook.cycle_report import CycleReport
 from slurm_rl_plugin.hook.guard_rails import GuardRail, UntouchedJobs, total_priority
@@ -100,6 +106,8 @@ class Cycle:
             snapshot = self.batch_system.snapshot()
             watch.lap("observe", begin)
             report = self._order(snapshot, watch)
+        except ChangeRejected as error:
+            report = self._failed("write", error, snapshot)
         except BatchSystemError as error:
             report = self._failed("batch_system", error, snapshot)
         except SlurmRLError as error:

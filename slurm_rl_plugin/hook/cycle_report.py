@@ -10,7 +10,7 @@ from slurm_rl_plugin.domain import QueueSnapshot
 #: Closed lists: a metric's label never takes any other value.
 MODES = ("shadow", "active", "fallback", "disabled")
 PHASES = ("observe", "decide", "order", "apply")
-FAILURES = ("batch_system", "policy", "write", "internal")
+FAILURES = ("batch_system", "write", "internal")
 DIRECTIONS = ("up", "down", "reset")
 SUPPRESSIONS = (
     "held",

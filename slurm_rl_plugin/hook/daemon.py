@@ -20,6 +20,8 @@ logger = logging.getLogger(__name__)
 #: Longest pause between tries while the batch system does not answer, seconds.
 LONGEST_PAUSE = 300.0
 _LEAVING_TRIES = 3
+#: Between signs of life and looks at the disable file while nothing else is to do, seconds.
+_SLICE = 5.0
 
 
 @contextmanager
@@ -60,8 +62,9 @@ class Daemon:
         reload_wanted: set by SIGHUP.
         reload: makes a new cycle from the files on disk, or None where they are faulty.
         disable_file: while it exists nothing is written and our factors are taken back.
-        alive: called after each cycle (the systemd watchdog).
+        alive: called every few seconds (the systemd watchdog).
         monotonic: clock for the pace, seconds.
+        sleep: waits some seconds between tries to leave, when `stop` is set already.
     """
 
     cycle: Cycle
@@ -73,6 +76,7 @@ class Daemon:
     disable_file: Path | None
     alive: Callable[[], None]
     monotonic: Callable[[], float]
+    sleep: Callable[[float], None]
     _unreachable: int = 0
 
     def run(self) -> bool:
@@ -85,11 +89,21 @@ class Daemon:
         while not self.stop.is_set():
             begin = self.monotonic()
             self.run_once()
-            self.alive()
             if self.reload_wanted.is_set():
                 self._reload()
-            self.stop.wait(self._pause(self.monotonic() - begin))
+            self._rest(self._pause(self.monotonic() - begin))
         return self.leave()
+
+    def _rest(self, seconds: float) -> None:
+        """Wait until the next cycle; a long pause must neither look dead nor miss DISABLE."""
+        disabled = self._disabled()
+        while seconds > 0.0 and not self.stop.is_set():
+            self.alive()
+            self.stop.wait(min(seconds, _SLICE))
+            seconds -= _SLICE
+            if self._disabled() and not disabled:
+                return
+        self.alive()
 
     def run_once(self) -> CycleReport:
         """One cycle, or none while disabled; published and logged."""
@@ -118,6 +132,7 @@ class Daemon:
                 result = self.cycle.release()
             except SlurmRLError as error:
                 logger.warning("leaving=failed try=%d reason=%s", attempt + 1, error)
+                self.sleep(2.0**attempt)
                 continue
             logger.info("leaving=done released=%d gone=%d", result.applied, len(result.rejected))
             return True

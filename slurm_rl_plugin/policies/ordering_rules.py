@@ -70,6 +70,10 @@ STATIC_RULES: dict[str, Rule] = {
 }
 
 
+#: Rules that can order a live queue; F1 counts time from the start of a log.
+LIVE_RULES = tuple(name for name in STATIC_RULES if name != "f1")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RulePolicy:
     """One of STATIC_RULES as a policy for the hook, with its run-time estimate."""
@@ -90,10 +94,10 @@ def rule_policy(name: str, estimates: RunTimeEstimate | None = None) -> RulePoli
     """The rule of that name; estimates default to the requested time limit.
 
     Raises:
-        ConfigurationError: there is no such rule.
+        ConfigurationError: there is no such rule for a live queue.
     """
-    if name not in STATIC_RULES:
-        known = ", ".join(sorted(STATIC_RULES))
+    if name not in LIVE_RULES:
+        known = ", ".join(sorted(LIVE_RULES))
         raise ConfigurationError(
             f"unknown policy {name!r}: give one of {known}, or the path of an .onnx model."
         )

@@ -61,9 +61,11 @@ def shadow_of(workload: Workload, cluster: Cluster, head: int, reserve: int) -> 
 
 @compiled
 def _batch_must_end_by(
-    workload: Workload, cluster: Cluster, job: int, backfilling: int, reserve: int
+    workload: Workload, cluster: Cluster, job: int, backfilling: int, reserve: int, bound: float
 ) -> float:
     """Until when batch jobs behind a kept-back one may run: narrow ones must not starve it."""
+    if not np.isinf(bound):
+        return bound
     if backfilling == NO_BACKFILLING:
         return -np.inf
     return shadow_of(workload, cluster, job, reserve)[0]
@@ -127,8 +129,9 @@ def dispatch_in_order(
         ):
             continue
         if kept_back(workload, cluster, job, reserve):
-            if np.isinf(batch_until):
-                batch_until = _batch_must_end_by(workload, cluster, job, backfilling, reserve)
+            batch_until = _batch_must_end_by(
+                workload, cluster, job, backfilling, reserve, batch_until
+            )
             continue
         if head >= 0 and cluster.clock[NOW] + workload.estimate[job] > shadow:
             spare -= workload.processors[job]
@@ -205,8 +208,9 @@ def dispatch_by_score(
         if _too_long(workload, cluster, job, batch_until):
             continue
         if kept_back(workload, cluster, job, reserve):
-            if np.isinf(batch_until):
-                batch_until = _batch_must_end_by(workload, cluster, job, backfilling, reserve)
+            batch_until = _batch_must_end_by(
+                workload, cluster, job, backfilling, reserve, batch_until
+            )
             continue
         start_job(workload, cluster, job)
         started += 1
@@ -249,8 +253,7 @@ def _backfill_by_score(
         ):
             continue
         if kept_back(workload, cluster, job, reserve):
-            if np.isinf(batch_until):
-                batch_until = _batch_must_end_by(workload, cluster, job, EASY, reserve)
+            batch_until = _batch_must_end_by(workload, cluster, job, EASY, reserve, batch_until)
             continue
         if cluster.clock[NOW] + workload.estimate[job] > shadow:
             spare -= workload.processors[job]

@@ -44,7 +44,7 @@ def daemon_of(
     reports: list[CycleReport] = []
     daemon = Daemon(
         cycle=cycle,
-        pace=30.0,
+        pace=5.0,
         publish=reports.append,
         stop=stop,
         reload_wanted=Event(),
@@ -52,6 +52,7 @@ def daemon_of(
         disable_file=disable_file,
         alive=lambda: None,
         monotonic=lambda: 0.0,
+        sleep=lambda seconds: None,
     )
     return daemon, reports
 
@@ -67,14 +68,35 @@ def test_leaving_takes_back_every_factor(tmp_path: Path) -> None:
 
 def test_pauses_double_while_the_batch_system_is_away_and_end_with_it(tmp_path: Path) -> None:
     queue = QueueInMemory(pending_jobs([1]), away=True)
-
-    def come_back(number: int) -> None:
+    daemon, _ = daemon_of(cycle_over(queue, ScorePolicy([1]), tmp_path), Event())
+    daemon.pace = 30.0
+    pauses = []
+    for number in range(7):
         queue.away = number < 6
+        daemon.run_once()
+        pauses.append(daemon._pause(0.0))
+    assert pauses == [60.0, 120.0, 240.0, 300.0, 300.0, 300.0, 30.0]
 
-    stop = CountedStop(7, come_back)
-    daemon, _ = daemon_of(cycle_over(queue, ScorePolicy([1]), tmp_path), stop)
+
+def test_a_long_pause_gives_signs_of_life_and_notices_the_disable_file(tmp_path: Path) -> None:
+    queue = QueueInMemory(pending_jobs([1]))
+    disable = tmp_path / "DISABLE"
+
+    def between(number: int) -> None:
+        if number == 3:
+            disable.touch()
+
+    stop = CountedStop(4, between)
+    daemon, reports = daemon_of(
+        cycle_over(queue, ScorePolicy([1]), tmp_path), stop, disable_file=disable
+    )
+    daemon.pace = 30.0
+    alive: list[int] = []
+    daemon.alive = lambda: alive.append(1)
     daemon.run()
-    assert stop.pauses == [60.0, 120.0, 240.0, 300.0, 300.0, 300.0, 30.0]
+    assert stop.pauses == [5.0, 5.0, 5.0, 5.0]
+    assert len(alive) >= 4
+    assert [report.mode for report in reports] == ["active", "disabled"]
 
 
 def test_leaving_while_the_batch_system_is_away_says_so(tmp_path: Path) -> None:
