@@ -22,7 +22,7 @@ from slurm_rl_plugin.features.site import SITE
 from slurm_rl_plugin.hook import cycle_report
 from slurm_rl_plugin.hook.cycle_report import CycleReport
 from slurm_rl_plugin.metrics.collector import CycleMetrics
-from slurm_rl_plugin.policies.ordering_rules import STATIC_RULES
+from slurm_rl_plugin.policies.ordering_rules import LIVE_RULES, STATIC_RULES
 from slurm_rl_plugin.policies.waiting_rules import WAITING_RULES
 from slurm_rl_plugin.simulator.generators import _GENERATORS, _RANGES
 from slurm_rl_plugin.utility.summary import ScheduledJobs, summarise
@@ -202,7 +202,7 @@ def test_ordering_rules_are_defined() -> None:
 
 
 def test_rules_of_the_daemon_are_named_in_the_configuration() -> None:
-    assert set(STATIC_RULES) <= set(code_spans(section(DOCS / "configuration.md", "[policy]")))
+    assert set(LIVE_RULES) <= set(code_spans(section(DOCS / "configuration.md", "[policy]")))
 
 
 def test_generators_are_documented_with_their_defaults() -> None:
