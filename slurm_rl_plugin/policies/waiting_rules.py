@@ -53,7 +53,7 @@ def multifactor(wait: Any, processors: Any, capacity: Any, usage: Any, share: An
         share: configured share of the job's account.
     """
     age = np.minimum(wait / MAX_AGE, 1.0)
-    fair_share = np.where(share > 0.0, 2.0 ** (-usage / np.maximum(share, 1e-9)), 0.0)
+    fair_share = (share > 0.0) * 2.0 ** (-usage / np.maximum(share, 1e-9))
     size = processors / capacity
     return AGE_WEIGHT * age + FAIR_SHARE_WEIGHT * fair_share + SIZE_WEIGHT * size
 

@@ -159,6 +159,7 @@ def score_pending(
     shares = workload.shares
     largest = shares.max()
     from_queue = _hidden_from_queue(workload, cluster, network, usage)
+    inner = np.empty_like(from_queue)
     activation = network.activation[0]
     count = cluster.counts[PENDING]
     cluster.counts[SCORED_JOBS] += count
@@ -178,10 +179,14 @@ def score_pending(
         score = network.static_score[job]
         for index in range(len(features)):
             score += features[index] * network.dynamic_linear[index]
-        for unit in range(len(from_queue)):
-            value = from_queue[unit] + network.static_hidden[job, unit]
-            for index in range(len(features)):
-                value += features[index] * network.dynamic_weights[index, unit]
-            score += network.output[unit] * _activate(value, activation)
+        static = network.static_hidden[job]
+        for unit in range(len(inner)):
+            inner[unit] = from_queue[unit] + static[unit]
+        for index in range(len(features)):
+            weights = network.dynamic_weights[index]
+            for unit in range(len(inner)):  # units inside: these run side by side in hardware
+                inner[unit] += features[index] * weights[unit]
+        for unit in range(len(inner)):
+            score += network.output[unit] * _activate(inner[unit], activation)
         scores[place] = score
         jobs[place] = job

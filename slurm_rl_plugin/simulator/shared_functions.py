@@ -7,8 +7,9 @@ from slurm_rl_plugin.simulator.compilation import compiled_copy
 from slurm_rl_plugin.utility import fairness as plain_fairness
 from slurm_rl_plugin.utility import time_utility as plain_time_utility
 
-time_utility = compiled_copy(plain_time_utility.time_utility)
-time_utility_loss_rate = compiled_copy(plain_time_utility.time_utility_loss_rate)
+choose = compiled_copy(plain_time_utility.choose)
+time_utility = compiled_copy(plain_time_utility.time_utility, choose=choose)
+time_utility_loss_rate = compiled_copy(plain_time_utility.time_utility_loss_rate, choose=choose)
 share_deficit = compiled_copy(plain_fairness.share_deficit)
 fairness = compiled_copy(plain_fairness.fairness, share_deficit=share_deficit)
 queue_features = compiled_copy(site.queue_features)
