@@ -11,29 +11,19 @@ from collections.abc import Sequence
 import numpy as np
 
 from slurm_rl_plugin.batch_systems.port import ApplyReport, FactorChange
-from slurm_rl_plugin.domain import (
-    JobTable,
-    PendingJobs,
-    QueueSnapshot,
-    RunningJobs,
-    StartedJobs,
-)
+from slurm_rl_plugin.domain import JobTable, PendingJobs, QueueSnapshot
 from slurm_rl_plugin.simulator.cluster import (
     IDLE,
     NOW,
-    PENDING,
-    RUNNING,
     advance,
     empty_cluster,
     next_event,
 )
 from slurm_rl_plugin.simulator.dispatch import BACKFILLING, dispatch_in_order
 from slurm_rl_plugin.simulator.log_workload import PreparedLog
-from slurm_rl_plugin.simulator.rule_scoring import current_usage
+from slurm_rl_plugin.simulator.policy_driver import NO_RANK, snapshot_of, waiting_jobs
 from slurm_rl_plugin.simulator.simulation import SimulationSettings
 from slurm_rl_plugin.units import FloatArray, IntArray
-
-_NO_RANK: IntArray = np.empty(0, dtype=np.int64)
 
 
 class SimulatedCluster:
@@ -71,17 +61,14 @@ class SimulatedCluster:
     def advance(self, until: float) -> None:
         """Let the cluster run up to a time, scheduling at every event as a real one does."""
         while (event := next_event(self._workload, self._cluster)) <= until:
-            advance(self._workload, self._cluster, event, _NO_RANK)
+            advance(self._workload, self._cluster, event, NO_RANK)
             self._schedule()
         if until > self.now:
-            advance(self._workload, self._cluster, until, _NO_RANK)
+            advance(self._workload, self._cluster, until, NO_RANK)
 
     def hold(self, job_id: int) -> None:
         """Hold a job as its user would."""
         self._held[self._place_of[job_id]] = True
-
-    def _waiting(self) -> IntArray:
-        return self._cluster.pending[: self._cluster.counts[PENDING]].copy()
 
     def _native(self, waiting: IntArray) -> IntArray:
         return 1 + np.floor(self.now - self._workload.submit[waiting]).astype(np.int64)
@@ -89,7 +76,7 @@ class SimulatedCluster:
     def _schedule(self) -> None:
         if self._cluster.counts[IDLE] == 0:
             return
-        waiting = self._waiting()
+        waiting = waiting_jobs(self._cluster)
         free = waiting[~self._held[waiting]]
         priority = np.maximum(self._native(free) + self._factor[free], 1)
         order = free[np.lexsort((free, -priority))]
@@ -103,37 +90,23 @@ class SimulatedCluster:
 
     def snapshot(self) -> QueueSnapshot:
         """Read the queue at the simulated time."""
-        waiting = np.sort(self._waiting())
-        running = np.sort(self._cluster.end_job[: self._cluster.counts[RUNNING]])
+        waiting = np.sort(waiting_jobs(self._cluster))
         started = np.flatnonzero(~np.isnan(self._cluster.start) & ~self._reported)
         self._reported[started] = True
         held = self._held[waiting]
-        return QueueSnapshot(
-            now=self.now,
-            pending=PendingJobs(
-                jobs=self._jobs.select(waiting),
-                native_priority=np.where(held, 0, self._native(waiting)),
-                factor=self._factor[waiting],
-                held=held,
-                admin_set=np.zeros(len(waiting), dtype=np.bool_),
-                nice=np.zeros(len(waiting), dtype=np.int64),
-            ),
-            running=RunningJobs(
-                jobs=self._jobs.select(running), start=self._cluster.start[running]
-            ),
-            started=StartedJobs(
-                jobs=self._jobs.select(started), start=self._cluster.start[started]
-            ),
-            capacity=self._settings.capacity,
-            accounts=self._prepared.accounts,
-            partitions=self._prepared.log.partitions,
-            shares=self._prepared.shares,
-            usage=current_usage(self._cluster),
+        pending = PendingJobs(
+            jobs=self._jobs.select(waiting),
+            native_priority=np.where(held, 0, self._native(waiting)),
+            factor=self._factor[waiting],
+            held=held,
+            admin_set=np.zeros(len(waiting), dtype=np.bool_),
+            nice=np.zeros(len(waiting), dtype=np.int64),
         )
+        return snapshot_of(self._prepared, self._jobs, self._cluster, pending, started)
 
     def apply(self, changes: Sequence[FactorChange]) -> ApplyReport:
         """Set factors of pending jobs; others are reported as rejected."""
-        waiting = set(self._waiting().tolist())
+        waiting = set(waiting_jobs(self._cluster).tolist())
         rejected: dict[int, str] = {}
         for change in changes:
             place = self._place_of.get(change.job_id)
@@ -147,6 +120,6 @@ class SimulatedCluster:
     def release(self, job_ids: IntArray | None = None) -> ApplyReport:
         """Set factors back to 0."""
         if job_ids is None:
-            waiting = self._waiting()
+            waiting = waiting_jobs(self._cluster)
             job_ids = self._jobs.job_id[waiting[self._factor[waiting] != 0]]
         return self.apply([FactorChange(job_id=int(job), old=0, new=0) for job in job_ids])

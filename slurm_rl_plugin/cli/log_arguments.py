@@ -49,7 +49,7 @@ class NamedLog:
 
 
 def add_log_options(parser: argparse.ArgumentParser) -> None:
-    """--processors, --shares and --config."""
+    """Options that say how a log becomes a workload."""
     parser.add_argument(
         "--processors", type=_positive, metavar="N", help="size of the machine (default: the log's)"
     )
@@ -58,6 +58,16 @@ def add_log_options(parser: argparse.ArgumentParser) -> None:
         type=_shares,
         metavar="A=.7,B=.3",
         help="share of each account (default: its fraction of the log's work)",
+    )
+    parser.add_argument(
+        "--whole-nodes-of",
+        type=_positive,
+        default=1,
+        metavar="N",
+        help="jobs get whole nodes of N processors",
+    )
+    parser.add_argument(
+        "--kill-at-limit", action="store_true", help="end jobs at their requested time"
     )
     parser.add_argument(
         "--config",
@@ -81,7 +91,12 @@ def read_named_log(argument: str, options: argparse.Namespace) -> NamedLog:
         shares = shares or configuration.shares
         classifier = configuration.classifier if configuration.has_class_rules else None
     prepared = prepare_log(
-        log, capacity=_capacity(log, options.processors), shares=shares, classifier=classifier
+        log,
+        capacity=_capacity(log, options.processors),
+        shares=shares,
+        classifier=classifier,
+        whole_nodes_of=options.whole_nodes_of,
+        kill_at_limit=options.kill_at_limit,
     )
     return NamedLog(name=Path(argument).name, prepared=prepared, report=report)
 

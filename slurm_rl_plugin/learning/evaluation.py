@@ -11,9 +11,11 @@ from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.features.estimates import ClassMedian, RequestedLimit, RunTimeEstimate
 from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.policies.ordering_rules import STATIC_RULES
+from slurm_rl_plugin.policies.port import Policy
 from slurm_rl_plugin.policies.waiting_rules import WAITING_RULES
 from slurm_rl_plugin.simulator.cluster import Workload
 from slurm_rl_plugin.simulator.log_workload import PreparedLog
+from slurm_rl_plugin.simulator.policy_driver import simulate_policy
 from slurm_rl_plugin.simulator.simulation import (
     SimulationSettings,
     simulate_network,
@@ -27,10 +29,17 @@ from slurm_rl_plugin.utility.time_utility import TimeUtilitySettings
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """A policy to evaluate: a rule or "native" by its name, or a network with its name."""
+    """A policy to evaluate.
+
+    Attributes:
+        name: of a rule, "native", or what reports call the network or policy.
+        network: simulated in the compiled loop.
+        policy: asked decision by decision; for what the compiled loop cannot run.
+    """
 
     name: str
     network: QNetwork | None = None
+    policy: Policy | None = None
 
 
 def estimates_of(kind: str, training_log: PreparedLog) -> RunTimeEstimate | None:
@@ -57,6 +66,8 @@ def starts_under(
     """
     if candidate.network is not None:
         return simulate_network(workload, candidate.network, settings).start
+    if candidate.policy is not None:
+        return simulate_policy(prepared, workload, candidate.policy, settings).start
     if candidate.name == "native":
         return _recorded_starts(prepared)
     if candidate.name in WAITING_RULES:

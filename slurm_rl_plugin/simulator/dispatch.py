@@ -15,22 +15,12 @@ from slurm_rl_plugin.simulator.cluster import (
     start_job,
 )
 from slurm_rl_plugin.simulator.compilation import compiled
+from slurm_rl_plugin.simulator.conservative import dispatch_conservatively
+from slurm_rl_plugin.simulator.processors import processors_needed
 from slurm_rl_plugin.units import FloatArray, IntArray
 
-NO_BACKFILLING, EASY = 0, 1
-BACKFILLING = {"none": NO_BACKFILLING, "easy": EASY}
-
-
-@compiled
-def processors_needed(workload: Workload, cluster: Cluster, job: int, reserve: int) -> int:
-    """Idle processors at which a job may start: its own, and for a batch job the reserve.
-
-    A batch job so wide that the reserve cannot stay free beside it needs the whole machine.
-    """
-    processors = workload.processors[job]
-    if workload.interactive[job]:
-        return processors
-    return min(processors + reserve, cluster.capacity[0])
+NO_BACKFILLING, EASY, CONSERVATIVE = 0, 1, 2
+BACKFILLING = {"none": NO_BACKFILLING, "easy": EASY, "conservative": CONSERVATIVE}
 
 
 @compiled
@@ -102,12 +92,21 @@ def dispatch_in_order(
         workload: the jobs.
         cluster: changed in place.
         order: pending job numbers, first to start first.
-        backfilling: NO_BACKFILLING or EASY.
+        backfilling: NO_BACKFILLING, EASY or CONSERVATIVE.
         reserve: processors to keep free of batch work.
 
     Returns:
         The number of jobs started.
     """
+    if backfilling == CONSERVATIVE:
+        return dispatch_conservatively(workload, cluster, order, reserve)
+    return _start_in_order(workload, cluster, order, backfilling, reserve)
+
+
+@compiled
+def _start_in_order(
+    workload: Workload, cluster: Cluster, order: IntArray, backfilling: int, reserve: int
+) -> int:
     counts = cluster.counts
     started = 0
     head = -1
@@ -190,11 +189,15 @@ def dispatch_by_score(
         cluster: changed in place.
         scores: score of each pending job, shape [pending]; used up.
         jobs: the pending job numbers in the order of `scores`; used up.
-        backfilling: NO_BACKFILLING or EASY.
+        backfilling: NO_BACKFILLING, EASY or CONSERVATIVE.
         reserve: processors to keep free of batch work.
     """
     counts = cluster.counts
     count = counts[PENDING]
+    if backfilling == CONSERVATIVE:
+        # pending jobs stand in order of submission, which a stable sort keeps among equals
+        order = jobs[np.argsort(-scores[:count], kind="mergesort")]
+        return dispatch_conservatively(workload, cluster, order, reserve)
     started = 0
     head = -1
     batch_until = np.inf

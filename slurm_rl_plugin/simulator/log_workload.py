@@ -90,6 +90,8 @@ def prepare_log(
     capacity: int | None = None,
     shares: Mapping[str, float] | None = None,
     classifier: JobClassifier | None = None,
+    whole_nodes_of: int = 1,
+    kill_at_limit: bool = False,
 ) -> PreparedLog:
     """Classify jobs, find shares and leave out jobs wider than the machine.
 
@@ -99,7 +101,11 @@ def prepare_log(
         shares: share of each account, sum 1; by default each account's fraction of the log's
             work, the four largest kept and the rest summed up as `_other`.
         classifier: job-class rules; by default run time < 900 s for SWF logs (definitions), and
-            the default rules otherwise.
+            the default rules otherwise; by the run time that the log records.
+        whole_nodes_of: processors of a node where jobs get whole nodes; a job then occupies the
+            next multiple.
+        kill_at_limit: end jobs at their requested time, as most sites do; otherwise they run as
+            long as the log says.
 
     Raises:
         ConfigurationError: no capacity known, no job left, or shares that do not fit.
@@ -109,12 +115,16 @@ def prepare_log(
         raise ConfigurationError(
             "the log does not say how many processors the machine has: give --processors."
         )
+    rounded = -(-log.processors // whole_nodes_of) * whole_nodes_of
+    log = replace(log, processors=rounded)
     fits = log.processors <= capacity
     dropped = {"wider than the machine": int((~fits).sum())} if not fits.all() else {}
     log = select_jobs(log, fits)
     if len(log) == 0:
         raise ConfigurationError("the log has no job that ran and fits the machine.")
     interactive, class_rule = classify_log(log, classifier)
+    if kill_at_limit:
+        log = replace(log, run_time=np.fmin(log.run_time, log.time_limit))
     account, accounts, share_vector = _shares_of(log, shares)
     return PreparedLog(
         log=log,

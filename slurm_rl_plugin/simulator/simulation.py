@@ -73,7 +73,8 @@ class SimulatedSchedule:
 
 
 @compiled
-def _decision_time(event: float, cycle: float) -> float:
+def decision_time(event: float, cycle: float) -> float:
+    """When the batch system looks at its queue after an event: at once, or at the next cycle."""
     if cycle <= 0.0:
         return event
     # rounding can put the multiple just below the event, which would then never happen
@@ -94,7 +95,7 @@ def _simulate_static(
         event = next_event(workload, cluster)
         if np.isinf(event):
             return
-        advance(workload, cluster, _decision_time(event, cycle), rank)
+        advance(workload, cluster, decision_time(event, cycle), rank)
         if counts[PENDING] > 0 and counts[IDLE] > 0:
             counts[DECISIONS] += 1
             order = cluster.pending[: counts[PENDING]]
@@ -120,7 +121,7 @@ def _simulate_scored(
         event = next_event(workload, cluster)
         if np.isinf(event):
             return
-        advance(workload, cluster, _decision_time(event, cycle), no_rank)
+        advance(workload, cluster, decision_time(event, cycle), no_rank)
         if counts[IDLE] > 0 and anything_fits(workload, cluster):
             counts[DECISIONS] += 1
             if rule >= 0:
@@ -130,7 +131,12 @@ def _simulate_scored(
             dispatch_by_score(workload, cluster, scores, jobs, backfilling, reserve)
 
 
-def _finish(cluster: Cluster) -> SimulatedSchedule:
+def finished_schedule(cluster: Cluster) -> SimulatedSchedule:
+    """The schedule of a cluster on which everything has run.
+
+    Raises:
+        SimulationError: a job never started.
+    """
     if np.isnan(cluster.start).any():
         raise SimulationError("a simulated job never started.")
     return SimulatedSchedule(
@@ -165,7 +171,7 @@ def simulate_scores(
         settings.cycle,
         settings.reserve,
     )
-    return _finish(cluster)
+    return finished_schedule(cluster)
 
 
 def simulate_network(
@@ -216,4 +222,4 @@ def _simulate(
         np.empty(places),
         np.empty(places, dtype=np.int64),
     )
-    return _finish(cluster)
+    return finished_schedule(cluster)

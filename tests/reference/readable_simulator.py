@@ -64,6 +64,7 @@ def simulate(
     scorer: Scorer,
     *,
     easy: bool = False,
+    conservative: bool = False,
     reserve: int = 0,
     cycle: float = 0.0,
 ) -> list[float]:
@@ -74,8 +75,38 @@ def simulate(
         ends = [s + job.run_time for s, job in zip(start, jobs, strict=True) if s == s]
         events = [t for t in ends + [job.submit for job in jobs] if t > now]
         now = min(events) if cycle == 0 else math.ceil(min(events) / cycle) * cycle
-        _decide(jobs, capacity, scorer, start, now, easy, reserve)
+        if conservative:
+            _plan(jobs, capacity, scorer, start, now, reserve)
+        else:
+            _decide(jobs, capacity, scorer, start, now, easy, reserve)
     return start
+
+
+def _plan(jobs, capacity, scorer, start, now, reserve):
+    """Conservative: in order of score, each job takes its earliest place that nobody planned."""
+    waiting = [j for j in range(len(jobs)) if jobs[j].submit <= now and math.isnan(start[j])]
+    running = [j for j in range(len(jobs)) if start[j] <= now < start[j] + jobs[j].run_time]
+    if not waiting:
+        return
+    scores = scorer(jobs, Moment(now, waiting, running, start))
+    score_of = dict(zip(waiting, scores, strict=True))
+    idle = capacity - sum(jobs[j].processors for j in running)
+    # (from, until, processors); what outlived its estimate counts as gone, save for right now
+    taken = [(now, max(start[j] + jobs[j].estimate, now), jobs[j].processors) for j in running]
+    for j in sorted(waiting, key=lambda j: score_of[j], reverse=True):
+        job = jobs[j]
+        needed = job.processors if job.interactive else min(job.processors + reserve, capacity)
+
+        def fits(begin: float, needed=needed, length=job.estimate) -> bool:
+            moments = [begin] + [a for a, _, _ in taken if begin < a < begin + length]
+            used = (sum(p for a, b, p in taken if a <= t < b) for t in moments)
+            return all(u + needed <= capacity for u in used)
+
+        at = min(t for t in [now, *(b for _, b, _ in taken)] if fits(t))
+        if at == now and needed <= idle:
+            start[j] = now
+            idle -= job.processors
+        taken.append((at, at + job.estimate, job.processors))
 
 
 def _decide(jobs, capacity, scorer, start, now, easy, reserve):

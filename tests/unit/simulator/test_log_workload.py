@@ -1,14 +1,17 @@
 """From a log to a workload: shares, classes, estimates and what is left out."""
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from slurm_rl_plugin.accounting.port import JobLog
 from slurm_rl_plugin.domain.job_class import JobClassifier, JobClassRule
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.features.estimates import ClassMedian, RequestedLimit
 from slurm_rl_plugin.simulator.cluster import Workload
+from slurm_rl_plugin.simulator.generators import mmn_log
 from slurm_rl_plugin.simulator.log_workload import (
     check_shares,
     prepare_log,
@@ -155,3 +158,32 @@ def test_a_window_keeps_the_shares_and_accounts_of_the_whole():
     assert window.interactive.tolist() == [False, True]
     assert window.account.tolist() == prepared.account[1:].tolist()
     assert len(window.log.qos) == 2
+
+
+def _parallel_log() -> JobLog:
+    log = mmn_log(np.random.default_rng(1), processors=8, jobs=6)
+    return replace(
+        log,
+        processors=np.array([1, 4, 5, 8, 7, 2]),
+        run_time=np.full(6, 1000.0),
+        time_limit=np.array([500.0, 2000.0, np.nan, 1000.0, 999.0, 1000.5]),
+    )
+
+
+def test_whole_nodes_round_jobs_up_and_drop_what_no_longer_fits():
+    prepared = prepare_log(_parallel_log(), capacity=8, whole_nodes_of=4)
+    assert prepared.log.processors.tolist() == [4, 4, 8, 8, 8, 4]
+    narrow = prepare_log(_parallel_log(), capacity=7, whole_nodes_of=4)
+    assert narrow.log.processors.tolist() == [4, 4, 4]
+    assert narrow.dropped == {"wider than the machine": 3}
+
+
+def test_jobs_end_at_their_limit_only_where_asked():
+    killed = prepare_log(_parallel_log(), capacity=8, kill_at_limit=True)
+    assert killed.log.run_time.tolist() == [500.0, 1000.0, 1000.0, 1000.0, 999.0, 1000.0]
+    assert set(prepare_log(_parallel_log(), capacity=8).log.run_time) == {1000.0}
+
+
+def test_the_class_of_a_killed_job_is_that_of_its_recorded_run_time():
+    log = replace(_parallel_log(), time_limit=np.full(6, 500.0))
+    assert not prepare_log(log, capacity=8, kill_at_limit=True).interactive.any()

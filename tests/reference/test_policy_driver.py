@@ -1,0 +1,85 @@
+"""A policy object that drives the cluster gives the same schedule as the compiled loop."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+
+from slurm_rl_plugin.domain import Decision, Memory, QueueSnapshot
+from slurm_rl_plugin.learning.onnx_export import export_network
+from slurm_rl_plugin.policies.ordering_rules import rule_policy
+from slurm_rl_plugin.policies.q_network import load_q_network
+from slurm_rl_plugin.simulator.generators import egee_log
+from slurm_rl_plugin.simulator.log_workload import PreparedLog, prepare_log
+from slurm_rl_plugin.simulator.policy_driver import simulate_policy
+from slurm_rl_plugin.simulator.simulation import (
+    SimulationSettings,
+    simulate_network,
+    simulate_scores,
+)
+from tests.functional.small_network import small_network
+
+
+def parallel_load(seed: int = 3) -> PreparedLog:
+    rng = np.random.default_rng(seed)
+    log = egee_log(rng, jobs=300, processors=16, load=3.0)
+    limit = np.ceil(log.run_time / 600) * 600
+    log = replace(log, processors=rng.integers(1, 9, 300), time_limit=limit)
+    return prepare_log(log, capacity=16)
+
+
+LOAD = parallel_load()
+WORKLOAD = LOAD.workload(rule_policy("fifo").estimates)
+HOW = [
+    SimulationSettings(capacity=16, backfilling=backfilling, reserve=reserve, cycle=cycle)
+    for backfilling in ("none", "easy", "conservative")
+    for reserve, cycle in ((0, 0.0), (2, 60.0))
+]
+
+
+@pytest.mark.parametrize("how", HOW, ids=str)
+def test_a_rule_drives_as_the_static_loop_does(how: SimulationSettings) -> None:
+    driven = simulate_policy(LOAD, WORKLOAD, rule_policy("sjf"), how)
+    compiled = simulate_scores(WORKLOAD, -WORKLOAD.estimate, how)
+    assert driven.start.tolist() == compiled.start.tolist()
+
+
+@pytest.mark.parametrize("how", HOW, ids=str)
+def test_onnxruntime_drives_as_the_compiled_network_does(how: SimulationSettings, tmp_path) -> None:
+    network = small_network(hidden=4)
+    export_network(network, tmp_path / "model.onnx", {"estimates": "requested"})
+    policy = load_q_network(tmp_path / "model.onnx")
+    driven = simulate_policy(LOAD, WORKLOAD, policy, how)
+    compiled = simulate_network(WORKLOAD, network, how)
+    assert driven.start.tolist() == compiled.start.tolist()
+
+
+@dataclass
+class ReserveInTheMorning:
+    """FIFO; keeps four processors free until the second day, and counts its decisions."""
+
+    name: str = "reserve"
+    asked: int = 0
+
+    def decide(self, snapshot: QueueSnapshot, memory: Memory | None = None) -> Decision:
+        self.asked += 1
+        assert memory is None or memory[0] == self.asked - 1
+        return Decision(
+            scores=-snapshot.pending.jobs.submit,
+            reserve=4 if snapshot.now < 86400 else 0,
+            memory=np.array([self.asked], dtype=np.float32),
+        )
+
+
+def test_the_reserve_of_each_decision_holds_and_memory_is_handed_on() -> None:
+    policy = ReserveInTheMorning()
+    settings = SimulationSettings(capacity=16)
+    driven = simulate_policy(LOAD, WORKLOAD, policy, settings)
+    assert policy.asked == driven.decisions > 10
+    plain = simulate_scores(WORKLOAD, -WORKLOAD.submit, settings).start
+    always = simulate_scores(WORKLOAD, -WORKLOAD.submit, replace(settings, reserve=4)).start
+    early = plain < 86400
+    assert not np.array_equal(driven.start[early], plain[early])
+    assert not np.array_equal(driven.start, always)
