@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from slurm_rl_plugin.units import DAY
+from slurm_rl_plugin.utility.time_utility import time_utility, time_utility_loss_rate
 
 #: Keeps UNICEP from 0/0 for a job of one processor that has not waited.
 _EPSILON = 1e-15
@@ -58,5 +59,23 @@ def multifactor(wait: Any, processors: Any, capacity: Any, usage: Any, share: An
     return AGE_WEIGHT * age + FAIR_SHARE_WEIGHT * fair_share + SIZE_WEIGHT * size
 
 
+def utility_greedy(wait: Any, estimate: Any, processors: Any, interactive: Any) -> Any:
+    """Time utility lost each second by waiting on, for each processor-second of work.
+
+    The marginal-utility index of eq. 1-3 (2008): an interactive job whose utility is gone has
+    nothing left to lose and is served last, which is why the rule has a long tail.
+
+    Args:
+        wait: seconds since submission.
+        estimate: seconds.
+        processors: requested.
+        interactive: True for interactive, False for batch.
+    """
+    turnaround = wait + estimate
+    utility = time_utility(turnaround, estimate, interactive)
+    rate = time_utility_loss_rate(turnaround, estimate, interactive, utility)
+    return rate / (np.maximum(estimate, 1.0) * processors)
+
+
 #: Names; the place is the code that the compiled loop uses.
-WAITING_RULES = ("wfp3", "unicep", "expansion-factor", "multifactor")
+WAITING_RULES = ("wfp3", "unicep", "expansion-factor", "utility-greedy", "multifactor")

@@ -8,15 +8,21 @@ from slurm_rl_plugin.policies import waiting_rules
 from slurm_rl_plugin.policies.waiting_rules import WAITING_RULES
 from slurm_rl_plugin.simulator.cluster import NOW, PENDING, SCORED_JOBS, Cluster, Workload
 from slurm_rl_plugin.simulator.compilation import compiled, compiled_copy
+from slurm_rl_plugin.simulator.shared_functions import time_utility, time_utility_loss_rate
 from slurm_rl_plugin.units import FloatArray, IntArray
 
 _wfp3 = compiled_copy(waiting_rules.wfp3)
 _unicep = compiled_copy(waiting_rules.unicep)
 _expansion_factor = compiled_copy(waiting_rules.expansion_factor)
+_utility_greedy = compiled_copy(
+    waiting_rules.utility_greedy,
+    time_utility=time_utility,
+    time_utility_loss_rate=time_utility_loss_rate,
+)
 _multifactor = compiled_copy(waiting_rules.multifactor)
 
-_WFP3, _UNICEP, _EXPANSION_FACTOR = (
-    WAITING_RULES.index(name) for name in ("wfp3", "unicep", "expansion-factor")
+_WFP3, _UNICEP, _EXPANSION_FACTOR, _UTILITY_GREEDY = (
+    WAITING_RULES.index(name) for name in ("wfp3", "unicep", "expansion-factor", "utility-greedy")
 )
 
 
@@ -58,6 +64,8 @@ def score_pending_by_rule(
             score = _unicep(wait, estimate, processors)
         elif rule == _EXPANSION_FACTOR:
             score = _expansion_factor(wait, estimate)
+        elif rule == _UTILITY_GREEDY:
+            score = _utility_greedy(wait, estimate, processors, workload.interactive[job])
         else:
             account = workload.account[job]
             score = _multifactor(

@@ -34,6 +34,16 @@ class Moment(NamedTuple):
 #: Gives one comparable score for each job of `moment.pending`; higher starts earlier.
 Scorer = Callable[[Sequence[Job], Moment], Sequence]
 
+
+def _utility_loss(job: Job, now: float) -> float:
+    """Utility lost each second past the deadline, eq. 2 and 3 (2008) differentiated by hand."""
+    deadline = job.estimate + 60.0
+    turnaround = max(now - job.submit + job.estimate, deadline)
+    if job.interactive:
+        return 0.5 / 60.0 * math.exp(-0.5 * (turnaround - deadline) / 60.0)
+    return 0.3 / deadline * (turnaround / deadline) ** -1.3
+
+
 #: The simple orders, from their definitions.
 SCORERS: dict[str, Callable[[Job, float], object]] = {
     "fifo": lambda job, now: -job.submit,
@@ -48,6 +58,9 @@ SCORERS: dict[str, Callable[[Job, float], object]] = {
     "wfp3": lambda job, now: ((now - job.submit) / job.estimate) ** 3 * job.processors,
     "unicep": lambda job, now: (
         (now - job.submit + 1e-15) / (math.log2(job.processors + 1e-15) * job.estimate)
+    ),
+    "utility-greedy": lambda job, now: (
+        _utility_loss(job, now) / max(job.estimate, 1) / job.processors
     ),
     "expansion-factor": lambda job, now: (now - job.submit + job.estimate) / job.estimate,
 }
