@@ -39,7 +39,7 @@ check: $(VENV)/installed-test
 	$(BIN)/lint-imports
 
 bench: $(VENV)/installed-test
-	$(BIN)/slurm-rl benchmark simulator
+	$(BIN)/python -m tests.benchmarks.simulator_speed --output bench-output
 	$(BIN)/slurm-rl benchmark hook --jobs 10000
 	$(BIN)/slurm-rl benchmark hook --jobs 100000
 
