@@ -60,6 +60,12 @@ def add_log_options(parser: argparse.ArgumentParser) -> None:
         help="share of each account (default: its fraction of the log's work)",
     )
     parser.add_argument(
+        "--partitions",
+        type=_partitions,
+        metavar="A=64,B=16",
+        help="processors of each partition, where partitions share none",
+    )
+    parser.add_argument(
         "--whole-nodes-of",
         type=_positive,
         default=1,
@@ -97,6 +103,7 @@ def read_named_log(argument: str, options: argparse.Namespace) -> NamedLog:
         classifier=classifier,
         whole_nodes_of=options.whole_nodes_of,
         kill_at_limit=options.kill_at_limit,
+        partitions=options.partitions,
     )
     return NamedLog(name=Path(argument).name, prepared=prepared, report=report)
 
@@ -133,6 +140,16 @@ def _positive(text: str) -> int:
     if value < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is no whole number of at least 1")
     return value
+
+
+def _partitions(text: str) -> dict[str, int]:
+    partitions: dict[str, int] = {}
+    for part in text.split(","):
+        name, sign, value = part.partition("=")
+        if not sign:
+            raise argparse.ArgumentTypeError(f"{part!r} is no partition: write name=processors")
+        partitions[name.strip()] = _positive(value)
+    return partitions
 
 
 def _shares(text: str) -> dict[str, float]:

@@ -15,6 +15,7 @@ from slurm_rl_plugin.policies.port import Policy
 from slurm_rl_plugin.policies.waiting_rules import WAITING_RULES
 from slurm_rl_plugin.simulator.cluster import Workload
 from slurm_rl_plugin.simulator.log_workload import PreparedLog
+from slurm_rl_plugin.simulator.partitions import QueueOrder, simulate_in_partitions
 from slurm_rl_plugin.simulator.policy_driver import simulate_policy
 from slurm_rl_plugin.simulator.simulation import (
     SimulationSettings,
@@ -64,6 +65,8 @@ def starts_under(
     Raises:
         ConfigurationError: an unknown rule, or "native" on a log that records no starts.
     """
+    if prepared.partition_capacities and candidate.name != "native":
+        return _starts_in_partitions(candidate, prepared, workload, settings)
     if candidate.network is not None:
         return simulate_network(workload, candidate.network, settings).start
     if candidate.policy is not None:
@@ -72,6 +75,10 @@ def starts_under(
         return _recorded_starts(prepared)
     if candidate.name in WAITING_RULES:
         return simulate_waiting_rule(workload, candidate.name, settings).start
+    return simulate_scores(workload, _static_scores(candidate, prepared, workload), settings).start
+
+
+def _static_scores(candidate: Candidate, prepared: PreparedLog, workload: Workload) -> FloatArray:
     if candidate.name not in STATIC_RULES:
         known = ", ".join([*sorted([*STATIC_RULES, *WAITING_RULES]), "native"])
         raise ConfigurationError(
@@ -79,7 +86,26 @@ def starts_under(
             ".onnx model."
         )
     scores = STATIC_RULES[candidate.name](prepared.jobs(), workload.estimate)
-    return simulate_scores(workload, np.asarray(scores, dtype=np.float64), settings).start
+    return np.asarray(scores, dtype=np.float64)
+
+
+def _starts_in_partitions(
+    candidate: Candidate, prepared: PreparedLog, workload: Workload, settings: SimulationSettings
+) -> FloatArray:
+    if candidate.policy is not None:
+        raise ConfigurationError(
+            f"{candidate.name} can only be driven on a machine that all jobs share: leave out "
+            "--partitions."
+        )
+    if candidate.network is not None:
+        order = QueueOrder(network=candidate.network)
+    elif candidate.name in WAITING_RULES:
+        order = QueueOrder(rule=candidate.name)
+    else:
+        order = QueueOrder(scores=_static_scores(candidate, prepared, workload))
+    return simulate_in_partitions(
+        workload, prepared.log.partition, prepared.partition_capacities, order, settings
+    ).start
 
 
 def _recorded_starts(prepared: PreparedLog) -> FloatArray:

@@ -14,7 +14,7 @@ from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
 NEXT_ARRIVAL, PENDING, RUNNING, IDLE, PENDING_INTERACTIVE, PENDING_PROCESSORS = 0, 1, 2, 3, 4, 5
 RUNNING_INTERACTIVE, DECISIONS, SCORED_JOBS = 6, 7, 8
 #: Indices into `Cluster.clock`.
-NOW, USAGE_TIME, PENDING_WORK = 0, 1, 2
+NOW, PENDING_WORK = 0, 1
 
 
 class Workload(NamedTuple):
@@ -45,13 +45,14 @@ class Cluster(NamedTuple):
     """The changing state of a simulated cluster; functions of this module change it in place.
 
     Attributes:
-        clock: [now, time up to which usage is accounted, estimated work pending].
+        clock: [now, estimated work pending].
         counts: see the index names above.
         capacity: processors, shape [1].
         pending: job numbers waiting, the first counts[PENDING] entries.
         start: start of each job, NaN until it starts, shape [n].
         end_time, end_job: heap of running jobs by their real end.
         expected_end, expected_job: running jobs sorted by their estimated end.
+        usage_time: time up to which usage is accounted, shape [1].
         account_rate: processors in use by each account.
         account_usage: consumed processor-seconds of each account, decayed.
         half_life: seconds after which usage counts half, shape [1]; inf for no decay.
@@ -66,13 +67,22 @@ class Cluster(NamedTuple):
     end_job: IntArray
     expected_end: FloatArray
     expected_job: IntArray
+    usage_time: FloatArray
     account_rate: FloatArray
     account_usage: FloatArray
     half_life: FloatArray
 
 
-def empty_cluster(workload: Workload, capacity: int, half_life: float = np.inf) -> Cluster:
+def empty_cluster(
+    workload: Workload, capacity: int, half_life: float = np.inf, beside: Cluster | None = None
+) -> Cluster:
     """A cluster with every processor idle, before the first submission.
+
+    Args:
+        workload: the jobs.
+        capacity: processors.
+        half_life: of past usage, seconds.
+        beside: another partition of the same site, which keeps account of usage with this one.
 
     Raises:
         SimulationError: no processors, or a job wider than the machine.
@@ -88,7 +98,7 @@ def empty_cluster(workload: Workload, capacity: int, half_life: float = np.inf) 
     counts[IDLE] = capacity
     first = float(workload.submit[0]) if jobs else 0.0
     return Cluster(
-        clock=np.array([first, first, 0.0]),
+        clock=np.array([first, 0.0]),
         counts=counts,
         capacity=np.array([capacity], dtype=np.int64),
         pending=np.zeros(jobs + 1, dtype=np.int64),
@@ -97,8 +107,9 @@ def empty_cluster(workload: Workload, capacity: int, half_life: float = np.inf) 
         end_job=np.zeros(places, dtype=np.int64),
         expected_end=np.zeros(places),
         expected_job=np.zeros(places, dtype=np.int64),
-        account_rate=np.zeros(accounts),
-        account_usage=np.zeros(accounts),
+        usage_time=np.array([first]) if beside is None else beside.usage_time,
+        account_rate=np.zeros(accounts) if beside is None else beside.account_rate,
+        account_usage=np.zeros(accounts) if beside is None else beside.account_usage,
         half_life=np.array([half_life]),
     )
 
@@ -106,7 +117,7 @@ def empty_cluster(workload: Workload, capacity: int, half_life: float = np.inf) 
 @compiled
 def account_usage_until(cluster: Cluster, time: float) -> None:
     """Charge running jobs to their accounts up to `time`, with the configured decay."""
-    elapsed = time - cluster.clock[USAGE_TIME]
+    elapsed = time - cluster.usage_time[0]
     if elapsed <= 0.0:
         return
     if np.isinf(cluster.half_life[0]):
@@ -116,7 +127,7 @@ def account_usage_until(cluster: Cluster, time: float) -> None:
         kept = np.exp(-rate * elapsed)
         cluster.account_usage[:] *= kept
         cluster.account_usage[:] += cluster.account_rate * ((1.0 - kept) / rate)
-    cluster.clock[USAGE_TIME] = time
+    cluster.usage_time[0] = time
 
 
 @compiled

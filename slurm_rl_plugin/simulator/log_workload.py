@@ -34,6 +34,8 @@ class PreparedLog:
         accounts: names.
         shares: shape [accounts], sum 1.
         capacity: processors of the machine.
+        partition_capacities: processors of each of the log's partitions where they do not share
+            any; () where all jobs share the machine.
         dropped: reason -> number of jobs of the log left out.
     """
 
@@ -44,6 +46,7 @@ class PreparedLog:
     accounts: tuple[str, ...]
     shares: FloatArray
     capacity: int
+    partition_capacities: tuple[int, ...] = ()
     dropped: dict[str, int] = field(default_factory=dict)
 
     def jobs(self) -> JobTable:
@@ -92,6 +95,7 @@ def prepare_log(
     classifier: JobClassifier | None = None,
     whole_nodes_of: int = 1,
     kill_at_limit: bool = False,
+    partitions: Mapping[str, int] | None = None,
 ) -> PreparedLog:
     """Classify jobs, find shares and leave out jobs wider than the machine.
 
@@ -106,20 +110,20 @@ def prepare_log(
             next multiple.
         kill_at_limit: end jobs at their requested time, as most sites do; otherwise they run as
             long as the log says.
+        partitions: processors of each partition by its name in the log, where partitions share
+            none; jobs of others are left out. The capacity is then their sum.
 
     Raises:
         ConfigurationError: no capacity known, no job left, or shares that do not fit.
     """
-    capacity = capacity or log.processors_available
+    capacity = sum(partitions.values()) if partitions else capacity or log.processors_available
     if not capacity or capacity < 1:
         raise ConfigurationError(
             "the log does not say how many processors the machine has: give --processors."
         )
     rounded = -(-log.processors // whole_nodes_of) * whole_nodes_of
     log = replace(log, processors=rounded)
-    fits = log.processors <= capacity
-    dropped = {"wider than the machine": int((~fits).sum())} if not fits.all() else {}
-    log = select_jobs(log, fits)
+    log, dropped, capacities = _jobs_that_fit(log, capacity, partitions)
     if len(log) == 0:
         raise ConfigurationError("the log has no job that ran and fits the machine.")
     interactive, class_rule = classify_log(log, classifier)
@@ -134,8 +138,34 @@ def prepare_log(
         accounts=accounts,
         shares=share_vector,
         capacity=capacity,
+        partition_capacities=capacities,
         dropped=dropped,
     )
+
+
+def _jobs_that_fit(
+    log: JobLog, capacity: int, partitions: Mapping[str, int] | None
+) -> tuple[JobLog, dict[str, int], tuple[int, ...]]:
+    """Jobs that can run at all, how many cannot and why, and each partition's processors."""
+    if not partitions:
+        reasons = {"wider than the machine": log.processors > capacity}
+        capacities: tuple[int, ...] = ()
+    else:
+        unknown = [name for name in partitions if name not in log.partitions]
+        if unknown:
+            raise ConfigurationError(
+                f"the log has no partition {unknown[0]!r}: its partitions are "
+                f"{', '.join(map(repr, log.partitions))}."
+            )
+        capacities = tuple(partitions.get(name, 0) for name in log.partitions)
+        room = np.array(capacities)[log.partition]
+        reasons = {
+            "of a partition without processors": room == 0,
+            "wider than its partition": (room > 0) & (log.processors > room),
+        }
+    dropped = {reason: int(each.sum()) for reason, each in reasons.items() if each.any()}
+    keep = ~np.logical_or.reduce(list(reasons.values()))
+    return select_jobs(log, keep), dropped, capacities
 
 
 def select_jobs(log: JobLog, index: BoolArray | IntArray) -> JobLog:

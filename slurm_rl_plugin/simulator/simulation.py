@@ -82,6 +82,38 @@ def decision_time(event: float, cycle: float) -> float:
 
 
 @compiled
+def decide_static(workload: Workload, cluster: Cluster, backfilling: int, reserve: int) -> None:
+    """One decision of a static order, in which `pending` is kept."""
+    counts = cluster.counts
+    if counts[PENDING] > 0 and counts[IDLE] > 0:
+        counts[DECISIONS] += 1
+        order = cluster.pending[: counts[PENDING]]
+        dispatch_in_order(workload, cluster, order, backfilling, reserve)
+
+
+@compiled
+def decide_scored(
+    workload: Workload,
+    cluster: Cluster,
+    network: CompiledNetwork,
+    rule: int,
+    backfilling: int,
+    reserve: int,
+    scores: FloatArray,
+    jobs: IntArray,
+) -> None:
+    """One decision by scores made now: of a rule, or of the network where rule < 0."""
+    if cluster.counts[IDLE] == 0 or not anything_fits(workload, cluster):
+        return
+    cluster.counts[DECISIONS] += 1
+    if rule >= 0:
+        score_pending_by_rule(workload, cluster, rule, scores, jobs)
+    else:
+        score_pending(workload, cluster, network, scores, jobs)
+    dispatch_by_score(workload, cluster, scores, jobs, backfilling, reserve)
+
+
+@compiled
 def _simulate_static(
     workload: Workload,
     cluster: Cluster,
@@ -90,16 +122,12 @@ def _simulate_static(
     cycle: float,
     reserve: int,
 ) -> None:
-    counts = cluster.counts
     while True:
         event = next_event(workload, cluster)
         if np.isinf(event):
             return
         advance(workload, cluster, decision_time(event, cycle), rank)
-        if counts[PENDING] > 0 and counts[IDLE] > 0:
-            counts[DECISIONS] += 1
-            order = cluster.pending[: counts[PENDING]]
-            dispatch_in_order(workload, cluster, order, backfilling, reserve)
+        decide_static(workload, cluster, backfilling, reserve)
 
 
 @compiled
@@ -115,20 +143,13 @@ def _simulate_scored(
     jobs: IntArray,
 ) -> None:
     """Score the queue afresh at every decision: by a rule, or by the network where rule < 0."""
-    counts = cluster.counts
     no_rank = np.empty(0, dtype=np.int64)
     while True:
         event = next_event(workload, cluster)
         if np.isinf(event):
             return
         advance(workload, cluster, decision_time(event, cycle), no_rank)
-        if counts[IDLE] > 0 and anything_fits(workload, cluster):
-            counts[DECISIONS] += 1
-            if rule >= 0:
-                score_pending_by_rule(workload, cluster, rule, scores, jobs)
-            else:
-                score_pending(workload, cluster, network, scores, jobs)
-            dispatch_by_score(workload, cluster, scores, jobs, backfilling, reserve)
+        decide_scored(workload, cluster, network, rule, backfilling, reserve, scores, jobs)
 
 
 def finished_schedule(cluster: Cluster) -> SimulatedSchedule:
@@ -146,6 +167,14 @@ def finished_schedule(cluster: Cluster) -> SimulatedSchedule:
     )
 
 
+def rank_of(scores: FloatArray) -> IntArray:
+    """Place of each job in the order of its score; ties by submission; shape [n]."""
+    jobs = len(scores)
+    rank = np.empty(jobs, dtype=np.int64)
+    rank[np.lexsort((np.arange(jobs), -scores))] = np.arange(jobs)
+    return rank
+
+
 def simulate_scores(
     workload: Workload, scores: FloatArray, settings: SimulationSettings
 ) -> SimulatedSchedule:
@@ -159,9 +188,7 @@ def simulate_scores(
     Raises:
         SimulationError: a job wider than the machine, or one that never started.
     """
-    jobs = len(scores)
-    rank = np.empty(jobs, dtype=np.int64)
-    rank[np.lexsort((np.arange(jobs), -scores))] = np.arange(jobs)
+    rank = rank_of(scores)
     cluster = empty_cluster(workload, settings.capacity, settings.half_life)
     _simulate_static(
         workload,

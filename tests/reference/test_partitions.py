@@ -1,0 +1,103 @@
+"""Partitions with processors of their own: queues apart, usage together."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from slurm_rl_plugin.simulator.cluster import Workload
+from slurm_rl_plugin.simulator.partitions import QueueOrder, simulate_in_partitions
+from slurm_rl_plugin.simulator.simulation import (
+    SimulationSettings,
+    simulate_network,
+    simulate_scores,
+    simulate_waiting_rule,
+)
+from tests.functional.small_network import small_network
+from tests.reference.loads import random_workload
+
+CAPACITY = 12
+HOW = [
+    SimulationSettings(capacity=CAPACITY, backfilling=backfilling, reserve=reserve, cycle=cycle)
+    for backfilling in ("none", "easy", "conservative")
+    for reserve, cycle in ((0, 0.0), (2, 30.0))
+]
+
+
+def part_of(workload: Workload, chosen: np.ndarray) -> Workload:
+    columns = {k: v if k == "shares" else v[chosen] for k, v in workload._asdict().items()}
+    return Workload(**columns)
+
+
+@pytest.mark.parametrize("how", HOW, ids=str)
+def test_one_partition_is_the_machine(how: SimulationSettings) -> None:
+    workload = random_workload(5, parallel=True)
+    nowhere = np.zeros(len(workload.submit), dtype=np.int64)
+    network = small_network()
+    for order, whole in (
+        (QueueOrder(scores=-workload.submit), simulate_scores(workload, -workload.submit, how)),
+        (QueueOrder(rule="multifactor"), simulate_waiting_rule(workload, "multifactor", how)),
+        (QueueOrder(network=network), simulate_network(workload, network, how)),
+    ):
+        parted = simulate_in_partitions(workload, nowhere, [CAPACITY], order, how)
+        assert parted.start.tolist() == whole.start.tolist()
+        assert parted.decisions == whole.decisions
+
+
+@pytest.mark.parametrize("how", HOW, ids=str)
+def test_orders_that_do_not_look_at_usage_schedule_each_partition_by_itself(
+    how: SimulationSettings,
+) -> None:
+    workload = random_workload(6, parallel=True)
+    partition = np.arange(len(workload.submit)) % 3
+    capacities = [CAPACITY, CAPACITY + 3, CAPACITY + 1]
+    scores = -workload.estimate
+    both = simulate_in_partitions(workload, partition, capacities, QueueOrder(scores=scores), how)
+    for number, capacity in enumerate(capacities):
+        mine = partition == number
+        alone = SimulationSettings(
+            capacity=capacity, backfilling=how.backfilling, reserve=how.reserve, cycle=how.cycle
+        )
+        expected = simulate_scores(part_of(workload, mine), scores[mine], alone)
+        assert both.start[mine].tolist() == expected.start.tolist()
+
+
+def test_usage_in_one_partition_counts_in_the_other() -> None:
+    """Account 0 fills partition 0; in partition 1 it then stands behind account 1."""
+    workload = Workload(
+        submit=np.array([0.0, 10.0, 20.0, 30.0]),
+        run_time=np.array([1000.0, 100.0, 100.0, 100.0]),
+        estimate=np.array([1000.0, 100.0, 100.0, 100.0]),
+        time_limit=np.array([1000.0, 100.0, 100.0, 100.0]),
+        processors=np.array([4, 1, 1, 1]),
+        account=np.array([0, 1, 0, 1]),
+        interactive=np.zeros(4, dtype=np.bool_),
+        shares=np.array([0.5, 0.5]),
+    )
+    settings = SimulationSettings(capacity=5)
+    together = simulate_in_partitions(
+        workload, np.array([0, 1, 1, 1]), [4, 1], QueueOrder(rule="multifactor"), settings
+    )
+    assert together.start.tolist() == [0.0, 10.0, 210.0, 110.0]
+    alone = simulate_in_partitions(
+        part_of(workload, np.array([1, 2, 3])),
+        np.zeros(3, dtype=np.int64),
+        [1],
+        QueueOrder(rule="multifactor"),
+        settings,
+    )
+    assert alone.start.tolist() == [10.0, 110.0, 210.0]
+
+
+def test_processor_seconds_of_all_partitions_are_charged() -> None:
+    workload = random_workload(8, parallel=True)
+    partition = np.arange(len(workload.submit)) % 2
+    orders = [QueueOrder(rule="multifactor"), QueueOrder(scores=-workload.submit)]
+    for order in orders:
+        how = SimulationSettings(capacity=CAPACITY, backfilling="easy")
+        start = simulate_in_partitions(workload, partition, [CAPACITY] * 2, order, how).start
+        for number in (0, 1):
+            mine = part_of(workload, partition == number)
+            begin = start[partition == number]
+            running = (begin[:, None] <= begin) & (begin[:, None] + mine.run_time[:, None] > begin)
+            assert (mine.processors @ running).max() <= CAPACITY
