@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import argparse
+import math
 import time
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from slurm_rl_plugin.cli.log_arguments import NamedLog, add_log_options, read_named_log
+from slurm_rl_plugin.cli.resampled_logs import compare_on_resampled_logs, print_resampled
+from slurm_rl_plugin.cli.schedule_export import export_schedule, file_names
 from slurm_rl_plugin.cli.tables import print_json, print_table
+from slurm_rl_plugin.cli.user_summary import print_users, summarise_users
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.features.estimates import ESTIMATE_KINDS, RunTimeEstimate
 from slurm_rl_plugin.learning.evaluation import (
@@ -18,9 +24,10 @@ from slurm_rl_plugin.learning.evaluation import (
     starts_under,
 )
 from slurm_rl_plugin.simulator.dispatch import BACKFILLING
+from slurm_rl_plugin.simulator.resampling import scale_load
 from slurm_rl_plugin.simulator.simulation import SimulationSettings
 from slurm_rl_plugin.units import FloatArray
-from slurm_rl_plugin.utility.summary import summarise
+from slurm_rl_plugin.utility.summary import ScheduledJobs, summarise
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -44,14 +51,36 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--cycle", type=float, default=0.0, metavar="SECONDS")
     parser.add_argument("--reserve", type=int, default=0, metavar="PROCESSORS")
     parser.add_argument("--timing", action="store_true", help="also measure jobs per second")
-    parser.add_argument("--plot", type=Path, metavar="DIR", help="draw waits and fairness as PNG")
+    parser.add_argument("--users", action="store_true", help="also a summary of each user")
+    parser.add_argument(
+        "--scale-load",
+        type=_factor,
+        default=1.0,
+        metavar="F",
+        help="divide the gaps between arrivals by F; run times stay as they are",
+    )
+    parser.add_argument(
+        "--resample",
+        type=_samples,
+        metavar="N",
+        help="also compare on N logs made of weeks of LOG, drawn with replacement",
+    )
+    parser.add_argument(
+        "--seed", type=_seed, default=1, metavar="S", help="of --resample (default: 1)"
+    )
+    parser.add_argument(
+        "--plot", type=Path, metavar="DIR", help="draw waits, fairness, queue and machine as PNG"
+    )
+    parser.add_argument(
+        "--export", type=Path, metavar="DIR", help="write each schedule as SWF and as CSV"
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 
 def main(options: argparse.Namespace) -> int:
     """Evaluate and print."""
     candidates = [_candidate(name) for name in options.policy or ["fifo", "sjf"]]
-    log = read_named_log(options.log, options)
+    log = _scaled(read_named_log(options.log, options), options.scale_load, candidates)
     estimates, in_sample = _estimates(options, log)
     settings = SimulationSettings(
         capacity=log.prepared.capacity,
@@ -64,26 +93,60 @@ def main(options: argparse.Namespace) -> int:
             f"--drop {options.drop[0]},{options.drop[1]} leaves none of the "
             f"{len(log.prepared.log)} jobs to count."
         )
-    starts: dict[str, FloatArray] = {}
+    _make_folders(options)
+    schedules: dict[str, ScheduledJobs] = {}
     policies: dict[str, Any] = {}
     for candidate in candidates:
         start, speed = _starts(candidate, log, estimates, settings, options.timing)
-        starts[candidate.name] = start
-        policies[candidate.name] = summarise(
-            schedule_of(log.prepared, start, settings),
-            drop=options.drop,
-            accounts=log.prepared.accounts,
-        )
+        schedule = schedules[candidate.name] = schedule_of(log.prepared, start, settings)
+        entry = summarise(schedule, drop=options.drop, accounts=log.prepared.accounts)
         if options.timing:
-            policies[candidate.name]["jobs_per_second"] = speed
+            entry["jobs_per_second"] = speed
+        if options.users:
+            entry["users"] = summarise_users(log.prepared.log, schedule, options.drop)
+        policies[candidate.name] = entry
     document: dict[str, Any] = {"log": _log_entry(log, options, in_sample), "policies": policies}
+    if options.resample is not None:
+        document["resampled"] = compare_on_resampled_logs(
+            candidates,
+            log.prepared,
+            estimates,
+            settings,
+            samples=options.resample,
+            seed=options.seed,
+            drop=options.drop,
+        )
+    if options.export is not None:
+        document["exports"] = _exports(options, log, schedules)
     if options.plot is not None:
-        document["figures"] = _plots(options.plot, log, starts, settings)
+        document["figures"] = _plots(options.plot, schedules)
     if options.json:
         print_json(document)
     else:
-        print_policies(document)
+        _print_document(document)
     return 0
+
+
+def _scaled(log: NamedLog, factor: float, candidates: list[Candidate]) -> NamedLog:
+    """The log at another load; its class medians and shares are those of the same jobs."""
+    if factor != 1.0 and any(each.name == "native" for each in candidates):
+        raise ConfigurationError(
+            "policy native has no starts at another load: leave out native or --scale-load."
+        )
+    prepared = log.prepared
+    return replace(log, prepared=replace(prepared, log=scale_load(prepared.log, factor)))
+
+
+def _make_folders(options: argparse.Namespace) -> None:
+    """Before the work that their files come from, so that nothing is lost."""
+    for option, folder in (("--plot", options.plot), ("--export", options.export)):
+        try:
+            if folder is not None:
+                folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ConfigurationError(
+                f"{option} {folder}: the folder cannot be made ({error.strerror})."
+            ) from None
 
 
 def _candidate(name: str) -> Candidate:
@@ -135,7 +198,16 @@ def _log_entry(log: NamedLog, options: argparse.Namespace, in_sample: bool) -> d
         "in_sample": in_sample,
         "backfill": options.backfill,
         "drop": list(options.drop),
+        "scale_load": options.scale_load,
     }
+
+
+def _print_document(document: Mapping[str, Any]) -> None:
+    print_policies(dict(document))
+    if any("users" in entry for entry in document["policies"].values()):
+        print_users(document["policies"])
+    if "resampled" in document:
+        print_resampled(document["resampled"])
 
 
 def print_policies(document: dict[str, Any]) -> None:
@@ -163,13 +235,57 @@ def print_policies(document: dict[str, Any]) -> None:
     print_table([*header, "JOBS/S"] if timed else header, rows)
 
 
-def _plots(
-    folder: Path, log: NamedLog, starts: dict[str, FloatArray], settings: SimulationSettings
-) -> list[str]:
+def _plots(folder: Path, schedules: Mapping[str, ScheduledJobs]) -> list[str]:
     from slurm_rl_plugin.cli.figures import draw_schedules  # noqa: PLC0415 - matplotlib is heavy
 
-    schedules = {name: schedule_of(log.prepared, start, settings) for name, start in starts.items()}
     return [str(path) for path in draw_schedules(folder, schedules)]
+
+
+def _exports(
+    options: argparse.Namespace, log: NamedLog, schedules: Mapping[str, ScheduledJobs]
+) -> list[str]:
+    """Two files for each policy; the header of the SWF file says where it comes from."""
+    source = f"log {log.name}, sha256 {log.report.checksum or 'none: generated'}"
+    system = (
+        f"--backfill {options.backfill} --estimates {options.estimates} --cycle {options.cycle:g} "
+        f"--reserve {options.reserve} --scale-load {options.scale_load:g}"
+    )
+    paths: list[Path] = []
+    for (policy, schedule), name in zip(
+        schedules.items(), file_names(list(schedules)), strict=True
+    ):
+        comments = [f"slurm-rl evaluate --policy {policy} {system}", source]
+        comments.append("Waits are simulated; the log's own notices apply to its jobs")
+        paths += export_schedule(options.export, name, log.prepared, schedule, comments)
+    return [str(path) for path in paths]
+
+
+def _factor(text: str) -> float:
+    value = _number(text, float)
+    if value is None or not (math.isfinite(value) and value > 0):
+        raise argparse.ArgumentTypeError(f"{text!r} is no number above 0")
+    return value
+
+
+def _samples(text: str) -> int:
+    value = _number(text, int)
+    if value is None or value < 2:
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number of at least 2")
+    return int(value)
+
+
+def _seed(text: str) -> int:
+    value = _number(text, int)
+    if value is None or value < 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number of at least 0")
+    return int(value)
+
+
+def _number(text: str, kind: type[int] | type[float]) -> float | None:
+    try:
+        return kind(text)
+    except ValueError:
+        return None
 
 
 def _drop(text: str) -> tuple[int, int]:

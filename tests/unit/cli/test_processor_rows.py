@@ -1,0 +1,94 @@
+"""Rows of the Gantt chart: every job has its processors, and no two jobs share one."""
+
+from itertools import pairwise
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from slurm_rl_plugin.cli.processor_rows import busiest_window, processor_rows
+from slurm_rl_plugin.simulator.cluster import Workload
+from slurm_rl_plugin.simulator.simulation import SimulationSettings, simulate_scores
+from slurm_rl_plugin.utility.summary import ScheduledJobs
+
+
+def schedule_of(seed, jobs=150, capacity=12, start=None):
+    rng = np.random.default_rng(seed)
+    submit = np.cumsum(rng.exponential(20.0, size=jobs)) + 1.7e9
+    run_time = np.maximum(rng.lognormal(4.0, 1.5, size=jobs), 0.01)
+    processors = rng.integers(1, capacity + 1, size=jobs)
+    workload = Workload(
+        submit=submit,
+        run_time=run_time,
+        estimate=run_time,
+        time_limit=run_time,
+        processors=processors,
+        account=np.zeros(jobs, dtype=np.int64),
+        interactive=run_time < 60,
+        shares=np.ones(1),
+    )
+    if start is None:
+        options = SimulationSettings(capacity=capacity, backfilling="easy")
+        start = simulate_scores(workload, -submit, options).start
+    return ScheduledJobs(
+        submit=submit,
+        start=start,
+        run_time=run_time,
+        processors=processors,
+        account=workload.account,
+        interactive=workload.interactive,
+        shares=workload.shares,
+        capacity=capacity,
+    )
+
+
+@settings(max_examples=40, deadline=None)
+@given(seed=st.integers(0, 10_000), window=st.integers(1, 150))
+def test_all_jobs_of_the_window_have_their_processors_and_share_none(seed, window):
+    jobs = schedule_of(seed)
+    begin, end = busiest_window(jobs, window)
+    assert end > begin
+    blocks = processor_rows(jobs, begin, end)
+    assert all(0 <= each.bottom < each.top <= jobs.capacity for each in blocks)
+    assert all(begin <= each.begin < each.end <= end for each in blocks)
+    ends = jobs.start + jobs.run_time
+    cut = np.minimum(ends, end) - np.maximum(jobs.start, begin)
+    expected = (np.maximum(cut, 0) * jobs.processors).sum()
+    drawn = sum((each.end - each.begin) * (each.top - each.bottom) for each in blocks)
+    np.testing.assert_allclose(drawn, expected, rtol=1e-6, atol=1e-3)
+    for row in range(jobs.capacity):
+        mine = sorted((e.begin, e.end) for e in blocks if e.bottom <= row < e.top)
+        for (_, over), (next_begin, _) in pairwise(mine):
+            assert over <= next_begin + 1e-4
+
+
+def test_jobs_that_run_throughout_lie_at_the_bottom():
+    jobs = schedule_of(3)
+    begin, end = busiest_window(jobs, 4)
+    blocks = processor_rows(jobs, begin, end)
+    through = [each for each in blocks if each.began_before and each.ends_after]
+    rest = [each for each in blocks if not (each.began_before and each.ends_after)]
+    assert max(each.top for each in through) <= min(each.bottom for each in rest)
+
+
+def test_a_recorded_schedule_beyond_the_capacity_gets_more_rows():
+    jobs = schedule_of(1, jobs=5, start=np.full(5, 1.7e9 + 1000))
+    begin, end = busiest_window(jobs)
+    blocks = processor_rows(jobs, begin, end)
+    assert max(each.top for each in blocks) == jobs.processors.sum() > jobs.capacity
+
+
+def test_the_window_holds_the_longest_queue():
+    jobs = schedule_of(5)
+    begin, end = busiest_window(jobs, 20)
+    assert ((jobs.start >= begin) & (jobs.start <= end)).sum() >= 20
+    pending = [((jobs.submit <= now) & (jobs.start >= now)).sum() for now in jobs.start]
+    assert begin <= jobs.start[int(np.argmax(pending))] <= end
+
+
+def test_a_single_job_has_a_window():
+    jobs = schedule_of(1, jobs=1)
+    begin, end = busiest_window(jobs)
+    (block,) = processor_rows(jobs, begin, end)
+    assert (block.begin, block.end) == (begin, end)
+    assert block.top - block.bottom == jobs.processors[0]

@@ -1,0 +1,99 @@
+"""Exported schedules read back as they were, under names that no policy can break."""
+
+import csv
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from slurm_rl_plugin.accounting.log_format import read_log
+from slurm_rl_plugin.cli.schedule_export import COLUMNS, export_schedule, file_names
+from slurm_rl_plugin.errors import ConfigurationError
+from slurm_rl_plugin.learning.evaluation import schedule_of
+from slurm_rl_plugin.simulator.generators import egee_log
+from slurm_rl_plugin.simulator.log_workload import prepare_log
+from slurm_rl_plugin.simulator.simulation import SimulationSettings, simulate_scores
+from slurm_rl_plugin.utility.summary import summarise
+
+
+@pytest.fixture
+def prepared():
+    return prepare_log(egee_log(np.random.default_rng(1), jobs=200, processors=4, load=0.9))
+
+
+@pytest.fixture
+def schedule(prepared):
+    settings = SimulationSettings(capacity=prepared.capacity)
+    start = simulate_scores(prepared.workload(None), -prepared.log.submit, settings).start
+    return schedule_of(prepared, start, settings)
+
+
+def test_the_swf_file_reads_back_with_the_simulated_waits(tmp_path, prepared, schedule):
+    swf, _ = export_schedule(tmp_path, "fifo", prepared, schedule, ["made by a test"])
+    log, report = read_log(swf)
+    assert report.dropped == {}
+    assert "; made by a test" in swf.read_text()
+    assert log.processors_available == 4
+    np.testing.assert_allclose(log.start, schedule.start, atol=2e-6)
+    np.testing.assert_array_equal(log.submit, prepared.log.submit)
+
+
+def test_the_table_holds_what_the_summary_is_made_of(tmp_path, prepared, schedule):
+    _, table = export_schedule(tmp_path, "fifo", prepared, schedule, [])
+    with table.open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert tuple(rows[0]) == COLUMNS
+    assert [int(row["job_id"]) for row in rows] == prepared.log.job_id.tolist()
+    entry = summarise(schedule, accounts=prepared.accounts)
+    for column, key in [
+        ("wait", "mean_wait"),
+        ("bounded_slowdown", "mean_bounded_slowdown"),
+        ("responsiveness", "responsiveness"),
+        ("time_utility", "time_utility"),
+        ("fairness", "fairness"),
+    ]:
+        assert np.mean([float(row[column]) for row in rows]) == pytest.approx(entry[key]), column
+    quick = [row for row in rows if row["class"] == "interactive"]
+    assert len(quick) == entry["classes"]["interactive"]["jobs"]
+    for row in rows:
+        assert float(row["end"]) == pytest.approx(float(row["start"]) + float(row["run_time"]))
+
+
+def test_names_with_commas_quotes_and_lines_stay_one_field(tmp_path, prepared, schedule):
+    names = ('a,"b', "two\nlines", "\udce9", *prepared.log.accounts[3:])
+    odd = replace(prepared, log=replace(prepared.log, accounts=names, users=names))
+    _, table = export_schedule(tmp_path, "odd", odd, schedule, [])
+    with table.open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    known = {*names[:2], "?", *names[3:]}
+    assert {row["account"] for row in rows} <= known
+    assert len(rows) == len(prepared.log)
+
+
+def test_nothing_but_whole_files_is_left(tmp_path, prepared, schedule):
+    for _ in range(2):
+        paths = export_schedule(tmp_path, "fifo", prepared, schedule, [])
+    assert sorted(tmp_path.iterdir()) == sorted(paths)
+
+
+def test_a_file_that_cannot_be_written_is_named(tmp_path, prepared, schedule):
+    (tmp_path / "fifo.csv").mkdir()
+    with pytest.raises(ConfigurationError, match=r"fifo\.csv"):
+        export_schedule(tmp_path, "fifo", prepared, schedule, [])
+
+
+@pytest.mark.parametrize(
+    ("policies", "names"),
+    [
+        (["fifo", "sjf"], ["fifo", "sjf"]),
+        (["models/a.onnx", "other/a.onnx", "A"], ["a", "a-2", "A-3"]),
+        (["reserve:20", "reserve_20"], ["reserve_20", "reserve_20-2"]),
+        (["../../etc/passwd", "..", "/", ".hidden"], ["passwd", "policy", "policy-2", "hidden"]),
+        (["é" * 300, "a b\n;c"], ["policy", "a_b_c"]),
+        (["x" * 300], ["x" * 80]),
+    ],
+)
+def test_file_names_are_safe_and_differ(policies, names):
+    assert file_names(policies) == names
+    assert all(Path(name).name == name for name in names)

@@ -1,0 +1,242 @@
+"""Other logs made of one log keep what they must, and intervals cover what is known to be true."""
+
+import hashlib
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from slurm_rl_plugin.accounting.swf_writer import write_swf
+from slurm_rl_plugin.errors import ConfigurationError
+from slurm_rl_plugin.simulator.generators import egee_log, mmn_log
+from slurm_rl_plugin.simulator.log_workload import prepare_log
+from slurm_rl_plugin.simulator.resampling import (
+    WEEK,
+    paired_ratio,
+    resample_prepared,
+    resample_weeks,
+    resampled_ratio,
+    scale_load,
+    whole_weeks,
+)
+
+
+def some_log(seed=1, **settings):
+    return egee_log(np.random.default_rng(seed), **{"jobs": 1500, "processors": 10, **settings})
+
+
+def with_waits(log):
+    """The log as if recorded, each job eligible after 3 s and started after its number in s."""
+    return replace(log, eligible=log.submit + 3, start=log.submit + log.job_id)
+
+
+def offered_load(log):
+    span = log.submit[-1] - log.submit[0]
+    return float((log.run_time * log.processors).sum() / span)
+
+
+@settings(max_examples=30, deadline=None)
+@given(factor=st.floats(0.05, 20), seed=st.integers(0, 1000))
+def test_a_factor_multiplies_the_offered_load_and_nothing_else(factor, seed):
+    log = some_log(seed, jobs=200)
+    scaled = scale_load(log, factor)
+    assert offered_load(scaled) == pytest.approx(factor * offered_load(log), rel=1e-6)
+    assert np.all(np.diff(scaled.submit) >= 0)
+    assert scaled.submit[0] == log.submit[0]
+    np.testing.assert_array_equal(scaled.run_time, log.run_time)
+    np.testing.assert_array_equal(scaled.job_id, log.job_id)
+
+
+def test_a_factor_of_two_doubles_the_load():
+    log = some_log()
+    assert offered_load(scale_load(log, 2.0)) == pytest.approx(2 * offered_load(log), rel=1e-9)
+
+
+def test_scaling_keeps_the_delay_until_eligible_and_forgets_recorded_starts():
+    log = with_waits(some_log())
+    scaled = scale_load(log, 3.0)
+    np.testing.assert_allclose(scaled.eligible - scaled.submit, 3, atol=1e-6)
+    assert np.isnan(scaled.start).all()
+    assert scale_load(log, 1.0) is log
+
+
+@settings(max_examples=30, deadline=None)
+@given(seed=st.integers(0, 10_000))
+def test_a_resampled_log_has_the_span_and_whole_weeks_of_the_old_one(seed):
+    log = with_waits(some_log())
+    drawn = resample_weeks(log, np.random.default_rng(seed))
+    assert np.all(np.diff(drawn.submit) >= 0)
+    assert drawn.submit[0] >= log.submit[0]
+    assert drawn.submit[-1] <= log.submit[-1] + 1e-6
+    np.testing.assert_array_equal(drawn.job_id, np.arange(1, len(drawn) + 1))
+    np.testing.assert_allclose(drawn.eligible - drawn.submit, 3, atol=1e-6)
+    # whole weeks: the jobs of a week of the new log are those of one week of the old one
+    since_old, since_new = log.submit - log.submit[0], drawn.submit - log.submit[0]
+    old = {
+        tuple(np.round(log.run_time[since_old // WEEK == week], 6))
+        for week in range(whole_weeks(log))
+    }
+    for week in range(whole_weeks(log)):
+        assert tuple(np.round(drawn.run_time[since_new // WEEK == week], 6)) in old
+
+
+@settings(max_examples=30, deadline=None)
+@given(seed=st.integers(0, 10_000))
+def test_a_drawn_job_keeps_its_weekday_hour_and_recorded_wait(seed):
+    log = with_waits(some_log())
+    drawn = resample_weeks(log, np.random.default_rng(seed))
+    waits = drawn.start - drawn.submit  # each job's old number, by construction
+    source = np.round(waits).astype(int) - 1
+    moved = (drawn.submit - log.submit[source]) / WEEK
+    np.testing.assert_allclose(moved, np.round(moved), atol=1e-9)
+    for name in ("run_time", "processors", "account", "user"):
+        np.testing.assert_array_equal(getattr(drawn, name), getattr(log, name)[source])
+
+
+def test_jobs_and_work_are_those_of_the_log_on_average():
+    log = mmn_log(np.random.default_rng(1), processors=1, jobs=3000)
+    assert whole_weeks(log) == 8
+    rng = np.random.default_rng(2)
+    drawn = [resample_weeks(log, rng) for _ in range(200)]
+    jobs = [len(each) for each in drawn]
+    work = [each.run_time.sum() for each in drawn]
+    assert np.mean(jobs) == pytest.approx(len(log), rel=0.02)
+    assert np.mean(work) == pytest.approx(log.run_time.sum(), rel=0.02)
+    assert np.std(jobs) > 0
+
+
+def test_as_many_weeks_as_asked_for():
+    log = some_log()
+    for weeks in (1, 2, 9):
+        drawn = resample_weeks(log, np.random.default_rng(3), weeks)
+        span = drawn.submit[-1] - log.submit[0]
+        assert (weeks - 1) * WEEK < span < weeks * WEEK
+
+
+def test_the_same_seed_gives_the_same_bytes(tmp_path):
+    digests = []
+    for seed in (5, 5, 6):
+        path = tmp_path / "drawn.swf"
+        write_swf(path, resample_weeks(some_log(), np.random.default_rng(seed)), comments=[])
+        digests.append(hashlib.sha256(path.read_bytes()).hexdigest())
+    assert digests[0] == digests[1] != digests[2]
+
+
+def test_a_prepared_log_keeps_shares_classes_and_accounts():
+    prepared = prepare_log(some_log())
+    drawn = resample_prepared(prepared, np.random.default_rng(4))
+    alone = resample_weeks(prepared.log, np.random.default_rng(4))
+    np.testing.assert_array_equal(drawn.log.submit, alone.submit)
+    np.testing.assert_array_equal(drawn.shares, prepared.shares)
+    np.testing.assert_array_equal(drawn.interactive, alone.run_time < 900)
+    names = [prepared.accounts[index] for index in drawn.account]
+    assert names == [alone.accounts[index] for index in alone.account]
+
+
+def test_what_cannot_be_resampled_or_scaled_is_refused():
+    log, rng = some_log(), np.random.default_rng(1)
+    short = mmn_log(rng, jobs=10)
+    sparse = replace(short, submit=np.array([0.0] * 9 + [3 * WEEK]))
+    empty = mmn_log(rng, jobs=0)
+    for weeks in (0, -1):
+        with pytest.raises(ConfigurationError, match="weeks"):
+            resample_weeks(log, rng, weeks)
+    with pytest.raises(ConfigurationError, match="whole weeks"):
+        resample_weeks(short, rng)
+    with pytest.raises(ConfigurationError, match="no job"):
+        resample_weeks(sparse, np.random.default_rng(0), 1)  # draws an empty week
+    for call in (resample_weeks, lambda log, _: scale_load(log, 2.0)):
+        with pytest.raises(ConfigurationError, match="no job"):
+            call(empty, rng)
+    for factor in (0.0, -1.0, np.nan, np.inf):
+        with pytest.raises(ConfigurationError, match="number > 0"):
+            scale_load(log, factor)
+
+
+def blocks(rng, count, ratio):
+    """Waits of two policies in blocks whose hardness varies a lot, and is common to both."""
+    hardness = rng.gamma(2.0, 500.0, size=count)
+    return ratio * hardness * rng.uniform(0.7, 1.3, size=count), hardness
+
+
+def test_the_interval_covers_the_true_ratio_as_often_as_it_says():
+    covered = 0
+    for seed in range(400):
+        rng = np.random.default_rng(seed)
+        interval = paired_ratio(*blocks(rng, 40, 0.6), rng, resamples=400).ci95
+        covered += interval[0] <= 0.6 <= interval[1]
+    # 95 % less what 40 blocks cost a percentile interval; three standard errors are 3.3 %
+    assert 0.90 <= covered / 400 <= 0.98
+
+
+def test_pairing_makes_the_interval_narrow():
+    rng = np.random.default_rng(1)
+    numerators, denominators = blocks(rng, 40, 0.6)
+    paired = paired_ratio(numerators, denominators, rng).ci95
+    torn = paired_ratio(rng.permutation(numerators), denominators, rng).ci95
+    assert paired[1] - paired[0] < (torn[1] - torn[0]) / 2
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.tuples(st.floats(0, 1e6), st.floats(1, 1e6)), min_size=2, max_size=20))
+def test_the_ratio_of_means_lies_between_the_extreme_ratios(pairs):
+    numerators, denominators = np.array(pairs).T
+    ratio = paired_ratio(numerators, denominators, np.random.default_rng(1), resamples=50)
+    each = numerators / denominators
+    assert ratio.mean == pytest.approx(numerators.sum() / denominators.sum())
+    for value in (*ratio.ci95, *resampled_ratio(numerators, denominators).ci95):
+        assert each.min() * (1 - 1e-9) <= value <= each.max() * (1 + 1e-9)
+    assert ratio.ci95[0] <= ratio.ci95[1]
+
+
+def test_the_same_seed_gives_the_same_interval():
+    figures = blocks(np.random.default_rng(1), 10, 0.5)
+    first, again = (paired_ratio(*figures, np.random.default_rng(7)) for _ in range(2))
+    assert first == again
+
+
+def test_a_resampled_ratio_takes_the_middle_of_the_ratios():
+    ratios = np.arange(1.0, 42.0)
+    given_ratio = resampled_ratio(ratios, np.ones(41))
+    assert given_ratio.mean == 21
+    assert given_ratio.ci95 == (2, 40)
+
+
+def test_blocks_without_waits_are_no_division_by_zero():
+    with np.errstate(all="raise"):
+        ratio = paired_ratio(np.array([0.0, 0.0, 5.0]), np.array([0.0, 10.0, 0.0]), RNG)
+        equal = resampled_ratio(np.array([0.0, 4.0]), np.array([0.0, 4.0]))
+    assert ratio.mean == 0.5
+    assert ratio.ci95 == (0, np.inf)
+    assert equal.ci95 == (1, 1)
+
+
+RNG = np.random.default_rng(9)
+
+
+@pytest.mark.parametrize(
+    ("numerators", "denominators"),
+    [
+        ([1.0], [1.0]),
+        ([], []),
+        ([1.0, 2.0], [1.0]),
+        ([1.0, 2.0], [0.0, 0.0]),
+        ([1.0, np.nan], [1.0, 1.0]),
+        ([1.0, 1.0], [1.0, np.inf]),
+        ([1.0, -1.0], [1.0, 1.0]),
+        ([[1.0, 1.0]], [[1.0, 1.0]]),
+    ],
+)
+def test_figures_that_give_no_ratio_are_refused(numerators, denominators):
+    figures = np.array(numerators), np.array(denominators)
+    with pytest.raises(ConfigurationError):
+        paired_ratio(*figures, RNG)
+    with pytest.raises(ConfigurationError):
+        resampled_ratio(*figures)
+
+
+def test_no_resamples_give_no_interval():
+    with pytest.raises(ConfigurationError, match="one at least"):
+        paired_ratio(np.ones(3), np.ones(3), RNG, resamples=0)
