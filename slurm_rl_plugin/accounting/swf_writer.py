@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import os
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -13,6 +12,7 @@ import numpy as np
 from slurm_rl_plugin.accounting.port import JobLog
 from slurm_rl_plugin.errors import AccountingLogError
 from slurm_rl_plugin.units import FloatArray, IntArray
+from slurm_rl_plugin.whole_file import write_whole
 
 _SWF_NAME = re.compile(r"-1|0|[1-9]\d{0,14}", re.ASCII)
 
@@ -38,15 +38,11 @@ def write_swf(path: Path, log: JobLog, *, comments: Sequence[str]) -> None:
     content = "".join(f"{line}\n" for line in _lines(log, comments)).encode(errors="replace")
     if path.suffix == ".gz":
         content = gzip.compress(content, mtime=0)
-    beside = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        beside.write_bytes(content)
-        beside.replace(path)
+        write_whole(path, content)
     except OSError as error:
         problem = f"the file cannot be written ({error.strerror}); check the folder"
         raise AccountingLogError(path, problem) from error
-    finally:
-        beside.unlink(missing_ok=True)
 
 
 def _lines(log: JobLog, comments: Sequence[str]) -> Iterator[str]:

@@ -30,7 +30,7 @@ from slurm_rl_plugin.hook.guard_rails import UntouchedJobs, default_guard_rails
 from slurm_rl_plugin.hook.state_file import StateFile
 from slurm_rl_plugin.learning.evaluation import Candidate, schedule_of, starts_under
 from slurm_rl_plugin.learning.load_windows import TRAINING_FRACTION
-from slurm_rl_plugin.learning.manifest import file_checksum, replace_file
+from slurm_rl_plugin.learning.manifest import file_checksum
 from slurm_rl_plugin.learning.onnx_export import import_network
 from slurm_rl_plugin.learning.policy_search import PolicySearchSettings
 from slurm_rl_plugin.learning.training import TrainingPlan, train_model
@@ -42,6 +42,7 @@ from slurm_rl_plugin.simulator.log_workload import PreparedLog, prepare_log, sel
 from slurm_rl_plugin.simulator.simulation import SimulationSettings
 from slurm_rl_plugin.units import DAY, FloatArray
 from slurm_rl_plugin.utility.summary import ScheduledJobs, summarise
+from slurm_rl_plugin.whole_file import write_whole
 
 #: A loaded site: half of the jobs are short, the processors are in use 95 % of the time.
 _LOAD = "mmn:interactive=.4,load=.99,processors=50,jobs=6000,seed={seed}"
@@ -196,7 +197,7 @@ def _run_hook(
         )
         say(f"   {mode}: audit in {audit}")
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
-        replace_file(folder / "metrics.txt", answer.read().decode())
+        write_whole(folder / "metrics.txt", answer.read().decode())
     return port, schedules
 
 

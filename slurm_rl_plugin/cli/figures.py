@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping
 from itertools import cycle
 from pathlib import Path
@@ -15,6 +14,7 @@ from slurm_rl_plugin.cli.processor_rows import Block, busiest_window, processor_
 from slurm_rl_plugin.units import DAY, HOUR, INTERACTIVE_WAIT_GOAL, MINUTE, FloatArray
 from slurm_rl_plugin.utility.fairness import fairness_at_starts
 from slurm_rl_plugin.utility.summary import ScheduledJobs
+from slurm_rl_plugin.whole_file import replacing
 
 mpl.use("Agg")  # head nodes have no display
 from matplotlib import pyplot as plt
@@ -52,13 +52,9 @@ def draw_schedules(folder: Path, schedules: Mapping[str, ScheduledJobs]) -> list
     for name, draw in drawings:
         figure = draw(schedules)
         paths.append(folder / name)
-        beside = folder / f".{name}.{os.getpid()}.part"
-        try:
+        with replacing(paths[-1]) as beside:
             figure.savefig(beside, dpi=120, format="png")
-            beside.replace(paths[-1])
-        finally:
-            beside.unlink(missing_ok=True)
-            plt.close(figure)
+        plt.close(figure)
     return paths
 
 

@@ -13,11 +13,11 @@ import numpy as np
 
 from slurm_rl_plugin.accounting.swf_writer import write_swf
 from slurm_rl_plugin.errors import ConfigurationError
-from slurm_rl_plugin.learning.manifest import replace_file
 from slurm_rl_plugin.simulator.log_workload import PreparedLog
 from slurm_rl_plugin.units import FloatArray
 from slurm_rl_plugin.utility.summary import JobMeasures, ScheduledJobs
 from slurm_rl_plugin.utility.time_utility import TimeUtilitySettings
+from slurm_rl_plugin.whole_file import write_whole
 
 #: Columns of the table, in this order; docs/researchers.md names them.
 COLUMNS = (
@@ -53,7 +53,7 @@ def export_schedule(
     paths = [folder / f"{name}.swf", folder / f"{name}.csv"]
     write_swf(paths[0], log, comments=comments)
     try:
-        replace_file(paths[1], _table(prepared, schedule))
+        write_whole(paths[1], _table(prepared, schedule))
     except OSError as error:
         raise ConfigurationError(
             f"{paths[1]} cannot be written ({error.strerror}): name another folder."

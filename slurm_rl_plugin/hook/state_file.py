@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from slurm_rl_plugin.errors import ConfigurationError
+from slurm_rl_plugin.whole_file import write_whole
 
 logger = logging.getLogger(__name__)
 _VERSION = 1
@@ -40,13 +40,8 @@ class StateFile:
         Raises:
             ConfigurationError: the folder is missing or not writable.
         """
-        beside = self.path.with_name(self.path.name + ".new")
         try:
-            with beside.open("w") as file:
-                json.dump({"version": _VERSION, "jobs": sorted(jobs)}, file)
-                file.flush()
-                os.fsync(file.fileno())
-            beside.replace(self.path)
+            write_whole(self.path, json.dumps({"version": _VERSION, "jobs": sorted(jobs)}))
         except OSError as error:
             raise ConfigurationError(
                 f"state file {self.path} cannot be written ({error.strerror}): make its folder "

@@ -8,27 +8,22 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from slurm_rl_plugin.whole_file import write_whole
+
 
 def file_checksum(path: Path) -> str:
     """sha256 of a file, hexadecimal."""
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def replace_file(path: Path, text: str) -> None:
-    """Write beside, then rename: a reader never sees half a file."""
-    beside = path.with_name(path.name + ".new")
-    beside.write_text(text)
-    beside.replace(path)
-
-
 def write_manifest(path: Path, manifest: Mapping[str, Any]) -> None:
     """Write a manifest as JSON."""
-    replace_file(path, json.dumps(manifest, indent=2, sort_keys=True) + "\n")
+    write_whole(path, json.dumps(manifest, indent=2, sort_keys=True) + "\n")
 
 
 def write_card(path: Path, manifest: Mapping[str, Any]) -> None:
     """Write the model card, Markdown."""
-    replace_file(path, "\n".join(_card_lines(path.stem, manifest)) + "\n")
+    write_whole(path, "\n".join(_card_lines(path.stem, manifest)) + "\n")
 
 
 def _card_lines(name: str, manifest: Mapping[str, Any]) -> list[str]:

@@ -17,6 +17,7 @@ from slurm_rl_plugin.errors import ModelSchemaMismatch, ModelUnreadable
 from slurm_rl_plugin.features.site import SITE
 from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.units import FloatArray
+from slurm_rl_plugin.whole_file import write_whole
 
 #: Old enough for onnxruntime 1.17, the oldest that the head node may have.
 _OPSET, _IR_VERSION = 17, 8
@@ -98,9 +99,7 @@ def export_network(network: QNetwork, path: Path, metadata: Mapping[str, str]) -
     }
     helper.set_model_props(model, entries)
     onnx.checker.check_model(model)
-    beside = path.with_name(path.name + ".new")
-    beside.write_bytes(model.SerializeToString())
-    beside.replace(path)
+    write_whole(path, model.SerializeToString())
 
 
 def metadata_of(path: Path) -> dict[str, str]:

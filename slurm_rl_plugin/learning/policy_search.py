@@ -23,6 +23,7 @@ from slurm_rl_plugin.policies.network import (
 )
 from slurm_rl_plugin.units import FloatArray
 from slurm_rl_plugin.utility.reward import RewardWeights
+from slurm_rl_plugin.whole_file import write_whole
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +93,7 @@ class _Checkpoint:
             lines = _whole_lines(path.read_bytes())
             if lines and lines[0] == key:
                 self.generations = lines[1:]
-        _replace_text(path, "".join(json.dumps(line) + "\n" for line in (key, *self.generations)))
+        write_whole(path, "".join(json.dumps(line) + "\n" for line in (key, *self.generations)))
 
     def add(self, objectives: list[float]) -> None:
         self.generations.append(objectives)
@@ -114,12 +115,6 @@ def _whole_lines(content: bytes) -> list[Any]:
         except ValueError:
             break
     return lines
-
-
-def _replace_text(path: Path, text: str) -> None:
-    beside = path.with_name(path.name + ".new")
-    beside.write_text(text)
-    beside.replace(path)
 
 
 def _objectives(

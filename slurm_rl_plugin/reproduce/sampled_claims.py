@@ -1,0 +1,173 @@
+"""A published figure beside one that was measured over several seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from slurm_rl_plugin.units import FloatArray
+
+#: What is taken over the last axis, the seeds.
+Statistic = Callable[[FloatArray], FloatArray]
+
+#: How many standard errors a published figure may lie off the measured one.
+TOLERANCE = 3.0
+_RESAMPLES = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measurement:
+    """A figure and how well it is known.
+
+    Attributes:
+        value: over the seeds.
+        standard_error: over the seeds; None where there is but one log.
+        ci95: bootstrap interval over the seeds; None where there is but one log.
+    """
+
+    value: float
+    standard_error: float | None = None
+    ci95: tuple[float, float] | None = None
+
+
+def mean(values: FloatArray) -> FloatArray:
+    """The mean over the seeds."""
+    return np.asarray(values.mean(axis=-1))
+
+
+def median(values: FloatArray) -> FloatArray:
+    """The median over the seeds."""
+    return np.asarray(np.median(values, axis=-1))
+
+
+def quantile(level: float) -> Statistic:
+    """A quantile over the seeds."""
+    return lambda values: np.asarray(np.quantile(values, level, axis=-1))
+
+
+def ratio_of_means(pair: FloatArray) -> FloatArray:
+    """Mean of the first row over that of the second; of values of shape [2, ..., seeds]."""
+    return np.asarray(pair[0].mean(axis=-1) / pair[1].mean(axis=-1))
+
+
+def measure(values: FloatArray, statistic: Statistic = mean) -> Measurement:
+    """Take a statistic over the seeds, its errors by bootstrap; the same each time.
+
+    Args:
+        values: a figure of each seed on the last axis.
+        statistic: over that axis.
+    """
+    seeds = values.shape[-1]
+    value = float(statistic(values))
+    if seeds < 2:
+        return Measurement(value=value)
+    drawn = np.random.default_rng(0).integers(seeds, size=(_RESAMPLES, seeds))
+    resampled = statistic(values[..., drawn])
+    low, high = np.quantile(resampled, [0.025, 0.975])
+    return Measurement(
+        value=value, standard_error=float(resampled.std(ddof=1)), ci95=(float(low), float(high))
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Printed:
+    """A figure as somebody printed it.
+
+    Attributes:
+        value: what it says.
+        unit: worth of its last digit.
+        text: as printed.
+    """
+
+    value: float
+    unit: float
+    text: str
+
+    @classmethod
+    def of(cls, text: str) -> Printed:
+        """Read such as "2676", ".215" or "7.9k"."""
+        digits = text.removesuffix("k")
+        scale = 1000.0 if digits != text else 1.0
+        decimals = len(digits.partition(".")[2])
+        return cls(value=float(digits) * scale, unit=scale * 10.0**-decimals, text=text)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SampledClaim:
+    """One figure of an experiment with random input, or of one log.
+
+    Attributes:
+        group: the experiment that it belongs to.
+        policy: whose schedule.
+        column: what was measured.
+        measured: by this package.
+        printed: by the source; None where there is no earlier figure.
+        source: who measured before.
+        remark: why it may differ; said where it does.
+    """
+
+    group: str
+    policy: str
+    column: str
+    measured: Measurement
+    printed: Printed | None = None
+    source: str = "earlier measurement"
+    remark: str = ""
+
+    @property
+    def name(self) -> str:
+        """Group, policy and column."""
+        return f"{self.group}: {self.policy}, {self.column}"
+
+    @property
+    def difference(self) -> float | None:
+        """Measured less published."""
+        return None if self.printed is None else self.measured.value - self.printed.value
+
+    @property
+    def equal_as_printed(self) -> bool:
+        """Whether the measured figure rounds to the published one."""
+        # the last term forgives the rounding of the subtraction itself
+        return self.printed is not None and self._off() <= self.printed.unit * (0.5 + 1e-9)
+
+    @property
+    def reproduces(self) -> bool | None:
+        """Within three standard errors and the rounding of the print; None if unpublished."""
+        if self.printed is None:
+            return None
+        allowed = TOLERANCE * (self.measured.standard_error or 0.0)
+        return self.equal_as_printed or self._off() <= allowed + self.printed.unit / 2
+
+    @property
+    def because(self) -> str:
+        """The reason of the verdict."""
+        if self.printed is None:
+            return "no earlier figure"
+        if self.equal_as_printed:
+            return "equal as printed"
+        error = self.measured.standard_error
+        off = f"off by {self.measured.value - self.printed.value:+.3g}"
+        if error:
+            off += f", {self._off() / error:.1f} standard errors"
+        return off if self.reproduces or not self.remark else f"{off}: {self.remark}"
+
+    def _off(self) -> float:
+        return abs(self.difference or 0.0)
+
+    def as_json(self) -> dict[str, Any]:
+        """Its entry of `reproduce --json`."""
+        verdicts = {True: "reproduces", False: "does not", None: None}
+        return {
+            "name": self.name,
+            "source": None if self.printed is None else self.source,
+            "published": None if self.printed is None else self.printed.value,
+            "measured": self.measured.value,
+            "standard_error": self.measured.standard_error,
+            "ci95": None if self.measured.ci95 is None else list(self.measured.ci95),
+            "difference": self.difference,
+            "verdict": verdicts[self.reproduces],
+            "because": self.because,
+        }

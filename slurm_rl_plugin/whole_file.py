@@ -1,0 +1,35 @@
+"""Files are written whole or not at all: beside first, synced, then renamed over the old one."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A path in the same folder to write to; it takes the place of `path` when the block ends well.
+
+    Args:
+        path: the file to write or replace. A reader sees the old file or the new one, never half.
+    """
+    beside = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        yield beside
+        with beside.open("rb") as file:
+            os.fsync(file.fileno())
+        beside.replace(path)
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def write_whole(path: Path, content: str | bytes) -> None:
+    """Write or replace a file.
+
+    Raises:
+        OSError: as the file system says; `path` is then what it was.
+    """
+    with replacing(path) as beside:
+        beside.write_bytes(content.encode() if isinstance(content, str) else content)
