@@ -106,7 +106,7 @@ class SampledClaim:
         measured: by this package.
         printed: by the source; None where there is no earlier figure.
         source: who measured before.
-        remark: why it may differ; said where it does.
+        remark: why it may differ; for those that do not reproduce.
     """
 
     group: str
@@ -143,16 +143,14 @@ class SampledClaim:
 
     @property
     def because(self) -> str:
-        """The reason of the verdict."""
+        """The reason of the verdict, without the remark."""
         if self.printed is None:
             return "no earlier figure"
         if self.equal_as_printed:
             return "equal as printed"
         error = self.measured.standard_error
         off = f"off by {self.measured.value - self.printed.value:+.3g}"
-        if error:
-            off += f", {self._off() / error:.1f} standard errors"
-        return off if self.reproduces or not self.remark else f"{off}: {self.remark}"
+        return f"{off}, {self._off() / error:.1f} standard errors" if error else off
 
     def _off(self) -> float:
         return abs(self.difference or 0.0)
@@ -160,6 +158,7 @@ class SampledClaim:
     def as_json(self) -> dict[str, Any]:
         """Its entry of `reproduce --json`."""
         verdicts = {True: "reproduces", False: "does not", None: None}
+        differs = self.reproduces is False and self.remark
         return {
             "name": self.name,
             "source": None if self.printed is None else self.source,
@@ -169,5 +168,5 @@ class SampledClaim:
             "ci95": None if self.measured.ci95 is None else list(self.measured.ci95),
             "difference": self.difference,
             "verdict": verdicts[self.reproduces],
-            "because": self.because,
+            "because": f"{self.because}: {self.remark}" if differs else self.because,
         }

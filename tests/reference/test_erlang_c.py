@@ -11,7 +11,9 @@ from slurm_rl_plugin.simulator.simulation import SimulationSettings, simulate_sc
 
 SERVERS = 50
 JOBS = 1_200_000
-BATCHES = 30
+#: The first tenth starts on an empty machine and is not counted.
+WARM_UP = JOBS // 10
+BATCHES = 27
 
 
 def erlang_c_mean_wait(servers: int, load: float, mean_run_time: float) -> float:
@@ -28,7 +30,7 @@ def test_erlang_c_of_one_server_is_the_known_formula() -> None:
     assert erlang_c_mean_wait(1, 0.8, 10.0) == pytest.approx(0.8 * 10.0 / 0.2)
 
 
-@pytest.mark.parametrize("load", [0.7, 0.9])
+@pytest.mark.parametrize("load", [0.7, 0.9, 0.97])
 def test_mean_wait_of_mm50_agrees_with_erlang_c(load: float) -> None:
     log = mmn_log(np.random.default_rng(1), load=load, processors=SERVERS, jobs=JOBS)
     workload = Workload(
@@ -44,8 +46,9 @@ def test_mean_wait_of_mm50_agrees_with_erlang_c(load: float) -> None:
     start = simulate_scores(workload, -log.submit, SimulationSettings(capacity=SERVERS)).start
     mean_run_time = 900.0 / -np.log(0.6)
     expected = erlang_c_mean_wait(SERVERS, load, mean_run_time)
-    # batches of 40,000 jobs span hundreds of busy periods, so that their means are independent
-    means = (start - log.submit).reshape(BATCHES, -1).mean(axis=1)
+    # batches of 40,000 jobs last about ten relaxation times at .97, and far more at lower loads,
+    # so that their means are all but independent
+    means = (start - log.submit)[WARM_UP:].reshape(BATCHES, -1).mean(axis=1)
     standard_error = means.std(ddof=1) / np.sqrt(BATCHES)
     assert abs(means.mean() - expected) < 3 * standard_error
     # the sample is large enough to tell 50 servers from 49: the agreement says something

@@ -1,0 +1,181 @@
+"""Printed figures, their verdicts, the command, and the rows that must reproduce."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from slurm_rl_plugin.cli.entry import main
+from slurm_rl_plugin.reproduce.heuristics import measures_of, reproduce, steps
+from slurm_rl_plugin.reproduce.heuristics_figures import GRID_OF_2008, HEURISTICS, SEGMENTS
+from slurm_rl_plugin.reproduce.sampled_claims import (
+    Measurement,
+    Printed,
+    SampledClaim,
+    mean,
+    measure,
+    median,
+    ratio_of_means,
+)
+from slurm_rl_plugin.simulator.generators import generated_log
+from slurm_rl_plugin.simulator.log_workload import prepare_log
+
+TRACES = os.environ.get("SLURM_RL_TRACES")
+needs_traces = pytest.mark.skipif(
+    not TRACES, reason="SLURM_RL_TRACES names no directory of workload traces"
+)
+
+
+def claim(text: str | None, value: float, error: float | None = None) -> SampledClaim:
+    return SampledClaim(
+        group="a",
+        policy="FIFO",
+        column="wait",
+        measured=Measurement(value=value, standard_error=error),
+        printed=Printed.of(text) if text else None,
+        remark="the reason",
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "value", "unit"),
+    [("2676", 2676, 1), (".215", 0.215, 0.001), ("7.9k", 7900, 100), ("120k", 120_000, 1000)],
+)
+def test_a_printed_figure_is_known_to_its_last_digit(text: str, value: float, unit: float) -> None:
+    printed = Printed.of(text)
+    assert (printed.value, printed.unit) == pytest.approx((value, unit))
+
+
+def test_three_standard_errors_and_the_rounding_are_allowed() -> None:
+    assert claim("100", 106.4, error=2.0).reproduces
+    assert not claim("100", 106.6, error=2.0).reproduces
+
+
+def test_on_a_single_log_only_the_rounding_is_allowed() -> None:
+    assert claim(".83", 0.825).reproduces
+    assert claim(".83", 0.825).because == "equal as printed"
+    assert not claim(".83", 0.8249).reproduces
+
+
+def test_a_figure_that_does_not_reproduce_says_why() -> None:
+    entry = claim("100", 110.0, error=2.0).as_json()
+    assert entry["verdict"] == "does not"
+    assert entry["because"] == "off by +10, 5.0 standard errors: the reason"
+    assert "reason" not in claim("100", 104.0, error=2.0).as_json()["because"]
+
+
+def test_a_figure_without_an_earlier_one_has_no_verdict() -> None:
+    entry = claim(None, 0.9).as_json()
+    assert entry["published"] is None
+    assert entry["verdict"] is None
+
+
+def test_the_bootstrap_error_of_a_mean_is_the_one_of_the_textbook() -> None:
+    values = np.random.default_rng(1).normal(5.0, 2.0, 400)
+    found = measure(values, mean)
+    assert found.value == values.mean()
+    assert found.standard_error == pytest.approx(values.std(ddof=1) / 20, rel=0.1)
+    assert found.ci95 is not None
+    assert found.ci95[0] < found.value < found.ci95[1]
+    assert measure(values, mean) == found
+
+
+def test_a_ratio_of_means_is_no_median_of_ratios() -> None:
+    pair = np.array([[1.0, 2.0, 9.0], [1.0, 1.0, 2.0]])
+    assert measure(pair, ratio_of_means).value == 3.0
+    assert measure(pair[0] / pair[1], median).value == 2.0
+
+
+def test_one_log_has_no_standard_error() -> None:
+    assert measure(np.array([0.9])) == Measurement(value=0.9)
+
+
+def test_nominal_shares_change_nothing_but_the_fairness() -> None:
+    prepared = prepare_log(generated_log("mmn:jobs=500,seed=3"), capacity=50)
+    found = measures_of(HEURISTICS["FIFO"], prepared, (0, 50))
+    fairness = 2 * found["J"] - found["U"]
+    of_nominal = 2 * found["J with nominal shares"] - found["U"]
+    assert fairness != of_nominal
+    assert fairness == pytest.approx(of_nominal, abs=0.1)
+
+
+def test_generated_loads_need_no_traces() -> None:
+    told: list[int] = []
+    claims = reproduce(2, None, lambda step, value: told.append(step))
+    assert told == list(range(1, steps(2, with_segments=False) + 1))
+    groups = {each.group for each in claims}
+    assert groups == {"EGEE-like", *(f"2008, p = {p}" for p in GRID_OF_2008)}
+    # two classes of estimates in order of length are the two classes in turn
+    rows = {(each.policy, each.column): each.measured for each in claims if "0.2" in each.group}
+    assert rows["SJF EST", "mean wait"] == rows["interactive first", "mean wait"]
+
+
+def test_a_missing_log_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["reproduce", "heuristics", str(tmp_path), "--seeds", "2"]) == 2
+    complaint = capsys.readouterr().err
+    assert "LPC-EGEE" in complaint
+    assert complaint.count("\n") == 1
+
+
+@pytest.mark.parametrize("words", [["heuristics", "--seeds", "1"], ["rlscheduler", "--seeds", "3"]])
+def test_seeds_that_make_no_sense_are_wrong_usage(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["reproduce", *words]) == 2
+    assert "--seeds" in capsys.readouterr().err
+
+
+def test_the_command_prints_one_document_and_draws(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("SLURM_RL_TRACES", raising=False)
+    words = ["reproduce", "heuristics", "--seeds", "2", "--json", "--plot", str(tmp_path)]
+    assert main(words) == 0
+    output = capsys.readouterr()
+    document = json.loads(output.out)
+    assert document["paper"] == "heuristics"
+    assert document["seeds"] == [0, 1]
+    assert {"name", "published", "measured", "standard_error", "ci95", "verdict", "because"} <= set(
+        document["claims"][0]
+    )
+    assert [Path(path).read_bytes()[:4] for path in document["figures"]] == [b"\x89PNG"] * 2
+    assert "left out" in output.err
+
+
+def test_the_table_says_how_many_reproduce(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("SLURM_RL_TRACES", raising=False)
+    assert main(["reproduce", "heuristics", "--seeds", "2"]) == 0
+    printed = capsys.readouterr().out
+    assert "2008, p = 0.2: FIFO, mean wait" in printed
+    assert " reproduce. What is known of the others:" in printed
+
+
+@pytest.fixture(scope="module")
+def claims() -> list[SampledClaim]:
+    return reproduce(40, Path(TRACES or ""), lambda step, value: None)
+
+
+@needs_traces
+def test_what_reproduces_and_what_does_not(claims: list[SampledClaim]) -> None:
+    for each in claims:
+        known = (
+            each.column == "J"  # nominal shares
+            or each.group == "EGEE-like"  # an open description
+            or (each.policy.startswith("utility-greedy") and "interactive" in each.column)
+            or (each.group[-2:] in ("17", "18") and "within" in each.column)
+        )
+        assert known or each.reproduces is not False, each.as_json()
+
+
+@needs_traces
+def test_every_segment_is_told(claims: list[SampledClaim]) -> None:
+    segments = [each for each in claims if "segment" in each.group]
+    assert len(segments) == len(SEGMENTS) * 10
+    assert {each.reproduces for each in segments if each.group.endswith("14")} == {None}
+    assert {each.reproduces for each in segments if each.group.endswith("19")} == {True}
