@@ -46,7 +46,7 @@ TRACES = os.environ.get("SLURM_RL_TRACES")
 COMMANDS = [each for each in all_commands() if each.program == "slurm-rl"]
 TARGETS = sorted({word for each in all_commands() if each.program == "make" for word in each.words})
 #: Options whose documented values would take minutes, and what the test gives instead.
-SMALLER = {"--generations": "2", "--jobs": "300", "--drop": "5,5"}
+SMALLER = {"--generations": "2", "--jobs": "300", "--drop": "5,5", "--seeds": "2"}
 #: Verbs that take long unless told otherwise.
 SMALLER_BY_VERB = {
     "demo": ["--generations", "2"],
