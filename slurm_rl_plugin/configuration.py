@@ -34,6 +34,7 @@ class Key:
     meaning: str
     choices: tuple[str, ...] = ()
     least: float = -math.inf
+    most: float = math.inf
 
     def fault(self, value: Any) -> str | None:
         """What is wrong with a value, or None."""
@@ -42,10 +43,20 @@ class Key:
             return f"is {value!r}, give a {_KIND_NAMES[self.kind]}"
         if isinstance(value, list) and not all(isinstance(each, str) for each in value):
             return f"is {value!r}, give a list of names"
+        if isinstance(value, int | float):
+            return self._out_of_bounds(value)
+        if isinstance(value, str) and len(value) < self.least:
+            return "is empty, give a path"
         if self.choices and value not in self.choices:
             return f"is {value!r}, give one of {', '.join(self.choices)}"
-        if isinstance(value, int | float) and value < self.least:
-            return f"is {value!r}, give at least {self.least:g}"
+        return None
+
+    def _out_of_bounds(self, value: float) -> str | None:
+        if math.isinf(value):
+            return f"is {value!r}, give a finite number"
+        if not self.least <= value <= self.most:
+            bound = f" and at most {self.most:g}" if self.most < math.inf else ""
+            return f"is {value!r}, give at least {self.least:g}{bound}"
         return None
 
 
@@ -74,6 +85,7 @@ KEYS: dict[str, dict[str, Key]] = {
         ),
         "state_file": Key(
             kind=str,
+            least=1,
             default="/var/lib/slurm-rl/state.json",
             meaning="where the jobs that carry a factor of ours are remembered",
         ),
@@ -136,7 +148,9 @@ KEYS: dict[str, dict[str, Key]] = {
     },
     "metrics": {
         "address": Key(kind=str, default="127.0.0.1", meaning="address to serve /metrics on"),
-        "port": Key(kind=int, default=9343, least=0, meaning="port; 0 takes any free one"),
+        "port": Key(
+            kind=int, default=9343, least=0, most=65535, meaning="port; 0 takes any free one"
+        ),
         "max_accounts": Key(
             kind=int, default=200, least=1, meaning="accounts with series of their own"
         ),
@@ -270,11 +284,10 @@ def _shares(given: Any, where: str, faults: list[str]) -> dict[str, float] | Non
     wrong = [
         name
         for name, value in given.items()
-        if isinstance(value, bool) or not isinstance(value, int | float) or value < 0
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1
     ]
     faults.extend(
-        f"{where}: [shares] {name} is {given[name]!r}, give a number of at least 0."
-        for name in wrong
+        f"{where}: [shares] {name} is {given[name]!r}, give a number from 0 to 1." for name in wrong
     )
     total = sum(value for name, value in given.items() if name not in wrong)
     if not wrong and abs(total - 1.0) > 1e-6:

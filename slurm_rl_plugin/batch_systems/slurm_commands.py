@@ -19,6 +19,7 @@ from slurm_rl_plugin.batch_systems.slurm_fields import (
 )
 from slurm_rl_plugin.batch_systems.slurm_priorities import (
     PRIORITY_FORMAT,
+    ROUNDING,
     PriorityTerms,
     parse_priorities,
 )
@@ -180,6 +181,11 @@ class SlurmCommands:
     def _terms(self, row: QueueRow, priorities: Mapping[int, PriorityTerms]) -> PriorityTerms:
         listed = priorities.get(row.job_id)
         if listed is not None:
+            # A priority of 1 to 4 set by hand looks like one that all factors round to 0 in, but
+            # it hides the factor that we have written.
+            hidden = listed.site == 0 and self._factors.get(row.array_id, 0) != 0
+            if hidden and listed.native <= ROUNDING:
+                return PriorityTerms(native=listed.native, site=0, by_hand=True)
             return listed
         factor = self._factors.get(row.array_id, 0)
         native = max(row.priority - factor, 1) if row.priority else 0

@@ -61,7 +61,7 @@ def _parse_line(line: str) -> tuple[int, int, PriorityTerms]:
     factors.append(_tres_points(tres))
     if len(factors) != 7:
         raise ValueError(line)
-    by_hand = site == NO_TERM or (site == 0 and not any(factors) and total > ROUNDING)
+    by_hand = site == NO_TERM or (site == 0 and not any(factors) and total + nice > ROUNDING)
     if by_hand:
         return int(job_id), total, PriorityTerms(native=total, site=0, by_hand=True)
     native = total - site

@@ -33,7 +33,8 @@ class FactorWriter:
     def write(self, changes: Sequence[Change]) -> ApplyReport:
         """Set the factor of each job (of the array, for a job array) to a new value.
 
-        A job that runs already is accepted by Slurm without a word and without effect.
+        A job that runs already is accepted by Slurm without a word; the value shows when the job
+        is requeued.
 
         Raises:
             BatchSystemUnavailable: no answer in time; some changes may have been written.

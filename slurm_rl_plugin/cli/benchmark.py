@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from slurm_rl_plugin.cli.hook_assembly import load_policy, shipped_model
+from slurm_rl_plugin.cli.log_arguments import at_least_one
 from slurm_rl_plugin.cli.tables import print_json, print_table
 from slurm_rl_plugin.configuration import SHIPPED_MODEL
 from slurm_rl_plugin.domain import (
@@ -29,9 +30,11 @@ from slurm_rl_plugin.units import DAY, MINUTE
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.add_argument("what", choices=["hook", "simulator"])
-    parser.add_argument("--jobs", type=int, default=10_000, help="pending, or simulated, jobs")
+    parser.add_argument(
+        "--jobs", type=at_least_one, default=10_000, help="pending, or simulated, jobs"
+    )
     parser.add_argument("--policy", default=SHIPPED_MODEL, metavar="NAME|MODEL")
-    parser.add_argument("--repeats", type=int, default=50)
+    parser.add_argument("--repeats", type=at_least_one, default=50)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 

@@ -51,7 +51,10 @@ class NamedLog:
 def add_log_options(parser: argparse.ArgumentParser) -> None:
     """Options that say how a log becomes a workload."""
     parser.add_argument(
-        "--processors", type=_positive, metavar="N", help="size of the machine (default: the log's)"
+        "--processors",
+        type=at_least_one,
+        metavar="N",
+        help="size of the machine (default: the log's)",
     )
     parser.add_argument(
         "--shares",
@@ -67,7 +70,7 @@ def add_log_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--whole-nodes-of",
-        type=_positive,
+        type=at_least_one,
         default=1,
         metavar="N",
         help="jobs get whole nodes of N processors",
@@ -132,7 +135,8 @@ def peak_processors(log: JobLog) -> int | None:
     return int(np.cumsum(change[order]).max())
 
 
-def _positive(text: str) -> int:
+def at_least_one(text: str) -> int:
+    """An argparse type: a whole number of at least 1."""
     try:
         value = int(text)
     except ValueError:
@@ -148,7 +152,7 @@ def _partitions(text: str) -> dict[str, int]:
         name, sign, value = part.partition("=")
         if not sign:
             raise argparse.ArgumentTypeError(f"{part!r} is no partition: write name=processors")
-        partitions[name.strip()] = _positive(value)
+        partitions[name.strip()] = at_least_one(value)
     return partitions
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+import numpy as np
+
 from slurm_rl_plugin.cli.hook_assembly import build_batch_system
 from slurm_rl_plugin.configuration import DEFAULT_PATH, read_configuration
 from slurm_rl_plugin.hook.daemon import only_daemon
@@ -21,7 +23,13 @@ def main(options: argparse.Namespace) -> int:
     configuration = read_configuration(options.config or DEFAULT_PATH)
     state = StateFile(Path(configuration.values["hook"]["state_file"]))
     with only_daemon(state.path):  # a running daemon would order the queue again at once
-        result = build_batch_system(configuration, []).release(None)
+        slurm = build_batch_system(configuration, [])
+        # running jobs too: a requeued one comes back with the factor that it had
+        known = np.array(sorted(state.read() or ()), dtype=np.int64)
+        results = [slurm.release(None), slurm.release(known)]
         state.write(())
-    print(f"released {result.applied} jobs, {len(result.rejected)} were gone")
+    rejected = {job: why for result in results for job, why in result.rejected.items()}
+    print(f"released {sum(result.applied for result in results)} jobs")
+    for job, why in sorted(rejected.items()):
+        print(f"job {job}: {why}")
     return 0

@@ -10,7 +10,6 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
-from threading import Event
 from types import FrameType
 
 from prometheus_client import CollectorRegistry
@@ -24,7 +23,7 @@ from slurm_rl_plugin.cli.hook_assembly import (
 from slurm_rl_plugin.configuration import DEFAULT_PATH, Configuration, read_configuration
 from slurm_rl_plugin.errors import SlurmRLError
 from slurm_rl_plugin.hook.cycle import Cycle
-from slurm_rl_plugin.hook.daemon import Daemon, only_daemon
+from slurm_rl_plugin.hook.daemon import Daemon, SignalWish, only_daemon
 from slurm_rl_plugin.hook.sd_notify import sd_notify
 from slurm_rl_plugin.metrics.collector import CycleMetrics
 from slurm_rl_plugin.metrics.http import serve_metrics
@@ -108,7 +107,7 @@ def _daemon(
     metrics: CycleMetrics,
 ) -> Daemon:
     hook = configuration.values["hook"]
-    stop, reload_wanted = Event(), Event()
+    stop, reload_wanted = SignalWish(time.sleep), SignalWish(time.sleep)
 
     def on_stop(number: int, frame: FrameType | None) -> None:
         del number, frame

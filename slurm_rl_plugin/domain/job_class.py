@@ -47,10 +47,19 @@ class JobClassRule:
                 f"a job-class rule for {self.job_class} names nothing to match: name a partition, "
                 "qos, name, account, user, time_limit_at_most or no_batch_script."
             )
+        limit = self.time_limit_at_most
+        if limit is not None and (isinstance(limit, bool | str) or not limit >= 0):
+            raise ConfigurationError(
+                f"job-class time_limit_at_most is {limit!r}: give seconds, a number of at least 0."
+            )
+        if self.no_batch_script not in (None, True, False):
+            raise ConfigurationError(
+                f"job-class no_batch_script is {self.no_batch_script!r}: give true or false."
+            )
         for pattern in (self.partition, self.qos, self.name, self.account, self.user):
             try:
                 re.compile(pattern or "")
-            except re.error as error:
+            except (re.error, TypeError) as error:
                 raise ConfigurationError(
                     f"job-class pattern {pattern!r} is no regular expression: {error}."
                 ) from None

@@ -38,7 +38,7 @@ def site_queue_features(
         float((estimate * waiting.processors).sum()),
         max(next_release, 0.0),
         float(running.processors[running.interactive].sum()),
-        fairness(snapshot.shares, snapshot.usage) if len(snapshot.shares) else 0.0,
+        fairness(snapshot.shares, snapshot.usage) if snapshot.shares.any() else 0.0,
     )
     return np.array(values, dtype=np.float32)
 
@@ -63,7 +63,7 @@ def site_job_features(snapshot: QueueSnapshot, estimate: FloatArray) -> NDArray[
         interactive,
         snapshot.shares[jobs.account],
         snapshot.usage[jobs.account],
-        float(snapshot.shares.max()) if len(snapshot.shares) else 1.0,
+        float(snapshot.shares.max(initial=0.0)) or 1.0,  # sites may give no account a share
     )
     features = np.empty((len(jobs), len(SITE.jobs)), dtype=np.float32)
     for index, column in enumerate(columns):

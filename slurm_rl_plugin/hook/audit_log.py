@@ -77,7 +77,7 @@ class AuditLog:
         }
         lines: list[dict[str, Any]] = [cycle]
         for change in changes:
-            rank = place[change.job_id]
+            rank = place.get(change.job_id)  # None for a job that is exempt from now on
             lines.append(
                 {
                     "event": event,
@@ -86,7 +86,7 @@ class AuditLog:
                     "old": change.old,
                     "new": change.new,
                     "rank": rank,
-                    "score": float(order.scores[rank]),
+                    "score": None if rank is None else float(order.scores[rank]),
                 }
             )
         self._append("".join(json.dumps(line) + "\n" for line in lines))

@@ -21,13 +21,21 @@ from slurm_rl_plugin.errors import (
 from slurm_rl_plugin.hook.audit_log import AuditLog, DecidedOrder
 from slurm_rl_plugin.hook.cycle_report import CycleReport
 from slurm_rl_plugin.hook.guard_rails import GuardRail, UntouchedJobs, total_priority
-from slurm_rl_plugin.hook.order_changes import order_changes
+from slurm_rl_plugin.hook.order_changes import (
+    HIGHEST_PRIORITY,
+    LARGEST_FACTOR,
+    order_changes,
+)
 from slurm_rl_plugin.hook.state_file import StateFile
 from slurm_rl_plugin.policies.ordering_rules import rule_policy
 from slurm_rl_plugin.policies.port import Policy
-from slurm_rl_plugin.units import FloatArray
+from slurm_rl_plugin.units import FloatArray, IntArray
 
 logger = logging.getLogger(__name__)
+
+#: Seconds for which a job that is neither pending nor running is remembered: while it completes
+#: or is suspended it can still be requeued, and comes back with the factor it had.
+REMEMBERED_AFTER_END = 600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,6 +104,7 @@ class Cycle:
     _failures: int = 0
     _rest: int = 0
     _fallback_reason: str | None = None
+    _away: dict[int, float] = field(default_factory=dict)
 
     def run(self) -> CycleReport:
         """One cycle; never raises for a fault of the batch system, the policy or a file."""
@@ -132,7 +141,11 @@ class Cycle:
             result = self.batch_system.release(np.array(sorted(ours), dtype=np.int64))
         else:
             return ApplyReport(applied=0, rejected={})
-        self._remember(set())
+        try:
+            self._remember(set())
+        except SlurmRLError as error:  # the factors are gone, which is what counts
+            logger.error("state=unwritable reason=%s", error)
+            self._ours = set()
         return result
 
     @property
@@ -150,6 +163,12 @@ class Cycle:
         if jobs != self._ours:
             self.state.write(jobs)
         self._ours = jobs
+
+    def _not_yet_gone(self, alive: set[int], now: float) -> set[int]:
+        """Jobs of ours, except those away for so long that they will not be requeued any more."""
+        ours = self._written() or set()
+        self._away = {job: self._away.get(job, now) for job in ours - alive}
+        return {job for job in ours if now - self._away.get(job, now) <= REMEMBERED_AFTER_END}
 
     def _failed(
         self, failure: str, error: Exception, snapshot: QueueSnapshot | None
@@ -187,7 +206,7 @@ class Cycle:
         if self._rest:
             raise PolicyError(self._fallback_reason)
         begin = self.monotonic()
-        decision = self.policy.decide(snapshot, self._memory)
+        decision = self._asked_policy(snapshot)
         took = self.monotonic() - begin
         if took > self.settings.inference_deadline:
             raise PolicyTimeout(
@@ -199,6 +218,15 @@ class Cycle:
         self._failures = 0
         self._memory = decision.memory
         return decision
+
+    def _asked_policy(self, snapshot: QueueSnapshot) -> Decision:
+        try:
+            return self.policy.decide(snapshot, self._memory)
+        except PolicyError:
+            raise
+        except Exception as error:  # a bug in a policy is no reason to leave the queue unordered
+            logger.exception("policy=broken")
+            raise PolicyError(f"the policy broke ({type(error).__name__}: {error}).") from error
 
     def _order(self, snapshot: QueueSnapshot, watch: _Stopwatch) -> CycleReport:
         begin = self.monotonic()
@@ -247,16 +275,30 @@ class Cycle:
         may = np.flatnonzero(self.untouched.orderable(snapshot))
         submit, job_id = pending.jobs.submit[may], pending.jobs.job_id[may]
         order = may[np.lexsort((job_id, submit, -scores[may]))]
-        wanted = order_changes(total_priority(pending)[order])
+        ceiling = self._ceiling(snapshot, order)
+        wanted = order_changes(total_priority(pending)[order], ceiling)
         moved = order[wanted.place]
+        factor = np.clip(
+            wanted.priority - pending.native_priority[moved], -LARGEST_FACTOR, LARGEST_FACTOR
+        )
+        freed = np.flatnonzero(self.untouched.exempt(snapshot) & (pending.factor != 0))
         columns = zip(
-            pending.jobs.job_id[moved].tolist(),
-            pending.factor[moved].tolist(),
-            (wanted.priority - pending.native_priority[moved]).tolist(),
+            pending.jobs.job_id[[*moved, *freed]].tolist(),
+            pending.factor[[*moved, *freed]].tolist(),
+            [*factor.tolist(), *([0] * len(freed))],
             strict=True,
         )
         changes = [FactorChange(job_id=job, old=old, new=new) for job, old, new in columns]
         return order.tolist(), changes
+
+    def _ceiling(self, snapshot: QueueSnapshot, order: IntArray) -> int:
+        """Below the untouched jobs that the site itself puts before all jobs we may order."""
+        pending = snapshot.pending
+        others = ~self.untouched.orderable(snapshot) & ~pending.held
+        others &= pending.jobs.eligible <= snapshot.now
+        native = pending.native_priority
+        before = native[others & (native > native[order].max(initial=0))]
+        return int(before.min()) if len(before) else HIGHEST_PRIORITY + 1
 
     def _audit(
         self,
@@ -291,8 +333,7 @@ class Cycle:
         pending = snapshot.pending
         alive = {*pending.jobs.job_id.tolist(), *snapshot.running.jobs.job_id.tolist()}
         carrying = set(pending.jobs.job_id[pending.factor != 0].tolist())
-        ours = self._written()
-        known = carrying if ours is None else ours & alive
+        known = carrying | self._not_yet_gone(alive, snapshot.now)
         # remembered before it is written: a crash in between may only remember too many
         self._remember(known | {each.job_id for each in changes})
         if changes:

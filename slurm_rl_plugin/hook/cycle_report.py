@@ -29,9 +29,9 @@ class CycleReport:
     """One cycle.
 
     Attributes:
-        time: when it ended, seconds since the epoch.
+        time: of the snapshot, seconds since the epoch; 0 without one.
         mode: one of MODES.
-        policy: name of the policy that decided, "fifo" in fallback.
+        policy: name of the policy that decided; in fallback "fifo" or "site".
         model_sha256: of the model that decided; "" for a rule.
         snapshot: the queue as seen; None when the batch system did not answer.
         failure: one of FAILURES, or None when the cycle did what it should.

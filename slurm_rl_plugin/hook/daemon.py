@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from threading import Event
+from typing import Protocol
 
-from slurm_rl_plugin.errors import BatchSystemError, ConfigurationError, SlurmRLError
+from slurm_rl_plugin.errors import ConfigurationError, SlurmRLError
 from slurm_rl_plugin.hook.cycle import Cycle
 from slurm_rl_plugin.hook.cycle_report import CycleReport
 
@@ -22,6 +22,54 @@ LONGEST_PAUSE = 300.0
 _LEAVING_TRIES = 3
 #: Between signs of life and looks at the disable file while nothing else is to do, seconds.
 _SLICE = 5.0
+#: Longest time until a signal is noticed, seconds.
+_TICK = 0.2
+
+
+class Wish(Protocol):
+    """What a signal handler asks for; threading.Event has this form too."""
+
+    def set(self) -> None:
+        """Wish it."""
+
+    def clear(self) -> None:
+        """Take the wish back."""
+
+    def is_set(self) -> bool:
+        """Whether it is wished."""
+        ...
+
+    def wait(self, timeout: float) -> bool:
+        """Wait so many seconds, less if it is wished; whether it is."""
+        ...
+
+
+@dataclass(slots=True)
+class SignalWish:
+    """A wish without a lock: threading.Event's can be held when a handler interrupts its wait."""
+
+    sleep: Callable[[float], None]
+    wished: bool = False
+
+    def set(self) -> None:
+        """Wish it; called from a signal handler."""
+        self.wished = True
+
+    def clear(self) -> None:
+        """Take the wish back."""
+        self.wished = False
+
+    def is_set(self) -> bool:
+        """Whether it is wished."""
+        return self.wished
+
+    def wait(self, timeout: float) -> bool:
+        """Wait so many seconds, less if it is wished; whether it is."""
+        left = timeout
+        while left > 0.0 and not self.wished:
+            self.sleep(min(left, _TICK))
+            left -= _TICK
+        return self.wished
 
 
 @contextmanager
@@ -70,8 +118,8 @@ class Daemon:
     cycle: Cycle
     pace: float
     publish: Callable[[CycleReport], None]
-    stop: Event
-    reload_wanted: Event
+    stop: Wish
+    reload_wanted: Wish
     reload: Callable[[], Cycle | None]
     disable_file: Path | None
     alive: Callable[[], None]
@@ -85,29 +133,28 @@ class Daemon:
         Returns:
             Whether every factor of ours was taken back.
         """
-        self._take_back_leftovers()
         while not self.stop.is_set():
-            begin = self.monotonic()
-            self.run_once()
             if self.reload_wanted.is_set():
                 self._reload()
-            self._rest(self._pause(self.monotonic() - begin))
+            begin = self.monotonic()
+            report = self.run_once()
+            self._rest(self._pause(self.monotonic() - begin), report)
         return self.leave()
 
-    def _rest(self, seconds: float) -> None:
-        """Wait until the next cycle; a long pause must neither look dead nor miss DISABLE."""
-        disabled = self._disabled()
+    def _rest(self, seconds: float, report: CycleReport) -> None:
+        """Wait until the next cycle; a long pause must neither look dead nor miss a wish."""
         while seconds > 0.0 and not self.stop.is_set():
             self.alive()
+            newly_disabled = self._disabled() and report.mode != "disabled"
+            if newly_disabled or self.reload_wanted.is_set():
+                return
             self.stop.wait(min(seconds, _SLICE))
             seconds -= _SLICE
-            if self._disabled() and not disabled:
-                return
         self.alive()
 
     def run_once(self) -> CycleReport:
         """One cycle, or none while disabled; published and logged."""
-        report = self._disabled_report() if self._disabled() else self.cycle.run()
+        report = self._disabled_report() if self._disabled() else self._cycle_report()
         self._unreachable = self._unreachable + 1 if report.failure == "batch_system" else 0
         self.publish(report)
         snapshot = report.snapshot
@@ -122,6 +169,20 @@ class Daemon:
             "yes" if report.fallback_reason else "no",
         )
         return report
+
+    def _cycle_report(self) -> CycleReport:
+        """A cycle; in shadow mode nothing may carry a factor, not even of an earlier active run."""
+        if self.cycle.settings.shadow and self.cycle.carries_factors:
+            self._release_once("shadow")
+        return self.cycle.run()
+
+    def _release_once(self, why: str) -> tuple[int, str | None]:
+        """How many factors were taken back, and why not if they were not."""
+        try:
+            return self.cycle.release().applied, None
+        except SlurmRLError as error:
+            logger.error("%s=yes release=failed reason=%s", why, error)
+            return 0, str(error)
 
     def leave(self) -> bool:
         """Take back every factor; tries again while the batch system does not answer."""
@@ -148,14 +209,9 @@ class Daemon:
         return self.disable_file is not None and self.disable_file.exists()
 
     def _disabled_report(self) -> CycleReport:
-        reset = 0
-        failure = None
+        reset, failure = 0, None
         if self.cycle.carries_factors:
-            try:
-                reset = self.cycle.release().applied
-            except BatchSystemError as error:
-                failure = str(error)
-                logger.error("disabled=yes release=failed reason=%s", error)
+            reset, failure = self._release_once("disabled")
         return CycleReport(
             time=0.0,
             mode="disabled",
@@ -166,14 +222,8 @@ class Daemon:
             adjustments={"reset": reset},
         )
 
-    def _take_back_leftovers(self) -> None:
-        """In shadow mode nothing may carry a factor, not even one of an earlier active run."""
-        if self.cycle.settings.shadow and self.cycle.carries_factors:
-            self.leave()
-
     def _reload(self) -> None:
         self.reload_wanted.clear()
         fresh = self.reload()
         if fresh is not None:
             self.cycle = fresh
-            self._take_back_leftovers()

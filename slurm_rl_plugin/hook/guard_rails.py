@@ -74,9 +74,11 @@ class StarvationBound:
         overdue = np.flatnonzero(waited > self.bound)
         if len(overdue) == 0:
             return decision
-        scores = decision.scores.copy()
+        # ranks, because next to a huge score the steps between overdue jobs would be lost
+        _, rank = np.unique(decision.scores, return_inverse=True)
+        scores = rank.astype(np.float64)
         order = overdue[np.argsort(waited[overdue], kind="stable")]
-        scores[order] = scores.max() + 1.0 + np.arange(len(order))
+        scores[order] = len(scores) + np.arange(len(order))
         return replace(decision, scores=scores)
 
 
@@ -110,6 +112,11 @@ class UntouchedJobs:
             reasons[reason] = matches & ~taken
             taken |= matches
         return reasons
+
+    def exempt(self, snapshot: QueueSnapshot) -> BoolArray:
+        """Jobs exempt by account or partition whose factor may be taken back, shape [n]."""
+        reasons = self.reasons(snapshot)
+        return reasons["exempt_account"] | reasons["exempt_partition"]
 
     def orderable(self, snapshot: QueueSnapshot) -> BoolArray:
         """Which pending jobs may be given a factor, shape [n]."""

@@ -17,7 +17,9 @@ from slurm_rl_plugin.units import BoolArray, IntArray
 
 #: Slurm raises any priority below 1 to 1, which would make ties.
 LOWEST_PRIORITY = 1
-HIGHEST_PRIORITY = 2**31 - 1
+HIGHEST_PRIORITY = 2**32 - 1
+#: Slurm takes factors up to this size in either direction.
+LARGEST_FACTOR = 2147483645
 #: Priority points left free between jobs where there is room, so that later jobs fit between.
 SPACING = 1000
 
@@ -35,7 +37,7 @@ class OrderChanges:
     priority: IntArray
 
 
-def jobs_to_keep(priority: IntArray) -> BoolArray:
+def jobs_to_keep(priority: IntArray, ceiling: int = HIGHEST_PRIORITY + 1) -> BoolArray:
     """Which jobs of a wanted order may keep their priority, as many as possible.
 
     Jobs a before b can both stay iff priority[a] - priority[b] >= b - a: then the jobs between
@@ -45,6 +47,7 @@ def jobs_to_keep(priority: IntArray) -> BoolArray:
     Args:
         priority: current priority of each job, in the wanted order, first to start first;
             shape [n].
+        ceiling: all must stay below it.
 
     Returns:
         bool[n].
@@ -52,7 +55,7 @@ def jobs_to_keep(priority: IntArray) -> BoolArray:
     count = len(priority)
     place = np.arange(count)
     has_room = priority >= LOWEST_PRIORITY + (count - 1 - place)
-    has_room &= priority <= HIGHEST_PRIORITY - place
+    has_room &= priority < ceiling - place
     level = -(priority + place)  # non-increasing becomes non-decreasing
     tails: list[int] = []
     tail_place: list[int] = []
@@ -75,33 +78,35 @@ def jobs_to_keep(priority: IntArray) -> BoolArray:
     return keep
 
 
-def order_changes(priority: IntArray) -> OrderChanges:
+def order_changes(priority: IntArray, ceiling: int = HIGHEST_PRIORITY + 1) -> OrderChanges:
     """The fewest writes after which priorities fall strictly along the wanted order.
 
     Args:
         priority: current priority of each job, our factor included, in the wanted order, first
             to start first; shape [n].
+        ceiling: priority of the lowest job that must stay before all of these; not heeded where
+            fewer whole numbers lie below it than there are jobs.
     """
-    keep = jobs_to_keep(priority)
+    if ceiling - LOWEST_PRIORITY < len(priority):
+        ceiling = HIGHEST_PRIORITY + 1
+    keep = jobs_to_keep(priority, ceiling)
     wanted = priority.astype(np.int64).copy()
     kept = np.flatnonzero(keep)
     edges = [-1, *kept.tolist(), len(priority)]
     for left, right in pairwise(edges):
         if right - left > 1:
-            wanted[left + 1 : right] = _between(priority, left, right)
+            wanted[left + 1 : right] = _between(priority, left, right, ceiling)
     moved = np.flatnonzero(~keep)
     return OrderChanges(place=moved, priority=wanted[moved])
 
 
-def _between(priority: IntArray, left: int, right: int) -> IntArray:
+def _between(priority: IntArray, left: int, right: int, ceiling: int) -> IntArray:
     """Falling priorities for the places strictly between two kept ones (or the ends)."""
     count = right - left - 1
     below = len(priority) - right  # jobs from `right` on need numbers of their own
     low = int(priority[right]) if right < len(priority) else LOWEST_PRIORITY - 1 + below
-    if left >= 0:
-        high = int(priority[left])
-    else:
-        high = min(low + SPACING * (count + 1), HIGHEST_PRIORITY + 1)
+    top = min(low + SPACING * (count + 1), ceiling)
+    high = int(priority[left]) if left >= 0 else top
     steps = np.arange(count, 0, -1, dtype=np.float64)
     spaced = low + np.floor(steps * (high - low) / (count + 1)).astype(np.int64)
     # whole numbers may meet where the gap is tight: push them apart from below

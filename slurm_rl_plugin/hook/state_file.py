@@ -30,7 +30,7 @@ class StateFile:
             return {int(job) for job in content["jobs"]}
         except FileNotFoundError:
             return set()
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError, KeyError, TypeError, OverflowError) as error:
             logger.warning("state=unreadable path=%s error=%s", self.path, error)
             return None
 

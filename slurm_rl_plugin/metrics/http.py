@@ -23,9 +23,9 @@ def serve_metrics(registry: CollectorRegistry, address: str, port: int) -> int:
     """
     try:
         server, _ = start_http_server(port, addr=address, registry=registry)
-    except OSError as error:
+    except (OSError, OverflowError) as error:
         raise ConfigurationError(
-            f"metrics cannot listen on {address}:{port} ({error.strerror}): set [metrics] port to "
+            f"metrics cannot listen on {address}:{port} ({error}): set [metrics] port to "
             "a free one."
         ) from None
     return int(server.server_port)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from slurm_rl_plugin.hook.audit_log import AuditLog
-from slurm_rl_plugin.hook.cycle import Cycle, CycleSettings
+from slurm_rl_plugin.hook.cycle import REMEMBERED_AFTER_END, Cycle, CycleSettings
 from slurm_rl_plugin.hook.guard_rails import UntouchedJobs, default_guard_rails
 from slurm_rl_plugin.hook.state_file import StateFile
 from tests.unit.hook.queues import QueueInMemory, ScorePolicy, pending_jobs
@@ -187,7 +187,81 @@ def test_jobs_that_ended_are_forgotten(tmp_path: Path) -> None:
     queue.pending = queue.pending.select(np.array([0]))
     cycle.policy = ScorePolicy([1])
     cycle.run()
-    assert set(state_jobs(tmp_path)) <= {1}
+    assert set(state_jobs(tmp_path)) >= {2, 3}
+    queue.now += REMEMBERED_AFTER_END + 1
+    cycle.run()
+    assert not set(state_jobs(tmp_path)) & {2, 3}
+
+
+def test_a_job_that_completes_and_is_requeued_is_not_forgotten(tmp_path: Path) -> None:
+    queue = QueueInMemory(pending_jobs([3, 2, 1]))
+    cycle = cycle_over(queue, ScorePolicy([1, 2, 3]), tmp_path)
+    cycle.run()
+    before = queue.pending
+    assert before.factor[2] != 0
+    queue.pending, cycle.policy = before.select(np.array([0, 1])), ScorePolicy([1, 2])
+    for _ in range(3):
+        queue.now += 30
+        cycle.run()
+    assert 3 in state_jobs(tmp_path)
+    queue.pending = before
+    cycle.release()
+    assert before.factor.tolist() == [0, 0, 0]
+
+
+def test_a_factor_seen_on_a_job_is_ours_to_take_back(tmp_path: Path) -> None:
+    queue = QueueInMemory(pending_jobs([3, 2], factor=[0, 500]))
+    cycle = cycle_over(queue, ScorePolicy([1, 2]), tmp_path)
+    cycle.run()
+    assert 2 in state_jobs(tmp_path)
+
+
+def test_a_job_exempt_from_now_on_loses_its_factor(tmp_path: Path) -> None:
+    queue = QueueInMemory(pending_jobs([3, 2, 1]))
+    cycle = cycle_over(queue, ScorePolicy([1, 2, 3]), tmp_path)
+    cycle.run()
+    assert any(queue.pending.factor)
+    cycle.untouched = UntouchedJobs(accounts=["physics"])
+    cycle.run()
+    assert queue.pending.factor.tolist() == [0, 0, 0]
+    assert cycle.run().writes == 0
+
+
+def test_a_priority_set_above_all_jobs_by_hand_stays_above_them(tmp_path: Path) -> None:
+    admin_set = [False] * 40 + [True]
+    queue = QueueInMemory(pending_jobs([37500] * 40 + [50000], admin_set=admin_set))
+    cycle_over(queue, ScorePolicy(range(41)), tmp_path).run()
+    assert queue.order() == [41, *range(40, 0, -1)]
+
+
+def test_priorities_above_two_billion_are_ordered(tmp_path: Path) -> None:
+    queue = QueueInMemory(pending_jobs([3_000_000_000 + each for each in range(4)]))
+    cycle_over(queue, ScorePolicy([4, 3, 2, 1]), tmp_path).run()
+    assert queue.order() == [1, 2, 3, 4]
+    assert all(abs(change.new) < 2**31 for change in queue.written)
+
+
+def test_a_policy_with_a_bug_falls_back_to_fifo(tmp_path: Path) -> None:
+    queue = QueueInMemory(pending_jobs([1, 2, 3]))
+    policy = ScorePolicy([])
+    policy.decide = lambda snapshot, memory=None: 1 / 0  # type: ignore[method-assign]
+    report = cycle_over(queue, policy, tmp_path).run()
+    assert "ZeroDivisionError" in str(report.fallback_reason)
+    assert queue.order() == [1, 2, 3]
+
+
+def test_an_unwritable_state_file_does_not_undo_a_release(tmp_path: Path) -> None:
+    folder = tmp_path / "state"
+    folder.mkdir()
+    queue = QueueInMemory(pending_jobs([3, 2, 1]))
+    cycle = cycle_over(queue, ScorePolicy([1, 2, 3]), folder)
+    cycle.run()
+    (folder / "state.json").unlink()
+    (folder / "audit.jsonl").unlink()
+    folder.rmdir()
+    cycle.release()
+    assert not any(queue.pending.factor)
+    assert not cycle.carries_factors
 
 
 def test_rejected_writes_are_counted(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.hook.cycle import Cycle
 from slurm_rl_plugin.hook.cycle_report import CycleReport
-from slurm_rl_plugin.hook.daemon import Daemon, only_daemon
+from slurm_rl_plugin.hook.daemon import Daemon, SignalWish, only_daemon
 from slurm_rl_plugin.hook.sd_notify import sd_notify
 from tests.unit.hook.queues import QueueInMemory, ScorePolicy, pending_jobs
 from tests.unit.hook.test_cycle import cycle_over
@@ -139,6 +139,45 @@ def test_shadow_mode_takes_back_what_an_active_run_left(tmp_path: Path) -> None:
     assert not any(queue.pending.factor)
 
 
+def test_shadow_mode_tries_again_while_the_batch_system_is_away(tmp_path: Path) -> None:
+    queue = QueueInMemory(pending_jobs([3, 2, 1]))
+    cycle_over(queue, ScorePolicy([1, 2, 3]), tmp_path).run()
+    queue.away = True
+    shadow = cycle_over(queue, ScorePolicy([1, 2, 3]), tmp_path, shadow=True)
+    daemon, _ = daemon_of(shadow, Event())
+    daemon.run_once()
+    assert any(queue.pending.factor)
+    queue.away = False
+    daemon.run_once()
+    assert not any(queue.pending.factor)
+
+
+def test_a_disable_file_touched_during_a_cycle_is_seen_at_once(tmp_path: Path) -> None:
+    queue = QueueInMemory(pending_jobs([3, 2, 1]))
+    disable = tmp_path / "DISABLE"
+    stop = CountedStop(1)
+    cycle = cycle_over(queue, ScorePolicy([1, 2, 3]), tmp_path)
+    daemon, reports = daemon_of(cycle, stop, disable_file=disable)
+    daemon.pace = 300.0
+    apply = queue.apply
+    queue.apply = lambda changes: (disable.touch(), apply(changes))[1]  # type: ignore[method-assign]
+    daemon.run()
+    assert [report.mode for report in reports] == ["active", "disabled"]
+    assert stop.pauses == [5.0]
+
+
+def test_a_wish_is_noticed_within_a_fraction_of_a_second() -> None:
+    slept: list[float] = []
+    wish = SignalWish(slept.append)
+    assert not wish.wait(1.0)
+    assert sum(slept) == pytest.approx(1.0)
+    assert max(slept) <= 0.2
+    wish.sleep = lambda seconds: wish.set()
+    assert wish.wait(1000.0)
+    wish.clear()
+    assert not wish.is_set()
+
+
 @pytest.mark.parametrize("faulty", [True, False])
 def test_reload_takes_the_new_cycle_or_keeps_the_old(tmp_path: Path, faulty: bool) -> None:
     queue = QueueInMemory(pending_jobs([3, 2, 1]))
@@ -147,7 +186,7 @@ def test_reload_takes_the_new_cycle_or_keeps_the_old(tmp_path: Path, faulty: boo
     daemon, reports = daemon_of(old, CountedStop(2), reload=lambda: None if faulty else new)
     daemon.reload_wanted.set()
     daemon.run()
-    assert [report.policy for report in reports] == ["scores", "scores" if faulty else "new"]
+    assert [report.policy for report in reports] == ["scores" if faulty else "new"] * 2
     assert not daemon.reload_wanted.is_set()
 
 

@@ -42,7 +42,18 @@ def test_jobs_past_the_starvation_bound_go_first_the_oldest_foremost() -> None:
     decision = Decision(scores=np.array([-5.0, -9.0, 100.0]))
     scores = StarvationBound(bound=975.0).check(decision, SNAPSHOT).scores
     assert np.argsort(-scores).tolist() == [0, 1, 2]
-    assert scores[2] == 100.0
+
+
+def test_the_starvation_bound_holds_beside_a_huge_score() -> None:
+    decision = Decision(scores=np.array([5.0, 6.0, 1e300]))
+    scores = StarvationBound(bound=975.0).check(decision, SNAPSHOT).scores
+    assert np.argsort(-scores).tolist() == [0, 1, 2]
+
+
+def test_the_starvation_bound_keeps_the_order_of_the_others() -> None:
+    decision = Decision(scores=np.array([7.0, 2.0, 2.0]))
+    scores = StarvationBound(bound=985.0).check(decision, SNAPSHOT).scores
+    assert scores[0] > scores[1] == scores[2]
 
 
 def test_nobody_is_moved_within_the_starvation_bound() -> None:

@@ -1,0 +1,91 @@
+"""Jobs that an administrator or the queue itself moves about keep no factor of ours."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.real.daemon_under_test import running_hook
+from tests.real.private_cluster import PrivateSlurm
+from tests.real.test_slurm_commands_real import (
+    adapter,
+    scontrol,
+    set_factor,
+    submit,
+    wait_eligible,
+    wait_state,
+)
+
+pytestmark = pytest.mark.real
+
+
+def site_of(slurm: PrivateSlurm, job: int) -> int:
+    """SITE column of sprio."""
+    wait_eligible(slurm, (job,))
+    return int(float(slurm.run("sprio", "-h", "-j", str(job), "-o", "%S").stdout))
+
+
+@pytest.mark.parametrize("by_hand", [1, 3])
+def test_a_low_priority_set_by_hand_is_seen_after_one_write(
+    closed_slurm: PrivateSlurm, by_hand: int
+) -> None:
+    jobs = (submit(closed_slurm), submit(closed_slurm))
+    wait_eligible(closed_slurm, jobs)
+    scontrol(closed_slurm, "update", f"jobid={jobs[0]}", f"priority={by_hand}")
+    system = adapter(closed_slurm)
+    system.snapshot()
+    system.apply([set_factor(job, 5000) for job in jobs])
+    pending = system.snapshot().pending
+    admin_set = dict(zip(pending.jobs.job_id.tolist(), pending.admin_set.tolist(), strict=True))
+    assert admin_set == {jobs[0]: True, jobs[1]: False}
+
+
+def test_a_factor_taken_back_while_the_job_runs_is_not_there_after_a_requeue(
+    closed_slurm: PrivateSlurm,
+) -> None:
+    slurm = closed_slurm
+    job = submit(slurm)
+    wait_eligible(slurm, (job,))
+    system = adapter(slurm)
+    system.apply([set_factor(job, 3000)])
+    assert site_of(slurm, job) == 3000
+    scontrol(slurm, "update", "partition=batch", "state=up")
+    wait_state(slurm, job, "RUNNING")
+    assert system.release(system.snapshot().running.jobs.job_id).applied == 1
+    scontrol(slurm, "update", "partition=batch", "state=down")
+    scontrol(slurm, "requeue", str(job))
+    wait_state(slurm, job, "PENDING", 60)
+    scontrol(slurm, "update", f"jobid={job}", "starttime=now")  # Slurm delays requeued jobs
+    assert site_of(slurm, job) == 0
+
+
+def test_release_after_a_kill_also_frees_jobs_that_run(
+    closed_slurm: PrivateSlurm, tmp_path: Path
+) -> None:
+    slurm = closed_slurm
+    # nine processors wanted of eight: one job waits for the others
+    jobs = [submit(slurm, "--ntasks=3") for _ in range(3)]
+    wait_eligible(slurm, tuple(jobs))
+    with running_hook(slurm, tmp_path, "min-run-wait", cycle=0.5) as hook:
+        written = [job for job in jobs if site_of(slurm, job) != 0]
+        assert written
+        scontrol(slurm, "update", "partition=batch", "state=up")
+        wait_state(slurm, written[0], "RUNNING")
+        hook.wait_for("running=", 5)
+        os.kill(hook.process.pid, signal.SIGKILL)
+        hook.process.wait(timeout=10)
+    done = slurm.run(
+        "slurm-rl", "release", "--config", str(tmp_path / "slurm-rl.toml"), check=False
+    )
+    assert done.returncode == 0, done.stderr
+    scontrol(slurm, "update", "partition=batch", "state=down")
+    for job in jobs:
+        slurm.run("scontrol", "requeue", str(job), check=False)
+    for job in jobs:
+        wait_state(slurm, job, "PENDING", 60)
+        scontrol(slurm, "update", f"jobid={job}", "starttime=now")
+        assert site_of(slurm, job) == 0, done.stdout
