@@ -79,7 +79,9 @@ def test_release_after_a_kill_also_frees_jobs_that_run(
         os.kill(hook.process.pid, signal.SIGKILL)
         hook.process.wait(timeout=10)
     done = slurm.run(
-        "slurm-rl", "release", "--config", str(tmp_path / "slurm-rl.toml"), check=False
+        *(sys.executable, "-m", "slurm_rl_plugin.cli.entry"),
+        *("release", "--config", str(tmp_path / "slurm-rl.toml")),
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     scontrol(slurm, "update", "partition=batch", "state=down")
