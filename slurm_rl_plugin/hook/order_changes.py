@@ -7,7 +7,7 @@ room for the jobs between. All others are placed into the gaps.
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -22,6 +22,10 @@ HIGHEST_PRIORITY = 2**32 - 1
 LARGEST_FACTOR = 2147483645
 #: Priority points left free between jobs where there is room, so that later jobs fit between.
 SPACING = 1000
+#: Priority points left free below a queue that is ordered for the first time.
+ROOM_BELOW = 1_000_000
+#: So many writes are never worth spacing a queue anew.
+FEW_WRITES = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,6 +94,10 @@ def order_changes(priority: IntArray, ceiling: int = HIGHEST_PRIORITY + 1) -> Or
     if ceiling - LOWEST_PRIORITY < len(priority):
         ceiling = HIGHEST_PRIORITY + 1
     keep = jobs_to_keep(priority, ceiling)
+    if _out_of_room(priority, keep):
+        anew = _spaced_anew(priority, ceiling)
+        if anew is not None:
+            return anew
     wanted = priority.astype(np.int64).copy()
     kept = np.flatnonzero(keep)
     edges = [-1, *kept.tolist(), len(priority)]
@@ -100,15 +108,49 @@ def order_changes(priority: IntArray, ceiling: int = HIGHEST_PRIORITY + 1) -> Or
     return OrderChanges(place=moved, priority=wanted[moved])
 
 
+def out_of_order(priority: IntArray) -> int:
+    """How many jobs stand in the wrong place: all but a longest falling subsequence."""
+    tails: list[int] = []
+    for value in (-priority).tolist():
+        place = bisect_left(tails, value)
+        tails[place : place + 1] = [value]
+    return len(priority) - len(tails)
+
+
+def _out_of_room(priority: IntArray, keep: BoolArray) -> bool:
+    """Whether most writes are for want of gaps, and not because jobs stand in the wrong place.
+
+    Arrival upon arrival at the same end of the queue uses its gaps up; from then on each would
+    push many jobs along. Spacing all of them anew once makes the next thousand cheap again.
+    """
+    writes = int(np.count_nonzero(~keep))
+    return writes > FEW_WRITES and writes > 2 * out_of_order(priority) + FEW_WRITES
+
+
+def _spaced_anew(priority: IntArray, ceiling: int) -> OrderChanges | None:
+    """Every job above the lowest of today, with room below; None where that does not fit."""
+    count = len(priority)
+    wanted = int(priority.min()) + ROOM_BELOW + SPACING * np.arange(count, 0, -1, dtype=np.int64)
+    if wanted[0] >= ceiling:
+        return None
+    return OrderChanges(place=np.arange(count), priority=wanted)
+
+
 def _between(priority: IntArray, left: int, right: int, ceiling: int) -> IntArray:
     """Falling priorities for the places strictly between two kept ones (or the ends)."""
     count = right - left - 1
     below = len(priority) - right  # jobs from `right` on need numbers of their own
     low = int(priority[right]) if right < len(priority) else LOWEST_PRIORITY - 1 + below
-    top = min(low + SPACING * (count + 1), ceiling)
-    high = int(priority[left]) if left >= 0 else top
-    steps = np.arange(count, 0, -1, dtype=np.float64)
-    spaced = low + np.floor(steps * (high - low) / (count + 1)).astype(np.int64)
+    if left < 0:
+        # most of the queue goes up together: new jobs at the site's own priority fit below it
+        room = ROOM_BELOW if count > below else 0
+        high = min(low + room + SPACING * (count + 1), ceiling)
+    else:
+        high = int(priority[left])
+    steps = np.arange(count, 0, -1, dtype=np.int64)
+    if high - SPACING * (count + 1) >= low:  # close below the one before, the gap stays whole
+        return high - SPACING * steps[::-1]
+    spaced = low + steps * (high - low) // (count + 1)
     # whole numbers may meet where the gap is tight: push them apart from below
     ascending = spaced[::-1] - np.arange(count)
     apart = np.maximum.accumulate(ascending) + np.arange(count)

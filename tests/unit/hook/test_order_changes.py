@@ -66,3 +66,33 @@ def test_the_second_change_in_a_gap_still_fits() -> None:
 @pytest.mark.parametrize("count", [0, 1])
 def test_an_empty_or_single_queue_is_left_alone(count: int) -> None:
     assert len(order_changes(np.ones(count, dtype=np.int64)).place) == 0
+
+
+@pytest.mark.parametrize("end", ["first", "last"])
+@pytest.mark.parametrize("count", [100, 1000])
+def test_arrivals_at_one_end_cost_few_writes_however_many_come(count: int, end: str) -> None:
+    """The site gives every job the same priority; each cycle one job starts and one arrives."""
+    native, arrivals = 37_500, 1500
+    queue = after([native] * count)
+    writes = 0
+    for _ in range(arrivals):
+        queue = np.append(queue[1:], native) if end == "last" else np.insert(queue[:-1], 0, native)
+        changes = order_changes(queue)
+        queue[changes.place] = changes.priority
+        writes += len(changes.place)
+        assert (np.diff(queue) < 0).all()
+    # one for each arrival, and now and then the whole queue, once in a thousand arrivals
+    assert writes <= arrivals + 3 * count
+
+
+def test_a_queue_that_is_really_reordered_is_not_spaced_anew() -> None:
+    priority = np.arange(2000, 0, -1) * 1000
+    wanted = np.concatenate((priority[1000:], priority[:1000]))
+    assert len(order_changes(wanted).place) == 1000
+
+
+def test_all_stay_below_the_ceiling_while_numbers_last() -> None:
+    changes = order_changes(np.array([1, 5, 3, 9, 2]), ceiling=12)
+    assert changes.priority.max() < 12
+    crowded = order_changes(np.ones(50, dtype=np.int64), ceiling=12)
+    assert len(set(crowded.priority.tolist())) == len(crowded.place)
