@@ -15,7 +15,7 @@ from slurm_rl_plugin.cli.resampled_logs import compare_on_resampled_logs, print_
 from slurm_rl_plugin.cli.schedule_export import export_schedule, file_names
 from slurm_rl_plugin.cli.tables import print_json, print_table
 from slurm_rl_plugin.cli.user_summary import print_users, summarise_users
-from slurm_rl_plugin.errors import ConfigurationError
+from slurm_rl_plugin.errors import ConfigurationError, ModelUnreadable
 from slurm_rl_plugin.features.estimates import ESTIMATE_KINDS, RunTimeEstimate
 from slurm_rl_plugin.learning.evaluation import (
     Candidate,
@@ -23,6 +23,7 @@ from slurm_rl_plugin.learning.evaluation import (
     schedule_of,
     starts_under,
 )
+from slurm_rl_plugin.policies.q_network import load_q_network
 from slurm_rl_plugin.simulator.dispatch import BACKFILLING
 from slurm_rl_plugin.simulator.resampling import scale_load
 from slurm_rl_plugin.simulator.simulation import SimulationSettings
@@ -154,7 +155,11 @@ def _candidate(name: str) -> Candidate:
         return Candidate(name=name)
     from slurm_rl_plugin.learning.onnx_export import import_network  # noqa: PLC0415 - extra
 
-    return Candidate(name=name, network=import_network(Path(name)))
+    try:
+        return Candidate(name=name, network=import_network(Path(name)))
+    except ModelUnreadable:
+        # a graph that we did not write: onnxruntime may still run it, decision by decision
+        return Candidate(name=name, policy=load_q_network(Path(name)))
 
 
 def _estimates(options: argparse.Namespace, log: NamedLog) -> tuple[RunTimeEstimate | None, bool]:

@@ -7,9 +7,12 @@ import json
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
+from onnx import TensorProto, helper
 
 from slurm_rl_plugin.cli.entry import VERBS, main
+from slurm_rl_plugin.features.site import SITE
 from slurm_rl_plugin.learning.onnx_export import export_network
 from tests.functional.small_network import small_network
 
@@ -196,6 +199,44 @@ def test_a_model_of_another_schema_is_refused(
     assert content.count(digest) == 1
     model.write_bytes(content.replace(digest, b"0" * len(digest)))
     assert "retrain" in fault(capsys, "evaluate", swf, "--policy", model)
+
+
+def test_a_graph_that_we_did_not_write_is_driven_by_onnxruntime(
+    capsys: pytest.CaptureFixture[str], swf: Path, tmp_path: Path
+) -> None:
+    """Scores are minus the first job feature, the estimate: shortest job first."""
+    path = tmp_path / "foreign.onnx"
+    graph = helper.make_graph(
+        [
+            helper.make_node("Slice", ["jobs", "zero", "one", "one"], ["estimate"]),
+            helper.make_node("Neg", ["estimate"], ["negative"]),
+            helper.make_node("Squeeze", ["negative", "one"], ["alone"]),
+            helper.make_node("ReduceSum", ["queue"], ["total"], keepdims=1),
+            helper.make_node("Add", ["alone", "total"], ["score"]),
+        ],
+        "foreign",
+        [
+            helper.make_tensor_value_info("queue", TensorProto.FLOAT, [len(SITE.queue)]),
+            helper.make_tensor_value_info("jobs", TensorProto.FLOAT, ["n", len(SITE.jobs)]),
+        ],
+        [helper.make_tensor_value_info("score", TensorProto.FLOAT, ["n"])],
+        initializer=[
+            helper.make_tensor("zero", TensorProto.INT64, [1], [0]),
+            helper.make_tensor("one", TensorProto.INT64, [1], [1]),
+        ],
+    )
+    onnx_model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    helper.set_model_props(onnx_model, {"schema_name": SITE.name, "schema_digest": SITE.digest})
+    onnx.save(onnx_model, path)
+    header, *rows = swf.read_text().splitlines()
+    limits = [row.replace(" 900 ", f" {600 - 60 * (place % 7)} ") for place, row in enumerate(rows)]
+    swf.write_text("\n".join([header, *limits]) + "\n")
+    words = ["--policy", path, "--policy", "sjf", "--policy", "fifo", "--json"]
+    code, out, _ = run(capsys, "evaluate", swf, *words)
+    policies = json.loads(out)["policies"]
+    assert code == 0
+    assert policies[str(path)]["mean_wait"] == policies["sjf"]["mean_wait"]
+    assert policies["sjf"]["mean_wait"] != policies["fifo"]["mean_wait"]
 
 
 def test_a_model_of_random_bytes_is_refused(
