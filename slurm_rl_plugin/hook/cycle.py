@@ -10,15 +10,14 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from slurm_rl_plugin.batch_systems.port import ApplyReport, BatchSystem, FactorChange
-from slurm_rl_plugin.domain import Decision, Memory, QueueSnapshot
+from slurm_rl_plugin.domain import QueueSnapshot
 from slurm_rl_plugin.errors import (
     BatchSystemError,
     ChangeRejected,
-    PolicyError,
-    PolicyTimeout,
     SlurmRLError,
 )
 from slurm_rl_plugin.hook.audit_log import AuditLog, DecidedOrder
+from slurm_rl_plugin.hook.carried_factors import CarriedFactors
 from slurm_rl_plugin.hook.cycle_report import CycleReport
 from slurm_rl_plugin.hook.guard_rails import GuardRail, UntouchedJobs, total_priority
 from slurm_rl_plugin.hook.order_changes import (
@@ -26,16 +25,12 @@ from slurm_rl_plugin.hook.order_changes import (
     LARGEST_FACTOR,
     order_changes,
 )
+from slurm_rl_plugin.hook.policy_guard import PolicyGuard
 from slurm_rl_plugin.hook.state_file import StateFile
-from slurm_rl_plugin.policies.ordering_rules import rule_policy
 from slurm_rl_plugin.policies.port import Policy
 from slurm_rl_plugin.units import FloatArray, IntArray
 
 logger = logging.getLogger(__name__)
-
-#: Seconds for which a job that is neither pending nor running is remembered: while it completes
-#: or is suspended it can still be requeued, and comes back with the factor it had.
-REMEMBERED_AFTER_END = 600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +69,7 @@ class _Stopwatch:
 
 @dataclass(slots=True, kw_only=True)
 class Cycle:
-    """Runs cycles; keeps the policy's memory and the jobs that carry a factor of ours.
+    """Runs cycles.
 
     Attributes:
         batch_system: where jobs are read and ordered.
@@ -99,12 +94,18 @@ class Cycle:
     audit: AuditLog
     monotonic: Callable[[], float]
     calls: list[tuple[str, float]] = field(default_factory=list)
-    _ours: set[int] | None = None
-    _memory: Memory | None = None
-    _failures: int = 0
-    _rest: int = 0
-    _fallback_reason: str | None = None
-    _away: dict[int, float] = field(default_factory=dict)
+    _factors: CarriedFactors = field(init=False)
+    _guard: PolicyGuard = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._factors = CarriedFactors(self.state)
+        self._guard = PolicyGuard(
+            guard_rails=self.guard_rails,
+            deadline=self.settings.inference_deadline,
+            breaker_failures=self.settings.breaker_failures,
+            breaker_rest=self.settings.breaker_rest,
+            monotonic=self.monotonic,
+        )
 
     def run(self) -> CycleReport:
         """One cycle; never raises for a fault of the batch system, the policy or a file."""
@@ -134,41 +135,12 @@ class Cycle:
         Raises:
             BatchSystemUnavailable: no answer in time; call again.
         """
-        ours = self._written()
-        if ours is None:  # the state file is lost: whatever carries a factor may be ours
-            result = self.batch_system.release(None)
-        elif ours:
-            result = self.batch_system.release(np.array(sorted(ours), dtype=np.int64))
-        else:
-            return ApplyReport(applied=0, rejected={})
-        try:
-            self._remember(set())
-        except SlurmRLError as error:  # the factors are gone, which is what counts
-            logger.error("state=unwritable reason=%s", error)
-            self._ours = set()
-        return result
+        return self._factors.release(self.batch_system)
 
     @property
     def carries_factors(self) -> bool:
         """Whether some job may carry a factor of ours."""
-        ours = self._written()
-        return ours is None or bool(ours)
-
-    def _written(self) -> set[int] | None:
-        if self._ours is None:
-            self._ours = self.state.read()
-        return self._ours
-
-    def _remember(self, jobs: set[int]) -> None:
-        if jobs != self._ours:
-            self.state.write(jobs)
-        self._ours = jobs
-
-    def _not_yet_gone(self, alive: set[int], now: float) -> set[int]:
-        """Jobs of ours, except those away for so long that they will not be requeued any more."""
-        ours = self._written() or set()
-        self._away = {job: self._away.get(job, now) for job in ours - alive}
-        return {job for job in ours if now - self._away.get(job, now) <= REMEMBERED_AFTER_END}
+        return bool(self._factors)
 
     def _failed(
         self, failure: str, error: Exception, snapshot: QueueSnapshot | None
@@ -184,53 +156,9 @@ class Cycle:
             failure_reason=str(error),
         )
 
-    def _decide(self, snapshot: QueueSnapshot) -> tuple[Decision, str | None]:
-        """The guarded decision, and why it is FIFO's if it is."""
-        try:
-            decision = self._policy_decision(snapshot)
-            if len(snapshot.pending):  # an empty queue proves nothing about a failing policy
-                self._fallback_reason = None
-            return decision, self._fallback_reason
-        except PolicyError as error:
-            self._fallback_reason = str(error)
-            if self._rest == 0:
-                self._failures += 1
-                if self._failures % self.settings.breaker_failures == 0:
-                    self._rest = self.settings.breaker_rest
-            else:
-                self._rest -= 1
-            logger.warning("fallback=%s reason=%s", self.settings.fallback, error)
-            return rule_policy("fifo").decide(snapshot), str(error)
-
-    def _policy_decision(self, snapshot: QueueSnapshot) -> Decision:
-        if self._rest:
-            raise PolicyError(self._fallback_reason)
-        begin = self.monotonic()
-        decision = self._asked_policy(snapshot)
-        took = self.monotonic() - begin
-        if took > self.settings.inference_deadline:
-            raise PolicyTimeout(
-                f"the policy took {took:.2f} s, its deadline is "
-                f"{self.settings.inference_deadline:g} s: raise it or take a smaller model."
-            )
-        for rail in self.guard_rails:
-            decision = rail.check(decision, snapshot)
-        self._failures = 0
-        self._memory = decision.memory
-        return decision
-
-    def _asked_policy(self, snapshot: QueueSnapshot) -> Decision:
-        try:
-            return self.policy.decide(snapshot, self._memory)
-        except PolicyError:
-            raise
-        except Exception as error:  # a bug in a policy is no reason to leave the queue unordered
-            logger.exception("policy=broken")
-            raise PolicyError(f"the policy broke ({type(error).__name__}: {error}).") from error
-
     def _order(self, snapshot: QueueSnapshot, watch: _Stopwatch) -> CycleReport:
         begin = self.monotonic()
-        decision, fallback_reason = self._decide(snapshot)
+        decision, fallback_reason = self._guard.decide(self.policy, snapshot)
         begin = watch.lap("decide", begin)
         suppressed = Counter(
             {
@@ -330,12 +258,7 @@ class Cycle:
         if report.mode == "fallback" and self.settings.fallback == "site":
             adjustments["reset"] = self.release().applied
             return replace(report, adjustments=adjustments, suppressed=suppressed)
-        pending = snapshot.pending
-        alive = {*pending.jobs.job_id.tolist(), *snapshot.running.jobs.job_id.tolist()}
-        carrying = set(pending.jobs.job_id[pending.factor != 0].tolist())
-        known = carrying | self._not_yet_gone(alive, snapshot.now)
-        # remembered before it is written: a crash in between may only remember too many
-        self._remember(known | {each.job_id for each in changes})
+        self._factors.before_writing(snapshot, (change.job_id for change in changes))
         if changes:
             result = self.batch_system.apply(changes)
             suppressed["rejected"] = len(result.rejected)

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from slurm_rl_plugin.hook.audit_log import AuditLog
-from slurm_rl_plugin.hook.cycle import REMEMBERED_AFTER_END, Cycle, CycleSettings
+from slurm_rl_plugin.hook.carried_factors import REMEMBERED_AFTER_END
+from slurm_rl_plugin.hook.cycle import Cycle, CycleSettings
 from slurm_rl_plugin.hook.guard_rails import UntouchedJobs, default_guard_rails
 from slurm_rl_plugin.hook.state_file import StateFile
 from tests.unit.hook.queues import QueueInMemory, ScorePolicy, pending_jobs

@@ -1,0 +1,86 @@
+"""Which jobs carry a factor of ours: remembered across restarts, forgotten late, never too few."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from slurm_rl_plugin.batch_systems.port import ApplyReport, BatchSystem
+from slurm_rl_plugin.domain import QueueSnapshot
+from slurm_rl_plugin.errors import SlurmRLError
+from slurm_rl_plugin.hook.state_file import StateFile
+
+logger = logging.getLogger(__name__)
+
+#: Seconds for which a job that is neither pending nor running is remembered: while it completes
+#: or is suspended it can still be requeued, and comes back with the factor it had.
+REMEMBERED_AFTER_END = 600.0
+
+
+@dataclass(slots=True)
+class CarriedFactors:
+    """The jobs that may carry a factor of ours.
+
+    Attributes:
+        state: the file that keeps them.
+    """
+
+    state: StateFile
+    _jobs: set[int] | None = None
+    _away: dict[int, float] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        jobs = self._known()
+        return jobs is None or bool(jobs)
+
+    def before_writing(self, snapshot: QueueSnapshot, job_ids: Iterable[int]) -> None:
+        """Remember the jobs about to be written, and forget those that are gone for good.
+
+        Called before the write: a crash in between may only remember too many.
+
+        Raises:
+            ConfigurationError: the state file cannot be written; then nothing may be.
+        """
+        pending = snapshot.pending
+        alive = {*pending.jobs.job_id.tolist(), *snapshot.running.jobs.job_id.tolist()}
+        carrying = set(pending.jobs.job_id[pending.factor != 0].tolist())
+        self._remember(carrying | self._not_yet_gone(alive, snapshot.now) | set(job_ids))
+
+    def release(self, batch_system: BatchSystem) -> ApplyReport:
+        """Take back every factor of ours.
+
+        Raises:
+            BatchSystemUnavailable: no answer in time; call again.
+        """
+        jobs = self._known()
+        if jobs is None:  # the state file is lost: whatever carries a factor may be ours
+            result = batch_system.release(None)
+        elif jobs:
+            result = batch_system.release(np.array(sorted(jobs), dtype=np.int64))
+        else:
+            return ApplyReport(applied=0, rejected={})
+        try:
+            self._remember(set())
+        except SlurmRLError as error:  # the factors are gone, which is what counts
+            logger.error("state=unwritable reason=%s", error)
+            self._jobs = set()
+        return result
+
+    def _known(self) -> set[int] | None:
+        if self._jobs is None:
+            self._jobs = self.state.read()
+        return self._jobs
+
+    def _remember(self, jobs: set[int]) -> None:
+        if jobs != self._jobs:
+            self.state.write(jobs)
+        self._jobs = jobs
+
+    def _not_yet_gone(self, alive: set[int], now: float) -> set[int]:
+        """Ours, except those away for so long that they will not be requeued any more."""
+        jobs = self._known() or set()
+        self._away = {job: self._away.get(job, now) for job in jobs - alive}
+        return {job for job in jobs if now - self._away.get(job, now) <= REMEMBERED_AFTER_END}

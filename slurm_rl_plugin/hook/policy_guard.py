@@ -1,0 +1,85 @@
+"""Asks the policy, checks its answer, and takes FIFO's where it cannot be used."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from slurm_rl_plugin.domain import Decision, Memory, QueueSnapshot
+from slurm_rl_plugin.errors import PolicyError, PolicyTimeout
+from slurm_rl_plugin.hook.guard_rails import GuardRail
+from slurm_rl_plugin.policies.ordering_rules import rule_policy
+from slurm_rl_plugin.policies.port import Policy
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(slots=True, kw_only=True)
+class PolicyGuard:
+    """Keeps the policy's memory between decisions, and counts its failures.
+
+    Attributes:
+        guard_rails: checks on each decision, in order.
+        deadline: seconds that a decision may take.
+        breaker_failures: failures in a row after which the policy rests.
+        breaker_rest: decisions that it rests.
+        monotonic: clock for the deadline, seconds.
+    """
+
+    guard_rails: Sequence[GuardRail]
+    deadline: float
+    breaker_failures: int
+    breaker_rest: int
+    monotonic: Callable[[], float]
+    _memory: Memory | None = None
+    _failures: int = 0
+    _rest: int = 0
+    _reason: str | None = None
+
+    def decide(self, policy: Policy, snapshot: QueueSnapshot) -> tuple[Decision, str | None]:
+        """The guarded decision, and why it is FIFO's if it is; never raises PolicyError."""
+        try:
+            decision = self._checked(policy, snapshot)
+            if len(snapshot.pending):  # an empty queue proves nothing about a failing policy
+                self._reason = None
+            return decision, self._reason
+        except PolicyError as error:
+            self._count_failure()
+            self._reason = str(error)
+            logger.warning("fallback=yes reason=%s", error)
+            return rule_policy("fifo").decide(snapshot), self._reason
+
+    def _count_failure(self) -> None:
+        if self._rest:
+            self._rest -= 1
+            return
+        self._failures += 1
+        if self._failures % self.breaker_failures == 0:
+            self._rest = self.breaker_rest
+
+    def _checked(self, policy: Policy, snapshot: QueueSnapshot) -> Decision:
+        if self._rest:
+            raise PolicyError(self._reason)
+        begin = self.monotonic()
+        decision = self._asked(policy, snapshot)
+        took = self.monotonic() - begin
+        if took > self.deadline:
+            raise PolicyTimeout(
+                f"the policy took {took:.2f} s, its deadline is {self.deadline:g} s: raise it or "
+                "take a smaller model."
+            )
+        for rail in self.guard_rails:
+            decision = rail.check(decision, snapshot)
+        self._failures = 0
+        self._memory = decision.memory
+        return decision
+
+    def _asked(self, policy: Policy, snapshot: QueueSnapshot) -> Decision:
+        try:
+            return policy.decide(snapshot, self._memory)
+        except PolicyError:
+            raise
+        except Exception as error:  # a bug in a policy is no reason to leave the queue unordered
+            logger.exception("policy=broken")
+            raise PolicyError(f"the policy broke ({type(error).__name__}: {error}).") from error
