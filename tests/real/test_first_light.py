@@ -77,22 +77,24 @@ def waits_from(opened: float, done: dict[int, Outcome], jobs: dict[int, PlannedJ
 def inversions(audit: list[dict[str, Any]], done: dict[int, Outcome]) -> int:
     """Pairs pending in the same audited cycle that start in the other order (definitions).
 
-    A pair is judged by the last cycle in which both were pending, since a later cycle may decide
-    another order; not where the first of them starts within a second of that cycle's snapshot,
-    when the order was perhaps not written yet.
+    A later cycle may decide another order, so a pair is judged by the last two cycles in which
+    both were pending, and only where these agree: the order was then certainly written before
+    either started.
     """
-    inverted: dict[tuple[int, int], bool] = {}
+    orders: dict[tuple[int, int], tuple[bool | None, bool]] = {}
     for cycle in (line for line in audit if line["event"] == "cycle"):
         order = [job for job in cycle["order"] if job in done and done[job].start > cycle["time"]]
         for place, before in enumerate(order):
             for after in order[place + 1 :]:
-                first = min(done[before].start, done[after].start)
                 pair = (min(before, after), max(before, after))
-                inverted[pair] = (
-                    done[before].start > done[after].start and first > cycle["time"] + 1
-                )
-    assert len(inverted) > 1000, "the audit log judges too few pairs to mean anything"
-    return sum(inverted.values())
+                _, last = orders.get(pair, (None, None))
+                orders[pair] = (last, before < after)
+    judged = {pair: last for pair, (previous, last) in orders.items() if previous == last}
+    assert len(judged) > 1000, "the audit log judges too few pairs to mean anything"
+    return sum(
+        done[one].start > done[other].start if one_first else done[one].start < done[other].start
+        for (one, other), one_first in judged.items()
+    )
 
 
 @contextmanager
