@@ -54,6 +54,19 @@ class CycleSettings:
     breaker_rest: int = 10
 
 
+def in_safe_order(changes: Sequence[FactorChange]) -> list[FactorChange]:
+    """Changes so that no two jobs pass each other on the way: Slurm may start a job in between.
+
+    Jobs that rise go first, the highest foremost; then those that sink, the lowest foremost.
+
+    Args:
+        changes: the highest placed first.
+    """
+    rising = [change for change in changes if change.new >= change.old]
+    sinking = [change for change in changes if change.new < change.old]
+    return rising + sinking[::-1]
+
+
 @dataclass(slots=True)
 class _Stopwatch:
     """Seconds spent in each phase of one cycle."""
@@ -260,7 +273,7 @@ class Cycle:
             return replace(report, adjustments=adjustments, suppressed=suppressed)
         self._factors.before_writing(snapshot, (change.job_id for change in changes))
         if changes:
-            result = self.batch_system.apply(changes)
+            result = self.batch_system.apply(in_safe_order(changes))
             suppressed["rejected"] = len(result.rejected)
             for change in changes:
                 if change.job_id not in result.rejected:

@@ -7,9 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from slurm_rl_plugin.batch_systems.port import FactorChange
 from slurm_rl_plugin.hook.audit_log import AuditLog
 from slurm_rl_plugin.hook.carried_factors import REMEMBERED_AFTER_END
-from slurm_rl_plugin.hook.cycle import Cycle, CycleSettings
+from slurm_rl_plugin.hook.cycle import Cycle, CycleSettings, in_safe_order
 from slurm_rl_plugin.hook.guard_rails import UntouchedJobs, default_guard_rails
 from slurm_rl_plugin.hook.state_file import StateFile
 from tests.unit.hook.queues import QueueInMemory, ScorePolicy, pending_jobs
@@ -291,3 +292,16 @@ def test_every_write_is_audited_with_score_model_and_reason(tmp_path: Path) -> N
     assert {line["reason"] for line in lines} == {"policy"}
     assert all(line["score"] == line["job"] for line in writes)
     assert lines[0]["order"] == [3, 2, 1]
+
+
+def test_jobs_that_keep_their_order_never_pass_each_other_on_the_way() -> None:
+    old, new = [90, 80, 70, 60, 50], [95, 94, 30, 20, 10]
+    changes = [
+        FactorChange(job_id=job, old=before, new=after)
+        for job, (before, after) in enumerate(zip(old, new, strict=True))
+    ]
+    now = list(old)
+    for change in in_safe_order(changes):
+        now[change.job_id] = change.new
+        assert now == sorted(now, reverse=True)
+    assert now == new
