@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from cmaes import CMA
 
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.features.site import SITE
+from slurm_rl_plugin.learning.checkpoint import Checkpoint
+from slurm_rl_plugin.learning.trained_policy import Progress, TrainedPolicy
 from slurm_rl_plugin.learning.training_load import TrainingLoad, mean_objective, site_scaler
 from slurm_rl_plugin.policies.network import (
     QNetwork,
@@ -23,7 +23,6 @@ from slurm_rl_plugin.policies.network import (
 )
 from slurm_rl_plugin.units import FloatArray
 from slurm_rl_plugin.utility.reward import RewardWeights
-from slurm_rl_plugin.whole_file import write_whole
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,26 +48,6 @@ class PolicySearchSettings:
     weights: RewardWeights = field(default_factory=RewardWeights)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrainedPolicy:
-    """The outcome of a training.
-
-    Attributes:
-        network: the best by the validation loads.
-        validation_objective: its objective there.
-        curve: [generation, best training objective, validation objective of the mean].
-        simulated_jobs: jobs simulated in all.
-    """
-
-    network: QNetwork
-    validation_objective: float
-    curve: tuple[tuple[int, float, float], ...]
-    simulated_jobs: int
-
-
-Progress = Callable[[int, float], None]
-
-
 def initial_parameters(hidden: int) -> FloatArray:
     """Where the search starts: shortest turnaround first (2011), the network part silent."""
     parameters = np.zeros(parameter_count(SITE, hidden))
@@ -79,42 +58,6 @@ def initial_parameters(hidden: int) -> FloatArray:
 
 def _network(parameters: FloatArray, hidden: int) -> QNetwork:
     return network_from_parameters(SITE, parameters, hidden=hidden, scaler=site_scaler())
-
-
-class _Checkpoint:
-    """Objectives of past generations; a resumed search asks for the same candidates again."""
-
-    def __init__(self, path: Path | None, key: dict[str, Any]) -> None:
-        self._path = path
-        self.generations: list[list[float]] = []
-        if path is None:
-            return
-        if path.exists():
-            lines = _whole_lines(path.read_bytes())
-            if lines and lines[0] == key:
-                self.generations = lines[1:]
-        write_whole(path, "".join(json.dumps(line) + "\n" for line in (key, *self.generations)))
-
-    def add(self, objectives: list[float]) -> None:
-        self.generations.append(objectives)
-        if self._path is not None:
-            with self._path.open("a") as file:
-                file.write(json.dumps(objectives) + "\n")
-
-    def forget(self) -> None:
-        if self._path is not None:
-            self._path.unlink(missing_ok=True)
-
-
-def _whole_lines(content: bytes) -> list[Any]:
-    """The JSON lines up to the first broken one: a killed training may leave half a line."""
-    lines = []
-    for line in content.splitlines(keepends=True):
-        try:
-            lines.append(json.loads(line if line.endswith(b"\n") else b""))
-        except ValueError:
-            break
-    return lines
 
 
 def _objectives(
@@ -157,8 +100,7 @@ def search_policy(
     """
     if not training or not validation:
         raise ConfigurationError("policy search needs at least one training and validation load.")
-    key = {"settings": asdict(settings), "loads": load_key}
-    kept = _Checkpoint(checkpoint, json.loads(json.dumps(key)))
+    kept = Checkpoint(checkpoint, {"settings": asdict(settings), "loads": load_key})
     start = initial_parameters(settings.hidden)
     search = CMA(
         mean=start,
@@ -171,8 +113,8 @@ def search_policy(
     curve: list[tuple[int, float, float]] = [(0, best_value, best_value)]
     for generation in range(1, settings.generations + 1):
         candidates = [search.ask() for _ in range(search.population_size)]
-        if generation <= len(kept.generations):
-            objectives = kept.generations[generation - 1]
+        if generation <= len(kept.steps):
+            objectives = kept.steps[generation - 1]
         else:
             objectives = _objectives(candidates, training, settings)
             kept.add(objectives)

@@ -18,12 +18,8 @@ from slurm_rl_plugin.learning.evaluation import estimates_of
 from slurm_rl_plugin.learning.load_windows import split_windows, training_part
 from slurm_rl_plugin.learning.manifest import file_checksum, write_card, write_manifest
 from slurm_rl_plugin.learning.onnx_export import export_network
-from slurm_rl_plugin.learning.policy_search import (
-    PolicySearchSettings,
-    Progress,
-    TrainedPolicy,
-    search_policy,
-)
+from slurm_rl_plugin.learning.policy_search import PolicySearchSettings, search_policy
+from slurm_rl_plugin.learning.trained_policy import Progress, TrainedPolicy
 from slurm_rl_plugin.learning.training_load import TrainingLoad, rule_objective
 from slurm_rl_plugin.simulator.log_workload import PreparedLog
 from slurm_rl_plugin.simulator.simulation import SimulationSettings

@@ -1,0 +1,58 @@
+"""What an interrupted training has done so far, in a file that a kill cannot spoil."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from slurm_rl_plugin.whole_file import write_whole
+
+
+class Checkpoint:
+    """The steps of a training, one JSON line each, after a line that says which training it is.
+
+    Attributes:
+        steps: what was added, by this run or by one before it with the same key.
+    """
+
+    def __init__(self, path: Path | None, key: dict[str, Any]) -> None:
+        """Take up the file of an interrupted training with this key; start afresh otherwise.
+
+        Args:
+            path: of the file; None keeps nothing.
+            key: everything that shapes the training; JSON.
+        """
+        key = json.loads(json.dumps(key))  # as it will be read back: tuples become lists
+        self._path = path
+        self.steps: list[Any] = []
+        if path is None:
+            return
+        if path.exists():
+            lines = _whole_lines(path.read_bytes())
+            if lines and lines[0] == key:
+                self.steps = lines[1:]
+        write_whole(path, "".join(json.dumps(line) + "\n" for line in (key, *self.steps)))
+
+    def add(self, step: Any) -> None:
+        """Keep a finished step; JSON."""
+        self.steps.append(step)
+        if self._path is not None:
+            with self._path.open("a") as file:
+                file.write(json.dumps(step) + "\n")
+
+    def forget(self) -> None:
+        """Remove the file: the training is done."""
+        if self._path is not None:
+            self._path.unlink(missing_ok=True)
+
+
+def _whole_lines(content: bytes) -> list[Any]:
+    """The JSON lines up to the first broken one: a killed training may leave half a line."""
+    lines = []
+    for line in content.splitlines(keepends=True):
+        try:
+            lines.append(json.loads(line if line.endswith(b"\n") else b""))
+        except ValueError:
+            break
+    return lines

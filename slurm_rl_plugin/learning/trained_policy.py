@@ -1,0 +1,28 @@
+"""What every training algorithm gives back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from slurm_rl_plugin.policies.network import QNetwork
+
+#: Told after each step of a training: the number of steps done and the best objective so far.
+Progress = Callable[[int, float], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainedPolicy:
+    """The outcome of a training.
+
+    Attributes:
+        network: the best by the validation loads.
+        validation_objective: its objective there.
+        curve: [step, objective on the training loads, objective on the validation loads].
+        simulated_jobs: jobs simulated in all.
+    """
+
+    network: QNetwork
+    validation_objective: float
+    curve: tuple[tuple[int, float, float], ...]
+    simulated_jobs: int
