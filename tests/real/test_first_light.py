@@ -94,12 +94,15 @@ def inversions(audit: list[dict[str, Any]], done: dict[int, Outcome]) -> float:
                 orders[pair] = (last, before < after)
     judged = {pair: last for pair, (previous, last) in orders.items() if previous == last}
     assert len(judged) > 1000, "the audit log judges too few pairs to mean anything"
-    inverted = sum(
-        done[one].start > done[other].start if one_first else done[one].start < done[other].start
+    inverted = [
+        (one, other) if one_first else (other, one)
         for (one, other), one_first in judged.items()
-    )
-    print(f"inversions: {inverted} of {len(judged)} pairs")  # noqa: T201
-    return inverted / len(judged)
+        if (done[one].start - done[other].start) * (1 if one_first else -1) > 0
+    ]
+    print(f"inversions: {len(inverted)} of {len(judged)} pairs")  # noqa: T201
+    for first, second in inverted:
+        print(f"{first} {done[first]} should start before {second} {done[second]}")  # noqa: T201
+    return len(inverted) / len(judged)
 
 
 @contextmanager
