@@ -1,4 +1,4 @@
-"""A Q-network evaluated inside the compiled loop, on the features of the `site` schema."""
+"""A Q-network evaluated inside the compiled loop, on the features of its schema."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from slurm_rl_plugin.errors import SimulationError
+from slurm_rl_plugin.features.reactive_grid import account_places
 from slurm_rl_plugin.features.site import SITE, static_job_features
 from slurm_rl_plugin.policies.network import ACTIVATIONS, QNetwork
 from slurm_rl_plugin.simulator.cluster import (
@@ -18,11 +19,15 @@ from slurm_rl_plugin.simulator.cluster import (
 )
 from slurm_rl_plugin.simulator.compilation import compiled
 from slurm_rl_plugin.simulator.queue_state import queue_features_now
+from slurm_rl_plugin.simulator.reactive_grid import (
+    NO_GRID,
+    grid_code,
+    grid_job_table,
+    grid_state,
+)
 from slurm_rl_plugin.simulator.rule_scoring import current_usage
 from slurm_rl_plugin.simulator.shared_functions import dynamic_job_features
 from slurm_rl_plugin.units import FloatArray, IntArray
-
-_STATIC = len(SITE.static_jobs)
 
 
 class CompiledNetwork(NamedTuple):
@@ -38,6 +43,8 @@ class CompiledNetwork(NamedTuple):
         activation: index into ACTIVATIONS, shape [1].
         reserve_weights: shape [Fq]; all 0 for a network that holds nothing.
         reserve_bias: shape [1].
+        grid: GRID or GRID_2011 for the papers' schemas, NO_GRID for `site`, shape [1].
+        places: VO place of each account in the papers' schemas, shape [accounts].
     """
 
     queue_weights: FloatArray
@@ -49,6 +56,8 @@ class CompiledNetwork(NamedTuple):
     activation: IntArray
     reserve_weights: FloatArray
     reserve_bias: FloatArray
+    grid: IntArray
+    places: IntArray
 
 
 def compile_network(network: QNetwork, workload: Workload) -> CompiledNetwork:
@@ -57,8 +66,11 @@ def compile_network(network: QNetwork, workload: Workload) -> CompiledNetwork:
     Raises:
         SimulationError: the network was made for another schema.
     """
-    if network.schema.digest != SITE.digest:
-        raise SimulationError("only networks of the site schema can be simulated.")
+    grid = grid_code(network.schema)
+    if grid == NO_GRID and network.schema.digest != SITE.digest:
+        raise SimulationError(
+            "only networks of the site and reactive-grid schemas can be simulated."
+        )
     job_weights = network.job_weights / network.job_scale[:, None]
     linear = network.linear / network.job_scale
     queue_weights = network.queue_weights / network.queue_scale[:, None]
@@ -66,26 +78,34 @@ def compile_network(network: QNetwork, workload: Workload) -> CompiledNetwork:
     hold = np.zeros_like(network.queue_scale)
     if network.reserve_weights is not None:
         hold = network.reserve_weights / network.queue_scale
-    static = np.column_stack(
+    static = _static_features(workload) if grid == NO_GRID else grid_job_table(workload)
+    known = static.shape[1]
+    return CompiledNetwork(
+        queue_weights=np.ascontiguousarray(queue_weights),
+        dynamic_weights=np.ascontiguousarray(job_weights[known:]),
+        dynamic_linear=np.ascontiguousarray(linear[known:]),
+        output=np.ascontiguousarray(network.output),
+        static_hidden=static @ job_weights[:known] + bias,
+        static_score=static @ linear[:known]
+        - float(network.job_mean @ linear)
+        + network.output_bias,
+        activation=np.array([ACTIVATIONS.index(network.activation)], dtype=np.int64),
+        reserve_weights=hold,
+        reserve_bias=np.array([network.reserve_bias - float(network.queue_mean @ hold)]),
+        grid=np.array([grid], dtype=np.int64),
+        places=account_places(workload.shares),
+    )
+
+
+def _static_features(workload: Workload) -> FloatArray:
+    """Static job features of the `site` schema, float64[n, static features]."""
+    return np.column_stack(
         static_job_features(
             workload.estimate,
             workload.time_limit,
             workload.processors.astype(np.float64),
             workload.interactive.astype(np.float64),
         )
-    )
-    return CompiledNetwork(
-        queue_weights=np.ascontiguousarray(queue_weights),
-        dynamic_weights=np.ascontiguousarray(job_weights[_STATIC:]),
-        dynamic_linear=np.ascontiguousarray(linear[_STATIC:]),
-        output=np.ascontiguousarray(network.output),
-        static_hidden=static @ job_weights[:_STATIC] + bias,
-        static_score=static @ linear[:_STATIC]
-        - float(network.job_mean @ linear)
-        + network.output_bias,
-        activation=np.array([ACTIVATIONS.index(network.activation)], dtype=np.int64),
-        reserve_weights=hold,
-        reserve_bias=np.array([network.reserve_bias - float(network.queue_mean @ hold)]),
     )
 
 
@@ -102,29 +122,41 @@ def no_network() -> CompiledNetwork:
         activation=np.zeros(1, dtype=np.int64),
         reserve_weights=empty,
         reserve_bias=np.zeros(1),
+        grid=np.zeros(1, dtype=np.int64),
+        places=np.zeros(0, dtype=np.int64),
     )
 
 
 @compiled
-def _hidden_from_queue(features: Any, network: CompiledNetwork) -> FloatArray:
-    hidden = np.zeros(len(network.output))
-    for place in range(len(features)):
-        for unit in range(len(hidden)):
-            hidden[unit] += features[place] * network.queue_weights[place, unit]
-    return hidden
-
-
-@compiled
-def _reserve(features: Any, network: CompiledNetwork, capacity: int) -> int:
-    """Processors to keep free of batch work, as `QNetwork.reserve` gives them."""
+def _take_queue(features: Any, network: CompiledNetwork, capacity: int, hidden: FloatArray) -> int:
+    """Add the part of the queue features to `hidden`; the processors to hold, within capacity."""
     wanted = network.reserve_bias[0]
     for place in range(len(features)):
         wanted += features[place] * network.reserve_weights[place]
+        for unit in range(len(hidden)):
+            hidden[unit] += features[place] * network.queue_weights[place, unit]
     return int(min(max(np.floor(wanted + 0.5), 0.0), float(capacity)))
 
 
 @compiled
-def _activate(value: float, activation: int) -> float:
+def _queue_part(
+    workload: Workload,
+    cluster: Cluster,
+    network: CompiledNetwork,
+    usage: FloatArray,
+    hidden: FloatArray,
+) -> int:
+    capacity = cluster.capacity[0]
+    if network.grid[0] == NO_GRID:
+        features = queue_features_now(workload, cluster, usage)
+        return _take_queue(features, network, capacity, hidden)
+    state = grid_state(workload, cluster, network.places, network.grid[0])
+    return _take_queue(state, network, capacity, hidden)
+
+
+@compiled
+def activate(value: float, activation: int) -> float:
+    """One of ACTIVATIONS by its place there."""
     if activation == 0:
         return max(value, 0.0)
     if activation == 1:
@@ -155,37 +187,38 @@ def score_pending(
     usage = current_usage(cluster)
     shares = workload.shares
     largest = shares.max()
-    queue = queue_features_now(workload, cluster, usage)
-    from_queue = _hidden_from_queue(queue, network)
+    from_queue = np.zeros(len(network.output))
+    reserve = _queue_part(workload, cluster, network, usage, from_queue)
     inner = np.empty_like(from_queue)
     activation = network.activation[0]
     count = cluster.counts[PENDING]
     cluster.counts[SCORED_JOBS] += count
     now = cluster.clock[NOW]
+    waiting_tells = len(network.dynamic_linear) > 0  # the papers' job features never change
     for place in range(count):
         job = cluster.pending[place]
-        account = workload.account[job]
-        features = dynamic_job_features(
-            now - workload.submit[job],
-            workload.estimate[job],
-            float(workload.processors[job]),
-            workload.interactive[job],
-            shares[account],
-            usage[account],
-            largest,
-        )
         score = network.static_score[job]
-        for index in range(len(features)):
-            score += features[index] * network.dynamic_linear[index]
         static = network.static_hidden[job]
         for unit in range(len(inner)):
             inner[unit] = from_queue[unit] + static[unit]
-        for index in range(len(features)):
-            weights = network.dynamic_weights[index]
-            for unit in range(len(inner)):  # units inside: these run side by side in hardware
-                inner[unit] += features[index] * weights[unit]
+        if waiting_tells:
+            account = workload.account[job]
+            features = dynamic_job_features(
+                now - workload.submit[job],
+                workload.estimate[job],
+                float(workload.processors[job]),
+                workload.interactive[job],
+                shares[account],
+                usage[account],
+                largest,
+            )
+            for index in range(len(features)):
+                score += features[index] * network.dynamic_linear[index]
+                weights = network.dynamic_weights[index]
+                for unit in range(len(inner)):  # units inside: these run side by side in hardware
+                    inner[unit] += features[index] * weights[unit]
         for unit in range(len(inner)):
-            score += network.output[unit] * _activate(inner[unit], activation)
+            score += network.output[unit] * activate(inner[unit], activation)
         scores[place] = score
         jobs[place] = job
-    return _reserve(queue, network, cluster.capacity[0])
+    return reserve
