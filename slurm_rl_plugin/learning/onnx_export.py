@@ -14,8 +14,8 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from slurm_rl_plugin.errors import ModelSchemaMismatch, ModelUnreadable
-from slurm_rl_plugin.features.site import SITE
+from slurm_rl_plugin.errors import ModelUnreadable
+from slurm_rl_plugin.features.known_schemas import known_schema
 from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.units import FloatArray
 from slurm_rl_plugin.whole_file import write_whole
@@ -143,12 +143,7 @@ def import_network(path: Path) -> QNetwork:
     """
     model = _load(path)
     metadata = {entry.key: entry.value for entry in model.metadata_props}
-    if metadata.get("schema_digest") != SITE.digest:
-        raise ModelSchemaMismatch(
-            f"model {path} was trained for schema {metadata.get('schema_name', 'unknown')} "
-            f"version {metadata.get('schema_version', '?')}, this release computes {SITE.name} "
-            f"version {SITE.version}: retrain it."
-        )
+    schema = known_schema(path, metadata)
     arrays = {
         entry.name: numpy_helper.to_array(entry).astype(np.float64)
         for entry in model.graph.initializer
@@ -166,7 +161,7 @@ def import_network(path: Path) -> QNetwork:
             "train` wrote can be simulated."
         )
     return QNetwork(
-        schema=SITE,
+        schema=schema,
         **{name: arrays[name] for name in _TENSORS},
         output=arrays["output"][:, 0],
         linear=arrays["linear"][:, 0],

@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 
 from slurm_rl_plugin.domain import Decision, Memory, QueueSnapshot
 from slurm_rl_plugin.errors import ModelSchemaMismatch, ModelUnreadable, PolicyError, ScoreInvalid
-from slurm_rl_plugin.features.columns import site_job_features, site_queue_features
 from slurm_rl_plugin.features.estimates import ClassMedian, RequestedLimit, RunTimeEstimate
+from slurm_rl_plugin.features.known_schemas import feature_columns, known_schema
 from slurm_rl_plugin.features.recent_arrivals import ARRIVAL_MEMORY, recent_arrivals
-from slurm_rl_plugin.features.site import SITE
+from slurm_rl_plugin.features.schema import FeatureSchema
 from slurm_rl_plugin.units import FloatArray
 
 
@@ -53,6 +53,7 @@ class QNetworkPolicy:
     Attributes:
         name: of the file.
         card: what the model says of itself.
+        schema: what the graph takes.
         estimates: of run times.
         session: of onnxruntime.
         memory_size: numbers that the graph itself remembers.
@@ -61,6 +62,7 @@ class QNetworkPolicy:
 
     name: str
     card: ModelCard
+    schema: FeatureSchema
     estimates: RunTimeEstimate
     session: Any
     memory_size: int = 0
@@ -99,10 +101,8 @@ class QNetworkPolicy:
         waiting, running = snapshot.pending.jobs, snapshot.running.jobs
         estimate = self.estimates.estimate(waiting.time_limit, waiting.interactive)
         running_estimate = self.estimates.estimate(running.time_limit, running.interactive)
-        return {
-            "queue": site_queue_features(snapshot, estimate, running_estimate, arrived),
-            "jobs": site_job_features(snapshot, estimate),
-        }
+        queue, jobs = feature_columns(self.schema, snapshot, estimate, running_estimate, arrived)
+        return {"queue": queue, "jobs": jobs}
 
     def _run(self, inputs: Mapping[str, Any], jobs: int) -> dict[str, Any]:
         wanted = ["score", *["reserve"] * self.holds, *["memory_out"] * bool(self.memory_size)]
@@ -149,11 +149,13 @@ def load_q_network(path: Path) -> QNetworkPolicy:
             "retrain."
         ) from None
     metadata = dict(session.get_modelmeta().custom_metadata_map)
-    inputs = _check_schema(path, session, metadata)
+    schema = known_schema(path, metadata)
+    inputs = _check_inputs(path, session)
     card = ModelCard(path=path, sha256=hashlib.sha256(content).hexdigest(), metadata=metadata)
     return QNetworkPolicy(
         name=path.stem,
         card=card,
+        schema=schema,
         estimates=_estimates(path, metadata),
         session=session,
         memory_size=inputs.get("memory_in", 0),
@@ -161,14 +163,8 @@ def load_q_network(path: Path) -> QNetworkPolicy:
     )
 
 
-def _check_schema(path: Path, session: Any, metadata: Mapping[str, str]) -> dict[str, int]:
+def _check_inputs(path: Path, session: Any) -> dict[str, int]:
     """Refuse a graph that this release cannot feed; the length of each input's last axis."""
-    if metadata.get("schema_digest") != SITE.digest:
-        raise ModelSchemaMismatch(
-            f"model {path} was trained for schema {metadata.get('schema_name', 'unknown')} "
-            f"version {metadata.get('schema_version', '?')}, this release computes {SITE.name} "
-            f"version {SITE.version}: retrain it."
-        )
     inputs = {each.name: each.shape[-1] for each in session.get_inputs()}
     outputs = {each.name for each in session.get_outputs()}
     remembers = "memory_in" in inputs
