@@ -1,4 +1,4 @@
-"""A Q-network evaluated inside the compiled loop, on the features of the `site` schema."""
+"""A Q-network evaluated inside the compiled loop, on the features of its schema."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from slurm_rl_plugin.errors import SimulationError
+from slurm_rl_plugin.features.reactive_grid import account_places
 from slurm_rl_plugin.features.site import SITE, static_job_features
 from slurm_rl_plugin.policies.network import ACTIVATIONS, QNetwork
 from slurm_rl_plugin.simulator.cluster import (
@@ -23,6 +24,12 @@ from slurm_rl_plugin.simulator.cluster import (
     Workload,
 )
 from slurm_rl_plugin.simulator.compilation import compiled
+from slurm_rl_plugin.simulator.reactive_grid import (
+    NO_GRID,
+    grid_code,
+    grid_job_table,
+    grid_state,
+)
 from slurm_rl_plugin.simulator.rule_scoring import current_usage
 from slurm_rl_plugin.simulator.shared_functions import (
     dynamic_job_features,
@@ -30,8 +37,6 @@ from slurm_rl_plugin.simulator.shared_functions import (
     queue_features,
 )
 from slurm_rl_plugin.units import FloatArray, IntArray
-
-_STATIC = len(SITE.static_jobs)
 
 
 class CompiledNetwork(NamedTuple):
@@ -45,6 +50,8 @@ class CompiledNetwork(NamedTuple):
         static_hidden: static features, bias and scaler of each job, shape [n, hidden].
         static_score: linear part of the static features of each job, shape [n].
         activation: index into ACTIVATIONS, shape [1].
+        grid: GRID or GRID_2011 for the papers' schemas, NO_GRID for `site`, shape [1].
+        places: VO place of each account in the papers' schemas, shape [accounts].
     """
 
     queue_weights: FloatArray
@@ -54,6 +61,8 @@ class CompiledNetwork(NamedTuple):
     static_hidden: FloatArray
     static_score: FloatArray
     activation: IntArray
+    grid: IntArray
+    places: IntArray
 
 
 def compile_network(network: QNetwork, workload: Workload) -> CompiledNetwork:
@@ -62,30 +71,41 @@ def compile_network(network: QNetwork, workload: Workload) -> CompiledNetwork:
     Raises:
         SimulationError: the network was made for another schema.
     """
-    if network.schema.digest != SITE.digest:
-        raise SimulationError("only networks of the site schema can be simulated.")
+    grid = grid_code(network.schema)
+    if grid == NO_GRID and network.schema.digest != SITE.digest:
+        raise SimulationError(
+            "only networks of the site and reactive-grid schemas can be simulated."
+        )
     job_weights = network.job_weights / network.job_scale[:, None]
     linear = network.linear / network.job_scale
     queue_weights = network.queue_weights / network.queue_scale[:, None]
     bias = network.bias - network.queue_mean @ queue_weights - network.job_mean @ job_weights
-    static = np.column_stack(
+    static = _static_features(workload) if grid == NO_GRID else grid_job_table(workload)
+    known = static.shape[1]
+    return CompiledNetwork(
+        queue_weights=np.ascontiguousarray(queue_weights),
+        dynamic_weights=np.ascontiguousarray(job_weights[known:]),
+        dynamic_linear=np.ascontiguousarray(linear[known:]),
+        output=np.ascontiguousarray(network.output),
+        static_hidden=static @ job_weights[:known] + bias,
+        static_score=static @ linear[:known]
+        - float(network.job_mean @ linear)
+        + network.output_bias,
+        activation=np.array([ACTIVATIONS.index(network.activation)], dtype=np.int64),
+        grid=np.array([grid], dtype=np.int64),
+        places=account_places(workload.shares),
+    )
+
+
+def _static_features(workload: Workload) -> FloatArray:
+    """Static job features of the `site` schema, float64[n, static features]."""
+    return np.column_stack(
         static_job_features(
             workload.estimate,
             workload.time_limit,
             workload.processors.astype(np.float64),
             workload.interactive.astype(np.float64),
         )
-    )
-    return CompiledNetwork(
-        queue_weights=np.ascontiguousarray(queue_weights),
-        dynamic_weights=np.ascontiguousarray(job_weights[_STATIC:]),
-        dynamic_linear=np.ascontiguousarray(linear[_STATIC:]),
-        output=np.ascontiguousarray(network.output),
-        static_hidden=static @ job_weights[:_STATIC] + bias,
-        static_score=static @ linear[:_STATIC]
-        - float(network.job_mean @ linear)
-        + network.output_bias,
-        activation=np.array([ACTIVATIONS.index(network.activation)], dtype=np.int64),
     )
 
 
@@ -100,18 +120,21 @@ def no_network() -> CompiledNetwork:
         static_hidden=table,
         static_score=empty,
         activation=np.zeros(1, dtype=np.int64),
+        grid=np.zeros(1, dtype=np.int64),
+        places=np.zeros(0, dtype=np.int64),
     )
 
 
 @compiled
-def _hidden_from_queue(
-    workload: Workload, cluster: Cluster, network: CompiledNetwork, usage: FloatArray
-) -> FloatArray:
+def _site_state(
+    workload: Workload, cluster: Cluster, usage: FloatArray
+) -> tuple[float, float, float, float, float, float, float, float]:
+    """The 8 queue features of the `site` schema now."""
     counts = cluster.counts
     next_release = 0.0
     if counts[RUNNING] > 0:
         next_release = max(cluster.expected_end[0] - cluster.clock[NOW], 0.0)
-    features = queue_features(
+    return queue_features(
         float(cluster.capacity[0]),
         float(counts[IDLE]),
         float(counts[PENDING]),
@@ -122,6 +145,16 @@ def _hidden_from_queue(
         float(counts[RUNNING_INTERACTIVE]),
         fairness(workload.shares, usage),
     )
+
+
+@compiled
+def _hidden_from_queue(
+    workload: Workload, cluster: Cluster, network: CompiledNetwork, usage: FloatArray
+) -> FloatArray:
+    if network.grid[0] == NO_GRID:
+        features = _site_state(workload, cluster, usage)
+    else:
+        features = grid_state(workload, cluster, network.places, network.grid[0])
     hidden = np.zeros(len(network.output))
     for place in range(len(features)):
         for unit in range(len(hidden)):
@@ -130,7 +163,8 @@ def _hidden_from_queue(
 
 
 @compiled
-def _activate(value: float, activation: int) -> float:
+def activate(value: float, activation: int) -> float:
+    """One of ACTIVATIONS by its place there."""
     if activation == 0:
         return max(value, 0.0)
     if activation == 1:
@@ -164,29 +198,30 @@ def score_pending(
     count = cluster.counts[PENDING]
     cluster.counts[SCORED_JOBS] += count
     now = cluster.clock[NOW]
+    waiting_tells = len(network.dynamic_linear) > 0  # the papers' job features never change
     for place in range(count):
         job = cluster.pending[place]
-        account = workload.account[job]
-        features = dynamic_job_features(
-            now - workload.submit[job],
-            workload.estimate[job],
-            float(workload.processors[job]),
-            workload.interactive[job],
-            shares[account],
-            usage[account],
-            largest,
-        )
         score = network.static_score[job]
-        for index in range(len(features)):
-            score += features[index] * network.dynamic_linear[index]
         static = network.static_hidden[job]
         for unit in range(len(inner)):
             inner[unit] = from_queue[unit] + static[unit]
-        for index in range(len(features)):
-            weights = network.dynamic_weights[index]
-            for unit in range(len(inner)):  # units inside: these run side by side in hardware
-                inner[unit] += features[index] * weights[unit]
+        if waiting_tells:
+            account = workload.account[job]
+            features = dynamic_job_features(
+                now - workload.submit[job],
+                workload.estimate[job],
+                float(workload.processors[job]),
+                workload.interactive[job],
+                shares[account],
+                usage[account],
+                largest,
+            )
+            for index in range(len(features)):
+                score += features[index] * network.dynamic_linear[index]
+                weights = network.dynamic_weights[index]
+                for unit in range(len(inner)):  # units inside: these run side by side in hardware
+                    inner[unit] += features[index] * weights[unit]
         for unit in range(len(inner)):
-            score += network.output[unit] * _activate(inner[unit], activation)
+            score += network.output[unit] * activate(inner[unit], activation)
         scores[place] = score
         jobs[place] = job

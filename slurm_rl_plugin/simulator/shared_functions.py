@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from slurm_rl_plugin.features import site
+from slurm_rl_plugin.features import reactive_grid, site
 from slurm_rl_plugin.simulator.compilation import compiled_copy
 from slurm_rl_plugin.utility import fairness as plain_fairness
 from slurm_rl_plugin.utility import time_utility as plain_time_utility
@@ -18,4 +18,12 @@ dynamic_job_features = compiled_copy(
     site.dynamic_job_features,
     time_utility=time_utility,
     time_utility_loss_rate=time_utility_loss_rate,
+)
+log_release = compiled_copy(reactive_grid.log_release)
+log_work_hours = compiled_copy(reactive_grid.log_work_hours)
+grid_features = compiled_copy(
+    reactive_grid.grid_features, log_release=log_release, log_work_hours=log_work_hours
+)
+grid_features_2011 = compiled_copy(
+    reactive_grid.grid_features_2011, log_release=log_release, log_work_hours=log_work_hours
 )

@@ -208,11 +208,11 @@ def simulate_network(
 
     Args:
         workload: the jobs in submit order.
-        network: of the site schema.
+        network: of the `site` schema or one of the papers' (reactive-grid).
         settings: the batch system.
 
     Raises:
-        SimulationError: a job wider than the machine, or one that never started.
+        SimulationError: another schema, a job wider than the machine, or one that never started.
     """
     return _simulate(workload, compile_network(network, workload), -1, settings)
 

@@ -1,0 +1,147 @@
+"""The papers' own 11 inputs: 8 of the grid and 3 of a job (2008, section III.B; 2011, section 3.3).
+
+Every function is in plain numpy style. The simulator compiles the very same lines for one job at
+a time; the head node runs them on whole columns. Nothing of a job changes while it waits.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from slurm_rl_plugin.features.schema import FeatureSchema
+from slurm_rl_plugin.units import FloatArray, IntArray
+
+#: Virtual organisations (VO) that the papers' networks tell apart; the last stands for all others.
+VO_PLACES = 4
+_JOBS = ("interactive", "vo_place", "log_estimate")
+
+REACTIVE_GRID = FeatureSchema(
+    name="reactive-grid",
+    version=1,
+    queue=(
+        "log_next_release",
+        "idle_fraction",
+        "log_pending_work_hours",
+        "running_time_utility",
+        *(f"received_share_{place}" for place in range(VO_PLACES)),
+    ),
+    static_jobs=_JOBS,
+    dynamic_jobs=(),
+)
+REACTIVE_GRID_2011 = FeatureSchema(
+    name="reactive-grid-2011",
+    version=1,
+    queue=(
+        "log_running_work_hours",
+        "log_next_release",
+        "log_pending_work_hours",
+        "idle_fraction",
+        *(f"queued_fraction_{place}" for place in range(VO_PLACES)),
+    ),
+    static_jobs=_JOBS,
+    dynamic_jobs=(),
+)
+#: Both schemas; the place in this tuple plus 1 is the code that the compiled loop uses.
+REACTIVE_GRID_SCHEMAS = (REACTIVE_GRID, REACTIVE_GRID_2011)
+
+
+def account_places(shares: FloatArray) -> IntArray:
+    """VO place of each account: 0, 1, 2 by descending share, 3 for everybody else.
+
+    Args:
+        shares: configured share of each account, shape [accounts]; ties go by index.
+    """
+    places = np.empty(len(shares), dtype=np.int64)
+    places[np.argsort(-shares, kind="stable")] = np.arange(len(shares))
+    return np.minimum(places, VO_PLACES - 1)
+
+
+def log_release(next_release: Any) -> Any:
+    """Seconds until the next release on a logarithmic scale: 1 at 11 days."""
+    return np.log10(1.0 + next_release) / 6.0
+
+
+def log_work_hours(work: Any, capacity: Any) -> Any:
+    """Processor-seconds as hours of the whole machine on a logarithmic scale: 1 at 10,000."""
+    return np.log10(1.0 + work / (3600.0 * capacity)) / 4.0
+
+
+def grid_features(
+    capacity: Any,
+    idle: Any,
+    pending_work: Any,
+    next_release: Any,
+    running_utility: Any,
+    received: Any,
+) -> tuple[Any, ...]:
+    """Queue features in the order of `REACTIVE_GRID.queue` (2008, section III.B), about [0, 1].
+
+    Args:
+        capacity: usable processors, > 0.
+        idle: processors without a job.
+        pending_work: sum of estimate * processors of the waiting jobs, processor-seconds.
+        next_release: seconds until the next running job is expected to end; 0 if none runs.
+        running_utility: mean time utility of the running jobs at their expected completion; 1 if
+            none runs.
+        received: fraction of the consumed service of each VO place, shape [VO_PLACES].
+    """
+    return (
+        log_release(next_release),
+        idle / capacity,
+        log_work_hours(pending_work, capacity),
+        running_utility * 1.0,
+        received[0] * 1.0,
+        received[1] * 1.0,
+        received[2] * 1.0,
+        received[3] * 1.0,
+    )
+
+
+def grid_features_2011(
+    capacity: Any,
+    idle: Any,
+    pending_work: Any,
+    next_release: Any,
+    running_work: Any,
+    queued: Any,
+) -> tuple[Any, ...]:
+    """Queue features in the order of `REACTIVE_GRID_2011.queue` (2011, section 3.3).
+
+    The time before a resource becomes available is read as the time to the next release: at every
+    decision some machine is idle, so that the literal value would always be 0.
+
+    Args:
+        capacity: usable processors, > 0.
+        idle: processors without a job.
+        pending_work: sum of estimate * processors of the waiting jobs, processor-seconds.
+        next_release: seconds until the next running job is expected to end; 0 if none runs.
+        running_work: processor-seconds that the running jobs are expected still to use.
+        queued: fraction of the waiting jobs of each VO place, shape [VO_PLACES].
+    """
+    return (
+        log_work_hours(running_work, capacity),
+        log_release(next_release),
+        log_work_hours(pending_work, capacity),
+        idle / capacity,
+        queued[0] * 1.0,
+        queued[1] * 1.0,
+        queued[2] * 1.0,
+        queued[3] * 1.0,
+    )
+
+
+def grid_job_features(estimate: Any, interactive: Any, place: Any) -> tuple[Any, ...]:
+    """Job features of both schemas in their order, in about [0, 1].
+
+    Args:
+        estimate: estimated run time, seconds.
+        interactive: 1.0 for interactive, 0.0 for batch.
+        place: VO place of the job's account, 0 to VO_PLACES - 1.
+    """
+    return (
+        interactive * 1.0,
+        place / (VO_PLACES - 1.0),
+        np.log10(1.0 + estimate) / 6.0,
+    )

@@ -1,0 +1,108 @@
+"""The papers' 11 inputs: the compiled loop computes what the head node does, and scores by it."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from slurm_rl_plugin.features.reactive_grid import (
+    REACTIVE_GRID,
+    REACTIVE_GRID_2011,
+    account_places,
+)
+from slurm_rl_plugin.features.reactive_grid_columns import (
+    grid_job_columns,
+    grid_queue_columns,
+    grid_queue_columns_2011,
+)
+from slurm_rl_plugin.policies.network import network_from_parameters, parameter_count
+from slurm_rl_plugin.simulator.cluster import NOW, PENDING, RUNNING, advance, empty_cluster
+from slurm_rl_plugin.simulator.cluster import next_event as next_event_of
+from slurm_rl_plugin.simulator.dispatch import EASY, dispatch_in_order
+from slurm_rl_plugin.simulator.network_scoring import compile_network, score_pending
+from slurm_rl_plugin.simulator.reactive_grid import grid_code, grid_job_table, grid_state
+from slurm_rl_plugin.simulator.simulation import (
+    SimulationSettings,
+    simulate_network,
+    simulate_scores,
+)
+from tests.reference.loads import random_workload, snapshot_of
+from tests.reference.readable_simulator import Moment
+
+CAPACITY = 12
+COLUMNS = {REACTIVE_GRID: grid_queue_columns, REACTIVE_GRID_2011: grid_queue_columns_2011}
+SCHEMAS = pytest.mark.parametrize("schema", COLUMNS, ids=lambda schema: schema.name)
+
+
+def network(schema, seed=1, hidden=6):
+    rng = np.random.default_rng(seed)
+    scaler = (np.full(8, 0.5), np.full(8, 0.5), np.full(3, 0.5), np.full(3, 0.25))
+    parameters = rng.normal(0, 1, parameter_count(schema, hidden))
+    return network_from_parameters(
+        schema, parameters, hidden=hidden, scaler=scaler, activation="sigmoid"
+    )
+
+
+def moments(workload, capacity=CAPACITY, half_life=5000.0):
+    """(cluster, snapshot) at every event of a first-come, first-served schedule."""
+    cluster = empty_cluster(workload, capacity, half_life)
+    nothing = np.empty(0, dtype=np.int64)
+    while not np.isinf(event := next_event_of(workload, cluster)):
+        advance(workload, cluster, event, nothing)
+        pending = cluster.pending[: cluster.counts[PENDING]].tolist()
+        running = np.sort(cluster.end_job[: cluster.counts[RUNNING]]).tolist()
+        moment = Moment(float(cluster.clock[NOW]), pending, running, cluster.start.tolist())
+        yield cluster, snapshot_of(workload, moment, capacity, half_life), pending, running
+        dispatch_in_order(workload, cluster, np.array(pending, dtype=np.int64), EASY, 0)
+
+
+@SCHEMAS
+@pytest.mark.parametrize("accounts", [2, 6])
+def test_compiled_features_equal_those_of_the_head_node(schema, accounts):
+    workload = random_workload(3, jobs=120, parallel=True, accounts=accounts)
+    places, table = account_places(workload.shares), grid_job_table(workload)
+    seen = []
+    for cluster, snapshot, pending, running in moments(workload):
+        estimate, running_estimate = workload.estimate[pending], workload.estimate[running]
+        expected = COLUMNS[schema](snapshot, estimate, running_estimate)
+        state = grid_state(workload, cluster, places, grid_code(schema))
+        np.testing.assert_allclose(state, expected, atol=1e-6)
+        np.testing.assert_allclose(table[pending], grid_job_columns(snapshot, estimate), atol=1e-6)
+        seen.append(state)
+    varied = np.ptp(np.array(seen), axis=0) > 0.01
+    assert varied.sum() >= (6 if accounts == 2 else 8)  # two accounts leave two places empty
+
+
+@SCHEMAS
+def test_the_compiled_loop_scores_as_the_network_does(schema):
+    workload, scorer = random_workload(4, jobs=100, parallel=False), network(schema)
+    in_loop = compile_network(scorer, workload)
+    scores, jobs = np.empty(101), np.empty(101, dtype=np.int64)
+    most = 0
+    for cluster, snapshot, pending, running in moments(workload, capacity=4):
+        estimate = workload.estimate[pending]
+        queue = COLUMNS[schema](snapshot, estimate, workload.estimate[running])
+        expected = scorer.scores(queue, grid_job_columns(snapshot, estimate))
+        score_pending(workload, cluster, in_loop, scores, jobs)
+        np.testing.assert_allclose(scores[: len(pending)], expected, atol=1e-5)
+        assert jobs[: len(pending)].tolist() == pending
+        most = max(most, len(pending))
+    assert most > 5
+
+
+@SCHEMAS
+@pytest.mark.parametrize("backfilling", ["none", "easy", "conservative"])
+def test_a_network_that_looks_at_run_times_alone_is_shortest_job_first(schema, backfilling):
+    workload = random_workload(5, parallel=True)
+    silent = network_from_parameters(
+        schema,
+        np.zeros(parameter_count(schema, 1)),
+        hidden=1,
+        scaler=(np.zeros(8), np.ones(8), np.zeros(3), np.ones(3)),
+    )
+    shortest = replace(silent, linear=np.array([0.0, 0.0, -1.0]))
+    settings = SimulationSettings(capacity=CAPACITY, backfilling=backfilling, reserve=2, cycle=30.0)
+    scored = simulate_network(workload, shortest, settings)
+    static = simulate_scores(workload, -workload.estimate, settings)
+    np.testing.assert_array_equal(scored.start, static.start)
+    assert scored.scored_jobs > scored.decisions > 0
