@@ -182,9 +182,7 @@ def train_fitted_q(
         if iteration <= len(kept.steps):
             parameters, on_training, on_validation = kept.steps[iteration - 1]
         else:
-            samples = _samples(
-                collections, training, driven if iteration > 1 else None, settings
-            )
+            samples = _samples(collections, training, driven if iteration > 1 else None, settings)
             parameters = regressor.fit(samples, settings.seed + iteration)
             network = regressor.network(parameters)
             on_training = mean_objective(network, training, settings.weights)

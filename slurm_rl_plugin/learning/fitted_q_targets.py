@@ -15,7 +15,7 @@ REWARDS = ("literal", "difference")
 
 
 def rewards(experience: Experience, kind: str, utility_weight: float) -> FloatArray:
-    """lambda W + (1 - lambda) F of every start, float64[n] (2011, section 3.3).
+    """The reward lambda W + (1 - lambda) F of every start, float64[n] (2011, section 3.3).
 
     "literal" takes W, the responsiveness of the job at its completion, and F, the fairness at its
     start. Nothing of that speaks of the jobs left waiting, so it favours jobs whose responsiveness
@@ -47,7 +47,7 @@ def targets(
     workload: Workload,
     gamma: float,
 ) -> FloatArray:
-    """r + gamma max_b Q(s', b) of every start, float64[n] (2011, Algorithm 1).
+    """The target r + gamma max_b Q(s', b) of every start, float64[n] (2011, Algorithm 1).
 
     The algorithm is printed with min and the state s; rewards are maximised here, and the value
     is that of the next state s'. Where s' offers but one job its own target stands for max_b Q:

@@ -152,7 +152,7 @@ class EchoStateRegressor:
     def network(self, parameters: Sequence[float]) -> EchoStateNetwork:
         """The reservoir with this readout."""
         schema, connected = self.reservoir.schema, self.reservoir.connected
-        sizes = [np.count_nonzero(connected), len(schema.queue), len(schema.jobs)]
+        sizes = [int(connected.sum()), len(schema.queue), len(schema.jobs)]
         parts = np.split(np.asarray(parameters, dtype=np.float64), np.cumsum(sizes))
         readout = np.zeros(len(connected))
         readout[connected] = parts[0]

@@ -183,7 +183,9 @@ def job_score(network: CompiledEchoState, seen_inner: FloatArray, common: float,
 
 
 @compiled
-def step_memory(network: CompiledEchoState, inner: FloatArray, job: int, memory: FloatArray) -> None:
+def step_memory(
+    network: CompiledEchoState, inner: FloatArray, job: int, memory: FloatArray
+) -> None:
     """Let the memory become the state of the chosen job; `inner` is used up."""
     for feature in range(network.jobs.shape[1]):
         value = network.jobs[job, feature]
