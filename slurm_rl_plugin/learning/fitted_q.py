@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
 
 from slurm_rl_plugin.errors import ConfigurationError
-from slurm_rl_plugin.features.reactive_grid import REACTIVE_GRID_SCHEMAS
 from slurm_rl_plugin.learning.checkpoint import Checkpoint
-from slurm_rl_plugin.learning.fitted_q_targets import REWARDS, rewards, targets, with_a_choice
+from slurm_rl_plugin.learning.fitted_q_settings import SCHEMAS, FittedQSettings
+from slurm_rl_plugin.learning.fitted_q_targets import rewards, targets, with_a_choice
 from slurm_rl_plugin.learning.q_regression import (
     EchoStateRegressor,
     FeedForwardRegressor,
@@ -21,79 +21,14 @@ from slurm_rl_plugin.learning.q_regression import (
 )
 from slurm_rl_plugin.learning.trained_policy import Progress, TrainedPolicy
 from slurm_rl_plugin.learning.training_load import TrainingLoad, mean_objective
-from slurm_rl_plugin.policies.echo_state import EchoStateNetwork, ReservoirSettings
+from slurm_rl_plugin.policies.echo_state import EchoStateNetwork
 from slurm_rl_plugin.simulator.experience import Experience
 from slurm_rl_plugin.simulator.reactive_grid import grid_job_table
 from slurm_rl_plugin.simulator.rollout import collect_experience
-from slurm_rl_plugin.utility.reward import RewardWeights
-
-#: What fits the Q-function.
-REGRESSORS = ("feed-forward", "echo-state")
-_SCHEMAS = {schema.name: schema for schema in REACTIVE_GRID_SCHEMAS}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FittedQSettings:
-    """Settings of fitted Q iteration (2011, sections 3.2 and 4).
-
-    Attributes:
-        regressor: one of REGRESSORS.
-        schema: name of one of the papers' schemas.
-        iterations: N of Algorithm 1; experience is collected anew before each.
-        kept: how many collections are learned from, the last ones.
-        gamma: discount of one start.
-        epsilon: probability of a random start while collecting.
-        utility_weight: lambda, of responsiveness against fairness in the reward.
-        reward: one of REWARDS.
-        hidden: sigmoid units of the feed-forward network.
-        passes: over the samples in each fit of the feed-forward network.
-        decay: L2 penalty of the feed-forward network.
-        reservoir: of the echo state network.
-        ridge: penalty of its readout, per sample and on standardised inputs.
-        seed: of everything random.
-        weights: of the objective by which the best network is kept.
-
-    Raises:
-        ConfigurationError: an unknown name, or a number out of its range.
-    """
-
-    regressor: str = "echo-state"
-    schema: str = "reactive-grid-2011"
-    iterations: int = 20
-    kept: int = 3
-    gamma: float = 0.5
-    epsilon: float = 0.1
-    utility_weight: float = 0.5
-    reward: str = "difference"
-    hidden: int = 16
-    passes: int = 20
-    decay: float = 1e-4
-    reservoir: ReservoirSettings = field(default_factory=ReservoirSettings)
-    ridge: float = 1e-4
-    seed: int = 1
-    weights: RewardWeights = field(
-        default_factory=lambda: RewardWeights(
-            time_utility=0.0, responsiveness=0.5, fairness=0.5, tail=0.0
-        )
-    )
-
-    def __post_init__(self) -> None:
-        for name, value, known in (
-            ("regressor", self.regressor, REGRESSORS),
-            ("schema", self.schema, tuple(_SCHEMAS)),
-            ("reward", self.reward, REWARDS),
-        ):
-            if value not in known:
-                raise ConfigurationError(f"unknown {name} {value!r}: give {' or '.join(known)}.")
-        fractions = (self.gamma, self.epsilon, self.utility_weight)
-        if not all(0.0 <= each <= 1.0 for each in fractions) or self.gamma == 1.0:
-            raise ConfigurationError("gamma must lie in [0, 1), epsilon and lambda in [0, 1].")
-        if min(self.iterations, self.kept, self.hidden, self.passes) < 1:
-            raise ConfigurationError("iterations, kept, hidden and passes must be at least 1.")
 
 
 def _regressor(settings: FittedQSettings) -> QRegressor:
-    schema = _SCHEMAS[settings.schema]
+    schema = SCHEMAS[settings.schema]
     if settings.regressor == "feed-forward":
         return FeedForwardRegressor(
             schema=schema, hidden=settings.hidden, passes=settings.passes, decay=settings.decay

@@ -6,7 +6,7 @@ import numpy as np
 
 from slurm_rl_plugin.policies.echo_state import EchoStateNetwork
 from slurm_rl_plugin.simulator.cluster import Workload
-from slurm_rl_plugin.simulator.echo_state_scoring import compile_echo_state
+from slurm_rl_plugin.simulator.compiled_echo_state import compile_echo_state
 from slurm_rl_plugin.simulator.experience import Experience, best_action_values
 from slurm_rl_plugin.units import BoolArray, FloatArray
 

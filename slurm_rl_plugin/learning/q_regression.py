@@ -13,18 +13,14 @@ from sklearn.linear_model import Ridge
 from sklearn.neural_network import MLPRegressor
 
 from slurm_rl_plugin.features.schema import FeatureSchema
-from slurm_rl_plugin.policies.echo_state import (
-    EchoStateNetwork,
-    ReservoirSettings,
-    Scaler,
-    random_echo_state,
-)
+from slurm_rl_plugin.policies.echo_state import EchoStateNetwork
 from slurm_rl_plugin.policies.network import (
     QNetwork,
     network_from_parameters,
     parameter_count,
 )
-from slurm_rl_plugin.simulator.echo_state_scoring import without_memory
+from slurm_rl_plugin.policies.reservoir import ReservoirSettings, Scaler, random_echo_state
+from slurm_rl_plugin.simulator.compiled_echo_state import without_memory
 from slurm_rl_plugin.units import FloatArray
 
 

@@ -16,12 +16,9 @@ from slurm_rl_plugin.simulator.cluster import (
     next_event,
 )
 from slurm_rl_plugin.simulator.compilation import compiled
+from slurm_rl_plugin.simulator.compiled_echo_state import CompiledEchoState, compile_echo_state
 from slurm_rl_plugin.simulator.dispatch import BACKFILLING, anything_fits, dispatch_by_score
-from slurm_rl_plugin.simulator.echo_state_scoring import (
-    CompiledEchoState,
-    compile_echo_state,
-    score_pending_from_memory,
-)
+from slurm_rl_plugin.simulator.echo_state_scoring import score_pending_from_memory
 from slurm_rl_plugin.simulator.simulation import (
     SimulatedSchedule,
     SimulationSettings,

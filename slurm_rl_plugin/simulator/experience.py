@@ -8,8 +8,8 @@ import numpy as np
 
 from slurm_rl_plugin.simulator.cluster import NOW, PENDING, Cluster, Workload
 from slurm_rl_plugin.simulator.compilation import compiled, compiled_copy
+from slurm_rl_plugin.simulator.compiled_echo_state import CompiledEchoState
 from slurm_rl_plugin.simulator.echo_state_scoring import (
-    CompiledEchoState,
     job_score,
     seen_part,
     shared_inner,

@@ -21,9 +21,8 @@ from slurm_rl_plugin.simulator.cluster import (
     start_job,
 )
 from slurm_rl_plugin.simulator.compilation import compiled
+from slurm_rl_plugin.simulator.compiled_echo_state import CompiledEchoState, compile_echo_state
 from slurm_rl_plugin.simulator.echo_state_scoring import (
-    CompiledEchoState,
-    compile_echo_state,
     job_score,
     queue_state,
     seen_part,

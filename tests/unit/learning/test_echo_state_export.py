@@ -12,11 +12,8 @@ from slurm_rl_plugin.errors import ModelSchemaMismatch, ModelUnreadable
 from slurm_rl_plugin.features.site import SITE
 from slurm_rl_plugin.learning.echo_state_export import export_echo_state, import_echo_state
 from slurm_rl_plugin.learning.onnx_export import metadata_of
-from slurm_rl_plugin.policies.echo_state import (
-    EchoStateNetwork,
-    ReservoirSettings,
-    random_echo_state,
-)
+from slurm_rl_plugin.policies.echo_state import EchoStateNetwork
+from slurm_rl_plugin.policies.reservoir import ReservoirSettings, random_echo_state
 
 QUEUE, JOBS, SIZE = len(SITE.queue), len(SITE.jobs), 40
 

@@ -15,12 +15,9 @@ from slurm_rl_plugin.features.reactive_grid_columns import (
 )
 from slurm_rl_plugin.features.site import SITE
 from slurm_rl_plugin.learning.q_regression import fixed_scaler
-from slurm_rl_plugin.policies.echo_state import (
-    EchoStateNetwork,
-    ReservoirSettings,
-    random_echo_state,
-)
+from slurm_rl_plugin.policies.echo_state import EchoStateNetwork
 from slurm_rl_plugin.policies.network import QNetwork
+from slurm_rl_plugin.policies.reservoir import ReservoirSettings, random_echo_state
 from slurm_rl_plugin.simulator.cluster import (
     IDLE,
     PENDING,
@@ -28,13 +25,9 @@ from slurm_rl_plugin.simulator.cluster import (
     empty_cluster,
     next_event,
 )
+from slurm_rl_plugin.simulator.compiled_echo_state import compile_echo_state, without_memory
 from slurm_rl_plugin.simulator.dispatch import dispatch_by_score
-from slurm_rl_plugin.simulator.echo_state_scoring import (
-    compile_echo_state,
-    queue_state,
-    score_pending_from_memory,
-    without_memory,
-)
+from slurm_rl_plugin.simulator.echo_state_scoring import queue_state, score_pending_from_memory
 from slurm_rl_plugin.simulator.echo_state_simulation import simulate_echo_state, simulate_learned
 from slurm_rl_plugin.simulator.experience import MOST_ACTIONS, best_action_values
 from slurm_rl_plugin.simulator.generators import egee_log
