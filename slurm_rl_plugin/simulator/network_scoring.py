@@ -80,10 +80,12 @@ def compile_network(network: QNetwork, workload: Workload) -> CompiledNetwork:
         hold = network.reserve_weights / network.queue_scale
     static = _static_features(workload) if grid == NO_GRID else grid_job_table(workload)
     known = static.shape[1]
+    waiting_tells = job_weights[known:].any() or linear[known:].any()
+    last = len(linear) if waiting_tells else known  # what counts nothing is not computed
     return CompiledNetwork(
         queue_weights=np.ascontiguousarray(queue_weights),
-        dynamic_weights=np.ascontiguousarray(job_weights[known:]),
-        dynamic_linear=np.ascontiguousarray(linear[known:]),
+        dynamic_weights=np.ascontiguousarray(job_weights[known:last]),
+        dynamic_linear=np.ascontiguousarray(linear[known:last]),
         output=np.ascontiguousarray(network.output),
         static_hidden=static @ job_weights[:known] + bias,
         static_score=static @ linear[:known]
@@ -194,7 +196,7 @@ def score_pending(
     count = cluster.counts[PENDING]
     cluster.counts[SCORED_JOBS] += count
     now = cluster.clock[NOW]
-    waiting_tells = len(network.dynamic_linear) > 0  # the papers' job features never change
+    waiting_tells = len(network.dynamic_linear) > 0
     for place in range(count):
         job = cluster.pending[place]
         score = network.static_score[job]
