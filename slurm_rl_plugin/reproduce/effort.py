@@ -1,0 +1,34 @@
+"""How much a reproduction of a learning paper computes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Effort:
+    """Sizes of logs and trainings.
+
+    Attributes:
+        jobs: of a generated log; 0 for as many as the paper has.
+        training, validation: generated logs to learn on, and to choose on.
+        sweeps: of SARSA.
+        iterations: of fitted Q.
+        learners: networks trained from other seeds where learning itself is measured.
+    """
+
+    jobs: int = 0
+    training: int = 10
+    validation: int = 5
+    sweeps: int = 40
+    iterations: int = 12
+    learners: int = 5
+
+    def jobs_of(self, printed: int) -> int:
+        """Jobs of a log that has `printed` in the paper."""
+        return self.jobs or printed
+
+
+FULL = Effort()
+#: To see that it runs; its figures are no reproduction.
+QUICK = Effort(jobs=600, training=2, validation=1, sweeps=3, iterations=2, learners=2)
