@@ -18,15 +18,20 @@ class Effort:
     """
 
     jobs: int = 0
-    training: int = 10
-    validation: int = 5
-    sweeps: int = 40
+    training: int = 8
+    validation: int = 6
+    sweeps: int = 30
     iterations: int = 12
     learners: int = 5
 
     def jobs_of(self, printed: int) -> int:
         """Jobs of a log that has `printed` in the paper."""
         return self.jobs or printed
+
+    def drop_of(self, printed: tuple[int, int]) -> tuple[int, int]:
+        """First and last jobs that are not counted: as printed, but at most a tenth of a log."""
+        most = self.jobs // 10 if self.jobs else max(printed)
+        return min(printed[0], most), min(printed[1], most)
 
 
 FULL = Effort()

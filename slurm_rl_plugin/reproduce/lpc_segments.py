@@ -49,7 +49,7 @@ def segment_of(log: JobLog, number: int) -> JobLog:
 
 
 def prepared_segments(
-    log: JobLog, numbers: Iterable[int], capacity: int
+    log: JobLog, numbers: Iterable[int], capacity: int, jobs: int = 0
 ) -> dict[int, PreparedLog]:
     """Segments with the groups' part of their own work as shares: groups 2, 6, 1 and the rest.
 
@@ -57,10 +57,13 @@ def prepared_segments(
         log: LPC-EGEE.
         numbers: of the segments.
         capacity: processors to run them on.
+        jobs: only the first so many of each; 0 for all.
     """
     found = {}
     for number in numbers:
         segment = segment_of(log, number)
+        if jobs:
+            segment = select_jobs(segment, np.arange(jobs))
         found[number] = prepare_log(segment, capacity=capacity, shares=_shares_of(segment))
     return found
 

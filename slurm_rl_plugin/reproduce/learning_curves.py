@@ -1,0 +1,69 @@
+"""Calibrating SARSA off-line: by early deadline first, by recorded starts, or not at all (2008)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+
+from slurm_rl_plugin.learning.sarsa_settings import SarsaSettings
+from slurm_rl_plugin.reproduce.effort import Effort
+from slurm_rl_plugin.reproduce.reactive_grid_load import learning_task
+from slurm_rl_plugin.reproduce.sampled_claims import SampledClaim, measure
+from slurm_rl_plugin.reproduce.trained_networks import LearningTask, NetworkShelf
+from slurm_rl_plugin.reproduce.verdicts import as_gain
+from slurm_rl_plugin.units import FloatArray
+
+#: How the first sweeps act -> what figures call it.
+PRETRAININGS = {
+    "none": "no calibration",
+    "edf": "early deadline first (the paper)",
+    "recorded": "recorded starts (the paper's outlook)",
+}
+#: First sweeps over which the curves are compared: later ones have all learned the same.
+EARLY = 10
+_INTERACTIVE = 0.5
+
+#: Pre-training -> objective on the validation loads after each sweep, shape [learners, sweeps].
+Curves = Mapping[str, FloatArray]
+
+
+def curve_tasks(effort: Effort) -> dict[str, list[LearningTask]]:
+    """Pre-training -> the trainings, one a learner's seed, all on the same logs."""
+    return {
+        kind: [
+            learning_task(
+                f"learning-{kind}",
+                _INTERACTIVE,
+                effort,
+                SarsaSettings(pretraining=kind, seed=seed),
+                recorded=True,
+            )
+            for seed in range(1, effort.learners + 1)
+        ]
+        for kind in PRETRAININGS
+    }
+
+
+def learning_curves(effort: Effort, shelf: NetworkShelf) -> Curves:
+    """Train every learner."""
+    return {
+        kind: np.array([[point[2] for point in shelf.take(task).curve] for task in tasks])
+        for kind, tasks in curve_tasks(effort).items()
+    }
+
+
+def claims_of_calibration(curves: Curves) -> Iterator[SampledClaim]:
+    """Whether calibration helps, paired by the learner's seed; the paper only expects it to."""
+    early = {kind: curve[:, :EARLY].mean(axis=1) for kind, curve in curves.items()}
+    for better, than in (("edf", "none"), ("recorded", "edf")):
+        gain = measure(early[better] - early[than])
+        yield SampledClaim(
+            group="Calibration, p = 0.5",
+            policy=f"{better} - {than}",
+            column=f"objective over the first {EARLY} sweeps",
+            measured=gain,
+            source="paper",
+            baselines={kind: float(values.mean()) for kind, values in early.items()},
+            judged=as_gain(gain),
+        )
