@@ -105,7 +105,8 @@ def grid_state(
         places: VO place of each account, shape [accounts].
         code: GRID or GRID_2011.
     """
-    capacity, idle = float(cluster.capacity[0]), float(cluster.counts[IDLE])
+    # a recorded log may have had more processors than it says
+    capacity, idle = float(cluster.capacity[0]), float(max(cluster.counts[IDLE], 0))
     work, release = max(cluster.clock[PENDING_WORK], 0.0), _next_release(cluster)
     if code == GRID:
         utility = _running_utility(workload, cluster)

@@ -1,0 +1,99 @@
+"""Settings of SARSA: what works (the default), and what the 2008 paper used (PAPER)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from slurm_rl_plugin.errors import ConfigurationError
+from slurm_rl_plugin.utility.reward import RewardWeights
+
+#: Allowed values of the settings of the same names.
+REWARDS = ("difference", "literal")
+PRETRAININGS = ("edf", "none", "recorded")
+UPDATES = ("online", "batch")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SarsaSettings:
+    """Settings of SARSA (Perez et al. 2008, Fig. 1 and section V.A).
+
+    A sweep is one pass over one of the training loads, which take turns.
+
+    Attributes:
+        epsilon: probability that a start is drawn at random; exploring ends with training.
+        gamma: discount for each start.
+        learning_rate: step of the back-propagation, eta.
+        hidden: sigmoid units of the network.
+        sweeps: passes in all, pre-training included.
+        reward: "difference", or "literal": lambda U + (1 - lambda) F (see
+            `simulator/start_rewards.py`).
+        utility_weight: lambda, the weight of time utility against fairness in the reward.
+        pretraining: "edf": the first sweeps act by early deadline first; "recorded": they learn
+            from the starts that the logs record; "none".
+        pretraining_sweeps: how many they are.
+        update: "online": the network moves at every start; "batch": it is trained afresh at the
+            end of every sweep on all starts collected so far. (The paper starts afresh at every
+            single start, which is quadratic in their number.)
+        epochs: of each such batch training.
+        seed: of the initial weights, the exploration and the order of the epochs.
+        weights: by which the validation loads choose the network that is kept.
+
+    Raises:
+        ConfigurationError: a value out of its range.
+    """
+
+    epsilon: float = 0.05
+    gamma: float = 0.2
+    learning_rate: float = 0.1
+    hidden: int = 20
+    sweeps: int = 30
+    reward: str = "difference"
+    utility_weight: float = 0.5
+    pretraining: str = "edf"
+    pretraining_sweeps: int = 3
+    update: str = "online"
+    epochs: int = 5
+    seed: int = 1
+    weights: RewardWeights = field(default_factory=RewardWeights)
+
+    def __post_init__(self) -> None:
+        for name, allowed in (
+            ("reward", REWARDS),
+            ("pretraining", PRETRAININGS),
+            ("update", UPDATES),
+        ):
+            if getattr(self, name) not in allowed:
+                raise ConfigurationError(
+                    f"SARSA setting {name} is {getattr(self, name)!r}: give one of "
+                    f"{', '.join(allowed)}."
+                )
+        for name in ("epsilon", "utility_weight"):
+            _check(name, getattr(self, name), 0.0 <= getattr(self, name) <= 1.0, "from 0 to 1")
+        _check("gamma", self.gamma, 0.0 <= self.gamma < 1.0, "from 0 to below 1")
+        _check("learning_rate", self.learning_rate, 0.0 < self.learning_rate <= 1.0, "in (0, 1]")
+        for name in ("hidden", "sweeps", "epochs"):
+            _check(name, getattr(self, name), getattr(self, name) >= 1, "at least 1")
+        _check(
+            "pretraining_sweeps",
+            self.pretraining_sweeps,
+            self.pretraining_sweeps >= 0,
+            "at least 0",
+        )
+
+
+def _check(name: str, value: float, holds: bool, words: str) -> None:
+    if not holds:
+        raise ConfigurationError(f"SARSA setting {name} is {value:g}: give a number {words}.")
+
+
+#: As printed in 2008, section V.A; it learns to start the longest job first (see the reward).
+PAPER = SarsaSettings(
+    epsilon=0.3,
+    gamma=0.2,
+    learning_rate=0.3,
+    hidden=20,
+    reward="literal",
+    utility_weight=0.5,
+    pretraining="edf",
+    update="batch",
+)

@@ -1,0 +1,215 @@
+"""SARSA in the compiled loop: one action is one job start (2008, Fig. 1 and section III)."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from slurm_rl_plugin.simulator.cluster import (
+    IDLE,
+    PENDING,
+    Cluster,
+    Workload,
+    advance,
+    forget_started,
+    next_event,
+    start_job,
+)
+from slurm_rl_plugin.simulator.compilation import compiled
+from slurm_rl_plugin.simulator.perceptron import Perceptron, descend, sigmoid, value_of
+from slurm_rl_plugin.simulator.processors import processors_needed
+from slurm_rl_plugin.simulator.reactive_grid import grid_state
+from slurm_rl_plugin.simulator.simulation import decision_time
+from slurm_rl_plugin.simulator.start_rewards import start_reward
+from slurm_rl_plugin.units import FloatArray, IntArray
+from slurm_rl_plugin.utility.time_utility import SIGMA
+
+
+class Course(NamedTuple):
+    """How one sweep over a load acts, learns and is rewarded.
+
+    Attributes:
+        by_deadline: act by early deadline first instead of by the network.
+        epsilon: probability of a start drawn at random from the jobs that fit.
+        gamma: discount for each start.
+        rate: learning rate of updates at every start; 0 only collects.
+        utility_weight: lambda, the weight of time utility against fairness.
+        difference: whether the reward is the difference or the literal one.
+        cycle: seconds between decisions; 0 decides at every event.
+        reserve: processors kept free of batch work.
+    """
+
+    by_deadline: bool
+    epsilon: float
+    gamma: float
+    rate: float
+    utility_weight: float
+    difference: bool
+    cycle: float
+    reserve: int
+
+
+class GridInputs(NamedTuple):
+    """What the 11 inputs of the network are made of.
+
+    Attributes:
+        jobs: scaled features of each job, shape [n, 3].
+        places: VO place of each account, shape [accounts].
+        queue_mean, queue_scale: scaler of the state, shape [8].
+        grid: GRID or GRID_2011.
+    """
+
+    jobs: FloatArray
+    places: IntArray
+    queue_mean: FloatArray
+    queue_scale: FloatArray
+    grid: int
+
+
+class Transitions(NamedTuple):
+    """The starts of a sweep in their order; row t + 1 is the next state and action of row t.
+
+    Attributes:
+        inputs: scaled state and action, shape [n, 11].
+        reward: shape [n].
+    """
+
+    inputs: FloatArray
+    reward: FloatArray
+
+
+@compiled
+def scaled_state(workload: Workload, cluster: Cluster, grid: GridInputs) -> FloatArray:
+    """The 8 scaled state inputs now."""
+    state = np.empty(len(grid.queue_mean))
+    features = grid_state(workload, cluster, grid.places, grid.grid)
+    for place in range(len(features)):
+        state[place] = (features[place] - grid.queue_mean[place]) / grid.queue_scale[place]
+    return state
+
+
+@compiled
+def score_by_perceptron(
+    cluster: Cluster, grid: GridInputs, network: Perceptron, state: FloatArray
+) -> FloatArray:
+    """Q of every pending job, shape [pending]."""
+    hidden, first = len(network.bias), len(state)
+    from_queue = network.bias.copy()
+    for place in range(first):
+        for unit in range(hidden):
+            from_queue[unit] += state[place] * network.weights[place, unit]
+    scores = np.full(cluster.counts[PENDING], network.offset[0])
+    for place in range(len(scores)):
+        job = cluster.pending[place]
+        for unit in range(hidden):
+            inner = from_queue[unit]
+            for column in range(grid.jobs.shape[1]):
+                inner += grid.jobs[job, column] * network.weights[first + column, unit]
+            scores[place] += network.output[unit] * sigmoid(inner)
+    return scores
+
+
+@compiled
+def _score_by_deadline(workload: Workload, cluster: Cluster) -> FloatArray:
+    """Early deadline first: the deadline is that of eq. 1 with the estimated run time."""
+    waiting = cluster.pending[: cluster.counts[PENDING]]
+    return -(workload.submit[waiting] + workload.estimate[waiting] + SIGMA)
+
+
+@compiled
+def _choose(
+    workload: Workload, cluster: Cluster, scores: FloatArray, course: Course, draws: FloatArray
+) -> int:
+    """The job to start of those that fit, or -1; ties go to the job submitted first."""
+    fitting = np.empty(len(scores), dtype=np.int64)
+    count, best = 0, -1
+    for place in range(len(scores)):
+        job = cluster.pending[place]
+        if processors_needed(workload, cluster, job, course.reserve) > cluster.counts[IDLE]:
+            continue
+        fitting[count] = job
+        count += 1
+        if best < 0 or scores[place] > scores[best]:
+            best = place
+    if best < 0:
+        return -1
+    if draws[0] < course.epsilon:
+        return fitting[int(draws[1] * count)]
+    return cluster.pending[best]
+
+
+@compiled
+def note_start(
+    workload: Workload,
+    cluster: Cluster,
+    grid: GridInputs,
+    course: Course,
+    state: FloatArray,
+    job: int,
+    row: FloatArray,
+) -> float:
+    """Write state and action into `row`, shape [11], and give the reward of the start."""
+    row[: len(state)] = state
+    row[len(state) :] = grid.jobs[job]
+    return start_reward(workload, cluster, job, course.utility_weight, course.difference)
+
+
+@compiled
+def sarsa_sweep(
+    workload: Workload,
+    cluster: Cluster,
+    grid: GridInputs,
+    network: Perceptron,
+    course: Course,
+    draws: FloatArray,
+) -> Transitions:
+    """Run a load once: choose, note, start, and with a rate learn at every start.
+
+    A job starts whenever one fits into the idle processors; nothing is reserved for wider jobs.
+
+    Args:
+        workload: the jobs.
+        cluster: empty; changed in place.
+        grid: inputs of the network.
+        network: changed in place with a rate.
+        course: how to act and learn.
+        draws: uniform numbers, shape [n, 2]: whether to explore, and where.
+    """
+    no_rank = np.empty(0, dtype=np.int64)
+    inputs = np.empty((len(draws), len(grid.queue_mean) + grid.jobs.shape[1]))
+    reward = np.empty(len(draws))
+    taken = 0
+    while True:
+        event = next_event(workload, cluster)
+        if np.isinf(event):
+            return Transitions(inputs[:taken], reward[:taken])
+        advance(workload, cluster, decision_time(event, course.cycle), no_rank)
+        while cluster.counts[IDLE] > 0 and cluster.counts[PENDING] > 0:
+            state = scaled_state(workload, cluster, grid)
+            if course.by_deadline:
+                scores = _score_by_deadline(workload, cluster)
+            else:
+                scores = score_by_perceptron(cluster, grid, network, state)
+            job = _choose(workload, cluster, scores, course, draws[taken])
+            if job < 0:
+                break
+            row = inputs[taken]
+            reward[taken] = note_start(workload, cluster, grid, course, state, job, row)
+            if course.rate > 0.0 and taken > 0:
+                target = reward[taken - 1] + course.gamma * value_of(network, row)
+                descend(network, inputs[taken - 1], target, course.rate)
+            start_job(workload, cluster, job)
+            forget_started(cluster)
+            taken += 1
+
+
+@compiled
+def learn_in_order(
+    network: Perceptron, transitions: Transitions, gamma: float, rate: float
+) -> None:
+    """SARSA's update at each of the given starts in turn (2008, Fig. 1); the network changes."""
+    inputs, reward = transitions
+    for place in range(1, len(reward)):
+        target = reward[place - 1] + gamma * value_of(network, inputs[place])
+        descend(network, inputs[place - 1], target, rate)
