@@ -14,15 +14,15 @@ class Effort:
         training, validation: generated logs to learn on, and to choose on.
         sweeps: of SARSA.
         iterations: of fitted Q.
-        learners: networks trained from other seeds where learning itself is measured.
+        learners: networks that differ by their seed alone, where learning itself is measured.
     """
 
     jobs: int = 0
-    training: int = 8
-    validation: int = 6
-    sweeps: int = 30
-    iterations: int = 12
-    learners: int = 5
+    training: int = 6
+    validation: int = 4
+    sweeps: int = 20
+    iterations: int = 8
+    learners: int = 3
 
     def jobs_of(self, printed: int) -> int:
         """Jobs of a log that has `printed` in the paper."""

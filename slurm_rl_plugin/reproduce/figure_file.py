@@ -37,4 +37,9 @@ def legend_above(figure: Any, axis: Any, columns: int = 4) -> None:
     lines, labels = axis.get_legend_handles_labels()
     first = dict(reversed(list(zip(labels, lines, strict=True))))
     names = list(dict.fromkeys(labels))
-    figure.legend([first[name] for name in names], names, loc="outside upper center", ncols=min(len(names), columns))
+    figure.legend(
+        [first[name] for name in names],
+        names,
+        loc="outside upper center",
+        ncols=min(len(names), columns),
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 import numpy as np
 
@@ -20,16 +21,23 @@ PRETRAININGS = {
     "edf": "early deadline first (the paper)",
     "recorded": "recorded starts (the paper's outlook)",
 }
+#: A curve needs an objective after each sweep, but no long tail of sweeps.
+_SWEEPS, _LOGS, _LEARNERS = 12, 3, 5
 #: First sweeps over which the curves are compared: later ones have all learned the same.
-EARLY = 10
+EARLY = 6
 _INTERACTIVE = 0.5
 
-#: Pre-training -> objective on the validation loads after each sweep, shape [learners, sweeps].
+#: Pre-training -> objective on the validation loads, untrained and after each sweep, shape
+#: [learners, sweeps + 1].
 Curves = Mapping[str, FloatArray]
 
 
 def curve_tasks(effort: Effort) -> dict[str, list[LearningTask]]:
     """Pre-training -> the trainings, one a learner's seed, all on the same logs."""
+    small = effort.jobs > 0
+    if not small:
+        effort = replace(effort, sweeps=_SWEEPS, training=_LOGS, validation=_LOGS)
+    learners = effort.learners if small else _LEARNERS
     return {
         kind: [
             learning_task(
@@ -39,7 +47,7 @@ def curve_tasks(effort: Effort) -> dict[str, list[LearningTask]]:
                 SarsaSettings(pretraining=kind, seed=seed),
                 recorded=True,
             )
-            for seed in range(1, effort.learners + 1)
+            for seed in range(1, learners + 1)
         ]
         for kind in PRETRAININGS
     }
@@ -55,7 +63,7 @@ def learning_curves(effort: Effort, shelf: NetworkShelf) -> Curves:
 
 def claims_of_calibration(curves: Curves) -> Iterator[SampledClaim]:
     """Whether calibration helps, paired by the learner's seed; the paper only expects it to."""
-    early = {kind: curve[:, :EARLY].mean(axis=1) for kind, curve in curves.items()}
+    early = {kind: curve[:, 1 : EARLY + 1].mean(axis=1) for kind, curve in curves.items()}
     for better, than in (("edf", "none"), ("recorded", "edf")):
         gain = measure(early[better] - early[than])
         yield SampledClaim(

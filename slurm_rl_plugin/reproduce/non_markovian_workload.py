@@ -28,7 +28,8 @@ def largest_deviation(mean: float, median: float, longest: float) -> float:
     most half of the mass on either side of the median keeps b above a bound.
 
     Args:
-        mean, median: seconds, in (0, longest).
+        mean: seconds, in (0, longest).
+        median: seconds, in (0, longest).
         longest: seconds.
     """
     low_side = (0.5 - mean / longest) / (1.0 - median / longest)  # at most half lies at 0

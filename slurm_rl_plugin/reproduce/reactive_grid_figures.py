@@ -11,7 +11,7 @@ import numpy as np
 from slurm_rl_plugin.reproduce.conservation import implied_ratio
 from slurm_rl_plugin.reproduce.figure_file import draw_all, legend_above, plt
 from slurm_rl_plugin.reproduce.learning_curves import PRETRAININGS, Curves
-from slurm_rl_plugin.reproduce.literal_reward import LITERAL, scores_by_run_time
+from slurm_rl_plugin.reproduce.literal_reward import LITERAL, PRINTED, scores_by_run_time
 from slurm_rl_plugin.reproduce.paired_trials import LONGEST_FIRST, PairedTrial
 from slurm_rl_plugin.reproduce.reactive_grid_load import JOBS
 from slurm_rl_plugin.reproduce.reactive_grid_shares import INFEASIBLE_BOUND, fairness_over_time
@@ -96,7 +96,7 @@ def _draw_conservation(trials: Mapping[float, PairedTrial]) -> Any:
         1, len(trials), figsize=(12, 4.2), sharey=True, layout="constrained"
     )
     for axis, (p, trial) in zip(np.atleast_1d(axes), trials.items(), strict=True):
-        names = [name for name in trial.measures if name not in (FIFO, LITERAL)]
+        names = [name for name in trial.measures if name not in (FIFO, LITERAL, PRINTED)]
         for place, name in enumerate(names):
             pair = [trial.figure(each, "work-weighted wait") for each in (name, FIFO)]
             ratio = measure(np.stack(pair), ratio_of_means)
@@ -181,6 +181,7 @@ def _draw_literal_reward(found: ReactiveGrids) -> Any:
     run_times = np.geomspace(10.0, 40_000.0, 200)
     for network, name, colour in (
         (found.literal, "reward as printed", "tab:red"),
+        (found.printed, "all settings as printed", "tab:purple"),
         (found.learned, "difference reward", "tab:blue"),
     ):
         left.plot(
@@ -194,9 +195,9 @@ def _draw_literal_reward(found: ReactiveGrids) -> Any:
     left.legend()
     left.grid(alpha=0.3)
     trial = found.feasible[SHOWN]
-    names = (LITERAL, LONGEST_FIRST, FIFO, RL, SJF)
+    names = (LITERAL, PRINTED, LONGEST_FIRST, FIFO, RL, SJF)
     means = [float(trial.figure(name, "mean wait").mean()) for name in names]
-    right.barh(names, means, color=["tab:red", "grey", "grey", "tab:blue", "grey"])
+    right.barh(names, means, color=["tab:red", "tab:purple", "grey", "grey", "tab:blue", "grey"])
     right.set_xlabel(f"mean wait (s), p = {SHOWN}")
     right.set_title("what they do")
     right.grid(alpha=0.3, axis="x")
@@ -206,7 +207,7 @@ def _draw_literal_reward(found: ReactiveGrids) -> Any:
 def _draw_curves(curves: Curves) -> Any:
     figure, axis = plt.subplots(figsize=(8, 4.5), layout="constrained")
     for colour, (kind, objective) in zip(_COLOURS, curves.items(), strict=True):
-        jobs = JOBS * np.arange(1, objective.shape[1] + 1) / 1000.0
+        jobs = JOBS * np.arange(objective.shape[1]) / 1000.0
         axis.plot(jobs, objective.mean(axis=0), color=colour, label=PRETRAININGS[kind])
         low, high = objective.min(axis=0), objective.max(axis=0)
         axis.fill_between(jobs, low, high, color=colour, alpha=0.15, linewidth=0)

@@ -8,11 +8,11 @@ is not public; segments of LPC-EGEE stand in for it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from slurm_rl_plugin.accounting.port import JobLog
-from slurm_rl_plugin.learning.sarsa_settings import SarsaSettings
+from slurm_rl_plugin.learning.sarsa_settings import PAPER, SarsaSettings
 from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.reproduce.effort import FULL, Effort
 from slurm_rl_plugin.reproduce.learning_curves import (
@@ -21,7 +21,12 @@ from slurm_rl_plugin.reproduce.learning_curves import (
     curve_tasks,
     learning_curves,
 )
-from slurm_rl_plugin.reproduce.literal_reward import LITERAL, claims_of_literal_reward
+from slurm_rl_plugin.reproduce.literal_reward import (
+    LITERAL,
+    PRINTED,
+    claims_of_literal_reward,
+    train_without_choice,
+)
 from slurm_rl_plugin.reproduce.lpc_segments import (
     PROCESSORS_OF_2011,
     PROCESSORS_OF_LPC,
@@ -42,7 +47,7 @@ from slurm_rl_plugin.reproduce.reactive_grid_load import (
     medians_of,
 )
 from slurm_rl_plugin.reproduce.reactive_grid_shares import claims_of_shares
-from slurm_rl_plugin.reproduce.reactive_grid_tables import FRACTIONS, NATIVE
+from slurm_rl_plugin.reproduce.reactive_grid_tables import FRACTIONS, NATIVE, RL
 from slurm_rl_plugin.reproduce.reactive_grid_trace import (
     MEASURED_SEGMENTS,
     claims_of_segment,
@@ -54,6 +59,8 @@ from slurm_rl_plugin.reproduce.trained_networks import LearningTask, NetworkShel
 
 #: Fraction of interactive jobs where the paper shows but one.
 SHOWN = 0.2
+#: Files of the networks that show what fails.
+_FILES = {LITERAL: "literal-reward", PRINTED: "all-as-printed"}
 #: Processors -> what the native starts are worth beside simulated ones, for the verdicts.
 _MACHINES = {
     PROCESSORS_OF_2011: "the native starts were made on LPC's 140 processors, the others on 81",
@@ -82,9 +89,11 @@ class Plan:
         """Simulated logs and sweeps, for a progress bar."""
         effort = self.effort
         networks = 0 if self.policy else len(FRACTIONS) + 1 + (self.traces is not None)
-        trained = networks + 1 + sum(len(tasks) for tasks in curve_tasks(effort).values())
+        curves = sum(task.steps for tasks in curve_tasks(effort).values() for task in tasks)
         segments = len(MEASURED_SEGMENTS) * len(_MACHINES) * (self.traces is not None)
-        return (len(FRACTIONS) + 1) * self.seeds + segments + trained * effort.sweeps
+        return (
+            (len(FRACTIONS) + 1) * self.seeds + segments + (networks + 2) * effort.sweeps + curves
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +105,8 @@ class ReactiveGrids:
         feasible: p -> policies on the generated load.
         infeasible: the same logs with p = .2 and targets that the work cannot meet.
         segments: segment and processors -> policies on LPC-EGEE; empty without traces.
-        literal, learned: networks of the reward as printed and of the difference reward.
+        literal, printed, learned: networks of the reward as printed, of all settings as printed,
+            and of the difference reward.
         curves: of the calibrations.
     """
 
@@ -105,6 +115,7 @@ class ReactiveGrids:
     infeasible: PairedTrial
     segments: Mapping[tuple[int, int], PairedTrial]
     literal: QNetwork
+    printed: QNetwork
     learned: QNetwork
     curves: Curves
 
@@ -130,9 +141,11 @@ class _Reproduction:
         self._plan, self._shelf, self._after_log = plan, shelf, after_log
 
     def run(self, log: JobLog | None) -> ReactiveGrids:
-        literal = self._shelf.take(self._task("literal", SHOWN, reward="literal")).network
+        literal = self._literal(LITERAL, SarsaSettings(reward="literal"))
+        printed = self._literal(PRINTED, PAPER)
+        as_printed = {LITERAL: literal, PRINTED: printed}
         learned = {p: self._network(self._task("reactive-grids", p)) for p in FRACTIONS}
-        feasible = {p: self._feasible(p, learned[p], literal) for p in FRACTIONS}
+        feasible = {p: self._feasible(p, learned[p], as_printed) for p in FRACTIONS}
         infeasible = self._infeasible()
         segments = {} if log is None else self._segments(log)
         curves = learning_curves(self._plan.effort, self._shelf)
@@ -141,7 +154,7 @@ class _Reproduction:
             *(claim for p in FRACTIONS for claim in claims_of_waits(p, feasible[p])),
             *claims_of_shares(feasible[SHOWN], infeasible),
             *_claims_of_segments(segments),
-            *claims_of_literal_reward(feasible[SHOWN], literal, learned[SHOWN]),
+            *claims_of_literal_reward(feasible[SHOWN], {**as_printed, RL: learned[SHOWN]}),
             *claims_of_calibration(curves),
         ]
         return ReactiveGrids(
@@ -150,20 +163,19 @@ class _Reproduction:
             infeasible=infeasible,
             segments=segments,
             literal=literal,
+            printed=printed,
             learned=learned[SHOWN],
             curves=curves,
         )
 
     def _task(
-        self,
-        name: str,
-        interactive: float,
-        *,
-        reward: str = "difference",
-        shares: Mapping[str, float] = FEASIBLE,
+        self, name: str, interactive: float, shares: Mapping[str, float] = FEASIBLE
     ) -> LearningTask:
-        settings = SarsaSettings(reward=reward)
-        return learning_task(name, interactive, self._plan.effort, settings, shares=shares)
+        return learning_task(name, interactive, self._plan.effort, SarsaSettings(), shares=shares)
+
+    def _literal(self, name: str, settings: SarsaSettings) -> QNetwork:
+        task = learning_task(_FILES[name], SHOWN, self._plan.effort, settings)
+        return self._shelf.take(replace(task, train=train_without_choice)).network
 
     def _network(self, task: LearningTask) -> QNetwork:
         return self._plan.policy or self._shelf.take(task).network
@@ -174,15 +186,17 @@ class _Reproduction:
         [training_log] = generated(interactive, [TRAINING_SEED], self._plan.effort, shares)
         return contenders(network, medians_of(training_log))
 
-    def _feasible(self, interactive: float, learned: QNetwork, literal: QNetwork) -> PairedTrial:
+    def _feasible(
+        self, interactive: float, learned: QNetwork, as_printed: Mapping[str, QNetwork]
+    ) -> PairedTrial:
         logs = generated(interactive, range(self._plan.seeds), self._plan.effort, FEASIBLE)
         policies = self._contenders(interactive, learned, FEASIBLE)
         if interactive == SHOWN:
-            policies[LITERAL] = Contender(network=literal)
+            policies |= {name: Contender(network=each) for name, each in as_printed.items()}
         return run_trial(logs, policies, self._plan.effort.drop_of(DROP), self._after_log)
 
     def _infeasible(self) -> PairedTrial:
-        network = self._network(self._task("infeasible", SHOWN, shares=INFEASIBLE))
+        network = self._network(self._task("infeasible", SHOWN, INFEASIBLE))
         logs = generated(SHOWN, range(self._plan.seeds), self._plan.effort, INFEASIBLE)
         policies = self._contenders(SHOWN, network, INFEASIBLE)
         return run_trial(logs, policies, self._plan.effort.drop_of(DROP), self._after_log)
