@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from slurm_rl_plugin.policies.echo_state import EchoStateNetwork
 from slurm_rl_plugin.policies.network import QNetwork
 
 #: Told after each step of a training: the number of steps done and the best objective so far.
@@ -22,7 +23,7 @@ class TrainedPolicy:
         simulated_jobs: jobs simulated in all.
     """
 
-    network: QNetwork
+    network: QNetwork | EchoStateNetwork
     validation_objective: float
     curve: tuple[tuple[int, float, float], ...]
     simulated_jobs: int

@@ -10,10 +10,12 @@ import numpy as np
 from slurm_rl_plugin.features.estimates import RunTimeEstimate
 from slurm_rl_plugin.features.site import SITE
 from slurm_rl_plugin.learning.evaluation import Candidate, schedule_of, starts_under
+from slurm_rl_plugin.policies.echo_state import EchoStateNetwork
 from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.simulator.cluster import Workload
+from slurm_rl_plugin.simulator.echo_state_simulation import simulate_learned
 from slurm_rl_plugin.simulator.log_workload import PreparedLog
-from slurm_rl_plugin.simulator.simulation import SimulationSettings, simulate_network
+from slurm_rl_plugin.simulator.simulation import SimulationSettings
 from slurm_rl_plugin.units import FloatArray
 from slurm_rl_plugin.utility.reward import RewardWeights
 from slurm_rl_plugin.utility.summary import JobMeasures
@@ -66,11 +68,11 @@ class TrainingLoad:
 
 
 def mean_objective(
-    network: QNetwork, loads: Sequence[TrainingLoad], weights: RewardWeights
+    network: QNetwork | EchoStateNetwork, loads: Sequence[TrainingLoad], weights: RewardWeights
 ) -> float:
     """Mean objective of a network over loads."""
     values = [
-        load.objective(simulate_network(load.workload, network, load.settings).start, weights)
+        load.objective(simulate_learned(load.workload, network, load.settings).start, weights)
         for load in loads
     ]
     return float(np.mean(values))

@@ -1,0 +1,76 @@
+"""Settings of fitted Q iteration."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from slurm_rl_plugin.errors import ConfigurationError
+from slurm_rl_plugin.features.reactive_grid import REACTIVE_GRID_SCHEMAS
+from slurm_rl_plugin.learning.fitted_q_targets import REWARDS
+from slurm_rl_plugin.policies.reservoir import ReservoirSettings
+from slurm_rl_plugin.utility.reward import RewardWeights
+
+#: What fits the Q-function.
+REGRESSORS = ("feed-forward", "echo-state")
+#: The schemas that a trained network may take, by name.
+SCHEMAS = {schema.name: schema for schema in REACTIVE_GRID_SCHEMAS}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FittedQSettings:
+    """Settings of fitted Q iteration (2011, sections 3.2 and 4).
+
+    Attributes:
+        regressor: one of REGRESSORS.
+        schema: name of one of the papers' schemas.
+        iterations: N of Algorithm 1; experience is collected anew before each.
+        kept: how many collections are learned from, the last ones.
+        gamma: discount of one start.
+        epsilon: probability of a random start while collecting.
+        utility_weight: lambda, of responsiveness against fairness in the reward.
+        reward: one of REWARDS.
+        hidden: sigmoid units of the feed-forward network.
+        passes: over the samples in each fit of the feed-forward network.
+        decay: L2 penalty of the feed-forward network.
+        reservoir: of the echo state network.
+        ridge: penalty of its readout, per sample and on standardised inputs.
+        seed: of everything random.
+        weights: of the objective by which the best network is kept.
+
+    Raises:
+        ConfigurationError: an unknown name, or a number out of its range.
+    """
+
+    regressor: str = "echo-state"
+    schema: str = "reactive-grid-2011"
+    iterations: int = 12
+    kept: int = 3
+    gamma: float = 0.9
+    epsilon: float = 0.1
+    utility_weight: float = 0.5
+    reward: str = "difference"
+    hidden: int = 16
+    passes: int = 20
+    decay: float = 1e-4
+    reservoir: ReservoirSettings = field(default_factory=ReservoirSettings)
+    ridge: float = 1e-4
+    seed: int = 1
+    weights: RewardWeights = field(
+        default_factory=lambda: RewardWeights(
+            time_utility=0.0, responsiveness=0.5, fairness=0.5, tail=0.0
+        )
+    )
+
+    def __post_init__(self) -> None:
+        for name, value, known in (
+            ("regressor", self.regressor, REGRESSORS),
+            ("schema", self.schema, tuple(SCHEMAS)),
+            ("reward", self.reward, REWARDS),
+        ):
+            if value not in known:
+                raise ConfigurationError(f"unknown {name} {value!r}: give {' or '.join(known)}.")
+        fractions = (self.gamma, self.epsilon, self.utility_weight)
+        if not all(0.0 <= each <= 1.0 for each in fractions) or self.gamma == 1.0:
+            raise ConfigurationError("gamma must lie in [0, 1), epsilon and lambda in [0, 1].")
+        if min(self.iterations, self.kept, self.hidden, self.passes) < 1:
+            raise ConfigurationError("iterations, kept, hidden and passes must be at least 1.")

@@ -1,0 +1,144 @@
+"""Experience for batch learning: every start of a simulation with what could have been instead."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from slurm_rl_plugin.simulator.cluster import NOW, PENDING, Cluster, Workload
+from slurm_rl_plugin.simulator.compilation import compiled, compiled_copy
+from slurm_rl_plugin.simulator.compiled_echo_state import CompiledEchoState
+from slurm_rl_plugin.simulator.echo_state_scoring import (
+    job_score,
+    seen_part,
+    shared_inner,
+    shared_score,
+)
+from slurm_rl_plugin.simulator.rule_scoring import current_usage
+from slurm_rl_plugin.simulator.shared_functions import fairness
+from slurm_rl_plugin.units import FloatArray, IntArray
+from slurm_rl_plugin.utility import responsiveness as plain_responsiveness
+
+#: Actions kept of one decision; of a longer queue evenly spaced ones stand for all.
+MOST_ACTIONS = 128
+
+_responsiveness = compiled_copy(plain_responsiveness.responsiveness)
+
+
+class Experience(NamedTuple):
+    """The starts of one simulation in the order in which they happened; shape [n] each.
+
+    Attributes:
+        queue: queue features when the job was chosen, shape [n, Fq].
+        state: reservoir after the job was chosen, shape [n, H]; the memory of the next start.
+        job: that was started.
+        responsiveness: of the job, known when it completes (2011).
+        lost: mean responsiveness that the jobs left waiting lose while the job holds its
+            processors, each delayed by its work over the capacity; 0 where none waits.
+        fairness: eq. 4 at the start.
+        first_action: where the actions of each start begin in `actions`, shape [n + 1].
+        actions: numbers of the jobs that could have been started, the chosen one mostly included.
+    """
+
+    queue: FloatArray
+    state: FloatArray
+    job: IntArray
+    responsiveness: FloatArray
+    lost: FloatArray
+    fairness: FloatArray
+    first_action: IntArray
+    actions: IntArray
+
+
+def empty_experience(jobs: int, features: int, units: int) -> Experience:
+    """Room for the starts of a number of jobs."""
+    return Experience(
+        queue=np.empty((jobs, features)),
+        state=np.empty((jobs, units)),
+        job=np.empty(jobs, dtype=np.int64),
+        responsiveness=np.empty(jobs),
+        lost=np.zeros(jobs),
+        fairness=np.empty(jobs),
+        first_action=np.zeros(jobs + 1, dtype=np.int64),
+        actions=np.empty(jobs * MOST_ACTIONS, dtype=np.int64),
+    )
+
+
+@compiled
+def _lost_responsiveness(workload: Workload, cluster: Cluster, chosen: int) -> float:
+    waiting = cluster.counts[PENDING] - 1
+    if waiting <= 0:
+        return 0.0
+    work = workload.run_time[chosen] * workload.processors[chosen]
+    delay = work / cluster.capacity[0]
+    now, lost = cluster.clock[NOW], 0.0
+    for place in range(waiting + 1):
+        job = cluster.pending[place]
+        if job != chosen:
+            wait = now - workload.submit[job]
+            run_time = workload.run_time[job]
+            lost += _responsiveness(wait, run_time) - _responsiveness(wait + delay, run_time)
+    return lost / waiting
+
+
+@compiled
+def _keep_actions(experience: Experience, start: int, jobs: IntArray, count: int) -> None:
+    kept = min(count, MOST_ACTIONS)
+    first = experience.first_action[start]
+    for place in range(kept):
+        experience.actions[first + place] = jobs[place * count // kept]
+    experience.first_action[start + 1] = first + kept
+
+
+@compiled
+def keep_start(
+    workload: Workload,
+    cluster: Cluster,
+    experience: Experience,
+    start: int,
+    job: int,
+    jobs: IntArray,
+    count: int,
+) -> None:
+    """Write down a job that starts now, all but its features; it is still pending.
+
+    Args:
+        workload: the jobs.
+        cluster: read only.
+        experience: changed in place.
+        start: number of the start.
+        job: that was chosen.
+        jobs: what could be chosen, the first `count` entries.
+        count: how many.
+    """
+    wait = cluster.clock[NOW] - workload.submit[job]
+    experience.job[start] = job
+    experience.responsiveness[start] = _responsiveness(wait, workload.run_time[job])
+    experience.lost[start] = _lost_responsiveness(workload, cluster, job)
+    experience.fairness[start] = fairness(workload.shares, current_usage(cluster))
+    _keep_actions(experience, start, jobs, count)
+
+
+@compiled
+def best_action_values(network: CompiledEchoState, experience: Experience) -> FloatArray:
+    """max_b Q(s, b) at every start, float64[n], under a network with the same reservoir.
+
+    Args:
+        network: the Q-function.
+        experience: collected with any readout of this network's reservoir.
+    """
+    starts = len(experience.job)
+    values = np.empty(starts)
+    memory = np.zeros(len(network.bias))
+    for start in range(starts):
+        state = experience.queue[start]
+        seen_inner = seen_part(network, shared_inner(network, state, memory))
+        common = shared_score(network, state, memory)
+        best = -np.inf
+        for place in range(experience.first_action[start], experience.first_action[start + 1]):
+            job = experience.actions[place]
+            best = max(best, job_score(network, seen_inner, common, job))
+        values[start] = best
+        memory = experience.state[start]
+    return values

@@ -1,0 +1,144 @@
+"""An echo state network scores and remembers under onnxruntime as it does in training."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+
+from slurm_rl_plugin.errors import ModelSchemaMismatch, ModelUnreadable
+from slurm_rl_plugin.features.site import SITE
+from slurm_rl_plugin.learning.echo_state_export import export_echo_state, import_echo_state
+from slurm_rl_plugin.learning.onnx_export import metadata_of
+from slurm_rl_plugin.policies.echo_state import EchoStateNetwork
+from slurm_rl_plugin.policies.reservoir import ReservoirSettings, random_echo_state
+
+QUEUE, JOBS, SIZE = len(SITE.queue), len(SITE.jobs), 40
+
+
+def single(rng, *shape):
+    """Numbers that float32 holds exactly."""
+    return np.round(rng.normal(0, 1, shape) * 4096) / 4096
+
+
+def random_network(seed=1, leak=1.0):
+    rng = np.random.default_rng(seed)
+    scaler = (
+        single(rng, QUEUE),
+        np.abs(single(rng, QUEUE)) + 0.5,
+        single(rng, JOBS),
+        np.abs(single(rng, JOBS)) + 0.5,
+    )
+    drawn = random_echo_state(SITE, ReservoirSettings(size=SIZE, leak=leak), scaler, rng)
+    return replace(
+        drawn,
+        input_weights=single(rng, QUEUE + JOBS, SIZE),
+        reservoir_weights=drawn.reservoir_weights.astype(np.float32).astype(np.float64),
+        bias=single(rng, SIZE),
+        readout=np.where(drawn.connected, single(rng, SIZE), 0.0),
+        queue_linear=single(rng, QUEUE),
+        job_linear=single(rng, JOBS),
+        output_bias=0.625,
+    )
+
+
+def exported(tmp_path, network=None, **metadata):
+    path = tmp_path / "model.onnx"
+    export_echo_state(network or random_network(), path, metadata)
+    return path
+
+
+def session_of(path):
+    return onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+
+
+@pytest.mark.parametrize("leak", [1.0, 0.25])
+def test_onnxruntime_scores_and_remembers_as_the_network_over_50_decisions(tmp_path, leak):
+    network = random_network(2, leak)
+    session = session_of(exported(tmp_path, network))
+    rng = np.random.default_rng(3)
+    here = network.empty_memory()
+    there = here.astype(np.float32)
+    for jobs in [1, 0, 7, *rng.integers(0, 60, size=47)]:
+        queue = rng.uniform(0, 1, QUEUE).astype(np.float32)
+        table = rng.uniform(-1, 1, (jobs, JOBS)).astype(np.float32)
+        inputs = {"queue": queue, "jobs": table, "memory_in": there}
+        score, there = session.run(["score", "memory_out"], inputs)
+        scores, states = network.scores(queue, table, here)
+        here = network.next_memory(scores, states, here)
+        assert score.dtype == there.dtype == np.float32
+        assert score.shape == (jobs,)
+        np.testing.assert_allclose(score, scores, rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(there, here, rtol=0, atol=1e-5)
+
+
+def test_an_empty_queue_leaves_the_memory_as_it_is(tmp_path):
+    memory = np.random.default_rng(4).random(SIZE).astype(np.float32)
+    inputs = {
+        "queue": np.zeros(QUEUE, np.float32),
+        "jobs": np.zeros((0, JOBS), np.float32),
+        "memory_in": memory,
+    }
+    score, after = session_of(exported(tmp_path)).run(["score", "memory_out"], inputs)
+    assert score.shape == (0,)
+    np.testing.assert_array_equal(after, memory)
+
+
+def test_of_equal_jobs_the_first_is_remembered(tmp_path):
+    silent = replace(random_network(), readout=np.zeros(SIZE), job_linear=np.zeros(JOBS))
+    rng = np.random.default_rng(5)
+    inputs = {
+        "queue": rng.random(QUEUE).astype(np.float32),
+        "jobs": rng.random((3, JOBS)).astype(np.float32),
+        "memory_in": rng.random(SIZE).astype(np.float32),
+    }
+    (after,) = session_of(exported(tmp_path, silent)).run(["memory_out"], inputs)
+    states = silent.scores(inputs["queue"], inputs["jobs"], inputs["memory_in"])[1]
+    np.testing.assert_allclose(after, states[0], rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("leak", [1.0, 0.25])
+def test_import_is_the_inverse_of_export(tmp_path, leak):
+    network = random_network(6, leak)
+    back = import_echo_state(exported(tmp_path, network), SITE)
+    assert (back.leak, back.output_bias) == (leak, 0.625)
+    for name in EchoStateNetwork.__dataclass_fields__:
+        if isinstance(getattr(network, name), np.ndarray) and name != "connected":
+            np.testing.assert_array_equal(getattr(back, name), getattr(network, name), name)
+
+
+def test_metadata_says_schema_memory_and_what_the_trainer_adds(tmp_path):
+    metadata = metadata_of(exported(tmp_path, reward_weights=json.dumps({"fairness": 1.0})))
+    assert metadata["schema_name"] == "site"
+    assert metadata["schema_digest"] == SITE.digest
+    assert metadata["memory_size"] == str(SIZE)
+    assert json.loads(metadata["reward_weights"]) == {"fairness": 1.0}
+
+
+def test_a_model_of_other_features_is_refused(tmp_path):
+    path = exported(tmp_path, replace(random_network(), schema=replace(SITE, version=99)))
+    with pytest.raises(ModelSchemaMismatch, match=r"version 99.*retrain"):
+        import_echo_state(path, SITE)
+
+
+@pytest.mark.parametrize("name", ["readout", "leak", "queue_weights"])
+def test_a_graph_of_another_make_cannot_be_read_back(tmp_path, name):
+    path = exported(tmp_path)
+    model = onnx.load(path)
+    next(each for each in model.graph.initializer if each.name == name).name = "renamed"
+    for node in model.graph.node:
+        node.input[:] = ["renamed" if each == name else each for each in node.input]
+    path.write_bytes(model.SerializeToString())
+    with pytest.raises(ModelUnreadable, match=name):
+        import_echo_state(path, SITE)
+
+
+@pytest.mark.parametrize("content", [None, b"", b"no model"])
+def test_what_is_no_model_is_unreadable(tmp_path, content):
+    path = tmp_path / "model.onnx"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(ModelUnreadable, match="model"):
+        import_echo_state(path, SITE)

@@ -1,0 +1,259 @@
+"""Fitted Q repeats itself, goes on after an interruption, and learns what it is rewarded for."""
+
+from dataclasses import replace
+
+import numpy as np
+import onnxruntime
+import pytest
+
+from slurm_rl_plugin.errors import ConfigurationError
+from slurm_rl_plugin.features.estimates import ClassMedian
+from slurm_rl_plugin.features.reactive_grid import REACTIVE_GRID_2011
+from slurm_rl_plugin.learning.echo_state_export import export_echo_state
+from slurm_rl_plugin.learning.fitted_q import train_fitted_q
+from slurm_rl_plugin.learning.fitted_q_settings import FittedQSettings
+from slurm_rl_plugin.learning.fitted_q_targets import rewards, targets, with_a_choice
+from slurm_rl_plugin.learning.q_regression import (
+    EchoStateRegressor,
+    FeedForwardRegressor,
+    Samples,
+)
+from slurm_rl_plugin.learning.training_load import TrainingLoad, mean_objective, rule_objective
+from slurm_rl_plugin.policies.echo_state import EchoStateNetwork
+from slurm_rl_plugin.policies.network import QNetwork
+from slurm_rl_plugin.policies.reservoir import ReservoirSettings
+from slurm_rl_plugin.simulator.compiled_echo_state import compile_echo_state
+from slurm_rl_plugin.simulator.experience import best_action_values
+from slurm_rl_plugin.simulator.generators import egee_log
+from slurm_rl_plugin.simulator.log_workload import prepare_log
+from slurm_rl_plugin.simulator.rollout import collect_experience
+from slurm_rl_plugin.simulator.simulation import SimulationSettings
+from slurm_rl_plugin.utility.reward import RewardWeights
+
+SETTINGS = FittedQSettings(iterations=4, kept=2, passes=3, reservoir=ReservoirSettings(size=30))
+BOTH = pytest.mark.parametrize("regressor", ["feed-forward", "echo-state"])
+
+
+def load(seed, jobs=400, estimates=None):
+    log = egee_log(np.random.default_rng(seed), processors=10, jobs=jobs, load=0.8)
+    return TrainingLoad.of(prepare_log(log), estimates, SimulationSettings(capacity=10))
+
+
+TRAINING, VALIDATION = [load(1), load(2)], [load(3)]
+
+
+def train(regressor, **more):
+    settings = replace(SETTINGS, regressor=regressor, **more.pop("settings", {}))
+    return train_fitted_q(TRAINING, VALIDATION, settings, **more)
+
+
+def weights(trained):
+    network = trained.network
+    names = [
+        name
+        for name in type(network).__dataclass_fields__
+        if isinstance(getattr(network, name), np.ndarray)
+    ]
+    return b"".join(getattr(network, name).tobytes() for name in names)
+
+
+UNINTERRUPTED = {kind: train(kind) for kind in ("feed-forward", "echo-state")}
+
+
+class Interrupted(Exception):
+    """Stands for a power cut."""
+
+
+def stop_at(last):
+    def progress(iteration, _best):
+        if iteration == last:
+            raise Interrupted
+
+    return progress
+
+
+@BOTH
+def test_same_seed_gives_the_same_network_and_another_seed_another(regressor):
+    assert weights(train(regressor)) == weights(UNINTERRUPTED[regressor])
+    other = train(regressor, settings={"seed": 2})
+    assert weights(other) != weights(UNINTERRUPTED[regressor])
+
+
+@BOTH
+@pytest.mark.parametrize("last", [1, 3])
+def test_an_interrupted_training_goes_on_and_ends_with_the_same_network(tmp_path, regressor, last):
+    checkpoint = tmp_path / "kept"
+    with pytest.raises(Interrupted):
+        train(regressor, checkpoint=checkpoint, progress=stop_at(last))
+    assert len(checkpoint.read_text().splitlines()) == 1 + last
+    resumed = train(regressor, checkpoint=checkpoint)
+    assert weights(resumed) == weights(UNINTERRUPTED[regressor])
+    assert resumed.curve == UNINTERRUPTED[regressor].curve
+    assert not checkpoint.exists()
+
+
+@pytest.mark.parametrize("other", [{"settings": {"gamma": 0.3}}, {"load_key": "other loads"}])
+def test_a_checkpoint_of_another_training_is_not_taken_up(tmp_path, other):
+    checkpoint = tmp_path / "kept"
+    with pytest.raises(Interrupted):
+        train("echo-state", checkpoint=checkpoint, progress=stop_at(2), **other)
+    seen = []
+    train("echo-state", checkpoint=checkpoint, progress=lambda step, _: seen.append(step))
+    assert seen == [1, 2, 3, 4]
+    assert weights(train("echo-state")) == weights(UNINTERRUPTED["echo-state"])
+
+
+@BOTH
+def test_the_best_by_validation_is_kept(regressor):
+    trained = UNINTERRUPTED[regressor]
+    assert [step for step, *_ in trained.curve] == [1, 2, 3, 4]
+    assert trained.validation_objective == max(value for *_, value in trained.curve)
+    there = mean_objective(trained.network, VALIDATION, SETTINGS.weights)
+    assert there == trained.validation_objective
+    assert trained.simulated_jobs == 2 * 2 * 400 * 4
+
+
+def test_each_regressor_gives_its_own_form_of_network():
+    feed_forward = UNINTERRUPTED["feed-forward"].network
+    assert isinstance(feed_forward, QNetwork)
+    assert feed_forward.activation == "sigmoid"
+    assert not feed_forward.linear.any()
+    echo_state = UNINTERRUPTED["echo-state"].network
+    assert isinstance(echo_state, EchoStateNetwork)
+    assert np.count_nonzero(echo_state.readout) == round(0.15 * 30)
+
+
+@BOTH
+def test_with_the_oracle_it_learns_short_jobs_first(regressor):
+    fifo, sjf = (rule_objective(r, VALIDATION, SETTINGS.weights) for r in ("fifo", "sjf"))
+    assert sjf > fifo
+    learned = UNINTERRUPTED[regressor].validation_objective
+    assert learned > fifo + 0.8 * (sjf - fifo)
+
+
+@BOTH
+def test_it_learns_from_class_medians_as_much_as_they_tell(regressor):
+    medians = ClassMedian(interactive_median=75.0, batch_median=18_300.0)
+    training = [load(seed, estimates=medians) for seed in (1, 2)]
+    validation = [load(3, estimates=medians)]
+    goal = RewardWeights(time_utility=0.0, responsiveness=1.0, fairness=0.0, tail=0.0)
+    settings = replace(SETTINGS, regressor=regressor, passes=20, utility_weight=1.0, weights=goal)
+    learned = train_fitted_q(training, validation, settings).validation_objective
+    fifo = rule_objective("fifo", validation, goal)
+    first = rule_objective("interactive-first", validation, goal)
+    assert first > fifo
+    assert learned > fifo + 0.8 * (first - fifo)
+
+
+def experience(epsilon=0.3):
+    here = UNINTERRUPTED["echo-state"].network
+    rng = np.random.default_rng(4)
+    found = collect_experience(
+        TRAINING[0].workload, here, TRAINING[0].settings, epsilon=epsilon, rng=rng
+    )
+    return here, found
+
+
+def test_the_literal_reward_is_that_of_the_paper():
+    _, found = experience()
+    reward = rewards(found, "literal", 0.25)
+    np.testing.assert_allclose(reward, 0.25 * found.responsiveness + 0.75 * found.fairness)
+
+
+def test_the_difference_reward_is_what_others_lose_and_the_fairness_gained():
+    _, found = experience()
+    reward = rewards(found, "difference", 0.25)
+    gained = np.append(np.diff(found.fairness), 0.0)
+    np.testing.assert_allclose(reward, -0.25 * found.lost + 0.75 * gained)
+
+
+def test_targets_look_one_start_ahead_and_pass_through_starts_without_a_choice():
+    here, found = experience()
+    reward = rewards(found, "difference", 1.0)
+    workload = TRAINING[0].workload
+    value = best_action_values(compile_echo_state(here, workload), found)
+    target = targets(found, reward, here, workload, 0.5)
+    free = with_a_choice(found)
+    assert free[:-1].any()
+    assert not free.all()
+    assert target[-1] == reward[-1]
+    for start in range(len(reward) - 1):
+        ahead = value[start + 1] if free[start + 1] else target[start + 1]
+        assert target[start] == pytest.approx(reward[start] + 0.5 * ahead)
+
+
+def test_the_first_targets_are_the_rewards():
+    here, found = experience()
+    reward = rewards(found, "difference", 0.5)
+    np.testing.assert_array_equal(targets(found, reward, here, TRAINING[0].workload, 0.0), reward)
+
+
+def samples(seed=5, count=3000):
+    rng = np.random.default_rng(seed)
+    queue, jobs = rng.random((count, 8)), rng.random((count, 3))
+    return Samples(
+        queue=queue,
+        jobs=jobs,
+        states=rng.random((count, 30)),
+        targets=2.0 - queue[:, 0] + 3.0 * jobs[:, 2],
+    )
+
+
+def test_both_regressors_find_a_linear_function():
+    known = samples()
+    plain = FeedForwardRegressor(schema=REACTIVE_GRID_2011, hidden=6, passes=40, decay=1e-5)
+    network = plain.network(plain.fit(known, 1))
+    found = [network.scores(q, x[None])[0] for q, x in zip(known.queue, known.jobs, strict=True)]
+    assert np.abs(np.array(found) - known.targets).mean() < 0.1
+    reservoir = EchoStateRegressor.drawn(
+        REACTIVE_GRID_2011, ReservoirSettings(size=30), ridge=1e-6, seed=1
+    )
+    echo = reservoir.network(reservoir.fit(known, 1))
+    np.testing.assert_allclose(echo.job_linear, [0.0, 0.0, 1.5], atol=1e-3)
+    np.testing.assert_allclose(echo.queue_linear, [-0.5, *[0.0] * 7], atol=1e-3)
+
+
+def test_the_trained_network_scores_alike_under_onnxruntime(tmp_path):
+    here, path = UNINTERRUPTED["echo-state"].network, tmp_path / "model.onnx"
+    export_echo_state(here, path, {"algorithm": "fitted-q"})
+    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    rng = np.random.default_rng(6)
+    memory = here.empty_memory()
+    for _ in range(20):
+        queue, jobs = rng.random(8), rng.random((5, 3))
+        inputs = {"queue": queue, "jobs": jobs, "memory_in": memory}
+        single = {name: value.astype(np.float32) for name, value in inputs.items()}
+        score, _ = session.run(["score", "memory_out"], single)
+        scores, states = here.scores(queue, jobs, memory)
+        np.testing.assert_allclose(score, scores, rtol=0, atol=1e-5)
+        memory = here.next_memory(scores, states, memory)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"regressor": "forest"},
+        {"reward": "none"},
+        {"schema": "site"},
+        {"gamma": 1.0},
+        {"epsilon": 1.5},
+        {"utility_weight": -0.1},
+        {"iterations": 0},
+    ],
+)
+def test_wrong_settings_are_refused(wrong):
+    with pytest.raises(ConfigurationError):
+        FittedQSettings(**wrong)
+
+
+@pytest.mark.parametrize(("training", "validation"), [([], VALIDATION), (TRAINING, [])])
+def test_a_training_without_loads_is_refused(training, validation):
+    with pytest.raises(ConfigurationError, match="at least one"):
+        train_fitted_q(training, validation, SETTINGS)
+
+
+def test_loads_without_any_queue_are_refused():
+    log = egee_log(np.random.default_rng(1), processors=500, jobs=50, load=0.01)
+    idle = TrainingLoad.of(prepare_log(log), None, SimulationSettings(capacity=500))
+    with pytest.raises(ConfigurationError, match="busier"):
+        train_fitted_q([idle], [idle], SETTINGS)

@@ -1,0 +1,119 @@
+"""The reservoir is drawn as the paper says, forgets where it started, and steps from one memory."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from slurm_rl_plugin.errors import ConfigurationError
+from slurm_rl_plugin.features.site import SITE
+from slurm_rl_plugin.policies.reservoir import ReservoirSettings, random_echo_state, spectral_radius
+
+QUEUE, JOBS = len(SITE.queue), len(SITE.jobs)
+SCALER = (np.full(QUEUE, 0.5), np.full(QUEUE, 0.5), np.full(JOBS, 0.5), np.full(JOBS, 0.5))
+
+
+def network(seed=1, **settings):
+    return random_echo_state(
+        SITE, ReservoirSettings(**settings), SCALER, np.random.default_rng(seed)
+    )
+
+
+def with_output(reservoir, seed=2):
+    rng = np.random.default_rng(seed)
+    return replace(
+        reservoir,
+        readout=np.where(reservoir.connected, rng.normal(0, 1, reservoir.memory_size), 0.0),
+        queue_linear=rng.normal(0, 1, QUEUE),
+        job_linear=rng.normal(0, 1, JOBS),
+        output_bias=0.5,
+    )
+
+
+@pytest.mark.parametrize("radius", [0.5, 0.9, 0.99])
+def test_the_spectral_radius_is_the_one_asked_for(radius):
+    weights = network(spectral_radius=radius).reservoir_weights
+    assert np.abs(np.linalg.eigvals(weights)).max() == pytest.approx(radius, rel=1e-9)
+    assert weights.min() == 0.0
+
+
+def test_a_tenth_of_the_connections_and_15_of_100_units_are_drawn():
+    drawn = network()
+    assert np.count_nonzero(drawn.reservoir_weights) == 1000
+    assert np.count_nonzero(drawn.connected) == 15
+    assert not drawn.readout.any()
+
+
+def test_the_reservoir_is_drawn_from_its_seed():
+    one, same, other = network(3), network(3), network(4)
+    np.testing.assert_array_equal(one.reservoir_weights, same.reservoir_weights)
+    np.testing.assert_array_equal(one.input_weights, same.input_weights)
+    assert (one.reservoir_weights != other.reservoir_weights).any()
+
+
+def test_scores_are_those_of_the_written_formula():
+    drawn = with_output(network(leak=0.3))
+    rng = np.random.default_rng(5)
+    queue, jobs, memory = rng.random(QUEUE), rng.random((3, JOBS)), rng.random(100)
+    scores, states = drawn.scores(queue, jobs, memory)
+    q, x = (queue - 0.5) / 0.5, (jobs[1] - 0.5) / 0.5
+    inner = drawn.reservoir_weights @ memory + drawn.bias
+    inner = inner + np.concatenate([q, x]) @ drawn.input_weights
+    state = 0.7 * memory + 0.3 / (1 + np.exp(-inner))
+    score = drawn.readout @ state + drawn.queue_linear @ q + drawn.job_linear @ x + 0.5
+    np.testing.assert_allclose(states[1], state, rtol=1e-12)
+    assert scores[1] == pytest.approx(score, rel=1e-12)
+
+
+def test_the_next_memory_is_the_state_of_the_best_job():
+    drawn = with_output(network())
+    rng = np.random.default_rng(6)
+    memory = rng.random(100)
+    scores, states = drawn.scores(rng.random(QUEUE), rng.random((9, JOBS)), memory)
+    chosen = drawn.next_memory(scores, states, memory)
+    np.testing.assert_array_equal(chosen, states[int(np.argmax(scores))])
+    nothing = drawn.scores(rng.random(QUEUE), np.empty((0, JOBS)), memory)
+    np.testing.assert_array_equal(drawn.next_memory(*nothing, memory), memory)
+
+
+@pytest.mark.parametrize("settings", [{}, {"spectral_radius": 0.99}, {"leak": 0.2}])
+def test_two_memories_become_one_under_the_same_inputs(settings):
+    drawn = network(7, **settings)
+    rng = np.random.default_rng(8)
+    one, other = np.zeros(100), np.ones(100)
+    for _ in range(200):
+        queue, job = rng.random(QUEUE), rng.random((1, JOBS))
+        one, other = drawn.scores(queue, job, one)[1][0], drawn.scores(queue, job, other)[1][0]
+    assert np.abs(one - other).max() < 1e-9
+
+
+def test_what_was_seen_before_changes_the_score():
+    drawn = with_output(network(9))
+    rng = np.random.default_rng(10)
+    queue, jobs = rng.random(QUEUE), rng.random((4, JOBS))
+    after_one = drawn.scores(queue, np.zeros((1, JOBS)), drawn.empty_memory())[1][0]
+    after_other = drawn.scores(queue, np.ones((1, JOBS)), drawn.empty_memory())[1][0]
+    difference = drawn.scores(queue, jobs, after_one)[0] - drawn.scores(queue, jobs, after_other)[0]
+    assert np.abs(difference).max() > 1e-3
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"size": 0},
+        {"connectivity": 0.0},
+        {"readout_connectivity": 1.5},
+        {"spectral_radius": 1.0},
+        {"leak": 0.0},
+        {"input_scale": 0.0},
+    ],
+)
+def test_settings_out_of_range_are_refused(wrong):
+    with pytest.raises(ConfigurationError, match="give"):
+        ReservoirSettings(**wrong)
+
+
+def test_a_reservoir_without_a_loop_is_kept_as_it_is():
+    assert spectral_radius(network(size=1, connectivity=1.0).reservoir_weights) <= 0.9 + 1e-12
+    lone = network(size=2, connectivity=0.25)
+    assert np.count_nonzero(lone.reservoir_weights) == 1

@@ -1,0 +1,208 @@
+"""The compiled loop scores and remembers as the plain network does, decision by decision."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+
+from slurm_rl_plugin.domain import Decision
+from slurm_rl_plugin.errors import SimulationError
+from slurm_rl_plugin.features.estimates import RequestedLimit
+from slurm_rl_plugin.features.reactive_grid import REACTIVE_GRID, REACTIVE_GRID_2011
+from slurm_rl_plugin.features.reactive_grid_columns import (
+    grid_job_columns,
+    grid_queue_columns_2011,
+)
+from slurm_rl_plugin.features.site import SITE
+from slurm_rl_plugin.learning.q_regression import fixed_scaler
+from slurm_rl_plugin.policies.echo_state import EchoStateNetwork
+from slurm_rl_plugin.policies.network import QNetwork
+from slurm_rl_plugin.policies.reservoir import ReservoirSettings, random_echo_state
+from slurm_rl_plugin.simulator.cluster import (
+    IDLE,
+    PENDING,
+    advance,
+    empty_cluster,
+    next_event,
+)
+from slurm_rl_plugin.simulator.compiled_echo_state import compile_echo_state, without_memory
+from slurm_rl_plugin.simulator.dispatch import dispatch_by_score
+from slurm_rl_plugin.simulator.echo_state_scoring import queue_state, score_pending_from_memory
+from slurm_rl_plugin.simulator.echo_state_simulation import simulate_echo_state, simulate_learned
+from slurm_rl_plugin.simulator.experience import MOST_ACTIONS, best_action_values
+from slurm_rl_plugin.simulator.generators import egee_log
+from slurm_rl_plugin.simulator.log_workload import prepare_log
+from slurm_rl_plugin.simulator.policy_driver import NO_RANK, simulate_policy
+from slurm_rl_plugin.simulator.reactive_grid import grid_job_table
+from slurm_rl_plugin.simulator.rollout import collect_experience
+from slurm_rl_plugin.simulator.simulation import SimulationSettings
+from tests.reference.loads import random_workload
+
+SETTINGS = SimulationSettings(capacity=5)
+SCHEMAS = pytest.mark.parametrize("schema", [REACTIVE_GRID, REACTIVE_GRID_2011])
+
+
+def network(seed=1, schema=REACTIVE_GRID_2011, leak=0.5):
+    rng = np.random.default_rng(seed)
+    drawn = random_echo_state(schema, ReservoirSettings(size=40, leak=leak), _scaler(), rng)
+    return replace(
+        drawn,
+        readout=np.where(drawn.connected, rng.normal(0, 4, 40), 0.0),
+        queue_linear=rng.normal(0, 1, 8),
+        job_linear=rng.normal(0, 1, 3),
+        output_bias=0.25,
+    )
+
+
+def _scaler():
+    return (np.full(8, 0.4), np.full(8, 0.5), np.full(3, 0.6), np.full(3, 0.7))
+
+
+def prepared(seed=1, jobs=300):
+    log = egee_log(np.random.default_rng(seed), processors=5, jobs=jobs, load=0.8)
+    return prepare_log(replace(log, time_limit=log.run_time))
+
+
+@SCHEMAS
+@pytest.mark.parametrize("parallel", [False, True])
+def test_scores_and_memory_of_every_decision_are_the_networks_own(schema, parallel):
+    here = network(schema=schema)
+    workload = random_workload(3, jobs=120, capacity=5, parallel=parallel)
+    compiled, table = compile_echo_state(here, workload), grid_job_table(workload)
+    cluster = empty_cluster(workload, 5)
+    memory, expected = here.empty_memory(), here.empty_memory()
+    scores, jobs = np.empty(121), np.empty(121, dtype=np.int64)
+    decisions = 0
+    while not np.isinf(event := next_event(workload, cluster)):
+        advance(workload, cluster, event, NO_RANK)
+        count = int(cluster.counts[PENDING])
+        if cluster.counts[IDLE] == 0 or count == 0:
+            continue
+        queue = queue_state(workload, cluster, compiled)
+        waiting = cluster.pending[:count].copy()
+        score_pending_from_memory(workload, cluster, compiled, memory, scores, jobs)
+        wanted, states = here.scores(queue, table[waiting], expected)
+        np.testing.assert_array_equal(jobs[:count], waiting)
+        np.testing.assert_allclose(scores[:count], wanted, rtol=0, atol=1e-9)
+        expected = states[int(np.argmax(scores[:count]))]
+        np.testing.assert_allclose(memory, expected, rtol=0, atol=1e-9)
+        dispatch_by_score(workload, cluster, scores, jobs, 0, 0)
+        decisions += count > 1
+    assert decisions > 20
+
+
+@dataclass(frozen=True)
+class EchoStatePolicy:
+    """The plain network on the snapshot's columns, as the head node sees the queue."""
+
+    network: EchoStateNetwork
+    name: str = "echo state"
+
+    def decide(self, snapshot, memory=None):
+        estimates = RequestedLimit()
+        waiting, running = snapshot.pending.jobs, snapshot.running.jobs
+        estimate = estimates.estimate(waiting.time_limit, waiting.interactive)
+        other = estimates.estimate(running.time_limit, running.interactive)
+        queue = grid_queue_columns_2011(snapshot, estimate, other)
+        memory = self.network.empty_memory() if memory is None else memory
+        scores, states = self.network.scores(queue, grid_job_columns(snapshot, estimate), memory)
+        return Decision(scores=scores, memory=self.network.next_memory(scores, states, memory))
+
+
+@pytest.mark.parametrize("cycle", [0.0, 600.0])
+def test_the_compiled_loop_gives_the_schedule_of_the_policy_driven_from_outside(cycle):
+    load, here = prepared(), network(4)
+    settings = replace(SETTINGS, cycle=cycle)
+    workload = load.workload(None)
+    compiled = simulate_echo_state(workload, here, settings)
+    driven = simulate_policy(load, workload, EchoStatePolicy(here), settings)
+    np.testing.assert_array_equal(compiled.start, driven.start)
+    assert compiled.decisions == driven.decisions
+
+
+def test_memory_is_carried_from_decision_to_decision():
+    workload, here = prepared().workload(None), network(4)
+    forgetful = replace(here, reservoir_weights=np.zeros((40, 40)), leak=1.0)
+    start = simulate_echo_state(workload, here, SETTINGS).start
+    assert (start != simulate_echo_state(workload, forgetful, SETTINGS).start).any()
+    np.testing.assert_array_equal(start, simulate_echo_state(workload, here, SETTINGS).start)
+
+
+def feed_forward(activation="sigmoid"):
+    rng = np.random.default_rng(6)
+    scaler = fixed_scaler(REACTIVE_GRID_2011)
+    return QNetwork(
+        schema=REACTIVE_GRID_2011,
+        queue_mean=scaler[0],
+        queue_scale=scaler[1],
+        job_mean=scaler[2],
+        job_scale=scaler[3],
+        queue_weights=rng.normal(0, 1, (8, 6)),
+        job_weights=rng.normal(0, 1, (3, 6)),
+        bias=rng.normal(0, 1, 6),
+        output=rng.normal(0, 1, 6),
+        linear=rng.normal(0, 1, 3),
+        output_bias=0.5,
+        activation=activation,
+    )
+
+
+def test_a_feed_forward_network_is_one_without_links():
+    workload, plain = prepared(2).workload(None), feed_forward()
+    there = simulate_learned(workload, without_memory(plain), SETTINGS)
+    np.testing.assert_array_equal(there.start, simulate_learned(workload, plain, SETTINGS).start)
+    with pytest.raises(SimulationError, match="sigmoid"):
+        without_memory(feed_forward("relu"))
+
+
+def test_a_network_of_another_schema_is_refused():
+    drawn = random_echo_state(SITE, ReservoirSettings(size=5), fixed_scaler(SITE), _rng())
+    with pytest.raises(SimulationError, match="reactive-grid"):
+        simulate_echo_state(prepared().workload(None), drawn, SETTINGS)
+
+
+def _rng():
+    return np.random.default_rng(7)
+
+
+def test_a_rollout_without_exploration_is_the_simulation():
+    # whole loads of single starts: one decision is one start, as nothing happens at one instant
+    workload, here = prepared(3).workload(None), network(8)
+    found = collect_experience(workload, here, SETTINGS, epsilon=0.0, rng=_rng())
+    simulated = simulate_echo_state(workload, here, SETTINGS).start
+    assert sorted(found.job) == list(range(300))
+    assert (np.diff(simulated[found.job]) >= 0).all()
+
+
+@pytest.mark.parametrize("epsilon", [None, 0.0, 0.5])
+def test_a_rollout_keeps_states_actions_and_rewards_of_every_start(epsilon):
+    workload, here = prepared(3).workload(None), network(8)
+    found = collect_experience(workload, here, SETTINGS, epsilon=epsilon, rng=_rng())
+    table, memory = grid_job_table(workload), here.empty_memory()
+    values = best_action_values(compile_echo_state(here, workload), found)
+    for start in range(300):
+        actions = found.actions[found.first_action[start] : found.first_action[start + 1]]
+        scores, states = here.scores(found.queue[start], table[actions], memory)
+        assert found.job[start] in actions or len(actions) == MOST_ACTIONS
+        chosen = int(np.flatnonzero(actions == found.job[start])[0])
+        np.testing.assert_allclose(found.state[start], states[chosen], rtol=0, atol=1e-9)
+        assert values[start] == pytest.approx(scores.max(), abs=1e-9)
+        assert epsilon != 0.0 or scores[chosen] == pytest.approx(scores.max(), abs=1e-9)
+        assert 0.0 <= found.lost[start] < 1.0
+        assert (found.lost[start] > 0.0) == (len(actions) > 1)
+        memory = found.state[start]
+    assert 0.0 < found.responsiveness.min() <= found.responsiveness.max() <= 1.0
+    assert 0.0 <= found.fairness.min() <= found.fairness.max() <= 1.0
+
+
+def test_of_a_long_queue_evenly_spaced_actions_are_kept():
+    log = egee_log(np.random.default_rng(1), processors=1, jobs=400, load=5.0)
+    workload = prepare_log(log).workload(None)
+    settings = SimulationSettings(capacity=1)
+    found = collect_experience(workload, network(), settings, epsilon=None, rng=_rng())
+    kept = np.diff(found.first_action)
+    assert kept.max() == MOST_ACTIONS
+    longest = int(np.argmax(kept))
+    actions = found.actions[found.first_action[longest] : found.first_action[longest + 1]]
+    assert len(set(actions)) == MOST_ACTIONS
+    assert (np.diff(actions) > 0).all()
