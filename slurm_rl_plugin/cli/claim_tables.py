@@ -39,23 +39,28 @@ def print_sampled_claims(claims: Sequence[SampledClaim]) -> None:
 
 
 def print_judged_claims(claims: Sequence[SampledClaim]) -> None:
-    """Claims of a paper: its figure, ours with its interval, the verdict and why."""
+    """Claims of a paper: its figure, ours with its interval and the verdict; then why not."""
     rows = []
     for claim in claims:
         interval = claim.measured.ci95
-        text = None if claim.printed is None else claim.printed.text
         rows.append(
             [
                 claim.name,
-                text,
+                None if claim.printed is None else claim.printed.text,
                 f"{claim.measured.value:.4g}",
-                "-" if interval is None else f"{interval[0]:.4g} .. {interval[1]:.4g}",
-                "reproduces" if claim.reproduces else "does not",
-                claim.because,
+                None if interval is None else f"{interval[0]:.4g} .. {interval[1]:.4g}",
+                _verdict(claim),
             ]
         )
-    print_table(["CLAIM", "PUBLISHED", "MEASURED", "95 % INTERVAL", "VERDICT", "BECAUSE"], rows)
-    print(f"\n{counted(claims)}")
+    print_table(["CLAIM", "PUBLISHED", "MEASURED", "95 % INTERVAL", "VERDICT"], rows)
+    print(f"\n{counted(claims)} What does not:")
+    for claim in claims:
+        if claim.reproduces is False:
+            print(f"* {claim.name}: {claim.because}.")
+
+
+def _verdict(claim: SampledClaim) -> str:
+    return "reproduces" if claim.reproduces else "does not"
 
 
 def counted(claims: Sequence[SampledClaim]) -> str:

@@ -21,7 +21,7 @@ class Effort:
     training: int = 6
     validation: int = 4
     sweeps: int = 20
-    iterations: int = 8
+    iterations: int = 6
     learners: int = 3
 
     def jobs_of(self, printed: int) -> int:

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from slurm_rl_plugin.features.estimates import ClassMedian
-from slurm_rl_plugin.learning.fitted_q import FittedQSettings, train_fitted_q
+from slurm_rl_plugin.learning.fitted_q import train_fitted_q
+from slurm_rl_plugin.learning.fitted_q_settings import FittedQSettings
 from slurm_rl_plugin.learning.training_load import TrainingLoad
+from slurm_rl_plugin.policies.reservoir import ReservoirSettings
 from slurm_rl_plugin.reproduce.effort import Effort
-from slurm_rl_plugin.reproduce.non_markovian_tables import FIFO, LEARNED, NATIVE, SJF
+from slurm_rl_plugin.reproduce.non_markovian_tables import (
+    FIFO,
+    FORGETFUL,
+    LEARNED,
+    NATIVE,
+    SJF,
+)
 from slurm_rl_plugin.reproduce.paired_trials import Contender
 from slurm_rl_plugin.reproduce.trained_networks import (
     LearnedNetwork,
@@ -30,7 +39,13 @@ LOADS = (0.44, 0.7)
 #: Load to learn on: without a queue there is nothing to learn.
 _TRAINING_LOAD = 0.7
 _TRAINING_SEED, _VALIDATION_SEED = 1000, 2000
-_REGRESSORS = {"NN": "feed-forward", "ESN": "echo-state"}
+#: Without recurrent weights the echo state network sees the present alone.
+_WITHOUT_MEMORY = ReservoirSettings(spectral_radius=0.0, leak=1.0)
+_SETTINGS = {
+    "NN": FittedQSettings(regressor="feed-forward"),
+    "ESN": FittedQSettings(regressor="echo-state"),
+    "ESN0": FittedQSettings(regressor="echo-state", reservoir=_WITHOUT_MEMORY),
+}
 
 
 def generated(load: float, seeds: Iterable[int], effort: Effort) -> list[PreparedLog]:
@@ -55,17 +70,15 @@ def training_logs(effort: Effort) -> list[PreparedLog]:
 
 
 def learning_task(name: str, learner: int, effort: Effort) -> LearningTask:
-    """Fitted Q for one of LEARNED, on logs of seeds 1000 and above, chosen on 2000 and above.
+    """Fitted Q for a learned policy, on logs of seeds 1000 and above, chosen on 2000 and above.
 
     Args:
-        name: one of LEARNED.
+        name: one of LEARNED or FORGETFUL.
         learner: seed of the training.
         effort: how many logs and iterations.
     """
     regressor, estimates = name.split("-")
-    settings = FittedQSettings(
-        regressor=_REGRESSORS[regressor], iterations=effort.iterations, seed=learner
-    )
+    settings = replace(_SETTINGS[regressor], iterations=effort.iterations, seed=learner)
 
     def loads() -> Loads:
         training = training_logs(effort)
@@ -96,13 +109,13 @@ def _training_loads(
 
 
 def learn(effort: Effort, shelf: NetworkShelf) -> dict[str, list[LearnedNetwork]]:
-    """Each of LEARNED -> its networks, one a learner."""
+    """Each of LEARNED and FORGETFUL -> its networks, one a learner."""
     return {
         name: [
             shelf.take(learning_task(name, learner, effort)).network
             for learner in range(1, effort.learners + 1)
         ]
-        for name in LEARNED
+        for name in (*LEARNED, *FORGETFUL)
     }
 
 
@@ -112,7 +125,7 @@ def contenders(
     """The policies of an experiment; learned ones as "<name> <learner>".
 
     Args:
-        networks: of each of LEARNED.
+        networks: of each learned policy.
         medians: of the classes' run times on logs that are not measured, for EST.
         native: whether the logs record starts.
     """

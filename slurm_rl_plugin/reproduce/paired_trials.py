@@ -10,13 +10,10 @@ import numpy as np
 
 from slurm_rl_plugin.features.estimates import RunTimeEstimate
 from slurm_rl_plugin.learning.evaluation import Candidate, schedule_of, starts_under
-from slurm_rl_plugin.policies.network import QNetwork
+from slurm_rl_plugin.reproduce.trained_networks import LearnedNetwork
+from slurm_rl_plugin.simulator.echo_state_simulation import simulate_learned
 from slurm_rl_plugin.simulator.log_workload import PreparedLog
-from slurm_rl_plugin.simulator.simulation import (
-    SimulationSettings,
-    simulate_network,
-    simulate_scores,
-)
+from slurm_rl_plugin.simulator.simulation import SimulationSettings, simulate_scores
 from slurm_rl_plugin.units import INTERACTIVE_WAIT_GOAL, FloatArray
 from slurm_rl_plugin.utility.responsiveness import relative_overhead, responsiveness
 from slurm_rl_plugin.utility.summary import ScheduledJobs, summarise
@@ -39,7 +36,7 @@ class Contender:
     """
 
     rule: str = ""
-    network: QNetwork | None = None
+    network: LearnedNetwork | None = None
     estimates: RunTimeEstimate | None = None
     reserve: int = 0
 
@@ -51,7 +48,7 @@ class Contender:
     def _starts(self, prepared: PreparedLog, settings: SimulationSettings) -> FloatArray:
         workload = prepared.workload(self.estimates)
         if self.network is not None:
-            return simulate_network(workload, self.network, settings).start
+            return simulate_learned(workload, self.network, settings).start
         if self.rule == LONGEST_FIRST:
             return simulate_scores(workload, workload.estimate, settings).start
         return starts_under(Candidate(name=self.rule), prepared, workload, settings)

@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from matplotlib import pyplot as plt
 
 from slurm_rl_plugin.reproduce.conservation import implied_ratio
-from slurm_rl_plugin.reproduce.figure_file import draw_all, legend_above, plt
+from slurm_rl_plugin.reproduce.figure_file import draw_all, legend_above
 from slurm_rl_plugin.reproduce.learning_curves import PRETRAININGS, Curves
 from slurm_rl_plugin.reproduce.literal_reward import LITERAL, PRINTED, scores_by_run_time
 from slurm_rl_plugin.reproduce.paired_trials import LONGEST_FIRST, PairedTrial

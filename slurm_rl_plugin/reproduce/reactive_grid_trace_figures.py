@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
+from matplotlib import pyplot as plt
 
-from slurm_rl_plugin.reproduce.figure_file import legend_above, plt
+from slurm_rl_plugin.reproduce.figure_file import legend_above
 from slurm_rl_plugin.reproduce.lpc_segments import PROCESSORS_OF_2011
 from slurm_rl_plugin.reproduce.paired_trials import PairedTrial
 from slurm_rl_plugin.reproduce.reactive_grid_tables import FIFO, NATIVE, RL, SJF

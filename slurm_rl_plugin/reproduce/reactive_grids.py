@@ -175,10 +175,10 @@ class _Reproduction:
 
     def _literal(self, name: str, settings: SarsaSettings) -> QNetwork:
         task = learning_task(_FILES[name], SHOWN, self._plan.effort, settings)
-        return self._shelf.take(replace(task, train=train_without_choice)).network
+        return self._shelf.take(replace(task, train=train_without_choice)).q_network
 
     def _network(self, task: LearningTask) -> QNetwork:
-        return self._plan.policy or self._shelf.take(task).network
+        return self._plan.policy or self._shelf.take(task).q_network
 
     def _contenders(
         self, interactive: float, network: QNetwork, shares: Mapping[str, float]

@@ -10,12 +10,17 @@ from pathlib import Path
 from typing import Any
 
 from slurm_rl_plugin import __version__
-from slurm_rl_plugin.learning.onnx_export import export_network, import_network
+from slurm_rl_plugin.errors import SimulationError
+from slurm_rl_plugin.features.known_schemas import known_schema
+from slurm_rl_plugin.learning.echo_state_export import export_echo_state, import_echo_state
+from slurm_rl_plugin.learning.onnx_export import export_network, import_network, metadata_of
 from slurm_rl_plugin.learning.trained_policy import Progress, TrainedPolicy
 from slurm_rl_plugin.learning.training_load import TrainingLoad
+from slurm_rl_plugin.policies.echo_state import EchoStateNetwork
 from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.whole_file import write_whole
 
+LearnedNetwork = QNetwork | EchoStateNetwork
 #: Training loads and validation loads.
 Loads = tuple[Sequence[TrainingLoad], Sequence[TrainingLoad]]
 #: [step, objective on the training loads, objective on the validation loads].
@@ -54,8 +59,19 @@ class LearningTask:
 class Learned:
     """A network and how the training went."""
 
-    network: QNetwork
+    network: LearnedNetwork
     curve: Curve
+
+    @property
+    def q_network(self) -> QNetwork:
+        """The network, of a trainer that gives no other kind.
+
+        Raises:
+            SimulationError: it is an echo state network.
+        """
+        if not isinstance(self.network, QNetwork):
+            raise SimulationError("a trainer of feed-forward networks gave another kind.")
+        return self.network
 
 
 class NetworkShelf:
@@ -88,7 +104,7 @@ class NetworkShelf:
             self._folder.mkdir(parents=True, exist_ok=True)
             self._train(task, path, story)
         curve = [tuple(point) for point in json.loads(story.read_text())["curve"]]
-        return Learned(network=import_network(path), curve=curve)
+        return Learned(network=_read(path), curve=curve)
 
     def _train(self, task: LearningTask, path: Path, story: Path) -> None:
         training, validation = task.loads()
@@ -101,7 +117,7 @@ class NetworkShelf:
             progress=self._report(),
         )
         described = {"sources": list(task.sources), "curve": [list(p) for p in trained.curve]}
-        export_network(trained.network, path, {"algorithm": task.name})
+        _write(trained.network, path, {"algorithm": task.name})
         write_whole(story, json.dumps(described, default=str) + "\n")
 
     def _report(self) -> Progress:
@@ -110,3 +126,17 @@ class NetworkShelf:
             self._progress(1)
 
         return told
+
+
+def _write(network: LearnedNetwork, path: Path, metadata: dict[str, str]) -> None:
+    if isinstance(network, EchoStateNetwork):
+        export_echo_state(network, path, metadata)
+    else:
+        export_network(network, path, metadata)
+
+
+def _read(path: Path) -> LearnedNetwork:
+    metadata = metadata_of(path)
+    if "memory_size" in metadata:
+        return import_echo_state(path, known_schema(path, metadata))
+    return import_network(path)
