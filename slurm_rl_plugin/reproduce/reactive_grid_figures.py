@@ -11,10 +11,9 @@ from matplotlib import pyplot as plt
 
 from slurm_rl_plugin.reproduce.conservation import implied_ratio
 from slurm_rl_plugin.reproduce.figure_file import draw_all, legend_above
-from slurm_rl_plugin.reproduce.learning_curves import PRETRAININGS, Curves
+from slurm_rl_plugin.reproduce.learning_curves import PRETRAININGS, SWEEP_JOBS, Curves
 from slurm_rl_plugin.reproduce.literal_reward import LITERAL, PRINTED, scores_by_run_time
 from slurm_rl_plugin.reproduce.paired_trials import LONGEST_FIRST, PairedTrial
-from slurm_rl_plugin.reproduce.reactive_grid_load import JOBS
 from slurm_rl_plugin.reproduce.reactive_grid_shares import INFEASIBLE_BOUND, fairness_over_time
 from slurm_rl_plugin.reproduce.reactive_grid_tables import FIFO, RL, SJF, printed_waits
 from slurm_rl_plugin.reproduce.reactive_grid_trace_figures import segment_drawings
@@ -208,11 +207,11 @@ def _draw_literal_reward(found: ReactiveGrids) -> Any:
 def _draw_curves(curves: Curves) -> Any:
     figure, axis = plt.subplots(figsize=(8, 4.5), layout="constrained")
     for colour, (kind, objective) in zip(_COLOURS, curves.items(), strict=True):
-        jobs = JOBS * np.arange(objective.shape[1]) / 1000.0
+        jobs = SWEEP_JOBS * np.arange(objective.shape[1])
         axis.plot(jobs, objective.mean(axis=0), color=colour, label=PRETRAININGS[kind])
         low, high = objective.min(axis=0), objective.max(axis=0)
         axis.fill_between(jobs, low, high, color=colour, alpha=0.15, linewidth=0)
-    axis.set_xlabel("jobs learned from (thousands)")
+    axis.set_xlabel("jobs learned from")
     axis.set_ylabel("objective on the validation logs\n(mean and range of the learners)")
     axis.set_title("calibrating SARSA off-line, p = 0.5")
     axis.grid(alpha=0.3)

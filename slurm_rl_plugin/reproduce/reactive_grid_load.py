@@ -86,6 +86,7 @@ def learning_task(
     *,
     shares: Mapping[str, float] = FEASIBLE,
     recorded: bool = False,
+    training_jobs: int = 0,
 ) -> LearningTask:
     """SARSA on logs of seeds 1000 and above, chosen on seeds 2000 and above.
 
@@ -96,18 +97,20 @@ def learning_task(
         settings: of SARSA; its sweeps and its objective are set here.
         shares: targets of the accounts.
         recorded: give the logs starts, as the site would have recorded them.
+        training_jobs: of a log to learn on, where they are shorter than those to choose on.
     """
     settings = replace(settings, sweeps=effort.sweeps, weights=OBJECTIVE)
     counts = (effort.training, effort.validation)
+    short = replace(effort, jobs=training_jobs or effort.jobs)
 
     def loads() -> Loads:
         return (
-            training_loads(_logs(TRAINING_SEED, counts[0])),
-            training_loads(_logs(VALIDATION_SEED, counts[1])),
+            training_loads(_logs(TRAINING_SEED, counts[0], short)),
+            training_loads(_logs(VALIDATION_SEED, counts[1], effort)),
         )
 
-    def _logs(first: int, count: int) -> Sequence[PreparedLog]:
-        logs = generated(interactive, range(first, first + count), effort, shares)
+    def _logs(first: int, count: int, size: Effort) -> Sequence[PreparedLog]:
+        logs = generated(interactive, range(first, first + count), size, shares)
         return [with_recorded_starts(log) for log in logs] if recorded else logs
 
     return LearningTask(
@@ -117,6 +120,7 @@ def learning_task(
         sources=[
             f"mmn p={interactive} jobs={effort.jobs_of(JOBS)} {counts}",
             f"{dict(shares)} {recorded}",
+            *([f"training jobs={training_jobs}"] if training_jobs else []),
         ],
         loads=loads,
         steps=effort.sweeps,

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 FIFO, RL, NATIVE, SJF = "FIFO", "RL", "native", "SJF oracle"
 #: Policies that stand beside FIFO and RL in every claim.
-BASELINES = (FIFO, SJF, "interactive first", "min(run + wait) EST", "SJF oracle, 1 held")
+BASELINES = (
+    FIFO,
+    SJF,
+    "EDF",
+    "interactive first",
+    "min(run + wait) EST",
+    "SJF oracle, 1 held",
+    "SJF oracle, 2 held",
+)
 #: Interactive fractions p of the experiments.
 FRACTIONS = (0.2, 0.4, 0.5)
 

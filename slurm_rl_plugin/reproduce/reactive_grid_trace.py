@@ -109,7 +109,10 @@ def _factor_claim(
     native, learned = TABLE_III[job_class][statistic]
     measured = measure(np.array([factors[RL]]))
     judged = as_bound(measured, bound, least=True)
-    because = f"native / RL {judged.because}; native / FIFO is {factors[FIFO]:.3g}; {machine}"
+    because = (
+        f"native / RL {judged.because}; native / FIFO is {factors[FIFO]:.3g}; the native figure is "
+        f"{float(trial.figure(NATIVE, column)[0]):.4g} s; {machine}"
+    )
     if native / learned < bound:
         because += f"; the paper's own figures give {native / learned:.1f}"
     return SampledClaim(

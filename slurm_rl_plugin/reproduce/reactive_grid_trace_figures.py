@@ -43,7 +43,7 @@ def _draw(segments: Segments, draw: Callable[[Any, PairedTrial], tuple[str, str]
         axis.set_ylabel(along)
         axis.set_title(f"LPC-EGEE segment {number}, {capacity} processors", fontsize="medium")
         axis.grid(alpha=0.3)
-    legend_above(figure, axes[0, 0])
+    legend_above(figure, axes[0, 0], columns=5)
     return figure
 
 

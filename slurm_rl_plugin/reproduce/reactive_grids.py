@@ -15,6 +15,7 @@ from slurm_rl_plugin.accounting.port import JobLog
 from slurm_rl_plugin.learning.sarsa_settings import PAPER, SarsaSettings
 from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.reproduce.effort import FULL, Effort
+from slurm_rl_plugin.reproduce.hold_action import claims_of_holding
 from slurm_rl_plugin.reproduce.learning_curves import (
     Curves,
     claims_of_calibration,
@@ -152,6 +153,7 @@ class _Reproduction:
         claims = [
             *claims_of_table_1(),
             *(claim for p in FRACTIONS for claim in claims_of_waits(p, feasible[p])),
+            *(claim for p in FRACTIONS for claim in claims_of_holding(p, feasible[p])),
             *claims_of_shares(feasible[SHOWN], infeasible),
             *_claims_of_segments(segments),
             *claims_of_literal_reward(feasible[SHOWN], {**as_printed, RL: learned[SHOWN]}),
