@@ -143,9 +143,9 @@ def _simulator(options: argparse.Namespace) -> dict[str, Any]:
         candidates = [Candidate(name="fifo"), Candidate(name="sjf")]
         model = shipped_model() if options.policy == SHIPPED_MODEL else Path(options.policy)
         if model.exists():
-            from slurm_rl_plugin.learning.onnx_export import import_network  # noqa: PLC0415
+            from slurm_rl_plugin.learning.model_export import import_model  # noqa: PLC0415
 
-            network = import_network(model)
+            network = import_model(model)
             candidates.append(Candidate(name="model", network=network))
         for each in candidates:
             taken = _seconds(

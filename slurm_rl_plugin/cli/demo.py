@@ -31,7 +31,7 @@ from slurm_rl_plugin.hook.state_file import StateFile
 from slurm_rl_plugin.learning.evaluation import Candidate, schedule_of, starts_under
 from slurm_rl_plugin.learning.load_windows import TRAINING_FRACTION
 from slurm_rl_plugin.learning.manifest import file_checksum
-from slurm_rl_plugin.learning.onnx_export import import_network
+from slurm_rl_plugin.learning.model_export import import_model
 from slurm_rl_plugin.learning.policy_search import PolicySearchSettings
 from slurm_rl_plugin.learning.training import TrainingPlan, train_model
 from slurm_rl_plugin.metrics.collector import CycleMetrics
@@ -157,7 +157,7 @@ def _evaluate(
     settings = SimulationSettings(capacity=prepared.capacity)
     workload = prepared.workload(estimates)
     candidates = [Candidate(name="fifo"), Candidate(name="sjf")]
-    candidates.append(Candidate(name="model", network=import_network(model)))
+    candidates.append(Candidate(name="model", network=import_model(model)))
     return {
         each.name: schedule_of(prepared, starts_under(each, prepared, workload, settings), settings)
         for each in candidates

@@ -153,10 +153,10 @@ def _make_folders(options: argparse.Namespace) -> None:
 def _candidate(name: str) -> Candidate:
     if not name.endswith(".onnx"):
         return Candidate(name=name)
-    from slurm_rl_plugin.learning.onnx_export import import_network  # noqa: PLC0415 - extra
+    from slurm_rl_plugin.learning.model_export import import_model  # noqa: PLC0415 - extra
 
     try:
-        return Candidate(name=name, network=import_network(Path(name)))
+        return Candidate(name=name, network=import_model(Path(name)))
     except ModelUnreadable:
         # a graph that we did not write: onnxruntime may still run it, decision by decision
         return Candidate(name=name, policy=load_q_network(Path(name)))

@@ -14,14 +14,10 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from slurm_rl_plugin.errors import ModelSchemaMismatch, ModelUnreadable
-from slurm_rl_plugin.features.schema import FeatureSchema
+from slurm_rl_plugin.learning.onnx_file import OnnxFile, read_onnx, write_onnx
 from slurm_rl_plugin.policies.echo_state import EchoStateNetwork
 from slurm_rl_plugin.units import FloatArray
-from slurm_rl_plugin.whole_file import write_whole
 
-#: As in onnx_export: old enough for onnxruntime 1.17.
-_OPSET, _IR_VERSION = 17, 8
 _VECTORS = ("queue_mean", "queue_scale", "job_mean", "job_scale", "bias", "queue_linear")
 _STEPS = (
     ("Sub", ["queue", "queue_mean"], "queue_centred"),
@@ -111,77 +107,33 @@ def export_echo_state(network: EchoStateNetwork, path: Path, metadata: Mapping[s
         metadata: algorithm, reward weights, checksums and so on; entries on the schema and
             `memory_size` are added.
     """
-    model = helper.make_model(
-        _graph(network), opset_imports=[helper.make_opsetid("", _OPSET)], ir_version=_IR_VERSION
-    )
-    schema = network.schema
-    entries = {
-        "schema_name": schema.name,
-        "schema_version": str(schema.version),
-        "schema_digest": schema.digest,
-        "memory_size": str(network.memory_size),
-        **metadata,
-    }
-    helper.set_model_props(model, entries)
-    onnx.checker.check_model(model)
-    write_whole(path, model.SerializeToString())
+    size = {"memory_size": str(network.memory_size)}
+    write_onnx(_graph(network), network.schema, path, {**size, **metadata})
 
 
-def import_echo_state(path: Path, schema: FeatureSchema) -> EchoStateNetwork:
+def import_echo_state(path: Path) -> EchoStateNetwork:
     """Read back a network that `export_echo_state` wrote, for the compiled simulator.
-
-    Args:
-        path: the .onnx file.
-        schema: that this release computes.
 
     Raises:
         ModelUnreadable: missing, no ONNX model, or not a graph of `export_echo_state`.
-        ModelSchemaMismatch: made for other features.
+        ModelSchemaMismatch: made for features that this release does not compute.
     """
-    model = _load(path)
-    metadata = {entry.key: entry.value for entry in model.metadata_props}
-    if metadata.get("schema_digest") != schema.digest:
-        raise ModelSchemaMismatch(
-            f"model {path} was trained for schema {metadata.get('schema_name', 'unknown')} "
-            f"version {metadata.get('schema_version', '?')}, not for {schema.name} version "
-            f"{schema.version}: retrain it."
-        )
-    arrays = {
-        entry.name: numpy_helper.to_array(entry).astype(np.float64)
-        for entry in model.graph.initializer
-    }
-    try:
-        return _network_of(arrays, schema)
-    except KeyError as missing:
-        raise ModelUnreadable(
-            f"model {path} has no tensor {missing.args[0]}: only echo state networks that "
-            "`slurm-rl train` wrote can be simulated."
-        ) from None
+    return echo_state_of(read_onnx(path))
 
 
-def _load(path: Path) -> onnx.ModelProto:
-    try:
-        model = onnx.load(path)
-        onnx.checker.check_model(model)
-    except FileNotFoundError:
-        raise ModelUnreadable(f"model {path} does not exist: give the path of a model.") from None
-    except Exception as error:  # noqa: BLE001 - protobuf and the checker raise types of their own
-        raise ModelUnreadable(
-            f"model {path} cannot be read as ONNX ({type(error).__name__}): copy it again or "
-            "retrain."
-        ) from None
-    return model
-
-
-def _network_of(arrays: Mapping[str, FloatArray], schema: FeatureSchema) -> EchoStateNetwork:
+def echo_state_of(file: OnnxFile) -> EchoStateNetwork:
+    """The network in a file; errors as `import_echo_state`."""
+    schema = file.schema
+    readout = file.tensor("readout")[:, 0]
+    inputs = [file.tensor("queue_weights"), file.tensor("job_weights")]
     return EchoStateNetwork(
         schema=schema,
-        **{name: arrays[name] for name in _VECTORS},
-        input_weights=np.vstack([arrays["queue_weights"], arrays["job_weights"]]),
-        reservoir_weights=arrays["reservoir_weights"],
-        connected=arrays["readout"][:, 0] != 0.0,
-        readout=arrays["readout"][:, 0],
-        job_linear=arrays["job_linear"][:, 0],
-        output_bias=float(arrays["output_bias"]),
-        leak=float(arrays["leak"]),
+        **{name: file.tensor(name) for name in _VECTORS},
+        input_weights=np.vstack(inputs),
+        reservoir_weights=file.tensor("reservoir_weights"),
+        connected=readout != 0.0,
+        readout=readout,
+        job_linear=file.tensor("job_linear")[:, 0],
+        output_bias=float(file.tensor("output_bias")),
+        leak=float(file.tensor("leak")),
     )

@@ -15,13 +15,10 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from slurm_rl_plugin.errors import ModelUnreadable
-from slurm_rl_plugin.features.known_schemas import known_schema
+from slurm_rl_plugin.learning.onnx_file import OnnxFile, read_onnx, write_onnx
 from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.units import FloatArray
-from slurm_rl_plugin.whole_file import write_whole
 
-#: Old enough for onnxruntime 1.17, the oldest that the head node may have.
-_OPSET, _IR_VERSION = 17, 8
 _TENSORS = (
     "queue_mean",
     "queue_scale",
@@ -95,43 +92,9 @@ def export_network(network: QNetwork, path: Path, metadata: Mapping[str, str]) -
         path: the .onnx file.
         metadata: algorithm, reward weights, checksums and so on; schema entries are added.
     """
-    model = helper.make_model(
-        _graph(network), opset_imports=[helper.make_opsetid("", _OPSET)], ir_version=_IR_VERSION
+    write_onnx(
+        _graph(network), network.schema, path, {"activation": network.activation, **metadata}
     )
-    schema = network.schema
-    entries = {
-        "schema_name": schema.name,
-        "schema_version": str(schema.version),
-        "schema_digest": schema.digest,
-        "activation": network.activation,
-        **metadata,
-    }
-    helper.set_model_props(model, entries)
-    onnx.checker.check_model(model)
-    write_whole(path, model.SerializeToString())
-
-
-def metadata_of(path: Path) -> dict[str, str]:
-    """The metadata of an ONNX file.
-
-    Raises:
-        ModelUnreadable: it is missing or no ONNX model.
-    """
-    return {entry.key: entry.value for entry in _load(path).metadata_props}
-
-
-def _load(path: Path) -> onnx.ModelProto:
-    try:
-        model = onnx.load(path)
-        onnx.checker.check_model(model)
-    except FileNotFoundError:
-        raise ModelUnreadable(f"model {path} does not exist: give the path of a model.") from None
-    except Exception as error:  # noqa: BLE001 - protobuf and the checker raise types of their own
-        raise ModelUnreadable(
-            f"model {path} cannot be read as ONNX ({type(error).__name__}): copy it again or "
-            "retrain."
-        ) from None
-    return model
 
 
 def import_network(path: Path) -> QNetwork:
@@ -139,34 +102,29 @@ def import_network(path: Path) -> QNetwork:
 
     Raises:
         ModelUnreadable: missing, no ONNX model, or not a graph of this package.
-        ModelSchemaMismatch: made for other features.
+        ModelSchemaMismatch: made for features that this release does not compute.
     """
-    model = _load(path)
-    metadata = {entry.key: entry.value for entry in model.metadata_props}
-    schema = known_schema(path, metadata)
-    arrays = {
-        entry.name: numpy_helper.to_array(entry).astype(np.float64)
-        for entry in model.graph.initializer
-    }
-    missing = [name for name in (*_TENSORS, *_LAST_TENSORS) if name not in arrays]
-    if missing:
-        raise ModelUnreadable(
-            f"model {path} has no tensor {missing[0]}: only graphs that `slurm-rl train` wrote "
-            "can be simulated."
-        )
-    activation = metadata.get("activation")
+    return network_of(read_onnx(path))
+
+
+def network_of(file: OnnxFile) -> QNetwork:
+    """The network in a file; errors as `import_network`."""
+    schema = file.schema
+    tensors = {name: file.tensor(name) for name in (*_TENSORS, *_LAST_TENSORS)}
+    activation = file.metadata.get("activation")
     if activation not in _OPERATORS:
         raise ModelUnreadable(
-            f"model {path} names {activation} as its activation: only graphs that `slurm-rl "
+            f"model {file.path} names {activation} as its activation: only graphs that `slurm-rl "
             "train` wrote can be simulated."
         )
+    holds = "reserve_weights" in file.tensors
     return QNetwork(
         schema=schema,
-        **{name: arrays[name] for name in _TENSORS},
-        output=arrays["output"][:, 0],
-        linear=arrays["linear"][:, 0],
-        output_bias=float(arrays["output_bias"][0]),
+        **{name: tensors[name] for name in _TENSORS},
+        output=tensors["output"][:, 0],
+        linear=tensors["linear"][:, 0],
+        output_bias=float(tensors["output_bias"][0]),
         activation=activation,
-        reserve_weights=arrays["reserve_weights"][:, 0] if "reserve_weights" in arrays else None,
-        reserve_bias=float(arrays.get("reserve_bias", [0.0])[0]),
+        reserve_weights=file.tensor("reserve_weights")[:, 0] if holds else None,
+        reserve_bias=float(file.tensor("reserve_bias")[0]) if holds else 0.0,
     )

@@ -17,7 +17,7 @@ from slurm_rl_plugin.features.site import SITE
 from slurm_rl_plugin.learning.evaluation import estimates_of
 from slurm_rl_plugin.learning.load_windows import split_windows, training_part
 from slurm_rl_plugin.learning.manifest import file_checksum, write_card, write_manifest
-from slurm_rl_plugin.learning.onnx_export import export_network
+from slurm_rl_plugin.learning.model_export import export_model
 from slurm_rl_plugin.learning.policy_search import PolicySearchSettings, search_policy
 from slurm_rl_plugin.learning.trained_policy import Progress, TrainedPolicy
 from slurm_rl_plugin.learning.training_load import TrainingLoad, rule_objective
@@ -71,7 +71,7 @@ def train_model(
         progress=progress,
     )
     manifest = _manifest(plan, trained, validation)
-    export_network(
+    export_model(
         trained.network,
         output,
         {

@@ -16,7 +16,8 @@ from slurm_rl_plugin.features.columns import site_job_features, site_queue_featu
 from slurm_rl_plugin.features.estimates import ClassMedian, RequestedLimit
 from slurm_rl_plugin.features.recent_arrivals import recent_arrivals
 from slurm_rl_plugin.features.site import SITE
-from slurm_rl_plugin.learning.onnx_export import export_network, import_network, metadata_of
+from slurm_rl_plugin.learning.onnx_export import export_network, import_network
+from slurm_rl_plugin.learning.onnx_file import read_onnx
 from slurm_rl_plugin.policies.network import ACTIVATIONS, QNetwork
 from slurm_rl_plugin.policies.q_network import load_q_network
 from tests.reference.loads import random_workload, snapshot_of
@@ -149,7 +150,7 @@ def test_import_is_the_inverse_of_export(tmp_path, activation):
 
 def test_metadata_says_schema_and_what_the_trainer_adds(tmp_path):
     path = exported(tmp_path, reward_weights=json.dumps({"fairness": 1.0}), seed="7")
-    metadata = metadata_of(path)
+    metadata = read_onnx(path).metadata
     assert metadata["schema_digest"] == SITE.digest
     assert metadata["schema_name"] == "site"
     card = load_q_network(path).card

@@ -79,14 +79,15 @@ def inversions(audit: list[dict[str, Any]], done: dict[int, Outcome]) -> float:
 
     A later cycle may decide another order, so a pair is judged by the last two cycles in which
     both were pending, and only where these agree: the order was then certainly written before
-    either started. A start while a cycle's writes are under way can still meet a mixed queue.
+    either started. Pending is what the audited snapshot says: sacct knows starts to the second
+    only, so a start in the second of a cycle may lie before it or after.
 
     Returns:
         Inverted pairs as a fraction of the judged ones.
     """
     orders: dict[tuple[int, int], tuple[bool | None, bool]] = {}
     for cycle in (line for line in audit if line["event"] == "cycle"):
-        order = [job for job in cycle["order"] if job in done and done[job].start > cycle["time"]]
+        order = [job for job in cycle["order"] if job in done]
         for place, before in enumerate(order):
             for after in order[place + 1 :]:
                 pair = (min(before, after), max(before, after))
