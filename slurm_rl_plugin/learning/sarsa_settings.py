@@ -46,7 +46,7 @@ class SarsaSettings:
     gamma: float = 0.2
     learning_rate: float = 0.1
     hidden: int = 20
-    sweeps: int = 30
+    sweeps: int = 20
     reward: str = "difference"
     utility_weight: float = 0.5
     pretraining: str = "edf"

@@ -13,19 +13,22 @@ from slurm_rl_plugin.utility.time_utility import SIGMA
 def start_reward(
     workload: Workload, cluster: Cluster, job: int, utility_weight: float, difference: bool
 ) -> float:
-    """Reward of starting a pending job now, before it is started.
+    """Reward of starting a waiting job now, counted before it starts.
 
-    literal (2008, section III.B): lambda * U(job at its completion) + (1 - lambda) * F(eq. 4).
-    difference: the same with U less the utility that the other waiting jobs lose because this one
-    takes its processor-seconds; each is taken to start later by that work over the capacity.
-    Run times are the real ones: a reward is known once the jobs have ended.
+    literal (2008, section III.B): lambda * U(job at its completion) + (1 - lambda) * F (eq. 4).
+    difference: the same with the job's `interchange_gain` in place of U.
+
+    Literally read, a job of long run time nearly always reaches utility 1 and nothing tells the
+    learner what the others pay for it: it learns to start the longest job first.
+
+    Run times are the real ones, not estimates: a reward is known once the jobs have ended.
 
     Args:
         workload: the jobs.
         cluster: read only; `job` still waits.
         job: number of the job.
         utility_weight: lambda.
-        difference: whether the loss of the others is subtracted.
+        difference: which of the two.
     """
     if difference:
         value = interchange_gain(workload, cluster, job)
@@ -52,7 +55,22 @@ def _kept(workload: Workload, job: int, delay: float) -> float:
 
 @compiled
 def interchange_gain(workload: Workload, cluster: Cluster, job: int) -> float:
-    """Utility that this order keeps more than the other one, mean over the other waiting jobs."""
+    """Utility that starting `job` first saves over starting another first, mean over the others.
+
+    A difference reward (Wolpert and Tumer 2002) for the adjacent interchange of two jobs that
+    compete for a machine: with `job` first the other one is put off by the run time of `job`;
+    with the other first, `job` is put off by that of the other. In [-1, 1]; 0 for a lone job.
+
+    What a delay costs is counted from the deadline of either job (eq. 2 and 3), whatever it has
+    waited. Counted from the waits reached, an interactive job that has lost its utility has
+    nothing more to lose: once many of them wait, longest job first costs nothing, and the
+    learner stays there.
+
+    Args:
+        workload: the jobs.
+        cluster: read only; `job` still waits.
+        job: number of the job.
+    """
     pending = cluster.counts[PENDING]
     if pending < 2:
         return 0.0
