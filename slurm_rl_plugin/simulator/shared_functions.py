@@ -13,6 +13,7 @@ time_utility_loss_rate = compiled_copy(plain_time_utility.time_utility_loss_rate
 share_deficit = compiled_copy(plain_fairness.share_deficit)
 fairness = compiled_copy(plain_fairness.fairness, share_deficit=share_deficit)
 queue_features = compiled_copy(site.queue_features)
+reserve_features = compiled_copy(site.reserve_features)
 static_job_features = compiled_copy(site.static_job_features)
 dynamic_job_features = compiled_copy(
     site.dynamic_job_features,
