@@ -9,7 +9,7 @@ from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.features.reactive_grid import REACTIVE_GRID
 from slurm_rl_plugin.learning.evaluation import Candidate, starts_under
 from slurm_rl_plugin.learning.sarsa import SarsaLearner, train_sarsa
-from slurm_rl_plugin.learning.sarsa_settings import PAPER, SarsaSettings
+from slurm_rl_plugin.learning.sarsa_settings import PAPER, WITH_WAIT, SarsaSettings
 from slurm_rl_plugin.learning.sarsa_sweeps import acted_starts, network_of, recorded_starts
 from slurm_rl_plugin.learning.training_load import TrainingLoad, mean_objective
 from slurm_rl_plugin.simulator.generators import mmn_log
@@ -24,6 +24,7 @@ KINDS = {
     "online": SETTINGS,
     "batch": replace(SETTINGS, update="batch"),
     "recorded": replace(SETTINGS, pretraining="recorded"),
+    "with wait": replace(WITH_WAIT, sweeps=5, pretraining_sweeps=2, hidden=6, seed=5),
     "recorded batch": replace(SETTINGS, pretraining="recorded", update="batch"),
 }
 EACH_KIND = pytest.mark.parametrize("settings", KINDS.values(), ids=KINDS.keys())
@@ -150,7 +151,7 @@ def last_network(settings, training):
     learner = SarsaLearner(settings)
     for number in range(1, settings.sweeps + 1):
         learner.sweep(number, training[number % len(training)])
-    return network_of(learner.parameters)
+    return network_of(learner.parameters, settings.inputs)
 
 
 def test_the_literal_reward_learns_to_start_long_jobs_first():
@@ -171,7 +172,7 @@ def test_pretraining_alone_puts_earlier_deadlines_first():
     settings = replace(LEARNING, sweeps=3, pretraining_sweeps=3)
     untrained = [
         agreement_with_early_deadlines(
-            network_of(SarsaLearner(replace(settings, seed=s)).parameters)
+            network_of(SarsaLearner(replace(settings, seed=s)).parameters, REACTIVE_GRID)
         )
         for s in range(5)
     ]
@@ -193,12 +194,14 @@ def test_early_deadline_first_acts_in_pretraining():
     np.testing.assert_allclose(found, estimates)
 
 
-def test_recorded_starts_are_what_sarsa_would_have_seen_of_them():
+@pytest.mark.parametrize("settings", [SETTINGS, WITH_WAIT], ids=["papers", "wait"])
+def test_recorded_starts_are_what_sarsa_would_have_seen_of_them(settings):
     each = load(7, recorded="edf")
-    simulated, recorded = acted(each, by_deadline=True), recorded_starts(each, SETTINGS)
+    simulated = acted(each, by_deadline=True, settings=settings)
+    recorded = recorded_starts(each, settings)
     np.testing.assert_allclose(recorded.inputs, simulated.inputs, atol=1e-9)
     np.testing.assert_allclose(recorded.reward, simulated.reward, atol=1e-9)
-    other = recorded_starts(load(7, recorded="sjf"), SETTINGS)
+    other = recorded_starts(load(7, recorded="sjf"), settings)
     assert not np.allclose(other.inputs, recorded.inputs)
 
 
@@ -233,6 +236,7 @@ def test_training_without_loads_is_refused(training, validation):
 @pytest.mark.parametrize(
     "wrong",
     [
+        {"schema": "site"},
         {"reward": "other"},
         {"pretraining": ""},
         {"update": "often"},
@@ -250,3 +254,16 @@ def test_training_without_loads_is_refused(training, validation):
 def test_settings_out_of_range_are_refused(wrong):
     with pytest.raises(ConfigurationError, match=f"SARSA setting {next(iter(wrong))} is"):
         SarsaSettings(**wrong)
+
+
+@pytest.mark.parametrize("settings", [SETTINGS, KINDS["with wait"]], ids=["papers", "wait"])
+def test_the_frozen_network_starts_what_the_learner_would(settings):
+    learner, each = SarsaLearner(settings), load(8)
+    learner.sweep(1, each)
+    greedy = replace(settings, epsilon=0.0, update="batch")  # looks, and does not learn
+    rng = np.random.default_rng(1)
+    acted_now = acted_starts(learner.parameters, each, greedy, rng, by_deadline=False)
+    network = network_of(learner.parameters, settings.inputs)
+    start = simulate_network(each.workload, network, each.settings).start
+    estimates = np.log10(1 + each.workload.estimate[np.argsort(start, kind="stable")]) / 6
+    np.testing.assert_allclose(acted_now.inputs[:, ESTIMATE] * 0.15 + 0.5, estimates)
