@@ -20,13 +20,14 @@ from slurm_rl_plugin.simulator.cluster import (
 from slurm_rl_plugin.simulator.compilation import compiled
 from slurm_rl_plugin.simulator.queue_state import queue_features_now
 from slurm_rl_plugin.simulator.reactive_grid import (
+    GRID_WAIT,
     NO_GRID,
     grid_code,
     grid_job_table,
     grid_state,
 )
 from slurm_rl_plugin.simulator.rule_scoring import current_usage
-from slurm_rl_plugin.simulator.shared_functions import dynamic_job_features
+from slurm_rl_plugin.simulator.shared_functions import dynamic_job_features, log_wait
 from slurm_rl_plugin.units import FloatArray, IntArray
 
 
@@ -43,7 +44,7 @@ class CompiledNetwork(NamedTuple):
         activation: index into ACTIVATIONS, shape [1].
         reserve_weights: shape [Fq]; all 0 for a network that holds nothing.
         reserve_bias: shape [1].
-        grid: GRID or GRID_2011 for the papers' schemas, NO_GRID for `site`, shape [1].
+        grid: code of a schema with the papers' state, NO_GRID for `site`, shape [1].
         places: VO place of each account in the papers' schemas, shape [accounts].
     """
 
@@ -194,14 +195,18 @@ def score_pending(
     count = cluster.counts[PENDING]
     cluster.counts[SCORED_JOBS] += count
     now = cluster.clock[NOW]
-    waiting_tells = len(network.dynamic_linear) > 0  # the papers' job features never change
     for place in range(count):
         job = cluster.pending[place]
         score = network.static_score[job]
         static = network.static_hidden[job]
         for unit in range(len(inner)):
             inner[unit] = from_queue[unit] + static[unit]
-        if waiting_tells:
+        if network.grid[0] == GRID_WAIT:
+            waited = log_wait(now - workload.submit[job])
+            score += waited * network.dynamic_linear[0]
+            for unit in range(len(inner)):
+                inner[unit] += waited * network.dynamic_weights[0, unit]
+        elif network.grid[0] == NO_GRID:  # the papers' own job features never change
             account = workload.account[job]
             features = dynamic_job_features(
                 now - workload.submit[job],
