@@ -9,8 +9,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from slurm_rl_plugin.cli.claim_tables import print_claims, print_sampled_claims
+from slurm_rl_plugin.cli.learned_papers import DEFAULT_SEEDS, LEARNED_PAPERS, reproduce_learned
 from slurm_rl_plugin.cli.progress import progress_bar
-from slurm_rl_plugin.cli.tables import print_json, print_table
+from slurm_rl_plugin.cli.tables import print_json
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.reproduce import heuristics, rlscheduler
 from slurm_rl_plugin.reproduce.claims import Claim
@@ -23,7 +25,8 @@ _DEFAULT_SEEDS = 100
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument("paper", choices=("rlscheduler", "heuristics"), help="which experiment")
+    papers = (*LEARNED_PAPERS, "heuristics", "rlscheduler")
+    parser.add_argument("paper", choices=papers, help="which experiment")
     parser.add_argument(
         "traces",
         nargs="?",
@@ -35,7 +38,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--seeds",
         type=int,
         metavar="N",
-        help=f"generated logs of each kind, for heuristics (default: {_DEFAULT_SEEDS})",
+        help=f"generated logs of each kind (default: {DEFAULT_SEEDS}, heuristics "
+        f"{_DEFAULT_SEEDS}; rlscheduler has none)",
+    )
+    parser.add_argument(
+        "--models",
+        type=Path,
+        metavar="DIR",
+        help="keep trained networks here, so that a second run need not train",
+    )
+    parser.add_argument(
+        "--policy",
+        type=Path,
+        metavar="MODEL.onnx",
+        help="take this network instead of training one, for reactive-grids",
+    )
+    parser.add_argument(
+        "--quick",
+        action="store_true",
+        help="small logs and short trainings, to see that it runs; no reproduction",
     )
     parser.add_argument("--plot", type=Path, metavar="DIR", help="draw the comparison as PNG")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
@@ -43,6 +64,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(options: argparse.Namespace) -> int:
     """Reproduce and print."""
+    if options.paper in LEARNED_PAPERS:
+        return reproduce_learned(options, _named_traces(options.traces))
+    if options.models or options.policy or options.quick:
+        raise ConfigurationError(
+            f"--models, --policy and --quick are for {' and '.join(LEARNED_PAPERS)}."
+        )
     if options.paper == "heuristics":
         return _reproduce_heuristics(options)
     if options.seeds is not None:
@@ -57,7 +84,7 @@ def main(options: argparse.Namespace) -> int:
     if options.json:
         print_json(document)
     else:
-        _print_claims(claims)
+        print_claims(claims)
     return 0
 
 
@@ -65,10 +92,9 @@ def _reproduce_heuristics(options: argparse.Namespace) -> int:
     seeds = _DEFAULT_SEEDS if options.seeds is None else options.seeds
     if seeds < 2:
         raise ConfigurationError(f"--seeds {seeds}: a standard error needs at least 2.")
-    named = options.traces or os.environ.get(_TRACES_VARIABLE)
-    if not named:
+    folder = _named_traces(options.traces)
+    if folder is None:
         sys.stderr.write("No traces are named: the segments of LPC-EGEE are left out.\n")
-    folder = Path(named) if named else None
     logs = heuristics.steps(seeds, with_segments=folder is not None)
     with progress_bar("simulating", logs, "fifo_mean_wait") as progress:
         claims = heuristics.reproduce(seeds, folder, progress)
@@ -82,45 +108,22 @@ def _reproduce_heuristics(options: argparse.Namespace) -> int:
         }
         print_json(document)
     else:
-        _print_sampled_claims(claims)
+        print_sampled_claims(claims)
     return 0
 
 
+def _named_traces(given: Path | None) -> Path | None:
+    named = given or os.environ.get(_TRACES_VARIABLE)
+    return Path(named) if named else None
+
+
 def _traces(given: Path | None) -> Path:
-    folder = given or os.environ.get(_TRACES_VARIABLE)
-    if not folder:
+    folder = _named_traces(given)
+    if folder is None:
         raise ConfigurationError(
             f"no traces: give their directory, or name it in the variable {_TRACES_VARIABLE}."
         )
-    return Path(folder)
-
-
-def _print_claims(claims: Sequence[Claim]) -> None:
-    rows = []
-    for claim in claims:
-        places = claim.decimals
-        figures = [f"{claim.published:.{places}f}", f"{claim.measured:.{places}f}"]
-        difference = f"{claim.difference:.{places}f}"
-        rows.append([claim.name, claim.source, *figures, difference, claim.because])
-    print_table(["CELL", "SOURCE", "PUBLISHED", "MEASURED", "DIFFERENCE", "BECAUSE"], rows)
-    count = sum(claim.reproduces for claim in claims)
-    print(f"\n{count} of {len(claims)} reproduce.")
-
-
-def _print_sampled_claims(claims: Sequence[SampledClaim]) -> None:
-    rows = []
-    for claim in claims:
-        printed, measured = claim.printed, claim.measured
-        error = None if measured.standard_error is None else f"{measured.standard_error:.2g}"
-        text = None if printed is None else printed.text
-        rows.append([claim.name, text, measured.value, error, claim.because])
-    print_table(["CELL", "EARLIER", "MEASURED", "ERROR", "BECAUSE"], rows)
-    verdicts = [claim.reproduces for claim in claims if claim.reproduces is not None]
-    print(f"\n{sum(verdicts)} of {len(verdicts)} reproduce. What is known of the others:")
-    differing = [claim for claim in claims if claim.reproduces is False]
-    for remark in dict.fromkeys(claim.remark for claim in differing if claim.remark):
-        cells = sum(claim.remark == remark for claim in differing)
-        print(f"* {cells} {'cell' if cells == 1 else 'cells'}: {remark}.")
+    return folder
 
 
 def _plot(folder: Path, claims: Sequence[Claim]) -> str:

@@ -11,9 +11,14 @@ from numpy.typing import NDArray
 from slurm_rl_plugin.domain import QueueSnapshot
 from slurm_rl_plugin.errors import ModelSchemaMismatch
 from slurm_rl_plugin.features.columns import site_job_features, site_queue_features
-from slurm_rl_plugin.features.reactive_grid import REACTIVE_GRID, REACTIVE_GRID_2011
+from slurm_rl_plugin.features.reactive_grid import (
+    REACTIVE_GRID,
+    REACTIVE_GRID_2011,
+    REACTIVE_GRID_WAIT,
+)
 from slurm_rl_plugin.features.reactive_grid_columns import (
     grid_job_columns,
+    grid_job_columns_with_wait,
     grid_queue_columns,
     grid_queue_columns_2011,
 )
@@ -21,7 +26,7 @@ from slurm_rl_plugin.features.schema import FeatureSchema
 from slurm_rl_plugin.features.site import SITE
 from slurm_rl_plugin.units import FloatArray
 
-KNOWN_SCHEMAS = (SITE, REACTIVE_GRID, REACTIVE_GRID_2011)
+KNOWN_SCHEMAS = (SITE, REACTIVE_GRID, REACTIVE_GRID_2011, REACTIVE_GRID_WAIT)
 
 
 def known_schema(path: Path, metadata: Mapping[str, str]) -> FeatureSchema:
@@ -61,5 +66,6 @@ def feature_columns(
     if schema == SITE:
         queue = site_queue_features(snapshot, estimate, running_estimate, arrived)
         return queue, site_job_features(snapshot, estimate)
-    columns = grid_queue_columns if schema == REACTIVE_GRID else grid_queue_columns_2011
-    return columns(snapshot, estimate, running_estimate), grid_job_columns(snapshot, estimate)
+    queue_columns = grid_queue_columns_2011 if schema == REACTIVE_GRID_2011 else grid_queue_columns
+    job_columns = grid_job_columns_with_wait if schema == REACTIVE_GRID_WAIT else grid_job_columns
+    return queue_columns(snapshot, estimate, running_estimate), job_columns(snapshot, estimate)

@@ -14,8 +14,6 @@ from typing import Any
 import numpy as np
 
 from slurm_rl_plugin.accounting.port import JobLog
-from slurm_rl_plugin.accounting.swf import SwfReader
-from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.learning.evaluation import Candidate, estimates_of, schedule_of, starts_under
 from slurm_rl_plugin.reproduce.heuristics_figures import (
     COLUMNS,
@@ -31,6 +29,12 @@ from slurm_rl_plugin.reproduce.heuristics_figures import (
     Heuristic,
     Table,
 )
+from slurm_rl_plugin.reproduce.lpc_segments import (
+    PROCESSORS_OF_2011,
+    SEGMENT_DROP,
+    read_lpc,
+    segment_of,
+)
 from slurm_rl_plugin.reproduce.sampled_claims import (
     Printed,
     SampledClaim,
@@ -41,19 +45,15 @@ from slurm_rl_plugin.reproduce.sampled_claims import (
     ratio_of_means,
 )
 from slurm_rl_plugin.simulator.generators import egee_log, mmn_log
-from slurm_rl_plugin.simulator.log_workload import PreparedLog, prepare_log, select_jobs
+from slurm_rl_plugin.simulator.log_workload import PreparedLog, prepare_log
 from slurm_rl_plugin.simulator.simulation import SimulationSettings
 from slurm_rl_plugin.units import FloatArray
 from slurm_rl_plugin.utility.fairness import fairness_at_starts
 from slurm_rl_plugin.utility.summary import summarise
 
-LPC_EGEE = "LPC-EGEE-2004-1.2-cln"
-SEGMENT_JOBS = 9500
-#: Processors of the 2011 experiments.
-_PROCESSORS_OF_2011 = 81
 #: Probability of each account in the generated 2008 load.
 _NOMINAL_SHARES = {"vo0": 0.7, "vo1": 0.2, "vo2": 0.05, "vo3": 0.05}
-_DROP_GENERATED, _DROP_SEGMENT = (0, 500), (500, 500)
+_DROP_GENERATED = (0, 500)
 _NOMINAL = "J with nominal shares"
 
 #: Policy -> column -> one figure a seed.
@@ -88,29 +88,18 @@ def reproduce(seeds: int, traces: Path | None, progress: Progress) -> list[Sampl
         group = f"2008, p = {interactive}"
         claims += [*_claims_of_table(group, table, sample), *_ratios(group, interactive, sample)]
     logs = (egee_log(np.random.default_rng(seed)) for seed in range(seeds))
-    sample = counter.sample(logs, EGEE_LIKE, capacity=_PROCESSORS_OF_2011, drop=_DROP_GENERATED)
+    sample = counter.sample(logs, EGEE_LIKE, capacity=PROCESSORS_OF_2011, drop=_DROP_GENERATED)
     claims += _claims_of_table("EGEE-like", EGEE_LIKE, sample)
     for number, log in (segments or {}).items():
         table = SEGMENTS[number]
-        sample = counter.sample([log], table, capacity=_PROCESSORS_OF_2011, drop=_DROP_SEGMENT)
+        sample = counter.sample([log], table, capacity=PROCESSORS_OF_2011, drop=SEGMENT_DROP)
         claims += _claims_of_table(f"LPC-EGEE segment {number}", table, sample)
     return claims
 
 
 def _segments(folder: Path) -> dict[int, JobLog]:
-    for path in (folder / f"{LPC_EGEE}.swf.gz", folder / f"{LPC_EGEE}.swf"):
-        if path.is_file():
-            log, _ = SwfReader().read(path)
-            return {number: segment_of(log, number) for number in SEGMENTS}
-    raise ConfigurationError(
-        f"{folder} holds no {LPC_EGEE}.swf.gz: give the directory of the traces, which is at the "
-        "Parallel Workloads Archive."
-    )
-
-
-def segment_of(log: JobLog, number: int) -> JobLog:
-    """Segment k of a log, which holds the jobs that ran: jobs 9500 k to 9500 (k + 1) - 1."""
-    return select_jobs(log, np.arange(SEGMENT_JOBS * number, SEGMENT_JOBS * (number + 1)))
+    log = read_lpc(folder)
+    return {number: segment_of(log, number) for number in SEGMENTS}
 
 
 class _Counter:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -88,11 +88,24 @@ class Printed:
 
     @classmethod
     def of(cls, text: str) -> Printed:
-        """Read such as "2676", ".215" or "7.9k"."""
-        digits = text.removesuffix("k")
-        scale = 1000.0 if digits != text else 1.0
+        """Read such as "2676", ".215", "7.9k" or "2.48E-04"."""
+        mantissa, _, exponent = text.partition("E")
+        digits = mantissa.removesuffix("k")
+        scale = (1000.0 if digits != mantissa else 1.0) * 10.0 ** int(exponent or 0)
         decimals = len(digits.partition(".")[2])
         return cls(value=float(digits) * scale, unit=scale * 10.0**-decimals, text=text)
+
+
+class Judgement(NamedTuple):
+    """A verdict that is no matter of three standard errors.
+
+    Attributes:
+        holds: whether the published figure or sentence reproduces.
+        because: one sentence.
+    """
+
+    holds: bool
+    because: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,6 +120,9 @@ class SampledClaim:
         printed: by the source; None where there is no earlier figure.
         source: who measured before.
         remark: why it may differ; for those that do not reproduce.
+        baselines: policy -> the same figure under it.
+        judged: the verdict where the printed figure is not the expected value but one draw, a
+            bound or a sentence; None compares within three standard errors.
     """
 
     group: str
@@ -116,6 +132,8 @@ class SampledClaim:
     printed: Printed | None = None
     source: str = "earlier measurement"
     remark: str = ""
+    baselines: Mapping[str, float] = field(default_factory=dict)
+    judged: Judgement | None = None
 
     @property
     def name(self) -> str:
@@ -136,6 +154,8 @@ class SampledClaim:
     @property
     def reproduces(self) -> bool | None:
         """Within three standard errors and the rounding of the print; None if unpublished."""
+        if self.judged is not None:
+            return self.judged.holds
         if self.printed is None:
             return None
         allowed = TOLERANCE * (self.measured.standard_error or 0.0)
@@ -144,6 +164,8 @@ class SampledClaim:
     @property
     def because(self) -> str:
         """The reason of the verdict, without the remark."""
+        if self.judged is not None:
+            return self.judged.because
         if self.printed is None:
             return "no earlier figure"
         if self.equal_as_printed:
@@ -167,6 +189,7 @@ class SampledClaim:
             "standard_error": self.measured.standard_error,
             "ci95": None if self.measured.ci95 is None else list(self.measured.ci95),
             "difference": self.difference,
+            "baselines": dict(self.baselines),
             "verdict": verdicts[self.reproduces],
             "because": f"{self.because}: {self.remark}" if differs else self.because,
         }

@@ -20,13 +20,14 @@ from slurm_rl_plugin.simulator.cluster import (
 from slurm_rl_plugin.simulator.compilation import compiled
 from slurm_rl_plugin.simulator.queue_state import queue_features_now
 from slurm_rl_plugin.simulator.reactive_grid import (
+    GRID_WAIT,
     NO_GRID,
     grid_code,
     grid_job_table,
     grid_state,
 )
 from slurm_rl_plugin.simulator.rule_scoring import current_usage
-from slurm_rl_plugin.simulator.shared_functions import dynamic_job_features
+from slurm_rl_plugin.simulator.shared_functions import dynamic_job_features, log_wait
 from slurm_rl_plugin.units import FloatArray, IntArray
 
 
@@ -43,7 +44,7 @@ class CompiledNetwork(NamedTuple):
         activation: index into ACTIVATIONS, shape [1].
         reserve_weights: shape [Fq]; all 0 for a network that holds nothing.
         reserve_bias: shape [1].
-        grid: GRID or GRID_2011 for the papers' schemas, NO_GRID for `site`, shape [1].
+        grid: code of a schema with the papers' state, NO_GRID for `site`, shape [1].
         places: VO place of each account in the papers' schemas, shape [accounts].
     """
 
@@ -167,6 +168,42 @@ def activate(value: float, activation: int) -> float:
 
 
 @compiled
+def _waiting_part(
+    workload: Workload,
+    network: CompiledNetwork,
+    job: int,
+    now: float,
+    usage: FloatArray,
+    largest: float,
+    inner: FloatArray,
+) -> float:
+    """Add the features that change while a job waits to `inner`; their part of the linear term."""
+    wait = now - workload.submit[job]
+    if network.grid[0] == GRID_WAIT:
+        waited = log_wait(wait)
+        for unit in range(len(inner)):
+            inner[unit] += waited * network.dynamic_weights[0, unit]
+        return waited * network.dynamic_linear[0]
+    account = workload.account[job]
+    features = dynamic_job_features(
+        wait,
+        workload.estimate[job],
+        float(workload.processors[job]),
+        workload.interactive[job],
+        workload.shares[account],
+        usage[account],
+        largest,
+    )
+    linear = 0.0
+    for index in range(len(features)):
+        linear += features[index] * network.dynamic_linear[index]
+        weights = network.dynamic_weights[index]
+        for unit in range(len(inner)):  # units inside: these run side by side in hardware
+            inner[unit] += features[index] * weights[unit]
+    return linear
+
+
+@compiled
 def score_pending(
     workload: Workload,
     cluster: Cluster,
@@ -187,8 +224,7 @@ def score_pending(
         Processors to keep free of batch work.
     """
     usage = current_usage(cluster)
-    shares = workload.shares
-    largest = shares.max()
+    largest = workload.shares.max()
     from_queue = np.zeros(len(network.output))
     reserve = _queue_part(workload, cluster, network, usage, from_queue)
     inner = np.empty_like(from_queue)
@@ -204,21 +240,7 @@ def score_pending(
         for unit in range(len(inner)):
             inner[unit] = from_queue[unit] + static[unit]
         if waiting_tells:
-            account = workload.account[job]
-            features = dynamic_job_features(
-                now - workload.submit[job],
-                workload.estimate[job],
-                float(workload.processors[job]),
-                workload.interactive[job],
-                shares[account],
-                usage[account],
-                largest,
-            )
-            for index in range(len(features)):
-                score += features[index] * network.dynamic_linear[index]
-                weights = network.dynamic_weights[index]
-                for unit in range(len(inner)):  # units inside: these run side by side in hardware
-                    inner[unit] += features[index] * weights[unit]
+            score += _waiting_part(workload, network, job, now, usage, largest, inner)
         for unit in range(len(inner)):
             score += network.output[unit] * activate(inner[unit], activation)
         scores[place] = score

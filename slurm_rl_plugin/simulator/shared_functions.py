@@ -20,6 +20,7 @@ dynamic_job_features = compiled_copy(
     time_utility=time_utility,
     time_utility_loss_rate=time_utility_loss_rate,
 )
+log_wait = compiled_copy(reactive_grid.log_wait)
 log_release = compiled_copy(reactive_grid.log_release)
 log_work_hours = compiled_copy(reactive_grid.log_work_hours)
 grid_features = compiled_copy(

@@ -1,0 +1,131 @@
+"""`slurm-rl reproduce reactive-grids` and `non-markovian`: papers with networks to train."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from slurm_rl_plugin.cli.claim_tables import print_judged_claims
+from slurm_rl_plugin.cli.progress import progress_bar
+from slurm_rl_plugin.cli.tables import print_json
+from slurm_rl_plugin.errors import ConfigurationError
+from slurm_rl_plugin.features.reactive_grid import REACTIVE_GRID
+from slurm_rl_plugin.learning.onnx_export import import_network
+from slurm_rl_plugin.policies.network import QNetwork
+from slurm_rl_plugin.reproduce.effort import FULL, QUICK
+from slurm_rl_plugin.reproduce.trained_networks import NetworkShelf
+
+LEARNED_PAPERS = ("reactive-grids", "non-markovian")
+DEFAULT_SEEDS = 30
+
+
+def reproduce_learned(options: argparse.Namespace, traces: Path | None) -> int:
+    """Train, measure, draw and print.
+
+    Args:
+        options: of the command line.
+        traces: folder with LPC-EGEE, or None.
+
+    Raises:
+        ConfigurationError: options that do not go together, or no LPC-EGEE in the folder.
+    """
+    seeds = DEFAULT_SEEDS if options.seeds is None else options.seeds
+    if seeds < 2:
+        raise ConfigurationError(f"--seeds {seeds}: an interval over the seeds needs at least 2.")
+    if traces is None:
+        sys.stderr.write("No traces are named: the parts on LPC-EGEE are left out.\n")
+    run = _reactive_grids if options.paper == "reactive-grids" else _non_markovian
+    with _models(options.models) as folder:
+        claims, figures = run(options, seeds, traces, folder)
+    if options.json:
+        document: dict[str, Any] = {
+            "paper": options.paper,
+            "seeds": list(range(seeds)),
+            "claims": [claim.as_json() for claim in claims],
+            "figures": figures,
+        }
+        print_json(document)
+    else:
+        print_judged_claims(claims)
+    return 0
+
+
+@contextmanager
+def _models(named: Path | None) -> Iterator[Path]:
+    if named is not None:
+        yield named
+        return
+    with TemporaryDirectory() as folder:
+        yield Path(folder)
+
+
+class _Steps:
+    """Counts logs and training steps for the progress bar."""
+
+    def __init__(self, progress: Any, total: int) -> None:
+        self._progress, self._total, self._done = progress, total, 0
+
+    def add(self, steps: int) -> None:
+        self._done += steps
+        self._progress(self._done, self._done / self._total)
+
+    def add_log(self) -> None:
+        self.add(1)
+
+
+def _reactive_grids(
+    options: argparse.Namespace, seeds: int, traces: Path | None, models: Path
+) -> tuple[Any, list[str]]:
+    from slurm_rl_plugin.reproduce import reactive_grids  # noqa: PLC0415 - compiles the trainers
+
+    plan = reactive_grids.Plan(
+        seeds=seeds,
+        traces=traces,
+        policy=None if options.policy is None else _given_network(options.policy),
+        effort=QUICK if options.quick else FULL,
+    )
+    with progress_bar("training and simulating", plan.steps, "part") as progress:
+        steps = _Steps(progress, plan.steps)
+        found = reactive_grids.reproduce(plan, NetworkShelf(models, steps.add), steps.add_log)
+    if options.plot is None:
+        return found.claims, []
+    from slurm_rl_plugin.reproduce.reactive_grid_figures import (  # noqa: PLC0415 - matplotlib
+        draw_reactive_grids,
+    )
+
+    return found.claims, draw_reactive_grids(options.plot, found)
+
+
+def _given_network(path: Path) -> QNetwork:
+    network = import_network(path)
+    if network.schema != REACTIVE_GRID:
+        raise ConfigurationError(
+            f"model {path} is of schema {network.schema.name}: give one of {REACTIVE_GRID.name}, "
+            "which `slurm-rl train --algorithm sarsa` writes."
+        )
+    return network
+
+
+def _non_markovian(
+    options: argparse.Namespace, seeds: int, traces: Path | None, models: Path
+) -> tuple[Any, list[str]]:
+    from slurm_rl_plugin.reproduce import non_markovian  # noqa: PLC0415 - compiles the trainers
+
+    if options.policy is not None:
+        raise ConfigurationError("--policy is for reactive-grids: non-markovian compares four.")
+    plan = non_markovian.Plan(seeds=seeds, traces=traces, effort=QUICK if options.quick else FULL)
+    with progress_bar("training and simulating", plan.steps, "part") as progress:
+        steps = _Steps(progress, plan.steps)
+        found = non_markovian.reproduce(plan, NetworkShelf(models, steps.add), steps.add_log)
+    if options.plot is None:
+        return found.claims, []
+    from slurm_rl_plugin.reproduce.non_markovian_figures import (  # noqa: PLC0415 - matplotlib
+        draw_non_markovian,
+    )
+
+    return found.claims, draw_non_markovian(options.plot, found)

@@ -1,0 +1,142 @@
+"""Networks that a reproduction trains, kept in files so that a second run need not train again."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from slurm_rl_plugin import __version__
+from slurm_rl_plugin.errors import SimulationError
+from slurm_rl_plugin.features.known_schemas import known_schema
+from slurm_rl_plugin.learning.echo_state_export import export_echo_state, import_echo_state
+from slurm_rl_plugin.learning.onnx_export import export_network, import_network, metadata_of
+from slurm_rl_plugin.learning.trained_policy import Progress, TrainedPolicy
+from slurm_rl_plugin.learning.training_load import TrainingLoad
+from slurm_rl_plugin.policies.echo_state import EchoStateNetwork
+from slurm_rl_plugin.policies.network import QNetwork
+from slurm_rl_plugin.whole_file import write_whole
+
+LearnedNetwork = QNetwork | EchoStateNetwork
+#: Training loads and validation loads.
+Loads = tuple[Sequence[TrainingLoad], Sequence[TrainingLoad]]
+#: [step, objective on the training loads, objective on the validation loads].
+Curve = Sequence[tuple[int, float, float]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LearningTask:
+    """What a network is trained on, and how.
+
+    Attributes:
+        name: of the experiment, for the file.
+        settings: of the trainer; a dataclass.
+        train: the trainer.
+        sources: text that says which loads these are.
+        loads: makes them; asked only where there is no file.
+        steps: how often the trainer reports progress.
+    """
+
+    name: str
+    settings: Any
+    train: Callable[..., TrainedPolicy]
+    sources: Sequence[str]
+    loads: Callable[[], Loads]
+    steps: int
+
+    @property
+    def stem(self) -> str:
+        """Name and digest of settings and sources: another training has another file."""
+        described = [__version__, asdict(self.settings), list(self.sources)]
+        text = json.dumps(described, sort_keys=True, default=str)
+        return f"{self.name}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Learned:
+    """A network and how the training went."""
+
+    network: LearnedNetwork
+    curve: Curve
+
+    @property
+    def q_network(self) -> QNetwork:
+        """The network, of a trainer that gives no other kind.
+
+        Raises:
+            SimulationError: it is an echo state network.
+        """
+        if not isinstance(self.network, QNetwork):
+            raise SimulationError("a trainer of feed-forward networks gave another kind.")
+        return self.network
+
+
+class NetworkShelf:
+    """A folder of trained networks: `<experiment>-<digest>.onnx`, the curve beside it as .json."""
+
+    def __init__(self, folder: Path, progress: Callable[[int], None]) -> None:
+        """Take up a folder.
+
+        Args:
+            folder: made where it does not exist.
+            progress: told the number of training steps done since it was told last.
+        """
+        self._folder = folder
+        self._progress = progress
+
+    def take(self, task: LearningTask) -> Learned:
+        """The network of a task: from its file, or trained now.
+
+        It is read back from the file in either case: weights are float32 there, and the first
+        run must give what the second does.
+
+        Raises:
+            ModelUnreadable: the file is damaged.
+        """
+        path = self._folder / f"{task.stem}.onnx"
+        story = path.with_suffix(".json")
+        if path.exists() and story.exists():
+            self._progress(task.steps)
+        else:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            self._train(task, path, story)
+        curve = [tuple(point) for point in json.loads(story.read_text())["curve"]]
+        return Learned(network=_read(path), curve=curve)
+
+    def _train(self, task: LearningTask, path: Path, story: Path) -> None:
+        training, validation = task.loads()
+        trained = task.train(
+            training,
+            validation,
+            task.settings,
+            checkpoint=path.with_name(path.name + ".checkpoint"),
+            load_key=task.stem,
+            progress=self._report(),
+        )
+        described = {"sources": list(task.sources), "curve": [list(p) for p in trained.curve]}
+        _write(trained.network, path, {"algorithm": task.name})
+        write_whole(story, json.dumps(described, default=str) + "\n")
+
+    def _report(self) -> Progress:
+        def told(step: int, value: float) -> None:
+            del step, value
+            self._progress(1)
+
+        return told
+
+
+def _write(network: LearnedNetwork, path: Path, metadata: dict[str, str]) -> None:
+    if isinstance(network, EchoStateNetwork):
+        export_echo_state(network, path, metadata)
+    else:
+        export_network(network, path, metadata)
+
+
+def _read(path: Path) -> LearnedNetwork:
+    metadata = metadata_of(path)
+    if "memory_size" in metadata:
+        return import_echo_state(path, known_schema(path, metadata))
+    return import_network(path)

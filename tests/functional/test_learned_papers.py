@@ -1,0 +1,76 @@
+"""`slurm-rl reproduce reactive-grids` and `non-markovian` as a user types them, small."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from slurm_rl_plugin.cli.entry import main
+from slurm_rl_plugin.learning.onnx_export import export_network
+from tests.functional.small_network import small_network
+
+CONTRACT = {"name", "published", "measured", "ci95", "baselines", "verdict", "because"}
+
+
+@pytest.fixture(autouse=True)
+def no_traces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SLURM_RL_TRACES", raising=False)
+
+
+@pytest.mark.parametrize(("paper", "figures"), [("reactive-grids", 6), ("non-markovian", 3)])
+def test_a_paper_is_reproduced_twice_with_the_networks_of_the_first_run(
+    paper: str, figures: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    models = tmp_path / "models"
+    words = ["reproduce", paper, "--quick", "--seeds", "2", "--models", str(models), "--json"]
+    assert main([*words, "--plot", str(tmp_path / "figures")]) == 0
+    output = capsys.readouterr()
+    document = json.loads(output.out)
+    assert document["paper"] == paper
+    assert document["seeds"] == [0, 1]
+    assert all(set(claim) >= CONTRACT for claim in document["claims"])
+    assert {claim["verdict"] for claim in document["claims"]} == {"reproduces", "does not"}
+    assert len(document["figures"]) == figures
+    assert all(Path(path).read_bytes()[:4] == b"\x89PNG" for path in document["figures"])
+    assert "left out" in output.err
+    written = {path.name: path.stat().st_mtime_ns for path in models.iterdir()}
+    assert main(words) == 0
+    again = json.loads(capsys.readouterr().out)
+    assert again["claims"] == document["claims"]
+    assert {path.name: path.stat().st_mtime_ns for path in models.iterdir()} == written
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["reactive-grids", "--seeds", "1"],
+        ["non-markovian", "--policy", "model.onnx"],
+        ["heuristics", "--quick"],
+        ["reactive-grids", "nowhere", "--quick"],
+    ],
+)
+def test_what_makes_no_sense_is_one_sentence(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["reproduce", *words]) == 2
+    output = capsys.readouterr()
+    assert output.out == ""
+    assert len([line for line in output.err.splitlines() if "left out" not in line]) == 1
+
+
+def test_a_model_of_other_inputs_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "site.onnx"
+    export_network(small_network(), path, {})
+    assert main(["reproduce", "reactive-grids", "--policy", str(path), "--quick"]) == 2
+    assert "reactive-grid" in capsys.readouterr().err
+
+
+def test_the_table_counts_verdicts_and_says_why_not(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["reproduce", "reactive-grids", "--quick", "--seeds", "2"]) == 0
+    printed = capsys.readouterr().out
+    assert "Table II, p = 0.2: RL, batch mean wait (s)" in printed
+    assert " reproduce. What does not:" in printed

@@ -1,0 +1,138 @@
+"""The 2011 paper: what Table 1 cannot be, learners averaged, and claims on small loads."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from slurm_rl_plugin.features.reactive_grid import REACTIVE_GRID_2011
+from slurm_rl_plugin.policies.network import QNetwork, network_from_parameters, parameter_count
+from slurm_rl_plugin.reproduce.effort import QUICK
+from slurm_rl_plugin.reproduce.learner_average import (
+    figures_by_learner,
+    measure_over_learners,
+    with_averages,
+)
+from slurm_rl_plugin.reproduce.non_markovian_claims import (
+    claims_of_sentences,
+    claims_of_tables,
+    claims_on_native,
+    memory_claim,
+)
+from slurm_rl_plugin.reproduce.non_markovian_load import (
+    contenders,
+    generated,
+    learning_task,
+    medians_of,
+)
+from slurm_rl_plugin.reproduce.non_markovian_tables import (
+    FIFO,
+    FORGETFUL,
+    LEARNED,
+    NATIVE,
+    SJF,
+    TABLE_2,
+    TABLE_2_COLUMNS,
+    TABLE_3,
+    TABLE_3_COLUMNS,
+)
+from slurm_rl_plugin.reproduce.non_markovian_workload import claims_of_table_1, largest_deviation
+from slurm_rl_plugin.reproduce.paired_trials import PairedTrial, run_trial
+
+
+def shortest_first() -> QNetwork:
+    parameters = np.zeros(parameter_count(REACTIVE_GRID_2011, 1))
+    parameters[-1] = -1.0
+    halves = tuple(np.full(size, 0.5) for size in (8, 8, 3, 3))
+    return network_from_parameters(
+        REACTIVE_GRID_2011, parameters, hidden=1, scaler=halves, activation="sigmoid"
+    )
+
+
+@pytest.fixture(scope="module")
+def trial() -> PairedTrial:
+    logs = generated(0.7, range(3), QUICK)
+    networks = {name: [shortest_first()] * 2 for name in (*LEARNED, *FORGETFUL)}
+    policies = contenders(networks, medians_of(logs), native=False)
+    return with_averages(run_trial(logs, policies, (60, 60), lambda: None), networks)
+
+
+def test_no_times_deviate_as_table_1_says() -> None:
+    assert largest_deviation(108.0, 160.0, 900.0) == pytest.approx(175.54, abs=0.01)
+    assert largest_deviation(160.0, 108.0, 900.0) > 190.0
+
+
+def test_the_largest_deviation_is_reached_and_not_passed() -> None:
+    rng = np.random.default_rng(1)
+    for _ in range(200):
+        times = rng.choice([0.0, rng.uniform(0, 900), 900.0], size=rng.integers(50, 400))
+        mean, median = times.mean(), np.median(times)
+        if 0.0 < median < 900.0:
+            assert times.std() <= largest_deviation(mean, median, 900.0) + 1e-6
+    extreme = np.repeat([0.0, 160.0, 900.0], [5000, 4622, 378])  # half at 0
+    bound = largest_deviation(extreme.mean(), 160.0, 900.0)
+    assert extreme.std() == pytest.approx(bound, rel=0.001)
+
+
+def test_table_1_and_its_weeks_are_claims() -> None:
+    claims = list(claims_of_table_1(generated(0.44, range(3), QUICK)))
+    assert len(claims) == 10
+    assert claims[0].reproduces is False
+    assert "physically impossible" in claims[0].because
+    assert claims[-1].measured.value == pytest.approx(12.29, abs=0.01)
+    assert claims[-1].reproduces is False
+
+
+def test_the_printed_tables_have_a_figure_in_every_column() -> None:
+    assert {len(row.split()) for row in TABLE_2.values()} == {len(TABLE_2_COLUMNS)}
+    assert {len(row.split()) for row in TABLE_3.values()} == {len(TABLE_3_COLUMNS)}
+
+
+def test_every_cell_of_the_learned_rows_is_a_claim(trial: PairedTrial) -> None:
+    claims = list(claims_of_tables("a load", trial))
+    assert len(claims) == len(LEARNED) * (len(TABLE_2_COLUMNS) + len(TABLE_3_COLUMNS))
+    assert {FIFO, SJF} <= set(claims[0].baselines)
+
+
+def test_learners_are_averaged_log_by_log(trial: PairedTrial) -> None:
+    both = figures_by_learner(trial, "NN-ORA", "R")
+    assert both.shape == (2, 3)
+    np.testing.assert_array_equal(trial.figure("NN-ORA", "R"), both.mean(axis=0))
+    np.testing.assert_array_equal(trial.figure("NN-ORA", "R"), trial.figure(SJF, "R"))
+
+
+def test_one_lucky_learner_is_no_improvement_of_its_kind() -> None:
+    differences = np.array([[0.3] * 20, [0.0] * 20, [-0.1] * 20])
+    found = measure_over_learners(differences)
+    assert found.value == pytest.approx(0.2 / 3)
+    assert found.ci95 is not None
+    assert found.ci95[0] < 0.0 < found.ci95[1]
+    assert measure_over_learners(differences) == found
+
+
+def test_equal_networks_show_no_worth_of_memory(trial: PairedTrial) -> None:
+    claim = memory_claim("a load", trial, "ORA", "NN")
+    assert claim.measured.value == 0.0
+    assert claim.reproduces is False
+    assert "95 % interval" in claim.because
+
+
+def test_sentences_stand_beside_fifo_and_the_oracle(trial: PairedTrial) -> None:
+    claims = list(claims_of_sentences("a load", trial))
+    assert all(claim.reproduces is not None for claim in claims)
+    assert not any(NATIVE in claim.policy for claim in claims)
+    assert all(claim.baselines for claim in claims)
+
+
+def test_native_is_compared_where_starts_are_recorded(trial: PairedTrial) -> None:
+    measures = {**trial.measures, NATIVE: trial.measures[FIFO]}
+    schedules = {**trial.schedules, NATIVE: trial.schedules[FIFO]}
+    recorded = PairedTrial(schedules=schedules, measures=measures, drop=trial.drop)
+    claims = list(claims_on_native("a load", recorded))
+    assert len(claims) == 3 * len(LEARNED)
+    assert all("FIFO - native +0" in claim.because for claim in claims)
+
+
+def test_each_learned_policy_has_a_training_of_its_own() -> None:
+    stems = {learning_task(name, 1, QUICK).stem for name in (*LEARNED, *FORGETFUL)}
+    assert len(stems) == len(LEARNED) + len(FORGETFUL)

@@ -1,0 +1,171 @@
+"""The 2008 paper: what Table II implies, what conservation allows, and claims on small loads."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from slurm_rl_plugin.features.reactive_grid import REACTIVE_GRID
+from slurm_rl_plugin.learning.evaluation import schedule_of
+from slurm_rl_plugin.learning.sarsa_settings import SarsaSettings
+from slurm_rl_plugin.policies.network import QNetwork, network_from_parameters, parameter_count
+from slurm_rl_plugin.reproduce.conservation import (
+    implied_ratio,
+    run_time_moments,
+    smallest_ratio,
+)
+from slurm_rl_plugin.reproduce.effort import FULL, QUICK, Effort
+from slurm_rl_plugin.reproduce.hold_action import claims_of_holding
+from slurm_rl_plugin.reproduce.literal_reward import preference_for_long_jobs
+from slurm_rl_plugin.reproduce.paired_trials import LONGEST_FIRST, Contender, PairedTrial, run_trial
+from slurm_rl_plugin.reproduce.reactive_grid_load import (
+    FEASIBLE,
+    claims_of_table_1,
+    contenders,
+    generated,
+    learning_task,
+    medians_of,
+)
+from slurm_rl_plugin.reproduce.reactive_grid_shares import claims_of_shares, fairness_over_time
+from slurm_rl_plugin.reproduce.reactive_grid_tables import FIFO, NATIVE, RL, SJF
+from slurm_rl_plugin.reproduce.reactive_grid_trace import claims_of_segment
+from slurm_rl_plugin.reproduce.reactive_grid_waits import claims_of_waits
+from slurm_rl_plugin.reproduce.trained_networks import NetworkShelf
+from slurm_rl_plugin.simulator.simulation import SimulationSettings
+from slurm_rl_plugin.utility.fairness import fairness_at_starts
+
+
+def ordering_network(preference: float) -> QNetwork:
+    """Scores by the logarithm of the run time alone: -1 is shortest first."""
+    parameters = np.zeros(parameter_count(REACTIVE_GRID, 1))
+    parameters[-1] = preference
+    halves = tuple(np.full(size, 0.5) for size in (8, 8, 3, 3))
+    return network_from_parameters(
+        REACTIVE_GRID, parameters, hidden=1, scaler=halves, activation="sigmoid"
+    )
+
+
+@pytest.fixture(scope="module")
+def trial() -> PairedTrial:
+    logs = generated(0.2, range(3), QUICK, FEASIBLE)
+    policies = contenders(ordering_network(-1.0), medians_of(logs[0]))
+    return run_trial(logs, policies, QUICK.drop_of((0, 500)), lambda: None)
+
+
+def test_table_1_follows_from_p_the_load_and_the_processors() -> None:
+    claims = claims_of_table_1()
+    assert len(claims) == 12
+    assert all(claim.reproduces and claim.because == "equal as printed" for claim in claims)
+
+
+def test_the_moments_of_the_classes_make_up_those_of_the_whole() -> None:
+    moments = run_time_moments(0.4)
+    mean = sum(part * value for part, value, _ in moments.values())
+    assert mean == pytest.approx(900.0 / -np.log(0.6))
+    drawn = np.random.default_rng(1).exponential(mean, 400_000)
+    quick = drawn[drawn < 900.0]
+    assert moments["interactive"] == pytest.approx((0.4, quick.mean(), quick.std()), rel=0.01)
+
+
+@pytest.mark.parametrize(("p", "product", "most"), [(0.2, 0.125, 0.235), (0.4, 0.64, 0.69)])
+def test_what_table_2_implies_of_the_work_weighted_wait(
+    p: float, product: float, most: float
+) -> None:
+    assert implied_ratio(p, most=False) == pytest.approx(product, abs=0.005)
+    assert implied_ratio(p, most=True) == pytest.approx(most, abs=0.005)
+
+
+def test_no_order_escapes_the_conservation_of_work(trial: PairedTrial) -> None:
+    name, ratio = smallest_ratio(trial)
+    assert name == LONGEST_FIRST
+    assert ratio.value > implied_ratio(0.2, most=True)
+    claim = next(c for c in claims_of_waits(0.2, trial) if "smallest" in c.column)
+    assert claim.reproduces is False
+    assert "conservation of work" in claim.because
+
+
+def test_every_cell_of_table_2_is_a_claim_with_its_baselines(trial: PairedTrial) -> None:
+    claims = [claim for claim in claims_of_waits(0.2, trial) if claim.column.endswith("(s)")]
+    assert len(claims) == 12
+    assert {FIFO, SJF} <= set(claims[0].baselines)
+    impossible = [claim for claim in claims if claim.policy == RL and "batch" in claim.column]
+    assert all("physically impossible" in c.because for c in impossible if not c.reproduces)
+
+
+def test_a_network_that_likes_short_jobs_is_sjf(trial: PairedTrial) -> None:
+    np.testing.assert_array_equal(trial.figure(RL, "mean wait"), trial.figure(SJF, "mean wait"))
+    assert preference_for_long_jobs(ordering_network(-1.0)) == pytest.approx(-1.0)
+    assert preference_for_long_jobs(ordering_network(1.0)) == pytest.approx(1.0)
+
+
+def test_fairness_over_time_is_that_at_the_starts(trial: PairedTrial) -> None:
+    jobs = trial.schedules[FIFO][0]
+    at_starts = fairness_at_starts(
+        jobs.start, jobs.run_time, jobs.processors, jobs.account, jobs.shares
+    )
+    np.testing.assert_allclose(fairness_over_time(jobs, jobs.start), at_starts, atol=1e-9)
+
+
+def test_targets_that_cannot_be_met_bound_every_policy(trial: PairedTrial) -> None:
+    logs = generated(0.2, range(2), QUICK, {"vo0": 0.4, "vo1": 0.2, "vo2": 0.2, "vo3": 0.2})
+    policies = contenders(ordering_network(-1.0), medians_of(logs[0]))
+    infeasible = run_trial(logs, policies, (0, 60), lambda: None)
+    claims = [c for c in claims_of_shares(trial, infeasible) if "infeasible" in c.group]
+    assert [claim.policy for claim in claims] == [RL, FIFO]
+    assert all(claim.measured.value < 0.625 + 0.03 for claim in claims)
+    assert all("no order can do else" in claim.because for claim in claims)
+
+
+def test_a_segment_compares_native_with_the_rest(trial: PairedTrial) -> None:
+    jobs = trial.schedules[FIFO][0]
+    later = schedule_of(
+        generated(0.2, [0], QUICK, FEASIBLE)[0],
+        jobs.start + 5000.0,
+        SimulationSettings(capacity=50),
+    )
+    one = {name: [each[0]] for name, each in trial.schedules.items()} | {NATIVE: [later]}
+    measures = {
+        name: {column: values[:1] for column, values in row.items()}
+        for name, row in trial.measures.items()
+    }
+    measures[NATIVE] = {column: values + 5000.0 for column, values in measures[FIFO].items()}
+    segment = PairedTrial(schedules=one, measures=measures, drop=(0, 60))
+    claims = list(claims_of_segment("a segment", segment, "a machine"))
+    assert len(claims) == 7
+    assert claims[0].reproduces  # native waits are 5,000 s longer
+    assert "native / FIFO" in claims[0].because
+
+
+def test_holding_is_no_free_lunch(trial: PairedTrial) -> None:
+    claims = list(claims_of_holding(0.2, trial))
+    assert len(claims) == 6
+    prices = [claim for claim in claims if claim.column == "batch mean wait"]
+    assert prices[0].measured.value > 1.0
+    assert "batch jobs pay" in prices[0].because
+
+
+def test_small_logs_drop_no_more_than_a_tenth() -> None:
+    assert Effort(jobs=600).drop_of((0, 500)) == (0, 60)
+    assert FULL.drop_of((500, 500)) == (500, 500)
+
+
+def test_a_contender_may_hold_processors() -> None:
+    [log] = generated(0.2, [0], QUICK, FEASIBLE)
+    held = Contender(rule="fifo", reserve=5).schedule(log)
+    assert (held.start >= Contender(rule="fifo").schedule(log).start).mean() > 0.9
+
+
+def test_models_go_to_files_that_name_their_training(tmp_path: Path) -> None:
+    tiny = Effort(jobs=100, training=1, validation=1, sweeps=1)
+    tasks = [learning_task("a", 0.5, tiny, SarsaSettings(seed=seed)) for seed in (1, 2)]
+    assert tasks[0].stem != tasks[1].stem
+    told: list[int] = []
+    shelf = NetworkShelf(tmp_path, told.append)
+    first = shelf.take(tasks[0])
+    again = shelf.take(tasks[0])
+    assert told == [1, 1]
+    assert sorted(path.suffix for path in tmp_path.iterdir()) == [".json", ".onnx"]
+    np.testing.assert_array_equal(first.q_network.output, again.q_network.output)
+    assert first.curve == again.curve
