@@ -68,7 +68,7 @@ def train_without_choice(
         learner.sweep(number, training[(number - 1) % len(training)])
         if progress is not None:
             progress(number, 0.0)
-    network = network_of(learner.parameters)
+    network = network_of(learner.parameters, settings.inputs)
     on_training = mean_objective(network, training, settings.weights)
     on_validation = mean_objective(network, validation, settings.weights)
     return TrainedPolicy(

@@ -11,9 +11,7 @@ from typing import Any
 
 from slurm_rl_plugin import __version__
 from slurm_rl_plugin.errors import SimulationError
-from slurm_rl_plugin.features.known_schemas import known_schema
-from slurm_rl_plugin.learning.echo_state_export import export_echo_state, import_echo_state
-from slurm_rl_plugin.learning.onnx_export import export_network, import_network, metadata_of
+from slurm_rl_plugin.learning.model_export import export_model, import_model
 from slurm_rl_plugin.learning.trained_policy import Progress, TrainedPolicy
 from slurm_rl_plugin.learning.training_load import TrainingLoad
 from slurm_rl_plugin.policies.echo_state import EchoStateNetwork
@@ -104,7 +102,7 @@ class NetworkShelf:
             self._folder.mkdir(parents=True, exist_ok=True)
             self._train(task, path, story)
         curve = [tuple(point) for point in json.loads(story.read_text())["curve"]]
-        return Learned(network=_read(path), curve=curve)
+        return Learned(network=import_model(path), curve=curve)
 
     def _train(self, task: LearningTask, path: Path, story: Path) -> None:
         training, validation = task.loads()
@@ -117,7 +115,7 @@ class NetworkShelf:
             progress=self._report(),
         )
         described = {"sources": list(task.sources), "curve": [list(p) for p in trained.curve]}
-        _write(trained.network, path, {"algorithm": task.name})
+        export_model(trained.network, path, {"algorithm": task.name})
         write_whole(story, json.dumps(described, default=str) + "\n")
 
     def _report(self) -> Progress:
@@ -126,17 +124,3 @@ class NetworkShelf:
             self._progress(1)
 
         return told
-
-
-def _write(network: LearnedNetwork, path: Path, metadata: dict[str, str]) -> None:
-    if isinstance(network, EchoStateNetwork):
-        export_echo_state(network, path, metadata)
-    else:
-        export_network(network, path, metadata)
-
-
-def _read(path: Path) -> LearnedNetwork:
-    metadata = metadata_of(path)
-    if "memory_size" in metadata:
-        return import_echo_state(path, known_schema(path, metadata))
-    return import_network(path)
