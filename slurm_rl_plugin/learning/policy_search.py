@@ -12,7 +12,7 @@ import numpy as np
 from cmaes import CMA
 
 from slurm_rl_plugin.errors import ConfigurationError
-from slurm_rl_plugin.features.site import SITE
+from slurm_rl_plugin.features.site import RESERVE_FEATURES, SITE
 from slurm_rl_plugin.learning.checkpoint import Checkpoint
 from slurm_rl_plugin.learning.trained_policy import Progress, TrainedPolicy
 from slurm_rl_plugin.learning.training_load import TrainingLoad, mean_objective, site_scaler
@@ -29,11 +29,16 @@ INITIAL_RESERVE = 2.0
 #: Processors that a step of 1 in a searched number of the reserve makes: scores are of order 1,
 #: reserves of some processors.
 RESERVE_STEP = 4.0
-#: Orders to start with -> the job feature that is small for jobs to start early. The first is the
-#: marginal optimum of responsiveness (2011); the second never changes while jobs wait, which
-#: makes its simulation faster.
-STARTS = {"min-run-wait": "log_turnaround", "sjf": "log_estimate"}
-_RESERVE_NUMBERS = len(SITE.queue) + 1
+#: Orders to start with -> the job feature that makes them, and its weight. The first two are the
+#: marginal optima of responsiveness (2011) and of time utility (2008); the third never changes
+#: while jobs wait, which makes its simulation faster.
+STARTS = {
+    "min-run-wait": ("log_turnaround", -1.0),
+    "utility-greedy": ("log_loss_rate_per_work", 1.0),
+    "sjf": ("log_estimate", -1.0),
+}
+#: The reserve looks at few features: with all of them it learns what only the training loads show.
+_RESERVE_NUMBERS = len(RESERVE_FEATURES) + 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,10 +78,11 @@ class PolicySearchSettings:
 
 def initial_parameters(settings: PolicySearchSettings) -> FloatArray:
     """Where the search starts: one of STARTS, the network part silent, INITIAL_RESERVE held."""
-    parameters = np.zeros(parameter_count(SITE, settings.hidden, hold=settings.hold))
-    scores = len(parameters) - settings.hold * _RESERVE_NUMBERS
+    scores = parameter_count(SITE, settings.hidden)
+    parameters = np.zeros(scores + settings.hold * _RESERVE_NUMBERS)
     linear = parameters[scores - len(SITE.jobs) : scores]
-    linear[SITE.jobs.index(STARTS[settings.start])] = -1.0
+    feature, weight = STARTS[settings.start]
+    linear[SITE.jobs.index(feature)] = weight
     if settings.hold:
         linear[SITE.jobs.index("interactive")] = 2.0
         parameters[-1] = INITIAL_RESERVE / RESERVE_STEP
@@ -87,7 +93,9 @@ def _network(searched: FloatArray, settings: PolicySearchSettings) -> QNetwork:
     parameters = initial_parameters(settings)
     parameters[len(parameters) - len(searched) :] = searched
     if settings.hold:
-        parameters[-_RESERVE_NUMBERS:] *= RESERVE_STEP
+        reserve = parameters[-_RESERVE_NUMBERS:] * RESERVE_STEP
+        unseen = np.zeros(len(SITE.queue) - len(RESERVE_FEATURES))
+        parameters = np.concatenate([parameters[:-_RESERVE_NUMBERS], unseen, reserve])
     return network_from_parameters(
         SITE, parameters, hidden=settings.hidden, scaler=site_scaler(), hold=settings.hold
     )

@@ -81,7 +81,10 @@ SEARCHES: Mapping[str, tuple[PolicySearchSettings, bool]] = {
         PolicySearchSettings(hidden=4, hold=True, generations=60, weights=_TAIL_SAFE),
         True,
     ),
-    GREEDY_EST: (PolicySearchSettings(hidden=3, generations=40, weights=_LOOSE), False),
+    GREEDY_EST: (
+        PolicySearchSettings(hidden=3, start="utility-greedy", generations=40, weights=_LOOSE),
+        False,
+    ),
     HOLD_EST: (
         PolicySearchSettings(
             hidden=1, hold=True, reserve_only=True, generations=30, weights=_LOOSE
