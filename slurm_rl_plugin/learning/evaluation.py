@@ -9,17 +9,18 @@ import numpy as np
 
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.features.estimates import ClassMedian, RequestedLimit, RunTimeEstimate
+from slurm_rl_plugin.policies.echo_state import EchoStateNetwork
 from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.policies.ordering_rules import STATIC_RULES
 from slurm_rl_plugin.policies.port import Policy
 from slurm_rl_plugin.policies.waiting_rules import WAITING_RULES
 from slurm_rl_plugin.simulator.cluster import Workload
+from slurm_rl_plugin.simulator.echo_state_simulation import simulate_learned
 from slurm_rl_plugin.simulator.log_workload import PreparedLog
 from slurm_rl_plugin.simulator.partitions import QueueOrder, simulate_in_partitions
 from slurm_rl_plugin.simulator.policy_driver import simulate_policy
 from slurm_rl_plugin.simulator.simulation import (
     SimulationSettings,
-    simulate_network,
     simulate_scores,
     simulate_waiting_rule,
 )
@@ -39,7 +40,7 @@ class Candidate:
     """
 
     name: str
-    network: QNetwork | None = None
+    network: QNetwork | EchoStateNetwork | None = None
     policy: Policy | None = None
 
 
@@ -68,7 +69,7 @@ def starts_under(
     if prepared.partition_capacities and candidate.name != "native":
         return _starts_in_partitions(candidate, prepared, workload, settings)
     if candidate.network is not None:
-        return simulate_network(workload, candidate.network, settings).start
+        return simulate_learned(workload, candidate.network, settings).start
     if candidate.policy is not None:
         return simulate_policy(prepared, workload, candidate.policy, settings).start
     if candidate.name == "native":
@@ -92,7 +93,7 @@ def _static_scores(candidate: Candidate, prepared: PreparedLog, workload: Worklo
 def _starts_in_partitions(
     candidate: Candidate, prepared: PreparedLog, workload: Workload, settings: SimulationSettings
 ) -> FloatArray:
-    if candidate.policy is not None:
+    if candidate.policy is not None or isinstance(candidate.network, EchoStateNetwork):
         raise ConfigurationError(
             f"{candidate.name} can only be driven on a machine that all jobs share: leave out "
             "--partitions."

@@ -108,32 +108,25 @@ def train_fitted_q(
     kept = Checkpoint(checkpoint, {"settings": asdict(settings), "loads": load_key})
     regressor = _regressor(settings)
     collections: deque[list[Experience]] = deque(maxlen=settings.kept)
-    parameters: list[float] | None = None
-    found: list[tuple[list[float], float]] = []
-    curve: list[tuple[int, float, float]] = []
     for iteration in range(1, settings.iterations + 1):
-        driven = regressor.driven(parameters)
+        driven = regressor.driven(kept.steps[iteration - 2][0] if iteration > 1 else None)
         collections.append(_collected(driven, training, settings, iteration))
-        if iteration <= len(kept.steps):
-            parameters, on_training, on_validation = kept.steps[iteration - 1]
-        else:
-            samples = _samples(collections, training, driven if iteration > 1 else None, settings)
+        if iteration > len(kept.steps):
+            known = driven if iteration > 1 else None
+            samples = _samples(collections, training, known, settings)
             parameters = regressor.fit(samples, settings.seed + iteration)
             network = regressor.network(parameters)
-            on_training = mean_objective(network, training, settings.weights)
-            on_validation = mean_objective(network, validation, settings.weights)
-            kept.add([parameters, on_training, on_validation])
-        assert parameters is not None
-        found.append((parameters, on_validation))
-        curve.append((iteration, on_training, on_validation))
+            objectives = [mean_objective(network, training, settings.weights)]
+            objectives.append(mean_objective(network, validation, settings.weights))
+            kept.add([parameters, *objectives])
         if progress is not None:
-            progress(iteration, max(value for _, value in found))
+            progress(iteration, max(step[2] for step in kept.steps[:iteration]))
     kept.forget()
-    best, value = max(found, key=lambda each: each[1])
+    best = max(kept.steps, key=lambda step: step[2])
     jobs = sum(len(load.workload.submit) for load in training)
     return TrainedPolicy(
-        network=regressor.network(best),
-        validation_objective=value,
-        curve=tuple(curve),
+        network=regressor.network(best[0]),
+        validation_objective=best[2],
+        curve=tuple((place + 1, step[1], step[2]) for place, step in enumerate(kept.steps)),
         simulated_jobs=2 * jobs * settings.iterations,
     )

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from slurm_rl_plugin.domain import Decision
-from slurm_rl_plugin.errors import SimulationError
+from slurm_rl_plugin.errors import ConfigurationError, SimulationError
 from slurm_rl_plugin.features.estimates import RequestedLimit
 from slurm_rl_plugin.features.reactive_grid import REACTIVE_GRID, REACTIVE_GRID_2011
 from slurm_rl_plugin.features.reactive_grid_columns import (
@@ -14,6 +14,7 @@ from slurm_rl_plugin.features.reactive_grid_columns import (
     grid_queue_columns_2011,
 )
 from slurm_rl_plugin.features.site import SITE
+from slurm_rl_plugin.learning.evaluation import Candidate, starts_under
 from slurm_rl_plugin.learning.q_regression import fixed_scaler
 from slurm_rl_plugin.policies.echo_state import EchoStateNetwork
 from slurm_rl_plugin.policies.network import QNetwork
@@ -126,6 +127,17 @@ def test_memory_is_carried_from_decision_to_decision():
     start = simulate_echo_state(workload, here, SETTINGS).start
     assert (start != simulate_echo_state(workload, forgetful, SETTINGS).start).any()
     np.testing.assert_array_equal(start, simulate_echo_state(workload, here, SETTINGS).start)
+
+
+def test_an_echo_state_network_is_a_candidate_on_a_machine_that_all_jobs_share():
+    load, here = prepared(), network(4)
+    candidate = Candidate(name="echo state", network=here)
+    workload = load.workload(None)
+    start = starts_under(candidate, load, workload, SETTINGS)
+    np.testing.assert_array_equal(start, simulate_echo_state(workload, here, SETTINGS).start)
+    apart = replace(load, partition_capacities=(5,))
+    with pytest.raises(ConfigurationError, match="--partitions"):
+        starts_under(candidate, apart, workload, SETTINGS)
 
 
 def feed_forward(activation="sigmoid"):
