@@ -133,6 +133,9 @@ KEYS: dict[str, dict[str, Key]] = {
         ),
         "fairness": Key(kind=float, default=0.5, least=0, meaning="weight of fairness"),
         "tail": Key(kind=float, default=0.02, least=0, meaning="weight of the longest wait"),
+        "batch_delay": Key(
+            kind=float, default=0.0, least=0, meaning="weight of what held processors cost batch"
+        ),
     },
     "guard_rails": {
         "starvation_hours": Key(

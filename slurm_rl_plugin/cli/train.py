@@ -32,6 +32,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_log_options(parser)
     parser.add_argument("--backfill", choices=sorted(BACKFILLING), default="none")
     parser.add_argument("--hidden", type=int, default=6, help="hidden units")
+    parser.add_argument(
+        "--hold", action="store_true", help="also learn how many processors to keep for interactive"
+    )
     parser.add_argument("--generations", type=int, default=120)
     parser.add_argument("--windows", type=int, default=2, help="windows taken from each log")
     parser.add_argument("--seed", type=int, default=1)
@@ -67,6 +70,7 @@ def _plan(options: argparse.Namespace) -> TrainingPlan:
         generations=options.generations,
         seed=options.seed,
         weights=reward,
+        hold=options.hold,
     )
     estimates = options.estimates or ["requested"]
     names = " ".join(log.name for log in logs)
@@ -74,7 +78,7 @@ def _plan(options: argparse.Namespace) -> TrainingPlan:
     command = (
         f"slurm-rl train {names} -o {options.output.name} {kinds} --backfill {options.backfill} "
         f"--hidden {options.hidden} --generations {options.generations} "
-        f"--windows {options.windows} --seed {options.seed}"
+        f"--windows {options.windows} --seed {options.seed}" + " --hold" * options.hold
     )
     return TrainingPlan(
         logs=[log.prepared for log in logs],

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
-
 from slurm_rl_plugin.units import FloatArray
 
-Memory = NDArray[np.float32]
+#: What a policy remembers from one decision to the next; only the policy knows what it means.
+Memory = FloatArray
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

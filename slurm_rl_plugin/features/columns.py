@@ -8,8 +8,10 @@ from numpy.typing import NDArray
 from slurm_rl_plugin.domain import QueueSnapshot
 from slurm_rl_plugin.features.site import (
     SITE,
+    SOON,
     dynamic_job_features,
     queue_features,
+    reserve_features,
     static_job_features,
 )
 from slurm_rl_plugin.units import FloatArray
@@ -17,7 +19,10 @@ from slurm_rl_plugin.utility.fairness import fairness
 
 
 def site_queue_features(
-    snapshot: QueueSnapshot, estimate: FloatArray, running_estimate: FloatArray
+    snapshot: QueueSnapshot,
+    estimate: FloatArray,
+    running_estimate: FloatArray,
+    arrived: FloatArray,
 ) -> NDArray[np.float32]:
     """Queue features of a snapshot, float32[len(SITE.queue)].
 
@@ -25,6 +30,7 @@ def site_queue_features(
         snapshot: the queue.
         estimate: estimated run time of each pending job, seconds, shape [pending].
         running_estimate: the same for the running jobs, seconds, shape [running].
+        arrived: the counts of `recent_arrivals`, shape [len(FADING_TIMES)].
     """
     waiting, running = snapshot.pending.jobs, snapshot.running.jobs
     expected_end = snapshot.running.start + running_estimate
@@ -39,6 +45,15 @@ def site_queue_features(
         max(next_release, 0.0),
         float(running.processors[running.interactive].sum()),
         fairness(snapshot.shares, snapshot.usage) if snapshot.shares.any() else 0.0,
+    )
+    batch = ~waiting.interactive
+    values += reserve_features(
+        float(np.count_nonzero(waiting.interactive)),
+        float(np.count_nonzero(batch)),
+        float(running.processors[running.interactive].sum()),
+        float(running.processors[expected_end <= snapshot.now + SOON].sum()),
+        float(estimate[batch].min(initial=np.inf)) if batch.any() else 0.0,
+        arrived,
     )
     return np.array(values, dtype=np.float32)
 

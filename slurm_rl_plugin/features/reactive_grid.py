@@ -1,7 +1,9 @@
 """The papers' own 11 inputs: 8 of the grid and 3 of a job (2008, section III.B; 2011, section 3.3).
 
 Every function is in plain numpy style. The simulator compiles the very same lines for one job at
-a time; the head node runs them on whole columns. Nothing of a job changes while it waits.
+a time; the head node runs them on whole columns. Nothing that the papers see of a job changes
+while it waits; a third schema adds the wait, without which jobs of one class, one VO and one
+estimate cannot be told apart.
 """
 
 from __future__ import annotations
@@ -43,7 +45,14 @@ REACTIVE_GRID_2011 = FeatureSchema(
     static_jobs=_JOBS,
     dynamic_jobs=(),
 )
-#: Both schemas; the place in this tuple plus 1 is the code that the compiled loop uses.
+REACTIVE_GRID_WAIT = FeatureSchema(
+    name="reactive-grid-wait",
+    version=1,
+    queue=REACTIVE_GRID.queue,
+    static_jobs=_JOBS,
+    dynamic_jobs=("log_wait",),
+)
+#: The papers' schemas; the place in this tuple plus 1 is the code that the compiled loop uses.
 REACTIVE_GRID_SCHEMAS = (REACTIVE_GRID, REACTIVE_GRID_2011)
 
 
@@ -66,6 +75,11 @@ def log_release(next_release: Any) -> Any:
 def log_work_hours(work: Any, capacity: Any) -> Any:
     """Processor-seconds as hours of the whole machine on a logarithmic scale: 1 at 10,000."""
     return np.log10(1.0 + work / (3600.0 * capacity)) / 4.0
+
+
+def log_wait(wait: Any) -> Any:
+    """Seconds since submission, >= 0, on a logarithmic scale: 1 at 11 days."""
+    return np.log10(1.0 + wait) / 6.0
 
 
 def grid_features(
@@ -133,7 +147,7 @@ def grid_features_2011(
 
 
 def grid_job_features(estimate: Any, interactive: Any, place: Any) -> tuple[Any, ...]:
-    """Job features of both schemas in their order, in about [0, 1].
+    """Static job features of all three schemas in their order, in about [0, 1].
 
     Args:
         estimate: estimated run time, seconds.

@@ -13,6 +13,7 @@ from slurm_rl_plugin.features.reactive_grid import (
     grid_features,
     grid_features_2011,
     grid_job_features,
+    log_wait,
 )
 from slurm_rl_plugin.units import FloatArray
 from slurm_rl_plugin.utility.time_utility import time_utility
@@ -75,7 +76,7 @@ def _machine(
 
 
 def grid_job_columns(snapshot: QueueSnapshot, estimate: FloatArray) -> NDArray[np.float32]:
-    """Job features of the pending jobs for both schemas, float32[n, 3].
+    """Job features of the pending jobs for the papers' schemas, float32[n, 3].
 
     Args:
         snapshot: the queue.
@@ -88,3 +89,12 @@ def grid_job_columns(snapshot: QueueSnapshot, estimate: FloatArray) -> NDArray[n
     for index, column in enumerate(columns):
         features[:, index] = column
     return features
+
+
+def grid_job_columns_with_wait(
+    snapshot: QueueSnapshot, estimate: FloatArray
+) -> NDArray[np.float32]:
+    """Job features of REACTIVE_GRID_WAIT, float32[n, 4]; arguments as `grid_job_columns`."""
+    wait = np.maximum(snapshot.now - snapshot.pending.jobs.submit, 0.0)
+    columns = (grid_job_columns(snapshot, estimate), log_wait(wait).astype(np.float32))
+    return np.column_stack(columns)

@@ -13,9 +13,12 @@ import numpy as np
 from slurm_rl_plugin.features.schema import FeatureSchema
 from slurm_rl_plugin.utility.time_utility import time_utility, time_utility_loss_rate
 
+#: Seconds in which an interactive job should start (definitions: within_120s).
+SOON = 120.0
+
 SITE = FeatureSchema(
     name="site",
-    version=1,
+    version=2,
     queue=(
         "idle_fraction",
         "log_pending_jobs",
@@ -25,6 +28,14 @@ SITE = FeatureSchema(
         "log_next_release",
         "running_interactive_fraction",
         "fairness",
+        "log_pending_interactive",
+        "log_pending_batch",
+        "log_running_interactive",
+        "log_released_soon",
+        "log_shortest_batch",
+        "log_arrived_in_10_min",
+        "log_arrived_in_1_h",
+        "log_arrived_in_6_h",
     ),
     static_jobs=(
         "log_estimate",
@@ -55,7 +66,7 @@ def queue_features(
     running_interactive: Any,
     fairness_now: Any,
 ) -> tuple[Any, ...]:
-    """Queue features in the order of `SITE.queue`; most lie in [0, 1].
+    """The queue features that are relative to the site, in the order of `SITE.queue`.
 
     Args:
         capacity: usable processors, > 0.
@@ -77,6 +88,39 @@ def queue_features(
         np.log10(1.0 + next_release) / 6.0,
         running_interactive / capacity,
         fairness_now * 1.0,
+    )
+
+
+def reserve_features(
+    pending_interactive: Any,
+    pending_batch: Any,
+    running_interactive: Any,
+    released_soon: Any,
+    shortest_batch: Any,
+    arrived: Any,
+) -> tuple[Any, ...]:
+    """The queue features that tell how many processors to hold, after those of `queue_features`.
+
+    They count jobs and processors themselves and not parts of the site: a burst of thirty jobs
+    wants the same processors on a large machine as on a small one.
+
+    Args:
+        pending_interactive: waiting interactive jobs.
+        pending_batch: waiting batch jobs.
+        running_interactive: processors that run interactive jobs.
+        released_soon: processors whose job is expected to end within SOON seconds.
+        shortest_batch: the shortest estimated run time of a waiting batch job, seconds; 0 if none.
+        arrived: faded counts of interactive submissions, one for each of FADING_TIMES.
+    """
+    return (
+        np.log10(1.0 + pending_interactive) / 3.0,
+        np.log10(1.0 + pending_batch) / 3.0,
+        np.log10(1.0 + running_interactive) / 3.0,
+        np.log10(1.0 + released_soon) / 3.0,
+        np.log10(1.0 + shortest_batch) / 6.0,
+        np.log10(1.0 + arrived[0]) / 3.0,
+        np.log10(1.0 + arrived[1]) / 3.0,
+        np.log10(1.0 + arrived[2]) / 3.0,
     )
 
 

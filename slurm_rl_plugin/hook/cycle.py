@@ -20,6 +20,7 @@ from slurm_rl_plugin.hook.audit_log import AuditLog, DecidedOrder
 from slurm_rl_plugin.hook.carried_factors import CarriedFactors
 from slurm_rl_plugin.hook.cycle_report import CycleReport
 from slurm_rl_plugin.hook.guard_rails import GuardRail, UntouchedJobs, total_priority
+from slurm_rl_plugin.hook.memory_file import MemoryFile
 from slurm_rl_plugin.hook.order_changes import (
     HIGHEST_PRIORITY,
     LARGEST_FACTOR,
@@ -91,7 +92,7 @@ class Cycle:
         settings: what the site allows.
         guard_rails: checks on each decision.
         untouched: jobs that never get a factor.
-        state: where the jobs with factors are remembered.
+        state: where the jobs with factors are remembered; the policy's memory lies beside it.
         audit: where decisions and writes are recorded.
         monotonic: clock for durations, seconds.
         calls: seconds of batch-system calls, filled by the adapter, emptied by each report.
@@ -112,12 +113,14 @@ class Cycle:
 
     def __post_init__(self) -> None:
         self._factors = CarriedFactors(self.state)
+        beside = self.state.path.with_name(self.state.path.name + ".memory")
         self._guard = PolicyGuard(
             guard_rails=self.guard_rails,
             deadline=self.settings.inference_deadline,
             breaker_failures=self.settings.breaker_failures,
             breaker_rest=self.settings.breaker_rest,
             monotonic=self.monotonic,
+            memory_file=MemoryFile(path=beside, model_sha256=self.model_sha256),
         )
 
     def run(self) -> CycleReport:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from slurm_rl_plugin.domain import Decision, Memory, QueueSnapshot
 from slurm_rl_plugin.errors import PolicyError, PolicyTimeout
 from slurm_rl_plugin.hook.guard_rails import GuardRail
+from slurm_rl_plugin.hook.memory_file import MemoryFile
 from slurm_rl_plugin.policies.ordering_rules import rule_policy
 from slurm_rl_plugin.policies.port import Policy
 
@@ -25,6 +26,7 @@ class PolicyGuard:
         breaker_failures: failures in a row after which the policy rests.
         breaker_rest: decisions that it rests.
         monotonic: clock for the deadline, seconds.
+        memory_file: keeps the memory across restarts.
     """
 
     guard_rails: Sequence[GuardRail]
@@ -32,10 +34,14 @@ class PolicyGuard:
     breaker_failures: int
     breaker_rest: int
     monotonic: Callable[[], float]
-    _memory: Memory | None = None
+    memory_file: MemoryFile
+    _memory: Memory | None = field(init=False)
     _failures: int = 0
     _rest: int = 0
     _reason: str | None = None
+
+    def __post_init__(self) -> None:
+        self._memory = self.memory_file.read()
 
     def decide(self, policy: Policy, snapshot: QueueSnapshot) -> tuple[Decision, str | None]:
         """The guarded decision, and why it is FIFO's if it is; never raises PolicyError."""
@@ -73,6 +79,8 @@ class PolicyGuard:
             decision = rail.check(decision, snapshot)
         self._failures = 0
         self._memory = decision.memory
+        if decision.memory is not None:
+            self.memory_file.write(decision.memory)
         return decision
 
     def _asked(self, policy: Policy, snapshot: QueueSnapshot) -> Decision:

@@ -1,7 +1,8 @@
 """A Q-network as an ONNX file, and back: the only thing that crosses to the head node.
 
-The graph takes `queue` float32[Fq] and `jobs` float32[n, Fx] and gives `score` float32[n]; the
-scaler is part of it. Everything that the head node must check stands in the metadata.
+The graph takes `queue` float32[Fq] and `jobs` float32[n, Fx] and gives `score` float32[n], and
+`reserve` float32[1] where the network holds processors; the scaler is part of it. Everything that
+the head node must check stands in the metadata.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from slurm_rl_plugin.errors import ModelSchemaMismatch, ModelUnreadable
-from slurm_rl_plugin.features.site import SITE
+from slurm_rl_plugin.errors import ModelUnreadable
+from slurm_rl_plugin.features.known_schemas import known_schema
 from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.units import FloatArray
 from slurm_rl_plugin.whole_file import write_whole
@@ -39,6 +40,9 @@ def _tensors(network: QNetwork) -> dict[str, FloatArray]:
     tensors["output"] = network.output[:, None]
     tensors["linear"] = network.linear[:, None]
     tensors["output_bias"] = np.array([network.output_bias])
+    if network.reserve_weights is not None:
+        tensors["reserve_weights"] = network.reserve_weights[:, None]
+        tensors["reserve_bias"] = np.array([network.reserve_bias])
     return tensors
 
 
@@ -60,6 +64,11 @@ def _graph(network: QNetwork) -> onnx.GraphProto:
     )
     nodes = [helper.make_node(operator, inputs, [output]) for operator, inputs, output in steps]
     nodes.append(helper.make_node("Squeeze", ["column", "column_axis"], ["score"]))
+    outputs = [helper.make_tensor_value_info("score", TensorProto.FLOAT, ["n"])]
+    if network.reserve_weights is not None:
+        nodes.append(helper.make_node("MatMul", ["queue_scaled", "reserve_weights"], ["held"]))
+        nodes.append(helper.make_node("Add", ["held", "reserve_bias"], ["reserve"]))
+        outputs.append(helper.make_tensor_value_info("reserve", TensorProto.FLOAT, [1]))
     initializers = [
         numpy_helper.from_array(np.asarray(value, dtype=np.float32), name)
         for name, value in _tensors(network).items()
@@ -73,7 +82,7 @@ def _graph(network: QNetwork) -> onnx.GraphProto:
             helper.make_tensor_value_info("queue", TensorProto.FLOAT, [len(schema.queue)]),
             helper.make_tensor_value_info("jobs", TensorProto.FLOAT, ["n", len(schema.jobs)]),
         ],
-        [helper.make_tensor_value_info("score", TensorProto.FLOAT, ["n"])],
+        outputs,
         initializer=initializers,
     )
 
@@ -134,12 +143,7 @@ def import_network(path: Path) -> QNetwork:
     """
     model = _load(path)
     metadata = {entry.key: entry.value for entry in model.metadata_props}
-    if metadata.get("schema_digest") != SITE.digest:
-        raise ModelSchemaMismatch(
-            f"model {path} was trained for schema {metadata.get('schema_name', 'unknown')} "
-            f"version {metadata.get('schema_version', '?')}, this release computes {SITE.name} "
-            f"version {SITE.version}: retrain it."
-        )
+    schema = known_schema(path, metadata)
     arrays = {
         entry.name: numpy_helper.to_array(entry).astype(np.float64)
         for entry in model.graph.initializer
@@ -157,10 +161,12 @@ def import_network(path: Path) -> QNetwork:
             "train` wrote can be simulated."
         )
     return QNetwork(
-        schema=SITE,
+        schema=schema,
         **{name: arrays[name] for name in _TENSORS},
         output=arrays["output"][:, 0],
         linear=arrays["linear"][:, 0],
         output_bias=float(arrays["output_bias"][0]),
         activation=activation,
+        reserve_weights=arrays["reserve_weights"][:, 0] if "reserve_weights" in arrays else None,
+        reserve_bias=float(arrays.get("reserve_bias", [0.0])[0]),
     )

@@ -24,6 +24,13 @@ from slurm_rl_plugin.policies.network import (
 from slurm_rl_plugin.units import FloatArray
 from slurm_rl_plugin.utility.reward import RewardWeights
 
+#: Processors held where the search begins; a fixed reserve of two is a fair start anywhere.
+INITIAL_RESERVE = 2.0
+#: Processors that a step of 1 in a searched number of the reserve makes: scores are of order 1,
+#: reserves of some processors.
+RESERVE_STEP = 4.0
+_RESERVE_NUMBERS = len(SITE.queue) + 1
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicySearchSettings:
@@ -37,6 +44,7 @@ class PolicySearchSettings:
         validate_every: generations between looks at the validation loads.
         seed: seed of the search.
         weights: what is maximised.
+        hold: whether the network also says how many processors to keep free of batch work.
     """
 
     hidden: int = 6
@@ -46,18 +54,31 @@ class PolicySearchSettings:
     validate_every: int = 5
     seed: int = 1
     weights: RewardWeights = field(default_factory=RewardWeights)
+    hold: bool = False
 
 
-def initial_parameters(hidden: int) -> FloatArray:
-    """Where the search starts: shortest turnaround first (2011), the network part silent."""
-    parameters = np.zeros(parameter_count(SITE, hidden))
-    linear = parameters[-len(SITE.jobs) :]
+def initial_parameters(hidden: int, *, hold: bool = False) -> FloatArray:
+    """Where the search starts: shortest turnaround first (2011), the network part silent.
+
+    A search that may hold starts with interactive jobs first and INITIAL_RESERVE processors held.
+    """
+    parameters = np.zeros(parameter_count(SITE, hidden, hold=hold))
+    scores = len(parameters) - hold * _RESERVE_NUMBERS
+    linear = parameters[scores - len(SITE.jobs) : scores]
     linear[SITE.jobs.index("log_turnaround")] = -1.0
+    if hold:
+        linear[SITE.jobs.index("interactive")] = 0.5
+        parameters[-1] = INITIAL_RESERVE / RESERVE_STEP
     return parameters
 
 
-def _network(parameters: FloatArray, hidden: int) -> QNetwork:
-    return network_from_parameters(SITE, parameters, hidden=hidden, scaler=site_scaler())
+def _network(parameters: FloatArray, settings: PolicySearchSettings) -> QNetwork:
+    if settings.hold:
+        parameters = parameters.copy()
+        parameters[-_RESERVE_NUMBERS:] *= RESERVE_STEP
+    return network_from_parameters(
+        SITE, parameters, hidden=settings.hidden, scaler=site_scaler(), hold=settings.hold
+    )
 
 
 def _objectives(
@@ -68,7 +89,7 @@ def _objectives(
     """Objective of each candidate, in threads: the compiled simulator needs no interpreter."""
 
     def objective(parameters: FloatArray) -> float:
-        network = _network(parameters, settings.hidden)
+        network = _network(parameters, settings)
         return mean_objective(network, training, settings.weights)
 
     with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
@@ -101,7 +122,7 @@ def search_policy(
     if not training or not validation:
         raise ConfigurationError("policy search needs at least one training and validation load.")
     kept = Checkpoint(checkpoint, {"settings": asdict(settings), "loads": load_key})
-    start = initial_parameters(settings.hidden)
+    start = initial_parameters(settings.hidden, hold=settings.hold)
     search = CMA(
         mean=start,
         sigma=settings.step,
@@ -109,7 +130,7 @@ def search_policy(
         population_size=settings.population or None,
     )
     best_parameters = start
-    best_value = mean_objective(_network(start, settings.hidden), validation, settings.weights)
+    best_value = mean_objective(_network(start, settings), validation, settings.weights)
     curve: list[tuple[int, float, float]] = [(0, best_value, best_value)]
     for generation in range(1, settings.generations + 1):
         candidates = [search.ask() for _ in range(search.population_size)]
@@ -121,7 +142,7 @@ def search_policy(
         search.tell([(x, -value) for x, value in zip(candidates, objectives, strict=True)])
         if generation % settings.validate_every == 0 or generation == settings.generations:
             mean = np.array(search.mean)
-            value = mean_objective(_network(mean, settings.hidden), validation, settings.weights)
+            value = mean_objective(_network(mean, settings), validation, settings.weights)
             curve.append((generation, max(objectives), value))
             if value > best_value:
                 best_value, best_parameters = value, mean
@@ -130,7 +151,7 @@ def search_policy(
     kept.forget()
     jobs = sum(len(load.workload.submit) for load in training)
     return TrainedPolicy(
-        network=_network(best_parameters, settings.hidden),
+        network=_network(best_parameters, settings),
         validation_objective=best_value,
         curve=tuple(curve),
         simulated_jobs=jobs * settings.generations * search.population_size,

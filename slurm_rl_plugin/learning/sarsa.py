@@ -13,8 +13,8 @@ from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.learning.checkpoint import Checkpoint
 from slurm_rl_plugin.learning.sarsa_settings import SarsaSettings
 from slurm_rl_plugin.learning.sarsa_sweeps import (
-    INPUTS,
     acted_starts,
+    input_width,
     learn_afresh,
     network_of,
     recorded_starts,
@@ -36,6 +36,7 @@ class SarsaLearner:
 
     def __init__(self, settings: SarsaSettings) -> None:
         self._settings = settings
+        self._width = input_width(settings.inputs)
         self.parameters = self._initial(0)
         self.collected: list[Transitions] = []
 
@@ -44,7 +45,7 @@ class SarsaLearner:
         return np.random.default_rng([self._settings.seed, sweep, purpose])
 
     def _initial(self, sweep: int) -> FloatArray:
-        return random_parameters(self._generator(sweep, 0), INPUTS, self._settings.hidden)
+        return random_parameters(self._generator(sweep, 0), self._width, self._settings.hidden)
 
     def sweep(self, number: int, load: TrainingLoad) -> None:
         """Act and learn on one load; sweeps count from 1.
@@ -71,7 +72,7 @@ class SarsaLearner:
         if pretraining and settings.pretraining == "recorded":
             starts = recorded_starts(load, settings)
             if settings.update == "online":
-                network = perceptron_of(self.parameters, INPUTS)
+                network = perceptron_of(self.parameters, self._width)
                 learn_in_order(network, starts, settings.gamma, settings.learning_rate)
             return starts
         by_deadline = pretraining and settings.pretraining == "edf"
@@ -136,7 +137,7 @@ def train_sarsa(
     kept.forget()
     jobs = [len(load.workload.submit) for load in training]
     return TrainedPolicy(
-        network=network_of(np.array(best["parameters"])),
+        network=network_of(np.array(best["parameters"]), settings.inputs),
         validation_objective=best["validation"],
         curve=tuple(
             (number, step["training"], step["validation"]) for number, step in enumerate(steps)
@@ -152,7 +153,7 @@ def _step(
     settings: SarsaSettings,
 ) -> dict[str, Any]:
     """What the checkpoint keeps of a sweep: the network and what it is worth when greedy."""
-    network = network_of(learner.parameters)
+    network = network_of(learner.parameters, settings.inputs)
     return {
         "parameters": learner.parameters.tolist(),
         "training": mean_objective(network, training, settings.weights),

@@ -5,10 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from slurm_rl_plugin.errors import ConfigurationError
+from slurm_rl_plugin.features.reactive_grid import REACTIVE_GRID, REACTIVE_GRID_WAIT
+from slurm_rl_plugin.features.schema import FeatureSchema
 from slurm_rl_plugin.utility.reward import RewardWeights
 
 #: Allowed values of the settings of the same names.
-REWARDS = ("difference", "literal")
+REWARDS = ("literal", "difference", "difference-reached")
+SCHEMAS = {each.name: each for each in (REACTIVE_GRID, REACTIVE_GRID_WAIT)}
 PRETRAININGS = ("edf", "none", "recorded")
 UPDATES = ("online", "batch")
 
@@ -25,8 +28,10 @@ class SarsaSettings:
         learning_rate: step of the back-propagation, eta.
         hidden: sigmoid units of the network.
         sweeps: passes in all, pre-training included.
-        reward: "difference", or "literal": lambda U + (1 - lambda) F (see
-            `simulator/start_rewards.py`).
+        schema: "reactive-grid", the paper's 11 inputs, or "reactive-grid-wait", with the wait.
+        reward: "literal": lambda U + (1 - lambda) F; "difference": with what the choice of the
+            job saves in place of U; "difference-reached": that counted from the waits reached,
+            for the schema with the wait (see `simulator/start_rewards.py`).
         utility_weight: lambda, the weight of time utility against fairness in the reward.
         pretraining: "edf": the first sweeps act by early deadline first; "recorded": they learn
             from the starts that the logs record; "none".
@@ -46,7 +51,8 @@ class SarsaSettings:
     gamma: float = 0.2
     learning_rate: float = 0.1
     hidden: int = 20
-    sweeps: int = 30
+    sweeps: int = 20
+    schema: str = "reactive-grid"
     reward: str = "difference"
     utility_weight: float = 0.5
     pretraining: str = "edf"
@@ -58,6 +64,7 @@ class SarsaSettings:
 
     def __post_init__(self) -> None:
         for name, allowed in (
+            ("schema", tuple(SCHEMAS)),
             ("reward", REWARDS),
             ("pretraining", PRETRAININGS),
             ("update", UPDATES),
@@ -80,6 +87,11 @@ class SarsaSettings:
             "at least 0",
         )
 
+    @property
+    def inputs(self) -> FeatureSchema:
+        """What the network sees."""
+        return SCHEMAS[self.schema]
+
 
 def _check(name: str, value: float, holds: bool, words: str) -> None:
     if not holds:
@@ -96,4 +108,9 @@ PAPER = SarsaSettings(
     utility_weight=0.5,
     pretraining="edf",
     update="batch",
+)
+
+#: For estimates that say little: with class medians only the wait tells jobs of a class apart.
+WITH_WAIT = SarsaSettings(
+    schema="reactive-grid-wait", reward="difference-reached", gamma=0.9, learning_rate=0.03
 )

@@ -7,60 +7,74 @@ from collections.abc import Sequence
 import numpy as np
 
 from slurm_rl_plugin.errors import ConfigurationError
-from slurm_rl_plugin.features.reactive_grid import REACTIVE_GRID, account_places
+from slurm_rl_plugin.features.reactive_grid import account_places
+from slurm_rl_plugin.features.schema import FeatureSchema
 from slurm_rl_plugin.learning.sarsa_settings import SarsaSettings
 from slurm_rl_plugin.learning.training_load import Scaler, TrainingLoad
 from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.simulator.cluster import empty_cluster
 from slurm_rl_plugin.simulator.perceptron import descend_through, perceptron_of, values_of
-from slurm_rl_plugin.simulator.reactive_grid import GRID, grid_job_table
+from slurm_rl_plugin.simulator.reactive_grid import grid_code, grid_job_table
 from slurm_rl_plugin.simulator.recorded_starts import recorded_transitions
 from slurm_rl_plugin.simulator.sarsa_rollout import Course, GridInputs, Transitions, sarsa_sweep
+from slurm_rl_plugin.simulator.start_rewards import DIFFERENCE, DIFFERENCE_REACHED, LITERAL
 from slurm_rl_plugin.units import FloatArray
 
-STATE_INPUTS, JOB_INPUTS = len(REACTIVE_GRID.queue), len(REACTIVE_GRID.jobs)
-INPUTS = STATE_INPUTS + JOB_INPUTS
+#: Rewards by name, as the compiled loop knows them.
+_REWARDS = {
+    "literal": LITERAL,
+    "difference": DIFFERENCE,
+    "difference-reached": DIFFERENCE_REACHED,
+}
 
 
-def grid_scaler() -> Scaler:
-    """Fixed mean and scale of the 11 inputs.
+def input_width(schema: FeatureSchema) -> int:
+    """How many inputs a network of the schema has."""
+    return len(schema.queue) + len(schema.jobs)
 
-    Run times from seconds to a day fill a third of their logarithmic input: it is spread out, so
+
+def grid_scaler(schema: FeatureSchema) -> Scaler:
+    """Fixed mean and scale of the inputs.
+
+    Times from seconds to a day fill a third of their logarithmic inputs: these are spread out, so
     that the sigmoids can tell them apart.
     """
-    state, job = np.full(STATE_INPUTS, 0.5), np.full(JOB_INPUTS, 0.5)
-    spread = job.copy()
-    spread[REACTIVE_GRID.jobs.index("log_estimate")] = 0.15
+    state, job = np.full(len(schema.queue), 0.5), np.full(len(schema.jobs), 0.5)
+    spread = np.array([0.15 if name.startswith("log_") else 0.5 for name in schema.jobs])
     return state, state.copy(), job, spread
 
 
-def grid_inputs(load: TrainingLoad) -> GridInputs:
+def grid_inputs(load: TrainingLoad, schema: FeatureSchema) -> GridInputs:
     """The inputs of a load's jobs, scaled."""
-    queue_mean, queue_scale, job_mean, job_scale = grid_scaler()
+    queue_mean, queue_scale, job_mean, job_scale = grid_scaler(schema)
+    known = len(schema.static_jobs)
     return GridInputs(
-        jobs=(grid_job_table(load.workload) - job_mean) / job_scale,
+        jobs=(grid_job_table(load.workload) - job_mean[:known]) / job_scale[:known],
         places=account_places(load.workload.shares),
         queue_mean=queue_mean,
         queue_scale=queue_scale,
-        grid=GRID,
+        wait_mean=float(job_mean[-1]),
+        wait_scale=float(job_scale[-1]),
+        grid=grid_code(schema),
     )
 
 
-def network_of(parameters: FloatArray) -> QNetwork:
+def network_of(parameters: FloatArray, schema: FeatureSchema) -> QNetwork:
     """The frozen network of a SARSA learner's parameters, which are copied."""
-    learned = perceptron_of(parameters.copy(), INPUTS)
-    queue_mean, queue_scale, job_mean, job_scale = grid_scaler()
+    learned = perceptron_of(parameters.copy(), input_width(schema))
+    queue_mean, queue_scale, job_mean, job_scale = grid_scaler(schema)
+    state = len(schema.queue)
     return QNetwork(
-        schema=REACTIVE_GRID,
+        schema=schema,
         queue_mean=queue_mean,
         queue_scale=queue_scale,
         job_mean=job_mean,
         job_scale=job_scale,
-        queue_weights=learned.weights[:STATE_INPUTS],
-        job_weights=learned.weights[STATE_INPUTS:],
+        queue_weights=learned.weights[:state],
+        job_weights=learned.weights[state:],
         bias=learned.bias,
         output=learned.output,
-        linear=np.zeros(JOB_INPUTS),
+        linear=np.zeros(len(schema.jobs)),
         output_bias=float(learned.offset[0]),
         activation="sigmoid",
     )
@@ -74,7 +88,7 @@ def _course(settings: SarsaSettings, load: TrainingLoad, *, by_deadline: bool) -
         gamma=float(settings.gamma),
         rate=float(settings.learning_rate) if online else 0.0,
         utility_weight=float(settings.utility_weight),
-        difference=settings.reward == "difference",
+        reward=_REWARDS[settings.reward],
         cycle=float(load.settings.cycle),
         reserve=int(load.settings.reserve),
     )
@@ -100,8 +114,8 @@ def acted_starts(
     return sarsa_sweep(
         load.workload,
         empty_cluster(load.workload, load.settings.capacity, load.settings.half_life),
-        grid_inputs(load),
-        perceptron_of(parameters, INPUTS),
+        grid_inputs(load, settings.inputs),
+        perceptron_of(parameters, input_width(settings.inputs)),
         _course(settings, load, by_deadline=by_deadline),
         rng.random((len(load.workload.submit), 2)),
     )
@@ -120,9 +134,8 @@ def recorded_starts(load: TrainingLoad, settings: SarsaSettings) -> Transitions:
             "log lack theirs; choose edf or none."
         )
     course = _course(settings, load, by_deadline=False)
-    return recorded_transitions(
-        load.workload, load.settings.capacity, start, grid_inputs(load), course
-    )
+    grid = grid_inputs(load, settings.inputs)
+    return recorded_transitions(load.workload, load.settings.capacity, start, grid, course)
 
 
 def learn_afresh(
@@ -141,13 +154,13 @@ def learn_afresh(
         settings: of the learner.
         rng: draws the order of the examples.
     """
-    old, fitted = perceptron_of(parameters, INPUTS), initial.copy()
+    fitted, width = initial.copy(), input_width(settings.inputs)
+    old, network = perceptron_of(parameters, width), perceptron_of(fitted, width)
     examples = np.concatenate([each.inputs[:-1] for each in collected])
     targets = np.concatenate(
         [each.reward[:-1] + settings.gamma * values_of(old, each.inputs[1:]) for each in collected]
     )
     for _ in range(settings.epochs):
         order = rng.permutation(len(targets))
-        network = perceptron_of(fitted, INPUTS)
         descend_through(network, examples, targets, order, settings.learning_rate)
     return fitted

@@ -16,7 +16,7 @@ from slurm_rl_plugin.simulator.cluster import Workload
 from slurm_rl_plugin.simulator.echo_state_simulation import simulate_learned
 from slurm_rl_plugin.simulator.log_workload import PreparedLog
 from slurm_rl_plugin.simulator.simulation import SimulationSettings
-from slurm_rl_plugin.units import FloatArray
+from slurm_rl_plugin.units import MINUTE, FloatArray
 from slurm_rl_plugin.utility.reward import RewardWeights
 from slurm_rl_plugin.utility.summary import JobMeasures
 from slurm_rl_plugin.utility.time_utility import TimeUtilitySettings
@@ -33,12 +33,14 @@ class TrainingLoad:
         workload: the same as the policy believes them.
         settings: the batch system.
         fifo_max_wait: longest wait under FIFO, seconds.
+        sjf_batch_wait: mean wait of batch jobs under SJF with known run times, seconds.
     """
 
     prepared: PreparedLog
     workload: Workload
     settings: SimulationSettings
     fifo_max_wait: float
+    sjf_batch_wait: float
 
     @classmethod
     def of(
@@ -47,24 +49,38 @@ class TrainingLoad:
         estimates: RunTimeEstimate | None,
         settings: SimulationSettings,
     ) -> TrainingLoad:
-        """The load with FIFO's longest wait measured."""
+        """The load with FIFO's longest wait and SJF's wait of batch jobs measured."""
         workload = prepared.workload(estimates)
         start = starts_under(Candidate(name="fifo"), prepared, workload, settings)
-        longest = float((start - workload.submit).max())
-        return cls(prepared=prepared, workload=workload, settings=settings, fifo_max_wait=longest)
+        known = prepared.workload(None)
+        shortest_first = starts_under(Candidate(name="sjf"), prepared, known, settings)
+        return cls(
+            prepared=prepared,
+            workload=workload,
+            settings=settings,
+            fifo_max_wait=float((start - workload.submit).max()),
+            sjf_batch_wait=_mean_batch_wait(prepared, shortest_first - workload.submit),
+        )
 
     def objective(self, start: FloatArray, weights: RewardWeights) -> float:
         """The site's objective for the given starts."""
         jobs = schedule_of(self.prepared, start, self.settings)
         measures = JobMeasures.of(jobs, TimeUtilitySettings())
-        # without any queue under FIFO there is no tail to compare: count it as a minute
-        longest = max(float(measures.wait.max()), 60.0)
+        # where a simple order leaves no queue there is nothing to compare: count it as a minute
+        longest = max(float(measures.wait.max()), MINUTE)
+        batch = max(_mean_batch_wait(self.prepared, measures.wait), MINUTE)
         return weights.objective(
             float(measures.time_utility.mean()),
             float(measures.responsiveness.mean()),
             float(measures.fairness.mean()),
-            longest / max(self.fifo_max_wait, 60.0),
+            longest / max(self.fifo_max_wait, MINUTE),
+            batch / max(self.sjf_batch_wait, MINUTE),
         )
+
+
+def _mean_batch_wait(prepared: PreparedLog, wait: FloatArray) -> float:
+    batch = ~prepared.interactive
+    return float(wait[batch].mean()) if batch.any() else 0.0
 
 
 def mean_objective(

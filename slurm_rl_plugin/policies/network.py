@@ -31,6 +31,9 @@ class QNetwork:
         linear: shape [Fx].
         output_bias: b.
         activation: one of ACTIVATIONS.
+        reserve_weights: of the processors to hold, by scaled queue feature, shape [Fq]; None for a
+            network without that output.
+        reserve_bias: processors to hold where all scaled queue features are 0.
     """
 
     schema: FeatureSchema
@@ -45,6 +48,8 @@ class QNetwork:
     linear: FloatArray
     output_bias: float = 0.0
     activation: str = "relu"
+    reserve_weights: FloatArray | None = None
+    reserve_bias: float = 0.0
 
     @property
     def hidden(self) -> int:
@@ -64,10 +69,18 @@ class QNetwork:
             active = 1.0 / (1.0 + np.exp(-inner))
         return np.asarray(active @ self.output + scaled_jobs @ self.linear + self.output_bias)
 
+    def reserve(self, queue: FloatArray) -> float:
+        """Processors to keep free of batch work, neither rounded nor bounded, from queue[Fq]."""
+        if self.reserve_weights is None:
+            return 0.0
+        scaled = (queue - self.queue_mean) / self.queue_scale
+        return float(scaled @ self.reserve_weights + self.reserve_bias)
 
-def parameter_count(schema: FeatureSchema, hidden: int) -> int:
+
+def parameter_count(schema: FeatureSchema, hidden: int, *, hold: bool = False) -> int:
     """How many numbers `network_from_parameters` takes."""
-    return (len(schema.queue) + len(schema.jobs) + 2) * hidden + len(schema.jobs)
+    scores = (len(schema.queue) + len(schema.jobs) + 2) * hidden + len(schema.jobs)
+    return scores + hold * (len(schema.queue) + 1)
 
 
 def network_from_parameters(
@@ -77,19 +90,22 @@ def network_from_parameters(
     hidden: int,
     scaler: tuple[FloatArray, FloatArray, FloatArray, FloatArray],
     activation: str = "relu",
+    hold: bool = False,
 ) -> QNetwork:
     """The network whose free numbers are `parameters`, shape [parameter_count].
 
     Args:
         schema: what the inputs mean.
-        parameters: weights in the order queue, jobs, bias, output, linear.
+        parameters: weights in the order queue, jobs, bias, output, linear; with `hold` the
+            reserve's weights and bias behind them.
         hidden: hidden units.
         scaler: queue mean, queue scale, job mean, job scale.
         activation: one of ACTIVATIONS.
+        hold: whether the network says how many processors to keep free of batch work.
     """
     queue, jobs = len(schema.queue), len(schema.jobs)
     sizes = [queue * hidden, jobs * hidden, hidden, hidden, jobs]
-    parts = np.split(np.asarray(parameters, dtype=np.float64), np.cumsum(sizes)[:-1])
+    parts = np.split(np.asarray(parameters, dtype=np.float64), np.cumsum(sizes))
     return QNetwork(
         schema=schema,
         queue_mean=scaler[0],
@@ -102,4 +118,6 @@ def network_from_parameters(
         output=parts[3],
         linear=parts[4],
         activation=activation,
+        reserve_weights=parts[5][:queue] if hold else None,
+        reserve_bias=float(parts[5][queue]) if hold else 0.0,
     )

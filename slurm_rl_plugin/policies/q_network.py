@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,12 +12,15 @@ from typing import Any
 
 import numpy as np
 import onnxruntime
+from numpy.typing import NDArray
 
 from slurm_rl_plugin.domain import Decision, Memory, QueueSnapshot
-from slurm_rl_plugin.errors import ModelSchemaMismatch, ModelUnreadable, PolicyError
-from slurm_rl_plugin.features.columns import site_job_features, site_queue_features
+from slurm_rl_plugin.errors import ModelSchemaMismatch, ModelUnreadable, PolicyError, ScoreInvalid
 from slurm_rl_plugin.features.estimates import ClassMedian, RequestedLimit, RunTimeEstimate
-from slurm_rl_plugin.features.site import SITE
+from slurm_rl_plugin.features.known_schemas import feature_columns, known_schema
+from slurm_rl_plugin.features.recent_arrivals import ARRIVAL_MEMORY, recent_arrivals
+from slurm_rl_plugin.features.schema import FeatureSchema
+from slurm_rl_plugin.units import FloatArray
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,33 +45,83 @@ class ModelCard:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QNetworkPolicy:
-    """Scores a queue with an ONNX Q-network; thread-safe, stateless between decisions."""
+    """Scores a queue with an ONNX Q-network; thread-safe, what it remembers is handed to it.
+
+    Its memory is that of `recent_arrivals`, and behind it the graph's own where it has one (2011,
+    section 3.2: the state of the reservoir).
+
+    Attributes:
+        name: of the file.
+        card: what the model says of itself.
+        schema: what the graph takes.
+        estimates: of run times.
+        session: of onnxruntime.
+        memory_size: numbers that the graph itself remembers.
+        holds: whether the graph says how many processors to keep free of batch work.
+    """
 
     name: str
     card: ModelCard
+    schema: FeatureSchema
     estimates: RunTimeEstimate
     session: Any
+    memory_size: int = 0
+    holds: bool = False
 
     def decide(self, snapshot: QueueSnapshot, memory: Memory | None = None) -> Decision:
         """Score every pending job.
 
         Raises:
-            PolicyError: onnxruntime fails on these inputs.
+            PolicyError: onnxruntime fails on these inputs, or the reserve is no number.
         """
+        if memory is not None and len(memory) != ARRIVAL_MEMORY + self.memory_size:
+            memory = None  # of another model
+        arrived = recent_arrivals(snapshot, None if memory is None else memory[:ARRIVAL_MEMORY])
+        remembered = self._remembered(memory)
+        inputs = self._features(snapshot, arrived[1:])
+        if self.memory_size:
+            inputs["memory_in"] = remembered
+        answers = self._run(inputs, len(snapshot.pending))
+        if self.memory_size and len(snapshot.pending):  # without a job nothing was decided
+            remembered = answers["memory_out"]
+        return Decision(
+            scores=np.asarray(answers["score"], dtype=np.float64).reshape(-1),
+            reserve=self._processors(answers, snapshot.capacity),
+            memory=np.concatenate([arrived, np.asarray(remembered, dtype=np.float64)]),
+        )
+
+    def _remembered(self, memory: Memory | None) -> NDArray[np.float32]:
+        if memory is None:
+            return np.zeros(self.memory_size, dtype=np.float32)
+        return memory[ARRIVAL_MEMORY:].astype(np.float32)
+
+    def _features(
+        self, snapshot: QueueSnapshot, arrived: FloatArray
+    ) -> dict[str, NDArray[np.float32]]:
         waiting, running = snapshot.pending.jobs, snapshot.running.jobs
         estimate = self.estimates.estimate(waiting.time_limit, waiting.interactive)
         running_estimate = self.estimates.estimate(running.time_limit, running.interactive)
-        inputs = {
-            "queue": site_queue_features(snapshot, estimate, running_estimate),
-            "jobs": site_job_features(snapshot, estimate),
-        }
+        queue, jobs = feature_columns(self.schema, snapshot, estimate, running_estimate, arrived)
+        return {"queue": queue, "jobs": jobs}
+
+    def _run(self, inputs: Mapping[str, Any], jobs: int) -> dict[str, Any]:
+        wanted = ["score", *["reserve"] * self.holds, *["memory_out"] * bool(self.memory_size)]
         try:
-            (scores,) = self.session.run(["score"], inputs)
+            return dict(zip(wanted, self.session.run(wanted, inputs), strict=True))
         except Exception as error:  # noqa: BLE001 - onnxruntime raises types of its own
             raise PolicyError(
-                f"model {self.card.path} failed on {len(waiting)} jobs ({error}): retrain it."
+                f"model {self.card.path} failed on {jobs} jobs ({error}): retrain it."
             ) from None
-        return Decision(scores=np.asarray(scores, dtype=np.float64).reshape(-1), memory=memory)
+
+    def _processors(self, answers: Mapping[str, Any], capacity: int) -> int:
+        if not self.holds:
+            return 0
+        wanted = float(np.asarray(answers["reserve"]).reshape(-1)[0])
+        if not math.isfinite(wanted):
+            raise ScoreInvalid(
+                f"model {self.card.path} asks for a reserve of {wanted}: retrain it."
+            )
+        return int(min(max(math.floor(wanted + 0.5), 0), capacity))
 
 
 def load_q_network(path: Path) -> QNetworkPolicy:
@@ -95,27 +149,36 @@ def load_q_network(path: Path) -> QNetworkPolicy:
             "retrain."
         ) from None
     metadata = dict(session.get_modelmeta().custom_metadata_map)
-    _check_schema(path, session, metadata)
+    schema = known_schema(path, metadata)
+    inputs = _check_inputs(path, session)
     card = ModelCard(path=path, sha256=hashlib.sha256(content).hexdigest(), metadata=metadata)
     return QNetworkPolicy(
-        name=path.stem, card=card, estimates=_estimates(path, metadata), session=session
+        name=path.stem,
+        card=card,
+        schema=schema,
+        estimates=_estimates(path, metadata),
+        session=session,
+        memory_size=inputs.get("memory_in", 0),
+        holds=any(each.name == "reserve" for each in session.get_outputs()),
     )
 
 
-def _check_schema(path: Path, session: Any, metadata: Mapping[str, str]) -> None:
-    if metadata.get("schema_digest") != SITE.digest:
-        raise ModelSchemaMismatch(
-            f"model {path} was trained for schema {metadata.get('schema_name', 'unknown')} "
-            f"version {metadata.get('schema_version', '?')}, this release computes {SITE.name} "
-            f"version {SITE.version}: retrain it."
-        )
-    inputs = {each.name for each in session.get_inputs()}
+def _check_inputs(path: Path, session: Any) -> dict[str, int]:
+    """Refuse a graph that this release cannot feed; the length of each input's last axis."""
+    inputs = {each.name: each.shape[-1] for each in session.get_inputs()}
     outputs = {each.name for each in session.get_outputs()}
-    if inputs != {"queue", "jobs"} or "score" not in outputs:
+    remembers = "memory_in" in inputs
+    if (
+        set(inputs) - {"memory_in"} != {"queue", "jobs"}
+        or "score" not in outputs
+        or remembers != ("memory_out" in outputs)
+        or (remembers and not isinstance(inputs["memory_in"], int))
+    ):
         raise ModelSchemaMismatch(
             f"model {path} takes {sorted(inputs)} and gives {sorted(outputs)} instead of queue "
-            "and jobs to score: retrain it."
+            "and jobs to score (and memory_in to memory_out): retrain it."
         )
+    return inputs
 
 
 def _estimates(path: Path, metadata: Mapping[str, str]) -> RunTimeEstimate:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -11,31 +11,23 @@ from slurm_rl_plugin.features.reactive_grid import account_places
 from slurm_rl_plugin.features.site import SITE, static_job_features
 from slurm_rl_plugin.policies.network import ACTIVATIONS, QNetwork
 from slurm_rl_plugin.simulator.cluster import (
-    IDLE,
     NOW,
     PENDING,
-    PENDING_INTERACTIVE,
-    PENDING_PROCESSORS,
-    PENDING_WORK,
-    RUNNING,
-    RUNNING_INTERACTIVE,
     SCORED_JOBS,
     Cluster,
     Workload,
 )
 from slurm_rl_plugin.simulator.compilation import compiled
+from slurm_rl_plugin.simulator.queue_state import queue_features_now
 from slurm_rl_plugin.simulator.reactive_grid import (
+    GRID_WAIT,
     NO_GRID,
     grid_code,
     grid_job_table,
     grid_state,
 )
 from slurm_rl_plugin.simulator.rule_scoring import current_usage
-from slurm_rl_plugin.simulator.shared_functions import (
-    dynamic_job_features,
-    fairness,
-    queue_features,
-)
+from slurm_rl_plugin.simulator.shared_functions import dynamic_job_features, log_wait
 from slurm_rl_plugin.units import FloatArray, IntArray
 
 
@@ -50,7 +42,9 @@ class CompiledNetwork(NamedTuple):
         static_hidden: static features, bias and scaler of each job, shape [n, hidden].
         static_score: linear part of the static features of each job, shape [n].
         activation: index into ACTIVATIONS, shape [1].
-        grid: GRID or GRID_2011 for the papers' schemas, NO_GRID for `site`, shape [1].
+        reserve_weights: shape [Fq]; all 0 for a network that holds nothing.
+        reserve_bias: shape [1].
+        grid: code of a schema with the papers' state, NO_GRID for `site`, shape [1].
         places: VO place of each account in the papers' schemas, shape [accounts].
     """
 
@@ -61,6 +55,8 @@ class CompiledNetwork(NamedTuple):
     static_hidden: FloatArray
     static_score: FloatArray
     activation: IntArray
+    reserve_weights: FloatArray
+    reserve_bias: FloatArray
     grid: IntArray
     places: IntArray
 
@@ -80,6 +76,9 @@ def compile_network(network: QNetwork, workload: Workload) -> CompiledNetwork:
     linear = network.linear / network.job_scale
     queue_weights = network.queue_weights / network.queue_scale[:, None]
     bias = network.bias - network.queue_mean @ queue_weights - network.job_mean @ job_weights
+    hold = np.zeros_like(network.queue_scale)
+    if network.reserve_weights is not None:
+        hold = network.reserve_weights / network.queue_scale
     static = _static_features(workload) if grid == NO_GRID else grid_job_table(workload)
     known = static.shape[1]
     return CompiledNetwork(
@@ -92,6 +91,8 @@ def compile_network(network: QNetwork, workload: Workload) -> CompiledNetwork:
         - float(network.job_mean @ linear)
         + network.output_bias,
         activation=np.array([ACTIVATIONS.index(network.activation)], dtype=np.int64),
+        reserve_weights=hold,
+        reserve_bias=np.array([network.reserve_bias - float(network.queue_mean @ hold)]),
         grid=np.array([grid], dtype=np.int64),
         places=account_places(workload.shares),
     )
@@ -120,46 +121,38 @@ def no_network() -> CompiledNetwork:
         static_hidden=table,
         static_score=empty,
         activation=np.zeros(1, dtype=np.int64),
+        reserve_weights=empty,
+        reserve_bias=np.zeros(1),
         grid=np.zeros(1, dtype=np.int64),
         places=np.zeros(0, dtype=np.int64),
     )
 
 
 @compiled
-def _site_state(
-    workload: Workload, cluster: Cluster, usage: FloatArray
-) -> tuple[float, float, float, float, float, float, float, float]:
-    """The 8 queue features of the `site` schema now."""
-    counts = cluster.counts
-    next_release = 0.0
-    if counts[RUNNING] > 0:
-        next_release = max(cluster.expected_end[0] - cluster.clock[NOW], 0.0)
-    return queue_features(
-        float(cluster.capacity[0]),
-        float(counts[IDLE]),
-        float(counts[PENDING]),
-        float(counts[PENDING_INTERACTIVE]),
-        float(counts[PENDING_PROCESSORS]),
-        max(cluster.clock[PENDING_WORK], 0.0),
-        next_release,
-        float(counts[RUNNING_INTERACTIVE]),
-        fairness(workload.shares, usage),
-    )
+def _take_queue(features: Any, network: CompiledNetwork, capacity: int, hidden: FloatArray) -> int:
+    """Add the part of the queue features to `hidden`; the processors to hold, within capacity."""
+    wanted = network.reserve_bias[0]
+    for place in range(len(features)):
+        wanted += features[place] * network.reserve_weights[place]
+        for unit in range(len(hidden)):
+            hidden[unit] += features[place] * network.queue_weights[place, unit]
+    return int(min(max(np.floor(wanted + 0.5), 0.0), float(capacity)))
 
 
 @compiled
-def _hidden_from_queue(
-    workload: Workload, cluster: Cluster, network: CompiledNetwork, usage: FloatArray
-) -> FloatArray:
+def _queue_part(
+    workload: Workload,
+    cluster: Cluster,
+    network: CompiledNetwork,
+    usage: FloatArray,
+    hidden: FloatArray,
+) -> int:
+    capacity = cluster.capacity[0]
     if network.grid[0] == NO_GRID:
-        features = _site_state(workload, cluster, usage)
-    else:
-        features = grid_state(workload, cluster, network.places, network.grid[0])
-    hidden = np.zeros(len(network.output))
-    for place in range(len(features)):
-        for unit in range(len(hidden)):
-            hidden[unit] += features[place] * network.queue_weights[place, unit]
-    return hidden
+        features = queue_features_now(workload, cluster, usage)
+        return _take_queue(features, network, capacity, hidden)
+    state = grid_state(workload, cluster, network.places, network.grid[0])
+    return _take_queue(state, network, capacity, hidden)
 
 
 @compiled
@@ -179,33 +172,41 @@ def score_pending(
     network: CompiledNetwork,
     scores: FloatArray,
     jobs: IntArray,
-) -> None:
+) -> int:
     """Score every pending job now.
 
     Args:
         workload: the jobs.
-        cluster: read only, but for the count of scored jobs.
+        cluster: read only, but for the count of scored jobs and the recent arrivals.
         network: the scorer.
         scores: filled for the first counts[PENDING] places.
         jobs: filled with the pending job numbers in the order of `scores`.
+
+    Returns:
+        Processors to keep free of batch work.
     """
     usage = current_usage(cluster)
     shares = workload.shares
     largest = shares.max()
-    from_queue = _hidden_from_queue(workload, cluster, network, usage)
+    from_queue = np.zeros(len(network.output))
+    reserve = _queue_part(workload, cluster, network, usage, from_queue)
     inner = np.empty_like(from_queue)
     activation = network.activation[0]
     count = cluster.counts[PENDING]
     cluster.counts[SCORED_JOBS] += count
     now = cluster.clock[NOW]
-    waiting_tells = len(network.dynamic_linear) > 0  # the papers' job features never change
     for place in range(count):
         job = cluster.pending[place]
         score = network.static_score[job]
         static = network.static_hidden[job]
         for unit in range(len(inner)):
             inner[unit] = from_queue[unit] + static[unit]
-        if waiting_tells:
+        if network.grid[0] == GRID_WAIT:
+            waited = log_wait(now - workload.submit[job])
+            score += waited * network.dynamic_linear[0]
+            for unit in range(len(inner)):
+                inner[unit] += waited * network.dynamic_weights[0, unit]
+        elif network.grid[0] == NO_GRID:  # the papers' own job features never change
             account = workload.account[job]
             features = dynamic_job_features(
                 now - workload.submit[job],
@@ -225,3 +226,4 @@ def score_pending(
             score += network.output[unit] * activate(inner[unit], activation)
         scores[place] = score
         jobs[place] = job
+    return reserve

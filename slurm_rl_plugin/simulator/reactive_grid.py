@@ -6,6 +6,7 @@ import numpy as np
 
 from slurm_rl_plugin.features.reactive_grid import (
     REACTIVE_GRID_SCHEMAS,
+    REACTIVE_GRID_WAIT,
     VO_PLACES,
     account_places,
     grid_job_features,
@@ -30,17 +31,17 @@ from slurm_rl_plugin.simulator.shared_functions import (
 from slurm_rl_plugin.units import FloatArray, IntArray
 
 #: Codes of the schemas in the compiled loop; NO_GRID is any other schema.
-NO_GRID, GRID, GRID_2011 = 0, 1, 2
+NO_GRID, GRID, GRID_2011, GRID_WAIT = 0, 1, 2, 3
 
 
 def grid_code(schema: FeatureSchema) -> int:
-    """GRID or GRID_2011 for the papers' schemas, NO_GRID for any other."""
-    digests = [each.digest for each in REACTIVE_GRID_SCHEMAS]
+    """The code of a schema with the papers' state; NO_GRID for any other."""
+    digests = [each.digest for each in (*REACTIVE_GRID_SCHEMAS, REACTIVE_GRID_WAIT)]
     return digests.index(schema.digest) + 1 if schema.digest in digests else NO_GRID
 
 
 def grid_job_table(workload: Workload) -> FloatArray:
-    """Job features of every job of a workload, float64[n, 3]; they never change."""
+    """Static job features of every job of a workload, float64[n, 3]."""
     places = account_places(workload.shares)[workload.account]
     interactive = workload.interactive.astype(np.float64)
     return np.column_stack(grid_job_features(workload.estimate, interactive, places))
@@ -103,12 +104,12 @@ def grid_state(
         workload: the jobs.
         cluster: read only.
         places: VO place of each account, shape [accounts].
-        code: GRID or GRID_2011.
+        code: GRID, GRID_2011 or GRID_WAIT.
     """
     # a recorded log may have had more processors than it says
     capacity, idle = float(cluster.capacity[0]), float(max(cluster.counts[IDLE], 0))
     work, release = max(cluster.clock[PENDING_WORK], 0.0), _next_release(cluster)
-    if code == GRID:
+    if code != GRID_2011:
         utility = _running_utility(workload, cluster)
         return grid_features(capacity, idle, work, release, utility, _received(cluster, places))
     running_work = _running_work(workload, cluster)

@@ -18,6 +18,7 @@ from slurm_rl_plugin.simulator.sarsa_rollout import (
     Course,
     GridInputs,
     Transitions,
+    input_count,
     note_start,
     scaled_state,
 )
@@ -58,7 +59,7 @@ def _replay(
     order: IntArray,
 ) -> Transitions:
     no_rank = np.empty(0, dtype=np.int64)
-    inputs = np.empty((len(order), len(grid.queue_mean) + grid.jobs.shape[1]))
+    inputs = np.empty((len(order), input_count(grid)))
     reward = np.empty(len(order))
     for taken in range(len(order)):
         job = order[taken]

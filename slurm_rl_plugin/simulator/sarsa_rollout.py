@@ -8,6 +8,7 @@ import numpy as np
 
 from slurm_rl_plugin.simulator.cluster import (
     IDLE,
+    NOW,
     PENDING,
     Cluster,
     Workload,
@@ -19,7 +20,8 @@ from slurm_rl_plugin.simulator.cluster import (
 from slurm_rl_plugin.simulator.compilation import compiled
 from slurm_rl_plugin.simulator.perceptron import Perceptron, descend, sigmoid, value_of
 from slurm_rl_plugin.simulator.processors import processors_needed
-from slurm_rl_plugin.simulator.reactive_grid import grid_state
+from slurm_rl_plugin.simulator.reactive_grid import GRID_WAIT, grid_state
+from slurm_rl_plugin.simulator.shared_functions import log_wait
 from slurm_rl_plugin.simulator.simulation import decision_time
 from slurm_rl_plugin.simulator.start_rewards import start_reward
 from slurm_rl_plugin.units import FloatArray, IntArray
@@ -35,7 +37,7 @@ class Course(NamedTuple):
         gamma: discount for each start.
         rate: learning rate of updates at every start; 0 only collects.
         utility_weight: lambda, the weight of time utility against fairness.
-        difference: whether the reward is the difference or the literal one.
+        reward: LITERAL, DIFFERENCE or DIFFERENCE_REACHED.
         cycle: seconds between decisions; 0 decides at every event.
         reserve: processors kept free of batch work.
     """
@@ -45,25 +47,28 @@ class Course(NamedTuple):
     gamma: float
     rate: float
     utility_weight: float
-    difference: bool
+    reward: int
     cycle: float
     reserve: int
 
 
 class GridInputs(NamedTuple):
-    """What the 11 inputs of the network are made of.
+    """What the inputs of the network are made of.
 
     Attributes:
-        jobs: scaled features of each job, shape [n, 3].
+        jobs: scaled static features of each job, shape [n, 3].
         places: VO place of each account, shape [accounts].
         queue_mean, queue_scale: scaler of the state, shape [8].
-        grid: GRID or GRID_2011.
+        wait_mean, wait_scale: scaler of the wait.
+        grid: GRID, GRID_2011, or GRID_WAIT for the wait as a 12th input.
     """
 
     jobs: FloatArray
     places: IntArray
     queue_mean: FloatArray
     queue_scale: FloatArray
+    wait_mean: float
+    wait_scale: float
     grid: int
 
 
@@ -71,12 +76,18 @@ class Transitions(NamedTuple):
     """The starts of a sweep in their order; row t + 1 is the next state and action of row t.
 
     Attributes:
-        inputs: scaled state and action, shape [n, 11].
+        inputs: scaled state and action, shape [n, 11], or [n, 12] with the wait.
         reward: shape [n].
     """
 
     inputs: FloatArray
     reward: FloatArray
+
+
+@compiled
+def input_count(grid: GridInputs) -> int:
+    """Inputs of the network: 11, or 12 with the wait."""
+    return len(grid.queue_mean) + grid.jobs.shape[1] + (grid.grid == GRID_WAIT)
 
 
 @compiled
@@ -90,8 +101,24 @@ def scaled_state(workload: Workload, cluster: Cluster, grid: GridInputs) -> Floa
 
 
 @compiled
+def _take_job(
+    workload: Workload, cluster: Cluster, grid: GridInputs, job: int, row: FloatArray
+) -> None:
+    """Write the scaled inputs of a waiting job into `row`, shape [3], or [4] with the wait."""
+    known = grid.jobs.shape[1]
+    row[:known] = grid.jobs[job]
+    if grid.grid == GRID_WAIT:
+        waited = log_wait(cluster.clock[NOW] - workload.submit[job])
+        row[known] = (waited - grid.wait_mean) / grid.wait_scale
+
+
+@compiled
 def score_by_perceptron(
-    cluster: Cluster, grid: GridInputs, network: Perceptron, state: FloatArray
+    workload: Workload,
+    cluster: Cluster,
+    grid: GridInputs,
+    network: Perceptron,
+    state: FloatArray,
 ) -> FloatArray:
     """Q of every pending job, shape [pending]."""
     hidden, first = len(network.bias), len(state)
@@ -100,12 +127,13 @@ def score_by_perceptron(
         for unit in range(hidden):
             from_queue[unit] += state[place] * network.weights[place, unit]
     scores = np.full(cluster.counts[PENDING], network.offset[0])
+    row = np.empty(len(network.weights) - first)
     for place in range(len(scores)):
-        job = cluster.pending[place]
+        _take_job(workload, cluster, grid, cluster.pending[place], row)
         for unit in range(hidden):
             inner = from_queue[unit]
-            for column in range(grid.jobs.shape[1]):
-                inner += grid.jobs[job, column] * network.weights[first + column, unit]
+            for column in range(len(row)):
+                inner += row[column] * network.weights[first + column, unit]
             scores[place] += network.output[unit] * sigmoid(inner)
     return scores
 
@@ -149,10 +177,10 @@ def note_start(
     job: int,
     row: FloatArray,
 ) -> float:
-    """Write state and action into `row`, shape [11], and give the reward of the start."""
+    """Write state and action into `row`, shape [inputs], and give the reward of the start."""
     row[: len(state)] = state
-    row[len(state) :] = grid.jobs[job]
-    return start_reward(workload, cluster, job, course.utility_weight, course.difference)
+    _take_job(workload, cluster, grid, job, row[len(state) :])
+    return start_reward(workload, cluster, job, course.utility_weight, course.reward)
 
 
 @compiled
@@ -177,7 +205,7 @@ def sarsa_sweep(
         draws: uniform numbers, shape [n, 2]: whether to explore, and where.
     """
     no_rank = np.empty(0, dtype=np.int64)
-    inputs = np.empty((len(draws), len(grid.queue_mean) + grid.jobs.shape[1]))
+    inputs = np.empty((len(draws), input_count(grid)))
     reward = np.empty(len(draws))
     taken = 0
     while True:
@@ -190,7 +218,7 @@ def sarsa_sweep(
             if course.by_deadline:
                 scores = _score_by_deadline(workload, cluster)
             else:
-                scores = score_by_perceptron(cluster, grid, network, state)
+                scores = score_by_perceptron(workload, cluster, grid, network, state)
             job = _choose(workload, cluster, scores, course, draws[taken])
             if job < 0:
                 break

@@ -13,12 +13,14 @@ time_utility_loss_rate = compiled_copy(plain_time_utility.time_utility_loss_rate
 share_deficit = compiled_copy(plain_fairness.share_deficit)
 fairness = compiled_copy(plain_fairness.fairness, share_deficit=share_deficit)
 queue_features = compiled_copy(site.queue_features)
+reserve_features = compiled_copy(site.reserve_features)
 static_job_features = compiled_copy(site.static_job_features)
 dynamic_job_features = compiled_copy(
     site.dynamic_job_features,
     time_utility=time_utility,
     time_utility_loss_rate=time_utility_loss_rate,
 )
+log_wait = compiled_copy(reactive_grid.log_wait)
 log_release = compiled_copy(reactive_grid.log_release)
 log_work_hours = compiled_copy(reactive_grid.log_work_hours)
 grid_features = compiled_copy(

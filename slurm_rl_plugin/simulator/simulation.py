@@ -46,7 +46,7 @@ class SimulationSettings:
         capacity: processors.
         backfilling: "none" or "easy".
         cycle: seconds between scheduling decisions; 0 decides at every event.
-        reserve: processors kept free of batch work.
+        reserve: processors kept free of batch work; a network may ask for more.
         half_life: seconds after which past usage counts half in the features; inf for never.
     """
 
@@ -109,7 +109,8 @@ def decide_scored(
     if rule >= 0:
         score_pending_by_rule(workload, cluster, rule, scores, jobs)
     else:
-        score_pending(workload, cluster, network, scores, jobs)
+        wanted = score_pending(workload, cluster, network, scores, jobs)
+        reserve = max(reserve, wanted)
     dispatch_by_score(workload, cluster, scores, jobs, backfilling, reserve)
 
 

@@ -8,29 +8,36 @@ from slurm_rl_plugin.simulator.rule_scoring import current_usage
 from slurm_rl_plugin.simulator.shared_functions import fairness, time_utility
 from slurm_rl_plugin.utility.time_utility import SIGMA
 
+#: Codes of the rewards.
+LITERAL, DIFFERENCE, DIFFERENCE_REACHED = 0, 1, 2
+
 
 @compiled
 def start_reward(
-    workload: Workload, cluster: Cluster, job: int, utility_weight: float, difference: bool
+    workload: Workload, cluster: Cluster, job: int, utility_weight: float, reward: int
 ) -> float:
-    """Reward of starting a pending job now, before it is started.
+    """Reward of starting a waiting job now, counted before it starts.
 
-    literal (2008, section III.B): lambda * U(job at its completion) + (1 - lambda) * F(eq. 4).
-    difference: the same with U less the utility that the other waiting jobs lose because this one
-    takes its processor-seconds; each is taken to start later by that work over the capacity.
-    Run times are the real ones: a reward is known once the jobs have ended.
+    literal (2008, section III.B): lambda * U(job at its completion) + (1 - lambda) * F (eq. 4).
+    difference: the same with the job's `interchange_gain` in place of U, for a learner that does
+    not see the waits, or counted from the waits reached, for one that does.
+
+    Literally read, a job of long run time nearly always reaches utility 1 and nothing tells the
+    learner what the others pay for it: it learns to start the longest job first.
+
+    Run times are the real ones, not estimates: a reward is known once the jobs have ended.
 
     Args:
         workload: the jobs.
         cluster: read only; `job` still waits.
         job: number of the job.
         utility_weight: lambda.
-        difference: whether the loss of the others is subtracted.
+        reward: LITERAL, DIFFERENCE or DIFFERENCE_REACHED.
     """
-    if difference:
-        value = interchange_gain(workload, cluster, job)
-    else:
+    if reward == LITERAL:
         value = _utility_if_started(workload, cluster, job)
+    else:
+        value = interchange_gain(workload, cluster, job, reward == DIFFERENCE_REACHED)
     fair = fairness(workload.shares, current_usage(cluster))
     return utility_weight * value + (1.0 - utility_weight) * fair
 
@@ -44,15 +51,36 @@ def _utility_if_started(workload: Workload, cluster: Cluster, job: int) -> float
 
 
 @compiled
-def _kept(workload: Workload, job: int, delay: float) -> float:
-    """Time utility that a job at its deadline keeps when it is put off by `delay` seconds."""
+def _lost(workload: Workload, cluster: Cluster, job: int, delay: float, reached: bool) -> float:
+    """Time utility that a waiting job loses by `delay` seconds more."""
     run_time = workload.run_time[job]
-    return time_utility(run_time + SIGMA + delay, run_time, workload.interactive[job])
+    interactive = workload.interactive[job]
+    turnaround = run_time + SIGMA
+    if reached:
+        turnaround = max(turnaround, cluster.clock[NOW] - workload.submit[job] + run_time)
+    before = time_utility(turnaround, run_time, interactive)
+    return before - time_utility(turnaround + delay, run_time, interactive)
 
 
 @compiled
-def interchange_gain(workload: Workload, cluster: Cluster, job: int) -> float:
-    """Utility that this order keeps more than the other one, mean over the other waiting jobs."""
+def interchange_gain(workload: Workload, cluster: Cluster, job: int, reached: bool) -> float:
+    """Utility that starting `job` first saves over starting another first, mean over the others.
+
+    A difference reward (Wolpert and Tumer 2002) for the adjacent interchange of two jobs that
+    compete for a machine: with `job` first the other one is put off by the run time of `job`;
+    with the other first, `job` is put off by that of the other. In [-1, 1]; 0 for a lone job.
+
+    Unless `reached`, what a delay costs is counted from the deadline of either job (eq. 2 and 3),
+    whatever it has waited. Counted from the waits reached, an interactive job that has lost its
+    utility has nothing more to lose; a learner that does not see the waits cannot tell it from a
+    fresh one, and while many such jobs wait, longest job first seems to cost nothing.
+
+    Args:
+        workload: the jobs.
+        cluster: read only; `job` still waits.
+        job: number of the job.
+        reached: count from the waits that the jobs have reached.
+    """
     pending = cluster.counts[PENDING]
     if pending < 2:
         return 0.0
@@ -61,5 +89,6 @@ def interchange_gain(workload: Workload, cluster: Cluster, job: int) -> float:
     for place in range(pending):
         other = cluster.pending[place]
         if other != job:
-            gain += _kept(workload, other, run_time[job]) - _kept(workload, job, run_time[other])
+            gain += _lost(workload, cluster, job, run_time[other], reached)
+            gain -= _lost(workload, cluster, other, run_time[job], reached)
     return gain / (pending - 1)

@@ -7,15 +7,20 @@ from dataclasses import dataclass
 
 from slurm_rl_plugin.errors import ConfigurationError
 
+#: Mean wait of batch jobs over SJF's up to which `batch_delay` counts nothing.
+ALLOWED_BATCH_DELAY = 1.1
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RewardWeights:
     """Weights of the training objective; they act by training and are recorded in the model.
 
-    objective = time_utility*U + responsiveness*R + fairness*F - tail*log10(max wait / FIFO's),
-    where the first three weights sum to 1. J of the 2008 paper is (.5, 0, .5, 0), JR of the 2011
-    paper is (0, .5, .5, 0). The default serves both kinds of user goal and does not reward
-    starvation.
+    objective = time_utility*U + responsiveness*R + fairness*F - tail*log10(max wait / FIFO's)
+                - batch_delay*max(0, mean batch wait / SJF's - 1.1),
+    where the first three weights sum to 1 and SJF knows the run times. The last term bounds what
+    batch jobs pay for processors that are held for interactive ones. J of the 2008 paper is
+    (.5, 0, .5, 0), JR of the 2011 paper is (0, .5, .5, 0). The default serves both kinds of user
+    goal and does not reward starvation.
 
     Raises:
         ConfigurationError: a weight is negative, or the first three do not sum to 1.
@@ -25,6 +30,7 @@ class RewardWeights:
     responsiveness: float = 0.25
     fairness: float = 0.5
     tail: float = 0.02
+    batch_delay: float = 0.0
 
     def __post_init__(self) -> None:
         weights = (self.time_utility, self.responsiveness, self.fairness)
@@ -33,10 +39,11 @@ class RewardWeights:
                 f"reward weights time_utility, responsiveness and fairness are {weights}; "
                 "make them non-negative with sum 1."
             )
-        if not 0.0 <= self.tail < math.inf:
-            raise ConfigurationError(
-                f"reward weight tail is {self.tail:g}; give a number of at least 0."
-            )
+        for name, weight in (("tail", self.tail), ("batch_delay", self.batch_delay)):
+            if not 0.0 <= weight < math.inf:
+                raise ConfigurationError(
+                    f"reward weight {name} is {weight:g}; give a number of at least 0."
+                )
 
     def objective(
         self,
@@ -44,11 +51,21 @@ class RewardWeights:
         responsiveness: float,
         fairness: float,
         max_wait_ratio: float,
+        batch_wait_ratio: float = 1.0,
     ) -> float:
-        """The value that training maximises; `max_wait_ratio` is the max wait over FIFO's."""
+        """The value that training maximises.
+
+        Args:
+            time_utility: U.
+            responsiveness: R.
+            fairness: F.
+            max_wait_ratio: longest wait over FIFO's.
+            batch_wait_ratio: mean wait of batch jobs over SJF's with known run times.
+        """
         return (
             self.time_utility * time_utility
             + self.responsiveness * responsiveness
             + self.fairness * fairness
             - self.tail * math.log10(max(max_wait_ratio, 1e-3))
+            - self.batch_delay * max(batch_wait_ratio - ALLOWED_BATCH_DELAY, 0.0)
         )

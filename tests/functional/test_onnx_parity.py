@@ -14,6 +14,7 @@ from onnx import numpy_helper
 from slurm_rl_plugin.errors import ModelSchemaMismatch, ModelUnreadable, PolicyError
 from slurm_rl_plugin.features.columns import site_job_features, site_queue_features
 from slurm_rl_plugin.features.estimates import ClassMedian, RequestedLimit
+from slurm_rl_plugin.features.recent_arrivals import recent_arrivals
 from slurm_rl_plugin.features.site import SITE
 from slurm_rl_plugin.learning.onnx_export import export_network, import_network, metadata_of
 from slurm_rl_plugin.policies.network import ACTIVATIONS, QNetwork
@@ -92,11 +93,47 @@ def test_the_policy_scores_a_snapshot_as_the_network_scores_its_features(tmp_pat
         snapshot,
         estimate(pending.time_limit, pending.interactive),
         estimate(running.time_limit, running.interactive),
+        recent_arrivals(snapshot)[1:],
     )
     jobs = site_job_features(snapshot, estimate(pending.time_limit, pending.interactive))
     assert decision.scores.dtype == np.float64
     assert decision.scores.shape == (waiting,)
     assert_equal_scores(decision.scores, network.scores(queue, jobs))
+    assert decision.reserve == 0
+
+
+def test_the_policy_holds_what_the_network_asks_for(tmp_path):
+    weights = np.random.default_rng(6).normal(0, 4, QUEUE)
+    network = replace(random_network(2), reserve_weights=weights, reserve_bias=24.25)
+    path = exported(tmp_path, network)
+    workload = random_workload(4, jobs=60, parallel=True)
+    start = [workload.submit[-1] - 10.0] * 3 + [float("nan")] * 57
+    at = Moment(workload.submit[-1], list(range(3, 40)), [0, 1, 2], start)
+    snapshot = snapshot_of(workload, at, 40)
+    estimate = RequestedLimit().estimate
+    pending, running = snapshot.pending.jobs, snapshot.running.jobs
+    queue = site_queue_features(
+        snapshot,
+        estimate(pending.time_limit, pending.interactive),
+        estimate(running.time_limit, running.interactive),
+        recent_arrivals(snapshot)[1:],
+    )
+    wanted = network.reserve(queue)
+    assert 1 < wanted < 39
+    assert load_q_network(path).decide(snapshot).reserve == round(wanted)
+    assert load_q_network(path).decide(replace(snapshot, capacity=1)).reserve <= 1
+    back = import_network(path)
+    assert back.reserve(queue) == pytest.approx(wanted, abs=1e-4)
+    assert import_network(exported(tmp_path)).reserve_weights is None
+
+
+def test_a_reserve_that_is_no_number_is_refused(tmp_path):
+    weights = np.full(QUEUE, np.nan)
+    path = exported(tmp_path, replace(random_network(), reserve_weights=weights))
+    workload = random_workload(4, jobs=10, parallel=True)
+    at = Moment(workload.submit[-1], list(range(10)), [], [float("nan")] * 10)
+    with pytest.raises(PolicyError, match="asks for a reserve of nan: retrain"):
+        load_q_network(path).decide(snapshot_of(workload, at, 40))
 
 
 @pytest.mark.parametrize("activation", ACTIVATIONS)

@@ -79,14 +79,15 @@ def inversions(audit: list[dict[str, Any]], done: dict[int, Outcome]) -> float:
 
     A later cycle may decide another order, so a pair is judged by the last two cycles in which
     both were pending, and only where these agree: the order was then certainly written before
-    either started. A start while a cycle's writes are under way can still meet a mixed queue.
+    either started. Pending is what the audited snapshot says: sacct knows starts to the second
+    only, so a start in the second of a cycle may lie before it or after.
 
     Returns:
         Inverted pairs as a fraction of the judged ones.
     """
     orders: dict[tuple[int, int], tuple[bool | None, bool]] = {}
     for cycle in (line for line in audit if line["event"] == "cycle"):
-        order = [job for job in cycle["order"] if job in done and done[job].start > cycle["time"]]
+        order = [job for job in cycle["order"] if job in done]
         for place, before in enumerate(order):
             for after in order[place + 1 :]:
                 pair = (min(before, after), max(before, after))
@@ -94,12 +95,15 @@ def inversions(audit: list[dict[str, Any]], done: dict[int, Outcome]) -> float:
                 orders[pair] = (last, before < after)
     judged = {pair: last for pair, (previous, last) in orders.items() if previous == last}
     assert len(judged) > 1000, "the audit log judges too few pairs to mean anything"
-    inverted = sum(
-        done[one].start > done[other].start if one_first else done[one].start < done[other].start
+    inverted = [
+        (one, other) if one_first else (other, one)
         for (one, other), one_first in judged.items()
-    )
-    print(f"inversions: {inverted} of {len(judged)} pairs")  # noqa: T201
-    return inverted / len(judged)
+        if (done[one].start - done[other].start) * (1 if one_first else -1) > 0
+    ]
+    print(f"inversions: {len(inverted)} of {len(judged)} pairs")  # noqa: T201
+    for first, second in inverted:
+        print(f"{first} {done[first]} should start before {second} {done[second]}")  # noqa: T201
+    return len(inverted) / len(judged)
 
 
 @contextmanager

@@ -13,6 +13,7 @@ from slurm_rl_plugin.domain import (
     StartedJobs,
 )
 from slurm_rl_plugin.domain.jobs import empty_job_table
+from slurm_rl_plugin.features.recent_arrivals import FADING_TIMES
 from slurm_rl_plugin.simulator.cluster import Workload
 from tests.reference.readable_simulator import Job, Moment, served
 
@@ -121,6 +122,12 @@ def decayed_usage(
             weight = (np.exp(rate * (end - now)) - np.exp(rate * (begin - now))) / rate
             usage[workload.account[job]] += workload.processors[job] * weight
     return usage
+
+
+def arrived_by(workload: Workload, now: float) -> np.ndarray:
+    """Interactive submissions so far, each faded by its age, for each of FADING_TIMES."""
+    age = now - workload.submit[workload.interactive & (workload.submit <= now)]
+    return np.array([np.exp(-age / fading).sum() for fading in FADING_TIMES])
 
 
 def log_of(

@@ -33,6 +33,8 @@ class Moment(NamedTuple):
 
 #: Gives one comparable score for each job of `moment.pending`; higher starts earlier.
 Scorer = Callable[[Sequence[Job], Moment], Sequence]
+#: Processors to keep free of batch work, decided at each decision.
+Holder = Callable[[Sequence[Job], Moment], int]
 
 
 def _utility_loss(job: Job, now: float) -> float:
@@ -78,7 +80,7 @@ def simulate(
     *,
     easy: bool = False,
     conservative: bool = False,
-    reserve: int = 0,
+    reserve: int | Holder = 0,
     cycle: float = 0.0,
 ) -> list[float]:
     """When each job starts."""
@@ -101,25 +103,27 @@ def _plan(jobs, capacity, scorer, start, now, reserve):
     running = [j for j in range(len(jobs)) if start[j] <= now < start[j] + jobs[j].run_time]
     if not waiting:
         return
-    scores = scorer(jobs, Moment(now, waiting, running, start))
+    at = Moment(now, waiting, running, start)
+    scores = scorer(jobs, at)
+    held = reserve if isinstance(reserve, int) else reserve(jobs, at)
     score_of = dict(zip(waiting, scores, strict=True))
     idle = capacity - sum(jobs[j].processors for j in running)
     # (from, until, processors); what outlived its estimate counts as gone, save for right now
     taken = [(now, max(start[j] + jobs[j].estimate, now), jobs[j].processors) for j in running]
     for j in sorted(waiting, key=lambda j: score_of[j], reverse=True):
         job = jobs[j]
-        needed = job.processors if job.interactive else min(job.processors + reserve, capacity)
+        needed = job.processors if job.interactive else min(job.processors + held, capacity)
 
         def fits(begin: float, needed=needed, length=job.estimate) -> bool:
             moments = [begin] + [a for a, _, _ in taken if begin < a < begin + length]
             used = (sum(p for a, b, p in taken if a <= t < b) for t in moments)
             return all(u + needed <= capacity for u in used)
 
-        at = min(t for t in [now, *(b for _, b, _ in taken)] if fits(t))
-        if at == now and needed <= idle:
+        begin = min(t for t in [now, *(b for _, b, _ in taken)] if fits(t))
+        if begin == now and needed <= idle:
             start[j] = now
             idle -= job.processors
-        taken.append((at, at + job.estimate, job.processors))
+        taken.append((begin, begin + job.estimate, job.processors))
 
 
 def _decide(jobs, capacity, scorer, start, now, easy, reserve):
@@ -128,7 +132,9 @@ def _decide(jobs, capacity, scorer, start, now, easy, reserve):
     free = capacity - sum(jobs[j].processors for j in running)
     if not waiting or free == 0:
         return
-    scores = scorer(jobs, Moment(now, waiting, running, start))
+    at = Moment(now, waiting, running, start)
+    scores = scorer(jobs, at)
+    held = reserve if isinstance(reserve, int) else reserve(jobs, at)
     score_of = dict(zip(waiting, scores, strict=True))
     head = None
     batch_until = math.inf  # batch jobs must end before the first kept-back one is to fit
@@ -137,7 +143,7 @@ def _decide(jobs, capacity, scorer, start, now, easy, reserve):
         job = jobs[j]
         if free == 0:
             return
-        needed = job.processors if job.interactive else min(job.processors + reserve, capacity)
+        needed = job.processors if job.interactive else min(job.processors + held, capacity)
         if head is None and job.processors > free:
             if not easy:
                 return

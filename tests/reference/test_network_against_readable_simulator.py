@@ -33,7 +33,7 @@ from slurm_rl_plugin.simulator.simulation import (
     simulate_network,
     simulate_scores,
 )
-from tests.reference.loads import jobs_of, random_workload, snapshot_of
+from tests.reference.loads import arrived_by, jobs_of, random_workload, snapshot_of
 from tests.reference.readable_simulator import Moment, Scorer, simulate
 
 CAPACITY = 12
@@ -67,7 +67,8 @@ def features_at(
     snapshot = snapshot_of(workload, moment, capacity, half_life)
     estimate = workload.estimate[moment.pending]
     running_estimate = workload.estimate[moment.running]
-    queue = site_queue_features(snapshot, estimate, running_estimate)
+    arrived = arrived_by(workload, moment.now)
+    queue = site_queue_features(snapshot, estimate, running_estimate, arrived)
     return queue, site_job_features(snapshot, estimate)
 
 
@@ -113,6 +114,31 @@ def test_kernel_orders_as_the_head_node_would_at_every_decision(
     )
     assert simulate_network(workload, network, how).start.tolist() == expected
     assert simulate_scores(workload, -workload.submit, how).start.tolist() != expected
+
+
+@pytest.mark.parametrize("parallel", [False, True], ids=["sequential", "parallel"])
+@pytest.mark.parametrize("backfilling", ["none", "easy"])
+def test_kernel_holds_as_many_processors_as_the_head_node_would(
+    backfilling: str, parallel: bool
+) -> None:
+    workload = random_workload(12, jobs=100, parallel=parallel)
+    weights = np.random.default_rng(4).normal(0, 2, QUEUE)
+    network = replace(random_network(3), reserve_weights=weights, reserve_bias=8.0)
+    asked = []
+
+    def held(_jobs: object, moment: Moment) -> int:
+        queue, _ = features_at(workload, moment, np.inf)
+        asked.append(round(min(max(network.reserve(queue), 0.0), CAPACITY)))
+        return asked[-1]
+
+    order = head_node(workload, network, np.inf)
+    easy = backfilling == "easy"
+    expected = simulate(jobs_of(workload), CAPACITY, order, easy=easy, reserve=held)
+    how = SimulationSettings(capacity=CAPACITY, backfilling=backfilling)
+    assert simulate_network(workload, network, how).start.tolist() == expected
+    greedy = replace(network, reserve_weights=None, reserve_bias=0.0)
+    assert simulate_network(workload, greedy, how).start.tolist() != expected
+    assert len(set(asked)) > 3  # a reserve that never changed would prove little
 
 
 def probe(queue_feature: int | None = None, job_feature: int | None = None) -> QNetwork:

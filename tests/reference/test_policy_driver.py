@@ -24,9 +24,10 @@ from tests.functional.small_network import small_network
 
 def parallel_load(seed: int = 3) -> PreparedLog:
     rng = np.random.default_rng(seed)
-    log = egee_log(rng, jobs=300, processors=16, load=3.0)
+    log = egee_log(rng, jobs=300, processors=16, load=0.15)
     limit = np.ceil(log.run_time / 600) * 600
-    log = replace(log, processors=rng.integers(1, 9, 300), time_limit=limit)
+    submit = np.floor(log.submit / 60) * 60  # waits that single precision can tell apart
+    log = replace(log, processors=rng.integers(1, 9, 300), time_limit=limit, submit=submit)
     return prepare_log(log, capacity=16)
 
 

@@ -29,8 +29,11 @@ AT_200 = Moment(200.0, [1, 2], [0], [100.0, math.nan, math.nan])
 SNAPSHOT = snapshot_of(LOAD, AT_200, 8)
 
 
+ARRIVED = np.array([9.0, 99.0, 999.0])
+
+
 def queue_of(snapshot, estimate, running):
-    values = site_queue_features(snapshot, np.array(estimate), np.array(running))
+    values = site_queue_features(snapshot, np.array(estimate), np.array(running), ARRIVED)
     assert values.dtype == np.float32
     return dict(zip(SITE.queue, values.tolist(), strict=True))
 
@@ -47,6 +50,14 @@ def test_queue_features_by_hand():
             "log_next_release": math.log10(1 + 900) / 6,
             "running_interactive_fraction": 0.5,
             "fairness": 1 - 0.25 / 0.75,
+            "log_pending_interactive": math.log10(2) / 3,
+            "log_pending_batch": math.log10(2) / 3,
+            "log_running_interactive": math.log10(5) / 3,
+            "log_released_soon": 0.0,
+            "log_shortest_batch": math.log10(100) / 6,
+            "log_arrived_in_10_min": 1 / 3,
+            "log_arrived_in_1_h": 2 / 3,
+            "log_arrived_in_6_h": 1.0,
         },
         rel=1e-6,  # float32
     )

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 
@@ -8,10 +9,12 @@ import numpy as np
 import pytest
 
 from slurm_rl_plugin.batch_systems.port import FactorChange
+from slurm_rl_plugin.domain import Decision, Memory, QueueSnapshot
 from slurm_rl_plugin.hook.audit_log import AuditLog
 from slurm_rl_plugin.hook.carried_factors import REMEMBERED_AFTER_END
 from slurm_rl_plugin.hook.cycle import Cycle, CycleSettings, in_safe_order
 from slurm_rl_plugin.hook.guard_rails import UntouchedJobs, default_guard_rails
+from slurm_rl_plugin.hook.memory_file import MemoryFile
 from slurm_rl_plugin.hook.state_file import StateFile
 from tests.unit.hook.queues import QueueInMemory, ScorePolicy, pending_jobs
 
@@ -305,3 +308,35 @@ def test_jobs_that_keep_their_order_never_pass_each_other_on_the_way() -> None:
         now[change.job_id] = change.new
         assert now == sorted(now, reverse=True)
     assert now == new
+
+
+class CountingPolicy(ScorePolicy):
+    """Remembers how often it was asked."""
+
+    def decide(self, snapshot: QueueSnapshot, memory: Memory | None = None) -> Decision:
+        decision = super().decide(snapshot, memory)
+        return replace(decision, memory=np.array([1.0 if memory is None else memory[0] + 1.0]))
+
+
+def test_the_policy_remembers_across_cycles_and_across_a_restart(tmp_path: Path) -> None:
+    queue = QueueInMemory(pending_jobs([5, 4, 3]))
+    memory_file = MemoryFile(path=tmp_path / "state.json.memory", model_sha256="abc")
+    cycle = cycle_over(queue, CountingPolicy([1, 2, 3]), tmp_path)
+    for asked in (1, 2):
+        cycle.run()
+        assert memory_file.read() == [asked]
+    cycle_over(queue, CountingPolicy([1, 2, 3]), tmp_path).run()
+    assert memory_file.read() == [3]
+
+
+def test_a_refused_decision_leaves_no_memory(tmp_path: Path) -> None:
+    queue = QueueInMemory(pending_jobs([5, 4, 3]))
+    policy = CountingPolicy([1, 2, 3])
+    cycle = cycle_over(queue, policy, tmp_path)
+    cycle.run()
+    policy.scores = [1, 2, float("nan")]
+    assert cycle.run().fallback_reason is not None
+    policy.scores = [1, 2, 3]
+    cycle.run()
+    memory_file = MemoryFile(path=tmp_path / "state.json.memory", model_sha256="abc")
+    assert memory_file.read() == [2]

@@ -8,10 +8,12 @@ import pytest
 from slurm_rl_plugin.features.reactive_grid import (
     REACTIVE_GRID,
     REACTIVE_GRID_2011,
+    REACTIVE_GRID_WAIT,
     account_places,
 )
 from slurm_rl_plugin.features.reactive_grid_columns import (
     grid_job_columns,
+    grid_job_columns_with_wait,
     grid_queue_columns,
     grid_queue_columns_2011,
 )
@@ -30,13 +32,19 @@ from tests.reference.loads import random_workload, snapshot_of
 from tests.reference.readable_simulator import Moment
 
 CAPACITY = 12
-COLUMNS = {REACTIVE_GRID: grid_queue_columns, REACTIVE_GRID_2011: grid_queue_columns_2011}
+COLUMNS = {
+    REACTIVE_GRID: grid_queue_columns,
+    REACTIVE_GRID_2011: grid_queue_columns_2011,
+    REACTIVE_GRID_WAIT: grid_queue_columns,
+}
+JOB_COLUMNS = {REACTIVE_GRID_WAIT: grid_job_columns_with_wait}
 SCHEMAS = pytest.mark.parametrize("schema", COLUMNS, ids=lambda schema: schema.name)
 
 
 def network(schema, seed=1, hidden=6):
     rng = np.random.default_rng(seed)
-    scaler = (np.full(8, 0.5), np.full(8, 0.5), np.full(3, 0.5), np.full(3, 0.25))
+    jobs = len(schema.jobs)
+    scaler = (np.full(8, 0.5), np.full(8, 0.5), np.full(jobs, 0.5), np.full(jobs, 0.25))
     parameters = rng.normal(0, 1, parameter_count(schema, hidden))
     return network_from_parameters(
         schema, parameters, hidden=hidden, scaler=scaler, activation="sigmoid"
@@ -82,7 +90,9 @@ def test_the_compiled_loop_scores_as_the_network_does(schema):
     for cluster, snapshot, pending, running in moments(workload, capacity=4):
         estimate = workload.estimate[pending]
         queue = COLUMNS[schema](snapshot, estimate, workload.estimate[running])
-        expected = scorer.scores(queue, grid_job_columns(snapshot, estimate))
+        expected = scorer.scores(
+            queue, JOB_COLUMNS.get(schema, grid_job_columns)(snapshot, estimate)
+        )
         score_pending(workload, cluster, in_loop, scores, jobs)
         np.testing.assert_allclose(scores[: len(pending)], expected, atol=1e-5)
         assert jobs[: len(pending)].tolist() == pending
@@ -98,9 +108,10 @@ def test_a_network_that_looks_at_run_times_alone_is_shortest_job_first(schema, b
         schema,
         np.zeros(parameter_count(schema, 1)),
         hidden=1,
-        scaler=(np.zeros(8), np.ones(8), np.zeros(3), np.ones(3)),
+        scaler=(np.zeros(8), np.ones(8), np.zeros(len(schema.jobs)), np.ones(len(schema.jobs))),
     )
-    shortest = replace(silent, linear=np.array([0.0, 0.0, -1.0]))
+    weights = [0.0, 0.0, -1.0, 0.0][: len(schema.jobs)]
+    shortest = replace(silent, linear=np.array(weights))
     settings = SimulationSettings(capacity=CAPACITY, backfilling=backfilling, reserve=2, cycle=30.0)
     scored = simulate_network(workload, shortest, settings)
     static = simulate_scores(workload, -workload.estimate, settings)

@@ -1,0 +1,71 @@
+"""Every feature schema that this release computes, and its columns for a snapshot."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from slurm_rl_plugin.domain import QueueSnapshot
+from slurm_rl_plugin.errors import ModelSchemaMismatch
+from slurm_rl_plugin.features.columns import site_job_features, site_queue_features
+from slurm_rl_plugin.features.reactive_grid import (
+    REACTIVE_GRID,
+    REACTIVE_GRID_2011,
+    REACTIVE_GRID_WAIT,
+)
+from slurm_rl_plugin.features.reactive_grid_columns import (
+    grid_job_columns,
+    grid_job_columns_with_wait,
+    grid_queue_columns,
+    grid_queue_columns_2011,
+)
+from slurm_rl_plugin.features.schema import FeatureSchema
+from slurm_rl_plugin.features.site import SITE
+from slurm_rl_plugin.units import FloatArray
+
+KNOWN_SCHEMAS = (SITE, REACTIVE_GRID, REACTIVE_GRID_2011, REACTIVE_GRID_WAIT)
+
+
+def known_schema(path: Path, metadata: Mapping[str, str]) -> FeatureSchema:
+    """The schema that a model's metadata name.
+
+    Raises:
+        ModelSchemaMismatch: trained for other features than this release computes.
+    """
+    for schema in KNOWN_SCHEMAS:
+        if metadata.get("schema_digest") == schema.digest:
+            return schema
+    name = metadata.get("schema_name", "unknown")
+    computed = {schema.name: schema for schema in KNOWN_SCHEMAS}.get(name, SITE)
+    raise ModelSchemaMismatch(
+        f"model {path} was trained for schema {name} version "
+        f"{metadata.get('schema_version', '?')}, this release computes {computed.name} version "
+        f"{computed.version}: retrain it."
+    )
+
+
+def feature_columns(
+    schema: FeatureSchema,
+    snapshot: QueueSnapshot,
+    estimate: FloatArray,
+    running_estimate: FloatArray,
+    arrived: FloatArray,
+) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Queue features float32[Fq] and job features float32[n, Fx] of a snapshot.
+
+    Args:
+        schema: one of KNOWN_SCHEMAS.
+        snapshot: the queue.
+        estimate: estimated run time of each pending job, seconds, shape [pending].
+        running_estimate: the same for the running jobs, seconds, shape [running].
+        arrived: the counts of `recent_arrivals`, shape [len(FADING_TIMES)].
+    """
+    if schema == SITE:
+        queue = site_queue_features(snapshot, estimate, running_estimate, arrived)
+        return queue, site_job_features(snapshot, estimate)
+    queue_columns = grid_queue_columns_2011 if schema == REACTIVE_GRID_2011 else grid_queue_columns
+    job_columns = grid_job_columns_with_wait if schema == REACTIVE_GRID_WAIT else grid_job_columns
+    return queue_columns(snapshot, estimate, running_estimate), job_columns(snapshot, estimate)

@@ -1,0 +1,269 @@
+"""SARSA repeats itself, goes on after an interruption, and learns what its reward says."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from slurm_rl_plugin.errors import ConfigurationError
+from slurm_rl_plugin.features.reactive_grid import REACTIVE_GRID
+from slurm_rl_plugin.learning.evaluation import Candidate, starts_under
+from slurm_rl_plugin.learning.sarsa import SarsaLearner, train_sarsa
+from slurm_rl_plugin.learning.sarsa_settings import PAPER, WITH_WAIT, SarsaSettings
+from slurm_rl_plugin.learning.sarsa_sweeps import acted_starts, network_of, recorded_starts
+from slurm_rl_plugin.learning.training_load import TrainingLoad, mean_objective
+from slurm_rl_plugin.simulator.generators import mmn_log
+from slurm_rl_plugin.simulator.log_workload import prepare_log
+from slurm_rl_plugin.simulator.simulation import SimulationSettings, simulate_network
+from slurm_rl_plugin.utility.reward import RewardWeights
+
+ESTIMATE = len(REACTIVE_GRID.queue) + REACTIVE_GRID.jobs.index("log_estimate")
+SETTINGS = SarsaSettings(sweeps=5, pretraining_sweeps=2, hidden=6, epochs=2, seed=5)
+#: Updates and pre-trainings that walk different ways through the learner.
+KINDS = {
+    "online": SETTINGS,
+    "batch": replace(SETTINGS, update="batch"),
+    "recorded": replace(SETTINGS, pretraining="recorded"),
+    "with wait": replace(WITH_WAIT, sweeps=5, pretraining_sweeps=2, hidden=6, seed=5),
+    "recorded batch": replace(SETTINGS, pretraining="recorded", update="batch"),
+}
+EACH_KIND = pytest.mark.parametrize("settings", KINDS.values(), ids=KINDS.keys())
+
+
+def load(seed, jobs=300, recorded="fifo", processors=5):
+    """A small load whose log records the starts of a rule."""
+    log = mmn_log(np.random.default_rng(seed), processors=processors, jobs=jobs)
+    prepared = prepare_log(log)
+    machine = SimulationSettings(capacity=processors)
+    if recorded:
+        start = starts_under(Candidate(name=recorded), prepared, prepared.workload(None), machine)
+        prepared = replace(prepared, log=replace(log, start=start))
+    return TrainingLoad.of(prepared, None, machine)
+
+
+TRAINING, VALIDATION = [load(1), load(2)], [load(3)]
+
+
+def train(settings=SETTINGS, training=TRAINING, **more):
+    return train_sarsa(training, VALIDATION, settings, **more)
+
+
+def weights(trained):
+    network = trained.network
+    arrays = (network.queue_weights, network.job_weights, network.bias, network.output)
+    return b"".join(array.tobytes() for array in arrays) + str(network.output_bias).encode()
+
+
+class Interrupted(Exception):
+    """Stands for a power cut."""
+
+
+def stop_at(last):
+    def progress(sweep, _best):
+        if sweep == last:
+            raise Interrupted
+
+    return progress
+
+
+@EACH_KIND
+def test_same_seed_gives_the_same_network_and_another_seed_another(settings):
+    first = train(settings)
+    assert weights(train(settings)) == weights(first)
+    assert weights(train(replace(settings, seed=6))) != weights(first)
+
+
+@EACH_KIND
+@pytest.mark.parametrize("last", [1, 3])
+def test_an_interrupted_training_goes_on_and_ends_with_the_same_network(tmp_path, settings, last):
+    checkpoint = tmp_path / "kept"
+    with pytest.raises(Interrupted):
+        train(settings, checkpoint=checkpoint, progress=stop_at(last))
+    assert len(checkpoint.read_text().splitlines()) == 1 + last
+    resumed, uninterrupted = train(settings, checkpoint=checkpoint), train(settings)
+    assert weights(resumed) == weights(uninterrupted)
+    assert resumed.curve == uninterrupted.curve
+    assert not checkpoint.exists()
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"settings": replace(SETTINGS, epsilon=0.5)},
+        {"settings": replace(SETTINGS, weights=RewardWeights(tail=0.5))},
+        {"load_key": "other loads"},
+    ],
+    ids=["epsilon", "weights", "loads"],
+)
+def test_a_checkpoint_of_another_training_is_not_taken_up(tmp_path, other):
+    checkpoint = tmp_path / "kept"
+    with pytest.raises(Interrupted):
+        train(checkpoint=checkpoint, progress=stop_at(4))
+    assert weights(train(checkpoint=checkpoint, **other)) == weights(train(**other))
+
+
+def test_the_best_network_on_the_validation_loads_is_kept_with_its_curve():
+    told = []
+    trained = train(progress=lambda sweep, best: told.append((sweep, best)))
+    values = [value for _, _, value in trained.curve]
+    assert [sweep for sweep, *_ in trained.curve] == [0, 1, 2, 3, 4, 5]
+    assert trained.validation_objective == max(values)
+    found = mean_objective(trained.network, VALIDATION, SETTINGS.weights)
+    assert trained.validation_objective == found
+    assert [best for _, best in told] == np.maximum.accumulate(values)[1:].tolist()
+    assert trained.simulated_jobs == 5 * 300
+    network = trained.network
+    assert network.schema == REACTIVE_GRID
+    assert (network.activation, network.linear.tolist()) == ("sigmoid", [0.0] * 3)
+
+
+def mean_wait(network, loads):
+    return np.mean(
+        [
+            simulate_network(each.workload, network, each.settings).start - each.workload.submit
+            for each in loads
+        ]
+    )
+
+
+def mean_wait_of(rule, loads):
+    return np.mean(
+        [
+            starts_under(Candidate(name=rule), each.prepared, each.workload, each.settings)
+            - each.workload.submit
+            for each in loads
+        ]
+    )
+
+
+LEARNING = SarsaSettings(sweeps=8, pretraining_sweeps=2)
+LARGER = [load(seed, jobs=1500, processors=10) for seed in (11, 12)]
+
+
+@pytest.mark.parametrize("update", ["online", "batch"])
+def test_the_difference_reward_learns_nearly_shortest_job_first(update):
+    trained = train(replace(LEARNING, update=update), training=LARGER)
+    assert mean_wait(trained.network, LARGER) < 1.15 * mean_wait_of("sjf", LARGER)
+
+
+def last_network(settings, training):
+    """The network after the last sweep, without choosing by the objective."""
+    learner = SarsaLearner(settings)
+    for number in range(1, settings.sweeps + 1):
+        learner.sweep(number, training[number % len(training)])
+    return network_of(learner.parameters, settings.inputs)
+
+
+def test_the_literal_reward_learns_to_start_long_jobs_first():
+    network = last_network(replace(PAPER, sweeps=5), LARGER)
+    assert mean_wait(network, LARGER) > 1.5 * mean_wait_of("fifo", LARGER)
+
+
+def agreement_with_early_deadlines(network, seed=0):
+    """Fraction of pairs of jobs, submitted together, of which the earlier deadline scores more."""
+    rng = np.random.default_rng(seed)
+    jobs = np.column_stack([np.zeros(200), np.zeros(200), rng.uniform(0.2, 0.7, 200)])
+    scores = network.scores(np.full(8, 0.5), jobs)
+    sooner = np.sign(jobs[:, None, 2] - jobs[None, :, 2]) == np.sign(scores - scores[:, None])
+    return (sooner.sum() - 200) / (200 * 199)  # a job agrees with itself
+
+
+def test_pretraining_alone_puts_earlier_deadlines_first():
+    settings = replace(LEARNING, sweeps=3, pretraining_sweeps=3)
+    untrained = [
+        agreement_with_early_deadlines(
+            network_of(SarsaLearner(replace(settings, seed=s)).parameters, REACTIVE_GRID)
+        )
+        for s in range(5)
+    ]
+    assert agreement_with_early_deadlines(last_network(settings, LARGER)) > 0.95
+    assert np.mean(untrained) < 0.8
+
+
+def acted(each, *, by_deadline, settings=SETTINGS):
+    parameters = SarsaLearner(settings).parameters
+    rng = np.random.default_rng(1)
+    return acted_starts(parameters, each, settings, rng, by_deadline=by_deadline)
+
+
+def test_early_deadline_first_acts_in_pretraining():
+    each = load(7, recorded="edf")
+    order = np.argsort(each.prepared.log.start, kind="stable")
+    estimates = np.log10(1 + each.workload.estimate[order]) / 6
+    found = acted(each, by_deadline=True).inputs[:, ESTIMATE] * 0.15 + 0.5
+    np.testing.assert_allclose(found, estimates)
+
+
+@pytest.mark.parametrize("settings", [SETTINGS, WITH_WAIT], ids=["papers", "wait"])
+def test_recorded_starts_are_what_sarsa_would_have_seen_of_them(settings):
+    each = load(7, recorded="edf")
+    simulated = acted(each, by_deadline=True, settings=settings)
+    recorded = recorded_starts(each, settings)
+    np.testing.assert_allclose(recorded.inputs, simulated.inputs, atol=1e-9)
+    np.testing.assert_allclose(recorded.reward, simulated.reward, atol=1e-9)
+    other = recorded_starts(load(7, recorded="sjf"), settings)
+    assert not np.allclose(other.inputs, recorded.inputs)
+
+
+def test_pretraining_on_recorded_starts_depends_on_them():
+    first, second = (
+        last_network(replace(KINDS["recorded"], sweeps=2), [load(1, recorded=rule)])
+        for rule in ("fifo", "sjf")
+    )
+    assert first.output.tolist() != second.output.tolist()
+
+
+def test_a_log_that_ran_more_than_its_machine_holds_can_be_learned_from():
+    each = load(7, recorded=None)
+    at_once = replace(each.prepared, log=replace(each.prepared.log, start=each.workload.submit))
+    starts = recorded_starts(replace(each, prepared=at_once), SETTINGS)
+    idle = starts.inputs[:, REACTIVE_GRID.queue.index("idle_fraction")] * 0.5 + 0.5
+    assert idle.min() == 0.0
+    assert np.isfinite(starts.reward).all()
+
+
+def test_recorded_pretraining_without_recorded_starts_is_refused():
+    with pytest.raises(ConfigurationError, match="300 jobs of a training log lack theirs"):
+        train(KINDS["recorded"], training=[load(1, recorded=None)])
+
+
+@pytest.mark.parametrize(("training", "validation"), [([], VALIDATION), (TRAINING, [])])
+def test_training_without_loads_is_refused(training, validation):
+    with pytest.raises(ConfigurationError, match="at least one"):
+        train_sarsa(training, validation, SETTINGS)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"schema": "site"},
+        {"reward": "other"},
+        {"pretraining": ""},
+        {"update": "often"},
+        {"epsilon": 1.5},
+        {"utility_weight": -0.1},
+        {"gamma": 1.0},
+        {"learning_rate": 0.0},
+        {"hidden": 0},
+        {"sweeps": 0},
+        {"epochs": 0},
+        {"pretraining_sweeps": -1},
+    ],
+    ids=lambda wrong: next(iter(wrong)),
+)
+def test_settings_out_of_range_are_refused(wrong):
+    with pytest.raises(ConfigurationError, match=f"SARSA setting {next(iter(wrong))} is"):
+        SarsaSettings(**wrong)
+
+
+@pytest.mark.parametrize("settings", [SETTINGS, KINDS["with wait"]], ids=["papers", "wait"])
+def test_the_frozen_network_starts_what_the_learner_would(settings):
+    learner, each = SarsaLearner(settings), load(8)
+    learner.sweep(1, each)
+    greedy = replace(settings, epsilon=0.0, update="batch")  # looks, and does not learn
+    rng = np.random.default_rng(1)
+    acted_now = acted_starts(learner.parameters, each, greedy, rng, by_deadline=False)
+    network = network_of(learner.parameters, settings.inputs)
+    start = simulate_network(each.workload, network, each.settings).start
+    estimates = np.log10(1 + each.workload.estimate[np.argsort(start, kind="stable")]) / 6
+    np.testing.assert_allclose(acted_now.inputs[:, ESTIMATE] * 0.15 + 0.5, estimates)

@@ -1,0 +1,99 @@
+"""What a start is worth, by hand: the papers' reward and the difference."""
+
+import math
+
+import numpy as np
+import pytest
+
+from slurm_rl_plugin.simulator.cluster import (
+    Workload,
+    advance,
+    empty_cluster,
+    forget_started,
+    start_job,
+)
+from slurm_rl_plugin.simulator.start_rewards import (
+    DIFFERENCE,
+    DIFFERENCE_REACHED,
+    LITERAL,
+    interchange_gain,
+    start_reward,
+)
+
+NOTHING = np.empty(0, dtype=np.int64)
+RUN_TIME = np.array([500.0, 60.0, 940.0, 120.0])
+
+
+def waiting(now=300.0):
+    """Job 0 runs since 0; jobs 1 (interactive), 2 (batch) and 3 (interactive) wait."""
+    workload = Workload(
+        submit=np.array([0.0, 100.0, 200.0, 290.0]),
+        run_time=RUN_TIME,
+        estimate=np.full(4, 7.0),  # rewards are counted with the real run times
+        time_limit=RUN_TIME,
+        processors=np.ones(4, dtype=np.int64),
+        account=np.array([1, 0, 1, 0]),
+        interactive=np.array([False, True, False, True]),
+        shares=np.array([0.75, 0.25]),
+    )
+    cluster = empty_cluster(workload, 2)
+    advance(workload, cluster, 0.0, NOTHING)
+    start_job(workload, cluster, 0)
+    forget_started(cluster)
+    advance(workload, cluster, now, NOTHING)
+    return workload, cluster
+
+
+def interactive_kept(delay):
+    return math.exp(-0.5 * delay / 60.0)
+
+
+def batch_kept(delay):
+    return ((1000.0 + delay) / 1000.0) ** -0.3
+
+
+def test_the_literal_reward_is_the_utility_of_the_job_and_the_fairness_at_its_start():
+    workload, cluster = waiting()
+    late = math.exp(-0.5 * (200.0 - 60.0) / 60.0)
+    fair = 1.0 - 0.75 / 0.75  # only account 1 has been served
+    for weight in (0.0, 0.3, 1.0):
+        expected = weight * late + (1.0 - weight) * fair
+        assert start_reward(workload, cluster, 1, weight, LITERAL) == pytest.approx(expected)
+    assert start_reward(workload, cluster, 2, 1.0, LITERAL) == pytest.approx(1.04**-0.3)
+    assert start_reward(workload, cluster, 3, 1.0, LITERAL) == 1.0
+
+
+def test_the_difference_is_what_this_order_keeps_over_the_other_one():
+    workload, cluster = waiting()
+    against_batch = batch_kept(60.0) - interactive_kept(940.0)
+    against_interactive = interactive_kept(60.0) - interactive_kept(120.0)
+    expected = (against_batch + against_interactive) / 2
+    assert interchange_gain(workload, cluster, 1, False) == pytest.approx(expected)
+    assert start_reward(workload, cluster, 1, 0.4, DIFFERENCE) == pytest.approx(0.4 * expected)
+    against_both = interactive_kept(940.0) - batch_kept(60.0)
+    against_both += interactive_kept(940.0) - batch_kept(120.0)
+    assert interchange_gain(workload, cluster, 2, False) == pytest.approx(against_both / 2)
+
+
+def test_gains_of_a_pair_cancel_and_do_not_fade_while_jobs_wait():
+    workload, cluster = waiting()
+    gains = [interchange_gain(workload, cluster, job, False) for job in (1, 2, 3)]
+    assert sum(gains) == pytest.approx(0.0, abs=1e-12)
+    assert gains[0] > gains[2] > gains[1]
+    later = waiting(now=499.0)
+    assert [interchange_gain(*later, job, False) for job in (1, 2, 3)] == gains
+
+
+def test_a_job_that_waits_alone_makes_no_difference():
+    workload, cluster = waiting(now=150.0)
+    assert interchange_gain(workload, cluster, 1, False) == 0.0
+
+
+def test_counted_from_the_waits_reached_a_job_has_only_its_last_utility_to_lose():
+    workload, cluster = waiting()
+    left = interactive_kept(140.0)  # job 1 is 140 s past its deadline, job 3 not yet
+    expected = left * (1.0 - interactive_kept(120.0)) - (1.0 - interactive_kept(60.0))
+    expected += left * (1.0 - interactive_kept(940.0)) - (batch_kept(40.0) - batch_kept(100.0))
+    assert interchange_gain(workload, cluster, 1, True) == pytest.approx(expected / 2)
+    reward = start_reward(workload, cluster, 1, 1.0, DIFFERENCE_REACHED)
+    assert reward == pytest.approx(expected / 2)
