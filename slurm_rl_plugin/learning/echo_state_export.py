@@ -14,7 +14,8 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from slurm_rl_plugin.errors import ModelSchemaMismatch, ModelUnreadable
+from slurm_rl_plugin.errors import ModelUnreadable
+from slurm_rl_plugin.features.known_schemas import known_schema
 from slurm_rl_plugin.features.schema import FeatureSchema
 from slurm_rl_plugin.policies.echo_state import EchoStateNetwork
 from slurm_rl_plugin.units import FloatArray
@@ -127,12 +128,8 @@ def export_echo_state(network: EchoStateNetwork, path: Path, metadata: Mapping[s
     write_whole(path, model.SerializeToString())
 
 
-def import_echo_state(path: Path, schema: FeatureSchema) -> EchoStateNetwork:
+def import_echo_state(path: Path) -> EchoStateNetwork:
     """Read back a network that `export_echo_state` wrote, for the compiled simulator.
-
-    Args:
-        path: the .onnx file.
-        schema: that this release computes.
 
     Raises:
         ModelUnreadable: missing, no ONNX model, or not a graph of `export_echo_state`.
@@ -140,12 +137,7 @@ def import_echo_state(path: Path, schema: FeatureSchema) -> EchoStateNetwork:
     """
     model = _load(path)
     metadata = {entry.key: entry.value for entry in model.metadata_props}
-    if metadata.get("schema_digest") != schema.digest:
-        raise ModelSchemaMismatch(
-            f"model {path} was trained for schema {metadata.get('schema_name', 'unknown')} "
-            f"version {metadata.get('schema_version', '?')}, not for {schema.name} version "
-            f"{schema.version}: retrain it."
-        )
+    schema = known_schema(path, metadata)
     arrays = {
         entry.name: numpy_helper.to_array(entry).astype(np.float64)
         for entry in model.graph.initializer

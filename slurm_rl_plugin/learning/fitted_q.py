@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from slurm_rl_plugin.errors import ConfigurationError
+from slurm_rl_plugin.features.reactive_grid import log_wait
 from slurm_rl_plugin.learning.checkpoint import Checkpoint
 from slurm_rl_plugin.learning.fitted_q_settings import SCHEMAS, FittedQSettings
 from slurm_rl_plugin.learning.fitted_q_targets import rewards, targets, with_a_choice
@@ -22,9 +23,11 @@ from slurm_rl_plugin.learning.q_regression import (
 from slurm_rl_plugin.learning.trained_policy import Progress, TrainedPolicy
 from slurm_rl_plugin.learning.training_load import TrainingLoad, mean_objective
 from slurm_rl_plugin.policies.echo_state import EchoStateNetwork
+from slurm_rl_plugin.simulator.cluster import Workload
 from slurm_rl_plugin.simulator.experience import Experience
 from slurm_rl_plugin.simulator.reactive_grid import grid_job_table
 from slurm_rl_plugin.simulator.rollout import collect_experience
+from slurm_rl_plugin.units import FloatArray
 
 
 def _regressor(settings: FittedQSettings) -> QRegressor:
@@ -69,7 +72,7 @@ def _samples(
             reward = rewards(experience, settings.reward, settings.utility_weight)
             found = targets(experience, reward, network, load.workload, settings.gamma)
             free = with_a_choice(experience)
-            jobs = grid_job_table(load.workload)[experience.job[free]]
+            jobs = _job_features(experience, load.workload, settings)[free]
             parts.append((experience.queue[free], jobs, experience.state[free], found[free]))
     queue, jobs, states, values = (np.concatenate(each) for each in zip(*parts, strict=True))
     if len(values) == 0:
@@ -78,6 +81,17 @@ def _samples(
             "nothing to learn; train on busier logs."
         )
     return Samples(queue=queue, jobs=jobs, states=states, targets=values)
+
+
+def _job_features(
+    experience: Experience, workload: Workload, settings: FittedQSettings
+) -> FloatArray:
+    """Features of the job of every start when it started, float64[n, Fx]."""
+    table = grid_job_table(workload)[experience.job]
+    if not SCHEMAS[settings.schema].dynamic_jobs:
+        return table
+    wait = experience.now - workload.submit[experience.job]
+    return np.column_stack([table, log_wait(wait)])
 
 
 def train_fitted_q(
