@@ -20,6 +20,11 @@ SCHEMAS = {schema.name: schema for schema in (*REACTIVE_GRID_SCHEMAS, REACTIVE_G
 class FittedQSettings:
     """Settings of fitted Q iteration (2011, sections 3.2 and 4).
 
+    The defaults see the paper's 11 inputs, among which there is no wait. With run times known that
+    is enough for the level of shortest job first. With class medians, jobs of one class and VO are
+    then all alike: schema "reactive-grid-wait" with reward "interchange" tells them apart and
+    reaches min(run + wait). With run times known that pair gives up those who have waited long.
+
     Attributes:
         regressor: one of REGRESSORS.
         schema: name of one of the papers' schemas, or "reactive-grid-wait".

@@ -148,7 +148,7 @@ def test_it_learns_from_class_medians_as_much_as_they_tell(regressor):
 @BOTH
 def test_a_schema_with_the_wait_learns_from_class_medians_what_the_wait_tells(regressor):
     medians = ClassMedian(interactive_median=75.0, batch_median=18_300.0)
-    training = [load(seed, estimates=medians) for seed in (1, 2)]
+    training = [load(seed, estimates=medians) for seed in (1, 2, 4, 5)]
     goal = RewardWeights(time_utility=0.0, responsiveness=1.0, fairness=0.0, tail=0.0)
     plain = replace(SETTINGS, regressor=regressor, passes=20, utility_weight=1.0, weights=goal)
     waits = replace(plain, schema="reactive-grid-wait", reward="interchange")

@@ -19,10 +19,12 @@ from slurm_rl_plugin.features.reactive_grid_columns import (
     grid_queue_columns_2011,
 )
 from slurm_rl_plugin.features.site import SITE
+from slurm_rl_plugin.learning.echo_state_export import export_echo_state
 from slurm_rl_plugin.learning.evaluation import Candidate, starts_under
 from slurm_rl_plugin.learning.q_regression import fixed_scaler
 from slurm_rl_plugin.policies.echo_state import EchoStateNetwork
 from slurm_rl_plugin.policies.network import QNetwork
+from slurm_rl_plugin.policies.q_network import load_q_network
 from slurm_rl_plugin.policies.reservoir import ReservoirSettings, random_echo_state
 from slurm_rl_plugin.simulator.cluster import (
     IDLE,
@@ -131,6 +133,14 @@ def test_the_compiled_loop_gives_the_schedule_of_the_policy_driven_from_outside(
     driven = simulate_policy(load, workload, EchoStatePolicy(here), settings)
     np.testing.assert_array_equal(compiled.start, driven.start)
     assert compiled.decisions == driven.decisions
+
+
+def test_the_exported_model_on_the_head_node_gives_the_same_schedule(tmp_path):
+    load, here, path = prepared(), network(4), tmp_path / "model.onnx"
+    export_echo_state(here, path, {"algorithm": "fitted-q"})
+    workload, policy = load.workload(None), load_q_network(path)
+    driven = simulate_policy(load, workload, policy, SETTINGS)
+    np.testing.assert_array_equal(driven.start, simulate_echo_state(workload, here, SETTINGS).start)
 
 
 def test_memory_is_carried_from_decision_to_decision():
