@@ -121,7 +121,7 @@ def _bound_claim(group: str, trial: PairedTrial, policy: str, bound: Bound) -> S
         printed=Printed(value=bound.least, unit=0.01, text=f"{bound.least:.2f}"),
         source="paper (LAL log)",
         baselines=trial.means(bound.column, BASELINES),
-        judged=as_bound(measured, bound.least, least=True, remark=remark),
+        judged=as_bound(measured, bound.least, least=True, logs=_logs(trial), remark=remark),
     )
 
 
@@ -137,7 +137,7 @@ def _estimate_claim(group: str, trial: PairedTrial, network: str) -> SampledClai
         printed=Printed(value=0.0, unit=0.01, text="0"),
         source="paper (LAL log)",
         baselines=trial.means("R", BASELINES),
-        judged=as_bound(gain, -0.005, least=True, remark=remark),
+        judged=as_bound(gain, -0.005, least=True, logs=_logs(trial), remark=remark),
     )
 
 
@@ -198,7 +198,7 @@ def _native_claims(group: str, trial: PairedTrial, policy: str) -> Iterator[Samp
     ):
         gain = measure(trial.figure(policy, column) - trial.figure(NATIVE, column))
         fifo = float((trial.figure(FIFO, column) - trial.figure(NATIVE, column)).mean())
-        judged = as_bound(gain, -0.01, least=True)
+        judged = as_bound(gain, -0.01, least=True, logs=_logs(trial))
         because = f"{policy} - native {judged.because}, FIFO - native {fifo:+.3g}"
         yield SampledClaim(
             group=f"{section}, {group}",
@@ -214,3 +214,7 @@ def _native_claims(group: str, trial: PairedTrial, policy: str) -> Iterator[Samp
 def _over_native(trial: PairedTrial, column: str) -> Mapping[str, float]:
     means = trial.means(column, BASELINES)
     return {f"{name} - {NATIVE}": value - means[NATIVE] for name, value in means.items()}
+
+
+def _logs(trial: PairedTrial) -> int:
+    return len(trial.schedules[FIFO])

@@ -7,6 +7,8 @@ import numpy as np
 from slurm_rl_plugin.reproduce.sampled_claims import Judgement, Measurement, Printed
 from slurm_rl_plugin.units import FloatArray
 
+#: Logs of which an interval says something.
+FEW_LOGS = 10
 #: Part of the draws that counts as usual.
 _USUAL = (0.025, 0.975)
 
@@ -33,16 +35,22 @@ def as_one_draw(printed: Printed, draws: FloatArray, remark: str = "") -> Judgem
     return Judgement(holds, text if holds or not remark else f"{text}: {remark}")
 
 
-def as_bound(measured: Measurement, bound: float, *, least: bool, remark: str = "") -> Judgement:
+def as_bound(
+    measured: Measurement, bound: float, *, least: bool, logs: int = FEW_LOGS, remark: str = ""
+) -> Judgement:
     """Whether a figure keeps to a bound that the text of a paper states; its interval may reach it.
 
     Args:
         measured: with its interval over the logs, where there are several.
         bound: as stated.
         least: whether the figure is to be at least the bound; otherwise at most.
+        logs: how many were measured; the interval of a few reaches anything, so that the mean
+            alone is judged.
         remark: why it does not, where it does not; a clause without a full stop.
     """
-    low, high = measured.ci95 or (measured.value, measured.value)
+    low = high = measured.value
+    if measured.ci95 is not None and logs >= FEW_LOGS:
+        low, high = measured.ci95
     holds = bool(high >= bound) if least else bool(low <= bound)
     side = "at least" if least else "at most"
     text = f"{measured.value:.3g} against {side} {bound:.4g}"

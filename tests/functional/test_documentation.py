@@ -66,6 +66,8 @@ def made_smaller(words: Sequence[str]) -> list[str]:
         elif is_generator_name(word) and "jobs=" not in word:
             small[place] = word.rstrip(",") + ",jobs=300"
     small += SMALLER_BY_VERB.get(small[0], [])
+    if small[:2] in (["reproduce", "reactive-grids"], ["reproduce", "non-markovian"]):
+        small += ["--quick"]
     if small[:2] == ["benchmark", "simulator"]:
         small += ["--jobs", "300"]
     if small[0] in NEEDS_SLURM and "--config" not in small:

@@ -47,6 +47,12 @@ def test_a_bound_is_kept_when_the_interval_reaches_it(
     assert as_bound(measured, 0.9, least=least).holds is holds
 
 
+def test_the_interval_of_three_logs_reaches_nothing() -> None:
+    measured = Measurement(value=-0.08, ci95=(-0.29, 0.07))
+    assert as_bound(measured, -0.01, least=True).holds
+    assert not as_bound(measured, -0.01, least=True, logs=3).holds
+
+
 def test_a_gain_needs_its_whole_interval_above_zero() -> None:
     assert as_gain(Measurement(value=0.1, ci95=(0.01, 0.2))).holds
     assert not as_gain(Measurement(value=0.1, ci95=(-0.01, 0.2)), "noise").holds
