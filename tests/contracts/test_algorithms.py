@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from slurm_rl_plugin.domain import StartedJobs
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.features.known_schemas import feature_columns
 from slurm_rl_plugin.features.recent_arrivals import ARRIVAL_MEMORY, recent_arrivals
@@ -136,6 +137,27 @@ def test_onnxruntime_scores_as_the_trainers_network(name: str, tmp_path: Path) -
         np.testing.assert_allclose(decision.scores, scores, rtol=0, atol=1e-5 * scale)
         memory = decision.memory
     assert type(import_model(path)) is type(network)
+
+
+def test_cycles_in_which_nothing_moves_do_not_drive_the_memory(tmp_path: Path) -> None:
+    path = tmp_path / "model.onnx"
+    export_model(trained("echo-state").network, path, {"estimates": "requested"})
+    policy = load_q_network(path)
+    workload = random_workload(4, jobs=60, parallel=False)
+    now = float(workload.submit[-1])
+    start = [now - 10.0] * 3 + [float("nan")] * 57
+    moment = Moment(now, list(range(3, 60)), [0, 1, 2], start)
+    free = policy.decide(snapshot_of(workload, moment, 40)).memory
+    assert free is not None
+    full = snapshot_of(workload, moment, 3)
+    held = policy.decide(full, free).memory
+    assert held is not None
+    np.testing.assert_array_equal(held[ARRIVAL_MEMORY:], free[ARRIVAL_MEMORY:])
+    jobs = full.running.jobs
+    started = replace(full, started=StartedJobs(jobs=jobs, start=full.running.start))
+    moved = policy.decide(started, free).memory
+    assert moved is not None
+    assert not np.array_equal(moved[ARRIVAL_MEMORY:], free[ARRIVAL_MEMORY:])
 
 
 @EVERY
