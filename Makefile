@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := setup.py pyproject.toml
 
-.PHONY: help demo test check bench default-model clean
+.PHONY: help demo test check bench default-model paper-models reserve-model clean
 
 help:
 	@echo "make demo           the whole loop on a simulated cluster, under 5 minutes"
@@ -12,6 +12,8 @@ help:
 	@echo "make check          ruff, mypy, import-linter"
 	@echo "make bench          speed and memory"
 	@echo "make default-model  train policy_models/default.onnx again"
+	@echo "make paper-models   train the networks of the papers of 2008 and 2011 again"
+	@echo "make reserve-model  train policy_models/responsive-reserve.onnx again, on LPC-EGEE"
 
 $(BIN)/python:
 	$(PYTHON) -c 'import sys; sys.exit(None if sys.version_info >= (3, 11) else "Python 3.11 or newer is needed: make PYTHON=/path/to/python3.11")'
@@ -52,6 +54,18 @@ default-model: $(VENV)/installed-train
 	  egee:load=.6,interactive=.65,burst=25,processors=120,seed=18 \
 	  --estimates oracle --estimates class-median --windows 1 --steps 60 --seed 1 \
 	  --output policy_models/default.onnx
+
+# Generated loads only, as the papers describe them.
+paper-models: $(VENV)/installed-train
+	$(BIN)/slurm-rl train \
+	  mmn:interactive=.2,seed=1101 mmn:interactive=.4,seed=1102 mmn:interactive=.5,seed=1103 \
+	  mmn:interactive=.2,seed=1104 mmn:interactive=.4,seed=1105 mmn:interactive=.5,seed=1106 \
+	  --shares vo0=.7,vo1=.2,vo2=.05,vo3=.05 --algorithm sarsa --estimates oracle \
+	  --windows 1 --seed 1 --output policy_models/reactive-grids.onnx
+	$(BIN)/slurm-rl train \
+	  egee:load=.7,seed=1101 egee:load=.7,seed=1102 egee:load=.7,seed=1103 egee:load=.7,seed=1104 \
+	  --algorithm echo-state --estimates oracle \
+	  --windows 1 --seed 1 --output policy_models/non-markovian.onnx
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info demo-output

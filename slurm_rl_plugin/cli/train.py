@@ -85,8 +85,7 @@ def main(options: argparse.Namespace) -> int:
         return 0
     rows = [[row["policy"], row["objective"]] for row in manifest["validation"]]
     print_table(["POLICY", "OBJECTIVE"], rows)
-    speed = trained.simulated_jobs / max(seconds, 1e-9)
-    print(f"trained in {seconds:.0f} s, {speed:,.0f} simulated jobs a second")
+    print(f"trained in {seconds:.0f} s on {trained.simulated_jobs:,} simulated jobs")
     print(f"wrote {options.output} with its manifest (.json) and card (.md)")
     return 0
 

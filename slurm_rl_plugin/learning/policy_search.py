@@ -29,13 +29,13 @@ INITIAL_RESERVE = 2.0
 #: Processors that a step of 1 in a searched number of the reserve makes: scores are of order 1,
 #: reserves of some processors.
 RESERVE_STEP = 4.0
-#: Orders to start with -> the job feature that makes them, and its weight. The first two are the
-#: marginal optima of responsiveness (2011) and of time utility (2008); the third never changes
-#: while jobs wait, which makes its simulation faster.
+#: Orders to start with -> weights of the job features that make them. The first two are the
+#: marginal optima of responsiveness (2011) and of time utility (2008); the third takes the newest
+#: first among jobs of equal estimates, which class medians make many of.
 STARTS = {
-    "min-run-wait": ("log_turnaround", -1.0),
-    "utility-greedy": ("log_loss_rate_per_work", 1.0),
-    "sjf": ("log_estimate", -1.0),
+    "min-run-wait": {"log_turnaround": -1.0},
+    "utility-greedy": {"log_loss_rate_per_work": 1.0},
+    "sjf": {"log_estimate": -1.0, "log_turnaround": -0.02},
 }
 #: The reserve looks at few features: with all of them it learns what only the training loads show.
 _RESERVE_NUMBERS = len(RESERVE_FEATURES) + 1
@@ -81,8 +81,8 @@ def initial_parameters(settings: PolicySearchSettings) -> FloatArray:
     scores = parameter_count(SITE, settings.hidden)
     parameters = np.zeros(scores + settings.hold * _RESERVE_NUMBERS)
     linear = parameters[scores - len(SITE.jobs) : scores]
-    feature, weight = STARTS[settings.start]
-    linear[SITE.jobs.index(feature)] = weight
+    for feature, weight in STARTS[settings.start].items():
+        linear[SITE.jobs.index(feature)] = weight
     if settings.hold:
         linear[SITE.jobs.index("interactive")] = 2.0
         parameters[-1] = INITIAL_RESERVE / RESERVE_STEP

@@ -16,7 +16,7 @@ class RewardWeights:
     """Weights of the training objective; they act by training and are recorded in the model.
 
     objective = time_utility*U + responsiveness*R + fairness*F - tail*log10(max wait / FIFO's)
-                - batch_delay*max(0, mean batch wait / SJF's - 1.1),
+                - batch_delay*log10(max(1, mean batch wait / SJF's / 1.1)),
     where the first three weights sum to 1 and SJF knows the run times. The last term bounds what
     batch jobs pay for processors that are held for interactive ones. J of the 2008 paper is
     (.5, 0, .5, 0), JR of the 2011 paper is (0, .5, .5, 0). The default serves both kinds of user
@@ -67,5 +67,5 @@ class RewardWeights:
             + self.responsiveness * responsiveness
             + self.fairness * fairness
             - self.tail * math.log10(max(max_wait_ratio, 1e-3))
-            - self.batch_delay * max(batch_wait_ratio - ALLOWED_BATCH_DELAY, 0.0)
+            - self.batch_delay * math.log10(max(batch_wait_ratio / ALLOWED_BATCH_DELAY, 1.0))
         )
