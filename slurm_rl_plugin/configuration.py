@@ -112,7 +112,7 @@ KEYS: dict[str, dict[str, Key]] = {
         "model": Key(
             kind=str,
             default=SHIPPED_MODEL,
-            meaning="path of a .onnx model, or the name of a rule such as sjf or of a shipped model",
+            meaning="path of a .onnx model, or the name of a rule such as sjf or a shipped model",
         ),
         "fallback": Key(
             kind=str,
