@@ -50,7 +50,7 @@ default-model: $(VENV)/installed-train
 	  mmn:interactive=.4,load=.9,processors=20,seed=14 \
 	  egee:seed=15 egee:load=.7,seed=16 egee:load=.8,burst=40,processors=60,seed=17 \
 	  egee:load=.6,interactive=.65,burst=25,processors=120,seed=18 \
-	  --estimates oracle --estimates class-median --windows 1 --generations 60 --seed 1 \
+	  --estimates oracle --estimates class-median --windows 1 --steps 60 --seed 1 \
 	  --output policy_models/default.onnx
 
 clean:

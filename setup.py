@@ -35,7 +35,7 @@ setup(
     data_files=[
         (
             "share/slurm-rl/policy_models",
-            [str(p.relative_to(TOP)) for p in (TOP / "policy_models").glob("default.*")],
+            [str(p.relative_to(TOP)) for p in (TOP / "policy_models").glob("*.*")],
         ),
     ],
     install_requires=["numpy>=1.26", "onnxruntime>=1.17", "prometheus-client>=0.20"],

@@ -22,6 +22,8 @@ from slurm_rl_plugin.utility.reward import RewardWeights
 
 #: Names the model that is installed with the package.
 SHIPPED_MODEL = "default"
+#: Models that come with the package, by name.
+SHIPPED_MODELS = (SHIPPED_MODEL, "responsive-reserve", "reactive-grids", "non-markovian")
 DEFAULT_PATH = Path("/etc/slurm-rl/slurm-rl.toml")
 
 

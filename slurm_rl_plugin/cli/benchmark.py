@@ -5,12 +5,11 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from slurm_rl_plugin.cli.hook_assembly import load_policy, shipped_model
+from slurm_rl_plugin.cli.hook_assembly import load_policy, model_path
 from slurm_rl_plugin.cli.log_arguments import at_least_one
 from slurm_rl_plugin.cli.tables import print_json, print_table
 from slurm_rl_plugin.configuration import SHIPPED_MODEL
@@ -141,7 +140,7 @@ def _simulator(options: argparse.Namespace) -> dict[str, Any]:
     for backfilling in ("none", "easy"):
         settings = SimulationSettings(capacity=prepared.capacity, backfilling=backfilling)
         candidates = [Candidate(name="fifo"), Candidate(name="sjf")]
-        model = shipped_model() if options.policy == SHIPPED_MODEL else Path(options.policy)
+        model = model_path(options.policy)
         if model.exists():
             from slurm_rl_plugin.learning.model_export import import_model  # noqa: PLC0415
 

@@ -144,7 +144,8 @@ def _train(load: PreparedLog, model: Path, options: argparse.Namespace) -> None:
         estimates=["class-median"],
         backfilling="none",
         windows=1,
-        search=PolicySearchSettings(hidden=4, generations=options.generations, seed=options.seed),
+        algorithm="policy-search",
+        settings=PolicySearchSettings(hidden=4, generations=options.generations, seed=options.seed),
         command=f"slurm-rl demo --seed {options.seed}",
     )
     with progress_bar("   training", options.generations, "objective") as progress:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from slurm_rl_plugin.batch_systems.port import BatchSystem
-from slurm_rl_plugin.configuration import SHIPPED_MODEL, Configuration
+from slurm_rl_plugin.configuration import SHIPPED_MODELS, Configuration
 from slurm_rl_plugin.errors import ConfigurationError, PolicyError
 from slurm_rl_plugin.hook.audit_log import AuditLog
 from slurm_rl_plugin.hook.cycle import Cycle
@@ -33,10 +33,16 @@ class LoadedPolicy:
     labels: dict[str, str] = field(default_factory=dict)
 
 
-def shipped_model() -> Path:
-    """The default model: installed beside the package, or in the source tree it runs from."""
-    installed = Path(sys.prefix) / "share" / "slurm-rl" / "policy_models" / "default.onnx"
-    in_tree = Path(__file__).resolve().parents[2] / "policy_models" / "default.onnx"
+def model_path(model: str) -> Path:
+    """Where a model is: one of SHIPPED_MODELS, or a path.
+
+    The shipped ones lie beside the package where it is installed, or in the source tree it runs
+    from.
+    """
+    if model not in SHIPPED_MODELS:
+        return Path(model)
+    installed = Path(sys.prefix) / "share" / "slurm-rl" / "policy_models" / f"{model}.onnx"
+    in_tree = Path(__file__).resolve().parents[2] / "policy_models" / f"{model}.onnx"
     return in_tree if in_tree.exists() else installed
 
 
@@ -48,7 +54,7 @@ def load_policy(model: str) -> LoadedPolicy:
     """
     if model in LIVE_RULES:
         return LoadedPolicy(policy=rule_policy(model), labels={"name": model})
-    network = load_q_network(shipped_model() if model == SHIPPED_MODEL else Path(model))
+    network = load_q_network(model_path(model))
     card = network.card
     labels = {
         "name": network.name,

@@ -11,6 +11,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from slurm_rl_plugin.cli.claim_tables import print_judged_claims
+from slurm_rl_plugin.cli.hook_assembly import model_path
 from slurm_rl_plugin.cli.progress import progress_bar
 from slurm_rl_plugin.cli.tables import print_json
 from slurm_rl_plugin.errors import ConfigurationError
@@ -20,7 +21,7 @@ from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.reproduce.effort import FULL, QUICK
 from slurm_rl_plugin.reproduce.trained_networks import NetworkShelf
 
-LEARNED_PAPERS = ("reactive-grids", "non-markovian")
+LEARNED_PAPERS = ("reactive-grids", "non-markovian", "responsive-reserve")
 DEFAULT_SEEDS = 30
 
 
@@ -39,7 +40,11 @@ def reproduce_learned(options: argparse.Namespace, traces: Path | None) -> int:
         raise ConfigurationError(f"--seeds {seeds}: an interval over the seeds needs at least 2.")
     if traces is None:
         sys.stderr.write("No traces are named: the parts on LPC-EGEE are left out.\n")
-    run = _reactive_grids if options.paper == "reactive-grids" else _non_markovian
+    run = {
+        "reactive-grids": _reactive_grids,
+        "non-markovian": _non_markovian,
+        "responsive-reserve": _responsive_reserve,
+    }[options.paper]
     with _models(options.models) as folder:
         claims, figures = run(options, seeds, traces, folder)
     if options.json:
@@ -129,3 +134,27 @@ def _non_markovian(
     )
 
     return found.claims, draw_non_markovian(options.plot, found)
+
+
+def _responsive_reserve(
+    options: argparse.Namespace, seeds: int, traces: Path | None, models: Path
+) -> tuple[Any, list[str]]:
+    from slurm_rl_plugin.reproduce import responsive_reserve  # noqa: PLC0415 - compiles the trainers
+
+    model = options.policy or model_path("responsive-reserve")
+    plan = responsive_reserve.Plan(
+        seeds=seeds,
+        reserve=import_network(model),
+        traces=traces,
+        effort=QUICK if options.quick else FULL,
+    )
+    with progress_bar("training and simulating", plan.steps, "part") as progress:
+        steps = _Steps(progress, plan.steps)
+        found = responsive_reserve.reproduce(plan, NetworkShelf(models, steps.add), steps.add_log)
+    if options.plot is None:
+        return found.claims, []
+    from slurm_rl_plugin.reproduce.responsive_reserve_figure import (  # noqa: PLC0415 - matplotlib
+        draw_responsive_reserve,
+    )
+
+    return found.claims, draw_responsive_reserve(options.plot, found)

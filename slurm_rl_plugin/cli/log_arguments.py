@@ -11,6 +11,7 @@ import numpy as np
 
 from slurm_rl_plugin.accounting.log_format import read_log
 from slurm_rl_plugin.accounting.port import JobLog, ReadReport
+from slurm_rl_plugin.cli.log_excerpt import LogExcerpt
 from slurm_rl_plugin.configuration import read_configuration
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.simulator.generators import generated_log, is_generator_name
@@ -93,15 +94,20 @@ def read_named_log(argument: str, options: argparse.Namespace) -> NamedLog:
         AccountingLogError: it cannot be read.
         ConfigurationError: the options do not fit it.
     """
-    log, report = _log_and_report(argument)
+    excerpt = LogExcerpt.of(argument)
+    log, report = _log_and_report(excerpt.log)
+    log = excerpt.cut(log)
     shares, classifier = options.shares, None
     if options.config is not None:
         configuration = read_configuration(options.config)
         shares = shares or configuration.shares
         classifier = configuration.classifier if configuration.has_class_rules else None
+    capacity = _capacity(log, excerpt.processors or options.processors)
+    if excerpt.load is not None:
+        log = excerpt.scaled(log, prepare_log(log, capacity=capacity).capacity)
     prepared = prepare_log(
         log,
-        capacity=_capacity(log, options.processors),
+        capacity=capacity,
         shares=shares,
         classifier=classifier,
         whole_nodes_of=options.whole_nodes_of,

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
+import time
 from pathlib import Path
 
-from slurm_rl_plugin.cli.log_arguments import add_log_options, read_named_log
+from slurm_rl_plugin.cli.log_arguments import (
+    NamedLog,
+    add_log_options,
+    at_least_one,
+    read_named_log,
+)
 from slurm_rl_plugin.cli.progress import progress_bar
 from slurm_rl_plugin.cli.tables import print_json, print_table
 from slurm_rl_plugin.configuration import read_configuration
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.features.estimates import ESTIMATE_KINDS
-from slurm_rl_plugin.learning.policy_search import PolicySearchSettings
+from slurm_rl_plugin.learning.algorithms import ALGORITHMS, Settings, settings_of, steps_of
+from slurm_rl_plugin.learning.trained_policy import TrainedPolicy
 from slurm_rl_plugin.learning.training import TrainingPlan, train_model
 from slurm_rl_plugin.simulator.dispatch import BACKFILLING
 
@@ -19,10 +27,14 @@ from slurm_rl_plugin.simulator.dispatch import BACKFILLING
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.add_argument(
-        "logs", metavar="LOG", nargs="+", help="SWF or sacct logs, or mmn:... or egee:..."
+        "logs",
+        metavar="LOG",
+        nargs="+",
+        help="SWF or sacct logs, or mmn:... or egee:...; behind an @ a part of it or another load",
     )
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="MODEL.onnx")
-    parser.add_argument("--algorithm", choices=["policy-search"], default="policy-search")
+    parser.add_argument("--algorithm", choices=list(ALGORITHMS), default="policy-search")
+    parser.add_argument("--preset", choices=["paper"], help="the settings that the paper printed")
     parser.add_argument(
         "--estimates",
         action="append",
@@ -31,13 +43,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_log_options(parser)
     parser.add_argument("--backfill", choices=sorted(BACKFILLING), default="none")
-    parser.add_argument("--hidden", type=int, default=6, help="hidden units")
+    parser.add_argument("--hidden", type=at_least_one, metavar="N", help="hidden units")
+    parser.add_argument(
+        "--steps", type=at_least_one, metavar="N", help="generations, sweeps or iterations"
+    )
     parser.add_argument(
         "--hold", action="store_true", help="also learn how many processors to keep for interactive"
     )
-    parser.add_argument("--generations", type=int, default=120)
-    parser.add_argument("--windows", type=int, default=2, help="windows taken from each log")
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="another setting of the algorithm, such as epsilon=.3 or reward=literal; repeat",
+    )
+    parser.add_argument(
+        "--windows", type=at_least_one, default=2, metavar="N", help="windows taken from each log"
+    )
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--plot", type=Path, metavar="DIR", help="draw the learning curve as PNG")
     parser.add_argument("--json", action="store_true", help="print the manifest as JSON")
 
 
@@ -49,43 +73,78 @@ def main(options: argparse.Namespace) -> int:
         raise ConfigurationError(f"folder {folder} does not exist: make it, or give another -o.")
     if options.output.suffix != ".onnx":
         raise ConfigurationError(f"-o {options.output} must end in .onnx.")
-    with progress_bar("training", options.generations, "objective") as progress:
-        _, manifest = train_model(plan, options.output, progress=progress)
+    steps = steps_of(plan.algorithm, plan.settings)
+    begin = time.monotonic()
+    with progress_bar("training", steps, "objective") as progress:
+        trained, manifest = train_model(plan, options.output, progress=progress)
+    seconds = time.monotonic() - begin
+    if options.plot is not None:
+        _plot(options.plot, options.output.stem, plan.algorithm, trained)
     if options.json:
         print_json(manifest)
         return 0
     rows = [[row["policy"], row["objective"]] for row in manifest["validation"]]
     print_table(["POLICY", "OBJECTIVE"], rows)
+    speed = trained.simulated_jobs / max(seconds, 1e-9)
+    print(f"trained in {seconds:.0f} s, {speed:,.0f} simulated jobs a second")
     print(f"wrote {options.output} with its manifest (.json) and card (.md)")
     return 0
 
 
+def _plot(folder: Path, name: str, algorithm: str, trained: TrainedPolicy) -> None:
+    from slurm_rl_plugin.cli.learning_curve import draw_learning_curve  # noqa: PLC0415 - heavy
+
+    step = ALGORITHMS[algorithm].steps[1]
+    draw_learning_curve(folder / f"{name}-learning-curve.png", trained.curve, step, name)
+
+
+def _settings(options: argparse.Namespace) -> Settings:
+    changes: dict[str, str] = {}
+    for text in options.set:
+        key, sign, value = text.partition("=")
+        if not sign:
+            raise ConfigurationError(f"--set {text}: write name=value.")
+        changes[key.strip()] = value.strip()
+    counted = ALGORITHMS[options.algorithm].steps[0]
+    for key, given in (("hidden", options.hidden), (counted, options.steps)):
+        if given is not None:
+            changes[key] = str(given)
+    if options.hold:
+        changes["hold"] = "true"
+    settings = settings_of(options.algorithm, changes, paper=options.preset == "paper")
+    reward = settings.weights
+    if options.config is not None:
+        reward = read_configuration(options.config).reward
+    return dataclasses.replace(settings, seed=options.seed, weights=reward)
+
+
 def _plan(options: argparse.Namespace) -> TrainingPlan:
-    if min(options.hidden, options.generations, options.windows) < 1:
-        raise ConfigurationError("--hidden, --generations and --windows must be at least 1.")
+    settings = _settings(options)
     logs = [read_named_log(each, options) for each in options.logs]
-    reward = read_configuration(options.config).reward
-    search = PolicySearchSettings(
-        hidden=options.hidden,
-        generations=options.generations,
-        seed=options.seed,
-        weights=reward,
-        hold=options.hold,
-    )
     estimates = options.estimates or ["requested"]
-    names = " ".join(log.name for log in logs)
-    kinds = " ".join(f"--estimates {kind}" for kind in estimates)
-    command = (
-        f"slurm-rl train {names} -o {options.output.name} {kinds} --backfill {options.backfill} "
-        f"--hidden {options.hidden} --generations {options.generations} "
-        f"--windows {options.windows} --seed {options.seed}" + " --hold" * options.hold
-    )
     return TrainingPlan(
         logs=[log.prepared for log in logs],
         sources=[log.source for log in logs],
         estimates=estimates,
         backfilling=options.backfill,
         windows=options.windows,
-        search=search,
-        command=command,
+        algorithm=options.algorithm,
+        settings=settings,
+        command=_command(options, logs, estimates),
     )
+
+
+def _command(options: argparse.Namespace, logs: list[NamedLog], estimates: list[str]) -> str:
+    """The command that makes the same model, but for the folders of the logs."""
+    words = ["slurm-rl train", *(log.name for log in logs), f"-o {options.output.name}"]
+    words += [f"--algorithm {options.algorithm}"]
+    words += ["--preset paper"] * (options.preset is not None)
+    words += [f"--estimates {kind}" for kind in estimates]
+    words += [f"--backfill {options.backfill}"]
+    for name in ("hidden", "steps"):
+        if getattr(options, name) is not None:
+            words.append(f"--{name} {getattr(options, name)}")
+    words += ["--hold"] * options.hold + [f"--set {each}" for each in options.set]
+    if options.config is not None:
+        words.append(f"--config {options.config.name}")
+    return " ".join([*words, f"--windows {options.windows} --seed {options.seed}"])

@@ -54,6 +54,9 @@ SITE = FeatureSchema(
     ),
 )
 
+#: The queue features that tell how many processors to hold, the last ones of `SITE.queue`.
+RESERVE_FEATURES = SITE.queue[8:]
+
 
 def queue_features(
     capacity: Any,

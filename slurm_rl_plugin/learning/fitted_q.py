@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from slurm_rl_plugin.errors import ConfigurationError
+from slurm_rl_plugin.features.reactive_grid import log_wait
 from slurm_rl_plugin.learning.checkpoint import Checkpoint
 from slurm_rl_plugin.learning.fitted_q_settings import SCHEMAS, FittedQSettings
 from slurm_rl_plugin.learning.fitted_q_targets import rewards, targets, with_a_choice
@@ -22,9 +23,11 @@ from slurm_rl_plugin.learning.q_regression import (
 from slurm_rl_plugin.learning.trained_policy import Progress, TrainedPolicy
 from slurm_rl_plugin.learning.training_load import TrainingLoad, mean_objective
 from slurm_rl_plugin.policies.echo_state import EchoStateNetwork
+from slurm_rl_plugin.simulator.cluster import Workload
 from slurm_rl_plugin.simulator.experience import Experience
 from slurm_rl_plugin.simulator.reactive_grid import grid_job_table
 from slurm_rl_plugin.simulator.rollout import collect_experience
+from slurm_rl_plugin.units import FloatArray
 
 
 def _regressor(settings: FittedQSettings) -> QRegressor:
@@ -69,7 +72,7 @@ def _samples(
             reward = rewards(experience, settings.reward, settings.utility_weight)
             found = targets(experience, reward, network, load.workload, settings.gamma)
             free = with_a_choice(experience)
-            jobs = grid_job_table(load.workload)[experience.job[free]]
+            jobs = _job_features(experience, load.workload, settings)[free]
             parts.append((experience.queue[free], jobs, experience.state[free], found[free]))
     queue, jobs, states, values = (np.concatenate(each) for each in zip(*parts, strict=True))
     if len(values) == 0:
@@ -78,6 +81,17 @@ def _samples(
             "nothing to learn; train on busier logs."
         )
     return Samples(queue=queue, jobs=jobs, states=states, targets=values)
+
+
+def _job_features(
+    experience: Experience, workload: Workload, settings: FittedQSettings
+) -> FloatArray:
+    """Features of the job of every start when it started, float64[n, Fx]."""
+    table = grid_job_table(workload)[experience.job]
+    if not SCHEMAS[settings.schema].dynamic_jobs:
+        return table
+    wait = experience.now - workload.submit[experience.job]
+    return np.column_stack([table, log_wait(wait)])
 
 
 def train_fitted_q(
@@ -108,32 +122,25 @@ def train_fitted_q(
     kept = Checkpoint(checkpoint, {"settings": asdict(settings), "loads": load_key})
     regressor = _regressor(settings)
     collections: deque[list[Experience]] = deque(maxlen=settings.kept)
-    parameters: list[float] | None = None
-    found: list[tuple[list[float], float]] = []
-    curve: list[tuple[int, float, float]] = []
     for iteration in range(1, settings.iterations + 1):
-        driven = regressor.driven(parameters)
+        driven = regressor.driven(kept.steps[iteration - 2][0] if iteration > 1 else None)
         collections.append(_collected(driven, training, settings, iteration))
-        if iteration <= len(kept.steps):
-            parameters, on_training, on_validation = kept.steps[iteration - 1]
-        else:
-            samples = _samples(collections, training, driven if iteration > 1 else None, settings)
+        if iteration > len(kept.steps):
+            known = driven if iteration > 1 else None
+            samples = _samples(collections, training, known, settings)
             parameters = regressor.fit(samples, settings.seed + iteration)
             network = regressor.network(parameters)
-            on_training = mean_objective(network, training, settings.weights)
-            on_validation = mean_objective(network, validation, settings.weights)
-            kept.add([parameters, on_training, on_validation])
-        assert parameters is not None
-        found.append((parameters, on_validation))
-        curve.append((iteration, on_training, on_validation))
+            objectives = [mean_objective(network, training, settings.weights)]
+            objectives.append(mean_objective(network, validation, settings.weights))
+            kept.add([parameters, *objectives])
         if progress is not None:
-            progress(iteration, max(value for _, value in found))
+            progress(iteration, max(step[2] for step in kept.steps[:iteration]))
     kept.forget()
-    best, value = max(found, key=lambda each: each[1])
+    best = max(kept.steps, key=lambda step: step[2])
     jobs = sum(len(load.workload.submit) for load in training)
     return TrainedPolicy(
-        network=regressor.network(best),
-        validation_objective=value,
-        curve=tuple(curve),
+        network=regressor.network(best[0]),
+        validation_objective=best[2],
+        curve=tuple((place + 1, step[1], step[2]) for place, step in enumerate(kept.steps)),
         simulated_jobs=2 * jobs * settings.iterations,
     )

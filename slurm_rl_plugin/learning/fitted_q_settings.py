@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from slurm_rl_plugin.errors import ConfigurationError
-from slurm_rl_plugin.features.reactive_grid import REACTIVE_GRID_SCHEMAS
+from slurm_rl_plugin.features.reactive_grid import REACTIVE_GRID_SCHEMAS, REACTIVE_GRID_WAIT
 from slurm_rl_plugin.learning.fitted_q_targets import REWARDS
 from slurm_rl_plugin.policies.reservoir import ReservoirSettings
 from slurm_rl_plugin.utility.reward import RewardWeights
@@ -13,16 +13,21 @@ from slurm_rl_plugin.utility.reward import RewardWeights
 #: What fits the Q-function.
 REGRESSORS = ("feed-forward", "echo-state")
 #: The schemas that a trained network may take, by name.
-SCHEMAS = {schema.name: schema for schema in REACTIVE_GRID_SCHEMAS}
+SCHEMAS = {schema.name: schema for schema in (*REACTIVE_GRID_SCHEMAS, REACTIVE_GRID_WAIT)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FittedQSettings:
     """Settings of fitted Q iteration (2011, sections 3.2 and 4).
 
+    The defaults see the paper's 11 inputs, among which there is no wait. With run times known that
+    is enough for the level of shortest job first. With class medians, jobs of one class and VO are
+    then all alike: schema "reactive-grid-wait" with reward "interchange" tells them apart and
+    reaches min(run + wait). With run times known that pair gives up those who have waited long.
+
     Attributes:
         regressor: one of REGRESSORS.
-        schema: name of one of the papers' schemas.
+        schema: name of one of the papers' schemas, or "reactive-grid-wait".
         iterations: N of Algorithm 1; experience is collected anew before each.
         kept: how many collections are learned from, the last ones.
         gamma: discount of one start.

@@ -11,7 +11,7 @@ from slurm_rl_plugin.simulator.experience import Experience, best_action_values
 from slurm_rl_plugin.units import BoolArray, FloatArray
 
 #: How a start is rewarded; see `rewards`.
-REWARDS = ("literal", "difference")
+REWARDS = ("literal", "difference", "interchange")
 
 
 def rewards(experience: Experience, kind: str, utility_weight: float) -> FloatArray:
@@ -21,6 +21,8 @@ def rewards(experience: Experience, kind: str, utility_weight: float) -> FloatAr
     start. Nothing of that speaks of the jobs left waiting, so it favours jobs whose responsiveness
     waiting cannot spoil: the longest. "difference" takes what the start changes instead: minus
     the responsiveness that those left waiting lose, and the fairness gained until the next start.
+    "interchange" adds what the job itself would have lost had one of them gone before it, which
+    tells jobs apart by their wait, for a schema that holds it.
 
     Args:
         experience: of one simulation.
@@ -30,7 +32,7 @@ def rewards(experience: Experience, kind: str, utility_weight: float) -> FloatAr
     if kind == "literal":
         utility, fairness = experience.responsiveness, experience.fairness
     else:
-        utility = -experience.lost
+        utility = experience.spared * (kind == "interchange") - experience.lost
         fairness = np.diff(experience.fairness, append=experience.fairness[-1:])
     return utility_weight * utility + (1.0 - utility_weight) * fairness
 
@@ -63,7 +65,9 @@ def targets(
     if network is None or gamma == 0.0:
         value = np.zeros(len(reward))
     else:
-        value = best_action_values(compile_echo_state(network, workload), experience)
+        value = best_action_values(
+            compile_echo_state(network, workload), experience, workload.submit
+        )
     free = with_a_choice(experience)
     found = np.empty(len(reward))
     ahead = 0.0

@@ -121,7 +121,7 @@ class FeedForwardRegressor:
         return parameter_count(self.schema, self.hidden) + 1
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EchoStateRegressor:
     """The readout of a fixed reservoir and the direct weights by ridge regression (Jaeger 2003).
 
@@ -139,7 +139,8 @@ class EchoStateRegressor:
     ) -> EchoStateRegressor:
         """With a random reservoir."""
         rng = np.random.default_rng(seed)
-        return cls(random_echo_state(schema, settings, fixed_scaler(schema), rng), ridge)
+        reservoir = random_echo_state(schema, settings, fixed_scaler(schema), rng)
+        return cls(reservoir=reservoir, ridge=ridge)
 
     def driven(self, parameters: Sequence[float] | None) -> EchoStateNetwork:
         """The network itself."""

@@ -98,7 +98,7 @@ def _check(name: str, value: float, holds: bool, words: str) -> None:
         raise ConfigurationError(f"SARSA setting {name} is {value:g}: give a number {words}.")
 
 
-#: As printed in 2008, section V.A; it learns to start the longest job first (see the reward).
+#: As printed in 2008, section V.A; it learns to start interactive jobs last (see the reward).
 PAPER = SarsaSettings(
     epsilon=0.3,
     gamma=0.2,
@@ -112,5 +112,5 @@ PAPER = SarsaSettings(
 
 #: For estimates that say little: with class medians only the wait tells jobs of a class apart.
 WITH_WAIT = SarsaSettings(
-    schema="reactive-grid-wait", reward="difference-reached", gamma=0.9, learning_rate=0.03
+    schema="reactive-grid-wait", reward="difference-reached", gamma=0.9, learning_rate=0.01
 )

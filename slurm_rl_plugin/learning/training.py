@@ -1,4 +1,4 @@
-"""Training from logs to a model file: loads, search, export, manifest and card."""
+"""Training from logs to a model file: loads, algorithm, export, manifest and card."""
 
 from __future__ import annotations
 
@@ -13,12 +13,11 @@ import numpy as np
 
 from slurm_rl_plugin import __version__
 from slurm_rl_plugin.features.estimates import ClassMedian
-from slurm_rl_plugin.features.site import SITE
+from slurm_rl_plugin.learning.algorithms import Settings, schema_of, train_policy
 from slurm_rl_plugin.learning.evaluation import estimates_of
 from slurm_rl_plugin.learning.load_windows import split_windows, training_part
 from slurm_rl_plugin.learning.manifest import file_checksum, write_card, write_manifest
 from slurm_rl_plugin.learning.model_export import export_model
-from slurm_rl_plugin.learning.policy_search import PolicySearchSettings, search_policy
 from slurm_rl_plugin.learning.trained_policy import Progress, TrainedPolicy
 from slurm_rl_plugin.learning.training_load import TrainingLoad, rule_objective
 from slurm_rl_plugin.simulator.log_workload import PreparedLog
@@ -38,7 +37,8 @@ class TrainingPlan:
         estimates: kinds of run-time estimates; each log is trained on under each of them.
         backfilling: of the simulated batch system.
         windows: most windows taken from either part of each log.
-        search: settings of the policy search.
+        algorithm: one of ALGORITHMS.
+        settings: of that algorithm.
         command: for the manifest.
     """
 
@@ -47,7 +47,8 @@ class TrainingPlan:
     estimates: Sequence[str]
     backfilling: str
     windows: int
-    search: PolicySearchSettings
+    algorithm: str
+    settings: Settings
     command: str
 
 
@@ -62,10 +63,10 @@ def train_model(
         The policy and its manifest.
     """
     training, validation = _loads(plan)
-    trained = search_policy(
+    trained = train_policy(
         training,
         validation,
-        plan.search,
+        plan.settings,
         checkpoint=output.with_name(output.name + ".checkpoint"),
         load_key=_load_key(plan),
         progress=progress,
@@ -75,10 +76,10 @@ def train_model(
         trained.network,
         output,
         {
-            "algorithm": "policy-search",
-            "reward_weights": json.dumps(asdict(plan.search.weights)),
+            "algorithm": plan.algorithm,
+            "reward_weights": json.dumps(asdict(plan.settings.weights)),
             "training_log_checksum": _digest(list(plan.sources)),
-            "seed": str(plan.search.seed),
+            "seed": str(plan.settings.seed),
             "package_version": __version__,
             **_estimate_metadata(plan),
         },
@@ -93,7 +94,7 @@ def _load_key(plan: TrainingPlan) -> str:
     """Names everything that shapes the loads, the features they are seen through included."""
     shares = [[list(each.accounts), each.shares.tolist()] for each in plan.logs]
     loads = [list(plan.sources), shares, list(plan.estimates), plan.backfilling, plan.windows]
-    return _digest([loads, SITE.digest])
+    return _digest([loads, schema_of(plan.settings).digest])
 
 
 def _digest(value: Any) -> str:
@@ -101,7 +102,7 @@ def _digest(value: Any) -> str:
 
 
 def _loads(plan: TrainingPlan) -> tuple[list[TrainingLoad], list[TrainingLoad]]:
-    rng = np.random.default_rng(plan.search.seed)
+    rng = np.random.default_rng(plan.settings.seed)
     parts: tuple[list[TrainingLoad], list[TrainingLoad]] = ([], [])
     for prepared in plan.logs:
         settings = SimulationSettings(capacity=prepared.capacity, backfilling=plan.backfilling)
@@ -133,7 +134,7 @@ def _estimate_metadata(plan: TrainingPlan) -> dict[str, str]:
 def _manifest(
     plan: TrainingPlan, trained: TrainedPolicy, validation: Sequence[TrainingLoad]
 ) -> dict[str, Any]:
-    weights = plan.search.weights
+    weights, schema = plan.settings.weights, trained.network.schema
     table = [
         {"policy": rule, "objective": rule_objective(rule, validation, weights)}
         for rule in COMPARED_RULES
@@ -142,14 +143,14 @@ def _manifest(
     return {
         "command": plan.command,
         "version": __version__,
-        "algorithm": "policy-search",
-        "seed": plan.search.seed,
-        "search": {**asdict(plan.search), "weights": None},
+        "algorithm": plan.algorithm,
+        "seed": plan.settings.seed,
+        "settings": {**asdict(plan.settings), "weights": None},
         "reward_weights": asdict(weights),
         "sources": list(plan.sources),
         "estimates": list(plan.estimates),
         "backfilling": plan.backfilling,
-        "schema": {"name": SITE.name, "version": SITE.version, "digest": SITE.digest},
+        "schema": {"name": schema.name, "version": schema.version, "digest": schema.digest},
         "simulated_jobs": trained.simulated_jobs,
         "curve": [list(point) for point in trained.curve],
         "validation": table,

@@ -21,6 +21,9 @@ from slurm_rl_plugin.utility.reward import RewardWeights
 from slurm_rl_plugin.utility.summary import JobMeasures
 from slurm_rl_plugin.utility.time_utility import TimeUtilitySettings
 
+#: Seconds up to which the mean wait of batch jobs counts as none: a ratio of small waits is noise.
+_SHORT_BATCH_WAIT = 15 * MINUTE
+
 Scaler = tuple[FloatArray, FloatArray, FloatArray, FloatArray]
 
 
@@ -68,13 +71,13 @@ class TrainingLoad:
         measures = JobMeasures.of(jobs, TimeUtilitySettings())
         # where a simple order leaves no queue there is nothing to compare: count it as a minute
         longest = max(float(measures.wait.max()), MINUTE)
-        batch = max(_mean_batch_wait(self.prepared, measures.wait), MINUTE)
+        batch = max(_mean_batch_wait(self.prepared, measures.wait), _SHORT_BATCH_WAIT)
         return weights.objective(
             float(measures.time_utility.mean()),
             float(measures.responsiveness.mean()),
             float(measures.fairness.mean()),
             longest / max(self.fifo_max_wait, MINUTE),
-            batch / max(self.sjf_batch_wait, MINUTE),
+            batch / max(self.sjf_batch_wait, _SHORT_BATCH_WAIT),
         )
 
 

@@ -82,7 +82,7 @@ class QNetworkPolicy:
         if self.memory_size:
             inputs["memory_in"] = remembered
         answers = self._run(inputs, len(snapshot.pending))
-        if self.memory_size and len(snapshot.pending):  # without a job nothing was decided
+        if self.memory_size and _something_happened(snapshot):
             remembered = answers["memory_out"]
         return Decision(
             scores=np.asarray(answers["score"], dtype=np.float64).reshape(-1),
@@ -122,6 +122,19 @@ class QNetworkPolicy:
                 f"model {self.card.path} asks for a reserve of {wanted}: retrain it."
             )
         return int(min(max(math.floor(wanted + 0.5), 0), capacity))
+
+
+def _something_happened(snapshot: QueueSnapshot) -> bool:
+    """Whether a start was decided since the last decision, or is now.
+
+    The graph's memory was trained with one step for each decision at which something could start.
+    The hook asks every cycle, and cycles in which nothing moves must not drive the memory.
+    """
+    jobs, running = snapshot.pending.jobs, snapshot.running.jobs
+    if len(jobs) == 0:
+        return False
+    idle = snapshot.capacity - int(running.processors.sum())
+    return len(snapshot.started) > 0 or idle >= int(jobs.processors.min())
 
 
 def load_q_network(path: Path) -> QNetworkPolicy:

@@ -26,12 +26,15 @@ class CompiledEchoState(NamedTuple):
         queue_weights: shape [Fq, H].
         job_weights: shape [Fx, H].
         bias: shape [H].
-        jobs: features of every job, shape [n, Fx].
+        jobs: static features of every job, shape [n, static features].
+        waits: weights of the wait as a job feature, shape [H]; 0 in the papers' own schemas.
         seen: units that the output sees, shape [R].
         readout: their output weights, shape [R].
-        job_inner: part of each job in what these units sum up, shape [n, R].
+        job_inner: static part of each job in what these units sum up, shape [n, R].
+        waits_seen: entries of `waits` for these units, shape [R].
         queue_linear: direct weights of the queue features, shape [Fq].
-        job_score: direct part of each job in its score, biases included, shape [n].
+        job_score: direct static part of each job in its score, biases included, shape [n].
+        wait_linear: direct weight of the wait, shape [1].
         leak: shape [1].
     """
 
@@ -44,11 +47,14 @@ class CompiledEchoState(NamedTuple):
     job_weights: FloatArray
     bias: FloatArray
     jobs: FloatArray
+    waits: FloatArray
     seen: IntArray
     readout: FloatArray
     job_inner: FloatArray
+    waits_seen: FloatArray
     queue_linear: FloatArray
     job_score: FloatArray
+    wait_linear: FloatArray
     leak: FloatArray
 
 
@@ -82,7 +88,7 @@ def compile_echo_state(network: EchoStateNetwork, workload: Workload) -> Compile
     """Fold the scaler into the weights and the features of a workload into offsets.
 
     Raises:
-        SimulationError: the network was not made for one of the papers' schemas.
+        SimulationError: the network was not made for a reactive-grid schema.
     """
     grid = grid_code(network.schema)
     if grid == NO_GRID:
@@ -97,6 +103,8 @@ def compile_echo_state(network: EchoStateNetwork, workload: Workload) -> Compile
     bias = network.bias - network.queue_mean @ queue_weights - network.job_mean @ job_weights
     constant = network.queue_mean @ queue_linear + network.job_mean @ job_linear
     jobs = grid_job_table(workload)
+    static = jobs.shape[1]
+    waits = job_weights[static:].sum(axis=0)  # one row, or none
     seen = np.flatnonzero(network.connected)
     unit, column = np.nonzero(network.reservoir_weights)
     return CompiledEchoState(
@@ -106,13 +114,16 @@ def compile_echo_state(network: EchoStateNetwork, workload: Workload) -> Compile
         column=column,
         weight=network.reservoir_weights[unit, column],
         queue_weights=np.ascontiguousarray(queue_weights),
-        job_weights=np.ascontiguousarray(job_weights),
+        job_weights=np.ascontiguousarray(job_weights[:static]),
         bias=np.ascontiguousarray(bias),
         jobs=np.ascontiguousarray(jobs),
+        waits=waits,
         seen=seen,
         readout=np.ascontiguousarray(network.readout[seen]),
-        job_inner=np.ascontiguousarray(jobs @ job_weights[:, seen]),
+        job_inner=np.ascontiguousarray(jobs @ job_weights[:static, seen]),
+        waits_seen=waits[seen],
         queue_linear=np.ascontiguousarray(queue_linear),
-        job_score=jobs @ job_linear + (network.output_bias - float(constant)),
+        job_score=jobs @ job_linear[:static] + (network.output_bias - float(constant)),
+        wait_linear=np.array([job_linear[static:].sum()]),
         leak=np.array([network.leak]),
     )

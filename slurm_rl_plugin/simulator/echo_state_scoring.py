@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from slurm_rl_plugin.simulator.cluster import PENDING, SCORED_JOBS, Cluster, Workload
+from slurm_rl_plugin.simulator.cluster import NOW, PENDING, SCORED_JOBS, Cluster, Workload
 from slurm_rl_plugin.simulator.compilation import compiled
 from slurm_rl_plugin.simulator.compiled_echo_state import CompiledEchoState
-from slurm_rl_plugin.simulator.reactive_grid import grid_state
+from slurm_rl_plugin.simulator.reactive_grid import GRID_WAIT, grid_state
+from slurm_rl_plugin.simulator.shared_functions import log_wait
 from slurm_rl_plugin.units import FloatArray, IntArray
 
 
@@ -60,20 +61,27 @@ def seen_part(network: CompiledEchoState, inner: FloatArray) -> FloatArray:
 
 
 @compiled
-def job_score(network: CompiledEchoState, seen_inner: FloatArray, common: float, job: int) -> float:
-    """Score of a job, from `seen_part` and `shared_score` of the decision."""
+def job_score(
+    network: CompiledEchoState, seen_inner: FloatArray, common: float, job: int, wait: float
+) -> float:
+    """Score of a job that has waited so long, seconds, from `seen_part` and `shared_score`."""
+    waited = log_wait(wait) if network.grid[0] == GRID_WAIT else 0.0
     score = 0.0
     row = network.job_inner[job]
     for place in range(len(seen_inner)):
-        score += network.readout[place] / (1.0 + np.exp(-(seen_inner[place] + row[place])))
-    return common + network.job_score[job] + network.leak[0] * score
+        inner = seen_inner[place] + row[place] + waited * network.waits_seen[place]
+        score += network.readout[place] / (1.0 + np.exp(-inner))
+    direct = network.job_score[job] + waited * network.wait_linear[0]
+    return common + direct + network.leak[0] * score
 
 
 @compiled
 def step_memory(
-    network: CompiledEchoState, inner: FloatArray, job: int, memory: FloatArray
+    network: CompiledEchoState, inner: FloatArray, job: int, wait: float, memory: FloatArray
 ) -> None:
     """Let the memory become the state of the chosen job; `inner` is used up."""
+    if network.grid[0] == GRID_WAIT:
+        inner += log_wait(wait) * network.waits
     for feature in range(network.jobs.shape[1]):
         value = network.jobs[job, feature]
         for unit in range(len(inner)):
@@ -106,13 +114,16 @@ def score_pending_from_memory(
     inner = shared_inner(network, state, memory)
     common = shared_score(network, state, memory)
     seen_inner = seen_part(network, inner)
+    now = cluster.clock[NOW]
     count = cluster.counts[PENDING]
     cluster.counts[SCORED_JOBS] += count
     best = 0
     for place in range(count):
         job = cluster.pending[place]
         jobs[place] = job
-        scores[place] = job_score(network, seen_inner, common, job)
+        wait = now - workload.submit[job]
+        scores[place] = job_score(network, seen_inner, common, job, wait)
         if scores[place] > scores[best]:
             best = place
-    step_memory(network, inner, jobs[best], memory)
+    chosen = jobs[best]
+    step_memory(network, inner, chosen, now - workload.submit[chosen], memory)

@@ -31,21 +31,25 @@ class Experience(NamedTuple):
 
     Attributes:
         queue: queue features when the job was chosen, shape [n, Fq].
+        now: when, seconds.
         state: reservoir after the job was chosen, shape [n, H]; the memory of the next start.
         job: that was started.
         responsiveness: of the job, known when it completes (2011).
         lost: mean responsiveness that the jobs left waiting lose while the job holds its
             processors, each delayed by its work over the capacity; 0 where none waits.
+        spared: mean responsiveness that the job would have lost had one of these gone first.
         fairness: eq. 4 at the start.
         first_action: where the actions of each start begin in `actions`, shape [n + 1].
         actions: numbers of the jobs that could have been started, the chosen one mostly included.
     """
 
     queue: FloatArray
+    now: FloatArray
     state: FloatArray
     job: IntArray
     responsiveness: FloatArray
     lost: FloatArray
+    spared: FloatArray
     fairness: FloatArray
     first_action: IntArray
     actions: IntArray
@@ -55,10 +59,12 @@ def empty_experience(jobs: int, features: int, units: int) -> Experience:
     """Room for the starts of a number of jobs."""
     return Experience(
         queue=np.empty((jobs, features)),
+        now=np.empty(jobs),
         state=np.empty((jobs, units)),
         job=np.empty(jobs, dtype=np.int64),
         responsiveness=np.empty(jobs),
         lost=np.zeros(jobs),
+        spared=np.zeros(jobs),
         fairness=np.empty(jobs),
         first_action=np.zeros(jobs + 1, dtype=np.int64),
         actions=np.empty(jobs * MOST_ACTIONS, dtype=np.int64),
@@ -66,20 +72,28 @@ def empty_experience(jobs: int, features: int, units: int) -> Experience:
 
 
 @compiled
-def _lost_responsiveness(workload: Workload, cluster: Cluster, chosen: int) -> float:
+def _loss(workload: Workload, job: int, now: float, delay: float) -> float:
+    """Responsiveness that a waiting job loses by `delay` seconds more."""
+    wait, run_time = now - workload.submit[job], workload.run_time[job]
+    return _responsiveness(wait, run_time) - _responsiveness(wait + delay, run_time)
+
+
+@compiled
+def _interchange(workload: Workload, cluster: Cluster, chosen: int) -> tuple[float, float]:
+    """Mean loss of the others by the chosen job, and its own by one of them in its place."""
     waiting = cluster.counts[PENDING] - 1
     if waiting <= 0:
-        return 0.0
+        return 0.0, 0.0
+    now, capacity = cluster.clock[NOW], cluster.capacity[0]
     work = workload.run_time[chosen] * workload.processors[chosen]
-    delay = work / cluster.capacity[0]
-    now, lost = cluster.clock[NOW], 0.0
+    lost, spared = 0.0, 0.0
     for place in range(waiting + 1):
         job = cluster.pending[place]
         if job != chosen:
-            wait = now - workload.submit[job]
-            run_time = workload.run_time[job]
-            lost += _responsiveness(wait, run_time) - _responsiveness(wait + delay, run_time)
-    return lost / waiting
+            other = workload.run_time[job] * workload.processors[job]
+            lost += _loss(workload, job, now, work / capacity)
+            spared += _loss(workload, chosen, now, other / capacity)
+    return lost / waiting, spared / waiting
 
 
 @compiled
@@ -112,21 +126,28 @@ def keep_start(
         jobs: what could be chosen, the first `count` entries.
         count: how many.
     """
-    wait = cluster.clock[NOW] - workload.submit[job]
+    now = cluster.clock[NOW]
+    wait = now - workload.submit[job]
+    experience.now[start] = now
     experience.job[start] = job
     experience.responsiveness[start] = _responsiveness(wait, workload.run_time[job])
-    experience.lost[start] = _lost_responsiveness(workload, cluster, job)
+    lost, spared = _interchange(workload, cluster, job)
+    experience.lost[start] = lost
+    experience.spared[start] = spared
     experience.fairness[start] = fairness(workload.shares, current_usage(cluster))
     _keep_actions(experience, start, jobs, count)
 
 
 @compiled
-def best_action_values(network: CompiledEchoState, experience: Experience) -> FloatArray:
+def best_action_values(
+    network: CompiledEchoState, experience: Experience, submit: FloatArray
+) -> FloatArray:
     """max_b Q(s, b) at every start, float64[n], under a network with the same reservoir.
 
     Args:
         network: the Q-function.
         experience: collected with any readout of this network's reservoir.
+        submit: of every job, seconds, shape [n].
     """
     starts = len(experience.job)
     values = np.empty(starts)
@@ -138,7 +159,8 @@ def best_action_values(network: CompiledEchoState, experience: Experience) -> Fl
         best = -np.inf
         for place in range(experience.first_action[start], experience.first_action[start + 1]):
             job = experience.actions[place]
-            best = max(best, job_score(network, seen_inner, common, job))
+            wait = experience.now[start] - submit[job]
+            best = max(best, job_score(network, seen_inner, common, job, wait))
         values[start] = best
         memory = experience.state[start]
     return values

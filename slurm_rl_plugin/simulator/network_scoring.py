@@ -81,10 +81,12 @@ def compile_network(network: QNetwork, workload: Workload) -> CompiledNetwork:
         hold = network.reserve_weights / network.queue_scale
     static = _static_features(workload) if grid == NO_GRID else grid_job_table(workload)
     known = static.shape[1]
+    waiting_tells = job_weights[known:].any() or linear[known:].any()
+    last = len(linear) if waiting_tells else known  # what counts nothing is not computed
     return CompiledNetwork(
         queue_weights=np.ascontiguousarray(queue_weights),
-        dynamic_weights=np.ascontiguousarray(job_weights[known:]),
-        dynamic_linear=np.ascontiguousarray(linear[known:]),
+        dynamic_weights=np.ascontiguousarray(job_weights[known:last]),
+        dynamic_linear=np.ascontiguousarray(linear[known:last]),
         output=np.ascontiguousarray(network.output),
         static_hidden=static @ job_weights[:known] + bias,
         static_score=static @ linear[:known]
@@ -166,6 +168,42 @@ def activate(value: float, activation: int) -> float:
 
 
 @compiled
+def _waiting_part(
+    workload: Workload,
+    network: CompiledNetwork,
+    job: int,
+    now: float,
+    usage: FloatArray,
+    largest: float,
+    inner: FloatArray,
+) -> float:
+    """Add the features that change while a job waits to `inner`; their part of the linear term."""
+    wait = now - workload.submit[job]
+    if network.grid[0] == GRID_WAIT:
+        waited = log_wait(wait)
+        for unit in range(len(inner)):
+            inner[unit] += waited * network.dynamic_weights[0, unit]
+        return waited * network.dynamic_linear[0]
+    account = workload.account[job]
+    features = dynamic_job_features(
+        wait,
+        workload.estimate[job],
+        float(workload.processors[job]),
+        workload.interactive[job],
+        workload.shares[account],
+        usage[account],
+        largest,
+    )
+    linear = 0.0
+    for index in range(len(features)):
+        linear += features[index] * network.dynamic_linear[index]
+        weights = network.dynamic_weights[index]
+        for unit in range(len(inner)):  # units inside: these run side by side in hardware
+            inner[unit] += features[index] * weights[unit]
+    return linear
+
+
+@compiled
 def score_pending(
     workload: Workload,
     cluster: Cluster,
@@ -186,8 +224,7 @@ def score_pending(
         Processors to keep free of batch work.
     """
     usage = current_usage(cluster)
-    shares = workload.shares
-    largest = shares.max()
+    largest = workload.shares.max()
     from_queue = np.zeros(len(network.output))
     reserve = _queue_part(workload, cluster, network, usage, from_queue)
     inner = np.empty_like(from_queue)
@@ -195,33 +232,15 @@ def score_pending(
     count = cluster.counts[PENDING]
     cluster.counts[SCORED_JOBS] += count
     now = cluster.clock[NOW]
+    waiting_tells = len(network.dynamic_linear) > 0
     for place in range(count):
         job = cluster.pending[place]
         score = network.static_score[job]
         static = network.static_hidden[job]
         for unit in range(len(inner)):
             inner[unit] = from_queue[unit] + static[unit]
-        if network.grid[0] == GRID_WAIT:
-            waited = log_wait(now - workload.submit[job])
-            score += waited * network.dynamic_linear[0]
-            for unit in range(len(inner)):
-                inner[unit] += waited * network.dynamic_weights[0, unit]
-        elif network.grid[0] == NO_GRID:  # the papers' own job features never change
-            account = workload.account[job]
-            features = dynamic_job_features(
-                now - workload.submit[job],
-                workload.estimate[job],
-                float(workload.processors[job]),
-                workload.interactive[job],
-                shares[account],
-                usage[account],
-                largest,
-            )
-            for index in range(len(features)):
-                score += features[index] * network.dynamic_linear[index]
-                weights = network.dynamic_weights[index]
-                for unit in range(len(inner)):  # units inside: these run side by side in hardware
-                    inner[unit] += features[index] * weights[unit]
+        if waiting_tells:
+            score += _waiting_part(workload, network, job, now, usage, largest, inner)
         for unit in range(len(inner)):
             score += network.output[unit] * activate(inner[unit], activation)
         scores[place] = score

@@ -11,6 +11,7 @@ import numpy as np
 from slurm_rl_plugin.policies.echo_state import EchoStateNetwork
 from slurm_rl_plugin.simulator.cluster import (
     IDLE,
+    NOW,
     PENDING,
     Cluster,
     Workload,
@@ -62,11 +63,13 @@ def _by_mix(workload: Workload, jobs: IntArray, count: int, draws: FloatArray) -
 
 
 @compiled
-def _by_network(network: CompiledEchoState, inner: FloatArray, jobs: IntArray, count: int) -> int:
+def _by_network(
+    network: CompiledEchoState, inner: FloatArray, jobs: IntArray, waits: FloatArray
+) -> int:
     seen_inner = seen_part(network, inner)
-    best, highest = jobs[0], job_score(network, seen_inner, 0.0, jobs[0])
-    for place in range(1, count):
-        score = job_score(network, seen_inner, 0.0, jobs[place])
+    best, highest = jobs[0], -np.inf
+    for place in range(len(waits)):
+        score = job_score(network, seen_inner, 0.0, jobs[place], waits[place])
         if score > highest:
             best, highest = jobs[place], score
     return best
@@ -102,8 +105,10 @@ def _collect(
             elif draws[start, 0] < epsilon:
                 job = jobs[int(draws[start, 2] * count)]
             else:
-                job = _by_network(network, inner, jobs, count)
-            step_memory(network, inner, job, memory)
+                waits = cluster.clock[NOW] - workload.submit[jobs[:count]]
+                job = _by_network(network, inner, jobs, waits)
+            wait = cluster.clock[NOW] - workload.submit[job]
+            step_memory(network, inner, job, wait, memory)
             experience.queue[start] = state
             experience.state[start] = memory
             keep_start(workload, cluster, experience, start, job, jobs, count)

@@ -22,8 +22,9 @@ def start_reward(
     difference: the same with the job's `interchange_gain` in place of U, for a learner that does
     not see the waits, or counted from the waits reached, for one that does.
 
-    Literally read, a job of long run time nearly always reaches utility 1 and nothing tells the
-    learner what the others pay for it: it learns to start the longest job first.
+    Literally read, a long batch job nearly always reaches a utility near 1, an interactive one
+    that had to wait does not, and nothing tells the learner what the others pay for a start: it
+    learns to start batch jobs first, and among them, where it learns online, the longest.
 
     Run times are the real ones, not estimates: a reward is known once the jobs have ended.
 

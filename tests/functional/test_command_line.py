@@ -115,7 +115,7 @@ def test_train_writes_a_model_that_evaluate_takes(
     capsys: pytest.CaptureFixture[str], swf: Path, tmp_path: Path
 ) -> None:
     path = tmp_path / "trained.onnx"
-    code, _, _ = run(capsys, "train", swf, "-o", path, "--generations", 2, "--hidden", 2)
+    code, _, _ = run(capsys, "train", swf, "-o", path, "--steps", 2, "--hidden", 2)
     assert code == 0
     manifest = json.loads(path.with_suffix(".json").read_text())
     assert manifest["sources"][0]["log"] == "small.swf"

@@ -46,11 +46,11 @@ TRACES = os.environ.get("SLURM_RL_TRACES")
 COMMANDS = [each for each in all_commands() if each.program == "slurm-rl"]
 TARGETS = sorted({word for each in all_commands() if each.program == "make" for word in each.words})
 #: Options whose documented values would take minutes, and what the test gives instead.
-SMALLER = {"--generations": "2", "--jobs": "300", "--drop": "5,5", "--seeds": "2"}
+SMALLER = {"--generations": "2", "--steps": "2", "--jobs": "300", "--drop": "5,5", "--seeds": "2"}
 #: Verbs that take long unless told otherwise.
 SMALLER_BY_VERB = {
     "demo": ["--generations", "2"],
-    "train": ["--generations", "2", "--windows", "1"],
+    "train": ["--steps", "2", "--windows", "1"],
 }
 NEEDS_SLURM = ("run", "release")
 #: Factors of the fake jobs before anything runs.

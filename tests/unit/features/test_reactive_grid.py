@@ -15,6 +15,7 @@ from slurm_rl_plugin.features.reactive_grid import (
 )
 from slurm_rl_plugin.features.reactive_grid_columns import (
     grid_job_columns,
+    grid_job_columns_with_wait,
     grid_queue_columns,
     grid_queue_columns_2011,
 )
@@ -107,6 +108,16 @@ def test_jobs_by_hand():
         [1.0, 1 / 3, math.log10(10) / 6],
     ]
     np.testing.assert_allclose(columns, expected, rtol=1e-6)
+
+
+def test_the_wait_is_a_fourth_column_and_never_negative():
+    columns = grid_job_columns_with_wait(SNAPSHOT, WAITING)
+    assert columns.dtype == np.float32
+    np.testing.assert_array_equal(columns[:, :3], grid_job_columns(SNAPSHOT, WAITING))
+    expected = [math.log10(1 + waited) / 6 for waited in (80, 70, 60)]
+    np.testing.assert_allclose(columns[:, 3], expected, rtol=1e-6)
+    early = grid_job_columns_with_wait(replace(SNAPSHOT, now=125.0), WAITING)
+    assert (early[:, 3] > 0).tolist() == [True, False, False]
 
 
 def test_an_empty_site_has_finite_inputs_and_no_rows():

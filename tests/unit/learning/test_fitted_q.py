@@ -145,6 +145,18 @@ def test_it_learns_from_class_medians_as_much_as_they_tell(regressor):
     assert learned > fifo + 0.8 * (first - fifo)
 
 
+@BOTH
+def test_a_schema_with_the_wait_learns_from_class_medians_what_the_wait_tells(regressor):
+    medians = ClassMedian(interactive_median=75.0, batch_median=18_300.0)
+    training = [load(seed, estimates=medians) for seed in (1, 2, 4, 5)]
+    goal = RewardWeights(time_utility=0.0, responsiveness=1.0, fairness=0.0, tail=0.0)
+    plain = replace(SETTINGS, regressor=regressor, passes=20, utility_weight=1.0, weights=goal)
+    waits = replace(plain, schema="reactive-grid-wait", reward="interchange")
+    learned = train_fitted_q(training, training, waits).validation_objective
+    assert learned > train_fitted_q(training, training, plain).validation_objective
+    assert learned > rule_objective("interactive-first", training, goal)
+
+
 def experience(epsilon=0.3):
     here = UNINTERRUPTED["echo-state"].network
     rng = np.random.default_rng(4)
@@ -167,11 +179,17 @@ def test_the_difference_reward_is_what_others_lose_and_the_fairness_gained():
     np.testing.assert_allclose(reward, -0.25 * found.lost + 0.75 * gained)
 
 
+def test_the_interchange_reward_adds_what_the_job_was_spared():
+    _, found = experience()
+    reward = rewards(found, "interchange", 1.0)
+    np.testing.assert_allclose(reward, found.spared - found.lost)
+
+
 def test_targets_look_one_start_ahead_and_pass_through_starts_without_a_choice():
     here, found = experience()
     reward = rewards(found, "difference", 1.0)
     workload = TRAINING[0].workload
-    value = best_action_values(compile_echo_state(here, workload), found)
+    value = best_action_values(compile_echo_state(here, workload), found, workload.submit)
     target = targets(found, reward, here, workload, 0.5)
     free = with_a_choice(found)
     assert free[:-1].any()

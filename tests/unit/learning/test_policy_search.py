@@ -130,7 +130,10 @@ def test_a_file_that_is_no_checkpoint_is_started_afresh(tmp_path, content):
 
 def initial_network(hidden):
     return network_from_parameters(
-        SITE, initial_parameters(hidden), hidden=hidden, scaler=site_scaler()
+        SITE,
+        initial_parameters(PolicySearchSettings(hidden=hidden)),
+        hidden=hidden,
+        scaler=site_scaler(),
     )
 
 

@@ -154,7 +154,7 @@ def last_network(settings, training):
     return network_of(learner.parameters, settings.inputs)
 
 
-def test_the_literal_reward_learns_to_start_long_jobs_first():
+def test_the_literal_reward_learns_to_start_interactive_jobs_last():
     network = last_network(replace(PAPER, sweeps=5), LARGER)
     assert mean_wait(network, LARGER) > 1.5 * mean_wait_of("fifo", LARGER)
 

@@ -27,7 +27,8 @@ PLAN = TrainingPlan(
     estimates=["class-median"],
     backfilling="none",
     windows=1,
-    search=PolicySearchSettings(hidden=2, generations=2, population=4),
+    algorithm="policy-search",
+    settings=PolicySearchSettings(hidden=2, generations=2, population=4),
     command="slurm-rl train mmn",
 )
 

@@ -6,20 +6,29 @@ import numpy as np
 import pytest
 
 from slurm_rl_plugin.domain import Decision
-from slurm_rl_plugin.errors import SimulationError
+from slurm_rl_plugin.errors import ConfigurationError, SimulationError
 from slurm_rl_plugin.features.estimates import RequestedLimit
-from slurm_rl_plugin.features.reactive_grid import REACTIVE_GRID, REACTIVE_GRID_2011
+from slurm_rl_plugin.features.reactive_grid import (
+    REACTIVE_GRID,
+    REACTIVE_GRID_2011,
+    REACTIVE_GRID_WAIT,
+    log_wait,
+)
 from slurm_rl_plugin.features.reactive_grid_columns import (
     grid_job_columns,
     grid_queue_columns_2011,
 )
 from slurm_rl_plugin.features.site import SITE
+from slurm_rl_plugin.learning.echo_state_export import export_echo_state
+from slurm_rl_plugin.learning.evaluation import Candidate, starts_under
 from slurm_rl_plugin.learning.q_regression import fixed_scaler
 from slurm_rl_plugin.policies.echo_state import EchoStateNetwork
 from slurm_rl_plugin.policies.network import QNetwork
+from slurm_rl_plugin.policies.q_network import load_q_network
 from slurm_rl_plugin.policies.reservoir import ReservoirSettings, random_echo_state
 from slurm_rl_plugin.simulator.cluster import (
     IDLE,
+    NOW,
     PENDING,
     advance,
     empty_cluster,
@@ -39,23 +48,28 @@ from slurm_rl_plugin.simulator.simulation import SimulationSettings
 from tests.reference.loads import random_workload
 
 SETTINGS = SimulationSettings(capacity=5)
-SCHEMAS = pytest.mark.parametrize("schema", [REACTIVE_GRID, REACTIVE_GRID_2011])
+SCHEMAS = pytest.mark.parametrize("schema", [REACTIVE_GRID, REACTIVE_GRID_2011, REACTIVE_GRID_WAIT])
 
 
 def network(seed=1, schema=REACTIVE_GRID_2011, leak=0.5):
     rng = np.random.default_rng(seed)
-    drawn = random_echo_state(schema, ReservoirSettings(size=40, leak=leak), _scaler(), rng)
+    jobs = len(schema.jobs)
+    scaler = (np.full(8, 0.4), np.full(8, 0.5), np.full(jobs, 0.6), np.full(jobs, 0.7))
+    drawn = random_echo_state(schema, ReservoirSettings(size=40, leak=leak), scaler, rng)
     return replace(
         drawn,
         readout=np.where(drawn.connected, rng.normal(0, 4, 40), 0.0),
         queue_linear=rng.normal(0, 1, 8),
-        job_linear=rng.normal(0, 1, 3),
+        job_linear=rng.normal(0, 1, jobs),
         output_bias=0.25,
     )
 
 
-def _scaler():
-    return (np.full(8, 0.4), np.full(8, 0.5), np.full(3, 0.6), np.full(3, 0.7))
+def job_table(schema, workload, jobs, now):
+    """Job features as the schema lists them."""
+    table = grid_job_table(workload)[jobs]
+    wait = log_wait(now - workload.submit[jobs])
+    return np.column_stack([table, wait]) if schema.dynamic_jobs else table
 
 
 def prepared(seed=1, jobs=300):
@@ -68,7 +82,7 @@ def prepared(seed=1, jobs=300):
 def test_scores_and_memory_of_every_decision_are_the_networks_own(schema, parallel):
     here = network(schema=schema)
     workload = random_workload(3, jobs=120, capacity=5, parallel=parallel)
-    compiled, table = compile_echo_state(here, workload), grid_job_table(workload)
+    compiled = compile_echo_state(here, workload)
     cluster = empty_cluster(workload, 5)
     memory, expected = here.empty_memory(), here.empty_memory()
     scores, jobs = np.empty(121), np.empty(121, dtype=np.int64)
@@ -81,7 +95,8 @@ def test_scores_and_memory_of_every_decision_are_the_networks_own(schema, parall
         queue = queue_state(workload, cluster, compiled)
         waiting = cluster.pending[:count].copy()
         score_pending_from_memory(workload, cluster, compiled, memory, scores, jobs)
-        wanted, states = here.scores(queue, table[waiting], expected)
+        table = job_table(schema, workload, waiting, cluster.clock[NOW])
+        wanted, states = here.scores(queue, table, expected)
         np.testing.assert_array_equal(jobs[:count], waiting)
         np.testing.assert_allclose(scores[:count], wanted, rtol=0, atol=1e-9)
         expected = states[int(np.argmax(scores[:count]))]
@@ -120,12 +135,31 @@ def test_the_compiled_loop_gives_the_schedule_of_the_policy_driven_from_outside(
     assert compiled.decisions == driven.decisions
 
 
+def test_the_exported_model_on_the_head_node_gives_the_same_schedule(tmp_path):
+    load, here, path = prepared(), network(4), tmp_path / "model.onnx"
+    export_echo_state(here, path, {"algorithm": "fitted-q"})
+    workload, policy = load.workload(None), load_q_network(path)
+    driven = simulate_policy(load, workload, policy, SETTINGS)
+    np.testing.assert_array_equal(driven.start, simulate_echo_state(workload, here, SETTINGS).start)
+
+
 def test_memory_is_carried_from_decision_to_decision():
     workload, here = prepared().workload(None), network(4)
     forgetful = replace(here, reservoir_weights=np.zeros((40, 40)), leak=1.0)
     start = simulate_echo_state(workload, here, SETTINGS).start
     assert (start != simulate_echo_state(workload, forgetful, SETTINGS).start).any()
     np.testing.assert_array_equal(start, simulate_echo_state(workload, here, SETTINGS).start)
+
+
+def test_an_echo_state_network_is_a_candidate_on_a_machine_that_all_jobs_share():
+    load, here = prepared(), network(4)
+    candidate = Candidate(name="echo state", network=here)
+    workload = load.workload(None)
+    start = starts_under(candidate, load, workload, SETTINGS)
+    np.testing.assert_array_equal(start, simulate_echo_state(workload, here, SETTINGS).start)
+    apart = replace(load, partition_capacities=(5,))
+    with pytest.raises(ConfigurationError, match="--partitions"):
+        starts_under(candidate, apart, workload, SETTINGS)
 
 
 def feed_forward(activation="sigmoid"):
@@ -174,22 +208,24 @@ def test_a_rollout_without_exploration_is_the_simulation():
     assert (np.diff(simulated[found.job]) >= 0).all()
 
 
+@pytest.mark.parametrize("schema", [REACTIVE_GRID_2011, REACTIVE_GRID_WAIT])
 @pytest.mark.parametrize("epsilon", [None, 0.0, 0.5])
-def test_a_rollout_keeps_states_actions_and_rewards_of_every_start(epsilon):
-    workload, here = prepared(3).workload(None), network(8)
+def test_a_rollout_keeps_states_actions_and_rewards_of_every_start(epsilon, schema):
+    workload, here = prepared(3).workload(None), network(8, schema)
     found = collect_experience(workload, here, SETTINGS, epsilon=epsilon, rng=_rng())
-    table, memory = grid_job_table(workload), here.empty_memory()
-    values = best_action_values(compile_echo_state(here, workload), found)
+    memory = here.empty_memory()
+    values = best_action_values(compile_echo_state(here, workload), found, workload.submit)
     for start in range(300):
         actions = found.actions[found.first_action[start] : found.first_action[start + 1]]
-        scores, states = here.scores(found.queue[start], table[actions], memory)
+        table = job_table(schema, workload, actions, found.now[start])
+        scores, states = here.scores(found.queue[start], table, memory)
         assert found.job[start] in actions or len(actions) == MOST_ACTIONS
         chosen = int(np.flatnonzero(actions == found.job[start])[0])
         np.testing.assert_allclose(found.state[start], states[chosen], rtol=0, atol=1e-9)
         assert values[start] == pytest.approx(scores.max(), abs=1e-9)
         assert epsilon != 0.0 or scores[chosen] == pytest.approx(scores.max(), abs=1e-9)
         assert 0.0 <= found.lost[start] < 1.0
-        assert (found.lost[start] > 0.0) == (len(actions) > 1)
+        assert (found.lost[start] > 0.0) == (found.spared[start] > 0.0) == (len(actions) > 1)
         memory = found.state[start]
     assert 0.0 < found.responsiveness.min() <= found.responsiveness.max() <= 1.0
     assert 0.0 <= found.fairness.min() <= found.fairness.max() <= 1.0

@@ -1,0 +1,134 @@
+"""Every training algorithm behind one function: what `slurm-rl train --algorithm` offers."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from slurm_rl_plugin.errors import ConfigurationError
+from slurm_rl_plugin.features.reactive_grid import REACTIVE_GRID
+from slurm_rl_plugin.features.schema import FeatureSchema
+from slurm_rl_plugin.features.site import SITE
+from slurm_rl_plugin.learning import sarsa_settings
+from slurm_rl_plugin.learning.fitted_q import train_fitted_q
+from slurm_rl_plugin.learning.fitted_q_settings import SCHEMAS, FittedQSettings
+from slurm_rl_plugin.learning.policy_search import PolicySearchSettings, search_policy
+from slurm_rl_plugin.learning.sarsa import train_sarsa
+from slurm_rl_plugin.learning.sarsa_settings import SarsaSettings
+from slurm_rl_plugin.learning.trained_policy import Progress, TrainedPolicy
+from slurm_rl_plugin.learning.training_load import TrainingLoad
+
+Settings = PolicySearchSettings | SarsaSettings | FittedQSettings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Algorithm:
+    """One way to train.
+
+    Attributes:
+        default: its settings where nothing is asked for.
+        paper: the settings that the paper printed; None where no paper did.
+        steps: the setting that counts its steps, and by what name a person calls one.
+    """
+
+    default: Settings
+    paper: Settings | None
+    steps: tuple[str, str]
+
+
+ALGORITHMS: Mapping[str, Algorithm] = {
+    "policy-search": Algorithm(
+        default=PolicySearchSettings(), paper=None, steps=("generations", "generation")
+    ),
+    "sarsa": Algorithm(
+        default=SarsaSettings(), paper=sarsa_settings.PAPER, steps=("sweeps", "sweep")
+    ),
+    "fitted-q": Algorithm(
+        default=FittedQSettings(regressor="feed-forward"),
+        paper=FittedQSettings(regressor="feed-forward", reward="literal"),
+        steps=("iterations", "iteration"),
+    ),
+    "echo-state": Algorithm(
+        default=FittedQSettings(regressor="echo-state"),
+        paper=FittedQSettings(regressor="echo-state", reward="literal"),
+        steps=("iterations", "iteration"),
+    ),
+}
+#: Settings with options of their own, or that the algorithm's name decides.
+_NOT_BY_NAME = ("weights", "seed", "regressor", "reservoir")
+
+
+def settings_of(name: str, changes: Mapping[str, str], *, paper: bool = False) -> Settings:
+    """The settings of an algorithm with some of them changed.
+
+    Args:
+        name: one of ALGORITHMS.
+        changes: setting -> its value as text.
+        paper: begin with the paper's settings instead of the default.
+
+    Raises:
+        ConfigurationError: the algorithm is of no paper, has no such setting, or not that value.
+    """
+    algorithm = ALGORITHMS[name]
+    settings = algorithm.paper if paper else algorithm.default
+    if settings is None:
+        raise ConfigurationError(f"{name} is of no paper: leave out --preset paper.")
+    kinds = typing.get_type_hints(type(settings))
+    known = [each for each in kinds if each not in _NOT_BY_NAME]
+    values: dict[str, Any] = {}
+    for key, text in changes.items():
+        if key not in known:
+            raise ConfigurationError(
+                f"{name} has no setting {key!r}: give one of {', '.join(known)}."
+            )
+        values[key] = _value(key, text, kinds[key])
+    return dataclasses.replace(settings, **values)
+
+
+def _value(key: str, text: str, kind: Any) -> Any:
+    if kind is bool:
+        if text not in ("true", "false"):
+            raise ConfigurationError(f"setting {key} is {text!r}: give true or false.")
+        return text == "true"
+    try:
+        return kind(text)
+    except ValueError:
+        raise ConfigurationError(f"setting {key} is {text!r}: give a number.") from None
+
+
+def steps_of(name: str, settings: Settings) -> int:
+    """How many steps a training takes: generations, sweeps or iterations."""
+    return int(getattr(settings, ALGORITHMS[name].steps[0]))
+
+
+def schema_of(settings: Settings) -> FeatureSchema:
+    """The features that the trained network will take."""
+    if isinstance(settings, PolicySearchSettings):
+        return SITE
+    return REACTIVE_GRID if isinstance(settings, SarsaSettings) else SCHEMAS[settings.schema]
+
+
+def train_policy(
+    training: Sequence[TrainingLoad],
+    validation: Sequence[TrainingLoad],
+    settings: Settings,
+    *,
+    checkpoint: Path | None = None,
+    load_key: str = "",
+    progress: Progress | None = None,
+) -> TrainedPolicy:
+    """Train by the algorithm that the settings belong to; see `search_policy` for the arguments.
+
+    Raises:
+        ConfigurationError: as the algorithm says.
+    """
+    more: dict[str, Any] = {"checkpoint": checkpoint, "load_key": load_key, "progress": progress}
+    if isinstance(settings, PolicySearchSettings):
+        return search_policy(training, validation, settings, **more)
+    if isinstance(settings, SarsaSettings):
+        return train_sarsa(training, validation, settings, **more)
+    return train_fitted_q(training, validation, settings, **more)

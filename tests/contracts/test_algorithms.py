@@ -1,0 +1,180 @@
+"""What every training algorithm must do: `slurm-rl train --algorithm` promises the same of all."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from slurm_rl_plugin.domain import StartedJobs
+from slurm_rl_plugin.errors import ConfigurationError
+from slurm_rl_plugin.features.known_schemas import feature_columns
+from slurm_rl_plugin.features.recent_arrivals import ARRIVAL_MEMORY, recent_arrivals
+from slurm_rl_plugin.learning.algorithms import (
+    ALGORITHMS,
+    schema_of,
+    settings_of,
+    steps_of,
+    train_policy,
+)
+from slurm_rl_plugin.learning.model_export import export_model, import_model
+from slurm_rl_plugin.learning.trained_policy import TrainedPolicy
+from slurm_rl_plugin.learning.training_load import TrainingLoad
+from slurm_rl_plugin.policies.echo_state import EchoStateNetwork
+from slurm_rl_plugin.policies.q_network import load_q_network
+from slurm_rl_plugin.simulator.generators import mmn_log
+from slurm_rl_plugin.simulator.log_workload import prepare_log
+from slurm_rl_plugin.simulator.simulation import SimulationSettings
+from tests.reference.loads import random_workload, snapshot_of
+from tests.reference.readable_simulator import Moment
+
+SMALL = {
+    "policy-search": {"hidden": "2", "generations": "3", "population": "4", "validate_every": "1"},
+    "sarsa": {"hidden": "3", "sweeps": "3", "pretraining_sweeps": "1"},
+    "fitted-q": {"hidden": "3", "iterations": "3", "passes": "2"},
+    "echo-state": {"iterations": "3"},
+}
+EVERY = pytest.mark.parametrize("name", list(ALGORITHMS))
+
+
+def load_of(seed: int) -> TrainingLoad:
+    log = prepare_log(mmn_log(np.random.default_rng(seed), processors=6, jobs=250))
+    return TrainingLoad.of(log, None, SimulationSettings(capacity=6))
+
+
+TRAINING, VALIDATION = [load_of(1), load_of(2)], [load_of(3)]
+
+
+class Interrupted(Exception):
+    """Stands for a power cut."""
+
+
+def trained(name: str, **more: object) -> TrainedPolicy:
+    return train_policy(TRAINING, VALIDATION, settings_of(name, SMALL[name]), **more)  # type: ignore[arg-type]
+
+
+def content_of(policy: TrainedPolicy, folder: Path) -> bytes:
+    export_model(policy.network, folder / "model.onnx", {})
+    return (folder / "model.onnx").read_bytes()
+
+
+@EVERY
+def test_the_same_seed_gives_the_same_bytes_and_another_seed_others(
+    name: str, tmp_path: Path
+) -> None:
+    first, second = trained(name), trained(name)
+    assert content_of(first, tmp_path) == content_of(second, tmp_path)
+    assert first.curve == second.curve
+    settings = replace(settings_of(name, SMALL[name]), seed=77)
+    assert train_policy(TRAINING, VALIDATION, settings).curve != first.curve
+
+
+@EVERY
+def test_an_interrupted_training_goes_on_to_the_same_result(name: str, tmp_path: Path) -> None:
+    whole = trained(name)
+    checkpoint = tmp_path / "checkpoint"
+
+    def stop_at_two(step: int, _value: float) -> None:
+        if step == 2:
+            raise Interrupted
+
+    with pytest.raises(Interrupted):
+        trained(name, checkpoint=checkpoint, load_key="a", progress=stop_at_two)
+    assert checkpoint.exists()
+    resumed = trained(name, checkpoint=checkpoint, load_key="a")
+    assert not checkpoint.exists()
+    assert resumed.curve == whole.curve
+    assert content_of(resumed, tmp_path) == content_of(whole, tmp_path)
+
+
+@EVERY
+def test_progress_tells_every_step_and_the_best_objective_so_far(name: str) -> None:
+    told: list[tuple[int, float]] = []
+    policy = trained(name, progress=lambda step, value: told.append((step, value)))
+    steps = steps_of(name, settings_of(name, SMALL[name]))
+    assert [step for step, _ in told] == list(range(1, steps + 1))
+    assert told[-1][1] == policy.validation_objective
+    assert all(one <= other for (_, one), (_, other) in pairwise(told))
+    assert policy.validation_objective == max(validation for _, _, validation in policy.curve)
+    assert policy.simulated_jobs > 0
+
+
+@EVERY
+def test_onnxruntime_scores_as_the_trainers_network(name: str, tmp_path: Path) -> None:
+    network = trained(name).network
+    assert network.schema == schema_of(settings_of(name, SMALL[name]))
+    path = tmp_path / "model.onnx"
+    export_model(network, path, {"estimates": "requested"})
+    policy = load_q_network(path)
+    workload = random_workload(4, jobs=60, parallel=False)
+    now = float(workload.submit[-1])
+    start = [now - 10.0] * 3 + [float("nan")] * 57
+    memory = None
+    for first in (3, 4, 5):  # the memory of each decision is part of the next
+        snapshot = snapshot_of(workload, Moment(now, list(range(first, 60)), [0, 1, 2], start), 40)
+        before = None if memory is None else memory[ARRIVAL_MEMORY:]
+        decision = policy.decide(snapshot, memory)
+        waiting, running = snapshot.pending.jobs, snapshot.running.jobs
+        estimates = policy.estimates
+        queue, jobs = feature_columns(
+            network.schema,
+            snapshot,
+            estimates.estimate(waiting.time_limit, waiting.interactive),
+            estimates.estimate(running.time_limit, running.interactive),
+            recent_arrivals(snapshot, None if memory is None else memory[:ARRIVAL_MEMORY])[1:],
+        )
+        if isinstance(network, EchoStateNetwork):
+            state = network.empty_memory() if before is None else before
+            scores, states = network.scores(queue, jobs, state)
+            best = states[np.argmax(decision.scores)]
+            np.testing.assert_allclose(decision.memory[ARRIVAL_MEMORY:], best, atol=1e-5)  # type: ignore[index]
+        else:
+            scores = network.scores(queue, jobs)
+        scale = max(float(np.abs(scores).max()), 1.0)
+        np.testing.assert_allclose(decision.scores, scores, rtol=0, atol=1e-5 * scale)
+        memory = decision.memory
+    assert type(import_model(path)) is type(network)
+
+
+def test_cycles_in_which_nothing_moves_do_not_drive_the_memory(tmp_path: Path) -> None:
+    path = tmp_path / "model.onnx"
+    export_model(trained("echo-state").network, path, {"estimates": "requested"})
+    policy = load_q_network(path)
+    workload = random_workload(4, jobs=60, parallel=False)
+    now = float(workload.submit[-1])
+    start = [now - 10.0] * 3 + [float("nan")] * 57
+    moment = Moment(now, list(range(3, 60)), [0, 1, 2], start)
+    free = policy.decide(snapshot_of(workload, moment, 40)).memory
+    assert free is not None
+    full = snapshot_of(workload, moment, 3)
+    held = policy.decide(full, free).memory
+    assert held is not None
+    np.testing.assert_array_equal(held[ARRIVAL_MEMORY:], free[ARRIVAL_MEMORY:])
+    jobs = full.running.jobs
+    started = replace(full, started=StartedJobs(jobs=jobs, start=full.running.start))
+    moved = policy.decide(started, free).memory
+    assert moved is not None
+    assert not np.array_equal(moved[ARRIVAL_MEMORY:], free[ARRIVAL_MEMORY:])
+
+
+@EVERY
+def test_settings_are_checked_with_one_sentence(name: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"{name} has no setting 'nonsense': give one of"):
+        settings_of(name, {"nonsense": "1"})
+    with pytest.raises(ConfigurationError, match="is 'many': give a number"):
+        settings_of(name, {"hidden": "many"})
+    if ALGORITHMS[name].paper is None:
+        with pytest.raises(ConfigurationError, match="is of no paper"):
+            settings_of(name, {}, paper=True)
+    else:
+        assert settings_of(name, {}, paper=True) != settings_of(name, {})
+
+
+@EVERY
+def test_training_needs_loads(name: str) -> None:
+    settings = settings_of(name, SMALL[name])
+    with pytest.raises(ConfigurationError, match="at least one training and validation load"):
+        train_policy([], VALIDATION, settings)
