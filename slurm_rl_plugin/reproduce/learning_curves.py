@@ -21,11 +21,12 @@ PRETRAININGS = {
     "edf": "early deadline first (the paper)",
     "recorded": "recorded starts (the paper's outlook)",
 }
-#: One log of 6,000 jobs teaches all there is to learn: a sweep of the curve is a short log.
-SWEEP_JOBS = 300
-_SWEEPS, _TRAINING, _VALIDATION, _LEARNERS = 20, 20, 3, 8
-#: First sweeps behind those of the calibration itself over which the curves are compared.
-EARLY = slice(4, 10)
+#: One log of 6,000 jobs teaches all there is to learn: a sweep of the curve is a short log, and
+#: the steps are small.
+SWEEP_JOBS, _LEARNING_RATE = 300, 0.01
+_SWEEPS, _TRAINING, _VALIDATION, _LEARNERS = 16, 16, 3, 8
+#: Sweeps over which the curves are compared: those of the calibration and as many behind them.
+EARLY = slice(1, 7)
 _INTERACTIVE = 0.5
 
 #: Pre-training -> objective on the validation loads, untrained and after each sweep, shape
@@ -45,7 +46,7 @@ def curve_tasks(effort: Effort) -> dict[str, list[LearningTask]]:
                 f"learning-{kind}",
                 _INTERACTIVE,
                 effort,
-                SarsaSettings(pretraining=kind, seed=seed),
+                SarsaSettings(pretraining=kind, seed=seed, learning_rate=_LEARNING_RATE),
                 recorded=True,
                 training_jobs=SWEEP_JOBS,
             )
