@@ -94,7 +94,8 @@ def read_named_log(argument: str, options: argparse.Namespace) -> NamedLog:
         AccountingLogError: it cannot be read.
         ConfigurationError: the options do not fit it.
     """
-    excerpt = LogExcerpt.of(argument)
+    whole = Path(argument).exists()  # a path may hold an @ of its own
+    excerpt = LogExcerpt(log=argument) if whole else LogExcerpt.of(argument)
     log, report = _log_and_report(excerpt.log)
     log = excerpt.cut(log)
     shares, classifier = options.shares, None

@@ -153,7 +153,8 @@ def search_policy(
     )
     best_parameters = start
     best_value = mean_objective(_network(start, settings), validation, settings.weights)
-    curve: list[tuple[int, float, float]] = [(0, best_value, best_value)]
+    first = mean_objective(_network(start, settings), training, settings.weights)
+    curve: list[tuple[int, float, float]] = [(0, first, best_value)]
     for generation in range(1, settings.generations + 1):
         candidates = [search.ask() for _ in range(search.population_size)]
         if generation <= len(kept.steps):

@@ -7,8 +7,10 @@ import numpy as np
 import pytest
 
 from slurm_rl_plugin.errors import ConfigurationError
-from slurm_rl_plugin.features.site import SITE
+from slurm_rl_plugin.features.site import RESERVE_FEATURES, SITE
 from slurm_rl_plugin.learning.policy_search import (
+    INITIAL_RESERVE,
+    RESERVE_STEP,
     PolicySearchSettings,
     initial_parameters,
     search_policy,
@@ -22,7 +24,7 @@ from slurm_rl_plugin.learning.training_load import (
 from slurm_rl_plugin.policies.network import network_from_parameters
 from slurm_rl_plugin.simulator.generators import mmn_log
 from slurm_rl_plugin.simulator.log_workload import prepare_log
-from slurm_rl_plugin.simulator.simulation import SimulationSettings
+from slurm_rl_plugin.simulator.simulation import SimulationSettings, simulate_network
 from slurm_rl_plugin.utility.reward import RewardWeights
 
 SETTINGS = PolicySearchSettings(hidden=2, generations=6, population=6, validate_every=2, seed=5)
@@ -149,6 +151,42 @@ def test_the_search_improves_on_where_it_started():
     assert found.validation_objective > initial
     assert found.validation_objective == mean_objective(found.network, TRAINING, SETTINGS.weights)
     assert found.curve[0] == (0, initial, initial)
+
+
+HOLDING = PolicySearchSettings(
+    hidden=2, hold=True, reserve_only=True, start="sjf", generations=2, population=4
+)
+
+
+def test_a_search_of_the_reserve_leaves_the_order_alone():
+    found = search_policy(TRAINING, VALIDATION, HOLDING).network
+    order = search_policy(TRAINING, VALIDATION, replace(HOLDING, generations=1)).network
+    assert found.linear.tolist() == order.linear.tolist()
+    assert found.linear[SITE.jobs.index("interactive")] == 2.0
+    assert not found.output.any()
+    unseen = len(SITE.queue) - len(RESERVE_FEATURES)
+    assert found.reserve_weights is not None
+    assert not found.reserve_weights[:unseen].any()
+
+
+def test_a_search_that_may_hold_starts_with_two_processors_held():
+    parameters = initial_parameters(HOLDING)
+    assert parameters[-1] * RESERVE_STEP == INITIAL_RESERVE == 2.0
+    settings = SimulationSettings(capacity=TRAINING[0].settings.capacity, reserve=2)
+    network = search_policy(TRAINING, TRAINING, replace(HOLDING, generations=1)).network
+    held = replace(network, reserve_weights=np.zeros(len(SITE.queue)), reserve_bias=2.0)
+    greedy = replace(network, reserve_weights=None, reserve_bias=0.0)
+    load = TRAINING[0]
+    asked = simulate_network(load.workload, held, load.settings).start
+    assert asked.tolist() == simulate_network(load.workload, greedy, settings).start.tolist()
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"start": "longest"}, {"reserve_only": True}], ids=["order", "reserve without hold"]
+)
+def test_settings_that_make_no_search_are_refused(wrong):
+    with pytest.raises(ConfigurationError, match=r"start is 'longest'|give --hold as well"):
+        PolicySearchSettings(**wrong)
 
 
 def test_the_best_of_the_validated_means_is_kept():

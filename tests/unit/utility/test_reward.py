@@ -20,6 +20,14 @@ def test_a_shorter_tail_than_fifo_is_rewarded():
     assert gain == pytest.approx(0.02)
 
 
+def test_what_batch_jobs_pay_counts_by_its_logarithm_beyond_a_tenth():
+    weights = RewardWeights(batch_delay=0.5)
+    free = weights.objective(1, 1, 1, 1.0, 0.4)
+    assert weights.objective(1, 1, 1, 1.0, 1.1) == free
+    assert free - weights.objective(1, 1, 1, 1.0, 11.0) == pytest.approx(0.5)
+    assert RewardWeights().objective(1, 1, 1, 1.0, 11.0) == free
+
+
 def test_no_wait_at_all_is_worth_no_more_than_a_thousandth_of_fifos():
     weights = RewardWeights()
     assert weights.objective(1, 1, 1, 0.0) == weights.objective(1, 1, 1, 1e-3)
@@ -40,10 +48,11 @@ def test_weights_that_do_not_sum_to_one_or_are_negative_are_refused(weights):
         RewardWeights(**weights)
 
 
-@pytest.mark.parametrize("tail", [-0.01, math.nan, math.inf])
-def test_an_impossible_tail_weight_is_refused_by_name(tail):
-    with pytest.raises(ConfigurationError, match="tail"):
-        RewardWeights(tail=tail)
+@pytest.mark.parametrize("name", ["tail", "batch_delay"])
+@pytest.mark.parametrize("weight", [-0.01, math.nan, math.inf])
+def test_an_impossible_weight_of_a_price_is_refused_by_name(name, weight):
+    with pytest.raises(ConfigurationError, match=name):
+        RewardWeights(**{name: weight})
 
 
 def test_weights_may_miss_one_by_rounding_only():
