@@ -5,11 +5,25 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from slurm_rl_plugin.cli.entry import main
+from slurm_rl_plugin.features.reactive_grid import REACTIVE_GRID
 from slurm_rl_plugin.learning.onnx_export import export_network
+from slurm_rl_plugin.policies.network import QNetwork, network_from_parameters, parameter_count
 from tests.functional.small_network import small_network
+
+
+def shortest_first() -> QNetwork:
+    """Scores by the logarithm of the run time alone."""
+    parameters = np.zeros(parameter_count(REACTIVE_GRID, 1))
+    parameters[-1] = -1.0
+    halves = tuple(np.full(size, 0.5) for size in (8, 8, 3, 3))
+    return network_from_parameters(
+        REACTIVE_GRID, parameters, hidden=1, scaler=halves, activation="sigmoid"
+    )
+
 
 CONTRACT = {"name", "published", "measured", "ci95", "baselines", "verdict", "because"}
 
@@ -67,6 +81,20 @@ def test_a_model_of_other_inputs_is_refused(
     export_network(small_network(), path, {})
     assert main(["reproduce", "reactive-grids", "--policy", str(path), "--quick"]) == 2
     assert "reactive-grid" in capsys.readouterr().err
+
+
+def test_a_given_model_takes_the_place_of_trained_ones(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "given.onnx"
+    export_network(shortest_first(), path, {})
+    words = ["reproduce", "reactive-grids", "--policy", str(path), "--quick", "--seeds", "2"]
+    assert main([*words, "--json", "--models", str(tmp_path / "models")]) == 0
+    claims = {claim["name"]: claim for claim in json.loads(capsys.readouterr().out)["claims"]}
+    claim = claims["Table II, p = 0.4: RL, batch mean wait (s)"]
+    assert claim["measured"] == pytest.approx(claim["baselines"]["SJF oracle"])
+    trained = {path.name.partition("-p0")[0] for path in (tmp_path / "models").glob("*.onnx")}
+    assert "reactive-grids" not in trained
 
 
 def test_the_table_counts_verdicts_and_says_why_not(capsys: pytest.CaptureFixture[str]) -> None:
