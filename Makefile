@@ -67,5 +67,21 @@ paper-models: $(VENV)/installed-train
 	  --algorithm echo-state --estimates oracle \
 	  --windows 1 --seed 1 --output policy_models/non-markovian.onnx
 
+LPC = $(SLURM_RL_TRACES)/LPC-EGEE-2004-1.2-cln.swf.gz
+# Past of the log only: jobs 0 to 133,000, as recorded, busier, and on smaller machines.
+reserve-model: $(VENV)/installed-train
+	$(BIN)/slurm-rl train \
+	  $(foreach first,19000 28500 66500 76000 85500 104500 114000 123500,\
+	    $(LPC)@jobs=$(first):$(shell expr $(first) + 9500)) \
+	  $(LPC)@jobs=19000:28500,load=.6 $(LPC)@jobs=28500:38000,load=.7 \
+	  $(LPC)@jobs=66500:76000,load=.7 $(LPC)@jobs=76000:85500,load=.8 \
+	  $(LPC)@jobs=114000:123500,load=.7 $(LPC)@jobs=123500:133000,load=.7 \
+	  $(LPC)@jobs=104500:114000,load=.8,processors=50 \
+	  $(LPC)@jobs=123500:133000,load=.7,processors=50 \
+	  $(LPC)@jobs=76000:85500,load=.75,processors=60 \
+	  --processors 81 --config policy_models/responsive-reserve.toml --estimates oracle --windows 1 \
+	  --hold --set reserve_only=true --set start=sjf --hidden 1 --steps 30 --seed 1 \
+	  --output policy_models/responsive-reserve.onnx
+
 clean:
 	rm -rf $(VENV) build dist *.egg-info demo-output

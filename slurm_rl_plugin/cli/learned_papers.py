@@ -1,14 +1,14 @@
-"""`slurm-rl reproduce reactive-grids` and `non-markovian`: papers with networks to train."""
+"""`slurm-rl reproduce` where networks are trained: two papers, and what goes beyond them."""
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, NamedTuple
 
 from slurm_rl_plugin.cli.claim_tables import print_judged_claims
 from slurm_rl_plugin.cli.hook_assembly import model_path
@@ -46,7 +46,9 @@ def reproduce_learned(options: argparse.Namespace, traces: Path | None) -> int:
         "responsive-reserve": _responsive_reserve,
     }[options.paper]
     with _models(options.models) as folder:
-        claims, figures = run(options, seeds, traces, folder)
+        effort = QUICK if options.quick else FULL
+        common = {"seeds": seeds, "traces": traces, "effort": effort}
+        claims, figures = run(options, common, _Folders(folder, options.plot))
     if options.json:
         document: dict[str, Any] = {
             "paper": options.paper,
@@ -69,6 +71,13 @@ def _models(named: Path | None) -> Iterator[Path]:
         yield Path(folder)
 
 
+class _Folders(NamedTuple):
+    """Where networks are kept, and where figures go, if any are wanted."""
+
+    models: Path
+    figures: Path | None
+
+
 class _Steps:
     """Counts logs and training steps for the progress bar."""
 
@@ -83,27 +92,28 @@ class _Steps:
         self.add(1)
 
 
-def _reactive_grids(
-    options: argparse.Namespace, seeds: int, traces: Path | None, models: Path
+def _run(
+    plan: Any, reproduce: Callable[..., Any], draw: Callable[..., list[str]], options: _Folders
 ) -> tuple[Any, list[str]]:
-    from slurm_rl_plugin.reproduce import reactive_grids  # noqa: PLC0415 - compiles the trainers
-
-    plan = reactive_grids.Plan(
-        seeds=seeds,
-        traces=traces,
-        policy=None if options.policy is None else _given_network(options.policy),
-        effort=QUICK if options.quick else FULL,
-    )
+    """Run a plan behind a progress bar; its claims and the paths of its figures."""
     with progress_bar("training and simulating", plan.steps, "part") as progress:
         steps = _Steps(progress, plan.steps)
-        found = reactive_grids.reproduce(plan, NetworkShelf(models, steps.add), steps.add_log)
-    if options.plot is None:
-        return found.claims, []
-    from slurm_rl_plugin.reproduce.reactive_grid_figures import (  # noqa: PLC0415 - matplotlib
-        draw_reactive_grids,
+        found = reproduce(plan, NetworkShelf(options.models, steps.add), steps.add_log)
+    return found.claims, [] if options.figures is None else draw(options.figures, found)
+
+
+def _reactive_grids(
+    options: argparse.Namespace, common: Mapping[str, Any], folders: _Folders
+) -> tuple[Any, list[str]]:
+    from slurm_rl_plugin.reproduce import (  # noqa: PLC0415 - compiles the trainers
+        reactive_grid_figures,
+        reactive_grids,
     )
 
-    return found.claims, draw_reactive_grids(options.plot, found)
+    policy = None if options.policy is None else _given_network(options.policy)
+    plan = reactive_grids.Plan(**common, policy=policy)
+    draw = reactive_grid_figures.draw_reactive_grids
+    return _run(plan, reactive_grids.reproduce, draw, folders)
 
 
 def _given_network(path: Path) -> QNetwork:
@@ -117,44 +127,28 @@ def _given_network(path: Path) -> QNetwork:
 
 
 def _non_markovian(
-    options: argparse.Namespace, seeds: int, traces: Path | None, models: Path
+    options: argparse.Namespace, common: Mapping[str, Any], folders: _Folders
 ) -> tuple[Any, list[str]]:
-    from slurm_rl_plugin.reproduce import non_markovian  # noqa: PLC0415 - compiles the trainers
-
-    if options.policy is not None:
-        raise ConfigurationError("--policy is for reactive-grids: non-markovian compares four.")
-    plan = non_markovian.Plan(seeds=seeds, traces=traces, effort=QUICK if options.quick else FULL)
-    with progress_bar("training and simulating", plan.steps, "part") as progress:
-        steps = _Steps(progress, plan.steps)
-        found = non_markovian.reproduce(plan, NetworkShelf(models, steps.add), steps.add_log)
-    if options.plot is None:
-        return found.claims, []
-    from slurm_rl_plugin.reproduce.non_markovian_figures import (  # noqa: PLC0415 - matplotlib
-        draw_non_markovian,
+    from slurm_rl_plugin.reproduce import (  # noqa: PLC0415 - compiles the trainers
+        non_markovian,
+        non_markovian_figures,
     )
 
-    return found.claims, draw_non_markovian(options.plot, found)
+    if options.policy is not None:
+        raise ConfigurationError("--policy is not for non-markovian: it compares four networks.")
+    plan = non_markovian.Plan(**common)
+    return _run(plan, non_markovian.reproduce, non_markovian_figures.draw_non_markovian, folders)
 
 
 def _responsive_reserve(
-    options: argparse.Namespace, seeds: int, traces: Path | None, models: Path
+    options: argparse.Namespace, common: Mapping[str, Any], folders: _Folders
 ) -> tuple[Any, list[str]]:
-    from slurm_rl_plugin.reproduce import responsive_reserve  # noqa: PLC0415 - compiles the trainers
-
-    model = options.policy or model_path("responsive-reserve")
-    plan = responsive_reserve.Plan(
-        seeds=seeds,
-        reserve=import_network(model),
-        traces=traces,
-        effort=QUICK if options.quick else FULL,
-    )
-    with progress_bar("training and simulating", plan.steps, "part") as progress:
-        steps = _Steps(progress, plan.steps)
-        found = responsive_reserve.reproduce(plan, NetworkShelf(models, steps.add), steps.add_log)
-    if options.plot is None:
-        return found.claims, []
-    from slurm_rl_plugin.reproduce.responsive_reserve_figure import (  # noqa: PLC0415 - matplotlib
-        draw_responsive_reserve,
+    from slurm_rl_plugin.reproduce import (  # noqa: PLC0415 - compiles the trainers
+        responsive_reserve,
+        responsive_reserve_figure,
     )
 
-    return found.claims, draw_responsive_reserve(options.plot, found)
+    reserve = import_network(options.policy or model_path("responsive-reserve"))
+    plan = responsive_reserve.Plan(**common, reserve=reserve)
+    draw = responsive_reserve_figure.draw_responsive_reserve
+    return _run(plan, responsive_reserve.reproduce, draw, folders)

@@ -24,6 +24,7 @@ import pytest
 
 from slurm_rl_plugin.accounting.swf_writer import write_swf
 from slurm_rl_plugin.cli.entry import main
+from slurm_rl_plugin.cli.learned_papers import LEARNED_PAPERS
 from slurm_rl_plugin.learning.onnx_export import export_network
 from slurm_rl_plugin.simulator.generators import generated_log, is_generator_name
 from tests.architecture.markdown_documents import (
@@ -66,7 +67,7 @@ def made_smaller(words: Sequence[str]) -> list[str]:
         elif is_generator_name(word) and "jobs=" not in word:
             small[place] = word.rstrip(",") + ",jobs=300"
     small += SMALLER_BY_VERB.get(small[0], [])
-    if small[:2] in (["reproduce", "reactive-grids"], ["reproduce", "non-markovian"]):
+    if small[0] == "reproduce" and small[1] in LEARNED_PAPERS:
         small += ["--quick"]
     if small[:2] == ["benchmark", "simulator"]:
         small += ["--jobs", "300"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -54,6 +55,24 @@ def test_a_paper_is_reproduced_twice_with_the_networks_of_the_first_run(
     again = json.loads(capsys.readouterr().out)
     assert again["claims"] == document["claims"]
     assert {path.name: path.stat().st_mtime_ns for path in models.iterdir()} == written
+
+
+def test_goals_of_the_reserve_stand_beside_every_policy(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = tmp_path / "reserve.onnx"
+    holding = replace(small_network(), reserve_weights=np.zeros(16), reserve_bias=2.0)
+    export_network(holding, model, {})
+    words = ["reproduce", "responsive-reserve", "--quick", "--seeds", "2", "--policy", str(model)]
+    assert main([*words, "--json", "--plot", str(tmp_path / "figures")]) == 0
+    document = json.loads(capsys.readouterr().out)
+    goals = [claim for claim in document["claims"] if claim["source"] == "goal"]
+    assert len(goals) == 3 * 11
+    assert all(set(claim["baselines"]) == {"FIFO", "SJF oracle"} for claim in goals)
+    names = {claim["name"].partition(": ")[2].partition(", J")[0] for claim in document["claims"]}
+    assert {"FIFO", "interactive first", "SJF oracle, 4 held", "SARSA", "hold EST"} <= names
+    (figure,) = document["figures"]
+    assert Path(figure).read_bytes()[:4] == b"\x89PNG"
 
 
 @pytest.mark.parametrize(
