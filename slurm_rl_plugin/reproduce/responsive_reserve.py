@@ -16,6 +16,7 @@ from slurm_rl_plugin.learning.policy_search import PolicySearchSettings, search_
 from slurm_rl_plugin.learning.sarsa_settings import SarsaSettings
 from slurm_rl_plugin.learning.training_load import TrainingLoad
 from slurm_rl_plugin.policies.network import QNetwork
+from slurm_rl_plugin.reproduce.block_figures import measured_on_one_log
 from slurm_rl_plugin.reproduce.compared_figures import measured
 from slurm_rl_plugin.reproduce.effort import FULL, Effort
 from slurm_rl_plugin.reproduce.lpc_segments import (
@@ -42,13 +43,15 @@ from slurm_rl_plugin.reproduce.responsive_reserve_goals import (
     HOLD,
     HOLD_EST,
     INTERACTIVE_FIRST,
+    SEGMENT_COLUMNS,
     SEGMENT_GOALS,
-    SHOWN_COLUMNS,
+    SYNTHETIC_COLUMNS,
     SYNTHETIC_GOALS,
     TAIL_SAFE,
     Goal,
 )
 from slurm_rl_plugin.reproduce.sampled_claims import (
+    Measurement,
     Printed,
     SampledClaim,
 )
@@ -62,6 +65,8 @@ from slurm_rl_plugin.reproduce.verdicts import as_bound
 from slurm_rl_plugin.simulator.simulation import SimulationSettings
 from slurm_rl_plugin.utility.reward import RewardWeights
 
+#: A figure of a policy in a trial, by the name of its column.
+Figure = Callable[[PairedTrial, str, str], Measurement]
 #: Reserves of SJF that stand beside the networks.
 _FIXED = (1, 2, 4)
 #: Logs of each fraction that a network learns on, and that choose among its steps.
@@ -159,16 +164,18 @@ def reproduce(plan: Plan, shelf: NetworkShelf, after_log: Callable[[], None]) ->
     segments = {} if plan.traces is None else _on_segments(plan, plan.traces, after_log)
     searched = {name: shelf.take(_task(name, plan.effort)).network for name in SEARCHES}
     synthetic = {p: _on_synthetic(p, plan, searched, shelf, after_log) for p in FRACTIONS}
-    claims = [
-        *_claims(
-            {f"2008 load, p = {p}": (each, SYNTHETIC_GOALS[p]) for p, each in synthetic.items()}
-        ),
-        *_claims(
-            {f"LPC-EGEE segment {k}": (each, SEGMENT_GOALS[k]) for k, each in segments.items()}
-        ),
-        *_figures({f"2008 load, p = {p}": each for p, each in synthetic.items()}, "synthetic"),
-        *_figures({f"LPC-EGEE segment {k}": each for k, each in segments.items()}, "segment"),
+    on_logs = [(f"2008 load, p = {p}", each, SYNTHETIC_GOALS[p]) for p, each in synthetic.items()]
+    on_segments = [
+        (f"LPC-EGEE segment {k}", each, SEGMENT_GOALS[k]) for k, each in segments.items()
     ]
+    claims = [
+        *(claim for each in on_logs for claim in _claims(*each, measured)),
+        *(claim for each in on_segments for claim in _claims(*each, measured_on_one_log)),
+    ]
+    for group, trial, _ in on_logs:
+        claims += _figures(group, trial, measured, SYNTHETIC_COLUMNS)
+    for group, trial, _ in on_segments:
+        claims += _figures(group, trial, measured_on_one_log, SEGMENT_COLUMNS)
     return ResponsiveReserve(claims=claims, synthetic=synthetic, segments=segments)
 
 
@@ -257,32 +264,28 @@ def _on_segments(plan: Plan, traces: Path, after_log: Callable[[], None]) -> dic
 
 
 def _claims(
-    trials: Mapping[str, tuple[PairedTrial, Sequence[Goal]]],
+    group: str, trial: PairedTrial, goals: Sequence[Goal], figure: Figure
 ) -> Iterator[SampledClaim]:
-    for group, (trial, goals) in trials.items():
-        for goal in goals:
-            found = measured(trial, goal.policy, goal.column)
-            bound = Printed.of(goal.bound)
-            yield SampledClaim(
-                group=group,
-                policy=goal.policy,
-                column=goal.column,
-                measured=found,
-                printed=bound,
-                source="goal",
-                baselines={name: measured(trial, name, goal.column).value for name in BASELINES},
-                judged=as_bound(found, bound.value, least=goal.least),
-            )
+    for goal in goals:
+        found = figure(trial, goal.policy, goal.column)
+        bound = Printed.of(goal.bound)
+        yield SampledClaim(
+            group=group,
+            policy=goal.policy,
+            column=goal.column,
+            measured=found,
+            printed=bound,
+            source="goal",
+            baselines={name: figure(trial, name, goal.column).value for name in BASELINES},
+            judged=as_bound(found, bound.value, least=goal.least),
+        )
 
 
-def _figures(trials: Mapping[str, PairedTrial], load: str) -> Iterator[SampledClaim]:
+def _figures(
+    group: str, trial: PairedTrial, figure: Figure, columns: Sequence[str]
+) -> Iterator[SampledClaim]:
     """Every policy's figures without a goal, so that the table is whole."""
-    for group, trial in trials.items():
-        for policy in trial.measures:
-            for column in SHOWN_COLUMNS[load]:
-                yield SampledClaim(
-                    group=group,
-                    policy=policy,
-                    column=column,
-                    measured=measured(trial, policy, column),
-                )
+    for policy in trial.measures:
+        for column in columns:
+            found = figure(trial, policy, column)
+            yield SampledClaim(group=group, policy=policy, column=column, measured=found)
