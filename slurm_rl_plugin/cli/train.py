@@ -146,4 +146,9 @@ def _command(options: argparse.Namespace, logs: list[NamedLog], estimates: list[
     words += ["--hold"] * options.hold + [f"--set {each}" for each in options.set]
     if options.config is not None:
         words.append(f"--config {options.config.name}")
+    if options.processors is not None:
+        words.append(f"--processors {options.processors}")
+    if options.shares is not None:
+        shares = ",".join(f"{name}={share:g}" for name, share in options.shares.items())
+        words.append(f"--shares {shares}")
     return " ".join([*words, f"--windows {options.windows} --seed {options.seed}"])

@@ -51,8 +51,8 @@ def _card_lines(name: str, manifest: Mapping[str, Any]) -> list[str]:
         "| --- | --- | --- | --- |",
         *sources,
         "",
-        "The first 60 % of each log trained, the rest chose among the search's means; the table",
-        "below is on that rest. It was shown no other data.",
+        "The first 60 % of each log trained, the rest chose among the steps of the training; the",
+        "table below is on that rest. It was shown no other data.",
         "",
         "## Measured on the validation part",
         "",
@@ -65,7 +65,25 @@ def _card_lines(name: str, manifest: Mapping[str, Any]) -> list[str]:
         "",
         "On a machine whose jobs are mostly parallel, or where most jobs are alike: compare it",
         "first with `slurm-rl evaluate` on your own log, and train on that log if a rule wins.",
+        *_cautions(manifest),
     ]
+
+
+def _cautions(manifest: Mapping[str, Any]) -> list[str]:
+    lines = []
+    if manifest["schema"]["name"] != "site":
+        lines += [
+            "",
+            "It sees little more than the papers' networks did: four accounts and the run time. It is",
+            "there to be compared with them; a cluster wants a model of the `site` schema.",
+        ]
+    if manifest["settings"].get("hold"):
+        lines += [
+            "",
+            "It also says how many processors to keep free of batch work. `evaluate` obeys; the hook",
+            "reports that (`slurm_rl_reserve_processors`), orders the queue, and limits nothing yet.",
+        ]
+    return lines
 
 
 def _objective_table(rows: Sequence[Mapping[str, Any]]) -> list[str]:
