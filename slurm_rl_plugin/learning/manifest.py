@@ -74,14 +74,14 @@ def _cautions(manifest: Mapping[str, Any]) -> list[str]:
     if manifest["schema"]["name"] != "site":
         lines += [
             "",
-            "It sees little more than the papers' networks did: four accounts and the run time. It is",
+            "It sees little more than the papers' networks: four accounts and the run time. It is",
             "there to be compared with them; a cluster wants a model of the `site` schema.",
         ]
     if manifest["settings"].get("hold"):
         lines += [
             "",
-            "It also says how many processors to keep free of batch work. `evaluate` obeys; the hook",
-            "reports that (`slurm_rl_reserve_processors`), orders the queue, and limits nothing yet.",
+            "It also says how many processors to keep free of batch work. `evaluate` obeys. The",
+            "hook reports it (`slurm_rl_reserve_processors`), orders the queue, and limits nothing.",
         ]
     return lines
 
