@@ -81,7 +81,7 @@ def _cautions(manifest: Mapping[str, Any]) -> list[str]:
         lines += [
             "",
             "It also says how many processors to keep free of batch work. `evaluate` obeys. The",
-            "hook reports it (`slurm_rl_reserve_processors`), orders the queue, and limits nothing.",
+            "hook reports it (`slurm_rl_reserve_processors`), orders the queue and limits nothing.",
         ]
     return lines
 
