@@ -83,16 +83,16 @@ SEARCHES: Mapping[str, tuple[PolicySearchSettings, bool]] = {
         True,
     ),
     TAIL_SAFE: (
-        PolicySearchSettings(hidden=4, hold=True, generations=60, weights=_TAIL_SAFE),
+        PolicySearchSettings(hidden=3, hold=True, generations=35, weights=_TAIL_SAFE),
         True,
     ),
     GREEDY_EST: (
-        PolicySearchSettings(hidden=3, start="utility-greedy", generations=40, weights=_LOOSE),
+        PolicySearchSettings(hidden=2, start="utility-greedy", generations=20, weights=_LOOSE),
         False,
     ),
     HOLD_EST: (
         PolicySearchSettings(
-            hidden=1, hold=True, reserve_only=True, generations=30, weights=_LOOSE
+            hidden=1, hold=True, reserve_only=True, generations=15, weights=_LOOSE
         ),
         False,
     ),
