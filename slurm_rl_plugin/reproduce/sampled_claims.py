@@ -65,7 +65,9 @@ def measure(values: FloatArray, statistic: Statistic = mean) -> Measurement:
     if seeds < 2:
         return Measurement(value=value)
     drawn = np.random.default_rng(0).integers(seeds, size=(_RESAMPLES, seeds))
-    resampled = statistic(values[..., drawn])
+    with np.errstate(divide="ignore", invalid="ignore"):
+        resampled = statistic(values[..., drawn])
+    resampled = resampled[np.isfinite(resampled)]  # a draw without any wait has no ratio of waits
     low, high = np.quantile(resampled, [0.025, 0.975])
     return Measurement(
         value=value, standard_error=float(resampled.std(ddof=1)), ci95=(float(low), float(high))

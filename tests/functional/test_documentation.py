@@ -66,6 +66,8 @@ def made_smaller(words: Sequence[str]) -> list[str]:
             small[place] = SMALLER[words[place - 1]]
         elif is_generator_name(word) and "jobs=" not in word:
             small[place] = word.rstrip(",") + ",jobs=300"
+        elif "LPC-EGEE" in word and "@" in word:
+            small[place] = "site.swf.gz"
     small += SMALLER_BY_VERB.get(small[0], [])
     if small[0] == "reproduce" and small[1] in LEARNED_PAPERS:
         small += ["--quick"]
@@ -86,6 +88,8 @@ def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "sacct.log").write_text(bundled.read_text())
     export_network(small_network(), tmp_path / "model.onnx", {"estimates": "requested"})
     (tmp_path / "policy_models").mkdir()
+    for settings in (TOP / "policy_models").glob("*.toml"):
+        shutil.copy(settings, tmp_path / "policy_models")
     shutil.copy(tmp_path / "model.onnx", tmp_path / "policy_models" / "default.onnx")
     (tmp_path / "site.toml").write_text(
         f'[hook]\nmode = "active"\ndisable_file = "{tmp_path}/DISABLE"\n'
