@@ -31,11 +31,13 @@ INITIAL_RESERVE = 2.0
 RESERVE_STEP = 4.0
 #: Orders to start with -> weights of the job features that make them. The first two are the
 #: marginal optima of responsiveness (2011) and of time utility (2008); the third takes the newest
-#: first among jobs of equal estimates, which class medians make many of.
+#: first among jobs of equal estimates, which class medians make many of; under the fourth nobody
+#: waits many times longer than others of his run time, so that longest waits stay short.
 STARTS = {
     "min-run-wait": {"log_turnaround": -1.0},
     "utility-greedy": {"log_loss_rate_per_work": 1.0},
     "sjf": {"log_estimate": -1.0, "log_turnaround": -0.02},
+    "expansion-factor": {"log_turnaround": 1.0, "log_estimate": -1.1},
 }
 #: The reserve looks at few features: with all of them it learns what only the training loads show.
 _RESERVE_NUMBERS = len(RESERVE_FEATURES) + 1

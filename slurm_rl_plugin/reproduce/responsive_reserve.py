@@ -73,7 +73,7 @@ _FIXED = (1, 2, 4)
 _LOGS = 2
 _J = {"time_utility": 0.5, "responsiveness": 0.0, "fairness": 0.5}
 #: Longest waits hardly count, or count so much that four times FIFO's is the price they are worth.
-_LOOSE, _TAIL_SAFE = RewardWeights(**_J, tail=0.001), RewardWeights(**_J, tail=0.03)
+_LOOSE, _TAIL_SAFE = RewardWeights(**_J, tail=0.001), RewardWeights(**_J, tail=0.05)
 #: Network -> settings of its search, and whether it knows run times.
 SEARCHES: Mapping[str, tuple[PolicySearchSettings, bool]] = {
     HOLD: (
@@ -83,7 +83,9 @@ SEARCHES: Mapping[str, tuple[PolicySearchSettings, bool]] = {
         True,
     ),
     TAIL_SAFE: (
-        PolicySearchSettings(hidden=3, hold=True, generations=35, weights=_TAIL_SAFE),
+        PolicySearchSettings(
+            hidden=2, hold=True, start="expansion-factor", generations=30, weights=_TAIL_SAFE
+        ),
         True,
     ),
     GREEDY_EST: (
