@@ -84,7 +84,12 @@ SEARCHES: Mapping[str, tuple[PolicySearchSettings, bool]] = {
     ),
     TAIL_SAFE: (
         PolicySearchSettings(
-            hidden=2, hold=True, start="expansion-factor", generations=30, weights=_TAIL_SAFE
+            hidden=1,
+            hold=True,
+            reserve_only=True,
+            start="expansion-factor",
+            generations=15,
+            weights=_TAIL_SAFE,
         ),
         True,
     ),

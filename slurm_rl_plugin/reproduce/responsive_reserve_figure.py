@@ -11,6 +11,7 @@ import matplotlib as mpl
 from slurm_rl_plugin.reproduce.compared_figures import BATCH_TO_SJF, WAIT_TO_FIFO, measured
 from slurm_rl_plugin.reproduce.figure_file import draw_all, legend_above
 from slurm_rl_plugin.reproduce.paired_trials import PairedTrial
+from slurm_rl_plugin.reproduce.reactive_grid_tables import NATIVE
 from slurm_rl_plugin.reproduce.responsive_reserve import SCALED, ResponsiveReserve
 from slurm_rl_plugin.reproduce.responsive_reserve_goals import (
     SEGMENT_GOALS,
@@ -56,20 +57,17 @@ def _segments(found: ResponsiveReserve) -> Any:
 
 
 def _panel(axis: Any, trial: PairedTrial, columns: tuple[str, str], goals: Sequence[Goal]) -> None:
-    shown = [name for name in trial.measures if name not in SCALED]
+    # the native starts were made on another machine, far to the left
+    shown = [name for name in trial.measures if name not in SCALED and name != NATIVE]
     for place, name in enumerate(shown):
         across, up = (measured(trial, name, column).value for column in columns)
         marker = _MARKERS[place % len(_MARKERS)]
         axis.plot(across, up, marker, color=f"C{place % 10}", markersize=7, label=name)
     for goal in goals:
-        line = {"color": "tab:grey", "linestyle": ":", "linewidth": 1.0}
+        line = {"color": "tab:grey", "linestyle": ":", "linewidth": 1.0, "label": "goals"}
         if goal.column == columns[0]:
             axis.axvline(float(goal.bound), **line)
         elif goal.column == columns[1]:
             axis.axhline(float(goal.bound), **line)
     axis.set_xlabel(columns[0])
     axis.set_ylabel(columns[1])
-    axis.set_xscale("log")
-    axis.xaxis.set_major_formatter(mpl.ticker.FormatStrFormatter("%g"))
-    axis.xaxis.set_minor_formatter(mpl.ticker.FormatStrFormatter("%g"))
-    axis.tick_params(axis="x", which="both", labelsize=7)
