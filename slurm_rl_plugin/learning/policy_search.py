@@ -37,7 +37,7 @@ STARTS = {
     "min-run-wait": {"log_turnaround": -1.0},
     "utility-greedy": {"log_loss_rate_per_work": 1.0},
     "sjf": {"log_estimate": -1.0, "log_turnaround": -0.02},
-    "expansion-factor": {"log_turnaround": 1.0, "log_estimate": -1.05},
+    "expansion-factor": {"log_turnaround": 1.0, "log_estimate": -1.1},
 }
 #: The reserve looks at few features: with all of them it learns what only the training loads show.
 _RESERVE_NUMBERS = len(RESERVE_FEATURES) + 1
