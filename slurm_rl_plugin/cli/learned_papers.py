@@ -47,8 +47,8 @@ def reproduce_learned(options: argparse.Namespace, traces: Path | None) -> int:
     }[options.paper]
     with _models(options.models) as folder:
         effort = QUICK if options.quick else FULL
-        common = {"seeds": seeds, "traces": traces, "effort": effort}
-        claims, figures = run(options, common, _Folders(folder, options.plot))
+        size = {"seeds": seeds, "traces": traces, "effort": effort}
+        claims, figures = run(options, size, _Folders(folder, options.plot))
     if options.json:
         document: dict[str, Any] = {
             "paper": options.paper,
@@ -103,7 +103,7 @@ def _run(
 
 
 def _reactive_grids(
-    options: argparse.Namespace, common: Mapping[str, Any], folders: _Folders
+    options: argparse.Namespace, size: Mapping[str, Any], folders: _Folders
 ) -> tuple[Any, list[str]]:
     from slurm_rl_plugin.reproduce import (  # noqa: PLC0415 - compiles the trainers
         reactive_grid_figures,
@@ -111,7 +111,7 @@ def _reactive_grids(
     )
 
     policy = None if options.policy is None else _given_network(options.policy)
-    plan = reactive_grids.Plan(**common, policy=policy)
+    plan = reactive_grids.Plan(**size, policy=policy)
     draw = reactive_grid_figures.draw_reactive_grids
     return _run(plan, reactive_grids.reproduce, draw, folders)
 
@@ -127,7 +127,7 @@ def _given_network(path: Path) -> QNetwork:
 
 
 def _non_markovian(
-    options: argparse.Namespace, common: Mapping[str, Any], folders: _Folders
+    options: argparse.Namespace, size: Mapping[str, Any], folders: _Folders
 ) -> tuple[Any, list[str]]:
     from slurm_rl_plugin.reproduce import (  # noqa: PLC0415 - compiles the trainers
         non_markovian,
@@ -136,12 +136,12 @@ def _non_markovian(
 
     if options.policy is not None:
         raise ConfigurationError("--policy is not for non-markovian: it compares four networks.")
-    plan = non_markovian.Plan(**common)
+    plan = non_markovian.Plan(**size)
     return _run(plan, non_markovian.reproduce, non_markovian_figures.draw_non_markovian, folders)
 
 
 def _responsive_reserve(
-    options: argparse.Namespace, common: Mapping[str, Any], folders: _Folders
+    options: argparse.Namespace, size: Mapping[str, Any], folders: _Folders
 ) -> tuple[Any, list[str]]:
     from slurm_rl_plugin.reproduce import (  # noqa: PLC0415 - compiles the trainers
         responsive_reserve,
@@ -149,6 +149,6 @@ def _responsive_reserve(
     )
 
     reserve = import_network(options.policy or model_path("responsive-reserve"))
-    plan = responsive_reserve.Plan(**common, reserve=reserve)
+    plan = responsive_reserve.Plan(**size, reserve=reserve)
     draw = responsive_reserve_figure.draw_responsive_reserve
     return _run(plan, responsive_reserve.reproduce, draw, folders)
