@@ -26,18 +26,15 @@ def recent_arrivals(snapshot: QueueSnapshot, before: FloatArray | None = None) -
     """
     fading = np.array(FADING_TIMES)
     counted_until = -np.inf if before is None else before[0]
-    # a job that started is reported once more while it runs
-    submit = {
-        int(job): float(time)
-        for table in (snapshot.pending.jobs, snapshot.running.jobs, snapshot.started.jobs)
-        for job, time in zip(
-            table.job_id[table.interactive & (table.submit > counted_until)],
-            table.submit[table.interactive & (table.submit > counted_until)],
-            strict=True,
-        )
-    }
-    age = np.maximum(snapshot.now - np.array(list(submit.values())), 0.0)
-    counts = np.exp(-age[:, None] / fading).sum(axis=0)
+    started, running = snapshot.started.jobs, snapshot.running.jobs
+    gone = started.select(~np.isin(started.job_id, running.job_id))  # the others still run
+    age = np.concatenate(
+        [
+            snapshot.now - table.submit[table.interactive & (table.submit > counted_until)]
+            for table in (snapshot.pending.jobs, running, gone)
+        ]
+    )
+    counts = np.exp(-np.maximum(age, 0.0)[:, None] / fading).sum(axis=0)
     if before is not None:
         counts += before[1:] * np.exp(-max(snapshot.now - before[0], 0.0) / fading)
     return np.concatenate([[snapshot.now], counts])
