@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -61,13 +62,16 @@ def measure(values: FloatArray, statistic: Statistic = mean) -> Measurement:
         statistic: over that axis.
     """
     seeds = values.shape[-1]
-    value = float(statistic(values))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        value = float(statistic(values))
     if seeds < 2:
         return Measurement(value=value)
     drawn = np.random.default_rng(0).integers(seeds, size=(_RESAMPLES, seeds))
     with np.errstate(divide="ignore", invalid="ignore"):
         resampled = statistic(values[..., drawn])
     resampled = resampled[np.isfinite(resampled)]  # a draw without any wait has no ratio of waits
+    if len(resampled) < 2:
+        return Measurement(value=value)
     low, high = np.quantile(resampled, [0.025, 0.975])
     return Measurement(
         value=value, standard_error=float(resampled.std(ddof=1)), ci95=(float(low), float(high))
@@ -179,19 +183,27 @@ class SampledClaim:
     def _off(self) -> float:
         return abs(self.difference or 0.0)
 
+    @property
+    def _finite_difference(self) -> float | None:
+        found = self.difference
+        return found if found is None or math.isfinite(found) else None
+
     def as_json(self) -> dict[str, Any]:
-        """Its entry of `reproduce --json`."""
+        """Its entry of `reproduce --json`; null where a figure has no value, as 0 over 0."""
         verdicts = {True: "reproduces", False: "does not", None: None}
         differs = self.reproduces is False and self.remark
         return {
             "name": self.name,
             "source": None if self.printed is None else self.source,
             "published": None if self.printed is None else self.printed.value,
-            "measured": self.measured.value,
+            "measured": self.measured.value if math.isfinite(self.measured.value) else None,
             "standard_error": self.measured.standard_error,
             "ci95": None if self.measured.ci95 is None else list(self.measured.ci95),
-            "difference": self.difference,
-            "baselines": dict(self.baselines),
+            "difference": self._finite_difference,
+            "baselines": {
+                name: value if math.isfinite(value) else None
+                for name, value in self.baselines.items()
+            },
             "verdict": verdicts[self.reproduces],
             "because": f"{self.because}: {self.remark}" if differs else self.because,
         }

@@ -18,6 +18,7 @@ from slurm_rl_plugin.reproduce.compared_figures import (
 from slurm_rl_plugin.reproduce.paired_trials import Contender, run_trial
 from slurm_rl_plugin.reproduce.responsive_reserve import SCALED, SEARCHES, _scaled
 from slurm_rl_plugin.reproduce.responsive_reserve_goals import SEGMENT_GOALS, SYNTHETIC_GOALS
+from slurm_rl_plugin.reproduce.sampled_claims import SampledClaim, measure, ratio_of_means
 from slurm_rl_plugin.simulator.generators import mmn_log
 from slurm_rl_plugin.simulator.log_workload import prepare_log
 from tests.functional.small_network import small_network
@@ -88,3 +89,20 @@ def test_a_scaled_reserve_is_so_many_times_as_large():
     assert _scaled(network, 0.5).reserve(queue) == pytest.approx(network.reserve(queue) / 2)
     greedy = small_network()
     assert _scaled(greedy, 2.0) is greedy
+
+
+def test_a_ratio_of_no_waits_has_no_value_and_no_interval():
+    nothing = measure(np.zeros((2, 5)), ratio_of_means)
+    assert np.isnan(nothing.value)
+    assert nothing.ci95 is None
+    claim = SampledClaim(
+        group="g", policy="p", column="c", measured=nothing, baselines={"FIFO": float("nan")}
+    )
+    assert claim.as_json()["measured"] is None
+    assert claim.as_json()["baselines"] == {"FIFO": None}
+
+
+def test_draws_without_any_wait_are_left_out_of_the_interval():
+    waits = np.array([[4.0, 0.0, 0.0, 0.0, 0.0], [2.0, 0.0, 0.0, 0.0, 0.0]])
+    found = measure(waits, ratio_of_means)
+    assert (found.value, found.ci95) == (2.0, (2.0, 2.0))
