@@ -1,0 +1,49 @@
+"""Every model that comes with the package can be used as it is, and its papers are in order."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from slurm_rl_plugin.cli.hook_assembly import load_policy, model_path
+from slurm_rl_plugin.configuration import SHIPPED_MODELS
+from slurm_rl_plugin.learning.manifest import file_checksum
+from slurm_rl_plugin.learning.model_export import import_model
+from tests.reference.loads import random_workload, snapshot_of
+from tests.reference.readable_simulator import Moment
+
+EVERY = pytest.mark.parametrize("name", SHIPPED_MODELS)
+FOLDER = Path(__file__).parents[2] / "policy_models"
+
+
+def test_the_folder_holds_the_named_models_and_no_other() -> None:
+    assert {path.stem for path in FOLDER.glob("*.onnx")} == set(SHIPPED_MODELS)
+
+
+@EVERY
+def test_manifest_and_card_belong_to_the_file(name: str) -> None:
+    path = model_path(name)
+    assert path == FOLDER / f"{name}.onnx"
+    manifest = json.loads(path.with_suffix(".json").read_text())
+    assert manifest["sha256"] == file_checksum(path)
+    assert manifest["sha256"] in path.with_suffix(".md").read_text()
+    assert manifest["schema"]["digest"] == import_model(path).schema.digest
+
+
+@EVERY
+def test_it_scores_a_queue_and_remembers(name: str) -> None:
+    policy = load_policy(name).policy
+    workload = random_workload(4, jobs=40, parallel=False)
+    now = float(workload.submit[-1])
+    start = [now - 10.0] * 3 + [float("nan")] * 37
+    snapshot = snapshot_of(workload, Moment(now, list(range(3, 40)), [0, 1, 2], start), 12)
+    first = policy.decide(snapshot)
+    second = policy.decide(snapshot, first.memory)
+    assert np.isfinite(second.scores).all()
+    assert len(np.unique(second.scores)) > 5
+    assert 0 <= second.reserve <= 12
+    assert policy.holds == (name == "responsive-reserve")
+    assert (policy.memory_size > 0) == (name == "non-markovian")
