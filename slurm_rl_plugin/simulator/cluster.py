@@ -7,13 +7,12 @@ from typing import NamedTuple
 import numpy as np
 
 from slurm_rl_plugin.errors import SimulationError
-from slurm_rl_plugin.features.recent_arrivals import ARRIVAL_MEMORY
 from slurm_rl_plugin.simulator.compilation import compiled
 from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
 
 #: Indices into `Cluster.counts`.
 NEXT_ARRIVAL, PENDING, RUNNING, IDLE, PENDING_INTERACTIVE, PENDING_PROCESSORS = 0, 1, 2, 3, 4, 5
-RUNNING_INTERACTIVE, DECISIONS, SCORED_JOBS, COUNTED_ARRIVALS = 6, 7, 8, 9
+RUNNING_INTERACTIVE, DECISIONS, SCORED_JOBS = 6, 7, 8
 #: Indices into `Cluster.clock`.
 NOW, PENDING_WORK = 0, 1
 
@@ -57,7 +56,6 @@ class Cluster(NamedTuple):
         account_rate: processors in use by each account.
         account_usage: consumed processor-seconds of each account, decayed.
         half_life: seconds after which usage counts half, shape [1]; inf for no decay.
-        arrived: as `recent_arrivals` gives it, shape [ARRIVAL_MEMORY]; kept by whoever needs it.
     """
 
     clock: FloatArray
@@ -73,7 +71,6 @@ class Cluster(NamedTuple):
     account_rate: FloatArray
     account_usage: FloatArray
     half_life: FloatArray
-    arrived: FloatArray
 
 
 def empty_cluster(
@@ -97,7 +94,7 @@ def empty_cluster(
         raise SimulationError("a job wider than the machine must be dropped before simulating.")
     places = min(jobs, capacity) + 1
     accounts = len(workload.shares)
-    counts = np.zeros(COUNTED_ARRIVALS + 1, dtype=np.int64)
+    counts = np.zeros(SCORED_JOBS + 1, dtype=np.int64)
     counts[IDLE] = capacity
     first = float(workload.submit[0]) if jobs else 0.0
     return Cluster(
@@ -114,7 +111,6 @@ def empty_cluster(
         account_rate=np.zeros(accounts) if beside is None else beside.account_rate,
         account_usage=np.zeros(accounts) if beside is None else beside.account_usage,
         half_life=np.array([half_life]),
-        arrived=np.concatenate([[first], np.zeros(ARRIVAL_MEMORY - 1)]),
     )
 
 

@@ -18,7 +18,7 @@ from slurm_rl_plugin.simulator.cluster import (
     Workload,
 )
 from slurm_rl_plugin.simulator.compilation import compiled
-from slurm_rl_plugin.simulator.queue_state import queue_features_now
+from slurm_rl_plugin.simulator.queue_state import no_arrivals, queue_features_now
 from slurm_rl_plugin.simulator.reactive_grid import (
     GRID_WAIT,
     NO_GRID,
@@ -44,6 +44,7 @@ class CompiledNetwork(NamedTuple):
         activation: index into ACTIVATIONS, shape [1].
         reserve_weights: shape [Fq]; all 0 for a network that holds nothing.
         reserve_bias: shape [1].
+        arrived: recent arrivals, as `no_arrivals` makes them; changes while the network scores.
         grid: code of a schema with the papers' state, NO_GRID for `site`, shape [1].
         places: VO place of each account in the papers' schemas, shape [accounts].
     """
@@ -57,6 +58,7 @@ class CompiledNetwork(NamedTuple):
     activation: IntArray
     reserve_weights: FloatArray
     reserve_bias: FloatArray
+    arrived: FloatArray
     grid: IntArray
     places: IntArray
 
@@ -95,9 +97,15 @@ def compile_network(network: QNetwork, workload: Workload) -> CompiledNetwork:
         activation=np.array([ACTIVATIONS.index(network.activation)], dtype=np.int64),
         reserve_weights=hold,
         reserve_bias=np.array([network.reserve_bias - float(network.queue_mean @ hold)]),
+        arrived=no_arrivals(workload) if _sees_queue(network) else np.empty(0),
         grid=np.array([grid], dtype=np.int64),
         places=account_places(workload.shares),
     )
+
+
+def _sees_queue(network: QNetwork) -> bool:
+    """Whether the queue features can change an order or a reserve."""
+    return bool(network.output.any()) or network.reserve_weights is not None
 
 
 def _static_features(workload: Workload) -> FloatArray:
@@ -125,6 +133,7 @@ def no_network() -> CompiledNetwork:
         activation=np.zeros(1, dtype=np.int64),
         reserve_weights=empty,
         reserve_bias=np.zeros(1),
+        arrived=empty,
         grid=np.zeros(1, dtype=np.int64),
         places=np.zeros(0, dtype=np.int64),
     )
@@ -149,9 +158,11 @@ def _queue_part(
     usage: FloatArray,
     hidden: FloatArray,
 ) -> int:
+    if len(network.arrived) == 0:
+        return 0
     capacity = cluster.capacity[0]
     if network.grid[0] == NO_GRID:
-        features = queue_features_now(workload, cluster, usage)
+        features = queue_features_now(workload, cluster, usage, network.arrived)
         return _take_queue(features, network, capacity, hidden)
     state = grid_state(workload, cluster, network.places, network.grid[0])
     return _take_queue(state, network, capacity, hidden)
@@ -215,8 +226,8 @@ def score_pending(
 
     Args:
         workload: the jobs.
-        cluster: read only, but for the count of scored jobs and the recent arrivals.
-        network: the scorer.
+        cluster: read only, but for the count of scored jobs.
+        network: the scorer; its recent arrivals are brought up to now.
         scores: filled for the first counts[PENDING] places.
         jobs: filled with the pending job numbers in the order of `scores`.
 

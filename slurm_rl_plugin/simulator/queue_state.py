@@ -6,10 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from slurm_rl_plugin.features.recent_arrivals import FADING_TIMES
+from slurm_rl_plugin.features.recent_arrivals import ARRIVAL_MEMORY, FADING_TIMES
 from slurm_rl_plugin.features.site import SOON
 from slurm_rl_plugin.simulator.cluster import (
-    COUNTED_ARRIVALS,
     IDLE,
     NEXT_ARRIVAL,
     NOW,
@@ -27,20 +26,25 @@ from slurm_rl_plugin.simulator.shared_functions import fairness, queue_features,
 from slurm_rl_plugin.units import FloatArray
 
 
+def no_arrivals(workload: Workload) -> FloatArray:
+    """Before the first arrival: [time, a count for each of FADING_TIMES, arrivals looked at]."""
+    first = float(workload.submit[0]) if len(workload.submit) else 0.0
+    return np.concatenate([[first], np.zeros(ARRIVAL_MEMORY)])
+
+
 @compiled
-def _count_arrivals(workload: Workload, cluster: Cluster) -> None:
+def _count_arrivals(workload: Workload, cluster: Cluster, arrived: FloatArray) -> None:
     """Bring the faded counts of interactive submissions up to now (`recent_arrivals`)."""
-    now, counts = cluster.clock[NOW], cluster.counts
-    arrived = cluster.arrived
+    now, came = cluster.clock[NOW], cluster.counts[NEXT_ARRIVAL]
     for place in range(len(FADING_TIMES)):
         arrived[1 + place] *= np.exp(-(now - arrived[0]) / FADING_TIMES[place])
     arrived[0] = now
-    for job in range(counts[COUNTED_ARRIVALS], counts[NEXT_ARRIVAL]):
+    for job in range(int(arrived[-1]), came):
         if workload.interactive[job]:
             for place in range(len(FADING_TIMES)):
                 age = now - workload.submit[job]
                 arrived[1 + place] += np.exp(-age / FADING_TIMES[place])
-    counts[COUNTED_ARRIVALS] = counts[NEXT_ARRIVAL]
+    arrived[-1] = came
 
 
 @compiled
@@ -67,19 +71,22 @@ def _shortest_batch(workload: Workload, cluster: Cluster) -> float:
 
 
 @compiled
-def queue_features_now(workload: Workload, cluster: Cluster, usage: FloatArray) -> Any:
+def queue_features_now(
+    workload: Workload, cluster: Cluster, usage: FloatArray, arrived: FloatArray
+) -> Any:
     """The queue features of the `site` schema now, a tuple in the order of SITE.queue.
 
     Args:
         workload: the jobs.
-        cluster: read only, but for the recent arrivals.
+        cluster: read only.
         usage: fraction of the consumed service of each account, shape [accounts].
+        arrived: brought up to now; see `no_arrivals`.
     """
     counts = cluster.counts
     next_release = 0.0
     if counts[RUNNING] > 0:
         next_release = max(cluster.expected_end[0] - cluster.clock[NOW], 0.0)
-    _count_arrivals(workload, cluster)
+    _count_arrivals(workload, cluster, arrived)
     relative = queue_features(
         float(cluster.capacity[0]),
         float(counts[IDLE]),
@@ -97,6 +104,6 @@ def queue_features_now(workload: Workload, cluster: Cluster, usage: FloatArray) 
         float(counts[RUNNING_INTERACTIVE]),
         float(_released_soon(workload, cluster)),
         _shortest_batch(workload, cluster),
-        cluster.arrived[1:],
+        arrived[1:-1],
     )
     return relative + absolute
