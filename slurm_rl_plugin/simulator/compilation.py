@@ -38,6 +38,8 @@ _keep_compiled_code()
 
 # without the interpreter lock several simulations run beside each other in threads
 compiled: Any = njit(cache=True, nogil=True)
+#: For what is called for every job of a queue: a call would pass every array of the cluster.
+compiled_inline: Any = njit(cache=True, nogil=True, inline="always")
 
 
 def compiled_copy(function: Any, **names: Any) -> Any:

@@ -17,7 +17,7 @@ from slurm_rl_plugin.simulator.cluster import (
     Cluster,
     Workload,
 )
-from slurm_rl_plugin.simulator.compilation import compiled
+from slurm_rl_plugin.simulator.compilation import compiled, compiled_inline
 from slurm_rl_plugin.simulator.queue_state import no_arrivals, queue_features_now
 from slurm_rl_plugin.simulator.reactive_grid import (
     GRID_WAIT,
@@ -178,7 +178,7 @@ def activate(value: float, activation: int) -> float:
     return 1.0 / (1.0 + np.exp(-value))
 
 
-@compiled
+@compiled_inline
 def _waiting_part(
     workload: Workload,
     network: CompiledNetwork,
