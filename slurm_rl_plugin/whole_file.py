@@ -9,27 +9,29 @@ from pathlib import Path
 
 
 @contextmanager
-def replacing(path: Path) -> Iterator[Path]:
+def replacing(path: Path, *, sync: bool = True) -> Iterator[Path]:
     """A path in the same folder to write to; it takes the place of `path` when the block ends well.
 
     Args:
         path: the file to write or replace. A reader sees the old file or the new one, never half.
+        sync: wait for the disk, so that this holds after a power cut as well.
     """
     beside = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         yield beside
-        with beside.open("rb") as file:
-            os.fsync(file.fileno())
+        if sync:
+            with beside.open("rb") as file:
+                os.fsync(file.fileno())
         beside.replace(path)
     finally:
         beside.unlink(missing_ok=True)
 
 
-def write_whole(path: Path, content: str | bytes) -> None:
-    """Write or replace a file.
+def write_whole(path: Path, content: str | bytes, *, sync: bool = True) -> None:
+    """Write or replace a file; see `replacing`.
 
     Raises:
         OSError: as the file system says; `path` is then what it was.
     """
-    with replacing(path) as beside:
+    with replacing(path, sync=sync) as beside:
         beside.write_bytes(content.encode() if isinstance(content, str) else content)

@@ -43,9 +43,9 @@ class MemoryFile:
         return None
 
     def write(self, memory: Memory) -> None:
-        """Replace the file: written beside, then renamed."""
+        """Replace the file: written beside, then renamed; a cycle does not wait for the disk."""
         content = {"model": self.model_sha256, "memory": memory.tolist()}
         try:
-            write_whole(self.path, json.dumps(content))
+            write_whole(self.path, json.dumps(content), sync=False)
         except OSError as error:
             logger.warning("memory=unwritable path=%s error=%s", self.path, error)
