@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from slurm_rl_plugin.errors import ConfigurationError
-from slurm_rl_plugin.features.reactive_grid import REACTIVE_GRID
+from slurm_rl_plugin.features.known_schemas import KNOWN_SCHEMAS
 from slurm_rl_plugin.features.schema import FeatureSchema
 from slurm_rl_plugin.features.site import SITE
 from slurm_rl_plugin.learning import sarsa_settings
 from slurm_rl_plugin.learning.fitted_q import train_fitted_q
-from slurm_rl_plugin.learning.fitted_q_settings import SCHEMAS, FittedQSettings
+from slurm_rl_plugin.learning.fitted_q_settings import FittedQSettings
 from slurm_rl_plugin.learning.policy_search import PolicySearchSettings, search_policy
 from slurm_rl_plugin.learning.sarsa import train_sarsa
 from slurm_rl_plugin.learning.sarsa_settings import SarsaSettings
@@ -109,7 +109,7 @@ def schema_of(settings: Settings) -> FeatureSchema:
     """The features that the trained network will take."""
     if isinstance(settings, PolicySearchSettings):
         return SITE
-    return REACTIVE_GRID if isinstance(settings, SarsaSettings) else SCHEMAS[settings.schema]
+    return {schema.name: schema for schema in KNOWN_SCHEMAS}[settings.schema]
 
 
 def train_policy(

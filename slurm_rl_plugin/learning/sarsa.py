@@ -95,7 +95,7 @@ def train_sarsa(
     load_key: str = "",
     progress: Progress | None = None,
 ) -> TrainedPolicy:
-    """Learn a Q-network by SARSA and keep the best one, which then acts greedily.
+    """Learn a Q-network by SARSA and keep the best one or the last, which then acts greedily.
 
     Args:
         training: loads to act on, in turn.
@@ -104,7 +104,8 @@ def train_sarsa(
         checkpoint: file that keeps the progress; a training with the same settings and loads that
             was interrupted goes on from there and ends with the same result.
         load_key: names the loads, so that a checkpoint of other loads is not taken up.
-        progress: called after each sweep with its number and the best objective so far.
+        progress: called after each sweep with its number and the objective of the network that
+            would be kept.
 
     Returns:
         The policy; its curve holds an entry for the untrained network and one a sweep, both
@@ -130,7 +131,7 @@ def train_sarsa(
             step = _step(learner, training, validation, settings)
             kept.add(step)
         steps.append(step)
-        if step["validation"] > best["validation"]:
+        if settings.keep == "last" or step["validation"] > best["validation"]:
             best = step
         if progress is not None:
             progress(number, best["validation"])

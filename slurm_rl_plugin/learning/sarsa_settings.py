@@ -14,6 +14,7 @@ REWARDS = ("literal", "difference", "difference-reached")
 SCHEMAS = {each.name: each for each in (REACTIVE_GRID, REACTIVE_GRID_WAIT)}
 PRETRAININGS = ("edf", "none", "recorded")
 UPDATES = ("online", "batch")
+KEPT = ("best", "last")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +41,9 @@ class SarsaSettings:
             end of every sweep on all starts collected so far. (The paper starts afresh at every
             single start, which is quadratic in their number.)
         epochs: of each such batch training.
+        keep: "best": the network of the sweep that validates best; "last": that of the last sweep,
+            as the paper's learner acts by what it has learned. (With the literal reward the best
+            one is often the untrained one.)
         seed: of the initial weights, the exploration and the order of the epochs.
         weights: by which the validation loads choose the network that is kept.
 
@@ -59,6 +63,7 @@ class SarsaSettings:
     pretraining_sweeps: int = 3
     update: str = "online"
     epochs: int = 5
+    keep: str = "best"
     seed: int = 1
     weights: RewardWeights = field(default_factory=RewardWeights)
 
@@ -68,6 +73,7 @@ class SarsaSettings:
             ("reward", REWARDS),
             ("pretraining", PRETRAININGS),
             ("update", UPDATES),
+            ("keep", KEPT),
         ):
             if getattr(self, name) not in allowed:
                 raise ConfigurationError(
@@ -108,6 +114,7 @@ PAPER = SarsaSettings(
     utility_weight=0.5,
     pretraining="edf",
     update="batch",
+    keep="last",
 )
 
 #: For estimates that say little: with class medians only the wait tells jobs of a class apart.

@@ -8,17 +8,11 @@ start takes from the jobs left waiting, the difference reward, is what orders th
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 
 from slurm_rl_plugin.features.reactive_grid import grid_job_features
-from slurm_rl_plugin.learning.sarsa import SarsaLearner
-from slurm_rl_plugin.learning.sarsa_settings import SarsaSettings
-from slurm_rl_plugin.learning.sarsa_sweeps import network_of
-from slurm_rl_plugin.learning.trained_policy import Progress, TrainedPolicy
-from slurm_rl_plugin.learning.training_load import TrainingLoad, mean_objective
 from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.reproduce.paired_trials import LONGEST_FIRST, PairedTrial
 from slurm_rl_plugin.reproduce.reactive_grid_tables import BASELINES, FIFO, RL
@@ -38,45 +32,6 @@ LITERAL, PRINTED = "RL, reward as printed", "RL, all as printed"
 _CROWDED = np.array([0.38, 0.02, 0.26, 0.9, 0.7, 0.2, 0.05, 0.05])
 #: "Divided by more than 8" at p = .2.
 _PRINTED_FACTOR = 8.0
-
-
-def train_without_choice(
-    training: Sequence[TrainingLoad],
-    validation: Sequence[TrainingLoad],
-    settings: SarsaSettings,
-    *,
-    checkpoint: Path | None = None,
-    load_key: str = "",
-    progress: Progress | None = None,
-) -> TrainedPolicy:
-    """SARSA that gives its last network, as the paper's learner acts by what it has learned.
-
-    `train_sarsa` keeps the network that validates best, and with the reward as printed that is
-    often the untrained one, which would hide what the reward teaches.
-
-    Args:
-        training: loads to act on, in turn.
-        validation: loads that the last network is measured on.
-        settings: of SARSA.
-        checkpoint: not used, for a run is short.
-        load_key: not used either.
-        progress: told after each sweep.
-    """
-    del checkpoint, load_key
-    learner = SarsaLearner(settings)
-    for number in range(1, settings.sweeps + 1):
-        learner.sweep(number, training[(number - 1) % len(training)])
-        if progress is not None:
-            progress(number, 0.0)
-    network = network_of(learner.parameters, settings.inputs)
-    on_training = mean_objective(network, training, settings.weights)
-    on_validation = mean_objective(network, validation, settings.weights)
-    return TrainedPolicy(
-        network=network,
-        validation_objective=on_validation,
-        curve=((settings.sweeps, on_training, on_validation),),
-        simulated_jobs=settings.sweeps * len(training[0].workload.submit),
-    )
 
 
 def scores_by_run_time(network: QNetwork, run_times: FloatArray) -> FloatArray:

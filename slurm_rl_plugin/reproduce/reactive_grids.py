@@ -8,7 +8,7 @@ is not public; segments of LPC-EGEE stand in for it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from slurm_rl_plugin.accounting.port import JobLog
@@ -26,7 +26,6 @@ from slurm_rl_plugin.reproduce.literal_reward import (
     LITERAL,
     PRINTED,
     claims_of_literal_reward,
-    train_without_choice,
 )
 from slurm_rl_plugin.reproduce.lpc_segments import (
     PROCESSORS_OF_2011,
@@ -142,7 +141,7 @@ class _Reproduction:
         self._plan, self._shelf, self._after_log = plan, shelf, after_log
 
     def run(self, log: JobLog | None) -> ReactiveGrids:
-        literal = self._literal(LITERAL, SarsaSettings(reward="literal"))
+        literal = self._literal(LITERAL, SarsaSettings(reward="literal", keep="last"))
         printed = self._literal(PRINTED, PAPER)
         as_printed = {LITERAL: literal, PRINTED: printed}
         learned = {p: self._network(self._task("reactive-grids", p)) for p in FRACTIONS}
@@ -177,7 +176,7 @@ class _Reproduction:
 
     def _literal(self, name: str, settings: SarsaSettings) -> QNetwork:
         task = learning_task(_FILES[name], SHOWN, self._plan.effort, settings)
-        return self._shelf.take(replace(task, train=train_without_choice)).q_network
+        return self._shelf.take(task).q_network
 
     def _network(self, task: LearningTask) -> QNetwork:
         return self._plan.policy or self._shelf.take(task).q_network

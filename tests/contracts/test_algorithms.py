@@ -173,6 +173,13 @@ def test_settings_are_checked_with_one_sentence(name: str) -> None:
         assert settings_of(name, {}, paper=True) != settings_of(name, {})
 
 
+@pytest.mark.parametrize("schema", ["reactive-grid", "reactive-grid-wait"])
+def test_sarsa_trains_for_the_schema_it_is_told(schema: str) -> None:
+    settings = settings_of("sarsa", {**SMALL["sarsa"], "schema": schema})
+    assert schema_of(settings).name == schema
+    assert train_policy(TRAINING, VALIDATION, settings).network.schema == schema_of(settings)
+
+
 @EVERY
 def test_training_needs_loads(name: str) -> None:
     settings = settings_of(name, SMALL[name])

@@ -267,3 +267,17 @@ def test_the_frozen_network_starts_what_the_learner_would(settings):
     start = simulate_network(each.workload, network, each.settings).start
     estimates = np.log10(1 + each.workload.estimate[np.argsort(start, kind="stable")]) / 6
     np.testing.assert_allclose(acted_now.inputs[:, ESTIMATE] * 0.15 + 0.5, estimates)
+
+
+def test_the_last_network_is_kept_where_that_is_asked_for():
+    settings = replace(SETTINGS, reward="literal", keep="last")
+    last, best = train(settings), train(replace(settings, keep="best"))
+    assert last.curve == best.curve
+    assert last.validation_objective == last.curve[-1][2]
+    assert best.validation_objective == max(value for *_, value in best.curve)
+    network = last.network
+    assert mean_objective(network, VALIDATION, settings.weights) == last.validation_objective
+
+
+def test_the_papers_learner_acts_by_what_it_has_learned():
+    assert PAPER.keep == "last"
