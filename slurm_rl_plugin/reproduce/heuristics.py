@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from slurm_rl_plugin.accounting.port import JobLog
-from slurm_rl_plugin.learning.evaluation import Candidate, estimates_of, schedule_of, starts_under
+from slurm_rl_plugin.learning.evaluation import estimates_of
 from slurm_rl_plugin.reproduce.heuristics_figures import (
     COLUMNS,
     COLUMNS_OF_2011,
@@ -35,6 +35,7 @@ from slurm_rl_plugin.reproduce.lpc_segments import (
     read_lpc,
     segment_of,
 )
+from slurm_rl_plugin.reproduce.paired_trials import Contender
 from slurm_rl_plugin.reproduce.sampled_claims import (
     Printed,
     SampledClaim,
@@ -46,7 +47,6 @@ from slurm_rl_plugin.reproduce.sampled_claims import (
 )
 from slurm_rl_plugin.simulator.generators import egee_log, mmn_log
 from slurm_rl_plugin.simulator.log_workload import PreparedLog, prepare_log
-from slurm_rl_plugin.simulator.simulation import SimulationSettings
 from slurm_rl_plugin.units import FloatArray
 from slurm_rl_plugin.utility.fairness import fairness_at_starts
 from slurm_rl_plugin.utility.summary import summarise
@@ -134,11 +134,15 @@ def measures_of(
     heuristic: Heuristic, prepared: PreparedLog, drop: tuple[int, int]
 ) -> dict[str, float]:
     """Every column of COLUMNS for one log; class medians are those of the log itself."""
-    settings = SimulationSettings(capacity=prepared.capacity, reserve=heuristic.reserve)
-    workload = prepared.workload(estimates_of(heuristic.estimates, prepared))
-    start = starts_under(Candidate(name=heuristic.rule), prepared, workload, settings)
-    summary = summarise(schedule_of(prepared, start, settings), drop=drop)
-    fairness = _fairness_of_nominal_shares(prepared, start)[drop[0] : len(start) - drop[1]]
+    contender = Contender(
+        rule=heuristic.rule,
+        estimates=estimates_of(heuristic.estimates, prepared),
+        reserve=heuristic.reserve,
+    )
+    jobs = contender.schedule(prepared)
+    summary = summarise(jobs, drop=drop)
+    fairness = _fairness_of_nominal_shares(prepared, jobs.start)
+    fairness = fairness[drop[0] : len(fairness) - drop[1]]
     summary["objective_of_nominal_shares"] = (summary["time_utility"] + fairness.mean()) / 2
     return {column: float(_at(summary, place)) for column, place in COLUMNS.items()}
 

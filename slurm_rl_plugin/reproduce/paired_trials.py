@@ -11,7 +11,6 @@ import numpy as np
 from slurm_rl_plugin.features.estimates import RunTimeEstimate
 from slurm_rl_plugin.learning.evaluation import Candidate, schedule_of, starts_under
 from slurm_rl_plugin.reproduce.trained_networks import LearnedNetwork
-from slurm_rl_plugin.simulator.echo_state_simulation import simulate_learned
 from slurm_rl_plugin.simulator.log_workload import PreparedLog
 from slurm_rl_plugin.simulator.simulation import SimulationSettings, simulate_scores
 from slurm_rl_plugin.units import INTERACTIVE_WAIT_GOAL, FloatArray
@@ -47,11 +46,10 @@ class Contender:
 
     def _starts(self, prepared: PreparedLog, settings: SimulationSettings) -> FloatArray:
         workload = prepared.workload(self.estimates)
-        if self.network is not None:
-            return simulate_learned(workload, self.network, settings).start
         if self.rule == LONGEST_FIRST:
             return simulate_scores(workload, workload.estimate, settings).start
-        return starts_under(Candidate(name=self.rule), prepared, workload, settings)
+        candidate = Candidate(name=self.rule, network=self.network)
+        return starts_under(candidate, prepared, workload, settings)
 
 
 def measures_of(jobs: ScheduledJobs, drop: tuple[int, int]) -> dict[str, float]:
