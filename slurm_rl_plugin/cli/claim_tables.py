@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import argparse
+from collections.abc import Callable, Sequence
+from typing import Any
 
-from slurm_rl_plugin.cli.tables import print_table
+from slurm_rl_plugin.cli.tables import print_json, print_table
 from slurm_rl_plugin.reproduce.claims import Claim
 from slurm_rl_plugin.reproduce.sampled_claims import SampledClaim
 
@@ -67,3 +69,31 @@ def counted(claims: Sequence[SampledClaim]) -> str:
     """How many of the claims with a verdict reproduce, as a sentence."""
     verdicts = [claim.reproduces for claim in claims if claim.reproduces is not None]
     return f"{sum(verdicts)} of {len(verdicts)} reproduce."
+
+
+def print_reproduction(
+    options: argparse.Namespace,
+    seeds: Sequence[int],
+    claims: Sequence[Claim | SampledClaim],
+    figures: Sequence[str],
+    table: Callable[[Any], None],
+) -> None:
+    """The document of `reproduce --json`, or the table.
+
+    Args:
+        options: of the command line, with `paper` and `json`.
+        seeds: that were run.
+        claims: all of one kind.
+        figures: paths.
+        table: prints the claims.
+    """
+    if not options.json:
+        table(claims)
+        return
+    document: dict[str, Any] = {
+        "paper": options.paper,
+        "seeds": list(seeds),
+        "claims": [claim.as_json() for claim in claims],
+        "figures": list(figures),
+    }
+    print_json(document)

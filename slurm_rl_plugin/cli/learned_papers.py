@@ -10,10 +10,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
-from slurm_rl_plugin.cli.claim_tables import print_judged_claims
+from slurm_rl_plugin.cli.claim_tables import print_judged_claims, print_reproduction
 from slurm_rl_plugin.cli.hook_assembly import model_path
 from slurm_rl_plugin.cli.progress import progress_bar
-from slurm_rl_plugin.cli.tables import print_json
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.features.reactive_grid import REACTIVE_GRID
 from slurm_rl_plugin.learning.onnx_export import import_network
@@ -49,16 +48,7 @@ def reproduce_learned(options: argparse.Namespace, traces: Path | None) -> int:
         effort = QUICK if options.quick else FULL
         size = {"seeds": seeds, "traces": traces, "effort": effort}
         claims, figures = run(options, size, _Folders(folder, options.plot))
-    if options.json:
-        document: dict[str, Any] = {
-            "paper": options.paper,
-            "seeds": list(range(seeds)),
-            "claims": [claim.as_json() for claim in claims],
-            "figures": figures,
-        }
-        print_json(document)
-    else:
-        print_judged_claims(claims)
+    print_reproduction(options, range(seeds), claims, figures, print_judged_claims)
     return 0
 
 

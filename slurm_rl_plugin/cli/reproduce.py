@@ -7,12 +7,14 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-from slurm_rl_plugin.cli.claim_tables import print_claims, print_sampled_claims
+from slurm_rl_plugin.cli.claim_tables import (
+    print_claims,
+    print_reproduction,
+    print_sampled_claims,
+)
 from slurm_rl_plugin.cli.learned_papers import DEFAULT_SEEDS, LEARNED_PAPERS, reproduce_learned
 from slurm_rl_plugin.cli.progress import progress_bar
-from slurm_rl_plugin.cli.tables import print_json
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.reproduce import heuristics, rlscheduler
 from slurm_rl_plugin.reproduce.claims import Claim
@@ -75,16 +77,8 @@ def main(options: argparse.Namespace) -> int:
     if options.seeds is not None:
         raise ConfigurationError("--seeds is for heuristics: rlscheduler's sequences are given.")
     claims = rlscheduler.reproduce(_traces(options.traces))
-    document: dict[str, Any] = {
-        "paper": options.paper,
-        "seeds": list(rlscheduler.SEQUENCE_STARTS),
-        "claims": [claim.as_json() for claim in claims],
-        "figures": [] if options.plot is None else [_plot(options.plot, claims)],
-    }
-    if options.json:
-        print_json(document)
-    else:
-        print_claims(claims)
+    figures = [] if options.plot is None else [_plot(options.plot, claims)]
+    print_reproduction(options, rlscheduler.SEQUENCE_STARTS, claims, figures, print_claims)
     return 0
 
 
@@ -99,16 +93,7 @@ def _reproduce_heuristics(options: argparse.Namespace) -> int:
     with progress_bar("simulating", logs, "fifo_mean_wait") as progress:
         claims = heuristics.reproduce(seeds, folder, progress)
     figures = [] if options.plot is None else _plot_heuristics(options.plot, claims)
-    if options.json:
-        document: dict[str, Any] = {
-            "paper": options.paper,
-            "seeds": list(range(seeds)),
-            "claims": [claim.as_json() for claim in claims],
-            "figures": figures,
-        }
-        print_json(document)
-    else:
-        print_sampled_claims(claims)
+    print_reproduction(options, range(seeds), claims, figures, print_sampled_claims)
     return 0
 
 
