@@ -16,6 +16,7 @@ from slurm_rl_plugin.learning.trained_policy import Progress, TrainedPolicy
 from slurm_rl_plugin.learning.training_load import TrainingLoad
 from slurm_rl_plugin.policies.echo_state import EchoStateNetwork
 from slurm_rl_plugin.policies.network import QNetwork
+from slurm_rl_plugin.simulator.compilation import source_digest
 from slurm_rl_plugin.whole_file import write_whole
 
 LearnedNetwork = QNetwork | EchoStateNetwork
@@ -47,8 +48,9 @@ class LearningTask:
 
     @property
     def stem(self) -> str:
-        """Name and digest of settings and sources: another training has another file."""
-        described = [__version__, asdict(self.settings), list(self.sources)]
+        """Name and digest of code, settings and loads: another training has another file."""
+        code = source_digest("learning")
+        described = [__version__, code, asdict(self.settings), list(self.sources)]
         text = json.dumps(described, sort_keys=True, default=str)
         return f"{self.name}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
 

@@ -11,16 +11,22 @@ from typing import Any
 import numba
 from numba import njit
 
+#: Folders with sources that can end up in compiled code.
+_COMPILED_FOLDERS = ("features", "policies", "simulator", "utility")
 
-def _source_digest() -> str:
-    """Digest of every source that can end up in compiled code.
+
+def source_digest(*more: str) -> str:
+    """Digest of every source that can end up in compiled code, and of other folders, 16 digits.
 
     numba looks only at a function's own file when it decides whether its cached machine code is
     stale, not at the files of the functions it calls; hence one cache folder a state of sources.
+
+    Args:
+        more: folders of the package besides those.
     """
     package = Path(__file__).resolve().parent.parent
     digest = hashlib.sha256(numba.__version__.encode())
-    for folder in ("features", "policies", "simulator", "utility"):
+    for folder in (*_COMPILED_FOLDERS, *more):
         for source in sorted((package / folder).glob("*.py")):
             digest.update(source.read_bytes())
     digest.update((package / "units.py").read_bytes())
@@ -31,7 +37,7 @@ def _keep_compiled_code() -> None:
     if os.environ.get("NUMBA_CACHE_DIR"):
         return
     home = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    numba.config.CACHE_DIR = str(Path(home) / "slurm-rl" / f"compiled-{_source_digest()}")
+    numba.config.CACHE_DIR = str(Path(home) / "slurm-rl" / f"compiled-{source_digest()}")
 
 
 _keep_compiled_code()
