@@ -56,6 +56,17 @@ def exported(tmp_path, network=None, **metadata):
     return path
 
 
+def columns_of(snapshot):
+    """What the policy should feed a graph that believes requested limits."""
+    estimate = RequestedLimit().estimate
+    pending, running = snapshot.pending.jobs, snapshot.running.jobs
+    believed = estimate(pending.time_limit, pending.interactive)
+    remaining = estimate(running.time_limit, running.interactive)
+    arrived = recent_arrivals(snapshot)[1:]
+    queue = site_queue_features(snapshot, believed, remaining, arrived)
+    return queue, site_job_features(snapshot, believed)
+
+
 def assert_equal_scores(there, here):
     """1e-5 of the largest score: single precision has 6e-8, and some 20 terms cancel."""
     scale = np.abs(here).max() if len(here) else 1.0
@@ -88,15 +99,7 @@ def test_the_policy_scores_a_snapshot_as_the_network_scores_its_features(tmp_pat
     at = Moment(workload.submit[-1], list(range(3, 3 + waiting)), [0, 1, 2], start)
     snapshot = snapshot_of(workload, at, 40)
     decision = policy.decide(snapshot)
-    estimate = RequestedLimit().estimate
-    pending, running = snapshot.pending.jobs, snapshot.running.jobs
-    queue = site_queue_features(
-        snapshot,
-        estimate(pending.time_limit, pending.interactive),
-        estimate(running.time_limit, running.interactive),
-        recent_arrivals(snapshot)[1:],
-    )
-    jobs = site_job_features(snapshot, estimate(pending.time_limit, pending.interactive))
+    queue, jobs = columns_of(snapshot)
     assert decision.scores.dtype == np.float64
     assert decision.scores.shape == (waiting,)
     assert_equal_scores(decision.scores, network.scores(queue, jobs))
@@ -111,14 +114,7 @@ def test_the_policy_holds_what_the_network_asks_for(tmp_path):
     start = [workload.submit[-1] - 10.0] * 3 + [float("nan")] * 57
     at = Moment(workload.submit[-1], list(range(3, 40)), [0, 1, 2], start)
     snapshot = snapshot_of(workload, at, 40)
-    estimate = RequestedLimit().estimate
-    pending, running = snapshot.pending.jobs, snapshot.running.jobs
-    queue = site_queue_features(
-        snapshot,
-        estimate(pending.time_limit, pending.interactive),
-        estimate(running.time_limit, running.interactive),
-        recent_arrivals(snapshot)[1:],
-    )
+    queue, _ = columns_of(snapshot)
     wanted = network.reserve(queue)
     assert 1 < wanted < 39
     assert load_q_network(path).decide(snapshot).reserve == round(wanted)
