@@ -10,6 +10,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from slurm_rl_plugin.cli.heldout_evaluation import (
+    HELDOUT,
+    add_heldout_options,
+    check_heldout_options,
+    heldout_entry,
+    print_heldout,
+)
 from slurm_rl_plugin.cli.log_arguments import NamedLog, add_log_options, read_named_log
 from slurm_rl_plugin.cli.resampled_logs import compare_on_resampled_logs, print_resampled
 from slurm_rl_plugin.cli.schedule_export import export_schedule, file_names
@@ -41,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="a rule, native, or an .onnx file; repeat to compare (default: fifo and sjf)",
     )
     add_log_options(parser)
-    parser.add_argument("--backfill", choices=sorted(BACKFILLING), default="none")
+    parser.add_argument("--backfill", choices=sorted(BACKFILLING), help="default: none")
     parser.add_argument("--estimates", choices=ESTIMATE_KINDS, default="requested")
     parser.add_argument(
         "--estimates-from", metavar="LOG", help="log that class medians come from (default: LOG)"
@@ -67,8 +74,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="also compare on N logs made of weeks of LOG, drawn with replacement",
     )
     parser.add_argument(
-        "--seed", type=_seed, default=1, metavar="S", help="of --resample (default: 1)"
+        "--seed", type=_seed, default=1, metavar="S", help="of what is drawn (default: 1)"
     )
+    add_heldout_options(parser)
     parser.add_argument(
         "--plot", type=Path, metavar="DIR", help="draw waits, fairness, queue and machine as PNG"
     )
@@ -80,8 +88,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(options: argparse.Namespace) -> int:
     """Evaluate and print."""
+    check_heldout_options(options)
+    options.backfill = options.backfill or ("easy" if options.protocol == HELDOUT else "none")
     candidates = [_candidate(name) for name in options.policy or ["fifo", "sjf"]]
     log = _scaled(read_named_log(options.log, options), options.scale_load, candidates)
+    if options.protocol == HELDOUT:
+        return _evaluate_heldout(options, log, candidates)
     estimates, in_sample = _estimates(options, log)
     settings = SimulationSettings(
         capacity=log.prepared.capacity,
@@ -125,6 +137,18 @@ def main(options: argparse.Namespace) -> int:
         print_json(document)
     else:
         _print_document(document)
+    return 0
+
+
+def _evaluate_heldout(
+    options: argparse.Namespace, log: NamedLog, candidates: list[Candidate]
+) -> int:
+    heldout = heldout_entry(candidates, log.prepared, options)
+    if options.json:
+        entry = _log_entry(log, options, in_sample=False)
+        print_json({"log": entry, "policies": heldout["policies"], "heldout": heldout})
+    else:
+        print_heldout(heldout)
     return 0
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
+from slurm_rl_plugin.domain.job_class import JobClassifier
 from slurm_rl_plugin.errors import ConfigurationError
-from slurm_rl_plugin.simulator.log_workload import PreparedLog, select_prepared
+from slurm_rl_plugin.simulator.log_workload import PreparedLog, classify_log, select_prepared
 
 #: The first part of each log trains, the rest validates (definitions: time split).
 TRAINING_FRACTION = 0.6
@@ -13,10 +16,51 @@ TRAINING_FRACTION = 0.6
 WINDOW_JOBS = 6000
 
 
+def training_jobs(prepared: PreparedLog) -> int:
+    """How many jobs of a log train: its first 60 % in submit order, rounded down."""
+    return int(len(prepared.log) * TRAINING_FRACTION)
+
+
 def training_part(prepared: PreparedLog) -> PreparedLog:
     """The first 60 % of a log, from which everything that training knows is taken."""
-    border = int(len(prepared.log) * TRAINING_FRACTION)
-    return select_prepared(prepared, np.arange(border))
+    return log_window(prepared, 0, training_jobs(prepared))
+
+
+def log_window(prepared: PreparedLog, first: int, count: int) -> PreparedLog:
+    """Consecutive jobs of a log; every window of the package is cut here.
+
+    Submit times stay those of the log (F1 counts them from its start), shares those of the whole.
+
+    Args:
+        prepared: the log, in submit order.
+        first: place of the window's first job.
+        count: how many jobs.
+
+    Raises:
+        ConfigurationError: the log does not hold these jobs.
+    """
+    if first < 0 or count < 0 or first + count > len(prepared.log):
+        raise ConfigurationError(
+            f"a log of {len(prepared.log)} jobs has no window of {count} jobs from job {first}."
+        )
+    return select_prepared(prepared, np.arange(first, first + count))
+
+
+def class_known_at_submission(
+    prepared: PreparedLog, classifier: JobClassifier | None = None
+) -> PreparedLog:
+    """The log with job classes that a policy may see: made of what users gave with their jobs.
+
+    The class of a SWF log is its actual run time < 900 s (definitions), which nobody knows while a
+    job waits. Reports that mean the actual run time must take it from `log.run_time`.
+
+    Args:
+        prepared: the log.
+        classifier: the site's rules; by default those of JobClassifier, for a SWF log the
+            requested time <= 900 s. A job that asked for no time is batch.
+    """
+    interactive, rule = classify_log(prepared.log, classifier or JobClassifier())
+    return replace(prepared, interactive=interactive, class_rule=rule)
 
 
 def split_windows(
@@ -33,7 +77,7 @@ def split_windows(
         ConfigurationError: the log is too short to be split.
     """
     jobs = len(prepared.log)
-    border = int(jobs * TRAINING_FRACTION)
+    border = training_jobs(prepared)
     if border < 1 or jobs - border < 1:
         raise ConfigurationError(f"a log of {jobs} jobs is too short to train and validate on.")
     return (
@@ -48,4 +92,7 @@ def _windows(
     count = max((last - first) // WINDOW_JOBS, 1)
     edges = np.linspace(first, last, count + 1).astype(np.int64)
     chosen = np.sort(rng.choice(count, size=min(count, most), replace=False))
-    return [select_prepared(prepared, np.arange(edges[each], edges[each + 1])) for each in chosen]
+    return [
+        log_window(prepared, int(edges[each]), int(edges[each + 1] - edges[each]))
+        for each in chosen
+    ]
