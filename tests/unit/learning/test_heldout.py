@@ -1,0 +1,227 @@
+"""The held-out protocol: where windows lie, what policies see, and that the past alone chooses."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from slurm_rl_plugin.domain import Decision
+from slurm_rl_plugin.domain.job_class import JobClassifier, JobClassRule
+from slurm_rl_plugin.errors import ConfigurationError
+from slurm_rl_plugin.features.estimates import RequestedLimit
+from slurm_rl_plugin.features.site import SITE
+from slurm_rl_plugin.learning.evaluation import Candidate, evaluate, starts_under
+from slurm_rl_plugin.learning.heldout import (
+    HEURISTICS,
+    HeldoutProtocol,
+    best_heuristic,
+    figures_of_windows,
+    heuristics_on_training_part,
+    training_and_test_windows,
+    windows_of,
+)
+from slurm_rl_plugin.learning.load_windows import class_known_at_submission, log_window
+from slurm_rl_plugin.learning.paired_windows import overlapping_windows, ratio_over_windows
+from slurm_rl_plugin.learning.training_load import site_scaler
+from slurm_rl_plugin.policies.network import network_from_parameters, parameter_count
+from slurm_rl_plugin.simulator.generators import mmn_log
+from slurm_rl_plugin.simulator.log_workload import prepare_log
+from slurm_rl_plugin.simulator.simulation import SimulationSettings
+
+SMALL = HeldoutProtocol(windows=20, warm_up=20, counted=40, further=10)
+CAPACITY = 6
+
+
+def parallel_log(seed=1, jobs=900):
+    """Jobs of several processors whose users ask for more time than they need."""
+    rng = np.random.default_rng(seed)
+    log = mmn_log(rng, jobs=jobs, processors=CAPACITY, load=0.45)
+    asked = np.ceil(log.run_time * rng.choice([1.0, 3.0, 20.0], jobs) / 600) * 600
+    return replace(log, processors=rng.integers(1, 4, jobs), time_limit=asked)
+
+
+LOG = prepare_log(parallel_log())
+KNOWN = class_known_at_submission(LOG)
+
+
+def figures(names, firsts, log=KNOWN):
+    candidates = [Candidate(name=name) for name in names]
+    return figures_of_windows(candidates, log, firsts, SMALL)
+
+
+@given(
+    first=st.integers(0, 50),
+    jobs=st.integers(SMALL.jobs, 600),
+    windows=st.integers(1, 40),
+)
+def test_windows_are_spaced_evenly_over_the_part_and_never_leave_it(first, jobs, windows):
+    firsts = windows_of(first, first + jobs, replace(SMALL, windows=windows))
+    places = jobs - SMALL.jobs + 1
+    assert len(firsts) == min(windows, places)
+    assert firsts[0] == first
+    if len(firsts) > 1:
+        assert firsts[-1] + SMALL.jobs == first + jobs
+        gaps = np.diff(firsts)
+        assert gaps.min() >= 1
+        assert gaps.max() - gaps.min() <= 1
+
+
+def test_a_part_of_one_window_has_one():
+    assert windows_of(7, 7 + SMALL.jobs, SMALL) == [7]
+    with pytest.raises(ConfigurationError, match=r"69 jobs: a window .* needs 70"):
+        windows_of(7, 6 + SMALL.jobs, SMALL)
+
+
+def test_training_windows_end_where_test_windows_begin():
+    training, test = training_and_test_windows(LOG, SMALL)
+    assert (training[0], training[-1] + SMALL.jobs) == (0, 540)
+    assert (test[0], test[-1] + SMALL.jobs) == (540, 900)
+
+
+def test_independent_windows_share_no_counted_job():
+    assert SMALL.independent_windows(360) == pytest.approx((360 - 30) / 40)
+    assert HeldoutProtocol().independent_windows(2536) == 1.0
+    assert HeldoutProtocol().jobs == 2536
+
+
+@pytest.mark.parametrize(
+    "fault", [{"windows": 0}, {"counted": 0}, {"warm_up": -1}, {"cycle": -1.0}]
+)
+def test_a_protocol_without_windows_or_with_negative_sizes_is_refused(fault):
+    with pytest.raises(ConfigurationError):
+        HeldoutProtocol(**fault)
+
+
+def test_figures_are_those_of_the_counted_jobs_of_a_simulated_window():
+    """By the other way: `evaluate` on the same jobs, where the class is the actual run time."""
+    (found,) = figures(["sjf"], [123]).values()
+    settings = SimulationSettings(capacity=CAPACITY, backfilling="easy")
+    window = log_window(LOG, 123, SMALL.jobs)
+    drop = (SMALL.warm_up, SMALL.further)
+    entry = evaluate(Candidate(name="sjf"), window, RequestedLimit(), settings, drop=drop)
+    assert found.bounded_slowdown.tolist() == [entry["mean_bounded_slowdown"]]
+    assert found.max_wait.tolist() == [entry["max_wait"]]
+    assert found.fairness.tolist() == pytest.approx([entry["fairness"]])
+    quick = entry["classes"]["interactive"]
+    assert found.short_jobs.tolist() == [quick["jobs"]]
+    assert found.short_within_120s[0] / found.short_jobs[0] == pytest.approx(quick["within_120s"])
+
+
+def test_windows_keep_their_order_and_do_not_depend_on_each_other():
+    firsts = [0, 100, 250, 400]
+    together = figures(["wfp3"], firsts)["wfp3"].bounded_slowdown
+    alone = [figures(["wfp3"], [first])["wfp3"].bounded_slowdown[0] for first in firsts]
+    assert together.tolist() == alone
+    assert len(set(alone)) == 4
+
+
+def test_progress_counts_windows():
+    seen = []
+    figures_of_windows(
+        [Candidate(name="fifo")], KNOWN, [0, 9, 30], SMALL, progress=lambda *each: seen.append(each)
+    )
+    assert [done for done, _ in seen] == [1, 2, 3]
+    assert all(value >= 1 for _, value in seen)
+
+
+def test_a_log_has_no_window_beyond_its_end():
+    assert len(log_window(LOG, 880, 20).log) == 20
+    for first, count in ((881, 20), (-1, 5), (5, -1)):
+        with pytest.raises(ConfigurationError, match="has no window"):
+            log_window(LOG, first, count)
+
+
+def only_interactive_matters():
+    parameters = np.zeros(parameter_count(SITE, 2))
+    parameters[SITE.jobs.index("interactive") - len(SITE.jobs)] = 1.0
+    return network_from_parameters(SITE, parameters, hidden=2, scaler=site_scaler())
+
+
+@pytest.mark.parametrize("name", ["interactive-first", "network"])
+def test_what_looks_at_the_class_does_not_see_run_times(name):
+    """One processor is taken while all jobs arrive: their order is the policy's alone."""
+    candidate = Candidate(name=name, network=only_interactive_matters() if "net" in name else None)
+    log = mmn_log(np.random.default_rng(2), jobs=40, processors=1)
+    limit = np.where(np.arange(40) % 3 == 1, 900.0, 7200.0)
+    log = replace(log, submit=np.arange(40.0), time_limit=limit)
+    settings = SimulationSettings(capacity=1, backfilling="easy")
+
+    def order(run_time, classes):
+        prepared = classes(prepare_log(replace(log, run_time=run_time)))
+        workload = prepared.workload(RequestedLimit())
+        return np.argsort(starts_under(candidate, prepared, workload, settings)).tolist()
+
+    quick, slow = np.linspace(100, 850, 40), np.linspace(1000, 100, 40)
+    expected = [0, *range(1, 40, 3), *(job for job in range(1, 40) if job % 3 != 1)]
+    for run_time in (quick, slow):
+        assert order(run_time, class_known_at_submission) == expected
+    # the classes of reports would have told
+    assert order(quick, lambda each: each) != order(slow, lambda each: each)
+
+
+def test_rules_of_the_site_say_the_class_where_there_are_any():
+    rule = JobClassRule(job_class="interactive", time_limit_at_most=3600.0)
+    prepared = class_known_at_submission(LOG, JobClassifier([rule]))
+    np.testing.assert_array_equal(prepared.interactive, LOG.log.time_limit <= 3600)
+    assert prepared.class_rule == str(rule)
+    assert "time_limit_at_most=900" in KNOWN.class_rule
+    np.testing.assert_array_equal(KNOWN.interactive, LOG.log.time_limit <= 900)
+    nothing = replace(LOG.log, time_limit=np.full(len(LOG.log), np.nan))
+    assert not class_known_at_submission(replace(LOG, log=nothing)).interactive.any()
+
+
+def test_the_test_part_has_no_say_in_the_choice():
+    training, _ = training_and_test_windows(KNOWN, SMALL)
+    log = KNOWN.log
+    later = np.arange(len(log)) >= 540
+    border = log.submit[540]
+    other = replace(
+        log,
+        submit=np.where(later, border + (log.submit - border) / 5, log.submit),
+        run_time=np.where(later, log.run_time[::-1] * 3, log.run_time),
+        time_limit=np.where(later, 60.0, log.time_limit),
+        processors=np.where(later, CAPACITY, log.processors),
+    )
+    chosen = heuristics_on_training_part(KNOWN, training, SMALL)
+    assert tuple(chosen) == HEURISTICS
+    altered = class_known_at_submission(prepare_log(other))
+    assert heuristics_on_training_part(altered, training, SMALL) == chosen
+    # nor is the choice blind: the test part alone would give other figures
+    _, test = training_and_test_windows(altered, SMALL)
+    assert heuristics_on_training_part(altered, test, SMALL) != chosen
+
+
+def test_the_best_heuristic_has_the_least_slowdown_and_the_first_of_equals_wins():
+    assert best_heuristic({"fifo": 9.0, "sjf": 2.0, "saf": 1.5}) == "saf"
+    assert best_heuristic({"fifo": 2.0, "sjf": 2.0}) == "fifo"
+
+
+@dataclass(frozen=True)
+class LongestFirst:
+    """Worse than shortest first by construction; driven decision by decision."""
+
+    name: str = "longest-first"
+
+    def decide(self, snapshot, memory=None):
+        return Decision(scores=snapshot.pending.jobs.time_limit)
+
+
+def test_a_policy_worse_by_construction_has_a_ratio_above_one():
+    worse = Candidate(name="longest-first", policy=LongestFirst())
+    _, test = training_and_test_windows(KNOWN, SMALL)
+    found = figures_of_windows([worse, Candidate(name="sjf")], KNOWN, test, SMALL)
+    ratio = ratio_over_windows(
+        found["longest-first"].bounded_slowdown,
+        found["sjf"].bounded_slowdown,
+        np.random.default_rng(1),
+        block=overlapping_windows(test, SMALL.jobs),
+    )
+    assert ratio.mean > 1
+    assert ratio.ci95[0] > 1
+
+
+def test_an_unknown_policy_is_refused_with_the_known_ones():
+    with pytest.raises(ConfigurationError, match="'lifo': give one of"):
+        figures(["lifo"], [0, 50])

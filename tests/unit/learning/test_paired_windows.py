@@ -1,0 +1,92 @@
+"""Ratios over windows that share jobs, and what their intervals can tell."""
+
+import numpy as np
+import pytest
+
+from slurm_rl_plugin.errors import ConfigurationError
+from slurm_rl_plugin.learning.paired_windows import overlapping_windows, ratio_over_windows
+
+
+def rng(seed=1):
+    return np.random.default_rng(seed)
+
+
+SOME = rng(5).lognormal(size=60)
+
+
+def test_equal_policies_have_a_ratio_of_one_and_no_interval_around_it():
+    ratio = ratio_over_windows(SOME, SOME, rng(), block=4)
+    assert (ratio.mean, ratio.geometric_mean, ratio.ci95) == (1.0, 1.0, (1.0, 1.0))
+
+
+def test_both_means_by_hand():
+    ratio = ratio_over_windows(np.array([1.0, 8.0]), np.array([4.0, 2.0]), rng())
+    assert ratio.mean == pytest.approx(9 / 6)
+    assert ratio.geometric_mean == pytest.approx(1.0)
+    assert ratio.ci95 == pytest.approx((0.25, 4.0))
+
+
+def test_a_policy_twice_as_bad_in_every_window_is_known_to_be():
+    ratio = ratio_over_windows(2 * SOME, SOME, rng(), block=7)
+    assert ratio.ci95 == pytest.approx((2.0, 2.0))
+    assert ratio.mean == pytest.approx(2.0)
+
+
+def test_the_same_seed_draws_the_same_windows_for_every_policy():
+    other = rng(6).lognormal(size=60)
+    one = ratio_over_windows(other, SOME, rng(), block=3)
+    assert one == ratio_over_windows(other, SOME, rng(), block=3)
+    thrice = ratio_over_windows(3 * other, SOME, rng(), block=3)
+    assert np.array(thrice.ci95) == pytest.approx(3 * np.array(one.ci95))
+    assert one.ci95 != ratio_over_windows(other, SOME, rng(2), block=3).ci95
+
+
+def test_blocks_tell_that_repeated_windows_know_no_more():
+    """Each of 30 values seen in 8 windows: single windows make believe there were 240."""
+    values = np.repeat(rng(3).lognormal(size=30), 8)
+    ones = np.ones(240)
+
+    def width(block):
+        low, high = ratio_over_windows(values, ones, rng(), block=block).ci95
+        return np.log(high / low)
+
+    alone = ratio_over_windows(values[::8], ones[::8], rng()).ci95
+    assert width(1) < 0.5 * np.log(alone[1] / alone[0])
+    assert width(16) == pytest.approx(np.log(alone[1] / alone[0]), rel=0.25)
+
+
+def test_without_two_blocks_there_is_no_interval():
+    assert ratio_over_windows(SOME, SOME, rng(), block=31).ci95 is None
+    assert ratio_over_windows(SOME[:1], SOME[:1], rng()).ci95 is None
+    assert ratio_over_windows(SOME, SOME, rng(), block=30).ci95 == (1.0, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("numerators", "denominators", "more"),
+    [
+        (SOME, SOME[:3], {}),
+        (SOME[:0], SOME[:0], {}),
+        (np.zeros(3), np.ones(3), {}),
+        (np.ones(3), np.array([1.0, np.nan, 1.0]), {}),
+        (SOME, SOME, {"block": 0}),
+        (SOME, SOME, {"resamples": 0}),
+    ],
+)
+def test_what_has_no_ratio_is_refused(numerators, denominators, more):
+    with pytest.raises(ConfigurationError):
+        ratio_over_windows(numerators, denominators, rng(), **more)
+
+
+@pytest.mark.parametrize(
+    ("firsts", "jobs", "overlapping"),
+    [
+        ([0, 10, 20], 10, 1),
+        ([0, 10, 20], 11, 2),
+        ([0, 10, 20], 100, 3),
+        ([0, 5, 15, 25, 30, 35], 10, 2),
+        ([0, 5, 15, 25, 30, 34], 10, 3),
+        ([7], 10, 1),
+    ],
+)
+def test_windows_that_overlap_one_another(firsts, jobs, overlapping):
+    assert overlapping_windows(firsts, jobs) == overlapping
