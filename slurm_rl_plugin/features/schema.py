@@ -16,6 +16,7 @@ class FeatureSchema:
         queue: names of the queue features, in column order.
         static_jobs: names of job features that do not change while the job waits.
         dynamic_jobs: names of job features that change with time; they follow the static ones.
+        history_jobs: names of job features made of past runs and of jobs alike; they come last.
     """
 
     name: str
@@ -23,11 +24,12 @@ class FeatureSchema:
     queue: tuple[str, ...]
     static_jobs: tuple[str, ...]
     dynamic_jobs: tuple[str, ...]
+    history_jobs: tuple[str, ...] = ()
 
     @property
     def jobs(self) -> tuple[str, ...]:
         """Names of all job features, in column order."""
-        return self.static_jobs + self.dynamic_jobs
+        return self.static_jobs + self.dynamic_jobs + self.history_jobs
 
     @property
     def digest(self) -> str:

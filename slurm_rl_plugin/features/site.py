@@ -18,7 +18,7 @@ SOON = 120.0
 
 SITE = FeatureSchema(
     name="site",
-    version=2,
+    version=3,
     queue=(
         "idle_fraction",
         "log_pending_jobs",
@@ -51,6 +51,16 @@ SITE = FeatureSchema(
         "time_utility_now",
         "log_loss_rate_per_work",
         "share_deficit",
+    ),
+    history_jobs=(
+        "log_predicted_run_time",
+        "probability_very_short",
+        "probability_short",
+        "log_slowdown_rate",
+        "log_expected_run_time",
+        "template_known",
+        "log_pending_alike",
+        "log_pending_alike_none_running",
     ),
 )
 

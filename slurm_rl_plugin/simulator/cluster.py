@@ -12,7 +12,7 @@ from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
 
 #: Indices into `Cluster.counts`.
 NEXT_ARRIVAL, PENDING, RUNNING, IDLE, PENDING_INTERACTIVE, PENDING_PROCESSORS = 0, 1, 2, 3, 4, 5
-RUNNING_INTERACTIVE, DECISIONS, SCORED_JOBS = 6, 7, 8
+RUNNING_INTERACTIVE, DECISIONS, SCORED_JOBS, STARTED, ENDED = 6, 7, 8, 9, 10
 #: Indices into `Cluster.clock`.
 NOW, PENDING_WORK = 0, 1
 
@@ -29,6 +29,9 @@ class Workload(NamedTuple):
         account: index into shares.
         interactive: job class.
         shares: share of each account, shape [accounts].
+        user: whose job, numbered from 0; empty where no policy looks at past runs.
+        template: which template of that user (`features.run_history`), numbered from 0; empty as
+            `user` is.
     """
 
     submit: FloatArray
@@ -39,6 +42,8 @@ class Workload(NamedTuple):
     account: IntArray
     interactive: BoolArray
     shares: FloatArray
+    user: IntArray = np.empty(0, dtype=np.int64)
+    template: IntArray = np.empty(0, dtype=np.int64)
 
 
 class Cluster(NamedTuple):
@@ -56,6 +61,8 @@ class Cluster(NamedTuple):
         account_rate: processors in use by each account.
         account_usage: consumed processor-seconds of each account, decayed.
         half_life: seconds after which usage counts half, shape [1]; inf for no decay.
+        started, ended: job numbers in the order of their start and end, ties of ends by number,
+            the first counts[STARTED] and counts[ENDED] entries.
     """
 
     clock: FloatArray
@@ -71,6 +78,8 @@ class Cluster(NamedTuple):
     account_rate: FloatArray
     account_usage: FloatArray
     half_life: FloatArray
+    started: IntArray
+    ended: IntArray
 
 
 def empty_cluster(
@@ -94,7 +103,7 @@ def empty_cluster(
         raise SimulationError("a job wider than the machine must be dropped before simulating.")
     places = min(jobs, capacity) + 1
     accounts = len(workload.shares)
-    counts = np.zeros(SCORED_JOBS + 1, dtype=np.int64)
+    counts = np.zeros(ENDED + 1, dtype=np.int64)
     counts[IDLE] = capacity
     first = float(workload.submit[0]) if jobs else 0.0
     return Cluster(
@@ -111,6 +120,8 @@ def empty_cluster(
         account_rate=np.zeros(accounts) if beside is None else beside.account_rate,
         account_usage=np.zeros(accounts) if beside is None else beside.account_usage,
         half_life=np.array([half_life]),
+        started=np.zeros(jobs, dtype=np.int64),
+        ended=np.zeros(jobs, dtype=np.int64),
     )
 
 
@@ -163,6 +174,8 @@ def start_job(workload: Workload, cluster: Cluster, job: int) -> None:
     counts, now = cluster.counts, cluster.clock[NOW]
     processors = workload.processors[job]
     cluster.start[job] = now
+    cluster.started[counts[STARTED]] = job
+    counts[STARTED] += 1
     counts[IDLE] -= processors
     counts[PENDING_PROCESSORS] -= processors
     cluster.clock[PENDING_WORK] -= workload.estimate[job] * processors
@@ -186,9 +199,25 @@ def start_job(workload: Workload, cluster: Cluster, job: int) -> None:
 
 
 @compiled
+def _note_end(workload: Workload, cluster: Cluster, job: int) -> None:
+    """Append to `ended`; the heap gives ends at the same time in any order."""
+    place = cluster.counts[ENDED]
+    end = cluster.start[job] + workload.run_time[job]
+    while place > 0:
+        before = cluster.ended[place - 1]
+        if before < job or cluster.start[before] + workload.run_time[before] < end:
+            break
+        cluster.ended[place] = before
+        place -= 1
+    cluster.ended[place] = job
+    cluster.counts[ENDED] += 1
+
+
+@compiled
 def _end_next_job(workload: Workload, cluster: Cluster) -> None:
     counts = cluster.counts
     job = cluster.end_job[0]
+    _note_end(workload, cluster, job)
     processors = workload.processors[job]
     last = counts[RUNNING] - 1
     cluster.end_time[0] = cluster.end_time[last]

@@ -1,0 +1,142 @@
+"""How long a job will run, from its request and the runs before it: a distribution, not a number.
+
+A prediction is linear in what is known: a logistic regression for each of SHORT_RUN_TIMES and a
+linear one for the logarithm of the run time. What matters for slowdown is how likely a job is to
+end at once, which no single predicted run time tells.
+
+Elementwise, plain numpy style: the simulator compiles these very lines for one job, the head node
+runs them on columns.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from slurm_rl_plugin.features.run_history import INVERSE, LOG_RUN, SHORT, SHORT_RUN_TIMES
+from slurm_rl_plugin.units import FloatArray
+
+_SHARES = 2 * len(SHORT_RUN_TIMES)
+#: What a prediction is made of: 1, the request, the user's row, the template's row, what is known.
+KNOWN_FACTS = 3 + 2 * (_SHARES + 3) + 2
+#: What it gives: a logit for each of SHORT_RUN_TIMES, then log10(1 + run time).
+PREDICTED = len(SHORT_RUN_TIMES) + 1
+#: Keeps the log odds of a share of 0 or 1 finite.
+_NEVER_CERTAIN = 0.01
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunTimePrediction:
+    """Weights of what is known, shape [PREDICTED, KNOWN_FACTS]; see `known_facts`."""
+
+    weights: FloatArray
+
+    @classmethod
+    def untrained(cls) -> RunTimePrediction:
+        """What the template's own runs say, its fast and slow means counting alike."""
+        weights = np.zeros((PREDICTED, KNOWN_FACTS))
+        first = 3 + _SHARES + 3  # of the template's row
+        for place in range(len(SHORT_RUN_TIMES)):
+            weights[place, first + 2 * place : first + 2 * place + 2] = 5.0 / 2.0
+        weights[-1, first + _SHARES : first + _SHARES + 2] = 6.0 / 2.0
+        return cls(weights=weights)
+
+
+def log_odds(share: Any) -> Any:
+    """Log odds of a share in [0, 1], kept finite."""
+    return np.log((share + _NEVER_CERTAIN) / (1.0 + _NEVER_CERTAIN - share))
+
+
+def fill_known_facts(
+    facts: Any,
+    time_limit: Any,
+    processors: Any,
+    user: Any,
+    template: Any,
+    user_known: Any,
+    template_known: Any,
+) -> None:
+    """What a prediction is made of, each near [-1, 1].
+
+    Args:
+        facts: filled; shape [KNOWN_FACTS] for one job or [KNOWN_FACTS, n] for columns.
+        time_limit: requested seconds.
+        processors: requested.
+        user: the user's row of history (`features.run_history`) or who stands in for him, shape
+            [HISTORY] or [HISTORY, n].
+        template: the same for the template.
+        user_known: 1.0 where a run of the user has been seen, else 0.0.
+        template_known: the same for the template.
+    """
+    facts[0] = 1.0
+    facts[1] = np.log10(1.0 + time_limit) / 6.0
+    facts[2] = np.log10(1.0 * processors) / 4.0
+    place = 3
+    for level in range(2):
+        row = user if level == 0 else template
+        for share in range(_SHARES):
+            facts[place] = log_odds(row[SHORT + share]) / 5.0
+            place += 1
+        facts[place] = row[LOG_RUN] / 6.0
+        facts[place + 1] = row[LOG_RUN + 1] / 6.0
+        facts[place + 2] = np.log10(row[INVERSE]) / 6.0
+        place += 3
+    facts[place] = user_known
+    facts[place + 1] = template_known
+
+
+def history_features(
+    very_short: Any, short: Any, hours: Any, log_run: Any, time_limit: Any, known: Any
+) -> tuple[Any, ...]:
+    """Features of a prediction, in the order of the `site` schema.
+
+    Between two of SHORT_RUN_TIMES a run counts as what such runs are on large machines, seconds:
+    20, 350, 3200 (for its length) or 20, 300, 2500 (for the inverse of its length).
+
+    Args:
+        very_short: predicted logit of a run time below SHORT_RUN_TIMES[0].
+        short: the same for SHORT_RUN_TIMES[1].
+        hours: the same for SHORT_RUN_TIMES[2].
+        log_run: predicted log10(1 + run time).
+        time_limit: requested seconds.
+        known: 1.0 where a run of the template has been seen, else 0.0.
+    """
+    first = 1.0 / (1.0 + np.exp(-very_short))
+    second = np.maximum(first, 1.0 / (1.0 + np.exp(-short)))
+    third = np.maximum(second, 1.0 / (1.0 + np.exp(-hours)))
+    longest = SHORT_RUN_TIMES[2] + 0.5 * np.maximum(time_limit - SHORT_RUN_TIMES[2], 0.0)
+    expected = (
+        20.0 * first
+        + 350.0 * (second - first)
+        + 3200.0 * (third - second)
+        + longest * (1.0 - third)
+    )
+    rate = (
+        first / 20.0
+        + (second - first) / 300.0
+        + (third - second) / 2500.0
+        + (1.0 - third) / longest
+    )
+    return (
+        log_run / 6.0,
+        first,
+        second,
+        np.log10(rate) / 4.0 + 1.25,
+        np.log10(1.0 + expected) / 6.0,
+        known,
+    )
+
+
+def alike_features(pending_alike: Any, running_alike: Any) -> tuple[Any, ...]:
+    """Features of how many jobs of the same template there are, after those of the prediction.
+
+    Where many wait and none runs, one of them tells what the others are: it is worth trying.
+
+    Args:
+        pending_alike: pending jobs of the job's template, itself included.
+        running_alike: running jobs of the template.
+    """
+    many = np.log10(1.0 * pending_alike) / 3.0
+    return (many, many * (running_alike == 0))
