@@ -69,7 +69,7 @@ def made_smaller(words: Sequence[str]) -> list[str]:
         elif "LPC-EGEE" in word and "@" in word:
             small[place] = "site.swf.gz"
     small += SMALLER_BY_VERB.get(small[0], [])
-    if small[0] == "reproduce" and small[1] in LEARNED_PAPERS:
+    if small[0] == "reproduce" and (small[1] in LEARNED_PAPERS or "--search" in small):
         small += ["--quick"]
     if small[:2] == ["benchmark", "simulator"]:
         small += ["--jobs", "300"]
