@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from slurm_rl_plugin.cli.tables import print_json, print_table
@@ -20,8 +20,11 @@ def print_claims(claims: Sequence[Claim]) -> None:
         difference = f"{claim.difference:.{places}f}"
         rows.append([claim.name, claim.source, *figures, difference, claim.because])
     print_table(["CELL", "SOURCE", "PUBLISHED", "MEASURED", "DIFFERENCE", "BECAUSE"], rows)
-    count = sum(claim.reproduces for claim in claims)
-    print(f"\n{count} of {len(claims)} reproduce.")
+    equal = [claim.reproduces for claim in claims if not claim.at_most]
+    print(f"\n{sum(equal)} of {len(equal)} reproduce.")
+    bounds = [claim.reproduces for claim in claims if claim.at_most]
+    if bounds:
+        print(f"{sum(bounds)} of {len(bounds)} searched in-sample are at most as published.")
 
 
 def print_sampled_claims(claims: Sequence[SampledClaim]) -> None:
@@ -77,6 +80,7 @@ def print_reproduction(
     claims: Sequence[Claim | SampledClaim],
     figures: Sequence[str],
     table: Callable[[Any], None],
+    facts: Mapping[str, Any] | None = None,
 ) -> None:
     """The document of `reproduce --json`, or the table.
 
@@ -86,6 +90,7 @@ def print_reproduction(
         claims: all of one kind.
         figures: paths.
         table: prints the claims.
+        facts: further entries of the document.
     """
     if not options.json:
         table(claims)
@@ -95,5 +100,6 @@ def print_reproduction(
         "seeds": list(seeds),
         "claims": [claim.as_json() for claim in claims],
         "figures": list(figures),
+        **(facts or {}),
     }
     print_json(document)

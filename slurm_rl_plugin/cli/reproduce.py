@@ -6,6 +6,7 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from itertools import count
 from pathlib import Path
 
 from slurm_rl_plugin.cli.claim_tables import (
@@ -16,13 +17,14 @@ from slurm_rl_plugin.cli.claim_tables import (
 from slurm_rl_plugin.cli.learned_papers import DEFAULT_SEEDS, LEARNED_PAPERS, reproduce_learned
 from slurm_rl_plugin.cli.progress import progress_bar
 from slurm_rl_plugin.errors import ConfigurationError
-from slurm_rl_plugin.reproduce import heuristics, rlscheduler
+from slurm_rl_plugin.reproduce import heuristics, rlscheduler, rlscheduler_search
 from slurm_rl_plugin.reproduce.claims import Claim
 from slurm_rl_plugin.reproduce.sampled_claims import SampledClaim
 
 #: Where the traces are when the command line does not say it.
 _TRACES_VARIABLE = "SLURM_RL_TRACES"
 _DEFAULT_SEEDS = 100
+_SEARCH_SEEDS = 5
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -41,7 +43,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=int,
         metavar="N",
         help=f"generated logs of each kind (default: {DEFAULT_SEEDS}, heuristics "
-        f"{_DEFAULT_SEEDS}; rlscheduler has none)",
+        f"{_DEFAULT_SEEDS}; rlscheduler has none), or searches of --search on each trace "
+        f"(default: {_SEARCH_SEEDS})",
+    )
+    parser.add_argument(
+        "--search",
+        action="store_true",
+        help="rlscheduler: also search a score on the very sequences it is measured on "
+        "(in-sample; some minutes)",
     )
     parser.add_argument(
         "--models",
@@ -58,7 +67,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--quick",
         action="store_true",
-        help="small logs and short trainings, to see that it runs; no reproduction",
+        help="small logs, short trainings and searches, to see that it runs; no reproduction",
     )
     parser.add_argument("--plot", type=Path, metavar="DIR", help="draw the comparison as PNG")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
@@ -66,20 +75,54 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(options: argparse.Namespace) -> int:
     """Reproduce and print."""
+    if options.search and options.paper != "rlscheduler":
+        raise ConfigurationError("--search is for rlscheduler.")
     if options.paper in LEARNED_PAPERS:
         return reproduce_learned(options, _named_traces(options.traces))
-    if options.models or options.policy or options.quick:
+    if options.models or options.policy or (options.quick and not options.search):
         raise ConfigurationError(
             f"--models, --policy and --quick are for {' and '.join(LEARNED_PAPERS)}."
         )
     if options.paper == "heuristics":
         return _reproduce_heuristics(options)
-    if options.seeds is not None:
-        raise ConfigurationError("--seeds is for heuristics: rlscheduler's sequences are given.")
+    return _reproduce_rlscheduler(options)
+
+
+def _reproduce_rlscheduler(options: argparse.Namespace) -> int:
+    if options.seeds is not None and not options.search:
+        raise ConfigurationError(
+            "--seeds is for heuristics: rlscheduler's sequences are given, but for --search."
+        )
+    plan = _search_plan(options) if options.search else None
     claims = rlscheduler.reproduce(_traces(options.traces))
+    found = {} if plan is None else _search(plan)
+    claims += rlscheduler_search.search_claims(found)
+    facts = None if plan is None else {"search": rlscheduler_search.search_facts(plan, found)}
     figures = [] if options.plot is None else [_plot(options.plot, claims)]
-    print_reproduction(options, rlscheduler.SEQUENCE_STARTS, claims, figures, print_claims)
+    seeds = rlscheduler.SEQUENCE_STARTS
+    print_reproduction(options, seeds, claims, figures, print_claims, facts)
+    if plan is not None and not options.json:
+        print(rlscheduler_search.described(plan, found))
     return 0
+
+
+def _search_plan(options: argparse.Namespace) -> rlscheduler_search.SearchPlan:
+    seeds = _SEARCH_SEEDS if options.seeds is None else options.seeds
+    if seeds < 1:
+        raise ConfigurationError(f"--seeds {seeds}: a search needs at least 1.")
+    return rlscheduler_search.SearchPlan(
+        traces=_traces(options.traces),
+        settings=rlscheduler_search.QUICK if options.quick else rlscheduler_search.FULL,
+        seeds=range(seeds),
+    )
+
+
+def _search(plan: rlscheduler_search.SearchPlan) -> rlscheduler_search.Searches:
+    generation = count(1)
+    with progress_bar("searching", plan.steps, "slowdown") as progress:
+        return rlscheduler_search.search_all(
+            plan, lambda lowest: progress(next(generation), lowest)
+        )
 
 
 def _reproduce_heuristics(options: argparse.Namespace) -> int:

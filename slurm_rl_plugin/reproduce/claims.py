@@ -17,6 +17,7 @@ class Claim:
         measured: by this package.
         decimals: how many decimals were printed.
         source: who published it.
+        at_most: whether the published figure is a bound to keep to, not a figure to equal.
     """
 
     group: str
@@ -25,6 +26,7 @@ class Claim:
     measured: float
     decimals: int = 2
     source: str = "paper"
+    at_most: bool = False
 
     @property
     def name(self) -> str:
@@ -38,12 +40,19 @@ class Claim:
 
     @property
     def reproduces(self) -> bool:
-        """Whether the measured figure, rounded as the published one, is the same."""
+        """Whether the measured figure, rounded as the published one, is the same.
+
+        Of a bound: whether the measured figure, not rounded, is at most as high.
+        """
+        if self.at_most:
+            return self.measured <= self.published
         return self.difference == 0.0
 
     @property
     def because(self) -> str:
         """The reason of the verdict."""
+        if self.at_most:
+            return "at most as published" if self.reproduces else "above the published"
         if self.reproduces:
             return "equal to two decimals" if self.decimals == 2 else "equal as printed"
         return f"differs by {100.0 * self.difference / self.published:+.2f} %"

@@ -22,8 +22,14 @@ RULES = {"FCFS": FCFS, "SJF": SJF, "SAF": SAF, "F1": F1, "WFP3": WFP3, "UNICEP":
 
 #: The start time of a queued job in the benchmark; its WFP3 and UNICEP compute a wait from it.
 _UNSET_START = -1.0
+#: In place of a number of RULES: jobs are scored by coefficients, see `scored_starts`.
+_BY_COEFFICIENTS = -1
+#: What the coefficients of a job multiply when it is scored, in their order.
+STATE_TERMS = ("one", "log_wait", "log_wait_over_requested", "fits_now", "free_fraction")
+#: Scales of order 1: six hours of waiting, or 147 requested times, count as 1.
+_LOG_WAIT_SCALE, _LOG_RATIO_SCALE = 10.0, 5.0
 #: Indices into `_State.counts`.
-_ARRIVED, _QUEUED, _RUNNING, _FREE = range(4)
+_ARRIVED, _QUEUED, _RUNNING, _FREE, _DECISIONS = range(5)
 
 
 class _State(NamedTuple):
@@ -40,6 +46,22 @@ class _State(NamedTuple):
     end: FloatArray
     expected_end: FloatArray
     score: FloatArray
+
+
+class _Choice(NamedTuple):
+    """How the next job is chosen.
+
+    Attributes:
+        rule: one of the numbers of RULES, or _BY_COEFFICIENTS.
+        wait_is_known: whether the rule sees the time a job has waited.
+        capacity: processors.
+        coefficients: of each job, shape [n, len(STATE_TERMS)]; empty under a rule.
+    """
+
+    rule: int
+    wait_is_known: bool
+    capacity: int
+    coefficients: FloatArray
 
 
 def benchmark_starts(
@@ -59,10 +81,41 @@ def benchmark_starts(
         backfilling: the benchmark's own, not EASY.
         wait_is_known: WFP3 and UNICEP see the time a job has waited; the benchmark's do not.
     """
+    choice = _Choice(RULES[rule], wait_is_known, capacity, np.empty((0, len(STATE_TERMS))))
+    state = _empty_machine(jobs, capacity)
+    _schedule(jobs, state, choice, backfilling)
+    return state.start
+
+
+def scored_starts(
+    jobs: BenchmarkJobs, capacity: int, coefficients: FloatArray, *, backfilling: bool = True
+) -> tuple[FloatArray, int]:
+    """When each job starts if the lowest sum of coefficients times STATE_TERMS is chosen.
+
+    The terms are what a scheduler knows when it chooses: ln(1 + wait in s) / 10,
+    ln(1 + wait / requested time) / 5, 1 if the job fits on the free processors (else 0), and the
+    free part of the machine.
+
+    Args:
+        jobs: one sequence; none wider than the machine.
+        capacity: processors.
+        coefficients: of each job, shape [n, len(STATE_TERMS)].
+        backfilling: the benchmark's own, not EASY.
+
+    Returns:
+        Starts, seconds, shape [n], and how often a job was chosen.
+    """
+    choice = _Choice(_BY_COEFFICIENTS, True, capacity, np.ascontiguousarray(coefficients))
+    state = _empty_machine(jobs, capacity)
+    _schedule(jobs, state, choice, backfilling)
+    return state.start, int(state.counts[_DECISIONS])
+
+
+def _empty_machine(jobs: BenchmarkJobs, capacity: int) -> _State:
     count = len(jobs.submit)
-    state = _State(
+    return _State(
         clock=np.array([jobs.submit[0]]),
-        counts=np.array([0, 0, 0, capacity], dtype=np.int64),
+        counts=np.array([0, 0, 0, capacity, 0], dtype=np.int64),
         queue=np.zeros(count, dtype=np.int64),
         running=np.zeros(count, dtype=np.int64),
         start=np.full(count, np.nan),
@@ -70,8 +123,6 @@ def benchmark_starts(
         expected_end=np.zeros(count),
         score=np.zeros(count),
     )
-    _schedule(jobs, state, RULES[rule], wait_is_known, backfilling)
-    return state.start
 
 
 @compiled
@@ -94,16 +145,29 @@ def _score(jobs: BenchmarkJobs, job: int, rule: int, start: float) -> float:
     return submit
 
 
+# In this file and not beside the features: numba keeps machine code that only a change of the
+# caller's own file makes stale.
 @compiled
-def _schedule(
-    jobs: BenchmarkJobs, state: _State, rule: int, wait_is_known: bool, backfilling: bool
-) -> None:
+def _score_by_coefficients(jobs: BenchmarkJobs, state: _State, job: int, choice: _Choice) -> float:
+    """The lower, the earlier."""
+    own = choice.coefficients[job]
+    free = state.counts[_FREE]
+    wait = state.clock[0] - jobs.submit[job]
+    score = own[0] + own[1] * np.log1p(wait) / _LOG_WAIT_SCALE
+    score += own[2] * np.log1p(wait / max(jobs.requested[job], 1.0)) / _LOG_RATIO_SCALE
+    if jobs.processors[job] <= free:
+        score += own[3]
+    return score + own[4] * free / choice.capacity
+
+
+@compiled
+def _schedule(jobs: BenchmarkJobs, state: _State, choice: _Choice, backfilling: bool) -> None:
     counts = state.counts
     for _ in range(len(jobs.submit)):
         while counts[_QUEUED] == 0:
             if not _move_time(jobs, state):
                 return  # the rest of the jobs was backfilled
-        chosen = _choose(jobs, state, rule, wait_is_known)
+        chosen = _choose(jobs, state, choice)
         if backfilling and jobs.processors[chosen] > counts[_FREE]:
             shadow = _shadow_time(jobs, state, chosen)
             _sort(state.queue, counts[_QUEUED], state.score)
@@ -117,13 +181,17 @@ def _schedule(
 
 
 @compiled
-def _choose(jobs: BenchmarkJobs, state: _State, rule: int, wait_is_known: bool) -> int:
+def _choose(jobs: BenchmarkJobs, state: _State, choice: _Choice) -> int:
     """The job of the lowest score; ties go to the one submitted first, then to the first queued."""
-    start = state.clock[0] if wait_is_known else _UNSET_START
+    start = state.clock[0] if choice.wait_is_known else _UNSET_START
+    state.counts[_DECISIONS] += 1
     best = state.queue[0]
     for place in range(state.counts[_QUEUED]):
         job = state.queue[place]
-        score = _score(jobs, job, rule, start)
+        if choice.rule == _BY_COEFFICIENTS:
+            score = _score_by_coefficients(jobs, state, job, choice)
+        else:
+            score = _score(jobs, job, choice.rule, start)
         state.score[job] = score
         if score < state.score[best] or (
             score == state.score[best] and jobs.submit[job] < jobs.submit[best]

@@ -71,7 +71,7 @@ def made_smaller(words: Sequence[str]) -> list[str]:
     if "--protocol" in small:
         small[1] = "mmn:jobs=6340"  # no window of the protocol fits into the log of the workplace
     small += SMALLER_BY_VERB.get(small[0], [])
-    if small[0] == "reproduce" and small[1] in LEARNED_PAPERS:
+    if small[0] == "reproduce" and (small[1] in LEARNED_PAPERS or "--search" in small):
         small += ["--quick"]
     if small[:2] == ["benchmark", "simulator"]:
         small += ["--jobs", "300"]

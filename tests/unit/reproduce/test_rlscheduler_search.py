@@ -1,0 +1,197 @@
+"""The in-sample search on small job sets, and the command on small made-up traces."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from slurm_rl_plugin.cli.entry import main
+from slurm_rl_plugin.reproduce.claims import Claim
+from slurm_rl_plugin.reproduce.rlscheduler import SEQUENCE_JOBS, SEQUENCE_STARTS, TRACES
+from slurm_rl_plugin.reproduce.rlscheduler_jobs import BenchmarkJobs
+from slurm_rl_plugin.reproduce.rlscheduler_protocol import benchmark_starts
+from slurm_rl_plugin.reproduce.rlscheduler_scorer import (
+    JOB_TERMS,
+    STATE_TERMS,
+    WEIGHTS,
+    ScoredSequences,
+    sjf_weights,
+)
+from slurm_rl_plugin.reproduce.rlscheduler_search import (
+    BEST_OF_OTHERS,
+    QUICK,
+    Found,
+    SearchSettings,
+    search_claims,
+    search_weights,
+)
+
+PROCESSORS = 16
+SMALL = SearchSettings(generations=5, population=6)
+
+
+def made_up_jobs(seed: int, count: int = 200) -> BenchmarkJobs:
+    """A crowded machine of PROCESSORS; requested times unlike the run times."""
+    random = np.random.default_rng(seed)
+    run_time = np.ceil(random.lognormal(4.0, 1.5, count))
+    return BenchmarkJobs(
+        submit=np.sort(random.integers(0, 60 * count, count)).astype(np.float64),
+        run_time=run_time,
+        requested=np.ceil(run_time * random.uniform(1.0, 5.0, count)),
+        processors=random.integers(1, PROCESSORS + 1, count),
+    )
+
+
+@pytest.fixture(scope="module")
+def sequences() -> ScoredSequences:
+    return ScoredSequences.of([made_up_jobs(seed) for seed in (1, 2)], PROCESSORS)
+
+
+def weights_of(**weights: float) -> np.ndarray:
+    """Weights of "job_term__state_term"."""
+    table = np.zeros((len(JOB_TERMS), len(STATE_TERMS)))
+    for name, weight in weights.items():
+        job_term, _, state_term = name.partition("__")
+        table[JOB_TERMS.index(job_term), STATE_TERMS.index(state_term)] = weight
+    return table.ravel()
+
+
+def test_the_weights_of_sjf_give_exactly_the_starts_of_sjf(sequences: ScoredSequences) -> None:
+    for place, sequence in enumerate(sequences.sequences):
+        expected = benchmark_starts(sequence, PROCESSORS, "SJF", backfilling=True)
+        start, decisions = sequences.starts(place, sjf_weights())
+        assert start.tobytes() == expected.tobytes()
+        assert 0 < decisions <= len(start)
+
+
+def test_the_longest_wait_first_is_first_come_first_served(sequences: ScoredSequences) -> None:
+    sequence = sequences.sequences[0]
+    expected = benchmark_starts(sequence, PROCESSORS, "FCFS", backfilling=True)
+    start, _ = sequences.starts(0, weights_of(one__log_wait=-1.0))
+    assert start.tobytes() == expected.tobytes()
+
+
+def test_the_score_sees_what_is_free_when_it_chooses() -> None:
+    # at 10 s the second job starts, four processors are left, the third needs all, the last four
+    sequence = BenchmarkJobs(
+        submit=np.array([0.0, 1.0, 2.0, 3.0]),
+        run_time=np.array([10.0, 200.0, 5.0, 300.0]),
+        requested=np.array([10.0, 200.0, 5.0, 300.0]),
+        processors=np.array([12, 12, 16, 4]),
+    )
+    one = ScoredSequences.of([sequence], PROCESSORS)
+    shortest, _ = one.starts(0, sjf_weights())
+    fitting, _ = one.starts(0, sjf_weights() - weights_of(one__fits_now=9.0))
+    assert shortest.tolist() == [0, 10, 210, 215]
+    assert fitting.tolist() == [0, 10, 310, 10]
+
+
+@pytest.mark.parametrize("terms", [("one__one",), ("one__free_fraction",)])
+def test_what_moves_all_jobs_alike_changes_nothing(
+    sequences: ScoredSequences, terms: tuple[str]
+) -> None:
+    moved = sjf_weights() + weights_of(**dict.fromkeys(terms, 4.0))
+    assert sequences.scored(moved) == sequences.scored(sjf_weights())
+
+
+def test_a_search_gives_the_same_again_and_another_seed_another(
+    sequences: ScoredSequences,
+) -> None:
+    first, again, other = (search_weights(sequences, SMALL, seed) for seed in (3, 3, 4))
+    assert first.weights.tobytes() == again.weights.tobytes()
+    assert (first.slowdown, first.decisions) == (again.slowdown, again.decisions)
+    assert first.weights.tobytes() != other.weights.tobytes()
+
+
+def test_what_is_found_is_what_its_weights_give(sequences: ScoredSequences) -> None:
+    lowest: list[float] = []
+    found = search_weights(sequences, SMALL, 5, lowest.append)
+    assert found.weights.shape == (WEIGHTS,)
+    assert sequences.scored(found.weights).slowdown == found.slowdown == lowest[-1]
+    assert len(lowest) == SMALL.generations
+    assert lowest == sorted(lowest, reverse=True)
+    jobs = sum(len(each.submit) for each in sequences.sequences)
+    assert 0 < found.decisions <= SMALL.generations * SMALL.population * jobs
+
+
+def test_a_claim_of_a_bound_is_reached_at_most_as_published() -> None:
+    def bound(measured: float) -> Claim:
+        return Claim(group="a", cell="b", published=54.0, measured=measured, at_most=True)
+
+    assert bound(37.9).reproduces
+    assert bound(54.0).reproduces
+    assert not bound(54.0016).reproduces  # though it rounds to 54.00
+    assert bound(37.9).as_json()["because"] == "at most as published"
+    assert bound(54.0016).as_json()["verdict"] == "does not"
+
+
+def test_best_and_median_stand_beside_the_best_of_others() -> None:
+    none = np.zeros(WEIGHTS)
+    searches = [
+        Found(seed=seed, slowdown=slowdown, weights=none, decisions=1)
+        for seed, slowdown in enumerate((60.0, 50.0, 55.0))
+    ]
+    best, median = search_claims({"Lublin-1": searches})
+    assert (best.measured, median.measured) == (50.0, 55.0)
+    assert (best.reproduces, median.reproduces) == (True, False)
+    assert all("in-sample" in each.name for each in (best, median))
+
+
+@pytest.fixture
+def made_up_traces(tmp_path: Path) -> Path:
+    """Four logs, just long enough, on machines that are seldom full."""
+    random = np.random.default_rng(9)
+    count = max(SEQUENCE_STARTS) + SEQUENCE_JOBS // 8
+    for name, capacity in TRACES.values():
+        lines = [
+            f"{job} {60 * job} -1 {run_time} {width} -1 -1 {width} {2 * run_time} -1" + " -1" * 8
+            for job, run_time, width in zip(
+                range(1, count + 1),
+                random.integers(1, 200, count),
+                random.integers(1, capacity // 2, count),
+                strict=True,
+            )
+        ]
+        (tmp_path / f"{name}.swf").write_text("\n".join(lines) + "\n")
+    return tmp_path
+
+
+def test_the_command_tells_how_it_searched(
+    made_up_traces: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["reproduce", "rlscheduler", str(made_up_traces), "--search", "--quick", "--seeds", "2"]
+    assert main([*words, "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    search = document["search"]
+    assert search["in_sample"] is True
+    assert search["seeds"] == [0, 1]
+    assert (search["generations"], search["population"]) == (QUICK.generations, QUICK.population)
+    assert set(search["traces"]) == set(TRACES) == set(BEST_OF_OTHERS)
+    decisions = [each["simulated_decisions"] for each in search["traces"].values()]
+    assert search["simulated_decisions"] == sum(decisions) > 0
+    names = [each["name"] for each in document["claims"]]
+    assert sum(name.startswith("in-sample search, their backfilling") for name in names) == 8
+
+    assert main(words) == 0
+    printed = capsys.readouterr().out
+    assert "8 of 8 searched in-sample are at most as published." in printed
+    assert f"{sum(decisions)} simulated decisions" in printed
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["heuristics", "--search"],
+        ["reactive-grids", "--search", "--quick"],
+        ["rlscheduler", "--quick"],
+        ["rlscheduler", ".", "--search", "--seeds", "0"],
+    ],
+)
+def test_a_search_that_makes_no_sense_is_one_sentence(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["reproduce", *words]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
