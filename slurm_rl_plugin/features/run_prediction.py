@@ -10,11 +10,15 @@ runs them on columns.
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from slurm_rl_plugin.errors import ModelSchemaMismatch
 from slurm_rl_plugin.features.run_history import INVERSE, LOG_RUN, SHORT, SHORT_RUN_TIMES
 from slurm_rl_plugin.units import FloatArray
 
@@ -23,6 +27,8 @@ _SHARES = 2 * len(SHORT_RUN_TIMES)
 KNOWN_FACTS = 3 + 2 * (_SHARES + 3) + 2
 #: What it gives: a logit for each of SHORT_RUN_TIMES, then log10(1 + run time).
 PREDICTED = len(SHORT_RUN_TIMES) + 1
+#: Entry of a model's metadata that holds the weights.
+PREDICTION_ENTRY = "prediction"
 #: Keeps the log odds of a share of 0 or 1 finite.
 _NEVER_CERTAIN = 0.01
 
@@ -33,6 +39,10 @@ class RunTimePrediction:
 
     weights: FloatArray
 
+    def to_json(self) -> str:
+        """The weights as a model's metadata hold them."""
+        return json.dumps(self.weights.tolist())
+
     @classmethod
     def untrained(cls) -> RunTimePrediction:
         """What the template's own runs say, its fast and slow means counting alike."""
@@ -42,6 +52,27 @@ class RunTimePrediction:
             weights[place, first + 2 * place : first + 2 * place + 2] = 5.0 / 2.0
         weights[-1, first + _SHARES : first + _SHARES + 2] = 6.0 / 2.0
         return cls(weights=weights)
+
+
+def prediction_in(path: Path, metadata: Mapping[str, str]) -> RunTimePrediction | None:
+    """The prediction that a model was trained with; None for one that looks at no past runs.
+
+    Raises:
+        ModelSchemaMismatch: it is none that this release computes.
+    """
+    text = metadata.get(PREDICTION_ENTRY)
+    if text is None:
+        return None
+    try:
+        weights = np.array(json.loads(text), dtype=np.float64)
+    except (ValueError, TypeError):
+        weights = np.empty(0)
+    if weights.shape != (PREDICTED, KNOWN_FACTS) or not np.isfinite(weights).all():
+        raise ModelSchemaMismatch(
+            f"model {path} holds a run-time prediction that is no table of {PREDICTED} x "
+            f"{KNOWN_FACTS} numbers: retrain it."
+        )
+    return RunTimePrediction(weights=weights)
 
 
 def log_odds(share: Any) -> Any:

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from slurm_rl_plugin.errors import ModelUnreadable
+from slurm_rl_plugin.features.run_prediction import PREDICTION_ENTRY, prediction_in
 from slurm_rl_plugin.learning.onnx_file import OnnxFile, read_onnx, write_onnx
 from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.units import FloatArray
@@ -92,9 +94,10 @@ def export_network(network: QNetwork, path: Path, metadata: Mapping[str, str]) -
         path: the .onnx file.
         metadata: algorithm, reward weights, checksums and so on; schema entries are added.
     """
-    write_onnx(
-        _graph(network), network.schema, path, {"activation": network.activation, **metadata}
-    )
+    entries = {"activation": network.activation, **metadata}
+    if network.prediction is not None:
+        entries[PREDICTION_ENTRY] = network.prediction.to_json()
+    write_onnx(_graph(network), network.schema, path, entries)
 
 
 def import_network(path: Path) -> QNetwork:
@@ -118,13 +121,15 @@ def network_of(file: OnnxFile) -> QNetwork:
             "train` wrote can be simulated."
         )
     holds = "reserve_weights" in file.tensors
+    queue_and_jobs: dict[str, Any] = {name: tensors[name] for name in _TENSORS}
     return QNetwork(
         schema=schema,
-        **{name: tensors[name] for name in _TENSORS},
+        **queue_and_jobs,
         output=tensors["output"][:, 0],
         linear=tensors["linear"][:, 0],
         output_bias=float(tensors["output_bias"][0]),
         activation=activation,
         reserve_weights=file.tensor("reserve_weights")[:, 0] if holds else None,
         reserve_bias=float(file.tensor("reserve_bias")[0]) if holds else 0.0,
+        prediction=prediction_in(file.path, file.metadata),
     )

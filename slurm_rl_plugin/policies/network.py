@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from slurm_rl_plugin.features.run_prediction import RunTimePrediction
 from slurm_rl_plugin.features.schema import FeatureSchema
 from slurm_rl_plugin.units import FloatArray
 
@@ -34,6 +35,8 @@ class QNetwork:
         reserve_weights: of the processors to hold, by scaled queue feature, shape [Fq]; None for a
             network without that output.
         reserve_bias: processors to hold where all scaled queue features are 0.
+        prediction: of run times, which the schema's history features are made of; None for a
+            network to which they are all 0.
     """
 
     schema: FeatureSchema
@@ -50,6 +53,7 @@ class QNetwork:
     activation: str = "relu"
     reserve_weights: FloatArray | None = None
     reserve_bias: float = 0.0
+    prediction: RunTimePrediction | None = None
 
     @property
     def hidden(self) -> int:
@@ -91,6 +95,7 @@ def network_from_parameters(
     scaler: tuple[FloatArray, FloatArray, FloatArray, FloatArray],
     activation: str = "relu",
     hold: bool = False,
+    prediction: RunTimePrediction | None = None,
 ) -> QNetwork:
     """The network whose free numbers are `parameters`, shape [parameter_count].
 
@@ -102,6 +107,7 @@ def network_from_parameters(
         scaler: queue mean, queue scale, job mean, job scale.
         activation: one of ACTIVATIONS.
         hold: whether the network says how many processors to keep free of batch work.
+        prediction: of run times, for the history features.
     """
     queue, jobs = len(schema.queue), len(schema.jobs)
     sizes = [queue * hidden, jobs * hidden, hidden, hidden, jobs]
@@ -120,4 +126,5 @@ def network_from_parameters(
         activation=activation,
         reserve_weights=parts[5][:queue] if hold else None,
         reserve_bias=float(parts[5][queue]) if hold else 0.0,
+        prediction=prediction,
     )

@@ -8,6 +8,7 @@ import numpy as np
 
 from slurm_rl_plugin.errors import SimulationError
 from slurm_rl_plugin.simulator.compilation import compiled
+from slurm_rl_plugin.simulator.past_runs import NO_PAST, PastRuns
 from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
 
 #: Indices into `Cluster.counts`.
@@ -29,9 +30,7 @@ class Workload(NamedTuple):
         account: index into shares.
         interactive: job class.
         shares: share of each account, shape [accounts].
-        user: whose job, numbered from 0; empty where no policy looks at past runs.
-        template: which template of that user (`features.run_history`), numbered from 0; empty as
-            `user` is.
+        past: whose the jobs are, and what is known of their earlier runs.
     """
 
     submit: FloatArray
@@ -42,8 +41,7 @@ class Workload(NamedTuple):
     account: IntArray
     interactive: BoolArray
     shares: FloatArray
-    user: IntArray = np.empty(0, dtype=np.int64)
-    template: IntArray = np.empty(0, dtype=np.int64)
+    past: PastRuns = NO_PAST
 
 
 class Cluster(NamedTuple):

@@ -15,11 +15,25 @@ from slurm_rl_plugin.domain.job_description import JobDescription
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.features.estimates import RunTimeEstimate
 from slurm_rl_plugin.simulator.cluster import Workload
+from slurm_rl_plugin.simulator.past_runs import NO_PAST, PastRuns, nothing_past
 from slurm_rl_plugin.units import SHORT_JOB_RUN_TIME, BoolArray, FloatArray, IntArray
 
 #: Accounts kept by name where shares come from the log; the rest are summed up.
 KEPT_ACCOUNTS = 4
 OTHER_ACCOUNT = "_other"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecentRuns:
+    """What the last runs of each job's user told when the job was submitted; shape [n].
+
+    Attributes:
+        predicted: mean of the last two run times, at most the request, seconds.
+        rate: mean of 1 / max(run time, 10 s).
+    """
+
+    predicted: FloatArray
+    rate: FloatArray
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +51,8 @@ class PreparedLog:
         partition_capacities: processors of each of the log's partitions where they do not share
             any; () where all jobs share the machine.
         dropped: reason -> number of jobs of the log left out.
+        past: whose the jobs are, and what is known of earlier runs.
+        recent_runs: what users' last runs told at submission; None where nobody asked.
     """
 
     log: JobLog
@@ -48,6 +64,14 @@ class PreparedLog:
     capacity: int
     partition_capacities: tuple[int, ...] = ()
     dropped: dict[str, int] = field(default_factory=dict)
+    past: PastRuns = NO_PAST
+    recent_runs: RecentRuns | None = None
+
+    @property
+    def requested(self) -> FloatArray:
+        """Requested seconds; the run time where a job asked for none (definitions); shape [n]."""
+        limit = self.log.time_limit
+        return np.where(np.isfinite(limit) & (limit > 0), limit, self.log.run_time)
 
     def jobs(self) -> JobTable:
         """The columns that ordering rules look at."""
@@ -71,10 +95,9 @@ class PreparedLog:
         """
         log = self.log
         known = np.isfinite(log.time_limit) & (log.time_limit > 0)
-        requested = np.where(known, log.time_limit, log.run_time)
-        estimate = (
-            log.run_time if estimates is None else estimates.estimate(requested, self.interactive)
-        )
+        estimate = log.run_time
+        if estimates is not None:
+            estimate = estimates.estimate(self.requested, self.interactive)
         return Workload(
             submit=log.submit,
             run_time=log.run_time,
@@ -84,6 +107,7 @@ class PreparedLog:
             account=self.account,
             interactive=self.interactive,
             shares=self.shares,
+            past=self.past,
         )
 
 
@@ -140,7 +164,19 @@ def prepare_log(
         capacity=capacity,
         partition_capacities=capacities,
         dropped=dropped,
+        past=_told_apart(log),
     )
+
+
+def _told_apart(log: JobLog) -> PastRuns:
+    """Users and their templates: jobs that ask for the same processors and time limit."""
+    limit = np.nan_to_num(log.time_limit, nan=-1.0)
+    user = np.unique(log.user, return_inverse=True)[1].astype(np.int64)
+    template = user
+    for column in (log.processors, limit):
+        values, place = np.unique(column, return_inverse=True)
+        template = np.unique(template * len(values) + place, return_inverse=True)[1]
+    return nothing_past(user, template.astype(np.int64))
 
 
 def _jobs_that_fit(
@@ -185,12 +221,17 @@ def select_jobs(log: JobLog, index: BoolArray | IntArray) -> JobLog:
 
 def select_prepared(prepared: PreparedLog, index: IntArray) -> PreparedLog:
     """The chosen jobs of a prepared log with the shares of the whole."""
+    recent = prepared.recent_runs
+    if recent is not None:
+        recent = RecentRuns(predicted=recent.predicted[index], rate=recent.rate[index])
     return replace(
         prepared,
         log=select_jobs(prepared.log, index),
         interactive=prepared.interactive[index],
         account=prepared.account[index],
         dropped={},
+        past=prepared.past.of_jobs(index),
+        recent_runs=recent,
     )
 
 

@@ -18,6 +18,13 @@ from slurm_rl_plugin.simulator.cluster import (
     Workload,
 )
 from slurm_rl_plugin.simulator.compilation import compiled, compiled_inline
+from slurm_rl_plugin.simulator.history_scoring import (
+    NO_HISTORY,
+    HistoryPart,
+    add_history,
+    bring_up_to_now,
+    history_part,
+)
 from slurm_rl_plugin.simulator.queue_state import no_arrivals, queue_features_now
 from slurm_rl_plugin.simulator.reactive_grid import (
     GRID_WAIT,
@@ -45,6 +52,7 @@ class CompiledNetwork(NamedTuple):
         reserve_weights: shape [Fq]; all 0 for a network that holds nothing.
         reserve_bias: shape [1].
         arrived: recent arrivals, as `no_arrivals` makes them; changes while the network scores.
+        history: what past runs add; changes while the network scores.
         grid: code of a schema with the papers' state, NO_GRID for `site`, shape [1].
         places: VO place of each account in the papers' schemas, shape [accounts].
     """
@@ -59,6 +67,7 @@ class CompiledNetwork(NamedTuple):
     reserve_weights: FloatArray
     reserve_bias: FloatArray
     arrived: FloatArray
+    history: HistoryPart
     grid: IntArray
     places: IntArray
 
@@ -83,8 +92,10 @@ def compile_network(network: QNetwork, workload: Workload) -> CompiledNetwork:
         hold = network.reserve_weights / network.queue_scale
     static = _static_features(workload) if grid == NO_GRID else grid_job_table(workload)
     known = static.shape[1]
-    waiting_tells = job_weights[known:].any() or linear[known:].any()
-    last = len(linear) if waiting_tells else known  # what counts nothing is not computed
+    last = known + len(network.schema.dynamic_jobs)
+    history = history_part(network.prediction, workload.past, job_weights[last:], linear[last:])
+    if not (job_weights[known:last].any() or linear[known:last].any()):
+        last = known  # what counts nothing is not computed
     return CompiledNetwork(
         queue_weights=np.ascontiguousarray(queue_weights),
         dynamic_weights=np.ascontiguousarray(job_weights[known:last]),
@@ -98,6 +109,7 @@ def compile_network(network: QNetwork, workload: Workload) -> CompiledNetwork:
         reserve_weights=hold,
         reserve_bias=np.array([network.reserve_bias - float(network.queue_mean @ hold)]),
         arrived=no_arrivals(workload) if _sees_queue(network) else np.empty(0),
+        history=history,
         grid=np.array([grid], dtype=np.int64),
         places=account_places(workload.shares),
     )
@@ -134,6 +146,7 @@ def no_network() -> CompiledNetwork:
         reserve_weights=empty,
         reserve_bias=np.zeros(1),
         arrived=empty,
+        history=NO_HISTORY,
         grid=np.zeros(1, dtype=np.int64),
         places=np.zeros(0, dtype=np.int64),
     )
@@ -227,7 +240,7 @@ def score_pending(
     Args:
         workload: the jobs.
         cluster: read only, but for the count of scored jobs.
-        network: the scorer; its recent arrivals are brought up to now.
+        network: the scorer; its recent arrivals and its past runs are brought up to now.
         scores: filled for the first counts[PENDING] places.
         jobs: filled with the pending job numbers in the order of `scores`.
 
@@ -244,12 +257,17 @@ def score_pending(
     cluster.counts[SCORED_JOBS] += count
     now = cluster.clock[NOW]
     waiting_tells = len(network.dynamic_linear) > 0
+    past_tells = len(network.history.stamp) > 0
+    if past_tells:
+        bring_up_to_now(workload, cluster, network.history)
     for place in range(count):
         job = cluster.pending[place]
         score = network.static_score[job]
         static = network.static_hidden[job]
         for unit in range(len(inner)):
             inner[unit] = from_queue[unit] + static[unit]
+        if past_tells:
+            score += add_history(workload, network.history, job, inner)
         if waiting_tells:
             score += _waiting_part(workload, network, job, now, usage, largest, inner)
         for unit in range(len(inner)):

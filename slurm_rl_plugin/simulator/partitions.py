@@ -132,11 +132,7 @@ def _partitions(
         job = np.flatnonzero(partition == number)
         if len(job) == 0:
             continue
-        columns = {
-            name: column if name == "shares" else column[job]
-            for name, column in workload._asdict().items()
-        }
-        mine = Workload(**columns)
+        mine = _jobs_of(workload, job)
         beside = parts[0].cluster if parts else None
         network = no_network() if order.network is None else compile_network(order.network, mine)
         parts.append(
@@ -154,6 +150,15 @@ def _partitions(
     if parts:  # usage is accounted from the first submission to any partition
         parts[0].cluster.usage_time[0] = min(float(part.workload.submit[0]) for part in parts)
     return parts
+
+
+def _jobs_of(workload: Workload, job: IntArray) -> Workload:
+    columns = {
+        name: column if name == "shares" else column[job]
+        for name, column in workload._asdict().items()
+        if name != "past"
+    }
+    return Workload(**columns, past=workload.past.of_jobs(job))
 
 
 def _merged(jobs: int, parts: Sequence[_Partition]) -> SimulatedSchedule:

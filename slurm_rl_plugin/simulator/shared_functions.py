@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from slurm_rl_plugin.features import reactive_grid, site
+from slurm_rl_plugin.features import reactive_grid, run_history, run_prediction, site
 from slurm_rl_plugin.simulator.compilation import compiled_copy
 from slurm_rl_plugin.utility import fairness as plain_fairness
 from slurm_rl_plugin.utility import time_utility as plain_time_utility
@@ -29,3 +29,10 @@ grid_features = compiled_copy(
 grid_features_2011 = compiled_copy(
     reactive_grid.grid_features_2011, log_release=log_release, log_work_hours=log_work_hours
 )
+fold_outlived = compiled_copy(run_history.fold_outlived)
+fold_ended = compiled_copy(run_history.fold_ended)
+fill_known_facts = compiled_copy(
+    run_prediction.fill_known_facts, log_odds=compiled_copy(run_prediction.log_odds)
+)
+history_features = compiled_copy(run_prediction.history_features)
+alike_features = compiled_copy(run_prediction.alike_features)

@@ -1,0 +1,230 @@
+"""What past runs and jobs alike add to a network's score, inside the compiled loop.
+
+What a prediction says changes only when a run of the job's user tells something, so its part of
+the score is kept for each template until then.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from slurm_rl_plugin.errors import SimulationError
+from slurm_rl_plugin.features.run_history import SHORT_RUN_TIMES
+from slurm_rl_plugin.features.run_prediction import KNOWN_FACTS, PREDICTED, RunTimePrediction
+from slurm_rl_plugin.simulator.cluster import ENDED, NOW, PENDING, STARTED, Cluster, Workload
+from slurm_rl_plugin.simulator.compilation import compiled, compiled_inline
+from slurm_rl_plugin.simulator.past_runs import (
+    ENDED_EVENT,
+    NO_PAST,
+    PastRuns,
+    fold_run,
+    known_rows,
+)
+from slurm_rl_plugin.simulator.shared_functions import (
+    alike_features,
+    fill_known_facts,
+    history_features,
+)
+from slurm_rl_plugin.units import FloatArray, IntArray
+
+#: Features of jobs alike, the last ones of the schema.
+_ALIKE = 2
+#: Of a template whose part was never computed.
+_NEVER = np.iinfo(np.int64).min
+_THRESHOLDS = np.array(SHORT_RUN_TIMES)
+
+
+class HistoryPart(NamedTuple):
+    """The part of a network that looks at past runs, and what it has seen.
+
+    Attributes:
+        prediction: weights of the run-time prediction, shape [PREDICTED, KNOWN_FACTS].
+        weights: of the prediction's features into hidden units, shape [features, hidden].
+        linear: of the same into the score, shape [features].
+        alike_weights: of the features of jobs alike, shape [_ALIKE, hidden].
+        alike_linear: shape [_ALIKE].
+        past: rows of history.
+        seen: started jobs that have outlived each of SHORT_RUN_TIMES or are known not to, ended
+            jobs, then started and ended jobs counted in `running`; shape [ENDED_EVENT + 3].
+        version: how often each user's row has changed, last the site's, shape [users + 1].
+        stamp: version at which each template's part was computed, shape [templates].
+        part: what the prediction adds to hidden units and, last, to the score, shape [templates,
+            hidden + 1].
+        pending: pending jobs of each template, shape [templates].
+        running: running jobs of each template, shape [templates].
+    """
+
+    prediction: FloatArray
+    weights: FloatArray
+    linear: FloatArray
+    alike_weights: FloatArray
+    alike_linear: FloatArray
+    past: PastRuns
+    seen: IntArray
+    version: IntArray
+    stamp: IntArray
+    part: FloatArray
+    pending: IntArray
+    running: IntArray
+
+
+def history_part(
+    prediction: RunTimePrediction | None, past: PastRuns, weights: FloatArray, linear: FloatArray
+) -> HistoryPart:
+    """The part of a network that looks at past runs.
+
+    Args:
+        prediction: None for a network that does not look at them.
+        past: of the workload; copied.
+        weights: of the history features into hidden units, shape [history features, hidden].
+        linear: the same into the score, shape [history features].
+
+    Raises:
+        SimulationError: history features count, but nothing predicts or tells users apart.
+    """
+    if prediction is None or len(weights) == 0:
+        if weights.any() or linear.any():
+            raise SimulationError("a network that looks at past runs needs a run-time prediction.")
+        return _part_of(np.zeros((PREDICTED, KNOWN_FACTS)), NO_PAST, weights, linear)
+    return _part_of(prediction.weights, past.copy(), weights, linear)
+
+
+def _part_of(
+    prediction: FloatArray, past: PastRuns, weights: FloatArray, linear: FloatArray
+) -> HistoryPart:
+    users, templates = len(past.users), len(past.templates)
+    split = max(len(linear) - _ALIKE, 0)
+    return HistoryPart(
+        prediction=np.ascontiguousarray(prediction),
+        weights=np.ascontiguousarray(weights[:split]),
+        linear=np.ascontiguousarray(linear[:split]),
+        alike_weights=np.ascontiguousarray(weights[split:]),
+        alike_linear=np.ascontiguousarray(linear[split:]),
+        past=past,
+        seen=np.zeros(ENDED_EVENT + 3, dtype=np.int64),
+        version=np.zeros(users + 1, dtype=np.int64),
+        stamp=np.full(templates, _NEVER, dtype=np.int64),
+        part=np.zeros((templates, weights.shape[1] + 1)),
+        pending=np.zeros(templates, dtype=np.int64),
+        running=np.zeros(templates, dtype=np.int64),
+    )
+
+
+NO_HISTORY = history_part(None, NO_PAST, np.empty((0, 0)), np.empty(0))
+
+
+@compiled
+def _next_outlived(workload: Workload, cluster: Cluster, history: HistoryPart, kind: int) -> float:
+    """When the next started job outlives a bound; inf where none is known to by now."""
+    while history.seen[kind] < cluster.counts[STARTED]:
+        job = cluster.started[history.seen[kind]]
+        if workload.run_time[job] >= _THRESHOLDS[kind]:
+            time = cluster.start[job] + _THRESHOLDS[kind]
+            return time if time <= cluster.clock[NOW] else np.inf
+        history.seen[kind] += 1
+    return np.inf
+
+
+@compiled
+def _fold_next(workload: Workload, cluster: Cluster, history: HistoryPart) -> bool:
+    """Fold the earliest event that is not folded yet; False where there is none."""
+    first, kind = np.inf, -1
+    for each in range(ENDED_EVENT):
+        time = _next_outlived(workload, cluster, history, each)
+        if time < first:
+            first, kind = time, each
+    if history.seen[ENDED_EVENT] < cluster.counts[ENDED]:
+        job = cluster.ended[history.seen[ENDED_EVENT]]
+        if cluster.start[job] + workload.run_time[job] < first:
+            kind = ENDED_EVENT
+    if kind < 0:
+        return False
+    list_of = cluster.ended if kind == ENDED_EVENT else cluster.started
+    job = list_of[history.seen[kind]]
+    user = workload.past.user[job]
+    fold_run(history.past, user, workload.past.template[job], kind, workload.run_time[job])
+    history.seen[kind] += 1
+    history.version[user] += 1
+    history.version[-1] += 1
+    return True
+
+
+@compiled
+def bring_up_to_now(workload: Workload, cluster: Cluster, history: HistoryPart) -> None:
+    """Fold what runs have told since the last decision and count jobs alike."""
+    while _fold_next(workload, cluster, history):
+        pass
+    seen, template = history.seen, workload.past.template
+    while seen[ENDED_EVENT + 1] < cluster.counts[STARTED]:
+        history.running[template[cluster.started[seen[ENDED_EVENT + 1]]]] += 1
+        seen[ENDED_EVENT + 1] += 1
+    while seen[ENDED_EVENT + 2] < cluster.counts[ENDED]:
+        history.running[template[cluster.ended[seen[ENDED_EVENT + 2]]]] -= 1
+        seen[ENDED_EVENT + 2] += 1
+    count = cluster.counts[PENDING]
+    for place in range(count):
+        history.pending[template[cluster.pending[place]]] = 0
+    for place in range(count):
+        history.pending[template[cluster.pending[place]]] += 1
+
+
+@compiled
+def _predict(workload: Workload, history: HistoryPart, job: int) -> None:
+    """Compute the part of a job's template anew."""
+    user, template = workload.past.user[job], workload.past.template[job]
+    past = history.past
+    of_user, of_template = known_rows(past, user, template)
+    facts, said = np.empty(KNOWN_FACTS), np.zeros(PREDICTED)
+    limit = workload.time_limit[job]
+    known = 1.0 * past.template_known[template]
+    fill_known_facts(
+        facts,
+        limit,
+        float(workload.processors[job]),
+        of_user,
+        of_template,
+        1.0 * past.user_known[user],
+        known,
+    )
+    for output in range(PREDICTED):
+        for fact in range(KNOWN_FACTS):
+            said[output] += history.prediction[output, fact] * facts[fact]
+    features = history_features(said[0], said[1], said[2], said[3], limit, known)
+    part = history.part[template]
+    hidden = len(part) - 1
+    part[:] = 0.0
+    for index in range(len(features)):
+        for unit in range(hidden):
+            part[unit] += features[index] * history.weights[index, unit]
+        part[hidden] += features[index] * history.linear[index]
+
+
+@compiled_inline
+def add_history(workload: Workload, history: HistoryPart, job: int, inner: FloatArray) -> float:
+    """Add what past runs and jobs alike tell of a job to `inner`; their part of the linear term.
+
+    Args:
+        workload: the jobs.
+        history: brought up to now.
+        job: its number.
+        inner: hidden units before activation, shape [hidden].
+    """
+    user, template = workload.past.user[job], workload.past.template[job]
+    stamp = history.version[user]
+    if not history.past.user_known[user]:
+        stamp = -1 - history.version[-1]
+    if history.stamp[template] != stamp:
+        _predict(workload, history, job)
+        history.stamp[template] = stamp
+    part = history.part[template]
+    alike = alike_features(history.pending[template], history.running[template])
+    score = part[len(inner)]
+    for index in range(len(alike)):
+        score += alike[index] * history.alike_linear[index]
+    for unit in range(len(inner)):
+        inner[unit] += part[unit]
+        for index in range(len(alike)):
+            inner[unit] += alike[index] * history.alike_weights[index, unit]
+    return score

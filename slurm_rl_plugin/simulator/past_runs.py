@@ -1,0 +1,126 @@
+"""What past runs tell, inside the compiled loop: rows of history that change as jobs run."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from slurm_rl_plugin.features.run_history import (
+    FAST,
+    HISTORY,
+    SHORT_RUN_TIMES,
+    SITE_FAST,
+    SITE_SLOW,
+    SLOW,
+    UNKNOWN,
+)
+from slurm_rl_plugin.simulator.compilation import compiled
+from slurm_rl_plugin.simulator.shared_functions import fold_ended, fold_outlived
+from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
+
+#: Kinds of events in which a run tells something: it has outlived one of SHORT_RUN_TIMES, or ended.
+ENDED_EVENT = len(SHORT_RUN_TIMES)
+
+
+class PastRuns(NamedTuple):
+    """Whose the jobs of a workload are, and what was known of their runs before its first job.
+
+    Attributes:
+        user: number of each job's user, shape [n]; empty where nobody is told apart.
+        template: number of each job's template, shape [n]; empty as `user` is.
+        site: the site's row of history, shape [HISTORY].
+        users: a row for each user, shape [users, HISTORY].
+        user_known: whether a run of the user has been seen, shape [users].
+        templates: a row for each template, shape [templates, HISTORY].
+        template_known: the same for templates, shape [templates].
+    """
+
+    user: IntArray
+    template: IntArray
+    site: FloatArray
+    users: FloatArray
+    user_known: BoolArray
+    templates: FloatArray
+    template_known: BoolArray
+
+    def of_jobs(self, index: IntArray | BoolArray) -> PastRuns:
+        """The same for the chosen jobs; who is not among them keeps no row."""
+        if len(self.user) == 0:
+            return self
+        users, user = np.unique(self.user[index], return_inverse=True)
+        templates, template = np.unique(self.template[index], return_inverse=True)
+        return PastRuns(
+            user=user.astype(np.int64),
+            template=template.astype(np.int64),
+            site=self.site.copy(),
+            users=self.users[users],
+            user_known=self.user_known[users],
+            templates=self.templates[templates],
+            template_known=self.template_known[templates],
+        )
+
+    def copy(self) -> PastRuns:
+        """The same with rows of its own, to be changed."""
+        return self._replace(**{name: column.copy() for name, column in self._asdict().items()})
+
+
+def nothing_past(user: IntArray, template: IntArray) -> PastRuns:
+    """Jobs of whose users nothing is known.
+
+    Args:
+        user: number of each job's user from 0 on, shape [n].
+        template: the same for templates, shape [n].
+    """
+    users = int(user.max(initial=-1)) + 1
+    templates = int(template.max(initial=-1)) + 1
+    return PastRuns(
+        user=user,
+        template=template,
+        site=np.array(UNKNOWN),
+        users=np.zeros((users, HISTORY)),
+        user_known=np.zeros(users, dtype=np.bool_),
+        templates=np.zeros((templates, HISTORY)),
+        template_known=np.zeros(templates, dtype=np.bool_),
+    )
+
+
+#: Jobs whose users are not told apart.
+NO_PAST = nothing_past(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
+
+
+@compiled
+def fold_run(past: PastRuns, user: int, template: int, kind: int, run_time: float) -> None:
+    """Let one event of a run tell the site, its user and its template.
+
+    Who is met for the first time begins with what is known of the level above.
+
+    Args:
+        past: changed in place.
+        user: number of the user.
+        template: number of the template.
+        kind: place in SHORT_RUN_TIMES of what was outlived, or ENDED_EVENT.
+        run_time: seconds; of ENDED_EVENT only.
+    """
+    if not past.user_known[user]:
+        past.users[user] = past.site
+        past.user_known[user] = True
+    if not past.template_known[template]:
+        past.templates[template] = past.users[user]
+        past.template_known[template] = True
+    if kind == ENDED_EVENT:
+        fold_ended(past.site, run_time, SITE_FAST, SITE_SLOW)
+        fold_ended(past.users[user], run_time, FAST, SLOW)
+        fold_ended(past.templates[template], run_time, FAST, SLOW)
+    else:
+        fold_outlived(past.site, kind, SITE_FAST, SITE_SLOW)
+        fold_outlived(past.users[user], kind, FAST, SLOW)
+        fold_outlived(past.templates[template], kind, FAST, SLOW)
+
+
+@compiled
+def known_rows(past: PastRuns, user: int, template: int) -> tuple[FloatArray, FloatArray]:
+    """The rows that speak for a job: its user's and its template's, or the level above."""
+    of_user = past.users[user] if past.user_known[user] else past.site
+    of_template = past.templates[template] if past.template_known[template] else of_user
+    return of_user, of_template

@@ -1,0 +1,147 @@
+"""What was known of past runs when jobs were submitted and started, by a log's own schedule."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from slurm_rl_plugin.features.run_history import INVERSE, LAST, PREVIOUS, SHORT_RUN_TIMES
+from slurm_rl_plugin.features.run_prediction import KNOWN_FACTS
+from slurm_rl_plugin.simulator.compilation import compiled
+from slurm_rl_plugin.simulator.log_workload import PreparedLog, RecentRuns, select_prepared
+from slurm_rl_plugin.simulator.past_runs import ENDED_EVENT, PastRuns, fold_run, known_rows
+from slurm_rl_plugin.simulator.shared_functions import fill_known_facts
+from slurm_rl_plugin.units import FloatArray, IntArray
+
+#: Events at which nothing is learned but something asked: a submission, a start.
+_SUBMITTED, _STARTED = ENDED_EVENT + 1, ENDED_EVENT + 2
+
+
+def _events(prepared: PreparedLog) -> tuple[FloatArray, IntArray, IntArray]:
+    """Time, kind and job of all events in order; jobs of unknown start began at submission."""
+    log = prepared.log
+    start = np.where(np.isfinite(log.start), log.start, log.submit)
+    jobs = np.arange(len(log))
+    outlived = [jobs[log.run_time >= bound] for bound in SHORT_RUN_TIMES]
+    times = [start[chosen] + SHORT_RUN_TIMES[kind] for kind, chosen in enumerate(outlived)]
+    parts = [*outlived, jobs, jobs, jobs]
+    time = np.concatenate([*times, start + log.run_time, log.submit, start])
+    kind = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
+    job = np.concatenate(parts)
+    order = np.lexsort((job, kind, time))
+    return time[order], kind[order], job[order]
+
+
+@compiled
+def _replay(
+    past: PastRuns,
+    kind: IntArray,
+    job: IntArray,
+    run_time: FloatArray,
+    time_limit: FloatArray,
+    processors: IntArray,
+    at_submission: FloatArray,
+    at_start: FloatArray,
+) -> None:
+    """Go through events; fill what is asked for where the arrays have rows."""
+    for event in range(len(kind)):
+        number = job[event]
+        user, template = past.user[number], past.template[number]
+        if kind[event] <= ENDED_EVENT:
+            fold_run(past, user, template, kind[event], run_time[number])
+        elif kind[event] == _SUBMITTED:
+            if len(at_submission) and past.user_known[user]:
+                row = past.users[user]
+                at_submission[number, 0] = 0.5 * (row[LAST] + row[PREVIOUS])
+                at_submission[number, 1] = row[INVERSE]
+        elif len(at_start):
+            of_user, of_template = known_rows(past, user, template)
+            fill_known_facts(
+                at_start[number],
+                time_limit[number],
+                float(processors[number]),
+                of_user,
+                of_template,
+                1.0 * past.user_known[user],
+                1.0 * past.template_known[template],
+            )
+
+
+class _Replay:
+    """A log gone through up to some time, and no further until asked."""
+
+    def __init__(self, prepared: PreparedLog) -> None:
+        self.past = prepared.past.copy()
+        self._prepared = prepared
+        self._time, self._kind, self._job = _events(prepared)
+        self._done = 0
+
+    def run(
+        self,
+        until: float,
+        at_submission: FloatArray | None = None,
+        at_start: FloatArray | None = None,
+    ) -> None:
+        """Go through what happened before a time, seconds."""
+        last = int(np.searchsorted(self._time, until))
+        events = slice(self._done, last)
+        nothing = np.empty((0, 0))
+        log = self._prepared.log
+        _replay(
+            self.past,
+            self._kind[events],
+            self._job[events],
+            log.run_time,
+            self._prepared.requested,
+            log.processors,
+            nothing if at_submission is None else at_submission,
+            nothing if at_start is None else at_start,
+        )
+        self._done = max(last, self._done)
+
+
+def windows_with_past(
+    prepared: PreparedLog, firsts: Sequence[int], count: int
+) -> list[PreparedLog]:
+    """Windows of a log that know which runs the log recorded before them.
+
+    Args:
+        prepared: the log.
+        firsts: first job of each window, ascending.
+        count: jobs of a window.
+    """
+    replay = _Replay(prepared)
+    windows = []
+    for first in firsts:
+        replay.run(float(prepared.log.submit[first]) if count else -np.inf)
+        known = replace(prepared, past=replay.past)
+        windows.append(select_prepared(known, np.arange(first, first + count)))
+    return windows
+
+
+def known_at_start(prepared: PreparedLog) -> FloatArray:
+    """What a prediction of each job is made of when the log says that it started.
+
+    Returns:
+        float64[n, KNOWN_FACTS], as `fill_known_facts`.
+    """
+    facts = np.zeros((len(prepared.log), KNOWN_FACTS))
+    _Replay(prepared).run(np.inf, at_start=facts)
+    return facts
+
+
+def with_recent_runs(prepared: PreparedLog) -> PreparedLog:
+    """The log with what its users' last runs told when each job was submitted.
+
+    The mean of the two last run times as in Tsafrir, Etsion and Feitelson 2007, at most the request
+    and the request where the user has no run behind him.
+    """
+    told = np.full((len(prepared.log), 2), np.nan)
+    _Replay(prepared).run(np.inf, at_submission=told)
+    requested = np.maximum(prepared.requested, 1.0)
+    known = np.isfinite(told[:, 0])
+    predicted = np.where(known, np.clip(told[:, 0], 1.0, requested), requested)
+    rate = np.where(known, told[:, 1], 1.0 / np.maximum(requested, 10.0))
+    return replace(prepared, recent_runs=RecentRuns(predicted=predicted, rate=rate))
