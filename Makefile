@@ -80,7 +80,7 @@ reserve-model: $(VENV)/installed-train
 	  $(LPC)@jobs=123500:133000,load=.7,processors=50 \
 	  $(LPC)@jobs=76000:85500,load=.75,processors=60 \
 	  --processors 81 --config policy_models/responsive-reserve.toml --estimates oracle --windows 1 \
-	  --hold --set reserve_only=true --set start=sjf --hidden 1 --steps 30 --seed 1 \
+	  --hold --set searched=reserve --set start=sjf --hidden 1 --steps 30 --seed 1 \
 	  --output policy_models/responsive-reserve.onnx
 
 clean:

@@ -32,7 +32,7 @@ from slurm_rl_plugin.learning.evaluation import Candidate, schedule_of, starts_u
 from slurm_rl_plugin.learning.load_windows import TRAINING_FRACTION
 from slurm_rl_plugin.learning.manifest import file_checksum
 from slurm_rl_plugin.learning.model_export import import_model
-from slurm_rl_plugin.learning.policy_search import PolicySearchSettings
+from slurm_rl_plugin.learning.policy_search_settings import PolicySearchSettings
 from slurm_rl_plugin.learning.training import TrainingPlan, train_model
 from slurm_rl_plugin.metrics.collector import CycleMetrics
 from slurm_rl_plugin.metrics.http import serve_metrics

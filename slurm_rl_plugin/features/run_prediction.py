@@ -23,8 +23,13 @@ from slurm_rl_plugin.features.run_history import INVERSE, LOG_RUN, SHORT, SHORT_
 from slurm_rl_plugin.units import FloatArray
 
 _SHARES = 2 * len(SHORT_RUN_TIMES)
-#: What a prediction is made of: 1, the request, the user's row, the template's row, what is known.
-KNOWN_FACTS = 3 + 2 * (_SHARES + 3) + 2
+#: What one row of history tells.
+ROW_FACTS = _SHARES + 3
+#: What a prediction is made of: 1, the request (2), the user's row and the template's from these
+#: places on, whether a run of either is known (2).
+USER_FACTS = 3
+TEMPLATE_FACTS = USER_FACTS + ROW_FACTS
+KNOWN_FACTS = TEMPLATE_FACTS + ROW_FACTS + 2
 #: What it gives: a logit for each of SHORT_RUN_TIMES, then log10(1 + run time).
 PREDICTED = len(SHORT_RUN_TIMES) + 1
 #: Entry of a model's metadata that holds the weights.
@@ -47,7 +52,7 @@ class RunTimePrediction:
     def untrained(cls) -> RunTimePrediction:
         """What the template's own runs say, its fast and slow means counting alike."""
         weights = np.zeros((PREDICTED, KNOWN_FACTS))
-        first = 3 + _SHARES + 3  # of the template's row
+        first = TEMPLATE_FACTS
         for place in range(len(SHORT_RUN_TIMES)):
             weights[place, first + 2 * place : first + 2 * place + 2] = 5.0 / 2.0
         weights[-1, first + _SHARES : first + _SHARES + 2] = 6.0 / 2.0
@@ -104,18 +109,24 @@ def fill_known_facts(
     facts[0] = 1.0
     facts[1] = np.log10(1.0 + time_limit) / 6.0
     facts[2] = np.log10(1.0 * processors) / 4.0
-    place = 3
-    for level in range(2):
-        row = user if level == 0 else template
-        for share in range(_SHARES):
-            facts[place] = log_odds(row[SHORT + share]) / 5.0
-            place += 1
-        facts[place] = row[LOG_RUN] / 6.0
-        facts[place + 1] = row[LOG_RUN + 1] / 6.0
-        facts[place + 2] = np.log10(row[INVERSE]) / 6.0
-        place += 3
-    facts[place] = user_known
-    facts[place + 1] = template_known
+    fill_row_facts(facts[USER_FACTS : USER_FACTS + ROW_FACTS], user)
+    fill_row_facts(facts[TEMPLATE_FACTS : TEMPLATE_FACTS + ROW_FACTS], template)
+    facts[KNOWN_FACTS - 2] = user_known
+    facts[KNOWN_FACTS - 1] = template_known
+
+
+def fill_row_facts(facts: Any, row: Any) -> None:
+    """What one row of history tells, each near [-1, 1].
+
+    Args:
+        facts: filled; shape [ROW_FACTS] or [ROW_FACTS, n].
+        row: shape [HISTORY] or [HISTORY, n].
+    """
+    for share in range(_SHARES):
+        facts[share] = log_odds(row[SHORT + share]) / 5.0
+    facts[_SHARES] = row[LOG_RUN] / 6.0
+    facts[_SHARES + 1] = row[LOG_RUN + 1] / 6.0
+    facts[_SHARES + 2] = np.log10(row[INVERSE]) / 6.0
 
 
 def history_features(

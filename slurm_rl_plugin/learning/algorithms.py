@@ -16,7 +16,8 @@ from slurm_rl_plugin.features.site import SITE
 from slurm_rl_plugin.learning import sarsa_settings
 from slurm_rl_plugin.learning.fitted_q import train_fitted_q
 from slurm_rl_plugin.learning.fitted_q_settings import FittedQSettings
-from slurm_rl_plugin.learning.policy_search import PolicySearchSettings, search_policy
+from slurm_rl_plugin.learning.policy_search import search_policy
+from slurm_rl_plugin.learning.policy_search_settings import PolicySearchSettings
 from slurm_rl_plugin.learning.sarsa import train_sarsa
 from slurm_rl_plugin.learning.sarsa_settings import SarsaSettings
 from slurm_rl_plugin.learning.trained_policy import Progress, TrainedPolicy

@@ -11,7 +11,7 @@ from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.features.estimates import ClassMedian, RequestedLimit, RunTimeEstimate
 from slurm_rl_plugin.policies.echo_state import EchoStateNetwork
 from slurm_rl_plugin.policies.network import QNetwork
-from slurm_rl_plugin.policies.ordering_rules import STATIC_RULES
+from slurm_rl_plugin.policies.ordering_rules import PREDICTED_RULES, STATIC_RULES
 from slurm_rl_plugin.policies.port import Policy
 from slurm_rl_plugin.policies.waiting_rules import WAITING_RULES
 from slurm_rl_plugin.simulator.cluster import Workload
@@ -19,6 +19,7 @@ from slurm_rl_plugin.simulator.echo_state_simulation import simulate_learned
 from slurm_rl_plugin.simulator.log_workload import PreparedLog
 from slurm_rl_plugin.simulator.partitions import QueueOrder, simulate_in_partitions
 from slurm_rl_plugin.simulator.policy_driver import simulate_policy
+from slurm_rl_plugin.simulator.recorded_runs import recent_runs
 from slurm_rl_plugin.simulator.simulation import (
     SimulationSettings,
     simulate_scores,
@@ -80,8 +81,13 @@ def starts_under(
 
 
 def _static_scores(candidate: Candidate, prepared: PreparedLog, workload: Workload) -> FloatArray:
+    if candidate.name in PREDICTED_RULES:
+        recent = prepared.recent_runs or recent_runs(prepared)
+        rule = PREDICTED_RULES[candidate.name]
+        return rule(prepared.log.processors.astype(np.float64), recent.predicted, recent.rate)
     if candidate.name not in STATIC_RULES:
-        known = ", ".join([*sorted([*STATIC_RULES, *WAITING_RULES]), "native"])
+        rules = sorted([*STATIC_RULES, *PREDICTED_RULES, *WAITING_RULES])
+        known = ", ".join([*rules, "native"])
         raise ConfigurationError(
             f"unknown policy {candidate.name!r}: give one of {known}, or the path of an "
             ".onnx model."

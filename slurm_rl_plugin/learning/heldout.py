@@ -9,22 +9,26 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.features.estimates import RequestedLimit
 from slurm_rl_plugin.learning.evaluation import Candidate, starts_under
-from slurm_rl_plugin.learning.load_windows import log_window, training_jobs
+from slurm_rl_plugin.learning.load_windows import log_windows, training_jobs
 from slurm_rl_plugin.simulator.log_workload import PreparedLog
+from slurm_rl_plugin.simulator.recorded_runs import recent_runs
 from slurm_rl_plugin.simulator.simulation import SimulationSettings
 from slurm_rl_plugin.units import INTERACTIVE_WAIT_GOAL, SHORT_JOB_RUN_TIME, FloatArray
 from slurm_rl_plugin.utility.fairness import fairness_at_starts
 from slurm_rl_plugin.utility.responsiveness import bounded_slowdown
 
 #: The simple rules, the best of which on the training part is what a learned policy must beat.
-HEURISTICS = ("fifo", "sjf", "saf", "f1", "wfp3", "unicep", "expansion-factor")
+HEURISTICS = (
+    *("fifo", "sjf", "saf", "f1", "wfp3", "unicep", "expansion-factor"),
+    *("sjf-predicted", "saf-predicted", "wspt-predicted"),
+)
 
 #: Called after each window with how many are done and the mean bounded slowdown of the last.
 Progress = Callable[[int, float], None]
@@ -152,9 +156,10 @@ def figures_of_windows(
     Raises:
         ConfigurationError: an unknown policy.
     """
+    known = replace(prepared, recent_runs=prepared.recent_runs or recent_runs(prepared))
+    windows = log_windows(known, firsts, protocol.jobs)
 
-    def measured(first: int) -> list[list[float]]:
-        window = log_window(prepared, first, protocol.jobs)
+    def measured(window: PreparedLog) -> list[list[float]]:
         workload = window.workload(RequestedLimit())
         settings = protocol.settings(window.capacity)
         return [
@@ -164,7 +169,7 @@ def figures_of_windows(
 
     rows: list[list[list[float]]] = []
     with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
-        for row in pool.map(measured, firsts):
+        for row in pool.map(measured, windows):
             rows.append(row)
             if progress is not None:
                 progress(len(rows), row[-1][0])

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from slurm_rl_plugin.domain.job_class import JobClassifier
 from slurm_rl_plugin.errors import ConfigurationError
-from slurm_rl_plugin.simulator.log_workload import PreparedLog, classify_log, select_prepared
+from slurm_rl_plugin.simulator.log_workload import PreparedLog, classify_log
+from slurm_rl_plugin.simulator.recorded_runs import windows_with_past
 
 #: The first part of each log trains, the rest validates (definitions: time split).
 TRAINING_FRACTION = 0.6
@@ -26,24 +28,31 @@ def training_part(prepared: PreparedLog) -> PreparedLog:
     return log_window(prepared, 0, training_jobs(prepared))
 
 
-def log_window(prepared: PreparedLog, first: int, count: int) -> PreparedLog:
-    """Consecutive jobs of a log; every window of the package is cut here.
+def log_windows(prepared: PreparedLog, firsts: Sequence[int], count: int) -> list[PreparedLog]:
+    """Windows of consecutive jobs of a log; every window of the package is cut here.
 
-    Submit times stay those of the log (F1 counts them from its start), shares those of the whole.
+    Submit times stay those of the log (F1 counts them from its start), shares those of the whole. A
+    window knows what the log recorded of users' runs before it begins.
 
     Args:
         prepared: the log, in submit order.
-        first: place of the window's first job.
-        count: how many jobs.
+        firsts: place of each window's first job, ascending.
+        count: jobs of each window.
 
     Raises:
         ConfigurationError: the log does not hold these jobs.
     """
-    if first < 0 or count < 0 or first + count > len(prepared.log):
-        raise ConfigurationError(
-            f"a log of {len(prepared.log)} jobs has no window of {count} jobs from job {first}."
-        )
-    return select_prepared(prepared, np.arange(first, first + count))
+    for first in firsts:
+        if first < 0 or count < 0 or first + count > len(prepared.log):
+            raise ConfigurationError(
+                f"a log of {len(prepared.log)} jobs has no window of {count} jobs from job {first}."
+            )
+    return windows_with_past(prepared, firsts, count)
+
+
+def log_window(prepared: PreparedLog, first: int, count: int) -> PreparedLog:
+    """One of `log_windows`."""
+    return log_windows(prepared, [first], count)[0]
 
 
 def class_known_at_submission(

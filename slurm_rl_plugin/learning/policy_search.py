@@ -5,117 +5,84 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
 from cmaes import CMA
 
 from slurm_rl_plugin.errors import ConfigurationError
+from slurm_rl_plugin.features.run_prediction import RunTimePrediction
 from slurm_rl_plugin.features.site import RESERVE_FEATURES, SITE
 from slurm_rl_plugin.learning.checkpoint import Checkpoint
+from slurm_rl_plugin.learning.policy_search_settings import (
+    RESERVE_NUMBERS,
+    RESERVE_STEP,
+    PolicySearchSettings,
+    initial_parameters,
+    search_bounds,
+    searched_places,
+)
 from slurm_rl_plugin.learning.trained_policy import Progress, TrainedPolicy
 from slurm_rl_plugin.learning.training_load import TrainingLoad, mean_objective, site_scaler
-from slurm_rl_plugin.policies.network import (
-    QNetwork,
-    network_from_parameters,
-    parameter_count,
-)
-from slurm_rl_plugin.units import FloatArray
-from slurm_rl_plugin.utility.reward import RewardWeights
-
-#: Processors held where the search begins; a fixed reserve of two is a fair start anywhere.
-INITIAL_RESERVE = 2.0
-#: Processors that a step of 1 in a searched number of the reserve makes: scores are of order 1,
-#: reserves of some processors.
-RESERVE_STEP = 4.0
-#: Orders to start with -> weights of the job features that make them. The first two are the
-#: marginal optima of responsiveness (2011) and of time utility (2008); the third takes the newest
-#: first among jobs of equal estimates, which class medians make many of; under the fourth nobody
-#: waits many times longer than others of his run time, so that longest waits stay short.
-STARTS = {
-    "min-run-wait": {"log_turnaround": -1.0},
-    "utility-greedy": {"log_loss_rate_per_work": 1.0},
-    "sjf": {"log_estimate": -1.0, "log_turnaround": -0.02},
-    "expansion-factor": {"log_turnaround": 1.0, "log_estimate": -1.1},
-}
-#: The reserve looks at few features: with all of them it learns what only the training loads show.
-_RESERVE_NUMBERS = len(RESERVE_FEATURES) + 1
+from slurm_rl_plugin.policies.network import QNetwork, network_from_parameters
+from slurm_rl_plugin.units import FloatArray, IntArray
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PolicySearchSettings:
-    """Settings of the search (Hansen and Ostermeier 2001: CMA-ES).
+class _Search:
+    """What turns searched numbers into a network.
 
     Attributes:
-        hidden: hidden units of the network.
-        generations: how often the search distribution is updated.
-        population: candidates a generation; 0 takes 4 + 3 ln(parameters).
-        step: initial standard deviation.
-        validate_every: generations between looks at the validation loads.
-        seed: seed of the search.
-        weights: what is maximised.
-        hold: whether the network also says how many processors to keep free of batch work.
-        reserve_only: search nothing but that; the order stays the one that the search starts with.
-        start: the order that it starts with, one of STARTS; with `hold`, interactive jobs first.
+        settings: of the search.
+        parameters: all numbers of the network that it starts with.
+        places: of the searched ones among them.
+        prediction: of run times; None for a network that does not look at past runs.
     """
 
-    hidden: int = 6
-    generations: int = 120
-    population: int = 0
-    step: float = 0.3
-    validate_every: int = 5
-    seed: int = 1
-    weights: RewardWeights = field(default_factory=RewardWeights)
-    hold: bool = False
-    reserve_only: bool = False
-    start: str = "min-run-wait"
+    settings: PolicySearchSettings
+    parameters: FloatArray
+    places: IntArray
+    prediction: RunTimePrediction | None
 
-    def __post_init__(self) -> None:
-        if self.start not in STARTS:
-            raise ConfigurationError(f"start is {self.start!r}: give {' or '.join(STARTS)}.")
-        if self.reserve_only and not self.hold:
-            raise ConfigurationError("reserve_only searches the reserve: give --hold as well.")
-
-
-def initial_parameters(settings: PolicySearchSettings) -> FloatArray:
-    """Where the search starts: one of STARTS, the network part silent, INITIAL_RESERVE held."""
-    scores = parameter_count(SITE, settings.hidden)
-    parameters = np.zeros(scores + settings.hold * _RESERVE_NUMBERS)
-    linear = parameters[scores - len(SITE.jobs) : scores]
-    for feature, weight in STARTS[settings.start].items():
-        linear[SITE.jobs.index(feature)] = weight
-    if settings.hold:
-        linear[SITE.jobs.index("interactive")] = 2.0
-        parameters[-1] = INITIAL_RESERVE / RESERVE_STEP
-    return parameters
-
-
-def _network(searched: FloatArray, settings: PolicySearchSettings) -> QNetwork:
-    parameters = initial_parameters(settings)
-    parameters[len(parameters) - len(searched) :] = searched
-    if settings.hold:
-        reserve = parameters[-_RESERVE_NUMBERS:] * RESERVE_STEP
-        unseen = np.zeros(len(SITE.queue) - len(RESERVE_FEATURES))
-        parameters = np.concatenate([parameters[:-_RESERVE_NUMBERS], unseen, reserve])
-    return network_from_parameters(
-        SITE, parameters, hidden=settings.hidden, scaler=site_scaler(), hold=settings.hold
-    )
+    def network(self, searched: FloatArray) -> QNetwork:
+        """The network with these numbers in the searched places."""
+        settings, parameters = self.settings, self.parameters.copy()
+        parameters[self.places] = searched
+        if settings.hold:
+            reserve = parameters[-RESERVE_NUMBERS:] * RESERVE_STEP
+            unseen = np.zeros(len(SITE.queue) - len(RESERVE_FEATURES))
+            parameters = np.concatenate([parameters[:-RESERVE_NUMBERS], unseen, reserve])
+        return network_from_parameters(
+            SITE,
+            parameters,
+            hidden=settings.hidden,
+            scaler=site_scaler(),
+            hold=settings.hold,
+            prediction=self.prediction,
+        )
 
 
 def _objectives(
-    candidates: Sequence[FloatArray],
-    training: Sequence[TrainingLoad],
-    settings: PolicySearchSettings,
+    candidates: Sequence[FloatArray], search: _Search, training: Sequence[TrainingLoad]
 ) -> list[float]:
     """Objective of each candidate, in threads: the compiled simulator needs no interpreter."""
 
-    def objective(parameters: FloatArray) -> float:
-        network = _network(parameters, settings)
-        return mean_objective(network, training, settings.weights)
+    def objective(searched: FloatArray) -> float:
+        return mean_objective(search.network(searched), training, search.settings.weights)
 
     with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
         return list(pool.map(objective, candidates))
+
+
+def _batch(
+    training: Sequence[TrainingLoad], settings: PolicySearchSettings, generation: int
+) -> Sequence[TrainingLoad]:
+    """The loads of one generation, the same for all of its candidates and in every run."""
+    if not settings.batch or settings.batch >= len(training):
+        return training
+    rng = np.random.default_rng((settings.seed, generation))
+    return [training[each] for each in rng.choice(len(training), settings.batch, replace=False)]
 
 
 def search_policy(
@@ -123,6 +90,8 @@ def search_policy(
     validation: Sequence[TrainingLoad],
     settings: PolicySearchSettings,
     *,
+    prediction: RunTimePrediction | None = None,
+    start: FloatArray | None = None,
     checkpoint: Path | None = None,
     load_key: str = "",
     progress: Progress | None = None,
@@ -133,9 +102,12 @@ def search_policy(
         training: loads on which candidates are compared; each sees the same ones.
         validation: loads that choose among the search's means; never searched on.
         settings: of the search.
+        prediction: of run times, for a network that looks at past runs; untrained by default.
+        start: where the search starts instead of `initial_parameters`, of the same shape.
         checkpoint: file that keeps the progress; a search with the same settings and loads that
             was interrupted goes on from there and ends with the same result.
-        load_key: names the loads, so that a checkpoint of other loads is not taken up.
+        load_key: names the loads and all else that shapes the search but its settings, so that a
+            checkpoint of other loads is not taken up.
         progress: called after each generation with its number and the best objective so far.
 
     Raises:
@@ -144,40 +116,53 @@ def search_policy(
     if not training or not validation:
         raise ConfigurationError("policy search needs at least one training and validation load.")
     kept = Checkpoint(checkpoint, {"settings": asdict(settings), "loads": load_key})
-    start = initial_parameters(settings)
-    if settings.reserve_only:
-        start = start[-_RESERVE_NUMBERS:]
-    search = CMA(
-        mean=start,
+    if prediction is None and settings.history:
+        prediction = RunTimePrediction.untrained()
+    search = _Search(
+        settings=settings,
+        parameters=initial_parameters(settings) if start is None else start,
+        places=searched_places(settings),
+        prediction=prediction if settings.history else None,
+    )
+    best = search.parameters[search.places]
+    evolution = CMA(
+        mean=best,
         sigma=settings.step,
+        bounds=search_bounds(settings),
         seed=settings.seed,
         population_size=settings.population or None,
     )
-    best_parameters = start
-    best_value = mean_objective(_network(start, settings), validation, settings.weights)
-    first = mean_objective(_network(start, settings), training, settings.weights)
+
+    def valued(searched: FloatArray, loads: Sequence[TrainingLoad]) -> float:
+        network = search.network(searched)
+        return mean_objective(network, loads, settings.weights, threads=os.cpu_count() or 1)
+
+    best_value = valued(best, validation)
+    first = valued(best, _batch(training, settings, 0))
     curve: list[tuple[int, float, float]] = [(0, first, best_value)]
+    simulated = 0
     for generation in range(1, settings.generations + 1):
-        candidates = [search.ask() for _ in range(search.population_size)]
+        candidates = [evolution.ask() for _ in range(evolution.population_size)]
+        loads = _batch(training, settings, generation)
+        simulated += len(candidates) * sum(len(load.workload.submit) for load in loads)
         if generation <= len(kept.steps):
             objectives = kept.steps[generation - 1]
         else:
-            objectives = _objectives(candidates, training, settings)
+            objectives = _objectives(candidates, search, loads)
             kept.add(objectives)
-        search.tell([(x, -value) for x, value in zip(candidates, objectives, strict=True)])
+        evolution.tell([(x, -value) for x, value in zip(candidates, objectives, strict=True)])
         if generation % settings.validate_every == 0 or generation == settings.generations:
-            mean = np.array(search.mean)
-            value = mean_objective(_network(mean, settings), validation, settings.weights)
+            mean = np.array(evolution.mean)
+            value = valued(mean, validation)
             curve.append((generation, max(objectives), value))
             if value > best_value:
-                best_value, best_parameters = value, mean
+                best_value, best = value, mean
         if progress is not None:
             progress(generation, best_value)
     kept.forget()
-    jobs = sum(len(load.workload.submit) for load in training)
     return TrainedPolicy(
-        network=_network(best_parameters, settings),
+        network=search.network(best),
         validation_objective=best_value,
         curve=tuple(curve),
-        simulated_jobs=jobs * settings.generations * search.population_size,
+        simulated_jobs=simulated,
     )

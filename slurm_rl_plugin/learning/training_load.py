@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
 
-from slurm_rl_plugin.features.estimates import RunTimeEstimate
+from slurm_rl_plugin.features.estimates import RequestedLimit, RunTimeEstimate
 from slurm_rl_plugin.features.site import SITE
 from slurm_rl_plugin.learning.evaluation import Candidate, schedule_of, starts_under
 from slurm_rl_plugin.policies.echo_state import EchoStateNetwork
@@ -17,6 +18,7 @@ from slurm_rl_plugin.simulator.echo_state_simulation import simulate_learned
 from slurm_rl_plugin.simulator.log_workload import PreparedLog
 from slurm_rl_plugin.simulator.simulation import SimulationSettings
 from slurm_rl_plugin.units import MINUTE, FloatArray
+from slurm_rl_plugin.utility.responsiveness import bounded_slowdown
 from slurm_rl_plugin.utility.reward import RewardWeights
 from slurm_rl_plugin.utility.summary import JobMeasures
 from slurm_rl_plugin.utility.time_utility import TimeUtilitySettings
@@ -37,6 +39,8 @@ class TrainingLoad:
         settings: the batch system.
         fifo_max_wait: longest wait under FIFO, seconds.
         sjf_batch_wait: mean wait of batch jobs under SJF with known run times, seconds.
+        saf_slowdown: mean bounded slowdown under SAF with requested times.
+        drop: how many first and last jobs are simulated but not counted.
     """
 
     prepared: PreparedLog
@@ -44,6 +48,8 @@ class TrainingLoad:
     settings: SimulationSettings
     fifo_max_wait: float
     sjf_batch_wait: float
+    saf_slowdown: float
+    drop: tuple[int, int] = (0, 0)
 
     @classmethod
     def of(
@@ -51,50 +57,69 @@ class TrainingLoad:
         prepared: PreparedLog,
         estimates: RunTimeEstimate | None,
         settings: SimulationSettings,
+        drop: tuple[int, int] = (0, 0),
     ) -> TrainingLoad:
-        """The load with FIFO's longest wait and SJF's wait of batch jobs measured."""
+        """The load with what simple orders make of it."""
         workload = prepared.workload(estimates)
-        start = starts_under(Candidate(name="fifo"), prepared, workload, settings)
+        counted = _counted(prepared, drop)
+        fifo = starts_under(Candidate(name="fifo"), prepared, workload, settings)
         known = prepared.workload(None)
-        shortest_first = starts_under(Candidate(name="sjf"), prepared, known, settings)
+        sjf = starts_under(Candidate(name="sjf"), prepared, known, settings)
+        asked = prepared.workload(RequestedLimit())
+        saf = starts_under(Candidate(name="saf"), prepared, asked, settings)
+        slowdown = bounded_slowdown(saf - workload.submit, prepared.log.run_time)
         return cls(
             prepared=prepared,
             workload=workload,
             settings=settings,
-            fifo_max_wait=float((start - workload.submit).max()),
-            sjf_batch_wait=_mean_batch_wait(prepared, shortest_first - workload.submit),
+            fifo_max_wait=float((fifo - workload.submit)[counted].max()),
+            sjf_batch_wait=_mean_batch_wait(prepared, sjf - workload.submit, counted),
+            saf_slowdown=float(slowdown[counted].mean()),
+            drop=drop,
         )
 
     def objective(self, start: FloatArray, weights: RewardWeights) -> float:
         """The site's objective for the given starts."""
         jobs = schedule_of(self.prepared, start, self.settings)
+        counted = _counted(self.prepared, self.drop)
         measures = JobMeasures.of(jobs, TimeUtilitySettings())
         # where a simple order leaves no queue there is nothing to compare: count it as a minute
-        longest = max(float(measures.wait.max()), MINUTE)
-        batch = max(_mean_batch_wait(self.prepared, measures.wait), _SHORT_BATCH_WAIT)
+        longest = max(float(measures.wait[counted].max()), MINUTE)
+        waited = _mean_batch_wait(self.prepared, measures.wait, counted)
         return weights.objective(
-            float(measures.time_utility.mean()),
-            float(measures.responsiveness.mean()),
-            float(measures.fairness.mean()),
+            float(measures.time_utility[counted].mean()),
+            float(measures.responsiveness[counted].mean()),
+            float(measures.fairness[counted].mean()),
             longest / max(self.fifo_max_wait, MINUTE),
-            batch / max(self.sjf_batch_wait, _SHORT_BATCH_WAIT),
+            max(waited, _SHORT_BATCH_WAIT) / max(self.sjf_batch_wait, _SHORT_BATCH_WAIT),
+            float(measures.bounded_slowdown[counted].mean()) / self.saf_slowdown,
         )
 
 
-def _mean_batch_wait(prepared: PreparedLog, wait: FloatArray) -> float:
-    batch = ~prepared.interactive
-    return float(wait[batch].mean()) if batch.any() else 0.0
+def _counted(prepared: PreparedLog, drop: tuple[int, int]) -> slice:
+    return slice(drop[0], len(prepared.log) - drop[1])
+
+
+def _mean_batch_wait(prepared: PreparedLog, wait: FloatArray, counted: slice) -> float:
+    batch = ~prepared.interactive[counted]
+    return float(wait[counted][batch].mean()) if batch.any() else 0.0
 
 
 def mean_objective(
-    network: QNetwork | EchoStateNetwork, loads: Sequence[TrainingLoad], weights: RewardWeights
+    network: QNetwork | EchoStateNetwork,
+    loads: Sequence[TrainingLoad],
+    weights: RewardWeights,
+    *,
+    threads: int = 1,
 ) -> float:
-    """Mean objective of a network over loads."""
-    values = [
-        load.objective(simulate_learned(load.workload, network, load.settings).start, weights)
-        for load in loads
-    ]
-    return float(np.mean(values))
+    """Mean objective of a network over loads, simulated side by side in so many threads."""
+
+    def objective(load: TrainingLoad) -> float:
+        start = simulate_learned(load.workload, network, load.settings).start
+        return load.objective(start, weights)
+
+    with ThreadPoolExecutor(max_workers=threads) as pool:
+        return float(np.mean(list(pool.map(objective, loads))))
 
 
 def rule_objective(rule: str, loads: Sequence[TrainingLoad], weights: RewardWeights) -> float:

@@ -70,6 +70,28 @@ STATIC_RULES: dict[str, Rule] = {
 }
 
 
+def _sjf_predicted(processors: FloatArray, predicted: FloatArray, rate: FloatArray) -> FloatArray:
+    del processors, rate
+    return -predicted
+
+
+def _saf_predicted(processors: FloatArray, predicted: FloatArray, rate: FloatArray) -> FloatArray:
+    del rate
+    return -predicted * processors
+
+
+def _wspt_predicted(processors: FloatArray, predicted: FloatArray, rate: FloatArray) -> FloatArray:
+    # weighted shortest processing time (Smith 1956): a job weighs what a second costs in slowdown
+    return rate / (predicted * processors)
+
+
+#: Static orders by run times predicted from the user's last runs at submission, which a log tells:
+#: (processors, predicted seconds, mean of 1 / max(run time, 10 s)) -> scores.
+PREDICTED_RULES: dict[str, Callable[[FloatArray, FloatArray, FloatArray], FloatArray]] = {
+    "sjf-predicted": _sjf_predicted,
+    "saf-predicted": _saf_predicted,
+    "wspt-predicted": _wspt_predicted,
+}
 #: Rules that can order a live queue; F1 counts time from the start of a log.
 LIVE_RULES = tuple(name for name in STATIC_RULES if name != "f1")
 

@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from slurm_rl_plugin.features.estimates import ClassMedian
-from slurm_rl_plugin.learning.policy_search import PolicySearchSettings, search_policy
+from slurm_rl_plugin.learning.policy_search import search_policy
+from slurm_rl_plugin.learning.policy_search_settings import PolicySearchSettings
 from slurm_rl_plugin.learning.sarsa_settings import SarsaSettings
 from slurm_rl_plugin.learning.training_load import TrainingLoad
 from slurm_rl_plugin.policies.network import QNetwork
@@ -78,7 +79,7 @@ _LOOSE, _TAIL_SAFE = RewardWeights(**_J, tail=0.001), RewardWeights(**_J, tail=0
 SEARCHES: Mapping[str, tuple[PolicySearchSettings, bool]] = {
     HOLD: (
         PolicySearchSettings(
-            hidden=1, hold=True, reserve_only=True, start="sjf", generations=30, weights=_LOOSE
+            hidden=1, hold=True, searched="reserve", start="sjf", generations=30, weights=_LOOSE
         ),
         True,
     ),
@@ -86,7 +87,7 @@ SEARCHES: Mapping[str, tuple[PolicySearchSettings, bool]] = {
         PolicySearchSettings(
             hidden=1,
             hold=True,
-            reserve_only=True,
+            searched="reserve",
             start="expansion-factor",
             generations=15,
             weights=_TAIL_SAFE,
@@ -99,7 +100,7 @@ SEARCHES: Mapping[str, tuple[PolicySearchSettings, bool]] = {
     ),
     HOLD_EST: (
         PolicySearchSettings(
-            hidden=1, hold=True, reserve_only=True, generations=15, weights=_LOOSE
+            hidden=1, hold=True, searched="reserve", generations=15, weights=_LOOSE
         ),
         False,
     ),

@@ -12,7 +12,14 @@ import numpy as np
 
 from slurm_rl_plugin.errors import SimulationError
 from slurm_rl_plugin.features.run_history import SHORT_RUN_TIMES
-from slurm_rl_plugin.features.run_prediction import KNOWN_FACTS, PREDICTED, RunTimePrediction
+from slurm_rl_plugin.features.run_prediction import (
+    KNOWN_FACTS,
+    PREDICTED,
+    ROW_FACTS,
+    TEMPLATE_FACTS,
+    USER_FACTS,
+    RunTimePrediction,
+)
 from slurm_rl_plugin.simulator.cluster import ENDED, NOW, PENDING, STARTED, Cluster, Workload
 from slurm_rl_plugin.simulator.compilation import compiled, compiled_inline
 from slurm_rl_plugin.simulator.past_runs import (
@@ -20,14 +27,13 @@ from slurm_rl_plugin.simulator.past_runs import (
     NO_PAST,
     PastRuns,
     fold_run,
-    known_rows,
 )
 from slurm_rl_plugin.simulator.shared_functions import (
     alike_features,
-    fill_known_facts,
+    fill_row_facts,
     history_features,
 )
-from slurm_rl_plugin.units import FloatArray, IntArray
+from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
 
 #: Features of jobs alike, the last ones of the schema.
 _ALIKE = 2
@@ -45,7 +51,12 @@ class HistoryPart(NamedTuple):
         linear: of the same into the score, shape [features].
         alike_weights: of the features of jobs alike, shape [_ALIKE, hidden].
         alike_linear: shape [_ALIKE].
+        asked: what the request adds to each output of the prediction, shape [templates, PREDICTED].
         past: rows of history.
+        user_facts: what the rows of users tell, shape [users, ROW_FACTS].
+        user_changed: whose row has changed since, shape [users].
+        template_facts: the same for templates, shape [templates, ROW_FACTS].
+        template_changed: shape [templates].
         seen: started jobs that have outlived each of SHORT_RUN_TIMES or are known not to, ended
             jobs, then started and ended jobs counted in `running`; shape [ENDED_EVENT + 3].
         version: how often each user's row has changed, last the site's, shape [users + 1].
@@ -61,7 +72,12 @@ class HistoryPart(NamedTuple):
     linear: FloatArray
     alike_weights: FloatArray
     alike_linear: FloatArray
+    asked: FloatArray
     past: PastRuns
+    user_facts: FloatArray
+    user_changed: BoolArray
+    template_facts: FloatArray
+    template_changed: BoolArray
     seen: IntArray
     version: IntArray
     stamp: IntArray
@@ -71,28 +87,42 @@ class HistoryPart(NamedTuple):
 
 
 def history_part(
-    prediction: RunTimePrediction | None, past: PastRuns, weights: FloatArray, linear: FloatArray
+    prediction: RunTimePrediction | None,
+    workload: Workload | None,
+    weights: FloatArray,
+    linear: FloatArray,
 ) -> HistoryPart:
     """The part of a network that looks at past runs.
 
     Args:
         prediction: None for a network that does not look at them.
-        past: of the workload; copied.
+        workload: the jobs; its rows of history are copied.
         weights: of the history features into hidden units, shape [history features, hidden].
         linear: the same into the score, shape [history features].
 
     Raises:
-        SimulationError: history features count, but nothing predicts or tells users apart.
+        SimulationError: history features count, but nothing predicts run times.
     """
-    if prediction is None or len(weights) == 0:
+    if prediction is None or workload is None:
         if weights.any() or linear.any():
             raise SimulationError("a network that looks at past runs needs a run-time prediction.")
-        return _part_of(np.zeros((PREDICTED, KNOWN_FACTS)), NO_PAST, weights, linear)
-    return _part_of(prediction.weights, past.copy(), weights, linear)
+        nothing = np.zeros((PREDICTED, KNOWN_FACTS))
+        return _part_of(nothing, NO_PAST, np.empty((0, PREDICTED)), weights, linear)
+    past = workload.past
+    if len(past.template) != len(workload.submit):
+        raise SimulationError("a network that looks at past runs needs to know users.")
+    asked = np.zeros((len(past.templates), PREDICTED))
+    request = (np.log10(1.0 + workload.time_limit) / 6.0, np.log10(workload.processors) / 4.0)
+    asked[past.template] = np.column_stack(request) @ prediction.weights[:, 1:USER_FACTS].T
+    return _part_of(prediction.weights, past.copy(), asked, weights, linear)
 
 
 def _part_of(
-    prediction: FloatArray, past: PastRuns, weights: FloatArray, linear: FloatArray
+    prediction: FloatArray,
+    past: PastRuns,
+    asked: FloatArray,
+    weights: FloatArray,
+    linear: FloatArray,
 ) -> HistoryPart:
     users, templates = len(past.users), len(past.templates)
     split = max(len(linear) - _ALIKE, 0)
@@ -102,7 +132,12 @@ def _part_of(
         linear=np.ascontiguousarray(linear[:split]),
         alike_weights=np.ascontiguousarray(weights[split:]),
         alike_linear=np.ascontiguousarray(linear[split:]),
+        asked=asked,
         past=past,
+        user_facts=np.zeros((users, ROW_FACTS)),
+        user_changed=np.ones(users, dtype=np.bool_),
+        template_facts=np.zeros((templates, ROW_FACTS)),
+        template_changed=np.ones(templates, dtype=np.bool_),
         seen=np.zeros(ENDED_EVENT + 3, dtype=np.int64),
         version=np.zeros(users + 1, dtype=np.int64),
         stamp=np.full(templates, _NEVER, dtype=np.int64),
@@ -112,7 +147,7 @@ def _part_of(
     )
 
 
-NO_HISTORY = history_part(None, NO_PAST, np.empty((0, 0)), np.empty(0))
+NO_HISTORY = history_part(None, None, np.empty((0, 0)), np.empty(0))
 
 
 @compiled
@@ -146,6 +181,8 @@ def _fold_next(workload: Workload, cluster: Cluster, history: HistoryPart) -> bo
     user = workload.past.user[job]
     fold_run(history.past, user, workload.past.template[job], kind, workload.run_time[job])
     history.seen[kind] += 1
+    history.user_changed[user] = True
+    history.template_changed[workload.past.template[job]] = True
     history.version[user] += 1
     history.version[-1] += 1
     return True
@@ -171,27 +208,48 @@ def bring_up_to_now(workload: Workload, cluster: Cluster, history: HistoryPart) 
 
 
 @compiled
+def _bring_facts_up(history: HistoryPart, user: int, template: int) -> None:
+    """Rows change more seldom than predictions are made: what they tell is kept until then."""
+    past = history.past
+    if not past.user_known[user]:
+        fill_row_facts(history.user_facts[user], past.site)
+    elif history.user_changed[user]:
+        fill_row_facts(history.user_facts[user], past.users[user])
+        history.user_changed[user] = False
+    if not past.template_known[template]:
+        history.template_facts[template] = history.user_facts[user]
+    elif history.template_changed[template]:
+        fill_row_facts(history.template_facts[template], past.templates[template])
+        history.template_changed[template] = False
+
+
+@compiled
+def _predicted(workload: Workload, history: HistoryPart, job: int, output: int) -> float:
+    """One output of the prediction: the terms of `fill_known_facts` times their weights."""
+    user, template = workload.past.user[job], workload.past.template[job]
+    weights = history.prediction[output]
+    total = weights[0] + history.asked[template, output]
+    of_user, of_template = history.user_facts[user], history.template_facts[template]
+    for fact in range(ROW_FACTS):
+        total += weights[USER_FACTS + fact] * of_user[fact]
+        total += weights[TEMPLATE_FACTS + fact] * of_template[fact]
+    total += weights[KNOWN_FACTS - 2] * history.past.user_known[user]
+    return total + weights[KNOWN_FACTS - 1] * history.past.template_known[template]
+
+
+@compiled
 def _predict(workload: Workload, history: HistoryPart, job: int) -> None:
     """Compute the part of a job's template anew."""
     user, template = workload.past.user[job], workload.past.template[job]
-    past = history.past
-    of_user, of_template = known_rows(past, user, template)
-    facts, said = np.empty(KNOWN_FACTS), np.zeros(PREDICTED)
-    limit = workload.time_limit[job]
-    known = 1.0 * past.template_known[template]
-    fill_known_facts(
-        facts,
-        limit,
-        float(workload.processors[job]),
-        of_user,
-        of_template,
-        1.0 * past.user_known[user],
-        known,
+    _bring_facts_up(history, user, template)
+    features = history_features(
+        _predicted(workload, history, job, 0),
+        _predicted(workload, history, job, 1),
+        _predicted(workload, history, job, 2),
+        _predicted(workload, history, job, 3),
+        workload.time_limit[job],
+        1.0 * history.past.template_known[template],
     )
-    for output in range(PREDICTED):
-        for fact in range(KNOWN_FACTS):
-            said[output] += history.prediction[output, fact] * facts[fact]
-    features = history_features(said[0], said[1], said[2], said[3], limit, known)
     part = history.part[template]
     hidden = len(part) - 1
     part[:] = 0.0

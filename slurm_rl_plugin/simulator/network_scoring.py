@@ -93,7 +93,7 @@ def compile_network(network: QNetwork, workload: Workload) -> CompiledNetwork:
     static = _static_features(workload) if grid == NO_GRID else grid_job_table(workload)
     known = static.shape[1]
     last = known + len(network.schema.dynamic_jobs)
-    history = history_part(network.prediction, workload.past, job_weights[last:], linear[last:])
+    history = history_part(network.prediction, workload, job_weights[last:], linear[last:])
     if not (job_weights[known:last].any() or linear[known:last].any()):
         last = known  # what counts nothing is not computed
     return CompiledNetwork(

@@ -132,8 +132,8 @@ def known_at_start(prepared: PreparedLog) -> FloatArray:
     return facts
 
 
-def with_recent_runs(prepared: PreparedLog) -> PreparedLog:
-    """The log with what its users' last runs told when each job was submitted.
+def recent_runs(prepared: PreparedLog) -> RecentRuns:
+    """What users' last runs told when each job was submitted.
 
     The mean of the two last run times as in Tsafrir, Etsion and Feitelson 2007, at most the request
     and the request where the user has no run behind him.
@@ -144,4 +144,4 @@ def with_recent_runs(prepared: PreparedLog) -> PreparedLog:
     known = np.isfinite(told[:, 0])
     predicted = np.where(known, np.clip(told[:, 0], 1.0, requested), requested)
     rate = np.where(known, told[:, 1], 1.0 / np.maximum(requested, 10.0))
-    return replace(prepared, recent_runs=RecentRuns(predicted=predicted, rate=rate))
+    return RecentRuns(predicted=predicted, rate=rate)

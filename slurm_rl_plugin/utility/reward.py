@@ -16,9 +16,11 @@ class RewardWeights:
     """Weights of the training objective; they act by training and are recorded in the model.
 
     objective = time_utility*U + responsiveness*R + fairness*F - tail*log10(max wait / FIFO's)
-                - batch_delay*log10(max(1, mean batch wait / SJF's / 1.1)),
-    where the first three weights sum to 1 and SJF knows the run times. The last term bounds what
-    batch jobs pay for processors that are held for interactive ones. J of the 2008 paper is
+                - batch_delay*log10(max(1, mean batch wait / SJF's / 1.1))
+                - slowdown*log10(mean bounded slowdown / SAF's),
+    where the first three weights sum to 1 and SJF knows the run times; SAF orders by the requested
+    time. The term of batch_delay bounds what batch jobs pay for processors that are held for
+    interactive ones; with a slowdown of 10 hardly anything else counts. J of the 2008 paper is
     (.5, 0, .5, 0), JR of the 2011 paper is (0, .5, .5, 0). The default serves both kinds of user
     goal and does not reward starvation.
 
@@ -31,6 +33,7 @@ class RewardWeights:
     fairness: float = 0.5
     tail: float = 0.02
     batch_delay: float = 0.0
+    slowdown: float = 0.0
 
     def __post_init__(self) -> None:
         weights = (self.time_utility, self.responsiveness, self.fairness)
@@ -39,7 +42,8 @@ class RewardWeights:
                 f"reward weights time_utility, responsiveness and fairness are {weights}; "
                 "make them non-negative with sum 1."
             )
-        for name, weight in (("tail", self.tail), ("batch_delay", self.batch_delay)):
+        for name in ("tail", "batch_delay", "slowdown"):
+            weight = getattr(self, name)
             if not 0.0 <= weight < math.inf:
                 raise ConfigurationError(
                     f"reward weight {name} is {weight:g}; give a number of at least 0."
@@ -52,6 +56,7 @@ class RewardWeights:
         fairness: float,
         max_wait_ratio: float,
         batch_wait_ratio: float = 1.0,
+        slowdown_ratio: float = 1.0,
     ) -> float:
         """The value that training maximises.
 
@@ -61,6 +66,7 @@ class RewardWeights:
             fairness: F.
             max_wait_ratio: longest wait over FIFO's.
             batch_wait_ratio: mean wait of batch jobs over SJF's with known run times.
+            slowdown_ratio: mean bounded slowdown over SAF's with requested times.
         """
         return (
             self.time_utility * time_utility
@@ -68,4 +74,5 @@ class RewardWeights:
             + self.fairness * fairness
             - self.tail * math.log10(max(max_wait_ratio, 1e-3))
             - self.batch_delay * math.log10(max(batch_wait_ratio / ALLOWED_BATCH_DELAY, 1.0))
+            - self.slowdown * math.log10(max(slowdown_ratio, 1e-3))
         )

@@ -154,7 +154,7 @@ def test_the_search_improves_on_where_it_started():
 
 
 HOLDING = PolicySearchSettings(
-    hidden=2, hold=True, reserve_only=True, start="sjf", generations=2, population=4
+    hidden=2, hold=True, searched="reserve", start="sjf", generations=2, population=4
 )
 
 
@@ -182,7 +182,7 @@ def test_a_search_that_may_hold_starts_with_two_processors_held():
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"start": "longest"}, {"reserve_only": True}], ids=["order", "reserve without hold"]
+    "wrong", [{"start": "longest"}, {"searched": "reserve"}], ids=["order", "reserve without hold"]
 )
 def test_settings_that_make_no_search_are_refused(wrong):
     with pytest.raises(ConfigurationError, match=r"start is 'longest'|give --hold as well"):

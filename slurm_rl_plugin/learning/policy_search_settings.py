@@ -1,0 +1,133 @@
+"""Settings of the policy search: what of a network is searched, and where the search begins."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from slurm_rl_plugin.errors import ConfigurationError
+from slurm_rl_plugin.features.site import RESERVE_FEATURES, SITE
+from slurm_rl_plugin.policies.network import parameter_count
+from slurm_rl_plugin.units import FloatArray, IntArray
+from slurm_rl_plugin.utility.reward import RewardWeights
+
+#: Processors held where the search begins; a fixed reserve of two is a fair start anywhere.
+INITIAL_RESERVE = 2.0
+#: Processors that a step of 1 in a searched number of the reserve makes: scores are of order 1,
+#: reserves of some processors.
+RESERVE_STEP = 4.0
+#: Orders to start with -> weights of the job features that make them. The first two are the
+#: marginal optima of responsiveness (2011) and of time utility (2008); the third takes the newest
+#: first among jobs of equal estimates, which class medians make many of; under the fourth nobody
+#: waits many times longer than others of his run time, so that longest waits stay short. The fifth
+#: is weighted shortest processing time (Smith 1956) with what past runs predict: a job weighs what
+#: a second of waiting costs in slowdown, by half, since the prediction errs; jobs of which many
+#: alike wait, and the first of them above all, go earlier for what they tell.
+STARTS = {
+    "min-run-wait": {"log_turnaround": -1.0},
+    "utility-greedy": {"log_loss_rate_per_work": 1.0},
+    "sjf": {"log_estimate": -1.0, "log_turnaround": -0.02},
+    "expansion-factor": {"log_turnaround": 1.0, "log_estimate": -1.1},
+    "wspt": {
+        "log_slowdown_rate": 1.0,
+        "log_expected_run_time": -3.0,
+        "log_processors": -2.0,
+        "log_pending_alike": 0.5,
+        "log_pending_alike_none_running": 0.5,
+    },
+}
+#: What of the network is searched: all of it, or the rest stays as it starts.
+SEARCHED = ("network", "linear", "reserve")
+#: Searched where the search is linear: all but what changes with every second of waiting, which
+#: gains nothing for slowdown. The age of a job counts where the tail does, and never against it.
+_LINEAR = (*SITE.static_jobs, *SITE.history_jobs)
+_AGE = "log_wait"
+#: The reserve looks at few features: with all of them it learns what only the training loads show.
+RESERVE_NUMBERS = len(RESERVE_FEATURES) + 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicySearchSettings:
+    """Settings of the search (Hansen and Ostermeier 2001: CMA-ES).
+
+    Attributes:
+        hidden: hidden units of the network.
+        generations: how often the search distribution is updated.
+        population: candidates a generation; 0 takes 4 + 3 ln(parameters).
+        step: initial standard deviation.
+        validate_every: generations between looks at the validation loads.
+        seed: seed of the search.
+        weights: what is maximised.
+        hold: whether the network also says how many processors to keep free of batch work.
+        searched: one of SEARCHED: the whole network, the linear term only (and the reserve where
+            it holds), or the reserve only.
+        start: the order that it starts with, one of STARTS; with `hold`, interactive jobs first.
+        history: whether the network looks at past runs.
+        batch: training loads drawn anew for each generation; 0 takes all of them in each.
+    """
+
+    hidden: int = 6
+    generations: int = 120
+    population: int = 0
+    step: float = 0.3
+    validate_every: int = 5
+    seed: int = 1
+    weights: RewardWeights = field(default_factory=RewardWeights)
+    hold: bool = False
+    searched: str = "network"
+    start: str = "min-run-wait"
+    history: bool = False
+    batch: int = 0
+
+    def __post_init__(self) -> None:
+        for name, known in (("start", tuple(STARTS)), ("searched", SEARCHED)):
+            given = getattr(self, name)
+            if given not in known:
+                raise ConfigurationError(f"{name} is {given!r}: give {' or '.join(known)}.")
+        if self.searched == "reserve" and not self.hold:
+            raise ConfigurationError("searched=reserve searches the reserve: give --hold as well.")
+        if self.start == "wspt" and not self.history:
+            raise ConfigurationError("start=wspt looks at past runs: set history=true as well.")
+
+
+def initial_parameters(settings: PolicySearchSettings) -> FloatArray:
+    """Where the search starts: one of STARTS, the network part silent, INITIAL_RESERVE held."""
+    scores = parameter_count(SITE, settings.hidden)
+    parameters = np.zeros(scores + settings.hold * RESERVE_NUMBERS)
+    linear = parameters[scores - len(SITE.jobs) : scores]
+    for feature, weight in STARTS[settings.start].items():
+        linear[SITE.jobs.index(feature)] = weight
+    if settings.hold:
+        linear[SITE.jobs.index("interactive")] = 2.0
+        parameters[-1] = INITIAL_RESERVE / RESERVE_STEP
+    return parameters
+
+
+def searched_places(settings: PolicySearchSettings) -> IntArray:
+    """Places in `initial_parameters` that the search changes."""
+    scores = parameter_count(SITE, settings.hidden)
+    reserve = np.arange(scores, scores + settings.hold * RESERVE_NUMBERS)
+    if settings.searched == "reserve":
+        return reserve
+    linear = scores - len(SITE.jobs) + np.arange(len(SITE.jobs))
+    if settings.searched == "linear":
+        names = _LINEAR if settings.history else SITE.static_jobs
+        names = (*names, _AGE) if settings.weights.tail > 0 else names
+        return np.concatenate([linear[[SITE.jobs.index(name) for name in names]], reserve])
+    places = np.arange(scores)
+    if not settings.history:
+        hidden = (len(SITE.queue) + np.arange(len(SITE.jobs))) * settings.hidden
+        unseen = len(SITE.static_jobs) + len(SITE.dynamic_jobs)
+        into = (hidden[unseen:, None] + np.arange(settings.hidden)).ravel()
+        places = np.setdiff1d(places, np.concatenate([into, linear[unseen:]]))
+    return np.concatenate([places, reserve])
+
+
+def search_bounds(settings: PolicySearchSettings) -> FloatArray | None:
+    """The age of a job never counts against it; shape [searched, 2], None where it is free."""
+    if settings.searched != "linear":
+        return None
+    age = parameter_count(SITE, settings.hidden) - len(SITE.jobs) + SITE.jobs.index(_AGE)
+    lowest = np.where(searched_places(settings) == age, 0.0, -np.inf)
+    return np.column_stack([lowest, np.full(len(lowest), np.inf)])

@@ -1,0 +1,122 @@
+"""Fits a run-time prediction to logs, and measures one by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.metrics import log_loss, roc_auc_score
+
+from slurm_rl_plugin.errors import ConfigurationError
+from slurm_rl_plugin.features.run_history import SHORT_RUN_TIMES
+from slurm_rl_plugin.features.run_prediction import KNOWN_FACTS, PREDICTED, RunTimePrediction
+from slurm_rl_plugin.simulator.log_workload import PreparedLog
+from slurm_rl_plugin.simulator.recorded_runs import known_at_start
+from slurm_rl_plugin.units import FloatArray
+
+#: Jobs taken from each log at most, so that a long log does not outvote a short one.
+MOST_JOBS = 20_000
+#: Weight of the penalty on large weights; the facts are of order 1.
+_PENALTY = 1.0
+
+
+def fit_prediction(
+    logs: Sequence[PreparedLog], jobs: Sequence[int], rng: np.random.Generator
+) -> RunTimePrediction:
+    """Logistic and ridge regressions on what was known when the jobs of logs started.
+
+    Args:
+        logs: whole logs.
+        jobs: how many first jobs of each log may be looked at.
+        rng: draws MOST_JOBS of them where there are more.
+
+    Raises:
+        ConfigurationError: no job.
+    """
+    facts, run_time = _drawn_jobs(logs, jobs, rng)
+    weights = np.zeros((PREDICTED, KNOWN_FACTS))
+    for place, bound in enumerate(SHORT_RUN_TIMES):
+        below = run_time < bound
+        if below.all() or not below.any():
+            weights[place, 0] = 6.0 if below.all() else -6.0  # nothing to tell apart
+            continue
+        fitted = LogisticRegression(C=1.0 / _PENALTY, max_iter=1000).fit(facts[:, 1:], below)
+        weights[place] = [fitted.intercept_[0], *fitted.coef_[0]]
+    length = Ridge(_PENALTY).fit(facts[:, 1:], np.log10(1.0 + run_time))
+    weights[-1] = [length.intercept_, *length.coef_]
+    return RunTimePrediction(weights=weights)
+
+
+def _drawn_jobs(
+    logs: Sequence[PreparedLog], jobs: Sequence[int], rng: np.random.Generator
+) -> tuple[FloatArray, FloatArray]:
+    facts, run_times = [np.empty((0, KNOWN_FACTS))], [np.empty(0)]
+    for prepared, count in zip(logs, jobs, strict=True):
+        drawn = np.sort(rng.choice(count, size=min(count, MOST_JOBS), replace=False))
+        facts.append(known_at_start(prepared)[drawn])
+        run_times.append(prepared.log.run_time[drawn])
+    run_time = np.concatenate(run_times)
+    if len(run_time) == 0:
+        raise ConfigurationError(
+            "a run-time prediction needs a log with at least one job that ran."
+        )
+    return np.concatenate(facts), run_time
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PredictionQuality:
+    """How well run times of jobs were told when they started.
+
+    Attributes:
+        auc: for each of SHORT_RUN_TIMES, how often a shorter run got the higher probability than
+            a longer one; .5 is chance. None where all jobs lie on one side.
+        log_loss_ratio: for each of SHORT_RUN_TIMES, log loss over that of the jobs' overall share.
+        log_error: mean |log10(predicted / actual)| of the run time.
+        log_error_requested: the same of the requested time.
+        jobs: measured.
+    """
+
+    auc: tuple[float | None, ...]
+    log_loss_ratio: tuple[float | None, ...]
+    log_error: float
+    log_error_requested: float
+    jobs: int
+
+
+def prediction_quality(
+    prediction: RunTimePrediction, prepared: PreparedLog, first: int, last: int
+) -> PredictionQuality:
+    """Measure a prediction on the jobs first..last-1 of a log, each when the log says it started.
+
+    Args:
+        prediction: what is measured.
+        prepared: the whole log: history counts from its beginning.
+        first: the first measured job.
+        last: the job behind the last one.
+    """
+    facts = known_at_start(prepared)[first:last]
+    run_time = prepared.log.run_time[first:last]
+    said = facts @ prediction.weights.T
+    auc: list[float | None] = []
+    loss: list[float | None] = []
+    for place, bound in enumerate(SHORT_RUN_TIMES):
+        below = run_time < bound
+        if below.all() or not below.any():
+            auc.append(None)
+            loss.append(None)
+            continue
+        probability = 1.0 / (1.0 + np.exp(-said[:, place]))
+        chance = log_loss(below, np.full(len(below), below.mean()))
+        auc.append(float(roc_auc_score(below, probability)))
+        loss.append(float(log_loss(below, probability) / chance))
+    actual = np.log10(1.0 + run_time)
+    requested = np.log10(1.0 + prepared.requested[first:last])
+    return PredictionQuality(
+        auc=tuple(auc),
+        log_loss_ratio=tuple(loss),
+        log_error=float(np.abs(said[:, -1] - actual).mean()),
+        log_error_requested=float(np.abs(requested - actual).mean()),
+        jobs=len(run_time),
+    )
