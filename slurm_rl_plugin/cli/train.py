@@ -18,7 +18,7 @@ from slurm_rl_plugin.cli.tables import print_json, print_table
 from slurm_rl_plugin.configuration import read_configuration
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.features.estimates import ESTIMATE_KINDS
-from slurm_rl_plugin.learning.algorithms import ALGORITHMS, Settings, settings_of, steps_of
+from slurm_rl_plugin.learning.algorithms import ALGORITHMS, PRESETS, Settings, settings_of, steps_of
 from slurm_rl_plugin.learning.trained_policy import TrainedPolicy
 from slurm_rl_plugin.learning.training import TrainingPlan, train_model
 from slurm_rl_plugin.simulator.dispatch import BACKFILLING
@@ -34,7 +34,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="MODEL.onnx")
     parser.add_argument("--algorithm", choices=list(ALGORITHMS), default="policy-search")
-    parser.add_argument("--preset", choices=["paper"], help="the settings that the paper printed")
+    parser.add_argument(
+        "--preset",
+        choices=PRESETS,
+        help="paper: the settings that the paper printed; slowdown: for parallel machines",
+    )
     parser.add_argument(
         "--estimates",
         action="append",
@@ -110,7 +114,7 @@ def _settings(options: argparse.Namespace) -> Settings:
             changes[key] = str(given)
     if options.hold:
         changes["hold"] = "true"
-    settings = settings_of(options.algorithm, changes, paper=options.preset == "paper")
+    settings = settings_of(options.algorithm, changes, preset=options.preset)
     reward = settings.weights
     if options.config is not None:
         reward = read_configuration(options.config).reward
@@ -137,7 +141,7 @@ def _command(options: argparse.Namespace, logs: list[NamedLog], estimates: list[
     """The command that makes the same model, but for the folders of the logs."""
     words = ["slurm-rl train", *(log.name for log in logs), f"-o {options.output.name}"]
     words += [f"--algorithm {options.algorithm}"]
-    words += ["--preset paper"] * (options.preset is not None)
+    words += [f"--preset {options.preset}"] * (options.preset is not None)
     words += [f"--estimates {kind}" for kind in estimates]
     words += [f"--backfill {options.backfill}"]
     for name in ("hidden", "steps"):

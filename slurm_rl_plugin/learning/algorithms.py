@@ -11,17 +11,23 @@ from typing import Any
 
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.features.known_schemas import KNOWN_SCHEMAS
+from slurm_rl_plugin.features.run_prediction import RunTimePrediction
 from slurm_rl_plugin.features.schema import FeatureSchema
 from slurm_rl_plugin.features.site import SITE
 from slurm_rl_plugin.learning import sarsa_settings
 from slurm_rl_plugin.learning.fitted_q import train_fitted_q
 from slurm_rl_plugin.learning.fitted_q_settings import FittedQSettings
 from slurm_rl_plugin.learning.policy_search import search_policy
-from slurm_rl_plugin.learning.policy_search_settings import PolicySearchSettings
+from slurm_rl_plugin.learning.policy_search_settings import (
+    SLOWDOWN,
+    PolicySearchSettings,
+    parameters_of,
+)
 from slurm_rl_plugin.learning.sarsa import train_sarsa
 from slurm_rl_plugin.learning.sarsa_settings import SarsaSettings
 from slurm_rl_plugin.learning.trained_policy import Progress, TrainedPolicy
 from slurm_rl_plugin.learning.training_load import TrainingLoad
+from slurm_rl_plugin.policies.network import QNetwork
 
 Settings = PolicySearchSettings | SarsaSettings | FittedQSettings
 
@@ -32,52 +38,56 @@ class Algorithm:
 
     Attributes:
         default: its settings where nothing is asked for.
-        paper: the settings that the paper printed; None where no paper did.
+        presets: settings under a name: `paper` as the paper printed them, `slowdown` for bounded
+            slowdown on parallel machines.
         steps: the setting that counts its steps, and by what name a person calls one.
     """
 
     default: Settings
-    paper: Settings | None
+    presets: Mapping[str, Settings]
     steps: tuple[str, str]
 
 
 ALGORITHMS: Mapping[str, Algorithm] = {
     "policy-search": Algorithm(
-        default=PolicySearchSettings(), paper=None, steps=("generations", "generation")
+        default=PolicySearchSettings(),
+        presets={"slowdown": SLOWDOWN},
+        steps=("generations", "generation"),
     ),
     "sarsa": Algorithm(
-        default=SarsaSettings(), paper=sarsa_settings.PAPER, steps=("sweeps", "sweep")
+        default=SarsaSettings(), presets={"paper": sarsa_settings.PAPER}, steps=("sweeps", "sweep")
     ),
     "fitted-q": Algorithm(
         default=FittedQSettings(regressor="feed-forward"),
-        paper=FittedQSettings(regressor="feed-forward", reward="literal"),
+        presets={"paper": FittedQSettings(regressor="feed-forward", reward="literal")},
         steps=("iterations", "iteration"),
     ),
     "echo-state": Algorithm(
         default=FittedQSettings(regressor="echo-state"),
-        paper=FittedQSettings(regressor="echo-state", reward="literal"),
+        presets={"paper": FittedQSettings(regressor="echo-state", reward="literal")},
         steps=("iterations", "iteration"),
     ),
 }
+PRESETS = ("paper", "slowdown")
 #: Settings with options of their own, or that the algorithm's name decides.
 _NOT_BY_NAME = ("weights", "seed", "regressor", "reservoir")
 
 
-def settings_of(name: str, changes: Mapping[str, str], *, paper: bool = False) -> Settings:
+def settings_of(name: str, changes: Mapping[str, str], *, preset: str | None = None) -> Settings:
     """The settings of an algorithm with some of them changed.
 
     Args:
         name: one of ALGORITHMS.
         changes: setting -> its value as text.
-        paper: begin with the paper's settings instead of the default.
+        preset: one of PRESETS to begin with instead of the default settings.
 
     Raises:
-        ConfigurationError: the algorithm is of no paper, has no such setting, or not that value.
+        ConfigurationError: the algorithm has no such preset or setting, or not that value.
     """
     algorithm = ALGORITHMS[name]
-    settings = algorithm.paper if paper else algorithm.default
-    if settings is None:
-        raise ConfigurationError(f"{name} is of no paper: leave out --preset paper.")
+    if preset is not None and preset not in algorithm.presets:
+        raise ConfigurationError(f"{name} has no preset {preset}: leave out --preset {preset}.")
+    settings = algorithm.default if preset is None else algorithm.presets[preset]
     kinds = typing.get_type_hints(type(settings))
     known = [each for each in kinds if each not in _NOT_BY_NAME]
     values: dict[str, Any] = {}
@@ -121,15 +131,24 @@ def train_policy(
     checkpoint: Path | None = None,
     load_key: str = "",
     progress: Progress | None = None,
+    prediction: RunTimePrediction | None = None,
+    start: QNetwork | None = None,
 ) -> TrainedPolicy:
     """Train by the algorithm that the settings belong to; see `search_policy` for the arguments.
+
+    A prediction of run times and a network to start from are for policy search alone.
 
     Raises:
         ConfigurationError: as the algorithm says.
     """
     more: dict[str, Any] = {"checkpoint": checkpoint, "load_key": load_key, "progress": progress}
     if isinstance(settings, PolicySearchSettings):
-        return search_policy(training, validation, settings, **more)
+        begin = None if start is None else parameters_of(start, settings)
+        return search_policy(
+            training, validation, settings, prediction=prediction, start=begin, **more
+        )
+    if start is not None:
+        raise ConfigurationError("only policy-search starts from a model: leave out --from.")
     if isinstance(settings, SarsaSettings):
         return train_sarsa(training, validation, settings, **more)
     return train_fitted_q(training, validation, settings, **more)

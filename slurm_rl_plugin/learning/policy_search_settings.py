@@ -8,7 +8,7 @@ import numpy as np
 
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.features.site import RESERVE_FEATURES, SITE
-from slurm_rl_plugin.policies.network import parameter_count
+from slurm_rl_plugin.policies.network import QNetwork, parameter_count
 from slurm_rl_plugin.units import FloatArray, IntArray
 from slurm_rl_plugin.utility.reward import RewardWeights
 
@@ -131,3 +131,37 @@ def search_bounds(settings: PolicySearchSettings) -> FloatArray | None:
     age = parameter_count(SITE, settings.hidden) - len(SITE.jobs) + SITE.jobs.index(_AGE)
     lowest = np.where(searched_places(settings) == age, 0.0, -np.inf)
     return np.column_stack([lowest, np.full(len(lowest), np.inf)])
+
+
+def parameters_of(network: QNetwork, settings: PolicySearchSettings) -> FloatArray:
+    """The numbers of a network, where a search of these settings may start.
+
+    Args:
+        network: of the `site` schema; a fixed reserve is not taken over.
+        settings: of the search.
+
+    Raises:
+        ConfigurationError: the network has another schema, size or scaler.
+    """
+    fits = network.schema == SITE and network.hidden == settings.hidden and not settings.hold
+    if not fits or network.activation != "relu":
+        raise ConfigurationError(
+            f"a search without --hold from a model needs one of the site schema with "
+            f"{settings.hidden} hidden units (--hidden): give another --from."
+        )
+    parts = (network.queue_weights, network.job_weights, network.bias, network.output)
+    return np.concatenate([*(part.ravel() for part in parts), network.linear])
+
+
+#: For mean bounded slowdown on parallel machines: few weights, many loads, a good start.
+SLOWDOWN = PolicySearchSettings(
+    hidden=1,
+    generations=30,
+    population=12,
+    step=0.2,
+    weights=RewardWeights(slowdown=10.0, tail=0.0),
+    searched="linear",
+    start="wspt",
+    history=True,
+    batch=24,
+)

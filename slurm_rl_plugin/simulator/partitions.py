@@ -19,6 +19,7 @@ from slurm_rl_plugin.simulator.cluster import (
     next_event,
 )
 from slurm_rl_plugin.simulator.dispatch import BACKFILLING
+from slurm_rl_plugin.simulator.hook_effects import HookEffects
 from slurm_rl_plugin.simulator.network_scoring import (
     CompiledNetwork,
     compile_network,
@@ -61,6 +62,7 @@ class _Partition:
     rank: IntArray
     network: CompiledNetwork
     rule: int
+    effects: HookEffects
     scores: FloatArray
     places: IntArray
 
@@ -77,6 +79,7 @@ class _Partition:
             self.rule,
             backfilling,
             settings.reserve,
+            self.effects,
             self.scores,
             self.places,
         )
@@ -143,6 +146,7 @@ def _partitions(
                 rank=rank_of(np.empty(0) if order.scores is None else order.scores[job]),
                 network=network,
                 rule=-1 if order.rule is None else WAITING_RULES.index(order.rule),
+                effects=settings.effects(len(job)),
                 scores=np.empty(len(job) + 1),
                 places=np.empty(len(job) + 1, dtype=np.int64),
             )

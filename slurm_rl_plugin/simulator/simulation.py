@@ -28,6 +28,7 @@ from slurm_rl_plugin.simulator.dispatch import (
     dispatch_by_score,
     dispatch_in_order,
 )
+from slurm_rl_plugin.simulator.hook_effects import HookEffects, as_written, hook_effects
 from slurm_rl_plugin.simulator.network_scoring import (
     CompiledNetwork,
     compile_network,
@@ -48,6 +49,11 @@ class SimulationSettings:
         cycle: seconds between scheduling decisions; 0 decides at every event.
         reserve: processors kept free of batch work; a network may ask for more.
         half_life: seconds after which past usage counts half in the features; inf for never.
+        influence: hours of age that the best place in a network's order is worth to a job; inf
+            where the order alone counts.
+        refresh: seconds between two cycles of the hook that writes a network's scores; 0 where
+            every decision sees scores of its own instant.
+        starvation: seconds of waiting after which a job goes first under a network; inf for never.
     """
 
     capacity: int
@@ -55,6 +61,13 @@ class SimulationSettings:
     cycle: float = 0.0
     reserve: int = 0
     half_life: float = math.inf
+    influence: float = math.inf
+    refresh: float = 0.0
+    starvation: float = math.inf
+
+    def effects(self, jobs: int) -> HookEffects:
+        """What the hook makes of a network's scores for a workload of that many jobs."""
+        return hook_effects(jobs, self.influence, self.refresh, self.starvation)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,6 +112,7 @@ def decide_scored(
     rule: int,
     backfilling: int,
     reserve: int,
+    effects: HookEffects,
     scores: FloatArray,
     jobs: IntArray,
 ) -> None:
@@ -111,6 +125,7 @@ def decide_scored(
     else:
         wanted = score_pending(workload, cluster, network, scores, jobs)
         reserve = max(reserve, wanted)
+        as_written(workload, cluster, effects, scores, jobs)
     dispatch_by_score(workload, cluster, scores, jobs, backfilling, reserve)
 
 
@@ -140,17 +155,18 @@ def _simulate_scored(
     backfilling: int,
     cycle: float,
     reserve: int,
-    scores: FloatArray,
-    jobs: IntArray,
+    effects: HookEffects,
 ) -> None:
     """Score the queue afresh at every decision: by a rule, or by the network where rule < 0."""
     no_rank = np.empty(0, dtype=np.int64)
+    places = len(workload.submit) + 1
+    scores, jobs = np.empty(places), np.empty(places, dtype=np.int64)
     while True:
         event = next_event(workload, cluster)
         if np.isinf(event):
             return
         advance(workload, cluster, decision_time(event, cycle), no_rank)
-        decide_scored(workload, cluster, network, rule, backfilling, reserve, scores, jobs)
+        decide_scored(workload, cluster, network, rule, backfilling, reserve, effects, scores, jobs)
 
 
 def finished_schedule(cluster: Cluster) -> SimulatedSchedule:
@@ -238,7 +254,6 @@ def _simulate(
     workload: Workload, network: CompiledNetwork, rule: int, settings: SimulationSettings
 ) -> SimulatedSchedule:
     cluster = empty_cluster(workload, settings.capacity, settings.half_life)
-    places = len(workload.submit) + 1
     _simulate_scored(
         workload,
         cluster,
@@ -247,7 +262,6 @@ def _simulate(
         BACKFILLING[settings.backfilling],
         settings.cycle,
         settings.reserve,
-        np.empty(places),
-        np.empty(places, dtype=np.int64),
+        settings.effects(len(workload.submit)),
     )
     return finished_schedule(cluster)

@@ -1,0 +1,184 @@
+"""Training that leaves the last 40 % of each log untouched, for the held-out protocol.
+
+Of the first 60 % three quarters train and the last quarter chooses: among the steps of a training,
+among its seeds, and between the model and the best simple rule.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from slurm_rl_plugin.domain.job_class import JobClassifier
+from slurm_rl_plugin.features.estimates import RequestedLimit
+from slurm_rl_plugin.features.run_prediction import RunTimePrediction
+from slurm_rl_plugin.learning.evaluation import Candidate
+from slurm_rl_plugin.learning.heldout import (
+    HeldoutProtocol,
+    best_heuristic,
+    figures_of_windows,
+    heuristics_on_training_part,
+    windows_of,
+)
+from slurm_rl_plugin.learning.load_windows import (
+    class_known_at_submission,
+    log_windows,
+    training_jobs,
+)
+from slurm_rl_plugin.learning.prediction_fit import fit_prediction
+from slurm_rl_plugin.learning.training_load import TrainingLoad, mean_objective
+from slurm_rl_plugin.policies.network import QNetwork
+from slurm_rl_plugin.simulator.log_workload import PreparedLog
+from slurm_rl_plugin.units import FloatArray
+from slurm_rl_plugin.utility.reward import RewardWeights
+
+#: Part of the training part that trains; the rest of it chooses.
+SEARCHED_PART = 0.75
+#: Windows of a log that train, shorter than those that measure: a search needs many of them.
+TRAINING = HeldoutProtocol(windows=100, warm_up=500, further=256)
+#: Windows of a log that choose.
+VALIDATION = HeldoutProtocol(windows=48)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldoutLoads:
+    """What a held-out training may see.
+
+    Attributes:
+        training: loads that candidates are searched on, the logs one after the other.
+        validation: loads that choose.
+        prediction: of run times, fitted to the jobs before the first validation load.
+    """
+
+    training: list[TrainingLoad]
+    validation: list[TrainingLoad]
+    prediction: RunTimePrediction
+
+
+def searched_jobs(prepared: PreparedLog) -> int:
+    """How many first jobs of a log train."""
+    return int(training_jobs(prepared) * SEARCHED_PART)
+
+
+def heldout_loads(
+    logs: Sequence[PreparedLog],
+    seed: int,
+    *,
+    classifier: JobClassifier | None = None,
+    training: HeldoutProtocol = TRAINING,
+    validation: HeldoutProtocol = VALIDATION,
+) -> HeldoutLoads:
+    """Loads from the first 60 % of each log, with job classes known at submission.
+
+    Args:
+        logs: whole logs; what lies behind their first 60 % is not looked at.
+        seed: draws the jobs that the prediction is fitted to.
+        classifier: job-class rules; by default as `class_known_at_submission`.
+        training: windows that train.
+        validation: windows that choose.
+
+    Raises:
+        ConfigurationError: a log too short for one window of either kind.
+    """
+    known = [class_known_at_submission(_training_part(each), classifier) for each in logs]
+    borders = [searched_jobs(each) for each in logs]
+    parts: tuple[list[TrainingLoad], list[TrainingLoad]] = ([], [])
+    for prepared, border in zip(known, borders, strict=True):
+        jobs = len(prepared.log)
+        parts[0].extend(_loads(prepared, windows_of(0, border, training), training))
+        parts[1].extend(_loads(prepared, windows_of(border, jobs, validation), validation))
+    rng = np.random.default_rng(seed)
+    return HeldoutLoads(
+        training=parts[0],
+        validation=parts[1],
+        prediction=fit_prediction(known, borders, rng),
+    )
+
+
+def _training_part(prepared: PreparedLog) -> PreparedLog:
+    return log_windows(prepared, [0], training_jobs(prepared))[0]
+
+
+def _loads(
+    prepared: PreparedLog, firsts: Sequence[int], protocol: HeldoutProtocol
+) -> list[TrainingLoad]:
+    settings = protocol.settings(prepared.capacity)
+    drop = (protocol.warm_up, protocol.further)
+    windows = log_windows(prepared, firsts, protocol.jobs)
+    return [TrainingLoad.of(each, RequestedLimit(), settings, drop) for each in windows]
+
+
+def with_reserve(network: QNetwork, processors: float) -> QNetwork:
+    """The network that keeps a fixed number of processors free of batch work."""
+    if processors <= 0:
+        return replace(network, reserve_weights=None, reserve_bias=0.0)
+    nothing: FloatArray = np.zeros(len(network.schema.queue))
+    return replace(network, reserve_weights=nothing, reserve_bias=float(processors))
+
+
+def best_reserve(
+    network: QNetwork,
+    loads: Sequence[TrainingLoad],
+    parts: Sequence[float],
+    weights: RewardWeights,
+) -> float:
+    """Which part of the machine to keep free of batch work, of those given.
+
+    Args:
+        network: orders the queue.
+        loads: what decides; all of one machine.
+        parts: of the machine's processors; of equal ones the first is taken.
+        weights: of the objective.
+    """
+    capacity, threads = loads[0].settings.capacity, os.cpu_count() or 1
+    values = [
+        mean_objective(with_reserve(network, part * capacity), loads, weights, threads=threads)
+        for part in parts
+    ]
+    return parts[int(np.argmax(values))]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuleComparison:
+    """A network beside the best simple rule of one log, on windows that neither was made on.
+
+    Attributes:
+        best_heuristic: the rule, chosen on the training part.
+        slowdown: of each rule on the training part.
+        ratio: the network's bounded slowdown over the rule's, geometric mean over the windows.
+    """
+
+    best_heuristic: str
+    slowdown: dict[str, float]
+    ratio: float
+
+
+def compare_with_rules(
+    network: QNetwork,
+    prepared: PreparedLog,
+    classifier: JobClassifier | None = None,
+    validation: HeldoutProtocol = VALIDATION,
+) -> RuleComparison:
+    """Whether a network is better than the best simple rule, from the first 60 % of a log alone.
+
+    Args:
+        network: trained.
+        prepared: the whole log.
+        classifier: job-class rules; by default as `class_known_at_submission`.
+        validation: windows that compare.
+
+    Raises:
+        ConfigurationError: a log too short.
+    """
+    known = class_known_at_submission(_training_part(prepared), classifier)
+    jobs, protocol = len(known.log), HeldoutProtocol(windows=max(validation.windows, 2))
+    slowdown = heuristics_on_training_part(known, windows_of(0, jobs, protocol), protocol)
+    best = best_heuristic(slowdown)
+    compared = [Candidate(name=best), Candidate(name="this model", network=network)]
+    firsts = windows_of(searched_jobs(prepared), jobs, validation)
+    rule, model = figures_of_windows(compared, known, firsts, validation).values()
+    ratio = np.exp(np.mean(np.log(model.bounded_slowdown / rule.bounded_slowdown)))
+    return RuleComparison(best_heuristic=best, slowdown=slowdown, ratio=float(ratio))

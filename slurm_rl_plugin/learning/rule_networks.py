@@ -1,0 +1,42 @@
+"""Ordering rules as networks: where no training wins, the rule itself is the site's model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from slurm_rl_plugin.errors import ConfigurationError
+from slurm_rl_plugin.features.site import SITE
+from slurm_rl_plugin.learning.training_load import site_scaler
+from slurm_rl_plugin.policies.network import QNetwork, network_from_parameters, parameter_count
+
+#: Rules whose order is that of a sum of logarithms, and the weights of the scaled features that
+#: make it; a feature is log10(1 + x) over its scale, so that seconds count from one on.
+RULE_WEIGHTS: Mapping[str, Mapping[str, float]] = {
+    "fifo": {"log_wait": 3.0},
+    "sjf": {"log_estimate": -3.0},
+    "saf": {"log_work": -4.5},
+    "wfp3": {"log_wait": 9.0, "log_estimate": -9.0, "log_processors": 2.0},
+    "expansion-factor": {"log_turnaround": 3.0, "log_estimate": -3.0},
+}
+
+
+def rule_network(rule: str) -> QNetwork:
+    """The network of the `site` schema that orders a queue as a rule does.
+
+    Args:
+        rule: one of RULE_WEIGHTS.
+
+    Raises:
+        ConfigurationError: a rule that is no sum of logarithms.
+    """
+    if rule not in RULE_WEIGHTS:
+        raise ConfigurationError(
+            f"rule {rule} cannot be written as a network: give one of {', '.join(RULE_WEIGHTS)}."
+        )
+    parameters = np.zeros(parameter_count(SITE, 1))
+    linear = parameters[-len(SITE.jobs) :]
+    for feature, weight in RULE_WEIGHTS[rule].items():
+        linear[SITE.jobs.index(feature)] = weight
+    return network_from_parameters(SITE, parameters, hidden=1, scaler=site_scaler())
