@@ -41,6 +41,7 @@ class FakeCluster:
                 "now": NOW,
                 "modes": {},
                 "jobs": [],
+                "accounting": [],
                 "shares": SHARES,
                 "nodes": NODES,
             }
@@ -60,6 +61,7 @@ class FakeCluster:
             "submit": NOW - 100,
             "eligible": NOW - 100,
             "start": None,
+            "end": None,
             "time_limit": "10:00",
             "account": "physics",
             "user": "alice",

@@ -188,7 +188,9 @@ class TestSnapshot:
         system = adapter(cluster, calls=calls)
         system.snapshot()
         system.apply([set_factor(1, 1)])
-        assert [call for call, _ in calls] == ["squeue", "sprio", "sshare", "sinfo", "scontrol"]
+        assert [call for call, _ in calls] == [
+            *("squeue", "sprio", "sshare", "sinfo", "sacct", "scontrol")
+        ]
         assert all(0 < took < 5 for _, took in calls)
 
     def test_filters_in_the_environment_are_ignored(
