@@ -45,7 +45,7 @@ class JobWatch:
     def ask_about(self, rows: Sequence[QueueRow]) -> list[int]:
         """Numbers of jobs and arrays that waited or ran before and of which something is gone."""
         waiting = _waiting_tasks(rows)
-        running = {row.job_id for row in rows if row.state in RUNNING_STATES}
+        running = {row.job_id: row.array_id for row in rows if row.state in RUNNING_STATES}
         for array_id, tasks in self._waiting.items():
             plain_and_runs = tasks == PLAIN_JOB and array_id in running
             if waiting.get(array_id) != tasks and not plain_and_runs:
@@ -54,6 +54,7 @@ class JobWatch:
         for job_id, array_id in self._not_ended.items():
             if job_id not in here:
                 self._to_ask[array_id] = None
+        self._not_ended |= running  # now, as it may be over when a failed look is taken again
         self._waiting = waiting
         self._asked = list(self._to_ask)[:ASK_AT_MOST]
         return self._asked
@@ -101,19 +102,18 @@ class JobWatch:
         answer_for = {row.job_id: row for row in answers}
         watched = {**self._not_ended, **{row.job_id: row.array_id for row in started}}
         self._not_ended = {row.job_id: row.array_id for row in rows if row.state in RUNNING_STATES}
+        for row in answers:  # of tasks that were suspended at the first look too
+            if row.job_id not in here and row.state not in (PENDING, *FINAL_STATES):
+                self._not_ended[row.job_id] = row.array_id
         ended: list[QueueRow] = []
         for job_id, array_id in watched.items():
-            row = answer_for.get(job_id)
+            row_now = answer_for.get(job_id)
             if job_id in here:
                 continue
-            if row is None:
-                still = array_id not in asked  # its turn to be asked for comes; else forgotten
-            else:
-                still = row.state != PENDING and row.state not in FINAL_STATES
-            if still:
-                self._not_ended[job_id] = array_id
-            elif row is not None and row.state in FINAL_STATES and _ran(row):
-                ended.append(replace(row, processors=self.requested(row)))
+            if row_now is None and array_id not in asked:
+                self._not_ended[job_id] = array_id  # its turn to be asked for comes
+            elif row_now is not None and row_now.state in FINAL_STATES and _ran(row_now):
+                ended.append(replace(row_now, processors=self.requested(row_now)))
         return ended
 
     def _forget(self, running: Sequence[QueueRow]) -> None:

@@ -91,6 +91,9 @@ class FakeCluster:
     def run_job(self, record: int, start: int = NOW) -> None:
         self.change(record, state="RUNNING", reason="None", start=start, nodes="n1")
 
+    def end_job(self, record: int, end: int = NOW) -> None:
+        self.change(record, state="COMPLETED", end=end)
+
     def forget(self, record: int) -> None:
         """Remove a record, as Slurm does MinJobAge after the job's end."""
         state = self.state
