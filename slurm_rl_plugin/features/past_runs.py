@@ -59,9 +59,8 @@ class PastRuns:
             return None
         users, templates = memory[_HEAD - 2 : _HEAD]
         behind = memory[_HEAD:]
-        if min(users, templates) < 0 or (users + templates) * LINE != len(behind):
-            return None
-        if users != int(users):
+        whole = users >= 0 and templates >= 0 and users % 1 == 0 and templates % 1 == 0
+        if not whole or (users + templates) * LINE != len(behind):
             return None
         lines = behind.reshape(-1, LINE)
         return cls(

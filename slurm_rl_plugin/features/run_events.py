@@ -78,7 +78,9 @@ def _of_running(running: RunningJobs, last: float, now: float) -> list[_Part]:
 
 
 def _of_ended(ended: EndedJobs, last: float) -> list[_Part]:
-    new = (ended.end > last) if ended.from_accounting else np.isfinite(ended.end)
+    new = np.isfinite(ended.start) & np.isfinite(ended.end)
+    if ended.from_accounting:
+        new &= ended.end > last
     parts = []
     for kind, bound in enumerate(SHORT_RUN_TIMES):
         time = ended.start + bound

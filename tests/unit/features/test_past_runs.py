@@ -211,7 +211,17 @@ def test_another_memory_is_none():
         wrong.append(changed)
     half = np.concatenate([memory, np.zeros(LINE)])
     half[[-LINE - 2, -LINE - 1]] = 0.5
-    assert all(PastRuns.from_memory(each) is None for each in [*wrong, half])
+    odd = np.concatenate([memory, np.zeros(1)])
+    odd[-2] = 1 / LINE
+    assert all(PastRuns.from_memory(each) is None for each in [*wrong, half, odd])
+
+
+@pytest.mark.parametrize(("start", "end"), [(NAN, 50.0), (10.0, NAN), (NAN, NAN)])
+def test_a_run_without_times_tells_nothing(start, end):
+    run = Run(1, 0, 4, 600.0, start, end)
+    assert len(PastRuns().after(snapshot_of(100.0, ended=[run])).users) == 0
+    running = PastRuns().after(snapshot_of(100.0, running=[run]))
+    assert len(running.users) == (0 if math.isnan(start) else 1)
 
 
 def test_nothing_is_known_at_first():
