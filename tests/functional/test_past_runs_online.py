@@ -36,14 +36,14 @@ PREDICTION = RunTimePrediction(
 @pytest.fixture
 def predicts(tmp_path):
     path = tmp_path / "predicts.onnx"
-    export_network(small_network(), path, {PREDICTION_ENTRY: PREDICTION.to_json()})
+    export_network(small_network(sees_history=True), path, {PREDICTION_ENTRY: PREDICTION.to_json()})
     return load_q_network(path)
 
 
 @pytest.fixture
 def forgets(tmp_path):
     path = tmp_path / "forgets.onnx"
-    export_network(small_network(), path, {})
+    export_network(small_network(sees_history=True), path, {})
     return load_q_network(path)
 
 
@@ -63,7 +63,7 @@ def scores_by_hand(snapshot, past, prediction):
     remaining = estimate(running.time_limit, running.interactive)
     queue = site_queue_features(snapshot, believed, remaining, recent_arrivals(snapshot)[1:])
     jobs = site_job_features(snapshot, believed, past, prediction)
-    return small_network().scores(queue, jobs)
+    return small_network(sees_history=True).scores(queue, jobs)
 
 
 def test_scores_are_those_of_the_features_with_history(predicts):
@@ -125,7 +125,7 @@ def test_an_empty_queue_learns_too(predicts):
 )  # fmt: skip
 def test_a_malformed_prediction_is_refused_in_one_sentence(tmp_path, text):
     path = tmp_path / "model.onnx"
-    export_network(small_network(), path, {PREDICTION_ENTRY: text})
+    export_network(small_network(sees_history=True), path, {PREDICTION_ENTRY: text})
     with pytest.raises(ModelSchemaMismatch, match=r"model\.onnx .*prediction.*: retrain it\.$"):
         load_q_network(path)
 
