@@ -107,6 +107,12 @@ KEYS: dict[str, dict[str, Key]] = {
         "timeout": Key(
             kind=float, default=10.0, least=0.1, meaning="seconds until a command is killed"
         ),
+        "history_days": Key(
+            kind=float,
+            default=30.0,
+            least=0,
+            meaning="days of past runs that a start reads from accounting; 0 for none",
+        ),
     },
     "policy": {
         "model": Key(

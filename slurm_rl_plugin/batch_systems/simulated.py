@@ -21,7 +21,12 @@ from slurm_rl_plugin.simulator.cluster import (
 )
 from slurm_rl_plugin.simulator.dispatch import BACKFILLING, dispatch_in_order
 from slurm_rl_plugin.simulator.log_workload import PreparedLog
-from slurm_rl_plugin.simulator.policy_driver import NO_RANK, snapshot_of, waiting_jobs
+from slurm_rl_plugin.simulator.policy_driver import (
+    NO_RANK,
+    jobs_ended_since,
+    snapshot_of,
+    waiting_jobs,
+)
 from slurm_rl_plugin.simulator.simulation import SimulationSettings
 from slurm_rl_plugin.units import FloatArray, IntArray
 
@@ -42,6 +47,7 @@ class SimulatedCluster:
         self._factor: IntArray = np.zeros(count, dtype=np.int64)
         self._held = np.zeros(count, dtype=np.bool_)
         self._reported = np.zeros(count, dtype=np.bool_)
+        self._ends_reported = 0
 
     @property
     def now(self) -> float:
@@ -93,6 +99,8 @@ class SimulatedCluster:
         waiting = np.sort(waiting_jobs(self._cluster))
         started = np.flatnonzero(~np.isnan(self._cluster.start) & ~self._reported)
         self._reported[started] = True
+        ended = jobs_ended_since(self._cluster, self._ends_reported)
+        self._ends_reported += len(ended)
         held = self._held[waiting]
         pending = PendingJobs(
             jobs=self._jobs.select(waiting),
@@ -102,7 +110,7 @@ class SimulatedCluster:
             admin_set=np.zeros(len(waiting), dtype=np.bool_),
             nice=np.zeros(len(waiting), dtype=np.int64),
         )
-        return snapshot_of(self._prepared, self._jobs, self._cluster, pending, started)
+        return snapshot_of(self._prepared, self._jobs, self._cluster, pending, started, ended)
 
     def apply(self, changes: Sequence[FactorChange]) -> ApplyReport:
         """Set factors of pending jobs; others are reported as rejected."""

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from slurm_rl_plugin.batch_systems.port import ApplyReport, FactorChange
+from slurm_rl_plugin.batch_systems.slurm_accounting import PastRun, read_past_runs
 from slurm_rl_plugin.batch_systems.slurm_fields import (
     PENDING,
     PENDING_AND_RUNNING,
@@ -25,14 +26,14 @@ from slurm_rl_plugin.batch_systems.slurm_priorities import (
 )
 from slurm_rl_plugin.batch_systems.slurm_process import CommandRunner
 from slurm_rl_plugin.batch_systems.slurm_shares import SHARE_FORMAT, parse_shares
-from slurm_rl_plugin.batch_systems.slurm_starts import StartWatch
 from slurm_rl_plugin.batch_systems.slurm_tables import (
     JobClassRule,
     TableBuilder,
     first_of_each_array,
 )
+from slurm_rl_plugin.batch_systems.slurm_watch import JobWatch
 from slurm_rl_plugin.batch_systems.slurm_writes import Change, FactorWriter
-from slurm_rl_plugin.domain import QueueSnapshot, RunningJobs, StartedJobs
+from slurm_rl_plugin.domain import EndedJobs, QueueSnapshot, RunningJobs, StartedJobs
 from slurm_rl_plugin.units import FloatArray, IntArray
 
 SQUEUE = ("squeue", "--noheader", "--all", "--local")
@@ -62,6 +63,8 @@ class SlurmCommands:
             process's own.
         writes_per_call: changes sent in one run of `scontrol`, with a time-out to match.
         on_call: told each command's name and the seconds it took.
+        history_days: the first snapshot reports the runs of so many days as ended, from
+            accounting; 0 asks for none.
     """
 
     name = "slurm_commands"
@@ -76,13 +79,15 @@ class SlurmCommands:
         environment: Mapping[str, str] | None = None,
         writes_per_call: int = 500,
         on_call: Callable[[str, float], None] | None = None,
+        history_days: float = 30.0,
     ) -> None:
         self._shares = shares
         self._interactive = interactive
         self._clock = clock
         self._runner = CommandRunner(environment=environment, timeout=timeout, on_call=on_call)
         self._writer = FactorWriter(self._runner, writes_per_call)
-        self._starts = StartWatch()
+        self._watch = JobWatch()
+        self._history_days = history_days
         #: Factors that we wrote or saw, by array number: `sprio` does not list every job.
         self._factors: dict[int, int] = {}
 
@@ -98,7 +103,8 @@ class SlurmCommands:
         priorities = parse_priorities(self._runner.read(SPRIO))
         tree = parse_shares(self._runner.read(SSHARE))
         capacity = parse_capacity(self._runner.read(SINFO))
-        started = self._starts.started(rows, self._read_vanished(rows), now)
+        started, ended = self._watch.told(rows, self._read_vanished(rows), now)
+        past = self._past_runs(rows)
         waiting = first_of_each_array(row for row in rows if row.state == PENDING)
         running = [row for row in rows if row.state in RUNNING_STATES]
         terms = [self._terms(row, priorities) for row in waiting]
@@ -106,8 +112,13 @@ class SlurmCommands:
 
         build = TableBuilder([*(self._shares or ()), *tree.shares], self._interactive)
         pending_jobs = build.pending(waiting, terms)
-        running_jobs = RunningJobs(jobs=build.jobs(running), start=_starts(running))
+        running_jobs = RunningJobs(
+            jobs=build.jobs(running),
+            start=_starts(running),
+            requested=np.array([self._watch.requested(row) for row in running], dtype=np.int64),
+        )
         started_jobs = StartedJobs(jobs=build.jobs(started), start=_starts(started))
+        ended_jobs = _ended(build, ended, past)
         accounts = build.accounts.all
         return QueueSnapshot(
             now=now,
@@ -119,6 +130,8 @@ class SlurmCommands:
             partitions=build.partitions.all,
             shares=_to_sum_one(tree.shares if self._shares is None else self._shares, accounts),
             usage=_to_sum_one(tree.usage, accounts),
+            ended=ended_jobs,
+            users=build.users.all,
         )
 
     def apply(self, changes: Sequence[FactorChange]) -> ApplyReport:
@@ -170,13 +183,19 @@ class SlurmCommands:
         return parse_queue(self._runner.read([*SQUEUE, *options, "-O", queue_format(mark)]), mark)
 
     def _read_vanished(self, rows: Sequence[QueueRow]) -> list[QueueRow]:
-        """Ask for jobs that no longer wait; Slurm keeps them for MinJobAge (300 s)."""
-        ids = self._starts.ask_about(rows)
+        """Ask for jobs that wait or run no longer; Slurm keeps them for MinJobAge (300 s)."""
+        ids = self._watch.ask_about(rows)
         if not ids:
             return []
         # Asked for one unknown job squeue fails, for several it does not: so name one twice.
         named = ",".join(str(job_id) for job_id in [ids[0], *ids])
         return self._read_queue("--states", "all", "--jobs", named)
+
+    def _past_runs(self, rows: Sequence[QueueRow]) -> list[PastRun]:
+        """What accounting knows, the first time; what is in the queue still is told later."""
+        days, self._history_days = self._history_days, 0.0
+        here = {row.job_id for row in rows}
+        return [run for run in read_past_runs(self._runner, days) if run.job_id not in here]
 
     def _terms(self, row: QueueRow, priorities: Mapping[int, PriorityTerms]) -> PriorityTerms:
         listed = priorities.get(row.job_id)
@@ -199,8 +218,18 @@ class SlurmCommands:
         }
 
 
-def _starts(rows: Sequence[QueueRow]) -> FloatArray:
+def _starts(rows: Sequence[QueueRow] | Sequence[PastRun]) -> FloatArray:
     return np.array([row.start for row in rows], dtype=np.float64)
+
+
+def _ended(build: TableBuilder, ended: Sequence[QueueRow], past: Sequence[PastRun]) -> EndedJobs:
+    """Jobs that were seen to end, or in the first snapshot those of the past: never both."""
+    return EndedJobs(
+        jobs=build.past_jobs(past) if past else build.jobs(ended),
+        start=_starts(past or ended),
+        end=np.array([each.end for each in past or ended], dtype=np.float64),
+        from_accounting=bool(past),
+    )
 
 
 def _to_sum_one(values: Mapping[str, float], names: Sequence[str]) -> FloatArray:

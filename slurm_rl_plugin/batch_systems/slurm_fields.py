@@ -14,7 +14,7 @@ from slurm_rl_plugin.units import DAY, HOUR, MINUTE
 #: separators and newlines; no other field is a user's free text.
 QUEUE_FIELDS = (
     *("JobID", "ArrayJobID", "State", "Reason", "PriorityLong", "Nice", "NumCPUs"),
-    *("SubmitTime", "EligibleTime", "StartTime", "TimeLimit", "Account", "UserName"),
+    *("SubmitTime", "EligibleTime", "StartTime", "EndTime", "TimeLimit", "Account", "UserName"),
     *("Partition", "QOS", "BatchFlag", "NodeList", "ArrayTaskID", "Name"),
 )
 SEPARATOR = "|"
@@ -22,6 +22,13 @@ SEPARATOR = "|"
 PENDING = "PENDING"
 #: States in which a job occupies processors. COMPLETING does not count: its work is over.
 RUNNING_STATES = frozenset({"RUNNING", "CONFIGURING", "RESIZING", "SIGNALING", "STAGE_OUT"})
+#: States of a job that is over; a requeued one shows COMPLETING at first and then PENDING.
+FINAL_STATES = frozenset(
+    {
+        *("COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "NODE_FAIL", "PREEMPTED"),
+        *("BOOT_FAIL", "DEADLINE", "OUT_OF_MEMORY"),
+    }
+)
 HELD_REASONS = frozenset({"JobHeldUser", "JobHeldAdmin"})
 #: Values of a job state option that name exactly the jobs above.
 PENDING_AND_RUNNING = "PENDING,RUNNING,CONFIGURING"
@@ -40,6 +47,7 @@ class QueueRow:
         array_id: number of the array; the same as `job_id` for a job that is no array.
         eligible: seconds since the epoch; infinite where Slurm gives none (held, dependency).
         start: seconds since the epoch, expected where pending; NaN where Slurm gives none.
+        end: seconds since the epoch, expected unless the job is over; NaN where Slurm gives none.
         time_limit: seconds; NaN where there is none.
         nodes: node list; empty for a job that never started.
         tasks: task numbers that the record stands for; empty for a job that is no array.
@@ -55,6 +63,7 @@ class QueueRow:
     submit: float
     eligible: float
     start: float
+    end: float
     time_limit: float
     account: str
     user: str
@@ -124,6 +133,7 @@ def _to_row(field: dict[str, str]) -> QueueRow:
         submit=parse_time(field["SubmitTime"], math.nan),
         eligible=parse_time(field["EligibleTime"], math.inf),
         start=parse_time(field["StartTime"], math.nan),
+        end=parse_time(field["EndTime"], math.nan),
         time_limit=parse_duration(field["TimeLimit"]),
         account=field["Account"],
         user=field["UserName"],

@@ -13,7 +13,15 @@ from dataclasses import dataclass
 from slurm_rl_plugin.errors import BatchSystemError, BatchSystemUnavailable
 
 #: Slurm's commands take filters and formats from variables of these names too.
-FILTER_PREFIXES = ("SQUEUE_", "SPRIO_", "SSHARE_", "SINFO_", "SCONTROL_", "SLURM_CLUSTERS")
+FILTER_PREFIXES = (
+    "SQUEUE_",
+    "SPRIO_",
+    "SSHARE_",
+    "SINFO_",
+    "SCONTROL_",
+    "SACCT_",
+    "SLURM_CLUSTERS",
+)
 #: Words of a command that could not reach slurmctld.
 UNREACHABLE = (
     "Unable to contact slurm controller",

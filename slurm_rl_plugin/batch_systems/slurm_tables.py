@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
+from slurm_rl_plugin.batch_systems.slurm_accounting import PastRun
 from slurm_rl_plugin.batch_systems.slurm_fields import QueueRow
 from slurm_rl_plugin.batch_systems.slurm_priorities import PriorityTerms
 from slurm_rl_plugin.domain import JobTable, PendingJobs
@@ -39,7 +40,7 @@ class TableBuilder:
     def __init__(self, accounts: Iterable[str], interactive: JobClassRule) -> None:
         self.accounts = Names(accounts)
         self.partitions = Names()
-        self._users = Names()
+        self.users = Names()
         self._interactive = interactive
 
     def jobs(self, rows: Sequence[QueueRow], *, whole_arrays: bool = False) -> JobTable:
@@ -52,9 +53,25 @@ class TableBuilder:
             processors=_integers([row.processors for row in rows]),
             time_limit=_floats([row.time_limit for row in rows]),
             account=_integers([self.accounts.number(row.account) for row in rows]),
-            user=_integers([self._users.number(row.user) if row.user else -1 for row in rows]),
+            user=_integers([self.users.number(row.user) if row.user else -1 for row in rows]),
             partition=_integers([self.partitions.number(row.partition) for row in rows]),
             interactive=_booleans([self._interactive(describe(row)) for row in rows]),
+        )
+
+    def past_jobs(self, runs: Sequence[PastRun]) -> JobTable:
+        """Columns of runs from accounting; account, partition and class are not asked for."""
+        submit = _floats([run.submit for run in runs])
+        nowhere = np.full(len(runs), -1, dtype=np.int64)
+        return JobTable(
+            job_id=_integers([run.job_id for run in runs]),
+            submit=submit,
+            eligible=submit,
+            processors=_integers([run.processors for run in runs]),
+            time_limit=_floats([run.time_limit for run in runs]),
+            account=nowhere,
+            user=_integers([self.users.number(run.user) if run.user else -1 for run in runs]),
+            partition=nowhere,
+            interactive=np.zeros(len(runs), dtype=np.bool_),
         )
 
     def pending(self, rows: Sequence[QueueRow], terms: Sequence[PriorityTerms]) -> PendingJobs:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from slurm_rl_plugin.cli.log_arguments import at_least_one
 from slurm_rl_plugin.cli.tables import print_json, print_table
 from slurm_rl_plugin.configuration import SHIPPED_MODEL
 from slurm_rl_plugin.domain import (
+    EndedJobs,
     JobTable,
     PendingJobs,
     QueueSnapshot,
@@ -23,7 +25,13 @@ from slurm_rl_plugin.domain import (
 from slurm_rl_plugin.domain.jobs import empty_job_table
 from slurm_rl_plugin.hook.guard_rails import total_priority
 from slurm_rl_plugin.hook.order_changes import order_changes
-from slurm_rl_plugin.units import DAY, MINUTE
+from slurm_rl_plugin.units import DAY, HOUR, MINUTE
+
+USERS = 200
+#: Jobs that have ended before the first decision of a policy that learns from runs.
+PAST_RUNS = 100_000
+#: What users ask for; a queue of 100,000 jobs has some thousands of templates.
+_LIMITS = np.array([5 * MINUTE, 15 * MINUTE, HOUR, 4 * HOUR, 12 * HOUR, DAY, 2 * DAY, 3 * DAY])
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -71,12 +79,20 @@ def _seconds(work: Callable[[], Any], repeats: int) -> list[float]:
 
 def _hook(options: argparse.Namespace) -> dict[str, Any]:
     rng = np.random.default_rng(options.seed)
-    policy = load_policy(options.policy).policy
+    loaded = load_policy(options.policy)
+    policy = loaded.policy
     snapshot_times = _seconds(lambda: random_snapshot(options.jobs, rng), 3)
     snapshot = random_snapshot(options.jobs, rng)
-    scores = policy.decide(snapshot).scores
+    past = (
+        replace(snapshot, ended=past_runs(PAST_RUNS, rng)) if loaded.learns_from_runs else snapshot
+    )
+    begin = time.perf_counter()
+    first = policy.decide(past)
+    first_seconds = time.perf_counter() - begin
+    scores = first.scores
     decide = _seconds(
-        lambda: np.argsort(-policy.decide(snapshot).scores, kind="stable"), options.repeats
+        lambda: np.argsort(-policy.decide(snapshot, first.memory).scores, kind="stable"),
+        options.repeats,
     )
     priority = total_priority(snapshot.pending)[np.argsort(-scores, kind="stable")]
     order = _seconds(lambda: order_changes(priority), 5)
@@ -84,6 +100,7 @@ def _hook(options: argparse.Namespace) -> dict[str, Any]:
     return {
         "jobs": options.jobs,
         "snapshot_seconds": float(np.median(snapshot_times)),
+        "first_decide_seconds": first_seconds,
         "decide_seconds": {
             "median": float(np.median(decide)),
             "p99": float(np.quantile(decide, 0.99)),
@@ -97,18 +114,7 @@ def _hook(options: argparse.Namespace) -> dict[str, Any]:
 def random_snapshot(jobs: int, rng: np.random.Generator) -> QueueSnapshot:
     """A queue of that many pending jobs of 20 accounts in 4 partitions; ages up to ten days."""
     now = 100 * DAY
-    submit = np.sort(now - rng.uniform(0, 10 * DAY, jobs))
-    table = JobTable(
-        job_id=np.arange(1, jobs + 1),
-        submit=submit,
-        eligible=submit,
-        processors=rng.integers(1, 129, jobs),
-        time_limit=rng.uniform(MINUTE, 3 * DAY, jobs),
-        account=rng.integers(0, 20, jobs),
-        user=rng.integers(0, 200, jobs),
-        partition=rng.integers(0, 4, jobs),
-        interactive=rng.random(jobs) < 0.4,
-    )
+    table = _random_jobs(jobs, rng, now)
     shares = rng.dirichlet(np.ones(20))
     pending = PendingJobs.untouched(table)
     nothing = empty_job_table()
@@ -122,6 +128,30 @@ def random_snapshot(jobs: int, rng: np.random.Generator) -> QueueSnapshot:
         partitions=("a", "b", "c", "d"),
         shares=shares,
         usage=rng.dirichlet(np.ones(20)),
+        users=tuple(f"user{index}" for index in range(USERS)),
+    )
+
+
+def past_runs(jobs: int, rng: np.random.Generator) -> EndedJobs:
+    """That many jobs of the users of `random_snapshot`, ended in the month before it."""
+    table = _random_jobs(jobs, rng, 90 * DAY)
+    start = table.submit - 10 * DAY
+    end = start + 10 ** rng.uniform(0, 5, jobs)
+    return EndedJobs(jobs=table, start=start, end=end, from_accounting=True)
+
+
+def _random_jobs(jobs: int, rng: np.random.Generator, now: float) -> JobTable:
+    submit = np.sort(now - rng.uniform(0, 10 * DAY, jobs))
+    return JobTable(
+        job_id=np.arange(1, jobs + 1),
+        submit=submit,
+        eligible=submit,
+        processors=rng.integers(1, 129, jobs),
+        time_limit=rng.choice(_LIMITS, jobs),
+        account=rng.integers(0, 20, jobs),
+        user=rng.integers(0, USERS, jobs),
+        partition=rng.integers(0, 4, jobs),
+        interactive=rng.random(jobs) < 0.4,
     )
 
 

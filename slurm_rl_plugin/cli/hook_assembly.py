@@ -26,11 +26,19 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadedPolicy:
-    """A policy and what metrics say of its model."""
+    """A policy and what metrics say of its model.
+
+    Attributes:
+        policy: who scores jobs.
+        sha256: of the model; "" for a rule.
+        labels: of the metric that describes the model.
+        learns_from_runs: whether it wants to know the runs of the past.
+    """
 
     policy: Policy
     sha256: str = ""
     labels: dict[str, str] = field(default_factory=dict)
+    learns_from_runs: bool = False
 
 
 def model_path(model: str) -> Path:
@@ -63,7 +71,12 @@ def load_policy(model: str) -> LoadedPolicy:
         "schema_digest": card.metadata.get("schema_digest", ""),
         "algorithm": card.metadata.get("algorithm", ""),
     }
-    return LoadedPolicy(policy=network, sha256=card.sha256, labels=labels)
+    return LoadedPolicy(
+        policy=network,
+        sha256=card.sha256,
+        labels=labels,
+        learns_from_runs=network.prediction is not None,
+    )
 
 
 def load_policy_or_fall_back(model: str) -> LoadedPolicy:
@@ -76,8 +89,16 @@ def load_policy_or_fall_back(model: str) -> LoadedPolicy:
         return LoadedPolicy(policy=stand_in, labels={"name": stand_in.name, "refused": "true"})
 
 
-def build_batch_system(configuration: Configuration, calls: list[tuple[str, float]]) -> BatchSystem:
-    """The configured adapter; `calls` receives the duration of every command."""
+def build_batch_system(
+    configuration: Configuration, calls: list[tuple[str, float]], *, learns_from_runs: bool = False
+) -> BatchSystem:
+    """The configured adapter.
+
+    Args:
+        configuration: of the site.
+        calls: receives the duration of every command.
+        learns_from_runs: the first snapshot is to report the runs of the past.
+    """
     settings = configuration.values["batch_system"]
     if settings["adapter"] != "slurm_commands":
         raise ConfigurationError(f"batch system {settings['adapter']!r} is unknown.")
@@ -92,6 +113,7 @@ def build_batch_system(configuration: Configuration, calls: list[tuple[str, floa
         timeout=float(settings["timeout"]),
         environment=dict(os.environ),
         on_call=lambda call, seconds: calls.append((call, seconds)),
+        history_days=float(settings["history_days"]) if learns_from_runs else 0.0,
     )
 
 
@@ -100,7 +122,9 @@ def build_cycle(configuration: Configuration, loaded: LoadedPolicy) -> Cycle:
     calls: list[tuple[str, float]] = []
     hook, rails = configuration.values["hook"], configuration.values["guard_rails"]
     return Cycle(
-        batch_system=build_batch_system(configuration, calls),
+        batch_system=build_batch_system(
+            configuration, calls, learns_from_runs=loaded.learns_from_runs
+        ),
         policy=loaded.policy,
         model_sha256=loaded.sha256,
         settings=configuration.cycle_settings,

@@ -15,7 +15,9 @@ def _select_columns(table: Any, index: IntArray | BoolArray) -> dict[str, Any]:
     chosen: dict[str, Any] = {}
     for column in fields(table):
         value = getattr(table, column.name)
-        chosen[column.name] = value.select(index) if isinstance(value, JobTable) else value[index]
+        if value is not None:
+            value = value.select(index) if isinstance(value, JobTable) else value[index]
+        chosen[column.name] = value
     return chosen
 
 
@@ -91,10 +93,25 @@ class PendingJobs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunningJobs:
-    """Running jobs; `start` in seconds since the epoch, shape [n]."""
+    """Jobs that occupy processors.
+
+    Attributes:
+        jobs: the columns that any job has; processors are those that it got.
+        start: seconds since the epoch, shape [n].
+        requested: processors that each had asked for, shape [n]; None where they got just that.
+            Where jobs get whole cores or nodes, it is what tells them from others that wait.
+    """
 
     jobs: JobTable
     start: FloatArray
+    requested: IntArray | None = None
+
+    @property
+    def as_requested(self) -> JobTable:
+        """The jobs with the processors that they had asked for."""
+        if self.requested is None:
+            return self.jobs
+        return replace(self.jobs, processors=self.requested)
 
     def __len__(self) -> int:
         return len(self.jobs)
@@ -116,6 +133,34 @@ class StartedJobs:
 
     def __len__(self) -> int:
         return len(self.jobs)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndedJobs:
+    """Jobs first seen to have ended since the last snapshot, each reported exactly once.
+
+    Attributes:
+        jobs: the columns that any job has; processors are those that it had asked for, account and
+            partition are -1 where nobody told.
+        start, end: seconds since the epoch, shape [n]. A job may be reported late, with an end
+            before the last snapshot.
+        from_accounting: these are the runs of the past that the first snapshot reports; whoever
+            remembers runs from an earlier process has counted those before its memory's time.
+    """
+
+    jobs: JobTable
+    start: FloatArray
+    end: FloatArray
+    from_accounting: bool = False
+
+    def __len__(self) -> int:
+        return len(self.jobs)
+
+    @classmethod
+    def none(cls) -> Self:
+        """No job has ended."""
+        nothing = empty_job_table()
+        return cls(jobs=nothing, start=nothing.submit, end=nothing.submit)
 
 
 def empty_job_table() -> JobTable:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from slurm_rl_plugin.domain.jobs import PendingJobs, RunningJobs, StartedJobs
+from slurm_rl_plugin.domain.jobs import EndedJobs, PendingJobs, RunningJobs, StartedJobs
 from slurm_rl_plugin.units import FloatArray
 
 
@@ -23,6 +23,8 @@ class QueueSnapshot:
         shares: configured share of each account, shape [accounts], sum 1.
         usage: fraction of the (decayed) consumed processor-seconds of each account, shape
             [accounts]; sums to 1, or to 0 while nothing was consumed.
+        ended: jobs that ended since the previous snapshot.
+        users: user names; `JobTable.user` indexes them.
     """
 
     now: float
@@ -34,3 +36,5 @@ class QueueSnapshot:
     partitions: tuple[str, ...]
     shares: FloatArray
     usage: FloatArray
+    ended: EndedJobs = field(default_factory=EndedJobs.none)
+    users: tuple[str, ...] = ()

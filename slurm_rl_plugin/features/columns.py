@@ -6,6 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from slurm_rl_plugin.domain import QueueSnapshot
+from slurm_rl_plugin.features.history_columns import history_columns
+from slurm_rl_plugin.features.past_runs import PastRuns
+from slurm_rl_plugin.features.run_prediction import RunTimePrediction
 from slurm_rl_plugin.features.site import (
     SITE,
     SOON,
@@ -58,12 +61,19 @@ def site_queue_features(
     return np.array(values, dtype=np.float32)
 
 
-def site_job_features(snapshot: QueueSnapshot, estimate: FloatArray) -> NDArray[np.float32]:
+def site_job_features(
+    snapshot: QueueSnapshot,
+    estimate: FloatArray,
+    past: PastRuns | None = None,
+    prediction: RunTimePrediction | None = None,
+) -> NDArray[np.float32]:
     """Job features of the pending jobs of a snapshot, float32[n, len(SITE.jobs)].
 
     Args:
         snapshot: the queue.
         estimate: estimated run time of each pending job, seconds, shape [n].
+        past: what runs have told up to the snapshot; nothing by default.
+        prediction: of the model; without one, history features are 0.
     """
     jobs = snapshot.pending.jobs
     known = np.isfinite(jobs.time_limit) & (jobs.time_limit > 0)
@@ -80,7 +90,10 @@ def site_job_features(snapshot: QueueSnapshot, estimate: FloatArray) -> NDArray[
         snapshot.usage[jobs.account],
         float(snapshot.shares.max(initial=0.0)) or 1.0,  # sites may give no account a share
     )
-    features = np.empty((len(jobs), len(SITE.jobs)), dtype=np.float32)
+    features = np.zeros((len(jobs), len(SITE.jobs)), dtype=np.float32)
     for index, column in enumerate(columns):
         features[:, index] = column
+    if prediction is not None:
+        told = history_columns(snapshot, limit, past or PastRuns(), prediction)
+        features[:, len(columns) :] = told
     return features

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from slurm_rl_plugin.domain import QueueSnapshot
 from slurm_rl_plugin.errors import ModelSchemaMismatch
 from slurm_rl_plugin.features.columns import site_job_features, site_queue_features
+from slurm_rl_plugin.features.past_runs import PastRuns
 from slurm_rl_plugin.features.reactive_grid import (
     REACTIVE_GRID,
     REACTIVE_GRID_2011,
@@ -22,6 +23,7 @@ from slurm_rl_plugin.features.reactive_grid_columns import (
     grid_queue_columns,
     grid_queue_columns_2011,
 )
+from slurm_rl_plugin.features.run_prediction import RunTimePrediction
 from slurm_rl_plugin.features.schema import FeatureSchema
 from slurm_rl_plugin.features.site import SITE
 from slurm_rl_plugin.units import FloatArray
@@ -53,6 +55,8 @@ def feature_columns(
     estimate: FloatArray,
     running_estimate: FloatArray,
     arrived: FloatArray,
+    past: PastRuns | None = None,
+    prediction: RunTimePrediction | None = None,
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """Queue features float32[Fq] and job features float32[n, Fx] of a snapshot.
 
@@ -62,10 +66,12 @@ def feature_columns(
         estimate: estimated run time of each pending job, seconds, shape [pending].
         running_estimate: the same for the running jobs, seconds, shape [running].
         arrived: the counts of `recent_arrivals`, shape [len(FADING_TIMES)].
+        past: what runs have told up to the snapshot; `site` only.
+        prediction: of the model, None for one that looks at no past runs; `site` only.
     """
     if schema == SITE:
         queue = site_queue_features(snapshot, estimate, running_estimate, arrived)
-        return queue, site_job_features(snapshot, estimate)
+        return queue, site_job_features(snapshot, estimate, past, prediction)
     queue_columns = grid_queue_columns_2011 if schema == REACTIVE_GRID_2011 else grid_queue_columns
     job_columns = grid_job_columns_with_wait if schema == REACTIVE_GRID_WAIT else grid_job_columns
     return queue_columns(snapshot, estimate, running_estimate), job_columns(snapshot, estimate)

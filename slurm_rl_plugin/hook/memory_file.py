@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,13 +12,18 @@ from slurm_rl_plugin.domain import Memory
 from slurm_rl_plugin.whole_file import write_whole
 
 logger = logging.getLogger(__name__)
+#: First words of the only line of text; the numbers follow it, 8 bytes each.
+_KIND = "slurm-rl memory 1"
+_NUMBERS = np.dtype("<f8")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryFile:
     """What one model remembers; a memory of another model, or a broken one, is no memory.
 
-    Losing it costs some good decisions and never a job, so no fault here stops a cycle.
+    One line of text, `slurm-rl memory 1 MODEL COUNT`, then the numbers as they are: 100,000 of them
+    are written every cycle. Losing the file costs some good decisions and never a job, so no fault
+    here stops a cycle.
 
     Attributes:
         path: of the file.
@@ -32,20 +36,34 @@ class MemoryFile:
     def read(self) -> Memory | None:
         """The memory; None where there is none of this model."""
         try:
-            content = json.loads(self.path.read_text())
-            memory = np.array(content["memory"], dtype=np.float64)
-            if content["model"] == self.model_sha256 and np.isfinite(memory).all():
-                return memory
+            model, memory = _parse(self.path.read_bytes())
+            return memory if model == self.model_sha256 else None
         except FileNotFoundError:
             pass
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError) as error:
             logger.warning("memory=unreadable path=%s error=%s", self.path, error)
         return None
 
     def write(self, memory: Memory) -> None:
         """Replace the file: written beside, then renamed; a cycle does not wait for the disk."""
-        content = {"model": self.model_sha256, "memory": memory.tolist()}
+        head = f"{_KIND} {self.model_sha256} {len(memory)}\n".encode()
         try:
-            write_whole(self.path, json.dumps(content), sync=False)
+            write_whole(self.path, head + memory.astype(_NUMBERS).tobytes(), sync=False)
         except OSError as error:
             logger.warning("memory=unwritable path=%s error=%s", self.path, error)
+
+
+def _parse(content: bytes) -> tuple[str, Memory]:
+    """The model and the memory in a file.
+
+    Raises:
+        ValueError: it is no such file, or not a whole one.
+    """
+    head, _, numbers = content.partition(b"\n")
+    kind, *named = head[:200].decode("ascii", errors="replace").rsplit(" ", 2)
+    if kind != _KIND or len(named) != 2:
+        raise ValueError("no memory of a policy")
+    memory = np.frombuffer(numbers, dtype=_NUMBERS).astype(np.float64)
+    if len(memory) != int(named[1]) or not np.isfinite(memory).all():
+        raise ValueError("not the numbers that were written")
+    return named[0], memory

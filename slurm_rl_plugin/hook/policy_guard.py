@@ -70,17 +70,17 @@ class PolicyGuard:
         begin = self.monotonic()
         decision = self._asked(policy, snapshot)
         took = self.monotonic() - begin
+        for rail in self.guard_rails:
+            decision = rail.check(decision, snapshot)
+        self._memory = decision.memory  # of a late decision too: which jobs ended is told once
+        if decision.memory is not None:
+            self.memory_file.write(decision.memory)
         if took > self.deadline:
             raise PolicyTimeout(
                 f"the policy took {took:.2f} s, its deadline is {self.deadline:g} s: raise it or "
                 "take a smaller model."
             )
-        for rail in self.guard_rails:
-            decision = rail.check(decision, snapshot)
         self._failures = 0
-        self._memory = decision.memory
-        if decision.memory is not None:
-            self.memory_file.write(decision.memory)
         return decision
 
     def _asked(self, policy: Policy, snapshot: QueueSnapshot) -> Decision:

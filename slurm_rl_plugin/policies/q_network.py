@@ -18,8 +18,11 @@ from slurm_rl_plugin.domain import Decision, Memory, QueueSnapshot
 from slurm_rl_plugin.errors import ModelSchemaMismatch, ModelUnreadable, PolicyError, ScoreInvalid
 from slurm_rl_plugin.features.estimates import ClassMedian, RequestedLimit, RunTimeEstimate
 from slurm_rl_plugin.features.known_schemas import feature_columns, known_schema
+from slurm_rl_plugin.features.past_runs import PastRuns
 from slurm_rl_plugin.features.recent_arrivals import ARRIVAL_MEMORY, recent_arrivals
+from slurm_rl_plugin.features.run_prediction import RunTimePrediction, prediction_in
 from slurm_rl_plugin.features.schema import FeatureSchema
+from slurm_rl_plugin.features.site import SITE
 from slurm_rl_plugin.units import FloatArray
 
 
@@ -44,11 +47,21 @@ class ModelCard:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class _Remembered:
+    """The parts of a memory; `arrived` is None at the first decision."""
+
+    arrived: FloatArray | None
+    graph: NDArray[np.float32]
+    past: PastRuns
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class QNetworkPolicy:
     """Scores a queue with an ONNX Q-network; thread-safe, what it remembers is handed to it.
 
-    Its memory is that of `recent_arrivals`, and behind it the graph's own where it has one (2011,
-    section 3.2: the state of the reservoir).
+    Its memory is that of `recent_arrivals`, behind it the graph's own where it has one (2011,
+    section 3.2: the state of the reservoir), behind that `PastRuns` where the model predicts run
+    times; only the last part varies in length.
 
     Attributes:
         name: of the file.
@@ -58,6 +71,7 @@ class QNetworkPolicy:
         session: of onnxruntime.
         memory_size: numbers that the graph itself remembers.
         holds: whether the graph says how many processors to keep free of batch work.
+        prediction: of run times; None for a model that looks at no past runs and remembers none.
     """
 
     name: str
@@ -67,6 +81,7 @@ class QNetworkPolicy:
     session: Any
     memory_size: int = 0
     holds: bool = False
+    prediction: RunTimePrediction | None = None
 
     def decide(self, snapshot: QueueSnapshot, memory: Memory | None = None) -> Decision:
         """Score every pending job.
@@ -74,11 +89,11 @@ class QNetworkPolicy:
         Raises:
             PolicyError: onnxruntime fails on these inputs, or the reserve is no number.
         """
-        if memory is not None and len(memory) != ARRIVAL_MEMORY + self.memory_size:
-            memory = None  # of another model
-        arrived = recent_arrivals(snapshot, None if memory is None else memory[:ARRIVAL_MEMORY])
-        remembered = self._remembered(memory)
-        inputs = self._features(snapshot, arrived[1:])
+        before = self._remembered(memory)
+        arrived = recent_arrivals(snapshot, before.arrived)
+        remembered = before.graph
+        past = before.past if self.prediction is None else before.past.after(snapshot)
+        inputs = self._features(snapshot, arrived[1:], past)
         if self.memory_size:
             inputs["memory_in"] = remembered
         answers = self._run(inputs, len(snapshot.pending))
@@ -87,21 +102,36 @@ class QNetworkPolicy:
         return Decision(
             scores=np.asarray(answers["score"], dtype=np.float64).reshape(-1),
             reserve=self._processors(answers, snapshot.capacity),
-            memory=np.concatenate([arrived, np.asarray(remembered, dtype=np.float64)]),
+            memory=self._memory(arrived, remembered, past),
         )
 
-    def _remembered(self, memory: Memory | None) -> NDArray[np.float32]:
-        if memory is None:
-            return np.zeros(self.memory_size, dtype=np.float32)
-        return memory[ARRIVAL_MEMORY:].astype(np.float32)
+    def _remembered(self, memory: Memory | None) -> _Remembered:
+        """The parts of a memory; nothing is remembered of one of another model."""
+        whole = ARRIVAL_MEMORY + self.memory_size
+        past: PastRuns | None = PastRuns()
+        if memory is not None and self.prediction is not None:
+            past, memory = PastRuns.from_memory(memory[whole:]), memory[:whole]
+        if memory is None or past is None or len(memory) != whole:
+            nothing = np.zeros(self.memory_size, dtype=np.float32)
+            return _Remembered(arrived=None, graph=nothing, past=PastRuns())
+        graph = memory[ARRIVAL_MEMORY:].astype(np.float32)
+        return _Remembered(arrived=memory[:ARRIVAL_MEMORY], graph=graph, past=past)
+
+    def _memory(self, arrived: FloatArray, graph: NDArray[np.float32], past: PastRuns) -> Memory:
+        parts = [arrived, np.asarray(graph, dtype=np.float64)]
+        if self.prediction is not None:
+            parts.append(past.to_memory())
+        return np.concatenate(parts)
 
     def _features(
-        self, snapshot: QueueSnapshot, arrived: FloatArray
+        self, snapshot: QueueSnapshot, arrived: FloatArray, past: PastRuns
     ) -> dict[str, NDArray[np.float32]]:
         waiting, running = snapshot.pending.jobs, snapshot.running.jobs
         estimate = self.estimates.estimate(waiting.time_limit, waiting.interactive)
         running_estimate = self.estimates.estimate(running.time_limit, running.interactive)
-        queue, jobs = feature_columns(self.schema, snapshot, estimate, running_estimate, arrived)
+        queue, jobs = feature_columns(
+            self.schema, snapshot, estimate, running_estimate, arrived, past, self.prediction
+        )
         return {"queue": queue, "jobs": jobs}
 
     def _run(self, inputs: Mapping[str, Any], jobs: int) -> dict[str, Any]:
@@ -173,6 +203,7 @@ def load_q_network(path: Path) -> QNetworkPolicy:
         session=session,
         memory_size=inputs.get("memory_in", 0),
         holds=any(each.name == "reserve" for each in session.get_outputs()),
+        prediction=prediction_in(path, metadata) if schema == SITE else None,
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from slurm_rl_plugin.domain import (
+    EndedJobs,
     JobTable,
     Memory,
     PendingJobs,
@@ -16,6 +17,7 @@ from slurm_rl_plugin.domain.jobs import empty_job_table
 from slurm_rl_plugin.policies.port import Policy
 from slurm_rl_plugin.simulator.cluster import (
     DECISIONS,
+    ENDED,
     IDLE,
     NOW,
     PENDING,
@@ -50,12 +52,18 @@ def running_jobs(cluster: Cluster) -> IntArray:
     return np.sort(cluster.end_job[: cluster.counts[RUNNING]])
 
 
+def jobs_ended_since(cluster: Cluster, count: int) -> IntArray:
+    """Numbers of the jobs that ended after the first `count` of all, a copy."""
+    return cluster.ended[count : cluster.counts[ENDED]].copy()
+
+
 def snapshot_of(
     prepared: PreparedLog,
     jobs: JobTable,
     cluster: Cluster,
     pending: PendingJobs,
     started: IntArray | None = None,
+    ended: IntArray | None = None,
 ) -> QueueSnapshot:
     """What a policy sees of a simulated cluster now.
 
@@ -65,12 +73,18 @@ def snapshot_of(
         cluster: read only.
         pending: the waiting jobs with whatever priorities the caller gives them.
         started: numbers of the jobs to report as started; none by default.
+        ended: the same of those that ended.
     """
     running = running_jobs(cluster)
     nothing = empty_job_table()
     report = StartedJobs(jobs=nothing, start=nothing.submit)
     if started is not None:
         report = StartedJobs(jobs=jobs.select(started), start=cluster.start[started])
+    over = EndedJobs.none()
+    if ended is not None:
+        start = cluster.start[ended]
+        end = start + prepared.log.run_time[ended]
+        over = EndedJobs(jobs=jobs.select(ended), start=start, end=end)
     return QueueSnapshot(
         now=float(cluster.clock[NOW]),
         pending=pending,
@@ -81,6 +95,8 @@ def snapshot_of(
         partitions=prepared.log.partitions,
         shares=prepared.shares,
         usage=current_usage(cluster),
+        ended=over,
+        users=prepared.log.users,
     )
 
 
@@ -106,13 +122,17 @@ def simulate_policy(
     cluster = empty_cluster(workload, settings.capacity, settings.half_life)
     backfilling = BACKFILLING[settings.backfilling]
     memory: Memory | None = None
+    told = 0  # jobs whose end the policy knows
     while not np.isinf(event := next_event(workload, cluster)):
         advance(workload, cluster, decision_time(event, settings.cycle), NO_RANK)
         if cluster.counts[IDLE] == 0 or not anything_fits(workload, cluster):
             continue
         waiting = waiting_jobs(cluster)
         pending = PendingJobs.untouched(jobs.select(waiting))
-        decision = policy.decide(snapshot_of(prepared, jobs, cluster, pending), memory)
+        ended = jobs_ended_since(cluster, told)
+        told += len(ended)
+        snapshot = snapshot_of(prepared, jobs, cluster, pending, ended=ended)
+        decision = policy.decide(snapshot, memory)
         memory = decision.memory
         cluster.counts[DECISIONS] += 1
         order = waiting[np.argsort(-decision.scores, kind="stable")]

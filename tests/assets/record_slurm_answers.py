@@ -14,12 +14,14 @@ import subprocess
 import tempfile
 from pathlib import Path
 
+from slurm_rl_plugin.batch_systems.slurm_accounting import SACCT
 from slurm_rl_plugin.batch_systems.slurm_commands import SINFO, SPRIO, SQUEUE, SSHARE
 from slurm_rl_plugin.batch_systems.slurm_fields import queue_format
 from tests.real.private_cluster import Account, ClusterPlan, PrivateSlurm, slurm_release
 
 MARK = "recorded"
 ASSETS = Path(__file__).parent / "slurm"
+PAST = (*SACCT, "-S", "now-3600seconds", "-E", "now")
 PLAN = ClusterPlan(
     accounts={
         "physics": Account(share=70, users=("alice",)),
@@ -44,11 +46,21 @@ CASES: dict[str, tuple[str, ...]] = {
 
 def prepare(cluster: PrivateSlurm) -> dict[str, int]:
     """Fill the queue; case -> job id."""
+    jobs = {
+        "ended": cluster.submit(user="bob", account="biology", seconds=1, name="ended"),
+        "whole node": cluster.submit(
+            "--exclusive", user="bob", account="biology", seconds=1, name="whole node"
+        ),
+    }
+    cluster.wait_until(lambda: _states(cluster) == "", 20, "jobs that ended")
+    cluster.wait_until(
+        lambda: cluster.run(*PAST).stdout.count("COMPLETED") == 2, 30, "jobs in accounting"
+    )
     running = cluster.submit(user="bob", account="biology", processors=3, name="running")
     cluster.wait_until(lambda: "RUNNING" in _states(cluster), 20, "a running job")
     for partition in ("batch", "short", "open"):
         cluster.run("scontrol", "update", f"partition={partition}", "state=down")
-    jobs = {"running": running}
+    jobs["running"] = running
     for name, options in CASES.items():
         jobs[name] = cluster.submit(*options, user="alice", account="physics", name=name)
     after = f"--dependency=afterok:{running}"
@@ -76,6 +88,7 @@ def record(cluster: PrivateSlurm) -> dict[str, str]:
         "sprio.txt": cluster.run(*SPRIO).stdout,
         "sshare.txt": cluster.run(*SSHARE).stdout,
         "sinfo.txt": cluster.run(*SINFO).stdout,
+        "sacct.txt": cluster.run(*PAST, env=times).stdout,
         "jobs.json": json.dumps(jobs, indent=2) + "\n",
     }
     changes = [f"update jobid={job} sitefactor=5\n" for job in (jobs["plain"], 999999)]

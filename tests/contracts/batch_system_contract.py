@@ -28,12 +28,14 @@ class PreparedQueue:
         waiting: at least three pending, eligible jobs that nobody holds, of any priorities.
         held: a pending job on hold; None where the system knows no hold.
         start: makes one of the waiting jobs start; None where the test cannot say so.
+        end: makes the job that was started end; None where the test cannot say so.
     """
 
     system: BatchSystem
     waiting: tuple[int, ...]
     held: int | None = None
     start: Callable[[int], None] | None = None
+    end: Callable[[int], None] | None = None
 
 
 def row_of(snapshot: QueueSnapshot, job_id: int) -> int:
@@ -82,6 +84,10 @@ class BatchSystemContract:
             assert len(getattr(snapshot.pending, column.name)) == len(snapshot.pending)
         assert len(snapshot.running.start) == len(snapshot.running)
         assert len(snapshot.started.start) == len(snapshot.started)
+        ended = snapshot.ended
+        assert len(ended) == len(ended.jobs) == len(ended.start) == len(ended.end)
+        for jobs in (snapshot.pending.jobs, snapshot.running.jobs, ended.jobs):
+            assert ((jobs.user >= -1) & (jobs.user < len(snapshot.users))).all()
 
     def test_shares_and_usage_have_one_value_for_each_account(self, queue: PreparedQueue) -> None:
         snapshot = queue.system.snapshot()
@@ -191,3 +197,28 @@ class BatchSystemContract:
         assert queue.waiting[1] in second.running.jobs.job_id.tolist()
         assert queue.waiting[1] not in second.pending.jobs.job_id.tolist()
         assert len(third.started) == 0
+
+    def test_end_is_reported_once(self, queue: PreparedQueue) -> None:
+        if queue.start is None or queue.end is None:
+            pytest.skip("this system cannot end a job on demand")
+        job_id = queue.waiting[1]
+        first = queue.system.snapshot()
+        reported = first.ended.jobs.job_id.tolist()
+        queue.start(job_id)
+        second = queue.system.snapshot()
+        reported += second.ended.jobs.job_id.tolist()
+        assert job_id not in reported
+        queue.end(job_id)
+        third = queue.system.snapshot()
+        row = third.ended.jobs.job_id.tolist().index(job_id)
+        assert not third.ended.from_accounting
+        assert third.ended.start[row] <= third.ended.end[row] <= third.now
+        _check_table(third.ended.jobs, third)
+        reported += third.ended.jobs.job_id.tolist()
+        for _ in range(3):
+            reported += queue.system.snapshot().ended.jobs.job_id.tolist()
+        assert len(reported) == len(set(reported))
+        before = first.pending.jobs
+        user = int(before.user[row_of(first, job_id)])
+        assert third.users[third.ended.jobs.user[row]] == first.users[user]
+        assert third.ended.jobs.processors[row] == before.processors[row_of(first, job_id)]

@@ -28,4 +28,28 @@ class TestSimulatedCluster(BatchSystemContract):
                     cluster.hold(other)
             cluster.advance(float(log.run_time[0] + log.submit[0]))
 
-        return PreparedQueue(system=cluster, waiting=(2, 3, 4), held=5, start=start)
+        def end(job_id: int) -> None:
+            cluster.advance(float(cluster.start[job_id - 1] + log.run_time[job_id - 1]))
+
+        return PreparedQueue(system=cluster, waiting=(2, 3, 4), held=5, start=start, end=end)
+
+    @pytest.mark.parametrize("seed", range(4))
+    def test_at_any_pace_each_end_is_reported_once_and_when_it_was(self, seed: int) -> None:
+        rng = np.random.default_rng(seed)
+        log = mmn_log(rng, processors=4, jobs=200, load=0.9)
+        cluster = SimulatedCluster(prepare_log(log), SimulationSettings(capacity=4))
+        assert len(cluster.snapshot().ended) == 0
+        ends: dict[int, float] = {}
+        last = cluster.now
+        while not cluster.finished:
+            cluster.advance(cluster.now + float(rng.exponential(3000.0)))
+            ended = cluster.snapshot().ended
+            assert not ended.from_accounting
+            assert ((ended.end > last) & (ended.end <= cluster.now)).all()
+            for job_id, end in zip(ended.jobs.job_id.tolist(), ended.end.tolist(), strict=True):
+                assert job_id not in ends
+                ends[job_id] = end
+            last = cluster.now
+        assert [ends[job_id] for job_id in range(1, 201)] == pytest.approx(
+            (cluster.start + log.run_time).tolist()
+        )

@@ -41,6 +41,7 @@ class FakeCluster:
                 "now": NOW,
                 "modes": {},
                 "jobs": [],
+                "accounting": [],
                 "shares": SHARES,
                 "nodes": NODES,
             }
@@ -60,6 +61,7 @@ class FakeCluster:
             "submit": NOW - 100,
             "eligible": NOW - 100,
             "start": None,
+            "end": None,
             "time_limit": "10:00",
             "account": "physics",
             "user": "alice",
@@ -88,6 +90,9 @@ class FakeCluster:
 
     def run_job(self, record: int, start: int = NOW) -> None:
         self.change(record, state="RUNNING", reason="None", start=start, nodes="n1")
+
+    def end_job(self, record: int, end: int = NOW) -> None:
+        self.change(record, state="COMPLETED", end=end)
 
     def forget(self, record: int) -> None:
         """Remove a record, as Slurm does MinJobAge after the job's end."""

@@ -36,7 +36,7 @@ def main(command):
         return 0
     if mode == "down":
         name = "slurm_load_jobs" if command == "squeue" else command
-        say(f"{name} error: Unable to contact slurm controller (connect failure)", file=sys.stderr)
+        complain(f"{name} error: Unable to contact slurm controller (connect failure)")
         return 1
     if mode.startswith("fail:"):
         complain(mode.removeprefix("fail:"))
@@ -79,6 +79,7 @@ def _queue_values(job):
         "SubmitTime": str(job["submit"]),
         "EligibleTime": "N/A" if job["eligible"] is None else str(job["eligible"]),
         "StartTime": "N/A" if job["start"] is None else str(job["start"]),
+        "EndTime": "N/A" if job["end"] is None else str(job["end"]),
         "TimeLimit": job["time_limit"],
         "Account": job["account"],
         "UserName": job["user"],
@@ -145,6 +146,12 @@ def sinfo(state, words, mode):
     return 0
 
 
+def sacct(state, words, mode):
+    for row in state["accounting"]:
+        say("|".join(str(row[name]) for name in _option(words, "-o").split(",")))
+    return 0
+
+
 def scontrol(state, words, mode):
     status = 0
     for line in sys.stdin:
@@ -184,5 +191,6 @@ COMMANDS = {
     "sprio": sprio,
     "sshare": sshare,
     "sinfo": sinfo,
+    "sacct": sacct,
     "scontrol": scontrol,
 }

@@ -9,8 +9,15 @@ from slurm_rl_plugin.learning.training_load import site_scaler
 from slurm_rl_plugin.policies.network import QNetwork, network_from_parameters, parameter_count
 
 
-def small_network(hidden: int = 3, seed: int = 1, activation: str = "relu") -> QNetwork:
+def small_network(
+    hidden: int = 3, seed: int = 1, activation: str = "relu", *, sees_history: bool = False
+) -> QNetwork:
+    """Random weights, none for history unless asked: that takes a run-time prediction too."""
     parameters = np.random.default_rng(seed).normal(size=parameter_count(SITE, hidden))
-    return network_from_parameters(
+    network = network_from_parameters(
         SITE, parameters, hidden=hidden, scaler=site_scaler(), activation=activation
     )
+    if not sees_history:
+        network.job_weights[-len(SITE.history_jobs) :] = 0.0
+        network.linear[-len(SITE.history_jobs) :] = 0.0
+    return network

@@ -90,7 +90,13 @@ class TestContract(BatchSystemContract):
             scontrol(cluster, "update", f"jobid={job_id}", "partition=short")
             wait_state(cluster, job_id, "RUNNING")
 
-        return PreparedQueue(system=adapter(cluster), waiting=waiting, held=held, start=start)
+        def end(job_id: int) -> None:
+            cluster.run("scancel", str(job_id))
+            wait_state(cluster, job_id, "CANCELLED")
+
+        return PreparedQueue(
+            system=adapter(cluster), waiting=waiting, held=held, start=start, end=end
+        )
 
 
 class TestJobs:
@@ -307,6 +313,55 @@ class TestStarts:
         assert snapshot.started.jobs.job_id.tolist() == [ran]
         assert snapshot.now - 30 < snapshot.started.start[0] <= snapshot.now
         assert len(system.snapshot().started) == 0
+
+
+class TestEnds:
+    def test_every_task_ends_once_and_a_requeued_job_has_not_ended(
+        self, slurm: PrivateSlurm
+    ) -> None:
+        system = adapter(slurm)
+        system.snapshot()
+        requeued = submit(slurm, "--requeue")
+        array, single = submit(slurm, "--array=1-12", seconds=1), submit(slurm, seconds=1)
+        system.snapshot()
+        wait_state(slurm, requeued, "RUNNING")
+        ended: dict[int, float] = {}
+        end = time.monotonic() + 40
+        while len(ended) < 13 and time.monotonic() < end:
+            told = system.snapshot().ended
+            assert not set(told.jobs.job_id.tolist()) & set(ended)
+            ended.update(zip(told.jobs.job_id.tolist(), told.end - told.start, strict=True))
+            time.sleep(0.3)
+            if requeued:
+                scontrol(slurm, "requeue", str(requeued))
+                requeued = 0
+        assert {array, single} <= set(ended)
+        assert len(ended) == 13
+        assert all(1 <= run_time <= 10 for run_time in ended.values())
+
+    def test_jobs_of_whole_nodes_are_known_by_what_they_asked_for(
+        self, slurm: PrivateSlurm
+    ) -> None:
+        scontrol(slurm, "update", "partition=batch", "state=down")
+        job = submit(slurm, "--exclusive", seconds=2)
+        system = adapter(slurm)
+        assert system.snapshot().pending.jobs.processors.tolist() == [1]
+        scontrol(slurm, "update", "partition=batch", "state=up")
+        wait_state(slurm, job, "RUNNING")
+        running = system.snapshot().running
+        assert (running.jobs.processors.tolist(), running.as_requested.processors.tolist()) == (
+            [4],
+            [1],
+        )
+        wait_state(slurm, job, "COMPLETED")
+        assert system.snapshot().ended.jobs.processors.tolist() == [1]
+        accounted = f"sacct -X -n -o State -j {job}".split()
+        slurm.wait_until(lambda: "COMPLETED" in slurm.run(*accounted).stdout, 20, "accounting")
+        past = adapter(slurm).snapshot().ended
+        assert past.from_accounting
+        place = past.jobs.job_id.tolist().index(job)
+        assert past.jobs.processors[place] == 1
+        assert 2 <= past.end[place] - past.start[place] <= 10
 
 
 class TestOrder:

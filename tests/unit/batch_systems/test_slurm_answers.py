@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from slurm_rl_plugin.batch_systems.slurm_accounting import _parse
 from slurm_rl_plugin.batch_systems.slurm_fields import (
+    FINAL_STATES,
     QueueRow,
     parse_capacity,
     parse_count,
@@ -70,6 +72,27 @@ def test_states_and_times(jobs: dict[str, int], rows: dict[int, QueueRow]) -> No
     assert rows[jobs["two partitions"]].partition == "batch"
 
 
+def test_ends(jobs: dict[str, int], rows: dict[int, QueueRow]) -> None:
+    ended, running = rows[jobs["ended"]], rows[jobs["running"]]
+    assert ended.state in FINAL_STATES
+    assert 0 <= ended.end - ended.start <= 10
+    assert running.end - running.start == running.time_limit  # expected, not known
+    assert math.isnan(rows[jobs["held"]].end)
+
+
+def test_past_runs(jobs: dict[str, int], rows: dict[int, QueueRow], answers: Path) -> None:
+    runs, strange = _parse(answers.joinpath("sacct.txt").read_text())
+    assert strange == []
+    of = {run.job_id: run for run in runs}
+    assert set(of) == {jobs["ended"], jobs["whole node"]}
+    for job_id, run in of.items():
+        row = rows[job_id]
+        assert (run.start, run.end, run.user) == (row.start, row.end, "bob")
+        assert (run.submit, run.time_limit) == (row.submit, row.time_limit)
+    # squeue tells what it got, accounting what it had asked for, as squeue does while it waits
+    assert (rows[jobs["whole node"]].processors, of[jobs["whole node"]].processors) == (4, 1)
+
+
 def test_split_tasks_show_in_sprio_only(
     jobs: dict[str, int], rows: dict[int, QueueRow], terms: dict[int, PriorityTerms]
 ) -> None:
@@ -86,7 +109,7 @@ def test_priorities(jobs: dict[str, int], terms: dict[int, PriorityTerms]) -> No
     assert by_hand == {"priority by hand", "two partitions by hand"}
     assert terms[jobs["priority by hand"]].native == 5000
     unlisted = {name for name, number in jobs.items() if number not in terms}
-    assert unlisted == {"running", "held", "begins later", "dependency"}
+    assert unlisted == {"ended", "whole node", "running", "held", "begins later", "dependency"}
     assert terms[jobs["two partitions"]].native > terms[jobs["plain"]].native
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from slurm_rl_plugin.batch_systems import slurm_accounting
 from slurm_rl_plugin.batch_systems.port import FactorChange
 from slurm_rl_plugin.batch_systems.slurm_commands import SlurmCommands
 from slurm_rl_plugin.domain.job_description import JobDescription
@@ -37,6 +38,7 @@ def adapter(
     writes_per_call: int = 500,
     seen: list[JobDescription] | None = None,
     calls: list[tuple[str, float]] | None = None,
+    history_days: float = 30.0,
 ) -> SlurmCommands:
     def interactive(job: JobDescription) -> bool:
         if seen is not None:
@@ -50,6 +52,7 @@ def adapter(
         timeout=seconds,
         environment=cluster.env,
         writes_per_call=writes_per_call,
+        history_days=history_days,
         on_call=None if calls is None else lambda call, took: calls.append((call, took)),
     )
 
@@ -65,7 +68,11 @@ class TestContract(BatchSystemContract):
         cluster.add(14, account="biology", user="bob", nice=50)
         held = cluster.add(15, reason="JobHeldUser", eligible=None)
         return PreparedQueue(
-            system=adapter(cluster), waiting=waiting, held=held, start=cluster.run_job
+            system=adapter(cluster),
+            waiting=waiting,
+            held=held,
+            start=cluster.run_job,
+            end=cluster.end_job,
         )
 
 
@@ -188,7 +195,9 @@ class TestSnapshot:
         system = adapter(cluster, calls=calls)
         system.snapshot()
         system.apply([set_factor(1, 1)])
-        assert [call for call, _ in calls] == ["squeue", "sprio", "sshare", "sinfo", "scontrol"]
+        assert [call for call, _ in calls] == [
+            *("squeue", "sprio", "sshare", "sinfo", "sacct", "scontrol")
+        ]
         assert all(0 < took < 5 for _, took in calls)
 
     def test_filters_in_the_environment_are_ignored(
@@ -268,6 +277,177 @@ class TestStarts:
             system.snapshot()
         cluster.break_command("sinfo", "")
         assert system.snapshot().started.jobs.job_id.tolist() == [1]
+
+
+def past(job_id: int, **values: object) -> dict[str, object]:
+    """A line of sacct."""
+    run: dict[str, object] = {
+        "JobIDRaw": job_id,
+        "User": "bob",
+        "ReqCPUS": 3,
+        "AllocCPUS": 4,
+        "TimelimitRaw": 10,
+        "Submit": NOW - 900,
+        "Start": NOW - 800,
+        "End": NOW - 700,
+        "State": "COMPLETED",
+    }
+    return {**run, **values}
+
+
+class TestEnds:
+    def test_ends_of_jobs_that_ran_or_came_and_went(self, cluster: FakeCluster) -> None:
+        cluster.add(1, state="RUNNING", start=NOW - 50, nodes="n1")
+        cluster.add(2)
+        system = adapter(cluster)
+        assert len(system.snapshot().ended) == 0
+        cluster.end_job(1, NOW + 7)
+        cluster.change(2, state="TIMEOUT", start=NOW + 1, end=NOW + 9, nodes="n1", processors=4)
+        snapshot = system.snapshot()
+        ended = snapshot.ended
+        assert ended.jobs.job_id.tolist() == [1, 2]
+        assert ended.start.tolist() == [NOW - 50, NOW + 1]
+        assert ended.end.tolist() == [NOW + 7, NOW + 9]
+        assert ended.jobs.processors.tolist() == [1, 1]  # as asked for, not as given
+        assert [snapshot.users[user] for user in ended.jobs.user] == ["alice", "alice"]
+        assert len(system.snapshot().ended) == 0
+
+    @pytest.mark.parametrize("change", [
+        {"state": "CANCELLED", "start": NOW + 1, "end": NOW + 1},  # while it waited
+        {"state": "PENDING", "start": None, "nodes": ""},
+        {"state": "SUSPENDED", "start": NOW},
+        {"state": "COMPLETING", "start": NOW, "end": NOW + 5, "nodes": "n1"},
+    ])  # fmt: skip
+    def test_no_end(self, cluster: FakeCluster, change: dict[str, object]) -> None:
+        cluster.add(1)
+        if change["state"] != "CANCELLED":
+            cluster.run_job(1)
+        system = adapter(cluster)
+        system.snapshot()
+        cluster.change(1, **change)
+        assert len(system.snapshot().ended) == 0
+
+    def test_requeued_job_ends_when_it_ends_at_last(self, cluster: FakeCluster) -> None:
+        cluster.add(1)
+        system = adapter(cluster)
+        system.snapshot()
+        cluster.run_job(1)
+        system.snapshot()
+        cluster.change(1, state="PENDING", eligible=NOW + 120, start=None, nodes="")
+        assert len(system.snapshot().ended) == 0
+        cluster.change(1, state="COMPLETED", start=NOW + 150, end=NOW + 170, nodes="n1")
+        assert system.snapshot().ended.start.tolist() == [NOW + 150]
+
+    def test_tasks_end_one_by_one(self, cluster: FakeCluster) -> None:
+        cluster.add(10, tasks="3-9")
+        cluster.add(11, array_id=10, tasks="1", state="COMPLETED", start=NOW - 9, end=NOW - 5)
+        for task in (2, 3):
+            cluster.add(10 + task, array_id=10, tasks=str(task), state="RUNNING", start=NOW - 9)
+        cluster.change(12, nodes="n1")
+        cluster.change(13, nodes="n1")
+        system = adapter(cluster)
+        told = [system.snapshot().ended.jobs.job_id.tolist()]
+        for job_id in (12, 13):
+            cluster.end_job(job_id, NOW + 3)
+            told += [system.snapshot().ended.jobs.job_id.tolist() for _ in range(2)]
+        assert told == [[], [12], [], [13], []]
+
+    def test_running_jobs_keep_what_they_had_asked_for(self, cluster: FakeCluster) -> None:
+        cluster.add(1)
+        cluster.add(2, state="RUNNING", start=NOW, nodes="n1", processors=4)
+        system = adapter(cluster)
+        system.snapshot()
+        cluster.run_job(1)
+        cluster.change(1, processors=4)
+        running = system.snapshot().running
+        assert running.requested is not None
+        assert running.jobs.processors.tolist() == [4, 4]
+        assert dict(zip(running.jobs.job_id.tolist(), running.requested.tolist(), strict=True)) == {
+            1: 1,
+            2: 4,  # ran at the first look: nobody knows
+        }
+
+
+class TestPastRuns:
+    def test_first_snapshot_reports_what_accounting_knows(self, cluster: FakeCluster) -> None:
+        cluster.add(1, state="RUNNING", start=NOW - 50, nodes="n1")
+        lines = [
+            past(90),
+            past(91, User="alice", TimelimitRaw="UNLIMITED", State="CANCELLED by 0"),
+            past(92, End="Unknown", State="RUNNING"),
+            past(93, Start="None", State="CANCELLED by 0"),
+            past(94, AllocCPUS=0, State="CANCELLED by 0"),
+            past(95, State="REQUEUED"),
+            past(1),  # ended since squeue answered: told when squeue tells
+        ]
+        cluster.set(accounting=lines)
+        system = adapter(cluster)
+        snapshot = system.snapshot()
+        ended = snapshot.ended
+        assert ended.from_accounting
+        assert sorted(ended.jobs.job_id.tolist()) == [90, 91]
+        first, second = np.argsort(ended.jobs.job_id)
+        assert (ended.start[first], ended.end[first]) == (NOW - 800, NOW - 700)
+        assert (ended.jobs.processors[first], ended.jobs.time_limit[first]) == (3, 600.0)
+        assert math.isnan(ended.jobs.time_limit[second])
+        users = [snapshot.users[ended.jobs.user[row]] for row in (first, second)]
+        assert users == ["bob", "alice"]
+        cluster.end_job(1, NOW + 5)
+        later = system.snapshot().ended
+        assert (later.jobs.job_id.tolist(), later.from_accounting) == ([1], False)
+
+    def test_asked_for_once_and_not_at_all_for_no_days(self, cluster: FakeCluster) -> None:
+        cluster.set(accounting=[past(90)])
+        calls: list[tuple[str, float]] = []
+        system = adapter(cluster, calls=calls, history_days=0.0)
+        assert len(system.snapshot().ended) == 0
+        assert "sacct" not in [call for call, _ in calls]
+        system = adapter(cluster, calls=calls)
+        assert [len(system.snapshot().ended) for _ in range(3)] == [1, 0, 0]
+        assert [call for call, _ in calls].count("sacct") == 1
+
+    @pytest.mark.parametrize("mode", ["down", "fail:Slurm accounting storage is disabled", "hang"])
+    def test_no_accounting_is_one_warning(
+        self,
+        cluster: FakeCluster,
+        mode: str,
+        caplog: pytest.LogCaptureFixture,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        monkeypatch.setattr(slurm_accounting, "SECONDS_MORE", -4.5)
+        cluster.break_command("sacct", mode)
+        cluster.add(1)
+        system = adapter(cluster)
+        assert [len(system.snapshot().pending) for _ in range(2)] == [1, 1]
+        assert caplog.text.count("past_runs=unknown") == 1
+
+    def test_no_sacct_is_one_warning(
+        self,
+        cluster: FakeCluster,
+        caplog: pytest.LogCaptureFixture,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        monkeypatch.setattr(slurm_accounting, "SACCT", ("no-sacct-here",))
+        assert len(adapter(cluster).snapshot().ended) == 0
+        assert "past_runs=unknown reason=no-sacct-here cannot be run" in caplog.text
+
+    def test_strange_lines_are_left_out(
+        self, cluster: FakeCluster, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        cluster.set(accounting=[past(90, ReqCPUS="many"), past("91+0"), past(92)])  # type: ignore[arg-type]
+        assert adapter(cluster).snapshot().ended.jobs.job_id.tolist() == [92]
+        assert "past_runs=incomplete lines=2" in caplog.text
+        cluster.break_command("sacct", "garbage")
+        assert len(adapter(cluster).snapshot().ended) == 0
+
+    def test_only_the_newest_of_too_many(
+        self, cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(slurm_accounting, "RUNS_AT_MOST", 3)
+        cluster.set(accounting=[past(job, End=NOW - 700 + job % 7) for job in range(90, 100)])
+        assert sorted(adapter(cluster).snapshot().ended.end.tolist()) == [
+            NOW - 700 + last for last in (5, 6, 6)
+        ]
 
 
 class TestWrites:

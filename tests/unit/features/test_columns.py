@@ -80,6 +80,7 @@ def test_job_features_by_hand():
             "time_utility_now": math.exp(-0.5 * 30 / 60),
             "log_loss_rate_per_work": math.log10(math.exp(-0.25) * 0.5 / 60 / 1080) / 12 + 0.5,
             "share_deficit": (0.75 - 1.0) / 0.75,
+            **dict.fromkeys(SITE.history_jobs, 0.0),  # no model here predicts run times
         },
         rel=1e-6,
     )

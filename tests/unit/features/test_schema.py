@@ -9,8 +9,8 @@ from slurm_rl_plugin.features.site import SITE
 
 def test_the_site_schema_is_the_released_one():
     # If this fails, features have changed: raise SITE.version, retrain, then write the new digest.
-    assert SITE.version == 2
-    assert SITE.digest == "533c9710076aa6fa3fec30d3993dba6ca96690d3668a65b7eda5ca1f95749da9"
+    assert SITE.version == 3
+    assert SITE.digest == "72027bc13ffb07a5040bbb79f890c0df6df62a8c7651e829d4c36529c8308a17"
 
 
 @pytest.mark.parametrize(
@@ -21,14 +21,15 @@ def test_the_site_schema_is_the_released_one():
         {"queue": SITE.queue[::-1]},
         {"queue": SITE.queue[1:]},
         {"dynamic_jobs": SITE.dynamic_jobs[::-1]},
+        {"history_jobs": SITE.history_jobs[::-1]},
         {"queue": SITE.queue[:-1], "static_jobs": (SITE.queue[-1], *SITE.static_jobs)},
     ],
-    ids=["name", "version", "order", "fewer", "job order", "moved"],
+    ids=["name", "version", "order", "fewer", "job order", "history order", "moved"],
 )
 def test_any_change_of_the_schema_changes_the_digest(change):
     assert replace(SITE, **change).digest != SITE.digest
 
 
-def test_static_features_come_before_dynamic_ones():
-    assert SITE.jobs == SITE.static_jobs + SITE.dynamic_jobs
+def test_static_features_come_before_dynamic_ones_and_history_comes_last():
+    assert SITE.jobs == SITE.static_jobs + SITE.dynamic_jobs + SITE.history_jobs
     assert len(set(SITE.jobs)) == len(SITE.jobs)

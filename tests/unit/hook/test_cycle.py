@@ -340,3 +340,11 @@ def test_a_refused_decision_leaves_no_memory(tmp_path: Path) -> None:
     cycle.run()
     memory_file = MemoryFile(path=tmp_path / "state.json.memory", model_sha256="abc")
     assert memory_file.read() == [2]
+
+
+def test_a_late_decision_is_not_used_but_what_it_learnt_is(tmp_path: Path) -> None:
+    queue = QueueInMemory(pending_jobs([1, 1]))
+    cycle = cycle_over(queue, CountingPolicy([1, 2]), tmp_path, inference_deadline=0.0001)
+    assert "deadline" in str(cycle.run().fallback_reason)
+    cycle.run()
+    assert MemoryFile(path=tmp_path / "state.json.memory", model_sha256="abc").read() == [2]

@@ -1,0 +1,168 @@
+"""Each end is told once, over random lives of jobs and arrays as squeue shows them."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field, replace
+
+import pytest
+
+from slurm_rl_plugin.batch_systems import slurm_watch
+from slurm_rl_plugin.batch_systems.slurm_fields import PENDING, RUNNING_STATES, QueueRow
+from slurm_rl_plugin.batch_systems.slurm_watch import JobWatch
+
+#: Seconds for which Slurm keeps a job that is over.
+KEPT = 300.0
+
+
+def waiting_row(job_id: int, array_id: int, processors: int = 1) -> QueueRow:
+    return QueueRow(
+        job_id=job_id,
+        array_id=array_id,
+        state=PENDING,
+        reason="Resources",
+        priority=100,
+        nice=0,
+        processors=processors,
+        submit=0.0,
+        eligible=0.0,
+        start=float("nan"),
+        end=float("nan"),
+        time_limit=600.0,
+        account="physics",
+        user="alice",
+        partition="batch",
+        qos="normal",
+        has_batch_script=True,
+        nodes="",
+        tasks="" if job_id == array_id else str(job_id),
+        name="trial",
+    )
+
+
+@dataclass
+class Queue:
+    """Jobs that start, are suspended, complete, are requeued and end by chance."""
+
+    random: random.Random
+    now: float = 1000.0
+    jobs: dict[int, QueueRow] = field(default_factory=dict)
+    next_id: int = 1
+
+    def submit(self) -> None:
+        array = self.next_id
+        for _ in range(self.random.choice([1, 1, 1, 4])):
+            self.jobs[self.next_id] = waiting_row(self.next_id, array)
+            self.next_id += 1
+
+    def step(self, seconds: float) -> list[tuple[int, float, float]]:
+        """Let some time go by; the ends in it."""
+        self.now += seconds
+        ends = []
+        for job_id, before in list(self.jobs.items()):
+            row = self.jobs[job_id] = self.moved(before)
+            if row.state == "COMPLETED" and before.state != "COMPLETED":
+                ends.append((job_id, row.start, row.end))
+        return ends
+
+    def moved(self, row: QueueRow) -> QueueRow:
+        if row.state == PENDING and self.random.random() < 0.3:
+            row = replace(row, state="RUNNING", start=self.now, nodes="n1", processors=2)
+        chance = self.random.random()
+        if row.state == "COMPLETING":
+            return replace(row, state="COMPLETED")
+        if row.state == "SUSPENDED" and chance < 0.2:
+            return replace(row, state="RUNNING")
+        if row.state != "RUNNING" or chance > 0.5:
+            return row
+        if chance < 0.05:
+            return replace(row, state="SUSPENDED")
+        if chance < 0.1:  # requeued
+            return replace(waiting_row(row.job_id, row.array_id), eligible=self.now + 120)
+        state = "COMPLETING" if chance < 0.2 else "COMPLETED"
+        return replace(row, state=state, end=self.now)
+
+    def forget(self) -> None:
+        over = [n for n, row in self.jobs.items() if row.end <= self.now - KEPT]
+        for job_id in over:
+            if self.jobs[job_id].state == "COMPLETED":
+                del self.jobs[job_id]
+
+    @property
+    def rows(self) -> list[QueueRow]:
+        shown = RUNNING_STATES | {PENDING}
+        return [row for row in self.jobs.values() if row.state in shown]
+
+    def asked_for(self, numbers: list[int]) -> list[QueueRow]:
+        return [row for row in self.jobs.values() if row.array_id in numbers]
+
+
+@pytest.mark.parametrize("ask_at_most", [3, 1000])
+@pytest.mark.parametrize("seed", range(15))
+def test_each_end_is_told_once(
+    monkeypatch: pytest.MonkeyPatch, seed: int, ask_at_most: int
+) -> None:
+    monkeypatch.setattr(slurm_watch, "ASK_AT_MOST", ask_at_most)
+    queue, watch = Queue(random.Random(seed)), JobWatch()
+    for _ in range(20):  # before the first look
+        queue.submit()
+        queue.step(3.0)
+    queue.now = first = queue.now + 1.0
+    happened: list[tuple[int, float, float]] = []
+    told: list[tuple[int, float, float]] = []
+    seen_running: set[int] = set()
+    seen_waiting: set[int] = set()  # jobs, or tasks of arrays of which something waited
+    for look in range(200):
+        rows = queue.rows
+        answers = queue.asked_for(watch.ask_about(rows))
+        if look % 7 != 3:  # else the question failed
+            waiting = {row.array_id for row in rows if row.state == PENDING}
+            seen_waiting |= {n for n, row in queue.jobs.items() if row.array_id in waiting}
+            seen_running |= {row.job_id for row in rows if row.state in RUNNING_STATES}
+            _, ended = watch.told(rows, answers, queue.now)
+            told += [(row.job_id, row.start, row.end) for row in ended]
+            for row in ended:
+                assert row.processors == 1 or row.job_id not in seen_waiting or row.start < first
+        for _ in range(queue.random.choice([1, 1, 3])):
+            if look < 120:
+                queue.submit()
+            happened += queue.step(1.0)
+        queue.forget()
+    assert len(told) == len(set(told)) == len({job_id for job_id, _, _ in told})
+    assert set(told) <= set(happened)
+    # what came and went between two looks without ever waiting is not known to the adapter
+    expected = {
+        end
+        for end in happened
+        if end[0] in seen_running or (end[0] in seen_waiting and end[1] >= first)
+    }
+    assert len(expected) > 100
+    if ask_at_most > 3:  # else Slurm forgets some before their turn comes
+        assert expected <= set(told)
+
+
+def test_what_slurm_has_forgotten_is_not_guessed_and_nothing_is_kept_of_it() -> None:
+    watch = JobWatch()
+    row = replace(waiting_row(1, 1), state="RUNNING", start=5.0, nodes="n1")
+    watch.ask_about([row])
+    watch.told([row], [], 10.0)
+    assert watch.ask_about([]) == [1]
+    assert watch.told([], [], 20.0) == ([], [])
+    assert watch.ask_about([]) == []
+    assert not watch._not_ended
+    assert not watch._started
+    assert not watch._requested
+
+
+def test_a_suspended_job_is_asked_for_until_it_is_over() -> None:
+    watch = JobWatch()
+    row = replace(waiting_row(1, 1), state="RUNNING", start=5.0, nodes="n1")
+    watch.ask_about([row])
+    watch.told([row], [], 10.0)
+    for now in (20.0, 30.0):
+        assert watch.ask_about([]) == [1]
+        assert watch.told([], [replace(row, state="SUSPENDED")], now) == ([], [])
+    assert watch.ask_about([]) == [1]
+    over = replace(row, state="COMPLETED", end=35.0)
+    assert watch.told([], [over], 40.0) == ([], [over])
+    assert watch.ask_about([]) == []

@@ -1,0 +1,136 @@
+"""History columns of a whole queue are those of each job looked at alone, and zero unless asked."""
+
+import math
+
+import numpy as np
+import pytest
+
+from slurm_rl_plugin.features.columns import site_job_features
+from slurm_rl_plugin.features.history_columns import history_columns
+from slurm_rl_plugin.features.past_runs import PastRuns
+from slurm_rl_plugin.features.run_history import UNKNOWN
+from slurm_rl_plugin.features.run_prediction import (
+    KNOWN_FACTS,
+    PREDICTED,
+    RunTimePrediction,
+    alike_features,
+    fill_known_facts,
+    history_features,
+)
+from slurm_rl_plugin.features.site import SITE
+from tests.unit.features.run_tables import USERS, ReadableHistory, Run, snapshot_of
+
+NAN = math.nan
+FIRST = len(SITE.static_jobs) + len(SITE.dynamic_jobs)
+
+
+def random_prediction(seed=1):
+    rng = np.random.default_rng(seed)
+    return RunTimePrediction(weights=rng.normal(0, 0.7, (PREDICTED, KNOWN_FACTS)))
+
+
+def some_runs(rng, count, first=0):
+    return [
+        Run(
+            first + number,
+            int(rng.integers(len(USERS))),
+            int(rng.integers(1, 4)),
+            float(rng.choice([600.0, 3600.0, 86400.0, NAN])),
+            float(rng.integers(0, 10_000)),
+        )
+        for number in range(count)
+    ]
+
+
+def of_one_job(run, limit, history, pending, running, prediction):
+    """The features of one job, by the plain functions on plain numbers."""
+
+    def alike(runs):
+        same = (run.user, run.processors, str(run.time_limit))
+        return sum((each.user, each.processors, str(each.time_limit)) == same for each in runs)
+
+    name = USERS[run.user]
+    asked = -1.0 if math.isnan(run.time_limit) else run.time_limit
+    user, template = history.users.get(name), history.templates.get((name, run.processors, asked))
+    of_user = history.site if user is None else user
+    facts = np.zeros(KNOWN_FACTS)
+    known = float(template is not None)
+    of_template = of_user if template is None else template
+    fill_known_facts(
+        facts, limit, run.processors, of_user, of_template, float(user is not None), known
+    )
+    predicted = prediction.weights @ facts
+    features = history_features(*predicted, limit, known)
+    return [*features, *alike_features(alike(pending), alike(running))]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_whole_queue_at_once_is_each_job_alone(seed):
+    rng = np.random.default_rng(seed)
+    ended = [
+        Run(r.job_id, r.user, r.processors, r.time_limit, r.start, r.start + rng.integers(1, 9999))
+        for r in some_runs(rng, [0, 1, 8, 200, 200][seed])
+        if r.user != 3 or seed == 4  # in the other queues dan is new
+    ]
+    running, pending = some_runs(rng, 30, 1000), some_runs(rng, 300, 2000)
+    estimate = rng.choice([60.0, 7200.0], len(pending))
+    snapshot = snapshot_of(20_000.0, running=running, ended=ended, pending=pending)
+    past = PastRuns().after(snapshot)
+    history = ReadableHistory.of([*ended, *running], 20_000.0)
+    prediction = random_prediction(seed)
+    features = site_job_features(snapshot, estimate, past, prediction)[:, FIRST:]
+    limits = [
+        believed if math.isnan(run.time_limit) else run.time_limit
+        for run, believed in zip(pending, estimate, strict=True)
+    ]
+    expected = [
+        of_one_job(run, limit, history, pending, running, prediction)
+        for run, limit in zip(pending, limits, strict=True)
+    ]
+    np.testing.assert_allclose(features, expected, rtol=1e-6, atol=1e-6)
+
+
+def test_nothing_is_known_of_the_first_job():
+    snapshot = snapshot_of(0.0, pending=[Run(1, 0, 2, 600.0, 0.0)])
+    prediction = RunTimePrediction.untrained()
+    row = history_columns(snapshot, np.array([600.0]), PastRuns(), prediction)[0]
+    named = dict(zip(SITE.history_jobs, row.tolist(), strict=True))
+    assert named["template_known"] == 0.0
+    assert named["log_predicted_run_time"] == pytest.approx(UNKNOWN[6] / 6)
+    # the means of the untrained prediction are those of the row, but for never being certain
+    assert named["probability_very_short"] == pytest.approx(0.11 / 1.02, rel=1e-6)
+    assert named["probability_short"] == pytest.approx(0.41 / 1.02, rel=1e-6)
+    assert named["log_pending_alike"] == named["log_pending_alike_none_running"] == 0.0
+
+
+def test_jobs_alike_are_counted_by_template():
+    same, other = Run(1, 0, 2, 600.0, 0.0), Run(2, 0, 2, 601.0, 0.0)
+    snapshot = snapshot_of(5.0, pending=[same, other, same, same], running=[other])
+    limit = snapshot.pending.jobs.time_limit
+    told = history_columns(snapshot, limit, PastRuns(), random_prediction())
+    alike = told[:, SITE.history_jobs.index("log_pending_alike") :]
+    three = math.log10(3) / 3
+    np.testing.assert_allclose(
+        alike, [[three, three], [0.0, 0.0], [three, three], [three, three]], rtol=1e-6
+    )
+
+
+def test_without_a_prediction_history_is_zero():
+    snapshot = snapshot_of(5.0, pending=[Run(1, 0, 2, 600.0, 0.0)] * 3)
+    features = site_job_features(snapshot, np.full(3, 600.0))
+    assert not features[:, FIRST:].any()
+    assert features[:, :FIRST].any()
+
+
+def test_an_empty_queue_has_no_rows():
+    told = history_columns(snapshot_of(5.0), np.empty(0), PastRuns(), random_prediction())
+    assert told.shape == (0, len(SITE.history_jobs))
+
+
+def test_history_stays_small_whatever_runs_have_told():
+    ended = [Run(n, 0, 1, 600.0, 0.0, end) for n, end in enumerate([0.0, 1e-3, 1.0, 1e7, 1e9])]
+    snapshot = snapshot_of(2e9, ended=ended * 40, pending=[Run(9, 0, 1, 600.0, 0.0)])
+    past = PastRuns().after(snapshot)
+    told = history_columns(snapshot, np.array([600.0]), past, RunTimePrediction.untrained())
+    assert np.isfinite(told).all()
+    assert np.abs(told).max() < 3
