@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from slurm_rl_plugin.domain import QueueSnapshot
+from slurm_rl_plugin.features.estimates import UNKNOWN_RUN_TIME
 from slurm_rl_plugin.features.history_columns import history_columns
 from slurm_rl_plugin.features.past_runs import PastRuns
 from slurm_rl_plugin.features.run_prediction import RunTimePrediction
@@ -94,6 +95,7 @@ def site_job_features(
     for index, column in enumerate(columns):
         features[:, index] = column
     if prediction is not None:
-        told = history_columns(snapshot, limit, past or PastRuns(), prediction)
+        asked = np.where(known, jobs.time_limit, UNKNOWN_RUN_TIME)
+        told = history_columns(snapshot, asked, past or PastRuns(), prediction)
         features[:, len(columns) :] = told
     return features

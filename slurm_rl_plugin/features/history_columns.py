@@ -35,7 +35,7 @@ def history_columns(
 
     Args:
         snapshot: the queue.
-        time_limit: requested seconds of each pending job, the estimate where none, shape [n].
+        time_limit: requested seconds of each pending job, UNKNOWN_RUN_TIME where none, shape [n].
         past: what runs have told up to the snapshot.
         prediction: of the model.
     """
@@ -63,9 +63,6 @@ def history_columns(
 
 def _alike(template: FloatArray, time_limit: FloatArray) -> tuple[IntArray, IntArray, IntArray]:
     """Groups of jobs of the same template and time limit.
-
-    The limit is part of a template except where it is an estimate; such jobs may fall into more
-    groups than needed, which costs time and changes nothing.
 
     Returns:
         A job of each group, shape [groups]; the group of each job, [n]; how many jobs wait of each

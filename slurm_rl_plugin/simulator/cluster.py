@@ -59,8 +59,8 @@ class Cluster(NamedTuple):
         account_rate: processors in use by each account.
         account_usage: consumed processor-seconds of each account, decayed.
         half_life: seconds after which usage counts half, shape [1]; inf for no decay.
-        started, ended: job numbers in the order of their start and end, ties of ends by number,
-            the first counts[STARTED] and counts[ENDED] entries.
+        started, ended: job numbers in the order of their start and end, ties by number, the first
+            counts[STARTED] and counts[ENDED] entries.
     """
 
     clock: FloatArray
@@ -167,13 +167,26 @@ def _sift_up(end_time: FloatArray, end_job: IntArray, place: int) -> None:
 
 
 @compiled
+def _note_start(cluster: Cluster, job: int) -> None:
+    """Append to `started`, starts of the same time by number: no batch system tells more."""
+    place = cluster.counts[STARTED]
+    while place > 0 and cluster.started[place - 1] > job:
+        before = cluster.started[place - 1]
+        if cluster.start[before] < cluster.clock[NOW]:
+            break
+        cluster.started[place] = before
+        place -= 1
+    cluster.started[place] = job
+    cluster.counts[STARTED] += 1
+
+
+@compiled
 def start_job(workload: Workload, cluster: Cluster, job: int) -> None:
     """Start a pending job now; the caller removes it from `pending` with `forget_started`."""
     counts, now = cluster.counts, cluster.clock[NOW]
     processors = workload.processors[job]
     cluster.start[job] = now
-    cluster.started[counts[STARTED]] = job
-    counts[STARTED] += 1
+    _note_start(cluster, job)
     counts[IDLE] -= processors
     counts[PENDING_PROCESSORS] -= processors
     cluster.clock[PENDING_WORK] -= workload.estimate[job] * processors

@@ -111,9 +111,10 @@ def history_part(
     past = workload.past
     if len(past.template) != len(workload.submit):
         raise SimulationError("a network that looks at past runs needs to know users.")
-    asked = np.zeros((len(past.templates), PREDICTED))
-    request = (np.log10(1.0 + workload.time_limit) / 6.0, np.log10(workload.processors) / 4.0)
-    asked[past.template] = np.column_stack(request) @ prediction.weights[:, 1:USER_FACTS].T
+    processors = np.ones(len(past.templates))
+    processors[past.template] = workload.processors
+    request = (np.log10(1.0 + past.asked) / 6.0, np.log10(processors) / 4.0)
+    asked = np.column_stack(request) @ prediction.weights[:, 1:USER_FACTS].T
     return _part_of(prediction.weights, past.copy(), asked, weights, linear)
 
 
@@ -247,7 +248,7 @@ def _predict(workload: Workload, history: HistoryPart, job: int) -> None:
         _predicted(workload, history, job, 1),
         _predicted(workload, history, job, 2),
         _predicted(workload, history, job, 3),
-        workload.time_limit[job],
+        history.past.asked[template],
         1.0 * history.past.template_known[template],
     )
     part = history.part[template]

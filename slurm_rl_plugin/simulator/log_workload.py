@@ -176,7 +176,7 @@ def _told_apart(log: JobLog) -> PastRuns:
     for column in (log.processors, limit):
         values, place = np.unique(column, return_inverse=True)
         template = np.unique(template * len(values) + place, return_inverse=True)[1]
-    return nothing_past(user, template.astype(np.int64))
+    return nothing_past(user, template.astype(np.int64), log.time_limit)
 
 
 def _jobs_that_fit(

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from slurm_rl_plugin.features.estimates import UNKNOWN_RUN_TIME
 from slurm_rl_plugin.features.run_history import (
     FAST,
     HISTORY,
@@ -29,6 +30,8 @@ class PastRuns(NamedTuple):
     Attributes:
         user: number of each job's user, shape [n]; empty where nobody is told apart.
         template: number of each job's template, shape [n]; empty as `user` is.
+        asked: time limit of each template's jobs, seconds; UNKNOWN_RUN_TIME where they ask for
+            none, whatever is estimated then; shape [templates].
         site: the site's row of history, shape [HISTORY].
         users: a row for each user, shape [users, HISTORY].
         user_known: whether a run of the user has been seen, shape [users].
@@ -38,6 +41,7 @@ class PastRuns(NamedTuple):
 
     user: IntArray
     template: IntArray
+    asked: FloatArray
     site: FloatArray
     users: FloatArray
     user_known: BoolArray
@@ -53,6 +57,7 @@ class PastRuns(NamedTuple):
         return PastRuns(
             user=user.astype(np.int64),
             template=template.astype(np.int64),
+            asked=self.asked[templates],
             site=self.site.copy(),
             users=self.users[users],
             user_known=self.user_known[users],
@@ -65,18 +70,24 @@ class PastRuns(NamedTuple):
         return self._replace(**{name: column.copy() for name, column in self._asdict().items()})
 
 
-def nothing_past(user: IntArray, template: IntArray) -> PastRuns:
+def nothing_past(user: IntArray, template: IntArray, time_limit: FloatArray) -> PastRuns:
     """Jobs of whose users nothing is known.
 
     Args:
         user: number of each job's user from 0 on, shape [n].
         template: the same for templates, shape [n].
+        time_limit: requested seconds, the same for all jobs of a template, shape [n]; NaN where
+            none.
     """
     users = int(user.max(initial=-1)) + 1
     templates = int(template.max(initial=-1)) + 1
+    asked = np.full(templates, UNKNOWN_RUN_TIME)
+    known = np.isfinite(time_limit) & (time_limit > 0)
+    asked[template[known]] = time_limit[known]
     return PastRuns(
         user=user,
         template=template,
+        asked=asked,
         site=np.array(UNKNOWN),
         users=np.zeros((users, HISTORY)),
         user_known=np.zeros(users, dtype=np.bool_),
@@ -86,7 +97,7 @@ def nothing_past(user: IntArray, template: IntArray) -> PastRuns:
 
 
 #: Jobs whose users are not told apart.
-NO_PAST = nothing_past(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
+NO_PAST = nothing_past(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64), np.empty(0))
 
 
 @compiled

@@ -40,7 +40,6 @@ def _replay(
     kind: IntArray,
     job: IntArray,
     run_time: FloatArray,
-    time_limit: FloatArray,
     processors: IntArray,
     at_submission: FloatArray,
     at_start: FloatArray,
@@ -60,7 +59,7 @@ def _replay(
             of_user, of_template = known_rows(past, user, template)
             fill_known_facts(
                 at_start[number],
-                time_limit[number],
+                past.asked[template],
                 float(processors[number]),
                 of_user,
                 of_template,
@@ -94,7 +93,6 @@ class _Replay:
             self._kind[events],
             self._job[events],
             log.run_time,
-            self._prepared.requested,
             log.processors,
             nothing if at_submission is None else at_submission,
             nothing if at_start is None else at_start,
