@@ -6,6 +6,7 @@ the times that users requested. docs/definitions.md says what each figure means.
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -44,6 +45,9 @@ class HeldoutProtocol:
         counted: jobs that are measured.
         further: jobs behind, so that the last counted ones are overtaken as they would be.
         cycle: seconds between scheduling decisions; 0 decides at every event.
+        influence: hours of age that the best place in a network's order is worth to a job.
+        refresh: seconds between two cycles of the hook that writes a network's scores.
+        starvation: seconds of waiting after which a job goes first under a network.
 
     Raises:
         ConfigurationError: no windows, none counted, or a negative number.
@@ -54,6 +58,9 @@ class HeldoutProtocol:
     counted: int = 1024
     further: int = 512
     cycle: float = 0.0
+    influence: float = math.inf
+    refresh: float = 0.0
+    starvation: float = math.inf
 
     def __post_init__(self) -> None:
         if min(self.windows, self.counted) < 1 or min(self.warm_up, self.further, self.cycle) < 0:
@@ -69,7 +76,14 @@ class HeldoutProtocol:
 
     def settings(self, capacity: int) -> SimulationSettings:
         """EASY on a machine of that many processors."""
-        return SimulationSettings(capacity=capacity, backfilling="easy", cycle=self.cycle)
+        return SimulationSettings(
+            capacity=capacity,
+            backfilling="easy",
+            cycle=self.cycle,
+            influence=self.influence,
+            refresh=self.refresh,
+            starvation=self.starvation,
+        )
 
     def independent_windows(self, part_jobs: int) -> float:
         """How many windows without a common counted job a part of that many jobs holds."""

@@ -85,17 +85,16 @@ def heldout_loads(
     """
     known = [class_known_at_submission(_training_part(each), classifier) for each in logs]
     borders = [searched_jobs(each) for each in logs]
-    parts: tuple[list[TrainingLoad], list[TrainingLoad]] = ([], [])
-    for prepared, border in zip(known, borders, strict=True):
-        jobs = len(prepared.log)
-        parts[0].extend(_loads(prepared, windows_of(0, border, training), training))
-        parts[1].extend(_loads(prepared, windows_of(border, jobs, validation), validation))
-    rng = np.random.default_rng(seed)
-    return HeldoutLoads(
-        training=parts[0],
-        validation=parts[1],
-        prediction=fit_prediction(known, borders, rng),
+    found = HeldoutLoads(
+        training=[],
+        validation=[],
+        prediction=fit_prediction(known, borders, np.random.default_rng(seed)),
     )
+    for prepared, border in zip(known, borders, strict=True):
+        later = windows_of(border, len(prepared.log), validation)
+        found.training.extend(_loads(prepared, windows_of(0, border, training), training))
+        found.validation.extend(_loads(prepared, later, validation))
+    return found
 
 
 def _training_part(prepared: PreparedLog) -> PreparedLog:

@@ -156,12 +156,12 @@ def parameters_of(network: QNetwork, settings: PolicySearchSettings) -> FloatArr
 #: For mean bounded slowdown on parallel machines: few weights, many loads, a good start.
 SLOWDOWN = PolicySearchSettings(
     hidden=1,
-    generations=30,
+    generations=20,
     population=12,
-    step=0.2,
+    step=0.15,
     weights=RewardWeights(slowdown=10.0, tail=0.0),
     searched="linear",
     start="wspt",
     history=True,
-    batch=24,
+    batch=16,
 )
