@@ -8,11 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from slurm_rl_plugin.cli.log_arguments import at_least_one
+from slurm_rl_plugin.cli.log_arguments import at_least_one, configured_classifier
 from slurm_rl_plugin.cli.progress import progress_bar
 from slurm_rl_plugin.cli.tables import print_table
-from slurm_rl_plugin.configuration import read_configuration
-from slurm_rl_plugin.domain.job_class import JobClassifier
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.learning.evaluation import Candidate
 from slurm_rl_plugin.learning.heldout import (
@@ -104,7 +102,7 @@ def heldout_entry(
         cycle=options.cycle, windows=options.windows or HeldoutProtocol().windows
     )
     training, test = training_and_test_windows(prepared, protocol)
-    known = class_known_at_submission(prepared, _classifier(options))
+    known = class_known_at_submission(prepared, configured_classifier(options))
     # an unknown policy is told before the work, not after
     figures_of_windows(candidates, known, test[:1], protocol)
     with progress_bar("training part", len(training), "bounded slowdown") as progress:
@@ -126,13 +124,6 @@ def heldout_entry(
         "class_rule": known.class_rule,
         "jobs_without_request": _jobs_without_request(prepared),
     }
-
-
-def _classifier(options: argparse.Namespace) -> JobClassifier | None:
-    if options.config is None:
-        return None
-    configuration = read_configuration(options.config)
-    return configuration.classifier if configuration.has_class_rules else None
 
 
 def _with_rules(candidates: Sequence[Candidate], rules: Sequence[str]) -> list[Candidate]:

@@ -13,6 +13,7 @@ from slurm_rl_plugin.accounting.log_format import read_log
 from slurm_rl_plugin.accounting.port import JobLog, ReadReport
 from slurm_rl_plugin.cli.log_excerpt import LogExcerpt
 from slurm_rl_plugin.configuration import read_configuration
+from slurm_rl_plugin.domain.job_class import JobClassifier
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.simulator.generators import generated_log, is_generator_name
 from slurm_rl_plugin.simulator.log_workload import PreparedLog, check_shares, prepare_log
@@ -87,6 +88,14 @@ def add_log_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def configured_classifier(options: argparse.Namespace) -> JobClassifier | None:
+    """The job-class rules of --config; None where it is not given or names none."""
+    if options.config is None:
+        return None
+    configuration = read_configuration(options.config)
+    return configuration.classifier if configuration.has_class_rules else None
+
+
 def read_named_log(argument: str, options: argparse.Namespace) -> NamedLog:
     """Read or generate one LOG argument.
 
@@ -98,11 +107,9 @@ def read_named_log(argument: str, options: argparse.Namespace) -> NamedLog:
     excerpt = LogExcerpt(log=argument) if whole else LogExcerpt.of(argument)
     log, report = _log_and_report(excerpt.log)
     log = excerpt.cut(log)
-    shares, classifier = options.shares, None
+    shares = options.shares
     if options.config is not None:
-        configuration = read_configuration(options.config)
-        shares = shares or configuration.shares
-        classifier = configuration.classifier if configuration.has_class_rules else None
+        shares = shares or read_configuration(options.config).shares
     capacity = _capacity(log, excerpt.processors or options.processors)
     if excerpt.load is not None:
         log = excerpt.scaled(log, prepare_log(log, capacity=capacity).capacity)
@@ -110,7 +117,7 @@ def read_named_log(argument: str, options: argparse.Namespace) -> NamedLog:
         log,
         capacity=capacity,
         shares=shares,
-        classifier=classifier,
+        classifier=configured_classifier(options),
         whole_nodes_of=options.whole_nodes_of,
         kill_at_limit=options.kill_at_limit,
         partitions=options.partitions,

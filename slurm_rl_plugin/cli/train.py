@@ -6,11 +6,14 @@ import argparse
 import dataclasses
 import time
 from pathlib import Path
+from typing import Any
 
+from slurm_rl_plugin.cli.heldout_evaluation import HELDOUT
 from slurm_rl_plugin.cli.log_arguments import (
     NamedLog,
     add_log_options,
     at_least_one,
+    configured_classifier,
     read_named_log,
 )
 from slurm_rl_plugin.cli.progress import progress_bar
@@ -18,10 +21,14 @@ from slurm_rl_plugin.cli.tables import print_json, print_table
 from slurm_rl_plugin.configuration import read_configuration
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.features.estimates import ESTIMATE_KINDS
-from slurm_rl_plugin.learning.algorithms import ALGORITHMS, PRESETS, Settings, settings_of, steps_of
+from slurm_rl_plugin.learning.algorithms import ALGORITHMS, PRESETS, Settings, settings_of
+from slurm_rl_plugin.learning.onnx_export import import_network
 from slurm_rl_plugin.learning.trained_policy import TrainedPolicy
 from slurm_rl_plugin.learning.training import TrainingPlan, train_model
 from slurm_rl_plugin.simulator.dispatch import BACKFILLING
+
+#: Windows taken from either part of a log.
+_WINDOWS = 2
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -46,7 +53,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="what run times the policy believes; repeat to train for several (default: requested)",
     )
     add_log_options(parser)
-    parser.add_argument("--backfill", choices=sorted(BACKFILLING), default="none")
+    parser.add_argument(
+        "--backfill", choices=sorted(BACKFILLING), help="of the simulated system (default: none)"
+    )
     parser.add_argument("--hidden", type=at_least_one, metavar="N", help="hidden units")
     parser.add_argument(
         "--steps", type=at_least_one, metavar="N", help="generations, sweeps or iterations"
@@ -62,9 +71,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="another setting of the algorithm, such as epsilon=.3 or reward=literal; repeat",
     )
     parser.add_argument(
-        "--windows", type=at_least_one, default=2, metavar="N", help="windows taken from each log"
+        "--windows",
+        type=at_least_one,
+        metavar="N",
+        help=f"windows taken from each log (default: {_WINDOWS})",
     )
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument(
+        "--seeds",
+        type=at_least_one,
+        default=1,
+        metavar="N",
+        help="train N times from --seed on, keep what validates best",
+    )
+    parser.add_argument(
+        "--protocol",
+        choices=[HELDOUT],
+        help="heldout: leave the last 40 %% of each LOG untouched; where no training beats the "
+        "best rule, the model is that rule",
+    )
+    parser.add_argument(
+        "--from", dest="start", type=Path, metavar="MODEL.onnx", help="start from this model"
+    )
     parser.add_argument("--plot", type=Path, metavar="DIR", help="draw the learning curve as PNG")
     parser.add_argument("--json", action="store_true", help="print the manifest as JSON")
 
@@ -77,9 +105,8 @@ def main(options: argparse.Namespace) -> int:
         raise ConfigurationError(f"folder {folder} does not exist: make it, or give another -o.")
     if options.output.suffix != ".onnx":
         raise ConfigurationError(f"-o {options.output} must end in .onnx.")
-    steps = steps_of(plan.algorithm, plan.settings)
     begin = time.monotonic()
-    with progress_bar("training", steps, "objective") as progress:
+    with progress_bar("training", plan.steps, "objective") as progress:
         trained, manifest = train_model(plan, options.output, progress=progress)
     seconds = time.monotonic() - begin
     if options.plot is not None:
@@ -89,9 +116,22 @@ def main(options: argparse.Namespace) -> int:
         return 0
     rows = [[row["policy"], row["objective"]] for row in manifest["validation"]]
     print_table(["POLICY", "OBJECTIVE"], rows)
+    if "heldout" in manifest:
+        _print_heldout(manifest["heldout"])
     print(f"trained in {seconds:.0f} s on {trained.simulated_jobs:,} simulated jobs")
     print(f"wrote {options.output} with its manifest (.json) and card (.md)")
     return 0
+
+
+def _print_heldout(heldout: dict[str, Any]) -> None:
+    for log, ratio in heldout["validation_ratio"].items():
+        rule = heldout["best_heuristic"][log]
+        print(f"{log}: bounded slowdown {ratio:.3f} of {rule}'s on the validation part")
+    if heldout["shipped"] != "network":
+        print(
+            f"the trained network does not beat the best rule: the model written is the rule "
+            f"{heldout['shipped']} as a network, so that the site is not worse off."
+        )
 
 
 def _plot(folder: Path, name: str, algorithm: str, trained: TrainedPolicy) -> None:
@@ -121,7 +161,25 @@ def _settings(options: argparse.Namespace) -> Settings:
     return dataclasses.replace(settings, seed=options.seed, weights=reward)
 
 
+def _check_protocol(options: argparse.Namespace) -> None:
+    """Refuse what the held-out protocol settles itself.
+
+    Raises:
+        ConfigurationError: one of those options.
+    """
+    if options.protocol is None:
+        return
+    if options.estimates not in (None, ["requested"]) or options.backfill not in (None, "easy"):
+        raise ConfigurationError(
+            "--protocol heldout trains with requested times under EASY: leave out --estimates and "
+            "--backfill."
+        )
+    if options.windows is not None:
+        raise ConfigurationError("--protocol heldout has windows of its own: leave out --windows.")
+
+
 def _plan(options: argparse.Namespace) -> TrainingPlan:
+    _check_protocol(options)
     settings = _settings(options)
     logs = [read_named_log(each, options) for each in options.logs]
     estimates = options.estimates or ["requested"]
@@ -129,11 +187,15 @@ def _plan(options: argparse.Namespace) -> TrainingPlan:
         logs=[log.prepared for log in logs],
         sources=[log.source for log in logs],
         estimates=estimates,
-        backfilling=options.backfill,
-        windows=options.windows,
+        backfilling=options.backfill or ("none" if options.protocol is None else "easy"),
+        windows=options.windows or _WINDOWS,
         algorithm=options.algorithm,
         settings=settings,
         command=_command(options, logs, estimates),
+        seeds=options.seeds,
+        heldout=options.protocol == HELDOUT,
+        classifier=configured_classifier(options),
+        start=None if options.start is None else import_network(options.start),
     )
 
 
@@ -142,8 +204,13 @@ def _command(options: argparse.Namespace, logs: list[NamedLog], estimates: list[
     words = ["slurm-rl train", *(log.name for log in logs), f"-o {options.output.name}"]
     words += [f"--algorithm {options.algorithm}"]
     words += [f"--preset {options.preset}"] * (options.preset is not None)
-    words += [f"--estimates {kind}" for kind in estimates]
-    words += [f"--backfill {options.backfill}"]
+    words += [f"--estimates {kind}" for kind in estimates] * (options.protocol is None)
+    if options.protocol is None:
+        words.append(f"--backfill {options.backfill or 'none'}")
+    else:
+        words.append(f"--protocol {options.protocol}")
+    if options.start is not None:
+        words.append(f"--from {options.start.name}")
     for name in ("hidden", "steps"):
         if getattr(options, name) is not None:
             words.append(f"--{name} {getattr(options, name)}")
@@ -155,4 +222,8 @@ def _command(options: argparse.Namespace, logs: list[NamedLog], estimates: list[
     if options.shares is not None:
         shares = ",".join(f"{name}={share:g}" for name, share in options.shares.items())
         words.append(f"--shares {shares}")
-    return " ".join([*words, f"--windows {options.windows} --seed {options.seed}"])
+    if options.protocol is None:
+        words.append(f"--windows {options.windows or _WINDOWS}")
+    words.append(f"--seed {options.seed}")
+    words += [f"--seeds {options.seeds}"] * (options.seeds > 1)
+    return " ".join(words)

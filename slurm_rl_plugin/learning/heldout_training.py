@@ -7,8 +7,9 @@ among its seeds, and between the model and the best simple rule.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -24,11 +25,13 @@ from slurm_rl_plugin.learning.heldout import (
     windows_of,
 )
 from slurm_rl_plugin.learning.load_windows import (
+    TRAINING_FRACTION,
     class_known_at_submission,
     log_windows,
     training_jobs,
 )
 from slurm_rl_plugin.learning.prediction_fit import fit_prediction
+from slurm_rl_plugin.learning.rule_networks import RULE_WEIGHTS
 from slurm_rl_plugin.learning.training_load import TrainingLoad, mean_objective
 from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.simulator.log_workload import PreparedLog
@@ -173,11 +176,45 @@ def compare_with_rules(
         ConfigurationError: a log too short.
     """
     known = class_known_at_submission(_training_part(prepared), classifier)
-    jobs, protocol = len(known.log), HeldoutProtocol(windows=max(validation.windows, 2))
-    slowdown = heuristics_on_training_part(known, windows_of(0, jobs, protocol), protocol)
+    jobs = len(known.log)
+    slowdown = heuristics_on_training_part(known, windows_of(0, jobs, validation), validation)
     best = best_heuristic(slowdown)
     compared = [Candidate(name=best), Candidate(name="this model", network=network)]
     firsts = windows_of(searched_jobs(prepared), jobs, validation)
     rule, model = figures_of_windows(compared, known, firsts, validation).values()
     ratio = np.exp(np.mean(np.log(model.bounded_slowdown / rule.bounded_slowdown)))
     return RuleComparison(best_heuristic=best, slowdown=slowdown, ratio=float(ratio))
+
+
+def shipped_rule(comparisons: Iterable[RuleComparison]) -> str | None:
+    """The rule to ship in place of a network that does not win; None where the network does.
+
+    Args:
+        comparisons: one for each log.
+
+    Returns:
+        Of the rules that a network can stand for, the best on the training parts.
+    """
+    found = list(comparisons)
+    if not found or np.mean([np.log(each.ratio) for each in found]) < 0.0:
+        return None
+    logs = {rule: [np.log(each.slowdown[rule]) for each in found] for rule in RULE_WEIGHTS}
+    return min(logs, key=lambda rule: float(np.mean(logs[rule])))
+
+
+def heldout_entry(comparisons: Mapping[str, RuleComparison], shipped: str | None) -> dict[str, Any]:
+    """The `heldout` part of a manifest: the protocol that was registered before any test.
+
+    Args:
+        comparisons: log -> the network beside its best rule.
+        shipped: the rule that stands in for the network; None for the network itself.
+    """
+    return {
+        "training_windows": asdict(TRAINING),
+        "validation_windows": asdict(VALIDATION),
+        "jobs_searched": TRAINING_FRACTION * SEARCHED_PART,
+        "jobs_seen": TRAINING_FRACTION,
+        "validation_ratio": {name: each.ratio for name, each in comparisons.items()},
+        "best_heuristic": {name: each.best_heuristic for name, each in comparisons.items()},
+        "shipped": shipped or "network",
+    }

@@ -6,6 +6,7 @@ bootstrap (Künsch 1989): blocks of consecutive windows are drawn, as long as wi
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -62,16 +63,29 @@ def ratio_over_windows(
             f"{resamples} resamples of blocks of {block} windows give no interval: at least 1 each."
         )
     logs = np.log(numerators / denominators)
-    ci95 = None
-    if len(logs) >= FEWEST_BLOCKS * block:
-        means = np.exp(_block_means(logs, rng, block, resamples))
-        low, high = np.quantile(means, (0.025, 0.975))
-        ci95 = (float(low), float(high))
+    mean, ci95 = mean_over_windows(logs, rng, block=block, resamples=resamples)
     return WindowRatio(
         mean=float(numerators.mean() / denominators.mean()),
-        geometric_mean=float(np.exp(logs.mean())),
-        ci95=ci95,
+        geometric_mean=math.exp(mean),
+        ci95=None if ci95 is None else (math.exp(ci95[0]), math.exp(ci95[1])),
     )
+
+
+def mean_over_windows(
+    values: FloatArray, rng: np.random.Generator, *, block: int = 1, resamples: int = RESAMPLES
+) -> tuple[float, tuple[float, float] | None]:
+    """Mean of a figure over windows, with the same bootstrap interval as `ratio_over_windows`.
+
+    Args:
+        values: of each window, shape [windows], time order.
+        rng: source of randomness.
+        block: consecutive windows that depend on each other, at least 1.
+        resamples: how often the blocks are drawn.
+    """
+    if len(values) < FEWEST_BLOCKS * block:
+        return float(values.mean()), None
+    low, high = np.quantile(_block_means(values, rng, block, resamples), (0.025, 0.975))
+    return float(values.mean()), (float(low), float(high))
 
 
 def overlapping_windows(firsts: Sequence[int], jobs: int) -> int:
