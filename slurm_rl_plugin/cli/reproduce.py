@@ -14,6 +14,7 @@ from slurm_rl_plugin.cli.claim_tables import (
     print_reproduction,
     print_sampled_claims,
 )
+from slurm_rl_plugin.cli.heldout_study import HELDOUT_STUDY, reproduce_heldout
 from slurm_rl_plugin.cli.learned_papers import DEFAULT_SEEDS, LEARNED_PAPERS, reproduce_learned
 from slurm_rl_plugin.cli.progress import progress_bar
 from slurm_rl_plugin.errors import ConfigurationError
@@ -29,7 +30,7 @@ _SEARCH_SEEDS = 5
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    papers = (*LEARNED_PAPERS, "heuristics", "rlscheduler")
+    papers = (*LEARNED_PAPERS, HELDOUT_STUDY, "heuristics", "rlscheduler")
     parser.add_argument("paper", choices=papers, help="which experiment")
     parser.add_argument(
         "traces",
@@ -79,9 +80,12 @@ def main(options: argparse.Namespace) -> int:
         raise ConfigurationError("--search is for rlscheduler.")
     if options.paper in LEARNED_PAPERS:
         return reproduce_learned(options, _named_traces(options.traces))
+    if options.paper == HELDOUT_STUDY:
+        return reproduce_heldout(options, _named_traces(options.traces))
     if options.models or options.policy or (options.quick and not options.search):
         raise ConfigurationError(
-            f"--models, --policy and --quick are for {' and '.join(LEARNED_PAPERS)}."
+            f"--models, --policy and --quick are for {', '.join(LEARNED_PAPERS)} and "
+            f"{HELDOUT_STUDY}."
         )
     if options.paper == "heuristics":
         return _reproduce_heuristics(options)

@@ -84,7 +84,7 @@ def mean_over_windows(
     """
     if len(values) < FEWEST_BLOCKS * block:
         return float(values.mean()), None
-    low, high = np.quantile(_block_means(values, rng, block, resamples), (0.025, 0.975))
+    low, high = np.quantile(block_means(values, rng, block, resamples), (0.025, 0.975))
     return float(values.mean()), (float(low), float(high))
 
 
@@ -100,10 +100,17 @@ def overlapping_windows(firsts: Sequence[int], jobs: int) -> int:
     return max(int((ends - np.arange(len(places))).max(initial=1)), 1)
 
 
-def _block_means(
+def block_means(
     values: FloatArray, rng: np.random.Generator, block: int, resamples: int
 ) -> FloatArray:
-    """Mean of each resample, shape [resamples]; the last block is cut to the number of windows."""
+    """Mean of each resample, shape [resamples]; the last block is cut to the number of windows.
+
+    Args:
+        values: of each window, shape [windows], time order.
+        rng: source of randomness.
+        block: consecutive windows drawn together, at most as many as there are.
+        resamples: how often.
+    """
     count = len(values)
     begins = rng.integers(count - block + 1, size=(resamples, -(-count // block)))
     places = (begins[:, :, None] + np.arange(block)).reshape(resamples, -1)[:, :count]

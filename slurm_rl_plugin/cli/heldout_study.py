@@ -1,0 +1,113 @@
+"""`slurm-rl reproduce heldout`: learned orders against the best simple rule, held out."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+
+from slurm_rl_plugin.cli.claim_tables import print_judged_claims, print_reproduction
+from slurm_rl_plugin.cli.progress import progress_bar
+from slurm_rl_plugin.cli.tables import print_table
+from slurm_rl_plugin.errors import ConfigurationError
+from slurm_rl_plugin.reproduce.heldout_logs import read_study_logs
+from slurm_rl_plugin.reproduce.heldout_networks import QUICK_STUDY, StudySize
+from slurm_rl_plugin.reproduce.heldout_study import LogStudy, Plan, study_claims, study_log
+from slurm_rl_plugin.reproduce.trained_networks import NetworkShelf
+from slurm_rl_plugin.units import HOUR
+
+HELDOUT_STUDY = "heldout"
+DEFAULT_STUDY_SEEDS = 5
+
+
+def reproduce_heldout(options: argparse.Namespace, traces: Path | None) -> int:
+    """Train, measure, draw and print.
+
+    Args:
+        options: of the command line.
+        traces: folder with the logs, or None.
+
+    Raises:
+        ConfigurationError: no logs, or no seeds.
+    """
+    seeds = DEFAULT_STUDY_SEEDS if options.seeds is None else options.seeds
+    if seeds < 1:
+        raise ConfigurationError(f"--seeds {seeds}: give at least 1.")
+    if traces is None:
+        raise ConfigurationError("heldout needs logs: give the directory of the traces.")
+    if options.policy is not None:
+        raise ConfigurationError("--policy is not for heldout: it trains its networks itself.")
+    size = QUICK_STUDY if options.quick else StudySize()
+    plan = Plan(logs=read_study_logs(traces), seeds=seeds, size=size)
+    with TemporaryDirectory() as temporary:
+        studies = _studies(plan, options.models or Path(temporary))
+    claims = list(study_claims(studies))
+    figures = [] if options.plot is None else _drawn(options.plot, studies)
+    facts = {"logs": {name: _facts(study) for name, study in studies.items()}}
+    print_reproduction(options, range(seeds), claims, figures, print_judged_claims, facts)
+    if not options.json:
+        _print_studies(studies)
+    return 0
+
+
+def _studies(plan: Plan, models: Path) -> dict[str, LogStudy]:
+    done = 0
+    with progress_bar("training and measuring", plan.steps, "part") as progress:
+
+        def add(steps: int) -> None:
+            nonlocal done
+            done += steps
+            progress(done, done / plan.steps)
+
+        shelf = NetworkShelf(models, add)
+        return {name: study_log(name, plan, shelf, lambda: add(1)) for name in plan.logs}
+
+
+def _facts(study: LogStudy) -> dict[str, Any]:
+    """What was chosen on the past of a log, and what the hook does to the scores."""
+    plain = study.effects["as it decides"].bounded_slowdown
+    return {
+        "best_heuristic": study.best,
+        "training_bounded_slowdown": study.training_slowdown,
+        "reserves": study.reserves,
+        "starvation_hours": study.starvation,
+        "effects": {
+            label: {
+                "mean_bounded_slowdown": float(each.bounded_slowdown.mean()),
+                "to_as_it_decides": float(np.exp(np.log(each.bounded_slowdown / plain).mean())),
+                "mean_max_wait": float(each.max_wait.mean()),
+            }
+            for label, each in study.effects.items()
+        },
+    }
+
+
+def _print_studies(studies: dict[str, LogStudy]) -> None:
+    for name, study in studies.items():
+        facts = _facts(study)
+        print(
+            f"\n{name}: best rule of the past {study.best}; part kept free of batch work, by seed: "
+            f"{', '.join(f'{part:g}' for part in study.reserves)}; starvation bound "
+            f"{study.starvation} h"
+        )
+        rows = [
+            [
+                label,
+                each["mean_bounded_slowdown"],
+                each["to_as_it_decides"],
+                each["mean_max_wait"] / HOUR,
+            ]
+            for label, each in facts["effects"].items()
+        ]
+        print_table(["HOOK", "BSLD", "TO AS IT DECIDES", "MAXWAIT-H"], rows)
+
+
+def _drawn(folder: Path, studies: dict[str, LogStudy]) -> list[str]:
+    from slurm_rl_plugin.reproduce.heldout_figures import (  # noqa: PLC0415 - matplotlib is heavy
+        draw_heldout,
+    )
+
+    return draw_heldout(folder, studies)
