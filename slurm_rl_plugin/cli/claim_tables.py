@@ -64,7 +64,9 @@ def print_judged_claims(claims: Sequence[SampledClaim]) -> None:
             print(f"* {claim.name}: {claim.because}.")
 
 
-def _verdict(claim: SampledClaim) -> str:
+def _verdict(claim: SampledClaim) -> str | None:
+    if claim.reproduces is None:
+        return None  # nobody published the figure
     return "reproduces" if claim.reproduces else "does not"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from slurm_rl_plugin.cli.log_arguments import at_least_one, configured_classifie
 from slurm_rl_plugin.cli.progress import progress_bar
 from slurm_rl_plugin.cli.tables import print_table
 from slurm_rl_plugin.errors import ConfigurationError
+from slurm_rl_plugin.features.run_history import SHORT_RUN_TIMES
 from slurm_rl_plugin.learning.evaluation import Candidate
 from slurm_rl_plugin.learning.heldout import (
     HeldoutProtocol,
@@ -23,6 +25,8 @@ from slurm_rl_plugin.learning.heldout import (
 )
 from slurm_rl_plugin.learning.load_windows import class_known_at_submission, training_jobs
 from slurm_rl_plugin.learning.paired_windows import overlapping_windows, ratio_over_windows
+from slurm_rl_plugin.learning.prediction_fit import prediction_quality
+from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.simulator.log_workload import PreparedLog
 from slurm_rl_plugin.units import HOUR
 
@@ -121,8 +125,19 @@ def heldout_entry(
         "ratio_to_best_heuristic": _ratios(figures, best, block, options.seed),
         "ratio_to_multifactor": _ratios(figures, "multifactor", block, options.seed),
         "policies": {name: _pooled(each) for name, each in figures.items()},
+        "run_time_predictions": _predictions(candidates, known),
         "class_rule": known.class_rule,
         "jobs_without_request": _jobs_without_request(prepared),
+    }
+
+
+def _predictions(candidates: Sequence[Candidate], known: PreparedLog) -> dict[str, dict[str, Any]]:
+    """How well each network that predicts run times does so on the test part, by itself."""
+    border, jobs = training_jobs(known), len(known.log)
+    return {
+        each.name: asdict(prediction_quality(each.network.prediction, known, border, jobs))
+        for each in candidates
+        if isinstance(each.network, QNetwork) and each.network.prediction is not None
     }
 
 
@@ -194,9 +209,22 @@ def print_heldout(heldout: dict[str, Any]) -> None:
         row += [entry["mean_max_wait"] / HOUR, entry["fairness"]]
         rows.append(row)
     print_table([*header, "SHORT<=120S%", "MAXWAIT-H", "F"], rows)
+    if heldout["run_time_predictions"]:
+        _print_predictions(heldout["run_time_predictions"])
     print(f"\nclass that policies see: {heldout['class_rule']}")
     if unknown := heldout["jobs_without_request"]:
         print(f"jobs that asked for no time, whose run time stands for the request: {unknown}")
+
+
+def _print_predictions(predictions: dict[str, dict[str, Any]]) -> None:
+    """One row a model: area under the curve of each bound, mean error of log10 of the run time."""
+    bounds = [f"AUC<{bound:g}S" for bound in SHORT_RUN_TIMES]
+    print("\nrun times as predicted at each start of the test part (.5 is chance):")
+    rows = [
+        [name, *each["auc"], each["log_error"], each["log_error_requested"]]
+        for name, each in predictions.items()
+    ]
+    print_table(["MODEL", *bounds, "LOG10-ERROR", "OF THE REQUEST"], rows)
 
 
 def _windows(text: str) -> int:
