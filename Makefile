@@ -11,7 +11,7 @@ help:
 	@echo "make test           all tests; real Slurm and Prometheus where they can be installed"
 	@echo "make check          ruff, mypy, import-linter"
 	@echo "make bench          speed and memory"
-	@echo "make default-model  train policy_models/default.onnx again"
+	@echo "make default-model  train policy_models/default.onnx again, on three logs"
 	@echo "make paper-models   train the networks of the papers of 2008 and 2011 again"
 	@echo "make reserve-model  train policy_models/responsive-reserve.onnx again, on LPC-EGEE"
 
@@ -45,14 +45,12 @@ bench: $(VENV)/installed-test
 	$(BIN)/slurm-rl benchmark hook --jobs 10000
 	$(BIN)/slurm-rl benchmark hook --jobs 100000
 
-# Generated loads only: the model has seen no site's log.
+# The first 60 % of three logs of parallel machines; nothing behind that is looked at.
 default-model: $(VENV)/installed-train
 	$(BIN)/slurm-rl train \
-	  mmn:interactive=.2,seed=11 mmn:interactive=.4,seed=12 mmn:interactive=.5,seed=13 \
-	  mmn:interactive=.4,load=.9,processors=20,seed=14 \
-	  egee:seed=15 egee:load=.7,seed=16 egee:load=.8,burst=40,processors=60,seed=17 \
-	  egee:load=.6,interactive=.65,burst=25,processors=120,seed=18 \
-	  --estimates oracle --estimates class-median --windows 1 --steps 60 --seed 1 \
+	  $(SLURM_RL_TRACES)/SDSC-SP2-1998-4.2-cln.swf.gz $(SLURM_RL_TRACES)/HPC2N-2002-2.2-cln.swf.gz \
+	  $(SLURM_RL_TRACES)/CTC-SP2-1996-3.1-cln.swf.gz \
+	  --protocol heldout --preset slowdown --seeds 5 --seed 1 \
 	  --output policy_models/default.onnx
 
 # Generated loads only, as the papers describe them.

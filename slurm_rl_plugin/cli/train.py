@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from slurm_rl_plugin.cli.heldout_evaluation import HELDOUT
+from slurm_rl_plugin.cli.hook_assembly import model_path
 from slurm_rl_plugin.cli.log_arguments import (
     NamedLog,
     add_log_options,
@@ -91,7 +92,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "best rule, the model is that rule",
     )
     parser.add_argument(
-        "--from", dest="start", type=Path, metavar="MODEL.onnx", help="start from this model"
+        "--from", dest="start", metavar="NAME|MODEL.onnx", help="start from this model"
     )
     parser.add_argument("--plot", type=Path, metavar="DIR", help="draw the learning curve as PNG")
     parser.add_argument("--json", action="store_true", help="print the manifest as JSON")
@@ -195,7 +196,7 @@ def _plan(options: argparse.Namespace) -> TrainingPlan:
         seeds=options.seeds,
         heldout=options.protocol == HELDOUT,
         classifier=configured_classifier(options),
-        start=None if options.start is None else import_network(options.start),
+        start=None if options.start is None else import_network(model_path(options.start)),
     )
 
 
@@ -210,7 +211,7 @@ def _command(options: argparse.Namespace, logs: list[NamedLog], estimates: list[
     else:
         words.append(f"--protocol {options.protocol}")
     if options.start is not None:
-        words.append(f"--from {options.start.name}")
+        words.append(f"--from {Path(options.start).name}")
     for name in ("hidden", "steps"):
         if getattr(options, name) is not None:
             words.append(f"--{name} {getattr(options, name)}")

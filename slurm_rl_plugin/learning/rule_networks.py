@@ -17,7 +17,6 @@ RULE_WEIGHTS: Mapping[str, Mapping[str, float]] = {
     "fifo": {"log_wait": 3.0},
     "sjf": {"log_estimate": -3.0},
     "saf": {"log_work": -4.5},
-    "wfp3": {"log_wait": 9.0, "log_estimate": -9.0, "log_processors": 2.0},
     "expansion-factor": {"log_turnaround": 3.0, "log_estimate": -3.0},
 }
 

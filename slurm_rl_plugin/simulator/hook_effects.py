@@ -69,11 +69,12 @@ def _bound_influence(
 ) -> None:
     """A job's priority is its age; its place in the order adds up to `influence` hours to it."""
     count = cluster.counts[PENDING]
-    worst_first = np.argsort(scores[:count], kind="mergesort")
+    # pending jobs stand in order of submission, which a stable sort keeps among equals
+    best_first = np.argsort(-scores[:count], kind="mergesort")
     for place in range(count):
-        job = worst_first[place]
+        job = best_first[place]
         age = (cluster.clock[NOW] - workload.submit[jobs[job]]) / HOUR
-        scores[job] = age + effects.influence[0] * (place + 1.0) / count
+        scores[job] = age + effects.influence[0] * (count - place) / count
 
 
 @compiled

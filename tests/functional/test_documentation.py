@@ -17,6 +17,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from functools import partial
 from importlib import resources
 from pathlib import Path
 
@@ -24,7 +25,11 @@ import pytest
 
 from slurm_rl_plugin.accounting.swf_writer import write_swf
 from slurm_rl_plugin.cli.entry import main
+from slurm_rl_plugin.cli.heldout_study import HELDOUT_STUDY
 from slurm_rl_plugin.cli.learned_papers import LEARNED_PAPERS
+from slurm_rl_plugin.learning import training
+from slurm_rl_plugin.learning.heldout import HeldoutProtocol
+from slurm_rl_plugin.learning.heldout_training import compare_with_rules, heldout_loads
 from slurm_rl_plugin.learning.onnx_export import export_network
 from slurm_rl_plugin.simulator.generators import generated_log, is_generator_name
 from tests.architecture.markdown_documents import (
@@ -51,8 +56,11 @@ SMALLER = {"--generations": "2", "--steps": "2", "--jobs": "300", "--drop": "5,5
 #: Verbs that take long unless told otherwise.
 SMALLER_BY_VERB = {
     "demo": ["--generations", "2"],
-    "train": ["--steps", "2", "--windows", "1"],
+    "train": ["--steps", "2"],
 }
+QUICK_PAPERS = (*LEARNED_PAPERS, HELDOUT_STUDY)
+#: Windows of held-out training that fit into a short log.
+SHORT = HeldoutProtocol(windows=4, warm_up=100, counted=200, further=50)
 NEEDS_SLURM = ("run", "release")
 #: Factors of the fake jobs before anything runs.
 FACTORS = {7, 14, 21, 28, 35}
@@ -66,12 +74,15 @@ def made_smaller(words: Sequence[str]) -> list[str]:
             small[place] = SMALLER[words[place - 1]]
         elif is_generator_name(word) and "jobs=" not in word:
             small[place] = word.rstrip(",") + ",jobs=300"
-        elif "LPC-EGEE" in word and "@" in word:
+        elif ".swf.gz" in word:
             small[place] = "site.swf.gz"
-    if "--protocol" in small:
-        small[1] = "mmn:jobs=6340"  # no window of the protocol fits into the log of the workplace
+    if "--protocol" in small:  # no window of the protocol fits into the log of the workplace
+        wide = "mmn:jobs=2500" if small[0] == "train" else "mmn:jobs=6340"
+        small = [wide if word == "site.swf.gz" else word for word in small]
+    else:
+        small += ["--windows", "1"] * (small[0] == "train")
     small += SMALLER_BY_VERB.get(small[0], [])
-    if small[0] == "reproduce" and (small[1] in LEARNED_PAPERS or "--search" in small):
+    if small[0] == "reproduce" and (small[1] in QUICK_PAPERS or "--search" in small):
         small += ["--quick"]
     if small[:2] == ["benchmark", "simulator"]:
         small += ["--jobs", "300"]
@@ -106,6 +117,10 @@ def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         fake.add(job, submit=now - 100 + job, eligible=now - 100 + job, site=7 * job)
     for name, value in fake.env.items():
         monkeypatch.setenv(name, value)
+    short = {"training": SHORT, "validation": SHORT}
+    monkeypatch.setattr(training, "heldout_loads", partial(heldout_loads, **short))
+    compare = partial(compare_with_rules, validation=SHORT)
+    monkeypatch.setattr(training, "compare_with_rules", compare)
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
