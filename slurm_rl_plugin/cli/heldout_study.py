@@ -91,7 +91,7 @@ def _print_studies(studies: dict[str, LogStudy]) -> None:
         print(
             f"\n{name}: best rule of the past {study.best}; part kept free of batch work, by seed: "
             f"{', '.join(f'{part:g}' for part in study.reserves)}; starvation bound "
-            f"{study.starvation} h"
+            f"{study.starvation:g} h"
         )
         rows = [
             [

@@ -53,7 +53,7 @@ from slurm_rl_plugin.reproduce.verdicts import as_bound
 from slurm_rl_plugin.units import HOUR, FloatArray
 
 MULTIFACTOR = "multifactor"
-#: Starvation bounds tried for the tail-safe setting, hours: the longest that keeps its promise.
+#: Starvation bounds tried for the tail-safe setting, hours.
 STARVATION_BOUNDS = (240.0, 168.0, 120.0, 96.0, 72.0, 48.0, 36.0, 24.0, 12.0, 6.0)
 #: What the hook does to scores: label -> changes of the protocol.
 EFFECTS: Mapping[str, Mapping[str, float]] = {
@@ -96,7 +96,7 @@ class LogStudy:
         learned: policy -> figures of each seed on the same windows.
         block: consecutive windows that depend on each other.
         reserves: part of the machine kept free, of each seed.
-        starvation: bound of the tail-safe setting, hours; None where no bound keeps the promise.
+        starvation: bound of the tail-safe setting, hours.
         effects: what the hook does to scores -> figures of one fine-tuned network.
     """
 
@@ -106,7 +106,7 @@ class LogStudy:
     learned: dict[str, list[WindowFigures]]
     block: int
     reserves: list[float]
-    starvation: float | None
+    starvation: float
     effects: dict[str, WindowFigures] = field(default_factory=dict)
 
 
@@ -171,8 +171,7 @@ def _measured(
     def under(changes: Mapping[str, Any]) -> WindowFigures:
         return figures_of_windows(one, known, test, replace(protocol, **changes))[TUNED]
 
-    if bound is not None:
-        by_kind[TAIL_SAFE] = [under({"starvation": bound * HOUR})]
+    by_kind[TAIL_SAFE] = [under({"starvation": bound * HOUR})]
     return LogStudy(
         best=best_heuristic(slowdown),
         training_slowdown=slowdown,
@@ -187,8 +186,11 @@ def _measured(
 
 def _starvation_bound(
     network: QNetwork, known: Any, firsts: Sequence[int], protocol: HeldoutProtocol
-) -> float | None:
-    """The longest bound under which the training part has no longer waits than multifactor."""
+) -> float:
+    """The longest bound under which the training part has no longer waits than multifactor.
+
+    The shortest of STARVATION_BOUNDS where none keeps that promise.
+    """
     rule = [Candidate(name=MULTIFACTOR)]
     allowed = figures_of_windows(rule, known, firsts, protocol)[MULTIFACTOR].max_wait.mean()
     one = [Candidate(name=TUNED, network=network)]
@@ -196,7 +198,7 @@ def _starvation_bound(
         safe = replace(protocol, starvation=bound * HOUR)
         if figures_of_windows(one, known, firsts, safe)[TUNED].max_wait.mean() <= allowed:
             return bound
-    return None
+    return STARVATION_BOUNDS[-1]
 
 
 def figure_of(study: LogStudy, policy: str, column: str) -> Measurement:

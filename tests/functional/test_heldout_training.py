@@ -1,0 +1,127 @@
+"""`train --protocol heldout` and `reproduce heldout`, on small logs and windows."""
+
+import json
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from slurm_rl_plugin.accounting.swf_writer import write_swf
+from slurm_rl_plugin.cli.entry import main
+from slurm_rl_plugin.learning import training
+from slurm_rl_plugin.learning.heldout import HeldoutProtocol
+from slurm_rl_plugin.learning.heldout_training import (
+    RuleComparison,
+    compare_with_rules,
+    heldout_loads,
+)
+from slurm_rl_plugin.learning.onnx_export import import_network
+from slurm_rl_plugin.learning.rule_networks import RULE_WEIGHTS, rule_network
+from slurm_rl_plugin.reproduce.heldout_logs import GOALS, LOGS
+from slurm_rl_plugin.simulator.generators import generated_log
+
+SHORT = HeldoutProtocol(windows=4, warm_up=100, counted=200, further=50)
+SMALL = ("--protocol", "heldout", "--preset", "slowdown", "--steps", "2", "--set", "batch=2")
+
+
+def write_log(path: Path, seed: int) -> Path:
+    """Users who ask for whole hours, on 20 processors."""
+    log = generated_log(f"mmn:jobs=2500,processors=20,load=.97,seed={seed}")
+    log.time_limit[:] = 3600 * np.ceil(log.run_time / 3600)
+    write_swf(path, log, comments=["MaxProcs: 20"])
+    return path
+
+
+@pytest.fixture
+def short_windows(monkeypatch: pytest.MonkeyPatch) -> None:
+    loads = partial(heldout_loads, training=SHORT, validation=SHORT)
+    monkeypatch.setattr(training, "heldout_loads", loads)
+    compare = partial(compare_with_rules, validation=SHORT)
+    monkeypatch.setattr(training, "compare_with_rules", compare)
+
+
+@pytest.mark.usefixtures("short_windows")
+def test_seeds_are_trained_and_the_choice_is_recorded(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log, model = write_log(tmp_path / "site.swf", 1), tmp_path / "site.onnx"
+    words = ["train", str(log), *SMALL, "--seeds", "2", "--seed", "5", "-o", str(model)]
+    assert main(words) == 0
+    printed = capsys.readouterr().out
+    manifest = json.loads(model.with_suffix(".json").read_text())
+    heldout = manifest["heldout"]
+    assert set(manifest["seeds"]) == {"5", "6"}
+    assert heldout["jobs_seen"] == 0.6
+    assert set(heldout["validation_ratio"]) == {"site.swf"}
+    best = heldout["best_heuristic"]["site.swf"]
+    assert f"of {best}'s on the validation part" in printed
+    assert "--protocol heldout" in manifest["command"]
+    assert "--seeds 2" in manifest["command"]
+    assert (import_network(model).prediction is None) == (heldout["shipped"] != "network")
+    assert "--windows" not in manifest["command"]
+
+
+@pytest.mark.usefixtures("short_windows")
+def test_where_no_training_wins_the_rule_is_written_and_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slowdown = {**dict.fromkeys(RULE_WEIGHTS, 9.0), "saf": 3.0}
+    lost = RuleComparison(best_heuristic="saf", slowdown=slowdown, ratio=1.01)
+    monkeypatch.setattr(training, "compare_with_rules", lambda *_: lost)
+    log, model = write_log(tmp_path / "site.swf", 1), tmp_path / "site.onnx"
+    assert main(["train", str(log), *SMALL, "-o", str(model)]) == 0
+    assert "does not beat the best rule" in capsys.readouterr().out
+    np.testing.assert_allclose(import_network(model).linear, rule_network("saf").linear)
+
+
+@pytest.mark.parametrize(
+    ("words", "fault"),
+    [
+        (["--estimates", "oracle"], "leave out --estimates and --backfill"),
+        (["--backfill", "none"], "leave out --estimates and --backfill"),
+        (["--windows", "3"], "leave out --windows"),
+        (["--algorithm", "sarsa"], "sarsa has no preset slowdown"),
+        (["--from", "missing.onnx"], "missing.onnx"),
+    ],
+    ids=str,
+)
+def test_what_does_not_go_with_the_protocol_is_one_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str], fault: str
+) -> None:
+    log = write_log(tmp_path / "site.swf", 1)
+    code = main(["train", str(log), *SMALL, *words, "-o", str(tmp_path / "site.onnx")])
+    errors = capsys.readouterr().err
+    assert code == 2
+    assert fault in errors
+    assert errors.count("\n") == 1
+    assert not (tmp_path / "site.onnx").exists()
+
+
+def test_the_study_trains_chooses_on_the_past_and_measures_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    traces = tmp_path / "traces"
+    traces.mkdir()
+    names = list(LOGS)[:2]
+    for seed, name in enumerate(names):
+        write_log(traces / f"{LOGS[name]}.swf", seed)
+    words = ["reproduce", "heldout", str(traces), "--quick", "--seeds", "2", "--json"]
+    words += ["--models", str(tmp_path / "models"), "--plot", str(tmp_path / "figures")]
+    assert main(words) == 0
+    first = json.loads(capsys.readouterr().out)
+    goals = [claim for claim in first["claims"] if claim["published"] is not None]
+    assert len(goals) == sum(len(GOALS[name]) for name in names)
+    assert {name for name, facts in first["logs"].items() if len(facts["reserves"]) == 2} == {
+        *names
+    }
+    assert all(Path(path).stat().st_size > 10_000 for path in first["figures"])
+    assert main(words) == 0  # from kept networks: the same figures
+    assert json.loads(capsys.readouterr().out)["claims"] == first["claims"]
+
+
+def test_a_folder_without_logs_is_one_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["reproduce", "heldout", str(tmp_path)]) == 2
+    assert "SDSC-SP2-1998-4.2-cln.swf.gz" in capsys.readouterr().err

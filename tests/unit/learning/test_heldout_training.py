@@ -1,0 +1,126 @@
+"""Held-out training looks at the first 60 % of a log only, and never leaves a site worse off."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from slurm_rl_plugin.errors import ConfigurationError
+from slurm_rl_plugin.learning.heldout import HEURISTICS, HeldoutProtocol
+from slurm_rl_plugin.learning.heldout_training import (
+    RuleComparison,
+    best_reserve,
+    compare_with_rules,
+    heldout_entry,
+    heldout_loads,
+    searched_jobs,
+    shipped_rule,
+    with_reserve,
+)
+from slurm_rl_plugin.learning.rule_networks import RULE_WEIGHTS, rule_network
+from slurm_rl_plugin.simulator.generators import generated_log
+from slurm_rl_plugin.simulator.log_workload import prepare_log
+from slurm_rl_plugin.utility.reward import RewardWeights
+
+SMALL = HeldoutProtocol(windows=3, warm_up=50, counted=100, further=50)
+JOBS = 2000
+
+
+def prepared(jobs=JOBS, longer_from=None):
+    """A crowded machine; run times from one job on may be made longer."""
+    log = generated_log(f"mmn:jobs={jobs},processors=10,load=.95,seed=2")
+    run_time = log.run_time.copy()
+    if longer_from is not None:
+        run_time[longer_from:] *= 3
+    limit = 600.0 * np.ceil(log.run_time / 600)
+    return prepare_log(replace(log, run_time=run_time, time_limit=limit, processors_available=10))
+
+
+def loads(log):
+    return heldout_loads([log], 1, training=SMALL, validation=SMALL)
+
+
+def test_three_quarters_of_the_first_part_train_and_the_rest_of_it_chooses():
+    log = prepared()
+    found = loads(log)
+    assert searched_jobs(log) == int(0.45 * JOBS)
+    submit = log.log.submit
+    last = max(load.workload.submit[-1] for load in found.training)
+    assert last <= submit[searched_jobs(log) - 1]
+    first = min(load.workload.submit[0] for load in found.validation)
+    assert first >= submit[searched_jobs(log)]
+    assert max(load.workload.submit[-1] for load in found.validation) <= submit[int(0.6 * JOBS) - 1]
+    assert all(load.drop == (50, 50) for load in found.training + found.validation)
+
+
+def test_nothing_behind_the_first_part_changes_what_training_sees():
+    here, there = loads(prepared()), loads(prepared(longer_from=int(0.6 * JOBS)))
+    np.testing.assert_array_equal(here.prediction.weights, there.prediction.weights)
+    for one, other in zip(
+        here.training + here.validation, there.training + there.validation, strict=True
+    ):
+        np.testing.assert_array_equal(one.workload.run_time, other.workload.run_time)
+        np.testing.assert_array_equal(one.workload.past.users, other.workload.past.users)
+        assert one.saf_slowdown == other.saf_slowdown
+
+
+def test_what_training_sees_does_change_with_the_first_part():
+    here, there = loads(prepared()), loads(prepared(longer_from=500))
+    assert not np.array_equal(here.prediction.weights, there.prediction.weights)
+
+
+def test_policies_see_classes_made_of_requests():
+    found = loads(prepared())
+    for load in found.training:
+        asked = load.workload.time_limit <= 900
+        np.testing.assert_array_equal(load.workload.interactive, asked)
+
+
+def test_a_log_too_short_for_one_window_is_refused():
+    with pytest.raises(ConfigurationError, match="a window"):
+        loads(prepared(jobs=300))
+
+
+def test_a_network_is_compared_on_windows_that_chose_and_with_every_rule():
+    found = compare_with_rules(rule_network("sjf"), prepared(), validation=SMALL)
+    assert set(found.slowdown) == set(HEURISTICS)
+    assert found.best_heuristic == min(found.slowdown, key=found.slowdown.__getitem__)
+    again = compare_with_rules(rule_network("fifo"), prepared(), validation=SMALL)
+    assert again.best_heuristic == found.best_heuristic
+    assert again.ratio > found.ratio
+
+
+def compared(ratio, **slowdown):
+    every = dict.fromkeys(RULE_WEIGHTS, 9.0) | slowdown
+    return RuleComparison(best_heuristic="saf", slowdown=every, ratio=ratio)
+
+
+def test_a_network_that_wins_on_all_logs_together_is_shipped():
+    assert shipped_rule([compared(0.7), compared(1.2)]) is None
+    assert shipped_rule([]) is None
+
+
+def test_otherwise_the_best_rule_that_is_a_network_is_shipped():
+    found = [compared(0.9, sjf=2.0, saf=8.0), compared(1.3, sjf=8.5, saf=3.0)]
+    assert shipped_rule(found) == "sjf"
+    assert shipped_rule([compared(1.0)]) is not None
+    assert heldout_entry({"log": found[0]}, "sjf")["shipped"] == "sjf"
+    assert heldout_entry({"log": found[0]}, None)["shipped"] == "network"
+
+
+def test_a_reserve_is_a_number_that_no_feature_moves():
+    held = with_reserve(rule_network("sjf"), 4.0)
+    assert held.reserve(np.random.default_rng(1).uniform(size=16)) == 4.0
+    assert with_reserve(held, 0.0).reserve_weights is None
+
+
+def test_the_reserve_is_the_one_with_the_best_objective():
+    found = loads(prepared())
+    weights = RewardWeights(tail=0.0, slowdown=10.0)
+    network = rule_network("sjf")
+    values = {}
+    for part in (0.0, 0.2, 0.9):
+        values[part] = best_reserve(network, found.training, [part], weights)
+    assert values == {part: part for part in values}
+    everything = best_reserve(network, found.training, [0.9, 0.0], weights)
+    assert everything == 0.0  # one processor of ten left to batch work is no good order
