@@ -1,7 +1,8 @@
 """What past runs and jobs alike add to a network's score, inside the compiled loop.
 
 What a prediction says changes only when a run of the job's user tells something, so its part of
-the score is kept for each template until then.
+the score is kept for each request until then: for each template, and where jobs of a template that
+ask for no time are believed to ask for different ones, for each of these times.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
 
 #: Features of jobs alike, the last ones of the schema.
 _ALIKE = 2
-#: Of a template whose part was never computed.
+#: Of a request whose part was never computed.
 _NEVER = np.iinfo(np.int64).min
 _THRESHOLDS = np.array(SHORT_RUN_TIMES)
 
@@ -51,7 +52,8 @@ class HistoryPart(NamedTuple):
         linear: of the same into the score, shape [features].
         alike_weights: of the features of jobs alike, shape [_ALIKE, hidden].
         alike_linear: shape [_ALIKE].
-        asked: what the request adds to each output of the prediction, shape [templates, PREDICTED].
+        request: number of each job's request, shape [n].
+        asked: what the request adds to each output of the prediction, shape [requests, PREDICTED].
         past: rows of history.
         user_facts: what the rows of users tell, shape [users, ROW_FACTS].
         user_changed: whose row has changed since, shape [users].
@@ -60,8 +62,8 @@ class HistoryPart(NamedTuple):
         seen: started jobs that have outlived each of SHORT_RUN_TIMES or are known not to, ended
             jobs, then started and ended jobs counted in `running`; shape [ENDED_EVENT + 3].
         version: how often each user's row has changed, last the site's, shape [users + 1].
-        stamp: version at which each template's part was computed, shape [templates].
-        part: what the prediction adds to hidden units and, last, to the score, shape [templates,
+        stamp: version at which each request's part was computed, shape [requests].
+        part: what the prediction adds to hidden units and, last, to the score, shape [requests,
             hidden + 1].
         pending: pending jobs of each template, shape [templates].
         running: running jobs of each template, shape [templates].
@@ -72,6 +74,7 @@ class HistoryPart(NamedTuple):
     linear: FloatArray
     alike_weights: FloatArray
     alike_linear: FloatArray
+    request: IntArray
     asked: FloatArray
     past: PastRuns
     user_facts: FloatArray
@@ -107,19 +110,33 @@ def history_part(
         if weights.any() or linear.any():
             raise SimulationError("a network that looks at past runs needs a run-time prediction.")
         nothing = np.zeros((PREDICTED, KNOWN_FACTS))
-        return _part_of(nothing, NO_PAST, np.empty((0, PREDICTED)), weights, linear)
+        nobody = np.empty(0, dtype=np.int64)
+        return _part_of(nothing, NO_PAST, nobody, np.empty((0, PREDICTED)), weights, linear)
     past = workload.past
     if len(past.template) != len(workload.submit):
         raise SimulationError("a network that looks at past runs needs to know users.")
-    asked = np.zeros((len(past.templates), PREDICTED))
-    request = (np.log10(1.0 + workload.time_limit) / 6.0, np.log10(workload.processors) / 4.0)
-    asked[past.template] = np.column_stack(request) @ prediction.weights[:, 1:USER_FACTS].T
-    return _part_of(prediction.weights, past.copy(), asked, weights, linear)
+    request = _requests(past.template, workload.time_limit)
+    asked = np.zeros((int(request.max(initial=-1)) + 1, PREDICTED))
+    facts = (np.log10(1.0 + workload.time_limit) / 6.0, np.log10(workload.processors) / 4.0)
+    asked[request] = np.column_stack(facts) @ prediction.weights[:, 1:USER_FACTS].T
+    return _part_of(prediction.weights, past.copy(), request, asked, weights, linear)
+
+
+def _requests(template: IntArray, time_limit: FloatArray) -> IntArray:
+    """Number of each job's request: its template, and the time where a template has several."""
+    first = np.zeros(int(template.max(initial=-1)) + 1)
+    first[template] = time_limit
+    if (first[template] == time_limit).all():
+        return template
+    times, place = np.unique(time_limit, return_inverse=True)
+    number = np.unique(template * len(times) + place, return_inverse=True)[1]
+    return number.astype(np.int64)
 
 
 def _part_of(
     prediction: FloatArray,
     past: PastRuns,
+    request: IntArray,
     asked: FloatArray,
     weights: FloatArray,
     linear: FloatArray,
@@ -132,6 +149,7 @@ def _part_of(
         linear=np.ascontiguousarray(linear[:split]),
         alike_weights=np.ascontiguousarray(weights[split:]),
         alike_linear=np.ascontiguousarray(linear[split:]),
+        request=request,
         asked=asked,
         past=past,
         user_facts=np.zeros((users, ROW_FACTS)),
@@ -140,14 +158,28 @@ def _part_of(
         template_changed=np.ones(templates, dtype=np.bool_),
         seen=np.zeros(ENDED_EVENT + 3, dtype=np.int64),
         version=np.zeros(users + 1, dtype=np.int64),
-        stamp=np.full(templates, _NEVER, dtype=np.int64),
-        part=np.zeros((templates, weights.shape[1] + 1)),
+        stamp=np.full(len(asked), _NEVER, dtype=np.int64),
+        part=np.zeros((len(asked), weights.shape[1] + 1)),
         pending=np.zeros(templates, dtype=np.int64),
         running=np.zeros(templates, dtype=np.int64),
     )
 
 
 NO_HISTORY = history_part(None, None, np.empty((0, 0)), np.empty(0))
+
+
+@compiled
+def _order_started(cluster: Cluster, first: int) -> None:
+    """Put jobs started at the same time in order of number, from place `first` on, as ends are."""
+    for place in range(first + 1, cluster.counts[STARTED]):
+        job, gap = cluster.started[place], place
+        while gap > first:
+            before = cluster.started[gap - 1]
+            if before < job or cluster.start[before] != cluster.start[job]:
+                break
+            cluster.started[gap] = before
+            gap -= 1
+        cluster.started[gap] = job
 
 
 @compiled
@@ -191,6 +223,7 @@ def _fold_next(workload: Workload, cluster: Cluster, history: HistoryPart) -> bo
 @compiled
 def bring_up_to_now(workload: Workload, cluster: Cluster, history: HistoryPart) -> None:
     """Fold what runs have told since the last decision and count jobs alike."""
+    _order_started(cluster, history.seen[ENDED_EVENT + 1])
     while _fold_next(workload, cluster, history):
         pass
     seen, template = history.seen, workload.past.template
@@ -228,7 +261,7 @@ def _predicted(workload: Workload, history: HistoryPart, job: int, output: int) 
     """One output of the prediction: the terms of `fill_known_facts` times their weights."""
     user, template = workload.past.user[job], workload.past.template[job]
     weights = history.prediction[output]
-    total = weights[0] + history.asked[template, output]
+    total = weights[0] + history.asked[history.request[job], output]
     of_user, of_template = history.user_facts[user], history.template_facts[template]
     for fact in range(ROW_FACTS):
         total += weights[USER_FACTS + fact] * of_user[fact]
@@ -239,7 +272,7 @@ def _predicted(workload: Workload, history: HistoryPart, job: int, output: int) 
 
 @compiled
 def _predict(workload: Workload, history: HistoryPart, job: int) -> None:
-    """Compute the part of a job's template anew."""
+    """Compute the part of a job's request anew."""
     user, template = workload.past.user[job], workload.past.template[job]
     _bring_facts_up(history, user, template)
     features = history_features(
@@ -250,7 +283,7 @@ def _predict(workload: Workload, history: HistoryPart, job: int) -> None:
         workload.time_limit[job],
         1.0 * history.past.template_known[template],
     )
-    part = history.part[template]
+    part = history.part[history.request[job]]
     hidden = len(part) - 1
     part[:] = 0.0
     for index in range(len(features)):
@@ -270,13 +303,14 @@ def add_history(workload: Workload, history: HistoryPart, job: int, inner: Float
         inner: hidden units before activation, shape [hidden].
     """
     user, template = workload.past.user[job], workload.past.template[job]
+    request = history.request[job]
     stamp = history.version[user]
     if not history.past.user_known[user]:
         stamp = -1 - history.version[-1]
-    if history.stamp[template] != stamp:
+    if history.stamp[request] != stamp:
         _predict(workload, history, job)
-        history.stamp[template] = stamp
-    part = history.part[template]
+        history.stamp[request] = stamp
+    part = history.part[request]
     alike = alike_features(history.pending[template], history.running[template])
     score = part[len(inner)]
     for index in range(len(alike)):

@@ -46,15 +46,18 @@ def _replay(
     at_start: FloatArray,
 ) -> None:
     """Go through events; fill what is asked for where the arrays have rows."""
+    ended = 2 * past.user_known.astype(np.int64)  # runs of each user that his row has seen end
     for event in range(len(kind)):
         number = job[event]
         user, template = past.user[number], past.template[number]
         if kind[event] <= ENDED_EVENT:
             fold_run(past, user, template, kind[event], run_time[number])
+            ended[user] += kind[event] == ENDED_EVENT
         elif kind[event] == _SUBMITTED:
-            if len(at_submission) and past.user_known[user]:
+            if len(at_submission) and ended[user]:
                 row = past.users[user]
-                at_submission[number, 0] = 0.5 * (row[LAST] + row[PREVIOUS])
+                before = row[PREVIOUS] if ended[user] > 1 else row[LAST]
+                at_submission[number, 0] = 0.5 * (row[LAST] + before)
                 at_submission[number, 1] = row[INVERSE]
         elif len(at_start):
             of_user, of_template = known_rows(past, user, template)
@@ -135,8 +138,8 @@ def known_at_start(prepared: PreparedLog) -> FloatArray:
 def recent_runs(prepared: PreparedLog) -> RecentRuns:
     """What users' last runs told when each job was submitted.
 
-    The mean of the two last run times as in Tsafrir, Etsion and Feitelson 2007, at most the request
-    and the request where the user has no run behind him.
+    The mean of the two last run times as in Tsafrir, Etsion and Feitelson 2007, at most the
+    request; of one run its own, and the request where no run of the user has ended.
     """
     told = np.full((len(prepared.log), 2), np.nan)
     _Replay(prepared).run(np.inf, at_submission=told)
