@@ -5,18 +5,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.features.run_prediction import RunTimePrediction
 from slurm_rl_plugin.features.site import SITE
 from slurm_rl_plugin.learning import policy_search
-from slurm_rl_plugin.learning.algorithms import settings_of
 from slurm_rl_plugin.learning.policy_search import search_policy
 from slurm_rl_plugin.learning.policy_search_settings import (
     RESERVE_NUMBERS,
-    STARTS,
     PolicySearchSettings,
     initial_parameters,
-    search_bounds,
     searched_places,
 )
 from slurm_rl_plugin.learning.training_load import TrainingLoad, mean_objective
@@ -109,10 +105,6 @@ def test_the_prediction_is_the_templates_own_runs_where_none_is_given():
 
 def test_the_age_of_a_job_never_counts_against_it():
     settings = replace(LINEAR, weights=RewardWeights(tail=0.5), step=3.0, generations=2)
-    bounds = search_bounds(settings)
-    places = searched_places(settings)
-    age = parameter_count(SITE, 1) - len(SITE.jobs) + SITE.jobs.index("log_wait")
-    assert bounds.tolist() == [[0.0 if each == age else -np.inf, np.inf] for each in places]
     seen = []
 
     def watched(network, loads, weights, threads=1):
@@ -125,8 +117,6 @@ def test_the_age_of_a_job_never_counts_against_it():
     assert len(seen) == 2 + 2 * 5 + 2
     assert min(seen) >= 0.0
     assert max(seen) > 0.5
-    assert search_bounds(replace(settings, searched="network")) is None
-    assert search_bounds(replace(settings, searched="reserve", hold=True)) is None
 
 
 def drawn_loads(settings, **more):
@@ -210,17 +200,3 @@ def test_the_start_by_past_runs_serves_short_jobs_better_than_the_request_alone(
     asked = replace(LINEAR, start="sjf", generations=1)
     assert FOUND.curve[0][2] > search(asked).curve[0][2]
     assert FOUND.validation_objective == mean_objective(FOUND.network, VALIDATION, FLAT)
-
-
-def test_the_start_by_past_runs_needs_them():
-    with pytest.raises(ConfigurationError, match="set history=true as well"):
-        PolicySearchSettings(start="wspt")
-    with pytest.raises(ConfigurationError, match="set history=true as well"):
-        settings_of("policy-search", {"start": "wspt", "searched": "linear"})
-    text = {"start": "wspt", "searched": "linear", "history": "true", "batch": "2", "hidden": "1"}
-    assert settings_of("policy-search", text).history
-
-
-def test_what_is_searched_is_one_of_three():
-    with pytest.raises(ConfigurationError, match="'all': give network or linear or reserve"):
-        PolicySearchSettings(searched="all")

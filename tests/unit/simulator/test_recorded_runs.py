@@ -1,4 +1,4 @@
-"""What a log's own schedule tells at submissions, at starts and before windows; no more than that."""
+"""What a log's own schedule tells at submissions, at starts and before windows; no more."""
 
 from dataclasses import replace
 
