@@ -1,4 +1,8 @@
-"""Fits a run-time prediction to logs, and measures one by itself."""
+"""Fits a run-time prediction to logs, and measures one by itself.
+
+Jobs that asked for no time are left out of both: their run time stands for the request
+(definitions), and a prediction that is told the answer learns nothing else.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +18,13 @@ from slurm_rl_plugin.features.run_history import SHORT_RUN_TIMES
 from slurm_rl_plugin.features.run_prediction import KNOWN_FACTS, PREDICTED, RunTimePrediction
 from slurm_rl_plugin.simulator.log_workload import PreparedLog
 from slurm_rl_plugin.simulator.recorded_runs import known_at_start
-from slurm_rl_plugin.units import FloatArray
+from slurm_rl_plugin.units import FloatArray, IntArray
 
 #: Jobs taken from each log at most, so that a long log does not outvote a short one.
 MOST_JOBS = 20_000
 #: Weight of the penalty on large weights; the facts are of order 1.
 _PENALTY = 1.0
+_NO_JOB = "a run-time prediction needs a log with at least one job that ran and asked for a time."
 
 
 def fit_prediction(
@@ -33,7 +38,7 @@ def fit_prediction(
         rng: draws MOST_JOBS of them where there are more.
 
     Raises:
-        ConfigurationError: no job.
+        ConfigurationError: no job that asked for a time.
     """
     facts, run_time = _drawn_jobs(logs, jobs, rng)
     weights = np.zeros((PREDICTED, KNOWN_FACTS))
@@ -54,15 +59,21 @@ def _drawn_jobs(
 ) -> tuple[FloatArray, FloatArray]:
     facts, run_times = [np.empty((0, KNOWN_FACTS))], [np.empty(0)]
     for prepared, count in zip(logs, jobs, strict=True):
-        drawn = np.sort(rng.choice(count, size=min(count, MOST_JOBS), replace=False))
+        asked = _jobs_with_request(prepared, 0, count)
+        places = rng.choice(len(asked), size=min(len(asked), MOST_JOBS), replace=False)
+        drawn = np.sort(asked[places])
         facts.append(known_at_start(prepared)[drawn])
         run_times.append(prepared.log.run_time[drawn])
     run_time = np.concatenate(run_times)
     if len(run_time) == 0:
-        raise ConfigurationError(
-            "a run-time prediction needs a log with at least one job that ran."
-        )
+        raise ConfigurationError(_NO_JOB)
     return np.concatenate(facts), run_time
+
+
+def _jobs_with_request(prepared: PreparedLog, first: int, last: int) -> IntArray:
+    """Places of the jobs first..last-1 of a log that asked for a time."""
+    limit = prepared.log.time_limit[first:last]
+    return first + np.flatnonzero(np.isfinite(limit) & (limit > 0))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +84,7 @@ class PredictionQuality:
         auc: for each of SHORT_RUN_TIMES, how often a shorter run got the higher probability than
             a longer one; .5 is chance. None where all jobs lie on one side.
         log_loss_ratio: for each of SHORT_RUN_TIMES, log loss over that of the jobs' overall share.
-        log_error: mean |log10(predicted / actual)| of the run time.
+        log_error: mean |log10(predicted / actual)| of the run time, a second added to both.
         log_error_requested: the same of the requested time.
         jobs: measured.
     """
@@ -95,9 +106,15 @@ def prediction_quality(
         prepared: the whole log: history counts from its beginning.
         first: the first measured job.
         last: the job behind the last one.
+
+    Raises:
+        ConfigurationError: none of them asked for a time.
     """
-    facts = known_at_start(prepared)[first:last]
-    run_time = prepared.log.run_time[first:last]
+    measured = _jobs_with_request(prepared, first, last)
+    if len(measured) == 0:
+        raise ConfigurationError(_NO_JOB)
+    facts = known_at_start(prepared)[measured]
+    run_time = prepared.log.run_time[measured]
     said = facts @ prediction.weights.T
     auc: list[float | None] = []
     loss: list[float | None] = []
@@ -112,7 +129,7 @@ def prediction_quality(
         auc.append(float(roc_auc_score(below, probability)))
         loss.append(float(log_loss(below, probability) / chance))
     actual = np.log10(1.0 + run_time)
-    requested = np.log10(1.0 + prepared.requested[first:last])
+    requested = np.log10(1.0 + prepared.log.time_limit[measured])
     return PredictionQuality(
         auc=tuple(auc),
         log_loss_ratio=tuple(loss),

@@ -9,7 +9,6 @@ import pytest
 
 from slurm_rl_plugin.errors import SimulationError
 from slurm_rl_plugin.features.run_prediction import KNOWN_FACTS, PREDICTED, RunTimePrediction
-from slurm_rl_plugin.features.site import SITE
 from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.simulator.cluster import PENDING, RUNNING, Workload, advance, empty_cluster
 from slurm_rl_plugin.simulator.dispatch import EASY, dispatch_in_order
@@ -196,6 +195,5 @@ def test_jobs_of_new_users_that_start_together_tell_in_the_order_of_their_number
 def test_users_must_be_told_apart_for_a_network_that_looks_at_past_runs() -> None:
     workload = users_workload(1, parallel=False)
     network = predicting_network(1)
-    assert network.schema == SITE
     with pytest.raises(SimulationError, match="needs to know users"):
         compile_network(network, workload._replace(past=NO_PAST))

@@ -5,20 +5,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from slurm_rl_plugin.errors import ConfigurationError, ModelSchemaMismatch
+from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.features.run_prediction import (
     KNOWN_FACTS,
     PREDICTED,
-    PREDICTION_ENTRY,
     RunTimePrediction,
 )
 from slurm_rl_plugin.learning import prediction_fit
-from slurm_rl_plugin.learning.onnx_export import export_network, import_network
 from slurm_rl_plugin.learning.prediction_fit import fit_prediction, prediction_quality
 from slurm_rl_plugin.simulator.generators import mmn_log
 from slurm_rl_plugin.simulator.log_workload import prepare_log
 from slurm_rl_plugin.simulator.recorded_runs import known_at_start
-from tests.functional.small_network import small_network
 
 #: What users' jobs run for: at once, minutes, half a day.
 LENGTHS = np.array([15.0, 400.0, 40000.0])
@@ -147,38 +144,38 @@ def test_a_long_log_does_not_outvote_a_short_one(monkeypatch):
     assert probabilities(voted, short)[0, 0] < said[0]
 
 
+def test_jobs_that_asked_for_no_time_are_left_out():
+    """Their run time stands for the request and would tell the answer."""
+    whole, _ = planted(1)
+    limit = np.where(np.arange(600) % 2, np.nan, 50000.0)
+    limit[::10] = 0.0
+    asked = np.isfinite(limit) & (limit > 0)
+    other = replace(whole, log=replace(whole.log, time_limit=limit))
+    taken = []
+
+    def kept(prepared):
+        taken.append(known_at_start(prepared))
+        assert not np.isnan(taken[-1]).any()
+        taken[-1][~asked] = np.nan  # refused by any regression
+        return taken[-1]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(prediction_fit, "known_at_start", kept)
+        prediction = fit_prediction([other], [600], rng())
+        quality = prediction_quality(prediction, other, 200, 600)
+    assert len(taken) == 2
+    assert quality.jobs == asked[200:].sum()
+    assert np.isfinite([*quality.auc, quality.log_error, quality.log_error_requested]).all()
+    nobody = replace(whole, log=replace(whole.log, time_limit=np.full(600, np.nan)))
+    for refused in (
+        lambda: fit_prediction([nobody], [600], rng()),
+        lambda: prediction_quality(prediction, nobody, 0, 600),
+    ):
+        with pytest.raises(ConfigurationError, match="asked for a time"):
+            refused()
+
+
 @pytest.mark.parametrize(("logs", "jobs"), [([], []), ([log_with([5.0])], [0])])
 def test_a_fit_without_a_job_is_refused(logs, jobs):
     with pytest.raises(ConfigurationError, match="at least one job"):
         fit_prediction(logs, jobs, rng())
-
-
-def a_network():
-    weights = rng().normal(size=(PREDICTED, KNOWN_FACTS))
-    return replace(small_network(), prediction=RunTimePrediction(weights=weights))
-
-
-def test_a_prediction_comes_back_from_the_file_of_its_network(tmp_path):
-    export_network(a_network(), tmp_path / "model.onnx", {})
-    read = import_network(tmp_path / "model.onnx").prediction
-    assert read.weights.tolist() == a_network().prediction.weights.tolist()
-    export_network(small_network(), tmp_path / "model.onnx", {})
-    assert import_network(tmp_path / "model.onnx").prediction is None
-
-
-@pytest.mark.parametrize(
-    "text", ["", "{}", "[]", "[[1, 2], [3]]", "null", '"x"', str([[0.0] * 24] * 4), "nan"]
-)
-def test_a_file_with_another_table_is_refused(tmp_path, text):
-    export_network(small_network(), tmp_path / "model.onnx", {PREDICTION_ENTRY: text})
-    with pytest.raises(ModelSchemaMismatch, match=r"no table of 4 x 23 numbers: retrain it"):
-        import_network(tmp_path / "model.onnx")
-
-
-def test_weights_that_are_no_numbers_are_refused(tmp_path):
-    weights = a_network().prediction.weights.tolist()
-    weights[1][2] = float("nan")
-    entries = {PREDICTION_ENTRY: str(weights).replace("nan", "NaN")}
-    export_network(small_network(), tmp_path / "model.onnx", entries)
-    with pytest.raises(ModelSchemaMismatch, match="no table"):
-        import_network(tmp_path / "model.onnx")
