@@ -46,7 +46,7 @@ def _replay(
     at_start: FloatArray,
 ) -> None:
     """Go through events; fill what is asked for where the arrays have rows."""
-    ended = 2 * past.user_known.astype(np.int64)  # runs of each user that his row has seen end
+    ended = 2 * past.user_known.astype(np.int64)  # runs of each user; of rows known before, two
     for event in range(len(kind)):
         number = job[event]
         user, template = past.user[number], past.template[number]
@@ -108,20 +108,22 @@ class _Replay:
 def windows_with_past(
     prepared: PreparedLog, firsts: Sequence[int], count: int
 ) -> list[PreparedLog]:
-    """Windows of a log that know which runs the log recorded before them.
+    """Windows of a log that know what the log's runs told strictly before their first submission.
+
+    A job that still runs then tells nothing more: it is none of the window's.
 
     Args:
         prepared: the log.
-        firsts: first job of each window, ascending.
+        firsts: first job of each window.
         count: jobs of a window.
     """
     replay = _Replay(prepared)
-    windows = []
-    for first in firsts:
+    windows: dict[int, PreparedLog] = {}
+    for first in sorted(set(firsts)):
         replay.run(float(prepared.log.submit[first]) if count else -np.inf)
         known = replace(prepared, past=replay.past)
-        windows.append(select_prepared(known, np.arange(first, first + count)))
-    return windows
+        windows[first] = select_prepared(known, np.arange(first, first + count))
+    return [windows[first] for first in firsts]
 
 
 def known_at_start(prepared: PreparedLog) -> FloatArray:
