@@ -13,10 +13,12 @@ from slurm_rl_plugin.simulator.cluster import (
     Workload,
     advance,
     empty_cluster,
+    forget_started,
     start_job,
 )
 from slurm_rl_plugin.simulator.history_scoring import bring_up_to_now, history_part
 from slurm_rl_plugin.simulator.log_workload import prepare_log
+from slurm_rl_plugin.simulator.network_scoring import compile_network, score_pending
 from slurm_rl_plugin.simulator.recorded_runs import known_at_start, recent_runs
 from slurm_rl_plugin.simulator.simulation import SimulationSettings, simulate_network
 from tests.reference.loads import log_of, users_workload
@@ -24,7 +26,7 @@ from tests.reference.test_history_against_readable_simulator import (
     predicting_network,
     random_prediction,
 )
-from tests.reference.test_network_against_readable_simulator import CAPACITY
+from tests.reference.test_network_against_readable_simulator import CAPACITY, SEEN, probe
 
 NO_RANK = np.empty(0, dtype=np.int64)
 
@@ -89,6 +91,24 @@ def test_starts_at_different_times_keep_their_order_and_ties_are_put_in_order_of
         # user 0: jobs 2, 4 and 0; user 1: jobs 1, 5 from the site's row after three; job 3 later
         [0.1 * 0.5**3, 0.1 * 0.98**3 * 0.5**2]
     )
+
+
+def test_a_user_without_runs_is_spoken_for_by_the_site_as_it_is_now():
+    """His jobs wait while the runs of the other tell the site something anew."""
+    workload = at_once([5.0] * 8)
+    network = replace(probe(job_feature=SEEN), prediction=random_prediction(1))
+    going = compile_network(network, workload)
+    cluster = empty_cluster(workload, 1)
+    scores, jobs, seen = np.empty(8), np.empty(8, dtype=np.int64), []
+    for job in (0, 2, 4):
+        advance(workload, cluster, 2.5 * job, NO_RANK)
+        for network_now in (going, compile_network(network, workload)):
+            score_pending(workload, cluster, network_now, scores, jobs)
+            seen.append(scores[jobs.tolist().index(7)])
+        start_job(workload, cluster, job)
+        forget_started(cluster)
+    assert seen[::2] == seen[1::2]
+    assert len(set(seen)) == 3
 
 
 LOADS = {
