@@ -1,4 +1,8 @@
-"""Fits a run-time prediction to logs, and measures one by itself."""
+"""Fits a run-time prediction to logs, and measures one by itself.
+
+A job that asked for no time counts as one that asked for UNKNOWN_RUN_TIME: its run time, which
+stands for the request elsewhere (definitions), would tell the answer.
+"""
 
 from __future__ import annotations
 
@@ -73,15 +77,16 @@ class PredictionQuality:
         auc: for each of SHORT_RUN_TIMES, how often a shorter run got the higher probability than
             a longer one; .5 is chance. None where all jobs lie on one side.
         log_loss_ratio: for each of SHORT_RUN_TIMES, log loss over that of the jobs' overall share.
-        log_error: mean |log10(predicted / actual)| of the run time.
-        log_error_requested: the same of the requested time.
+        log_error: mean |log10(predicted / actual)| of the run time, a second added to both.
+        log_error_requested: the same of the requested time, of the jobs that asked for one; None
+            where none did.
         jobs: measured.
     """
 
     auc: tuple[float | None, ...]
     log_loss_ratio: tuple[float | None, ...]
     log_error: float
-    log_error_requested: float
+    log_error_requested: float | None
     jobs: int
 
 
@@ -112,11 +117,13 @@ def prediction_quality(
         auc.append(float(roc_auc_score(below, probability)))
         loss.append(float(log_loss(below, probability) / chance))
     actual = np.log10(1.0 + run_time)
-    requested = np.log10(1.0 + prepared.requested[first:last])
+    limit = prepared.log.time_limit[first:last]
+    asked = np.isfinite(limit) & (limit > 0)
+    off = np.abs(np.log10(1.0 + limit[asked]) - actual[asked])
     return PredictionQuality(
         auc=tuple(auc),
         log_loss_ratio=tuple(loss),
         log_error=float(np.abs(said[:, -1] - actual).mean()),
-        log_error_requested=float(np.abs(requested - actual).mean()),
+        log_error_requested=float(off.mean()) if len(off) else None,
         jobs=len(run_time),
     )

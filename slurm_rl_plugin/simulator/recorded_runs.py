@@ -45,15 +45,18 @@ def _replay(
     at_start: FloatArray,
 ) -> None:
     """Go through events; fill what is asked for where the arrays have rows."""
+    ended = 2 * past.user_known.astype(np.int64)  # runs of each user; of rows known before, two
     for event in range(len(kind)):
         number = job[event]
         user, template = past.user[number], past.template[number]
         if kind[event] <= ENDED_EVENT:
             fold_run(past, user, template, kind[event], run_time[number])
+            ended[user] += kind[event] == ENDED_EVENT
         elif kind[event] == _SUBMITTED:
-            if len(at_submission) and past.user_known[user]:
+            if len(at_submission) and ended[user]:
                 row = past.users[user]
-                at_submission[number, 0] = 0.5 * (row[LAST] + row[PREVIOUS])
+                before = row[PREVIOUS] if ended[user] > 1 else row[LAST]
+                at_submission[number, 0] = 0.5 * (row[LAST] + before)
                 at_submission[number, 1] = row[INVERSE]
         elif len(at_start):
             of_user, of_template = known_rows(past, user, template)
@@ -103,20 +106,22 @@ class _Replay:
 def windows_with_past(
     prepared: PreparedLog, firsts: Sequence[int], count: int
 ) -> list[PreparedLog]:
-    """Windows of a log that know which runs the log recorded before them.
+    """Windows of a log that know what the log's runs told strictly before their first submission.
+
+    A job that still runs then tells nothing more: it is none of the window's.
 
     Args:
         prepared: the log.
-        firsts: first job of each window, ascending.
+        firsts: first job of each window.
         count: jobs of a window.
     """
     replay = _Replay(prepared)
-    windows = []
-    for first in firsts:
+    windows: dict[int, PreparedLog] = {}
+    for first in sorted(set(firsts)):
         replay.run(float(prepared.log.submit[first]) if count else -np.inf)
         known = replace(prepared, past=replay.past)
-        windows.append(select_prepared(known, np.arange(first, first + count)))
-    return windows
+        windows[first] = select_prepared(known, np.arange(first, first + count))
+    return [windows[first] for first in firsts]
 
 
 def known_at_start(prepared: PreparedLog) -> FloatArray:
@@ -133,8 +138,8 @@ def known_at_start(prepared: PreparedLog) -> FloatArray:
 def recent_runs(prepared: PreparedLog) -> RecentRuns:
     """What users' last runs told when each job was submitted.
 
-    The mean of the two last run times as in Tsafrir, Etsion and Feitelson 2007, at most the request
-    and the request where the user has no run behind him.
+    The mean of the two last run times as in Tsafrir, Etsion and Feitelson 2007, at most the
+    request; of one run its own, and the request where no run of the user has ended.
     """
     told = np.full((len(prepared.log), 2), np.nan)
     _Replay(prepared).run(np.inf, at_submission=told)

@@ -1,4 +1,4 @@
-"""A network with fixed weights, for tests that need some model."""
+"""A network with fixed weights that predicts no run times, for tests that need some model."""
 
 from __future__ import annotations
 

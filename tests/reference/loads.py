@@ -15,6 +15,8 @@ from slurm_rl_plugin.domain import (
 from slurm_rl_plugin.domain.jobs import empty_job_table
 from slurm_rl_plugin.features.recent_arrivals import FADING_TIMES
 from slurm_rl_plugin.simulator.cluster import Workload
+from slurm_rl_plugin.simulator.past_runs import nothing_past
+from tests.reference.readable_past_runs import Request
 from tests.reference.readable_simulator import Job, Moment, served
 
 
@@ -54,6 +56,37 @@ def random_workload(
         interactive=rng.random(jobs) < 0.4,
         shares=shares,
     )
+
+
+def users_workload(seed: int, jobs: int = 80, *, parallel: bool) -> Workload:
+    """A `random_workload` of three users with few templates, whose runs cross every bound.
+
+    A quarter of the jobs ask for no time: they are of one template for each width, but count on
+    their estimates.
+    """
+    workload = random_workload(seed, jobs, parallel=parallel)
+    rng = np.random.default_rng(seed + 1000)
+    processors = rng.choice([1, 4, 9], jobs) if parallel else workload.processors
+    run_time = np.where(rng.random(jobs) < 0.1, rng.choice([7200.0, 7500.0], jobs), 0.0)
+    asked = rng.choice([600.0, 9000.0], jobs)
+    asked[rng.random(jobs) < 0.25] = -1.0
+    user = rng.integers(0, 3, jobs)
+    kinds = np.column_stack([user, processors, asked])
+    template = np.unique(kinds, axis=0, return_inverse=True)[1].reshape(-1)
+    return workload._replace(
+        submit=workload.submit * (2.0 if parallel else 1.0),
+        run_time=np.maximum(workload.run_time, run_time),
+        time_limit=np.where(asked > 0, asked, workload.estimate),
+        processors=processors.astype(np.int64),
+        past=nothing_past(user, template.astype(np.int64)),
+    )
+
+
+def requests_of(workload: Workload) -> list[Request]:
+    """What each job asks for and whose it is."""
+    past = workload.past
+    columns = (past.user, past.template, workload.time_limit, workload.processors)
+    return [Request(*values) for values in zip(*(each.tolist() for each in columns), strict=True)]
 
 
 def jobs_of(workload: Workload) -> list[Job]:

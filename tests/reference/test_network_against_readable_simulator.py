@@ -39,10 +39,15 @@ from tests.reference.readable_simulator import Moment, Scorer, simulate
 CAPACITY = 12
 HIDDEN = 5
 QUEUE, JOBS = len(SITE.queue), len(SITE.jobs)
+#: Job features that need no past runs.
+SEEN = JOBS - len(SITE.history_jobs)
 
 
 def random_network(seed: int, activation: str = "relu") -> QNetwork:
-    """Large weights, a scaler that is not 0 and 1, and a bias: every part shows in the score."""
+    """Large weights, a scaler that is not 0 and 1, and a bias: every part shows in the score.
+
+    It predicts no run times; test_history_against_readable_simulator has networks that do.
+    """
     rng = np.random.default_rng(seed)
     scaler = (
         rng.uniform(0, 1, QUEUE),
@@ -57,6 +62,8 @@ def random_network(seed: int, activation: str = "relu") -> QNetwork:
         scaler=scaler,
         activation=activation,
     )
+    network.job_weights[SEEN:] = 0.0
+    network.linear[SEEN:] = 0.0
     return replace(network, output_bias=0.75)
 
 
@@ -69,7 +76,9 @@ def features_at(
     running_estimate = workload.estimate[moment.running]
     arrived = arrived_by(workload, moment.now)
     queue = site_queue_features(snapshot, estimate, running_estimate, arrived)
-    return queue, site_job_features(snapshot, estimate)
+    jobs = site_job_features(snapshot, estimate)
+    jobs[:, SEEN:] = 0.0
+    return queue, jobs
 
 
 def head_node(workload: Workload, network: QNetwork, half_life: float) -> Scorer:
@@ -193,7 +202,7 @@ def test_every_feature_is_equal_in_kernel_and_on_the_head_node(half_life: float)
         for index, name in enumerate(SITE.queue):
             there = kernel_scores(workload, cluster, probe(queue_feature=index))
             np.testing.assert_allclose(there, queue[index], rtol=0, atol=1e-6, err_msg=name)
-        for index, name in enumerate(SITE.jobs):
+        for index, name in enumerate(SITE.jobs[:SEEN]):
             there = kernel_scores(workload, cluster, probe(job_feature=index))
             np.testing.assert_allclose(there, jobs[:, index], rtol=0, atol=1e-6, err_msg=name)
         compared += len(pending)
@@ -202,7 +211,16 @@ def test_every_feature_is_equal_in_kernel_and_on_the_head_node(half_life: float)
     assert compared > 100
     # a feature that never changes would be compared in vain
     assert (np.ptp(np.array(seen_queue), axis=0) > 1e-3).all()
-    assert (np.ptp(np.concatenate(seen_jobs), axis=0) > 1e-3).all()
+    assert (np.ptp(np.concatenate(seen_jobs)[:, :SEEN], axis=0) > 1e-3).all()
+
+
+@pytest.mark.parametrize("index", range(SEEN, JOBS), ids=SITE.history_jobs)
+@pytest.mark.parametrize("part", ["linear", "job_weights"])
+def test_a_network_that_predicts_nothing_may_not_look_at_past_runs(part: str, index: int) -> None:
+    network = probe()
+    getattr(network, part)[index] = 0.5
+    with pytest.raises(SimulationError, match="needs a run-time prediction"):
+        compile_network(network, random_workload(1, jobs=5, parallel=False))
 
 
 def test_a_network_of_another_schema_is_not_simulated() -> None:

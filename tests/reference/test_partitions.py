@@ -25,8 +25,9 @@ HOW = [
 
 
 def part_of(workload: Workload, chosen: np.ndarray) -> Workload:
-    columns = {k: v if k == "shares" else v[chosen] for k, v in workload._asdict().items()}
-    return Workload(**columns)
+    whole = {"shares": workload.shares, "past": workload.past.of_jobs(chosen)}
+    columns = {k: v[chosen] for k, v in workload._asdict().items() if k not in whole}
+    return Workload(**columns, **whole)
 
 
 @pytest.mark.parametrize("how", HOW, ids=str)

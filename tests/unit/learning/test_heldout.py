@@ -26,9 +26,11 @@ from slurm_rl_plugin.learning.load_windows import class_known_at_submission, log
 from slurm_rl_plugin.learning.paired_windows import overlapping_windows, ratio_over_windows
 from slurm_rl_plugin.learning.training_load import site_scaler
 from slurm_rl_plugin.policies.network import network_from_parameters, parameter_count
+from slurm_rl_plugin.policies.ordering_rules import PREDICTED_RULES
 from slurm_rl_plugin.simulator.generators import mmn_log
 from slurm_rl_plugin.simulator.log_workload import prepare_log
-from slurm_rl_plugin.simulator.simulation import SimulationSettings
+from slurm_rl_plugin.simulator.recorded_runs import recent_runs
+from slurm_rl_plugin.simulator.simulation import SimulationSettings, simulate_scores
 
 SMALL = HeldoutProtocol(windows=20, warm_up=20, counted=40, further=10)
 CAPACITY = 6
@@ -107,6 +109,26 @@ def test_figures_are_those_of_the_counted_jobs_of_a_simulated_window():
     quick = entry["classes"]["interactive"]
     assert found.short_jobs.tolist() == [quick["jobs"]]
     assert found.short_within_120s[0] / found.short_jobs[0] == pytest.approx(quick["within_120s"])
+
+
+@pytest.mark.parametrize("name", sorted(PREDICTED_RULES))
+def test_rules_by_predicted_run_times_know_the_runs_before_the_window(name):
+    users = np.arange(900) % 7
+    log = replace(KNOWN, log=replace(KNOWN.log, user=users, users=tuple("abcdefg")))
+    (found,) = figures([name], [123], log).values()
+    jobs = slice(123, 123 + SMALL.jobs)
+    told = recent_runs(log)  # of the whole log, as it was when each job was submitted
+    processors = log.log.processors[jobs].astype(float)
+    scores = PREDICTED_RULES[name](processors, told.predicted[jobs], told.rate[jobs])
+    window = log_window(log, 123, SMALL.jobs)
+    workload = window.workload(RequestedLimit())
+    settings = SimulationSettings(capacity=CAPACITY, backfilling="easy")
+    wait = simulate_scores(workload, scores, settings).start - workload.submit
+    counted = slice(SMALL.warm_up, SMALL.warm_up + SMALL.counted)
+    assert found.max_wait.tolist() == [wait[counted].max()]
+    assert name in HEURISTICS
+    nothing = replace(window, recent_runs=recent_runs(window))
+    assert (nothing.recent_runs.predicted != told.predicted[jobs]).any()
 
 
 def test_windows_keep_their_order_and_do_not_depend_on_each_other():

@@ -8,12 +8,12 @@ import pytest
 
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.features.site import RESERVE_FEATURES, SITE
-from slurm_rl_plugin.learning.policy_search import (
+from slurm_rl_plugin.learning.policy_search import search_policy
+from slurm_rl_plugin.learning.policy_search_settings import (
     INITIAL_RESERVE,
     RESERVE_STEP,
     PolicySearchSettings,
     initial_parameters,
-    search_policy,
 )
 from slurm_rl_plugin.learning.training_load import (
     TrainingLoad,

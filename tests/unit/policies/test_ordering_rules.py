@@ -5,7 +5,7 @@ import pytest
 
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.features.estimates import ClassMedian
-from slurm_rl_plugin.policies.ordering_rules import STATIC_RULES, rule_policy
+from slurm_rl_plugin.policies.ordering_rules import PREDICTED_RULES, STATIC_RULES, rule_policy
 from slurm_rl_plugin.simulator.cluster import Workload
 from tests.reference.loads import snapshot_of
 from tests.reference.readable_simulator import Moment
@@ -58,3 +58,25 @@ def test_interactive_first_separates_classes_over_any_span_of_epoch_seconds():
 def test_an_unknown_rule_is_refused_with_the_known_ones():
     with pytest.raises(ConfigurationError, match=r"'lifo': give one of edf, fifo.*\.onnx"):
         rule_policy("lifo")
+
+
+@pytest.mark.parametrize(
+    ("name", "order"),
+    [
+        ("sjf-predicted", [3, 0, 1, 2]),
+        ("saf-predicted", [0, 2, 1, 3]),  # 300, 800, 600, 900 processor-seconds
+        ("wspt-predicted", [2, 0, 3, 1]),  # .01, .002, .05, .009 over them
+    ],
+)
+def test_rules_by_predicted_run_times_order_as_their_names_say(name, order):
+    processors, predicted = np.array([1.0, 2, 1, 9]), np.array([300.0, 400, 600, 100])
+    rate = np.array([0.01, 0.002, 0.05, 0.009])
+    scores = PREDICTED_RULES[name](processors, predicted, rate)
+    assert np.argsort(-scores).tolist() == order
+
+
+def test_rules_by_predicted_run_times_are_none_of_a_live_queue():
+    for name in PREDICTED_RULES:
+        assert name not in STATIC_RULES
+        with pytest.raises(ConfigurationError, match="unknown policy"):
+            rule_policy(name)

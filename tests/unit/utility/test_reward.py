@@ -28,6 +28,21 @@ def test_what_batch_jobs_pay_counts_by_its_logarithm_beyond_a_tenth():
     assert RewardWeights().objective(1, 1, 1, 1.0, 11.0) == free
 
 
+def test_slowdown_counts_by_its_logarithm_against_the_smallest_area_first():
+    weights = RewardWeights(slowdown=10.0)
+    equal = weights.objective(1, 1, 1, 1.0, 1.0, 1.0)
+    assert weights.objective(1, 1, 1, 1.0, 1.0, 0.1) - equal == pytest.approx(10.0)
+    assert equal - weights.objective(1, 1, 1, 1.0, 1.0, 100.0) == pytest.approx(20.0)
+    assert weights.objective(1, 1, 1, 1.0) == equal == RewardWeights().objective(1, 1, 1, 1.0)
+    assert RewardWeights().objective(1, 1, 1, 1.0, 1.0, 100.0) == equal
+
+
+def test_no_slowdown_is_worth_more_than_a_thousandth_of_the_other():
+    weights = RewardWeights(slowdown=1.0)
+    least = weights.objective(1, 1, 1, 1.0, 1.0, 1e-3)
+    assert weights.objective(1, 1, 1, 1.0, 1.0, 0.0) == least
+
+
 def test_no_wait_at_all_is_worth_no_more_than_a_thousandth_of_fifos():
     weights = RewardWeights()
     assert weights.objective(1, 1, 1, 0.0) == weights.objective(1, 1, 1, 1e-3)
@@ -48,7 +63,7 @@ def test_weights_that_do_not_sum_to_one_or_are_negative_are_refused(weights):
         RewardWeights(**weights)
 
 
-@pytest.mark.parametrize("name", ["tail", "batch_delay"])
+@pytest.mark.parametrize("name", ["tail", "batch_delay", "slowdown"])
 @pytest.mark.parametrize("weight", [-0.01, math.nan, math.inf])
 def test_an_impossible_weight_of_a_price_is_refused_by_name(name, weight):
     with pytest.raises(ConfigurationError, match=name):

@@ -1,0 +1,62 @@
+"""Where a search may begin, what it may change and within which bounds."""
+
+import numpy as np
+import pytest
+
+from slurm_rl_plugin.errors import ConfigurationError
+from slurm_rl_plugin.features.site import SITE
+from slurm_rl_plugin.learning.algorithms import settings_of
+from slurm_rl_plugin.learning.policy_search_settings import (
+    SEARCHED,
+    STARTS,
+    PolicySearchSettings,
+    initial_parameters,
+    search_bounds,
+    searched_places,
+)
+from slurm_rl_plugin.policies.network import parameter_count
+
+
+def test_the_age_alone_is_bounded_and_in_a_linear_search_alone():
+    linear = PolicySearchSettings(searched="linear", start="wspt", history=True, hold=True)
+    age = parameter_count(SITE, 6) - len(SITE.jobs) + SITE.jobs.index("log_wait")
+    places = searched_places(linear).tolist()
+    assert age in places
+    expected = [[0.0 if each == age else -np.inf, np.inf] for each in places]
+    assert search_bounds(linear).tolist() == expected
+    for searched in ("network", "reserve"):
+        assert search_bounds(PolicySearchSettings(searched=searched, hold=True)) is None
+
+
+@pytest.mark.parametrize("searched", SEARCHED)
+def test_every_searched_place_is_one_of_the_parameters_and_none_comes_twice(searched):
+    settings = PolicySearchSettings(searched=searched, hold=True, history=True)
+    places = searched_places(settings)
+    assert len(np.unique(places)) == len(places)
+    assert places.min() >= 0
+    assert places.max() == len(initial_parameters(settings)) - 1
+
+
+@pytest.mark.parametrize("start", sorted(STARTS))
+def test_a_start_weighs_features_of_the_schema_and_begins_within_the_bounds(start):
+    settings = PolicySearchSettings(searched="linear", start=start, history=True)
+    parameters = initial_parameters(settings)
+    linear = parameters[-len(SITE.jobs) :]
+    weighed = {name: weight for name, weight in zip(SITE.jobs, linear, strict=True) if weight}
+    assert weighed == STARTS[start]
+    assert not parameters[: -len(SITE.jobs)].any()
+    assert (parameters[searched_places(settings)] >= search_bounds(settings)[:, 0]).all()
+
+
+def test_the_start_by_past_runs_needs_them():
+    with pytest.raises(ConfigurationError, match="set history=true as well"):
+        PolicySearchSettings(start="wspt")
+    with pytest.raises(ConfigurationError, match="set history=true as well"):
+        settings_of("policy-search", {"start": "wspt", "searched": "linear"})
+    text = {"start": "wspt", "searched": "linear", "history": "true", "batch": "2", "hidden": "1"}
+    assert settings_of("policy-search", text).history
+
+
+def test_what_is_searched_is_one_of_three():
+    with pytest.raises(ConfigurationError, match="'all': give network or linear or reserve"):
+        PolicySearchSettings(searched="all")

@@ -1,0 +1,91 @@
+"""What a load compares with, over the counted jobs alone."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from slurm_rl_plugin.features.estimates import RequestedLimit
+from slurm_rl_plugin.learning.evaluation import Candidate, evaluate, starts_under
+from slurm_rl_plugin.learning.training_load import TrainingLoad, rule_objective
+from slurm_rl_plugin.simulator.generators import mmn_log
+from slurm_rl_plugin.simulator.log_workload import prepare_log
+from slurm_rl_plugin.simulator.simulation import SimulationSettings
+from slurm_rl_plugin.utility.reward import RewardWeights
+
+HOW = SimulationSettings(capacity=5, backfilling="easy")
+DROP = (105, 30)
+
+
+def asked_log():
+    rng = np.random.default_rng(3)
+    log = mmn_log(rng, processors=5, jobs=200, load=0.6)
+    asked = np.ceil(log.run_time * rng.choice([1.0, 3.0, 20.0], 200) / 600) * 600
+    return prepare_log(replace(log, processors=rng.integers(1, 3, 200), time_limit=asked))
+
+
+LOG = asked_log()
+WHOLE, PART = (TrainingLoad.of(LOG, RequestedLimit(), HOW, drop) for drop in ((0, 0), DROP))
+
+
+def start_of(name):
+    return starts_under(Candidate(name=name), LOG, WHOLE.workload, HOW)
+
+
+@pytest.mark.parametrize(("load", "drop"), [(WHOLE, (0, 0)), (PART, DROP)])
+def test_what_is_compared_with_is_measured_on_the_counted_jobs(load, drop):
+    def figures(name, estimates):
+        return evaluate(Candidate(name=name), LOG, estimates, HOW, drop=drop)
+
+    assert load.fifo_max_wait == figures("fifo", RequestedLimit())["max_wait"]
+    saf = figures("saf", RequestedLimit())
+    assert load.saf_slowdown == pytest.approx(saf["mean_bounded_slowdown"])
+    sjf = figures("sjf", None)["classes"]["batch"]
+    assert load.sjf_batch_wait == pytest.approx(sjf["mean_wait"])
+    assert load.drop == drop
+
+
+def test_the_two_loads_differ():
+    for name in ("fifo_max_wait", "sjf_batch_wait", "saf_slowdown"):
+        assert getattr(WHOLE, name) != getattr(PART, name)
+
+
+@pytest.mark.parametrize(
+    "weights",
+    [
+        RewardWeights(time_utility=1.0, responsiveness=0.0, fairness=0.0, tail=0.0),
+        RewardWeights(time_utility=0.0, responsiveness=1.0, fairness=0.0, tail=0.5),
+        RewardWeights(time_utility=0.5, responsiveness=0.5, fairness=0.0, batch_delay=1.0),
+        RewardWeights(time_utility=0.5, responsiveness=0.5, fairness=0.0, slowdown=10.0),
+    ],
+    ids=["utility", "tail", "batch", "slowdown"],
+)
+def test_starts_of_dropped_jobs_do_not_count(weights):
+    start = start_of("fifo")
+    counted = np.zeros(200, dtype=bool)
+    counted[DROP[0] : 200 - DROP[1]] = True
+    later = start + 10000.0
+    before = PART.objective(start, weights)
+    assert PART.objective(np.where(counted, start, later), weights) == before
+    assert WHOLE.objective(np.where(counted, start, later), weights) != WHOLE.objective(
+        start, weights
+    )
+    assert PART.objective(np.where(counted, later, start), weights) < before
+
+
+def test_smallest_area_first_has_the_slowdown_that_others_are_measured_by():
+    weights = RewardWeights(slowdown=10.0)
+    for load in (WHOLE, PART):
+        plain = load.objective(start_of("saf"), RewardWeights())
+        assert load.objective(start_of("saf"), weights) == pytest.approx(plain)
+        worse = load.objective(start_of("fifo"), RewardWeights())
+        assert load.objective(start_of("fifo"), weights) < worse
+    assert rule_objective("saf", [WHOLE], weights) == WHOLE.objective(start_of("saf"), weights)
+
+
+def test_slowdown_is_compared_with_requested_times_whatever_the_policy_knows():
+    oracle = TrainingLoad.of(LOG, None, HOW)
+    assert oracle.saf_slowdown == WHOLE.saf_slowdown
+    assert rule_objective("saf", [oracle], RewardWeights(slowdown=10.0)) != rule_objective(
+        "saf", [WHOLE], RewardWeights(slowdown=10.0)
+    )

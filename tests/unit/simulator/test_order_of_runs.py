@@ -1,0 +1,185 @@
+"""In which order the simulated cluster notes starts and ends, and what nobody may know early."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from slurm_rl_plugin.simulator.cluster import (
+    ENDED,
+    STARTED,
+    Workload,
+    advance,
+    empty_cluster,
+    forget_started,
+    start_job,
+)
+from slurm_rl_plugin.simulator.history_scoring import bring_up_to_now, history_part
+from slurm_rl_plugin.simulator.log_workload import prepare_log
+from slurm_rl_plugin.simulator.network_scoring import compile_network, score_pending
+from slurm_rl_plugin.simulator.recorded_runs import known_at_start, recent_runs
+from slurm_rl_plugin.simulator.simulation import SimulationSettings, simulate_network
+from tests.reference.loads import log_of, users_workload
+from tests.reference.test_history_against_readable_simulator import (
+    predicting_network,
+    random_prediction,
+)
+from tests.reference.test_network_against_readable_simulator import CAPACITY, SEEN, probe
+
+NO_RANK = np.empty(0, dtype=np.int64)
+
+
+def at_once(run_time, submit=0.0) -> Workload:
+    """Jobs of one processor that are all submitted at a time; even and odd ones of a user each."""
+    count = len(run_time)
+    workload = users_workload(1, jobs=count, parallel=False)
+    user = np.arange(count) % 2
+    past = workload.past.of_jobs(np.zeros(count, dtype=np.int64))._replace(
+        user=user,
+        template=user,
+        users=np.zeros((2, 11)),
+        templates=np.zeros((2, 11)),
+        user_known=np.zeros(2, dtype=np.bool_),
+        template_known=np.zeros(2, dtype=np.bool_),
+    )
+    return workload._replace(
+        submit=np.full(count, submit), run_time=np.array(run_time, dtype=float), past=past
+    )
+
+
+@settings(deadline=None)
+@given(
+    run_time=st.lists(st.sampled_from([5.0, 60.0, 70.0, 900.0]), min_size=1, max_size=12),
+    order=st.randoms(use_true_random=False),
+    steps=st.lists(st.sampled_from([5.0, 59.0, 60.0, 70.0, 100.0]), max_size=3, unique=True),
+)
+def test_ends_are_noted_by_time_and_ties_by_number(run_time, order, steps):
+    workload = at_once(run_time)
+    cluster = empty_cluster(workload, 12)
+    advance(workload, cluster, 0.0, NO_RANK)
+    jobs = list(range(len(run_time)))
+    order.shuffle(jobs)
+    for job in jobs:
+        start_job(workload, cluster, job)
+    assert cluster.started[: cluster.counts[STARTED]].tolist() == jobs
+    for time in [*sorted(steps), 900.0]:
+        advance(workload, cluster, time, NO_RANK)
+        gone = sorted((run_time[job], job) for job in jobs if run_time[job] <= time)
+        assert cluster.ended[: cluster.counts[ENDED]].tolist() == [job for _, job in gone]
+
+
+def test_starts_at_different_times_keep_their_order_and_ties_are_put_in_order_of_number():
+    workload = at_once([7000.0] * 6)
+    cluster = empty_cluster(workload, 6)
+    for time, jobs in ((0.0, [4, 2]), (30.0, [5, 0, 1]), (40.0, [3])):
+        advance(workload, cluster, time, NO_RANK)
+        for job in jobs:
+            start_job(workload, cluster, job)
+    weights, linear = np.ones((8, 1)), np.ones(8)
+    history = history_part(random_prediction(1), workload, weights, linear)
+    bring_up_to_now(workload, cluster, history)
+    assert cluster.started[:6].tolist() == [2, 4, 0, 1, 5, 3]
+    assert history.running.tolist() == [3, 3]
+    assert history.past.user_known.tolist() == [False, False]
+    for time, known in ((59.0, [False, False]), (60.0, [True, False]), (90.0, [True, True])):
+        advance(workload, cluster, time, NO_RANK)
+        bring_up_to_now(workload, cluster, history)
+        assert history.past.user_known.tolist() == known
+    assert history.past.users[:, 0].tolist() == pytest.approx(
+        # user 0: jobs 2, 4 and 0; user 1: jobs 1, 5 from the site's row after three; job 3 later
+        [0.1 * 0.5**3, 0.1 * 0.98**3 * 0.5**2]
+    )
+
+
+def test_a_user_without_runs_is_spoken_for_by_the_site_as_it_is_now():
+    """His jobs wait while the runs of the other tell the site something anew."""
+    workload = at_once([5.0] * 8)
+    network = replace(probe(job_feature=SEEN), prediction=random_prediction(1))
+    going = compile_network(network, workload)
+    cluster = empty_cluster(workload, 1)
+    scores, jobs, seen = np.empty(8), np.empty(8, dtype=np.int64), []
+    for job in (0, 2, 4):
+        advance(workload, cluster, 2.5 * job, NO_RANK)
+        for network_now in (going, compile_network(network, workload)):
+            score_pending(workload, cluster, network_now, scores, jobs)
+            seen.append(scores[jobs.tolist().index(7)])
+        start_job(workload, cluster, job)
+        forget_started(cluster)
+    assert seen[::2] == seen[1::2]
+    assert len(set(seen)) == 3
+
+
+LOADS = {
+    (seed, parallel): users_workload(seed, jobs=60, parallel=parallel)
+    for seed in (1, 2, 3)
+    for parallel in (False, True)
+}
+NETWORK = predicting_network(2, "tanh")
+
+
+def changed(workload, start, moment, seed):
+    """Other run times of all jobs that have not ended by a time: what nobody can know then."""
+    rng = np.random.default_rng(seed)
+    count = len(start)
+    run_time = workload.run_time.copy()
+    waiting = start > moment
+    run_time[waiting] = rng.choice([1.0, 61.0, 950.0, 8000.0], count)[waiting]
+    running = ~waiting & (start + workload.run_time > moment)
+    more = rng.choice([0.125, 30.0, 10000.0], count)
+    run_time[running] = (moment - start + more)[running]
+    assert (run_time != workload.run_time).any()
+    return workload._replace(run_time=run_time)
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    load=st.sampled_from(sorted(LOADS)),
+    part=st.floats(0.02, 0.95),
+    backfilling=st.sampled_from(["none", "easy", "conservative"]),
+    cycle=st.sampled_from([0.0, 45.0]),
+    seed=st.integers(0, 99),
+)
+def test_no_decision_knows_more_than_what_runs_have_told_so_far(
+    load, part, backfilling, cycle, seed
+):
+    workload = LOADS[load]
+    how = SimulationSettings(capacity=CAPACITY, backfilling=backfilling, cycle=cycle)
+    start = simulate_network(workload, NETWORK, how).start
+    moment = float(np.quantile(start, part))
+    other = changed(workload, start, moment, seed)
+    again = simulate_network(other, NETWORK, how).start
+    early = start <= moment
+    assert again[early].tolist() == start[early].tolist()
+    assert (again[~early] > moment).all()
+
+
+def test_run_times_do_change_decisions_once_they_are_known():
+    workload = LOADS[1, True]
+    how = SimulationSettings(capacity=CAPACITY)
+    start = simulate_network(workload, NETWORK, how).start
+    other = changed(workload, start, float(np.quantile(start, 0.3)), 1)
+    assert simulate_network(other, NETWORK, how).start.tolist() != start.tolist()
+
+
+@settings(deadline=None, max_examples=40)
+@given(load=st.sampled_from(sorted(LOADS)), part=st.floats(0.02, 0.95), seed=st.integers(0, 99))
+def test_a_recorded_log_tells_no_run_before_its_time(load, part, seed):
+    workload = LOADS[load]
+    rng = np.random.default_rng(seed)
+    start = workload.submit + rng.choice([0.0, 60.0, 500.0], len(workload.submit))
+    moment = float(np.quantile(start, part))
+
+    def prepared(each):
+        log = log_of(each, time_limit=np.where(each.time_limit > 0, each.time_limit, np.nan))
+        users = tuple("abc")
+        return prepare_log(replace(log, start=start, user=each.past.user, users=users))
+
+    whole, other = prepared(workload), prepared(changed(workload, start, moment, seed))
+    started, submitted = start <= moment, workload.submit <= moment
+    facts, changed_facts = known_at_start(whole), known_at_start(other)
+    assert changed_facts[started].tolist() == facts[started].tolist()
+    told, changed_told = recent_runs(whole), recent_runs(other)
+    assert changed_told.predicted[submitted].tolist() == told.predicted[submitted].tolist()
+    assert changed_told.rate[submitted].tolist() == told.rate[submitted].tolist()
