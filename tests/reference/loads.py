@@ -61,8 +61,8 @@ def random_workload(
 def users_workload(seed: int, jobs: int = 80, *, parallel: bool) -> Workload:
     """A `random_workload` of three users with few templates, whose runs cross every bound.
 
-    A quarter of the jobs ask for no time: they are of one template for each width, but count on
-    their estimates.
+    A quarter of the jobs ask for no time: they are of one template for each width, and to a
+    prediction they ask for an hour.
     """
     workload = random_workload(seed, jobs, parallel=parallel)
     rng = np.random.default_rng(seed + 1000)
@@ -78,14 +78,15 @@ def users_workload(seed: int, jobs: int = 80, *, parallel: bool) -> Workload:
         run_time=np.maximum(workload.run_time, run_time),
         time_limit=np.where(asked > 0, asked, workload.estimate),
         processors=processors.astype(np.int64),
-        past=nothing_past(user, template.astype(np.int64)),
+        past=nothing_past(user, template.astype(np.int64), np.where(asked > 0, asked, np.nan)),
     )
 
 
 def requests_of(workload: Workload) -> list[Request]:
     """What each job asks for and whose it is."""
     past = workload.past
-    columns = (past.user, past.template, workload.time_limit, workload.processors)
+    asked = past.asked[past.template]
+    columns = (past.user, past.template, asked, workload.processors)
     return [Request(*values) for values in zip(*(each.tolist() for each in columns), strict=True)]
 
 

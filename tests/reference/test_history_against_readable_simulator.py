@@ -126,7 +126,7 @@ def test_kernel_orders_by_past_runs_as_the_readable_simulator(
     assert simulate_network(workload, forgetful, how).start.tolist() != expected
 
 
-@pytest.mark.parametrize("seed", [5, 6])
+@pytest.mark.parametrize("seed", [5, 7])
 def test_every_history_feature_is_that_of_the_readable_simulator(seed: int) -> None:
     workload = users_workload(seed, jobs=150, parallel=True)
     rows = random_rows(workload, seed)
@@ -176,6 +176,7 @@ def test_jobs_of_new_users_that_start_together_tell_in_the_order_of_their_number
     past = workload.past._replace(
         user=np.array([0, 1, 0, 1]),
         template=np.array([0, 1, 0, 1]),
+        asked=np.full(2, 600.0),
         templates=np.zeros((2, 11)),
         template_known=np.zeros(2, dtype=np.bool_),
     )

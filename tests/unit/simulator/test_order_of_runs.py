@@ -39,6 +39,7 @@ def at_once(run_time, submit=0.0) -> Workload:
     past = workload.past.of_jobs(np.zeros(count, dtype=np.int64))._replace(
         user=user,
         template=user,
+        asked=np.full(2, 600.0),
         users=np.zeros((2, 11)),
         templates=np.zeros((2, 11)),
         user_known=np.zeros(2, dtype=np.bool_),
@@ -63,7 +64,7 @@ def test_ends_are_noted_by_time_and_ties_by_number(run_time, order, steps):
     order.shuffle(jobs)
     for job in jobs:
         start_job(workload, cluster, job)
-    assert cluster.started[: cluster.counts[STARTED]].tolist() == jobs
+    assert cluster.started[: cluster.counts[STARTED]].tolist() == sorted(jobs)
     for time in [*sorted(steps), 900.0]:
         advance(workload, cluster, time, NO_RANK)
         gone = sorted((run_time[job], job) for job in jobs if run_time[job] <= time)

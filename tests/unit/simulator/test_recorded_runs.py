@@ -150,12 +150,7 @@ def test_windows_know_what_a_replay_from_scratch_tells(seed):
 def test_facts_at_starts_are_those_of_a_replay_from_scratch(seed):
     prepared = random_log(seed)
     log = prepared.log
-    requests = [
-        each._replace(time_limit=limit)
-        for each, limit in zip(
-            requests_of(prepared.workload(None)), prepared.requested.tolist(), strict=True
-        )
-    ]
+    requests = requests_of(prepared.workload(None))
     facts = known_at_start(prepared)
     for job, begin in enumerate(log.start.tolist()):
         rows: Rows = rows_at(requests, log.start.tolist(), log.run_time.tolist(), begin)

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from slurm_rl_plugin.features.estimates import UNKNOWN_RUN_TIME
 from slurm_rl_plugin.features.run_history import HISTORY, UNKNOWN
 from slurm_rl_plugin.simulator.past_runs import (
     ENDED_EVENT,
@@ -14,11 +15,12 @@ from slurm_rl_plugin.simulator.past_runs import (
 
 #: Four jobs of three users; the last two are of one template.
 USER, TEMPLATE = np.array([2, 0, 1, 1]), np.array([3, 0, 1, 1])
+NO_LIMIT = np.full(4, np.nan)
 
 
 def known_past():
     """Rows whose numbers say whose they are; user 2 and his templates are not known."""
-    past = nothing_past(USER, TEMPLATE)
+    past = nothing_past(USER, TEMPLATE, NO_LIMIT)
     past.users[:] = np.arange(3.0)[:, None]
     past.templates[:] = 10.0 + np.arange(4.0)[:, None]
     past.user_known[:2] = True
@@ -28,7 +30,7 @@ def known_past():
 
 
 def test_nothing_is_known_at_first():
-    past = nothing_past(USER, TEMPLATE)
+    past = nothing_past(USER, TEMPLATE, NO_LIMIT)
     assert past.users.shape == (3, HISTORY)
     assert past.templates.shape == (4, HISTORY)
     assert not past.user_known.any()
@@ -73,7 +75,7 @@ def test_jobs_whose_users_are_not_told_apart_stay_so():
 
 
 def test_a_run_that_ended_after_five_minutes_by_hand():
-    past = nothing_past(USER, TEMPLATE)
+    past = nothing_past(USER, TEMPLATE, NO_LIMIT)
     fold_run(past, 1, 2, ENDED_EVENT, 300.0)
     log_run = np.log10(301.0)
     own = [0.1, 0.1]  # 300 s is no run below 60 s; who said so was the event of outliving 60 s
@@ -93,7 +95,7 @@ def test_a_run_that_ended_after_five_minutes_by_hand():
 
 @pytest.mark.parametrize("kind", range(ENDED_EVENT))
 def test_a_run_that_outlives_a_bound_tells_of_this_bound_alone(kind):
-    past = nothing_past(USER, TEMPLATE)
+    past = nothing_past(USER, TEMPLATE, NO_LIMIT)
     fold_run(past, 0, 0, kind, np.nan)
     expected = np.array(UNKNOWN)
     expected[2 * kind : 2 * kind + 2] *= (0.5, 0.9)
@@ -106,7 +108,7 @@ def test_a_run_that_outlives_a_bound_tells_of_this_bound_alone(kind):
 
 @pytest.mark.parametrize("bound", [60.0, 900.0, 7200.0])
 def test_a_run_of_just_a_bound_is_no_shorter_one(bound):
-    past, below = nothing_past(USER, TEMPLATE), nothing_past(USER, TEMPLATE)
+    past, below = nothing_past(USER, TEMPLATE, NO_LIMIT), nothing_past(USER, TEMPLATE, NO_LIMIT)
     fold_run(past, 0, 0, ENDED_EVENT, bound)
     fold_run(below, 0, 0, ENDED_EVENT, bound - 0.5)
     places = 2 * [60.0, 900.0, 7200.0].index(bound) + np.arange(2)
@@ -115,7 +117,7 @@ def test_a_run_of_just_a_bound_is_no_shorter_one(bound):
 
 
 def test_the_two_last_run_times_are_kept_in_order():
-    past = nothing_past(USER, TEMPLATE)
+    past = nothing_past(USER, TEMPLATE, NO_LIMIT)
     for run_time in (5.0, 8000.0, 70.0):
         fold_run(past, 0, 0, ENDED_EVENT, run_time)
     assert past.users[0][8:10].tolist() == [70.0, 8000.0]
@@ -124,14 +126,14 @@ def test_the_two_last_run_times_are_kept_in_order():
 
 
 def test_a_run_shorter_than_ten_seconds_counts_as_ten():
-    first, second = nothing_past(USER, TEMPLATE), nothing_past(USER, TEMPLATE)
+    first, second = nothing_past(USER, TEMPLATE, NO_LIMIT), nothing_past(USER, TEMPLATE, NO_LIMIT)
     fold_run(first, 0, 0, ENDED_EVENT, 0.5)
     fold_run(second, 0, 0, ENDED_EVENT, 10.0)
     assert first.users[0][10] == second.users[0][10] == pytest.approx(0.01 + 0.1 * 0.09)
 
 
 def test_who_is_new_begins_with_the_level_above_as_it_was_before_the_event():
-    past = nothing_past(USER, TEMPLATE)
+    past = nothing_past(USER, TEMPLATE, NO_LIMIT)
     fold_run(past, 0, 0, ENDED_EVENT, 20.0)
     site, user = past.site.copy(), past.users[0].copy()
     fold_run(past, 1, 1, 0, 0.0)  # a new user begins as the site
@@ -148,3 +150,9 @@ def test_the_level_above_speaks_for_who_is_not_known():
     assert [row[0] for row in known_rows(past, 0, 0)] == [0.0, 10.0]
     assert [row[0] for row in known_rows(past, 1, 2)] == [1.0, 1.0]
     assert [row[0] for row in known_rows(past, 2, 3)] == [7.0, 7.0]
+
+
+def test_a_template_asks_for_its_limit_or_for_what_stands_for_none():
+    past = nothing_past(USER, TEMPLATE, np.array([60.0, np.nan, 900.0, 900.0]))
+    np.testing.assert_array_equal(past.asked[[3, 0, 1]], [60.0, UNKNOWN_RUN_TIME, 900.0])
+    np.testing.assert_array_equal(past.of_jobs(np.array([2, 3])).asked, [900.0])
