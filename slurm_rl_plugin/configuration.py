@@ -140,9 +140,12 @@ KEYS: dict[str, dict[str, Key]] = {
             kind=float, default=0.25, least=0, meaning="weight of responsiveness"
         ),
         "fairness": Key(kind=float, default=0.5, least=0, meaning="weight of fairness"),
-        "tail": Key(kind=float, default=0.02, least=0, meaning="weight of the longest wait"),
+        "tail": Key(kind=float, default=0.0, least=0, meaning="weight of the longest wait"),
         "batch_delay": Key(
             kind=float, default=0.0, least=0, meaning="weight of what held processors cost batch"
+        ),
+        "slowdown": Key(
+            kind=float, default=10.0, least=0, meaning="weight of the mean bounded slowdown"
         ),
     },
     "guard_rails": {
