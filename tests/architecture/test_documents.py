@@ -22,7 +22,7 @@ from slurm_rl_plugin.features.site import SITE
 from slurm_rl_plugin.hook import cycle_report
 from slurm_rl_plugin.hook.cycle_report import CycleReport
 from slurm_rl_plugin.metrics.collector import CycleMetrics
-from slurm_rl_plugin.policies.ordering_rules import LIVE_RULES, STATIC_RULES
+from slurm_rl_plugin.policies.ordering_rules import LIVE_RULES, PREDICTED_RULES, STATIC_RULES
 from slurm_rl_plugin.policies.waiting_rules import WAITING_RULES
 from slurm_rl_plugin.simulator.generators import _GENERATORS, _RANGES
 from slurm_rl_plugin.utility.summary import ScheduledJobs, summarise
@@ -198,7 +198,8 @@ def test_the_feature_schema_is_documented() -> None:
 
 def test_ordering_rules_are_defined() -> None:
     rows = table_rows(section(DOCS / "definitions.md", "Ordering rules"))
-    assert {code_spans(row[0])[0] for row in rows} == {*STATIC_RULES, *WAITING_RULES}
+    known = {*STATIC_RULES, *PREDICTED_RULES, *WAITING_RULES}
+    assert {code_spans(row[0])[0] for row in rows} == known
 
 
 def test_rules_of_the_daemon_are_named_in_the_configuration() -> None:
