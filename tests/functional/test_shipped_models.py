@@ -36,14 +36,14 @@ def test_manifest_and_card_belong_to_the_file(name: str) -> None:
 @EVERY
 def test_it_scores_a_queue_and_remembers(name: str) -> None:
     policy = load_policy(name).policy
-    workload = random_workload(4, jobs=40, parallel=False)
+    workload = random_workload(4, jobs=40, parallel=True)
     now = float(workload.submit[-1])
     start = [now - 10.0] * 3 + [float("nan")] * 37
-    snapshot = snapshot_of(workload, Moment(now, list(range(3, 40)), [0, 1, 2], start), 12)
+    snapshot = snapshot_of(workload, Moment(now, list(range(3, 40)), [0, 1, 2], start), 40)
     first = policy.decide(snapshot)
     second = policy.decide(snapshot, first.memory)
     assert np.isfinite(second.scores).all()
     assert len(np.unique(second.scores)) > 5
-    assert 0 <= second.reserve <= 12
+    assert 0 <= second.reserve <= 40
     assert policy.holds == (name == "responsive-reserve")
     assert (policy.memory_size > 0) == (name == "non-markovian")
