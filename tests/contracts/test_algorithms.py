@@ -15,6 +15,7 @@ from slurm_rl_plugin.features.known_schemas import feature_columns
 from slurm_rl_plugin.features.recent_arrivals import ARRIVAL_MEMORY, recent_arrivals
 from slurm_rl_plugin.learning.algorithms import (
     ALGORITHMS,
+    PRESETS,
     schema_of,
     settings_of,
     steps_of,
@@ -166,11 +167,12 @@ def test_settings_are_checked_with_one_sentence(name: str) -> None:
         settings_of(name, {"nonsense": "1"})
     with pytest.raises(ConfigurationError, match="is 'many': give a number"):
         settings_of(name, {"hidden": "many"})
-    if ALGORITHMS[name].paper is None:
-        with pytest.raises(ConfigurationError, match="is of no paper"):
-            settings_of(name, {}, paper=True)
-    else:
-        assert settings_of(name, {}, paper=True) != settings_of(name, {})
+    for preset in PRESETS:
+        if preset not in ALGORITHMS[name].presets:
+            with pytest.raises(ConfigurationError, match=f"{name} has no preset {preset}"):
+                settings_of(name, {}, preset=preset)
+        else:
+            assert settings_of(name, {}, preset=preset) != settings_of(name, {})
 
 
 @pytest.mark.parametrize("schema", ["reactive-grid", "reactive-grid-wait"])
