@@ -355,8 +355,10 @@ class TestEnds:
         )
         wait_state(slurm, job, "COMPLETED")
         assert system.snapshot().ended.jobs.processors.tolist() == [1]
-        accounted = f"sacct -X -n -o State -j {job}".split()
-        slurm.wait_until(lambda: "COMPLETED" in slurm.run(*accounted).stdout, 20, "accounting")
+        # accounting lists a job up to `now` only some seconds after its end
+        slurm.wait_until(
+            lambda: job in adapter(slurm).snapshot().ended.jobs.job_id, 20, "accounting"
+        )
         past = adapter(slurm).snapshot().ended
         assert past.from_accounting
         place = past.jobs.job_id.tolist().index(job)
