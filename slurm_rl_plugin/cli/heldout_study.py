@@ -13,6 +13,8 @@ from slurm_rl_plugin.cli.claim_tables import print_judged_claims, print_reproduc
 from slurm_rl_plugin.cli.progress import progress_bar
 from slurm_rl_plugin.cli.tables import print_table
 from slurm_rl_plugin.errors import ConfigurationError
+from slurm_rl_plugin.learning.heldout import WindowFigures
+from slurm_rl_plugin.learning.paired_windows import ratio_over_windows
 from slurm_rl_plugin.reproduce.heldout_logs import read_study_logs
 from slurm_rl_plugin.reproduce.heldout_networks import QUICK_STUDY, StudySize
 from slurm_rl_plugin.reproduce.heldout_study import LogStudy, Plan, study_claims, study_log
@@ -68,20 +70,27 @@ def _studies(plan: Plan, models: Path) -> dict[str, LogStudy]:
 
 def _facts(study: LogStudy) -> dict[str, Any]:
     """What was chosen on the past of a log, and what the hook does to the scores."""
-    plain = study.effects["as it decides"].bounded_slowdown
+    plain = study.effects["as it decides"]
     return {
         "best_heuristic": study.best,
         "training_bounded_slowdown": study.training_slowdown,
         "reserves": study.reserves,
         "starvation_hours": study.starvation,
         "effects": {
-            label: {
-                "mean_bounded_slowdown": float(each.bounded_slowdown.mean()),
-                "to_as_it_decides": float(np.exp(np.log(each.bounded_slowdown / plain).mean())),
-                "mean_max_wait": float(each.max_wait.mean()),
-            }
-            for label, each in study.effects.items()
+            label: _effect(each, plain, study.block) for label, each in study.effects.items()
         },
+    }
+
+
+def _effect(figures: WindowFigures, plain: WindowFigures, block: int) -> dict[str, Any]:
+    ratio = ratio_over_windows(
+        figures.bounded_slowdown, plain.bounded_slowdown, np.random.default_rng(0), block=block
+    )
+    return {
+        "mean_bounded_slowdown": float(figures.bounded_slowdown.mean()),
+        "to_as_it_decides": ratio.geometric_mean,
+        "ci95": None if ratio.ci95 is None else list(ratio.ci95),
+        "mean_max_wait": float(figures.max_wait.mean()),
     }
 
 
@@ -93,16 +102,12 @@ def _print_studies(studies: dict[str, LogStudy]) -> None:
             f"{', '.join(f'{part:g}' for part in study.reserves)}; starvation bound "
             f"{study.starvation:g} h"
         )
-        rows = [
-            [
-                label,
-                each["mean_bounded_slowdown"],
-                each["to_as_it_decides"],
-                each["mean_max_wait"] / HOUR,
-            ]
-            for label, each in facts["effects"].items()
-        ]
-        print_table(["HOOK", "BSLD", "TO AS IT DECIDES", "MAXWAIT-H"], rows)
+        rows = []
+        for label, each in facts["effects"].items():
+            interval = "-" if each["ci95"] is None else "{:.3f}-{:.3f}".format(*each["ci95"])
+            row = [label, each["mean_bounded_slowdown"], each["to_as_it_decides"], interval]
+            rows.append([*row, each["mean_max_wait"] / HOUR])
+        print_table(["HOOK", "BSLD", "TO AS IT DECIDES", "(95 %)", "MAXWAIT-H"], rows)
 
 
 def _drawn(folder: Path, studies: dict[str, LogStudy]) -> list[str]:

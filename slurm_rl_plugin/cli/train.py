@@ -175,6 +175,8 @@ def _check_protocol(options: argparse.Namespace) -> None:
             "--protocol heldout trains with requested times under EASY: leave out --estimates and "
             "--backfill."
         )
+    if options.algorithm == "echo-state":
+        raise ConfigurationError("--protocol heldout does not take echo-state: choose another.")
     if options.windows is not None:
         raise ConfigurationError("--protocol heldout has windows of its own: leave out --windows.")
 

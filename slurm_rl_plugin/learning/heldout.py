@@ -18,6 +18,7 @@ from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.features.estimates import RequestedLimit
 from slurm_rl_plugin.learning.evaluation import Candidate, starts_under
 from slurm_rl_plugin.learning.load_windows import log_windows, training_jobs
+from slurm_rl_plugin.policies.ordering_rules import PREDICTED_RULES
 from slurm_rl_plugin.simulator.log_workload import PreparedLog
 from slurm_rl_plugin.simulator.recorded_runs import recent_runs
 from slurm_rl_plugin.simulator.simulation import SimulationSettings
@@ -170,8 +171,9 @@ def figures_of_windows(
     Raises:
         ConfigurationError: an unknown policy.
     """
-    known = replace(prepared, recent_runs=prepared.recent_runs or recent_runs(prepared))
-    windows = log_windows(known, firsts, protocol.jobs)
+    if prepared.recent_runs is None and any(each.name in PREDICTED_RULES for each in candidates):
+        prepared = replace(prepared, recent_runs=recent_runs(prepared))
+    windows = log_windows(prepared, firsts, protocol.jobs)
 
     def measured(window: PreparedLog) -> list[list[float]]:
         workload = window.workload(RequestedLimit())

@@ -29,6 +29,7 @@ from slurm_rl_plugin.learning.load_windows import (
     class_known_at_submission,
     log_windows,
     training_jobs,
+    training_part,
 )
 from slurm_rl_plugin.learning.prediction_fit import fit_prediction
 from slurm_rl_plugin.learning.rule_networks import RULE_WEIGHTS
@@ -86,7 +87,7 @@ def heldout_loads(
     Raises:
         ConfigurationError: a log too short for one window of either kind.
     """
-    known = [class_known_at_submission(_training_part(each), classifier) for each in logs]
+    known = [class_known_at_submission(training_part(each), classifier) for each in logs]
     borders = [searched_jobs(each) for each in logs]
     found = HeldoutLoads(
         training=[],
@@ -98,10 +99,6 @@ def heldout_loads(
         found.training.extend(_loads(prepared, windows_of(0, border, training), training))
         found.validation.extend(_loads(prepared, later, validation))
     return found
-
-
-def _training_part(prepared: PreparedLog) -> PreparedLog:
-    return log_windows(prepared, [0], training_jobs(prepared))[0]
 
 
 def _loads(
@@ -175,7 +172,7 @@ def compare_with_rules(
     Raises:
         ConfigurationError: a log too short.
     """
-    known = class_known_at_submission(_training_part(prepared), classifier)
+    known = class_known_at_submission(training_part(prepared), classifier)
     jobs = len(known.log)
     slowdown = heuristics_on_training_part(known, windows_of(0, jobs, validation), validation)
     best = best_heuristic(slowdown)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
 from slurm_rl_plugin.features.site import SITE
@@ -27,7 +26,7 @@ from slurm_rl_plugin.learning.policy_search_settings import (
 from slurm_rl_plugin.learning.trained_policy import TrainedPolicy
 from slurm_rl_plugin.learning.training_load import site_scaler
 from slurm_rl_plugin.policies.network import QNetwork, network_from_parameters
-from slurm_rl_plugin.reproduce.trained_networks import Learned, LearningTask, NetworkShelf
+from slurm_rl_plugin.reproduce.trained_networks import Learned, LearningTask, Loads, NetworkShelf
 from slurm_rl_plugin.simulator.log_workload import PreparedLog
 
 #: Windows of a log that measure.
@@ -90,6 +89,7 @@ class HeldoutTraining:
         """
         self._logs, self._checksums, self._size, self._shelf = logs, checksums, size, shelf
         self._seed = seed
+        self._made: dict[tuple[str, ...], HeldoutLoads] = {}
 
     def pooled(self, names: Sequence[str]) -> Learned:
         """Trained on the past of several logs at once."""
@@ -125,12 +125,16 @@ class HeldoutTraining:
         )
 
     def _loads(self, names: Sequence[str]) -> HeldoutLoads:
-        return heldout_loads(
-            [self._logs[name] for name in names],
-            self._seed,
-            training=self._size.training,
-            validation=self._size.validation,
-        )
+        """What training on these logs sees; fine-tuning and the reserve ask for the same."""
+        key = tuple(names)
+        if key not in self._made:
+            self._made[key] = heldout_loads(
+                [self._logs[name] for name in names],
+                self._seed,
+                training=self._size.training,
+                validation=self._size.validation,
+            )
+        return self._made[key]
 
     def _take(
         self, kind: str, names: Sequence[str], settings: PolicySearchSettings, start: Learned | None
@@ -141,28 +145,21 @@ class HeldoutTraining:
         if start is not None:
             begin = parameters_of(start.q_network, settings)
             sources.append(f"from {begin.tolist()}")
-        making = _Making(self, names)
 
         def train(*loads: Any, **more: Any) -> TrainedPolicy:
-            return search_policy(*loads, prediction=making.loads.prediction, start=begin, **more)
+            prediction = self._loads(names).prediction
+            return search_policy(*loads, prediction=prediction, start=begin, **more)
+
+        def training_and_validation() -> Loads:
+            loads = self._loads(names)
+            return loads.training, loads.validation
 
         task = LearningTask(
             name=f"{kind}-{'-'.join(names)}-{self._seed}".lower(),
             settings=settings,
             train=train,
             sources=sources,
-            loads=lambda: (making.loads.training, making.loads.validation),
+            loads=training_and_validation,
             steps=settings.generations,
         )
         return self._shelf.take(task)
-
-
-class _Making:
-    """Loads that are made when they are first asked for."""
-
-    def __init__(self, training: HeldoutTraining, names: Sequence[str]) -> None:
-        self._training, self._names = training, names
-
-    @cached_property
-    def loads(self) -> HeldoutLoads:
-        return self._training._loads(self._names)

@@ -82,6 +82,7 @@ def test_where_no_training_wins_the_rule_is_written_and_said(
         (["--backfill", "none"], "leave out --estimates and --backfill"),
         (["--windows", "3"], "leave out --windows"),
         (["--algorithm", "sarsa"], "sarsa has no preset slowdown"),
+        (["--algorithm", "echo-state"], "does not take echo-state"),
         (["--from", "missing.onnx"], "missing.onnx"),
     ],
     ids=str,
