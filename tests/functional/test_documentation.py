@@ -131,7 +131,10 @@ def factors(workplace: Path) -> set[int]:
 
 
 def daemon(words: Sequence[str], *, until: str) -> str:
-    """Run the daemon until its log holds a text, stop it as systemd does; its log."""
+    """Run the daemon until its log holds a text, stop it as systemd does; its log.
+
+    With ``--once`` it ends by itself: a signal would meet an interpreter that ends.
+    """
     process = subprocess.Popen(
         [sys.executable, "-m", "slurm_rl_plugin.cli.entry", *words],
         env={**os.environ, "PYTHONPATH": str(TOP)},
@@ -144,7 +147,8 @@ def daemon(words: Sequence[str], *, until: str) -> str:
         log += line
         if until in line:
             break
-    process.send_signal(signal.SIGTERM)
+    if "--once" not in words:
+        process.send_signal(signal.SIGTERM)
     rest = process.communicate(timeout=60)[1]
     assert process.returncode == 0, log + rest
     return log + rest
