@@ -35,24 +35,35 @@ def reproduce_heldout(options: argparse.Namespace, traces: Path | None) -> int:
     Raises:
         ConfigurationError: no logs, or no seeds.
     """
-    seeds = DEFAULT_STUDY_SEEDS if options.seeds is None else options.seeds
-    if seeds < 1:
-        raise ConfigurationError(f"--seeds {seeds}: give at least 1.")
-    if traces is None:
-        raise ConfigurationError("heldout needs logs: give the directory of the traces.")
-    if options.policy is not None:
-        raise ConfigurationError("--policy is not for heldout: it trains its networks itself.")
-    size = QUICK_STUDY if options.quick else StudySize()
-    plan = Plan(logs=read_study_logs(traces), seeds=seeds, size=size)
+    plan = study_plan(options, traces)
     with TemporaryDirectory() as temporary:
         studies = _studies(plan, options.models or Path(temporary))
     claims = list(study_claims(studies))
     figures = [] if options.plot is None else _drawn(options.plot, studies)
     facts = {"logs": {name: _facts(study) for name, study in studies.items()}}
-    print_reproduction(options, range(seeds), claims, figures, print_judged_claims, facts)
+    print_reproduction(options, range(plan.seeds), claims, figures, print_judged_claims, facts)
     if not options.json:
         _print_studies(studies)
     return 0
+
+
+def study_plan(options: argparse.Namespace, traces: Path | None) -> Plan:
+    """What a study on the logs of parallel machines is asked to train.
+
+    Raises:
+        ConfigurationError: no logs, or no seeds.
+    """
+    seeds = DEFAULT_STUDY_SEEDS if options.seeds is None else options.seeds
+    if seeds < 1:
+        raise ConfigurationError(f"--seeds {seeds}: give at least 1.")
+    if traces is None:
+        raise ConfigurationError(f"{options.paper} needs logs: give the directory of the traces.")
+    if options.policy is not None:
+        raise ConfigurationError(
+            f"--policy is not for {options.paper}: it trains its networks itself."
+        )
+    size = QUICK_STUDY if options.quick else StudySize()
+    return Plan(logs=read_study_logs(traces), seeds=seeds, size=size)
 
 
 def _studies(plan: Plan, models: Path) -> dict[str, LogStudy]:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from itertools import count
 from pathlib import Path
 
+from slurm_rl_plugin.cli.ablation_study import ABLATION, reproduce_ablation
 from slurm_rl_plugin.cli.claim_tables import (
     print_claims,
     print_reproduction,
@@ -30,7 +31,7 @@ _SEARCH_SEEDS = 5
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    papers = (*LEARNED_PAPERS, HELDOUT_STUDY, "heuristics", "rlscheduler")
+    papers = (*LEARNED_PAPERS, HELDOUT_STUDY, ABLATION, "heuristics", "rlscheduler")
     parser.add_argument("paper", choices=papers, help="which experiment")
     parser.add_argument(
         "traces",
@@ -82,10 +83,12 @@ def main(options: argparse.Namespace) -> int:
         return reproduce_learned(options, _named_traces(options.traces))
     if options.paper == HELDOUT_STUDY:
         return reproduce_heldout(options, _named_traces(options.traces))
+    if options.paper == ABLATION:
+        return reproduce_ablation(options, _named_traces(options.traces))
     if options.models or options.policy or (options.quick and not options.search):
         raise ConfigurationError(
-            f"--models, --policy and --quick are for {', '.join(LEARNED_PAPERS)} and "
-            f"{HELDOUT_STUDY}."
+            f"--models, --policy and --quick are for {', '.join(LEARNED_PAPERS)}, "
+            f"{HELDOUT_STUDY} and {ABLATION}."
         )
     if options.paper == "heuristics":
         return _reproduce_heuristics(options)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -23,7 +24,8 @@ RESERVE_STEP = 4.0
 #: waits many times longer than others of his run time, so that longest waits stay short. The fifth
 #: is weighted shortest processing time (Smith 1956) with what past runs predict: a job weighs what
 #: a second of waiting costs in slowdown, by half, since the prediction errs; jobs of which many
-#: alike wait, and the first of them above all, go earlier for what they tell.
+#: alike wait, and the first of them above all, go earlier for what they tell. The last one is
+#: smallest area first, for a network that is not to look at predictions.
 STARTS = {
     "min-run-wait": {"log_turnaround": -1.0},
     "utility-greedy": {"log_loss_rate_per_work": 1.0},
@@ -36,6 +38,7 @@ STARTS = {
         "log_pending_alike": 0.5,
         "log_pending_alike_none_running": 0.5,
     },
+    "saf": {"log_estimate": -3.0, "log_processors": -2.0},
 }
 #: What of the network is searched: all of it, or the rest stays as it starts.
 SEARCHED = ("network", "linear", "reserve")
@@ -43,6 +46,14 @@ SEARCHED = ("network", "linear", "reserve")
 #: gains nothing for slowdown. The age of a job counts where the tail does, and never against it.
 _LINEAR = (*SITE.static_jobs, *SITE.history_jobs)
 _AGE = "log_wait"
+#: Job features that a network can be made to do without, to see what they are worth.
+FEATURE_GROUPS: Mapping[str, tuple[str, ...]] = {
+    "request": ("log_estimate", "log_time_limit", "log_work"),
+    "processors": ("log_processors", "log_work"),
+    "class": ("interactive",),
+    "prediction": SITE.history_jobs[:-2],
+    "alike": SITE.history_jobs[-2:],
+}
 #: The reserve looks at few features: with all of them it learns what only the training loads show.
 RESERVE_NUMBERS = len(RESERVE_FEATURES) + 1
 
@@ -64,6 +75,7 @@ class PolicySearchSettings:
             it holds), or the reserve only.
         start: the order that it starts with, one of STARTS; with `hold`, interactive jobs first.
         history: whether the network looks at past runs.
+        without: names of FEATURE_GROUPS that it does not look at, separated by commas.
         batch: training loads drawn anew for each generation; 0 takes all of them in each.
     """
 
@@ -78,6 +90,7 @@ class PolicySearchSettings:
     searched: str = "network"
     start: str = "min-run-wait"
     history: bool = False
+    without: str = ""
     batch: int = 0
 
     def __post_init__(self) -> None:
@@ -89,6 +102,22 @@ class PolicySearchSettings:
             raise ConfigurationError("searched=reserve searches the reserve: give --hold as well.")
         if self.start == "wspt" and not self.history:
             raise ConfigurationError("start=wspt looks at past runs: set history=true as well.")
+        for group in self.groups_left_out:
+            if group not in FEATURE_GROUPS:
+                raise ConfigurationError(
+                    f"without is {group!r}: give some of {', '.join(FEATURE_GROUPS)}."
+                )
+
+    @property
+    def groups_left_out(self) -> list[str]:
+        """The names in `without`."""
+        return [name for name in self.without.split(",") if name]
+
+    @property
+    def unseen(self) -> set[str]:
+        """Job features that the network does not look at."""
+        past = set() if self.history else set(SITE.history_jobs)
+        return past.union(*(FEATURE_GROUPS[group] for group in self.groups_left_out))
 
 
 def initial_parameters(settings: PolicySearchSettings) -> FloatArray:
@@ -97,7 +126,8 @@ def initial_parameters(settings: PolicySearchSettings) -> FloatArray:
     parameters = np.zeros(scores + settings.hold * RESERVE_NUMBERS)
     linear = parameters[scores - len(SITE.jobs) : scores]
     for feature, weight in STARTS[settings.start].items():
-        linear[SITE.jobs.index(feature)] = weight
+        if feature not in settings.unseen:
+            linear[SITE.jobs.index(feature)] = weight
     if settings.hold:
         linear[SITE.jobs.index("interactive")] = 2.0
         parameters[-1] = INITIAL_RESERVE / RESERVE_STEP
@@ -112,15 +142,13 @@ def searched_places(settings: PolicySearchSettings) -> IntArray:
         return reserve
     linear = scores - len(SITE.jobs) + np.arange(len(SITE.jobs))
     if settings.searched == "linear":
-        names = _LINEAR if settings.history else SITE.static_jobs
-        names = (*names, _AGE) if settings.weights.tail > 0 else names
-        return np.concatenate([linear[[SITE.jobs.index(name) for name in names]], reserve])
-    places = np.arange(scores)
-    if not settings.history:
-        hidden = (len(SITE.queue) + np.arange(len(SITE.jobs))) * settings.hidden
-        unseen = len(SITE.static_jobs) + len(SITE.dynamic_jobs)
-        into = (hidden[unseen:, None] + np.arange(settings.hidden)).ravel()
-        places = np.setdiff1d(places, np.concatenate([into, linear[unseen:]]))
+        names = (*_LINEAR, _AGE) if settings.weights.tail > 0 else _LINEAR
+        seen = [SITE.jobs.index(name) for name in names if name not in settings.unseen]
+        return np.concatenate([linear[seen], reserve])
+    unseen = [SITE.jobs.index(name) for name in sorted(settings.unseen)]
+    hidden = (len(SITE.queue) + np.array(unseen, dtype=np.int64)) * settings.hidden
+    into = (hidden[:, None] + np.arange(settings.hidden)).ravel()
+    places = np.setdiff1d(np.arange(scores), np.concatenate([into, linear[unseen]]))
     return np.concatenate([places, reserve])
 
 

@@ -91,9 +91,9 @@ class HeldoutTraining:
         self._seed = seed
         self._made: dict[tuple[str, ...], HeldoutLoads] = {}
 
-    def pooled(self, names: Sequence[str]) -> Learned:
-        """Trained on the past of several logs at once."""
-        settings = replace(self._size.settings, seed=self._seed)
+    def pooled(self, names: Sequence[str], changes: Mapping[str, Any] | None = None) -> Learned:
+        """Trained on the past of several logs at once, with some settings changed."""
+        settings = replace(self._size.settings, seed=self._seed, **(changes or {}))
         return self._take("pooled", names, settings, None)
 
     def fine_tuned(self, name: str, start: Learned) -> Learned:

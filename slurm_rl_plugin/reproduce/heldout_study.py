@@ -24,12 +24,7 @@ from slurm_rl_plugin.learning.heldout import (
     training_and_test_windows,
 )
 from slurm_rl_plugin.learning.load_windows import class_known_at_submission
-from slurm_rl_plugin.learning.paired_windows import (
-    RESAMPLES,
-    block_means,
-    mean_over_windows,
-    overlapping_windows,
-)
+from slurm_rl_plugin.learning.paired_windows import overlapping_windows
 from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.reproduce.heldout_logs import (
     COLUMNS,
@@ -48,6 +43,7 @@ from slurm_rl_plugin.reproduce.heldout_logs import (
 )
 from slurm_rl_plugin.reproduce.heldout_networks import HeldoutTraining, StudySize
 from slurm_rl_plugin.reproduce.sampled_claims import Measurement, Printed, SampledClaim
+from slurm_rl_plugin.reproduce.seed_ratios import over_seeds, ratio_over_logs, ratio_over_seeds
 from slurm_rl_plugin.reproduce.trained_networks import NetworkShelf
 from slurm_rl_plugin.reproduce.verdicts import as_bound
 from slurm_rl_plugin.units import HOUR, FloatArray
@@ -211,13 +207,8 @@ def figure_of(study: LogStudy, policy: str, column: str) -> Measurement:
     """
     figures = study.learned.get(policy) or [study.rules[policy]]
     rows = np.array([_per_window(study, each, column) for each in figures])
-    rng = np.random.default_rng(0)
-    _, interval = mean_over_windows(rows.mean(axis=0), rng, block=study.block)
-    value = float(np.median(rows.mean(axis=1)))
-    if column in (TO_BEST, TO_MULTIFACTOR):
-        ends = None if interval is None else (np.exp(interval[0]), np.exp(interval[1]))
-        return Measurement(value=float(np.exp(value)), ci95=ends)
-    return Measurement(value=value, ci95=interval)
+    found = ratio_over_seeds if column in (TO_BEST, TO_MULTIFACTOR) else over_seeds
+    return found(rows, study.block)
 
 
 def _per_window(study: LogStudy, figures: WindowFigures, column: str) -> FloatArray:
@@ -239,15 +230,11 @@ def _per_window(study: LogStudy, figures: WindowFigures, column: str) -> FloatAr
 
 def pooled_ratio(studies: Mapping[str, LogStudy], policy: str) -> Measurement:
     """Slowdown over the best rule's on all logs: geometric mean of the logs, blocks in each."""
-    rng = np.random.default_rng(0)
-    values, draws = [], []
+    logs = []
     for study in studies.values():
         rows = np.array([_per_window(study, each, TO_BEST) for each in study.learned[policy]])
-        values.append(float(np.median(rows.mean(axis=1))))
-        means = rows.mean(axis=0)
-        draws.append(block_means(means, rng, min(study.block, len(means)), RESAMPLES))
-    low, high = np.quantile(np.exp(np.mean(draws, axis=0)), (0.025, 0.975))
-    return Measurement(value=float(np.exp(np.mean(values))), ci95=(float(low), float(high)))
+        logs.append((rows, study.block))
+    return ratio_over_logs(logs)
 
 
 def study_claims(studies: Mapping[str, LogStudy]) -> Iterator[SampledClaim]:

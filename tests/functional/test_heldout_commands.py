@@ -18,6 +18,7 @@ from slurm_rl_plugin.learning.heldout_training import (
 )
 from slurm_rl_plugin.learning.onnx_export import import_network
 from slurm_rl_plugin.learning.rule_networks import RULE_WEIGHTS, rule_network
+from slurm_rl_plugin.reproduce.ablation import ALL_FEATURES, ALL_LOGS, TO_ALL, VARIANTS
 from slurm_rl_plugin.reproduce.heldout_logs import GOALS, LOGS
 from slurm_rl_plugin.simulator.generators import generated_log
 
@@ -121,8 +122,28 @@ def test_the_study_trains_chooses_on_the_past_and_measures_once(
     assert json.loads(capsys.readouterr().out)["claims"] == first["claims"]
 
 
-def test_a_folder_without_logs_is_one_sentence(
+def test_the_ablation_measures_every_variant_against_all_features(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["reproduce", "heldout", str(tmp_path)]) == 2
+    traces = tmp_path / "traces"
+    traces.mkdir()
+    for seed, name in enumerate(list(LOGS)[:2]):
+        write_log(traces / f"{LOGS[name]}.swf", seed)
+    words = ["reproduce", "ablation", str(traces), "--quick", "--seeds", "2", "--json"]
+    words += ["--models", str(tmp_path / "models"), "--plot", str(tmp_path / "figures")]
+    assert main(words) == 0
+    found = json.loads(capsys.readouterr().out)
+    measured = {claim["name"]: claim["measured"] for claim in found["claims"]}
+    assert len(measured) == 2 * 3 * len(VARIANTS)
+    for name in (*found["best_heuristic"], ALL_LOGS):
+        assert measured[f"{name}: {ALL_FEATURES}, {TO_ALL}"] == 1.0
+        assert measured[f"{name}: without predicted run times, {TO_ALL}"] != 1.0
+    assert Path(found["figures"][0]).stat().st_size > 10_000
+
+
+@pytest.mark.parametrize("study", ["heldout", "ablation"])
+def test_a_folder_without_logs_is_one_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], study: str
+) -> None:
+    assert main(["reproduce", study, str(tmp_path)]) == 2
     assert "SDSC-SP2-1998-4.2-cln.swf.gz" in capsys.readouterr().err

@@ -7,6 +7,7 @@ from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.features.site import SITE
 from slurm_rl_plugin.learning.algorithms import settings_of
 from slurm_rl_plugin.learning.policy_search_settings import (
+    FEATURE_GROUPS,
     SEARCHED,
     STARTS,
     PolicySearchSettings,
@@ -14,7 +15,8 @@ from slurm_rl_plugin.learning.policy_search_settings import (
     search_bounds,
     searched_places,
 )
-from slurm_rl_plugin.policies.network import parameter_count
+from slurm_rl_plugin.learning.training_load import site_scaler
+from slurm_rl_plugin.policies.network import network_from_parameters, parameter_count
 
 
 def test_the_age_alone_is_bounded_and_in_a_linear_search_alone():
@@ -60,3 +62,28 @@ def test_the_start_by_past_runs_needs_them():
 def test_what_is_searched_is_one_of_three():
     with pytest.raises(ConfigurationError, match="'all': give network or linear or reserve"):
         PolicySearchSettings(searched="all")
+
+
+@pytest.mark.parametrize("searched", ["network", "linear"])
+@pytest.mark.parametrize("group", sorted(FEATURE_GROUPS))
+def test_features_left_out_weigh_nothing_and_are_not_searched(group, searched):
+    settings = PolicySearchSettings(
+        searched=searched, start="wspt", history=True, without=group, hidden=2
+    )
+    parameters = initial_parameters(settings)
+    parameters[searched_places(settings)] = np.random.default_rng(1).normal(size=1)
+    found = network_from_parameters(SITE, parameters, hidden=2, scaler=site_scaler())
+    for name in SITE.jobs:
+        place = SITE.jobs.index(name)
+        seen = bool(found.linear[place]) or bool(found.job_weights[place].any())
+        if name in FEATURE_GROUPS[group]:
+            assert not seen
+        elif searched == "network":
+            assert seen
+
+
+def test_several_groups_can_be_left_out_and_an_unknown_one_is_refused():
+    both = PolicySearchSettings(history=True, without="request,alike")
+    assert both.unseen == {*FEATURE_GROUPS["request"], *FEATURE_GROUPS["alike"]}
+    with pytest.raises(ConfigurationError, match="without is 'age': give some of request"):
+        settings_of("policy-search", {"without": "request,age"})
