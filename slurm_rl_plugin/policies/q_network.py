@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnxruntime
 from numpy.typing import NDArray
 
 from slurm_rl_plugin.domain import Decision, Memory, QueueSnapshot
@@ -23,6 +22,7 @@ from slurm_rl_plugin.features.recent_arrivals import ARRIVAL_MEMORY, recent_arri
 from slurm_rl_plugin.features.run_prediction import RunTimePrediction, prediction_in
 from slurm_rl_plugin.features.schema import FeatureSchema
 from slurm_rl_plugin.features.site import SITE
+from slurm_rl_plugin.policies.silent_onnxruntime import onnxruntime
 from slurm_rl_plugin.units import FloatArray
 
 

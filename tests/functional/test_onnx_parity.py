@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import numpy as np
 import onnx
-import onnxruntime
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -20,6 +19,7 @@ from slurm_rl_plugin.learning.onnx_export import export_network, import_network
 from slurm_rl_plugin.learning.onnx_file import read_onnx
 from slurm_rl_plugin.policies.network import ACTIVATIONS, QNetwork
 from slurm_rl_plugin.policies.q_network import load_q_network
+from slurm_rl_plugin.policies.silent_onnxruntime import onnxruntime
 from tests.reference.loads import random_workload, snapshot_of
 from tests.reference.readable_simulator import Moment
 

@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import numpy as np
 import onnx
-import onnxruntime
 import pytest
 
 from slurm_rl_plugin.errors import ModelSchemaMismatch, ModelUnreadable
@@ -14,6 +13,7 @@ from slurm_rl_plugin.learning.echo_state_export import export_echo_state, import
 from slurm_rl_plugin.learning.onnx_file import read_onnx
 from slurm_rl_plugin.policies.echo_state import EchoStateNetwork
 from slurm_rl_plugin.policies.reservoir import ReservoirSettings, random_echo_state
+from slurm_rl_plugin.policies.silent_onnxruntime import onnxruntime
 
 QUEUE, JOBS, SIZE = len(SITE.queue), len(SITE.jobs), 40
 

@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 import numpy as np
-import onnxruntime
 import pytest
 
 from slurm_rl_plugin.errors import ConfigurationError
@@ -22,6 +21,7 @@ from slurm_rl_plugin.learning.training_load import TrainingLoad, mean_objective,
 from slurm_rl_plugin.policies.echo_state import EchoStateNetwork
 from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.policies.reservoir import ReservoirSettings
+from slurm_rl_plugin.policies.silent_onnxruntime import onnxruntime
 from slurm_rl_plugin.simulator.compiled_echo_state import compile_echo_state
 from slurm_rl_plugin.simulator.experience import best_action_values
 from slurm_rl_plugin.simulator.generators import egee_log

@@ -1,0 +1,110 @@
+"""What slurm.conf says of priorities and scheduling, and which controller is in charge."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from slurm_rl_plugin.batch_systems.slurm_fields import parse_duration
+from slurm_rl_plugin.batch_systems.slurm_process import not_understood
+from slurm_rl_plugin.units import HOUR
+
+SHOW_CONFIG = ("scontrol", "show", "config")
+#: Seconds between the passes of Slurm's main and backfill schedulers where slurm.conf names none.
+DEFAULT_PASSES = {"sched_interval": 60.0, "bf_interval": 30.0}
+NOTHING = frozenset({"(null)", "none", "NONE", ""})
+MULTIFACTOR, BASIC = "priority/multifactor", "priority/basic"
+#: Printed by `scontrol show config` and `scontrol ping` for each controller, the first in turn.
+_CONTROLLER = re.compile(r"^Slurmctld\(\w+\) at (?P<host>\S+) is (?P<state>UP|DOWN)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlurmSettings:
+    """What a running slurmctld goes by.
+
+    Attributes:
+        release: such as 22.05.8.
+        priority_type: MULTIFACTOR or BASIC.
+        site_factor_plugin: "" where none is loaded.
+        age_weight: priority points of a job of the highest age.
+        highest_age: seconds after which age adds no more.
+        weights: sum of all the other weights, points; what jobs of an age can differ by.
+        scheduler: SchedulerParameters, "" for a word without a value.
+        controller: host that is in charge; "" where none says that it is up.
+    """
+
+    release: str
+    priority_type: str
+    site_factor_plugin: str
+    age_weight: int
+    highest_age: float
+    weights: int
+    scheduler: Mapping[str, str]
+    controller: str
+
+    @property
+    def points_an_hour(self) -> float:
+        """Priority points that an hour of waiting is worth; 0 where age does not count."""
+        if self.priority_type != MULTIFACTOR or not self.highest_age > 0:
+            return 0.0
+        return self.age_weight / (self.highest_age / HOUR)
+
+    @property
+    def pass_interval(self) -> float:
+        """Seconds between Slurm's own passes over the queue, the more frequent kind."""
+        return min(self._interval(name) for name in DEFAULT_PASSES)
+
+    def _interval(self, name: str) -> float:
+        try:
+            given = float(self.scheduler.get(name, ""))
+        except ValueError:
+            return DEFAULT_PASSES[name]
+        return given if given > 0 else DEFAULT_PASSES[name]  # negative switches a scheduler off
+
+
+def parse_settings(text: str) -> SlurmSettings:
+    """Read the answer of SHOW_CONFIG.
+
+    Raises:
+        BatchSystemError: a line that we need is missing or has another form.
+    """
+    lines = {}
+    for line in text.splitlines():
+        key, equals, value = line.partition("=")
+        if equals:
+            lines[key.strip()] = "" if value.strip() in NOTHING else value.strip()
+    try:
+        weights = {key: value for key, value in lines.items() if key.startswith("PriorityWeight")}
+        age = int(weights.pop("PriorityWeightAge", 0))
+        return SlurmSettings(
+            release=lines["SLURM_VERSION"],
+            priority_type=lines["PriorityType"],
+            site_factor_plugin=lines.get("PrioritySiteFactorPlugin", ""),
+            age_weight=age,
+            highest_age=parse_duration(lines.get("PriorityMaxAge", "")),
+            weights=sum(_points(value) for value in weights.values()),
+            scheduler=_parameters(lines.get("SchedulerParameters", "")),
+            controller=_in_charge(text),
+        )
+    except (KeyError, ValueError) as error:
+        raise not_understood("scontrol show config", str(error)) from error
+
+
+def _points(value: str) -> int:
+    """Points of a weight; of a list of resources, `CPU=1000,Mem=500`, their sum."""
+    parts = [part.rpartition("=")[2] for part in value.split(",") if part]
+    return sum(int(float(part)) for part in parts)
+
+
+def _parameters(text: str) -> dict[str, str]:
+    pairs = (word.partition("=") for word in text.split(",") if word)
+    return {key.strip().lower(): value for key, _, value in pairs}
+
+
+def _in_charge(text: str) -> str:
+    """The first controller that is up: a backup waits while one before it answers."""
+    for line in text.splitlines():
+        if (found := _CONTROLLER.match(line.strip())) and found["state"] == "UP":
+            return found["host"]
+    return ""

@@ -1,0 +1,138 @@
+"""What the hook must not change: arrays, nice values, holds; after a release every priority."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.real.conftest import ACCOUNTS, running_slurm, skip_without_daemons
+from tests.real.daemon_under_test import write_configuration
+from tests.real.drawn_order import DrawnOrder, adapter_of, cycle_of
+from tests.real.private_cluster import Account, ClusterPlan, PrivateSlurm, add_system_user
+from tests.real.test_slurm_commands_real import wait_eligible
+
+pytestmark = pytest.mark.real
+
+TASKS = 10_000
+#: Ages would move priorities while the test looks at them.
+STILL = ClusterPlan(
+    accounts={**ACCOUNTS, "staff": Account(share=1, users=("slurmrl",))},
+    options={"PriorityWeightAge": "0", "PrivateData": "jobs,usage,accounts"},
+)
+
+
+@pytest.fixture(scope="module")
+def shared_still_slurm() -> Iterator[PrivateSlurm]:
+    """A cluster in which priorities stand still, its partitions down."""
+    skip_without_daemons()
+    add_system_user("slurmrl")
+    with running_slurm(STILL) as cluster:
+        for name in ("batch", "short"):
+            cluster.run("scontrol", "update", f"partition={name}", "state=down")
+        yield cluster
+
+
+@pytest.fixture
+def still_slurm(shared_still_slurm: PrivateSlurm) -> Iterator[PrivateSlurm]:
+    """The same with an empty queue."""
+    yield shared_still_slurm
+    for user in ("alice", "bob"):
+        shared_still_slurm.run("scancel", "-u", user)
+
+
+def priorities(cluster: PrivateSlurm) -> dict[str, str]:
+    """Record -> priority, nice and reason, as a user sees them."""
+    lines = cluster.run("squeue", "-h", "-r", "-O", "JobArrayID:|,PriorityLong:|,Nice:|,Reason:")
+    return dict(line.split("|", 1) for line in lines.stdout.splitlines())
+
+
+def test_an_array_of_ten_thousand_tasks_is_one_write_and_is_not_split(
+    still_slurm: PrivateSlurm, tmp_path: Path
+) -> None:
+    array = still_slurm.submit(f"--array=1-{TASKS}", user="alice", account="physics")
+    other = still_slurm.submit(user="bob", account="biology")
+    wait_eligible(still_slurm, (array, other))
+    policy = DrawnOrder(seed=0)
+    cycle = cycle_of(adapter_of(still_slurm), policy, tmp_path)
+    writes = []
+    for policy.sign in (1, -1, 1):
+        report = cycle.run()
+        assert report.succeeded
+        assert report.snapshot is not None
+        assert len(report.snapshot.pending) == 2
+        writes.append(report.writes)
+    records = still_slurm.run("squeue", "-h", "-o", "%i %F").stdout.split()
+    assert sum(writes) >= 2
+    assert max(writes) == 1
+    assert f"{array}_[1-{TASKS}]" in records
+    assert cycle.release().applied == 2
+
+
+def test_holds_and_nice_stay_and_release_gives_slurms_own_priorities(
+    still_slurm: PrivateSlurm, tmp_path: Path
+) -> None:
+    options = [(), ("--nice=70",), ("--hold",), ("--priority=4000",), ("--nice=-20",)]
+    options += [("--partition=batch,short",), ("--array=1-5",), ("--begin=now+1hour",)]
+    jobs = {}
+    for number in range(24):
+        user, account = (("alice", "physics"), ("bob", "biology"))[number % 2]
+        asked = options[number % len(options)]
+        jobs[still_slurm.submit(*asked, user=user, account=account)] = asked
+    unlisted = {("--hold",), ("--begin=now+1hour",)}
+    wait_eligible(still_slurm, tuple(job for job, asked in jobs.items() if asked not in unlisted))
+    for job in jobs:  # Slurm shows a job of two partitions anew once it has looked at it again
+        still_slurm.run("scontrol", "update", f"jobid={job}", "sitefactor=0")
+    plain = priorities(still_slurm)
+    cycle = cycle_of(adapter_of(still_slurm), policy := DrawnOrder(seed=3), tmp_path)
+    for policy.sign in (1, -1, 1):
+        assert cycle.run().writes > 0
+    ours = priorities(still_slurm)
+    assert {job: text.partition("|")[2] for job, text in ours.items()} == {
+        job: text.partition("|")[2] for job, text in plain.items()
+    }
+    assert ours != plain
+    cycle.release()
+    assert priorities(still_slurm) == plain
+
+
+def run_as_operator(cluster: PrivateSlurm, folder: Path, *words: str) -> tuple[int, str]:
+    """`slurm-rl` as the user slurmrl, who is nobody on this machine; exit code and errors."""
+    done = cluster.run(
+        *("setpriv", "--reuid=slurmrl", "--regid=slurmrl", "--clear-groups"),
+        *(sys.executable, "-m", "slurm_rl_plugin.cli.entry", *words),
+        *("--config", str(folder / "slurm-rl.toml")),
+        check=False,
+        timeout=60,
+    )
+    return done.returncode, done.stderr
+
+
+@pytest.fixture
+def operator_folder(tmp_path: Path) -> Path:
+    """A folder of the user slurmrl, whom the folders above let through."""
+    shutil.chown(tmp_path, "slurmrl")
+    for folder in tmp_path.parents:
+        if not folder.stat().st_mode & 0o001:
+            folder.chmod(0o755)
+    return tmp_path
+
+
+def test_an_ordinary_user_with_the_right_of_an_operator_runs_it_all(
+    still_slurm: PrivateSlurm, operator_folder: Path
+) -> None:
+    limits = (30, 20, 10)
+    jobs = [still_slurm.submit(user="alice", account="physics", minutes=each) for each in limits]
+    wait_eligible(still_slurm, tuple(jobs))
+    still_slurm.run("sacctmgr", "-i", "modify", "user", "slurmrl", "set", "adminlevel=Operator")
+    write_configuration(operator_folder, "sjf", mode="active", cycle=1)
+    code, errors = run_as_operator(still_slurm, operator_folder, "run", "--once")
+    assert code == 0, errors
+    assert "writes=2" in errors
+    code, errors = run_as_operator(still_slurm, operator_folder, "release")
+    assert code == 0, errors
+    sites = still_slurm.run("sprio", "-h", "-o", "%S").stdout.split()
+    assert sites == ["0"] * 3
