@@ -1,0 +1,126 @@
+"""Killed at any moment: the daemon in mid-write, and every daemon of Slurm under it.
+
+SLURM_RL_KILLS says how often each is killed (2 by default, 20 for the record).
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.real.conftest import ACCOUNTS, running_slurm, skip_without_daemons
+from tests.real.daemon_under_test import write_configuration
+from tests.real.private_cluster import ClusterPlan, PrivateSlurm
+from tests.real.test_slurm_commands_real import wait_eligible
+
+pytestmark = pytest.mark.real
+
+KILLS = int(os.environ.get("SLURM_RL_KILLS", "2"))
+JOBS = 150
+PLAN = ClusterPlan(accounts=ACCOUNTS, options={"PriorityWeightAge": "0"})
+
+
+@pytest.fixture(scope="module")
+def closed_cluster() -> Iterator[PrivateSlurm]:
+    """A cluster of its own with its partitions down and a mixed queue; nothing starts in it."""
+    skip_without_daemons()
+    closed = [line.replace("State=UP", "State=DOWN") for line in PLAN.partitions]
+    with running_slurm(
+        ClusterPlan(accounts=ACCOUNTS, options=PLAN.options, partitions=closed)
+    ) as it:
+        options = [(), ("--nice=70",), ("--hold",), ("--priority=4000",), ("--array=1-50",)]
+        for number in range(JOBS):
+            user, account = (("alice", "physics"), ("bob", "biology"))[number % 2]
+            chosen = options[number] if number < len(options) else ()
+            it.submit(*chosen, user=user, account=account)
+        yield it
+
+
+def queue_of(cluster: PrivateSlurm) -> list[str]:
+    """Every record with its state, reason, priority and nice; sprio's terms for the eligible."""
+    records = cluster.run(
+        "squeue", "-h", "-O", "JobArrayID:|,State:|,Reason:|,PriorityLong:|,Nice:"
+    )
+    sites = cluster.run("sprio", "-h", "-o", "%i site %S")
+    return sorted([*records.stdout.splitlines(), *sites.stdout.splitlines()])
+
+
+class Hook:
+    """The restless daemon as a process; started again after each kill."""
+
+    def __init__(self, cluster: PrivateSlurm, folder: Path) -> None:
+        self.cluster, self.folder = cluster, folder
+        write_configuration(folder, "sjf", mode="active", cycle=0.2)
+        self.log = folder / "daemon.log"
+        self.start()
+
+    def start(self) -> None:
+        words = (
+            "-m",
+            "tests.real.restless_hook",
+            "run",
+            "--config",
+            f"{self.folder}/slurm-rl.toml",
+        )
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, *words], env=self.cluster.env, stdout=log, stderr=log
+            )
+
+    def cycles(self) -> int:
+        return self.log.read_text().count("failure=none")
+
+    def wait_for_writes(self) -> None:
+        """Wait for two good cycles more: then it writes again."""
+        wanted, end = self.cycles() + 2, time.monotonic() + 60
+        while self.cycles() < wanted:
+            assert self.process.poll() is None, self.log.read_text()[-2000:]
+            assert time.monotonic() < end, self.log.read_text()[-2000:]
+            time.sleep(0.02)
+
+    def kill(self) -> None:
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait(timeout=10)
+
+    def stop(self) -> int:
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(timeout=60)
+
+
+@pytest.mark.parametrize("victim", ["the hook", "slurmctld", "slurmdbd", "munged"])
+def test_after_kills_every_job_is_there_and_as_it_was(
+    closed_cluster: PrivateSlurm, tmp_path: Path, victim: str
+) -> None:
+    cluster = closed_cluster
+    ids = cluster.run("squeue", "-h", "-t", "PD", "-o", "%A").stdout.split()
+    held = cluster.run("squeue", "-h", "-t", "PD", "-O", "JobID:|,Reason:").stdout
+    listed = tuple(int(job) for job in ids if f"{job}|JobHeldUser" not in held)
+    wait_eligible(cluster, listed)
+    before = queue_of(cluster)
+    assert len(ids) == JOBS
+    hook, rng = Hook(cluster, tmp_path), random.Random(victim)
+    try:
+        for _ in range(KILLS):
+            hook.wait_for_writes()
+            time.sleep(rng.uniform(0.0, 0.4))
+            if victim == "the hook":
+                hook.kill()
+                hook.start()
+            else:
+                cluster.kill(victim)
+                time.sleep(rng.uniform(0.0, 1.0))
+                cluster.restart(victim)
+        hook.wait_for_writes()
+        assert hook.stop() == 0
+    finally:
+        hook.process.kill()
+    wait_eligible(cluster, listed)
+    assert queue_of(cluster) == before
