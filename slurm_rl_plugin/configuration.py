@@ -100,9 +100,9 @@ KEYS: dict[str, dict[str, Key]] = {
     "batch_system": {
         "adapter": Key(
             kind=str,
-            default="slurm_commands",
-            choices=("slurm_commands",),
-            meaning="how the batch system is reached",
+            default="auto",
+            choices=("auto", "slurm_commands", "slurm"),
+            meaning="how Slurm is reached: slurm is by pyslurm, auto takes it where it fits",
         ),
         "timeout": Key(
             kind=float, default=10.0, least=0.1, meaning="seconds until a command is killed"

@@ -64,11 +64,7 @@ class CommandRunner:
         timeout: float,
         on_call: Callable[[str, float], None] | None,
     ) -> None:
-        base = os.environ if environment is None else environment
-        self._environment = {
-            key: value for key, value in base.items() if not key.startswith(FILTER_PREFIXES)
-        }
-        self._environment["SLURM_TIME_FORMAT"] = "%s"
+        self._environment = {**clean_environment(environment), "SLURM_TIME_FORMAT": "%s"}
         self._timeout = timeout
         self._on_call = on_call
 
@@ -130,6 +126,12 @@ class CommandRunner:
                 f"{arguments[0]} cannot be run ({error.strerror}); "
                 "install Slurm's client commands or put them on the PATH"
             ) from error
+
+
+def clean_environment(environment: Mapping[str, str] | None) -> dict[str, str]:
+    """Variables for a child that talks to Slurm, without filters; None takes this process's own."""
+    base = os.environ if environment is None else environment
+    return {key: value for key, value in base.items() if not key.startswith(FILTER_PREFIXES)}
 
 
 def failure(command: str, words: str) -> BatchSystemError:

@@ -1,9 +1,10 @@
-"""Factors written by `scontrol`: many changes in one call, and what its error lines mean."""
+"""Factors written in bursts; `scontrol` as who sends them, and what its error lines mean."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from typing import Protocol
 
 from slurm_rl_plugin.batch_systems.port import ApplyReport
 from slurm_rl_plugin.batch_systems.slurm_process import UNREACHABLE, Answer, CommandRunner, failure
@@ -23,11 +24,26 @@ DENIED = ("Access/permission denied", "Invalid user id")
 Change = tuple[int, int]
 
 
-class FactorWriter:
-    """Writes SiteFactor values, at most `writes_per_call` in one run of `scontrol`."""
+class ChangeSender(Protocol):
+    """Sends one burst of changes to Slurm."""
 
-    def __init__(self, runner: CommandRunner, writes_per_call: int) -> None:
-        self._runner = runner
+    def send(self, changes: Sequence[Change]) -> dict[int, str]:
+        """Set the factor of each job (of the array, for a job array); those refused, and why.
+
+        The words are Slurm's own, such as `Access/permission denied`.
+
+        Raises:
+            BatchSystemUnavailable: no answer in time; some changes may have been written.
+            BatchSystemError: sending failed for a reason that names no job.
+        """
+        ...
+
+
+class FactorWriter:
+    """Writes SiteFactor values, at most `writes_per_call` in one burst."""
+
+    def __init__(self, sender: ChangeSender, writes_per_call: int) -> None:
+        self._sender = sender
         self._writes_per_call = writes_per_call
 
     def write(self, changes: Sequence[Change]) -> ApplyReport:
@@ -38,7 +54,7 @@ class FactorWriter:
 
         Raises:
             BatchSystemUnavailable: no answer in time; some changes may have been written.
-            BatchSystemError: `scontrol` failed for a reason that names no job.
+            BatchSystemError: a write failed for a reason that names no job.
             ChangeRejected: every single change was denied.
         """
         rejected = {
@@ -48,7 +64,7 @@ class FactorWriter:
         }
         allowed = [change for change in changes if change[0] not in rejected]
         for burst in self._bursts(allowed):
-            refused = self._write_burst(burst)
+            refused = self._sender.send(burst)
             rejected.update(refused)
             if len(refused) == len(burst) and _all_denied(refused):
                 raise ChangeRejected(
@@ -61,9 +77,20 @@ class FactorWriter:
         for first in range(0, len(changes), self._writes_per_call):
             yield changes[first : first + self._writes_per_call]
 
-    def _write_burst(self, changes: Sequence[Change]) -> dict[int, str]:
+
+class Scontrol:
+    """Sends each burst through one run of `scontrol`; see `ChangeSender`.
+
+    It names an array by its number, which Slurm takes for every record of it.
+    """
+
+    def __init__(self, commands: CommandRunner) -> None:
+        self._commands = commands
+
+    def send(self, changes: Sequence[Change]) -> dict[int, str]:
+        """See `ChangeSender.send`."""
         lines = [f"update jobid={job_id} sitefactor={factor}\n" for job_id, factor in changes]
-        answer = self._runner.call(
+        answer = self._commands.call(
             ["scontrol"], stdin="".join(lines), extra=SECONDS_A_WRITE * len(changes)
         )
         return _refusals(answer, {job_id for job_id, _ in changes})

@@ -8,10 +8,13 @@ import sys
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from slurm_rl_plugin.batch_systems.port import BatchSystem
+from slurm_rl_plugin.batch_systems.slurm_adapter_choice import PYSLURM, choose_adapter
+from slurm_rl_plugin.batch_systems.slurm_process import CommandRunner
 from slurm_rl_plugin.configuration import SHIPPED_MODELS, Configuration
-from slurm_rl_plugin.errors import ConfigurationError, PolicyError
+from slurm_rl_plugin.errors import PolicyError
 from slurm_rl_plugin.hook.audit_log import AuditLog
 from slurm_rl_plugin.hook.cycle import Cycle
 from slurm_rl_plugin.hook.guard_rails import UntouchedJobs, default_guard_rails
@@ -20,6 +23,10 @@ from slurm_rl_plugin.policies.ordering_rules import LIVE_RULES, rule_policy
 from slurm_rl_plugin.policies.port import Policy
 from slurm_rl_plugin.policies.q_network import load_q_network
 from slurm_rl_plugin.policies.unavailable import UnavailablePolicy
+
+if TYPE_CHECKING:
+    from slurm_rl_plugin.batch_systems.slurm import Slurm
+    from slurm_rl_plugin.batch_systems.slurm_commands import SlurmCommands
 
 logger = logging.getLogger(__name__)
 
@@ -98,15 +105,13 @@ def build_batch_system(
         configuration: of the site.
         calls: receives the duration of every command.
         learns_from_runs: the first snapshot is to report the runs of the past.
+
+    Raises:
+        ConfigurationError: the adapter cannot work here.
     """
     settings = configuration.values["batch_system"]
-    if settings["adapter"] != "slurm_commands":
-        raise ConfigurationError(f"batch system {settings['adapter']!r} is unknown.")
-    from slurm_rl_plugin.batch_systems.slurm_commands import (  # noqa: PLC0415 - chosen by name
-        SlurmCommands,
-    )
-
-    return SlurmCommands(
+    build = slurm_adapter(settings["adapter"], float(settings["timeout"]))
+    return build(
         shares=configuration.shares,
         interactive=configuration.classifier.is_interactive,
         clock=time.time,  # noqa: TID251 - the composition root hands out the clock
@@ -115,6 +120,30 @@ def build_batch_system(
         on_call=lambda call, seconds: calls.append((call, seconds)),
         history_days=float(settings["history_days"]) if learns_from_runs else 0.0,
     )
+
+
+def slurm_adapter(wanted: str, timeout: float) -> type[SlurmCommands] | type[Slurm]:
+    """The adapter for a configured name, and a line of the log that says why.
+
+    Args:
+        wanted: `auto`, or the name of one.
+        timeout: seconds that Slurm may take to tell its release.
+
+    Raises:
+        ConfigurationError: pyslurm is wanted and cannot work here.
+    """
+    commands = CommandRunner(environment=None, timeout=timeout, on_call=None)
+    choice = choose_adapter(wanted, commands)
+    logger.info("adapter=%s because=%s", choice.adapter, choice.because)
+    if choice.adapter == PYSLURM:
+        from slurm_rl_plugin.batch_systems.slurm import Slurm  # noqa: PLC0415 - chosen by name
+
+        return Slurm
+    from slurm_rl_plugin.batch_systems.slurm_commands import (  # noqa: PLC0415 - chosen by name
+        SlurmCommands,
+    )
+
+    return SlurmCommands
 
 
 def build_cycle(configuration: Configuration, loaded: LoadedPolicy) -> Cycle:

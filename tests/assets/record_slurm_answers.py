@@ -15,7 +15,8 @@ import tempfile
 from pathlib import Path
 
 from slurm_rl_plugin.batch_systems.slurm_accounting import SACCT
-from slurm_rl_plugin.batch_systems.slurm_commands import SINFO, SPRIO, SQUEUE, SSHARE
+from slurm_rl_plugin.batch_systems.slurm_cluster import SINFO, SPRIO, SSHARE
+from slurm_rl_plugin.batch_systems.slurm_commands import SQUEUE
 from slurm_rl_plugin.batch_systems.slurm_fields import queue_format
 from tests.real.private_cluster import Account, ClusterPlan, PrivateSlurm, slurm_release
 

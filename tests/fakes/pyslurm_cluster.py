@@ -1,0 +1,40 @@
+"""The fake Slurm with a fake pyslurm beside its commands."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from tests.fakes.fake_cluster import FakeCluster
+
+FAKES = Path(__file__).parent
+#: For a child only: here nobody is to import it.
+PYTHONPATH = os.pathsep.join([str(FAKES / "with_pyslurm"), str(FAKES)])
+
+
+class PyslurmCluster(FakeCluster):
+    """A `FakeCluster` whose children also find a pyslurm over the same state."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory)
+        self.env["PYTHONPATH"] = PYTHONPATH
+
+    def break_pyslurm(self, mode: str) -> None:
+        """Let pyslurm misbehave; the modes stand in `with_pyslurm/pyslurm`."""
+        self.break_command("pyslurm", mode)
+
+    @property
+    def sites(self) -> dict[int, int]:
+        """Record -> its factor."""
+        return {job["job_id"]: job["site"] for job in self.state["jobs"]}
+
+    @property
+    def modified(self) -> list[int]:
+        """Numbers that were given to `Job.modify`, in order."""
+        numbers: list[int] = self.state.get("modified", [])
+        return numbers
+
+    @property
+    def scontrol_calls(self) -> int:
+        calls: int = self.state.get("scontrol_calls", 0)
+        return calls

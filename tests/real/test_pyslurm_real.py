@@ -1,0 +1,294 @@
+"""The adapter by pyslurm on a real Slurm, where a pyslurm of its release is installed."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from slurm_rl_plugin.batch_systems.slurm import Slurm
+from slurm_rl_plugin.batch_systems.slurm_adapter_choice import choose_adapter, installed_pyslurm
+from slurm_rl_plugin.batch_systems.slurm_child_process import SlurmChild
+from slurm_rl_plugin.batch_systems.slurm_commands import Squeue
+from slurm_rl_plugin.batch_systems.slurm_fields import QueueRow
+from slurm_rl_plugin.batch_systems.slurm_process import CommandRunner
+from slurm_rl_plugin.errors import BatchSystemUnavailable, ChangeRejected
+from tests.contracts.batch_system_contract import BatchSystemContract, PreparedQueue, factors
+from tests.real.cluster_files import ClusterPlan
+from tests.real.conftest import StartSlurm, skip_without_daemons
+from tests.real.private_cluster import PrivateSlurm, slurm_release
+from tests.real.test_slurm_commands_real import (
+    scontrol,
+    set_factor,
+    submit,
+    wait_eligible,
+    wait_state,
+    wall_clock,
+)
+
+pytestmark = pytest.mark.real
+
+
+@pytest.fixture(autouse=True)
+def fitting_pyslurm() -> None:
+    """Skip where there is no pyslurm for the Slurm that is installed."""
+    skip_without_daemons()
+    major, minor = slurm_release()
+    found = installed_pyslurm() or "none"
+    if not found.startswith(f"{major}.{minor}."):
+        pytest.skip(
+            f"needs pyslurm {major}.{minor} for this Python (found: {found}): build the newest tag "
+            f"v{major}.{minor}.* of github.com/PySlurm/pyslurm, as docs/operators.md says"
+        )
+
+
+@pytest.fixture
+def pyslurm(closed_slurm: PrivateSlurm) -> Slurm:
+    """The adapter over a cluster in which nothing starts."""
+    return adapter(closed_slurm)
+
+
+#: For the child's PYTHONPATH: it reads as root and writes as a user without rights.
+WRITES_AS_ALICE = """
+import os, pwd, pyslurm
+
+describe = pyslurm.JobSubmitDescription
+
+def describe_as_alice(**values):
+    os.seteuid(pwd.getpwnam("alice").pw_uid)
+    return describe(**values)
+
+pyslurm.JobSubmitDescription = describe_as_alice
+"""
+
+
+def adapter(cluster: PrivateSlurm, *, seconds: float = 10.0, **environment: str) -> Slurm:
+    return Slurm(
+        shares=None,
+        interactive=lambda job: job.time_limit <= 60,
+        clock=wall_clock,
+        timeout=seconds,
+        environment={**cluster.env, **environment},
+    )
+
+
+def sites(cluster: PrivateSlurm) -> list[str]:
+    """The factor of each record that sprio lists."""
+    return cluster.run("sprio", "-h", "-o", "%S").stdout.split()
+
+
+class TestContract(BatchSystemContract):
+    @pytest.fixture
+    def queue(self, closed_slurm: PrivateSlurm) -> PreparedQueue:
+        cluster = closed_slurm
+        waiting = tuple(submit(cluster) for _ in range(3))
+        held = submit(cluster, "--hold")
+        wait_eligible(cluster, waiting)
+
+        def start(job_id: int) -> None:
+            scontrol(cluster, "update", "partition=short", "state=up")
+            scontrol(cluster, "update", f"jobid={job_id}", "partition=short")
+            wait_state(cluster, job_id, "RUNNING")
+
+        def end(job_id: int) -> None:
+            cluster.run("scancel", str(job_id))
+            wait_state(cluster, job_id, "CANCELLED")
+
+        return PreparedQueue(
+            system=adapter(cluster), waiting=waiting, held=held, start=start, end=end
+        )
+
+
+class TestRows:
+    def test_same_rows_as_squeue(self, closed_slurm: PrivateSlurm) -> None:
+        cluster = closed_slurm
+        first = submit(cluster, "--nice=50", name="a|b\ntwo lines é")
+        submit(cluster, "--nice=-50", "--partition=batch,short", name="None")
+        submit(cluster, "--hold")
+        submit(cluster, "--begin=now+1hour")
+        submit(cluster, f"--dependency=afterok:{first}")
+        submit(cluster, "--array=0-5")
+        cluster.submit(user="bob", account="biology", processors=3, minutes=1440)
+        scontrol(cluster, "update", "partition=short", "state=up")
+        running = [submit(cluster, "--partition=short") for _ in range(2)]
+        running.append(submit(cluster, "--partition=short", "--exclusive"))
+        for job_id in running[:2]:
+            wait_state(cluster, job_id, "RUNNING")
+        system = adapter(cluster)
+        cluster.wait_until(lambda: _differences(system) == [], 10, "the same rows twice")
+
+    def test_name_that_is_no_text(self, closed_slurm: PrivateSlurm) -> None:
+        name = os.fsdecode(b"x\xff")
+        submit(closed_slurm, name=name)
+        assert len(adapter(closed_slurm).snapshot().pending) == 1
+
+
+def _differences(system: Slurm) -> list[tuple[int, str, object, object]]:
+    """What pyslurm and squeue say differently of the queue, each look a moment apart."""
+    theirs = {row.job_id: row for row in Squeue(system._runner).waiting_and_running()}
+    ours = {row.job_id: row for row in system._queue.waiting_and_running()}
+    assert ours.keys() == theirs.keys()
+    return [
+        (job_id, column.name, getattr(row, column.name), getattr(theirs[job_id], column.name))
+        for job_id, row in ours.items()
+        for column in dataclasses.fields(QueueRow)
+        if not _same(getattr(row, column.name), getattr(theirs[job_id], column.name))
+    ]
+
+
+def _same(one: object, other: object) -> bool:
+    both = (one, other)
+    return one == other or all(isinstance(each, float) and math.isnan(each) for each in both)
+
+
+class TestWrites:
+    def test_zero_takes_a_factor_back(self, closed_slurm: PrivateSlurm, pyslurm: Slurm) -> None:
+        job = submit(closed_slurm)
+        wait_eligible(closed_slurm, (job,))
+        pyslurm.snapshot()
+        pyslurm.apply([set_factor(job, 900)])
+        assert sites(closed_slurm) == ["900"]
+        pyslurm.apply([set_factor(job, 0)])
+        assert factors(pyslurm.snapshot()) == {job: 0}
+
+    def test_split_tasks_get_the_factor_of_their_array(
+        self, closed_slurm: PrivateSlurm, pyslurm: Slurm
+    ) -> None:
+        array = submit(closed_slurm, "--array=0-4")
+        wait_eligible(closed_slurm, (array,))
+        pyslurm.snapshot()
+        scontrol(closed_slurm, "update", f"jobid={array}_0", "nice=5")  # splits task 0 off
+        scontrol(closed_slurm, "hold", f"{array}_3")
+        report = pyslurm.apply([set_factor(array, 33)])
+        snapshot = pyslurm.snapshot()
+        assert (report.applied, factors(snapshot)) == (1, {array: 33})
+        assert sites(closed_slurm) == ["33", "33"]
+        scontrol(closed_slurm, "release", f"{array}_3")
+        closed_slurm.wait_until(
+            lambda: sites(closed_slurm) == ["33"] * 3, 10, "the factor of the task that was held"
+        )
+
+    def test_array_stays_unsplit(self, closed_slurm: PrivateSlurm, pyslurm: Slurm) -> None:
+        array = submit(closed_slurm, "--array=1-50")
+        wait_eligible(closed_slurm, (array,))
+        pyslurm.snapshot()
+        pyslurm.apply([set_factor(array, 33)])
+        assert len(sites(closed_slurm)) == 1
+        pyslurm.release()
+        assert factors(pyslurm.snapshot()) == {array: 0}
+
+    def test_job_that_is_over_and_job_that_is_unknown(self, slurm: PrivateSlurm) -> None:
+        scontrol(slurm, "update", "partition=batch", "state=down")
+        job = submit(slurm, seconds=0)
+        system = adapter(slurm)
+        system.snapshot()
+        scontrol(slurm, "update", "partition=batch", "state=up")
+        wait_state(slurm, job, "COMPLETED")
+        system._queue.single |= {999999}  # as if it had been seen
+        report = system.apply([set_factor(job, 5), set_factor(999999, 5)])
+        assert report.applied == 0
+        assert report.rejected == {
+            job: "Job has already finished",
+            999999: "Invalid job id specified",
+        }
+
+    def test_order_of_starts(self, slurm: PrivateSlurm) -> None:
+        scontrol(slurm, "update", "partition=batch", "state=down")
+        jobs = tuple(submit(slurm, "--ntasks=8", seconds=1) for _ in range(4))
+        wait_eligible(slurm, jobs)
+        wanted = [jobs[i] for i in (3, 0, 2, 1)]
+        system = adapter(slurm)
+        system.snapshot()
+        system.apply([set_factor(job, (9 - i) * 100_000) for i, job in enumerate(wanted)])
+        scontrol(slurm, "update", "partition=batch", "state=up")
+        slurm.wait_until(lambda: not slurm.run("squeue", "-h").stdout, 60, "empty queue")
+        starts = {
+            row.job_id: row.start
+            for row in (system._queue.waiting(), system._queue.of_arrays(jobs))[1]
+        }
+        assert sorted(jobs, key=lambda job: starts[job]) == wanted
+
+
+class TestFaults:
+    def test_user_without_the_right(self, closed_slurm: PrivateSlurm, tmp_path: Path) -> None:
+        job = submit(closed_slurm)
+        wait_eligible(closed_slurm, (job,))
+        tmp_path.joinpath("sitecustomize.py").write_text(WRITES_AS_ALICE)
+        system = adapter(closed_slurm, PYTHONPATH=str(tmp_path))
+        system.snapshot()
+        with pytest.raises(ChangeRejected, match="AdminLevel=Operator"):
+            system.apply([set_factor(job, 5)])
+        assert factors(system.snapshot()) == {job: 0}
+
+    def test_hung_and_dead_slurmctld(self, start_slurm: StartSlurm) -> None:
+        cluster = start_slurm(ClusterPlan(nodes=1))
+        job = cluster.submit("--hold")
+        system = adapter(cluster, seconds=1.5)
+        system.snapshot()
+        cluster.kill("slurmctld", signal.SIGSTOP)
+        for call in (system.snapshot, lambda: system.apply([set_factor(job, 1)])):
+            began = time.monotonic()
+            with pytest.raises(BatchSystemUnavailable, match="no answer within"):
+                call()
+            assert time.monotonic() - began < 3
+        cluster.kill("slurmctld", signal.SIGCONT)
+        cluster.wait_until(lambda: _answers(system), 20, "an answer again")
+        cluster.kill("slurmctld")
+        began = time.monotonic()
+        with pytest.raises(BatchSystemUnavailable):
+            system.snapshot()
+        assert time.monotonic() - began < 3
+        cluster.restart("slurmctld")
+        assert len(system.snapshot().pending) == 1
+
+    def test_configuration_that_is_missing(self, closed_slurm: PrivateSlurm) -> None:
+        """libslurm ends the interpreter, or waits for a minute: here it is the child's."""
+        environment = {**closed_slurm.env, "SLURM_CONF": "/nonexistent/slurm.conf"}
+        child = SlurmChild(environment=environment, timeout=3.0, on_call=None)
+        began = time.monotonic()
+        with pytest.raises(BatchSystemUnavailable):
+            child.ask("pyslurm_read", {"read": ["id"]})
+        assert time.monotonic() - began < 5
+
+
+def test_auto_takes_it(closed_slurm: PrivateSlurm) -> None:
+    commands = CommandRunner(environment=closed_slurm.env, timeout=10.0, on_call=None)
+    choice = choose_adapter("auto", commands)
+    assert choice.adapter == "slurm"
+    assert "is for this Slurm" in choice.because
+
+
+def test_thousand_writes_and_release(closed_slurm: PrivateSlurm) -> None:
+    script = "#!/bin/sh\nsleep 1\n"
+    loop = f"for i in $(seq 200); do printf '{script}' | sbatch --uid=bob -A biology -o /dev/null"
+    closed_slurm.run("sh", "-c", f"{loop} --chdir=/; done", timeout=120)
+    system = adapter(closed_slurm)
+    jobs = system.snapshot().pending.jobs.job_id
+    before = _memory(system)
+    for round_number in range(5):
+        changes = [set_factor(int(job), int(job) + round_number) for job in jobs]
+        assert system.apply(changes).applied == 200
+    time.sleep(1.1)  # until the last one is eligible and thus in sprio
+    assert factors(system.snapshot()) == {int(job): int(job) + 4 for job in jobs}
+    assert system.release().applied == 200
+    assert set(factors(system.snapshot()).values()) == {0}
+    assert _memory(system) - before < 20_000
+
+
+def _memory(system: Slurm) -> int:
+    """Kilobytes that the child occupies."""
+    pid = system._queue._child._running.process.pid
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS"))
+
+
+def _answers(system: Slurm) -> bool:
+    try:
+        return len(system.snapshot().pending) == 1
+    except BatchSystemUnavailable:
+        return False

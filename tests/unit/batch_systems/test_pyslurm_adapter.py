@@ -1,0 +1,239 @@
+"""The adapter by pyslurm over a fake one with the real one's pitfalls: rows, arrays, refusals."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from slurm_rl_plugin.batch_systems.port import FactorChange
+from slurm_rl_plugin.batch_systems.slurm import ATTRIBUTES, PyslurmQueue, Slurm
+from slurm_rl_plugin.batch_systems.slurm_commands import Squeue
+from slurm_rl_plugin.batch_systems.slurm_fields import QueueRow
+from slurm_rl_plugin.errors import BatchSystemError, BatchSystemUnavailable, ChangeRejected
+from tests.contracts.batch_system_contract import BatchSystemContract, PreparedQueue, factors
+from tests.fakes.fake_cluster import NOW
+from tests.fakes.pyslurm_cluster import PyslurmCluster
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> PyslurmCluster:
+    return PyslurmCluster(tmp_path)
+
+
+def adapter(
+    cluster: PyslurmCluster,
+    *,
+    seconds: float = 5.0,
+    writes_per_call: int = 500,
+    calls: list[str] | None = None,
+) -> Slurm:
+    return Slurm(
+        shares=None,
+        interactive=lambda job: job.time_limit <= 60,
+        clock=lambda: float(cluster.state["now"]),
+        timeout=seconds,
+        environment=cluster.env,
+        writes_per_call=writes_per_call,
+        on_call=None if calls is None else lambda call, took: calls.append(call),
+    )
+
+
+def set_factor(job_id: int, new: int) -> FactorChange:
+    return FactorChange(job_id=job_id, old=0, new=new)
+
+
+class TestContract(BatchSystemContract):
+    @pytest.fixture
+    def queue(self, cluster: PyslurmCluster) -> PreparedQueue:
+        waiting = tuple(cluster.add(job_id) for job_id in (11, 12, 13))
+        cluster.add(14, account="biology", user="bob", nice=-50)
+        held = cluster.add(15, reason="JobHeldUser", eligible=None)
+        cluster.break_command("squeue", "down")  # it is not asked
+        return PreparedQueue(
+            system=adapter(cluster),
+            waiting=waiting,
+            held=held,
+            start=cluster.run_job,
+            end=cluster.end_job,
+        )
+
+    def test_pyslurm_is_never_imported_here(self, queue: PreparedQueue) -> None:
+        queue.system.snapshot()
+        assert not [name for name in sys.modules if name.partition(".")[0] == "pyslurm"]
+
+
+def _rows(system: Slurm) -> list[QueueRow]:
+    assert isinstance(system._queue, PyslurmQueue)
+    return system._queue.waiting_and_running()
+
+
+class TestRows:
+    def test_same_rows_as_squeue(self, cluster: PyslurmCluster) -> None:
+        cluster.add(1, nice=-50, time_limit="1-02:03:00", partition="batch,short", batch=0, qos="")
+        cluster.add(2, time_limit="UNLIMITED", name="a|b\ntwo\u2028lines é", processors=64)
+        cluster.add(3, reason="JobHeldAdmin", eligible=None, account="biology", user="bob")
+        cluster.add(4, state="RUNNING", reason="None", start=NOW, end=NOW + 600, nodes="n[1-2]")
+        cluster.add(5, state="CONFIGURING", start=NOW, end=NOW + 600, nodes="n1")
+        cluster.add(20, tasks="4-9")
+        cluster.add(21, array_id=20, tasks="0", reason="Dependency", eligible=None)
+        cluster.add(22, array_id=20, tasks="2", state="RUNNING", start=NOW - 5, nodes="n1")
+        cluster.add(30, state="COMPLETING", start=NOW, end=NOW, nodes="n1")
+        cluster.add(31, state="SUSPENDED", start=NOW, nodes="n1")
+        system = adapter(cluster)
+        theirs = {row.job_id: row for row in Squeue(system._runner).waiting_and_running()}
+        ours = {row.job_id: row for row in _rows(system)}
+        assert ours.keys() == theirs.keys() == {1, 2, 3, 4, 5, 20, 21, 22}
+        for job_id, row in ours.items():
+            for column in dataclasses.fields(QueueRow):
+                mine = getattr(row, column.name)
+                other = getattr(theirs[job_id], column.name)
+                assert mine == other or (mine != mine and other != other), (job_id, column.name)
+
+    def test_job_without_a_limit_has_no_end_until_it_is_over(self, cluster: PyslurmCluster) -> None:
+        cluster.add(1, time_limit="UNLIMITED", state="RUNNING", start=NOW, end=NOW + 9, nodes="n1")
+        system = adapter(cluster)
+        assert math.isnan(_rows(system)[0].end)
+        cluster.change(1, state="COMPLETED")
+        system._queue.waiting()
+        assert system._queue.of_arrays([1])[0].end == NOW + 9
+
+    def test_user_without_a_name_and_name_that_is_no_text(self, cluster: PyslurmCluster) -> None:
+        cluster.add(1, user="nobody-knows", name="\udcff")
+        rows = _rows(adapter(cluster))
+        assert (rows[0].user, rows[0].name) == ("4242", "")
+
+    def test_jobs_put_back_into_the_queue_still_wait(self, cluster: PyslurmCluster) -> None:
+        cluster.add(1, state="SPECIAL_EXIT", site=7, eligible=None)
+        system = adapter(cluster)
+        assert len(system.snapshot().pending) == 0
+        assert system.release().applied == 1
+        assert cluster.sites == {1: 0}
+
+    def test_value_of_another_kind_is_named(self, cluster: PyslurmCluster) -> None:
+        cluster.add(1, processors="many")
+        with pytest.raises(BatchSystemError, match=r"pyslurm answered.*many"):
+            adapter(cluster).snapshot()
+
+    def test_no_attribute_is_asked_for_twice(self) -> None:
+        assert len(set(ATTRIBUTES)) == len(ATTRIBUTES)
+
+
+class TestWrites:
+    def test_zero_is_written(self, cluster: PyslurmCluster) -> None:
+        cluster.add(1, site=9)
+        system = adapter(cluster)
+        system.snapshot()
+        assert system.release(np.array([1], dtype=np.int64)).applied == 1
+        assert (cluster.sites, cluster.modified, cluster.scontrol_calls) == ({1: 0}, [1], 0)
+
+    def test_all_pending_records_of_an_array_by_one_request(self, cluster: PyslurmCluster) -> None:
+        cluster.add(20, tasks="4-9")
+        cluster.add(21, array_id=20, tasks="1")
+        cluster.add(22, array_id=20, tasks="2", reason="JobHeldUser", eligible=None)
+        cluster.add(30)
+        system = adapter(cluster)
+        system.snapshot()
+        cluster.add(23, array_id=20, tasks="3")  # split off since the last look
+        report = system.apply([set_factor(20, 33), set_factor(30, 44)])
+        assert (report.applied, report.rejected) == (2, {})
+        assert cluster.sites == {20: 33, 21: 33, 22: 33, 23: 33, 30: 44}
+        assert (cluster.modified, cluster.scontrol_calls) == ([30], 1)
+        assert len(cluster.state["jobs"]) == 5
+        assert factors(system.snapshot()) == {20: 33, 30: 44}
+
+    def test_array_without_split_records(self, cluster: PyslurmCluster) -> None:
+        cluster.add(20, tasks="0-9")
+        system = adapter(cluster)
+        system.snapshot()
+        assert system.apply([set_factor(20, 33)]).applied == 1
+        assert (cluster.modified, cluster.scontrol_calls) == ([], 1)
+
+    def test_number_that_no_look_has_shown_may_be_an_array(self, cluster: PyslurmCluster) -> None:
+        cluster.add(20, tasks="4-9", site=3)
+        cluster.add(21, array_id=20, tasks="1", site=3)
+        assert adapter(cluster).release(np.array([20], dtype=np.int64)).applied == 1
+        assert cluster.sites == {20: 0, 21: 0}
+
+    def test_bursts_and_what_is_told_of_calls(self, cluster: PyslurmCluster) -> None:
+        for job_id in range(1, 8):
+            cluster.add(job_id)
+        calls: list[str] = []
+        system = adapter(cluster, writes_per_call=3, calls=calls)
+        system.snapshot()
+        report = system.apply([set_factor(job_id, job_id) for job_id in range(1, 8)])
+        assert (report.applied, report.rejected) == (7, {})
+        assert cluster.sites == {job_id: job_id for job_id in range(1, 8)}
+        assert calls == [
+            *("pyslurm_read", "sprio", "sshare", "sinfo", "sacct"),
+            *["pyslurm_write"] * 3,
+        ]
+
+    def test_jobs_that_end_or_vanish_meanwhile_are_reported(self, cluster: PyslurmCluster) -> None:
+        for job_id in (1, 2, 3):
+            cluster.add(job_id)
+        system = adapter(cluster)
+        system.snapshot()
+        cluster.change(1, state="COMPLETED")
+        cluster.forget(2)
+        report = system.apply([set_factor(job_id, 5) for job_id in (1, 2, 3)])
+        assert report.applied == 1
+        assert report.rejected == {1: "Job has already finished", 2: "Invalid job id specified"}
+        assert cluster.sites[3] == 5
+
+    def test_factor_that_slurm_cannot_hold_is_not_sent(self, cluster: PyslurmCluster) -> None:
+        cluster.add(1)
+        system = adapter(cluster)
+        system.snapshot()
+        assert set(system.apply([set_factor(1, 2**31)]).rejected) == {1}
+        assert cluster.modified == []
+
+    def test_missing_right_is_one_sentence(self, cluster: PyslurmCluster) -> None:
+        cluster.add(1)
+        cluster.add(20, tasks="1-3")
+        system = adapter(cluster)
+        system.snapshot()
+        cluster.break_pyslurm("deny")
+        cluster.break_command("scontrol", "deny")
+        with pytest.raises(ChangeRejected, match="AdminLevel=Operator") as caught:
+            system.apply([set_factor(1, 5), set_factor(20, 5)])
+        assert not caught.value.transient
+
+    def test_right_that_is_missing_for_one_job(self, cluster: PyslurmCluster) -> None:
+        cluster.add(1)
+        cluster.add(20, tasks="1-3")
+        system = adapter(cluster)
+        system.snapshot()
+        cluster.break_pyslurm("deny")
+        report = system.apply([set_factor(1, 5), set_factor(20, 5)])
+        assert (report.applied, report.rejected) == (1, {1: "Access/permission denied"})
+
+    def test_slurmctld_that_goes_away_is_not_asked_for_every_job(
+        self, cluster: PyslurmCluster
+    ) -> None:
+        for job_id in range(1, 6):
+            cluster.add(job_id)
+        system = adapter(cluster)
+        system.snapshot()
+        cluster.break_pyslurm("down_after_one")
+        with pytest.raises(BatchSystemUnavailable, match="pyslurm cannot reach Slurm: Unable"):
+            system.apply([set_factor(job_id, 5) for job_id in range(1, 6)])
+        assert cluster.modified == [1, 2]
+        cluster.break_pyslurm("")
+        assert system.apply([set_factor(5, 5)]).applied == 1
+
+
+class TestRefusedReading:
+    def test_unreachable_slurmctld(self, cluster: PyslurmCluster) -> None:
+        cluster.break_pyslurm("down")
+        with pytest.raises(BatchSystemUnavailable, match=r"cannot reach Slurm.*scontrol ping"):
+            adapter(cluster).snapshot()
+
+    def test_right_to_list_is_missing(self, cluster: PyslurmCluster) -> None:
+        cluster.break_pyslurm("deny_list")
+        with pytest.raises(BatchSystemError, match="pyslurm failed: Access/permission denied"):
+            adapter(cluster).snapshot()
