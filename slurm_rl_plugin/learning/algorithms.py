@@ -14,7 +14,7 @@ from slurm_rl_plugin.features.known_schemas import KNOWN_SCHEMAS
 from slurm_rl_plugin.features.run_prediction import RunTimePrediction
 from slurm_rl_plugin.features.schema import FeatureSchema
 from slurm_rl_plugin.features.site import SITE
-from slurm_rl_plugin.learning import sarsa_settings
+from slurm_rl_plugin.learning import fitted_q_settings, sarsa_settings
 from slurm_rl_plugin.learning.fitted_q import train_fitted_q
 from slurm_rl_plugin.learning.fitted_q_settings import FittedQSettings
 from slurm_rl_plugin.learning.policy_search import search_policy
@@ -59,7 +59,10 @@ ALGORITHMS: Mapping[str, Algorithm] = {
     ),
     "fitted-q": Algorithm(
         default=FittedQSettings(regressor="feed-forward"),
-        presets={"paper": FittedQSettings(regressor="feed-forward", reward="literal")},
+        presets={
+            "paper": FittedQSettings(regressor="feed-forward", reward="literal"),
+            "slowdown": fitted_q_settings.SLOWDOWN,
+        },
         steps=("iterations", "iteration"),
     ),
     "echo-state": Algorithm(
@@ -136,7 +139,8 @@ def train_policy(
 ) -> TrainedPolicy:
     """Train by the algorithm that the settings belong to; see `search_policy` for the arguments.
 
-    A prediction of run times and a network to start from are for policy search alone.
+    A prediction of run times is for the `site` schema, a network to start from for policy search
+    alone.
 
     Raises:
         ConfigurationError: as the algorithm says.
@@ -151,4 +155,4 @@ def train_policy(
         raise ConfigurationError("only policy-search starts from a model: leave out --from.")
     if isinstance(settings, SarsaSettings):
         return train_sarsa(training, validation, settings, **more)
-    return train_fitted_q(training, validation, settings, **more)
+    return train_fitted_q(training, validation, settings, prediction=prediction, **more)

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import os
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-
-import numpy as np
+from typing import Any, Protocol
 
 from slurm_rl_plugin.errors import ConfigurationError
-from slurm_rl_plugin.features.reactive_grid import log_wait
+from slurm_rl_plugin.features.run_prediction import RunTimePrediction
+from slurm_rl_plugin.features.site import SITE
 from slurm_rl_plugin.learning.checkpoint import Checkpoint
+from slurm_rl_plugin.learning.fitted_q_grid import GridPatterns
 from slurm_rl_plugin.learning.fitted_q_settings import SCHEMAS, FittedQSettings
-from slurm_rl_plugin.learning.fitted_q_targets import rewards, targets, with_a_choice
+from slurm_rl_plugin.learning.fitted_q_site import SitePatterns
 from slurm_rl_plugin.learning.q_regression import (
     EchoStateRegressor,
     FeedForwardRegressor,
@@ -21,77 +23,66 @@ from slurm_rl_plugin.learning.q_regression import (
     Samples,
 )
 from slurm_rl_plugin.learning.trained_policy import Progress, TrainedPolicy
-from slurm_rl_plugin.learning.training_load import TrainingLoad, mean_objective
-from slurm_rl_plugin.policies.echo_state import EchoStateNetwork
-from slurm_rl_plugin.simulator.cluster import Workload
-from slurm_rl_plugin.simulator.experience import Experience
-from slurm_rl_plugin.simulator.reactive_grid import grid_job_table
-from slurm_rl_plugin.simulator.rollout import collect_experience
-from slurm_rl_plugin.units import FloatArray
+from slurm_rl_plugin.learning.training_load import TrainingLoad, drawn_loads, mean_objective
 
 
-def _regressor(settings: FittedQSettings) -> QRegressor:
+class Patterns(Protocol):
+    """Where the pattern set of Algorithm 1 comes from: one form of experience."""
+
+    @property
+    def regressor(self) -> QRegressor:
+        """Fits the Q-function to the patterns."""
+        ...
+
+    def collected(
+        self, parameters: Sequence[float] | None, loads: Sequence[TrainingLoad], iteration: int
+    ) -> Any:
+        """Experience of every load under the Q-function with these parameters, None at first."""
+        ...
+
+    def samples(self, collections: Sequence[Any], parameters: Sequence[float] | None) -> Samples:
+        """The patterns of some collections with targets by the Q-function; perhaps none."""
+        ...
+
+
+def _patterns(settings: FittedQSettings, prediction: RunTimePrediction | None) -> Patterns:
     schema = SCHEMAS[settings.schema]
-    if settings.regressor == "feed-forward":
-        return FeedForwardRegressor(
-            schema=schema, hidden=settings.hidden, passes=settings.passes, decay=settings.decay
+    if settings.regressor == "echo-state":
+        reservoir = EchoStateRegressor.drawn(
+            schema, settings.reservoir, settings.ridge, settings.seed
         )
-    return EchoStateRegressor.drawn(schema, settings.reservoir, settings.ridge, settings.seed)
+        return GridPatterns(settings=settings, regressor=reservoir)
+    known = (prediction or RunTimePrediction.untrained()) if schema == SITE else None
+    regressor = FeedForwardRegressor(
+        schema=schema,
+        hidden=settings.hidden,
+        passes=settings.passes,
+        decay=settings.decay,
+        prediction=known,
+    )
+    if schema == SITE:
+        return SitePatterns(settings=settings, regressor=regressor)
+    return GridPatterns(settings=settings, regressor=regressor)
 
 
-def _collected(
-    network: EchoStateNetwork,
-    loads: Sequence[TrainingLoad],
-    settings: FittedQSettings,
-    iteration: int,
-) -> list[Experience]:
-    """Experience of every load; the first is that of simple orders, for want of a policy."""
-    epsilon = None if iteration == 1 else settings.epsilon
-    return [
-        collect_experience(
-            load.workload,
-            network,
-            load.settings,
-            epsilon=epsilon,
-            rng=np.random.default_rng([settings.seed, iteration, number]),
-        )
-        for number, load in enumerate(loads)
-    ]
+def _fitted(
+    patterns: Patterns,
+    collections: Sequence[Any],
+    parameters: Sequence[float] | None,
+    seed: int,
+) -> list[float]:
+    """Parameters of the next Q-function.
 
-
-def _samples(
-    collections: Sequence[Sequence[Experience]],
-    loads: Sequence[TrainingLoad],
-    network: EchoStateNetwork | None,
-    settings: FittedQSettings,
-) -> Samples:
-    """Pattern set of Algorithm 1; memory was driven through each simulation in its order."""
-    parts = []
-    for collection in collections:
-        for experience, load in zip(collection, loads, strict=True):
-            reward = rewards(experience, settings.reward, settings.utility_weight)
-            found = targets(experience, reward, network, load.workload, settings.gamma)
-            free = with_a_choice(experience)
-            jobs = _job_features(experience, load.workload, settings)[free]
-            parts.append((experience.queue[free], jobs, experience.state[free], found[free]))
-    queue, jobs, states, values = (np.concatenate(each) for each in zip(*parts, strict=True))
-    if len(values) == 0:
+    Raises:
+        ConfigurationError: there is nothing to learn.
+    """
+    samples = patterns.samples(collections, parameters)
+    if len(samples.targets) == 0:
         raise ConfigurationError(
             "no queue ever builds up in the training loads: there is nothing to choose, hence "
             "nothing to learn; train on busier logs."
         )
-    return Samples(queue=queue, jobs=jobs, states=states, targets=values)
-
-
-def _job_features(
-    experience: Experience, workload: Workload, settings: FittedQSettings
-) -> FloatArray:
-    """Features of the job of every start when it started, float64[n, Fx]."""
-    table = grid_job_table(workload)[experience.job]
-    if not SCHEMAS[settings.schema].dynamic_jobs:
-        return table
-    wait = experience.now - workload.submit[experience.job]
-    return np.column_stack([table, log_wait(wait)])
+    return patterns.regressor.fit(samples, seed)
 
 
 def train_fitted_q(
@@ -102,6 +93,7 @@ def train_fitted_q(
     checkpoint: Path | None = None,
     load_key: str = "",
     progress: Progress | None = None,
+    prediction: RunTimePrediction | None = None,
 ) -> TrainedPolicy:
     """Collect, set targets, fit; again and again, and keep the network that validates best.
 
@@ -113,6 +105,7 @@ def train_fitted_q(
             and loads goes on from there and ends with the same result.
         load_key: names the loads, so that a checkpoint of other loads is not taken up.
         progress: called after each iteration with its number and the best objective so far.
+        prediction: of run times, for schema "site"; untrained by default, unused by the others.
 
     Raises:
         ConfigurationError: no training or no validation load, or no queue in any of them.
@@ -120,27 +113,28 @@ def train_fitted_q(
     if not training or not validation:
         raise ConfigurationError("fitted Q needs at least one training and validation load.")
     kept = Checkpoint(checkpoint, {"settings": asdict(settings), "loads": load_key})
-    regressor = _regressor(settings)
-    collections: deque[list[Experience]] = deque(maxlen=settings.kept)
+    patterns, simulated = _patterns(settings, prediction), 0
+    collections: deque[Any] = deque(maxlen=settings.kept)
+
+    def valued(parameters: Sequence[float], loads: Sequence[TrainingLoad]) -> float:
+        network = patterns.regressor.network(parameters)
+        return mean_objective(network, loads, settings.weights, threads=os.cpu_count() or 1)
+
     for iteration in range(1, settings.iterations + 1):
-        driven = regressor.driven(kept.steps[iteration - 2][0] if iteration > 1 else None)
-        collections.append(_collected(driven, training, settings, iteration))
+        before = kept.steps[iteration - 2][0] if iteration > 1 else None
+        loads = drawn_loads(training, settings.batch, settings.seed, iteration)
+        simulated += 2 * sum(len(load.workload.submit) for load in loads)
+        collections.append(patterns.collected(before, loads, iteration))
         if iteration > len(kept.steps):
-            known = driven if iteration > 1 else None
-            samples = _samples(collections, training, known, settings)
-            parameters = regressor.fit(samples, settings.seed + iteration)
-            network = regressor.network(parameters)
-            objectives = [mean_objective(network, training, settings.weights)]
-            objectives.append(mean_objective(network, validation, settings.weights))
-            kept.add([parameters, *objectives])
+            parameters = _fitted(patterns, collections, before, settings.seed + iteration)
+            kept.add([parameters, valued(parameters, loads), valued(parameters, validation)])
         if progress is not None:
             progress(iteration, max(step[2] for step in kept.steps[:iteration]))
     kept.forget()
     best = max(kept.steps, key=lambda step: step[2])
-    jobs = sum(len(load.workload.submit) for load in training)
     return TrainedPolicy(
-        network=regressor.network(best[0]),
+        network=patterns.regressor.network(best[0]),
         validation_objective=best[2],
         curve=tuple((place + 1, step[1], step[2]) for place, step in enumerate(kept.steps)),
-        simulated_jobs=2 * jobs * settings.iterations,
+        simulated_jobs=simulated,
     )

@@ -5,13 +5,18 @@ from __future__ import annotations
 import numpy as np
 
 from slurm_rl_plugin.policies.echo_state import EchoStateNetwork
+from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.simulator.cluster import Workload
 from slurm_rl_plugin.simulator.compiled_echo_state import compile_echo_state
 from slurm_rl_plugin.simulator.experience import Experience, best_action_values
+from slurm_rl_plugin.simulator.site_experience import NOBODY, SiteExperience
 from slurm_rl_plugin.units import BoolArray, FloatArray
 
-#: How a start is rewarded; see `rewards`.
-REWARDS = ("literal", "difference", "interchange")
+#: How a start is rewarded on the papers' schemas; see `rewards`.
+GRID_REWARDS = ("literal", "difference", "interchange")
+#: The same on the `site` schema; see `slowdown_rewards`.
+SITE_REWARDS = ("slowdown",)
+REWARDS = (*GRID_REWARDS, *SITE_REWARDS)
 
 
 def rewards(experience: Experience, kind: str, utility_weight: float) -> FloatArray:
@@ -26,7 +31,7 @@ def rewards(experience: Experience, kind: str, utility_weight: float) -> FloatAr
 
     Args:
         experience: of one simulation.
-        kind: one of REWARDS.
+        kind: one of GRID_REWARDS.
         utility_weight: lambda, in [0, 1].
     """
     if kind == "literal":
@@ -35,6 +40,19 @@ def rewards(experience: Experience, kind: str, utility_weight: float) -> FloatAr
         utility = experience.spared * (kind == "interchange") - experience.lost
         fairness = np.diff(experience.fairness, append=experience.fairness[-1:])
     return utility_weight * utility + (1.0 - utility_weight) * fairness
+
+
+def slowdown_rewards(experience: SiteExperience) -> FloatArray:
+    """The reward (spared - lost) / (spared + lost) of each job at each start; in [-1, 1].
+
+    The slowdown that the job would have lost behind those left waiting, one by one, against what
+    they lose behind it. Weighted shortest processing time first (Smith 1956) is the order of this
+    ratio; that it has no scale lets a long queue of an idle hour and a short one of a busy week
+    speak alike. Shape as `spared`; 0 where neither loses anything.
+    """
+    stake = experience.spared + experience.lost
+    gained = experience.spared - experience.lost
+    return np.divide(gained, stake, out=np.zeros_like(stake), where=stake > 0.0)
 
 
 def with_a_choice(experience: Experience) -> BoolArray:
@@ -75,3 +93,23 @@ def targets(
         found[start] = reward[start] + gamma * ahead
         ahead = value[start] if free[start] else found[start]
     return found
+
+
+def site_targets(
+    experience: SiteExperience, reward: FloatArray, network: QNetwork | None, gamma: float
+) -> FloatArray:
+    """The target r + gamma max_b Q(s', b) of each job at each start; shape as `reward`.
+
+    s' is the next start that leaves somebody waiting, whoever of the queue starts at this one.
+
+    Args:
+        experience: of one simulation.
+        reward: of each job at each start, shape [n, 1 + MOST_OTHERS].
+        network: Q_k; None where there is none yet, which is 0 everywhere.
+        gamma: discount of one start.
+    """
+    if network is None or gamma == 0.0:
+        return reward
+    scores = network.scores(experience.queue[:, None], experience.features)
+    best = np.where(experience.job == NOBODY, -np.inf, scores).max(axis=1, initial=-np.inf)
+    return reward + gamma * np.append(best[1:], 0.0)[: len(reward), None]

@@ -24,7 +24,12 @@ from slurm_rl_plugin.learning.policy_search_settings import (
     searched_places,
 )
 from slurm_rl_plugin.learning.trained_policy import Progress, TrainedPolicy
-from slurm_rl_plugin.learning.training_load import TrainingLoad, mean_objective, site_scaler
+from slurm_rl_plugin.learning.training_load import (
+    TrainingLoad,
+    drawn_loads,
+    mean_objective,
+    site_scaler,
+)
 from slurm_rl_plugin.policies.network import QNetwork, network_from_parameters
 from slurm_rl_plugin.units import FloatArray, IntArray
 
@@ -75,14 +80,17 @@ def _objectives(
         return list(pool.map(objective, candidates))
 
 
-def _batch(
-    training: Sequence[TrainingLoad], settings: PolicySearchSettings, generation: int
-) -> Sequence[TrainingLoad]:
-    """The loads of one generation, the same for all of its candidates and in every run."""
-    if not settings.batch or settings.batch >= len(training):
-        return training
-    rng = np.random.default_rng((settings.seed, generation))
-    return [training[each] for each in rng.choice(len(training), settings.batch, replace=False)]
+def unsearched_network(
+    settings: PolicySearchSettings, prediction: RunTimePrediction | None
+) -> QNetwork:
+    """The network that a search without `hold` starts from, as it is."""
+    return network_from_parameters(
+        SITE,
+        initial_parameters(settings),
+        hidden=settings.hidden,
+        scaler=site_scaler(),
+        prediction=prediction,
+    )
 
 
 def search_policy(
@@ -138,12 +146,12 @@ def search_policy(
         return mean_objective(network, loads, settings.weights, threads=os.cpu_count() or 1)
 
     best_value = valued(best, validation)
-    first = valued(best, _batch(training, settings, 0))
+    first = valued(best, drawn_loads(training, settings.batch, settings.seed, 0))
     curve: list[tuple[int, float, float]] = [(0, first, best_value)]
     simulated = 0
     for generation in range(1, settings.generations + 1):
         candidates = [evolution.ask() for _ in range(evolution.population_size)]
-        loads = _batch(training, settings, generation)
+        loads = drawn_loads(training, settings.batch, settings.seed, generation)
         simulated += len(candidates) * sum(len(load.workload.submit) for load in loads)
         if generation <= len(kept.steps):
             objectives = kept.steps[generation - 1]

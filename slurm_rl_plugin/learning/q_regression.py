@@ -12,6 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import Ridge
 from sklearn.neural_network import MLPRegressor
 
+from slurm_rl_plugin.features.run_prediction import RunTimePrediction
 from slurm_rl_plugin.features.schema import FeatureSchema
 from slurm_rl_plugin.policies.echo_state import EchoStateNetwork
 from slurm_rl_plugin.policies.network import (
@@ -71,12 +72,14 @@ class FeedForwardRegressor:
         hidden: units.
         passes: over the samples.
         decay: L2 penalty on the weights.
+        prediction: of run times, for the history features of the schema; None where it has none.
     """
 
     schema: FeatureSchema
     hidden: int
     passes: int
     decay: float
+    prediction: RunTimePrediction | None = None
 
     def driven(self, parameters: Sequence[float] | None) -> EchoStateNetwork:
         """The network as a reservoir without links."""
@@ -92,6 +95,7 @@ class FeedForwardRegressor:
             hidden=self.hidden,
             scaler=fixed_scaler(self.schema),
             activation="sigmoid",
+            prediction=self.prediction,
         )
         return replace(network, output_bias=float(numbers[-1]))
 

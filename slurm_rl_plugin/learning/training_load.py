@@ -105,6 +105,23 @@ def _mean_batch_wait(prepared: PreparedLog, wait: FloatArray, counted: slice) ->
     return float(wait[counted][batch].mean()) if batch.any() else 0.0
 
 
+def drawn_loads(
+    loads: Sequence[TrainingLoad], batch: int, seed: int, step: int
+) -> Sequence[TrainingLoad]:
+    """The loads of one step of a training, the same in every run.
+
+    Args:
+        loads: all of them.
+        batch: how many are drawn; 0 takes all.
+        seed: of the training.
+        step: its number.
+    """
+    if not batch or batch >= len(loads):
+        return loads
+    rng = np.random.default_rng((seed, step))
+    return [loads[each] for each in rng.choice(len(loads), batch, replace=False)]
+
+
 def mean_objective(
     network: QNetwork | EchoStateNetwork,
     loads: Sequence[TrainingLoad],

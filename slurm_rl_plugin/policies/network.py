@@ -61,7 +61,10 @@ class QNetwork:
         return len(self.bias)
 
     def scores(self, queue: FloatArray, jobs: FloatArray) -> FloatArray:
-        """Scores of n jobs, float64[n], from queue[Fq] and jobs[n, Fx]."""
+        """Scores of n jobs, float64[n], from queue[Fq] and jobs[n, Fx].
+
+        Of m queues at once, float64[m, n], from queue[m, 1, Fq] and jobs[m, n, Fx].
+        """
         scaled_queue = (queue - self.queue_mean) / self.queue_scale
         scaled_jobs = (jobs - self.job_mean) / self.job_scale
         inner = scaled_queue @ self.queue_weights + scaled_jobs @ self.job_weights + self.bias

@@ -164,13 +164,22 @@ def _take_queue(features: Any, network: CompiledNetwork, capacity: int, hidden: 
 
 
 @compiled
-def _queue_part(
+def queue_part(
     workload: Workload,
     cluster: Cluster,
     network: CompiledNetwork,
     usage: FloatArray,
     hidden: FloatArray,
 ) -> int:
+    """Add the part of the queue features now to `hidden`; the processors to hold.
+
+    Args:
+        workload: the jobs.
+        cluster: read only.
+        network: its recent arrivals are brought up to now.
+        usage: fraction of the consumed service of each account, shape [accounts].
+        hidden: hidden units before activation, shape [hidden].
+    """
     if len(network.arrived) == 0:
         return 0
     capacity = cluster.capacity[0]
@@ -227,6 +236,40 @@ def _waiting_part(
     return linear
 
 
+@compiled_inline
+def job_part(
+    workload: Workload,
+    network: CompiledNetwork,
+    job: int,
+    now: float,
+    usage: FloatArray,
+    largest: float,
+    from_queue: FloatArray,
+    inner: FloatArray,
+) -> float:
+    """Fill `inner` with hidden units before activation for a waiting job; its linear term.
+
+    Args:
+        workload: the jobs.
+        network: the scorer; its past runs are brought up to now.
+        job: its number.
+        now: seconds.
+        usage: fraction of the consumed service of each account, shape [accounts].
+        largest: largest share of any account.
+        from_queue: what `queue_part` made of zeros, shape [hidden].
+        inner: shape [hidden].
+    """
+    score = network.static_score[job]
+    static = network.static_hidden[job]
+    for unit in range(len(inner)):
+        inner[unit] = from_queue[unit] + static[unit]
+    if len(network.history.stamp) > 0:
+        score += add_history(workload, network.history, job, inner)
+    if len(network.dynamic_linear) > 0:
+        score += _waiting_part(workload, network, job, now, usage, largest, inner)
+    return score
+
+
 @compiled
 def score_pending(
     workload: Workload,
@@ -250,26 +293,17 @@ def score_pending(
     usage = current_usage(cluster)
     largest = workload.shares.max()
     from_queue = np.zeros(len(network.output))
-    reserve = _queue_part(workload, cluster, network, usage, from_queue)
+    reserve = queue_part(workload, cluster, network, usage, from_queue)
     inner = np.empty_like(from_queue)
     activation = network.activation[0]
     count = cluster.counts[PENDING]
     cluster.counts[SCORED_JOBS] += count
     now = cluster.clock[NOW]
-    waiting_tells = len(network.dynamic_linear) > 0
-    past_tells = len(network.history.stamp) > 0
-    if past_tells:
+    if len(network.history.stamp) > 0:
         bring_up_to_now(workload, cluster, network.history)
     for place in range(count):
         job = cluster.pending[place]
-        score = network.static_score[job]
-        static = network.static_hidden[job]
-        for unit in range(len(inner)):
-            inner[unit] = from_queue[unit] + static[unit]
-        if past_tells:
-            score += add_history(workload, network.history, job, inner)
-        if waiting_tells:
-            score += _waiting_part(workload, network, job, now, usage, largest, inner)
+        score = job_part(workload, network, job, now, usage, largest, from_queue, inner)
         for unit in range(len(inner)):
             score += network.output[unit] * activate(inner[unit], activation)
         scores[place] = score
