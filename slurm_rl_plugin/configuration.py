@@ -17,6 +17,7 @@ from slurm_rl_plugin.domain.job_class import (
 )
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.hook.cycle import CycleSettings
+from slurm_rl_plugin.hook.pace import Pace
 from slurm_rl_plugin.units import HOUR
 from slurm_rl_plugin.utility.reward import RewardWeights
 
@@ -78,7 +79,28 @@ KEYS: dict[str, dict[str, Key]] = {
             choices=("shadow", "active"),
             meaning="shadow decides and reports but writes nothing; active writes factors",
         ),
-        "cycle": Key(kind=float, default=30.0, least=0.1, meaning="seconds between cycles"),
+        "cycle": Key(kind=float, default=30.0, least=0.1, meaning="most seconds between cycles"),
+        "soonest_cycle": Key(
+            kind=float,
+            default=0.0,
+            least=0,
+            meaning="seconds until a cycle may follow another when jobs have come, started or "
+            "ended; 0 for half of the scheduler's own pass",
+        ),
+        "busy_share": Key(
+            kind=float,
+            default=0.1,
+            least=0.001,
+            most=1,
+            meaning="most of the time that the batch system may be busy with our calls",
+        ),
+        "influence_hours": Key(
+            kind=float,
+            default=0.0,
+            least=0,
+            meaning="hours of age that the best place in our order is worth; 0 for no bound: our "
+            "order wins",
+        ),
         "max_writes": Key(kind=int, default=2000, least=0, meaning="most writes in one cycle"),
         "disable_file": Key(
             kind=str,
@@ -159,6 +181,7 @@ KEYS: dict[str, dict[str, Key]] = {
         "exempt_partitions": Key(
             kind=list, default=[], meaning="partitions that are never touched"
         ),
+        "exempt_qos": Key(kind=list, default=[], meaning="QOS that are never touched"),
     },
     "metrics": {
         "address": Key(kind=str, default="127.0.0.1", meaning="address to serve /metrics on"),
@@ -199,10 +222,21 @@ class Configuration:
         return CycleSettings(
             shadow=hook["mode"] == "shadow",
             max_writes=hook["max_writes"],
+            influence=float(hook["influence_hours"]) or math.inf,
             inference_deadline=policy["inference_deadline"],
             fallback=policy["fallback"],
             breaker_failures=policy["breaker_failures"],
             breaker_rest=policy["breaker_rest"],
+        )
+
+    @property
+    def pace(self) -> Pace:
+        """When cycles are due."""
+        hook = self.values["hook"]
+        return Pace(
+            longest=float(hook["cycle"]),
+            soonest=float(hook["soonest_cycle"]),
+            busy_share=float(hook["busy_share"]),
         )
 
     @property

@@ -39,12 +39,65 @@ class ApplyReport:
     rejected: dict[int, str]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchedulerFacts:
+    """What the batch system goes by; read again in each cycle, since a site may change it.
+
+    Attributes:
+        release: of the batch system, for people to read.
+        lever: what we write, in the batch system's words; "" where there is nothing to write.
+        harm: why writing would do nothing or would be undone, one sentence; None where it works.
+        points_an_hour: priority points that an hour of waiting is worth.
+        pass_interval: seconds between the scheduler's own looks at the whole queue.
+        in_charge: False where another host's controller runs the cluster now, whose own daemon
+            has to act.
+    """
+
+    release: str
+    lever: str
+    harm: str | None
+    points_an_hour: float
+    pass_interval: float
+    in_charge: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchedulerLoad:
+    """What a cheap look between two cycles tells.
+
+    Attributes:
+        struggles: why the batch system had better be left alone now; None where it is well.
+        events: counts of what happens to jobs; the queue has changed where any of them has.
+    """
+
+    struggles: str | None
+    events: tuple[int, ...]
+
+
 class BatchSystem(Protocol):
     """A queue that can be read and reordered. Every call ends within the adapter's time-out."""
 
     @property
     def name(self) -> str:
         """What reports and metrics call the adapter, `slurm_commands` for example."""
+        ...
+
+    def facts(self) -> SchedulerFacts:
+        """Read what the batch system goes by.
+
+        Raises:
+            BatchSystemUnavailable: no answer in time.
+            BatchSystemError: an answer that cannot be understood.
+        """
+        ...
+
+    def load(self) -> SchedulerLoad:
+        """Look how busy the batch system is, and whether anything has happened.
+
+        Raises:
+            BatchSystemUnavailable: no answer in time.
+            BatchSystemError: an answer that cannot be understood.
+        """
         ...
 
     def snapshot(self) -> QueueSnapshot:

@@ -10,9 +10,15 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from slurm_rl_plugin.batch_systems.port import ApplyReport, FactorChange
+from slurm_rl_plugin.batch_systems.port import (
+    ApplyReport,
+    FactorChange,
+    SchedulerFacts,
+    SchedulerLoad,
+)
 from slurm_rl_plugin.domain import JobTable, PendingJobs, QueueSnapshot
 from slurm_rl_plugin.simulator.cluster import (
+    ENDED,
     IDLE,
     NOW,
     advance,
@@ -28,7 +34,7 @@ from slurm_rl_plugin.simulator.policy_driver import (
     waiting_jobs,
 )
 from slurm_rl_plugin.simulator.simulation import SimulationSettings
-from slurm_rl_plugin.units import FloatArray, IntArray
+from slurm_rl_plugin.units import HOUR, FloatArray, IntArray
 
 
 class SimulatedCluster:
@@ -93,6 +99,23 @@ class SimulatedCluster:
             BACKFILLING[self._settings.backfilling],
             self._settings.reserve,
         )
+
+    def facts(self) -> SchedulerFacts:
+        """Age alone, a point a second; every event is a look at the whole queue."""
+        return SchedulerFacts(
+            release="simulated",
+            lever="factor",
+            harm=None,
+            points_an_hour=HOUR,
+            pass_interval=0.0,
+            in_charge=True,
+        )
+
+    def load(self) -> SchedulerLoad:
+        """How many jobs have come, started and ended so far."""
+        started = int(np.count_nonzero(~np.isnan(self._cluster.start)))
+        come = int(np.count_nonzero(self._workload.submit <= self.now))
+        return SchedulerLoad(struggles=None, events=(come, started, self._cluster.counts[ENDED]))
 
     def snapshot(self) -> QueueSnapshot:
         """Read the queue at the simulated time."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from slurm_rl_plugin.batch_systems.slurm_child_process import SlurmChild
-from slurm_rl_plugin.batch_systems.slurm_cluster import SlurmCluster
+from slurm_rl_plugin.batch_systems.slurm_cluster import HeadNode, SlurmCluster
 from slurm_rl_plugin.batch_systems.slurm_fields import (
     FINAL_STATES,
     PENDING,
@@ -58,6 +58,7 @@ class Slurm(SlurmCluster):
         on_call: told each command's name, `pyslurm_read` or `pyslurm_write`, and the seconds.
         history_days: the first snapshot reports the runs of so many days as ended, from
             accounting; 0 asks for none.
+        head_node: the machine that the daemon runs on.
     """
 
     name = "slurm"
@@ -73,6 +74,7 @@ class Slurm(SlurmCluster):
         writes_per_call: int = 500,
         on_call: Callable[[str, float], None] | None = None,
         history_days: float = 30.0,
+        head_node: HeadNode = HeadNode(),  # noqa: B008 - a frozen value
     ) -> None:
         commands = CommandRunner(environment=environment, timeout=timeout, on_call=on_call)
         child = SlurmChild(environment=environment, timeout=timeout, on_call=on_call)
@@ -86,6 +88,7 @@ class Slurm(SlurmCluster):
             interactive=interactive,
             clock=clock,
             history_days=history_days,
+            head_node=head_node,
         )
 
 

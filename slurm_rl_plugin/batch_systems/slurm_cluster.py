@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
 import numpy as np
 
-from slurm_rl_plugin.batch_systems.port import ApplyReport, FactorChange
+from slurm_rl_plugin.batch_systems.port import (
+    ApplyReport,
+    FactorChange,
+    SchedulerFacts,
+    SchedulerLoad,
+)
 from slurm_rl_plugin.batch_systems.slurm_accounting import PastRun, read_past_runs
 from slurm_rl_plugin.batch_systems.slurm_fields import (
     PENDING,
@@ -15,25 +22,23 @@ from slurm_rl_plugin.batch_systems.slurm_fields import (
     QueueRow,
     parse_capacity,
 )
-from slurm_rl_plugin.batch_systems.slurm_priorities import (
-    PRIORITY_FORMAT,
-    ROUNDING,
-    PriorityTerms,
-    parse_priorities,
-)
+from slurm_rl_plugin.batch_systems.slurm_lever import Lever
+from slurm_rl_plugin.batch_systems.slurm_load import SDIAG, parse_load
+from slurm_rl_plugin.batch_systems.slurm_nice import NiceLever
 from slurm_rl_plugin.batch_systems.slurm_process import CommandRunner
+from slurm_rl_plugin.batch_systems.slurm_settings import BASIC, SHOW_CONFIG, parse_settings
 from slurm_rl_plugin.batch_systems.slurm_shares import SHARE_FORMAT, parse_shares
+from slurm_rl_plugin.batch_systems.slurm_site_factor import SiteFactorLever
 from slurm_rl_plugin.batch_systems.slurm_tables import (
     JobClassRule,
     TableBuilder,
     first_of_each_array,
 )
 from slurm_rl_plugin.batch_systems.slurm_watch import JobWatch
-from slurm_rl_plugin.batch_systems.slurm_writes import Change, FactorWriter
+from slurm_rl_plugin.batch_systems.slurm_writes import NICE, FactorWriter, Scontrol
 from slurm_rl_plugin.domain import EndedJobs, QueueSnapshot, RunningJobs, StartedJobs
 from slurm_rl_plugin.units import FloatArray, IntArray
 
-SPRIO = ("sprio", "--noheader", "-o", PRIORITY_FORMAT)
 SSHARE = ("sshare", "--all", "--parsable2", "--noheader", "-o", SHARE_FORMAT)
 SINFO = ("sinfo", "--noheader", "--all", "--Node", "-o", "%N|%C")
 
@@ -62,8 +67,21 @@ class QueueReader(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeadNode:
+    """What an adapter has to know of the machine that it runs on.
+
+    Attributes:
+        host: its name; "" is none of the controllers'.
+        nice_file: keeps the users' nice values where Nice is the lever; None keeps none.
+    """
+
+    host: str = ""
+    nice_file: Path | None = None
+
+
 class SlurmCluster:
-    """A Slurm cluster with `priority/multifactor`, reordered by SiteFactor.
+    """A Slurm cluster, reordered by SiteFactor or, with `priority/basic`, by Nice.
 
     Whoever lists the jobs and whoever writes, priorities come from `sprio` (nothing else shows a
     factor), shares from `sshare`, capacity from `sinfo` and past runs from `sacct`.
@@ -72,9 +90,7 @@ class SlurmCluster:
 
     * A pending job array is one row under the array's number, never split; its record that can
       start first speaks for it. Running and started tasks are rows of their own.
-    * Held jobs and jobs that are not eligible yet are not listed by `sprio`; their factor is what
-      we last wrote or saw, 0 if never, and the rest of their priority is native. `eligible` is
-      infinite where Slurm gives no time (held, dependency, array at its limit).
+    * `eligible` is infinite where Slurm gives no time (held, dependency, array at its limit).
     * A priority set by hand hides our term: `admin_set`, with factor 0.
 
     Args:
@@ -86,6 +102,7 @@ class SlurmCluster:
         clock: seconds since the epoch.
         history_days: the first snapshot reports the runs of so many days as ended, from
             accounting; 0 asks for none.
+        head_node: the machine that the daemon runs on.
     """
 
     def __init__(
@@ -98,17 +115,48 @@ class SlurmCluster:
         interactive: JobClassRule,
         clock: Callable[[], float],
         history_days: float,
+        head_node: HeadNode,
     ) -> None:
         self._queue = queue
-        self._writer = writer
         self._runner = commands
+        self._host = head_node.host
+        self._site_factor = SiteFactorLever(commands, writer)
+        by_nice = FactorWriter(Scontrol(commands, NICE), writer.writes_per_call)
+        self._nice = NiceLever(by_nice, head_node.nice_file)
+        self._lever: Lever | None = None
         self._shares = shares
         self._interactive = interactive
         self._clock = clock
         self._watch = JobWatch()
         self._history_days = history_days
-        #: Factors that we wrote or saw, by array number: `sprio` does not list every job.
-        self._factors: dict[int, int] = {}
+
+    def facts(self) -> SchedulerFacts:
+        """Read slurm.conf as slurmctld has it; see `BatchSystem.facts`.
+
+        Raises:
+            BatchSystemUnavailable: no answer in time, or Slurm cannot be reached.
+            BatchSystemError: an answer that cannot be understood.
+        """
+        settings = parse_settings(self._runner.read(SHOW_CONFIG))
+        self._lever = self._nice if settings.priority_type == BASIC else self._site_factor
+        return SchedulerFacts(
+            release=settings.release,
+            lever=self._lever.name,
+            harm=settings.harm,
+            points_an_hour=settings.points_an_hour,
+            pass_interval=settings.pass_interval,
+            in_charge=settings.in_charge(self._host),
+        )
+
+    def load(self) -> SchedulerLoad:
+        """Ask `sdiag`; see `BatchSystem.load`.
+
+        Raises:
+            BatchSystemUnavailable: no answer in time, or Slurm cannot be reached.
+            BatchSystemError: an answer that cannot be understood.
+        """
+        found = parse_load(self._runner.read(SDIAG))
+        return SchedulerLoad(struggles=found.struggles, events=found.events)
 
     def snapshot(self) -> QueueSnapshot:
         """Read the queue; see `BatchSystem.snapshot`.
@@ -117,18 +165,17 @@ class SlurmCluster:
             BatchSystemUnavailable: no answer in time, or Slurm cannot be reached.
             BatchSystemError: an answer that cannot be understood.
         """
+        lever = self._lever_in_use()
+        past = self._past_runs()  # may take a while, so before the queue is read
         now = self._clock()
         rows = self._queue.waiting_and_running()
-        priorities = parse_priorities(self._runner.read(SPRIO))
+        lever.look()
         tree = parse_shares(self._runner.read(SSHARE))
         capacity = parse_capacity(self._runner.read(SINFO))
         started, ended = self._watch.told(rows, self._read_vanished(rows), now)
-        past = self._past_runs(rows)
         waiting = first_of_each_array(row for row in rows if row.state == PENDING)
         running = [row for row in rows if row.state in RUNNING_STATES]
-        terms = [self._terms(row, priorities) for row in waiting]
-        self._remember(waiting, terms)
-
+        terms = lever.terms(waiting)
         build = TableBuilder([*(self._shares or ()), *tree.shares], self._interactive)
         pending_jobs = build.pending(waiting, terms)
         running_jobs = RunningJobs(
@@ -137,7 +184,8 @@ class SlurmCluster:
             requested=np.array([self._watch.requested(row) for row in running], dtype=np.int64),
         )
         started_jobs = StartedJobs(jobs=build.jobs(started), start=_starts(started))
-        ended_jobs = _ended(build, ended, past)
+        here = {row.job_id for row in rows}  # what is in the queue still is told later
+        ended_jobs = _ended(build, ended, [run for run in past if run.job_id not in here])
         accounts = build.accounts.all
         return QueueSnapshot(
             now=now,
@@ -151,6 +199,7 @@ class SlurmCluster:
             usage=_to_sum_one(tree.usage, accounts),
             ended=ended_jobs,
             users=build.users.all,
+            qos=build.qos.all,
         )
 
     def apply(self, changes: Sequence[FactorChange]) -> ApplyReport:
@@ -161,72 +210,44 @@ class SlurmCluster:
             ChangeRejected: every change was denied.
             BatchSystemError: a write failed for a reason that names no job.
         """
-        return self._write([(change.job_id, change.new) for change in changes])
+        return self._lever_in_use().write([(change.job_id, change.new) for change in changes])
 
     def release(self, job_ids: IntArray | None = None) -> ApplyReport:
         """Set our factor back to 0; see `BatchSystem.release`.
 
-        Without `job_ids` this also writes to pending jobs whose factor `sprio` does not show
-        (held, not eligible, priority by hand): one of them may carry a factor of an earlier run.
+        Without `job_ids` this also writes to pending jobs whose factor cannot be seen: one of
+        them may carry a factor of an earlier run.
 
         Raises:
             BatchSystemUnavailable: no answer in time; call again.
             ChangeRejected: every change was denied.
             BatchSystemError: an answer that cannot be understood.
         """
-        chosen = self._with_factor() if job_ids is None else [int(job_id) for job_id in job_ids]
-        return self._write([(job_id, 0) for job_id in chosen])
+        lever = self._lever_in_use()
+        if job_ids is None:
+            waiting = self._queue.waiting()
+            lever.look()
+            chosen = lever.carrying(waiting)
+        else:
+            chosen = [int(job_id) for job_id in job_ids]
+        return lever.write([(job_id, 0) for job_id in chosen])
 
-    def _with_factor(self) -> list[int]:
-        """Arrays and jobs that have a factor, or whose factor cannot be seen."""
-        rows = self._queue.waiting()
-        priorities = parse_priorities(self._runner.read(SPRIO))
-        chosen: dict[int, None] = {}
-        for row in rows:
-            terms = priorities.get(row.job_id)
-            if terms is None or terms.by_hand or terms.site:
-                chosen[row.array_id] = None
-        return list(chosen)
-
-    def _write(self, changes: Sequence[Change]) -> ApplyReport:
-        if not changes:
-            return ApplyReport(applied=0, rejected={})
-        report = self._writer.write(changes)
-        for job_id, factor in changes:
-            if job_id not in report.rejected:
-                self._factors[job_id] = factor
-        return report
+    def _lever_in_use(self) -> Lever:
+        """The one that Slurm heeds; asked for once, and again in each `facts`."""
+        if self._lever is None:
+            self.facts()
+        assert self._lever is not None
+        return self._lever
 
     def _read_vanished(self, rows: Sequence[QueueRow]) -> list[QueueRow]:
         """Ask for jobs that wait or run no longer; Slurm keeps them for MinJobAge (300 s)."""
         ids = self._watch.ask_about(rows)
         return self._queue.of_arrays(ids) if ids else []
 
-    def _past_runs(self, rows: Sequence[QueueRow]) -> list[PastRun]:
-        """What accounting knows, the first time; what is in the queue still is told later."""
+    def _past_runs(self) -> list[PastRun]:
+        """What accounting knows, the first time."""
         days, self._history_days = self._history_days, 0.0
-        here = {row.job_id for row in rows}
-        return [run for run in read_past_runs(self._runner, days) if run.job_id not in here]
-
-    def _terms(self, row: QueueRow, priorities: Mapping[int, PriorityTerms]) -> PriorityTerms:
-        listed = priorities.get(row.job_id)
-        if listed is not None:
-            # A priority of 1 to 4 set by hand looks like one that all factors round to 0 in, but
-            # it hides the factor that we have written.
-            hidden = listed.site == 0 and self._factors.get(row.array_id, 0) != 0
-            if hidden and listed.native <= ROUNDING:
-                return PriorityTerms(native=listed.native, site=0, by_hand=True)
-            return listed
-        factor = self._factors.get(row.array_id, 0)
-        native = max(row.priority - factor, 1) if row.priority else 0
-        return PriorityTerms(native=native, site=factor, by_hand=False)
-
-    def _remember(self, waiting: Sequence[QueueRow], terms: Sequence[PriorityTerms]) -> None:
-        """Take over what `sprio` shows, and forget jobs that are gone."""
-        self._factors = {
-            row.array_id: self._factors.get(row.array_id, 0) if term.by_hand else term.site
-            for row, term in zip(waiting, terms, strict=True)
-        }
+        return read_past_runs(self._runner, days)
 
 
 def _starts(rows: Sequence[QueueRow] | Sequence[PastRun]) -> FloatArray:

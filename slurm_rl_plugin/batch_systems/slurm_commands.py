@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 
-from slurm_rl_plugin.batch_systems.slurm_cluster import SlurmCluster
+from slurm_rl_plugin.batch_systems.slurm_cluster import HeadNode, SlurmCluster
 from slurm_rl_plugin.batch_systems.slurm_fields import (
     PENDING,
     PENDING_AND_RUNNING,
@@ -34,6 +34,7 @@ class SlurmCommands(SlurmCluster):
         on_call: told each command's name and the seconds it took.
         history_days: the first snapshot reports the runs of so many days as ended, from
             accounting; 0 asks for none.
+        head_node: the machine that the daemon runs on.
     """
 
     name = "slurm_commands"
@@ -49,6 +50,7 @@ class SlurmCommands(SlurmCluster):
         writes_per_call: int = 500,
         on_call: Callable[[str, float], None] | None = None,
         history_days: float = 30.0,
+        head_node: HeadNode = HeadNode(),  # noqa: B008 - a frozen value
     ) -> None:
         commands = CommandRunner(environment=environment, timeout=timeout, on_call=on_call)
         super().__init__(
@@ -59,6 +61,7 @@ class SlurmCommands(SlurmCluster):
             interactive=interactive,
             clock=clock,
             history_days=history_days,
+            head_node=head_node,
         )
 
 

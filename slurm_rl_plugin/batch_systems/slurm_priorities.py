@@ -27,11 +27,13 @@ class PriorityTerms:
         by_hand: an administrator fixed the priority (`Priority=`, `sbatch --priority`). Slurm
             then reports a total with every factor 0, or, for a job with several partitions,
             factors that are no numbers.
+        own_nice: the user's nice value where ours stands in its place; None where it does not.
     """
 
     native: int
     site: int
     by_hand: bool
+    own_nice: int | None = None
 
 
 def parse_priorities(text: str) -> dict[int, PriorityTerms]:

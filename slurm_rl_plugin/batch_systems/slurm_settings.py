@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from slurm_rl_plugin.batch_systems.slurm_fields import parse_duration
@@ -31,7 +31,7 @@ class SlurmSettings:
         highest_age: seconds after which age adds no more.
         weights: sum of all the other weights, points; what jobs of an age can differ by.
         scheduler: SchedulerParameters, "" for a word without a value.
-        controller: host that is in charge; "" where none says that it is up.
+        controllers: host and whether it is up, the one that is to be in charge first.
     """
 
     release: str
@@ -41,7 +41,33 @@ class SlurmSettings:
     highest_age: float
     weights: int
     scheduler: Mapping[str, str]
-    controller: str
+    controllers: tuple[tuple[str, bool], ...]
+
+    @property
+    def harm(self) -> str | None:
+        """Why writing would do nothing or would be undone, one sentence; None where it works."""
+        if self.priority_type not in (MULTIFACTOR, BASIC):
+            return (
+                f"PriorityType={self.priority_type} is not known to heed SiteFactor or Nice: set "
+                f'PriorityType={MULTIFACTOR} in slurm.conf, or mode = "shadow".'
+            )
+        if self.priority_type == MULTIFACTOR and self.site_factor_plugin:
+            return (
+                f"PrioritySiteFactorPlugin={self.site_factor_plugin} overwrites every factor: take "
+                'it out of slurm.conf, or set mode = "shadow".'
+            )
+        return None
+
+    def in_charge(self, host: str) -> bool:
+        """Whether a daemon on this host has to act.
+
+        Beside a controller only the one in charge acts, so that two of them do not undo each
+        other's order; on a host without a controller the daemon always acts.
+        """
+        names = [name.partition(".")[0] for name, _ in self.controllers]
+        here = host.partition(".")[0]
+        up = [name for name, (_, is_up) in zip(names, self.controllers, strict=True) if is_up]
+        return here not in names or up[:1] == [here]
 
     @property
     def points_an_hour(self) -> float:
@@ -85,7 +111,7 @@ def parse_settings(text: str) -> SlurmSettings:
             highest_age=parse_duration(lines.get("PriorityMaxAge", "")),
             weights=sum(_points(value) for value in weights.values()),
             scheduler=_parameters(lines.get("SchedulerParameters", "")),
-            controller=_in_charge(text),
+            controllers=tuple(_controllers(text)),
         )
     except (KeyError, ValueError) as error:
         raise not_understood("scontrol show config", str(error)) from error
@@ -102,9 +128,7 @@ def _parameters(text: str) -> dict[str, str]:
     return {key.strip().lower(): value for key, _, value in pairs}
 
 
-def _in_charge(text: str) -> str:
-    """The first controller that is up: a backup waits while one before it answers."""
+def _controllers(text: str) -> Iterator[tuple[str, bool]]:
     for line in text.splitlines():
-        if (found := _CONTROLLER.match(line.strip())) and found["state"] == "UP":
-            return found["host"]
-    return ""
+        if found := _CONTROLLER.match(line.strip()):
+            yield found["host"], found["state"] == "UP"

@@ -41,6 +41,7 @@ class TableBuilder:
         self.accounts = Names(accounts)
         self.partitions = Names()
         self.users = Names()
+        self.qos = Names()
         self._interactive = interactive
 
     def jobs(self, rows: Sequence[QueueRow], *, whole_arrays: bool = False) -> JobTable:
@@ -82,7 +83,13 @@ class TableBuilder:
             factor=_integers([term.site for term in terms]),
             held=_booleans([row.held for row in rows]),
             admin_set=_booleans([term.by_hand for term in terms]),
-            nice=_integers([row.nice for row in rows]),
+            nice=_integers(
+                [
+                    row.nice if term.own_nice is None else term.own_nice
+                    for row, term in zip(rows, terms, strict=True)
+                ]
+            ),
+            qos=_integers([self.qos.number(row.qos) for row in rows]),
         )
 
 

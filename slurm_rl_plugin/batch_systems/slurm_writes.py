@@ -1,4 +1,4 @@
-"""Factors written in bursts; `scontrol` as who sends them, and what its error lines mean."""
+"""Values of jobs written in bursts; `scontrol` as who sends them, and what its errors mean."""
 
 from __future__ import annotations
 
@@ -22,6 +22,8 @@ REFUSALS = (
 )
 DENIED = ("Access/permission denied", "Invalid user id")
 Change = tuple[int, int]
+#: Fields of a job that `scontrol` can be told to set.
+SITE_FACTOR, NICE = "sitefactor", "nice"
 
 
 class ChangeSender(Protocol):
@@ -40,11 +42,11 @@ class ChangeSender(Protocol):
 
 
 class FactorWriter:
-    """Writes SiteFactor values, at most `writes_per_call` in one burst."""
+    """Writes values of one field of jobs, at most `writes_per_call` in one burst."""
 
     def __init__(self, sender: ChangeSender, writes_per_call: int) -> None:
         self._sender = sender
-        self._writes_per_call = writes_per_call
+        self.writes_per_call = writes_per_call
 
     def write(self, changes: Sequence[Change]) -> ApplyReport:
         """Set the factor of each job (of the array, for a job array) to a new value.
@@ -74,8 +76,8 @@ class FactorWriter:
         return ApplyReport(applied=len(changes) - len(rejected), rejected=rejected)
 
     def _bursts(self, changes: Sequence[Change]) -> Iterator[Sequence[Change]]:
-        for first in range(0, len(changes), self._writes_per_call):
-            yield changes[first : first + self._writes_per_call]
+        for first in range(0, len(changes), self.writes_per_call):
+            yield changes[first : first + self.writes_per_call]
 
 
 class Scontrol:
@@ -84,12 +86,13 @@ class Scontrol:
     It names an array by its number, which Slurm takes for every record of it.
     """
 
-    def __init__(self, commands: CommandRunner) -> None:
+    def __init__(self, commands: CommandRunner, field: str = SITE_FACTOR) -> None:
         self._commands = commands
+        self._field = field
 
     def send(self, changes: Sequence[Change]) -> dict[int, str]:
         """See `ChangeSender.send`."""
-        lines = [f"update jobid={job_id} sitefactor={factor}\n" for job_id, factor in changes]
+        lines = [f"update jobid={job_id} {self._field}={value}\n" for job_id, value in changes]
         answer = self._commands.call(
             ["scontrol"], stdin="".join(lines), extra=SECONDS_A_WRITE * len(changes)
         )

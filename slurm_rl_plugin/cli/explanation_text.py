@@ -16,6 +16,7 @@ UNTOUCHED = {
     "not_eligible": "it is not eligible yet (dependency, begin time or array limit)",
     "exempt_account": "its account is exempt ([guard_rails] exempt_accounts)",
     "exempt_partition": "its partition is exempt ([guard_rails] exempt_partitions)",
+    "exempt_qos": "its QOS is exempt ([guard_rails] exempt_qos)",
 }
 
 

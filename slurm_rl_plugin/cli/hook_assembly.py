@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
 import sys
 import time
 from dataclasses import dataclass, field
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from slurm_rl_plugin.batch_systems.port import BatchSystem
 from slurm_rl_plugin.batch_systems.slurm_adapter_choice import PYSLURM, choose_adapter
+from slurm_rl_plugin.batch_systems.slurm_cluster import HeadNode
 from slurm_rl_plugin.batch_systems.slurm_process import CommandRunner
 from slurm_rl_plugin.configuration import SHIPPED_MODELS, Configuration
 from slurm_rl_plugin.errors import PolicyError
@@ -119,7 +121,16 @@ def build_batch_system(
         environment=dict(os.environ),
         on_call=lambda call, seconds: calls.append((call, seconds)),
         history_days=float(settings["history_days"]) if learns_from_runs else 0.0,
+        head_node=HeadNode(
+            host=socket.gethostname(),
+            nice_file=nice_path(Path(configuration.values["hook"]["state_file"])),
+        ),
     )
+
+
+def nice_path(state_file: Path) -> Path:
+    """Where the users' nice values are kept, beside the state file."""
+    return state_file.with_name(state_file.name + ".nice")
 
 
 def slurm_adapter(wanted: str, timeout: float) -> type[SlurmCommands] | type[Slurm]:
@@ -161,6 +172,7 @@ def build_cycle(configuration: Configuration, loaded: LoadedPolicy) -> Cycle:
         untouched=UntouchedJobs(
             accounts=tuple(rails["exempt_accounts"]),
             partitions=tuple(rails["exempt_partitions"]),
+            qos=tuple(rails["exempt_qos"]),
         ),
         state=StateFile(Path(hook["state_file"])),
         audit=AuditLog(Path(hook["audit_file"]) if hook["audit_file"] else None),

@@ -123,7 +123,7 @@ def _daemon(
     signal.signal(signal.SIGHUP, on_reload)
     return Daemon(
         cycle=cycle,
-        pace=float(hook["cycle"]),
+        pace=configuration.pace,
         publish=metrics.publish,
         stop=stop,
         reload_wanted=reload_wanted,

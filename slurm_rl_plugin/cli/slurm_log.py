@@ -20,7 +20,7 @@ from slurm_rl_plugin.batch_systems.slurm_accounting_dump import (
     month_stretches,
     read_accounting_dump,
 )
-from slurm_rl_plugin.batch_systems.slurm_commands import SINFO, SSHARE
+from slurm_rl_plugin.batch_systems.slurm_cluster import SINFO, SSHARE
 from slurm_rl_plugin.batch_systems.slurm_fields import parse_all_processors
 from slurm_rl_plugin.batch_systems.slurm_process import CommandRunner
 from slurm_rl_plugin.batch_systems.slurm_shares import parse_shares

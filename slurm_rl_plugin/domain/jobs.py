@@ -66,6 +66,7 @@ class PendingJobs:
         held: a user or an administrator holds the job; it must stay so.
         admin_set: an administrator fixed the priority by hand; never touched.
         nice: the user's own adjustment, kept as it is.
+        qos: index into the snapshot's names of QOS; None where the system knows none.
     """
 
     jobs: JobTable
@@ -74,6 +75,7 @@ class PendingJobs:
     held: BoolArray
     admin_set: BoolArray
     nice: IntArray
+    qos: IntArray | None = None
 
     def __len__(self) -> int:
         return len(self.jobs)

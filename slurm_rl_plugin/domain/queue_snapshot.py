@@ -25,6 +25,7 @@ class QueueSnapshot:
             [accounts]; sums to 1, or to 0 while nothing was consumed.
         ended: jobs that ended since the previous snapshot.
         users: user names; `JobTable.user` indexes them.
+        qos: names of QOS; `PendingJobs.qos` indexes them.
     """
 
     now: float
@@ -38,3 +39,4 @@ class QueueSnapshot:
     usage: FloatArray
     ended: EndedJobs = field(default_factory=EndedJobs.none)
     users: tuple[str, ...] = ()
+    qos: tuple[str, ...] = ()

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
-from slurm_rl_plugin.batch_systems.port import ApplyReport, BatchSystem, FactorChange
+from slurm_rl_plugin.batch_systems.port import (
+    ApplyReport,
+    BatchSystem,
+    FactorChange,
+    SchedulerFacts,
+    SchedulerLoad,
+)
 from slurm_rl_plugin.domain import Decision, QueueSnapshot
 from slurm_rl_plugin.errors import (
     BatchSystemError,
@@ -36,14 +44,18 @@ class CycleSettings:
     Attributes:
         shadow: decide, report and audit, but write nothing.
         max_writes: most factors written in one cycle.
+        influence: hours of age that the best place in our order is worth; inf where our order
+            wins.
         inference_deadline: seconds that a decision may take.
         fallback: "fifo" orders by submission, "site" takes our factors back.
         breaker_failures: policy failures in a row after which the policy rests.
-        breaker_rest: cycles that it rests.
+        breaker_rest: cycles that it rests; and those in which nothing is written after the batch
+            system has denied every write.
     """
 
     shadow: bool = True
     max_writes: int = 2000
+    influence: float = math.inf
     inference_deadline: float = 2.0
     fallback: str = "fifo"
     breaker_failures: int = 5
@@ -105,6 +117,7 @@ class Cycle:
     calls: list[tuple[str, float]] = field(default_factory=list)
     _factors: CarriedFactors = field(init=False)
     _guard: PolicyGuard = field(init=False)
+    _denied: int = 0
 
     def __post_init__(self) -> None:
         self._factors = CarriedFactors(self.state)
@@ -128,23 +141,43 @@ class Cycle:
         """One cycle; never raises for a fault of the batch system, the policy or a file."""
         watch = _Stopwatch(self.monotonic)
         snapshot: QueueSnapshot | None = None
+        known: dict[str, Any] = {}
+        self._denied = max(self._denied - 1, 0)
         try:
             begin = self.monotonic()
-            snapshot = self.batch_system.snapshot()
-            watch.lap("observe", begin)
-            report = self._order(snapshot, watch)
+            facts, load = self.batch_system.facts(), self.batch_system.load()
+            known = {"events": load.events, "pass_interval": facts.pass_interval}
+            obstacle = self._obstacle(facts, load)
+            if obstacle is None:
+                snapshot = self.batch_system.snapshot()
+                watch.lap("observe", begin)
+                report = self._order(snapshot, facts, watch)
+            else:
+                report = obstacle
         except ChangeRejected as error:
-            report = self._failed("write", error, snapshot)
+            self._denied = self.settings.breaker_rest
+            report = self._failed("write", str(error), snapshot)
         except BatchSystemError as error:
-            report = self._failed("batch_system", error, snapshot)
+            report = self._failed("batch_system", str(error), snapshot)
         except SlurmRLError as error:
-            report = self._failed("write", error, snapshot)
+            report = self._failed("write", str(error), snapshot)
         except Exception as error:  # whatever breaks, slurmctld must not notice
             logger.exception("cycle=failed failure=internal")
-            report = self._failed("internal", error, snapshot)
-        report = replace(report, phase_seconds=watch.phases, calls=tuple(self.calls))
+            report = self._failed("internal", str(error), snapshot)
+        report = replace(report, phase_seconds=watch.phases, calls=tuple(self.calls), **known)
         self.calls.clear()
         return report
+
+    def _obstacle(self, facts: SchedulerFacts, load: SchedulerLoad) -> CycleReport | None:
+        """The report of a cycle that had better do nothing, or None."""
+        if not facts.in_charge:
+            logger.info("mode=standby: another host's controller is in charge")
+            return replace(self._report(), mode="standby")
+        if load.struggles is not None:
+            return self._failed("busy", load.struggles, None)
+        if facts.harm is not None and not self.settings.shadow:
+            return self._failed("refused", facts.harm, None)
+        return None
 
     def release(self) -> ApplyReport:
         """Take back every factor of ours.
@@ -159,21 +192,32 @@ class Cycle:
         """Whether some job may carry a factor of ours."""
         return bool(self._factors)
 
-    def _failed(
-        self, failure: str, error: Exception, snapshot: QueueSnapshot | None
-    ) -> CycleReport:
-        logger.error("cycle=failed failure=%s reason=%s", failure, error)
+    @property
+    def _shadow(self) -> bool:
+        """Nothing is written: as configured, or since every write was denied."""
+        return self.settings.shadow or self._denied > 0
+
+    def _report(self) -> CycleReport:
         return CycleReport(
-            time=snapshot.now if snapshot else 0.0,
-            mode="shadow" if self.settings.shadow else "active",
+            time=0.0,
+            mode="shadow" if self._shadow else "active",
             policy=self.policy.name,
             model_sha256=self.model_sha256,
-            snapshot=snapshot,
-            failure=failure,
-            failure_reason=str(error),
         )
 
-    def _order(self, snapshot: QueueSnapshot, watch: _Stopwatch) -> CycleReport:
+    def _failed(self, failure: str, reason: str, snapshot: QueueSnapshot | None) -> CycleReport:
+        logger.error("cycle=failed failure=%s reason=%s", failure, reason)
+        return replace(
+            self._report(),
+            time=snapshot.now if snapshot else 0.0,
+            snapshot=snapshot,
+            failure=failure,
+            failure_reason=reason,
+        )
+
+    def _order(
+        self, snapshot: QueueSnapshot, facts: SchedulerFacts, watch: _Stopwatch
+    ) -> CycleReport:
         begin = self.monotonic()
         decision, fallback_reason = self._guard.decide(self.policy, snapshot)
         begin = watch.lap("decide", begin)
@@ -183,7 +227,7 @@ class Cycle:
                 for reason, matches in self.untouched.reasons(snapshot).items()
             }
         )
-        plan = self._plan(snapshot, decision, fallback_reason)
+        plan = self._plan(snapshot, facts, decision, fallback_reason)
         suppressed["write_bound"] = max(len(plan.changes) - self.settings.max_writes, 0)
         changes = plan.changes[: self.settings.max_writes]
         begin = watch.lap("order", begin)
@@ -198,7 +242,7 @@ class Cycle:
             order_length=len(plan.order),
         )
         self._audit(report, plan, changes)
-        if self.settings.shadow:
+        if self._shadow:
             suppressed["shadow"] = len(changes)
             return replace(report, suppressed=suppressed)
         report = self._apply(report, plan, changes, suppressed)
@@ -211,16 +255,23 @@ class Cycle:
         Raises:
             BatchSystemError: the queue cannot be read.
         """
-        snapshot = self.batch_system.snapshot()
+        facts, snapshot = self.batch_system.facts(), self.batch_system.snapshot()
         guard = self._new_guard(read_only=True)
         remembered = guard.memory
         decision, fallback_reason = guard.decide(self.policy, snapshot)
-        return replace(self._plan(snapshot, decision, fallback_reason), memory=remembered)
+        return replace(self._plan(snapshot, facts, decision, fallback_reason), memory=remembered)
 
     def _plan(
-        self, snapshot: QueueSnapshot, decision: Decision, fallback_reason: str | None
+        self,
+        snapshot: QueueSnapshot,
+        facts: SchedulerFacts,
+        decision: Decision,
+        fallback_reason: str | None,
     ) -> QueuePlan:
-        order, changes = planned_order(snapshot, decision.scores, self.untouched)
+        points = self.settings.influence * facts.points_an_hour
+        if math.isinf(self.settings.influence):
+            points = math.inf
+        order, changes = planned_order(snapshot, decision.scores, self.untouched, points)
         releases = fallback_reason is not None and self.settings.fallback == "site"
         return QueuePlan(
             snapshot=snapshot,
@@ -232,7 +283,7 @@ class Cycle:
         )
 
     def _mode(self, fallback_reason: str | None) -> str:
-        if self.settings.shadow:
+        if self._shadow:
             return "shadow"
         return "active" if fallback_reason is None else "fallback"
 
@@ -252,7 +303,7 @@ class Cycle:
             job_ids=snapshot.pending.jobs.job_id[order].tolist(),
             scores=plan.decision.scores[order],
         )
-        self.audit.record(decided, changes, "would_write" if self.settings.shadow else "write")
+        self.audit.record(decided, changes, "would_write" if self._shadow else "write")
 
     def _apply(
         self,

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from slurm_rl_plugin.domain import QueueSnapshot
 
 #: Closed lists: a metric's label never takes any other value.
-MODES = ("shadow", "active", "fallback", "disabled")
+MODES = ("shadow", "active", "fallback", "disabled", "standby")
 PHASES = ("observe", "decide", "order", "apply")
-FAILURES = ("batch_system", "write", "internal")
+FAILURES = ("batch_system", "write", "internal", "busy", "refused")
 DIRECTIONS = ("up", "down", "reset")
 SUPPRESSIONS = (
     "held",
@@ -18,6 +18,7 @@ SUPPRESSIONS = (
     "not_eligible",
     "exempt_account",
     "exempt_partition",
+    "exempt_qos",
     "write_bound",
     "shadow",
     "rejected",
@@ -43,6 +44,8 @@ class CycleReport:
         phase_seconds: phase -> duration.
         calls: batch-system calls of this cycle: (call, seconds).
         order_length: jobs in the decided order.
+        events: what had happened to jobs when the cycle began (`SchedulerLoad`).
+        pass_interval: seconds between the scheduler's own looks at the queue; 0 where unknown.
     """
 
     time: float
@@ -59,6 +62,8 @@ class CycleReport:
     phase_seconds: Mapping[str, float] = field(default_factory=dict)
     calls: tuple[tuple[str, float], ...] = ()
     order_length: int = 0
+    events: tuple[int, ...] = ()
+    pass_interval: float = 0.0
 
     @property
     def succeeded(self) -> bool:

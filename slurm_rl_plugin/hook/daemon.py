@@ -15,6 +15,7 @@ from typing import Protocol
 from slurm_rl_plugin.errors import ConfigurationError, SlurmRLError
 from slurm_rl_plugin.hook.cycle import Cycle
 from slurm_rl_plugin.hook.cycle_report import CycleReport
+from slurm_rl_plugin.hook.pace import Pace
 
 logger = logging.getLogger(__name__)
 
@@ -144,7 +145,7 @@ class Daemon:
 
     Attributes:
         cycle: what to run.
-        pace: seconds between the starts of cycles.
+        pace: when cycles are due.
         publish: given each report; metrics listen here.
         stop: set by the signal handler.
         reload_wanted: set by SIGHUP.
@@ -156,7 +157,7 @@ class Daemon:
     """
 
     cycle: Cycle
-    pace: float
+    pace: Pace
     publish: Callable[[CycleReport], None]
     stop: Wish
     reload_wanted: Wish
@@ -166,6 +167,7 @@ class Daemon:
     monotonic: Callable[[], float]
     sleep: Callable[[float], None]
     _unreachable: int = 0
+    _standby: bool = False
 
     def run(self) -> bool:
         """Cycle until `stop` is set, then leave.
@@ -178,24 +180,47 @@ class Daemon:
                 self._reload()
             begin = self.monotonic()
             report = self.run_once()
-            self._rest(self._pause(self.monotonic() - begin), report)
+            self._rest(self.monotonic() - begin, report)
         return self.leave()
 
-    def _rest(self, seconds: float, report: CycleReport) -> None:
-        """Wait until the next cycle; a long pause must neither look dead nor miss a wish."""
-        while seconds > 0.0 and not self.stop.is_set():
+    def _rest(self, taken: float, report: CycleReport) -> None:
+        """Wait until the next cycle; a long pause must neither look dead nor miss a wish.
+
+        Args:
+            taken: seconds since the cycle began.
+            report: of that cycle.
+        """
+        waited, end = taken, self._pause(report)
+        earliest, poll = self.pace.earliest(report), self.pace.poll(report)
+        while waited < end and not self.stop.is_set():
             self.alive()
             newly_disabled = self._disabled() and report.mode != "disabled"
             if newly_disabled or self.reload_wanted.is_set():
                 return
-            self.stop.wait(min(seconds, _SLICE))
-            seconds -= _SLICE
+            if waited >= earliest and self._changed(report):
+                return
+            pause = min(end - waited, max(earliest - waited, poll), _SLICE)
+            self.stop.wait(pause)
+            waited += pause
         self.alive()
+
+    def _changed(self, report: CycleReport) -> bool:
+        """Whether anything has happened to jobs since a good cycle began; a cheap look."""
+        if not report.succeeded or not report.events:
+            return False
+        try:
+            load = self.cycle.batch_system.load()
+        except SlurmRLError as error:
+            logger.warning("look=failed reason=%s", error)
+            return False
+        return load.events != report.events and load.struggles is None
 
     def run_once(self) -> CycleReport:
         """One cycle, or none while disabled; published and logged."""
         report = self._disabled_report() if self._disabled() else self._cycle_report()
-        self._unreachable = self._unreachable + 1 if report.failure == "batch_system" else 0
+        away = report.failure in ("batch_system", "busy")
+        self._unreachable = self._unreachable + 1 if away else 0
+        self._standby = report.mode == "standby"
         self.publish(report)
         snapshot = report.snapshot
         logger.info(
@@ -212,7 +237,8 @@ class Daemon:
 
     def _cycle_report(self) -> CycleReport:
         """A cycle; in shadow mode nothing may carry a factor, not even of an earlier active run."""
-        if self.cycle.settings.shadow and self.cycle.carries_factors:
+        shadow = self.cycle.settings.shadow and not self._standby
+        if shadow and self.cycle.carries_factors:
             self._release_once("shadow")
         return self.cycle.run()
 
@@ -225,8 +251,11 @@ class Daemon:
             return 0, str(error)
 
     def leave(self) -> bool:
-        """Take back every factor; tries again while the batch system does not answer."""
-        if not self.cycle.carries_factors:
+        """Take back every factor; tries again while the batch system does not answer.
+
+        On standby the factors are those of the daemon that acts.
+        """
+        if self._standby or not self.cycle.carries_factors:
             return True
         for attempt in range(_LEAVING_TRIES):
             try:
@@ -240,10 +269,11 @@ class Daemon:
         logger.error("leaving=failed: run `slurm-rl release` when the batch system answers")
         return False
 
-    def _pause(self, taken: float) -> float:
+    def _pause(self, report: CycleReport) -> float:
+        """Seconds from the beginning of this cycle to the next one."""
         if self._unreachable:
-            return min(self.pace * 2.0 ** min(self._unreachable, 10), LONGEST_PAUSE)
-        return max(self.pace - taken, 0.0)
+            return min(self.pace.longest * 2.0 ** min(self._unreachable, 10), LONGEST_PAUSE)
+        return self.pace.latest(report)
 
     def _disabled(self) -> bool:
         return self.disable_file is not None and self.disable_file.exists()

@@ -89,10 +89,12 @@ class UntouchedJobs:
     Attributes:
         accounts: exempt account names.
         partitions: exempt partition names.
+        qos: exempt names of QOS.
     """
 
     accounts: Collection[str] = ()
     partitions: Collection[str] = ()
+    qos: Collection[str] = ()
 
     def reasons(self, snapshot: QueueSnapshot) -> dict[str, BoolArray]:
         """Reason -> which pending jobs it keeps untouched, shape [n]; a job has one at most."""
@@ -105,6 +107,7 @@ class UntouchedJobs:
             "exempt_partition": _named(
                 pending.jobs.partition, snapshot.partitions, self.partitions
             ),
+            "exempt_qos": _named(pending.qos, snapshot.qos, self.qos),
         }
         taken = np.zeros(len(pending), dtype=np.bool_)
         reasons: dict[str, BoolArray] = {}
@@ -114,9 +117,9 @@ class UntouchedJobs:
         return reasons
 
     def exempt(self, snapshot: QueueSnapshot) -> BoolArray:
-        """Jobs exempt by account or partition whose factor may be taken back, shape [n]."""
+        """Jobs exempt by a name, whose factor may be taken back, shape [n]."""
         reasons = self.reasons(snapshot)
-        return reasons["exempt_account"] | reasons["exempt_partition"]
+        return reasons["exempt_account"] | reasons["exempt_partition"] | reasons["exempt_qos"]
 
     def orderable(self, snapshot: QueueSnapshot) -> BoolArray:
         """Which pending jobs may be given a factor, shape [n]."""
@@ -126,7 +129,9 @@ class UntouchedJobs:
         return ~blocked
 
 
-def _named(column: IntArray, names: tuple[str, ...], exempt: Collection[str]) -> BoolArray:
+def _named(column: IntArray | None, names: tuple[str, ...], exempt: Collection[str]) -> BoolArray:
+    if column is None:
+        return np.zeros(1, dtype=np.bool_)
     index = [place for place, name in enumerate(names) if name in exempt]
     return np.isin(column, np.array(index, dtype=np.int64))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -10,6 +11,7 @@ import numpy as np
 from slurm_rl_plugin.batch_systems.port import FactorChange
 from slurm_rl_plugin.domain import Decision, Memory, QueueSnapshot
 from slurm_rl_plugin.hook.guard_rails import UntouchedJobs, total_priority
+from slurm_rl_plugin.hook.influence import bounded_changes
 from slurm_rl_plugin.hook.order_changes import (
     HIGHEST_PRIORITY,
     LARGEST_FACTOR,
@@ -54,13 +56,26 @@ class QueuePlan:
 
 
 def planned_order(
-    snapshot: QueueSnapshot, scores: FloatArray, untouched: UntouchedJobs
+    snapshot: QueueSnapshot,
+    scores: FloatArray,
+    untouched: UntouchedJobs,
+    influence: float = math.inf,
 ) -> tuple[list[int], list[FactorChange]]:
-    """Job places in the decided order, and the fewest writes that give it."""
+    """Job places in the decided order, and the fewest writes that give it.
+
+    Args:
+        snapshot: the queue.
+        scores: of every pending job, shape [n].
+        untouched: jobs that get no factor.
+        influence: priority points that the best place is worth; inf where our order wins.
+    """
     pending = snapshot.pending
     order = orderable_by_score(snapshot, scores, untouched)
-    ceiling = _ceiling(snapshot, order, untouched)
-    wanted = order_changes(total_priority(pending)[order], ceiling)
+    if math.isinf(influence):
+        ceiling = _ceiling(snapshot, order, untouched)
+        wanted = order_changes(total_priority(pending)[order], ceiling)
+    else:
+        wanted = bounded_changes(pending.native_priority[order], pending.factor[order], influence)
     moved = order[wanted.place]
     factor = np.clip(
         wanted.priority - pending.native_priority[moved], -LARGEST_FACTOR, LARGEST_FACTOR

@@ -15,9 +15,12 @@ import sys
 from pathlib import Path
 
 from slurm_rl_plugin.batch_systems.slurm_accounting import SACCT
-from slurm_rl_plugin.batch_systems.slurm_cluster import SINFO, SPRIO, SSHARE
+from slurm_rl_plugin.batch_systems.slurm_cluster import SINFO, SSHARE
 from slurm_rl_plugin.batch_systems.slurm_commands import SQUEUE
 from slurm_rl_plugin.batch_systems.slurm_fields import queue_format
+from slurm_rl_plugin.batch_systems.slurm_load import SDIAG
+from slurm_rl_plugin.batch_systems.slurm_settings import SHOW_CONFIG
+from slurm_rl_plugin.batch_systems.slurm_site_factor import SPRIO
 from tests.real.conftest import ACCOUNTS, running_slurm
 from tests.real.private_cluster import ClusterPlan, PrivateSlurm
 from tests.real.slurm_releases import RELEASES, SlurmRelease, missing_release
@@ -89,6 +92,8 @@ def record(cluster: PrivateSlurm) -> dict[str, str]:
         "sshare.txt": cluster.run(*SSHARE).stdout,
         "sinfo.txt": cluster.run(*SINFO).stdout,
         "sacct.txt": cluster.run(*PAST, env=times).stdout,
+        "config.txt": _of_scheduling(cluster.run(*SHOW_CONFIG).stdout),
+        "sdiag.txt": cluster.run(*SDIAG).stdout,
         "jobs.json": json.dumps(jobs, indent=2) + "\n",
     }
     changes = [f"update jobid={job} sitefactor=5\n" for job in (jobs["plain"], 999999)]
@@ -97,6 +102,12 @@ def record(cluster: PrivateSlurm) -> dict[str, str]:
     answers["scontrol-unknown.txt"] = _describe(unknown)
     answers["scontrol-denied.txt"] = _describe(denied)
     return answers
+
+
+def _of_scheduling(config: str) -> str:
+    """The lines that speak of priorities, scheduling, the release and the controllers."""
+    wanted = ("Priority", "Scheduler", "SLURM_VERSION", "Slurmctld(")
+    return "".join(line for line in config.splitlines(keepends=True) if line.startswith(wanted))
 
 
 def _describe(done: subprocess.CompletedProcess[str]) -> str:

@@ -81,13 +81,33 @@ class BatchSystemContract:
         for jobs in (snapshot.pending.jobs, snapshot.running.jobs, snapshot.started.jobs):
             _check_table(jobs, snapshot)
         for column in fields(PendingJobs):
-            assert len(getattr(snapshot.pending, column.name)) == len(snapshot.pending)
+            values = getattr(snapshot.pending, column.name)
+            assert values is None or len(values) == len(snapshot.pending)
         assert len(snapshot.running.start) == len(snapshot.running)
         assert len(snapshot.started.start) == len(snapshot.started)
         ended = snapshot.ended
         assert len(ended) == len(ended.jobs) == len(ended.start) == len(ended.end)
         for jobs in (snapshot.pending.jobs, snapshot.running.jobs, ended.jobs):
             assert ((jobs.user >= -1) & (jobs.user < len(snapshot.users))).all()
+
+    def test_what_the_scheduler_goes_by_is_told(self, queue: PreparedQueue) -> None:
+        facts, load = queue.system.facts(), queue.system.load()
+        assert facts.release
+        assert facts.lever
+        assert facts.harm is None
+        assert facts.in_charge
+        assert facts.points_an_hour >= 0
+        assert facts.pass_interval >= 0
+        assert load.struggles is None
+        assert load.events
+
+    def test_a_start_shows_in_the_cheap_look(self, queue: PreparedQueue) -> None:
+        if queue.start is None:
+            pytest.skip("this system cannot start a job on demand")
+        before = queue.system.load().events
+        assert queue.system.load().events == before
+        queue.start(queue.waiting[1])
+        assert queue.system.load().events != before
 
     def test_shares_and_usage_have_one_value_for_each_account(self, queue: PreparedQueue) -> None:
         snapshot = queue.system.snapshot()

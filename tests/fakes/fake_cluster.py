@@ -40,6 +40,9 @@ class FakeCluster:
                 "status_after_refusal": 1,
                 "now": NOW,
                 "modes": {},
+                "settings": {},
+                "controllers": [["head", True]],
+                "load": {},
                 "jobs": [],
                 "accounting": [],
                 "shares": SHARES,
@@ -90,6 +93,12 @@ class FakeCluster:
 
     def run_job(self, record: int, start: int = NOW) -> None:
         self.change(record, state="RUNNING", reason="None", start=start, nodes="n1")
+        self.count("started")
+
+    def count(self, event: str) -> None:
+        """Let `sdiag` count one event more."""
+        load = self.state["load"]
+        self.set(load={**load, event: load.get(event, 0) + 1})
 
     def end_job(self, record: int, end: int = NOW) -> None:
         self.change(record, state="COMPLETED", end=end)

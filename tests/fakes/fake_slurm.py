@@ -93,6 +93,9 @@ def _queue_values(job):
 
 
 def sprio(state, words, mode):
+    if _basic(state):
+        complain("sprio error: priority/basic: not a supported priority plugin")
+        return 1
     form = _option(words, "-o")
     for job in state["jobs"]:
         if job["state"] != "PENDING" or job["eligible"] is None or _held(job):
@@ -127,6 +130,10 @@ def _total(job, partition=None):
     tres = sum(float(item.partition("=")[2]) for item in job["tres"].split(",") if item)
     total = sum(job["factors"].values()) + part + tres + job["site"] - job["nice"]
     return max(1, int(total))
+
+
+def _basic(state):
+    return state["settings"].get("PriorityType") == "priority/basic"
 
 
 def _held(job):
@@ -165,20 +172,55 @@ def _ended(row, words):
     return first.timestamp() <= int(row["End"]) <= last.timestamp()
 
 
+SETTINGS = {
+    "SLURM_VERSION": "22.05.8",
+    "PriorityType": "priority/multifactor",
+    "PrioritySiteFactorPlugin": "(null)",
+    "PriorityMaxAge": "1-00:00:00",
+    "PriorityWeightAge": "1000",
+    "PriorityWeightFairShare": "10000",
+    "PriorityWeightTRES": "CPU=1000,Mem=500",
+    "SchedulerParameters": "bf_interval=20,bf_continue",
+}
+
+
+def _show_config(state):
+    say("Configuration data as of 2026-11-21T22:24:02")
+    for name, value in {**SETTINGS, **state["settings"]}.items():
+        say(f"{name:<23} = {value}")
+    say("")
+    for place, (host, is_up) in enumerate(state["controllers"]):
+        role = "backup" if place else "primary"
+        say(f"Slurmctld({role}) at {host} is {'UP' if is_up else 'DOWN'}")
+    return 0
+
+
+def sdiag(state, words, mode):
+    load = state["load"]
+    for name in ("Server thread count", "Agent queue size", "DBD Agent queue size"):
+        say(f"{name}: {load.get(name, 0)}")
+    for event in ("submitted", "started", "completed", "canceled", "failed"):
+        say(f"Jobs {event}:  {load.get(event, 0)}")
+    return 0
+
+
 def scontrol(state, words, mode):
+    if words[:2] == ["show", "config"]:
+        return _show_config(state)
     status = 0
     for line in sys.stdin:
         say(f"scontrol: {line.rstrip()}")
-        found = re.fullmatch(r"update jobid=(\d+) sitefactor=(-?\d+)", line.strip())
+        found = re.fullmatch(r"update jobid=(\d+) (sitefactor|nice)=(-?\d+)", line.strip())
         if not found:
             raise SystemExit(f"the fake scontrol does not know: {line}")
-        status |= _update(state, int(found[1]), int(found[2]), mode)
+        column = "site" if found[2] == "sitefactor" else "nice"
+        status |= _update(state, int(found[1]), column, int(found[3]), mode)
     say("scontrol: ")
     state["scontrol_calls"] = state.get("scontrol_calls", 0) + 1
     return status and state["status_after_refusal"]
 
 
-def _update(state, number, value, mode):
+def _update(state, number, column, value, mode):
     jobs = [job for job in state["jobs"] if job["array_id"] == number]
     if mode == "deny":
         complain(f"Access/permission denied for job {number}")
@@ -190,7 +232,7 @@ def _update(state, number, value, mode):
         complain(f"{number}_{tasks}: {text}" if tasks else f"{text} for job {number}")
     else:
         for job in jobs:
-            job["site"] = value
+            job[column] = value
         return 0
     return 1
 
@@ -206,4 +248,5 @@ COMMANDS = {
     "sinfo": sinfo,
     "sacct": sacct,
     "scontrol": scontrol,
+    "sdiag": sdiag,
 }

@@ -97,10 +97,6 @@ def test_a_factor_that_someone_else_changed_is_ordered_again(
     assert order(cluster) == [3, 2, 1]
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="SlurmCommands._terms takes a lost factor on 1 to 4 points for a priority set by hand",
-)
 def test_a_lost_factor_of_a_job_with_almost_no_priority_is_written_again(
     cluster: FakeCluster, tmp_path: Path
 ) -> None:

@@ -169,7 +169,7 @@ class TestWrites:
         assert (report.applied, report.rejected) == (7, {})
         assert cluster.sites == {job_id: job_id for job_id in range(1, 8)}
         assert calls == [
-            *("pyslurm_read", "sprio", "sshare", "sinfo", "sacct"),
+            *("scontrol", "sacct", "pyslurm_read", "sprio", "sshare", "sinfo"),
             *["pyslurm_write"] * 3,
         ]
 

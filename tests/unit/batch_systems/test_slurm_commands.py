@@ -196,7 +196,7 @@ class TestSnapshot:
         system.snapshot()
         system.apply([set_factor(1, 1)])
         assert [call for call, _ in calls] == [
-            *("squeue", "sprio", "sshare", "sinfo", "sacct", "scontrol")
+            *("scontrol", "sacct", "squeue", "sprio", "sshare", "sinfo", "scontrol")
         ]
         assert all(0 < took < 5 for _, took in calls)
 
@@ -556,7 +556,7 @@ class TestFaults:
 
     def test_missing_command(self, cluster: FakeCluster, tmp_path: Path) -> None:
         cluster.env["PATH"] = str(tmp_path)
-        with pytest.raises(BatchSystemUnavailable, match="squeue cannot be run"):
+        with pytest.raises(BatchSystemUnavailable, match="scontrol cannot be run"):
             adapter(cluster).snapshot()
 
 

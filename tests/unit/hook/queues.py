@@ -7,7 +7,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from slurm_rl_plugin.batch_systems.port import ApplyReport, FactorChange
+from slurm_rl_plugin.batch_systems.port import (
+    ApplyReport,
+    FactorChange,
+    SchedulerFacts,
+    SchedulerLoad,
+)
 from slurm_rl_plugin.domain import (
     Decision,
     JobTable,
@@ -22,6 +27,14 @@ from slurm_rl_plugin.errors import BatchSystemUnavailable, PolicyError
 from slurm_rl_plugin.units import IntArray
 
 NOW = 1000.0
+FACTS = SchedulerFacts(
+    release="1",
+    lever="factor",
+    harm=None,
+    points_an_hour=100.0,
+    pass_interval=0.0,
+    in_charge=True,
+)
 
 
 def job_table(count: int) -> JobTable:
@@ -79,6 +92,17 @@ class QueueInMemory:
     refuse: tuple[int, ...] = ()
     written: list[FactorChange] = field(default_factory=list)
     name: str = "memory"
+    known: SchedulerFacts = FACTS
+    struggles: str | None = None
+    events: tuple[int, ...] = (0,)
+
+    def facts(self) -> SchedulerFacts:
+        self._answer()
+        return self.known
+
+    def load(self) -> SchedulerLoad:
+        self._answer()
+        return SchedulerLoad(struggles=self.struggles, events=self.events)
 
     def snapshot(self) -> QueueSnapshot:
         self._answer()

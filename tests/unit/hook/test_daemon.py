@@ -12,6 +12,7 @@ from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.hook.cycle import Cycle
 from slurm_rl_plugin.hook.cycle_report import CycleReport
 from slurm_rl_plugin.hook.daemon import Daemon, SignalWish, only_daemon
+from slurm_rl_plugin.hook.pace import Pace
 from slurm_rl_plugin.hook.sd_notify import sd_notify
 from tests.unit.hook.queues import QueueInMemory, ScorePolicy, pending_jobs
 from tests.unit.hook.test_cycle import cycle_over
@@ -44,7 +45,7 @@ def daemon_of(
     reports: list[CycleReport] = []
     daemon = Daemon(
         cycle=cycle,
-        pace=5.0,
+        pace=Pace(longest=5.0, soonest=5.0),
         publish=reports.append,
         stop=stop,
         reload_wanted=Event(),
@@ -69,12 +70,11 @@ def test_leaving_takes_back_every_factor(tmp_path: Path) -> None:
 def test_pauses_double_while_the_batch_system_is_away_and_end_with_it(tmp_path: Path) -> None:
     queue = QueueInMemory(pending_jobs([1]), away=True)
     daemon, _ = daemon_of(cycle_over(queue, ScorePolicy([1]), tmp_path), Event())
-    daemon.pace = 30.0
+    daemon.pace = Pace(longest=30.0)
     pauses = []
     for number in range(7):
         queue.away = number < 6
-        daemon.run_once()
-        pauses.append(daemon._pause(0.0))
+        pauses.append(daemon._pause(daemon.run_once()))
     assert pauses == [60.0, 120.0, 240.0, 300.0, 300.0, 300.0, 30.0]
 
 
@@ -90,7 +90,7 @@ def test_a_long_pause_gives_signs_of_life_and_notices_the_disable_file(tmp_path:
     daemon, reports = daemon_of(
         cycle_over(queue, ScorePolicy([1]), tmp_path), stop, disable_file=disable
     )
-    daemon.pace = 30.0
+    daemon.pace = Pace(longest=30.0, soonest=30.0)
     alive: list[int] = []
     daemon.alive = lambda: alive.append(1)
     daemon.run()
@@ -158,7 +158,7 @@ def test_a_disable_file_touched_during_a_cycle_is_seen_at_once(tmp_path: Path) -
     stop = CountedStop(1)
     cycle = cycle_over(queue, ScorePolicy([1, 2, 3]), tmp_path)
     daemon, reports = daemon_of(cycle, stop, disable_file=disable)
-    daemon.pace = 300.0
+    daemon.pace = Pace(longest=300.0, soonest=300.0)
     apply = queue.apply
     queue.apply = lambda changes: (disable.touch(), apply(changes))[1]  # type: ignore[method-assign]
     daemon.run()

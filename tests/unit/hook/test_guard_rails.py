@@ -77,8 +77,17 @@ def test_each_untouched_job_has_exactly_one_reason() -> None:
         "not_eligible": 1,
         "exempt_account": 0,
         "exempt_partition": 0,
+        "exempt_qos": 0,
     }
     assert untouched.orderable(snapshot_of(pending)).tolist() == [False] * 4 + [True]
+
+
+def test_exempt_qos_are_untouched() -> None:
+    pending = replace(pending_jobs([1] * 3), qos=np.array([0, 1, 0]))
+    snapshot = replace(snapshot_of(pending), qos=("normal", "urgent"))
+    untouched = UntouchedJobs(qos=["urgent", "other"])
+    assert untouched.orderable(snapshot).tolist() == [True, False, True]
+    assert untouched.exempt(snapshot).tolist() == [False, True, False]
 
 
 def test_exempt_accounts_and_partitions_are_untouched() -> None:

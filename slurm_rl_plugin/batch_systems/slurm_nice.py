@@ -1,0 +1,144 @@
+"""Nice as the lever, for sites with `priority/basic`, where SiteFactor has no effect.
+
+A user's own nice value stands in the same place, so it is remembered and given back. Slurm tells
+slurmdbd of every change of nice: that is the price.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from slurm_rl_plugin.batch_systems.port import ApplyReport
+from slurm_rl_plugin.batch_systems.slurm_fields import QueueRow
+from slurm_rl_plugin.batch_systems.slurm_priorities import PriorityTerms
+from slurm_rl_plugin.batch_systems.slurm_writes import Change, FactorWriter
+from slurm_rl_plugin.errors import ConfigurationError
+from slurm_rl_plugin.whole_file import write_whole
+
+logger = logging.getLogger(__name__)
+_VERSION = 1
+#: Jobs whose own value is remembered, the newest; older ones have long been gone.
+JOBS_AT_MOST = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class GivenNice:
+    """What a job's nice was before us, and every value that we may have put in its place.
+
+    Several: a write that no look has confirmed may have been lost.
+    """
+
+    own: int
+    ours: frozenset[int]
+
+
+class NiceLever:
+    """Our factor is how far nice stands below the user's own value; see `Lever`.
+
+    Args:
+        writer: sends nice values.
+        path: file that keeps the users' values across restarts; None keeps none.
+    """
+
+    name = "Nice"
+
+    def __init__(self, writer: FactorWriter, path: Path | None) -> None:
+        self._writer = writer
+        self._path = path
+        self._given = {} if path is None else _read(path)
+        #: The user's own value of each waiting job, by array number.
+        self._seen: dict[int, int] = {}
+
+    def look(self) -> None:
+        """See `Lever.look`; the queue shows it all."""
+
+    def terms(self, waiting: Sequence[QueueRow]) -> list[PriorityTerms]:
+        """See `Lever.terms`; jobs that wait no longer are kept: they may be requeued."""
+        self._seen.clear()
+        return [self._terms(row) for row in waiting]
+
+    def carrying(self, rows: Sequence[QueueRow]) -> list[int]:
+        """See `Lever.carrying`."""
+        return [
+            array_id for array_id in {row.array_id: None for row in rows} if self._has(array_id)
+        ]
+
+    def write(self, changes: Sequence[Change]) -> ApplyReport:
+        """See `Lever.write`; a factor of 0 gives the user's own value back.
+
+        Raises:
+            ConfigurationError: the users' values cannot be remembered; then nothing is written.
+        """
+        known = [(job_id, factor) for job_id, factor in changes if factor or self._has(job_id)]
+        wanted = [(job_id, self._own(job_id) - factor) for job_id, factor in known]
+        untold = len(changes) - len(known)  # jobs without a factor of ours have nothing to lose
+        if not wanted:
+            return ApplyReport(applied=untold, rejected={})
+        for job_id, nice in wanted:
+            before = self._given.get(job_id, GivenNice(self._own(job_id), frozenset()))
+            self._given[job_id] = GivenNice(before.own, before.ours | {nice})
+        self._keep()
+        report = self._writer.write(wanted)
+        for (job_id, factor), (_, nice) in zip(known, wanted, strict=True):
+            if job_id not in report.rejected:
+                self._confirm(job_id, nice, gone=factor == 0)
+        self._keep()
+        return ApplyReport(applied=report.applied + untold, rejected=report.rejected)
+
+    def _terms(self, row: QueueRow) -> PriorityTerms:
+        given = self._given.get(row.array_id)
+        if given is not None and row.nice not in given.ours and row.nice != given.own:
+            del self._given[row.array_id]  # the user or an administrator set another one since
+            given = None
+        own = self._seen[row.array_id] = row.nice if given is None else given.own
+        factor = own - row.nice
+        native = max(row.priority - factor, 1) if row.priority else 0
+        return PriorityTerms(native=native, site=factor, by_hand=False, own_nice=own)
+
+    def _has(self, job_id: int) -> bool:
+        return job_id in self._given
+
+    def _own(self, job_id: int) -> int:
+        given = self._given.get(job_id)
+        return self._seen.get(job_id, 0) if given is None else given.own
+
+    def _confirm(self, job_id: int, nice: int, *, gone: bool) -> None:
+        if gone:
+            del self._given[job_id]
+        else:
+            self._given[job_id] = GivenNice(self._given[job_id].own, frozenset({nice}))
+
+    def _keep(self) -> None:
+        newest = sorted(self._given)[-JOBS_AT_MOST:]
+        self._given = {job: self._given[job] for job in newest}
+        if self._path is None:
+            return
+        jobs = {str(job): [each.own, sorted(each.ours)] for job, each in self._given.items()}
+        try:
+            write_whole(self._path, json.dumps({"version": _VERSION, "jobs": jobs}))
+        except OSError as error:
+            raise ConfigurationError(
+                f"{self._path}, which keeps the users' nice values, cannot be written "
+                f"({error.strerror}): make its folder writable for this user."
+            ) from None
+
+
+def _read(path: Path) -> dict[int, GivenNice]:
+    """What the file keeps; nothing without a file or from one that is no such file."""
+    try:
+        content = json.loads(path.read_text())
+        if content["version"] != _VERSION:
+            raise ValueError(f"version {content['version']}")
+        return {
+            int(job): GivenNice(int(own), frozenset(int(value) for value in ours))
+            for job, (own, ours) in content["jobs"].items()
+        }
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        logger.error("nice=forgotten path=%s error=%s", path, error)
+        return {}

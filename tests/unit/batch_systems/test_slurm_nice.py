@@ -1,0 +1,139 @@
+"""Nice as the lever: the user's own value is remembered and given back, whatever happens."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from slurm_rl_plugin.batch_systems.port import FactorChange
+from slurm_rl_plugin.batch_systems.slurm_cluster import HeadNode
+from slurm_rl_plugin.batch_systems.slurm_commands import SlurmCommands
+from slurm_rl_plugin.errors import ConfigurationError
+from tests.contracts.batch_system_contract import BatchSystemContract, PreparedQueue, factors
+from tests.fakes.fake_cluster import FakeCluster
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> FakeCluster:
+    found = FakeCluster(tmp_path)
+    found.set(settings={"PriorityType": "priority/basic"})
+    return found
+
+
+def adapter(cluster: FakeCluster, file: Path | None = None) -> SlurmCommands:
+    return SlurmCommands(
+        shares=None,
+        interactive=lambda job: job.time_limit <= 60,
+        clock=lambda: float(cluster.state["now"]),
+        environment=cluster.env,
+        history_days=0.0,
+        head_node=HeadNode(nice_file=file),
+    )
+
+
+class TestContract(BatchSystemContract):
+    @pytest.fixture
+    def queue(self, cluster: FakeCluster, tmp_path: Path) -> PreparedQueue:
+        waiting = tuple(cluster.add(job_id) for job_id in (11, 12, 13))
+        cluster.add(14, account="biology", user="bob", nice=50)
+        held = cluster.add(15, reason="JobHeldUser", eligible=None)
+        return PreparedQueue(
+            system=adapter(cluster, tmp_path / "nice"),
+            waiting=waiting,
+            held=held,
+            start=cluster.run_job,
+            end=cluster.end_job,
+        )
+
+
+def write(system: SlurmCommands, job_id: int, factor: int) -> None:
+    system.apply([FactorChange(job_id=job_id, old=0, new=factor)])
+
+
+def nice(cluster: FakeCluster, job_id: int) -> int:
+    return int(cluster.record(job_id)["nice"])
+
+
+def test_a_factor_is_a_lower_nice_and_a_release_gives_back_the_users(
+    cluster: FakeCluster,
+) -> None:
+    cluster.add(1, nice=50)
+    system = adapter(cluster)
+    before = system.snapshot().pending
+    assert system.facts().lever == "Nice"
+    write(system, 1, 900)
+    pending = system.snapshot().pending
+    assert nice(cluster, 1) == 50 - 900
+    assert (pending.factor[0], pending.nice[0]) == (900, 50)
+    assert pending.native_priority.tolist() == before.native_priority.tolist()
+    assert system.release().applied == 1
+    assert nice(cluster, 1) == 50
+
+
+def test_another_process_knows_the_users_values(cluster: FakeCluster, tmp_path: Path) -> None:
+    cluster.add(1, nice=50)
+    first = adapter(cluster, tmp_path / "nice")
+    first.snapshot()
+    write(first, 1, 900)
+    second = adapter(cluster, tmp_path / "nice")
+    assert factors(second.snapshot()) == {1: 900}
+    second.release()
+    assert nice(cluster, 1) == 50
+    assert json.loads((tmp_path / "nice").read_text())["jobs"] == {}
+
+
+@pytest.mark.parametrize("lost", [True, False], ids=["lost", "written"])
+def test_a_kill_in_mid_write_leaves_no_doubt(
+    cluster: FakeCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lost: bool
+) -> None:
+    cluster.add(1, nice=50)
+    first = adapter(cluster, tmp_path / "nice")
+    first.snapshot()
+    write(first, 1, 900)
+
+    def killed(changes: list[tuple[int, int]]) -> None:
+        if not lost:
+            cluster.change(1, nice=changes[0][1])
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(first._nice._writer, "write", killed)
+    with pytest.raises(KeyboardInterrupt):
+        write(first, 1, 2000)
+    second = adapter(cluster, tmp_path / "nice")
+    assert factors(second.snapshot()) == {1: 900 if lost else 2000}
+    second.release()
+    assert nice(cluster, 1) == 50
+
+
+def test_a_value_that_the_user_sets_meanwhile_is_his_own(cluster: FakeCluster) -> None:
+    cluster.add(1, nice=0)
+    system = adapter(cluster)
+    system.snapshot()
+    write(system, 1, 900)
+    cluster.change(1, nice=70)
+    pending = system.snapshot().pending
+    assert (pending.factor[0], pending.nice[0]) == (0, 70)
+    write(system, 1, 30)
+    assert nice(cluster, 1) == 40
+    system.release()
+    assert nice(cluster, 1) == 70
+
+
+def test_nothing_is_written_that_cannot_be_remembered(cluster: FakeCluster, tmp_path: Path) -> None:
+    cluster.add(1, nice=5)
+    system = adapter(cluster, tmp_path / "missing" / "nice")
+    system.snapshot()
+    with pytest.raises(ConfigurationError, match="keeps the users' nice values"):
+        write(system, 1, 900)
+    assert nice(cluster, 1) == 5
+
+
+def test_a_broken_file_is_said_and_no_reason_to_stop(
+    cluster: FakeCluster, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "nice").write_text("{}")
+    cluster.add(1, nice=5)
+    assert factors(adapter(cluster, tmp_path / "nice").snapshot()) == {1: 0}
+    assert "nice=forgotten" in caplog.text

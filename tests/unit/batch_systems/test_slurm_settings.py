@@ -1,0 +1,107 @@
+"""What slurm.conf and sdiag tell, on answers of real releases and on those of special sites."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from slurm_rl_plugin.batch_systems.slurm_load import BUSY_THREADS, parse_load
+from slurm_rl_plugin.batch_systems.slurm_settings import parse_settings
+from slurm_rl_plugin.errors import BatchSystemError
+
+RELEASES = sorted(
+    path for path in Path(__file__).parents[2].glob("assets/slurm/*") if path.is_dir()
+)
+
+
+@pytest.fixture(params=RELEASES, ids=lambda path: path.name)
+def answers(request: pytest.FixtureRequest) -> Path:
+    path: Path = request.param
+    return path
+
+
+def test_settings_of_each_release(answers: Path) -> None:
+    settings = parse_settings(answers.joinpath("config.txt").read_text())
+    assert settings.release.startswith(answers.name)
+    assert settings.points_an_hour == 1000 / 24
+    assert settings.weights == 12_000
+    assert settings.pass_interval == 1.0
+    assert settings.harm is None
+    assert [is_up for _, is_up in settings.controllers] == [True]
+    assert settings.in_charge(settings.controllers[0][0])
+
+
+def test_load_of_each_release(answers: Path) -> None:
+    load = parse_load(answers.joinpath("sdiag.txt").read_text())
+    assert load.struggles is None
+    assert load.events[0] > load.events[1] > 0
+    assert replace(load, threads=BUSY_THREADS + 1).struggles is not None
+
+
+def config(**lines: str) -> str:
+    known = {"SLURM_VERSION": "25.05.1", "PriorityType": "priority/multifactor", **lines}
+    return "\n".join(f"{key:<23} = {value}" for key, value in known.items())
+
+
+@pytest.mark.parametrize(
+    ("lines", "harm"),
+    [
+        ({}, None),
+        ({"PriorityType": "priority/basic"}, None),
+        ({"PriorityType": "priority/basic", "PrioritySiteFactorPlugin": "site_factor/x"}, None),
+        ({"PrioritySiteFactorPlugin": "site_factor/x"}, "site_factor/x overwrites every factor"),
+        ({"PriorityType": "priority/other"}, "priority/other is not known to heed"),
+    ],
+    ids=str,
+)
+def test_where_writing_would_do_nothing_it_is_said(lines: dict[str, str], harm: str | None) -> None:
+    found = parse_settings(config(**lines)).harm
+    assert found is None if harm is None else harm in str(found)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "seconds"),
+    [
+        ("(null)", 30.0),
+        ("bf_interval=120", 60.0),
+        ("sched_interval=10,bf_continue", 10.0),
+        ("SCHED_INTERVAL=-1,bf_interval=soon", 30.0),
+    ],
+)
+def test_the_pace_of_slurms_own_passes(parameters: str, seconds: float) -> None:
+    assert parse_settings(config(SchedulerParameters=parameters)).pass_interval == seconds
+
+
+def test_weights_of_resources_count_and_age_without_a_weight_is_worth_nothing() -> None:
+    weights = {"PriorityWeightTRES": "CPU=1000,Mem=500.0", "PriorityMaxAge": "7-00:00:00"}
+    assert parse_settings(config(**weights)).weights == 1500
+    assert parse_settings(config(**weights)).points_an_hour == 0.0
+    assert parse_settings(config(PriorityWeightAge="1000")).points_an_hour == 0.0
+
+
+@pytest.mark.parametrize(
+    ("controllers", "acts"),
+    [
+        ("Slurmctld(primary) at head1 is UP\nSlurmctld(backup) at head2 is UP", "head1"),
+        ("Slurmctld(primary) at head1 is DOWN\nSlurmctld(backup) at head2 is UP", "head2"),
+        ("Slurmctld(primary) at head1.site is DOWN\nSlurmctld(backup1) at head2 is UP", "head2"),
+    ],
+)
+def test_beside_controllers_only_the_one_in_charge_acts(controllers: str, acts: str) -> None:
+    settings = parse_settings(config() + "\n" + controllers)
+    assert [host for host in ("head1", "head2") if settings.in_charge(host)] == [acts]
+    assert settings.in_charge(f"{acts}.site.org")
+    assert settings.in_charge("login")
+
+
+@pytest.mark.parametrize("text", ["", "nothing = here", config(PriorityWeightAge="many")])
+def test_settings_of_another_form_are_refused(text: str) -> None:
+    with pytest.raises(BatchSystemError, match="scontrol show config answered"):
+        parse_settings(text)
+
+
+def test_a_load_of_another_form_is_refused() -> None:
+    with pytest.raises(BatchSystemError, match="sdiag answered.*Server thread count"):
+        parse_load("Jobs submitted: 5")
