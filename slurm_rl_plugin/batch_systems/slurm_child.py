@@ -28,6 +28,10 @@ REFUSALS = range(2000, 3000)
 
 def main() -> None:
     """Import pyslurm, then answer until standard input ends: whoever started the child is gone."""
+    # A service manager that stops the daemon signals us too, but the daemon still has to take its
+    # factors back. We end when it does.
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, signal.SIG_IGN)
     # libslurm may print; what it prints must not stand between answers.
     with os.fdopen(os.dup(1), "w", encoding="utf-8") as answers:
         os.dup2(2, 1)

@@ -1,9 +1,15 @@
-"""Accounting is asked only for a model that learns from runs, and for as long as configured."""
+"""Which adapter is built and why; accounting is asked only for a model that learns from runs."""
+
+import logging
 
 import pytest
 
-from slurm_rl_plugin.cli.hook_assembly import build_cycle, load_policy
+from slurm_rl_plugin.batch_systems import slurm_adapter_choice
+from slurm_rl_plugin.batch_systems.slurm import Slurm
+from slurm_rl_plugin.batch_systems.slurm_commands import SlurmCommands
+from slurm_rl_plugin.cli.hook_assembly import build_batch_system, build_cycle, load_policy
 from slurm_rl_plugin.configuration import parse_configuration
+from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.features.run_prediction import PREDICTION_ENTRY, RunTimePrediction
 from slurm_rl_plugin.learning.onnx_export import export_network
 from tests.functional.small_network import small_network
@@ -30,3 +36,39 @@ def test_days_of_history(tmp_path, predicts, days, asked):
 
 def test_a_rule_asks_for_no_history():
     assert not load_policy("sjf").learns_from_runs
+
+
+def configured(adapter):
+    return parse_configuration({"batch_system": {"adapter": adapter}}, "test")
+
+
+@pytest.mark.parametrize(
+    ("adapter", "pyslurm", "kind", "line"),
+    [
+        ("auto", None, SlurmCommands, "adapter=slurm_commands because=pyslurm is not installed"),
+        (
+            *("auto", "25.11.2", SlurmCommands),
+            "adapter=slurm_commands because=pyslurm 25.11.2 is not for Slurm 22.05.8",
+        ),
+        ("auto", "22.5.3", Slurm, "adapter=slurm because=pyslurm 22.5.3 is for this Slurm"),
+        ("slurm", "22.5.3", Slurm, "adapter=slurm because=it is configured"),
+        (
+            *("slurm_commands", "22.5.3", SlurmCommands),
+            "adapter=slurm_commands because=it is configured",
+        ),
+    ],
+)
+def test_adapter_and_the_line_that_says_why(monkeypatch, caplog, adapter, pyslurm, kind, line):
+    monkeypatch.setattr(slurm_adapter_choice, "installed_pyslurm", lambda: pyslurm)
+    monkeypatch.setattr(slurm_adapter_choice, "running_slurm", lambda commands: "22.05.8")
+    caplog.set_level(logging.INFO)
+    system = build_batch_system(configured(adapter), [])
+    assert type(system) is kind
+    assert line.startswith(f"adapter={system.name} ")
+    assert caplog.messages == [line]
+
+
+def test_adapter_that_cannot_work_is_a_fault_of_the_configuration(monkeypatch):
+    monkeypatch.setattr(slurm_adapter_choice, "installed_pyslurm", lambda: None)
+    with pytest.raises(ConfigurationError, match=r"pyslurm is not installed; install the pyslurm"):
+        build_batch_system(configured("slurm"), [])

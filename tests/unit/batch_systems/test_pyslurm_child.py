@@ -61,6 +61,16 @@ def test_it_lives_on_between_calls(cluster: PyslurmCluster) -> None:
     assert process_of(child).pid == first
 
 
+def test_the_end_of_a_service_leaves_it_to_the_daemon(cluster: PyslurmCluster) -> None:
+    child = child_of(cluster)
+    assert works(child)
+    first = process_of(child)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        first.send_signal(number)
+    assert works(child)
+    assert process_of(child) is first
+
+
 @pytest.mark.parametrize("mode", ["hang", "hang_at_import"])
 def test_one_that_hangs_is_killed_in_time(cluster: PyslurmCluster, mode: str) -> None:
     child = child_of(cluster, seconds=1.0)
@@ -157,7 +167,10 @@ def test_complaints_do_not_pile_up(cluster: PyslurmCluster) -> None:
     for _ in range(20):
         assert works(child)
     assert child._running is not None
-    assert os.fstat(child._running._complaints.fileno()).st_size < 50
+    assert os.fstat(child._running._complaints.fileno()).st_size < 100
+    cluster.break_pyslurm("exit")
+    with pytest.raises(BatchSystemUnavailable, match="the library gave up"):
+        child.ask("read", READ)
 
 
 def test_answer_longer_than_a_pipe_and_question_of_a_burst(cluster: PyslurmCluster) -> None:

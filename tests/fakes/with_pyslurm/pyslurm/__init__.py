@@ -14,6 +14,7 @@ Modes of the state, under `pyslurm`: those two, `hang_at_import`, `missing`, `ex
 """
 
 import ctypes
+import importlib.util
 import json
 import os
 from pathlib import Path
@@ -48,7 +49,7 @@ def _misbehave(mode):
     if mode == "exit":
         _die("pyslurm: fatal: the library gave up")
     if mode == "chatty":
-        os.write(1, b"libslurm prints this\n")
+        os.write(1, b"libslurm prints this\n" * 3)
     if mode == "down":
         raise RPCError(1800)
 
@@ -159,6 +160,8 @@ def _minutes(text):
 
 
 def _at_import():
+    if importlib.util.find_spec("slurm_fields"):
+        raise ImportError("modules of the package are found by their bare names")
     mode = _state()["modes"].get("pyslurm", "")
     if mode == "missing":
         raise ImportError("libslurm.so.38: cannot open shared object file")
