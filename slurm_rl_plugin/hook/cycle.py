@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from slurm_rl_plugin.batch_systems.port import ApplyReport, BatchSystem, FactorChange
-from slurm_rl_plugin.domain import QueueSnapshot
+from slurm_rl_plugin.domain import Decision, QueueSnapshot
 from slurm_rl_plugin.errors import (
     BatchSystemError,
     ChangeRejected,
@@ -19,17 +19,12 @@ from slurm_rl_plugin.errors import (
 from slurm_rl_plugin.hook.audit_log import AuditLog, DecidedOrder
 from slurm_rl_plugin.hook.carried_factors import CarriedFactors
 from slurm_rl_plugin.hook.cycle_report import CycleReport
-from slurm_rl_plugin.hook.guard_rails import GuardRail, UntouchedJobs, total_priority
-from slurm_rl_plugin.hook.memory_file import MemoryFile
-from slurm_rl_plugin.hook.order_changes import (
-    HIGHEST_PRIORITY,
-    LARGEST_FACTOR,
-    order_changes,
-)
+from slurm_rl_plugin.hook.guard_rails import GuardRail, UntouchedJobs
+from slurm_rl_plugin.hook.memory_file import MemoryFile, memory_path
 from slurm_rl_plugin.hook.policy_guard import PolicyGuard
+from slurm_rl_plugin.hook.queue_plan import QueuePlan, planned_order
 from slurm_rl_plugin.hook.state_file import StateFile
 from slurm_rl_plugin.policies.port import Policy
-from slurm_rl_plugin.units import FloatArray, IntArray
 
 logger = logging.getLogger(__name__)
 
@@ -113,14 +108,20 @@ class Cycle:
 
     def __post_init__(self) -> None:
         self._factors = CarriedFactors(self.state)
-        beside = self.state.path.with_name(self.state.path.name + ".memory")
-        self._guard = PolicyGuard(
+        self._guard = self._new_guard()
+
+    def _new_guard(self, *, read_only: bool = False) -> PolicyGuard:
+        return PolicyGuard(
             guard_rails=self.guard_rails,
             deadline=self.settings.inference_deadline,
             breaker_failures=self.settings.breaker_failures,
             breaker_rest=self.settings.breaker_rest,
             monotonic=self.monotonic,
-            memory_file=MemoryFile(path=beside, model_sha256=self.model_sha256),
+            memory_file=MemoryFile(
+                path=memory_path(self.state.path),
+                model_sha256=self.model_sha256,
+                read_only=read_only,
+            ),
         )
 
     def run(self) -> CycleReport:
@@ -182,11 +183,9 @@ class Cycle:
                 for reason, matches in self.untouched.reasons(snapshot).items()
             }
         )
-        order, changes = self._changes(snapshot, decision.scores)
-        if fallback_reason is not None and self.settings.fallback == "site":
-            changes = []
-        suppressed["write_bound"] = max(len(changes) - self.settings.max_writes, 0)
-        changes = changes[: self.settings.max_writes]
+        plan = self._plan(snapshot, decision, fallback_reason)
+        suppressed["write_bound"] = max(len(plan.changes) - self.settings.max_writes, 0)
+        changes = plan.changes[: self.settings.max_writes]
         begin = watch.lap("order", begin)
         report = CycleReport(
             time=snapshot.now,
@@ -196,62 +195,54 @@ class Cycle:
             snapshot=snapshot,
             fallback_reason=fallback_reason,
             reserve=decision.reserve,
-            order_length=len(order),
+            order_length=len(plan.order),
         )
-        self._audit(report, snapshot, decision.scores, order, changes)
+        self._audit(report, plan, changes)
         if self.settings.shadow:
             suppressed["shadow"] = len(changes)
             return replace(report, suppressed=suppressed)
-        report = self._apply(report, snapshot, changes, suppressed)
+        report = self._apply(report, plan, changes, suppressed)
         watch.lap("apply", begin)
         return report
+
+    def look(self) -> QueuePlan:
+        """What a cycle would decide now; nothing is written, audited or remembered.
+
+        Raises:
+            BatchSystemError: the queue cannot be read.
+        """
+        snapshot = self.batch_system.snapshot()
+        guard = self._new_guard(read_only=True)
+        remembered = guard.memory
+        decision, fallback_reason = guard.decide(self.policy, snapshot)
+        return replace(self._plan(snapshot, decision, fallback_reason), memory=remembered)
+
+    def _plan(
+        self, snapshot: QueueSnapshot, decision: Decision, fallback_reason: str | None
+    ) -> QueuePlan:
+        order, changes = planned_order(snapshot, decision.scores, self.untouched)
+        releases = fallback_reason is not None and self.settings.fallback == "site"
+        return QueuePlan(
+            snapshot=snapshot,
+            decision=decision,
+            fallback_reason=fallback_reason,
+            order=order,
+            changes=[] if releases else changes,
+            releases=releases,
+        )
 
     def _mode(self, fallback_reason: str | None) -> str:
         if self.settings.shadow:
             return "shadow"
         return "active" if fallback_reason is None else "fallback"
 
-    def _changes(
-        self, snapshot: QueueSnapshot, scores: FloatArray
-    ) -> tuple[list[int], list[FactorChange]]:
-        """Job places in the decided order, and the fewest writes that give it."""
-        pending = snapshot.pending
-        may = np.flatnonzero(self.untouched.orderable(snapshot))
-        submit, job_id = pending.jobs.submit[may], pending.jobs.job_id[may]
-        order = may[np.lexsort((job_id, submit, -scores[may]))]
-        ceiling = self._ceiling(snapshot, order)
-        wanted = order_changes(total_priority(pending)[order], ceiling)
-        moved = order[wanted.place]
-        factor = np.clip(
-            wanted.priority - pending.native_priority[moved], -LARGEST_FACTOR, LARGEST_FACTOR
-        )
-        freed = np.flatnonzero(self.untouched.exempt(snapshot) & (pending.factor != 0))
-        columns = zip(
-            pending.jobs.job_id[[*moved, *freed]].tolist(),
-            pending.factor[[*moved, *freed]].tolist(),
-            [*factor.tolist(), *([0] * len(freed))],
-            strict=True,
-        )
-        changes = [FactorChange(job_id=job, old=old, new=new) for job, old, new in columns]
-        return order.tolist(), changes
-
-    def _ceiling(self, snapshot: QueueSnapshot, order: IntArray) -> int:
-        """Below the untouched jobs that the site itself puts before all jobs we may order."""
-        pending = snapshot.pending
-        others = ~self.untouched.orderable(snapshot) & ~pending.held
-        others &= pending.jobs.eligible <= snapshot.now
-        native = pending.native_priority
-        before = native[others & (native > native[order].max(initial=0))]
-        return int(before.min()) if len(before) else HIGHEST_PRIORITY + 1
-
     def _audit(
         self,
         report: CycleReport,
-        snapshot: QueueSnapshot,
-        scores: FloatArray,
-        order: list[int],
+        plan: QueuePlan,
         changes: Sequence[FactorChange],
     ) -> None:
+        snapshot, order = plan.snapshot, plan.order
         decided = DecidedOrder(
             time=snapshot.now,
             mode=report.mode,
@@ -259,22 +250,22 @@ class Cycle:
             model_sha256=report.model_sha256,
             reason=report.fallback_reason or "policy",
             job_ids=snapshot.pending.jobs.job_id[order].tolist(),
-            scores=scores[order],
+            scores=plan.decision.scores[order],
         )
         self.audit.record(decided, changes, "would_write" if self.settings.shadow else "write")
 
     def _apply(
         self,
         report: CycleReport,
-        snapshot: QueueSnapshot,
+        plan: QueuePlan,
         changes: Sequence[FactorChange],
         suppressed: Counter[str],
     ) -> CycleReport:
         adjustments: Counter[str] = Counter()
-        if report.mode == "fallback" and self.settings.fallback == "site":
+        if plan.releases:
             adjustments["reset"] = self.release().applied
             return replace(report, adjustments=adjustments, suppressed=suppressed)
-        self._factors.before_writing(snapshot, (change.job_id for change in changes))
+        self._factors.before_writing(plan.snapshot, (change.job_id for change in changes))
         if changes:
             result = self.batch_system.apply(in_safe_order(changes))
             suppressed["rejected"] = len(result.rejected)

@@ -28,10 +28,12 @@ class MemoryFile:
     Attributes:
         path: of the file.
         model_sha256: the model that the memory belongs to.
+        read_only: `write` does nothing, for those who only look.
     """
 
     path: Path
     model_sha256: str
+    read_only: bool = False
 
     def read(self) -> Memory | None:
         """The memory; None where there is none of this model."""
@@ -46,11 +48,18 @@ class MemoryFile:
 
     def write(self, memory: Memory) -> None:
         """Replace the file: written beside, then renamed; a cycle does not wait for the disk."""
+        if self.read_only:
+            return
         head = f"{_KIND} {self.model_sha256} {len(memory)}\n".encode()
         try:
             write_whole(self.path, head + memory.astype(_NUMBERS).tobytes(), sync=False)
         except OSError as error:
             logger.warning("memory=unwritable path=%s error=%s", self.path, error)
+
+
+def memory_path(state_path: Path) -> Path:
+    """Where the memory lies: beside the state file."""
+    return state_path.with_name(state_path.name + ".memory")
 
 
 def _parse(content: bytes) -> tuple[str, Memory]:

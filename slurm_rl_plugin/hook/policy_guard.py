@@ -43,6 +43,11 @@ class PolicyGuard:
     def __post_init__(self) -> None:
         self._memory = self.memory_file.read()
 
+    @property
+    def memory(self) -> Memory | None:
+        """What the policy remembers for its next decision."""
+        return self._memory
+
     def decide(self, policy: Policy, snapshot: QueueSnapshot) -> tuple[Decision, str | None]:
         """The guarded decision, and why it is FIFO's if it is; never raises PolicyError."""
         try:

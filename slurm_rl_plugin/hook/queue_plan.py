@@ -1,0 +1,88 @@
+"""What a decision means for the queue: the order, and the writes that would bring it about."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from slurm_rl_plugin.batch_systems.port import FactorChange
+from slurm_rl_plugin.domain import Decision, Memory, QueueSnapshot
+from slurm_rl_plugin.hook.guard_rails import UntouchedJobs, total_priority
+from slurm_rl_plugin.hook.order_changes import (
+    HIGHEST_PRIORITY,
+    LARGEST_FACTOR,
+    order_changes,
+)
+from slurm_rl_plugin.units import FloatArray, IntArray
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueuePlan:
+    """A decision on one snapshot, before anything is written.
+
+    Attributes:
+        snapshot: the queue.
+        decision: scores as the guard rails left them; FIFO's where the policy cannot be used.
+        fallback_reason: why the policy is not used; None when it is.
+        order: places of the orderable jobs, first to start first.
+        changes: every write that gives the order, the most valuable first.
+        releases: the site's own order is wanted: our factors go, whatever `changes` says.
+        memory: what the policy remembered before this decision.
+    """
+
+    snapshot: QueueSnapshot
+    decision: Decision
+    fallback_reason: str | None
+    order: list[int]
+    changes: Sequence[FactorChange]
+    releases: bool = False
+    memory: Memory | None = None
+
+    @property
+    def priority_after(self) -> IntArray:
+        """Priority of each pending job once all is written, shape [n]."""
+        pending = self.snapshot.pending
+        if self.releases:
+            return pending.native_priority.copy()
+        factor = pending.factor.copy()
+        place_of = {job: place for place, job in enumerate(pending.jobs.job_id.tolist())}
+        for change in self.changes:
+            factor[place_of[change.job_id]] = change.new
+        return pending.native_priority + factor
+
+
+def planned_order(
+    snapshot: QueueSnapshot, scores: FloatArray, untouched: UntouchedJobs
+) -> tuple[list[int], list[FactorChange]]:
+    """Job places in the decided order, and the fewest writes that give it."""
+    pending = snapshot.pending
+    may = np.flatnonzero(untouched.orderable(snapshot))
+    submit, job_id = pending.jobs.submit[may], pending.jobs.job_id[may]
+    order = may[np.lexsort((job_id, submit, -scores[may]))]
+    ceiling = _ceiling(snapshot, order, untouched)
+    wanted = order_changes(total_priority(pending)[order], ceiling)
+    moved = order[wanted.place]
+    factor = np.clip(
+        wanted.priority - pending.native_priority[moved], -LARGEST_FACTOR, LARGEST_FACTOR
+    )
+    freed = np.flatnonzero(untouched.exempt(snapshot) & (pending.factor != 0))
+    columns = zip(
+        pending.jobs.job_id[[*moved, *freed]].tolist(),
+        pending.factor[[*moved, *freed]].tolist(),
+        [*factor.tolist(), *([0] * len(freed))],
+        strict=True,
+    )
+    changes = [FactorChange(job_id=job, old=old, new=new) for job, old, new in columns]
+    return order.tolist(), changes
+
+
+def _ceiling(snapshot: QueueSnapshot, order: IntArray, untouched: UntouchedJobs) -> int:
+    """Below the untouched jobs that the site itself puts before all jobs we may order."""
+    pending = snapshot.pending
+    others = ~untouched.orderable(snapshot) & ~pending.held
+    others &= pending.jobs.eligible <= snapshot.now
+    native = pending.native_priority
+    before = native[others & (native > native[order].max(initial=0))]
+    return int(before.min()) if len(before) else HIGHEST_PRIORITY + 1
