@@ -48,6 +48,10 @@ class ChangeRejected(BatchSystemError):
     transient = False
 
 
+class JobNotPending(SlurmRLError):
+    """The job has no place in the queue: look at it with squeue, sacct or `slurm-rl audit`."""
+
+
 class PolicyError(SlurmRLError):
     """The policy cannot decide: fall back to FIFO and mend the model."""
 

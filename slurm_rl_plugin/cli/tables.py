@@ -5,19 +5,54 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 
-def print_table(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+def print_table(
+    header: Sequence[str], rows: Sequence[Sequence[Any]], *, with_header: bool = True
+) -> None:
     """Print columns under capitals: the first flush left, numbers flush right."""
     texts = [[_text(cell) for cell in row] for row in rows]
-    columns = [header, *texts]
-    widths = [max(len(row[place]) for row in columns) for place in range(len(header))]
+    columns = [header, *texts] if with_header else texts
+    widths = [max((len(row[place]) for row in columns), default=0) for place in range(len(header))]
     for row in columns:
         cells = [row[0].ljust(widths[0])]
         cells += [cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)]
         sys.stdout.write("  ".join(cells).rstrip() + "\n")
+
+
+def print_parsable(header: Sequence[str] | None, rows: Iterable[Sequence[Any]]) -> None:
+    """Print as Slurm's --parsable2: a bar between fields, numbers whole, nothing for none."""
+    if header is not None:
+        sys.stdout.write("|".join(header) + "\n")
+    for row in rows:
+        cells = ("" if cell is None else printable(str(cell)) for cell in row)
+        sys.stdout.write("|".join(cell.replace("|", "?") for cell in cells) + "\n")
+
+
+def printable(text: str) -> str:
+    """A text that cannot move the cursor: users choose names."""
+    return "".join(letter if letter.isprintable() else "?" for letter in text)
+
+
+def slurm_duration(seconds: float) -> str:
+    """`[D-]HH:MM:SS` as Slurm prints it; `-` where there is none."""
+    if not math.isfinite(seconds):
+        return "-"
+    minutes, second = divmod(int(seconds), 60)
+    hours, minute = divmod(minutes, 60)
+    days, hour = divmod(hours, 24)
+    return (f"{days}-" if days else "") + f"{hour:02d}:{minute:02d}:{second:02d}"
+
+
+def slurm_time(seconds: float) -> str | None:
+    """`YYYY-MM-DDTHH:MM:SS` in local time; None where there is none."""
+    try:
+        return datetime.fromtimestamp(seconds).isoformat(timespec="seconds")
+    except (ValueError, OverflowError, OSError):  # not finite, or no year that a clock knows
+        return None
 
 
 def _text(cell: Any) -> str:
@@ -25,20 +60,21 @@ def _text(cell: Any) -> str:
         return "-"
     if isinstance(cell, float):
         return f"{cell:.0f}" if abs(cell) >= 1000 else f"{cell:.3f}"
-    return str(cell)
+    return printable(str(cell))
 
 
 def print_json(document: Mapping[str, Any]) -> None:
     """Print one JSON document and nothing else; what is not finite becomes null."""
-    json.dump(_finite(document), sys.stdout, indent=2)
+    json.dump(finite(document), sys.stdout, indent=2)
     sys.stdout.write("\n")
 
 
-def _finite(value: Any) -> Any:
+def finite(value: Any) -> Any:
+    """The same document with null for every number that is not finite, which JSON cannot say."""
     if isinstance(value, Mapping):
-        return {key: _finite(each) for key, each in value.items()}
+        return {key: finite(each) for key, each in value.items()}
     if isinstance(value, list | tuple):
-        return [_finite(each) for each in value]
+        return [finite(each) for each in value]
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value

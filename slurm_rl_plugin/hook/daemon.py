@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import logging
 import os
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -24,6 +25,8 @@ _LEAVING_TRIES = 3
 _SLICE = 5.0
 #: Longest time until a signal is noticed, seconds.
 _TICK = 0.2
+#: A look at the lock holds it for an instant: a daemon that starts then tries again.
+_LOCK_TRIES, _LOCK_PAUSE = 4, 0.05
 
 
 class Wish(Protocol):
@@ -79,7 +82,7 @@ def only_daemon(state_path: Path) -> Iterator[None]:
     Raises:
         ConfigurationError: another daemon holds it, or the folder is missing or not writable.
     """
-    path = state_path.with_name(state_path.name + ".lock")
+    path = lock_path(state_path)
     try:
         lock = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
     except OSError as error:
@@ -87,15 +90,52 @@ def only_daemon(state_path: Path) -> Iterator[None]:
             f"lock file {path} cannot be opened ({error.strerror}): make its folder exist and "
             "writable for this user."
         ) from None
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
+    if not _locked(lock):
         os.close(lock)
-        raise ConfigurationError(f"another slurm-rl run holds {path}: stop it first.") from None
+        raise ConfigurationError(f"another slurm-rl run holds {path}: stop it first.")
     try:
         yield
     finally:
         os.close(lock)
+
+
+def lock_path(state_path: Path) -> Path:
+    """The lock lies beside the state file."""
+    return state_path.with_name(state_path.name + ".lock")
+
+
+def _locked(lock: int) -> bool:
+    for attempt in range(_LOCK_TRIES):
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            if attempt + 1 < _LOCK_TRIES:
+                time.sleep(_LOCK_PAUSE)
+        else:
+            return True
+    return False
+
+
+def daemon_runs(state_path: Path) -> bool | None:
+    """Whether a daemon (or a release) holds the lock; None where this user may not look.
+
+    Asks for a shared lock and gives it back at once: several lookers do not meet, no daemon loses
+    what it holds, and one that starts just then tries again. F_OFD_GETLK would take nothing, but
+    it knows nothing of locks made by flock; /proc/locks is not the same in a container.
+    """
+    try:
+        lock = os.open(lock_path(state_path), os.O_RDONLY)
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return None
+    try:
+        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(lock)  # the lock goes with it
+    return False
 
 
 @dataclass(slots=True, kw_only=True)

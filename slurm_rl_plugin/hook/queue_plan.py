@@ -58,9 +58,7 @@ def planned_order(
 ) -> tuple[list[int], list[FactorChange]]:
     """Job places in the decided order, and the fewest writes that give it."""
     pending = snapshot.pending
-    may = np.flatnonzero(untouched.orderable(snapshot))
-    submit, job_id = pending.jobs.submit[may], pending.jobs.job_id[may]
-    order = may[np.lexsort((job_id, submit, -scores[may]))]
+    order = orderable_by_score(snapshot, scores, untouched)
     ceiling = _ceiling(snapshot, order, untouched)
     wanted = order_changes(total_priority(pending)[order], ceiling)
     moved = order[wanted.place]
@@ -76,6 +74,15 @@ def planned_order(
     )
     changes = [FactorChange(job_id=job, old=old, new=new) for job, old, new in columns]
     return order.tolist(), changes
+
+
+def orderable_by_score(
+    snapshot: QueueSnapshot, scores: FloatArray, untouched: UntouchedJobs
+) -> IntArray:
+    """Places of the orderable jobs, highest score first; ties by submission, then by number."""
+    jobs = snapshot.pending.jobs
+    may = np.flatnonzero(untouched.orderable(snapshot))
+    return may[np.lexsort((jobs.job_id[may], jobs.submit[may], -scores[may]))]
 
 
 def _ceiling(snapshot: QueueSnapshot, order: IntArray, untouched: UntouchedJobs) -> int:

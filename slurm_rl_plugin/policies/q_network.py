@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -56,6 +56,16 @@ class _Remembered:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class _Ready:
+    """Inputs of the graph, and the parts of the memory that they come from."""
+
+    inputs: dict[str, Any]
+    arrived: FloatArray
+    graph: NDArray[np.float32]
+    past: PastRuns
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class QNetworkPolicy:
     """Scores a queue with an ONNX Q-network; thread-safe, what it remembers is handed to it.
 
@@ -89,21 +99,47 @@ class QNetworkPolicy:
         Raises:
             PolicyError: onnxruntime fails on these inputs, or the reserve is no number.
         """
-        before = self._remembered(memory)
-        arrived = recent_arrivals(snapshot, before.arrived)
-        remembered = before.graph
-        past = before.past if self.prediction is None else before.past.after(snapshot)
-        inputs = self._features(snapshot, arrived[1:], past)
-        if self.memory_size:
-            inputs["memory_in"] = remembered
-        answers = self._run(inputs, len(snapshot.pending))
+        ready = self._ready(snapshot, memory)
+        remembered = ready.graph
+        answers = self._run(ready.inputs, len(snapshot.pending))
         if self.memory_size and _something_happened(snapshot):
             remembered = answers["memory_out"]
         return Decision(
-            scores=np.asarray(answers["score"], dtype=np.float64).reshape(-1),
+            scores=_as_scores(answers),
             reserve=self._processors(answers, snapshot.capacity),
-            memory=self._memory(arrived, remembered, past),
+            memory=self._memory(ready.arrived, remembered, ready.past),
         )
+
+    def job_features(
+        self, snapshot: QueueSnapshot, memory: Memory | None = None
+    ) -> NDArray[np.float32]:
+        """What the graph is told of each pending job, shape [n, Fj]; names in `schema.jobs`."""
+        features: NDArray[np.float32] = self._ready(snapshot, memory).inputs["jobs"]
+        return features
+
+    def scores_of(
+        self,
+        snapshot: QueueSnapshot,
+        memory: Memory | None,
+        tables: Iterable[NDArray[np.float32]],
+    ) -> Iterator[FloatArray]:
+        """Scores of the pending jobs if these were their features, a table at a time.
+
+        Raises:
+            PolicyError: onnxruntime fails on one of them.
+        """
+        ready = self._ready(snapshot, memory)
+        for jobs in tables:
+            yield _as_scores(self._run({**ready.inputs, "jobs": jobs}, len(jobs)))
+
+    def _ready(self, snapshot: QueueSnapshot, memory: Memory | None) -> _Ready:
+        before = self._remembered(memory)
+        arrived = recent_arrivals(snapshot, before.arrived)
+        past = before.past if self.prediction is None else before.past.after(snapshot)
+        inputs = self._features(snapshot, arrived[1:], past)
+        if self.memory_size:
+            inputs["memory_in"] = before.graph
+        return _Ready(inputs=inputs, arrived=arrived, graph=before.graph, past=past)
 
     def _remembered(self, memory: Memory | None) -> _Remembered:
         """The parts of a memory; nothing is remembered of one of another model."""
@@ -125,7 +161,7 @@ class QNetworkPolicy:
 
     def _features(
         self, snapshot: QueueSnapshot, arrived: FloatArray, past: PastRuns
-    ) -> dict[str, NDArray[np.float32]]:
+    ) -> dict[str, Any]:
         waiting, running = snapshot.pending.jobs, snapshot.running.jobs
         estimate = self.estimates.estimate(waiting.time_limit, waiting.interactive)
         running_estimate = self.estimates.estimate(running.time_limit, running.interactive)
@@ -152,6 +188,10 @@ class QNetworkPolicy:
                 f"model {self.card.path} asks for a reserve of {wanted}: retrain it."
             )
         return int(min(max(math.floor(wanted + 0.5), 0), capacity))
+
+
+def _as_scores(answers: Mapping[str, Any]) -> FloatArray:
+    return np.asarray(answers["score"], dtype=np.float64).reshape(-1)
 
 
 def _something_happened(snapshot: QueueSnapshot) -> bool:

@@ -1,0 +1,65 @@
+"""Points in time as Slurm's commands take them."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from datetime import datetime, timedelta
+
+_UNITS = {"second": 1, "minute": 60, "hour": 3600, "day": 86400, "week": 604800}
+_RELATIVE = re.compile(r"now(?:(?P<sign>[+-])(?P<count>\d{1,9})(?P<unit>[a-z]*))?")
+_FORMS = ("%Y-%m-%d", "%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S")
+_CLOCK_FORMS = ("%H:%M", "%H:%M:%S")
+
+
+def parse_slurm_time(text: str, now: datetime) -> float:
+    """Seconds since the epoch; times without a zone are local.
+
+    Args:
+        text: `YYYY-MM-DD[THH:MM[:SS]]`, `HH:MM[:SS]` of today, `today`, `midnight`, `now`, or
+            `now-COUNT[UNIT]` with seconds, minutes, hours, days or weeks.
+        now: the present time.
+
+    Raises:
+        argparse.ArgumentTypeError: another form.
+    """
+    words = text.strip()
+    relative = _RELATIVE.fullmatch(words)
+    if relative is not None:
+        return _shifted(words, relative, now)
+    midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
+    if words in ("today", "midnight"):
+        return midnight.timestamp()
+    for form in _FORMS:
+        if (found := _parsed(words, form)) is not None:
+            return found.timestamp()
+    for form in _CLOCK_FORMS:
+        if (found := _parsed(words, form)) is not None:
+            clock = found.replace(year=now.year, month=now.month, day=now.day)
+            return clock.timestamp()
+    raise _not_a_time(text)
+
+
+def _shifted(text: str, relative: re.Match[str], now: datetime) -> float:
+    if relative["sign"] is None:
+        return now.timestamp()
+    unit = relative["unit"].removesuffix("s") or "second"
+    if unit not in _UNITS:
+        raise _not_a_time(text)
+    seconds = int(relative["count"]) * _UNITS[unit]
+    return now.timestamp() + (seconds if relative["sign"] == "+" else -seconds)
+
+
+def _parsed(text: str, form: str) -> datetime | None:
+    try:
+        found = datetime.strptime(text, form)
+        (found + timedelta(days=1)).timestamp()  # years that no clock knows
+    except (ValueError, OverflowError, OSError):
+        return None
+    return found
+
+
+def _not_a_time(text: str) -> argparse.ArgumentTypeError:
+    return argparse.ArgumentTypeError(
+        f"{text!r} is no time: give YYYY-MM-DD[THH:MM[:SS]] or now-COUNT[hours]"
+    )

@@ -1,0 +1,160 @@
+"""`slurm-rl status`: whether all is well, as a health check asks it."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from slurm_rl_plugin.cli.hook_assembly import build_batch_system, load_policy
+from slurm_rl_plugin.cli.tables import print_json, printable, slurm_duration, slurm_time
+from slurm_rl_plugin.configuration import DEFAULT_PATH, Configuration, read_configuration
+from slurm_rl_plugin.errors import BatchSystemError, SlurmRLError
+from slurm_rl_plugin.hook.daemon import daemon_runs
+from slurm_rl_plugin.hook.state_file import StateFile
+from slurm_rl_plugin.metrics.served import ServedMetrics, read_served_metrics
+
+#: A running daemon whose last good cycle is so many paces, and so many seconds, old is stuck.
+_STALE_CYCLES, _STALE_SECONDS = 10, 300.0
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.add_argument("--config", type=Path, metavar="FILE", help=f"default {DEFAULT_PATH}")
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+
+
+def main(options: argparse.Namespace) -> int:
+    """Print it; 1 when something is wrong."""
+    configuration = read_configuration(options.config or DEFAULT_PATH)
+    document = status_of(configuration, time.time())  # noqa: TID251 - the composition root
+    if options.json:
+        print_json(document)
+    else:
+        print("\n".join(printable(line) for line in _lines(document)))
+    return 1 if document["problems"] else 0
+
+
+def status_of(configuration: Configuration, now: float) -> dict[str, Any]:
+    """All that can be known from outside the daemon; `problems` are sentences."""
+    hook = configuration.values["hook"]
+    state_path = Path(hook["state_file"])
+    carried = StateFile(state_path).read()
+    document: dict[str, Any] = {
+        "time": now,
+        "daemon": {True: "runs", False: "absent", None: "unknown"}[daemon_runs(state_path)],
+        "mode": hook["mode"],
+        "disabled": bool(hook["disable_file"]) and Path(hook["disable_file"]).exists(),
+        "disable_file": hook["disable_file"] or None,
+        "policy": _policy(configuration),
+        "metrics": _metrics(configuration),
+        "jobs_in_state_file": None if carried is None else len(carried),
+        "slurm": _slurm(configuration),
+    }
+    document["problems"] = _problems(document, float(hook["cycle"]))
+    return document
+
+
+def _policy(configuration: Configuration) -> dict[str, Any]:
+    model = configuration.values["policy"]["model"]
+    try:
+        loaded = load_policy(model)
+    except SlurmRLError as error:
+        return {"name": model, "sha256": None, "refused": str(error)}
+    return {"name": loaded.policy.name, "sha256": loaded.sha256 or None, "refused": None}
+
+
+def _metrics(configuration: Configuration) -> dict[str, Any]:
+    where = configuration.values["metrics"]
+    if where["port"] == 0:
+        return {"unread": "[metrics] port is 0, any free one, so the daemon cannot be asked"}
+    answer = read_served_metrics(where["address"], where["port"])
+    return asdict(answer) if isinstance(answer, ServedMetrics) else {"unread": answer}
+
+
+def _slurm(configuration: Configuration) -> dict[str, Any]:
+    try:
+        pending = build_batch_system(configuration, []).snapshot().pending
+    except BatchSystemError as error:
+        return {"reachable": False, "reason": str(error)}
+    factors = int(np.count_nonzero(pending.factor))
+    return {"reachable": True, "pending": len(pending), "with_factor": factors}
+
+
+def _problems(document: dict[str, Any], pace: float) -> list[str]:
+    problems = []
+    absent = document["daemon"] == "absent"
+    if absent and document["mode"] == "active" and not document["disabled"]:
+        problems.append("mode is active and no daemon runs: start it.")
+    if document["policy"]["refused"]:
+        problems.append(document["policy"]["refused"])
+    if not document["slurm"]["reachable"]:
+        problems.append(document["slurm"]["reason"] + ".")
+    left = document["slurm"].get("with_factor", 0) or document["jobs_in_state_file"]
+    if absent and (left or document["jobs_in_state_file"] is None):
+        problems.append(
+            "jobs carry factors and no daemon looks after them: start it, or run "
+            "`slurm-rl release`."
+        )
+    return problems + _daemon_problems(document, pace)
+
+
+def _daemon_problems(document: dict[str, Any], pace: float) -> list[str]:
+    """What the daemon itself tells."""
+    told = document["metrics"]
+    if "unread" in told or document["daemon"] == "absent":
+        return []
+    problems = []
+    if told["fallback"]:
+        problems.append("the policy is not used, fallback is active: its log says why.")
+    if told["cycles"] and not told["up"]:
+        problems.append("the last cycle failed: the daemon's log says why.")
+    age = document["time"] - told["last_success"]
+    stale = age > max(_STALE_CYCLES * pace, _STALE_SECONDS)
+    if told["up"] and told["mode"] != "disabled" and told["last_success"] and stale:
+        problems.append(
+            f"the last good cycle was {slurm_duration(age)} ago: the daemon may hang, restart it."
+        )
+    return problems
+
+
+def _lines(document: dict[str, Any]) -> list[str]:
+    policy, slurm = document["policy"], document["slurm"]
+    disabled = ", DISABLE file present: nothing is written" if document["disabled"] else ""
+    carried = document["jobs_in_state_file"]
+    sha = f", model {policy['sha256'][:12]}" if policy["sha256"] else ""
+    if slurm["reachable"]:
+        answer = f"reachable; {slurm['pending']} jobs pending, {slurm['with_factor']} with a factor"
+    else:
+        answer = "not reachable"
+    return [
+        f"daemon: {document['daemon']}",
+        f"mode: {document['mode']}{disabled}",
+        f"policy: {policy['name']}{sha}",
+        *_metric_lines(document),
+        f"state file: {'cannot be trusted' if carried is None else f'{carried} jobs'}",
+        f"slurm: {answer}",
+        *(f"problem: {each}" for each in document["problems"]),
+        *["all is well"] * (not document["problems"]),
+    ]
+
+
+def _metric_lines(document: dict[str, Any]) -> list[str]:
+    told = document["metrics"]
+    if "unread" in told:
+        return [f"metrics: {told['unread']}"]
+    failed = ", ".join(f"{count} {reason}" for reason, count in told["failures"].items())
+    when = slurm_time(told["last_success"]) if told["last_success"] else "never"
+    lines = [
+        f"daemon's mode: {told['mode']}, fallback {'active' if told['fallback'] else 'no'}",
+        f"last success: {when}",
+        f"cycles: {told['cycles']}, failed: {failed or '0'}, writes: {told['writes']}",
+    ]
+    served, configured = told["model"].get("sha256", ""), document["policy"]["sha256"] or ""
+    if served != configured:
+        lines.append(f"daemon's model: {served[:12] or told['model'].get('name')}: not reloaded")
+    return lines

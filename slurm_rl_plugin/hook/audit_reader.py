@@ -1,0 +1,164 @@
+"""Reads the audit log back, the rotated files too, one line at a time."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import math
+import re
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from slurm_rl_plugin.errors import ConfigurationError
+
+#: What `event` of a line can be.
+EVENTS = ("cycle", "write", "would_write")
+#: A longer line is none of ours; a cycle line names at most 1000 jobs.
+LONGEST_LINE = 1_000_000
+#: logrotate's endings: a number, the higher the older, or a date.
+_ROTATED = re.compile(r"(?:\.(?P<number>\d{1,6})|-(?P<date>\d{8}(?:-?\d+)?))(?:\.gz)?")
+
+AuditLine = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditFilter:
+    """Which lines are asked for.
+
+    Attributes:
+        jobs: numbers of jobs that a line of a write must name one of; empty for every line.
+        events: some of EVENTS; empty for all.
+        since, until: seconds since the epoch, both included.
+    """
+
+    jobs: frozenset[int] = frozenset()
+    events: frozenset[str] = frozenset()
+    since: float = -math.inf
+    until: float = math.inf
+
+    def takes(self, line: Mapping[str, Any]) -> bool:
+        """Whether a line is asked for."""
+        if not self.since <= line["time"] <= self.until:
+            return False
+        if self.events and line["event"] not in self.events:
+            return False
+        return not self.jobs or line.get("job") in self.jobs
+
+
+@dataclass(slots=True)
+class AuditReader:
+    """The lines of some files, oldest first; keeps none of them.
+
+    Attributes:
+        paths: of the files, in the order in which they were written.
+        bad: lines so far that are no line of an audit log.
+        unread: what was said of files that could not be read, or not to their end.
+    """
+
+    paths: Sequence[Path]
+    bad: int = 0
+    unread: list[str] = field(default_factory=list)
+
+    def lines(self, wanted: AuditFilter) -> Iterator[AuditLine]:
+        """The lines asked for."""
+        for path in self.paths:
+            try:
+                with _opened(path) as file:
+                    yield from self._lines_of(file, wanted)
+            except (OSError, EOFError, zlib.error) as error:  # a broken .gz says one of these
+                what = getattr(error, "strerror", None) or error
+                self.unread.append(f"{path} cannot be read to its end ({what}).")
+
+    def _lines_of(self, file: io.BufferedIOBase, wanted: AuditFilter) -> Iterator[AuditLine]:
+        for raw in _bounded_lines(file):
+            line = _parsed(raw)
+            if line is None:
+                self.bad += 1
+            elif wanted.takes(line):
+                yield line
+
+
+def audit_files(path: Path) -> list[Path]:
+    """The audit log and what logrotate made of it, oldest first.
+
+    Raises:
+        ConfigurationError: there is none, or the folder cannot be read.
+    """
+    try:
+        beside = [each for each in path.parent.iterdir() if each.name.startswith(path.name)]
+    except OSError as error:
+        raise ConfigurationError(
+            f"audit log {path} cannot be read ({error.strerror}): give its path in [hook] "
+            "audit_file, or run this as the daemon's user."
+        ) from None
+    aged = [(age, each) for each in beside if (age := _age(each.name[len(path.name) :]))]
+    files = [each for _, each in sorted(aged)]
+    if not files:
+        raise ConfigurationError(
+            f"audit log {path} does not exist: the daemon writes it from its first cycle on."
+        )
+    return files
+
+
+def tail_of(path: Path, size: int) -> list[AuditLine]:
+    """The lines in the last `size` bytes of an audit log that still grows; none without it."""
+    try:
+        with path.open("rb") as file:
+            behind = max(file.seek(0, 2) - size, 0)
+            file.seek(behind)
+            raw = file.read(size).splitlines()
+    except OSError:
+        return []
+    parsed = (_parsed(each) for each in raw[bool(behind) :])  # the first one may be half a line
+    return [line for line in parsed if line is not None]
+
+
+def _age(ending: str) -> tuple[int, int, str] | None:
+    """Sorts the oldest first; None for a file that is no part of the log."""
+    if not ending:
+        return 1, 0, ""
+    found = _ROTATED.fullmatch(ending)
+    if found is None:
+        return None
+    return 0, -int(found["number"] or 0), found["date"] or ""
+
+
+def _opened(path: Path) -> io.BufferedIOBase:
+    """The content; compressed or not is told by the first bytes, as names can be wrong."""
+    with path.open("rb") as file:
+        compressed = file.read(2) == b"\x1f\x8b"
+    return gzip.open(path) if compressed else path.open("rb")
+
+
+def _bounded_lines(file: io.BufferedIOBase) -> Iterator[bytes]:
+    """Lines without their end; of a too long one only the beginning, so that memory is bounded."""
+    while raw := file.readline(LONGEST_LINE):
+        begin = raw
+        while len(raw) == LONGEST_LINE and not raw.endswith(b"\n"):
+            raw = file.readline(LONGEST_LINE)
+        if begin.strip():
+            yield begin
+
+
+def _parsed(raw: bytes) -> AuditLine | None:
+    """A line of an audit log; None for anything else."""
+    try:
+        line = json.loads(raw)
+        time = float(line["time"])
+        event, job = line["event"], line.get("job")
+        flat = all(map(_is_flat, line.values()))
+    except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
+        return None
+    known = event in EVENTS and (event == "cycle" or isinstance(job, int))
+    known = known and flat and not isinstance(line["time"], str)
+    return line if known and math.isfinite(time) else None
+
+
+def _is_flat(value: Any) -> bool:
+    if isinstance(value, list):
+        return not any(isinstance(each, list | dict) for each in value)
+    return not isinstance(value, dict)

@@ -1,0 +1,88 @@
+"""Reads a daemon's own metrics back over HTTP, for a health check."""
+
+from __future__ import annotations
+
+import urllib.request
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from prometheus_client.metrics_core import Metric
+from prometheus_client.parser import text_string_to_metric_families
+
+#: Seconds that a daemon may take to answer.
+TIMEOUT = 2.0
+#: Bytes of the longest answer that is read.
+LONGEST_ANSWER = 50_000_000
+_EVERYWHERE = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - not bound to
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServedMetrics:
+    """What a daemon says of itself.
+
+    Attributes:
+        mode: one of MODES; "" where it says none.
+        up: whether its last cycle worked.
+        fallback: whether the policy is not used.
+        last_success: seconds since the epoch; 0 before the first good cycle.
+        cycles: run since it started.
+        failures: reason -> cycles that failed.
+        writes: factors written.
+        model: labels of its model.
+    """
+
+    mode: str
+    up: bool
+    fallback: bool
+    last_success: float
+    cycles: int
+    failures: dict[str, int] = field(default_factory=dict)
+    writes: int = 0
+    model: dict[str, str] = field(default_factory=dict)
+
+
+def read_served_metrics(address: str, port: int) -> ServedMetrics | str:
+    """The metrics of the daemon at an address, or one sentence that says why there are none."""
+    host = _EVERYWHERE.get(address, address)
+    url = f"http://[{host}]:{port}/metrics" if ":" in host else f"http://{host}:{port}/metrics"
+    direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    try:
+        with direct.open(url, timeout=TIMEOUT) as answer:
+            text = answer.read(LONGEST_ANSWER).decode()
+        return served_metrics(text_string_to_metric_families(text))
+    except OSError as error:
+        reason = getattr(error, "reason", None) or error
+        return f"no daemon answers at {url} ({reason})"
+    except (ValueError, KeyError) as error:
+        return f"what answers at {url} is no slurm-rl daemon ({error})"
+
+
+def served_metrics(families: Iterable[Metric]) -> ServedMetrics:
+    """Picks what a health check needs.
+
+    Raises:
+        KeyError: a metric of every daemon is missing.
+    """
+    values: dict[str, float] = {}
+    mode, model, failures, writes = "", {}, {}, 0
+    for sample in (each for family in families for each in family.samples):
+        if sample.name == "slurm_rl_mode" and sample.value:
+            mode = sample.labels["slurm_rl_mode"]
+        elif sample.name == "slurm_rl_model_info":
+            model = dict(sample.labels)
+        elif sample.name == "slurm_rl_cycle_failures_total" and sample.value:
+            failures[sample.labels["reason"]] = int(sample.value)
+        elif sample.name == "slurm_rl_adjustments_total":
+            writes += int(sample.value)
+        elif not sample.labels:
+            values[sample.name] = sample.value
+    return ServedMetrics(
+        mode=mode,
+        up=bool(values["slurm_rl_up"]),
+        fallback=bool(values["slurm_rl_fallback_active"]),
+        last_success=values["slurm_rl_last_success_timestamp_seconds"],
+        cycles=int(values["slurm_rl_cycles_total"]),
+        failures=failures,
+        writes=writes,
+        model=model,
+    )
