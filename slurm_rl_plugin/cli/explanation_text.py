@@ -124,6 +124,8 @@ def _print_features(document: Mapping[str, Any]) -> None:
         [each[key] for key in ("name", "value", "median", "effect", "linear")] for each in shown
     ]
     print_table(["FEATURE", "VALUE", "MEDIAN", "EFFECT", "LINEAR"], rows)
+    print("EFFECT: the score less what it would be with the median of the queue. LINEAR: weight *")
+    print("(value - mean) / scale, the part of the network without hidden units.")
 
 
 def _print_neighbours(document: Mapping[str, Any]) -> None:

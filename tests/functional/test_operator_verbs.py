@@ -1,0 +1,425 @@
+"""`queue`, `explain`, `status` and `audit` over the fake Slurm: they look and change nothing."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prometheus_client import CollectorRegistry, start_http_server
+
+from slurm_rl_plugin.cli.entry import main
+from slurm_rl_plugin.features.run_prediction import PREDICTION_ENTRY, RunTimePrediction
+from slurm_rl_plugin.hook.cycle_report import CycleReport
+from slurm_rl_plugin.hook.daemon import only_daemon
+from slurm_rl_plugin.learning.onnx_export import export_network
+from slurm_rl_plugin.metrics.collector import CycleMetrics
+from tests.fakes.fake_cluster import FakeCluster
+from tests.functional.small_network import small_network
+
+#: Jobs that may be ordered: id -> time limit; 6 is an array.
+ORDERED = {1: "50:00", 2: "40:00", 3: "30:00", 4: "20:00", 6: "5:00"}
+HELD, DEPENDENT, BY_HAND, EXEMPT = 11, 12, 13, 14
+
+Words = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeCluster:
+    """A queue with a job of every kind, and a configuration in the working folder."""
+    fake = FakeCluster(tmp_path)
+    now = int(time.time())  # noqa: TID251 - the clock of the commands
+    fake.set(now=now)
+    for job, limit in ORDERED.items():
+        when = now - 1000 + job
+        array = {"tasks": "1-4"} if job == 6 else {}
+        fake.add(job, submit=when, eligible=when, time_limit=limit, **array)
+    recent = {"submit": now - 50, "eligible": now - 50}
+    fake.add(HELD, reason="JobHeldUser", submit=now - 50, eligible=None)
+    fake.add(DEPENDENT, reason="Dependency", submit=now - 50, eligible=None)
+    fake.add(BY_HAND, by_hand=50_000, **recent)
+    fake.add(EXEMPT, account="biology", user="bob", partition="short", **recent)
+    for name, value in fake.env.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.chdir(tmp_path)
+    configure(tmp_path)
+    return fake
+
+
+def configure(folder: Path, *, model: str = "sjf", mode: str = "active", **extra: str) -> None:
+    (folder / "site.toml").write_text(
+        f'[hook]\nmode = "{mode}"\ndisable_file = "{folder}/DISABLE"\n'
+        f'state_file = "{folder}/state.json"\naudit_file = "{folder}/audit.jsonl"\n'
+        f'[policy]\nmodel = "{model}"\n{extra.get("policy", "")}\n'
+        f'[guard_rails]\nexempt_accounts = ["biology"]\n{extra.get("rails", "")}\n'
+        f"[metrics]\nport = {extra.get('port', '0')}\n"
+    )
+
+
+@pytest.fixture
+def words(site: FakeCluster, capsys: pytest.CaptureFixture[str]) -> Words:
+    """Runs a verb: exit code, standard output, standard error."""
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        capsys.readouterr()
+        status = main([*arguments, "--config", "site.toml"])
+        said = capsys.readouterr()
+        return status, said.out, said.err
+
+    return run
+
+
+def document(words: Words, *arguments: str) -> dict[str, Any]:
+    _, out, _ = words(*arguments, "--json")
+    found: dict[str, Any] = json.loads(out)
+    return found
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {each.name: each.read_bytes() for each in folder.iterdir() if each.is_file()}
+
+
+def test_the_queue_is_what_the_next_cycle_decides(
+    words: Words, site: FakeCluster, tmp_path: Path
+) -> None:
+    jobs = document(words, "queue")["jobs"]
+    decided = [job["jobid"] for job in jobs if job["untouched"] is None]
+    assert decided == [6, 4, 3, 2, 1]
+    wanted = {job["jobid"]: job["newfactor"] for job in jobs}
+    assert words("run", "--once")[0] == 0
+    cycle = json.loads((tmp_path / "audit.jsonl").read_text().splitlines()[0])
+    assert cycle["order"] == decided
+    assert {job: site.record(job)["site"] for job in ORDERED} == {
+        job: wanted[job] for job in ORDERED
+    }
+    after = document(words, "queue")["jobs"]
+    assert [job["jobid"] for job in after] == [job["jobid"] for job in jobs]
+    assert [job["nowrank"] for job in after] == [job["rank"] for job in jobs]
+    assert [job["siterank"] for job in after] == [job["siterank"] for job in jobs]
+
+
+def test_ranks_count_every_job_that_can_start_and_name_why_one_is_untouched(words: Words) -> None:
+    jobs = {job["jobid"]: job for job in document(words, "queue")["jobs"]}
+    assert jobs[BY_HAND]["rank"] == jobs[BY_HAND]["siterank"] == 1
+    assert jobs[EXEMPT]["siterank"] == 2  # its partition gives it more points
+    assert [jobs[job]["siterank"] for job in ORDERED] == [3, 4, 5, 6, 7]
+    assert {job: each["untouched"] for job, each in jobs.items() if each["untouched"]} == {
+        HELD: "held",
+        DEPENDENT: "not_eligible",
+        BY_HAND: "admin_set",
+        EXEMPT: "exempt_account",
+    }
+    assert jobs[HELD]["rank"] is None
+    assert jobs[DEPENDENT]["rank"] is None
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (("-j", "6_2,1"), [6, 1]),
+        (("-u", "bob"), [EXEMPT]),
+        (("-A", "physics", "--limit", "2"), [BY_HAND, 6]),
+        (("-p", "short,long"), [EXEMPT]),
+        (("-j", "99"), []),
+    ],
+)
+def test_the_queue_is_filtered(words: Words, options: tuple[str, ...], expected: list[int]) -> None:
+    assert [job["jobid"] for job in document(words, "queue", *options)["jobs"]] == expected
+
+
+def test_chosen_fields_without_a_header_and_with_bars(words: Words) -> None:
+    _, out, _ = words("queue", "-j", "6,11", "-o", "RANK,jobid,timelimit", "-n", "--parsable2")
+    assert out.splitlines() == ["3|6|00:05:00", "|11|00:10:00"]
+    _, table, _ = words("queue", "-j", "6", "-o", "jobid,class")
+    assert [line.split() for line in table.splitlines()] == [
+        ["JOBID", "CLASS"],
+        ["6", "interactive"],
+    ]
+
+
+def test_an_unknown_field_is_wrong_usage(words: Words) -> None:
+    with pytest.raises(SystemExit) as ended:
+        words("queue", "-o", "rank,colour")
+    assert ended.value.code == 2
+
+
+@pytest.mark.parametrize(
+    "verb", [("queue",), ("explain", "6"), ("explain", "6", "--json"), ("status",), ("audit",)]
+)
+@pytest.mark.parametrize("predicts", [False, True])
+def test_looking_changes_nothing(
+    words: Words, site: FakeCluster, tmp_path: Path, verb: tuple[str, ...], predicts: bool
+) -> None:
+    model = tmp_path / "model.onnx"
+    metadata = {PREDICTION_ENTRY: RunTimePrediction.untrained().to_json()} if predicts else {}
+    export_network(small_network(sees_history=predicts), model, metadata)
+    configure(tmp_path, model=str(model))
+    assert words("run", "--once")[0] == 0
+    assert (tmp_path / "state.json.memory").exists()
+    before, calls = files(tmp_path), site.state["scontrol_calls"]
+    words(*verb)
+    assert files(tmp_path) == before
+    assert site.state["scontrol_calls"] == calls
+
+
+def test_a_look_works_beside_a_daemon(
+    words: Words, tmp_path: Path
+) -> None:
+    with only_daemon(tmp_path / "state.json"):
+        assert words("queue")[0] == 0
+        assert words("explain", "6")[0] == 0
+        assert document(words, "status")["daemon"] == "runs"
+    assert document(words, "status")["daemon"] == "absent"
+
+
+def test_a_policy_that_cannot_be_used_is_said(words: Words, tmp_path: Path) -> None:
+    (tmp_path / "broken.onnx").write_bytes(b"no model")
+    configure(tmp_path, model=f"{tmp_path}/broken.onnx")
+    status, out, err = words("queue", "-n", "-o", "jobid")
+    assert status == 0
+    assert "cannot be read as ONNX" in err
+    assert [int(job) for job in out.split()][2:7] == list(ORDERED)  # by submission
+    configure(tmp_path, model=f"{tmp_path}/broken.onnx", policy='fallback = "site"')
+    jobs = document(words, "queue")["jobs"]
+    assert [job["rank"] for job in jobs] == [job["siterank"] for job in jobs]
+    assert "The policy is not used" in words("explain", "6")[1]
+
+
+def test_an_unreachable_slurm_is_one_sentence_and_exit_code_1(
+    words: Words, site: FakeCluster
+) -> None:
+    for command in ("squeue", "sprio"):
+        site.break_command(command, "down")
+    for verb in (("queue",), ("explain", "6")):
+        status, _, err = words(*verb)
+        assert (status, err.count("\n")) == (1, 1)
+        assert "scontrol ping" in err
+    assert document(words, "status")["slurm"]["reachable"] is False
+
+
+class TestExplain:
+    def test_a_task_of_an_array_under_a_rule(self, words: Words) -> None:
+        told = document(words, "explain", "6_3")
+        assert told["job"] == 6
+        assert told["tasks"] == "1-4"
+        assert told["class"] == "interactive"
+        assert "time_limit_at_most" in told["class_rule"]
+        assert told["ranks"] == {"decided": 3, "site": 7, "now": 7, "of": 7}
+        assert told["features"] is None  # a rule has none
+        assert told["run_time"] == {"estimate": 300.0, "kind": "requested", "predicted": None}
+        assert told["terms"]["batch"]["fairshare"] == 10000
+        assert told["account"]["share"] == pytest.approx(0.7)
+        assert [each["job"] for each in told["neighbours"]] == [BY_HAND, EXEMPT, 6, 4, 3]
+        assert told["write"]["old"] == 0 < told["write"]["new"]
+
+    def test_features_of_a_model_with_and_without_predictions(
+        self, words: Words, tmp_path: Path
+    ) -> None:
+        model = tmp_path / "model.onnx"
+        network = small_network(sees_history=True)
+        metadata = {PREDICTION_ENTRY: RunTimePrediction.untrained().to_json()}
+        export_network(network, model, metadata)
+        configure(tmp_path, model=str(model))
+        told = document(words, "explain", "6")
+        features = {each["name"]: each for each in told["features"]}
+        assert features["interactive"]["value"] == 1.0
+        assert features["log_time_limit"]["effect"] != 0.0
+        assert told["run_time"]["predicted"]["expected"] > 0
+        assert told["run_time"]["predicted"]["template_known"] is False
+        column = network.schema.jobs.index("log_time_limit")
+        linear = network.linear[column] / network.job_scale[column]
+        linear *= features["log_time_limit"]["value"] - network.job_mean[column]
+        assert features["log_time_limit"]["linear"] == pytest.approx(linear, abs=1e-5)
+
+    @pytest.mark.parametrize(
+        ("job", "sentence"),
+        [
+            (HELD, "it is held"),
+            (DEPENDENT, "not eligible yet"),
+            (BY_HAND, "set by hand"),
+            (EXEMPT, "exempt_accounts"),
+        ],
+    )
+    def test_why_a_job_is_untouched(self, words: Words, job: int, sentence: str) -> None:
+        status, out, _ = words("explain", str(job))
+        assert status == 0
+        assert sentence in out
+        assert "Score" not in out
+
+    def test_it_fits_one_screen_and_a_name_cannot_move_the_cursor(
+        self, words: Words, site: FakeCluster
+    ) -> None:
+        site.change(6, reason="Res\x1b[2Jources")
+        assert words("run", "--once")[0] == 0
+        out = words("explain", "6")[1]
+        assert len(out.splitlines()) <= 40
+        assert "\x1b" not in out
+        assert "AUDIT" in out
+
+    def test_a_starving_job_names_the_guard_rail(self, words: Words, tmp_path: Path) -> None:
+        configure(tmp_path, rails="starvation_hours = 0.27725")  # 998.1 s: job 1 alone
+        told = document(words, "explain", "1")
+        assert told["guard_rails"] == [
+            {"rail": "starvation bound", "place_before": 5, "place_after": 1}
+        ]
+        assert "starvation bound: place 5" in words("explain", "1")[1]
+
+    def test_a_job_that_runs_or_that_nobody_knows(self, words: Words, site: FakeCluster) -> None:
+        site.run_job(4)
+        status, _, err = words("explain", "4")
+        assert (status, "RUNNING" in err, "audit -j 4" in err) == (1, True, True)
+        status, _, err = words("explain", "4242")
+        assert (status, "not in the queue" in err) == (1, True)
+
+    def test_what_could_not_be_read_is_said(self, words: Words, tmp_path: Path) -> None:
+        told = document(words, "explain", str(HELD))
+        assert any("sprio lists no job" in each for each in told["not_read"])
+        assert any("audit log" in each for each in told["not_read"])
+
+
+class TestStatus:
+    def test_shadow_without_a_daemon_and_without_factors_is_well(
+        self, words: Words, tmp_path: Path
+    ) -> None:
+        configure(tmp_path, mode="shadow")
+        status, out, _ = words("status")
+        assert (status, "all is well" in out) == (0, True)
+
+    def test_active_without_a_daemon_is_not(self, words: Words, tmp_path: Path) -> None:
+        status, out, _ = words("status")
+        assert (status, "start it" in out) == (1, True)
+        (tmp_path / "DISABLE").touch()
+        assert words("status")[0] == 0
+
+    def test_factors_without_a_daemon(self, words: Words, tmp_path: Path) -> None:
+        words("run", "--once")
+        configure(tmp_path, mode="shadow")
+        told = document(words, "status")
+        assert told["slurm"]["with_factor"] > 0
+        assert told["jobs_in_state_file"] >= told["slurm"]["with_factor"]
+        assert any("slurm-rl release" in each for each in told["problems"])
+        assert words("release")[0] == 0
+        assert words("status")[0] == 0
+
+    @pytest.fixture
+    def metrics(self, tmp_path: Path) -> Iterator[CycleMetrics]:
+        """What a daemon serves."""
+        registry = CollectorRegistry()
+        found = CycleMetrics(registry, {"name": "sjf"})
+        server, thread = start_http_server(0, addr="127.0.0.1", registry=registry)
+        configure(tmp_path, port=str(server.server_port))
+        yield found
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+    def report(self, **values: Any) -> CycleReport:
+        now = time.time()  # noqa: TID251 - the daemon's clock
+        return CycleReport(**{"time": now, "mode": "active", "policy": "sjf", **values})
+
+    def test_what_the_daemon_says(
+        self, words: Words, tmp_path: Path, metrics: CycleMetrics
+    ) -> None:
+        with only_daemon(tmp_path / "state.json"):
+            metrics.publish(self.report(adjustments={"up": 3}))
+            status, out, _ = words("status")
+            assert (status, "cycles: 1, failed: 0, writes: 3" in out) == (0, True)
+            metrics.publish(self.report(fallback_reason="late", mode="fallback"))
+            assert "fallback is active" in words("status")[1]
+            metrics.publish(self.report(failure="batch_system"))
+            told = document(words, "status")
+            assert told["metrics"]["failures"] == {"batch_system": 1}
+            assert any("last cycle failed" in each for each in told["problems"])
+            metrics.publish(self.report(time=1000.0))
+            assert "may hang" in words("status")[1]
+
+    def test_no_answer_is_said_and_no_error(
+        self, words: Words, tmp_path: Path, free_port_number: int
+    ) -> None:
+        configure(tmp_path, mode="shadow", port=str(free_port_number))
+        status, out, _ = words("status")
+        assert (status, "no daemon answers" in out) == (0, True)
+
+    @pytest.fixture
+    def free_port_number(self) -> int:
+        import socket  # noqa: PLC0415
+
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            return int(probe.getsockname()[1])
+
+    def test_a_refused_model_is_a_problem(self, words: Words, tmp_path: Path) -> None:
+        configure(tmp_path, mode="shadow", model=f"{tmp_path}/missing.onnx")
+        status, out, _ = words("status")
+        assert (status, "missing.onnx cannot be read" in out) == (1, True)
+
+
+class TestAudit:
+    @pytest.fixture
+    def log(self, tmp_path: Path) -> Path:
+        """Three files: the oldest compressed, the newest with broken lines."""
+        path = tmp_path / "audit.jsonl"
+        lines = [self.line(minute) for minute in range(9)]
+        (tmp_path / "audit.jsonl.2.gz").write_bytes(gzip.compress("".join(lines[:3]).encode()))
+        (tmp_path / "audit.jsonl.1").write_text("".join(lines[3:6]))
+        path.write_text("".join(lines[6:8]) + '{"event": "wri\n[]\n\x00\x00\n' + lines[8])
+        (tmp_path / "audit.jsonl.lock").write_text("no log")
+        return path
+
+    def line(self, minute: int) -> str:
+        shared = {"mode": "active", "policy": "sjf", "model": "", "reason": "policy"}
+        when = time.mktime((2026, 11, 21, 12, minute, 0, 0, 0, -1))
+        write = {"event": "write", "time": when, **shared, "job": minute % 2, "old": 0}
+        write.update({"new": 100 * minute, "rank": minute, "score": 0.5})
+        cycle = {"event": "cycle", "time": when, **shared, "jobs": 1, "order": [minute % 2]}
+        return json.dumps(cycle) + "\n" + json.dumps(write) + "\n"
+
+    def test_rotated_files_come_first_and_bad_lines_are_counted(
+        self, words: Words, log: Path
+    ) -> None:
+        told = document(words, "audit", "--event", "write")
+        assert [line["new"] for line in told["lines"]] == [100 * minute for minute in range(9)]
+        assert told["bad_lines"] == 3
+        status, out, err = words("audit")
+        assert status == 0
+        assert len(out.splitlines()) == 1 + 18
+        assert "3 lines are no lines of an audit log" in err
+
+    def test_filters(self, words: Words, log: Path) -> None:
+        words_of = (
+            "audit",
+            "-j",
+            "1",
+            "--since",
+            "2026-11-21T12:02",
+            "--until",
+            "2026-11-21T12:06",
+        )
+        assert [line["new"] for line in document(words, *words_of)["lines"]] == [300, 500]
+        assert [line["new"] for line in document(words, *words_of, "-n", "1")["lines"]] == [500]
+        assert document(words, "audit", "--since", "now-1hour")["lines"] == []
+
+    def test_a_table_with_bars_counts_ranks_from_one(self, words: Words, log: Path) -> None:
+        _, out, _ = words("audit", "-n", "2", "--parsable2", "--noheader")
+        assert out.splitlines() == [
+            "2026-11-21T12:08:00|cycle|active|sjf||(1 jobs)|||||policy",
+            "2026-11-21T12:08:00|write|active|sjf||0|0|800|9|0.5|policy",
+        ]
+
+    def test_a_broken_archive_is_said_and_the_rest_is_read(
+        self, words: Words, log: Path, tmp_path: Path
+    ) -> None:
+        archive = tmp_path / "audit.jsonl.2.gz"
+        archive.write_bytes(archive.read_bytes()[:-20])
+        status, out, err = words("audit", "--event", "write", "--noheader")
+        assert status == 1
+        assert "audit.jsonl.2.gz cannot be read to its end" in err
+        assert len(out.splitlines()) >= 6
+
+    def test_no_log_is_wrong_configuration(self, words: Words) -> None:
+        status, _, err = words("audit")
+        assert (status, "does not exist" in err) == (2, True)
