@@ -166,9 +166,7 @@ def test_looking_changes_nothing(
     assert site.state["scontrol_calls"] == calls
 
 
-def test_a_look_works_beside_a_daemon(
-    words: Words, tmp_path: Path
-) -> None:
+def test_a_look_works_beside_a_daemon(words: Words, tmp_path: Path) -> None:
     with only_daemon(tmp_path / "state.json"):
         assert words("queue")[0] == 0
         assert words("explain", "6")[0] == 0
