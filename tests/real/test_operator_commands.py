@@ -201,6 +201,10 @@ def test_every_verb_of_the_operator(operator: Operator) -> None:
     assert why["terms"]["batch"]["total"] == sprio(cluster)[jobs.array][0]
     assert why["audit"][-1]["event"] == "write"
     assert "held" in operator.types("explain", str(jobs.held)).stdout
+    unread = operator.reads("explain", str(jobs.dependent))["not_read"]
+    assert [each for each in unread if "priority" in each] == [
+        "its factor and the terms of its priority: sprio lists no job that is held or not eligible."
+    ]
 
     left = operator.types("status")
     assert (left.returncode, "slurm-rl release" in left.stdout) == (1, True)
