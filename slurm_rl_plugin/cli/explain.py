@@ -81,12 +81,10 @@ def _decision(look: QueueLook) -> dict[str, Any]:
 
 def _record(configuration: Configuration, record: SlurmJobRecord) -> dict[str, Any]:
     """Words of the record, and the class rule that they match."""
-    from slurm_rl_plugin.batch_systems.slurm_tables import describe  # noqa: PLC0415 - by name
-
-    row = record.pending
-    if row is None:
+    row, description = record.pending, record.description
+    if row is None or description is None:
         return {"name": None, "qos": None, "reason": None, "class_rule": None, "terms": {}}
-    rule = configuration.classifier.matching_rule(describe(row))
+    rule = configuration.classifier.matching_rule(description)
     return {
         "name": row.name,
         "qos": row.qos or None,
@@ -141,7 +139,9 @@ def _not_read(configuration: Configuration, look: QueueLook, document: dict[str,
             "eligible."
         )
     if not document["account"]["any_usage"]:
-        missing.append("usage: Slurm keeps none where PriorityWeightFairshare is 0.")
+        missing.append(
+            "usage: Slurm reports none at all; it keeps none where PriorityWeightFairshare is 0."
+        )
     if not math.isfinite(document["time_limit"]):
         missing.append("a time limit: the job has none.")
     if look.asked_accounting and not configuration.values["batch_system"]["history_days"]:

@@ -62,9 +62,11 @@ def _place(document: Mapping[str, Any]) -> list[str]:
         f"Rank: {ranks['decided']} of {ranks['of']} in the decided order; {ranks['site']} by the "
         f"site's own priority; {ranks['now']} by the priorities of now."
     )
-    if document["score"] is not None:
+    if document["score"] is not None and not document["fallback"]:
         model = f", model {document['model'][:12]}" if document["model"] else ""
         lines.append(f"Score: {document['score']:.6g} (policy {document['policy']}{model}).")
+    if document["fallback"]:
+        return lines
     return [*lines, *_guard_rails(document["guard_rails"])]
 
 

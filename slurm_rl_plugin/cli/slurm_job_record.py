@@ -14,7 +14,8 @@ from slurm_rl_plugin.batch_systems.slurm_fields import (
 )
 from slurm_rl_plugin.batch_systems.slurm_priorities import NO_TERM, PRIORITY_FORMAT
 from slurm_rl_plugin.batch_systems.slurm_process import CommandRunner
-from slurm_rl_plugin.batch_systems.slurm_tables import first_of_each_array
+from slurm_rl_plugin.batch_systems.slurm_tables import describe, first_of_each_array
+from slurm_rl_plugin.domain.job_description import JobDescription
 from slurm_rl_plugin.errors import BatchSystemError
 
 #: The numbers of a line of `sprio` in PRIORITY_FORMAT, between job and partition and the TRES.
@@ -40,6 +41,11 @@ class SlurmJobRecord:
         """The pending record that can start first, which speaks for the whole array."""
         waiting = first_of_each_array(row for row in self.rows if row.state == PENDING)
         return waiting[0] if waiting else None
+
+    @property
+    def description(self) -> JobDescription | None:
+        """What the class rules see of the pending record."""
+        return describe(self.pending) if self.pending else None
 
 
 def read_job_record(job: int, timeout: float) -> SlurmJobRecord:
@@ -76,6 +82,8 @@ def _terms(text: str, numbers: set[int]) -> dict[str, dict[str, int]]:
     """
     terms: dict[str, dict[str, int]] = {}
     for line in text.splitlines():
+        if "|" not in line:  # it says in words that it lists no such job
+            continue
         number, partition, *values, tres = line.split("|", len(TERMS) + 2)
         if int(number) not in numbers or partition in terms:
             continue

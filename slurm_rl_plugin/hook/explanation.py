@@ -89,8 +89,8 @@ class Explanation:
         }
 
     def _score(self) -> float | None:
-        """None for a job that we do not order: its score counts nowhere."""
-        ordered = not self.considered.untouched[self.place]
+        """None for a job that we do not order: its score counts nowhere. FIFO's in a fallback."""
+        ordered = not self.considered.untouched[self.place] and not self._plan.releases
         return float(self._plan.decision.scores[self.place]) if ordered else None
 
     def _run_time(self) -> dict[str, Any]:

@@ -166,7 +166,7 @@ def sacct(state, words, mode):
 
 
 def _ended(row, words):
-    from datetime import datetime  # most fakes do without
+    from datetime import datetime  # noqa: PLC0415 - most fakes do without
 
     first, last = (datetime.fromisoformat(_option(words, name)) for name in ("-S", "-E"))
     return first.timestamp() <= int(row["End"]) <= last.timestamp()

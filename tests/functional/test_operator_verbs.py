@@ -166,9 +166,7 @@ def test_looking_changes_nothing(
     assert site.state["scontrol_calls"] == calls
 
 
-def test_a_look_works_beside_a_daemon(
-    words: Words, tmp_path: Path
-) -> None:
+def test_a_look_works_beside_a_daemon(words: Words, tmp_path: Path) -> None:
     with only_daemon(tmp_path / "state.json"):
         assert words("queue")[0] == 0
         assert words("explain", "6")[0] == 0
@@ -186,7 +184,10 @@ def test_a_policy_that_cannot_be_used_is_said(words: Words, tmp_path: Path) -> N
     configure(tmp_path, model=f"{tmp_path}/broken.onnx", policy='fallback = "site"')
     jobs = document(words, "queue")["jobs"]
     assert [job["rank"] for job in jobs] == [job["siterank"] for job in jobs]
-    assert "The policy is not used" in words("explain", "6")[1]
+    told = words("explain", "6")[1]
+    assert "The policy is not used" in told
+    assert "Score" not in told
+    assert "Guard rail" not in told
 
 
 def test_an_unreachable_slurm_is_one_sentence_and_exit_code_1(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -37,7 +38,7 @@ def test_stretches_cover_every_second_once_and_end_with_their_month(times):
     since, until = times
     stretches = month_stretches(since, until)
     assert (stretches[0].begin, stretches[-1].end) == (since, until)
-    for before, after in zip(stretches, stretches[1:], strict=False):
+    for before, after in pairwise(stretches):
         assert before.end + SECOND == after.begin
         assert (after.begin.day, after.begin.hour, after.begin.second) == (1, 0, 0)
     for each in stretches:

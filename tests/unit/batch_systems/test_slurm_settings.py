@@ -103,5 +103,5 @@ def test_settings_of_another_form_are_refused(text: str) -> None:
 
 
 def test_a_load_of_another_form_is_refused() -> None:
-    with pytest.raises(BatchSystemError, match="sdiag answered.*Server thread count"):
+    with pytest.raises(BatchSystemError, match=r"sdiag answered.*Server thread count"):
         parse_load("Jobs submitted: 5")

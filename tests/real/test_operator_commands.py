@@ -1,0 +1,230 @@
+"""What an operator types, on a real Slurm: each verb, and its ranks beside Slurm's own facts."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.real.private_cluster import PrivateSlurm
+
+pytestmark = pytest.mark.real
+
+TOP = Path(__file__).parents[2]
+PLAIN_JOBS = 24
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operator:
+    """Types `slurm-rl` beside a cluster with the configuration of one folder."""
+
+    cluster: PrivateSlurm
+    folder: Path
+
+    @property
+    def configuration(self) -> str:
+        return str(self.folder / "slurm-rl.toml")
+
+    def types(self, *words: str) -> subprocess.CompletedProcess[str]:
+        """Run one command; shown where a test fails or `-s` is given."""
+        done = self.cluster.run(
+            *(sys.executable, "-m", "slurm_rl_plugin.cli.entry", *words),
+            *("--config", self.configuration),
+            env={"PYTHONPATH": str(TOP)},
+            check=False,
+        )
+        print(f"$ slurm-rl {' '.join(words)}\n{done.stdout}{done.stderr}-> {done.returncode}")  # noqa: T201
+        return done
+
+    def reads(self, *words: str, status: int = 0) -> dict[str, Any]:
+        """The JSON document of a verb."""
+        done = self.types(*words, "--json")
+        assert done.returncode == status, done.stderr
+        found: dict[str, Any] = json.loads(done.stdout)
+        return found
+
+    def queue(self) -> dict[int, dict[str, Any]]:
+        return {job["jobid"]: job for job in self.reads("queue")["jobs"]}
+
+    @contextmanager
+    def daemon(self) -> Iterator[None]:
+        """A daemon that has made its first cycle; stopped as systemd does."""
+        with (self.folder / "daemon.log").open("w+") as log:
+            process = subprocess.Popen(
+                [
+                    *(sys.executable, "-m", "slurm_rl_plugin.cli.entry"),
+                    *("run", "--config", self.configuration),
+                ],
+                env={**self.cluster.env, "PYTHONPATH": str(TOP)},
+                stderr=log,
+            )
+            try:
+                self.cluster.wait_until(
+                    lambda: "cycle=done" in Path(log.name).read_text(), 30, "the first cycle"
+                )
+                yield
+                process.terminate()
+                assert process.wait(timeout=30) == 0
+            finally:
+                if process.poll() is None:
+                    process.kill()
+                    process.wait(timeout=10)
+
+
+@pytest.fixture
+def operator(closed_slurm: PrivateSlurm, tmp_path: Path, free_port: int) -> Operator:
+    (tmp_path / "slurm-rl.toml").write_text(f"""
+[hook]
+mode = "active"
+cycle = 1
+disable_file = "{tmp_path}/DISABLE"
+state_file = "{tmp_path}/state.json"
+audit_file = "{tmp_path}/audit.jsonl"
+
+[policy]
+model = "{TOP}/policy_models/default.onnx"
+inference_deadline = 10
+
+[guard_rails]
+exempt_accounts = ["biology"]
+
+[metrics]
+port = {free_port}
+""")
+    return Operator(cluster=closed_slurm, folder=tmp_path)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Jobs:
+    """Numbers of the jobs that are not plain."""
+
+    array: int
+    held: int
+    dependent: int
+    by_hand: int
+    exempt: int
+
+
+def submit_queue(cluster: PrivateSlurm) -> Jobs:
+    """A job of every kind and many plain ones of two partitions."""
+
+    def submit(*options: str, minutes: float = 30, exempt: bool = False) -> int:
+        user, account = ("bob", "biology") if exempt else ("alice", "physics")
+        return cluster.submit(*options, user=user, account=account, minutes=minutes)
+
+    for number in range(PLAIN_JOBS):
+        partition = "short" if number % 4 == 0 else "batch"
+        submit(f"--partition={partition}", f"--nice={7 * number}", minutes=4 + 5 * (number % 7))
+    first = submit(minutes=2)
+    jobs = Jobs(
+        array=submit("--array=1-6", minutes=1),
+        held=submit("--hold"),
+        dependent=submit(f"--dependency=afterok:{first}"),
+        by_hand=submit(),
+        exempt=submit(exempt=True),
+    )
+    cluster.run("scontrol", "update", f"jobid={jobs.by_hand}", "priority=4000000")
+    cluster.wait_until(lambda: len(sprio(cluster)) == PLAIN_JOBS + 4, 10, "all jobs in sprio")
+    return jobs
+
+
+def sprio(cluster: PrivateSlurm) -> dict[int, tuple[int, int]]:
+    """Job -> total priority and our term, as `sprio` shows them."""
+    lines = cluster.run("sprio", "-h", "-o", "%i %Y %S").stdout.splitlines()
+    cells = (line.split() for line in lines)
+    return {int(job): (int(total), int(float(site))) for job, total, site in cells}
+
+
+def by_priority(cluster: PrivateSlurm) -> list[int]:
+    """Jobs that can start, as `squeue` orders them: by priority, then by number."""
+    words = ("squeue", "-h", "-t", "PD", "-o", "%F %Q %r", "--array-unique")
+    rows = [line.split(maxsplit=2) for line in cluster.run(*words).stdout.splitlines()]
+    able = [
+        (-int(total), int(job))
+        for job, total, reason in rows
+        if reason not in ("Dependency", "JobHeldUser", "JobHeldAdmin")
+    ]
+    return [job for _, job in sorted(able)]
+
+
+def ranked(queue: dict[int, dict[str, Any]], rank: str) -> list[int]:
+    return sorted((job for job in queue if queue[job][rank]), key=lambda job: queue[job][rank])
+
+
+def test_every_verb_of_the_operator(operator: Operator) -> None:
+    cluster = operator.cluster
+    jobs = submit_queue(cluster)
+    site_order = by_priority(cluster)
+
+    before = operator.queue()
+    assert ranked(before, "siterank") == ranked(before, "nowrank") == site_order
+    assert {job: row["total"] for job, row in before.items() if row["rank"]} == {
+        job: total for job, (total, _) in sprio(cluster).items()
+    }
+    assert before[jobs.by_hand]["rank"] == 1
+    assert {job: row["untouched"] for job, row in before.items() if row["untouched"]} == {
+        jobs.held: "held",
+        jobs.dependent: "not_eligible",
+        jobs.by_hand: "admin_set",
+        jobs.exempt: "exempt_account",
+    }
+
+    assert operator.types("run", "--once", "--shadow").returncode == 0
+    assert {site for _, site in sprio(cluster).values()} == {0}
+    told = operator.reads("audit", "--event", "would_write")["lines"]
+    orderable = [job for job in ranked(before, "rank") if not before[job]["untouched"]]
+    (cycle,) = operator.reads("audit", "--event", "cycle")["lines"]
+    assert cycle["order"] == orderable
+    assert {line["job"] for line in told} <= set(orderable)
+
+    assert operator.types("run", "--once").returncode == 0
+    after = operator.queue()
+    assert by_priority(cluster) == ranked(after, "nowrank") == ranked(after, "rank")
+    assert by_priority(cluster) == ranked(before, "rank")
+    assert ranked(after, "siterank") == site_order
+    assert {job: row["factor"] for job, row in after.items() if row["rank"]} == {
+        job: site for job, (_, site) in sprio(cluster).items()
+    }
+
+    why = operator.reads("explain", f"{jobs.array}_3")
+    assert why["job"] == jobs.array
+    assert why["ranks"]["decided"] == by_priority(cluster).index(jobs.array) + 1
+    assert why["ranks"]["site"] == site_order.index(jobs.array) + 1
+    assert why["features"]
+    assert why["terms"]["batch"]["total"] == sprio(cluster)[jobs.array][0]
+    assert why["audit"][-1]["event"] == "write"
+    assert "held" in operator.types("explain", str(jobs.held)).stdout
+    unread = operator.reads("explain", str(jobs.dependent))["not_read"]
+    assert [each for each in unread if "priority" in each] == [
+        "its factor and the terms of its priority: sprio lists no job that is held or not eligible."
+    ]
+
+    left = operator.types("status")
+    assert (left.returncode, "slurm-rl release" in left.stdout) == (1, True)
+    assert operator.types("release").returncode == 0
+    assert {site for _, site in sprio(cluster).values()} == {0}
+    assert by_priority(cluster) == site_order
+
+
+def test_status_of_a_daemon_that_runs(operator: Operator) -> None:
+    cluster = operator.cluster
+    for minutes in (9, 5, 1):
+        cluster.submit(user="alice", account="physics", minutes=minutes)
+    cluster.wait_until(lambda: len(sprio(cluster)) == 3, 10, "all jobs in sprio")
+    with operator.daemon():
+        told = operator.reads("status")
+        assert told["daemon"] == "runs"
+        assert told["metrics"]["mode"] == "active"
+        assert told["metrics"]["model"]["sha256"] == told["policy"]["sha256"]
+        assert told["slurm"]["with_factor"] > 0
+        assert told["problems"] == []
+        # its memory is read beside it: accounting is not asked, and the order is the same
+        assert by_priority(cluster) == ranked(operator.queue(), "rank")
+    assert operator.reads("status", status=1)["daemon"] == "absent"

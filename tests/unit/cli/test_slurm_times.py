@@ -1,0 +1,78 @@
+"""Times and job numbers as Slurm's commands take them."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from datetime import datetime
+
+import pytest
+
+from slurm_rl_plugin.cli.job_arguments import count, job_number, job_numbers, names
+from slurm_rl_plugin.cli.slurm_times import parse_slurm_time
+from slurm_rl_plugin.cli.tables import printable, slurm_duration, slurm_time
+
+NOW = datetime(2026, 11, 21, 15, 30, 20)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("2026-11-20", datetime(2026, 11, 20)),
+        ("2026-11-20T08:15", datetime(2026, 11, 20, 8, 15)),
+        ("2026-11-20T08:15:09", datetime(2026, 11, 20, 8, 15, 9)),
+        ("08:15", datetime(2026, 11, 21, 8, 15)),
+        ("08:15:09", datetime(2026, 11, 21, 8, 15, 9)),
+        ("now", NOW),
+        ("today", datetime(2026, 11, 21)),
+        ("midnight", datetime(2026, 11, 21)),
+        ("now-2hours", datetime(2026, 11, 21, 13, 30, 20)),
+        ("now-2hour", datetime(2026, 11, 21, 13, 30, 20)),
+        ("now-20", datetime(2026, 11, 21, 15, 30)),
+        ("now-30minutes", datetime(2026, 11, 21, 15, 0, 20)),
+        ("now+1days", datetime(2026, 11, 22, 15, 30, 20)),
+        ("now-1week", datetime(2026, 11, 14, 15, 30, 20)),
+    ],
+)
+def test_forms_of_a_time(text: str, expected: datetime) -> None:
+    assert parse_slurm_time(text, NOW) == expected.timestamp()
+
+
+@pytest.mark.parametrize(
+    "text", ["", "yesterdays", "2026-13-01", "now-2fortnights", "now-", "0001-01-01"]
+)
+def test_no_time(text: str) -> None:
+    with pytest.raises(argparse.ArgumentTypeError, match="is no time: give"):
+        parse_slurm_time(text, NOW)
+
+
+def test_numbers_of_jobs() -> None:
+    assert job_number("123") == job_number("123_4") == job_number("123_[5-7,9%2]") == 123
+    assert job_numbers("1,2_3,4_[5,6],7") == {1, 2, 4, 7}
+    assert names("a,,b") == {"a", "b"}
+    assert count("7") == 7
+
+
+@pytest.mark.parametrize("text", ["", "x", "1.batch", "-1", "1_", "1_x", "12345678901", "1 2"])
+def test_no_job(text: str) -> None:
+    with pytest.raises(argparse.ArgumentTypeError):
+        job_number(text)
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "x", "", "²"])
+def test_no_count(text: str) -> None:
+    with pytest.raises(argparse.ArgumentTypeError):
+        count(text)
+
+
+def test_how_times_are_printed() -> None:
+    assert slurm_duration(59.9) == "00:00:59"
+    assert slurm_duration(90061) == "1-01:01:01"
+    assert slurm_duration(math.nan) == "-"
+    assert slurm_time(NOW.timestamp()) == "2026-11-21T15:30:20"
+    assert slurm_time(math.inf) is None
+    assert slurm_time(1e18) is None
+
+
+def test_what_moves_the_cursor_is_not_printed() -> None:
+    assert printable("a\x1b[2Jb\nc\u202e\u00e9") == "a?[2Jb?c?\u00e9"

@@ -1,0 +1,124 @@
+"""The audit log read back: rotation, broken lines, and memory that does not grow."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import tracemalloc
+from pathlib import Path
+
+import pytest
+
+from slurm_rl_plugin.errors import ConfigurationError
+from slurm_rl_plugin.hook.audit_reader import (
+    LONGEST_LINE,
+    AuditFilter,
+    AuditReader,
+    audit_files,
+    tail_of,
+)
+
+
+def write_line(time: float, job: int = 1) -> bytes:
+    return json.dumps({"event": "write", "time": time, "job": job}).encode() + b"\n"
+
+
+def times(reader: AuditReader, wanted: AuditFilter | None = None) -> list[float]:
+    return [line["time"] for line in reader.lines(wanted or AuditFilter())]
+
+
+def test_rotated_files_are_found_oldest_first(tmp_path: Path) -> None:
+    log = tmp_path / "audit.jsonl"
+    endings = ("", ".1", ".2.gz", ".10.gz", "-20261101.gz", "-20261102", "-20261102-1795300000")
+    for ending in (*endings, ".lock", ".swp", "-old", ".json"):
+        log.with_name(log.name + ending).touch()
+    assert [path.name.removeprefix("audit.jsonl") for path in audit_files(log)] == [
+        *(".10.gz", ".2.gz", ".1"),
+        *("-20261101.gz", "-20261102", "-20261102-1795300000"),
+        "",
+    ]
+
+
+def test_the_log_may_have_been_moved_away_just_now(tmp_path: Path) -> None:
+    (tmp_path / "audit.jsonl.1").write_bytes(write_line(1))
+    assert times(AuditReader(audit_files(tmp_path / "audit.jsonl"))) == [1]
+
+
+@pytest.mark.parametrize("folder", ["", "missing"])
+def test_no_log_at_all_is_one_sentence(tmp_path: Path, folder: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"audit log .*: "):
+        audit_files(tmp_path / folder / "audit.jsonl")
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        b"no json\n",
+        b"{}\n",
+        b'"text"\n',
+        b"7\n",
+        b"[1]\n",
+        b"\xff\xfe\x00\n",
+        b'{"event": "write", "time": "noon", "job": 1}\n',
+        b'{"event": "write", "time": NaN, "job": 1}\n',
+        b'{"event": "write", "time": 1e999, "job": 1}\n',
+        b'{"event": "write", "time": 1, "job": [1]}\n',
+        b'{"event": "write", "time": 1, "job": 1, "old": {"a": 1}}\n',
+        b'{"event": ["write"], "time": 1, "job": 1}\n',
+        b'{"event": "other", "time": 1, "job": 1}\n',
+        b'{"event": "cycle", "time": 1, "order": [[1]]}\n',
+        b'{"event": "write", "time": 1, "job":' + b"[" * 100_000 + b"\n",
+        b'{"event": "write", "time": ' + b"9" * 5000 + b', "job": 1}\n',
+        b"\x00" * (3 * LONGEST_LINE) + b"\n",
+    ],
+    ids=lambda bad: bad[:40].decode(errors="replace"),
+)
+def test_a_bad_line_is_counted_once_and_the_next_one_is_read(tmp_path: Path, bad: bytes) -> None:
+    log = tmp_path / "audit.jsonl"
+    log.write_bytes(write_line(1) + bad + b"\n" + write_line(2))
+    reader = AuditReader([log])
+    assert times(reader) == [1, 2]
+    assert reader.bad == 1
+    assert [line["time"] for line in tail_of(log, 10**9)] == [1, 2]
+
+
+def test_the_end_of_a_log_begins_with_a_whole_line(tmp_path: Path) -> None:
+    log = tmp_path / "audit.jsonl"
+    log.write_bytes(b"".join(write_line(time) for time in range(10)))
+    size = len(write_line(1))
+    assert [line["time"] for line in tail_of(log, 2 * size + 3)] == [8, 9]
+    assert tail_of(tmp_path / "missing", 100) == []
+
+
+@pytest.mark.parametrize("compressed", [False, True])
+def test_a_large_log_takes_no_more_memory_than_a_small_one(
+    tmp_path: Path, compressed: bool
+) -> None:
+    log = tmp_path / "audit.jsonl"
+    order = {"event": "cycle", "time": 1.0, "order": list(range(1000))}
+    content = (json.dumps(order).encode() + b"\n") * 1000  # 6 MB
+    log.write_bytes(gzip.compress(content, 1) if compressed else content)
+    tracemalloc.start()
+    try:
+        counted = sum(1 for _ in AuditReader([log]).lines(AuditFilter()))
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert counted == 1000
+    assert peak < 3_000_000
+
+
+def test_a_damaged_archive_is_told_and_the_next_file_is_read(tmp_path: Path) -> None:
+    whole = gzip.compress(b"".join(write_line(time) for time in range(5000)))
+    damaged = bytearray(whole)
+    damaged[len(whole) // 2] ^= 0xFF
+    (tmp_path / "cut.gz").write_bytes(whole[:-9])
+    (tmp_path / "damaged.gz").write_bytes(bytes(damaged))
+    (tmp_path / "good").write_bytes(write_line(7000))
+    reader = AuditReader([tmp_path / name for name in ("cut.gz", "damaged.gz", "no", "good")])
+    assert times(reader)[-1] == 7000
+    assert [sentence.split()[0].rsplit("/")[-1] for sentence in reader.unread] == [
+        "cut.gz",
+        "damaged.gz",
+        "no",
+    ]
