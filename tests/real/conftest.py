@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.real.private_cluster import Account, ClusterPlan, PrivateSlurm, missing_programs
+from tests.real.private_cluster import Account, ClusterPlan, PrivateSlurm
+from tests.real.slurm_releases import RELEASES, SlurmRelease, missing_programs, missing_release
 
 ACCOUNTS = {
     "physics": Account(share=70, users=("alice",)),
@@ -20,10 +21,17 @@ ACCOUNTS = {
 }
 
 StartSlurm = Callable[[ClusterPlan], PrivateSlurm]
+#: Names of the releases to test, such as "24.11 26.05"; without it the installed one is tested.
+CHOSEN = tuple(os.environ.get("SLURM_RL_TEST_RELEASES", "").split())
 
 
-def skip_without_daemons() -> None:
+def skip_without_daemons(release: SlurmRelease | None = None) -> None:
     """Skip the test with the way to get what is missing."""
+    if release is not None:
+        reason = "needs root" if os.geteuid() != 0 else missing_release(release)
+        if reason:
+            pytest.skip(reason)
+        return
     missing = missing_programs()
     if os.geteuid() != 0 or missing:
         lacking = f" (missing: {' '.join(missing)})" if missing else ""
@@ -34,22 +42,31 @@ def skip_without_daemons() -> None:
 
 
 @contextmanager
-def running_slurm(plan: ClusterPlan) -> Iterator[PrivateSlurm]:
+def running_slurm(plan: ClusterPlan, release: SlurmRelease | None = None) -> Iterator[PrivateSlurm]:
     """A cluster in a folder of its own, both gone afterwards."""
     directory = Path(tempfile.mkdtemp(prefix="private-slurm-"))
     directory.chmod(0o755)  # jobs and commands of other users must get in
     try:
-        with PrivateSlurm(directory, plan) as cluster:
+        with PrivateSlurm(directory, plan, release) as cluster:
             yield cluster
     finally:
         shutil.rmtree(directory, ignore_errors=True)
 
 
+@pytest.fixture(scope="session", params=CHOSEN or None)
+def release(request: pytest.FixtureRequest) -> SlurmRelease | None:
+    """The release to test, each of SLURM_RL_TEST_RELEASES in turn; None is the installed one."""
+    name: str | None = getattr(request, "param", None)
+    if name is not None and name not in RELEASES:
+        raise pytest.UsageError(f"no release {name}: choose from {' '.join(RELEASES)}")
+    return None if name is None else RELEASES[name]
+
+
 @pytest.fixture(scope="session")
-def shared_slurm() -> Iterator[PrivateSlurm]:
+def shared_slurm(release: SlurmRelease | None) -> Iterator[PrivateSlurm]:
     """One cluster of 2 nodes with 4 processors each for all tests; ask for `slurm` instead."""
-    skip_without_daemons()
-    with running_slurm(ClusterPlan(accounts=ACCOUNTS)) as cluster:
+    skip_without_daemons(release)
+    with running_slurm(ClusterPlan(accounts=ACCOUNTS), release) as cluster:
         yield cluster
 
 
@@ -75,11 +92,11 @@ def closed_slurm(slurm: PrivateSlurm) -> PrivateSlurm:
 
 
 @pytest.fixture
-def start_slurm() -> Iterator[StartSlurm]:
+def start_slurm(release: SlurmRelease | None) -> Iterator[StartSlurm]:
     """Start further clusters, for a test that needs another plan or breaks its daemons."""
-    skip_without_daemons()
+    skip_without_daemons(release)
     with ExitStack() as stack:
-        yield lambda plan: stack.enter_context(running_slurm(plan))
+        yield lambda plan: stack.enter_context(running_slurm(plan, release))
 
 
 @pytest.fixture

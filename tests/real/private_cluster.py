@@ -27,30 +27,14 @@ from tests.real.cluster_files import (
     write_slurmdbd_conf,
 )
 from tests.real.daemon import ClusterError, Daemon, wait_until
+from tests.real.release_root import OwnRoot, ReleaseRoot
+from tests.real.slurm_releases import SEARCH_PATH, SlurmRelease, installed_number
 
-__all__ = ["Account", "ClusterError", "ClusterPlan", "PrivateSlurm", "missing_programs"]
+__all__ = ["Account", "ClusterError", "ClusterPlan", "PrivateSlurm"]
 
-PROGRAMS = (
-    *("munged", "munge", "mariadbd", "mariadb-install-db", "mariadb-admin"),
-    *("slurmdbd", "slurmctld", "slurmd", "sacctmgr", "scontrol", "sbatch", "sinfo", "squeue"),
-)
-SEARCH_PATH = os.pathsep.join([os.environ.get("PATH", ""), "/usr/local/sbin", "/usr/sbin", "/sbin"])
 STEP_SECONDS = 30.0
 #: What sacctmgr says to an addition that changes nothing.
 ALREADY_THERE = ("lready exist", "Nothing new added")
-
-
-def missing_programs() -> list[str]:
-    """What has to be installed before a private cluster can start."""
-    return [program for program in PROGRAMS if shutil.which(program, path=SEARCH_PATH) is None]
-
-
-def slurm_release() -> tuple[int, int]:
-    """Major and minor number of the installed Slurm, such as (22, 5)."""
-    program = shutil.which("slurmctld", path=SEARCH_PATH) or "slurmctld"
-    words = subprocess.run([program, "-V"], capture_output=True, text=True, timeout=10, check=True)
-    major, minor = words.stdout.split()[-1].split(".")[:2]
-    return int(major), int(minor)
 
 
 class PrivateSlurm:
@@ -60,13 +44,25 @@ class PrivateSlurm:
     when the owning process ends, however it ends. A second `start()` in the same directory
     continues with the state and the accounting of the first.
 
+    Args:
+        directory: of the cluster's files.
+        plan: what kind of cluster.
+        release: another release than the installed one; its folder must be there.
+
     Raises:
         ClusterError: a daemon did not come up in time; shows the end of its log.
     """
 
-    def __init__(self, directory: Path, plan: ClusterPlan | None = None) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        plan: ClusterPlan | None = None,
+        release: SlurmRelease | None = None,
+    ) -> None:
         self.directory = directory.resolve()
         self.plan = plan or ClusterPlan()
+        self.release = release
+        self._root = ReleaseRoot(release, self.directory) if release else OwnRoot()
         self._mark = uuid.uuid4().hex
         self._ports = PortBlock()
         self._daemons: dict[str, Daemon] = {}
@@ -80,10 +76,15 @@ class PrivateSlurm:
         kept = {key: value for key, value in os.environ.items() if not key.startswith("SLURM")}
         return {
             **kept,
-            "PATH": SEARCH_PATH,
+            "PATH": self._root.path,
             "SLURM_CONF": f"{self.directory}/etc/slurm.conf",
             process_sweep.MARK: self._mark,
         }
+
+    @property
+    def number(self) -> tuple[int, int]:
+        """Major and minor number of its Slurm, such as (22, 5)."""
+        return self.release.number if self.release else installed_number()
 
     def __enter__(self) -> Self:
         self.start()
@@ -107,6 +108,7 @@ class PrivateSlurm:
         )
         try:
             self._write_files()
+            self._open_root()
             self._start_storage()
             self._add_accounts()
             self._start_slurm()
@@ -144,15 +146,12 @@ class PrivateSlurm:
         """
         try:
             done = subprocess.run(
-                command,
+                command if user is None else (*self.as_user(user), *command),
                 input=stdin,
                 env={**self.env, **(env or {})},
                 timeout=timeout,
                 capture_output=True,
                 text=True,
-                user=user,
-                group=None if user is None else pwd.getpwnam(user).pw_gid,
-                extra_groups=None if user is None else [],
                 cwd="/",
                 check=False,
             )
@@ -161,6 +160,10 @@ class PrivateSlurm:
         if check and done.returncode:
             raise ClusterError(f"{' '.join(command)}: {done.stderr or done.stdout}")
         return done
+
+    def as_user(self, user: str) -> tuple[str, ...]:
+        """Words before a command that make it run as this user, with this cluster's programs."""
+        return self._root.as_user(user)
 
     def submit(
         self,
@@ -213,11 +216,27 @@ class PrivateSlurm:
             self.directory.joinpath(name).mkdir(parents=True, exist_ok=True)
         port = self._ports.take()
         write_slurmdbd_conf(self.directory, port)
-        write_slurm_conf(self.directory, self.plan, port, slurm_release())
+        write_slurm_conf(self.directory, self.plan, port, self.number)
         key = self.directory / "munge" / "munge.key"
         if not key.exists():
             key.write_bytes(os.urandom(1024))
             key.chmod(0o400)
+
+    def _open_root(self) -> None:
+        """Make another release's programs those of this cluster."""
+        root = self._root
+        if isinstance(root, OwnRoot):
+            return
+        for account in self.plan.accounts.values():
+            for user in account.users:  # before: a user added later is not seen inside
+                add_system_user(user)
+        self._start("root", root.hold_command(), lambda: root.is_held(self._pid("root")))
+        root.write_programs(self._pid("root"))
+
+    def _pid(self, daemon: str) -> int:
+        process = self._daemons[daemon].process
+        assert process is not None
+        return process.pid
 
     def _start_storage(self) -> None:
         munge = self.directory / "munge"
@@ -240,6 +259,7 @@ class PrivateSlurm:
                 *(f"--socket={mysql}/my.sock", f"--pid-file={mysql}/my.pid"),
                 *("--skip-networking", "--innodb-lock-wait-timeout=900"),
                 "--innodb-flush-log-at-trx-commit=2",
+                *(self.release.mariadbd_options if self.release else ()),
             ),
             lambda: self._answers(
                 "mariadb-admin", "--no-defaults", "-S", f"{mysql}/my.sock", "ping"
@@ -314,7 +334,7 @@ class PrivateSlurm:
         ready: Callable[[], bool],
         extra: Mapping[str, str] | None = None,
     ) -> None:
-        program = shutil.which(command[0], path=SEARCH_PATH) or command[0]
+        program = shutil.which(command[0], path=self._root.path) or command[0]
         self._daemons[name] = Daemon(
             name=name,
             command=(program, *command[1:]),

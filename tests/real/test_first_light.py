@@ -27,6 +27,7 @@ from tests.real.conftest import (
 from tests.real.daemon_under_test import RunningHook, running_hook
 from tests.real.load import Outcome, PlannedJob, mean, mixed_load, outcomes, submit_all
 from tests.real.private_cluster import ClusterPlan, PrivateSlurm
+from tests.real.slurm_releases import SlurmRelease
 
 pytestmark = pytest.mark.real
 
@@ -118,9 +119,9 @@ def first_light(
 
 
 @pytest.fixture(scope="module")
-def fifo_slurm() -> Iterator[PrivateSlurm]:
-    skip_without_daemons()
-    with running_slurm(FIFO_PLAN) as cluster:
+def fifo_slurm(release: SlurmRelease | None) -> Iterator[PrivateSlurm]:
+    skip_without_daemons(release)
+    with running_slurm(FIFO_PLAN, release) as cluster:
         yield cluster
 
 

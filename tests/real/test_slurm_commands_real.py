@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 import signal
 import time
 from datetime import datetime
@@ -404,7 +405,8 @@ class TestFaults:
             "scontrol", stdin=f"update jobid={job} sitefactor=5\n", user="alice", check=False
         )
         assert f"Access/permission denied for job {job}" in done.stderr
-        environment = {**closed_slurm.env, "PATH": f"{_as_alice(closed_slurm)}:/usr/bin:/bin"}
+        path = f"{_as_alice(closed_slurm)}:{closed_slurm.env['PATH']}"
+        environment = {**closed_slurm.env, "PATH": path}
         system = SlurmCommands(
             shares=None, interactive=lambda _: False, clock=wall_clock, environment=environment
         )
@@ -470,8 +472,7 @@ def _as_alice(cluster: PrivateSlurm) -> str:
     """A folder with a scontrol that runs as alice."""
     folder = cluster.directory / "as-alice"
     folder.mkdir(exist_ok=True)
-    folder.joinpath("scontrol").write_text(
-        '#!/bin/sh\nexec setpriv --reuid=alice --clear-groups /usr/bin/scontrol "$@"\n'
-    )
+    words = shlex.join([*cluster.as_user("alice"), "scontrol"])
+    folder.joinpath("scontrol").write_text(f'#!/bin/sh\nexec {words} "$@"\n')
     folder.joinpath("scontrol").chmod(0o755)
     return str(folder)
