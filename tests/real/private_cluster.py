@@ -306,8 +306,8 @@ class PrivateSlurm:
             raise ClusterError(f"sacctmgr add {' '.join(words)}: {answer}")
 
     def _start_slurm(self) -> None:
-        ping = ("scontrol", "ping")
-        self._start("slurmctld", ("slurmctld", "-D"), lambda: "is UP" in self._output(*ping))
+        controller = ("slurmctld", "-D", *(self.release.slurmctld_options if self.release else ()))
+        self._start("slurmctld", controller, lambda: "is UP" in self._output("scontrol", "ping"))
         names = [f"n{number}" for number in range(1, self.plan.nodes + 1)]
         for name in names:
             self.directory.joinpath("spool", name).mkdir(exist_ok=True)

@@ -25,12 +25,14 @@ class SlurmRelease:
     Attributes:
         name: such as 24.11.
         suite: of Debian.
+        slurmctld_options: that let a test kill it and start it again.
         mariadbd_options: that the release's MariaDB needs on top of the installed one's.
         variables: program -> environment that it needs there.
     """
 
     name: str
     suite: str
+    slurmctld_options: tuple[str, ...] = ()
     mariadbd_options: tuple[str, ...] = ()
     variables: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
@@ -54,6 +56,8 @@ RELEASES = {
         SlurmRelease(
             name="26.05",
             suite="forky",
+            # Killed before it first saved its state, it would not start: "No Assoc usage file".
+            slurmctld_options=("-i",),
             mariadbd_options=NO_SNAPSHOT_ISOLATION,
             # With forky's own libmariadb slurmdbd ends: "Number of columns in result (=1) ..."
             variables={
