@@ -1,32 +1,31 @@
 """Record what the commands of a real Slurm answer about a prepared queue.
 
-    python -m tests.assets.record_slurm_answers
+    python -m tests.assets.record_slurm_answers [RELEASE ...]
 
-Writes one file a command to tests/assets/slurm/RELEASE, so that the parsers are tested against
-each release without its daemons. Needs what tests/real needs.
+Takes the installed release, or those named, such as 24.11 26.05. Writes one file a command to
+tests/assets/slurm/RELEASE, so that the parsers are tested against each release without its
+daemons. Needs what tests/real needs.
 """
 
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
-import tempfile
+import sys
 from pathlib import Path
 
 from slurm_rl_plugin.batch_systems.slurm_accounting import SACCT
 from slurm_rl_plugin.batch_systems.slurm_commands import SINFO, SPRIO, SQUEUE, SSHARE
 from slurm_rl_plugin.batch_systems.slurm_fields import queue_format
-from tests.real.private_cluster import Account, ClusterPlan, PrivateSlurm, slurm_release
+from tests.real.conftest import ACCOUNTS, running_slurm
+from tests.real.private_cluster import ClusterPlan, PrivateSlurm
+from tests.real.slurm_releases import RELEASES, SlurmRelease, missing_release
 
 MARK = "recorded"
 ASSETS = Path(__file__).parent / "slurm"
 PAST = (*SACCT, "-S", "now-3600seconds", "-E", "now")
 PLAN = ClusterPlan(
-    accounts={
-        "physics": Account(share=70, users=("alice",)),
-        "biology": Account(share=30, users=("bob",)),
-    }
+    accounts=ACCOUNTS, lines=["PartitionName=open Nodes=ALL MaxTime=UNLIMITED State=UP"]
 )
 #: Name of the case -> options of sbatch; all are pending while the partitions are down.
 CASES: dict[str, tuple[str, ...]] = {
@@ -103,18 +102,13 @@ def _describe(done: subprocess.CompletedProcess[str]) -> str:
     return f"status {done.returncode}\n--- stdout\n{done.stdout}--- stderr\n{done.stderr}"
 
 
-def main() -> None:
+def write_answers(release: SlurmRelease | None) -> None:
     """Start a cluster, record, and write the files."""
-    major, minor = slurm_release()
-    lines = ["PartitionName=open Nodes=ALL MaxTime=UNLIMITED State=UP"]
-    plan = ClusterPlan(accounts=PLAN.accounts, lines=lines)
-    directory = Path(tempfile.mkdtemp(prefix="private-slurm-"))
-    directory.chmod(0o755)
-    try:
-        with PrivateSlurm(directory, plan) as cluster:
-            answers = record(cluster)
-    finally:
-        shutil.rmtree(directory, ignore_errors=True)
+    if reason := release and missing_release(release):
+        sys.exit(reason)
+    with running_slurm(PLAN, release) as cluster:
+        answers = record(cluster)
+        major, minor = cluster.number
     folder = ASSETS / f"{major}.{minor:02d}"
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in answers.items():
@@ -122,4 +116,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    for name in sys.argv[1:]:
+        write_answers(RELEASES[name])
+    if not sys.argv[1:]:
+        write_answers(None)

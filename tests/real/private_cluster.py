@@ -5,13 +5,11 @@ from __future__ import annotations
 import atexit
 import contextlib
 import os
-import pwd
 import shutil
 import signal
 import socket
 import subprocess
 import sys
-import time
 import uuid
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -28,7 +26,8 @@ from tests.real.cluster_files import (
 )
 from tests.real.daemon import ClusterError, Daemon, wait_until
 from tests.real.release_root import OwnRoot, ReleaseRoot
-from tests.real.slurm_releases import SEARCH_PATH, SlurmRelease, installed_number
+from tests.real.slurm_releases import SlurmRelease, installed_number
+from tests.real.system_users import add_system_user
 
 __all__ = ["Account", "ClusterError", "ClusterPlan", "PrivateSlurm"]
 
@@ -350,24 +349,3 @@ class PrivateSlurm:
 
     def _output(self, *command: str) -> str:
         return self.run(*command, check=False).stdout
-
-
-def add_system_user(name: str) -> None:
-    """Create a local user without a home for jobs to run as, unless there is one."""
-    with contextlib.suppress(KeyError):
-        pwd.getpwnam(name)
-        return
-    subprocess.run(
-        ["useradd", "--no-create-home", "--shell", "/bin/sh", name],
-        env={**os.environ, "PATH": SEARCH_PATH},
-        capture_output=True,
-        timeout=20,
-        check=False,
-    )
-    end = time.monotonic() + 5
-    while time.monotonic() < end:  # another cluster may be adding the same one just now
-        with contextlib.suppress(KeyError):
-            pwd.getpwnam(name)
-            return
-        time.sleep(0.05)
-    raise ClusterError(f"user {name} is missing and useradd could not create it")
