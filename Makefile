@@ -4,11 +4,12 @@ VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := setup.py pyproject.toml
 
-.PHONY: help demo test check bench default-model paper-models reserve-model clean
+.PHONY: help demo test test-releases check bench default-model paper-models reserve-model clean
 
 help:
 	@echo "make demo           the whole loop on a simulated cluster, under 5 minutes"
 	@echo "make test           all tests; real Slurm and Prometheus where they can be installed"
+	@echo "make test-releases  real tests on Slurm 24.11 and 26.05; as root, on Debian"
 	@echo "make check          ruff, mypy, import-linter"
 	@echo "make bench          speed and memory"
 	@echo "make default-model  train policy_models/default.onnx again, on three logs"
@@ -33,6 +34,14 @@ demo: $(VENV)/installed-train
 test: $(VENV)/installed-test
 	tests/real/install_daemons.sh
 	$(BIN)/pytest
+
+# What is no question of Slurm's release is left to `make test`.
+test-releases: $(VENV)/installed-test
+	tests/real/install_daemons.sh
+	tests/real/install_release.sh trixie
+	tests/real/install_release.sh forky
+	SLURM_RL_TEST_RELEASES="24.11 26.05" $(BIN)/pytest tests/real/test_slurm_commands_real.py \
+	  tests/real/test_no_factor_left.py tests/real/test_first_light.py
 
 check: $(VENV)/installed-test
 	$(BIN)/ruff check .

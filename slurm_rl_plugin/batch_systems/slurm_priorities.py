@@ -9,7 +9,8 @@ from slurm_rl_plugin.batch_systems.slurm_process import not_understood
 #: Format letters of `sprio -o`: job, partition, total, site, nice, then the weighted factors
 #: age, association, fair share, job size, partition and QOS; TRES is a list and comes last.
 PRIORITY_FORMAT = "%i|%r|%Y|%S|%N|%A|%B|%F|%J|%P|%Q|%T"
-#: Slurm's NO_VAL, printed for the terms of a job with several partitions and a priority by hand.
+#: Slurm's NO_VAL, printed by 22.05 for the terms of a job with several partitions and a priority
+#: by hand; 24.11 prints 0.
 NO_TERM = -2147483648
 #: Points by which the printed, rounded factors and the total may differ: half a point for each
 #: of the seven factors.
@@ -25,9 +26,9 @@ class PriorityTerms:
         native: priority without our term.
         site: our term, SiteFactor; 0 where the priority was set by hand and hides it.
         by_hand: an administrator fixed the priority (`Priority=`, `sbatch --priority`). Slurm
-            then reports a total with every factor 0, or, for a job with several partitions,
-            factors that are no numbers.
-        own_nice: the user's nice value where ours stands in its place; None where it does not.
+            then reports a total with every factor 0, or, in 22.05 for a job with several
+            partitions, factors that are no numbers.
+        own_nice: the user\'s nice value where ours stands in its place; None where it does not.
     """
 
     native: int

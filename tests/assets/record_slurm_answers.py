@@ -14,6 +14,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from slurm_rl_plugin.accounting.sacct_fields import SACCT_COMMAND
 from slurm_rl_plugin.batch_systems.slurm_accounting import SACCT
 from slurm_rl_plugin.batch_systems.slurm_cluster import SINFO, SSHARE
 from slurm_rl_plugin.batch_systems.slurm_commands import SQUEUE
@@ -28,6 +29,8 @@ from tests.real.slurm_releases import RELEASES, SlurmRelease, missing_release
 MARK = "recorded"
 ASSETS = Path(__file__).parent / "slurm"
 PAST = (*SACCT, "-S", "now-3600seconds", "-E", "now")
+#: What the documents tell to export a log with, without the variable that it begins with.
+LOG = SACCT_COMMAND.replace("<start>", "now-3600seconds").split()[1:]
 PLAN = ClusterPlan(
     accounts=ACCOUNTS, lines=["PartitionName=open Nodes=ALL MaxTime=UNLIMITED State=UP"]
 )
@@ -94,6 +97,7 @@ def record(cluster: PrivateSlurm) -> dict[str, str]:
         "sacct.txt": cluster.run(*PAST, env=times).stdout,
         "config.txt": _of_scheduling(cluster.run(*SHOW_CONFIG).stdout),
         "sdiag.txt": cluster.run(*SDIAG).stdout,
+        "sacct-log.txt": cluster.run(*LOG, env=times).stdout,
         "jobs.json": json.dumps(jobs, indent=2) + "\n",
     }
     changes = [f"update jobid={job} sitefactor=5\n" for job in (jobs["plain"], 999999)]

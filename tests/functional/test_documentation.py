@@ -43,7 +43,7 @@ from tests.architecture.markdown_documents import (
 )
 from tests.fakes.fake_cluster import FakeCluster
 from tests.functional.small_network import small_network
-from tests.real.conftest import closed_slurm, shared_slurm, slurm  # noqa: F401 - fixtures
+from tests.real.conftest import closed_slurm, release, shared_slurm, slurm  # noqa: F401 - fixtures
 from tests.real.daemon_under_test import running_hook
 from tests.real.private_cluster import PrivateSlurm
 

@@ -52,8 +52,10 @@ install() {
         return
     fi
     [ ! -e "$folder" ] || stop "$folder is there, but this script did not finish it"
-    command -v debootstrap >/dev/null ||
-        apt-get install -y -q --no-install-recommends debootstrap
+    if ! command -v debootstrap >/dev/null || [ ! -e "$KEYRING" ]; then
+        apt-get update -q
+        apt-get install -y -q --no-install-recommends debootstrap debian-archive-keyring
+    fi
     mirror=$(debian_mirror)
     [ -n "$mirror" ] || stop "apt knows no archive of Debian: set SLURM_RL_DEBIAN_MIRROR to one"
     part=$folder.part
@@ -66,8 +68,8 @@ install() {
     rm -rf "$part"/var/cache/apt/*.bin "$part"/var/cache/apt/archives/*.deb
     umount "$part/proc"
     # shellcheck disable=SC2016 # a field of dpkg's
-    chroot "$part" dpkg-query -W -f '${Version}' slurmctld |
-        sed -E 's/^([0-9]+\.[0-9]+).*/\1/' >"$part/$MARK"
+    version=$(chroot "$part" dpkg-query -W -f '${Version}' slurmctld)
+    echo "$version" | sed -E 's/^([0-9]+\.[0-9]+).*/\1/' >"$part/$MARK"
     mv "$part" "$folder"
     say_where
 }

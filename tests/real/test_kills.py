@@ -19,6 +19,7 @@ import pytest
 from tests.real.conftest import ACCOUNTS, running_slurm, skip_without_daemons
 from tests.real.daemon_under_test import write_configuration
 from tests.real.private_cluster import ClusterPlan, PrivateSlurm
+from tests.real.slurm_releases import SlurmRelease
 from tests.real.test_slurm_commands_real import wait_eligible
 
 pytestmark = pytest.mark.real
@@ -29,13 +30,12 @@ PLAN = ClusterPlan(accounts=ACCOUNTS, options={"PriorityWeightAge": "0"})
 
 
 @pytest.fixture(scope="module")
-def closed_cluster() -> Iterator[PrivateSlurm]:
+def closed_cluster(release: SlurmRelease | None) -> Iterator[PrivateSlurm]:
     """A cluster of its own with its partitions down and a mixed queue; nothing starts in it."""
-    skip_without_daemons()
+    skip_without_daemons(release)
     closed = [line.replace("State=UP", "State=DOWN") for line in PLAN.partitions]
-    with running_slurm(
-        ClusterPlan(accounts=ACCOUNTS, options=PLAN.options, partitions=closed)
-    ) as it:
+    plan = ClusterPlan(accounts=ACCOUNTS, options=PLAN.options, partitions=closed)
+    with running_slurm(plan, release) as it:
         options = [(), ("--nice=70",), ("--hold",), ("--priority=4000",), ("--array=1-50",)]
         for number in range(JOBS):
             user, account = (("alice", "physics"), ("bob", "biology"))[number % 2]
