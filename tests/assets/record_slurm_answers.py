@@ -10,6 +10,8 @@ daemons. Needs what tests/real needs.
 from __future__ import annotations
 
 import json
+import re
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -18,6 +20,8 @@ from slurm_rl_plugin.accounting.sacct_fields import SACCT_COMMAND
 from slurm_rl_plugin.batch_systems.slurm_accounting import SACCT
 from slurm_rl_plugin.batch_systems.slurm_commands import SINFO, SPRIO, SQUEUE, SSHARE
 from slurm_rl_plugin.batch_systems.slurm_fields import queue_format
+from slurm_rl_plugin.batch_systems.slurm_load import SDIAG
+from slurm_rl_plugin.batch_systems.slurm_settings import SHOW_CONFIG
 from tests.real.conftest import ACCOUNTS, running_slurm
 from tests.real.private_cluster import ClusterPlan, PrivateSlurm
 from tests.real.slurm_releases import RELEASES, SlurmRelease, missing_release
@@ -92,6 +96,8 @@ def record(cluster: PrivateSlurm) -> dict[str, str]:
         "sinfo.txt": cluster.run(*SINFO).stdout,
         "sacct.txt": cluster.run(*PAST, env=times).stdout,
         "sacct-log.txt": cluster.run(*LOG, env=times).stdout,
+        "config.txt": _anonymous(cluster, cluster.run(*SHOW_CONFIG).stdout),
+        "sdiag.txt": cluster.run(*SDIAG).stdout.partition("\nRemote Procedure Call")[0] + "\n",
         "jobs.json": json.dumps(jobs, indent=2) + "\n",
     }
     changes = [f"update jobid={job} sitefactor=5\n" for job in (jobs["plain"], 999999)]
@@ -100,6 +106,13 @@ def record(cluster: PrivateSlurm) -> dict[str, str]:
     answers["scontrol-unknown.txt"] = _describe(unknown)
     answers["scontrol-denied.txt"] = _describe(denied)
     return answers
+
+
+def _anonymous(cluster: PrivateSlurm, text: str) -> str:
+    """The answer without the names of this machine and its folders."""
+    host = socket.gethostname().partition(".")[0]
+    text = text.replace(str(cluster.directory), "/var/lib/slurm")
+    return re.sub(rf"\b{re.escape(host)}\b", "head", text)
 
 
 def _describe(done: subprocess.CompletedProcess[str]) -> str:
