@@ -35,13 +35,11 @@ test: $(VENV)/installed-test
 	tests/real/install_daemons.sh
 	$(BIN)/pytest
 
-# What is no question of Slurm's release is left to `make test`.
 test-releases: $(VENV)/installed-test
 	tests/real/install_daemons.sh
 	tests/real/install_release.sh trixie
 	tests/real/install_release.sh forky
-	SLURM_RL_TEST_RELEASES="24.11 26.05" $(BIN)/pytest tests/real/test_slurm_commands_real.py \
-	  tests/real/test_no_factor_left.py tests/real/test_first_light.py
+	SLURM_RL_TEST_RELEASES="24.11 26.05" $(BIN)/pytest -m real
 
 check: $(VENV)/installed-test
 	$(BIN)/ruff check .

@@ -10,6 +10,8 @@ daemons. Needs what tests/real needs.
 from __future__ import annotations
 
 import json
+import re
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -95,9 +97,9 @@ def record(cluster: PrivateSlurm) -> dict[str, str]:
         "sshare.txt": cluster.run(*SSHARE).stdout,
         "sinfo.txt": cluster.run(*SINFO).stdout,
         "sacct.txt": cluster.run(*PAST, env=times).stdout,
-        "config.txt": _of_scheduling(cluster.run(*SHOW_CONFIG).stdout),
-        "sdiag.txt": cluster.run(*SDIAG).stdout,
         "sacct-log.txt": cluster.run(*LOG, env=times).stdout,
+        "config.txt": _anonymous(cluster, cluster.run(*SHOW_CONFIG).stdout),
+        "sdiag.txt": cluster.run(*SDIAG).stdout.partition("\nRemote Procedure Call")[0] + "\n",
         "jobs.json": json.dumps(jobs, indent=2) + "\n",
     }
     changes = [f"update jobid={job} sitefactor=5\n" for job in (jobs["plain"], 999999)]
@@ -108,10 +110,11 @@ def record(cluster: PrivateSlurm) -> dict[str, str]:
     return answers
 
 
-def _of_scheduling(config: str) -> str:
-    """The lines that speak of priorities, scheduling, the release and the controllers."""
-    wanted = ("Priority", "Scheduler", "SLURM_VERSION", "Slurmctld(")
-    return "".join(line for line in config.splitlines(keepends=True) if line.startswith(wanted))
+def _anonymous(cluster: PrivateSlurm, text: str) -> str:
+    """The answer without the names of this machine and its folders."""
+    host = socket.gethostname().partition(".")[0]
+    text = text.replace(str(cluster.directory), "/var/lib/slurm")
+    return re.sub(rf"\b{re.escape(host)}\b", "head", text)
 
 
 def _describe(done: subprocess.CompletedProcess[str]) -> str:
