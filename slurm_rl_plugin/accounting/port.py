@@ -16,7 +16,8 @@ class JobLog:
     Attributes:
         job_id: the log's number of the job.
         submit: seconds since the log's epoch.
-        eligible: seconds since the log's epoch; equals submit where the log does not tell.
+        eligible: seconds since the log's epoch, from which on the job could have run; equals submit
+            where the log does not tell.
         start: recorded start; NaN where the log does not tell.
         run_time: seconds, > 0.
         processors: processors occupied, > 0.

@@ -11,12 +11,16 @@ def _words(text: str) -> tuple[str, ...]:
     return tuple(text.split())
 
 
-#: Prints all that the reader can use; free text stands between typed fields, so that a separator
-#: inside it can be told.
-SACCT_COMMAND = (
-    "SLURM_TIME_FORMAT=%s sacct -a -X -D -P -S <start> -E now -o Cluster,JobIDRaw,User,Account,"
-    "Partition,QOS,Submit,Eligible,Start,End,ElapsedRaw,TimelimitRaw,NCPUS,Flags,JobName,State,"
-    "SubmitLine"
+#: All that the reader can use, known to every release from 22.05 to 26.05; free text stands between
+#: typed fields, so that a separator inside it can be told.
+SACCT_FIELDS = _words(
+    "Cluster JobIDRaw User Account Partition QOS Submit Eligible Start End ElapsedRaw TimelimitRaw "
+    "NCPUS Flags JobName State SubmitLine"
+)
+
+#: Prints them.
+SACCT_COMMAND = "SLURM_TIME_FORMAT=%s sacct -a -X -D -P -S <start> -E now -o " + ",".join(
+    SACCT_FIELDS
 )
 
 #: What XDMoD's documented `sacct --noheader` line prints.

@@ -188,12 +188,26 @@ def parse_capacity(text: str) -> int:
     Raises:
         BatchSystemError: a line has another form.
     """
-    nodes: dict[str, int] = {}
+    return sum(allocated + idle for allocated, idle, _, _ in _processors_of_nodes(text))
+
+
+def parse_all_processors(text: str) -> int:
+    """All processors from the same answer, those of nodes that are down or drained included.
+
+    Raises:
+        BatchSystemError: a line has another form.
+    """
+    return sum(total for _, _, _, total in _processors_of_nodes(text))
+
+
+def _processors_of_nodes(text: str) -> list[tuple[int, int, int, int]]:
+    """Allocated, idle, other and all processors of each node; `sinfo` may name a node twice."""
+    nodes: dict[str, tuple[int, int, int, int]] = {}
     for line in text.splitlines():
         name, _, counts = line.partition(SEPARATOR)
         try:
-            allocated, idle, _other, _total = (parse_count(part) for part in counts.split("/"))
+            allocated, idle, other, total = (parse_count(part) for part in counts.split("/"))
         except ValueError as error:
             raise not_understood("sinfo", line) from error
-        nodes[name] = allocated + idle
-    return sum(nodes.values())
+        nodes[name] = (allocated, idle, other, total)
+    return list(nodes.values())

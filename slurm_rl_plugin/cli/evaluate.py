@@ -16,9 +16,10 @@ from slurm_rl_plugin.cli.heldout_evaluation import (
     heldout_entry,
     print_heldout,
 )
-from slurm_rl_plugin.cli.log_arguments import NamedLog, read_named_log
+from slurm_rl_plugin.cli.log_arguments import NamedLog, read_named_log, read_named_logs
 from slurm_rl_plugin.cli.resampled_logs import compare_on_resampled_logs, print_resampled
 from slurm_rl_plugin.cli.schedule_export import export_schedule, file_names
+from slurm_rl_plugin.cli.slurm_log import print_origin
 from slurm_rl_plugin.cli.tables import print_json, print_table
 from slurm_rl_plugin.cli.user_summary import print_users, summarise_users
 from slurm_rl_plugin.errors import ConfigurationError, ModelUnreadable
@@ -30,6 +31,7 @@ from slurm_rl_plugin.learning.evaluation import (
     starts_under,
 )
 from slurm_rl_plugin.policies.q_network import load_q_network
+from slurm_rl_plugin.simulator.log_workload import PreparedLog
 from slurm_rl_plugin.simulator.resampling import scale_load
 from slurm_rl_plugin.simulator.simulation import SimulationSettings
 from slurm_rl_plugin.units import FloatArray
@@ -37,13 +39,16 @@ from slurm_rl_plugin.utility.summary import ScheduledJobs, summarise
 
 __all__ = ["add_arguments", "main", "print_policies"]
 
+#: Figures that not every policy table has, and their columns.
+_FURTHER = {"mean_wait_since_submit": "SINCE-SUBMIT", "jobs_per_second": "JOBS/S"}
+
 
 def main(options: argparse.Namespace) -> int:
     """Evaluate and print."""
     check_heldout_options(options)
     options.backfill = options.backfill or ("easy" if options.protocol == HELDOUT else "none")
     candidates = [_candidate(name) for name in options.policy or ["fifo", "sjf"]]
-    log = _scaled(read_named_log(options.log, options), options.scale_load, candidates)
+    log = _log(options, candidates)
     if options.protocol == HELDOUT:
         return _evaluate_heldout(options, log, candidates)
     estimates, in_sample = _estimates(options, log)
@@ -64,12 +69,9 @@ def main(options: argparse.Namespace) -> int:
     for candidate in candidates:
         start, speed = _starts(candidate, log, estimates, settings, options.timing)
         schedule = schedules[candidate.name] = schedule_of(log.prepared, start, settings)
-        entry = summarise(schedule, drop=options.drop, accounts=log.prepared.accounts)
+        entry = policies[candidate.name] = _entry(log.prepared, schedule, options)
         if options.timing:
             entry["jobs_per_second"] = speed
-        if options.users:
-            entry["users"] = summarise_users(log.prepared.log, schedule, options.drop)
-        policies[candidate.name] = entry
     document: dict[str, Any] = {"log": _log_entry(log, options, in_sample), "policies": policies}
     if options.resample is not None:
         document["resampled"] = compare_on_resampled_logs(
@@ -102,6 +104,15 @@ def _evaluate_heldout(
     else:
         print_heldout(heldout)
     return 0
+
+
+def _log(options: argparse.Namespace, candidates: list[Candidate]) -> NamedLog:
+    """The one log that is asked for; whence it comes is printed where it is Slurm's own."""
+    (log,) = read_named_logs([options.log] if options.log else [], options)
+    log = _scaled(log, options.scale_load, candidates)
+    if not options.json:
+        print_origin(log.source, log.prepared)
+    return log
 
 
 def _scaled(log: NamedLog, factor: float, candidates: list[Candidate]) -> NamedLog:
@@ -163,9 +174,26 @@ def _starts(
     return start, len(start) / (time.perf_counter() - begin)
 
 
+def _entry(
+    prepared: PreparedLog, schedule: ScheduledJobs, options: argparse.Namespace
+) -> dict[str, Any]:
+    """One policy's figures; where jobs were not eligible at once also the wait since submission."""
+    entry = summarise(schedule, drop=options.drop, accounts=prepared.accounts)
+    if prepared.eligible_after is not None:
+        first, last = options.drop
+        since_submit = schedule.wait + prepared.eligible_after
+        entry["mean_wait_since_submit"] = float(
+            since_submit[first : len(since_submit) - last].mean()
+        )
+    if options.users:
+        entry["users"] = summarise_users(prepared.log, schedule, options.drop)
+    return entry
+
+
 def _log_entry(log: NamedLog, options: argparse.Namespace, in_sample: bool) -> dict[str, Any]:
-    prepared = log.prepared
+    prepared, later = log.prepared, log.prepared.eligible_after
     return {
+        **log.origin,
         "name": log.name,
         "sha256": log.report.checksum,
         "jobs": log.report.read,
@@ -180,6 +208,7 @@ def _log_entry(log: NamedLog, options: argparse.Namespace, in_sample: bool) -> d
         "backfill": options.backfill,
         "drop": list(options.drop),
         "scale_load": options.scale_load,
+        "eligible_later": 0 if later is None else int((later > 0).sum()),
     }
 
 
@@ -209,11 +238,10 @@ def print_policies(document: dict[str, Any]) -> None:
             entry["time_utility"],
             entry["fairness"],
         ]
-        if "jobs_per_second" in entry:
-            row.append(entry["jobs_per_second"])
-        rows.append(row)
-    timed = bool(rows) and len(rows[0]) > len(header)
-    print_table([*header, "JOBS/S"] if timed else header, rows)
+        rows.append(row + [entry[key] for key in _FURTHER if key in entry])
+    entries = document["policies"].values()
+    header += [_FURTHER[key] for key in _FURTHER if any(key in entry for entry in entries)]
+    print_table(header, rows)
 
 
 def _plots(folder: Path, schedules: Mapping[str, ScheduledJobs]) -> list[str]:

@@ -14,7 +14,12 @@ from slurm_rl_plugin.simulator.dispatch import BACKFILLING
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument("log", metavar="LOG", help="SWF or sacct log, or mmn:... or egee:...")
+    parser.add_argument(
+        "log",
+        metavar="LOG",
+        nargs="?",
+        help="SWF or sacct log, or mmn:... or egee:...; none with --from slurm",
+    )
     parser.add_argument(
         "--policy",
         action="append",

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +14,21 @@ import numpy as np
 from slurm_rl_plugin.accounting.log_format import read_log
 from slurm_rl_plugin.accounting.port import JobLog, ReadReport
 from slurm_rl_plugin.cli.log_excerpt import LogExcerpt
+from slurm_rl_plugin.cli.slurm_log import (
+    SLURM,
+    SlurmOrModel,
+    add_slurm_options,
+    check_slurm_options,
+    cluster_processors,
+    read_slurm_log,
+    slurm_shares,
+)
 from slurm_rl_plugin.configuration import read_configuration
 from slurm_rl_plugin.domain.job_class import JobClassifier
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.simulator.generators import generated_log, is_generator_name
-from slurm_rl_plugin.simulator.log_workload import PreparedLog, check_shares, prepare_log
+from slurm_rl_plugin.simulator.log_shares import check_shares
+from slurm_rl_plugin.simulator.log_workload import PreparedLog, prepare_log
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,16 +39,25 @@ class NamedLog:
         name: file name without its folder, or the generator's words.
         prepared: ready to be simulated.
         report: of the reader; a generated log drops nothing.
+        origin: what else a manifest tells of a log that came from no file; empty for others.
     """
 
     name: str
     prepared: PreparedLog
     report: ReadReport
+    origin: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def dropped(self) -> dict[str, int]:
         """Reason -> jobs left out by the reader or because they do not fit the machine."""
         return {**self.report.dropped, **self.prepared.dropped}
+
+    @property
+    def words(self) -> str:
+        """What names the log on a command line, but for its folder."""
+        if not self.origin:
+            return self.name
+        return "--from {source} --since {since} --until {until}".format(**self.origin)
 
     @property
     def source(self) -> dict[str, Any]:
@@ -47,22 +68,42 @@ class NamedLog:
             "jobs": len(self.prepared.log),
             "processors": self.prepared.capacity,
             "class_rule": self.prepared.class_rule,
+            **self.origin,
         }
 
 
-def add_log_options(parser: argparse.ArgumentParser) -> None:
-    """Options that say how a log becomes a workload."""
+def add_log_options(parser: argparse.ArgumentParser, *, or_model: bool = False) -> None:
+    """Options that say where a log comes from and how it becomes a workload.
+
+    Args:
+        parser: of the verb.
+        or_model: `--from` may also name a model, which is then `start`.
+    """
+    source = f"{SLURM}: jobs of this cluster's own accounting, by sacct, with --since"
+    if or_model:
+        model = f"else start from this model (write ./{SLURM} for a file of that name)"
+        parser.add_argument(
+            "--from",
+            action=SlurmOrModel,
+            dest="source",
+            metavar=f"{SLURM}|NAME|MODEL.onnx",
+            help=f"{source}; {model}; may be given for both",
+        )
+        parser.set_defaults(start=None)
+    else:
+        parser.add_argument("--from", dest="source", choices=[SLURM], help=source)
     parser.add_argument(
         "--processors",
         type=at_least_one,
         metavar="N",
-        help="size of the machine (default: the log's)",
+        help="size of the machine (default: the log's; with --from slurm the cluster's)",
     )
     parser.add_argument(
         "--shares",
         type=_shares,
         metavar="A=.7,B=.3",
-        help="share of each account (default: its fraction of the log's work)",
+        help="share of each account (default: its fraction of the log's work; with --from slurm "
+        "Slurm's own)",
     )
     parser.add_argument(
         "--partitions",
@@ -86,6 +127,7 @@ def add_log_options(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="take job-class rules and shares from a TOML file",
     )
+    add_slurm_options(parser)
 
 
 def configured_classifier(options: argparse.Namespace) -> JobClassifier | None:
@@ -94,6 +136,43 @@ def configured_classifier(options: argparse.Namespace) -> JobClassifier | None:
         return None
     configuration = read_configuration(options.config)
     return configuration.classifier if configuration.has_class_rules else None
+
+
+def read_named_logs(arguments: Sequence[str], options: argparse.Namespace) -> list[NamedLog]:
+    """The LOG arguments, or with `--from slurm` the cluster's own accounting.
+
+    Raises:
+        AccountingLogError: a log cannot be read, or holds no job.
+        BatchSystemError: Slurm does not answer.
+        ConfigurationError: no log, or options that do not fit.
+    """
+    check_slurm_options(options)
+    if options.source is None and not arguments:
+        raise ConfigurationError("no log is named: give a LOG, or --from slurm and --since.")
+    if options.source is None:
+        return [read_named_log(each, options) for each in arguments]
+    if arguments:
+        raise ConfigurationError(
+            f"--from slurm takes no LOG beside it: leave out {arguments[0]}, or write what sacct "
+            "gives with --keep FILE and name all of them as LOGs."
+        )
+    return [_own_accounting(options)]
+
+
+def _own_accounting(options: argparse.Namespace) -> NamedLog:
+    """The log of this cluster; what the options give goes before what Slurm says."""
+    own = read_slurm_log(options, datetime.now())
+    given = _given_shares(options)
+    shares = given or slurm_shares(own.log.accounts)
+    sized = options.processors or options.partitions
+    capacity = options.processors if sized else cluster_processors()
+    prepared = _prepared(own.log, options, shares, capacity)
+    whence = {
+        "processors_from": "options" if sized else "sinfo",
+        "shares_from": "options" if given else "sshare" if shares else "work",
+    }
+    origin = {**own.origin, **whence}
+    return NamedLog(name=SLURM, prepared=prepared, report=own.report, origin=origin)
 
 
 def read_named_log(argument: str, options: argparse.Namespace) -> NamedLog:
@@ -107,13 +186,29 @@ def read_named_log(argument: str, options: argparse.Namespace) -> NamedLog:
     excerpt = LogExcerpt(log=argument) if whole else LogExcerpt.of(argument)
     log, report = _log_and_report(excerpt.log)
     log = excerpt.cut(log)
-    shares = options.shares
-    if options.config is not None:
-        shares = shares or read_configuration(options.config).shares
+    shares = _given_shares(options)
     capacity = _capacity(log, excerpt.processors or options.processors)
     if excerpt.load is not None:
         log = excerpt.scaled(log, prepare_log(log, capacity=capacity).capacity)
-    prepared = prepare_log(
+    prepared = _prepared(log, options, shares, capacity)
+    return NamedLog(name=Path(argument).name, prepared=prepared, report=report)
+
+
+def _given_shares(options: argparse.Namespace) -> Mapping[str, float] | None:
+    """Those of --shares, else those of --config."""
+    given: Mapping[str, float] | None = options.shares
+    if given or options.config is None:
+        return given
+    return read_configuration(options.config).shares
+
+
+def _prepared(
+    log: JobLog,
+    options: argparse.Namespace,
+    shares: Mapping[str, float] | None,
+    capacity: int | None,
+) -> PreparedLog:
+    return prepare_log(
         log,
         capacity=capacity,
         shares=shares,
@@ -122,7 +217,6 @@ def read_named_log(argument: str, options: argparse.Namespace) -> NamedLog:
         kill_at_limit=options.kill_at_limit,
         partitions=options.partitions,
     )
-    return NamedLog(name=Path(argument).name, prepared=prepared, report=report)
 
 
 def _log_and_report(argument: str) -> tuple[JobLog, ReadReport]:

@@ -30,6 +30,7 @@ def progress_bar(title: str, steps: int, measure: str) -> Iterator[Callable[[int
         task = progress.add_task(title, total=steps)
 
         def update(step: int, value: float) -> None:
-            progress.update(task, completed=step, description=f"{title} {measure}={value:.4f}")
+            figure = f"{value:,.0f}" if float(value).is_integer() else f"{value:.4f}"
+            progress.update(task, completed=step, description=f"{title} {measure}={figure}")
 
         yield update

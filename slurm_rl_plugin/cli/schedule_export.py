@@ -90,8 +90,9 @@ def _table(prepared: PreparedLog, schedule: ScheduledJobs) -> str:
 def _columns(prepared: PreparedLog, schedule: ScheduledJobs) -> Iterator[Sequence[object]]:
     log = prepared.log
     measures = JobMeasures.of(schedule, TimeUtilitySettings())
+    later = prepared.eligible_after
     yield log.job_id.tolist()
-    yield _numbers(log.submit)
+    yield _numbers(log.submit if later is None else log.submit - later)
     yield _numbers(log.eligible)
     yield _numbers(schedule.start)
     yield _numbers(schedule.start + log.run_time)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,10 @@ from slurm_rl_plugin.cli.log_arguments import (
     add_log_options,
     at_least_one,
     configured_classifier,
-    read_named_log,
+    read_named_logs,
 )
 from slurm_rl_plugin.cli.progress import progress_bar
+from slurm_rl_plugin.cli.slurm_log import SLURM, print_origin
 from slurm_rl_plugin.cli.tables import print_json, print_table
 from slurm_rl_plugin.configuration import read_configuration
 from slurm_rl_plugin.errors import ConfigurationError
@@ -37,8 +39,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "logs",
         metavar="LOG",
-        nargs="+",
-        help="SWF or sacct logs, or mmn:... or egee:...; behind an @ a part of it or another load",
+        nargs="*",
+        help="SWF or sacct logs, or mmn:... or egee:...; behind an @ a part of it or another load; "
+        "none with --from slurm",
     )
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="MODEL.onnx")
     parser.add_argument("--algorithm", choices=list(ALGORITHMS), default="policy-search")
@@ -53,7 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=ESTIMATE_KINDS,
         help="what run times the policy believes; repeat to train for several (default: requested)",
     )
-    add_log_options(parser)
+    add_log_options(parser, or_model=True)
     parser.add_argument(
         "--backfill", choices=sorted(BACKFILLING), help="of the simulated system (default: none)"
     )
@@ -91,21 +94,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="heldout: leave the last 40 %% of each LOG untouched; where no training beats the "
         "best rule, the model is that rule",
     )
-    parser.add_argument(
-        "--from", dest="start", metavar="NAME|MODEL.onnx", help="start from this model"
-    )
     parser.add_argument("--plot", type=Path, metavar="DIR", help="draw the learning curve as PNG")
     parser.add_argument("--json", action="store_true", help="print the manifest as JSON")
 
 
 def main(options: argparse.Namespace) -> int:
     """Train and say how it compares."""
+    _check_output(options.output)
     plan = _plan(options)
-    folder = options.output.resolve().parent
-    if not folder.is_dir():
-        raise ConfigurationError(f"folder {folder} does not exist: make it, or give another -o.")
-    if options.output.suffix != ".onnx":
-        raise ConfigurationError(f"-o {options.output} must end in .onnx.")
+    if not options.json:
+        for source, prepared in zip(plan.sources, plan.logs, strict=True):
+            print_origin(source, prepared)
     begin = time.monotonic()
     with progress_bar("training", plan.steps, "objective") as progress:
         trained, manifest = train_model(plan, options.output, progress=progress)
@@ -122,6 +121,15 @@ def main(options: argparse.Namespace) -> int:
     print(f"trained in {seconds:.0f} s on {trained.simulated_jobs:,} simulated jobs")
     print(f"wrote {options.output} with its manifest (.json) and card (.md)")
     return 0
+
+
+def _check_output(output: Path) -> None:
+    """Before the work that it is for."""
+    folder = output.resolve().parent
+    if not folder.is_dir():
+        raise ConfigurationError(f"folder {folder} does not exist: make it, or give another -o.")
+    if output.suffix != ".onnx":
+        raise ConfigurationError(f"-o {output} must end in .onnx.")
 
 
 def _print_heldout(heldout: dict[str, Any]) -> None:
@@ -184,7 +192,8 @@ def _check_protocol(options: argparse.Namespace) -> None:
 def _plan(options: argparse.Namespace) -> TrainingPlan:
     _check_protocol(options)
     settings = _settings(options)
-    logs = [read_named_log(each, options) for each in options.logs]
+    start = None if options.start is None else import_network(model_path(options.start))
+    logs = read_named_logs(options.logs, options)
     estimates = options.estimates or ["requested"]
     return TrainingPlan(
         logs=[log.prepared for log in logs],
@@ -198,13 +207,13 @@ def _plan(options: argparse.Namespace) -> TrainingPlan:
         seeds=options.seeds,
         heldout=options.protocol == HELDOUT,
         classifier=configured_classifier(options),
-        start=None if options.start is None else import_network(model_path(options.start)),
+        start=start,
     )
 
 
 def _command(options: argparse.Namespace, logs: list[NamedLog], estimates: list[str]) -> str:
     """The command that makes the same model, but for the folders of the logs."""
-    words = ["slurm-rl train", *(log.name for log in logs), f"-o {options.output.name}"]
+    words = ["slurm-rl train", *(log.words for log in logs), f"-o {options.output.name}"]
     words += [f"--algorithm {options.algorithm}"]
     words += [f"--preset {options.preset}"] * (options.preset is not None)
     words += [f"--estimates {kind}" for kind in estimates] * (options.protocol is None)
@@ -213,20 +222,36 @@ def _command(options: argparse.Namespace, logs: list[NamedLog], estimates: list[
     else:
         words.append(f"--protocol {options.protocol}")
     if options.start is not None:
-        words.append(f"--from {Path(options.start).name}")
+        name = Path(options.start).name
+        words.append(f"--from {f'./{name}' if name == SLURM else name}")
     for name in ("hidden", "steps"):
         if getattr(options, name) is not None:
             words.append(f"--{name} {getattr(options, name)}")
     words += ["--hold"] * options.hold + [f"--set {each}" for each in options.set]
     if options.config is not None:
         words.append(f"--config {options.config.name}")
-    if options.processors is not None:
-        words.append(f"--processors {options.processors}")
-    if options.shares is not None:
-        shares = ",".join(f"{name}={share:g}" for name, share in options.shares.items())
-        words.append(f"--shares {shares}")
+    processors, shares = _size_and_shares(options, logs)
+    if processors is not None:
+        words.append(f"--processors {processors}")
+    if shares is not None:
+        each = ",".join(f"{name}={share:.9g}" for name, share in shares.items())
+        words.append(f"--shares {each}")
     if options.protocol is None:
         words.append(f"--windows {options.windows or _WINDOWS}")
     words.append(f"--seed {options.seed}")
     words += [f"--seeds {options.seeds}"] * (options.seeds > 1)
     return " ".join(words)
+
+
+def _size_and_shares(
+    options: argparse.Namespace, logs: list[NamedLog]
+) -> tuple[int | None, Mapping[str, float] | None]:
+    """What the command must name: as given, or as Slurm said on that day."""
+    processors, shares = options.processors, options.shares
+    for log in logs:
+        prepared = log.prepared
+        if log.origin.get("processors_from") == "sinfo":
+            processors = prepared.capacity
+        if log.origin.get("shares_from") == "sshare":
+            shares = dict(zip(prepared.accounts, prepared.shares.tolist(), strict=True))
+    return processors, shares

@@ -15,12 +15,19 @@ from slurm_rl_plugin.domain.job_description import JobDescription
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.features.estimates import RunTimeEstimate
 from slurm_rl_plugin.simulator.cluster import Workload
+from slurm_rl_plugin.simulator.log_shares import OTHER_ACCOUNT, shares_of
 from slurm_rl_plugin.simulator.past_runs import NO_PAST, PastRuns, nothing_past
 from slurm_rl_plugin.units import SHORT_JOB_RUN_TIME, BoolArray, FloatArray, IntArray
 
-#: Accounts kept by name where shares come from the log; the rest are summed up.
-KEPT_ACCOUNTS = 4
-OTHER_ACCOUNT = "_other"
+__all__ = [
+    "OTHER_ACCOUNT",
+    "PreparedLog",
+    "RecentRuns",
+    "classify_log",
+    "prepare_log",
+    "select_jobs",
+    "select_prepared",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,8 +47,11 @@ class RecentRuns:
 class PreparedLog:
     """A log made ready to be simulated.
 
+    A job is there for the scheduler from the moment it is eligible: in `log`, submits are these
+    times. Only a log that tells of begin times, dependencies or holds has other ones.
+
     Attributes:
-        log: the jobs that fit the machine, in submit order.
+        log: the jobs that fit the machine, in the order in which they became eligible.
         interactive: job class, shape [n].
         class_rule: how the class was found, for the report.
         account: index into `accounts`, shape [n].
@@ -53,6 +63,8 @@ class PreparedLog:
         dropped: reason -> number of jobs of the log left out.
         past: whose the jobs are, and what is known of earlier runs.
         recent_runs: what users' last runs told at submission; None where nobody asked.
+        eligible_after: seconds from the user's submission until the job was eligible, shape [n];
+            None where the log tells of no such job.
     """
 
     log: JobLog
@@ -66,6 +78,7 @@ class PreparedLog:
     dropped: dict[str, int] = field(default_factory=dict)
     past: PastRuns = NO_PAST
     recent_runs: RecentRuns | None = None
+    eligible_after: FloatArray | None = None
 
     @property
     def requested(self) -> FloatArray:
@@ -150,10 +163,11 @@ def prepare_log(
     log, dropped, capacities = _jobs_that_fit(log, capacity, partitions)
     if len(log) == 0:
         raise ConfigurationError("the log has no job that ran and fits the machine.")
+    log, eligible_after = _from_eligibility(log)
     interactive, class_rule = classify_log(log, classifier)
     if kill_at_limit:
         log = replace(log, run_time=np.fmin(log.run_time, log.time_limit))
-    account, accounts, share_vector = _shares_of(log, shares)
+    account, accounts, share_vector = shares_of(log, shares)
     return PreparedLog(
         log=log,
         interactive=interactive,
@@ -165,7 +179,21 @@ def prepare_log(
         partition_capacities=capacities,
         dropped=dropped,
         past=_told_apart(log),
+        eligible_after=eligible_after,
     )
+
+
+def _from_eligibility(log: JobLog) -> tuple[JobLog, FloatArray | None]:
+    """The log with jobs that come when they are eligible, and how long after their submission.
+
+    No scheduler may start a job before its begin time, a dependency's end or the release of a hold.
+    """
+    later = log.eligible - log.submit
+    if not (later > 0).any():
+        return log, None
+    order = np.argsort(log.eligible, kind="stable")
+    log = select_jobs(log, order)
+    return replace(log, submit=log.eligible), later[order]
 
 
 def _told_apart(log: JobLog) -> PastRuns:
@@ -221,7 +249,7 @@ def select_jobs(log: JobLog, index: BoolArray | IntArray) -> JobLog:
 
 def select_prepared(prepared: PreparedLog, index: IntArray) -> PreparedLog:
     """The chosen jobs of a prepared log with the shares of the whole."""
-    recent = prepared.recent_runs
+    recent, later = prepared.recent_runs, prepared.eligible_after
     if recent is not None:
         recent = RecentRuns(predicted=recent.predicted[index], rate=recent.rate[index])
     return replace(
@@ -232,6 +260,7 @@ def select_prepared(prepared: PreparedLog, index: IntArray) -> PreparedLog:
         dropped={},
         past=prepared.past.of_jobs(index),
         recent_runs=recent,
+        eligible_after=None if later is None else later[index],
     )
 
 
@@ -262,41 +291,3 @@ def _description(log: JobLog, place: int) -> JobDescription:
         account=log.accounts[log.account[place]],
         user=log.users[log.user[place]] if log.user[place] >= 0 else "",
     )
-
-
-def _shares_of(
-    log: JobLog, shares: Mapping[str, float] | None
-) -> tuple[IntArray, tuple[str, ...], FloatArray]:
-    totals = np.bincount(
-        log.account, weights=log.run_time * log.processors, minlength=len(log.accounts)
-    )
-    work = dict(zip(log.accounts, totals.tolist(), strict=True))
-    if shares is None:
-        largest = sorted(work, key=lambda name: -work[name])[:KEPT_ACCOUNTS]
-        whole = sum(work.values()) or 1.0
-        shares = {name: work[name] / whole for name in largest}
-        if len(work) > KEPT_ACCOUNTS:
-            shares[OTHER_ACCOUNT] = max(1.0 - sum(shares.values()), 0.0)
-    check_shares(shares)
-    names = tuple(shares)
-    if any(name not in shares for name in log.accounts) and OTHER_ACCOUNT not in shares:
-        names = (*names, OTHER_ACCOUNT)
-    index_of = {name: index for index, name in enumerate(names)}
-    other = index_of.get(OTHER_ACCOUNT, 0)
-    remap = np.array([index_of.get(name, other) for name in log.accounts], dtype=np.int64)
-    vector = np.array([max(shares.get(name, 0.0), 0.0) for name in names])
-    return remap[log.account], names, vector / vector.sum()
-
-
-def check_shares(shares: Mapping[str, float]) -> None:
-    """Shares are non-negative and sum to 1 within 1e-6.
-
-    Raises:
-        ConfigurationError: they are not.
-    """
-    total = sum(shares.values())
-    if any(not 0.0 <= value <= 1.0 + 1e-6 for value in shares.values()) or abs(total - 1) > 1e-6:
-        text = ", ".join(f"{name}={value:g}" for name, value in shares.items())
-        raise ConfigurationError(
-            f"shares {text} sum to {total:g}: give one share for each account, together 1."
-        )
