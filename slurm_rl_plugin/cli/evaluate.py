@@ -111,7 +111,7 @@ def _log(options: argparse.Namespace, candidates: list[Candidate]) -> NamedLog:
     (log,) = read_named_logs([options.log] if options.log else [], options)
     log = _scaled(log, options.scale_load, candidates)
     if not options.json:
-        print_origin(log.source, log.prepared)
+        print_origin(log.origin, log.whence, log.prepared)
     return log
 
 
@@ -194,6 +194,7 @@ def _log_entry(log: NamedLog, options: argparse.Namespace, in_sample: bool) -> d
     prepared, later = log.prepared, log.prepared.eligible_after
     return {
         **log.origin,
+        **log.whence,
         "name": log.name,
         "sha256": log.report.checksum,
         "jobs": log.report.read,
