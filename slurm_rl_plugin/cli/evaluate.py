@@ -260,11 +260,14 @@ def _exports(
         f"--backfill {options.backfill} --estimates {options.estimates} --cycle {options.cycle:g} "
         f"--reserve {options.reserve} --scale-load {options.scale_load:g}"
     )
+    note = "Waits are simulated; the log's own notices apply to its jobs"
+    if log.prepared.eligible_after is not None:
+        note += "; a submit is the time at which the job was eligible"
     paths: list[Path] = []
     for (policy, schedule), name in zip(
         schedules.items(), file_names(list(schedules)), strict=True
     ):
         comments = [f"slurm-rl evaluate --policy {policy} {system}", source]
-        comments.append("Waits are simulated; the log's own notices apply to its jobs")
+        comments.append(note)
         paths += export_schedule(options.export, name, log.prepared, schedule, comments)
     return [str(path) for path in paths]
