@@ -26,7 +26,7 @@ _SECOND = timedelta(seconds=1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stretch:
-    """Local time from `begin` to `end`, both seconds included."""
+    """Local time from `begin` to `end`, both seconds included; `end` is later."""
 
     begin: datetime
     end: datetime
@@ -50,19 +50,25 @@ class AccountingDump:
 def month_stretches(since: datetime, until: datetime) -> list[Stretch]:
     """Cut a time at the beginnings of months; no second is in two stretches.
 
+    None is a single second long: `sacct` would take it for two, and a job would be in both.
+
     Args:
         since: local time, whole seconds.
         until: local time, whole seconds, after `since`.
     """
     begins = [since]
-    while True:
-        month = (begins[-1].replace(day=1) + timedelta(days=32)).replace(day=1)
-        begin = month.replace(hour=0, minute=0, second=0)
-        if begin > until:
-            break
-        begins.append(begin)
+    month = _next_month(since)
+    while month < until:
+        if month - begins[-1] > _SECOND:
+            begins.append(month)
+        month = _next_month(month)
     ends = [begin - _SECOND for begin in begins[1:]] + [until]
     return [Stretch(begin=begin, end=end) for begin, end in zip(begins, ends, strict=True)]
+
+
+def _next_month(time: datetime) -> datetime:
+    within = time.replace(day=1) + timedelta(days=32)
+    return within.replace(day=1, hour=0, minute=0, second=0)
 
 
 def read_accounting_dump(

@@ -28,7 +28,7 @@ class PriorityTerms:
         by_hand: an administrator fixed the priority (`Priority=`, `sbatch --priority`). Slurm
             then reports a total with every factor 0, or, in 22.05 for a job with several
             partitions, factors that are no numbers.
-        own_nice: the user\'s nice value where ours stands in its place; None where it does not.
+        own_nice: the user's nice value where ours stands in its place; None where it does not.
     """
 
     native: int

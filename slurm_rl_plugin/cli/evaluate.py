@@ -111,7 +111,7 @@ def _log(options: argparse.Namespace, candidates: list[Candidate]) -> NamedLog:
     (log,) = read_named_logs([options.log] if options.log else [], options)
     log = _scaled(log, options.scale_load, candidates)
     if not options.json:
-        print_origin(log.source, log.prepared)
+        print_origin(log.origin, log.whence, log.prepared)
     return log
 
 
@@ -194,6 +194,7 @@ def _log_entry(log: NamedLog, options: argparse.Namespace, in_sample: bool) -> d
     prepared, later = log.prepared, log.prepared.eligible_after
     return {
         **log.origin,
+        **log.whence,
         "name": log.name,
         "sha256": log.report.checksum,
         "jobs": log.report.read,
@@ -259,11 +260,14 @@ def _exports(
         f"--backfill {options.backfill} --estimates {options.estimates} --cycle {options.cycle:g} "
         f"--reserve {options.reserve} --scale-load {options.scale_load:g}"
     )
+    note = "Waits are simulated; the log's own notices apply to its jobs"
+    if log.prepared.eligible_after is not None:
+        note += "; a submit is the time at which the job was eligible"
     paths: list[Path] = []
     for (policy, schedule), name in zip(
         schedules.items(), file_names(list(schedules)), strict=True
     ):
         comments = [f"slurm-rl evaluate --policy {policy} {system}", source]
-        comments.append("Waits are simulated; the log's own notices apply to its jobs")
+        comments.append(note)
         paths += export_schedule(options.export, name, log.prepared, schedule, comments)
     return [str(path) for path in paths]

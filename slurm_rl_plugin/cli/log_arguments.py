@@ -40,12 +40,14 @@ class NamedLog:
         prepared: ready to be simulated.
         report: of the reader; a generated log drops nothing.
         origin: what else a manifest tells of a log that came from no file; empty for others.
+        whence: of such a log, who told its processors and its shares.
     """
 
     name: str
     prepared: PreparedLog
     report: ReadReport
     origin: Mapping[str, Any] = field(default_factory=dict)
+    whence: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def dropped(self) -> dict[str, int]:
@@ -167,12 +169,13 @@ def _own_accounting(options: argparse.Namespace) -> NamedLog:
     sized = options.processors or options.partitions
     capacity = options.processors if sized else cluster_processors()
     prepared = _prepared(own.log, options, shares, capacity)
-    whence = {
+    whence = {  # not in the manifest: the command there gives both, and must make the same model
         "processors_from": "options" if sized else "sinfo",
         "shares_from": "options" if given else "sshare" if shares else "work",
     }
-    origin = {**own.origin, **whence}
-    return NamedLog(name=SLURM, prepared=prepared, report=own.report, origin=origin)
+    return NamedLog(
+        name=SLURM, prepared=prepared, report=own.report, origin=own.origin, whence=whence
+    )
 
 
 def read_named_log(argument: str, options: argparse.Namespace) -> NamedLog:

@@ -201,21 +201,23 @@ def _other_commands() -> CommandRunner:
     return CommandRunner(environment=None, timeout=_SECONDS_OF_OTHERS, on_call=None)
 
 
-def print_origin(source: Mapping[str, Any], prepared: PreparedLog) -> None:
+def print_origin(
+    origin: Mapping[str, Any], whence: Mapping[str, str], prepared: PreparedLog
+) -> None:
     """How many jobs, the size of the machine and the shares, and whence; nothing for other logs."""
-    if source.get("source") != SLURM:
+    if not origin:
         return
-    dropped = ", ".join(f"{count} {reason}" for reason, count in source["dropped"].items())
+    dropped = ", ".join(f"{count} {reason}" for reason, count in origin["dropped"].items())
     shares = ", ".join(
         f"{name}={share:.3g}"
         for name, share in zip(prepared.accounts, prepared.shares.tolist(), strict=True)
     )
     print(
-        f"accounting: {source['records']} jobs ended {source['since']} to {source['until']}, "
-        f"{len(prepared.log)} of them are taken" + (f" (not: {dropped})" if dropped else "")
+        f"accounting: {origin['records']} jobs ended {origin['since']} to {origin['until']}; "
+        f"taken: {len(prepared.log)}" + (f" (not: {dropped})" if dropped else "")
     )
-    print(f"processors: {prepared.capacity} ({_WHENCE[source['processors_from']]})")
-    print(f"shares: {shares} ({_WHENCE[source['shares_from']]})")
+    print(f"processors: {prepared.capacity} ({_WHENCE[whence['processors_from']]})")
+    print(f"shares: {shares} ({_WHENCE[whence['shares_from']]})")
 
 
 def _local_time(text: str) -> datetime:

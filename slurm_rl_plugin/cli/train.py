@@ -28,6 +28,7 @@ from slurm_rl_plugin.learning.algorithms import ALGORITHMS, PRESETS, Settings, s
 from slurm_rl_plugin.learning.onnx_export import import_network
 from slurm_rl_plugin.learning.trained_policy import TrainedPolicy
 from slurm_rl_plugin.learning.training import TrainingPlan, train_model
+from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.simulator.dispatch import BACKFILLING
 
 #: Windows taken from either part of a log.
@@ -101,10 +102,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(options: argparse.Namespace) -> int:
     """Train and say how it compares."""
     _check_output(options.output)
-    plan = _plan(options)
+    _check_protocol(options)
+    settings = _settings(options)
+    start = None if options.start is None else import_network(model_path(options.start))
+    logs = read_named_logs(options.logs, options)
     if not options.json:
-        for source, prepared in zip(plan.sources, plan.logs, strict=True):
-            print_origin(source, prepared)
+        for log in logs:
+            print_origin(log.origin, log.whence, log.prepared)
+    plan = _plan(options, logs, settings, start)
     begin = time.monotonic()
     with progress_bar("training", plan.steps, "objective") as progress:
         trained, manifest = train_model(plan, options.output, progress=progress)
@@ -189,11 +194,12 @@ def _check_protocol(options: argparse.Namespace) -> None:
         raise ConfigurationError("--protocol heldout has windows of its own: leave out --windows.")
 
 
-def _plan(options: argparse.Namespace) -> TrainingPlan:
-    _check_protocol(options)
-    settings = _settings(options)
-    start = None if options.start is None else import_network(model_path(options.start))
-    logs = read_named_logs(options.logs, options)
+def _plan(
+    options: argparse.Namespace,
+    logs: list[NamedLog],
+    settings: Settings,
+    start: QNetwork | None,
+) -> TrainingPlan:
     estimates = options.estimates or ["requested"]
     return TrainingPlan(
         logs=[log.prepared for log in logs],
@@ -250,8 +256,8 @@ def _size_and_shares(
     processors, shares = options.processors, options.shares
     for log in logs:
         prepared = log.prepared
-        if log.origin.get("processors_from") == "sinfo":
+        if log.whence.get("processors_from") == "sinfo":
             processors = prepared.capacity
-        if log.origin.get("shares_from") == "sshare":
+        if log.whence.get("shares_from") == "sshare":
             shares = dict(zip(prepared.accounts, prepared.shares.tolist(), strict=True))
     return processors, shares

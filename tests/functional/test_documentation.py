@@ -17,6 +17,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from datetime import datetime, timedelta
 from functools import partial
 from importlib import resources
 from pathlib import Path
@@ -41,6 +42,7 @@ from tests.architecture.markdown_documents import (
     rollback_line,
     table_rows,
 )
+from tests.fakes.ended_jobs import ended_load
 from tests.fakes.fake_cluster import FakeCluster
 from tests.functional.small_network import small_network
 from tests.real.conftest import closed_slurm, release, shared_slurm, slurm  # noqa: F401 - fixtures
@@ -53,6 +55,8 @@ COMMANDS = [each for each in all_commands() if each.program == "slurm-rl"]
 TARGETS = sorted({word for each in all_commands() if each.program == "make" for word in each.words})
 #: Options whose documented values would take minutes, and what the test gives instead.
 SMALLER = {"--generations": "2", "--steps": "2", "--jobs": "300", "--drop": "5,5", "--seeds": "2"}
+#: Days before now of what the fake accounting is asked for: documented dates may lie in the future.
+DAYS_AGO = {"--since": 3, "--until": 1}
 #: Verbs that take long unless told otherwise.
 SMALLER_BY_VERB = {
     "demo": ["--generations", "2"],
@@ -74,6 +78,9 @@ def made_smaller(words: Sequence[str]) -> list[str]:
     for place, word in enumerate(small):
         if place and words[place - 1] in SMALLER:
             small[place] = SMALLER[words[place - 1]]
+        elif place and words[place - 1] in DAYS_AGO:
+            day = datetime.now() - timedelta(days=DAYS_AGO[words[place - 1]])
+            small[place] = day.date().isoformat()
         elif is_generator_name(word) and "jobs=" not in word:
             small[place] = word.rstrip(",") + ",jobs=300"
         elif ".swf.gz" in word:
@@ -118,6 +125,7 @@ def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     now = int(time.time())  # noqa: TID251 - the daemon's clock
     for job in range(1, 6):
         fake.add(job, submit=now - 100 + job, eligible=now - 100 + job, site=7 * job)
+    fake.set(accounting=ended_load(300, now - 2 * 86400))
     for name, value in fake.env.items():
         monkeypatch.setenv(name, value)
     short = {"training": SHORT, "validation": SHORT}

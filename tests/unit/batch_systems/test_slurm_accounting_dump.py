@@ -42,8 +42,21 @@ def test_stretches_cover_every_second_once_and_end_with_their_month(times):
         assert before.end + SECOND == after.begin
         assert (after.begin.day, after.begin.hour, after.begin.second) == (1, 0, 0)
     for each in stretches:
-        assert each.begin <= each.end
-        assert (each.begin.year, each.begin.month) == (each.end.year, each.end.month)
+        assert each.begin < each.end
+        assert each.end - each.begin <= timedelta(days=31, seconds=1)
+
+
+@pytest.mark.parametrize(
+    ("since", "until"),
+    [
+        (datetime(2026, 3, 31, 23, 59, 59), datetime(2026, 4, 20)),
+        (datetime(2026, 3, 20), datetime(2026, 4, 1)),
+        (datetime(2026, 3, 31, 23, 59, 59), datetime(2026, 4, 1)),
+    ],
+)
+def test_no_stretch_is_a_single_second(since, until):
+    (only,) = month_stretches(since, until)
+    assert (only.begin, only.end) == (since, until)
 
 
 def test_every_state_of_a_job_that_is_over_is_asked_for():

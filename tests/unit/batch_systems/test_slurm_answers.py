@@ -12,6 +12,7 @@ from slurm_rl_plugin.batch_systems.slurm_accounting import _parse
 from slurm_rl_plugin.batch_systems.slurm_fields import (
     FINAL_STATES,
     QueueRow,
+    parse_all_processors,
     parse_capacity,
     parse_count,
     parse_duration,
@@ -121,6 +122,12 @@ def test_shares_and_capacity(answers: Path) -> None:
     assert tree.shares == pytest.approx({"biology": 0.3, "physics": 0.7})
     assert set(tree.usage) == {"biology", "physics"}
     assert parse_capacity(answers.joinpath("sinfo.txt").read_text()) == 8
+    assert parse_all_processors(answers.joinpath("sinfo.txt").read_text()) == 8
+
+
+def test_processors_of_nodes_that_are_down_are_no_capacity_but_the_cluster_has_them() -> None:
+    text = "n1|3/1/0/4\nn1|3/1/0/4\nn2|0/0/4/4\n"
+    assert (parse_capacity(text), parse_all_processors(text)) == (4, 8)
 
 
 def test_refusals(answers: Path, jobs: dict[str, int]) -> None:

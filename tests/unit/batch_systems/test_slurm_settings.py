@@ -29,8 +29,8 @@ def test_settings_of_each_release(answers: Path) -> None:
     assert settings.weights == 12_000
     assert settings.pass_interval == 1.0
     assert settings.harm is None
-    assert [is_up for _, is_up in settings.controllers] == [True]
-    assert settings.in_charge(settings.controllers[0][0])
+    assert settings.controllers == (("head", True),)
+    assert "bf_continue" in settings.scheduler
 
 
 def test_load_of_each_release(answers: Path) -> None:

@@ -97,3 +97,18 @@ def test_a_file_that_cannot_be_written_is_named(tmp_path, prepared, schedule):
 def test_file_names_are_safe_and_differ(policies, names):
     assert file_names(policies) == names
     assert all(Path(name).name == name for name in names)
+
+
+def test_the_table_tells_submission_and_eligibility_apart(tmp_path):
+    log = egee_log(np.random.default_rng(1), jobs=50, processors=4, load=0.9)
+    late = replace(log, eligible=log.submit + np.where(np.arange(50) % 7 == 3, 5000.0, 0.0))
+    prepared = prepare_log(late)
+    start = prepared.log.eligible + 5
+    schedule = schedule_of(prepared, start, SimulationSettings(capacity=prepared.capacity))
+    _, table = export_schedule(tmp_path, "late", prepared, schedule, [])
+    with table.open(newline="") as file:
+        rows = {int(row["job_id"]): row for row in csv.DictReader(file)}
+    for job, submit, eligible in zip(late.job_id, late.submit, late.eligible, strict=True):
+        assert float(rows[job]["submit"]) == pytest.approx(submit)
+        assert float(rows[job]["eligible"]) == eligible
+        assert float(rows[job]["wait"]) == pytest.approx(5)

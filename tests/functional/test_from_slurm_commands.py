@@ -1,0 +1,221 @@
+"""`--from slurm` on the fake cluster: what it reads, says and writes, and what it refuses."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from slurm_rl_plugin.cli.entry import main
+from tests.fakes.ended_jobs import ended_job, ended_load
+from tests.fakes.fake_cluster import FakeCluster
+
+SINCE = (datetime.now() - timedelta(days=40)).date().isoformat()
+SMALL = ["--steps", "1", "--hidden", "2", "--windows", "1"]
+
+
+def now() -> int:
+    return int(time.time())  # noqa: TID251 - the clock that the command goes by
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeCluster:
+    """Eight of twelve processors are up; 60 jobs ran, one came late and one never ran."""
+    fake = FakeCluster(tmp_path)
+    begin = now() - 2 * 86400
+    never = {"Start": "None", "ElapsedRaw": 0, "State": "CANCELLED by 1000"}
+    jobs = ended_load(60, begin)
+    jobs.append(ended_job(61, begin + 40, Eligible=begin + 4040, Start=begin + 4050))
+    jobs.append(ended_job(62, begin + 50, **never))
+    fake.set(accounting=jobs)
+    for name, value in fake.env.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.chdir(tmp_path)
+    return fake
+
+
+def evaluated(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
+    command = ["evaluate", "--from", "slurm", "--since", SINCE, "--json", *words]
+    assert main(command) == 0
+    document: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return document
+
+
+@pytest.mark.usefixtures("cluster")
+def test_evaluate_takes_size_and_shares_from_the_cluster(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    document = evaluated(capsys, "--policy", "native", "--policy", "fifo")
+    log = document["log"]
+    assert (log["name"], log["records"], log["ran"]) == ("slurm", 62, 61)
+    assert log["dropped"] == {"never ran": 1}
+    assert (log["processors"], log["processors_from"]) == (12, "sinfo")
+    assert log["shares"] == pytest.approx({"biology": 0.3, "physics": 0.7})
+    assert log["shares_from"] == "sshare"
+    assert (log["since"], log["eligible_later"]) == (f"{SINCE}T00:00:00", 1)
+    assert len(log["commands"]) in (2, 3)
+    native = document["policies"]["native"]
+    assert native["mean_wait"] == pytest.approx(10)
+    assert native["mean_wait_since_submit"] == pytest.approx(10 + 4000 / 61)
+
+
+@pytest.mark.usefixtures("cluster")
+def test_what_is_given_goes_before_what_slurm_says(
+    capsys: pytest.CaptureFixture[str], cluster: FakeCluster
+) -> None:
+    cluster.break_command("sinfo", "down")
+    cluster.break_command("sshare", "down")
+    log = evaluated(capsys, "--processors", "5", "--shares", "physics=.5,biology=.5")["log"]
+    assert (log["processors"], log["processors_from"]) == (5, "options")
+    assert (log["shares"], log["shares_from"]) == ({"physics": 0.5, "biology": 0.5}, "options")
+
+
+def test_accounts_that_sshare_does_not_know_share_by_work(
+    capsys: pytest.CaptureFixture[str], cluster: FakeCluster
+) -> None:
+    cluster.set(shares=[["root", "", "", "1000"], [" chemistry", "", "1", "0"]])
+    log = evaluated(capsys)["log"]
+    assert log["shares_from"] == "work"
+    assert log["shares"].keys() == {"physics", "biology"}
+
+
+@pytest.mark.usefixtures("cluster")
+def test_the_dump_is_kept_only_where_asked_and_is_a_log(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    before = set(tmp_path.iterdir())
+    evaluated(capsys)
+    assert set(tmp_path.iterdir()) == before
+    direct = evaluated(capsys, "--keep", "kept.log")
+    kept = tmp_path / "kept.log"
+    assert direct["log"]["sha256"] == hashlib.sha256(kept.read_bytes()).hexdigest()
+    words = ["--processors", "12", "--shares", "biology=.3,physics=.7", "--json"]
+    assert main(["evaluate", "kept.log", *words]) == 0
+    assert json.loads(capsys.readouterr().out)["policies"] == direct["policies"]
+
+
+@pytest.mark.usefixtures("cluster")
+def test_train_says_what_it_took_and_its_command_makes_the_same_model(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    words = ["train", "--from", "slurm", "--since", SINCE, *SMALL, "-o", "site.onnx"]
+    assert main(words) == 0
+    said = capsys.readouterr().out
+    assert "62 jobs ended" in said
+    assert "processors: 12 (all of the cluster's, by sinfo" in said
+    assert "shares: biology=0.3, physics=0.7 (Slurm's own, by sshare" in said
+    manifest = json.loads((tmp_path / "site.json").read_text())
+    (source,) = manifest["sources"]
+    assert (source["log"], source["source"], source["jobs"]) == ("slurm", "slurm", 61)
+    assert len(source["sha256"]) == 64
+    assert all("sacct" in line for line in source["commands"])
+    assert f"--from slurm --since {SINCE}T00:00:00 --until 20" in manifest["command"]
+    model = (tmp_path / "site.onnx").read_bytes()
+    assert main(manifest["command"].split()[1:]) == 0
+    assert (tmp_path / "site.onnx").read_bytes() == model
+
+
+@pytest.mark.usefixtures("cluster")
+def test_a_training_on_slurms_jobs_may_start_from_a_model(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    words = ["train", "--from", "slurm", "--since", SINCE, *SMALL, "-o"]
+    assert main([*words, "first.onnx"]) == 0
+    assert main([*words, "next.onnx", "--from", "first.onnx"]) == 0
+    manifest = json.loads((tmp_path / "next.json").read_text())
+    assert "--from slurm --since" in manifest["command"]
+    assert "--from first.onnx" in manifest["command"]
+
+
+FROM = ["--from", "slurm", "--since", SINCE]
+
+
+@pytest.mark.parametrize(
+    ("words", "fault"),
+    [
+        ([], "give a LOG, or --from slurm and --since"),
+        (["--from", "slurm"], "give --since"),
+        (["mmn:jobs=50", "--since", SINCE], "--since belongs to --from slurm"),
+        (["mmn:jobs=50", "--keep", "a.log"], "--keep belongs to --from slurm"),
+        (["mmn:jobs=50", *FROM], "takes no LOG beside it"),
+        ([*FROM, "--until", SINCE], "is not before --until"),
+        ([*FROM, "--until", "tomorrow"], "is no local time"),
+        ([*FROM, "--since", "2026-01-01T00:00+01:00"], "is no local time"),
+        ([*FROM, "--sacct-timeout", "0"], "no number of seconds above 0"),
+        ([*FROM, "--keep", "nowhere/a.log"], "there is no such folder"),
+        ([*FROM, "--until", f"{SINCE}T01:00"], "sacct: no job ended from"),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("verb", ["evaluate", "train"])
+@pytest.mark.usefixtures("cluster")
+def test_wrong_usage_is_one_sentence(
+    capsys: pytest.CaptureFixture[str], verb: str, words: list[str], fault: str
+) -> None:
+    check_fault(capsys, verb, words, fault)
+
+
+@pytest.mark.parametrize(
+    ("command", "mode", "fault", "expected"),
+    [
+        ("sacct", "fail:Slurm accounting storage is disabled", "keeps no accounting", 2),
+        ("sacct", "fail:Problem talking to the database", "cannot reach slurmdbd", 1),
+        ("sacct", "garbage", "sacct: this is no dump", 2),
+        ("sinfo", "down", "sinfo cannot reach Slurm", 1),
+        ("sshare", "garbage", "sshare answered a line", 1),
+    ],
+)
+def test_what_slurm_refuses_is_one_sentence(
+    capsys: pytest.CaptureFixture[str],
+    cluster: FakeCluster,
+    command: str,
+    mode: str,
+    fault: str,
+    expected: int,
+) -> None:
+    cluster.break_command(command, mode)
+    check_fault(capsys, "train", FROM, fault, expected)
+
+
+def test_too_few_jobs_are_one_sentence(
+    capsys: pytest.CaptureFixture[str], cluster: FakeCluster
+) -> None:
+    cluster.set(accounting=[ended_job(1, now() - 3600)])
+    assert main(["train", *FROM, "-o", "site.onnx"]) == 2
+    assert "a log of 1 jobs is too short" in capsys.readouterr().err
+    never = ended_job(2, now() - 60, Start="None", ElapsedRaw=0, State="CANCELLED by 0")
+    cluster.set(accounting=[never])
+    check_fault(capsys, "train", FROM, "none of the 1 jobs that ended")
+
+
+@pytest.mark.usefixtures("cluster")
+def test_without_sacct_it_says_where_to_get_it(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    check_fault(capsys, "train", FROM, "needs sacct, which is not on the PATH")
+
+
+def check_fault(
+    capsys: pytest.CaptureFixture[str],
+    verb: str,
+    words: list[str],
+    fault: str,
+    expected: int = 2,
+) -> None:
+    more = ["-o", "site.onnx"] if verb == "train" else []
+    try:
+        code = main([verb, *words, *more])
+    except SystemExit as stop:
+        code = int(str(stop.code))
+    captured = capsys.readouterr()
+    assert code == expected
+    assert captured.out == ""
+    assert fault in captured.err
+    assert captured.err.count("\n") == 1
+    assert not Path("site.onnx").exists()
