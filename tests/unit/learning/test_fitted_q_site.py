@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from slurm_rl_plugin.features.estimates import RequestedLimit
+from slurm_rl_plugin.features.run_prediction import RunTimePrediction
 from slurm_rl_plugin.features.site import SITE
 from slurm_rl_plugin.learning.fitted_q import train_fitted_q
 from slurm_rl_plugin.learning.fitted_q_settings import SLOWDOWN
@@ -32,22 +33,20 @@ def load(seed):
 TRAINING, VALIDATION = [load(1), load(2), load(3)], [load(4)]
 
 
+REGRESSOR = FeedForwardRegressor(
+    schema=SITE, hidden=3, passes=2, decay=1e-4, prediction=RunTimePrediction.untrained()
+)
+
+
 def patterns(**changes):
-    settings = replace(SETTINGS, **changes)
-    regressor = FeedForwardRegressor(schema=SITE, hidden=3, passes=2, decay=1e-4)
-    return SitePatterns(settings=settings, regressor=regressor)
+    return SitePatterns(settings=replace(SETTINGS, **changes), regressor=REGRESSOR)
 
 
 def numbers(seed=1):
-    """Parameters of a network that sees no past runs: `patterns` has no prediction."""
-    network = FeedForwardRegressor(schema=SITE, hidden=3, passes=2, decay=1e-4).network
-    size = (len(SITE.queue) + len(SITE.jobs) + 2) * 3 + len(SITE.jobs) + 1
+    """Parameters of a network."""
+    size = (len(SITE.queue) + len(SITE.jobs) + 2) * 3
     values = np.random.default_rng(seed).normal(size=size)
-    found = network(values)
-    found.job_weights[-len(SITE.history_jobs) :] = 0.0
-    found.linear[:] = 0.0
-    parts = (found.queue_weights, found.job_weights, found.bias, found.output, found.linear)
-    return [*np.concatenate([part.ravel() for part in parts]).tolist(), found.output_bias]
+    return [*values.tolist(), *[0.0] * len(SITE.jobs), 0.5]
 
 
 def stakes(spared, lost):
