@@ -39,6 +39,7 @@ class FittedQSettings:
         noise: on the weights while collecting, in parts of their root mean square; `site` only.
         others: jobs left waiting that are learned from beside each start, MOST_OTHERS at most;
             `site` only.
+        exponent: of what reward "slowdown" compares (`slowdown_rewards`).
         batch: training loads drawn anew for each iteration; 0 takes all of them in each.
         reward: one of REWARDS.
         hidden: sigmoid units of the feed-forward network.
@@ -62,7 +63,8 @@ class FittedQSettings:
     epsilon: float = 0.1
     utility_weight: float = 0.5
     noise: float = 0.3
-    others: int = 4
+    others: int = 8
+    exponent: float = 0.25
     batch: int = 0
     reward: str = "difference"
     hidden: int = 16
@@ -94,6 +96,8 @@ class FittedQSettings:
             raise ConfigurationError(
                 f"noise and batch must be at least 0, others must lie in 0..{MOST_OTHERS}."
             )
+        if not 0.0 < self.exponent <= 1.0:
+            raise ConfigurationError("exponent must lie in (0, 1].")
         self._check_schema()
 
     def _check_schema(self) -> None:
@@ -115,9 +119,10 @@ SLOWDOWN = FittedQSettings(
     regressor="feed-forward",
     schema="site",
     reward="slowdown",
+    iterations=6,
     gamma=0.0,
-    batch=16,
-    hidden=8,
+    hidden=3,
     passes=10,
+    batch=16,
     weights=RewardWeights(slowdown=10.0, tail=0.0),
 )

@@ -88,7 +88,7 @@ class SitePatterns:
         network = None if parameters is None else self.regressor.network(parameters)
         parts = []
         for experience in (each for collection in collections for each in collection):
-            reward = slowdown_rewards(experience)
+            reward = slowdown_rewards(experience, self.settings.exponent)
             found = site_targets(experience, reward, network, self.settings.gamma)
             width = 1 + self.settings.others
             row, column = np.nonzero(experience.job[:, :width] != NOBODY)

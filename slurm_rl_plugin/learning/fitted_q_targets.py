@@ -42,16 +42,21 @@ def rewards(experience: Experience, kind: str, utility_weight: float) -> FloatAr
     return utility_weight * utility + (1.0 - utility_weight) * fairness
 
 
-def slowdown_rewards(experience: SiteExperience) -> FloatArray:
-    """The reward (spared - lost) / (spared + lost) of each job at each start; in [-1, 1].
+def slowdown_rewards(experience: SiteExperience, exponent: float) -> FloatArray:
+    """The reward (s - l) / (s + l) of each job at each start, in [-1, 1]; shape as `spared`.
 
-    The slowdown that the job would have lost behind those left waiting, one by one, against what
-    they lose behind it. Weighted shortest processing time first (Smith 1956) is the order of this
-    ratio; that it has no scale lets a long queue of an idle hour and a short one of a busy week
-    speak alike. Shape as `spared`; 0 where neither loses anything.
+    s is the slowdown that the job would have lost behind those left waiting, one by one, l what
+    they lose behind it, each to the power of `exponent`. Weighted shortest processing time first
+    (Smith 1956) is the order of s / l. The reward has no scale, so that long and short queues
+    speak alike; it is 0 where neither side loses anything.
+
+    Args:
+        experience: of one simulation.
+        exponent: below 1 it tells good jobs from better ones: s / l spans many powers of ten, and
+            with 1 half of all rewards lie within .05 of -1 or 1.
     """
-    stake = experience.spared + experience.lost
-    gained = experience.spared - experience.lost
+    spared, lost = experience.spared**exponent, experience.lost**exponent
+    stake, gained = spared + lost, spared - lost
     return np.divide(gained, stake, out=np.zeros_like(stake), where=stake > 0.0)
 
 

@@ -20,6 +20,7 @@ LOGS: Mapping[str, str] = {
 FEWEST_LOGS = 2
 
 WITHOUT, TUNED, HOLDING = "trained without the log", "fine-tuned", "fine-tuned, holding"
+FITTED = "fitted Q, without the log"
 UNSEARCHED, TAIL_SAFE = "live WSPT, nothing searched", "fine-tuned, tail-safe"
 TO_BEST, TO_MULTIFACTOR = "slowdown / best rule's", "slowdown / multifactor's"
 SHORT_GAIN = "short jobs within 120 s less multifactor's (points)"

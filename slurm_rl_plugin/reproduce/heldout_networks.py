@@ -6,7 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from slurm_rl_plugin.features.site import SITE
+from slurm_rl_plugin.learning import fitted_q_settings
+from slurm_rl_plugin.learning.algorithms import Settings, train_policy
+from slurm_rl_plugin.learning.fitted_q_settings import FittedQSettings
 from slurm_rl_plugin.learning.heldout import HeldoutProtocol
 from slurm_rl_plugin.learning.heldout_training import (
     TRAINING,
@@ -16,16 +18,10 @@ from slurm_rl_plugin.learning.heldout_training import (
     heldout_loads,
     with_reserve,
 )
-from slurm_rl_plugin.learning.policy_search import search_policy
-from slurm_rl_plugin.learning.policy_search_settings import (
-    SLOWDOWN,
-    PolicySearchSettings,
-    initial_parameters,
-    parameters_of,
-)
+from slurm_rl_plugin.learning.policy_search import unsearched_network
+from slurm_rl_plugin.learning.policy_search_settings import SLOWDOWN, PolicySearchSettings
 from slurm_rl_plugin.learning.trained_policy import TrainedPolicy
-from slurm_rl_plugin.learning.training_load import site_scaler
-from slurm_rl_plugin.policies.network import QNetwork, network_from_parameters
+from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.reproduce.trained_networks import Learned, LearningTask, Loads, NetworkShelf
 from slurm_rl_plugin.simulator.log_workload import PreparedLog
 
@@ -43,6 +39,7 @@ class StudySize:
 
     Attributes:
         settings: of the search on several logs.
+        fitted: of fitted Q iteration on the same.
         tuning: generations of fine-tuning.
         training: windows of a log that train.
         validation: windows of a log that choose.
@@ -50,6 +47,7 @@ class StudySize:
     """
 
     settings: PolicySearchSettings = SLOWDOWN
+    fitted: FittedQSettings = fitted_q_settings.SLOWDOWN
     tuning: int = TUNING_GENERATIONS
     training: HeldoutProtocol = TRAINING
     validation: HeldoutProtocol = VALIDATION
@@ -60,6 +58,7 @@ _SMALL = HeldoutProtocol(windows=4, warm_up=100, counted=200, further=50)
 #: To see that it runs; its figures are no study.
 QUICK_STUDY = StudySize(
     settings=replace(SLOWDOWN, generations=2, population=4, batch=2),
+    fitted=replace(fitted_q_settings.SLOWDOWN, iterations=2, batch=2, passes=2),
     tuning=2,
     training=_SMALL,
     validation=_SMALL,
@@ -84,7 +83,7 @@ class HeldoutTraining:
             logs: name -> whole log.
             checksums: name -> sha256 of its file.
             size: how much is trained.
-            seed: of the searches.
+            seed: of the trainings.
             shelf: keeps the networks.
         """
         self._logs, self._checksums, self._size, self._shelf = logs, checksums, size, shelf
@@ -94,7 +93,12 @@ class HeldoutTraining:
     def pooled(self, names: Sequence[str], changes: Mapping[str, Any] | None = None) -> Learned:
         """Trained on the past of several logs at once, with some settings changed."""
         settings = replace(self._size.settings, seed=self._seed, **(changes or {}))
-        return self._take("pooled", names, settings, None)
+        return self._take("pooled", names, settings, settings.generations)
+
+    def fitted(self, names: Sequence[str]) -> Learned:
+        """Fitted Q iteration in place of the search, on the same loads."""
+        settings = replace(self._size.fitted, seed=self._seed)
+        return self._take("fitted-q", names, settings, settings.iterations)
 
     def fine_tuned(self, name: str, start: Learned) -> Learned:
         """A network trained on other logs, trained further on the past of this one."""
@@ -104,7 +108,7 @@ class HeldoutTraining:
             generations=self._size.tuning,
             step=TUNING_STEP,
         )
-        return self._take("fine-tuned", [name], settings, start)
+        return self._take("fine-tuned", [name], settings, settings.generations, start.q_network)
 
     def holding(self, name: str, tuned: QNetwork) -> tuple[QNetwork, float]:
         """The network with the reserve that the log's past likes best, and its part."""
@@ -115,14 +119,7 @@ class HeldoutTraining:
 
     def start(self, names: Sequence[str]) -> QNetwork:
         """Where the search on these logs starts: nothing searched, only run times predicted."""
-        settings = self._size.settings
-        return network_from_parameters(
-            SITE,
-            initial_parameters(settings),
-            hidden=settings.hidden,
-            scaler=site_scaler(),
-            prediction=self._loads(names).prediction,
-        )
+        return unsearched_network(self._size.settings, self._loads(names).prediction)
 
     def _loads(self, names: Sequence[str]) -> HeldoutLoads:
         """What training on these logs sees; fine-tuning and the reserve ask for the same."""
@@ -137,18 +134,22 @@ class HeldoutTraining:
         return self._made[key]
 
     def _take(
-        self, kind: str, names: Sequence[str], settings: PolicySearchSettings, start: Learned | None
+        self,
+        kind: str,
+        names: Sequence[str],
+        settings: Settings,
+        steps: int,
+        start: QNetwork | None = None,
     ) -> Learned:
         sources = [f"{name} {self._checksums[name]}" for name in names]
         sources += [str(self._size.training), str(self._size.validation)]
-        begin = None
         if start is not None:
-            begin = parameters_of(start.q_network, settings)
-            sources.append(f"from {begin.tolist()}")
+            parts = (start.queue_weights, start.job_weights, start.bias, start.output, start.linear)
+            sources.append(f"from {[part.tolist() for part in parts]}")
 
         def train(*loads: Any, **more: Any) -> TrainedPolicy:
             prediction = self._loads(names).prediction
-            return search_policy(*loads, prediction=prediction, start=begin, **more)
+            return train_policy(*loads, prediction=prediction, start=start, **more)
 
         def training_and_validation() -> Loads:
             loads = self._loads(names)
@@ -160,6 +161,6 @@ class HeldoutTraining:
             train=train,
             sources=sources,
             loads=training_and_validation,
-            steps=settings.generations,
+            steps=steps,
         )
         return self._shelf.take(task)

@@ -1,8 +1,9 @@
 """Whether a learned order beats the best simple rule on parts of logs that it has never seen.
 
-For each log: networks trained on the past of the other logs, fine-tuned on the past of this one,
-and with a part of the machine kept free of batch work; several seeds each. The later 40 % of each
-log is looked at once, when everything has been chosen. docs/definitions.md: held-out protocol.
+For each log: networks trained on the past of the other logs, by policy search and by fitted Q;
+fine-tuned on the past of this one, and with a part of the machine kept free of batch work; several
+seeds each. The later 40 % of each log is looked at once, when everything has been chosen.
+docs/definitions.md: held-out protocol.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.reproduce.heldout_logs import (
     COLUMNS,
     FAIRNESS_GAIN,
+    FITTED,
     GOALS,
     HOLDING,
     LONGEST,
@@ -76,8 +78,9 @@ class Plan:
 
     @property
     def steps(self) -> int:
-        """For the progress bar: generations of all trainings, and one for each log."""
-        each = self.size.settings.generations + self.size.tuning
+        """For the progress bar: generations and iterations of all trainings, one for each log."""
+        size = self.size
+        each = size.settings.generations + size.fitted.iterations + size.tuning
         return len(self.logs) * (self.seeds * each + 1)
 
 
@@ -119,7 +122,7 @@ def study_log(
     """
     logs = {each: log.prepared for each, log in plan.logs.items()}
     checksums = {each: log.checksum for each, log in plan.logs.items()}
-    networks: dict[str, list[QNetwork]] = {WITHOUT: [], TUNED: [], HOLDING: []}
+    networks: dict[str, list[QNetwork]] = {kind: [] for kind in (WITHOUT, FITTED, TUNED, HOLDING)}
     reserves, validated = [], []
     for seed in range(plan.seeds):
         training = HeldoutTraining(logs, checksums, plan.size, seed, shelf)
@@ -127,8 +130,9 @@ def study_log(
         without = training.pooled(others)
         tuned = training.fine_tuned(name, without)
         holding, part = training.holding(name, tuned.q_network)
-        for kind, network in ((WITHOUT, without.q_network), (TUNED, tuned.q_network)):
-            networks[kind].append(network)
+        networks[WITHOUT].append(without.q_network)
+        networks[FITTED].append(training.fitted(others).q_network)
+        networks[TUNED].append(tuned.q_network)
         networks[HOLDING].append(holding)
         reserves.append(part)
         validated.append(max(value for _, _, value in tuned.curve))
@@ -259,7 +263,7 @@ def study_claims(studies: Mapping[str, LogStudy]) -> Iterator[SampledClaim]:
                     source="goal",
                     judged=judged,
                 )
-    for policy in (WITHOUT, TUNED, HOLDING):
+    for policy in (WITHOUT, FITTED, TUNED, HOLDING):
         yield SampledClaim(
             group="all logs",
             policy=policy,

@@ -12,10 +12,12 @@ import pytest
 from slurm_rl_plugin.domain import StartedJobs
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.features.known_schemas import feature_columns
+from slurm_rl_plugin.features.past_runs import PastRuns
 from slurm_rl_plugin.features.recent_arrivals import ARRIVAL_MEMORY, recent_arrivals
 from slurm_rl_plugin.learning.algorithms import (
     ALGORITHMS,
     PRESETS,
+    Settings,
     schema_of,
     settings_of,
     steps_of,
@@ -32,13 +34,22 @@ from slurm_rl_plugin.simulator.simulation import SimulationSettings
 from tests.reference.loads import random_workload, snapshot_of
 from tests.reference.readable_simulator import Moment
 
+#: Every algorithm, and fitted Q for the other schema: what is trained -> preset.
+KINDS = {**dict.fromkeys(ALGORITHMS), "fitted-q slowdown": "slowdown"}
 SMALL = {
     "policy-search": {"hidden": "2", "generations": "3", "population": "4", "validate_every": "1"},
     "sarsa": {"hidden": "3", "sweeps": "3", "pretraining_sweeps": "1"},
     "fitted-q": {"hidden": "3", "iterations": "3", "passes": "2"},
     "echo-state": {"iterations": "3"},
+    "fitted-q slowdown": {"iterations": "3", "passes": "2", "batch": "1"},
 }
 EVERY = pytest.mark.parametrize("name", list(ALGORITHMS))
+EVERY_KIND = pytest.mark.parametrize("name", list(KINDS))
+
+
+def small_settings(name: str) -> Settings:
+    """Of one of KINDS."""
+    return settings_of(name.split(maxsplit=1)[0], SMALL[name], preset=KINDS[name])
 
 
 def load_of(seed: int) -> TrainingLoad:
@@ -54,7 +65,7 @@ class Interrupted(Exception):
 
 
 def trained(name: str, **more: object) -> TrainedPolicy:
-    return train_policy(TRAINING, VALIDATION, settings_of(name, SMALL[name]), **more)  # type: ignore[arg-type]
+    return train_policy(TRAINING, VALIDATION, small_settings(name), **more)  # type: ignore[arg-type]
 
 
 def content_of(policy: TrainedPolicy, folder: Path) -> bytes:
@@ -62,18 +73,18 @@ def content_of(policy: TrainedPolicy, folder: Path) -> bytes:
     return (folder / "model.onnx").read_bytes()
 
 
-@EVERY
+@EVERY_KIND
 def test_the_same_seed_gives_the_same_bytes_and_another_seed_others(
     name: str, tmp_path: Path
 ) -> None:
     first, second = trained(name), trained(name)
     assert content_of(first, tmp_path) == content_of(second, tmp_path)
     assert first.curve == second.curve
-    settings = replace(settings_of(name, SMALL[name]), seed=77)
+    settings = replace(small_settings(name), seed=77)
     assert train_policy(TRAINING, VALIDATION, settings).curve != first.curve
 
 
-@EVERY
+@EVERY_KIND
 def test_an_interrupted_training_goes_on_to_the_same_result(name: str, tmp_path: Path) -> None:
     whole = trained(name)
     checkpoint = tmp_path / "checkpoint"
@@ -91,11 +102,11 @@ def test_an_interrupted_training_goes_on_to_the_same_result(name: str, tmp_path:
     assert content_of(resumed, tmp_path) == content_of(whole, tmp_path)
 
 
-@EVERY
+@EVERY_KIND
 def test_progress_tells_every_step_and_the_best_objective_so_far(name: str) -> None:
     told: list[tuple[int, float]] = []
     policy = trained(name, progress=lambda step, value: told.append((step, value)))
-    steps = steps_of(name, settings_of(name, SMALL[name]))
+    steps = steps_of(name.split(maxsplit=1)[0], small_settings(name))
     assert [step for step, _ in told] == list(range(1, steps + 1))
     assert told[-1][1] == policy.validation_objective
     assert all(one <= other for (_, one), (_, other) in pairwise(told))
@@ -103,10 +114,10 @@ def test_progress_tells_every_step_and_the_best_objective_so_far(name: str) -> N
     assert policy.simulated_jobs > 0
 
 
-@EVERY
+@EVERY_KIND
 def test_onnxruntime_scores_as_the_trainers_network(name: str, tmp_path: Path) -> None:
     network = trained(name).network
-    assert network.schema == schema_of(settings_of(name, SMALL[name]))
+    assert network.schema == schema_of(small_settings(name))
     path = tmp_path / "model.onnx"
     export_model(network, path, {"estimates": "requested"})
     policy = load_q_network(path)
@@ -118,6 +129,8 @@ def test_onnxruntime_scores_as_the_trainers_network(name: str, tmp_path: Path) -
         snapshot = snapshot_of(workload, Moment(now, list(range(first, 60)), [0, 1, 2], start), 40)
         before = None if memory is None else memory[ARRIVAL_MEMORY:]
         decision = policy.decide(snapshot, memory)
+        prediction = getattr(network, "prediction", None)
+        past = None if prediction is None else PastRuns().after(snapshot)
         waiting, running = snapshot.pending.jobs, snapshot.running.jobs
         estimates = policy.estimates
         queue, jobs = feature_columns(
@@ -126,6 +139,8 @@ def test_onnxruntime_scores_as_the_trainers_network(name: str, tmp_path: Path) -
             estimates.estimate(waiting.time_limit, waiting.interactive),
             estimates.estimate(running.time_limit, running.interactive),
             recent_arrivals(snapshot, None if memory is None else memory[:ARRIVAL_MEMORY])[1:],
+            past,
+            prediction,
         )
         if isinstance(network, EchoStateNetwork):
             state = network.empty_memory() if before is None else before
@@ -182,8 +197,8 @@ def test_sarsa_trains_for_the_schema_it_is_told(schema: str) -> None:
     assert train_policy(TRAINING, VALIDATION, settings).network.schema == schema_of(settings)
 
 
-@EVERY
+@EVERY_KIND
 def test_training_needs_loads(name: str) -> None:
-    settings = settings_of(name, SMALL[name])
+    settings = small_settings(name)
     with pytest.raises(ConfigurationError, match="at least one training and validation load"):
         train_policy([], VALIDATION, settings)

@@ -19,7 +19,7 @@ from slurm_rl_plugin.learning.heldout_training import (
 from slurm_rl_plugin.learning.onnx_export import import_network
 from slurm_rl_plugin.learning.rule_networks import RULE_WEIGHTS, rule_network
 from slurm_rl_plugin.reproduce.ablation import ALL_FEATURES, ALL_LOGS, TO_ALL, VARIANTS
-from slurm_rl_plugin.reproduce.heldout_logs import GOALS, LOGS
+from slurm_rl_plugin.reproduce.heldout_logs import FITTED, GOALS, LOGS, TO_BEST
 from slurm_rl_plugin.simulator.generators import generated_log
 
 SHORT = HeldoutProtocol(windows=4, warm_up=100, counted=200, further=50)
@@ -64,6 +64,24 @@ def test_seeds_are_trained_and_the_choice_is_recorded(
 
 
 @pytest.mark.usefixtures("short_windows")
+def test_fitted_q_trains_for_slowdown_by_the_same_words(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log, model = write_log(tmp_path / "site.swf", 1), tmp_path / "site.onnx"
+    words = ["train", str(log), *SMALL, "--algorithm", "fitted-q", "-o", str(model), "--json"]
+    assert main(words) == 0
+    manifest = json.loads(capsys.readouterr().out)
+    assert manifest["algorithm"] == "fitted-q"
+    assert manifest["schema"]["name"] == "site"
+    assert len(manifest["curve"]) == 2
+    assert "--algorithm fitted-q --preset slowdown --protocol heldout" in manifest["command"]
+    learned = manifest["heldout"]["shipped"] == "network"
+    network = import_network(model)
+    assert (network.activation == "sigmoid") == learned
+    assert (network.prediction is not None) == learned
+
+
+@pytest.mark.usefixtures("short_windows")
 def test_where_no_training_wins_the_rule_is_written_and_said(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -83,6 +101,8 @@ def test_where_no_training_wins_the_rule_is_written_and_said(
         (["--backfill", "none"], "leave out --estimates and --backfill"),
         (["--windows", "3"], "leave out --windows"),
         (["--algorithm", "sarsa"], "sarsa has no preset slowdown"),
+        (["--algorithm", "fitted-q", "--set", "schema=reactive-grid"], "slowdown does not go with"),
+        (["--algorithm", "fitted-q", "--set", "reward=literal"], "literal does not go with"),
         (["--algorithm", "echo-state"], "does not take echo-state"),
         (["--from", "missing.onnx"], "missing.onnx"),
     ],
@@ -117,6 +137,9 @@ def test_the_study_trains_chooses_on_the_past_and_measures_once(
     assert {name for name, facts in first["logs"].items() if len(facts["reserves"]) == 2} == {
         *names
     }
+    figures = {claim["name"]: claim["measured"] for claim in first["claims"]}
+    for group in (*names, "all logs"):
+        assert figures[f"{group}: {FITTED}, {TO_BEST}"] > 0
     assert all(Path(path).stat().st_size > 10_000 for path in first["figures"])
     assert main(words) == 0  # from kept networks: the same figures
     assert json.loads(capsys.readouterr().out)["claims"] == first["claims"]

@@ -31,6 +31,7 @@ from slurm_rl_plugin.simulator.simulation import SimulationSettings
 from slurm_rl_plugin.utility.reward import RewardWeights
 
 SETTINGS = FittedQSettings(iterations=4, kept=2, passes=3, reservoir=ReservoirSettings(size=30))
+SLOWDOWN = {"schema": "site", "reward": "slowdown"}
 BOTH = pytest.mark.parametrize("regressor", ["feed-forward", "echo-state"])
 
 
@@ -252,7 +253,10 @@ def test_the_trained_network_scores_alike_under_onnxruntime(tmp_path):
     [
         {"regressor": "forest"},
         {"reward": "none"},
-        {"schema": "site"},
+        {"noise": -0.1},
+        {"batch": -1},
+        {"others": 17},
+        {"exponent": 0.0},
         {"gamma": 1.0},
         {"epsilon": 1.5},
         {"utility_weight": -0.1},
@@ -262,6 +266,20 @@ def test_the_trained_network_scores_alike_under_onnxruntime(tmp_path):
 def test_wrong_settings_are_refused(wrong):
     with pytest.raises(ConfigurationError):
         FittedQSettings(**wrong)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "fault"),
+    [
+        ({"regressor": "echo-state", "schema": "site"}, "schema site is for fitted-q"),
+        ({"regressor": "echo-state", **SLOWDOWN}, "schema site is for fitted-q"),
+        ({"schema": "site"}, "reward difference does not go with schema site"),
+        ({"reward": "slowdown"}, "slowdown does not go with schema reactive-grid-2011"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(wrong, fault):
+    with pytest.raises(ConfigurationError, match=fault):
+        FittedQSettings(**{"regressor": "feed-forward", **wrong})
 
 
 @pytest.mark.parametrize(("training", "validation"), [([], VALIDATION), (TRAINING, [])])
