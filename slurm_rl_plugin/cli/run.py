@@ -21,7 +21,7 @@ from slurm_rl_plugin.cli.hook_assembly import (
     load_policy_or_fall_back,
 )
 from slurm_rl_plugin.configuration import DEFAULT_PATH, Configuration, read_configuration
-from slurm_rl_plugin.errors import SlurmRLError
+from slurm_rl_plugin.errors import BatchSystemError, ConfigurationError, SlurmRLError
 from slurm_rl_plugin.hook.cycle import Cycle
 from slurm_rl_plugin.hook.daemon import Daemon, SignalWish, only_daemon
 from slurm_rl_plugin.hook.sd_notify import sd_notify
@@ -77,10 +77,37 @@ def _check_reward(configuration: Configuration, loaded: LoadedPolicy) -> None:
         )
 
 
+def _check_lever(configuration: Configuration, cycle: Cycle) -> None:
+    """Say what will be written and what it is worth; refuse where it would do nothing.
+
+    A batch system that does not answer is no reason not to start: each cycle checks again.
+
+    Raises:
+        ConfigurationError: active mode would do nothing or would be undone.
+    """
+    try:
+        facts = cycle.batch_system.facts()
+    except BatchSystemError as error:
+        logger.warning("lever=unknown reason=%s", error)
+        return
+    if facts.harm is not None and not cycle.settings.shadow:
+        raise ConfigurationError(f"mode is active, but {facts.harm}")
+    hours = float(configuration.values["hook"]["influence_hours"])
+    worth = f"{hours:g} h = {hours * facts.points_an_hour:.0f} points" if hours else "full"
+    logger.info(
+        "lever=%s influence=%s release=%s%s",
+        facts.lever,
+        worth,
+        facts.release,
+        f" harm={facts.harm}" if facts.harm else "",
+    )
+
+
 def _run(options: argparse.Namespace, configuration: Configuration) -> int:
     loaded = load_policy_or_fall_back(configuration.values["policy"]["model"])
     _check_reward(configuration, loaded)
     cycle = build_cycle(configuration, loaded)
+    _check_lever(configuration, cycle)
     where = configuration.values["metrics"]
     registry = CollectorRegistry()
     metrics = CycleMetrics(registry, loaded.labels, where["max_accounts"])

@@ -1,0 +1,150 @@
+"""A site with `priority/basic`: Nice orders the queue, and every user's own value comes back."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from slurm_rl_plugin.batch_systems.slurm_cluster import HeadNode
+from slurm_rl_plugin.batch_systems.slurm_commands import SlurmCommands
+from tests.contracts.batch_system_contract import BatchSystemContract, PreparedQueue
+from tests.real.conftest import ACCOUNTS, running_slurm, skip_without_daemons
+from tests.real.daemon_under_test import running_hook, write_configuration
+from tests.real.drawn_order import DrawnOrder, cycle_of, wall_clock
+from tests.real.private_cluster import ClusterPlan, PrivateSlurm
+from tests.real.test_slurm_commands_real import scontrol, submit, wait_state
+
+pytestmark = pytest.mark.real
+
+PLAN = ClusterPlan(accounts=ACCOUNTS, options={"PriorityType": "priority/basic"})
+
+
+@pytest.fixture(scope="module")
+def shared_basic() -> Iterator[PrivateSlurm]:
+    skip_without_daemons()
+    with running_slurm(PLAN) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def basic(shared_basic: PrivateSlurm) -> Iterator[PrivateSlurm]:
+    """A cluster with `priority/basic`, its queue empty and its partitions down."""
+    for partition in ("batch", "short"):
+        scontrol(shared_basic, "update", f"partition={partition}", "state=down")
+    yield shared_basic
+    for user in ("root", "alice", "bob"):
+        shared_basic.run("scancel", "-u", user)
+    shared_basic.wait_until(
+        lambda: not shared_basic.run("squeue", "-h").stdout, 20, "an empty queue"
+    )
+
+
+def adapter(cluster: PrivateSlurm, file: Path | None) -> SlurmCommands:
+    return SlurmCommands(
+        shares=None,
+        interactive=lambda job: job.time_limit <= 60,
+        clock=wall_clock,
+        environment=cluster.env,
+        history_days=0.0,
+        head_node=HeadNode(nice_file=file),
+    )
+
+
+def wait_eligible(cluster: PrivateSlurm, count: int) -> None:
+    """`sprio` tells nothing here: wait until the scheduler has looked at so many jobs."""
+    words = ("squeue", "-h", "-t", "PD", "-O", "EligibleTime")
+
+    def eligible() -> bool:
+        times = cluster.run(*words).stdout.split()
+        return sum(each != "N/A" for each in times) >= count
+
+    cluster.wait_until(eligible, 10, "eligible jobs")
+    time.sleep(1.1)  # a new job is eligible from the next second on
+
+
+def nice_values(cluster: PrivateSlurm) -> dict[str, str]:
+    lines = cluster.run("squeue", "-h", "-O", "JobID:|,Nice:|,Reason:").stdout.splitlines()
+    return dict(line.split("|", 1) for line in lines)
+
+
+class TestContract(BatchSystemContract):
+    @pytest.fixture
+    def queue(self, basic: PrivateSlurm, tmp_path: Path) -> PreparedQueue:
+        waiting = tuple(submit(basic) for _ in range(3))
+        wait_eligible(basic, 3)
+        held = submit(basic, "--hold")
+
+        def start(job_id: int) -> None:
+            scontrol(basic, "update", "partition=short", "state=up")
+            scontrol(basic, "update", f"jobid={job_id}", "partition=short")
+            wait_state(basic, job_id, "RUNNING")
+
+        def end(job_id: int) -> None:
+            basic.run("scancel", str(job_id))
+            wait_state(basic, job_id, "CANCELLED")
+
+        system = adapter(basic, tmp_path / "nice")
+        return PreparedQueue(system=system, waiting=waiting, held=held, start=start, end=end)
+
+
+def test_jobs_start_in_the_drawn_order_and_keep_their_nice(
+    basic: PrivateSlurm, tmp_path: Path
+) -> None:
+    options = [(), ("--nice=70",), ("--hold",), (), ("--array=1-3",), ("--nice=5",)]
+    jobs = [submit(basic, "--ntasks=8", *each, seconds=1) for each in options]
+    wait_eligible(basic, len(jobs) - 1)
+    before = nice_values(basic)
+    policy = DrawnOrder(seed=5)
+    cycle = cycle_of(adapter(basic, tmp_path / "nice"), policy, tmp_path)
+    for policy.sign in (1, -1):
+        assert cycle.run().writes > 0
+    assert nice_values(basic) != before
+    wanted = sorted((job for job in jobs if job != jobs[2]), key=policy.score, reverse=True)
+    cycle.release()
+    assert nice_values(basic) == before
+    assert cycle.run().writes > 0
+    scontrol(basic, "update", "partition=batch", "state=up")
+    basic.wait_until(
+        lambda: (
+            basic.run("squeue", "-h", "-t", "PD", "-O", "Reason").stdout.split() == ["JobHeldUser"]
+        ),
+        60,
+        "all but the held job started",
+    )
+    times = basic.run(
+        *("squeue", "-h", "-t", "R,CG,CD", "-O", "ArrayJobID,StartTime"),
+        env={"SLURM_TIME_FORMAT": "%s"},
+    ).stdout.splitlines()
+    starts = sorted((int(start), int(job)) for job, start in (line.split() for line in times))
+    assert list(dict.fromkeys(job for _, job in starts)) == wanted
+
+
+def test_a_killed_daemon_loses_nobodys_nice(basic: PrivateSlurm, tmp_path: Path) -> None:
+    jobs = [submit(basic, f"--time={minutes}", "--nice=30") for minutes in (30, 20, 10)]
+    wait_eligible(basic, len(jobs))
+    before = nice_values(basic)
+    with running_hook(basic, tmp_path, "sjf", cycle=0.5) as hook:
+        assert "lever=Nice" in hook.log
+        hook.process.send_signal(signal.SIGKILL)
+        hook.process.wait(timeout=10)
+    assert nice_values(basic) != before
+    write_configuration(tmp_path, "sjf", mode="active", cycle=1)
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "slurm_rl_plugin.cli.entry"),
+            *("release", "--config", str(tmp_path / "slurm-rl.toml")),
+        ],
+        env={**os.environ, **basic.env},
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert nice_values(basic) == before

@@ -1,0 +1,143 @@
+"""Cycles that had better do nothing: standby, a struggling Slurm, no effect, no right."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from threading import Event
+
+import numpy as np
+import pytest
+
+from slurm_rl_plugin.batch_systems.port import ApplyReport, FactorChange, SchedulerLoad
+from slurm_rl_plugin.errors import BatchSystemUnavailable, ChangeRejected
+from slurm_rl_plugin.hook.pace import Pace
+from tests.unit.hook.queues import FACTS, QueueInMemory, ScorePolicy, pending_jobs
+from tests.unit.hook.test_cycle import cycle_over
+from tests.unit.hook.test_daemon import CountedStop, daemon_of
+
+SCORES = ScorePolicy([1, 2, 3])
+
+
+def queue() -> QueueInMemory:
+    return QueueInMemory(pending_jobs([3, 2, 1]))
+
+
+def test_on_standby_nothing_is_read_written_or_taken_back(tmp_path: Path) -> None:
+    here = queue()
+    cycle = cycle_over(here, SCORES, tmp_path)
+    cycle.run()
+    factors = here.pending.factor.tolist()
+    here.known = replace(FACTS, in_charge=False)
+    here.pending.factor[0] += 5  # as the daemon of the other controller writes
+    daemon, reports = daemon_of(cycle, CountedStop(1))
+    assert daemon.run()
+    assert [each.mode for each in reports] == ["standby"]
+    assert reports[0].succeeded
+    assert reports[0].snapshot is None
+    assert here.pending.factor.tolist() == [factors[0] + 5, *factors[1:]]
+
+
+def test_a_standby_in_shadow_mode_leaves_the_others_factors(tmp_path: Path) -> None:
+    here = queue()
+    cycle_over(here, SCORES, tmp_path).run()
+    factors = here.pending.factor.tolist()
+    here.known = replace(FACTS, in_charge=False)
+    daemon, _ = daemon_of(cycle_over(here, SCORES, tmp_path, shadow=True), CountedStop(2))
+    daemon._standby = True
+    daemon.run()
+    assert here.pending.factor.tolist() == factors
+
+
+def test_a_struggling_slurm_is_left_alone_and_the_pauses_double(tmp_path: Path) -> None:
+    here = queue()
+    here.struggles = "slurmctld serves 250 calls at once"
+    daemon, _ = daemon_of(cycle_over(here, SCORES, tmp_path), Event())
+    daemon.pace = Pace(longest=30.0)
+    pauses = [daemon._pause(daemon.run_once()) for _ in range(3)]
+    here.struggles = None
+    report = daemon.run_once()
+    assert pauses == [60.0, 120.0, 240.0]
+    assert report.writes > 0
+
+
+@pytest.mark.parametrize("shadow", [True, False])
+def test_where_writing_would_be_undone_only_shadow_mode_goes_on(
+    tmp_path: Path, shadow: bool
+) -> None:
+    here = queue()
+    here.known = replace(FACTS, harm="a plugin overwrites every factor")
+    report = cycle_over(here, SCORES, tmp_path, shadow=shadow).run()
+    assert report.failure == (None if shadow else "refused")
+    assert shadow or report.failure_reason == "a plugin overwrites every factor"
+    assert not here.written
+
+
+@dataclass
+class DenyingQueue(QueueInMemory):
+    """Denies every write while `denies`."""
+
+    denies: bool = True
+
+    def apply(self, changes: list[FactorChange]) -> ApplyReport:
+        if self.denies:
+            raise ChangeRejected("give the user of this daemon AdminLevel=Operator")
+        return super().apply(changes)
+
+
+def test_without_the_right_it_is_said_once_and_shadow_mode_follows(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    here = DenyingQueue(pending_jobs([3, 2, 1]))
+    cycle = cycle_over(here, SCORES, tmp_path, breaker_rest=3)
+    reports = [cycle.run() for _ in range(3)]
+    here.denies = False
+    reports.append(cycle.run())
+    assert [each.mode for each in reports] == ["shadow", "shadow", "shadow", "active"]
+    assert [each.failure for each in reports] == ["write", None, None, None]
+    assert caplog.text.count("AdminLevel=Operator") == 1
+    assert reports[-1].writes > 0
+
+
+def events(number: int) -> Callable[[], SchedulerLoad]:
+    return lambda: SchedulerLoad(struggles=None, events=(number,))
+
+
+def test_a_cycle_follows_soon_when_something_happened(tmp_path: Path) -> None:
+    here = queue()
+
+    def between(number: int) -> None:
+        if number == 2:
+            here.events = (1,)
+
+    stop = CountedStop(4, between)
+    daemon, reports = daemon_of(cycle_over(here, SCORES, tmp_path), stop)
+    daemon.pace = Pace(longest=60.0, soonest=4.0)
+    daemon.run()
+    # waits until 4 s are over, sees nothing, looks again each second, then a cycle
+    assert stop.pauses == [4.0, 1.0, 4.0, 1.0]
+    assert len(reports) == 2
+
+
+def test_a_look_that_fails_is_no_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    here = queue()
+    daemon, _ = daemon_of(cycle_over(here, SCORES, tmp_path), Event())
+    report = daemon.run_once()
+    monkeypatch.setattr(here, "load", events(5))
+    assert daemon._changed(report)
+
+    def away() -> SchedulerLoad:
+        raise BatchSystemUnavailable("nobody answers")
+
+    monkeypatch.setattr(here, "load", away)
+    assert not daemon._changed(report)
+
+
+def test_bounded_influence_is_worth_hours_of_age(tmp_path: Path) -> None:
+    here = QueueInMemory(pending_jobs([5000, 100, 100]))
+    report = cycle_over(here, ScorePolicy([0, 1, 2]), tmp_path, influence=24.0).run()
+    assert report.writes == 3
+    assert here.pending.factor.tolist() == [800, 1600, 2400]  # 100 points an hour
+    assert here.order() == [1, 3, 2]
+    assert np.array_equal(here.pending.native_priority, [5000, 100, 100])

@@ -1,0 +1,63 @@
+"""Bounded influence: what the best place adds, and how few writes keep it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from slurm_rl_plugin.hook.influence import TOLERANCE, bounded_changes
+from slurm_rl_plugin.hook.order_changes import LOWEST_PRIORITY
+
+POINTS = 1000.0
+
+
+def written(native: list[int], factor: list[int], points: float = POINTS) -> list[int]:
+    """Factors after the changes, in the wanted order."""
+    changes = bounded_changes(np.array(native), np.array(factor), points)
+    after = np.array(factor)
+    after[changes.place] = changes.priority - np.array(native)[changes.place]
+    return [int(each) for each in after]
+
+
+def test_terms_fall_evenly_from_the_best_place_to_the_last() -> None:
+    assert written([50, 50, 50, 50], [0, 0, 0, 0]) == [1000, 750, 500, 250]
+
+
+def test_the_sites_own_order_stands_where_it_is_worth_more() -> None:
+    factors = written([10, 5000, 10], [0, 0, 0])
+    totals = np.array([10, 5000, 10]) + factors
+    assert np.argsort(-totals).tolist() == [1, 0, 2]
+
+
+def test_small_shifts_of_rank_are_not_written() -> None:
+    count = 100
+    ideal = [round(POINTS * place / count) for place in range(count, 0, -1)]
+    changes = bounded_changes(np.full(count, 5), np.array(ideal) + 9, POINTS)
+    assert len(changes.place) == 0
+    arrived = bounded_changes(np.full(count + 1, 5), np.array([0, *ideal]), POINTS)
+    assert arrived.place.tolist() == [0]  # the newcomer alone
+
+
+def test_the_most_wrong_comes_first_and_no_influence_takes_all_back() -> None:
+    changes = bounded_changes(np.full(3, 5), np.array([900, 0, 0]), POINTS)
+    assert changes.place.tolist() == [1, 2, 0]
+    assert written([5, 5, 5], [900, 0, 30], points=0.0) == [0, 0, 0]
+    assert written([], []) == []
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 10**6), st.integers(-5000, 5000)), min_size=1, max_size=40),
+    st.floats(0.0, 10.0**6),
+)
+def test_no_term_leaves_its_bounds_and_a_second_cycle_is_quiet(
+    jobs: list[tuple[int, int]], points: float
+) -> None:
+    native, factor = (list(column) for column in zip(*jobs, strict=True))
+    after = written(native, factor, points)
+    ideal = points * np.arange(len(jobs), 0, -1) / len(jobs)
+    assert (np.abs(np.array(after) - ideal) <= max(TOLERANCE * points, 1.0)).all()
+    assert min(np.array(native) + after) >= LOWEST_PRIORITY
+    assert written(native, after, points) == pytest.approx(after)
+    assert len(bounded_changes(np.array(native), np.array(after), points).place) == 0
