@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := setup.py pyproject.toml
 
-.PHONY: help demo test test-releases check bench default-model paper-models reserve-model clean
+.PHONY: help demo test test-releases check bench bench-slurm default-model paper-models reserve-model clean
 
 help:
 	@echo "make demo           the whole loop on a simulated cluster, under 5 minutes"
@@ -12,6 +12,7 @@ help:
 	@echo "make test-releases  real tests on Slurm 24.11 and 26.05; as root, on Debian"
 	@echo "make check          ruff, mypy, import-linter"
 	@echo "make bench          speed and memory"
+	@echo "make bench-slurm    writes and cycles on a real Slurm with 10,000 jobs; about 15 minutes"
 	@echo "make default-model  train policy_models/default.onnx again, on three logs"
 	@echo "make paper-models   train the networks of the papers of 2008 and 2011 again"
 	@echo "make reserve-model  train policy_models/responsive-reserve.onnx again, on LPC-EGEE"
@@ -51,6 +52,10 @@ bench: $(VENV)/installed-test
 	$(BIN)/python -m tests.benchmarks.simulator_speed --output bench-output
 	$(BIN)/slurm-rl benchmark hook --jobs 10000
 	$(BIN)/slurm-rl benchmark hook --jobs 100000
+
+bench-slurm: $(VENV)/installed-test
+	tests/real/install_daemons.sh
+	$(BIN)/python -m tests.benchmarks.slurm_queue --output bench-output
 
 # The first 60 % of three logs of parallel machines; nothing behind that is looked at.
 default-model: $(VENV)/installed-train

@@ -122,7 +122,7 @@ class SlurmCluster:
         self._host = head_node.host
         self._site_factor = SiteFactorLever(commands, writer)
         by_nice = FactorWriter(Scontrol(commands, NICE), writer.writes_per_call)
-        self._nice = NiceLever(by_nice, head_node.nice_file)
+        self._nice = NiceLever(by_nice, queue.waiting, head_node.nice_file)
         self._lever: Lever | None = None
         self._shares = shares
         self._interactive = interactive

@@ -1,14 +1,16 @@
 """Nice as the lever, for sites with `priority/basic`, where SiteFactor has no effect.
 
 A user's own nice value stands in the same place, so it is remembered and given back. Slurm tells
-slurmdbd of every change of nice: that is the price.
+slurmdbd of every change of nice: that is the price. And a change of nice frees a held job (seen on
+22.05): so none is written to an array of which anything is held, and who is held is asked just
+before each write. A job that was ordered and then held keeps our value until it is free again.
 """
 
 from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,6 +25,8 @@ logger = logging.getLogger(__name__)
 _VERSION = 1
 #: Jobs whose own value is remembered, the newest; older ones have long been gone.
 JOBS_AT_MOST = 100_000
+#: Why a held job is not written.
+HELD = "it is held, and a change of nice would free it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,13 +45,20 @@ class NiceLever:
 
     Args:
         writer: sends nice values.
+        waiting: reads the rows of all waiting jobs.
         path: file that keeps the users' values across restarts; None keeps none.
     """
 
     name = "Nice"
 
-    def __init__(self, writer: FactorWriter, path: Path | None) -> None:
+    def __init__(
+        self,
+        writer: FactorWriter,
+        waiting: Callable[[], Sequence[QueueRow]],
+        path: Path | None,
+    ) -> None:
         self._writer = writer
+        self._waiting = waiting
         self._path = path
         self._given = {} if path is None else _read(path)
         #: The user's own value of each waiting job, by array number.
@@ -74,10 +85,13 @@ class NiceLever:
             ConfigurationError: the users' values cannot be remembered; then nothing is written.
         """
         known = [(job_id, factor) for job_id, factor in changes if factor or self._has(job_id)]
-        wanted = [(job_id, self._own(job_id) - factor) for job_id, factor in known]
         untold = len(changes) - len(known)  # jobs without a factor of ours have nothing to lose
+        held = self._held() if known else set()
+        rejected = {job_id: HELD for job_id, _ in known if job_id in held}
+        known = [change for change in known if change[0] not in held]
+        wanted = [(job_id, self._own(job_id) - factor) for job_id, factor in known]
         if not wanted:
-            return ApplyReport(applied=untold, rejected={})
+            return ApplyReport(applied=untold, rejected=rejected)
         for job_id, nice in wanted:
             before = self._given.get(job_id, GivenNice(self._own(job_id), frozenset()))
             self._given[job_id] = GivenNice(before.own, before.ours | {nice})
@@ -87,7 +101,12 @@ class NiceLever:
             if job_id not in report.rejected:
                 self._confirm(job_id, nice, gone=factor == 0)
         self._keep()
-        return ApplyReport(applied=report.applied + untold, rejected=report.rejected)
+        rejected.update(report.rejected)
+        return ApplyReport(applied=report.applied + untold, rejected=rejected)
+
+    def _held(self) -> set[int]:
+        """Arrays and jobs of which a record is held at this moment."""
+        return {row.array_id for row in self._waiting() if row.held}
 
     def _terms(self, row: QueueRow) -> PriorityTerms:
         given = self._given.get(row.array_id)

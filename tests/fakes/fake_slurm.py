@@ -236,6 +236,8 @@ def _update(state, number, column, value, mode):
     else:
         for job in jobs:
             job[column] = value
+            if column == "nice" and _basic(state) and _held(job):
+                job["reason"] = "Resources"  # as the real one does
         return 0
     return 1
 

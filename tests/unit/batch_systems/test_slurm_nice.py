@@ -10,6 +10,7 @@ import pytest
 from slurm_rl_plugin.batch_systems.port import FactorChange
 from slurm_rl_plugin.batch_systems.slurm_cluster import HeadNode
 from slurm_rl_plugin.batch_systems.slurm_commands import SlurmCommands
+from slurm_rl_plugin.batch_systems.slurm_nice import HELD
 from slurm_rl_plugin.errors import ConfigurationError
 from tests.contracts.batch_system_contract import BatchSystemContract, PreparedQueue, factors
 from tests.fakes.fake_cluster import FakeCluster
@@ -119,6 +120,24 @@ def test_a_value_that_the_user_sets_meanwhile_is_his_own(cluster: FakeCluster) -
     assert nice(cluster, 1) == 40
     system.release()
     assert nice(cluster, 1) == 70
+
+
+def test_a_held_job_is_not_written_since_that_would_free_it(cluster: FakeCluster) -> None:
+    cluster.add(1, nice=5)
+    cluster.add(20, array_id=20, tasks="1-3")
+    cluster.add(21, array_id=20, tasks="4", reason="JobHeldUser", eligible=None)
+    system = adapter(cluster)
+    system.snapshot()
+    write(system, 1, 900)
+    cluster.change(1, reason="JobHeldUser")
+    for job_id in (1, 20):
+        report = system.apply([FactorChange(job_id=job_id, old=0, new=70)])
+        assert report.rejected == {job_id: HELD}
+    assert system.release().rejected == {1: HELD}
+    assert (nice(cluster, 1), nice(cluster, 20)) == (5 - 900, 0)
+    cluster.change(1, reason="Resources")
+    assert system.release().applied == 1
+    assert nice(cluster, 1) == 5
 
 
 def test_nothing_is_written_that_cannot_be_remembered(cluster: FakeCluster, tmp_path: Path) -> None:
