@@ -30,7 +30,7 @@ def grid_queue_columns(
         running_estimate: the same for the running jobs, seconds, shape [running].
     """
     running = snapshot.running
-    turnaround = running.start + running_estimate - running.jobs.submit
+    turnaround = running.start + running_estimate - running.jobs.eligible
     utility = time_utility(turnaround, running_estimate, running.jobs.interactive)
     received = np.bincount(
         account_places(snapshot.shares), weights=snapshot.usage, minlength=VO_PLACES
@@ -95,6 +95,6 @@ def grid_job_columns_with_wait(
     snapshot: QueueSnapshot, estimate: FloatArray
 ) -> NDArray[np.float32]:
     """Job features of REACTIVE_GRID_WAIT, float32[n, 4]; arguments as `grid_job_columns`."""
-    wait = np.maximum(snapshot.now - snapshot.pending.jobs.submit, 0.0)
+    wait = np.maximum(snapshot.now - snapshot.pending.jobs.eligible, 0.0)
     columns = (grid_job_columns(snapshot, estimate), log_wait(wait).astype(np.float32))
     return np.column_stack(columns)
