@@ -167,7 +167,7 @@ def test_what_looks_at_the_class_does_not_see_run_times(name):
     candidate = Candidate(name=name, network=only_interactive_matters() if "net" in name else None)
     log = mmn_log(np.random.default_rng(2), jobs=40, processors=1)
     limit = np.where(np.arange(40) % 3 == 1, 900.0, 7200.0)
-    log = replace(log, submit=np.arange(40.0), time_limit=limit)
+    log = replace(log, submit=np.arange(40.0), eligible=np.arange(40.0), time_limit=limit)
     settings = SimulationSettings(capacity=1, backfilling="easy")
 
     def order(run_time, classes):
