@@ -101,7 +101,7 @@ class PrivateSlurm:
         """Bring every daemon up, in order; takes about two seconds."""
         atexit.register(self.stop)
         self._reaper = subprocess.Popen(
-            [sys.executable, "-S", process_sweep.__file__, self._mark],
+            [sys.executable, "-S", process_sweep.__file__, self._mark, self.directory.name],
             stdin=subprocess.PIPE,
             start_new_session=True,
         )
@@ -117,7 +117,7 @@ class PrivateSlurm:
 
     def stop(self) -> None:
         """End every process of the cluster at once; the directory stays. May be repeated."""
-        left = process_sweep.sweep(self._mark)
+        left = process_sweep.sweep(self._mark, self.directory.name)
         for daemon in self._daemons.values():
             daemon.reap()
         if self._reaper is not None and self._reaper.stdin is not None:
