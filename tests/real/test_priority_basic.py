@@ -19,6 +19,7 @@ from tests.real.conftest import ACCOUNTS, running_slurm, skip_without_daemons
 from tests.real.daemon_under_test import running_hook, write_configuration
 from tests.real.drawn_order import DrawnOrder, cycle_of, wall_clock
 from tests.real.private_cluster import ClusterPlan, PrivateSlurm
+from tests.real.slurm_releases import SlurmRelease
 from tests.real.test_slurm_commands_real import scontrol, submit, wait_state
 
 pytestmark = pytest.mark.real
@@ -27,9 +28,9 @@ PLAN = ClusterPlan(accounts=ACCOUNTS, options={"PriorityType": "priority/basic"}
 
 
 @pytest.fixture(scope="module")
-def shared_basic() -> Iterator[PrivateSlurm]:
-    skip_without_daemons()
-    with running_slurm(PLAN) as cluster:
+def shared_basic(release: SlurmRelease | None) -> Iterator[PrivateSlurm]:
+    skip_without_daemons(release)
+    with running_slurm(PLAN, release) as cluster:
         yield cluster
 
 

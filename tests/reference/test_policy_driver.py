@@ -27,7 +27,8 @@ def parallel_load(seed: int = 3) -> PreparedLog:
     log = egee_log(rng, jobs=300, processors=16, load=0.15)
     limit = np.ceil(log.run_time / 600) * 600
     submit = np.floor(log.submit / 60) * 60  # waits that single precision can tell apart
-    log = replace(log, processors=rng.integers(1, 9, 300), time_limit=limit, submit=submit)
+    log = replace(log, submit=submit, eligible=submit, time_limit=limit)
+    log = replace(log, processors=rng.integers(1, 9, 300))
     return prepare_log(log, capacity=16)
 
 
