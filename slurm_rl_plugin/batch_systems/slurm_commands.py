@@ -10,7 +10,7 @@ from slurm_rl_plugin.batch_systems.slurm_fields import (
     PENDING,
     PENDING_AND_RUNNING,
     QueueRow,
-    parse_queue,
+    parse_records,
     queue_format,
 )
 from slurm_rl_plugin.batch_systems.slurm_process import CommandRunner
@@ -70,21 +70,25 @@ class Squeue:
 
     def __init__(self, commands: CommandRunner) -> None:
         self._commands = commands
+        #: Records of the last look at the whole queue; most are the same in the next one.
+        self._known: Mapping[str, QueueRow] = {}
 
     def waiting_and_running(self) -> list[QueueRow]:
         """See `QueueReader.waiting_and_running`."""
-        return self._read("--states", PENDING_AND_RUNNING)
+        self._known = self._read("--states", PENDING_AND_RUNNING)
+        return list(self._known.values())
 
     def waiting(self) -> list[QueueRow]:
         """See `QueueReader.waiting`."""
-        return self._read("--states", PENDING)
+        return list(self._read("--states", PENDING).values())
 
     def of_arrays(self, array_ids: Sequence[int]) -> list[QueueRow]:
         """See `QueueReader.of_arrays`."""
         # Asked for one unknown job squeue fails, for several it does not: so name one twice.
         named = ",".join(str(array_id) for array_id in [array_ids[0], *array_ids])
-        return self._read("--states", "all", "--jobs", named)
+        return list(self._read("--states", "all", "--jobs", named).values())
 
-    def _read(self, *options: str) -> list[QueueRow]:
+    def _read(self, *options: str) -> dict[str, QueueRow]:
         mark = secrets.token_hex(4)
-        return parse_queue(self._commands.read([*SQUEUE, *options, "-O", queue_format(mark)]), mark)
+        text = self._commands.read([*SQUEUE, *options, "-O", queue_format(mark)])
+        return parse_records(text, mark, self._known)

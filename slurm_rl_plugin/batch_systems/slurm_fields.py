@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from slurm_rl_plugin.batch_systems.slurm_process import not_understood
@@ -96,7 +96,26 @@ def parse_queue(text: str, mark: str) -> list[QueueRow]:
     Raises:
         BatchSystemError: a record has another form.
     """
-    return [_parse_record(record) for record in _records(text, mark)]
+    return list(parse_records(text, mark, {}).values())
+
+
+def parse_records(text: str, mark: str, known: Mapping[str, QueueRow]) -> dict[str, QueueRow]:
+    """The same by record, without reading again what the last answer held.
+
+    Of 10,000 waiting jobs few change from one look to the next.
+
+    Args:
+        text: the answer.
+        mark: that it was asked for with.
+        known: what this function gave for an earlier answer.
+
+    Raises:
+        BatchSystemError: a record has another form.
+    """
+    return {
+        record: known[record] if record in known else _parse_record(record)
+        for record in _records(text, mark)
+    }
 
 
 def _records(text: str, mark: str) -> Iterator[str]:

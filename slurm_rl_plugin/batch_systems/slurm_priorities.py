@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from slurm_rl_plugin.batch_systems.slurm_process import not_understood
@@ -37,6 +38,10 @@ class PriorityTerms:
     own_nice: int | None = None
 
 
+#: Record number, priority in all, and its terms.
+ListedJob = tuple[int, int, PriorityTerms]
+
+
 def parse_priorities(text: str) -> dict[int, PriorityTerms]:
     """Record number -> terms, from `sprio -h -o PRIORITY_FORMAT`.
 
@@ -47,18 +52,39 @@ def parse_priorities(text: str) -> dict[int, PriorityTerms]:
     Raises:
         BatchSystemError: a line has another form.
     """
+    return best_terms(parse_lines(text, {}).values())
+
+
+def parse_lines(text: str, known: Mapping[str, ListedJob]) -> dict[str, ListedJob]:
+    """What each line says, without reading again those that an earlier answer held.
+
+    Args:
+        text: from `sprio -h -o PRIORITY_FORMAT`.
+        known: what this function gave for an earlier answer.
+
+    Raises:
+        BatchSystemError: a line has another form.
+    """
+    return {line: known[line] if line in known else _parse_line(line) for line in text.splitlines()}
+
+
+def best_terms(lines: Iterable[ListedJob]) -> dict[int, PriorityTerms]:
+    """Record number -> terms of its line with the highest total."""
     best: dict[int, tuple[int, PriorityTerms]] = {}
-    for line in text.splitlines():
-        try:
-            job_id, total, terms = _parse_line(line)
-        except ValueError as error:
-            raise not_understood("sprio", line) from error
+    for job_id, total, terms in lines:
         if job_id not in best or total > best[job_id][0]:
             best[job_id] = total, terms
     return {job_id: terms for job_id, (_, terms) in best.items()}
 
 
-def _parse_line(line: str) -> tuple[int, int, PriorityTerms]:
+def _parse_line(line: str) -> ListedJob:
+    try:
+        return _listed_job(line)
+    except ValueError as error:
+        raise not_understood("sprio", line) from error
+
+
+def _listed_job(line: str) -> ListedJob:
     job_id, _partition, *numbers, tres = line.split("|", 11)
     total, site, nice, *factors = [int(number) for number in numbers]
     factors.append(_tres_points(tres))

@@ -10,8 +10,10 @@ from slurm_rl_plugin.batch_systems.slurm_fields import QueueRow
 from slurm_rl_plugin.batch_systems.slurm_priorities import (
     PRIORITY_FORMAT,
     ROUNDING,
+    ListedJob,
     PriorityTerms,
-    parse_priorities,
+    best_terms,
+    parse_lines,
 )
 from slurm_rl_plugin.batch_systems.slurm_process import CommandRunner
 from slurm_rl_plugin.batch_systems.slurm_writes import Change, FactorWriter
@@ -32,6 +34,7 @@ class SiteFactorLever:
     def __init__(self, commands: CommandRunner, writer: FactorWriter) -> None:
         self._commands = commands
         self._writer = writer
+        self._lines: Mapping[str, ListedJob] = {}
         self._listed: Mapping[int, PriorityTerms] = {}
         #: Factors that we wrote or saw, by array number: `sprio` does not list every job.
         self._factors: dict[int, int] = {}
@@ -40,7 +43,8 @@ class SiteFactorLever:
 
     def look(self) -> None:
         """See `Lever.look`."""
-        self._listed = parse_priorities(self._commands.read(SPRIO))
+        self._lines = parse_lines(self._commands.read(SPRIO), self._lines)
+        self._listed = best_terms(self._lines.values())
 
     def terms(self, waiting: Sequence[QueueRow]) -> list[PriorityTerms]:
         """See `Lever.terms`."""

@@ -66,14 +66,14 @@ class JobClassRule:
 
     def matches(self, job: JobDescription) -> bool:
         """Whether everything that the rule names fits the job."""
-        texts = (
-            (self.partition, job.partition),
-            (self.qos, job.qos),
-            (self.name, job.name),
-            (self.account, job.account),
-            (self.user, job.user),
+        named = (
+            _fits(self.partition, job.partition)
+            and _fits(self.qos, job.qos)
+            and _fits(self.name, job.name)
+            and _fits(self.account, job.account)
+            and _fits(self.user, job.user)
         )
-        if any(pattern is not None and not re.search(pattern, text) for pattern, text in texts):
+        if not named:
             return False
         if self.time_limit_at_most is not None:
             limit = job.time_limit
@@ -98,6 +98,10 @@ class JobClassRule:
             "no_batch_script": self.no_batch_script,
         }
         return {key: value for key, value in values.items() if value is not None}
+
+
+def _fits(pattern: str | None, text: str) -> bool:
+    return pattern is None or re.search(pattern, text) is not None
 
 
 #: Used where a site configures none: what names itself interactive, comes without a batch script,

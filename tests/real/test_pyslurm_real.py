@@ -21,7 +21,8 @@ from slurm_rl_plugin.errors import BatchSystemUnavailable, ChangeRejected
 from tests.contracts.batch_system_contract import BatchSystemContract, PreparedQueue, factors
 from tests.real.cluster_files import ClusterPlan
 from tests.real.conftest import StartSlurm, skip_without_daemons
-from tests.real.private_cluster import PrivateSlurm, slurm_release
+from tests.real.private_cluster import PrivateSlurm
+from tests.real.slurm_releases import SlurmRelease, installed_number
 from tests.real.test_slurm_commands_real import (
     scontrol,
     set_factor,
@@ -35,10 +36,10 @@ pytestmark = pytest.mark.real
 
 
 @pytest.fixture(autouse=True)
-def fitting_pyslurm() -> None:
-    """Skip where there is no pyslurm for the Slurm that is installed."""
-    skip_without_daemons()
-    major, minor = slurm_release()
+def fitting_pyslurm(release: SlurmRelease | None) -> None:
+    """Skip where there is no pyslurm for the Slurm that is tested."""
+    skip_without_daemons(release)
+    major, minor = release.number if release else installed_number()
     found = installed_pyslurm() or "none"
     if not found.startswith(f"{major}.{minor}."):
         pytest.skip(
