@@ -230,6 +230,12 @@ class Configuration:
         )
 
     @property
+    def disable_file(self) -> Path | None:
+        """While it exists nothing is written; None for none."""
+        name = self.values["hook"]["disable_file"]
+        return Path(name) if name else None
+
+    @property
     def pace(self) -> Pace:
         """When cycles are due."""
         hook = self.values["hook"]

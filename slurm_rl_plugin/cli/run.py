@@ -23,7 +23,7 @@ from slurm_rl_plugin.cli.hook_assembly import (
 from slurm_rl_plugin.configuration import DEFAULT_PATH, Configuration, read_configuration
 from slurm_rl_plugin.errors import BatchSystemError, ConfigurationError, SlurmRLError
 from slurm_rl_plugin.hook.cycle import Cycle
-from slurm_rl_plugin.hook.daemon import Daemon, SignalWish, only_daemon
+from slurm_rl_plugin.hook.daemon import Daemon, Reloaded, SignalWish, only_daemon
 from slurm_rl_plugin.hook.sd_notify import sd_notify
 from slurm_rl_plugin.metrics.collector import CycleMetrics
 from slurm_rl_plugin.metrics.http import serve_metrics
@@ -133,7 +133,6 @@ def _daemon(
     cycle: Cycle,
     metrics: CycleMetrics,
 ) -> Daemon:
-    hook = configuration.values["hook"]
     stop, reload_wanted = SignalWish(time.sleep), SignalWish(time.sleep)
 
     def on_stop(number: int, frame: FrameType | None) -> None:
@@ -155,7 +154,7 @@ def _daemon(
         stop=stop,
         reload_wanted=reload_wanted,
         reload=lambda: _reloaded(options, metrics),
-        disable_file=Path(hook["disable_file"]) if hook["disable_file"] else None,
+        disable_file=configuration.disable_file,
         alive=_alive,
         monotonic=time.monotonic,
         sleep=time.sleep,
@@ -166,14 +165,16 @@ def _alive() -> None:
     sd_notify("WATCHDOG=1", os.environ)
 
 
-def _reloaded(options: argparse.Namespace, metrics: CycleMetrics) -> Cycle | None:
-    """A cycle from the files as they are now; None, and all as before, where they are faulty."""
+def _reloaded(options: argparse.Namespace, metrics: CycleMetrics) -> Reloaded | None:
+    """What the files say now; None, and all as before, where they are faulty."""
     try:
         configuration = configuration_of(options)
         loaded = load_policy(configuration.values["policy"]["model"])
+        cycle = build_cycle(configuration, loaded)
+        _check_lever(configuration, cycle)
     except SlurmRLError as error:
         logger.error("reload=refused reason=%s", error)
         return None
     metrics.describe_model(loaded.labels)
     logger.info("reload=done policy=%s", loaded.policy.name)
-    return build_cycle(configuration, loaded)
+    return Reloaded(cycle, configuration.pace, configuration.disable_file)

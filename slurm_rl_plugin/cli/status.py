@@ -115,7 +115,12 @@ def _daemon_problems(document: dict[str, Any], pace: float) -> list[str]:
         problems.append("the last cycle failed: the daemon's log says why.")
     age = document["time"] - told["last_success"]
     stale = age > max(_STALE_CYCLES * pace, _STALE_SECONDS)
-    if told["up"] and told["mode"] not in ("disabled", "standby") and told["last_success"] and stale:
+    if (
+        told["up"]
+        and told["mode"] not in ("disabled", "standby")
+        and told["last_success"]
+        and stale
+    ):
         problems.append(
             f"the last good cycle was {slurm_duration(age)} ago: the daemon may hang, restart it."
         )

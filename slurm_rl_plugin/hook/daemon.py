@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from slurm_rl_plugin.errors import ConfigurationError, SlurmRLError
 from slurm_rl_plugin.hook.cycle import Cycle
@@ -139,6 +139,14 @@ def daemon_runs(state_path: Path) -> bool | None:
     return False
 
 
+class Reloaded(NamedTuple):
+    """What the files on disk say now; see the attributes of the same names of `Daemon`."""
+
+    cycle: Cycle
+    pace: Pace
+    disable_file: Path | None
+
+
 @dataclass(slots=True, kw_only=True)
 class Daemon:
     """Runs cycles until told to stop.
@@ -149,7 +157,7 @@ class Daemon:
         publish: given each report; metrics listen here.
         stop: set by the signal handler.
         reload_wanted: set by SIGHUP.
-        reload: makes a new cycle from the files on disk, or None where they are faulty.
+        reload: reads the files on disk anew; None where they are faulty.
         disable_file: while it exists nothing is written and our factors are taken back.
         alive: called every few seconds (the systemd watchdog).
         monotonic: clock for the pace, seconds.
@@ -161,7 +169,7 @@ class Daemon:
     publish: Callable[[CycleReport], None]
     stop: Wish
     reload_wanted: Wish
-    reload: Callable[[], Cycle | None]
+    reload: Callable[[], Reloaded | None]
     disable_file: Path | None
     alive: Callable[[], None]
     monotonic: Callable[[], float]
@@ -296,4 +304,4 @@ class Daemon:
         self.reload_wanted.clear()
         fresh = self.reload()
         if fresh is not None:
-            self.cycle = fresh
+            self.cycle, self.pace, self.disable_file = fresh

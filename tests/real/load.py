@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tests.real.private_cluster import PrivateSlurm
@@ -39,10 +40,15 @@ def mixed_load(interactive: int, batch: int, seed: int) -> list[PlannedJob]:
     return jobs
 
 
-def submit_all(slurm: PrivateSlurm, jobs: list[PlannedJob]) -> dict[int, PlannedJob]:
-    """Submit in order; job id -> what was planned."""
+def submit_all(
+    slurm: PrivateSlurm,
+    jobs: list[PlannedJob],
+    options: Callable[[PlannedJob], Sequence[str]] = lambda _: (),
+) -> dict[int, PlannedJob]:
+    """Submit in order, with further options of sbatch; job id -> what was planned."""
     return {
         slurm.submit(
+            *options(job),
             user=job.user,
             account=job.account,
             seconds=job.seconds,

@@ -11,7 +11,7 @@ import pytest
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.hook.cycle import Cycle
 from slurm_rl_plugin.hook.cycle_report import CycleReport
-from slurm_rl_plugin.hook.daemon import Daemon, SignalWish, only_daemon
+from slurm_rl_plugin.hook.daemon import Daemon, Reloaded, SignalWish, only_daemon
 from slurm_rl_plugin.hook.pace import Pace
 from slurm_rl_plugin.hook.sd_notify import sd_notify
 from tests.unit.hook.queues import QueueInMemory, ScorePolicy, pending_jobs
@@ -40,7 +40,7 @@ def daemon_of(
     stop: Event,
     *,
     disable_file: Path | None = None,
-    reload: Callable[[], Cycle | None] = lambda: None,
+    reload: Callable[[], Reloaded | None] = lambda: None,
 ) -> tuple[Daemon, list[CycleReport]]:
     reports: list[CycleReport] = []
     daemon = Daemon(
@@ -183,11 +183,14 @@ def test_reload_takes_the_new_cycle_or_keeps_the_old(tmp_path: Path, faulty: boo
     queue = QueueInMemory(pending_jobs([3, 2, 1]))
     old = cycle_over(queue, ScorePolicy([3, 2, 1]), tmp_path)
     new = cycle_over(queue, ScorePolicy([1, 2, 3], name="new"), tmp_path)
-    daemon, reports = daemon_of(old, CountedStop(2), reload=lambda: None if faulty else new)
+    fresh = Reloaded(new, Pace(longest=4.0, soonest=4.0), tmp_path / "OFF")
+    daemon, reports = daemon_of(old, CountedStop(2), reload=lambda: None if faulty else fresh)
     daemon.reload_wanted.set()
     daemon.run()
     assert [report.policy for report in reports] == ["scores" if faulty else "new"] * 2
     assert not daemon.reload_wanted.is_set()
+    assert daemon.pace.longest == (5.0 if faulty else 4.0)
+    assert daemon.disable_file == (None if faulty else tmp_path / "OFF")
 
 
 def test_two_daemons_cannot_share_a_state_file(tmp_path: Path) -> None:
