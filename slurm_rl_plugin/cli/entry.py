@@ -23,6 +23,7 @@ VERBS = {
     "train": "train a model on accounting logs",
     "evaluate": "compare policies on an accounting log",
     "reproduce": "run the experiment of a paper again, its figures beside ours",
+    "check": "whether the daemon could do its work here, and what mends it",
     "run": "the daemon beside the batch system",
     "queue": "the pending jobs in the decided order, beside the site's own",
     "explain": "why a pending job is where it is",

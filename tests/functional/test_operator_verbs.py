@@ -424,3 +424,81 @@ class TestAudit:
     def test_no_log_is_wrong_configuration(self, words: Words) -> None:
         status, _, err = words("audit")
         assert (status, "does not exist" in err) == (2, True)
+
+
+def results(words: Words) -> dict[str, tuple[str, str]]:
+    """Name of each check -> its result and what it says."""
+    checks = json.loads(words("check", "--json")[1])["checks"]
+    return {check["name"]: (check["result"], check["what"]) for check in checks}
+
+
+class TestCheck:
+    def test_a_site_where_all_is_well(self, words: Words, site: FakeCluster) -> None:
+        sites = {job["job_id"]: job["site"] for job in site.state["jobs"]}
+        status, said, _ = words("check")
+        assert status == 0, said
+        assert results(words)["lever"] == (
+            "pass",
+            "SiteFactor: a term of its own, nothing else is touched",
+        )
+        assert {result for result, _ in results(words).values()} == {"pass"}
+        assert {job["job_id"]: job["site"] for job in site.state["jobs"]} == sites
+
+    @pytest.mark.parametrize(
+        ("settings", "name", "result", "words_of_it"),
+        [
+            ({"PrioritySiteFactorPlugin": "site_factor/x"}, "lever", "fail", "overwrites every"),
+            ({"PriorityType": "priority/basic"}, "lever", "warn", "message to slurmdbd"),
+            ({"PriorityType": "priority/basic"}, "right to write", "warn", "not tried"),
+        ],
+    )
+    def test_what_slurm_conf_tells(
+        self,
+        words: Words,
+        site: FakeCluster,
+        settings: dict[str, str],
+        name: str,
+        result: str,
+        words_of_it: str,
+    ) -> None:
+        site.set(settings=settings)
+        found = results(words)[name]
+        assert found[0] == result
+        assert words_of_it in found[1]
+        assert words("check")[0] == (1 if result == "fail" else 0)
+
+    def test_influence_without_a_weight_of_age_is_worth_nothing(
+        self, words: Words, site: FakeCluster, tmp_path: Path
+    ) -> None:
+        text = (tmp_path / "site.toml").read_text()
+        (tmp_path / "site.toml").write_text(text.replace("[hook]", "[hook]\ninfluence_hours = 48"))
+        assert results(words)["influence"] == ("pass", "48 h of age: 2000 points")
+        site.set(settings={"PriorityWeightAge": "0"})
+        result, what = results(words)["influence"]
+        assert result == "fail"
+        assert "raise PriorityWeightAge" in what
+
+    def test_denied_writes_a_missing_folder_and_a_bad_model(
+        self, words: Words, site: FakeCluster, tmp_path: Path
+    ) -> None:
+        site.break_command("scontrol", "deny")
+        assert "AdminLevel=Operator" in results(words)["right to write"][1]
+        configure(tmp_path, model="missing.onnx")
+        text = (tmp_path / "site.toml").read_text()
+        (tmp_path / "site.toml").write_text(text.replace("state.json", "none/state.json"))
+        found = results(words)
+        assert found["model"][0] == found["state_file"][0] == "fail"
+        assert words("check")[0] == 1
+
+    def test_without_slurm_the_rest_is_checked(self, words: Words, site: FakeCluster) -> None:
+        site.break_command("scontrol", "down")
+        found = results(words)
+        assert found["batch system"][0] == "fail"
+        assert found["model"][0] == "pass"
+
+    def test_beside_a_daemon_nothing_is_written(
+        self, words: Words, site: FakeCluster, tmp_path: Path
+    ) -> None:
+        with only_daemon(tmp_path / "state.json"):
+            assert "a daemon runs" in results(words)["right to write"][1]
+        assert "scontrol_calls" not in site.state
