@@ -65,7 +65,7 @@ SMALLER_BY_VERB = {
 QUICK_PAPERS = (*LEARNED_PAPERS, HELDOUT_STUDY)
 #: Windows of held-out training that fit into a short log.
 SHORT = HeldoutProtocol(windows=4, warm_up=100, counted=200, further=50)
-NEEDS_SLURM = ("run", "release", "queue", "explain", "status", "audit")
+NEEDS_SLURM = ("run", "release", "queue", "explain", "status", "audit", "check")
 #: A health check of a site with factors and without a daemon.
 FAILING = ("status",)
 #: Factors of the fake jobs before anything runs.
