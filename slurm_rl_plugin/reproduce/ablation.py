@@ -1,4 +1,4 @@
-"""What each group of features is worth: the same training without it, seed by seed, held out.
+"""What features and the algorithm are worth: the same training without a group, or by fitted Q.
 
 Trained on the past of all logs at once, as the model that comes with the package; measured on what
 came after, in the same windows. docs/definitions.md: held-out protocol.
@@ -41,6 +41,8 @@ VARIANTS: Mapping[str, Mapping[str, Any]] = {
     "without the request": {"without": "request"},
     "without processors": {"without": "processors"},
 }
+#: All features, and fitted Q iteration in place of the search.
+FITTED_Q = "fitted Q iteration"
 TO_ALL = "slowdown / that with all features"
 ALL_LOGS = "all logs"
 
@@ -82,11 +84,12 @@ def ablate(
     """
     logs = {name: log.prepared for name, log in plan.logs.items()}
     checksums = {name: log.checksum for name, log in plan.logs.items()}
-    networks: dict[str, list[QNetwork]] = {variant: [] for variant in VARIANTS}
+    networks: dict[str, list[QNetwork]] = {variant: [] for variant in (*VARIANTS, FITTED_Q)}
     for seed in range(plan.seeds):
         training = HeldoutTraining(logs, checksums, plan.size, seed, shelf)
         for variant, changes in VARIANTS.items():
             networks[variant].append(training.pooled(list(logs), changes).q_network)
+        networks[FITTED_Q].append(training.fitted(list(logs)).q_network)
     found = {}
     for name, log in logs.items():
         found[name] = _measured(log, networks, plan)
@@ -96,7 +99,8 @@ def ablate(
 
 def training_steps(plan: Plan) -> int:
     """For the progress bar: generations of all trainings, and one for each log."""
-    return len(VARIANTS) * plan.seeds * plan.size.settings.generations + len(plan.logs)
+    each = len(VARIANTS) * plan.size.settings.generations + plan.size.fitted.iterations
+    return plan.seeds * each + len(plan.logs)
 
 
 def _measured(log: Any, networks: Mapping[str, list[QNetwork]], plan: Plan) -> AblatedLog:
@@ -123,11 +127,11 @@ def _measured(log: Any, networks: Mapping[str, list[QNetwork]], plan: Plan) -> A
 def ablation_claims(found: Mapping[str, AblatedLog]) -> Iterator[SampledClaim]:
     """Every variant on every log, then on all logs together; nothing is claimed of them."""
     for name, log in found.items():
-        for variant in VARIANTS:
+        for variant in log.variants:
             for column in (TO_BEST, TO_ALL):
                 measured = ratio_over_seeds(log.ratios(variant, column), log.block)
                 yield SampledClaim(group=name, policy=variant, column=column, measured=measured)
-    for variant in VARIANTS:
+    for variant in (*VARIANTS, FITTED_Q):
         for column in (TO_BEST, TO_ALL):
             logs = ((log.ratios(variant, column), log.block) for log in found.values())
             measured = ratio_over_logs(logs)

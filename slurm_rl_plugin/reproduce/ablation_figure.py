@@ -9,7 +9,7 @@ from typing import Any
 import matplotlib as mpl
 import numpy as np
 
-from slurm_rl_plugin.reproduce.ablation import TO_ALL, VARIANTS, AblatedLog
+from slurm_rl_plugin.reproduce.ablation import FITTED_Q, TO_ALL, VARIANTS, AblatedLog
 from slurm_rl_plugin.reproduce.figure_file import draw_all
 from slurm_rl_plugin.reproduce.seed_ratios import ratio_over_seeds
 
@@ -27,7 +27,7 @@ def _ratios(found: Mapping[str, AblatedLog]) -> Any:
     figure, axes = plt.subplots(
         1, len(found), figsize=(4 * len(found), 3.5), sharey=True, layout="constrained"
     )
-    variants = list(VARIANTS)[1:]
+    variants = [*list(VARIANTS)[1:], FITTED_Q]
     for axis, (name, log) in zip(np.atleast_1d(axes), found.items(), strict=True):
         for place, variant in enumerate(reversed(variants)):
             rows = log.ratios(variant, TO_ALL)

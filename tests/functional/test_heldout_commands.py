@@ -18,7 +18,13 @@ from slurm_rl_plugin.learning.heldout_training import (
 )
 from slurm_rl_plugin.learning.onnx_export import import_network
 from slurm_rl_plugin.learning.rule_networks import RULE_WEIGHTS, rule_network
-from slurm_rl_plugin.reproduce.ablation import ALL_FEATURES, ALL_LOGS, TO_ALL, VARIANTS
+from slurm_rl_plugin.reproduce.ablation import (
+    ALL_FEATURES,
+    ALL_LOGS,
+    FITTED_Q,
+    TO_ALL,
+    VARIANTS,
+)
 from slurm_rl_plugin.reproduce.heldout_logs import FITTED, GOALS, LOGS, TO_BEST
 from slurm_rl_plugin.simulator.generators import generated_log
 
@@ -157,10 +163,11 @@ def test_the_ablation_measures_every_variant_against_all_features(
     assert main(words) == 0
     found = json.loads(capsys.readouterr().out)
     measured = {claim["name"]: claim["measured"] for claim in found["claims"]}
-    assert len(measured) == 2 * 3 * len(VARIANTS)
+    assert len(measured) == 2 * 3 * (len(VARIANTS) + 1)
     for name in (*found["best_heuristic"], ALL_LOGS):
         assert measured[f"{name}: {ALL_FEATURES}, {TO_ALL}"] == 1.0
         assert measured[f"{name}: without predicted run times, {TO_ALL}"] != 1.0
+        assert measured[f"{name}: {FITTED_Q}, {TO_ALL}"] != 1.0
     assert Path(found["figures"][0]).stat().st_size > 10_000
 
 
