@@ -14,7 +14,7 @@ import pytest
 from slurm_rl_plugin.batch_systems.port import FactorChange
 from slurm_rl_plugin.batch_systems.slurm_commands import SlurmCommands
 from slurm_rl_plugin.domain.job_description import JobDescription
-from slurm_rl_plugin.errors import BatchSystemError, BatchSystemUnavailable, ChangeRejected
+from slurm_rl_plugin.errors import BatchSystemUnavailable, ChangeRejected
 from tests.contracts.batch_system_contract import (
     BatchSystemContract,
     PreparedQueue,
@@ -437,12 +437,6 @@ class TestFaults:
         cluster.submit("--hold")
         cluster.kill("slurmdbd")
         assert len(adapter(cluster).snapshot().pending) == 1
-
-    def test_basic_priority_is_refused(self, start_slurm: StartSlurm) -> None:
-        cluster = start_slurm(ClusterPlan(nodes=1, options={"PriorityType": "priority/basic"}))
-        cluster.submit("--hold")
-        with pytest.raises(BatchSystemError, match=r"sprio failed.*priority"):
-            adapter(cluster).snapshot()
 
 
 def test_thousand_writes_and_release(closed_slurm: PrivateSlurm) -> None:
