@@ -61,8 +61,10 @@ class RunningHook:
         return self.process.wait(timeout=60)
 
 
-def write_configuration(folder: Path, model: Path | str, *, mode: str, cycle: float) -> Path:
-    """A configuration whose files all lie in `folder`."""
+def write_configuration(
+    folder: Path, model: Path | str, *, mode: str, cycle: float, rails: str = ""
+) -> Path:
+    """A configuration whose files all lie in `folder`; `rails` are lines of [guard_rails]."""
     path = folder / "slurm-rl.toml"
     path.write_text(f"""
 [hook]
@@ -79,6 +81,9 @@ model = "{model}"
 physics = 0.7
 biology = 0.3
 
+[guard_rails]
+{rails}
+
 [metrics]
 port = 0
 
@@ -91,11 +96,17 @@ time_limit_at_most = 60
 
 @contextmanager
 def running_hook(
-    slurm: PrivateSlurm, folder: Path, model: Path | str, *, mode: str = "active", cycle: float = 2
+    slurm: PrivateSlurm,
+    folder: Path,
+    model: Path | str,
+    *,
+    mode: str = "active",
+    cycle: float = 2,
+    rails: str = "",
 ) -> Iterator[RunningHook]:
     """Start the daemon and wait for its first cycle; killed at the end if it still runs."""
     folder.mkdir(parents=True, exist_ok=True)
-    configuration = write_configuration(folder, model, mode=mode, cycle=cycle)
+    configuration = write_configuration(folder, model, mode=mode, cycle=cycle, rails=rails)
     with (folder / "daemon.log").open("wb") as log:
         process = subprocess.Popen(
             [

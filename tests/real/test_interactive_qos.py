@@ -1,6 +1,7 @@
 """A site that has an interactive QOS with a priority bonus already: what we add there.
 
-Half of the users of short jobs name the QOS, the other half forgets to, as people do.
+Half of the users of short jobs name the QOS, the other half forgets to, as people do. Jobs of the
+QOS are exempt: the site has put them first already, and our order would not know it.
 """
 
 from __future__ import annotations
@@ -74,7 +75,8 @@ def test_forgotten_jobs_start_soon_and_marked_ones_no_later(
     plain = waits(opened, run_all(qos_slurm, jobs), jobs)
 
     jobs = submit(qos_slurm)
-    with running_hook(qos_slurm, tmp_path, MODEL) as hook:
+    exempt = 'exempt_qos = ["interactive"]'
+    with running_hook(qos_slurm, tmp_path, MODEL, rails=exempt) as hook:
         opened = datetime.now(tz=UTC).timestamp()
         done = run_all(qos_slurm, jobs)
         assert hook.metric("slurm_rl_fallback_active") == 0
@@ -85,5 +87,5 @@ def test_forgotten_jobs_start_soon_and_marked_ones_no_later(
     for name, seconds in plain.items():
         print(f"{name}: QOS alone {seconds:.1f} s, with the hook {ours[name]:.1f} s")  # noqa: T201
     assert {each.state for each in done.values()} == {"COMPLETED"}
-    assert ours["forgotten"] < plain["forgotten"] / 2
-    assert ours["marked"] < plain["marked"] + ours["forgotten"]
+    assert ours["forgotten"] < plain["forgotten"] * 2 / 3
+    assert ours["marked"] < plain["marked"] + 3.0
