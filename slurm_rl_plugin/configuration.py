@@ -101,6 +101,11 @@ KEYS: dict[str, dict[str, Key]] = {
             meaning="hours of age that the best place in our order is worth; 0 for no bound: our "
             "order wins",
         ),
+        "beside_controllers": Key(
+            kind=bool,
+            default=False,
+            meaning="a daemon runs beside each controller: only the one in charge's acts",
+        ),
         "max_writes": Key(kind=int, default=2000, least=0, meaning="most writes in one cycle"),
         "disable_file": Key(
             kind=str,
@@ -227,6 +232,7 @@ class Configuration:
             fallback=policy["fallback"],
             breaker_failures=policy["breaker_failures"],
             breaker_rest=policy["breaker_rest"],
+            beside_controllers=hook["beside_controllers"],
         )
 
     @property

@@ -33,10 +33,12 @@ class ApplyReport:
         applied: number of changes that the batch system accepted.
         rejected: job id -> the batch system's own words. A job that started or ended in the
             meantime is normal racing and shows here too.
+        later: those of the rejected that still carry a factor of ours and have to be written again.
     """
 
     applied: int
     rejected: dict[int, str]
+    later: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,7 +38,10 @@ from slurm_rl_plugin.batch_systems.slurm_tables import (
 from slurm_rl_plugin.batch_systems.slurm_watch import JobWatch
 from slurm_rl_plugin.batch_systems.slurm_writes import NICE, FactorWriter, Scontrol
 from slurm_rl_plugin.domain import EndedJobs, QueueSnapshot, RunningJobs, StartedJobs
+from slurm_rl_plugin.errors import BatchSystemError
 from slurm_rl_plugin.units import FloatArray, IntArray
+
+logger = logging.getLogger(__name__)
 
 SSHARE = ("sshare", "--all", "--parsable2", "--noheader", "-o", SHARE_FORMAT)
 SINFO = ("sinfo", "--noheader", "--all", "--Node", "-o", "%N|%C")
@@ -155,8 +159,15 @@ class SlurmCluster:
             BatchSystemUnavailable: no answer in time, or Slurm cannot be reached.
             BatchSystemError: an answer that cannot be understood.
         """
-        found = parse_load(self._runner.read(SDIAG))
-        return SchedulerLoad(struggles=found.struggles, events=found.events)
+        text = self._runner.read(SDIAG)
+        try:
+            found = parse_load(text)
+        except BatchSystemError as error:  # a hint, and no reason not to act
+            logger.warning("load=unknown reason=%s", error)
+            return SchedulerLoad(struggles=None, events=())
+        # only changes of nice go to slurmdbd
+        struggles = found.struggles(database_counts=self._lever is self._nice)
+        return SchedulerLoad(struggles=struggles, events=found.events)
 
     def snapshot(self) -> QueueSnapshot:
         """Read the queue; see `BatchSystem.snapshot`.
@@ -210,7 +221,9 @@ class SlurmCluster:
             ChangeRejected: every change was denied.
             BatchSystemError: a write failed for a reason that names no job.
         """
-        return self._lever_in_use().write([(change.job_id, change.new) for change in changes])
+        lever = self._lever_in_use()
+        self._give_back_nice()
+        return lever.write([(change.job_id, change.new) for change in changes])
 
     def release(self, job_ids: IntArray | None = None) -> ApplyReport:
         """Set our factor back to 0; see `BatchSystem.release`.
@@ -230,7 +243,14 @@ class SlurmCluster:
             chosen = lever.carrying(waiting)
         else:
             chosen = [int(job_id) for job_id in job_ids]
+        self._give_back_nice()
         return lever.write([(job_id, 0) for job_id in chosen])
+
+    def _give_back_nice(self) -> None:
+        """The site has gone from `priority/basic` to another: nice values of ours are left over."""
+        if self._lever is not self._nice and self._nice.carries:
+            report = self._nice.give_back()
+            logger.info("nice=given_back jobs=%d left=%d", report.applied, len(report.later))
 
     def _lever_in_use(self) -> Lever:
         """The one that Slurm heeds; asked for once, and again in each `facts`."""

@@ -33,14 +33,17 @@ class SlurmLoad:
     database: int
     events: tuple[int, ...]
 
-    @property
-    def struggles(self) -> str | None:
-        """Why we had better wait, or None."""
+    def struggles(self, *, database_counts: bool) -> str | None:
+        """Why we had better wait, or None.
+
+        Args:
+            database_counts: what we write goes to slurmdbd too.
+        """
         if self.threads > BUSY_THREADS:
             return f"slurmctld serves {self.threads} calls at once"
         if self.agents > BUSY_AGENTS:
             return f"{self.agents} messages to nodes wait"
-        if self.database > BUSY_DATABASE:
+        if database_counts and self.database > BUSY_DATABASE:
             return f"{self.database} messages to slurmdbd wait"
         return None
 

@@ -3,7 +3,7 @@
 A user's own nice value stands in the same place, so it is remembered and given back. Slurm tells
 slurmdbd of every change of nice: that is the price. And a change of nice frees a held job (seen on
 22.05): so none is written to an array of which anything is held, and who is held is asked just
-before each write. A job that was ordered and then held keeps our value until it is free again.
+before each small burst. A job that was ordered and then held keeps our value until it is free.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from slurm_rl_plugin.batch_systems.port import ApplyReport
-from slurm_rl_plugin.batch_systems.slurm_fields import QueueRow
+from slurm_rl_plugin.batch_systems.slurm_fields import HELD_REASONS, QueueRow
 from slurm_rl_plugin.batch_systems.slurm_priorities import PriorityTerms
 from slurm_rl_plugin.batch_systems.slurm_writes import Change, FactorWriter
 from slurm_rl_plugin.errors import ConfigurationError
@@ -25,6 +25,8 @@ logger = logging.getLogger(__name__)
 _VERSION = 1
 #: Jobs whose own value is remembered, the newest; older ones have long been gone.
 JOBS_AT_MOST = 100_000
+#: Writes between two looks at who is held.
+BURST = 100
 #: Why a held job is not written.
 HELD = "it is held, and a change of nice would free it"
 
@@ -46,7 +48,8 @@ class NiceLever:
     Args:
         writer: sends nice values.
         waiting: reads the rows of all waiting jobs.
-        path: file that keeps the users' values across restarts; None keeps none.
+        path: file that keeps the users' values across restarts, read at the first use; None keeps
+            none.
     """
 
     name = "Nice"
@@ -60,9 +63,25 @@ class NiceLever:
         self._writer = writer
         self._waiting = waiting
         self._path = path
-        self._given = {} if path is None else _read(path)
+        self._known: dict[int, GivenNice] | None = None
         #: The user's own value of each waiting job, by array number.
         self._seen: dict[int, int] = {}
+
+    @property
+    def _given(self) -> dict[int, GivenNice]:
+        """What was given to whom; an unreadable record stops us, or our values would pass as own.
+
+        Raises:
+            ConfigurationError: the file cannot be read or is no such file.
+        """
+        if self._known is None:
+            self._known = {} if self._path is None else _read(self._path)
+        return self._known
+
+    @property
+    def carries(self) -> bool:
+        """Whether some job may have a nice value of ours."""
+        return bool(self._given)
 
     def look(self) -> None:
         """See `Lever.look`; the queue shows it all."""
@@ -78,41 +97,58 @@ class NiceLever:
             array_id for array_id in {row.array_id: None for row in rows} if self._has(array_id)
         ]
 
+    def give_back(self) -> ApplyReport:
+        """Give back every value, where Nice is the lever no longer."""
+        return self.write([(job_id, 0) for job_id in self._given])
+
     def write(self, changes: Sequence[Change]) -> ApplyReport:
         """See `Lever.write`; a factor of 0 gives the user's own value back.
 
         Raises:
-            ConfigurationError: the users' values cannot be remembered; then nothing is written.
+            ConfigurationError: the users' values cannot be remembered; then nothing is written,
+                but values given back.
         """
         known = [(job_id, factor) for job_id, factor in changes if factor or self._has(job_id)]
-        untold = len(changes) - len(known)  # jobs without a factor of ours have nothing to lose
-        held = self._held() if known else set()
-        rejected = {job_id: HELD for job_id, _ in known if job_id in held}
-        known = [change for change in known if change[0] not in held]
-        wanted = [(job_id, self._own(job_id) - factor) for job_id, factor in known]
+        applied, rejected = len(changes) - len(known), {}  # who has nothing of ours loses nothing
+        for first in range(0, len(known), BURST):
+            report = self._write_burst(known[first : first + BURST])
+            applied += report.applied
+            rejected.update(report.rejected)
+        later = frozenset(job_id for job_id, words in rejected.items() if words == HELD)
+        return ApplyReport(applied=applied, rejected=rejected, later=later)
+
+    def _write_burst(self, changes: Sequence[Change]) -> ApplyReport:
+        rows = self._waiting()
+        for row in rows:
+            self._forget_if_changed(row)
+        held = {row.array_id for row in rows if _any_held(row)}
+        rejected = {job_id: HELD for job_id, _ in changes if job_id in held}
+        free = [each for each in changes if each[0] not in held and (each[1] or self._has(each[0]))]
+        wanted = [(job_id, self._own(job_id) - factor) for job_id, factor in free]
+        gone = len(changes) - len(rejected) - len(free)  # a user's own value stands there already
         if not wanted:
-            return ApplyReport(applied=untold, rejected=rejected)
+            return ApplyReport(applied=gone, rejected=rejected)
         for job_id, nice in wanted:
             before = self._given.get(job_id, GivenNice(self._own(job_id), frozenset()))
             self._given[job_id] = GivenNice(before.own, before.ours | {nice})
-        self._keep()
+        self._keep(tolerant=not any(factor for _, factor in free))
         report = self._writer.write(wanted)
-        for (job_id, factor), (_, nice) in zip(known, wanted, strict=True):
+        for (job_id, factor), (_, nice) in zip(free, wanted, strict=True):
             if job_id not in report.rejected:
                 self._confirm(job_id, nice, gone=factor == 0)
-        self._keep()
-        rejected.update(report.rejected)
-        return ApplyReport(applied=report.applied + untold, rejected=rejected)
+        self._keep(tolerant=True)
+        return ApplyReport(applied=report.applied + gone, rejected={**rejected, **report.rejected})
 
-    def _held(self) -> set[int]:
-        """Arrays and jobs of which a record is held at this moment."""
-        return {row.array_id for row in self._waiting() if row.held}
-
-    def _terms(self, row: QueueRow) -> PriorityTerms:
+    def _forget_if_changed(self, row: QueueRow) -> None:
+        """Where somebody set another value since, that is the user's own."""
         given = self._given.get(row.array_id)
         if given is not None and row.nice not in given.ours and row.nice != given.own:
-            del self._given[row.array_id]  # the user or an administrator set another one since
-            given = None
+            del self._given[row.array_id]
+            self._seen[row.array_id] = row.nice
+
+    def _terms(self, row: QueueRow) -> PriorityTerms:
+        self._forget_if_changed(row)
+        given = self._given.get(row.array_id)
         own = self._seen[row.array_id] = row.nice if given is None else given.own
         factor = own - row.nice
         native = max(row.priority - factor, 1) if row.priority else 0
@@ -131,23 +167,36 @@ class NiceLever:
         else:
             self._given[job_id] = GivenNice(self._given[job_id].own, frozenset({nice}))
 
-    def _keep(self) -> None:
+    def _keep(self, *, tolerant: bool = False) -> None:
+        """Write the file; `tolerant` where values are given back, full disk or not."""
         newest = sorted(self._given)[-JOBS_AT_MOST:]
-        self._given = {job: self._given[job] for job in newest}
+        self._known = {job: self._given[job] for job in newest}
         if self._path is None:
             return
         jobs = {str(job): [each.own, sorted(each.ours)] for job, each in self._given.items()}
         try:
             write_whole(self._path, json.dumps({"version": _VERSION, "jobs": jobs}))
         except OSError as error:
+            if tolerant:
+                logger.error("nice=unwritable path=%s error=%s", self._path, error)
+                return
             raise ConfigurationError(
                 f"{self._path}, which keeps the users' nice values, cannot be written "
                 f"({error.strerror}): make its folder writable for this user."
             ) from None
 
 
+def _any_held(row: QueueRow) -> bool:
+    """Whether it or a task of it is held; `squeue` shows the reasons of an array in one list."""
+    return row.held or any(part.strip() in HELD_REASONS for part in row.reason.split(","))
+
+
 def _read(path: Path) -> dict[int, GivenNice]:
-    """What the file keeps; nothing without a file or from one that is no such file."""
+    """What the file keeps; nothing without a file.
+
+    Raises:
+        ConfigurationError: the file cannot be read or is no such file.
+    """
     try:
         content = json.loads(path.read_text())
         if content["version"] != _VERSION:
@@ -158,6 +207,8 @@ def _read(path: Path) -> dict[int, GivenNice]:
         }
     except FileNotFoundError:
         return {}
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        logger.error("nice=forgotten path=%s error=%s", path, error)
-        return {}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ConfigurationError(
+            f"{path}, which keeps the users' nice values, cannot be read ({error}): restore it, or "
+            "move it away where no job has a nice value of ours."
+        ) from None

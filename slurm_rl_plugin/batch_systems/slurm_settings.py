@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from slurm_rl_plugin.batch_systems.slurm_fields import parse_duration
@@ -11,6 +12,8 @@ from slurm_rl_plugin.batch_systems.slurm_process import not_understood
 from slurm_rl_plugin.units import HOUR
 
 SHOW_CONFIG = ("scontrol", "show", "config")
+logger = logging.getLogger(__name__)
+
 #: Seconds between the passes of Slurm's main and backfill schedulers where slurm.conf names none.
 DEFAULT_PASSES = {"sched_interval": 60.0, "bf_interval": 30.0}
 NOTHING = frozenset({"(null)", "none", "NONE", ""})
@@ -29,7 +32,6 @@ class SlurmSettings:
         site_factor_plugin: "" where none is loaded.
         age_weight: priority points of a job of the highest age.
         highest_age: seconds after which age adds no more.
-        weights: sum of all the other weights, points; what jobs of an age can differ by.
         scheduler: SchedulerParameters, "" for a word without a value.
         controllers: host and whether it is up, the one that is to be in charge first.
     """
@@ -37,9 +39,8 @@ class SlurmSettings:
     release: str
     priority_type: str
     site_factor_plugin: str
-    age_weight: int
+    age_weight: float
     highest_age: float
-    weights: int
     scheduler: Mapping[str, str]
     controllers: tuple[tuple[str, bool], ...]
 
@@ -93,34 +94,33 @@ def parse_settings(text: str) -> SlurmSettings:
     """Read the answer of SHOW_CONFIG.
 
     Raises:
-        BatchSystemError: a line that we need is missing or has another form.
+        BatchSystemError: the line that names the priority plugin is missing.
     """
     lines = {}
     for line in text.splitlines():
         key, equals, value = line.partition("=")
         if equals:
             lines[key.strip()] = "" if value.strip() in NOTHING else value.strip()
+    if "PriorityType" not in lines:
+        raise not_understood("scontrol show config", "no line PriorityType")
+    return SlurmSettings(
+        release=lines.get("SLURM_VERSION", "unknown"),
+        priority_type=lines["PriorityType"],
+        site_factor_plugin=lines.get("PrioritySiteFactorPlugin", ""),
+        age_weight=_number(int, lines.get("PriorityWeightAge", "0")),
+        highest_age=_number(parse_duration, lines.get("PriorityMaxAge", "")),
+        scheduler=_parameters(lines.get("SchedulerParameters", "")),
+        controllers=tuple(_controllers(text)),
+    )
+
+
+def _number(kind: Callable[[str], float], text: str) -> float:
+    """A number that a cycle can do without: 0 where it is not understood."""
     try:
-        weights = {key: value for key, value in lines.items() if key.startswith("PriorityWeight")}
-        age = int(weights.pop("PriorityWeightAge", 0))
-        return SlurmSettings(
-            release=lines["SLURM_VERSION"],
-            priority_type=lines["PriorityType"],
-            site_factor_plugin=lines.get("PrioritySiteFactorPlugin", ""),
-            age_weight=age,
-            highest_age=parse_duration(lines.get("PriorityMaxAge", "")),
-            weights=sum(_points(value) for value in weights.values()),
-            scheduler=_parameters(lines.get("SchedulerParameters", "")),
-            controllers=tuple(_controllers(text)),
-        )
-    except (KeyError, ValueError) as error:
-        raise not_understood("scontrol show config", str(error)) from error
-
-
-def _points(value: str) -> int:
-    """Points of a weight; of a list of resources, `CPU=1000,Mem=500`, their sum."""
-    parts = [part.rpartition("=")[2] for part in value.split(",") if part]
-    return sum(int(float(part)) for part in parts)
+        return kind(text)
+    except ValueError:
+        logger.warning("setting=unknown value=%r", text)
+        return 0.0
 
 
 def _parameters(text: str) -> dict[str, str]:

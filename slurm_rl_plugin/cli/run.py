@@ -93,6 +93,11 @@ def _check_lever(configuration: Configuration, cycle: Cycle) -> None:
     if facts.harm is not None and not cycle.settings.shadow:
         raise ConfigurationError(f"mode is active, but {facts.harm}")
     hours = float(configuration.values["hook"]["influence_hours"])
+    if hours and hours * facts.points_an_hour < 1.0 and not cycle.settings.shadow:
+        raise ConfigurationError(
+            f"[hook] influence_hours = {hours:g} is worth nothing where age is: raise "
+            "PriorityWeightAge in slurm.conf, or set influence_hours = 0."
+        )
     worth = f"{hours:g} h = {hours * facts.points_an_hour:.0f} points" if hours else "full"
     logger.info(
         "lever=%s influence=%s release=%s%s",
@@ -174,6 +179,9 @@ def _reloaded(options: argparse.Namespace, metrics: CycleMetrics) -> Reloaded | 
         _check_lever(configuration, cycle)
     except SlurmRLError as error:
         logger.error("reload=refused reason=%s", error)
+        return None
+    except Exception:  # a bug of ours must not end a daemon that has factors to take back
+        logger.exception("reload=broken")
         return None
     metrics.describe_model(loaded.labels)
     logger.info("reload=done policy=%s", loaded.policy.name)

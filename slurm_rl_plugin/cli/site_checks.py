@@ -45,8 +45,8 @@ def site(
         cost = COSTS.get(facts.lever, facts.lever)
         yield SiteCheck(WARN if facts.lever == "Nice" else PASS, "lever", cost)
     yield _influence(float(configuration.values["hook"]["influence_hours"]), facts)
-    if facts.in_charge:
-        yield SiteCheck(PASS, "controller", "the one in charge is here, or none runs on this host")
+    if facts.in_charge or not configuration.values["hook"]["beside_controllers"]:
+        yield SiteCheck(PASS, "controller", "a daemon here acts")
     else:
         yield SiteCheck(WARN, "controller", "another host's is in charge: a daemon here stands by")
     if load.struggles is not None:
@@ -76,7 +76,8 @@ def scheduler_of(configuration: Configuration, look: QueueLook) -> Iterator[Site
     yield SiteCheck(PASS, "queue", f"{waiting} jobs wait, {running} run")
     if look.considered.plan.fallback_reason is not None:
         yield SiteCheck(FAIL, "decision", look.considered.plan.fallback_reason)
-    if daemon_runs(Path(configuration.values["hook"]["state_file"])):
+    runs = daemon_runs(Path(configuration.values["hook"]["state_file"]))
+    if runs is not False or look.cycle.stands_by():
         # it may be writing the very job that we would try
         yield SiteCheck(WARN, "right to write", "not tried: a daemon runs, see `slurm-rl status`")
     else:

@@ -63,10 +63,10 @@ class CarriedFactors:
         else:
             return ApplyReport(applied=0, rejected={})
         try:
-            self._remember(set())
+            self._remember(set(result.later))
         except SlurmRLError as error:  # the factors are gone, which is what counts
             logger.error("state=unwritable reason=%s", error)
-            self._jobs = set()
+            self._jobs = set(result.later)
         return result
 
     def _known(self) -> set[int] | None:

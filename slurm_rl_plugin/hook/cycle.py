@@ -49,6 +49,7 @@ class CycleSettings:
         inference_deadline: seconds that a decision may take.
         fallback: "fifo" orders by submission, "site" takes our factors back.
         breaker_failures: policy failures in a row after which the policy rests.
+        beside_controllers: act only where the controller in charge is on this host.
         breaker_rest: cycles that it rests; and those in which nothing is written after the batch
             system has denied every write.
     """
@@ -60,6 +61,7 @@ class CycleSettings:
     fallback: str = "fifo"
     breaker_failures: int = 5
     breaker_rest: int = 10
+    beside_controllers: bool = False
 
 
 def in_safe_order(changes: Sequence[FactorChange]) -> list[FactorChange]:
@@ -170,7 +172,7 @@ class Cycle:
 
     def _obstacle(self, facts: SchedulerFacts, load: SchedulerLoad) -> CycleReport | None:
         """The report of a cycle that had better do nothing, or None."""
-        if not facts.in_charge:
+        if self.settings.beside_controllers and not facts.in_charge:
             logger.info("mode=standby: another host's controller is in charge")
             return replace(self._report(), mode="standby")
         if load.struggles is not None:
@@ -186,6 +188,19 @@ class Cycle:
             BatchSystemUnavailable: no answer in time; call again.
         """
         return self._factors.release(self.batch_system)
+
+    def stands_by(self) -> bool:
+        """Whether the factors are those of a daemon on another host, as far as can be told.
+
+        Where the batch system does not answer nothing could be taken back either.
+        """
+        if not self.settings.beside_controllers:
+            return False
+        try:
+            return not self.batch_system.facts().in_charge
+        except SlurmRLError as error:
+            logger.warning("controller=unknown reason=%s", error)
+            return True
 
     @property
     def carries_factors(self) -> bool:
@@ -314,6 +329,7 @@ class Cycle:
     ) -> CycleReport:
         adjustments: Counter[str] = Counter()
         if plan.releases:
+            self._factors.before_writing(plan.snapshot, ())  # whoever wrote them
             adjustments["reset"] = self.release().applied
             return replace(report, adjustments=adjustments, suppressed=suppressed)
         self._factors.before_writing(plan.snapshot, (change.job_id for change in changes))

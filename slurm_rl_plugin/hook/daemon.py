@@ -175,7 +175,6 @@ class Daemon:
     monotonic: Callable[[], float]
     sleep: Callable[[float], None]
     _unreachable: int = 0
-    _standby: bool = False
 
     def run(self) -> bool:
         """Cycle until `stop` is set, then leave.
@@ -228,7 +227,6 @@ class Daemon:
         report = self._disabled_report() if self._disabled() else self._cycle_report()
         away = report.failure in ("batch_system", "busy")
         self._unreachable = self._unreachable + 1 if away else 0
-        self._standby = report.mode == "standby"
         self.publish(report)
         snapshot = report.snapshot
         logger.info(
@@ -245,8 +243,8 @@ class Daemon:
 
     def _cycle_report(self) -> CycleReport:
         """A cycle; in shadow mode nothing may carry a factor, not even of an earlier active run."""
-        shadow = self.cycle.settings.shadow and not self._standby
-        if shadow and self.cycle.carries_factors:
+        shadow = self.cycle.settings.shadow and self.cycle.carries_factors
+        if shadow and not self.cycle.stands_by():
             self._release_once("shadow")
         return self.cycle.run()
 
@@ -263,7 +261,7 @@ class Daemon:
 
         On standby the factors are those of the daemon that acts.
         """
-        if self._standby or not self.cycle.carries_factors:
+        if not self.cycle.carries_factors or self.cycle.stands_by():
             return True
         for attempt in range(_LEAVING_TRIES):
             try:
@@ -272,8 +270,11 @@ class Daemon:
                 logger.warning("leaving=failed try=%d reason=%s", attempt + 1, error)
                 self.sleep(2.0**attempt)
                 continue
-            logger.info("leaving=done released=%d gone=%d", result.applied, len(result.rejected))
-            return True
+            gone = len(result.rejected) - len(result.later)
+            logger.info(
+                "leaving=done released=%d gone=%d left=%d", result.applied, gone, len(result.later)
+            )
+            return not result.later
         logger.error("leaving=failed: run `slurm-rl release` when the batch system answers")
         return False
 
@@ -288,7 +289,7 @@ class Daemon:
 
     def _disabled_report(self) -> CycleReport:
         reset, failure = 0, None
-        if self.cycle.carries_factors:
+        if self.cycle.carries_factors and not self.cycle.stands_by():
             reset, failure = self._release_once("disabled")
         return CycleReport(
             time=0.0,

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from slurm_rl_plugin.hook.order_changes import LOWEST_PRIORITY, OrderChanges
+from slurm_rl_plugin.hook.order_changes import HIGHEST_PRIORITY, LOWEST_PRIORITY, OrderChanges
 from slurm_rl_plugin.units import IntArray
 
 #: Part of the influence by which a written term may be off: ranks shift with every arrival.
 TOLERANCE = 0.02
 
 
-def bounded_changes(native: IntArray, factor: IntArray, points: float) -> OrderChanges:
+def bounded_changes(
+    native: IntArray, factor: IntArray, points: float, ceiling: int = HIGHEST_PRIORITY + 1
+) -> OrderChanges:
     """What to write so that the best place adds `points`, the last one next to nothing.
 
     The terms fall evenly from place to place, as the simulator's do. One that is off by less than
@@ -23,9 +25,11 @@ def bounded_changes(native: IntArray, factor: IntArray, points: float) -> OrderC
             first; shape [n].
         factor: our current term, same order; shape [n].
         points: what the best place is worth, priority points.
+        ceiling: priority of the lowest job that must stay before all of these.
     """
     count = len(native)
     ideal = np.rint(points * np.arange(count, 0, -1) / max(count, 1)).astype(np.int64)
+    ideal = np.minimum(ideal, np.maximum(ceiling - 1 - native, 0))
     off = np.abs(ideal - factor) > TOLERANCE * points
     newcomers = (factor == 0) & (ideal > 0)  # 0 tells that a job was never placed
     moved = np.flatnonzero(off | newcomers)

@@ -17,7 +17,7 @@ from slurm_rl_plugin.units import BoolArray, IntArray
 
 #: Slurm raises any priority below 1 to 1, which would make ties.
 LOWEST_PRIORITY = 1
-HIGHEST_PRIORITY = 2**32 - 1
+HIGHEST_PRIORITY = 2**32 - 1024
 #: Slurm takes factors up to this size in either direction.
 LARGEST_FACTOR = 2147483645
 #: Priority points left free between jobs where there is room, so that later jobs fit between.

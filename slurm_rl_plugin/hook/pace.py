@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from slurm_rl_plugin.hook.cycle_report import CycleReport
 
+#: No pause for what calls cost is longer, seconds: new jobs have no factor meanwhile.
+LONGEST_DEBT = 300.0
 #: Seconds between cheap looks at the batch system while a cycle is not due, at least and at most.
 _POLL = (1.0, 5.0)
 
@@ -40,5 +42,9 @@ class Pace:
         return min(max(self.earliest(report) / 4.0, least), most)
 
     def _owed(self, report: CycleReport) -> float:
-        """Calls that took a second earn the batch system a pause of 1 / busy_share seconds."""
-        return sum(seconds for _, seconds in report.calls) / self.busy_share
+        """Calls that took a second earn the batch system a pause of 1 / busy_share seconds.
+
+        Accounting does not count: it is asked once, and is not the scheduler.
+        """
+        busy = sum(seconds for call, seconds in report.calls if call != "sacct")
+        return min(busy / self.busy_share, LONGEST_DEBT)

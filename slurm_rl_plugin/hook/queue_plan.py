@@ -71,11 +71,12 @@ def planned_order(
     """
     pending = snapshot.pending
     order = orderable_by_score(snapshot, scores, untouched)
+    ceiling = _ceiling(snapshot, order, untouched)
     if math.isinf(influence):
-        ceiling = _ceiling(snapshot, order, untouched)
         wanted = order_changes(total_priority(pending)[order], ceiling)
     else:
-        wanted = bounded_changes(pending.native_priority[order], pending.factor[order], influence)
+        native, factor_now = pending.native_priority[order], pending.factor[order]
+        wanted = bounded_changes(native, factor_now, influence, ceiling)
     moved = order[wanted.place]
     factor = np.clip(
         wanted.priority - pending.native_priority[moved], -LARGEST_FACTOR, LARGEST_FACTOR

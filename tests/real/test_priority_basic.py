@@ -12,8 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from slurm_rl_plugin.batch_systems.port import FactorChange
 from slurm_rl_plugin.batch_systems.slurm_cluster import HeadNode
 from slurm_rl_plugin.batch_systems.slurm_commands import SlurmCommands
+from slurm_rl_plugin.batch_systems.slurm_nice import HELD
 from tests.contracts.batch_system_contract import BatchSystemContract, PreparedQueue
 from tests.real.conftest import ACCOUNTS, running_slurm, skip_without_daemons
 from tests.real.daemon_under_test import running_hook, write_configuration
@@ -149,3 +151,16 @@ def test_a_killed_daemon_loses_nobodys_nice(basic: PrivateSlurm, tmp_path: Path)
     )
     assert done.returncode == 0, done.stderr
     assert nice_values(basic) == before
+
+
+def test_a_held_task_of_an_array_stays_held(basic: PrivateSlurm, tmp_path: Path) -> None:
+    array = submit(basic, "--array=1-5")
+    wait_eligible(basic, 1)
+    scontrol(basic, "hold", f"{array}_3")
+    system = adapter(basic, tmp_path / "nice")
+    system.snapshot()
+    report = system.apply([FactorChange(job_id=array, old=0, new=5000)])
+    assert report.rejected == {array: HELD}
+    words = ("squeue", "-h", "-r", "-j", str(array), "-O", "ArrayTaskID:|,PriorityLong:")
+    held = dict(line.split("|") for line in basic.run(*words).stdout.split())
+    assert [task for task, priority in held.items() if priority == "0"] == ["3"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from slurm_rl_plugin.batch_systems.port import FactorChange
 from slurm_rl_plugin.batch_systems.slurm_cluster import HeadNode
 from slurm_rl_plugin.batch_systems.slurm_commands import SlurmCommands
-from slurm_rl_plugin.batch_systems.slurm_nice import HELD
+from slurm_rl_plugin.batch_systems.slurm_nice import BURST, HELD
 from slurm_rl_plugin.errors import ConfigurationError
 from tests.contracts.batch_system_contract import BatchSystemContract, PreparedQueue, factors
 from tests.fakes.fake_cluster import FakeCluster
@@ -149,10 +150,76 @@ def test_nothing_is_written_that_cannot_be_remembered(cluster: FakeCluster, tmp_
     assert nice(cluster, 1) == 5
 
 
-def test_a_broken_file_is_said_and_no_reason_to_stop(
-    cluster: FakeCluster, tmp_path: Path, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("text", ["{}", "no json", '{"version": 1, "jobs": []}'])
+def test_a_broken_record_stops_writes_and_is_not_overwritten(
+    cluster: FakeCluster, tmp_path: Path, text: str
 ) -> None:
-    (tmp_path / "nice").write_text("{}")
+    (tmp_path / "nice").write_text(text)
     cluster.add(1, nice=5)
-    assert factors(adapter(cluster, tmp_path / "nice").snapshot()) == {1: 0}
-    assert "nice=forgotten" in caplog.text
+    system = adapter(cluster, tmp_path / "nice")
+    for call in (system.snapshot, system.release):
+        with pytest.raises(ConfigurationError, match="cannot be read"):
+            call()
+    assert (tmp_path / "nice").read_text() == text
+
+
+def test_a_release_by_another_process_keeps_what_the_user_set_since(
+    cluster: FakeCluster, tmp_path: Path
+) -> None:
+    cluster.add(1, nice=50)
+    first = adapter(cluster, tmp_path / "nice")
+    first.snapshot()
+    write(first, 1, 900)
+    cluster.change(1, nice=777)
+    assert adapter(cluster, tmp_path / "nice").release().rejected == {}
+    assert nice(cluster, 1) == 777
+
+
+def test_values_are_given_back_though_the_record_cannot_be_written(
+    cluster: FakeCluster, tmp_path: Path
+) -> None:
+    folder = tmp_path / "state"
+    folder.mkdir()
+    cluster.add(1, nice=50)
+    system = adapter(cluster, folder / "nice")
+    system.snapshot()
+    write(system, 1, 900)
+    shutil.rmtree(folder)
+    assert system.release().applied == 1
+    assert nice(cluster, 1) == 50
+
+
+def test_a_task_that_squeue_shows_in_one_row_with_the_others_keeps_its_hold(
+    cluster: FakeCluster,
+) -> None:
+    cluster.add(20, tasks="1-5", reason="PartitionDown,JobHeldAdmin")
+    system = adapter(cluster)
+    system.snapshot()
+    assert system.apply([FactorChange(job_id=20, old=0, new=70)]).rejected == {20: HELD}
+
+
+def test_who_is_held_is_asked_before_each_small_burst(
+    cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for job_id in range(1, 2 * BURST + 2):
+        cluster.add(job_id)
+    system = adapter(cluster)
+    system.snapshot()
+    asked = []
+    waiting = system._nice._waiting
+    monkeypatch.setattr(system._nice, "_waiting", lambda: asked.append(1) or waiting())
+    changes = [FactorChange(job_id=job, old=0, new=job) for job in range(1, 2 * BURST + 2)]
+    assert system.apply(changes).applied == 2 * BURST + 1
+    assert len(asked) == 3
+
+
+def test_where_the_site_leaves_priority_basic_the_values_go_back(cluster: FakeCluster) -> None:
+    cluster.add(1, nice=50)
+    system = adapter(cluster)
+    system.snapshot()
+    write(system, 1, 900)
+    cluster.set(settings={"PriorityType": "priority/multifactor"})
+    assert system.facts().lever == "SiteFactor"
+    system.apply([FactorChange(job_id=1, old=0, new=7)])
+    assert nice(cluster, 1) == 50
+    assert cluster.record(1)["site"] == 7

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from slurm_rl_plugin.batch_systems.slurm_load import BUSY_THREADS, parse_load
+from slurm_rl_plugin.batch_systems.slurm_load import BUSY_DATABASE, BUSY_THREADS, parse_load
 from slurm_rl_plugin.batch_systems.slurm_settings import parse_settings
 from slurm_rl_plugin.errors import BatchSystemError
 
@@ -26,7 +26,6 @@ def test_settings_of_each_release(answers: Path) -> None:
     settings = parse_settings(answers.joinpath("config.txt").read_text())
     assert settings.release.startswith(answers.name)
     assert settings.points_an_hour == 1000 / 24
-    assert settings.weights == 12_000
     assert settings.pass_interval == 1.0
     assert settings.harm is None
     assert settings.controllers == (("head", True),)
@@ -35,9 +34,12 @@ def test_settings_of_each_release(answers: Path) -> None:
 
 def test_load_of_each_release(answers: Path) -> None:
     load = parse_load(answers.joinpath("sdiag.txt").read_text())
-    assert load.struggles is None
+    assert load.struggles(database_counts=True) is None
     assert load.events[0] > load.events[1] > 0
-    assert replace(load, threads=BUSY_THREADS + 1).struggles is not None
+    assert replace(load, threads=BUSY_THREADS + 1).struggles(database_counts=False) is not None
+    waiting = replace(load, database=BUSY_DATABASE + 1)
+    assert waiting.struggles(database_counts=False) is None
+    assert waiting.struggles(database_counts=True) is not None
 
 
 def config(**lines: str) -> str:
@@ -74,11 +76,14 @@ def test_the_pace_of_slurms_own_passes(parameters: str, seconds: float) -> None:
     assert parse_settings(config(SchedulerParameters=parameters)).pass_interval == seconds
 
 
-def test_weights_of_resources_count_and_age_without_a_weight_is_worth_nothing() -> None:
-    weights = {"PriorityWeightTRES": "CPU=1000,Mem=500.0", "PriorityMaxAge": "7-00:00:00"}
-    assert parse_settings(config(**weights)).weights == 1500
-    assert parse_settings(config(**weights)).points_an_hour == 0.0
+def test_age_without_a_weight_or_an_end_is_worth_nothing() -> None:
+    assert parse_settings(config(PriorityMaxAge="7-00:00:00")).points_an_hour == 0.0
     assert parse_settings(config(PriorityWeightAge="1000")).points_an_hour == 0.0
+
+
+def test_numbers_that_are_not_understood_are_no_reason_to_stop() -> None:
+    odd = {"PriorityWeightAge": "many", "PriorityMaxAge": "ever", "PriorityWeightTRES": "CPU="}
+    assert parse_settings(config(**odd)).points_an_hour == 0.0
 
 
 @pytest.mark.parametrize(
@@ -96,7 +101,7 @@ def test_beside_controllers_only_the_one_in_charge_acts(controllers: str, acts: 
     assert settings.in_charge("login")
 
 
-@pytest.mark.parametrize("text", ["", "nothing = here", config(PriorityWeightAge="many")])
+@pytest.mark.parametrize("text", ["", "nothing = here"])
 def test_settings_of_another_form_are_refused(text: str) -> None:
     with pytest.raises(BatchSystemError, match="scontrol show config answered"):
         parse_settings(text)

@@ -13,8 +13,9 @@ import pytest
 from slurm_rl_plugin.batch_systems.port import ApplyReport, FactorChange, SchedulerLoad
 from slurm_rl_plugin.errors import BatchSystemUnavailable, ChangeRejected
 from slurm_rl_plugin.hook.pace import Pace
+from slurm_rl_plugin.units import IntArray
 from tests.unit.hook.queues import FACTS, QueueInMemory, ScorePolicy, pending_jobs
-from tests.unit.hook.test_cycle import cycle_over
+from tests.unit.hook.test_cycle import cycle_over, state_jobs
 from tests.unit.hook.test_daemon import CountedStop, daemon_of
 
 SCORES = ScorePolicy([1, 2, 3])
@@ -26,7 +27,7 @@ def queue() -> QueueInMemory:
 
 def test_on_standby_nothing_is_read_written_or_taken_back(tmp_path: Path) -> None:
     here = queue()
-    cycle = cycle_over(here, SCORES, tmp_path)
+    cycle = cycle_over(here, SCORES, tmp_path, beside_controllers=True)
     cycle.run()
     factors = here.pending.factor.tolist()
     here.known = replace(FACTS, in_charge=False)
@@ -39,15 +40,57 @@ def test_on_standby_nothing_is_read_written_or_taken_back(tmp_path: Path) -> Non
     assert here.pending.factor.tolist() == [factors[0] + 5, *factors[1:]]
 
 
-def test_a_standby_in_shadow_mode_leaves_the_others_factors(tmp_path: Path) -> None:
+@pytest.mark.parametrize("how", ["stop", "shadow", "disabled", "failed cycle", "no answer"])
+def test_a_standby_leaves_the_others_factors(tmp_path: Path, how: str) -> None:
     here = queue()
     cycle_over(here, SCORES, tmp_path).run()
     factors = here.pending.factor.tolist()
     here.known = replace(FACTS, in_charge=False)
-    daemon, _ = daemon_of(cycle_over(here, SCORES, tmp_path, shadow=True), CountedStop(2))
-    daemon._standby = True
+    cycle = cycle_over(here, SCORES, tmp_path, beside_controllers=True, shadow=how == "shadow")
+    disable = tmp_path / "DISABLE"
+    daemon, _ = daemon_of(cycle, CountedStop(2), disable_file=disable)
+    if how == "disabled":
+        disable.touch()
+    if how == "failed cycle":
+        here.away = True
+        daemon.run_once()
+        here.away = False
+    here.away = how == "no answer"
+    if how == "stop":
+        daemon.leave()
     daemon.run()
     assert here.pending.factor.tolist() == factors
+
+
+def test_a_single_daemon_acts_whichever_controller_is_in_charge(tmp_path: Path) -> None:
+    here = queue()
+    here.known = replace(FACTS, in_charge=False)
+    daemon, reports = daemon_of(cycle_over(here, SCORES, tmp_path), CountedStop(1))
+    assert daemon.run()
+    assert reports[0].mode == "active"
+    assert here.pending.factor.tolist() == [0, 0, 0]
+
+
+@dataclass
+class HoldingQueue(QueueInMemory):
+    """Cannot take factors back from some jobs for now."""
+
+    kept: frozenset[int] = frozenset()
+
+    def release(self, job_ids: IntArray | None = None) -> ApplyReport:
+        done = super().release(job_ids)
+        return replace(done, rejected=dict.fromkeys(self.kept, "it is held"), later=self.kept)
+
+
+def test_jobs_that_keep_their_factor_for_now_are_not_forgotten(tmp_path: Path) -> None:
+    here = HoldingQueue(pending_jobs([3, 2, 1]), kept=frozenset({2}))
+    cycle = cycle_over(here, SCORES, tmp_path)
+    daemon, _ = daemon_of(cycle, CountedStop(1))
+    assert not daemon.run()
+    assert state_jobs(tmp_path) == [2]
+    here.kept = frozenset()
+    assert daemon.leave()
+    assert state_jobs(tmp_path) == []
 
 
 def test_a_struggling_slurm_is_left_alone_and_the_pauses_double(tmp_path: Path) -> None:

@@ -61,3 +61,12 @@ def test_no_term_leaves_its_bounds_and_a_second_cycle_is_quiet(
     assert min(np.array(native) + after) >= LOWEST_PRIORITY
     assert written(native, after, points) == pytest.approx(after)
     assert len(bounded_changes(np.array(native), np.array(after), points).place) == 0
+
+
+def test_jobs_that_the_site_puts_first_stay_first() -> None:
+    native = np.array([50, 60, 900])
+    changes = bounded_changes(native, np.zeros(3, dtype=np.int64), POINTS, ceiling=700)
+    after = native.copy()
+    after[changes.place] = changes.priority
+    assert after[:2].max() < 700
+    assert after[2] == 900

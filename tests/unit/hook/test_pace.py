@@ -27,6 +27,7 @@ def report(*, calls: float = 0.0, pass_interval: float = 30.0) -> CycleReport:
         (Pace(longest=30.0, soonest=2.0), 1.0, 10.0, 30.0),
         (Pace(longest=30.0, soonest=2.0), 8.0, 80.0, 80.0),
         (Pace(longest=30.0, soonest=2.0, busy_share=1.0), 8.0, 8.0, 30.0),
+        (Pace(longest=30.0, soonest=2.0, busy_share=0.001), 2.0, 300.0, 300.0),
     ],
 )
 def test_soon_after_a_change_and_never_busier_than_allowed(
@@ -39,3 +40,8 @@ def test_soon_after_a_change_and_never_busier_than_allowed(
 
 def test_without_a_known_pass_the_next_cycle_may_follow_at_once() -> None:
     assert Pace(longest=30.0).earliest(report(pass_interval=0.0)) == 0.0
+
+
+def test_accounting_at_the_start_earns_no_pause() -> None:
+    last = CycleReport(time=1.0, mode="active", policy="p", calls=(("sacct", 60.0),))
+    assert Pace(longest=30.0).latest(last) == 30.0
