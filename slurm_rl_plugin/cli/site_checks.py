@@ -77,7 +77,7 @@ def scheduler_of(configuration: Configuration, look: QueueLook) -> Iterator[Site
     if look.considered.plan.fallback_reason is not None:
         yield SiteCheck(FAIL, "decision", look.considered.plan.fallback_reason)
     runs = daemon_runs(Path(configuration.values["hook"]["state_file"]))
-    if runs is not False or look.cycle.stands_by():
+    if runs is not False or look.cycle.stands_by():  # Slurm has just answered
         # it may be writing the very job that we would try
         yield SiteCheck(WARN, "right to write", "not tried: a daemon runs, see `slurm-rl status`")
     else:

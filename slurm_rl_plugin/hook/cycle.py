@@ -190,17 +190,12 @@ class Cycle:
         return self._factors.release(self.batch_system)
 
     def stands_by(self) -> bool:
-        """Whether the factors are those of a daemon on another host, as far as can be told.
+        """Whether the factors are those of a daemon on another host.
 
-        Where the batch system does not answer nothing could be taken back either.
+        Raises:
+            BatchSystemUnavailable: no answer in time: it cannot be told.
         """
-        if not self.settings.beside_controllers:
-            return False
-        try:
-            return not self.batch_system.facts().in_charge
-        except SlurmRLError as error:
-            logger.warning("controller=unknown reason=%s", error)
-            return True
+        return self.settings.beside_controllers and not self.batch_system.facts().in_charge
 
     @property
     def carries_factors(self) -> bool:

@@ -243,14 +243,15 @@ class Daemon:
 
     def _cycle_report(self) -> CycleReport:
         """A cycle; in shadow mode nothing may carry a factor, not even of an earlier active run."""
-        shadow = self.cycle.settings.shadow and self.cycle.carries_factors
-        if shadow and not self.cycle.stands_by():
+        if self.cycle.settings.shadow and self.cycle.carries_factors:
             self._release_once("shadow")
         return self.cycle.run()
 
     def _release_once(self, why: str) -> tuple[int, str | None]:
         """How many factors were taken back, and why not if they were not."""
         try:
+            if self.cycle.stands_by():
+                return 0, None
             return self.cycle.release().applied, None
         except SlurmRLError as error:
             logger.error("%s=yes release=failed reason=%s", why, error)
@@ -261,10 +262,12 @@ class Daemon:
 
         On standby the factors are those of the daemon that acts.
         """
-        if not self.cycle.carries_factors or self.cycle.stands_by():
+        if not self.cycle.carries_factors:
             return True
         for attempt in range(_LEAVING_TRIES):
             try:
+                if self.cycle.stands_by():
+                    return True
                 result = self.cycle.release()
             except SlurmRLError as error:
                 logger.warning("leaving=failed try=%d reason=%s", attempt + 1, error)
@@ -289,7 +292,7 @@ class Daemon:
 
     def _disabled_report(self) -> CycleReport:
         reset, failure = 0, None
-        if self.cycle.carries_factors and not self.cycle.stands_by():
+        if self.cycle.carries_factors:
             reset, failure = self._release_once("disabled")
         return CycleReport(
             time=0.0,
