@@ -38,7 +38,7 @@ from slurm_rl_plugin.batch_systems.slurm_tables import (
 from slurm_rl_plugin.batch_systems.slurm_watch import JobWatch
 from slurm_rl_plugin.batch_systems.slurm_writes import NICE, FactorWriter, Scontrol
 from slurm_rl_plugin.domain import EndedJobs, QueueSnapshot, RunningJobs, StartedJobs
-from slurm_rl_plugin.errors import BatchSystemError
+from slurm_rl_plugin.errors import BatchSystemError, SlurmRLError
 from slurm_rl_plugin.units import FloatArray, IntArray
 
 logger = logging.getLogger(__name__)
@@ -247,10 +247,16 @@ class SlurmCluster:
         return lever.write([(job_id, 0) for job_id in chosen])
 
     def _give_back_nice(self) -> None:
-        """The site has gone from `priority/basic` to another: nice values of ours are left over."""
-        if self._lever is not self._nice and self._nice.carries:
-            report = self._nice.give_back()
-            logger.info("nice=given_back jobs=%d left=%d", report.applied, len(report.later))
+        """The site has gone from `priority/basic` to another: nice values of ours are left over.
+
+        A fault of what is left over is no reason not to write or release factors.
+        """
+        try:
+            if self._lever is not self._nice and self._nice.carries:
+                report = self._nice.give_back()
+                logger.info("nice=given_back jobs=%d left=%d", report.applied, len(report.later))
+        except SlurmRLError as error:
+            logger.error("nice=left_over reason=%s", error)
 
     def _lever_in_use(self) -> Lever:
         """The one that Slurm heeds; asked for once, and again in each `facts`."""

@@ -199,27 +199,31 @@ class Daemon:
         """
         waited, end = taken, self._pause(report)
         earliest, poll = self.pace.earliest(report), self.pace.poll(report)
+        looks = report.succeeded and bool(report.events)
         while waited < end and not self.stop.is_set():
             self.alive()
             newly_disabled = self._disabled() and report.mode != "disabled"
             if newly_disabled or self.reload_wanted.is_set():
                 return
-            if waited >= earliest and self._changed(report):
-                return
-            pause = min(end - waited, max(earliest - waited, poll), _SLICE)
+            if looks and waited >= earliest:
+                begin = self.monotonic()
+                changed = self._changed(report)
+                if changed:
+                    return
+                looks = changed is not None  # who did not answer is left alone until the cycle
+                waited += self.monotonic() - begin
+            pause = min(max(end - waited, 0.0), max(earliest - waited, poll), _SLICE)
             self.stop.wait(pause)
             waited += pause
         self.alive()
 
-    def _changed(self, report: CycleReport) -> bool:
-        """Whether anything has happened to jobs since a good cycle began; a cheap look."""
-        if not report.succeeded or not report.events:
-            return False
+    def _changed(self, report: CycleReport) -> bool | None:
+        """Whether anything has happened to jobs since a cycle began; None without an answer."""
         try:
             load = self.cycle.batch_system.load()
         except SlurmRLError as error:
             logger.warning("look=failed reason=%s", error)
-            return False
+            return None
         return load.events != report.events and load.struggles is None
 
     def run_once(self) -> CycleReport:

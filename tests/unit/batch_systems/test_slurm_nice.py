@@ -223,3 +223,17 @@ def test_where_the_site_leaves_priority_basic_the_values_go_back(cluster: FakeCl
     system.apply([FactorChange(job_id=1, old=0, new=7)])
     assert nice(cluster, 1) == 50
     assert cluster.record(1)["site"] == 7
+
+
+def test_a_broken_record_is_no_reason_not_to_write_or_release_factors(
+    cluster: FakeCluster, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "nice").write_text("no json")
+    cluster.set(settings={"PriorityType": "priority/multifactor"})
+    cluster.add(1)
+    system = adapter(cluster, tmp_path / "nice")
+    assert system.apply([FactorChange(job_id=1, old=0, new=7)]).applied == 1
+    assert cluster.record(1)["site"] == 7
+    assert system.release().applied == 1
+    assert cluster.record(1)["site"] == 0
+    assert "nice=left_over" in caplog.text

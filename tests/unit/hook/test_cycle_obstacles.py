@@ -163,18 +163,36 @@ def test_a_cycle_follows_soon_when_something_happened(tmp_path: Path) -> None:
     assert len(reports) == 2
 
 
-def test_a_look_that_fails_is_no_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_look_that_fails_is_not_repeated_before_the_next_cycle(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = queue()
+    daemon, reports = daemon_of(cycle_over(here, SCORES, tmp_path), CountedStop(3))
+    daemon.pace = Pace(longest=60.0, soonest=1.0)
+    looks: list[int] = []
+    load = here.load
+
+    def away_after_the_first() -> SchedulerLoad:
+        looks.append(1)
+        if len(looks) > 1:
+            raise BatchSystemUnavailable("nobody answers")
+        return load()
+
+    monkeypatch.setattr(here, "load", away_after_the_first)
+    daemon.run()
+    assert len(reports) == 1
+    assert len(looks) == 2  # the cycle's own, and one between cycles
+
+
+def test_what_happened_shows_in_the_cheap_look(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     here = queue()
     daemon, _ = daemon_of(cycle_over(here, SCORES, tmp_path), Event())
     report = daemon.run_once()
+    assert daemon._changed(report) is False
     monkeypatch.setattr(here, "load", events(5))
-    assert daemon._changed(report)
-
-    def away() -> SchedulerLoad:
-        raise BatchSystemUnavailable("nobody answers")
-
-    monkeypatch.setattr(here, "load", away)
-    assert not daemon._changed(report)
+    assert daemon._changed(report) is True
 
 
 def test_bounded_influence_is_worth_hours_of_age(tmp_path: Path) -> None:
