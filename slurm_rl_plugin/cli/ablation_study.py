@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 
 from slurm_rl_plugin.cli.claim_tables import print_judged_claims, print_reproduction
 from slurm_rl_plugin.cli.heldout_study import study_plan
-from slurm_rl_plugin.cli.progress import progress_bar
+from slurm_rl_plugin.cli.progress import parts_bar
 from slurm_rl_plugin.reproduce.ablation import (
     AblatedLog,
     ablate,
@@ -43,14 +43,7 @@ def reproduce_ablation(options: argparse.Namespace, traces: Path | None) -> int:
 
 
 def _ablated(plan: Plan, models: Path) -> dict[str, AblatedLog]:
-    done, steps = 0, training_steps(plan)
-    with progress_bar("training and measuring", steps, "part") as progress:
-
-        def add(more: int) -> None:
-            nonlocal done
-            done += more
-            progress(done, done / steps)
-
+    with parts_bar("training and measuring", training_steps(plan)) as add:
         return ablate(plan, NetworkShelf(models, add), lambda: add(1))
 
 

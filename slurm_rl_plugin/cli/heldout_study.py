@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from slurm_rl_plugin.cli.claim_tables import print_judged_claims, print_reproduction
-from slurm_rl_plugin.cli.progress import progress_bar
+from slurm_rl_plugin.cli.progress import parts_bar
 from slurm_rl_plugin.cli.tables import print_table
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.learning.heldout import WindowFigures
@@ -67,14 +67,7 @@ def study_plan(options: argparse.Namespace, traces: Path | None) -> Plan:
 
 
 def _studies(plan: Plan, models: Path) -> dict[str, LogStudy]:
-    done = 0
-    with progress_bar("training and measuring", plan.steps, "part") as progress:
-
-        def add(steps: int) -> None:
-            nonlocal done
-            done += steps
-            progress(done, done / plan.steps)
-
+    with parts_bar("training and measuring", plan.steps) as add:
         shelf = NetworkShelf(models, add)
         return {name: study_log(name, plan, shelf, lambda: add(1)) for name in plan.logs}
 

@@ -34,3 +34,22 @@ def progress_bar(title: str, steps: int, measure: str) -> Iterator[Callable[[int
             progress.update(task, completed=step, description=f"{title} {measure}={figure}")
 
         yield update
+
+
+@contextmanager
+def parts_bar(title: str, parts: int) -> Iterator[Callable[[int], None]]:
+    """The same for work that tells how many parts more are done; shows the fraction.
+
+    Args:
+        title: what goes on.
+        parts: how many there are.
+    """
+    done = 0
+    with progress_bar(title, parts, "part") as progress:
+
+        def add(more: int) -> None:
+            nonlocal done
+            done += more
+            progress(done, done / parts)
+
+        yield add
