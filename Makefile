@@ -4,15 +4,19 @@ VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := setup.py pyproject.toml
 
-.PHONY: help demo test test-releases check bench bench-slurm default-model paper-models reserve-model clean
+.PHONY: help demo test test-releases test-pbs check bench bench-slurm deb generated default-model paper-models \
+  reserve-model clean
 
 help:
 	@echo "make demo           the whole loop on a simulated cluster, under 5 minutes"
 	@echo "make test           all tests; real Slurm and Prometheus where they can be installed"
 	@echo "make test-releases  real tests on Slurm 24.11 and 26.05; as root, on Debian"
+	@echo "make test-pbs       real tests on an OpenPBS that runs here; as root, not on one in use"
 	@echo "make check          ruff, mypy, import-linter"
 	@echo "make bench          speed and memory"
 	@echo "make bench-slurm    writes and cycles on a real Slurm with 10,000 jobs; about 15 minutes"
+	@echo "make deb            the Debian package, into dist/; on Debian 12 or newer"
+	@echo "make generated      files made of the code: manual pages, completion, example file, dashboards"
 	@echo "make default-model  train policy_models/default.onnx again, on three logs"
 	@echo "make paper-models   train the networks of the papers of 2008 and 2011 again"
 	@echo "make reserve-model  train policy_models/responsive-reserve.onnx again, on LPC-EGEE"
@@ -42,6 +46,9 @@ test-releases: $(VENV)/installed-test
 	tests/real/install_release.sh forky
 	SLURM_RL_TEST_RELEASES="24.11 26.05" $(BIN)/pytest -m real
 
+test-pbs: $(VENV)/installed-test
+	SLURM_RL_TEST_PBS=1 $(BIN)/pytest tests/real/test_openpbs_real.py
+
 check: $(VENV)/installed-test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -52,10 +59,19 @@ bench: $(VENV)/installed-test
 	$(BIN)/python -m tests.benchmarks.simulator_speed --output bench-output
 	$(BIN)/slurm-rl benchmark hook --jobs 10000
 	$(BIN)/slurm-rl benchmark hook --jobs 100000
+	$(BIN)/python -m tests.benchmarks.metrics_answer
 
 bench-slurm: $(VENV)/installed-test
 	tests/real/install_daemons.sh
 	$(BIN)/python -m tests.benchmarks.slurm_queue --output bench-output
+
+deb:
+	deploy/debian/build.sh dist
+
+generated: $(VENV)/installed-test
+	$(BIN)/python -m slurm_rl_plugin.configuration.generated_files
+	$(BIN)/python -m slurm_rl_plugin.cli.generated_files
+	$(BIN)/python deploy/grafana/generate_dashboards.py
 
 # The first 60 % of three logs of parallel machines; nothing behind that is looked at.
 default-model: $(VENV)/installed-train

@@ -52,6 +52,10 @@ class JobNotPending(SlurmRLError):
     """The job has no place in the queue: look at it with squeue, sacct or `slurm-rl audit`."""
 
 
+class DisableFileError(SlurmRLError):
+    """The disable file cannot be made or removed: do it as a user who may."""
+
+
 class PolicyError(SlurmRLError):
     """The policy cannot decide: fall back to FIFO and mend the model."""
 

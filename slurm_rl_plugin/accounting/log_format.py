@@ -7,17 +7,24 @@ from pathlib import Path
 
 from slurm_rl_plugin.accounting.log_file import LogFile, read_log_file
 from slurm_rl_plugin.accounting.port import JobLog, ReadReport
+from slurm_rl_plugin.errors import AccountingLogError
 
+_PBS_HEAD = re.compile(r"([^\s;]*:)?\d\d/\d\d/\d{4} \d\d:\d\d:\d\d(\.\d+)?;\w;", re.ASCII)
 _NUMBER = re.compile(r"[-+]?\d+(\.\d*)?", re.ASCII)
 
 
 def read_log(path: Path) -> tuple[JobLog, ReadReport]:
     """Read an accounting log of any format that we know, gzipped or plain.
 
+    A folder holds PBS's daily files; a name with `*`, `?` or `[` that no file has stands for all
+    such files that it matches.
+
     Raises:
         AccountingLogError: the file cannot be opened, its format is unknown, or its reader
             refuses it.
     """
+    if path.is_dir() or _is_pattern(path):
+        return _read_daily_files(path)
     log = read_log_file(path)
     first = _first_line(log)
     if first.startswith(";") or _is_swf_row(first):
@@ -28,9 +35,29 @@ def read_log(path: Path) -> tuple[JobLog, ReadReport]:
         from slurm_rl_plugin.accounting.sacct import SacctReader  # noqa: PLC0415
 
         return SacctReader().parse(log)
+    if _PBS_HEAD.match(first):
+        from slurm_rl_plugin.accounting.pbs import PbsReader  # noqa: PLC0415
+
+        return PbsReader().parse(log)
     raise log.fault(
-        "this is neither a workload log in SWF nor a dump of `sacct -P`; give one of these"
+        "this is neither a workload log in SWF, nor a dump of `sacct -P`, nor an accounting file "
+        "of PBS; give one of these"
     )
+
+
+def _is_pattern(path: Path) -> bool:
+    return any(mark in path.name for mark in "*?[") and not path.exists()
+
+
+def _read_daily_files(path: Path) -> tuple[JobLog, ReadReport]:
+    from slurm_rl_plugin.accounting.pbs import PbsReader  # noqa: PLC0415
+
+    if path.is_dir():
+        return PbsReader().read(path)
+    found = sorted(each for each in path.parent.glob(path.name) if each.is_file())
+    if not found:
+        raise AccountingLogError(path, "no file matches; check the path")
+    return PbsReader().read_files(found, path)
 
 
 def _first_line(log: LogFile) -> str:

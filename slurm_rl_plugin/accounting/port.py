@@ -65,7 +65,9 @@ class ReadReport:
         kept: jobs in the table.
         dropped: reason -> number of records dropped for it.
         noticed: oddity -> number of kept records that show it (submit going backwards, ...).
-        checksum: sha256 of the file's bytes as stored on disk.
+        checksum: sha256 of the file's bytes as stored on disk; of several files, of theirs.
+        other_records: type -> records that tell of no run (PBS writes a job's whole life).
+        malformed: the first malformed records, each as `file:line: what is wrong`.
     """
 
     read: int
@@ -73,6 +75,8 @@ class ReadReport:
     dropped: dict[str, int] = field(default_factory=dict)
     noticed: dict[str, int] = field(default_factory=dict)
     checksum: str = ""
+    other_records: dict[str, int] = field(default_factory=dict)
+    malformed: tuple[str, ...] = ()
 
 
 class AccountingReader(Protocol):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from slurm_rl_plugin.domain import QueueSnapshot
 from slurm_rl_plugin.units import IntArray
@@ -53,6 +53,8 @@ class SchedulerFacts:
         pass_interval: seconds between the scheduler's own looks at the whole queue.
         in_charge: False where another host's controller runs the cluster now, whose own daemon
             has to act.
+        highest_priority: the highest that a job can be given, all terms together.
+        controller_here: whether one of the batch system's controllers is this host's.
     """
 
     release: str
@@ -61,6 +63,8 @@ class SchedulerFacts:
     points_an_hour: float
     pass_interval: float
     in_charge: bool
+    highest_priority: int = 2**32 - 1024
+    controller_here: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,5 +129,61 @@ class BatchSystem(Protocol):
 
         Raises:
             BatchSystemUnavailable: no answer in time; call again.
+        """
+        ...
+
+
+@runtime_checkable
+class WatchesJobs(Protocol):
+    """A batch system that tells starts and ends by what it saw before."""
+
+    def go_on_from(self, earlier: BatchSystem) -> None:
+        """Take over what an adapter of the same kind saw, so that each start is told once.
+
+        Args:
+            earlier: gives no snapshot any more; from one of another kind nothing is taken.
+        """
+        ...
+
+
+@runtime_checkable
+class SignOfLife(Protocol):
+    """A batch system that has to be told, again and again, that a daemon still orders its queue."""
+
+    def beat(self) -> None:
+        """Tell it; called every few seconds.
+
+        Raises:
+            OSError: it cannot be told.
+        """
+        ...
+
+    def leave(self) -> None:
+        """Tell it that nothing of ours is left to undo.
+
+        Raises:
+            OSError: it cannot be told.
+        """
+        ...
+
+
+class OwnCheck(NamedTuple):
+    """One check of `slurm-rl check`: `pass`, `warn` or `fail`, its name, what was found."""
+
+    result: str
+    name: str
+    what: str
+
+
+@runtime_checkable
+class ChecksItself(Protocol):
+    """A batch system with more to check than the port knows."""
+
+    def own_checks(self) -> Iterator[OwnCheck]:
+        """Every check.
+
+        Raises:
+            BatchSystemUnavailable: no answer in time.
+            BatchSystemError: an answer that cannot be understood.
         """
         ...

@@ -7,24 +7,23 @@ pyslurm shows no factor in any release, so priorities, shares and capacity come 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from slurm_rl_plugin.batch_systems.slurm_child_process import SlurmChild
-from slurm_rl_plugin.batch_systems.slurm_cluster import HeadNode, SlurmCluster
+from slurm_rl_plugin.batch_systems.slurm_cluster import SlurmCluster
 from slurm_rl_plugin.batch_systems.slurm_fields import (
     FINAL_STATES,
     PENDING,
     RUNNING_STATES,
     QueueRow,
 )
-from slurm_rl_plugin.batch_systems.slurm_process import CommandRunner, not_understood
-from slurm_rl_plugin.batch_systems.slurm_tables import JobClassRule
+from slurm_rl_plugin.batch_systems.slurm_process import not_understood
+from slurm_rl_plugin.batch_systems.slurm_site import SlurmSite
 from slurm_rl_plugin.batch_systems.slurm_writes import (
     SECONDS_A_WRITE,
     Change,
     ChangeSender,
-    FactorWriter,
     Scontrol,
 )
 from slurm_rl_plugin.units import MINUTE
@@ -48,48 +47,17 @@ SIGN, WHOLE = 1 << 31, 1 << 32
 class Slurm(SlurmCluster):
     """A Slurm cluster reached by pyslurm where it can; what it does stands at `SlurmCluster`.
 
-    Args:
-        shares: account -> share, scaled to sum 1; None takes RawShares from `sshare`.
-        interactive: tells whether a job is of the interactive class.
-        clock: seconds since the epoch.
-        timeout: seconds that any command and any question to the child may take.
-        environment: variables of the commands and of the child; None takes this process's own.
-        writes_per_call: changes sent at once, with a time-out to match.
-        on_call: told each command's name, `pyslurm_read` or `pyslurm_write`, and the seconds.
-        history_days: the first snapshot reports the runs of so many days as ended, from
-            accounting; 0 asks for none.
-        head_node: the machine that the daemon runs on.
+    `on_call` is told of questions to the child as `pyslurm_read` and `pyslurm_write`.
     """
 
     name = "slurm"
 
-    def __init__(
-        self,
-        *,
-        shares: Mapping[str, float] | None,
-        interactive: JobClassRule,
-        clock: Callable[[], float],
-        timeout: float = 10.0,
-        environment: Mapping[str, str] | None = None,
-        writes_per_call: int = 500,
-        on_call: Callable[[str, float], None] | None = None,
-        history_days: float = 30.0,
-        head_node: HeadNode = HeadNode(),  # noqa: B008 - a frozen value
-    ) -> None:
-        commands = CommandRunner(environment=environment, timeout=timeout, on_call=on_call)
-        child = SlurmChild(environment=environment, timeout=timeout, on_call=on_call)
+    def __init__(self, site: SlurmSite) -> None:
+        commands = site.commands()
+        child = SlurmChild(commands)
         queue = PyslurmQueue(child)
         sender = PyslurmSender(child, queue, Scontrol(commands))
-        super().__init__(
-            queue=queue,
-            writer=FactorWriter(sender, writes_per_call),
-            commands=commands,
-            shares=shares,
-            interactive=interactive,
-            clock=clock,
-            history_days=history_days,
-            head_node=head_node,
-        )
+        super().__init__(site, commands, queue, sender)
 
 
 class PyslurmQueue:
@@ -117,7 +85,7 @@ class PyslurmQueue:
     def of_arrays(self, array_ids: Sequence[int]) -> list[QueueRow]:
         """See `QueueReader.of_arrays`; answers from the last look."""
         wanted = set(array_ids)
-        return [row for row in self._rows if row.array_id in wanted]
+        return [row for row in self._rows if row.array_id in wanted or row.het_id in wanted]
 
     def _look(self) -> None:
         answer = self._child.ask("pyslurm_read", {"read": ATTRIBUTES})
@@ -179,13 +147,13 @@ def _to_row(job: Mapping[str, Any]) -> QueueRow:
             time_limit=_limit(job["time_limit"]),
             account=job["account"] or "",
             user=job["user_name"] or "",
-            # A job for several partitions stands in the first one it names.
-            partition=(job["partition"] or "").partition(",")[0],
+            partitions=tuple((job["partition"] or "").split(",")),
             qos=job["qos"] or "",
             has_batch_script=bool(job["is_batch_job"]),
             nodes=job["allocated_nodes"] or "",
             tasks=_tasks(job),
             name=job["name"] or "",
+            het_id=int(job["heterogeneous_id"] or 0),
         )
     except (TypeError, ValueError) as error:
         raise not_understood("pyslurm", str(dict(job))) from error

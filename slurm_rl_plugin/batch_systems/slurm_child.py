@@ -22,8 +22,9 @@ from contextlib import contextmanager
 from typing import Any
 
 #: Slurm's numbers for what slurmctld has against one request: unknown job, job over, no right.
-#: All others tell that it was not reached.
+#: All others tell that it was not reached, and so does a controller that is not in charge.
 REFUSALS = range(2000, 3000)
+STANDBY = "in standby mode"
 
 
 def main() -> None:
@@ -116,14 +117,18 @@ def _write(pyslurm: Any, changes: list[tuple[int, int]]) -> dict[str, Any]:
         try:
             pyslurm.Job(job_id).modify(pyslurm.JobSubmitDescription(site_factor=str(factor)))
         except pyslurm.RPCError as error:
-            if error.errno not in REFUSALS:
+            if not _is_refusal(error):
                 return _failure(error)
             refused.append([job_id, str(error)])
     return {"refused": refused}
 
 
 def _failure(error: Any) -> dict[str, Any]:
-    return {"failed": str(error), "reached": error.errno in REFUSALS}
+    return {"failed": str(error), "reached": _is_refusal(error)}
+
+
+def _is_refusal(error: Any) -> bool:
+    return error.errno in REFUSALS and STANDBY not in str(error)
 
 
 def _say(answers: Any, answer: dict[str, Any]) -> None:

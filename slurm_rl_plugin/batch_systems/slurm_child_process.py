@@ -11,13 +11,13 @@ import sys
 import tempfile
 import time
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Any
 
 from slurm_rl_plugin.batch_systems.slurm_process import (
     WHAT_TO_DO,
-    clean_environment,
+    CommandRunner,
     failure,
     not_understood,
 )
@@ -33,21 +33,11 @@ class SlurmChild:
     """Starts the child at the first question and again after it was killed or ended.
 
     Args:
-        environment: variables of the child, SLURM_CONF among them; None takes this process's own.
-        timeout: seconds that a question may take, the start of a child included.
-        on_call: told the name and the seconds of every question.
+        commands: run beside it; with their environment and time-out the child is started and asked.
     """
 
-    def __init__(
-        self,
-        *,
-        environment: Mapping[str, str] | None,
-        timeout: float,
-        on_call: Callable[[str, float], None] | None,
-    ) -> None:
-        self._environment = clean_environment(environment)
-        self._timeout = timeout
-        self._on_call = on_call
+    def __init__(self, commands: CommandRunner) -> None:
+        self._commands = commands
         self._running: _Running | None = None
 
     def ask(self, call: str, question: Mapping[str, Any], *, extra: float = 0.0) -> dict[str, Any]:
@@ -57,28 +47,28 @@ class SlurmChild:
             BatchSystemUnavailable: no answer in time, the child ended, or Slurm was not reached.
             BatchSystemError: pyslurm cannot be imported, or gave an answer of another form.
         """
-        began, seconds = time.monotonic(), self._timeout + extra
-        try:
-            return self._ask(question, began + seconds)
-        except TimeoutError:
-            self._end()
-            raise BatchSystemUnavailable(
-                f"{call} gave no answer within {seconds:g} s; {WHAT_TO_DO}"
-            ) from None
-        except OSError as error:
-            raise BatchSystemUnavailable(f"no child can be started: {error}") from error
-        except BaseException:
-            self._end()
-            raise
-        finally:
-            if self._on_call is not None:
-                self._on_call(call, time.monotonic() - began)
+        seconds = self._commands.timeout + extra
+        with self._commands.timed(call):
+            try:
+                return self._ask(question, time.monotonic() + seconds)
+            except TimeoutError:
+                self._end()
+                raise BatchSystemUnavailable(
+                    f"{call} gave no answer within {seconds:g} s; {WHAT_TO_DO}"
+                ) from None
+            except OSError as error:
+                raise BatchSystemUnavailable(f"no child can be started: {error}") from error
+            except BaseException:
+                self._end()
+                raise
 
     def _ask(self, question: Mapping[str, Any], deadline: float) -> dict[str, Any]:
         child = self._running
         if child is None or child.process.poll() is not None:
             self._end()
-            child = self._running = _Running(self._environment, deadline - time.monotonic())
+            child = self._running = _Running(
+                self._commands.environment, deadline - time.monotonic()
+            )
             greeting = child.answer(deadline)
             if "missing" in greeting:
                 raise BatchSystemError(

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Protocol
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from slurm_rl_plugin.batch_systems.port import (
     ApplyReport,
+    BatchSystem,
     FactorChange,
     SchedulerFacts,
     SchedulerLoad,
@@ -22,66 +21,36 @@ from slurm_rl_plugin.batch_systems.slurm_fields import (
     RUNNING_STATES,
     QueueRow,
     parse_capacity,
+    parse_tiers,
 )
 from slurm_rl_plugin.batch_systems.slurm_lever import Lever
 from slurm_rl_plugin.batch_systems.slurm_load import SDIAG, parse_load
 from slurm_rl_plugin.batch_systems.slurm_nice import NiceLever
 from slurm_rl_plugin.batch_systems.slurm_process import CommandRunner
+from slurm_rl_plugin.batch_systems.slurm_queue import QueueReader, WholeJobs
 from slurm_rl_plugin.batch_systems.slurm_settings import BASIC, SHOW_CONFIG, parse_settings
 from slurm_rl_plugin.batch_systems.slurm_shares import SHARE_FORMAT, parse_shares
+from slurm_rl_plugin.batch_systems.slurm_site import SlurmSite
 from slurm_rl_plugin.batch_systems.slurm_site_factor import SiteFactorLever
 from slurm_rl_plugin.batch_systems.slurm_tables import (
-    JobClassRule,
     TableBuilder,
     first_of_each_array,
 )
 from slurm_rl_plugin.batch_systems.slurm_watch import JobWatch
-from slurm_rl_plugin.batch_systems.slurm_writes import NICE, FactorWriter, Scontrol
+from slurm_rl_plugin.batch_systems.slurm_writes import (
+    NICE,
+    ChangeSender,
+    FactorWriter,
+    Scontrol,
+)
 from slurm_rl_plugin.domain import EndedJobs, QueueSnapshot, RunningJobs, StartedJobs
-from slurm_rl_plugin.errors import BatchSystemError, SlurmRLError
+from slurm_rl_plugin.errors import BatchSystemError, BatchSystemUnavailable, SlurmRLError
 from slurm_rl_plugin.units import FloatArray, IntArray
 
 logger = logging.getLogger(__name__)
 
 SSHARE = ("sshare", "--all", "--parsable2", "--noheader", "-o", SHARE_FORMAT)
-SINFO = ("sinfo", "--noheader", "--all", "--Node", "-o", "%N|%C")
-
-
-class QueueReader(Protocol):
-    """Lists Slurm's jobs, one row a record; every call ends within its time-out."""
-
-    def waiting_and_running(self) -> list[QueueRow]:
-        """Every job that waits or occupies processors, of all users and partitions.
-
-        Raises:
-            BatchSystemUnavailable: no answer in time, or Slurm cannot be reached.
-            BatchSystemError: an answer that cannot be understood.
-        """
-        ...
-
-    def waiting(self) -> list[QueueRow]:
-        """Every job that waits; raises as `waiting_and_running` does."""
-        ...
-
-    def of_arrays(self, array_ids: Sequence[int]) -> list[QueueRow]:
-        """Every record of these arrays and single jobs that Slurm still knows, in any state.
-
-        Asked after `waiting_and_running`, whose answer may be looked at again; raises as it does.
-        """
-        ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HeadNode:
-    """What an adapter has to know of the machine that it runs on.
-
-    Attributes:
-        host: its name; "" is none of the controllers'.
-        nice_file: keeps the users' nice values where Nice is the lever; None keeps none.
-    """
-
-    host: str = ""
-    nice_file: Path | None = None
+SINFO = ("sinfo", "--noheader", "--all", "--Node", "-o", "%N|%C|%R|%p")
 
 
 class SlurmCluster:
@@ -94,45 +63,29 @@ class SlurmCluster:
 
     * A pending job array is one row under the array's number, never split; its record that can
       start first speaks for it. Running and started tasks are rows of their own.
+    * A heterogeneous job is one row under its first component's number, waiting or not.
     * `eligible` is infinite where Slurm gives no time (held, dependency, array at its limit).
     * A priority set by hand hides our term: `admin_set`, with factor 0.
 
     Args:
-        queue: lists the jobs.
-        writer: writes factors.
+        site: what there is to know of it.
         commands: runs Slurm's commands.
-        shares: account -> share, scaled to sum 1; None takes RawShares from `sshare`.
-        interactive: tells whether a job is of the interactive class.
-        clock: seconds since the epoch.
-        history_days: the first snapshot reports the runs of so many days as ended, from
-            accounting; 0 asks for none.
-        head_node: the machine that the daemon runs on.
+        queue: lists the jobs.
+        sender: sends factors.
     """
 
     def __init__(
-        self,
-        *,
-        queue: QueueReader,
-        writer: FactorWriter,
-        commands: CommandRunner,
-        shares: Mapping[str, float] | None,
-        interactive: JobClassRule,
-        clock: Callable[[], float],
-        history_days: float,
-        head_node: HeadNode,
+        self, site: SlurmSite, commands: CommandRunner, queue: QueueReader, sender: ChangeSender
     ) -> None:
-        self._queue = queue
+        self._site = site
         self._runner = commands
-        self._host = head_node.host
-        self._site_factor = SiteFactorLever(commands, writer)
-        by_nice = FactorWriter(Scontrol(commands, NICE), writer.writes_per_call)
-        self._nice = NiceLever(by_nice, queue.waiting, head_node.nice_file)
+        self._queue = WholeJobs(queue)
+        by_nice = FactorWriter(Scontrol(commands, NICE), site.writes_per_call)
+        self._nice = NiceLever(by_nice, self._queue.waiting, site.nice_file)
+        self._site_factor = SiteFactorLever(commands, FactorWriter(sender, site.writes_per_call))
         self._lever: Lever | None = None
-        self._shares = shares
-        self._interactive = interactive
-        self._clock = clock
         self._watch = JobWatch()
-        self._history_days = history_days
+        self._history_days = site.history_days
 
     def facts(self) -> SchedulerFacts:
         """Read slurm.conf as slurmctld has it; see `BatchSystem.facts`.
@@ -149,7 +102,8 @@ class SlurmCluster:
             harm=settings.harm,
             points_an_hour=settings.points_an_hour,
             pass_interval=settings.pass_interval,
-            in_charge=settings.in_charge(self._host),
+            in_charge=settings.in_charge(self._site.host),
+            controller_here=settings.names_controller(self._site.host),
         )
 
     def load(self) -> SchedulerLoad:
@@ -178,17 +132,19 @@ class SlurmCluster:
         """
         lever = self._lever_in_use()
         past = self._past_runs()  # may take a while, so before the queue is read
-        now = self._clock()
+        now = self._site.clock()
         rows = self._queue.waiting_and_running()
         lever.look()
         tree = parse_shares(self._runner.read(SSHARE))
-        capacity = parse_capacity(self._runner.read(SINFO))
+        nodes = self._runner.read(SINFO)
         started, ended = self._watch.told(rows, self._read_vanished(rows), now)
         waiting = first_of_each_array(row for row in rows if row.state == PENDING)
         running = [row for row in rows if row.state in RUNNING_STATES]
-        terms = lever.terms(waiting)
-        build = TableBuilder([*(self._shares or ()), *tree.shares], self._interactive)
-        pending_jobs = build.pending(waiting, terms)
+        tiers = parse_tiers(nodes)
+        terms = lever.terms(waiting, tiers)
+        shares = self._site.shares
+        build = TableBuilder([*(shares or ()), *tree.shares], self._site.interactive)
+        pending_jobs = build.pending(waiting, terms, tiers)
         running_jobs = RunningJobs(
             jobs=build.jobs(running),
             start=_starts(running),
@@ -203,26 +159,31 @@ class SlurmCluster:
             pending=pending_jobs,
             running=running_jobs,
             started=started_jobs,
-            capacity=capacity,
+            capacity=parse_capacity(nodes),
             accounts=accounts,
             partitions=build.partitions.all,
-            shares=_to_sum_one(tree.shares if self._shares is None else self._shares, accounts),
+            shares=_to_sum_one(tree.shares if shares is None else shares, accounts),
             usage=_to_sum_one(tree.usage, accounts),
             ended=ended_jobs,
             users=build.users.all,
             qos=build.qos.all,
         )
 
+    def go_on_from(self, earlier: BatchSystem) -> None:
+        """See `WatchesJobs.go_on_from`."""
+        if isinstance(earlier, SlurmCluster):
+            self._watch = earlier._watch
+
     def apply(self, changes: Sequence[FactorChange]) -> ApplyReport:
         """Write factors; see `BatchSystem.apply`.
 
         Raises:
             BatchSystemUnavailable: no answer in time; some changes may have been written.
-            ChangeRejected: every change was denied.
+            ChangeRejected: the right to change priorities is missing.
             BatchSystemError: a write failed for a reason that names no job.
         """
         lever = self._lever_in_use()
-        self._give_back_nice()
+        self._give_back_left_over()
         return lever.write([(change.job_id, change.new) for change in changes])
 
     def release(self, job_ids: IntArray | None = None) -> ApplyReport:
@@ -233,7 +194,7 @@ class SlurmCluster:
 
         Raises:
             BatchSystemUnavailable: no answer in time; call again.
-            ChangeRejected: every change was denied.
+            ChangeRejected: the right to change priorities is missing.
             BatchSystemError: an answer that cannot be understood.
         """
         lever = self._lever_in_use()
@@ -241,22 +202,40 @@ class SlurmCluster:
             waiting = self._queue.waiting()
             lever.look()
             chosen = lever.carrying(waiting)
+            perhaps = list({row.array_id: None for row in waiting})
         else:
-            chosen = [int(job_id) for job_id in job_ids]
-        self._give_back_nice()
-        return lever.write([(job_id, 0) for job_id in chosen])
+            chosen = perhaps = [int(job_id) for job_id in job_ids]
+        still = self._give_back_left_over(perhaps)
+        report = lever.write([(job_id, 0) for job_id in chosen])
+        return replace(report, later=report.later | still)
 
-    def _give_back_nice(self) -> None:
-        """The site has gone from `priority/basic` to another: nice values of ours are left over.
+    def _give_back_left_over(self, perhaps: Sequence[int] = ()) -> frozenset[int]:
+        """The site has gone to `priority/basic` or from it: values of the other lever are left.
 
         A fault of what is left over is no reason not to write or release factors.
+
+        Args:
+            perhaps: jobs that may have such a value too, of an earlier run.
+
+        Returns:
+            Jobs that keep one for now.
+
+        Raises:
+            BatchSystemUnavailable: no answer in time; then the rest has none either.
         """
+        other = self._site_factor if self._lever is self._nice else self._nice
         try:
-            if self._lever is not self._nice and self._nice.carries:
-                report = self._nice.give_back()
-                logger.info("nice=given_back jobs=%d left=%d", report.applied, len(report.later))
+            if perhaps or other.carries:
+                report = other.give_back(perhaps)
+                if report.applied or report.later:
+                    words = (other.name, report.applied, len(report.later))
+                    logger.info("left_over=%s given_back=%d left=%d", *words)
+                return report.later
+        except BatchSystemUnavailable:
+            raise
         except SlurmRLError as error:
-            logger.error("nice=left_over reason=%s", error)
+            logger.error("left_over=%s reason=%s", other.name, error)
+        return frozenset()
 
     def _lever_in_use(self) -> Lever:
         """The one that Slurm heeds; asked for once, and again in each `facts`."""

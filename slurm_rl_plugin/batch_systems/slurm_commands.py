@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
-from slurm_rl_plugin.batch_systems.slurm_cluster import HeadNode, SlurmCluster
+from slurm_rl_plugin.batch_systems.slurm_cluster import SlurmCluster
 from slurm_rl_plugin.batch_systems.slurm_fields import (
     PENDING,
     PENDING_AND_RUNNING,
@@ -14,55 +14,20 @@ from slurm_rl_plugin.batch_systems.slurm_fields import (
     queue_format,
 )
 from slurm_rl_plugin.batch_systems.slurm_process import CommandRunner
-from slurm_rl_plugin.batch_systems.slurm_tables import JobClassRule
-from slurm_rl_plugin.batch_systems.slurm_writes import FactorWriter, Scontrol
+from slurm_rl_plugin.batch_systems.slurm_site import SlurmSite
+from slurm_rl_plugin.batch_systems.slurm_writes import Scontrol
 
 SQUEUE = ("squeue", "--noheader", "--all", "--local")
 
 
 class SlurmCommands(SlurmCluster):
-    """A Slurm cluster reached by commands alone; what it does stands at `SlurmCluster`.
-
-    Args:
-        shares: account -> share, scaled to sum 1; None takes RawShares from `sshare`.
-        interactive: tells whether a job is of the interactive class.
-        clock: seconds since the epoch.
-        timeout: seconds that any command may take.
-        environment: variables of the commands, PATH and SLURM_CONF among them; None takes this
-            process's own.
-        writes_per_call: changes sent in one run of `scontrol`, with a time-out to match.
-        on_call: told each command's name and the seconds it took.
-        history_days: the first snapshot reports the runs of so many days as ended, from
-            accounting; 0 asks for none.
-        head_node: the machine that the daemon runs on.
-    """
+    """A Slurm cluster reached by commands alone; what it does stands at `SlurmCluster`."""
 
     name = "slurm_commands"
 
-    def __init__(
-        self,
-        *,
-        shares: Mapping[str, float] | None,
-        interactive: JobClassRule,
-        clock: Callable[[], float],
-        timeout: float = 10.0,
-        environment: Mapping[str, str] | None = None,
-        writes_per_call: int = 500,
-        on_call: Callable[[str, float], None] | None = None,
-        history_days: float = 30.0,
-        head_node: HeadNode = HeadNode(),  # noqa: B008 - a frozen value
-    ) -> None:
-        commands = CommandRunner(environment=environment, timeout=timeout, on_call=on_call)
-        super().__init__(
-            queue=Squeue(commands),
-            writer=FactorWriter(Scontrol(commands), writes_per_call),
-            commands=commands,
-            shares=shares,
-            interactive=interactive,
-            clock=clock,
-            history_days=history_days,
-            head_node=head_node,
-        )
+    def __init__(self, site: SlurmSite) -> None:
+        commands = site.commands()
+        super().__init__(site, commands, Squeue(commands), Scontrol(commands))
 
 
 class Squeue:

@@ -15,7 +15,7 @@ from slurm_rl_plugin.units import DAY, HOUR, MINUTE
 QUEUE_FIELDS = (
     *("JobID", "ArrayJobID", "State", "Reason", "PriorityLong", "Nice", "NumCPUs"),
     *("SubmitTime", "EligibleTime", "StartTime", "EndTime", "TimeLimit", "Account", "UserName"),
-    *("Partition", "QOS", "BatchFlag", "NodeList", "ArrayTaskID", "Name"),
+    *("Partition", "QOS", "BatchFlag", "NodeList", "ArrayTaskID", "HetJobID", "Name"),
 )
 SEPARATOR = "|"
 
@@ -45,12 +45,15 @@ class QueueRow:
     Attributes:
         job_id: number of the record, different for each task.
         array_id: number of the array; the same as `job_id` for a job that is no array.
+        het_id: number of the heterogeneous job that it is a component of; 0 for no component.
         eligible: seconds since the epoch; infinite where Slurm gives none (held, dependency).
         start: seconds since the epoch, expected where pending; NaN where Slurm gives none.
         end: seconds since the epoch, expected unless the job is over; NaN where Slurm gives none.
         time_limit: seconds; NaN where there is none.
+        partitions: those that it may start in, at least one.
         nodes: node list; empty for a job that never started.
         tasks: task numbers that the record stands for; empty for a job that is no array.
+        components: of the heterogeneous job that the row stands for as a whole; else empty.
     """
 
     job_id: int
@@ -67,12 +70,19 @@ class QueueRow:
     time_limit: float
     account: str
     user: str
-    partition: str
+    partitions: tuple[str, ...]
     qos: str
     has_batch_script: bool
     nodes: str
     tasks: str
     name: str
+    het_id: int = 0
+    components: tuple[QueueRow, ...] = ()
+
+    @property
+    def partition(self) -> str:
+        """A job for several partitions stands in the first one it names."""
+        return self.partitions[0]
 
     @property
     def held(self) -> bool:
@@ -156,13 +166,13 @@ def _to_row(field: dict[str, str]) -> QueueRow:
         time_limit=parse_duration(field["TimeLimit"]),
         account=field["Account"],
         user=field["UserName"],
-        # A job for several partitions stands in the first one it names.
-        partition=field["Partition"].partition(",")[0],
+        partitions=tuple(field["Partition"].split(",")),
         qos=field["QOS"],
         has_batch_script=field["BatchFlag"] == "1",
         nodes=field["NodeList"],
         tasks="" if field["ArrayTaskID"] == "N/A" else field["ArrayTaskID"],
         name=field["Name"].removesuffix("\n"),
+        het_id=0 if field["HetJobID"] == "N/A" else int(field["HetJobID"]),
     )
 
 
@@ -202,7 +212,7 @@ def parse_count(text: str) -> int:
 
 
 def parse_capacity(text: str) -> int:
-    """Usable processors from `sinfo -N -o "%N|%C"`: allocated and idle ones, each node once.
+    """Usable processors from `sinfo -N -o "%N|%C|%R|%p"`: allocated and idle, each node once.
 
     Raises:
         BatchSystemError: a line has another form.
@@ -219,12 +229,28 @@ def parse_all_processors(text: str) -> int:
     return sum(total for _, _, _, total in _processors_of_nodes(text))
 
 
+def parse_tiers(text: str) -> dict[str, int]:
+    """Partition -> its PriorityTier, from the same answer; those without nodes are not in it.
+
+    Raises:
+        BatchSystemError: a line has another form.
+    """
+    tiers: dict[str, int] = {}
+    for line in text.splitlines():
+        try:
+            _node, _counts, partition, tier = line.split(SEPARATOR)
+            tiers[partition] = int(tier)
+        except ValueError as error:
+            raise not_understood("sinfo", line) from error
+    return tiers
+
+
 def _processors_of_nodes(text: str) -> list[tuple[int, int, int, int]]:
-    """Allocated, idle, other and all processors of each node; `sinfo` may name a node twice."""
+    """Allocated, idle, other and all processors of each node, which has a line a partition."""
     nodes: dict[str, tuple[int, int, int, int]] = {}
     for line in text.splitlines():
-        name, _, counts = line.partition(SEPARATOR)
         try:
+            name, counts, _partition, _tier = line.split(SEPARATOR)
             allocated, idle, other, total = (parse_count(part) for part in counts.split("/"))
         except ValueError as error:
             raise not_understood("sinfo", line) from error

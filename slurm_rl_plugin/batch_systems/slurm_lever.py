@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from slurm_rl_plugin.batch_systems.port import ApplyReport
@@ -19,6 +19,11 @@ class Lever(Protocol):
         """Slurm's own word for it."""
         ...
 
+    @property
+    def carries(self) -> bool:
+        """Whether some job is known to have a value of ours."""
+        ...
+
     def look(self) -> None:
         """Read what the rows of the queue do not show; after they were read.
 
@@ -28,8 +33,13 @@ class Lever(Protocol):
         """
         ...
 
-    def terms(self, waiting: Sequence[QueueRow]) -> list[PriorityTerms]:
-        """Our factor and the rest of the priority, for one row of each job or array."""
+    def terms(self, waiting: Sequence[QueueRow], tiers: Mapping[str, int]) -> list[PriorityTerms]:
+        """Our factor and the rest of the priority, for one row of each job or array.
+
+        Args:
+            waiting: the rows.
+            tiers: partition -> its PriorityTier.
+        """
         ...
 
     def carrying(self, rows: Sequence[QueueRow]) -> list[int]:
@@ -38,4 +48,11 @@ class Lever(Protocol):
 
     def write(self, changes: Sequence[Change]) -> ApplyReport:
         """Set factors; raises as `FactorWriter.write` does."""
+        ...
+
+    def give_back(self, job_ids: Sequence[int] = ()) -> ApplyReport:
+        """Take our values from these jobs and from all known to have one, unread.
+
+        For a lever that Slurm heeds no longer, whose values would count again once it does.
+        """
         ...

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from slurm_rl_plugin.batch_systems.slurm_fields import HELD_REASONS, QueueRow
 from slurm_rl_plugin.batch_systems.slurm_priorities import PriorityTerms
 from slurm_rl_plugin.batch_systems.slurm_writes import Change, FactorWriter
 from slurm_rl_plugin.errors import ConfigurationError
-from slurm_rl_plugin.whole_file import write_whole
+from slurm_rl_plugin.whole_file import version_of, write_whole
 
 logger = logging.getLogger(__name__)
 _VERSION = 1
@@ -48,8 +48,8 @@ class NiceLever:
     Args:
         writer: sends nice values.
         waiting: reads the rows of all waiting jobs.
-        path: file that keeps the users' values across restarts, read at the first use; None keeps
-            none.
+        path: file that keeps the users' values across restarts, read at the first use and where
+            the daemon beside another controller wrote it; None keeps none.
     """
 
     name = "Nice"
@@ -64,6 +64,7 @@ class NiceLever:
         self._waiting = waiting
         self._path = path
         self._known: dict[int, GivenNice] | None = None
+        self._version: tuple[int, int] | None = None
         #: The user's own value of each waiting job, by array number.
         self._seen: dict[int, int] = {}
 
@@ -75,19 +76,29 @@ class NiceLever:
             ConfigurationError: the file cannot be read or is no such file.
         """
         if self._known is None:
+            if self._path is not None:
+                self._version = version_of(self._path)
             self._known = {} if self._path is None else _read(self._path)
         return self._known
 
+    def _read_if_changed(self) -> None:
+        version = None if self._path is None else version_of(self._path)
+        if version is not None and version != self._version:
+            self._known = None
+
     @property
     def carries(self) -> bool:
-        """Whether some job may have a nice value of ours."""
+        """See `Lever.carries`."""
+        self._read_if_changed()
         return bool(self._given)
 
     def look(self) -> None:
-        """See `Lever.look`; the queue shows it all."""
+        """See `Lever.look`; the queue shows it all, but for the users' own values."""
+        self._read_if_changed()
 
-    def terms(self, waiting: Sequence[QueueRow]) -> list[PriorityTerms]:
+    def terms(self, waiting: Sequence[QueueRow], tiers: Mapping[str, int]) -> list[PriorityTerms]:
         """See `Lever.terms`; jobs that wait no longer are kept: they may be requeued."""
+        del tiers  # a priority is the same in all partitions
         self._seen.clear()
         return [self._terms(row) for row in waiting]
 
@@ -97,8 +108,9 @@ class NiceLever:
             array_id for array_id in {row.array_id: None for row in rows} if self._has(array_id)
         ]
 
-    def give_back(self) -> ApplyReport:
-        """Give back every value, where Nice is the lever no longer."""
+    def give_back(self, job_ids: Sequence[int] = ()) -> ApplyReport:
+        """See `Lever.give_back`; a job that is not known to have a value of ours has its own."""
+        del job_ids
         return self.write([(job_id, 0) for job_id in self._given])
 
     def write(self, changes: Sequence[Change]) -> ApplyReport:
@@ -108,6 +120,7 @@ class NiceLever:
             ConfigurationError: the users' values cannot be remembered; then nothing is written,
                 but values given back.
         """
+        self._read_if_changed()
         known = [(job_id, factor) for job_id, factor in changes if factor or self._has(job_id)]
         applied, rejected = len(changes) - len(known), {}  # who has nothing of ours loses nothing
         for first in range(0, len(known), BURST):
@@ -152,7 +165,9 @@ class NiceLever:
         own = self._seen[row.array_id] = row.nice if given is None else given.own
         factor = own - row.nice
         native = max(row.priority - factor, 1) if row.priority else 0
-        return PriorityTerms(native=native, site=factor, by_hand=False, own_nice=own)
+        # one write sets nice of all components: values that differ could not be given back
+        by_hand = len({each.nice for each in row.components}) > 1
+        return PriorityTerms(native=native, site=factor, by_hand=by_hand, own_nice=own)
 
     def _has(self, job_id: int) -> bool:
         return job_id in self._given
@@ -176,6 +191,7 @@ class NiceLever:
         jobs = {str(job): [each.own, sorted(each.ours)] for job, each in self._given.items()}
         try:
             write_whole(self._path, json.dumps({"version": _VERSION, "jobs": jobs}))
+            self._version = version_of(self._path)
         except OSError as error:
             if tolerant:
                 logger.error("nice=unwritable path=%s error=%s", self._path, error)

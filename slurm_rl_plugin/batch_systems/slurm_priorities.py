@@ -30,29 +30,33 @@ class PriorityTerms:
             then reports a total with every factor 0, or, in 22.05 for a job with several
             partitions, factors that are no numbers.
         own_nice: the user's nice value where ours stands in its place; None where it does not.
+        spread: points by which components of a heterogeneous job stand apart, those of the job
+            being the component's that speaks for it; 0 for other jobs.
     """
 
     native: int
     site: int
     by_hand: bool
     own_nice: int | None = None
+    spread: int = 0
 
 
-#: Record number, priority in all, and its terms.
-ListedJob = tuple[int, int, PriorityTerms]
+#: Record number, partition, priority in all, and its terms.
+ListedJob = tuple[int, str, int, PriorityTerms]
+#: PriorityTier where slurm.conf names none; also taken for partitions without nodes.
+LOWEST_TIER = 1
 
 
 def parse_priorities(text: str) -> dict[int, PriorityTerms]:
     """Record number -> terms, from `sprio -h -o PRIORITY_FORMAT`.
 
-    A job with several partitions has a line for each; the one of the highest total counts,
-    which is the one that can start it first. Held jobs and jobs that are not eligible (begin
-    time, dependency, array limit) have no line.
+    A job with several partitions has a line for each; see `best_terms`. Held jobs and jobs that
+    are not eligible (begin time, dependency, array limit) have no line.
 
     Raises:
         BatchSystemError: a line has another form.
     """
-    return best_terms(parse_lines(text, {}).values())
+    return best_terms(parse_lines(text, {}).values(), {})
 
 
 def parse_lines(text: str, known: Mapping[str, ListedJob]) -> dict[str, ListedJob]:
@@ -68,13 +72,21 @@ def parse_lines(text: str, known: Mapping[str, ListedJob]) -> dict[str, ListedJo
     return {line: known[line] if line in known else _parse_line(line) for line in text.splitlines()}
 
 
-def best_terms(lines: Iterable[ListedJob]) -> dict[int, PriorityTerms]:
-    """Record number -> terms of its line with the highest total."""
-    best: dict[int, tuple[int, PriorityTerms]] = {}
-    for job_id, total, terms in lines:
-        if job_id not in best or total > best[job_id][0]:
-            best[job_id] = total, terms
-    return {job_id: terms for job_id, (_, terms) in best.items()}
+def best_terms(lines: Iterable[ListedJob], tiers: Mapping[str, int]) -> dict[int, PriorityTerms]:
+    """Record number -> terms in the partition that can start it first.
+
+    That is the one of the highest tier, and of several of that tier the one of the highest total.
+
+    Args:
+        lines: of `sprio`.
+        tiers: partition -> its tier; LOWEST_TIER where none is known.
+    """
+    best: dict[int, tuple[int, int, PriorityTerms]] = {}
+    for job_id, partition, total, terms in lines:
+        found = tiers.get(partition, LOWEST_TIER), total, terms
+        if job_id not in best or found[:2] > best[job_id][:2]:
+            best[job_id] = found
+    return {job_id: terms for job_id, (_, _, terms) in best.items()}
 
 
 def _parse_line(line: str) -> ListedJob:
@@ -85,19 +97,20 @@ def _parse_line(line: str) -> ListedJob:
 
 
 def _listed_job(line: str) -> ListedJob:
-    job_id, _partition, *numbers, tres = line.split("|", 11)
+    job_id, partition, *numbers, tres = line.split("|", 11)
     total, site, nice, *factors = [int(number) for number in numbers]
     factors.append(_tres_points(tres))
     if len(factors) != 7:
         raise ValueError(line)
     by_hand = site == NO_TERM or (site == 0 and not any(factors) and total + nice > ROUNDING)
     if by_hand:
-        return int(job_id), total, PriorityTerms(native=total, site=0, by_hand=True)
+        return int(job_id), partition, total, PriorityTerms(native=total, site=0, by_hand=True)
     native = total - site
     if total <= LEAST_PRIORITY:
         # Slurm cuts at 1, so that the total no longer tells what the rest adds up to.
         native = max(sum(factors) - nice, LEAST_PRIORITY)
-    return int(job_id), total, PriorityTerms(native=native, site=site, by_hand=False)
+    terms = PriorityTerms(native=native, site=site, by_hand=False)
+    return int(job_id), partition, total, terms
 
 
 def _tres_points(text: str) -> int:

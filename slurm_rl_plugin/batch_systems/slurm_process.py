@@ -1,16 +1,14 @@
-"""Run one Slurm command as a child that never outlives its time-out."""
+"""Slurm's commands as children with a time-out, and what their failures mean."""
 
 from __future__ import annotations
 
-import contextlib
 import os
-import signal
-import subprocess
-import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
+from slurm_rl_plugin.batch_systems.command_process import Answer, KillableCommands
 from slurm_rl_plugin.errors import BatchSystemError, BatchSystemUnavailable
+
+__all__ = ["Answer", "CommandRunner", "clean_environment", "failure", "not_understood"]
 
 #: Slurm's commands take filters and formats from variables of these names too.
 FILTER_PREFIXES = (
@@ -35,24 +33,17 @@ UNREACHABLE = (
     "Protocol authentication error",
     "Unable to process configuration file",
     "Could not establish a configuration source",
+    "in standby mode",  # of two controllers, while the other takes over
 )
 WHAT_TO_DO = "check slurmctld with `scontrol ping`"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
-    """What a command said; `status` is its exit status."""
-
-    status: int
-    output: str
-    errors: str
-
-
-class CommandRunner:
+class CommandRunner(KillableCommands):
     """Runs Slurm's commands with a clean environment and a time-out.
 
     Args:
-        environment: variables of the children; None takes this process's own.
+        environment: variables of the children, PATH and SLURM_CONF among them; None takes this
+            process's own.
         timeout: seconds that a call may take.
         on_call: told the command's name and the seconds it took, after every call.
     """
@@ -64,9 +55,13 @@ class CommandRunner:
         timeout: float,
         on_call: Callable[[str, float], None] | None,
     ) -> None:
-        self._environment = {**clean_environment(environment), "SLURM_TIME_FORMAT": "%s"}
-        self._timeout = timeout
-        self._on_call = on_call
+        super().__init__(
+            environment={**clean_environment(environment), "SLURM_TIME_FORMAT": "%s"},
+            timeout=timeout,
+            on_call=on_call,
+            without_answer=WHAT_TO_DO,
+            without_command="install Slurm's client commands or put them on the PATH",
+        )
 
     def read(self, arguments: Sequence[str]) -> str:
         """Output of a command that must succeed.
@@ -79,53 +74,6 @@ class CommandRunner:
         if answer.status:
             raise failure(arguments[0], answer.errors or answer.output)
         return answer.output
-
-    def call(self, arguments: Sequence[str], *, stdin: str = "", extra: float = 0.0) -> Answer:
-        """Run a command, `extra` seconds longer than usual where needed, whatever its status.
-
-        Raises:
-            BatchSystemUnavailable: no answer in time, or there is no such command.
-        """
-        began = time.monotonic()
-        try:
-            return self._run(arguments, stdin, self._timeout + extra)
-        finally:
-            if self._on_call is not None:
-                self._on_call(arguments[0], time.monotonic() - began)
-
-    def _run(self, arguments: Sequence[str], stdin: str, timeout: float) -> Answer:
-        child = self._start(arguments)
-        try:
-            output, errors = child.communicate(stdin.encode(), timeout)
-        except subprocess.TimeoutExpired as error:
-            _end(child)
-            raise BatchSystemUnavailable(
-                f"{arguments[0]} gave no answer within {timeout:g} s; {WHAT_TO_DO}"
-            ) from error
-        except BaseException:
-            _end(child)
-            raise
-        return Answer(
-            status=child.returncode,
-            output=output.decode(errors="replace"),
-            errors=errors.decode(errors="replace"),
-        )
-
-    def _start(self, arguments: Sequence[str]) -> subprocess.Popen[bytes]:
-        try:
-            return subprocess.Popen(
-                arguments,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                env=self._environment,
-                start_new_session=True,  # so that its whole group can be killed
-            )
-        except OSError as error:
-            raise BatchSystemUnavailable(
-                f"{arguments[0]} cannot be run ({error.strerror}); "
-                "install Slurm's client commands or put them on the PATH"
-            ) from error
 
 
 def clean_environment(environment: Mapping[str, str] | None) -> dict[str, str]:
@@ -148,15 +96,3 @@ def not_understood(command: str, line: str) -> BatchSystemError:
         f"{command} answered a line that is not understood: {line[:200]!r}; "
         "run it by hand, and report it if this release of Slurm prints another form"
     )
-
-
-def _end(child: subprocess.Popen[bytes]) -> None:
-    """Kill a child with all that it started, and leave no zombie."""
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(child.pid, signal.SIGKILL)
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        child.communicate(timeout=1.0)
-    for pipe in (child.stdin, child.stdout, child.stderr):
-        if pipe is not None:
-            with contextlib.suppress(OSError):
-                pipe.close()

@@ -65,10 +65,12 @@ class SlurmSettings:
         Beside a controller only the one in charge acts, so that two of them do not undo each
         other's order; on a host without a controller the daemon always acts.
         """
-        names = [name.partition(".")[0] for name, _ in self.controllers]
-        here = host.partition(".")[0]
-        up = [name for name, (_, is_up) in zip(names, self.controllers, strict=True) if is_up]
-        return here not in names or up[:1] == [here]
+        up = [_short(name) for name, is_up in self.controllers if is_up]
+        return not self.names_controller(host) or up[:1] == [_short(host)]
+
+    def names_controller(self, host: str) -> bool:
+        """Whether slurm.conf names a controller of this host."""
+        return _short(host) in [_short(name) for name, _ in self.controllers]
 
     @property
     def points_an_hour(self) -> float:
@@ -88,6 +90,10 @@ class SlurmSettings:
         except ValueError:
             return DEFAULT_PASSES[name]
         return given if given > 0 else DEFAULT_PASSES[name]  # negative switches a scheduler off
+
+
+def _short(host: str) -> str:
+    return host.partition(".")[0]
 
 
 def parse_settings(text: str) -> SlurmSettings:

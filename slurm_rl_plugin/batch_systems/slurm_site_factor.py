@@ -27,6 +27,10 @@ class SiteFactorLever:
     Held jobs and jobs that are not eligible yet are not listed by `sprio`; their factor is what we
     last wrote or saw, 0 if never, and the rest of their priority is native. A priority set by hand
     hides our term.
+
+    A factor of a heterogeneous job is that of its component with the lowest native priority; the
+    other ones get what puts them at the same priority. Slurm sets the factor of all when told to
+    set the leader's, so that is written first, and 0 needs no more.
     """
 
     name = "SiteFactor"
@@ -40,14 +44,24 @@ class SiteFactorLever:
         self._factors: dict[int, int] = {}
         #: Arrays whose factor did not show once.
         self._doubted: set[int] = set()
+        #: Leader -> component -> points from it up to the one that speaks for the job.
+        self._lifts: dict[int, dict[int, int]] = {}
+
+    @property
+    def carries(self) -> bool:
+        """See `Lever.carries`."""
+        return any(self._factors.values())
 
     def look(self) -> None:
         """See `Lever.look`."""
         self._lines = parse_lines(self._commands.read(SPRIO), self._lines)
-        self._listed = best_terms(self._lines.values())
+        self._listed = best_terms(self._lines.values(), {})
 
-    def terms(self, waiting: Sequence[QueueRow]) -> list[PriorityTerms]:
+    def terms(self, waiting: Sequence[QueueRow], tiers: Mapping[str, int]) -> list[PriorityTerms]:
         """See `Lever.terms`."""
+        if len(set(tiers.values())) > 1:
+            self._listed = best_terms(self._lines.values(), tiers)
+        self._lifts.clear()
         terms = [self._terms(row) for row in waiting]
         self._doubted.intersection_update(row.array_id for row in waiting)
         self._factors = {
@@ -60,19 +74,38 @@ class SiteFactorLever:
         """See `Lever.carrying`; those whose factor cannot be seen are among them."""
         chosen: dict[int, None] = {}
         for row in rows:
-            terms = self._listed.get(row.job_id)
-            if terms is None or terms.by_hand or terms.site:
-                chosen[row.array_id] = None
+            for record in row.components or (row,):
+                terms = self._listed.get(record.job_id)
+                if terms is None or terms.by_hand or terms.site:
+                    chosen[row.array_id] = None
         return list(chosen)
 
     def write(self, changes: Sequence[Change]) -> ApplyReport:
         """See `Lever.write`."""
         if not changes:
             return ApplyReport(applied=0, rejected={})
-        report = self._writer.write(changes)
+        leader_of: dict[int, int] = {}
+        wanted: list[Change] = []
         for job_id, factor in changes:
-            if job_id not in report.rejected:
+            lifts = self._lifts.get(job_id, {}) if factor else {}
+            of_leader = lifts.get(job_id, 0)
+            wanted.append((job_id, factor + of_leader))
+            for component, lift in lifts.items():
+                leader_of[component] = job_id
+                if lift != of_leader:
+                    wanted.append((component, factor + lift))
+        refused = self._writer.write(wanted).rejected
+        rejected = {leader_of.get(number, number): words for number, words in refused.items()}
+        for job_id, factor in changes:
+            if job_id not in rejected:
                 self._factors[job_id] = factor
+        return ApplyReport(applied=len(changes) - len(rejected), rejected=rejected)
+
+    def give_back(self, job_ids: Sequence[int] = ()) -> ApplyReport:
+        """See `Lever.give_back`; `priority/basic` stores a factor too, and heeds none."""
+        known = (job_id for job_id, factor in self._factors.items() if factor)
+        report = self.write([(job_id, 0) for job_id in dict.fromkeys([*job_ids, *known])])
+        self._factors.clear()  # a job that is gone is not asked again
         return report
 
     def _hides(self, row: QueueRow, listed: PriorityTerms) -> bool:
@@ -91,9 +124,29 @@ class SiteFactorLever:
         return doubted
 
     def _terms(self, row: QueueRow) -> PriorityTerms:
-        listed = self._listed.get(row.job_id)
+        listed = self._terms_listed(row)
         if listed is not None:
             return replace(listed, by_hand=True) if self._hides(row, listed) else listed
         factor = self._factors.get(row.array_id, 0)
         native = max(row.priority - factor, 1) if row.priority else 0
         return PriorityTerms(native=native, site=factor, by_hand=False)
+
+    def _terms_listed(self, row: QueueRow) -> PriorityTerms | None:
+        """What `sprio` says of a row.
+
+        Of a heterogeneous job the component speaks that the site puts last, since all wait for
+        it; where the priority of one was set by hand, that one does.
+        """
+        if not row.components:
+            return self._listed.get(row.job_id)
+        numbers = [each.job_id for each in row.components]
+        listed = {each: self._listed[each] for each in numbers if each in self._listed}
+        if len(listed) < len(numbers):  # one cannot start yet, so none can
+            return None
+        speaker = min(listed.values(), key=lambda terms: (not terms.by_hand, terms.native))
+        self._lifts[row.job_id] = {
+            each: speaker.native - terms.native for each, terms in listed.items()
+        }
+        total = speaker.native + speaker.site
+        spread = max(abs(terms.native + terms.site - total) for terms in listed.values())
+        return replace(speaker, spread=spread)

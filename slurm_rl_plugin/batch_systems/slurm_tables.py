@@ -3,35 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 
+from slurm_rl_plugin.batch_systems.numbered_names import Names
 from slurm_rl_plugin.batch_systems.slurm_accounting import PastRun
 from slurm_rl_plugin.batch_systems.slurm_fields import QueueRow
-from slurm_rl_plugin.batch_systems.slurm_priorities import PriorityTerms
+from slurm_rl_plugin.batch_systems.slurm_priorities import LOWEST_TIER, PriorityTerms
 from slurm_rl_plugin.domain import JobTable, PendingJobs
 from slurm_rl_plugin.domain.job_description import JobDescription
 
 JobClassRule = Callable[[JobDescription], bool]
-
-
-class Names:
-    """Numbers names in the order in which they are first met."""
-
-    def __init__(self, first: Iterable[str] = ()) -> None:
-        self._index: dict[str, int] = {}
-        for name in first:
-            self.number(name)
-
-    def number(self, name: str) -> int:
-        """Give the name's number, a new one at first sight."""
-        return self._index.setdefault(name, len(self._index))
-
-    @property
-    def all(self) -> tuple[str, ...]:
-        """Every name so far, in the order of the numbers."""
-        return tuple(self._index)
 
 
 class TableBuilder:
@@ -75,8 +58,13 @@ class TableBuilder:
             interactive=np.zeros(len(runs), dtype=np.bool_),
         )
 
-    def pending(self, rows: Sequence[QueueRow], terms: Sequence[PriorityTerms]) -> PendingJobs:
-        """Columns of waiting jobs and their priorities."""
+    def pending(
+        self,
+        rows: Sequence[QueueRow],
+        terms: Sequence[PriorityTerms],
+        tiers: Mapping[str, int],
+    ) -> PendingJobs:
+        """Columns of waiting jobs and their priorities; `tiers` are those of the partitions."""
         return PendingJobs(
             jobs=self.jobs(rows, whole_arrays=True),
             native_priority=_integers([term.native for term in terms]),
@@ -90,6 +78,10 @@ class TableBuilder:
                 ]
             ),
             qos=_integers([self.qos.number(row.qos) for row in rows]),
+            spread=_integers([term.spread for term in terms]),
+            tier=_integers(
+                [max(tiers.get(name, LOWEST_TIER) for name in row.partitions) for row in rows]
+            ),
         )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol
 
 from slurm_rl_plugin.batch_systems.port import ApplyReport
@@ -20,7 +20,11 @@ REFUSALS = (
     re.compile(r"^(?P<text>.+) for job (?P<job>\d+)\S*$"),
     re.compile(r"^(?P<job>\d+)(?:_\S+)?: (?P<text>.+)$"),
 )
-DENIED = ("Access/permission denied", "Invalid user id")
+#: What Slurm says to a change of another user's job by who is no operator, and to nobody else.
+NO_RIGHT = "Invalid user id"
+#: What it says to a change by who owns the job or coordinates its account and is no operator; and
+#: where a job_submit plugin of the site refuses a change of one job, to operators as well.
+DENIED = "Access/permission denied"
 Change = tuple[int, int]
 #: Fields of a job that `scontrol` can be told to set.
 SITE_FACTOR, NICE = "sitefactor", "nice"
@@ -46,7 +50,9 @@ class FactorWriter:
 
     def __init__(self, sender: ChangeSender, writes_per_call: int) -> None:
         self._sender = sender
-        self.writes_per_call = writes_per_call
+        self._writes_per_call = writes_per_call
+        #: Whether Slurm has accepted a change of ours since it last denied us the right.
+        self._had_right = False
 
     def write(self, changes: Sequence[Change]) -> ApplyReport:
         """Set the factor of each job (of the array, for a job array) to a new value.
@@ -57,7 +63,7 @@ class FactorWriter:
         Raises:
             BatchSystemUnavailable: no answer in time; some changes may have been written.
             BatchSystemError: a write failed for a reason that names no job.
-            ChangeRejected: every single change was denied.
+            ChangeRejected: the right to change priorities is missing.
         """
         rejected = {
             job_id: f"factor {factor} is outside ±{LARGEST_FACTOR}"
@@ -68,16 +74,25 @@ class FactorWriter:
         for burst in self._bursts(allowed):
             refused = self._sender.send(burst)
             rejected.update(refused)
-            if len(refused) == len(burst) and _all_denied(refused):
+            if len(refused) < len(burst):
+                self._had_right = True
+            elif self._is_denied_right(refused):
+                self._had_right = False
                 raise ChangeRejected(
                     "Slurm denies every change of priority: give the user of this daemon "
                     "AdminLevel=Operator (sacctmgr modify user NAME set AdminLevel=Operator)"
                 )
         return ApplyReport(applied=len(changes) - len(rejected), rejected=rejected)
 
+    def _is_denied_right(self, refused: Mapping[int, str]) -> bool:
+        """Whether refusals of a whole burst tell that we are no operator, and not of these jobs."""
+        if any(NO_RIGHT in words for words in refused.values()):
+            return True
+        return not self._had_right and all(DENIED in words for words in refused.values())
+
     def _bursts(self, changes: Sequence[Change]) -> Iterator[Sequence[Change]]:
-        for first in range(0, len(changes), self.writes_per_call):
-            yield changes[first : first + self.writes_per_call]
+        for first in range(0, len(changes), self._writes_per_call):
+            yield changes[first : first + self._writes_per_call]
 
 
 class Scontrol:
@@ -121,9 +136,3 @@ def _refusal(line: str) -> tuple[int, str]:
         if found := pattern.match(line):
             return int(found["job"]), found["text"]
     return -1, line
-
-
-def _all_denied(refused: dict[int, str]) -> bool:
-    return bool(refused) and all(
-        any(words in text for words in DENIED) for text in refused.values()
-    )

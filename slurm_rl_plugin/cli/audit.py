@@ -12,10 +12,10 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from slurm_rl_plugin.cli.configuration_arguments import add_configuration_options, configuration_of
 from slurm_rl_plugin.cli.job_arguments import count, job_numbers
 from slurm_rl_plugin.cli.slurm_times import parse_slurm_time
 from slurm_rl_plugin.cli.tables import finite, print_parsable, printable, slurm_time
-from slurm_rl_plugin.configuration import DEFAULT_PATH, read_configuration
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.hook.audit_reader import (
     EVENTS,
@@ -47,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     def moment(text: str) -> float:
         return parse_slurm_time(text, datetime.now())
 
-    parser.add_argument("--config", type=Path, metavar="FILE", help=f"default {DEFAULT_PATH}")
+    add_configuration_options(parser)
     parser.add_argument(
         *("-j", "--jobs"),
         type=job_numbers,
@@ -68,7 +68,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(options: argparse.Namespace) -> int:
     """Filter and print, a line at a time."""
-    path = read_configuration(options.config or DEFAULT_PATH).values["hook"]["audit_file"]
+    path = configuration_of(options).values["hook"]["audit_file"]
     if not path:
         raise ConfigurationError("no audit log is kept: give its path in [hook] audit_file.")
     reader = AuditReader(audit_files(Path(path)))

@@ -10,38 +10,24 @@ from typing import Any
 
 import numpy as np
 
+from slurm_rl_plugin.cli.drawn_queue import past_runs, random_snapshot
 from slurm_rl_plugin.cli.hook_assembly import load_policy, model_path
-from slurm_rl_plugin.cli.log_arguments import at_least_one
+from slurm_rl_plugin.cli.job_arguments import count
 from slurm_rl_plugin.cli.tables import print_json, print_table
 from slurm_rl_plugin.configuration import SHIPPED_MODEL
-from slurm_rl_plugin.domain import (
-    EndedJobs,
-    JobTable,
-    PendingJobs,
-    QueueSnapshot,
-    RunningJobs,
-    StartedJobs,
-)
-from slurm_rl_plugin.domain.jobs import empty_job_table
 from slurm_rl_plugin.hook.guard_rails import total_priority
 from slurm_rl_plugin.hook.order_changes import order_changes
-from slurm_rl_plugin.units import DAY, HOUR, MINUTE
 
-USERS = 200
 #: Jobs that have ended before the first decision of a policy that learns from runs.
 PAST_RUNS = 100_000
-#: What users ask for; a queue of 100,000 jobs has some thousands of templates.
-_LIMITS = np.array([5 * MINUTE, 15 * MINUTE, HOUR, 4 * HOUR, 12 * HOUR, DAY, 2 * DAY, 3 * DAY])
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.add_argument("what", choices=["hook", "simulator"])
-    parser.add_argument(
-        "--jobs", type=at_least_one, default=10_000, help="pending, or simulated, jobs"
-    )
+    parser.add_argument("--jobs", type=count, default=10_000, help="pending, or simulated, jobs")
     parser.add_argument("--policy", default=SHIPPED_MODEL, metavar="NAME|MODEL")
-    parser.add_argument("--repeats", type=at_least_one, default=50)
+    parser.add_argument("--repeats", type=count, default=50)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
@@ -109,50 +95,6 @@ def _hook(options: argparse.Namespace) -> dict[str, Any]:
         "writes": writes,
         "minimum_writes": writes,
     }
-
-
-def random_snapshot(jobs: int, rng: np.random.Generator) -> QueueSnapshot:
-    """A queue of that many pending jobs of 20 accounts in 4 partitions; ages up to ten days."""
-    now = 100 * DAY
-    table = _random_jobs(jobs, rng, now)
-    shares = rng.dirichlet(np.ones(20))
-    pending = PendingJobs.untouched(table)
-    nothing = empty_job_table()
-    return QueueSnapshot(
-        now=now,
-        pending=pending,
-        running=RunningJobs(jobs=nothing, start=nothing.submit),
-        started=StartedJobs(jobs=nothing, start=nothing.submit),
-        capacity=10_000,
-        accounts=tuple(f"account{index}" for index in range(20)),
-        partitions=("a", "b", "c", "d"),
-        shares=shares,
-        usage=rng.dirichlet(np.ones(20)),
-        users=tuple(f"user{index}" for index in range(USERS)),
-    )
-
-
-def past_runs(jobs: int, rng: np.random.Generator) -> EndedJobs:
-    """That many jobs of the users of `random_snapshot`, ended in the month before it."""
-    table = _random_jobs(jobs, rng, 90 * DAY)
-    start = table.submit - 10 * DAY
-    end = start + 10 ** rng.uniform(0, 5, jobs)
-    return EndedJobs(jobs=table, start=start, end=end, from_accounting=True)
-
-
-def _random_jobs(jobs: int, rng: np.random.Generator, now: float) -> JobTable:
-    submit = np.sort(now - rng.uniform(0, 10 * DAY, jobs))
-    return JobTable(
-        job_id=np.arange(1, jobs + 1),
-        submit=submit,
-        eligible=submit,
-        processors=rng.integers(1, 129, jobs),
-        time_limit=rng.choice(_LIMITS, jobs),
-        account=rng.integers(0, 20, jobs),
-        user=rng.integers(0, USERS, jobs),
-        partition=rng.integers(0, 4, jobs),
-        interactive=rng.random(jobs) < 0.4,
-    )
 
 
 def _simulator(options: argparse.Namespace) -> dict[str, Any]:

@@ -25,7 +25,8 @@ from slurm_rl_plugin.cli.tables import print_json
 from slurm_rl_plugin.domain.job_class import JobClassifier, JobClassRule
 from slurm_rl_plugin.features.estimates import RequestedLimit, RunTimeEstimate
 from slurm_rl_plugin.hook.audit_log import AuditLog
-from slurm_rl_plugin.hook.cycle import Cycle, CycleSettings
+from slurm_rl_plugin.hook.cycle import Cycle
+from slurm_rl_plugin.hook.cycle_settings import CycleSettings
 from slurm_rl_plugin.hook.guard_rails import UntouchedJobs, default_guard_rails
 from slurm_rl_plugin.hook.state_file import StateFile
 from slurm_rl_plugin.learning.evaluation import Candidate, schedule_of, starts_under

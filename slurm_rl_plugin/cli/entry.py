@@ -7,6 +7,7 @@ import importlib
 import os
 import sys
 from collections.abc import Sequence
+from types import ModuleType
 
 from slurm_rl_plugin import __version__
 from slurm_rl_plugin.errors import (
@@ -24,11 +25,16 @@ VERBS = {
     "evaluate": "compare policies on an accounting log",
     "reproduce": "run the experiment of a paper again, its figures beside ours",
     "check": "whether the daemon could do its work here, and what mends it",
+    "pbs-setup": "the lines that prepare a PBS server, what each does and how to undo it",
     "run": "the daemon beside the batch system",
     "queue": "the pending jobs in the decided order, beside the site's own",
     "explain": "why a pending job is where it is",
     "status": "whether all is well with the daemon; exit code 1 if not",
     "audit": "what was decided and written, from the audit log",
+    "disable": "stop writing and take every factor back, until `enable`",
+    "pause": "the same for some time; goes on by itself",
+    "enable": "go on after `disable` or `pause`",
+    "shadow-report": "what shadow mode would have changed, and what that would have been worth",
     "release": "take back every factor that the daemon wrote",
     "show-config": "print the configuration in force",
     "benchmark": "measure the hook and the simulator",
@@ -44,7 +50,8 @@ class _Parser(argparse.ArgumentParser):
         self.exit(2, f"{self.prog}: {message} (see {self.prog} --help)\n")
 
 
-def _parser() -> argparse.ArgumentParser:
+def program_parser() -> argparse.ArgumentParser:
+    """The parser of the words before a verb's own."""
     parser = _Parser(
         prog="slurm-rl", description="Orders a batch queue with a network trained on its own log."
     )
@@ -53,6 +60,21 @@ def _parser() -> argparse.ArgumentParser:
     for verb, meaning in VERBS.items():
         verbs.add_parser(verb, help=meaning, add_help=False)
     return parser
+
+
+def verb_parser(verb: str) -> argparse.ArgumentParser:
+    """The parser of one verb's words.
+
+    Raises:
+        ModuleNotFoundError: an extra that the verb needs is not installed.
+    """
+    parser = _Parser(prog=f"slurm-rl {verb}", description=VERBS[verb])
+    _module(verb).add_arguments(parser)
+    return parser
+
+
+def _module(verb: str) -> ModuleType:
+    return importlib.import_module(f"slurm_rl_plugin.cli.{verb.replace('-', '_')}")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -65,12 +87,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         0 fine, 1 failed, 2 wrong usage, input or configuration.
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
-    chosen, rest = _parser().parse_args(words[:1]), words[1:]
+    chosen, rest = program_parser().parse_args(words[:1]), words[1:]
     try:
-        module = importlib.import_module(f"slurm_rl_plugin.cli.{chosen.verb.replace('-', '_')}")
-        parser = _Parser(prog=f"slurm-rl {chosen.verb}", description=VERBS[chosen.verb])
-        module.add_arguments(parser)
-        return int(module.main(parser.parse_args(rest)))
+        options = verb_parser(chosen.verb).parse_args(rest)
+        return int(_module(chosen.verb).main(options))
     except _USAGE_ERRORS as error:
         sys.stderr.write(f"slurm-rl {chosen.verb}: {error}\n")
         return 2

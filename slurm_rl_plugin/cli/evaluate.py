@@ -201,6 +201,8 @@ def _log_entry(log: NamedLog, options: argparse.Namespace, in_sample: bool) -> d
         "ran": len(prepared.log),
         "dropped": log.dropped,
         "noticed": log.report.noticed,
+        **({"other_records": log.report.other_records} if log.report.other_records else {}),
+        **({"malformed": list(log.report.malformed)} if log.report.malformed else {}),
         "processors": prepared.capacity,
         "shares": dict(zip(prepared.accounts, prepared.shares.tolist(), strict=True)),
         "class_rule": prepared.class_rule,

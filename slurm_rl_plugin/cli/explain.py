@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import argparse
 import math
+import os
+import time
 from pathlib import Path
 from typing import Any
 
+from slurm_rl_plugin.batch_systems.pbs_adapter_choice import is_pbs
+from slurm_rl_plugin.cli.configuration_arguments import add_configuration_options, configuration_of
 from slurm_rl_plugin.cli.explanation_text import print_explanation
 from slurm_rl_plugin.cli.job_arguments import job_number
 from slurm_rl_plugin.cli.queue_look import QueueLook, look_at_queue
 from slurm_rl_plugin.cli.slurm_job_record import SlurmJobRecord, read_job_record
 from slurm_rl_plugin.cli.tables import print_json
-from slurm_rl_plugin.configuration import DEFAULT_PATH, Configuration, read_configuration
+from slurm_rl_plugin.configuration import Configuration
 from slurm_rl_plugin.errors import JobNotPending, SlurmRLError
 from slurm_rl_plugin.hook.audit_reader import AuditFilter, tail_of
+from slurm_rl_plugin.hook.disable_file import read_disable_file
 from slurm_rl_plugin.hook.explanation import Explanation
 from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.policies.q_network import QNetworkPolicy
@@ -26,15 +31,18 @@ AUDIT_TAIL, AUDIT_LINES = 20_000_000, 3
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.add_argument("job", type=job_number, metavar="JOBID", help="a job, an array or a task")
-    parser.add_argument("--config", type=Path, metavar="FILE", help=f"default {DEFAULT_PATH}")
+    add_configuration_options(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 
 def main(options: argparse.Namespace) -> int:
     """Decide on the whole queue and say all about one job."""
-    configuration = read_configuration(options.config or DEFAULT_PATH)
+    configuration = configuration_of(options)
     timeout = float(configuration.values["batch_system"]["timeout"])
-    record = read_job_record(options.job, timeout)
+    if is_pbs(configuration.values["batch_system"]["adapter"], os.environ):
+        record = SlurmJobRecord(unread=("its record: `qstat -f JOBID` shows it.",))
+    else:
+        record = read_job_record(options.job, timeout)
     document = explained(configuration, options.job, record)
     if options.json:
         print_json(document)
@@ -59,11 +67,14 @@ def explained(configuration: Configuration, job: int, record: SlurmJobRecord) ->
     look = look_at_queue(configuration)
     places = look.considered.plan.snapshot.pending.jobs.job_id.tolist()
     if number not in places:
-        raise JobNotPending(f"job {job} is not in the queue: `squeue` lists the jobs that are.")
+        raise JobNotPending(
+            f"job {job} is not in the queue: `slurm-rl queue` lists those that are."
+        )
     explanation = Explanation(
         cycle=look.cycle, considered=look.considered, place=places.index(number)
     )
     document = {**explanation.document(), **_decision(look), **_record(configuration, record)}
+    document["writes"] = _writes(configuration)
     if document["features"] is not None:
         _add_linear_part(look, document)
     document["audit"] = _audit(configuration, number)
@@ -76,6 +87,17 @@ def _decision(look: QueueLook) -> dict[str, Any]:
         "policy": look.cycle.policy.name,
         "model": look.cycle.model_sha256 or None,
         "fallback": look.considered.plan.fallback_reason,
+    }
+
+
+def _writes(configuration: Configuration) -> dict[str, Any]:
+    """Whether anything is written at present: the mode, and what has switched it off."""
+    path = configuration.disable_file
+    found = None if path is None else read_disable_file(path)
+    counts = found is not None and found.counts(time.time())  # noqa: TID251 - composition root
+    return {
+        "mode": configuration.values["hook"]["mode"],
+        "disabled": found.words if found is not None and counts else None,
     }
 
 
@@ -133,14 +155,15 @@ def _audit(configuration: Configuration, number: int) -> list[dict[str, Any]]:
 def _not_read(configuration: Configuration, look: QueueLook, document: dict[str, Any]) -> list[str]:
     """What is unknown, said rather than guessed."""
     missing = []
-    if document["untouched"] in ("held", "not_eligible"):
+    by_sprio = look.cycle.batch_system.name != "pbs"
+    if by_sprio and document["untouched"] in ("held", "not_eligible"):
         missing.append(
             "its factor and the terms of its priority: sprio lists no job that is held or not "
             "eligible."
         )
     if not document["account"]["any_usage"]:
         missing.append(
-            "usage: Slurm reports none at all; it keeps none where PriorityWeightFairshare is 0."
+            "usage: none at all is reported; Slurm keeps none where PriorityWeightFairshare is 0."
         )
     if not math.isfinite(document["time_limit"]):
         missing.append("a time limit: the job has none.")

@@ -108,6 +108,10 @@ def _priority(document: Mapping[str, Any]) -> list[str]:
     for partition, terms in document["terms"].items():
         told = ", ".join(f"{name} {points}" for name, points in terms.items())
         lines.append(f"  in partition {partition}: {told}")
+    if document["writes"]["disabled"]:
+        lines.append(f"Nothing is written now: disabled {document['writes']['disabled']}.")
+    elif document["writes"]["mode"] == "shadow":
+        lines.append("Nothing is written now: the mode is shadow.")
     if write is None:
         return [*lines, "A cycle in active mode would write nothing to it."]
     late = "" if write["this_cycle"] else ", in a later cycle (max_writes)"

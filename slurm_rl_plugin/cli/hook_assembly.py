@@ -11,12 +11,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from slurm_rl_plugin.batch_systems.pbs_adapter_choice import is_pbs
 from slurm_rl_plugin.batch_systems.port import BatchSystem
 from slurm_rl_plugin.batch_systems.slurm_adapter_choice import PYSLURM, choose_adapter
-from slurm_rl_plugin.batch_systems.slurm_cluster import HeadNode
 from slurm_rl_plugin.batch_systems.slurm_process import CommandRunner
+from slurm_rl_plugin.batch_systems.slurm_site import SlurmSite
 from slurm_rl_plugin.configuration import SHIPPED_MODELS, Configuration
-from slurm_rl_plugin.errors import PolicyError
+from slurm_rl_plugin.errors import ConfigurationError, PolicyError
 from slurm_rl_plugin.hook.audit_log import AuditLog
 from slurm_rl_plugin.hook.cycle import Cycle
 from slurm_rl_plugin.hook.guard_rails import UntouchedJobs, default_guard_rails
@@ -61,6 +62,27 @@ def model_path(model: str) -> Path:
     installed = Path(sys.prefix) / "share" / "slurm-rl" / "policy_models" / f"{model}.onnx"
     in_tree = Path(__file__).resolve().parents[2] / "policy_models" / f"{model}.onnx"
     return in_tree if in_tree.exists() else installed
+
+
+def check_model_file(model: str) -> None:
+    """Refuse a model that is not there: no daemon should start on a slip in its path.
+
+    A file that is there and broken is another matter: it may break while the site relies on the
+    daemon, which then falls back.
+
+    Raises:
+        ConfigurationError: the file is missing or may not be read by this user.
+    """
+    if model in LIVE_RULES:
+        return
+    path = model_path(model)
+    try:
+        path.open("rb").close()
+    except OSError as error:
+        raise ConfigurationError(
+            f"model {path} cannot be read ({error.strerror}): give the path of a model, or the "
+            "name of a rule, in [policy] model."
+        ) from None
 
 
 def load_policy(model: str) -> LoadedPolicy:
@@ -112,20 +134,44 @@ def build_batch_system(
         ConfigurationError: the adapter cannot work here.
     """
     settings = configuration.values["batch_system"]
-    build = slurm_adapter(settings["adapter"], float(settings["timeout"]))
-    return build(
+    if is_pbs(settings["adapter"], os.environ):
+        return _pbs(configuration, calls, learns_from_runs)
+    adapter = slurm_adapter(settings["adapter"], float(settings["timeout"]))
+    site = SlurmSite(
+        shares=configuration.shares,
+        interactive=configuration.classifier.is_interactive,
+        clock=time.time,  # noqa: TID251 - the composition root hands out the clock
+        timeout=float(settings["timeout"]),
+        on_call=lambda call, seconds: calls.append((call, seconds)),
+        history_days=float(settings["history_days"]) if learns_from_runs else 0.0,
+        host=socket.gethostname(),
+        nice_file=nice_path(Path(configuration.values["hook"]["state_file"])),
+    )
+    return adapter(site)
+
+
+def _pbs(
+    configuration: Configuration, calls: list[tuple[str, float]], learns_from_runs: bool
+) -> BatchSystem:
+    from slurm_rl_plugin.batch_systems.pbs import Pbs  # noqa: PLC0415 - chosen by name
+
+    settings = configuration.values["batch_system"]
+    logger.info("adapter=pbs")
+    return Pbs(
         shares=configuration.shares,
         interactive=configuration.classifier.is_interactive,
         clock=time.time,  # noqa: TID251 - the composition root hands out the clock
         timeout=float(settings["timeout"]),
         environment=dict(os.environ),
         on_call=lambda call, seconds: calls.append((call, seconds)),
+        heartbeat=heartbeat_path(Path(configuration.values["hook"]["state_file"])),
         history_days=float(settings["history_days"]) if learns_from_runs else 0.0,
-        head_node=HeadNode(
-            host=socket.gethostname(),
-            nice_file=nice_path(Path(configuration.values["hook"]["state_file"])),
-        ),
     )
+
+
+def heartbeat_path(state_file: Path) -> Path:
+    """Where PBS's dead-man hook looks for our sign of life, beside the state file."""
+    return state_file.with_name("heartbeat")
 
 
 def nice_path(state_file: Path) -> Path:

@@ -5,19 +5,21 @@ from __future__ import annotations
 import argparse
 import re
 
-#: A job, a job array, one task of it or a list of tasks in brackets.
-_JOB = re.compile(r"(?P<number>\d{1,10})(?:_(?:\d+|\[[\d,%:-]+\]))?")
+#: A job, a job array, one task of it or a list of tasks in brackets, or a component.
+_JOB = re.compile(r"(?P<number>\d{1,10})(?:_(?:\d+|\[[\d,%:-]+\])|\+\d+)?")
 
 
 def job_number(text: str) -> int:
-    """The number of a job, of the array for a task of one: `123`, `123_4`, `123_[5-7]`.
+    """The number of a job, of the whole for a part of one: `123`, `123_4`, `123_[5-7]`, `123+1`.
 
     Raises:
         argparse.ArgumentTypeError: another form.
     """
     found = _JOB.fullmatch(text.strip())
     if found is None:
-        raise argparse.ArgumentTypeError(f"{text!r} is no job: give a number, or ARRAY_TASK")
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no job: give a number, ARRAY_TASK or JOB+COMPONENT"
+        )
     return int(found["number"])
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -226,7 +227,18 @@ def _log_and_report(argument: str) -> tuple[JobLog, ReadReport]:
     if is_generator_name(argument) and not Path(argument).exists():
         log = generated_log(argument)
         return log, ReadReport(read=len(log), kept=len(log))
-    return read_log(Path(argument))
+    log, report = read_log(Path(argument))
+    _warn_of_malformed(report)
+    return log, report
+
+
+def _warn_of_malformed(report: ReadReport) -> None:
+    """Say where records are broken; they are left out, and counted beside the other reasons."""
+    for place in report.malformed:
+        print(f"slurm-rl: left out {place}", file=sys.stderr)
+    more = report.dropped.get("malformed record", 0) - len(report.malformed)
+    if report.malformed and more > 0:
+        print(f"slurm-rl: left out {more} more malformed records", file=sys.stderr)
 
 
 def _capacity(log: JobLog, given: int | None) -> int | None:

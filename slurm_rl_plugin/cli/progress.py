@@ -5,10 +5,17 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 
 
 def _no_progress(step: int, value: float) -> None:
     del step, value
+
+
+def _plain_progress(title: str, steps: int, step: int, value: float) -> None:
+    del value
+    sys.stderr.write(f"\r{title} {step / max(steps, 1):.0%}")
+    sys.stderr.flush()
 
 
 @contextmanager
@@ -23,8 +30,13 @@ def progress_bar(title: str, steps: int, measure: str) -> Iterator[Callable[[int
     if not sys.stderr.isatty():
         yield _no_progress
         return
-    from rich.console import Console  # noqa: PLC0415 - only where a terminal shows it
-    from rich.progress import Progress  # noqa: PLC0415
+    try:
+        from rich.console import Console  # noqa: PLC0415 - only where a terminal shows it
+        from rich.progress import Progress  # noqa: PLC0415
+    except ModuleNotFoundError:  # on a head node, which has no more than the daemon needs
+        yield partial(_plain_progress, title, steps)
+        sys.stderr.write("\r\033[K")
+        return
 
     with Progress(console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task(title, total=steps)

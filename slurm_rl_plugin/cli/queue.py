@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import argparse
 import sys
-from pathlib import Path
 from typing import Any
 
+from slurm_rl_plugin.cli.configuration_arguments import add_configuration_options, configuration_of
 from slurm_rl_plugin.cli.job_arguments import count, job_numbers, names
 from slurm_rl_plugin.cli.queue_look import QueueLook, look_at_queue
 from slurm_rl_plugin.cli.queue_table import DEFAULT_FIELDS, FIELDS, Row, cells, fields, queue_rows
 from slurm_rl_plugin.cli.tables import print_json, print_parsable, print_table
-from slurm_rl_plugin.configuration import DEFAULT_PATH, read_configuration
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument("--config", type=Path, metavar="FILE", help=f"default {DEFAULT_PATH}")
+    add_configuration_options(parser)
     parser.add_argument("-p", "--partition", type=names, metavar="LIST", help="only these")
     parser.add_argument("-A", "--account", type=names, metavar="LIST", help="only these")
     parser.add_argument("-u", "--user", type=names, metavar="LIST", help="only these")
@@ -39,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(options: argparse.Namespace) -> int:
     """Decide, choose, print."""
-    look = look_at_queue(read_configuration(options.config or DEFAULT_PATH))
+    look = look_at_queue(configuration_of(options))
     reason = look.considered.plan.fallback_reason
     if reason is not None:
         sys.stderr.write(f"slurm-rl queue: the policy is not used: {reason}\n")

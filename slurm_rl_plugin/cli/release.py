@@ -3,37 +3,80 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from pathlib import Path
 
-import numpy as np
-
+from slurm_rl_plugin.cli.configuration_arguments import (
+    add_configuration_options,
+    configuration_in_part,
+    configuration_of,
+)
 from slurm_rl_plugin.cli.hook_assembly import build_batch_system
-from slurm_rl_plugin.configuration import DEFAULT_PATH, read_configuration
-from slurm_rl_plugin.hook.daemon import only_daemon
+from slurm_rl_plugin.configuration import Configuration
+from slurm_rl_plugin.hook.carried_factors import CarriedFactors
+from slurm_rl_plugin.hook.daemon import daemon_runs, only_daemon
 from slurm_rl_plugin.hook.state_file import StateFile
+
+NOT_OURS = "released nothing: another host's controller is in charge; give --force to do it"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument("--config", type=Path, metavar="FILE", help=f"default {DEFAULT_PATH}")
+    add_configuration_options(parser)
     parser.add_argument(
         "--force", action="store_true", help="beside a controller that is not in charge too"
+    )
+    parser.add_argument(
+        "--unattended",
+        action="store_true",
+        help="nothing while a daemon runs or no factor of ours stands; for systemd",
     )
 
 
 def main(options: argparse.Namespace) -> int:
-    """Release every pending job, whoever gave it a factor; 1 where one keeps it for now."""
-    configuration = read_configuration(options.config or DEFAULT_PATH)
+    """Release every job, whoever gave it a factor; 1 where one keeps it for now."""
+    if options.unattended:
+        return _release_unattended(options)
+    configuration = configuration_of(options)
+    beside = configuration.values["hook"]["beside_controllers"]
+    return _release(configuration, beside and not options.force)
+
+
+def _release_unattended(options: argparse.Namespace) -> int:
+    """A fault in the configuration may be why the daemon is gone: factors must not stand for it."""
+    configuration, faults = configuration_in_part(options)
+    said = "".join(f"slurm-rl release: {fault}\n" for fault in faults)
+    if configuration is None:  # nobody knows where the state file is
+        sys.stderr.write(f"{said}slurm-rl release: nothing is taken back until it can be read.\n")
+        return 1
+    state = Path(configuration.values["hook"]["state_file"])
+    if daemon_runs(state) or StateFile(state).read() == set():
+        return 0
+    sys.stderr.write(said)
+    beside = configuration.values["hook"]["beside_controllers"]
+    # the faulty key may be the one that says that there are two daemons
+    return _release(configuration, bool(beside or faults) and not options.force, quiet=True)
+
+
+def _release(configuration: Configuration, heeds_others: bool, *, quiet: bool = False) -> int:
+    """Release all.
+
+    Args:
+        configuration: of the site.
+        heeds_others: not beside a controller that is not in charge.
+        quiet: says nothing then.
+    """
     state = StateFile(Path(configuration.values["hook"]["state_file"]))
     with only_daemon(state.path):  # a running daemon would order the queue again at once
         slurm = build_batch_system(configuration, [])
-        beside = configuration.values["hook"]["beside_controllers"]
-        if beside and not options.force and not slurm.facts().in_charge:
-            print("released nothing: another host's controller is in charge; give --force to do it")
+        if heeds_others and not slurm.facts().in_charge:
+            if not quiet:
+                print(NOT_OURS)
             return 0
         # running jobs too: a requeued one comes back with the factor that it had
-        known = np.array(sorted(state.read() or ()), dtype=np.int64)
-        results = [slurm.release(None), slurm.release(known)]
+        results = [CarriedFactors(state).release(slurm)]
+        # what then still carries a factor is in no state file
+        results.append(slurm.release(None))
         later = frozenset[int]().union(*(result.later for result in results))
         state.write(later)
     rejected = {job: why for result in results for job, why in result.rejected.items()}

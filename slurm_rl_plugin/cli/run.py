@@ -8,32 +8,37 @@ import os
 import signal
 import sys
 import time
-from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 
 from prometheus_client import CollectorRegistry
 
+from slurm_rl_plugin.batch_systems.port import BatchSystem, SignOfLife, WatchesJobs
+from slurm_rl_plugin.cli.configuration_arguments import add_configuration_options, configuration_of
 from slurm_rl_plugin.cli.hook_assembly import (
     LoadedPolicy,
     build_cycle,
+    check_model_file,
     load_policy,
     load_policy_or_fall_back,
 )
-from slurm_rl_plugin.configuration import DEFAULT_PATH, Configuration, read_configuration
+from slurm_rl_plugin.configuration import Configuration, Flag, changed_start_keys, with_start_values
 from slurm_rl_plugin.errors import BatchSystemError, ConfigurationError, SlurmRLError
 from slurm_rl_plugin.hook.cycle import Cycle
-from slurm_rl_plugin.hook.daemon import Daemon, Reloaded, SignalWish, only_daemon
+from slurm_rl_plugin.hook.cycle_report import CycleReport
+from slurm_rl_plugin.hook.daemon import Daemon, Reloaded, only_daemon
 from slurm_rl_plugin.hook.sd_notify import sd_notify
+from slurm_rl_plugin.hook.wishes import SignalWish
 from slurm_rl_plugin.metrics.collector import CycleMetrics
 from slurm_rl_plugin.metrics.http import serve_metrics
+from slurm_rl_plugin.metrics.textfile import MetricsTextfile
 
 logger = logging.getLogger(__name__)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument("--config", type=Path, metavar="FILE", help=f"default {DEFAULT_PATH}")
+    add_configuration_options(parser)
     parser.add_argument("--once", action="store_true", help="one cycle, then exit; keeps factors")
     parser.add_argument("--shadow", action="store_true", help="write nothing, whatever FILE says")
     parser.add_argument("-v", "--verbose", action="store_true", help="log debugging lines too")
@@ -46,22 +51,20 @@ def main(options: argparse.Namespace) -> int:
         level=logging.DEBUG if options.verbose else logging.INFO,
         format="%(levelname)s %(name)s %(message)s",
     )
-    configuration = configuration_of(options)
+    configuration = _configuration(options)
+    check_model_file(configuration.values["policy"]["model"])
     with only_daemon(Path(configuration.values["hook"]["state_file"])):
         return _run(options, configuration)
 
 
-def configuration_of(options: argparse.Namespace) -> Configuration:
-    """The configuration file with the flags over it.
+def _configuration(options: argparse.Namespace) -> Configuration:
+    """What is in force, with --shadow over all else.
 
     Raises:
         ConfigurationError: lists every fault.
     """
-    configuration = read_configuration(options.config or DEFAULT_PATH)
-    if options.shadow:
-        hook = {**configuration.values["hook"], "mode": "shadow"}
-        configuration = replace(configuration, values={**configuration.values, "hook": hook})
-    return configuration
+    shadow = [Flag("hook.mode=shadow", "--shadow")] if options.shadow else []
+    return configuration_of(options, *shadow)
 
 
 def _check_reward(configuration: Configuration, loaded: LoadedPolicy) -> None:
@@ -95,8 +98,8 @@ def _check_lever(configuration: Configuration, cycle: Cycle) -> None:
     hours = float(configuration.values["hook"]["influence_hours"])
     if hours and hours * facts.points_an_hour < 1.0 and not cycle.settings.shadow:
         raise ConfigurationError(
-            f"[hook] influence_hours = {hours:g} is worth nothing where age is: raise "
-            "PriorityWeightAge in slurm.conf, or set influence_hours = 0."
+            f"[hook] influence_hours = {hours:g} is worth nothing where age is (in Slurm "
+            "raise PriorityWeightAge): set influence_hours = 0."
         )
     worth = f"{hours:g} h = {hours * facts.points_an_hour:.0f} points" if hours else "full"
     logger.info(
@@ -116,20 +119,38 @@ def _run(options: argparse.Namespace, configuration: Configuration) -> int:
     where = configuration.values["metrics"]
     registry = CollectorRegistry()
     metrics = CycleMetrics(registry, loaded.labels, where["max_accounts"])
-    daemon = _daemon(options, configuration, cycle, metrics)
+    _describe(metrics, configuration, cycle)
+    path = where["textfile"]
+    textfile = MetricsTextfile(path=Path(path), registry=registry) if path else None
+    daemon = _daemon(options, configuration, cycle, metrics, textfile)
     if options.once:
         return 0 if daemon.run_once().succeeded else 1
-    port = serve_metrics(registry, where["address"], where["port"])
+    port = serve_metrics(registry, where["address"], where["port"], configuration.tls)
     logger.info(
-        "daemon=ready mode=%s policy=%s metrics=http://%s:%d/metrics",
+        "daemon=ready mode=%s policy=%s metrics=%s://%s:%d/metrics",
         configuration.values["hook"]["mode"],
         cycle.policy.name,
+        "http" if configuration.tls is None else "https",
         where["address"],
         port,
     )
     sd_notify("READY=1", os.environ)
+    daemon.alive()
     released = daemon.run()
+    if textfile is not None:
+        textfile.remove()
+    if released:
+        _gone(daemon.cycle.batch_system)
     return 0 if released else 1
+
+
+def _describe(metrics: CycleMetrics, configuration: Configuration, cycle: Cycle) -> None:
+    """Serve what the configuration says."""
+    metrics.describe_site(
+        mode=configuration.values["hook"]["mode"],
+        starvation_bound=configuration.starvation_bound,
+        adapter=cycle.batch_system.name,
+    )
 
 
 def _daemon(
@@ -137,6 +158,7 @@ def _daemon(
     configuration: Configuration,
     cycle: Cycle,
     metrics: CycleMetrics,
+    textfile: MetricsTextfile | None,
 ) -> Daemon:
     stop, reload_wanted = SignalWish(time.sleep), SignalWish(time.sleep)
 
@@ -149,34 +171,65 @@ def _daemon(
         del number, frame
         reload_wanted.set()
 
+    def publish(report: CycleReport) -> None:
+        metrics.publish(report)
+        if textfile is not None:
+            textfile.write()
+
     signal.signal(signal.SIGTERM, on_stop)
     signal.signal(signal.SIGINT, on_stop)
     signal.signal(signal.SIGHUP, on_reload)
-    return Daemon(
+    daemon = Daemon(
         cycle=cycle,
         pace=configuration.pace,
-        publish=metrics.publish,
+        publish=publish,
         stop=stop,
         reload_wanted=reload_wanted,
-        reload=lambda: _reloaded(options, metrics),
+        reload=lambda: _reloaded(options, configuration, metrics, daemon.cycle.batch_system),
         disable_file=configuration.disable_file,
-        alive=_alive,
+        alive=lambda: _alive(daemon.cycle.batch_system),
         monotonic=time.monotonic,
+        clock=time.time,  # noqa: TID251 - the composition root hands out the clock
         sleep=time.sleep,
     )
+    return daemon
 
 
-def _alive() -> None:
+def _alive(system: BatchSystem) -> None:
+    """Tell whoever watches us, the batch system itself included."""
     sd_notify("WATCHDOG=1", os.environ)
+    if isinstance(system, SignOfLife):
+        try:
+            system.beat()
+        except OSError as error:
+            logger.error("heartbeat=failed reason=%s", error)
 
 
-def _reloaded(options: argparse.Namespace, metrics: CycleMetrics) -> Reloaded | None:
+def _gone(system: BatchSystem) -> None:
+    """Nothing of ours is left: nobody has to undo anything when no sign of life comes."""
+    if isinstance(system, SignOfLife):
+        try:
+            system.leave()
+        except OSError as error:
+            logger.error("heartbeat=left reason=%s", error)
+
+
+def _reloaded(
+    options: argparse.Namespace,
+    started: Configuration,
+    metrics: CycleMetrics,
+    earlier: BatchSystem,
+) -> Reloaded | None:
     """What the files say now; None, and all as before, where they are faulty."""
+    metrics.tell_reload(succeeded=False)
     try:
-        configuration = configuration_of(options)
+        fresh = _configuration(options)
+        configuration = with_start_values(started, fresh)
         loaded = load_policy(configuration.values["policy"]["model"])
         cycle = build_cycle(configuration, loaded)
         _check_lever(configuration, cycle)
+        if isinstance(cycle.batch_system, WatchesJobs):
+            cycle.batch_system.go_on_from(earlier)
     except SlurmRLError as error:
         logger.error("reload=refused reason=%s", error)
         return None
@@ -184,5 +237,10 @@ def _reloaded(options: argparse.Namespace, metrics: CycleMetrics) -> Reloaded | 
         logger.exception("reload=broken")
         return None
     metrics.describe_model(loaded.labels)
+    _describe(metrics, configuration, cycle)
+    metrics.tell_reload(succeeded=True)
     logger.info("reload=done policy=%s", loaded.policy.name)
+    left_out = [f"[{section}] {name}" for section, name in changed_start_keys(started, fresh)]
+    if left_out:
+        logger.warning("reload=incomplete: a change of %s needs a restart", ", ".join(left_out))
     return Reloaded(cycle, configuration.pace, configuration.disable_file)

@@ -1,50 +1,63 @@
-"""`slurm-rl show-config`: the configuration in force, as TOML with each key's meaning."""
+"""`slurm-rl show-config`: the configuration in force, and where each value of it comes from."""
 
 from __future__ import annotations
 
 import argparse
-import json
-from pathlib import Path
+import sys
 from typing import Any
 
-from slurm_rl_plugin.cli.tables import print_json
-from slurm_rl_plugin.configuration import DEFAULT_PATH, KEYS, Configuration, read_configuration
+from slurm_rl_plugin.cli.configuration_arguments import add_configuration_options, configuration_of
+from slurm_rl_plugin.cli.tables import print_json, printable
+from slurm_rl_plugin.configuration import Configuration, read_configuration
+from slurm_rl_plugin.configuration.example_file import example_text
+from slurm_rl_plugin.configuration.toml_text import key_line, rule_lines, rule_table, shares_of
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument("--config", type=Path, metavar="FILE", help=f"default {DEFAULT_PATH}")
-    parser.add_argument("--defaults", action="store_true", help="print the defaults instead")
+    add_configuration_options(parser)
+    parser.add_argument(
+        "--defaults", action="store_true", help="an example file: all keys, defaults and meanings"
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 
 def main(options: argparse.Namespace) -> int:
     """Print it."""
-    path = None if options.defaults else options.config or DEFAULT_PATH
-    configuration = read_configuration(path)
+    if options.defaults and not options.json:
+        sys.stdout.write(example_text())
+        return 0
+    configuration = read_configuration(None) if options.defaults else configuration_of(options)
     if options.json:
-        print_json({**configuration.values, "shares": _shares(configuration)})
+        print_json(_document(configuration))
     else:
         print("\n".join(_lines(configuration)))
     return 0
 
 
-def _shares(configuration: Configuration) -> dict[str, Any]:
-    return dict(configuration.shares) if configuration.shares else {"from": "slurm"}
+def _document(configuration: Configuration) -> dict[str, Any]:
+    return {
+        **configuration.values,
+        "shares": shares_of(configuration.shares, configuration.shares_source),
+        "job_class": [rule_table(rule) for rule in configuration.classifier.rules],
+        "origins": configuration.origins,
+    }
 
 
 def _lines(configuration: Configuration) -> list[str]:
-    lines: list[str] = []
-    for section, keys in KEYS.items():
+    """TOML that reads back as what is in force; origins stand in comments."""
+    origins, lines = configuration.origins, []
+    for section, values in configuration.values.items():
         lines.append(f"[{section}]")
-        for key, definition in keys.items():
-            value = json.dumps(configuration.values[section][key])  # TOML and JSON agree on these
-            choices = f" ({' or '.join(definition.choices)})" if definition.choices else ""
-            lines.append(f"{key} = {value}  # {definition.meaning}{choices}")
+        for name, value in values.items():
+            lines.append(f"{key_line(name, value)}  # {printable(origins[section][name])}")
         lines.append("")
     lines.append("[shares]")
-    for account, share in _shares(configuration).items():
-        lines.append(f"{json.dumps(account)} = {json.dumps(share)}")
-    lines.append("")
-    lines.extend(f"# job class: {rule}" for rule in configuration.classifier.rules)
+    for account, share in shares_of(configuration.shares, configuration.shares_source).items():
+        lines.append(f"{key_line(account, share)}  # {printable(origins['shares'][account])}")
+    for number, rule in enumerate(configuration.classifier.rules, start=1):
+        origin = printable(origins["job_class"][str(number)])
+        header, *keys = rule_lines(rule)
+        mark = "" if configuration.has_class_rules else "# "  # without any these apply anyway
+        lines += ["", f"{mark}{header}  # {origin}", *(f"{mark}{line}" for line in keys)]
     return lines

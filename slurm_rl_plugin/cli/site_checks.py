@@ -1,27 +1,37 @@
-"""The checks of `slurm-rl check`: what is asked of the site, and what mends it."""
+"""Checks of `slurm-rl check` on the batch system: what is asked of it, and what mends it."""
 
 from __future__ import annotations
 
-import os
-import time
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from slurm_rl_plugin.batch_systems.port import FactorChange, SchedulerFacts, SchedulerLoad
-from slurm_rl_plugin.cli.hook_assembly import load_policy
+from slurm_rl_plugin.batch_systems.port import (
+    BatchSystem,
+    ChecksItself,
+    FactorChange,
+    SchedulerFacts,
+    SchedulerLoad,
+)
 from slurm_rl_plugin.cli.queue_look import QueueLook
 from slurm_rl_plugin.configuration import Configuration
-from slurm_rl_plugin.errors import BatchSystemError, PolicyError
-from slurm_rl_plugin.hook.cycle import Cycle
+from slurm_rl_plugin.errors import BatchSystemError
+from slurm_rl_plugin.hook.cycle import NO_CONTROLLER_HERE, Cycle
 from slurm_rl_plugin.hook.daemon import daemon_runs
 
 PASS, WARN, FAIL = "pass", "warn", "fail"
+#: Releases of Slurm that the tests have run on.
+OLDEST, NEWEST = (22, 5), (26, 5)
+#: Below this part of what the site's own priorities differ by, bounded influence changes little.
+_LITTLE = 0.1
 #: What each lever costs.
 COSTS = {
     "SiteFactor": "SiteFactor: a term of its own, nothing else is touched",
     "Nice": "Nice, since PriorityType is priority/basic: users' own values are remembered and "
     "given back; each write is a message to slurmdbd",
+    "rl_score": "rl_score: a resource that job_sort_formula sorts by; each write is a record of "
+    "PBS's accounting",
 }
 
 
@@ -37,22 +47,41 @@ class SiteCheck:
 def site(
     configuration: Configuration, facts: SchedulerFacts, load: SchedulerLoad, cycle: Cycle
 ) -> Iterator[SiteCheck]:
-    """What Slurm is, which lever works, what our order would be worth."""
-    yield SiteCheck(PASS, "batch system", f"release {facts.release} by {cycle.batch_system.name}")
+    """What the batch system is, which lever works, what our order would be worth."""
+    yield _release(facts, cycle.batch_system)
     if facts.harm is not None:
         yield SiteCheck(FAIL, "lever", facts.harm)
     else:
         cost = COSTS.get(facts.lever, facts.lever)
         yield SiteCheck(WARN if facts.lever == "Nice" else PASS, "lever", cost)
     yield _influence(float(configuration.values["hook"]["influence_hours"]), facts)
-    if facts.in_charge or not configuration.values["hook"]["beside_controllers"]:
+    if configuration.values["hook"]["beside_controllers"] and not facts.controller_here:
+        yield SiteCheck(FAIL, "controller", NO_CONTROLLER_HERE)
+    elif facts.in_charge or not configuration.values["hook"]["beside_controllers"]:
         yield SiteCheck(PASS, "controller", "a daemon here acts")
     else:
         yield SiteCheck(WARN, "controller", "another host's is in charge: a daemon here stands by")
     if load.struggles is not None:
         yield SiteCheck(WARN, "load", f"{load.struggles}: cycles do nothing meanwhile")
     else:
-        yield SiteCheck(PASS, "load", "slurmctld answers at ease")
+        yield SiteCheck(PASS, "load", "the batch system answers at ease")
+
+
+def own_checks(system: BatchSystem) -> list[SiteCheck]:
+    """What only this batch system has to be asked; most have nothing."""
+    if not isinstance(system, ChecksItself):
+        return []
+    return [SiteCheck(*each) for each in system.own_checks()]
+
+
+def _release(facts: SchedulerFacts, system: BatchSystem) -> SiteCheck:
+    what = f"release {facts.release} by {system.name}"
+    numbers = tuple(int(number) for number in re.findall(r"\d+", facts.release)[:2])
+    if isinstance(system, ChecksItself) or OLDEST <= numbers <= NEWEST:
+        return SiteCheck(PASS, "batch system", what)
+    tried = " to ".join(f"{year}.{month:02d}" for year, month in (OLDEST, NEWEST))
+    what = f"{what}: tried with {tried}; watch it in shadow mode first"
+    return SiteCheck(WARN, "batch system", what)
 
 
 def _influence(hours: float, facts: SchedulerFacts) -> SiteCheck:
@@ -63,8 +92,8 @@ def _influence(hours: float, facts: SchedulerFacts) -> SiteCheck:
         return SiteCheck(
             FAIL,
             "influence",
-            f"{hours:g} h of age are worth {points:.2f} points here: raise PriorityWeightAge, or "
-            "set influence_hours = 0",
+            f"{hours:g} h of age are worth {points:.2f} points here: set influence_hours = 0, or "
+            "with Slurm raise PriorityWeightAge",
         )
     return SiteCheck(PASS, "influence", f"{hours:g} h of age: {points:.0f} points")
 
@@ -76,6 +105,7 @@ def scheduler_of(configuration: Configuration, look: QueueLook) -> Iterator[Site
     yield SiteCheck(PASS, "queue", f"{waiting} jobs wait, {running} run")
     if look.considered.plan.fallback_reason is not None:
         yield SiteCheck(FAIL, "decision", look.considered.plan.fallback_reason)
+    yield _weights(configuration, look)
     runs = daemon_runs(Path(configuration.values["hook"]["state_file"]))
     if runs is not False or look.cycle.stands_by():  # Slurm has just answered
         # it may be writing the very job that we would try
@@ -84,11 +114,28 @@ def scheduler_of(configuration: Configuration, look: QueueLook) -> Iterator[Site
         yield _right_to_write(look)
 
 
+def _weights(configuration: Configuration, look: QueueLook) -> SiteCheck:
+    """What our order is worth beside what the site's own priorities differ by."""
+    hours = float(configuration.values["hook"]["influence_hours"])
+    if not hours:
+        return SiteCheck(PASS, "weights", "our order wins over every weight of slurm.conf")
+    plan = look.considered.plan
+    native = plan.snapshot.pending.native_priority[plan.order]
+    if len(native) < 2:
+        return SiteCheck(PASS, "weights", "not compared: fewer than two jobs wait")
+    spread = int(native.max() - native.min())
+    points = hours * look.cycle.batch_system.facts().points_an_hour
+    what = f"the priorities of waiting jobs differ by {spread} points, ours by {points:.0f}"
+    if points < _LITTLE * spread:
+        return SiteCheck(WARN, "weights", f"{what}: raise influence_hours to move much")
+    return SiteCheck(PASS, "weights", what)
+
+
 def _right_to_write(look: QueueLook) -> SiteCheck:
-    """Write one job the factor that it has: nothing changes, and Slurm says whether we may."""
+    """Write one job the factor that it has: nothing changes, and we hear whether we may."""
     plan = look.considered.plan
     system = look.cycle.batch_system
-    if system.facts().lever != "SiteFactor" or not plan.order:
+    if system.facts().lever not in ("SiteFactor", "rl_score") or not plan.order:
         return SiteCheck(WARN, "right to write", "not tried: no job to try it on without a change")
     place = plan.order[-1]
     job = int(plan.snapshot.pending.jobs.job_id[place])
@@ -101,40 +148,3 @@ def _right_to_write(look: QueueLook) -> SiteCheck:
     if words is not None:
         return SiteCheck(WARN, "right to write", f"job {job}: {words}")
     return SiteCheck(PASS, "right to write", f"job {job} was written the factor that it has")
-
-
-def files_of(configuration: Configuration) -> Iterator[SiteCheck]:
-    """Whether the daemon's files can be written by this user."""
-    hook = configuration.values["hook"]
-    for name in ("state_file", "audit_file"):
-        if not hook[name]:
-            continue
-        folder = Path(hook[name]).parent
-        if os.access(folder, os.W_OK | os.X_OK):
-            yield SiteCheck(PASS, name, f"{folder} is writable for this user")
-        else:
-            yield SiteCheck(FAIL, name, f"{folder} is missing or not writable for this user")
-
-
-def model_of(configuration: Configuration, look: QueueLook | None = None) -> Iterator[SiteCheck]:
-    """Whether the model can be used, and how long it takes for the queue of now."""
-    model = configuration.values["policy"]["model"]
-    try:
-        loaded = load_policy(model)
-    except PolicyError as error:
-        yield SiteCheck(FAIL, "model", str(error))
-        return
-    yield SiteCheck(PASS, "model", f"{loaded.policy.name} {loaded.sha256[:12]}".strip())
-    if look is None:
-        return
-    plan, deadline = look.considered.plan, look.cycle.settings.inference_deadline
-    began = time.monotonic()
-    try:
-        loaded.policy.decide(plan.snapshot, plan.memory)
-    except PolicyError as error:
-        yield SiteCheck(FAIL, "decision time", str(error))
-        return
-    seconds = time.monotonic() - began
-    result = PASS if seconds < deadline / 2 else WARN
-    what = f"{seconds:.3f} s for {len(plan.snapshot.pending)} jobs"
-    yield SiteCheck(result, "decision time", what)

@@ -14,6 +14,7 @@ from slurm_rl_plugin.batch_systems.slurm_fields import (
 )
 from slurm_rl_plugin.batch_systems.slurm_priorities import NO_TERM, PRIORITY_FORMAT
 from slurm_rl_plugin.batch_systems.slurm_process import CommandRunner
+from slurm_rl_plugin.batch_systems.slurm_queue import whole_jobs
 from slurm_rl_plugin.batch_systems.slurm_tables import describe, first_of_each_array
 from slurm_rl_plugin.domain.job_description import JobDescription
 from slurm_rl_plugin.errors import BatchSystemError
@@ -27,7 +28,8 @@ class SlurmJobRecord:
     """One job or job array.
 
     Attributes:
-        rows: of `squeue`, one for each record of the array; none where Slurm knows the job no more.
+        rows: of `squeue`, one for each record of the array, one for all components of a
+            heterogeneous job; none where Slurm knows the job no more.
         terms: partition -> term -> points, from `sprio`; none where it does not list the job.
         unread: what could not be asked, in sentences.
     """
@@ -52,16 +54,15 @@ def read_job_record(job: int, timeout: float) -> SlurmJobRecord:
     """Ask `squeue` and `sprio` for one job; what fails is told and not raised.
 
     Args:
-        job: number of the job, of its array, or of a task.
+        job: number of the job, of its array, or of a task or component.
         timeout: seconds for each command.
     """
     runner = CommandRunner(environment=None, timeout=timeout, on_call=None)
-    mark = secrets.token_hex(4)
-    # asked for one unknown job squeue fails, for several it does not: so name it twice
-    words = ("squeue", "--noheader", "--all", "--local", "--states", "all", "--jobs")
     try:
-        answer = runner.read([*words, f"{job},{job}", "-O", queue_format(mark)])
-        rows = parse_queue(answer, mark)
+        rows = _rows(runner, job)
+        if rows and rows[0].het_id not in (0, job):
+            rows = _rows(runner, job := rows[0].het_id)  # Slurm shows a component by itself
+        rows = whole_jobs(rows)
     except BatchSystemError as error:
         return SlurmJobRecord(unread=(f"its record: {error}.",))
     numbers = {row.job_id for row in rows if row.state == PENDING}
@@ -72,6 +73,13 @@ def read_job_record(job: int, timeout: float) -> SlurmJobRecord:
         return SlurmJobRecord(rows=rows, terms=_terms(answer, numbers))
     except (BatchSystemError, ValueError) as error:
         return SlurmJobRecord(rows=rows, unread=(f"the terms of its priority: {error}.",))
+
+
+def _rows(runner: CommandRunner, job: int) -> list[QueueRow]:
+    mark = secrets.token_hex(4)
+    # asked for one unknown job squeue fails, for several it does not: so name it twice
+    words = ("squeue", "--noheader", "--all", "--local", "--states", "all", "--jobs")
+    return parse_queue(runner.read([*words, f"{job},{job}", "-O", queue_format(mark)]), mark)
 
 
 def _terms(text: str, numbers: set[int]) -> dict[str, dict[str, int]]:

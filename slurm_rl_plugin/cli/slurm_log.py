@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from slurm_rl_plugin.accounting.log_file import LogFile
 from slurm_rl_plugin.accounting.port import JobLog, ReadReport
@@ -26,13 +26,15 @@ from slurm_rl_plugin.batch_systems.slurm_process import CommandRunner
 from slurm_rl_plugin.batch_systems.slurm_shares import parse_shares
 from slurm_rl_plugin.cli.progress import progress_bar
 from slurm_rl_plugin.errors import AccountingLogError, ConfigurationError
-from slurm_rl_plugin.simulator.log_workload import PreparedLog
 from slurm_rl_plugin.whole_file import write_whole
+
+if TYPE_CHECKING:  # a head node has no simulator, and reads its accounting all the same
+    from slurm_rl_plugin.simulator.log_workload import PreparedLog
 
 #: What `--from` calls this source.
 SLURM = "slurm"
 #: Seconds that a query of one month may take.
-_SECONDS = 600.0
+SECONDS = 600.0
 #: Seconds that `sinfo` and `sshare` may take.
 _SECONDS_OF_OTHERS = 60.0
 _WHENCE = {
@@ -88,9 +90,9 @@ def add_slurm_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--sacct-timeout",
         type=_seconds,
-        default=_SECONDS,
+        default=SECONDS,
         metavar="SECONDS",
-        help=f"allowed for each query, one a month (default: {_SECONDS:g})",
+        help=f"allowed for each query, one a month (default: {SECONDS:g})",
     )
 
 
@@ -145,6 +147,27 @@ def read_slurm_log(options: argparse.Namespace, now: datetime) -> SlurmLog:
         "dropped": report.dropped,
     }
     return SlurmLog(log=log, report=report, origin=origin)
+
+
+def keep_dump(path: Path, since: float, until: float | None) -> None:
+    """Write what `sacct` gives of a time; for those who have no simulator to use it here.
+
+    Args:
+        path: of the file, a LOG for other verbs.
+        since: seconds since the epoch.
+        until: seconds since the epoch; None for now.
+
+    Raises:
+        BatchSystemError: accounting does not answer.
+        ConfigurationError: times that are none, no accounting, or the file cannot be written.
+    """
+    begin = datetime.fromtimestamp(since).replace(microsecond=0)
+    end = (datetime.now() if until is None else datetime.fromtimestamp(until)).replace(
+        microsecond=0
+    )
+    if begin >= end:
+        raise ConfigurationError(f"--since {begin} is not before --until {end}: turn them.")
+    _keep(path, _dump(begin, end, SECONDS).text.encode())
 
 
 def _dump(since: datetime, until: datetime, timeout: float) -> AccountingDump:

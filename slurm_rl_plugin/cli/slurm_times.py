@@ -10,6 +10,12 @@ _UNITS = {"second": 1, "minute": 60, "hour": 3600, "day": 86400, "week": 604800}
 _RELATIVE = re.compile(r"now(?:(?P<sign>[+-])(?P<count>\d{1,9})(?P<unit>[a-z]*))?")
 _FORMS = ("%Y-%m-%d", "%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S")
 _CLOCK_FORMS = ("%H:%M", "%H:%M:%S")
+_SHORT_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
+_COUNTED = re.compile(r"(\d{1,9})([smhdw])", re.ASCII)
+_UNITED = re.compile(r"(?:\d{1,9}[smhdw])+", re.ASCII)
+_SPAN = re.compile(r"(?:(?P<days>\d{1,6})-)?(?P<clock>\d{1,9}(?::\d{1,2}){0,2})", re.ASCII)
+#: Ten years: beyond, somebody means `disable`.
+_LONGEST_SPAN = 3650 * 86400.0
 
 
 def parse_slurm_time(text: str, now: datetime) -> float:
@@ -57,6 +63,42 @@ def _parsed(text: str, form: str) -> datetime | None:
     except (ValueError, OverflowError, OSError):
         return None
     return found
+
+
+def parse_slurm_duration(text: str) -> float:
+    """Seconds of a span, as `--time` of Slurm's commands takes it, or with units.
+
+    Args:
+        text: `MINUTES[:SECONDS]`, `HOURS:MINUTES:SECONDS`, `DAYS-HOURS[:MINUTES[:SECONDS]]`, or
+            counts with units such as `30m`, `2h`, `1d12h`.
+
+    Raises:
+        argparse.ArgumentTypeError: another form, no time at all, or more than ten years.
+    """
+    words = text.strip()
+    seconds = _in_units(words) if _UNITED.fullmatch(words) else _in_slurm_form(words)
+    if seconds is None or not 0 < seconds <= _LONGEST_SPAN:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no span of time: give such as 30m, 2h, 1-00:00:00 or minutes"
+        )
+    return seconds
+
+
+def _in_units(words: str) -> float:
+    return float(sum(int(n) * _SHORT_UNITS[unit] for n, unit in _COUNTED.findall(words)))
+
+
+def _in_slurm_form(words: str) -> float | None:
+    found = _SPAN.fullmatch(words)
+    if found is None:
+        return None
+    parts = [int(part) for part in found["clock"].split(":")]
+    if found["days"] is not None:
+        hours, minutes, seconds = (*parts, 0, 0)[:3]
+        return float(int(found["days"]) * 86400 + hours * 3600 + minutes * 60 + seconds)
+    if len(parts) == 3:
+        return float(parts[0] * 3600 + parts[1] * 60 + parts[2])
+    return float(parts[0] * 60 + (parts[1] if len(parts) == 2 else 0))
 
 
 def _not_a_time(text: str) -> argparse.ArgumentTypeError:

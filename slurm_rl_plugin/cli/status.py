@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import time
 from dataclasses import asdict
 from pathlib import Path
@@ -10,13 +11,16 @@ from typing import Any
 
 import numpy as np
 
+from slurm_rl_plugin.cli.configuration_arguments import add_configuration_options, configuration_of
+from slurm_rl_plugin.cli.daemon_metrics import daemon_metrics
 from slurm_rl_plugin.cli.hook_assembly import build_batch_system, load_policy
 from slurm_rl_plugin.cli.tables import print_json, printable, slurm_duration, slurm_time
-from slurm_rl_plugin.configuration import DEFAULT_PATH, Configuration, read_configuration
+from slurm_rl_plugin.configuration import Configuration
 from slurm_rl_plugin.errors import BatchSystemError, SlurmRLError
 from slurm_rl_plugin.hook.daemon import daemon_runs
+from slurm_rl_plugin.hook.disable_file import read_disable_file
 from slurm_rl_plugin.hook.state_file import StateFile
-from slurm_rl_plugin.metrics.served import ServedMetrics, read_served_metrics
+from slurm_rl_plugin.metrics.served import ServedMetrics
 
 #: A running daemon whose last good cycle is so many paces, and so many seconds, old is stuck.
 _STALE_CYCLES, _STALE_SECONDS = 10, 300.0
@@ -24,13 +28,13 @@ _STALE_CYCLES, _STALE_SECONDS = 10, 300.0
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument("--config", type=Path, metavar="FILE", help=f"default {DEFAULT_PATH}")
+    add_configuration_options(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 
 def main(options: argparse.Namespace) -> int:
     """Print it; 1 when something is wrong."""
-    configuration = read_configuration(options.config or DEFAULT_PATH)
+    configuration = configuration_of(options)
     document = status_of(configuration, time.time())  # noqa: TID251 - the composition root
     if options.json:
         print_json(document)
@@ -48,8 +52,7 @@ def status_of(configuration: Configuration, now: float) -> dict[str, Any]:
         "time": now,
         "daemon": {True: "runs", False: "absent", None: "unknown"}[daemon_runs(state_path)],
         "mode": hook["mode"],
-        "disabled": bool(hook["disable_file"]) and Path(hook["disable_file"]).exists(),
-        "disable_file": hook["disable_file"] or None,
+        **_disablement(configuration.disable_file, now),
         "policy": _policy(configuration),
         "metrics": _metrics(configuration),
         "jobs_in_state_file": None if carried is None else len(carried),
@@ -57,6 +60,16 @@ def status_of(configuration: Configuration, now: float) -> dict[str, Any]:
     }
     document["problems"] = _problems(document, float(hook["cycle"]))
     return document
+
+
+def _disablement(path: Path | None, now: float) -> dict[str, Any]:
+    """Whether the daemon is to write nothing; who said so, why and until when."""
+    found = None if path is None else read_disable_file(path)
+    return {
+        "disabled": found is not None and found.counts(now),
+        "disable_file": str(path) if path else None,
+        "disablement": None if found is None else {**asdict(found), "words": found.words},
+    }
 
 
 def _policy(configuration: Configuration) -> dict[str, Any]:
@@ -69,10 +82,7 @@ def _policy(configuration: Configuration) -> dict[str, Any]:
 
 
 def _metrics(configuration: Configuration) -> dict[str, Any]:
-    where = configuration.values["metrics"]
-    if where["port"] == 0:
-        return {"unread": "[metrics] port is 0, any free one, so the daemon cannot be asked"}
-    answer = read_served_metrics(where["address"], where["port"])
+    answer = daemon_metrics(configuration)
     return asdict(answer) if isinstance(answer, ServedMetrics) else {"unread": answer}
 
 
@@ -129,7 +139,6 @@ def _daemon_problems(document: dict[str, Any], pace: float) -> list[str]:
 
 def _lines(document: dict[str, Any]) -> list[str]:
     policy, slurm = document["policy"], document["slurm"]
-    disabled = ", DISABLE file present: nothing is written" if document["disabled"] else ""
     carried = document["jobs_in_state_file"]
     sha = f", model {policy['sha256'][:12]}" if policy["sha256"] else ""
     if slurm["reachable"]:
@@ -138,7 +147,7 @@ def _lines(document: dict[str, Any]) -> list[str]:
         answer = "not reachable"
     return [
         f"daemon: {document['daemon']}",
-        f"mode: {document['mode']}{disabled}",
+        f"mode: {document['mode']}{_disabled(document)}",
         f"policy: {policy['name']}{sha}",
         *_metric_lines(document),
         f"state file: {'cannot be trusted' if carried is None else f'{carried} jobs'}",
@@ -146,6 +155,16 @@ def _lines(document: dict[str, Any]) -> list[str]:
         *(f"problem: {each}" for each in document["problems"]),
         *["all is well"] * (not document["problems"]),
     ]
+
+
+def _disabled(document: dict[str, Any]) -> str:
+    found = document["disablement"]
+    if found is None:
+        return ""
+    if not document["disabled"]:
+        return f"; a pause is over ({found['words']})"
+    kind = "disabled" if math.isinf(found["until"]) else "paused"
+    return f", {kind} {found['words']}: nothing is written"
 
 
 def _metric_lines(document: dict[str, Any]) -> list[str]:

@@ -67,6 +67,10 @@ class PendingJobs:
         admin_set: an administrator fixed the priority by hand; never touched.
         nice: the user's own adjustment, kept as it is.
         qos: index into the snapshot's names of QOS; None where the system knows none.
+        spread: a job of several components is tried at several priorities, at most so many points
+            from its own; 0 for other jobs. None where the system knows no components.
+        tier: jobs of a higher one start first whatever the priorities; of several partitions that
+            a job may start in, the highest counts. None where the system knows none.
     """
 
     jobs: JobTable
@@ -76,9 +80,16 @@ class PendingJobs:
     admin_set: BoolArray
     nice: IntArray
     qos: IntArray | None = None
+    spread: IntArray | None = None
+    tier: IntArray | None = None
 
     def __len__(self) -> int:
         return len(self.jobs)
+
+    @property
+    def each_tier(self) -> IntArray:
+        """The tier of each job, shape [n]; the same for all where the system knows none."""
+        return np.zeros(len(self), dtype=np.int64) if self.tier is None else self.tier
 
     def select(self, index: IntArray | BoolArray) -> Self:
         """The rows named by an index or boolean array, in that order."""

@@ -8,9 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from slurm_rl_plugin.batch_systems.port import FactorChange
 from slurm_rl_plugin.errors import ConfigurationError
-from slurm_rl_plugin.units import FloatArray
+from slurm_rl_plugin.hook.cycle_report import CycleReport
+from slurm_rl_plugin.hook.queue_plan import QueuePlan
+from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +29,13 @@ class DecidedOrder:
         reason: "policy", or why the policy was not used.
         job_ids: the orderable jobs, first to start first.
         scores: their scores, same order.
+        native_priority: the site's own priority of them without our factor, same order.
+        tier: of their partitions, which the batch system goes by before the priority; same order.
+        interactive: their job class.
+        account: index of each into `accounts`.
+        accounts: names.
+        guard_rails: names of those that changed the decision.
+        failed: failures of the cycles since the last one that is in the log.
     """
 
     time: float
@@ -34,6 +45,33 @@ class DecidedOrder:
     reason: str
     job_ids: Sequence[int]
     scores: FloatArray
+    native_priority: IntArray
+    tier: IntArray
+    interactive: BoolArray
+    account: IntArray
+    accounts: Sequence[str]
+    guard_rails: Sequence[str] = ()
+    failed: Sequence[str] = ()
+
+    def first(self, count: int) -> dict[str, Any]:
+        """The first jobs and, beside them, what the site itself makes of them.
+
+        `site_rank` counts from 0 among all orderable jobs, as the place in `order` does;
+        `interactive` holds places in `order`; `account` one index into `accounts` a job.
+        """
+        site = np.lexsort((np.asarray(self.job_ids), -self.native_priority, -self.tier))
+        rank = np.empty(len(site), dtype=np.int64)
+        rank[site] = np.arange(len(site))
+        used, account = np.unique(self.account[:count], return_inverse=True)
+        return {
+            "order": [int(job) for job in self.job_ids[:count]],
+            "site_rank": rank[:count].tolist(),
+            "interactive": np.flatnonzero(self.interactive[:count]).tolist(),
+            "account": account.tolist(),
+            "accounts": [self.accounts[index] for index in used],
+            "guard_rails": list(self.guard_rails),
+            "failed": list(self.failed),
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +111,7 @@ class AuditLog:
             "event": "cycle",
             **shared,
             "jobs": len(order.job_ids),
-            "order": [int(job) for job in order.job_ids[: self.order_limit]],
+            **order.first(self.order_limit),
         }
         lines: list[dict[str, Any]] = [cycle]
         for change in changes:
@@ -101,3 +139,35 @@ class AuditLog:
                 f"audit log {self.path} cannot be written ({error.strerror}): make its folder "
                 "writable for this user."
             ) from None
+
+
+def decided_order(
+    report: CycleReport, plan: QueuePlan, guard_rails: Sequence[str], failed: Sequence[str]
+) -> DecidedOrder:
+    """What the audit log says of a decision.
+
+    Args:
+        report: of the cycle.
+        plan: what was decided.
+        guard_rails: names of those that changed the decision.
+        failed: failures of the cycles since the last one that is in the log.
+    """
+    pending, order = plan.snapshot.pending, np.asarray(plan.order, dtype=np.int64)
+    tier = pending.each_tier
+    order = order[np.argsort(-tier[order], kind="stable")]  # as the jobs are tried
+    return DecidedOrder(
+        time=plan.snapshot.now,
+        mode=report.mode,
+        policy=report.policy,
+        model_sha256=report.model_sha256,
+        reason=report.fallback_reason or "policy",
+        job_ids=pending.jobs.job_id[order].tolist(),
+        scores=plan.decision.scores[order],
+        native_priority=pending.native_priority[order],
+        tier=tier[order],
+        interactive=pending.jobs.interactive[order],
+        account=pending.jobs.account[order],
+        accounts=plan.snapshot.accounts,
+        guard_rails=guard_rails,
+        failed=failed,
+    )

@@ -8,7 +8,7 @@ import json
 import math
 import re
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,8 @@ from slurm_rl_plugin.errors import ConfigurationError
 EVENTS = ("cycle", "write", "would_write")
 #: A longer line is none of ours; a cycle line names at most 1000 jobs.
 LONGEST_LINE = 1_000_000
+#: Lines between two words to `progress`.
+_TELL_EACH = 200
 #: logrotate's endings: a number, the higher the older, or a date.
 _ROTATED = re.compile(r"(?:\.(?P<number>\d{1,6})|-(?P<date>\d{8}(?:-?\d+)?))(?:\.gz)?")
 
@@ -57,29 +59,40 @@ class AuditReader:
         paths: of the files, in the order in which they were written.
         bad: lines so far that are no line of an audit log.
         unread: what was said of files that could not be read, or not to their end.
+        progress: told from time to time how many bytes more of the files were read.
     """
 
     paths: Sequence[Path]
     bad: int = 0
+    progress: Callable[[int], None] | None = None
     unread: list[str] = field(default_factory=list)
 
     def lines(self, wanted: AuditFilter) -> Iterator[AuditLine]:
         """The lines asked for."""
         for path in self.paths:
             try:
-                with _opened(path) as file:
-                    yield from self._lines_of(file, wanted)
+                with path.open("rb") as stored:
+                    yield from self._lines_of(stored, wanted)
             except (OSError, EOFError, zlib.error) as error:  # a broken .gz says one of these
                 what = getattr(error, "strerror", None) or error
                 self.unread.append(f"{path} cannot be read to its end ({what}).")
 
-    def _lines_of(self, file: io.BufferedIOBase, wanted: AuditFilter) -> Iterator[AuditLine]:
-        for raw in _bounded_lines(file):
+    def _lines_of(self, stored: io.BufferedReader, wanted: AuditFilter) -> Iterator[AuditLine]:
+        told = 0
+        for number, raw in enumerate(_bounded_lines(_plain(stored))):
+            if number % _TELL_EACH == 0:
+                told, before = stored.tell(), told
+                self._tell(told - before)
             line = _parsed(raw)
             if line is None:
                 self.bad += 1
             elif wanted.takes(line):
                 yield line
+        self._tell(stored.tell() - told)
+
+    def _tell(self, more: int) -> None:
+        if self.progress is not None:
+            self.progress(more)
 
 
 def audit_files(path: Path) -> list[Path]:
@@ -127,11 +140,10 @@ def _age(ending: str) -> tuple[int, int, str] | None:
     return 0, -int(found["number"] or 0), found["date"] or ""
 
 
-def _opened(path: Path) -> io.BufferedIOBase:
+def _plain(stored: io.BufferedReader) -> io.BufferedIOBase:
     """The content; compressed or not is told by the first bytes, as names can be wrong."""
-    with path.open("rb") as file:
-        compressed = file.read(2) == b"\x1f\x8b"
-    return gzip.open(path) if compressed else path.open("rb")
+    compressed = stored.peek(2)[:2] == b"\x1f\x8b"
+    return gzip.GzipFile(fileobj=stored) if compressed else stored
 
 
 def _bounded_lines(file: io.BufferedIOBase) -> Iterator[bytes]:

@@ -12,12 +12,15 @@ from slurm_rl_plugin.batch_systems.port import ApplyReport, BatchSystem
 from slurm_rl_plugin.domain import QueueSnapshot
 from slurm_rl_plugin.errors import SlurmRLError
 from slurm_rl_plugin.hook.state_file import StateFile
+from slurm_rl_plugin.whole_file import version_of
 
 logger = logging.getLogger(__name__)
 
 #: Seconds for which a job that is neither pending nor running is remembered: while it completes
 #: or is suspended it can still be requeued, and comes back with the factor it had.
 REMEMBERED_AFTER_END = 600.0
+#: After so many the state file is written: a release that is cut short goes on there.
+RELEASED_AT_ONCE = 2000
 
 
 @dataclass(slots=True)
@@ -25,11 +28,12 @@ class CarriedFactors:
     """The jobs that may carry a factor of ours.
 
     Attributes:
-        state: the file that keeps them.
+        state: the file that keeps them; the daemon beside another controller may write it too.
     """
 
     state: StateFile
     _jobs: set[int] | None = None
+    _version: tuple[int, int] | None = None
     _away: dict[int, float] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
@@ -58,25 +62,37 @@ class CarriedFactors:
         jobs = self._known()
         if jobs is None:  # the state file is lost: whatever carries a factor may be ours
             result = batch_system.release(None)
-        elif jobs:
-            result = batch_system.release(np.array(sorted(jobs), dtype=np.int64))
-        else:
-            return ApplyReport(applied=0, rejected={})
-        try:
-            self._remember(set(result.later))
-        except SlurmRLError as error:  # the factors are gone, which is what counts
-            logger.error("state=unwritable reason=%s", error)
-            self._jobs = set(result.later)
+            self._forget_all_but(set(result.later))
+            return result
+        waiting, result = sorted(jobs), ApplyReport(applied=0, rejected={})
+        while waiting:
+            now, waiting = waiting[:RELEASED_AT_ONCE], waiting[RELEASED_AT_ONCE:]
+            part = batch_system.release(np.array(now, dtype=np.int64))
+            result = ApplyReport(
+                applied=result.applied + part.applied,
+                rejected=result.rejected | part.rejected,
+                later=result.later | part.later,
+            )
+            self._forget_all_but({*result.later, *waiting})
         return result
 
+    def _forget_all_but(self, jobs: set[int]) -> None:
+        try:
+            self._remember(jobs)
+        except SlurmRLError as error:  # the factors are gone, which is what counts
+            logger.error("state=unwritable reason=%s", error)
+            self._jobs = jobs
+
     def _known(self) -> set[int] | None:
-        if self._jobs is None:
-            self._jobs = self.state.read()
+        version = version_of(self.state.path)
+        if self._jobs is None or (version is not None and version != self._version):
+            self._jobs, self._version = self.state.read(), version
         return self._jobs
 
     def _remember(self, jobs: set[int]) -> None:
         if jobs != self._jobs:
             self.state.write(jobs)
+            self._version = version_of(self.state.path)
         self._jobs = jobs
 
     def _not_yet_gone(self, alive: set[int], now: float) -> set[int]:

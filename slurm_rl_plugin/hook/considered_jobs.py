@@ -20,8 +20,9 @@ NO_RANK = 0
 class ConsideredJobs:
     """Columns of shape [n], one row for each pending job of the plan's snapshot.
 
-    Ranks count from 1 over all jobs that the site may start, those included that we never touch;
-    they are by priority alone, so partitions of another tier or without room are not considered.
+    Ranks count from 1 over all jobs that the site may start, those included that we never touch.
+    They are by the tier of the partition and then by priority, as the batch system tries them;
+    reservations and room are not considered.
 
     Attributes:
         plan: where they come from.
@@ -69,9 +70,11 @@ class ConsideredJobs:
 
 
 def _ranks(snapshot: QueueSnapshot, priority: IntArray, startable: BoolArray) -> IntArray:
-    """Place of each job by priority; of equal ones Slurm takes the lower job number first."""
+    """Place of each job by tier and priority; of equal ones the lower job number comes first."""
+    pending = snapshot.pending
     places = np.flatnonzero(startable)
-    order = places[np.lexsort((snapshot.pending.jobs.job_id[places], -priority[places]))]
+    job_id = pending.jobs.job_id[places]
+    order = places[np.lexsort((job_id, -priority[places], -pending.each_tier[places]))]
     rank = np.full(len(priority), NO_RANK, dtype=np.int64)
     rank[order] = np.arange(1, len(order) + 1)
     return rank

@@ -24,70 +24,25 @@ from slurm_rl_plugin.errors import (
     ChangeRejected,
     SlurmRLError,
 )
-from slurm_rl_plugin.hook.audit_log import AuditLog, DecidedOrder
+from slurm_rl_plugin.hook.audit_log import AuditLog, decided_order
 from slurm_rl_plugin.hook.carried_factors import CarriedFactors
 from slurm_rl_plugin.hook.cycle_report import CycleReport
+from slurm_rl_plugin.hook.cycle_settings import CycleSettings
 from slurm_rl_plugin.hook.guard_rails import GuardRail, UntouchedJobs
 from slurm_rl_plugin.hook.memory_file import MemoryFile, memory_path
+from slurm_rl_plugin.hook.order_changes import in_safe_order
 from slurm_rl_plugin.hook.policy_guard import PolicyGuard
 from slurm_rl_plugin.hook.queue_plan import QueuePlan, planned_order
 from slurm_rl_plugin.hook.state_file import StateFile
+from slurm_rl_plugin.hook.stopwatch import Stopwatch
 from slurm_rl_plugin.policies.port import Policy
 
 logger = logging.getLogger(__name__)
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CycleSettings:
-    """What the site allows a cycle to do.
-
-    Attributes:
-        shadow: decide, report and audit, but write nothing.
-        max_writes: most factors written in one cycle.
-        influence: hours of age that the best place in our order is worth; inf where our order
-            wins.
-        inference_deadline: seconds that a decision may take.
-        fallback: "fifo" orders by submission, "site" takes our factors back.
-        breaker_failures: policy failures in a row after which the policy rests.
-        beside_controllers: act only where the controller in charge is on this host.
-        breaker_rest: cycles that it rests; and those in which nothing is written after the batch
-            system has denied every write.
-    """
-
-    shadow: bool = True
-    max_writes: int = 2000
-    influence: float = math.inf
-    inference_deadline: float = 2.0
-    fallback: str = "fifo"
-    breaker_failures: int = 5
-    breaker_rest: int = 10
-    beside_controllers: bool = False
-
-
-def in_safe_order(changes: Sequence[FactorChange]) -> list[FactorChange]:
-    """Changes so that no two jobs pass each other on the way: Slurm may start a job in between.
-
-    Jobs that rise go first, the highest foremost; then those that sink, the lowest foremost.
-
-    Args:
-        changes: the highest placed first.
-    """
-    rising = [change for change in changes if change.new >= change.old]
-    sinking = [change for change in changes if change.new < change.old]
-    return rising + sinking[::-1]
-
-
-@dataclass(slots=True)
-class _Stopwatch:
-    """Seconds spent in each phase of one cycle."""
-
-    clock: Callable[[], float]
-    phases: dict[str, float] = field(default_factory=dict)
-
-    def lap(self, phase: str, since: float) -> float:
-        now = self.clock()
-        self.phases[phase] = max(now - since, 0.0)  # clocks may be set back
-        return now
+NO_CONTROLLER_HERE = (
+    "beside_controllers is set, but slurm.conf names no controller as this host is named: give "
+    "SlurmctldHost the name that `hostname -s` says, or run one daemon without beside_controllers."
+)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -105,6 +60,7 @@ class Cycle:
         audit: where decisions and writes are recorded.
         monotonic: clock for durations, seconds.
         calls: seconds of batch-system calls, filled by the adapter, emptied by each report.
+        stood_by: whether the last cycle that Slurm answered was another host's to do.
     """
 
     batch_system: BatchSystem
@@ -117,9 +73,11 @@ class Cycle:
     audit: AuditLog
     monotonic: Callable[[], float]
     calls: list[tuple[str, float]] = field(default_factory=list)
+    stood_by: bool = False
     _factors: CarriedFactors = field(init=False)
     _guard: PolicyGuard = field(init=False)
     _denied: int = 0
+    _unaudited: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self._factors = CarriedFactors(self.state)
@@ -141,15 +99,19 @@ class Cycle:
 
     def run(self) -> CycleReport:
         """One cycle; never raises for a fault of the batch system, the policy or a file."""
-        watch = _Stopwatch(self.monotonic)
+        watch = Stopwatch(self.monotonic)
         snapshot: QueueSnapshot | None = None
         known: dict[str, Any] = {}
         self._denied = max(self._denied - 1, 0)
         try:
             begin = self.monotonic()
-            facts, load = self.batch_system.facts(), self.batch_system.load()
-            known = {"events": load.events, "pass_interval": facts.pass_interval}
-            obstacle = self._obstacle(facts, load)
+            facts = self.batch_system.facts()
+            known |= {"pass_interval": facts.pass_interval, "release": facts.release}
+            obstacle = self._standby(facts)
+            if obstacle is None:  # on standby no more is asked
+                load = self.batch_system.load()
+                known["events"] = load.events
+                obstacle = self._obstacle(facts, load)
             if obstacle is None:
                 snapshot = self.batch_system.snapshot()
                 watch.lap("observe", begin)
@@ -163,22 +125,32 @@ class Cycle:
             report = self._failed("batch_system", str(error), snapshot)
         except SlurmRLError as error:
             report = self._failed("write", str(error), snapshot)
-        except Exception as error:  # whatever breaks, slurmctld must not notice
+        except Exception as error:  # whatever breaks, the site must not notice
             logger.exception("cycle=failed failure=internal")
             report = self._failed("internal", str(error), snapshot)
         report = replace(report, phase_seconds=watch.phases, calls=tuple(self.calls), **known)
         self.calls.clear()
         return report
 
+    def _standby(self, facts: SchedulerFacts) -> CycleReport | None:
+        """The report of a cycle that is another host's to do, or None."""
+        if not self.settings.beside_controllers or facts.in_charge:
+            if self.stood_by:
+                self.stood_by, self._guard = False, self._new_guard()  # what the other remembers
+            return None
+        self.stood_by = True
+        logger.info("mode=standby: another host's controller is in charge")
+        return replace(self._report(), mode="standby")
+
     def _obstacle(self, facts: SchedulerFacts, load: SchedulerLoad) -> CycleReport | None:
         """The report of a cycle that had better do nothing, or None."""
-        if self.settings.beside_controllers and not facts.in_charge:
-            logger.info("mode=standby: another host's controller is in charge")
-            return replace(self._report(), mode="standby")
         if load.struggles is not None:
             return self._failed("busy", load.struggles, None)
-        if facts.harm is not None and not self.settings.shadow:
-            return self._failed("refused", facts.harm, None)
+        harm = facts.harm
+        if self.settings.beside_controllers and not facts.controller_here:
+            harm = NO_CONTROLLER_HERE  # two such daemons would undo each other's order
+        if harm is not None and not self.settings.shadow:
+            return self._failed("refused", harm, None)
         return None
 
     def release(self) -> ApplyReport:
@@ -188,6 +160,14 @@ class Cycle:
             BatchSystemUnavailable: no answer in time; call again.
         """
         return self._factors.release(self.batch_system)
+
+    def remember(self) -> None:
+        """Write down what the policy remembers, before a stop or a reload.
+
+        On standby another host's daemon does.
+        """
+        if not self.stood_by:
+            self._guard.remember()
 
     def stands_by(self) -> bool:
         """Whether the factors are those of a daemon on another host.
@@ -204,7 +184,7 @@ class Cycle:
 
     @property
     def _shadow(self) -> bool:
-        """Nothing is written: as configured, or since every write was denied."""
+        """Nothing is written: as configured, or since the right was denied."""
         return self.settings.shadow or self._denied > 0
 
     def _report(self) -> CycleReport:
@@ -217,6 +197,7 @@ class Cycle:
 
     def _failed(self, failure: str, reason: str, snapshot: QueueSnapshot | None) -> CycleReport:
         logger.error("cycle=failed failure=%s reason=%s", failure, reason)
+        self._unaudited = [*self._unaudited[-999:], failure]
         return replace(
             self._report(),
             time=snapshot.now if snapshot else 0.0,
@@ -226,7 +207,7 @@ class Cycle:
         )
 
     def _order(
-        self, snapshot: QueueSnapshot, facts: SchedulerFacts, watch: _Stopwatch
+        self, snapshot: QueueSnapshot, facts: SchedulerFacts, watch: Stopwatch
     ) -> CycleReport:
         begin = self.monotonic()
         decision, fallback_reason = self._guard.decide(self.policy, snapshot)
@@ -249,9 +230,12 @@ class Cycle:
             snapshot=snapshot,
             fallback_reason=fallback_reason,
             reserve=decision.reserve,
-            order_length=len(plan.order),
+            order=() if plan.releases else plan.order,
         )
-        self._audit(report, plan, changes)
+        what = "would_write" if self._shadow else "write"
+        decided = decided_order(report, plan, self._guard.acted, self._unaudited)
+        self.audit.record(decided, changes, what)
+        self._unaudited = []
         if self._shadow:
             suppressed["shadow"] = len(changes)
             return replace(report, suppressed=suppressed)
@@ -281,7 +265,9 @@ class Cycle:
         points = self.settings.influence * facts.points_an_hour
         if math.isinf(self.settings.influence):
             points = math.inf
-        order, changes = planned_order(snapshot, decision.scores, self.untouched, points)
+        order, changes = planned_order(
+            snapshot, decision.scores, self.untouched, points, facts.highest_priority
+        )
         releases = fallback_reason is not None and self.settings.fallback == "site"
         return QueuePlan(
             snapshot=snapshot,
@@ -296,24 +282,6 @@ class Cycle:
         if self._shadow:
             return "shadow"
         return "active" if fallback_reason is None else "fallback"
-
-    def _audit(
-        self,
-        report: CycleReport,
-        plan: QueuePlan,
-        changes: Sequence[FactorChange],
-    ) -> None:
-        snapshot, order = plan.snapshot, plan.order
-        decided = DecidedOrder(
-            time=snapshot.now,
-            mode=report.mode,
-            policy=report.policy,
-            model_sha256=report.model_sha256,
-            reason=report.fallback_reason or "policy",
-            job_ids=snapshot.pending.jobs.job_id[order].tolist(),
-            scores=plan.decision.scores[order],
-        )
-        self.audit.record(decided, changes, "would_write" if self._shadow else "write")
 
     def _apply(
         self,

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from slurm_rl_plugin.domain import QueueSnapshot
 
 #: Closed lists: a metric's label never takes any other value.
 MODES = ("shadow", "active", "fallback", "disabled", "standby")
+CONFIGURED_MODES = ("shadow", "active")
 PHASES = ("observe", "decide", "order", "apply")
 FAILURES = ("batch_system", "write", "internal", "busy", "refused")
 DIRECTIONS = ("up", "down", "reset")
@@ -43,7 +44,9 @@ class CycleReport:
         reserve: processors the decision keeps free of batch work.
         phase_seconds: phase -> duration.
         calls: batch-system calls of this cycle: (call, seconds).
-        order_length: jobs in the decided order.
+        order: decided order, as places in the snapshot's pending jobs; empty where the site's own
+            order is left to stand.
+        release: of the batch system; "" where it did not tell.
         events: what had happened to jobs when the cycle began (`SchedulerLoad`).
         pass_interval: seconds between the scheduler's own looks at the queue; 0 where unknown.
     """
@@ -61,7 +64,8 @@ class CycleReport:
     reserve: int = 0
     phase_seconds: Mapping[str, float] = field(default_factory=dict)
     calls: tuple[tuple[str, float], ...] = ()
-    order_length: int = 0
+    order: Sequence[int] = ()
+    release: str = ""
     events: tuple[int, ...] = ()
     pass_interval: float = 0.0
 

@@ -1,21 +1,24 @@
-"""The daemon: cycles at a pace, backs off when Slurm is away, leaves no factor behind."""
+"""The daemon: cycles at a pace, backs off without an answer, leaves no factor behind."""
 
 from __future__ import annotations
 
 import fcntl
 import logging
 import os
+import socket
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from slurm_rl_plugin.errors import ConfigurationError, SlurmRLError
 from slurm_rl_plugin.hook.cycle import Cycle
 from slurm_rl_plugin.hook.cycle_report import CycleReport
+from slurm_rl_plugin.hook.disable_file import Disablement, DisableWatch
 from slurm_rl_plugin.hook.pace import Pace
+from slurm_rl_plugin.hook.wishes import Wish
 
 logger = logging.getLogger(__name__)
 
@@ -24,68 +27,20 @@ LONGEST_PAUSE = 300.0
 _LEAVING_TRIES = 3
 #: Between signs of life and looks at the disable file while nothing else is to do, seconds.
 _SLICE = 5.0
-#: Longest time until a signal is noticed, seconds.
-_TICK = 0.2
 #: A look at the lock holds it for an instant: a daemon that starts then tries again.
 _LOCK_TRIES, _LOCK_PAUSE = 4, 0.05
 
 
-class Wish(Protocol):
-    """What a signal handler asks for; threading.Event has this form too."""
-
-    def set(self) -> None:
-        """Wish it."""
-
-    def clear(self) -> None:
-        """Take the wish back."""
-
-    def is_set(self) -> bool:
-        """Whether it is wished."""
-        ...
-
-    def wait(self, timeout: float) -> bool:
-        """Wait so many seconds, less if it is wished; whether it is."""
-        ...
-
-
-@dataclass(slots=True)
-class SignalWish:
-    """A wish without a lock: threading.Event's can be held when a handler interrupts its wait."""
-
-    sleep: Callable[[float], None]
-    wished: bool = False
-
-    def set(self) -> None:
-        """Wish it; called from a signal handler."""
-        self.wished = True
-
-    def clear(self) -> None:
-        """Take the wish back."""
-        self.wished = False
-
-    def is_set(self) -> bool:
-        """Whether it is wished."""
-        return self.wished
-
-    def wait(self, timeout: float) -> bool:
-        """Wait so many seconds, less if it is wished; whether it is."""
-        left = timeout
-        while left > 0.0 and not self.wished:
-            self.sleep(min(left, _TICK))
-            left -= _TICK
-        return self.wished
-
-
 @contextmanager
 def only_daemon(state_path: Path) -> Iterator[None]:
-    """Hold the lock beside the state file: two daemons would undo each other's order.
+    """Hold this host's lock beside the state file: two daemons would undo each other's order.
 
     Raises:
         ConfigurationError: another daemon holds it, or the folder is missing or not writable.
     """
     path = lock_path(state_path)
     try:
-        lock = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        lock = _opened(path)
     except OSError as error:
         raise ConfigurationError(
             f"lock file {path} cannot be opened ({error.strerror}): make its folder exist and "
@@ -100,9 +55,20 @@ def only_daemon(state_path: Path) -> Iterator[None]:
         os.close(lock)
 
 
+def _opened(path: Path) -> int:
+    """To write where this user may, as a lock on a network's file system wants it."""
+    try:
+        return os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    except PermissionError:  # root's, who released before the daemon first ran
+        if not path.exists():
+            raise
+        return os.open(path, os.O_RDONLY)
+
+
 def lock_path(state_path: Path) -> Path:
-    """The lock lies beside the state file."""
-    return state_path.with_name(state_path.name + ".lock")
+    """The lock lies beside the state file, which daemons beside two controllers share."""
+    host = socket.gethostname().partition(".")[0]
+    return state_path.with_name(f"{state_path.name}.{host}.lock")
 
 
 def _locked(lock: int) -> bool:
@@ -158,9 +124,10 @@ class Daemon:
         stop: set by the signal handler.
         reload_wanted: set by SIGHUP.
         reload: reads the files on disk anew; None where they are faulty.
-        disable_file: while it exists nothing is written and our factors are taken back.
+        disable_file: while it counts nothing is written and our factors are taken back.
         alive: called every few seconds (the systemd watchdog).
         monotonic: clock for the pace, seconds.
+        clock: seconds since the epoch, for the end of a pause.
         sleep: waits some seconds between tries to leave, when `stop` is set already.
     """
 
@@ -173,8 +140,11 @@ class Daemon:
     disable_file: Path | None
     alive: Callable[[], None]
     monotonic: Callable[[], float]
+    clock: Callable[[], float]
     sleep: Callable[[float], None]
     _unreachable: int = 0
+    _disable_watch: DisableWatch = field(default_factory=DisableWatch)
+    _disabled_by: Disablement | None = None
 
     def run(self) -> bool:
         """Cycle until `stop` is set, then leave.
@@ -185,8 +155,10 @@ class Daemon:
         while not self.stop.is_set():
             if self.reload_wanted.is_set():
                 self._reload()
-            begin = self.monotonic()
+            begin, stood_by = self.monotonic(), self.cycle.stood_by
             report = self.run_once()
+            if stood_by:  # calls that wait for a takeover are no work of the one who takes over
+                report = replace(report, calls=())
             self._rest(self.monotonic() - begin, report)
         return self.leave()
 
@@ -202,8 +174,8 @@ class Daemon:
         looks = report.succeeded and bool(report.events)
         while waited < end and not self.stop.is_set():
             self.alive()
-            newly_disabled = self._disabled() and report.mode != "disabled"
-            if newly_disabled or self.reload_wanted.is_set():
+            turned = self._disabled() != (report.mode == "disabled")
+            if turned or self.reload_wanted.is_set():
                 return
             if looks and waited >= earliest:
                 begin = self.monotonic()
@@ -264,8 +236,10 @@ class Daemon:
     def leave(self) -> bool:
         """Take back every factor; tries again while the batch system does not answer.
 
-        On standby the factors are those of the daemon that acts.
+        What the policy remembers is written down first: a stop may be cut short. On standby the
+        factors are those of the daemon that acts.
         """
+        self.cycle.remember()
         if not self.cycle.carries_factors:
             return True
         for attempt in range(_LEAVING_TRIES):
@@ -292,7 +266,11 @@ class Daemon:
         return self.pace.latest(report)
 
     def _disabled(self) -> bool:
-        return self.disable_file is not None and self.disable_file.exists()
+        found = self._disable_watch.standing(self.disable_file, self.clock(), self.monotonic())
+        if found != self._disabled_by:
+            logger.info("disabled=%s", f"yes {found.words}" if found else "no")
+        self._disabled_by = found
+        return found is not None
 
     def _disabled_report(self) -> CycleReport:
         reset, failure = 0, None
@@ -310,6 +288,7 @@ class Daemon:
 
     def _reload(self) -> None:
         self.reload_wanted.clear()
+        self.cycle.remember()  # the fresh cycle reads it
         fresh = self.reload()
         if fresh is not None:
             self.cycle, self.pace, self.disable_file = fresh

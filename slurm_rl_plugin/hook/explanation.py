@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -11,6 +10,7 @@ import numpy as np
 from slurm_rl_plugin.domain import QueueSnapshot
 from slurm_rl_plugin.hook.considered_jobs import ConsideredJobs
 from slurm_rl_plugin.hook.cycle import Cycle
+from slurm_rl_plugin.hook.guard_rails import rail_name
 from slurm_rl_plugin.hook.queue_plan import QueuePlan, orderable_by_score
 from slurm_rl_plugin.policies.feature_effects import feature_effects
 from slurm_rl_plugin.policies.ordering_rules import RulePolicy
@@ -148,8 +148,8 @@ class Explanation:
             after = rail.check(decision, self._snapshot)
             if after is not decision and after.scores is not decision.scores:
                 places = (self._place_by(decision.scores), self._place_by(after.scores))
-                name = re.sub(r"(?<!^)(?=[A-Z])", " ", type(rail).__name__).lower()
-                acted.append({"rail": name, "place_before": places[0], "place_after": places[1]})
+                names = ("rail", "place_before", "place_after")
+                acted.append(dict(zip(names, (rail_name(rail), *places), strict=True)))
             decision = after
         return acted
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Protocol
@@ -134,6 +135,11 @@ def _named(column: IntArray | None, names: tuple[str, ...], exempt: Collection[s
         return np.zeros(1, dtype=np.bool_)
     index = [place for place, name in enumerate(names) if name in exempt]
     return np.isin(column, np.array(index, dtype=np.int64))
+
+
+def rail_name(rail: GuardRail) -> str:
+    """For people: `starvation bound` of StarvationBound."""
+    return re.sub(r"(?<!^)(?=[A-Z])", " ", type(rail).__name__).lower()
 
 
 def total_priority(pending: PendingJobs) -> IntArray:

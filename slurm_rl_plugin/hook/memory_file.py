@@ -21,8 +21,8 @@ _NUMBERS = np.dtype("<f8")
 class MemoryFile:
     """What one model remembers; a memory of another model, or a broken one, is no memory.
 
-    One line of text, `slurm-rl memory 1 MODEL COUNT`, then the numbers as they are: 100,000 of them
-    are written every cycle. Losing the file costs some good decisions and never a job, so no fault
+    One line of text, `slurm-rl memory 1 MODEL COUNT`, then the numbers as they are, 100,000 of them
+    and more. Losing the file costs some good decisions and never a job, so no fault
     here stops a cycle.
 
     Attributes:

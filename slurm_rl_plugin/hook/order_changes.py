@@ -8,17 +8,19 @@ room for the jobs between. All others are placed into the gaps.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 
+from slurm_rl_plugin.batch_systems.port import FactorChange
 from slurm_rl_plugin.units import BoolArray, IntArray
 
-#: Slurm raises any priority below 1 to 1, which would make ties.
+#: Batch systems raise what is below 1 to 1 (ties), or let such a job never run.
 LOWEST_PRIORITY = 1
 HIGHEST_PRIORITY = 2**32 - 1024
-#: Slurm takes factors up to this size in either direction.
+#: Factors are written up to this size in either direction.
 LARGEST_FACTOR = 2147483645
 #: Priority points left free between jobs where there is room, so that later jobs fit between.
 SPACING = 1000
@@ -155,3 +157,16 @@ def _between(priority: IntArray, left: int, right: int, ceiling: int) -> IntArra
     ascending = spaced[::-1] - np.arange(count)
     apart = np.maximum.accumulate(ascending) + np.arange(count)
     return np.asarray(np.minimum(apart, high - np.arange(count, 0, -1)), dtype=np.int64)[::-1]
+
+
+def in_safe_order(changes: Sequence[FactorChange]) -> list[FactorChange]:
+    """Changes so that no two jobs pass each other on the way: Slurm may start a job in between.
+
+    Jobs that rise go first, the highest foremost; then those that sink, the lowest foremost.
+
+    Args:
+        changes: the highest placed first.
+    """
+    rising = [change for change in changes if change.new >= change.old]
+    sinking = [change for change in changes if change.new < change.old]
+    return rising + sinking[::-1]

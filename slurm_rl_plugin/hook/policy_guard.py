@@ -8,12 +8,15 @@ from dataclasses import dataclass, field
 
 from slurm_rl_plugin.domain import Decision, Memory, QueueSnapshot
 from slurm_rl_plugin.errors import PolicyError, PolicyTimeout
-from slurm_rl_plugin.hook.guard_rails import GuardRail
+from slurm_rl_plugin.hook.guard_rails import GuardRail, rail_name
 from slurm_rl_plugin.hook.memory_file import MemoryFile
 from slurm_rl_plugin.policies.ordering_rules import rule_policy
 from slurm_rl_plugin.policies.port import Policy
 
 logger = logging.getLogger(__name__)
+
+#: Seconds between two writes of the memory file; a kill loses what was learnt since the last one.
+MEMORY_INTERVAL = 300.0
 
 
 @dataclass(slots=True, kw_only=True)
@@ -25,8 +28,9 @@ class PolicyGuard:
         deadline: seconds that a decision may take.
         breaker_failures: failures in a row after which the policy rests.
         breaker_rest: decisions that it rests.
-        monotonic: clock for the deadline, seconds.
-        memory_file: keeps the memory across restarts.
+        monotonic: clock for the deadline and for the memory file, seconds.
+        memory_file: keeps the memory across restarts; written every MEMORY_INTERVAL, the first
+            time at once, and by `remember`.
     """
 
     guard_rails: Sequence[GuardRail]
@@ -36,9 +40,14 @@ class PolicyGuard:
     monotonic: Callable[[], float]
     memory_file: MemoryFile
     _memory: Memory | None = field(init=False)
+    #: When the memory file was last written; None where a write is due.
+    _written: float | None = None
+    #: Whether the file has it all.
+    _is_kept: bool = True
     _failures: int = 0
     _rest: int = 0
     _reason: str | None = None
+    _acted: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         self._memory = self.memory_file.read()
@@ -47,6 +56,17 @@ class PolicyGuard:
     def memory(self) -> Memory | None:
         """What the policy remembers for its next decision."""
         return self._memory
+
+    def remember(self) -> None:
+        """Write the memory file, where it does not know everything."""
+        if self._memory is not None and not self._is_kept:
+            self.memory_file.write(self._memory)
+            self._is_kept, self._written = True, self.monotonic()
+
+    @property
+    def acted(self) -> tuple[str, ...]:
+        """Names of the guard rails that changed the last decision."""
+        return self._acted
 
     def decide(self, policy: Policy, snapshot: QueueSnapshot) -> tuple[Decision, str | None]:
         """The guarded decision, and why it is FIFO's if it is; never raises PolicyError."""
@@ -70,16 +90,20 @@ class PolicyGuard:
             self._rest = self.breaker_rest
 
     def _checked(self, policy: Policy, snapshot: QueueSnapshot) -> Decision:
+        self._acted = ()
         if self._rest:
             raise PolicyError(self._reason)
         begin = self.monotonic()
         decision = self._asked(policy, snapshot)
         took = self.monotonic() - begin
         for rail in self.guard_rails:
-            decision = rail.check(decision, snapshot)
+            before, decision = decision, rail.check(decision, snapshot)
+            if decision is not before:
+                self._acted += (rail_name(rail),)
         self._memory = decision.memory  # of a late decision too: which jobs ended is told once
-        if decision.memory is not None:
-            self.memory_file.write(decision.memory)
+        self._is_kept = False
+        if self._written is None or begin - self._written >= MEMORY_INTERVAL:
+            self.remember()
         if took > self.deadline:
             raise PolicyTimeout(
                 f"the policy took {took:.2f} s, its deadline is {self.deadline:g} s: raise it or "

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from slurm_rl_plugin.batch_systems.port import FactorChange
-from slurm_rl_plugin.domain import Decision, Memory, QueueSnapshot
+from slurm_rl_plugin.domain import Decision, Memory, PendingJobs, QueueSnapshot
 from slurm_rl_plugin.hook.guard_rails import UntouchedJobs, total_priority
 from slurm_rl_plugin.hook.influence import bounded_changes
 from slurm_rl_plugin.hook.order_changes import (
@@ -60,6 +60,7 @@ def planned_order(
     scores: FloatArray,
     untouched: UntouchedJobs,
     influence: float = math.inf,
+    highest: int = HIGHEST_PRIORITY,
 ) -> tuple[list[int], list[FactorChange]]:
     """Job places in the decided order, and the fewest writes that give it.
 
@@ -68,10 +69,11 @@ def planned_order(
         scores: of every pending job, shape [n].
         untouched: jobs that get no factor.
         influence: priority points that the best place is worth; inf where our order wins.
+        highest: priority that the batch system takes.
     """
     pending = snapshot.pending
     order = orderable_by_score(snapshot, scores, untouched)
-    ceiling = _ceiling(snapshot, order, untouched)
+    ceiling = _ceiling(snapshot, order, untouched, highest)
     if math.isinf(influence):
         wanted = order_changes(total_priority(pending)[order], ceiling)
     else:
@@ -82,14 +84,36 @@ def planned_order(
         wanted.priority - pending.native_priority[moved], -LARGEST_FACTOR, LARGEST_FACTOR
     )
     freed = np.flatnonzero(untouched.exempt(snapshot) & (pending.factor != 0))
+    joined = _torn_apart(pending, order, moved, factor)
+    places = [*moved, *joined, *freed]
+    kept = pending.factor[joined]
+    kept[kept == 0] = 1  # 0 would tell that the job carries nothing of ours
     columns = zip(
-        pending.jobs.job_id[[*moved, *freed]].tolist(),
-        pending.factor[[*moved, *freed]].tolist(),
-        [*factor.tolist(), *([0] * len(freed))],
+        pending.jobs.job_id[places].tolist(),
+        pending.factor[places].tolist(),
+        [*factor.tolist(), *kept.tolist(), *([0] * len(freed))],
         strict=True,
     )
     changes = [FactorChange(job_id=job, old=old, new=new) for job, old, new in columns]
     return order.tolist(), changes
+
+
+def _torn_apart(
+    pending: PendingJobs, order: IntArray, moved: IntArray, factor: IntArray
+) -> IntArray:
+    """Places of jobs to write though they stand right: another job is between their components.
+
+    A write puts the components of a job together, whatever value it sets.
+    """
+    if pending.spread is None or not pending.spread[order].any():
+        return np.empty(0, dtype=np.int64)
+    priority = total_priority(pending)
+    priority[moved] = pending.native_priority[moved] + factor
+    by_priority = np.sort(priority[~pending.held])
+    whole = np.setdiff1d(order[pending.spread[order] > 0], moved)
+    low, high = priority[whole] - pending.spread[whole], priority[whole] + pending.spread[whole]
+    among = np.searchsorted(by_priority, high, "right") - np.searchsorted(by_priority, low)
+    return np.asarray(whole[among > 1], dtype=np.int64)
 
 
 def orderable_by_score(
@@ -101,11 +125,13 @@ def orderable_by_score(
     return may[np.lexsort((jobs.job_id[may], jobs.submit[may], -scores[may]))]
 
 
-def _ceiling(snapshot: QueueSnapshot, order: IntArray, untouched: UntouchedJobs) -> int:
+def _ceiling(
+    snapshot: QueueSnapshot, order: IntArray, untouched: UntouchedJobs, highest: int
+) -> int:
     """Below the untouched jobs that the site itself puts before all jobs we may order."""
     pending = snapshot.pending
     others = ~untouched.orderable(snapshot) & ~pending.held
     others &= pending.jobs.eligible <= snapshot.now
     native = pending.native_priority
     before = native[others & (native > native[order].max(initial=0))]
-    return int(before.min()) if len(before) else HIGHEST_PRIORITY + 1
+    return int(before.min()) if len(before) else highest + 1

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from slurm_rl_plugin.errors import ConfigurationError
-from slurm_rl_plugin.units import FloatArray
+from slurm_rl_plugin.units import FloatArray, IntArray
 
 #: How often the blocks are drawn.
 RESAMPLES = 2000
@@ -111,10 +111,21 @@ def block_means(
         block: consecutive windows drawn together, at most as many as there are.
         resamples: how often.
     """
-    count = len(values)
-    begins = rng.integers(count - block + 1, size=(resamples, -(-count // block)))
-    places = (begins[:, :, None] + np.arange(block)).reshape(resamples, -1)[:, :count]
+    places = drawn_places(len(values), rng, block, resamples)
     return np.asarray(values[places].mean(axis=1), dtype=np.float64)
+
+
+def drawn_places(count: int, rng: np.random.Generator, block: int, resamples: int) -> IntArray:
+    """Places of each resample: moving blocks beside each other, shape [resamples, count].
+
+    Args:
+        count: of how many values, in time order.
+        rng: source of randomness.
+        block: consecutive values drawn together, at most `count`.
+        resamples: how often.
+    """
+    begins = rng.integers(count - block + 1, size=(resamples, -(-count // block)))
+    return (begins[:, :, None] + np.arange(block)).reshape(resamples, -1)[:, :count]
 
 
 def _check_figures(numerators: FloatArray, denominators: FloatArray) -> None:

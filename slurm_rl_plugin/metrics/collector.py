@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from prometheus_client import (
@@ -11,6 +12,7 @@ from prometheus_client import (
     Counter,
     Gauge,
     Histogram,
+    ProcessCollector,
     disable_created_metrics,
 )
 from prometheus_client.core import (
@@ -20,8 +22,9 @@ from prometheus_client.core import (
     StateSetMetricFamily,
 )
 
-from slurm_rl_plugin.domain import JobTable, QueueSnapshot
+from slurm_rl_plugin import __version__
 from slurm_rl_plugin.hook.cycle_report import (
+    CONFIGURED_MODES,
     DIRECTIONS,
     FAILURES,
     MODES,
@@ -29,8 +32,13 @@ from slurm_rl_plugin.hook.cycle_report import (
     SUPPRESSIONS,
     CycleReport,
 )
-from slurm_rl_plugin.units import FloatArray
-from slurm_rl_plugin.utility.fairness import fairness, share_deficit
+from slurm_rl_plugin.metrics.label_cap import LabelCap
+from slurm_rl_plugin.metrics.queue_families import (
+    CLASSES,
+    SeenQueue,
+    fairness_families,
+    queue_families,
+)
 
 #: Seconds from "at once" to a week, with an edge at the two-minute goal.
 WAIT_BUCKETS = (
@@ -38,45 +46,36 @@ WAIT_BUCKETS = (
     *(14400.0, 28800.0, 57600.0, 86400.0, 172800.0, 345600.0, 604800.0),
 )
 PHASE_BUCKETS = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 30.0)
-CLASSES = ("batch", "interactive")
-OTHER_ACCOUNT = "_other"
+#: Partitions with series of their own: each has two histograms of waits.
+MAX_PARTITIONS = 40
+#: Modes in which nobody reads the queue, so that what was last seen of it is history.
+_UNSEEING = ("disabled", "standby")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _QueueLine:
-    """Pending jobs of one partition and class; ages in seconds."""
+class ServedSetup:
+    """What the configuration says that is served as it is.
 
-    partition: str
-    job_class: str
-    jobs: int
-    median_age: float
-    max_age: float
+    Attributes:
+        model: labels of slurm_rl_model_info.
+        mode: configured, one of CONFIGURED_MODES; the mode of a cycle may differ.
+        starvation_bound: seconds; inf for none.
+        adapter: name of the batch-system adapter.
+    """
 
-
-def _queue_lines(snapshot: QueueSnapshot) -> Iterator[_QueueLine]:
-    jobs = snapshot.pending.jobs
-    age = np.maximum(snapshot.now - jobs.eligible, 0.0)
-    for index, partition in enumerate(snapshot.partitions):
-        for interactive, job_class in enumerate(CLASSES):
-            mine = (jobs.partition == index) & (jobs.interactive == bool(interactive))
-            ages: FloatArray = age[mine] if mine.any() else np.zeros(1)
-            yield _QueueLine(
-                partition=partition,
-                job_class=job_class,
-                jobs=int(mine.sum()),
-                median_age=float(np.median(ages)),
-                max_age=float(ages.max()),
-            )
+    model: Mapping[str, str] = field(default_factory=dict)
+    mode: str = "shadow"
+    starvation_bound: float = math.inf
+    adapter: str = ""
 
 
 class QueueCollector:
-    """Gauges of the last report; holds that report and nothing else."""
+    """Gauges of the last report; holds what is to be served of it and nothing else."""
 
-    def __init__(self, model: Mapping[str, str], max_accounts: int = 200) -> None:
-        self.model = dict(model)
-        self.max_accounts = max_accounts
+    def __init__(self, setup: ServedSetup) -> None:
+        self.setup = setup
         self.report = CycleReport(time=0.0, mode="shadow", policy="")
-        self.last_snapshot: QueueSnapshot | None = None
+        self.seen: tuple[Metric, ...] = tuple(fairness_families(0.0, 0.0))
 
     def describe(self) -> Iterable[Metric]:
         """Nothing, so that registering asks nothing of the batch system."""
@@ -84,70 +83,26 @@ class QueueCollector:
 
     def collect(self) -> Iterator[Metric]:
         """The families of the last report."""
-        report = self.report
+        report, setup = self.report, self.setup
         mode = StateSetMetricFamily("slurm_rl_mode", "What the daemon does with its decisions.")
         mode.add_metric([], {each: report.mode == each for each in MODES})
-        yield mode
-        yield InfoMetricFamily("slurm_rl_model", "The model in use.", value=self.model)
+        wanted = StateSetMetricFamily("slurm_rl_configured_mode", "What the configuration wants.")
+        wanted.add_metric([], {each: setup.mode == each for each in CONFIGURED_MODES})
+        yield from (mode, wanted)
+        yield InfoMetricFamily("slurm_rl_model", "The model in use.", value=dict(setup.model))
+        build = {"version": __version__, "adapter": setup.adapter, "slurm_version": report.release}
+        yield InfoMetricFamily("slurm_rl_build", "The program and what it runs on.", value=build)
+        yield GaugeMetricFamily(
+            "slurm_rl_starvation_bound_seconds",
+            "A job that could start for longer goes first; +Inf for no bound.",
+            setup.starvation_bound,
+        )
         yield GaugeMetricFamily(
             "slurm_rl_reserve_processors",
             "Processors that the last decision keeps free of batch work.",
-            value=report.reserve,
+            report.reserve,
         )
-        if self.last_snapshot is not None:
-            yield from _queue_families(self.last_snapshot)
-            yield from _account_families(self.last_snapshot, self.max_accounts)
-        else:
-            yield from _fairness_families(0.0, 0.0)
-
-
-def _queue_families(snapshot: QueueSnapshot) -> Iterator[Metric]:
-    labels = ["partition", "job_class"]
-    pending = GaugeMetricFamily("slurm_rl_pending_jobs", "Pending jobs seen.", labels=labels)
-    median = GaugeMetricFamily(
-        "slurm_rl_pending_age_seconds_median", "Median age of pending jobs.", labels=labels
-    )
-    oldest = GaugeMetricFamily(
-        "slurm_rl_pending_age_seconds_max", "Age of the oldest pending job.", labels=labels
-    )
-    for line in _queue_lines(snapshot):
-        where = [line.partition, line.job_class]
-        pending.add_metric(where, line.jobs)
-        median.add_metric(where, line.median_age)
-        oldest.add_metric(where, line.max_age)
-    yield from (pending, median, oldest)
-
-
-def _account_families(snapshot: QueueSnapshot, max_accounts: int) -> Iterator[Metric]:
-    target = GaugeMetricFamily(
-        "slurm_rl_account_share_target_ratio", "Configured share.", labels=["account"]
-    )
-    usage = GaugeMetricFamily(
-        "slurm_rl_account_usage_ratio", "Share of the decayed usage.", labels=["account"]
-    )
-    order = np.argsort(-np.maximum(snapshot.shares, snapshot.usage), kind="stable")
-    for index in order[:max_accounts]:
-        target.add_metric([snapshot.accounts[index]], float(snapshot.shares[index]))
-        usage.add_metric([snapshot.accounts[index]], float(snapshot.usage[index]))
-    rest = order[max_accounts:]
-    if len(rest):
-        target.add_metric([OTHER_ACCOUNT], float(snapshot.shares[rest].sum()))
-        usage.add_metric([OTHER_ACCOUNT], float(snapshot.usage[rest].sum()))
-    yield from (target, usage)
-    known = len(snapshot.shares) > 0 and snapshot.shares.max() > 0
-    yield from _fairness_families(
-        float(fairness(snapshot.shares, snapshot.usage)) if known else 0.0,
-        float(share_deficit(snapshot.shares, snapshot.usage)) if known else 0.0,
-    )
-
-
-def _fairness_families(fairness_now: float, deficit: float) -> Iterator[Metric]:
-    yield GaugeMetricFamily(
-        "slurm_rl_fairness_ratio", "Fairness of the decayed usage (2008, eq. 4).", fairness_now
-    )
-    yield GaugeMetricFamily(
-        "slurm_rl_share_deficit_ratio", "Largest share that an account is short of.", deficit
-    )
+        yield from self.seen
 
 
 class CycleMetrics:
@@ -158,8 +113,15 @@ class CycleMetrics:
     ) -> None:
         # a time for each series would double their number
         disable_created_metrics()  # type: ignore[no-untyped-call]
-        self._queue = QueueCollector(model, max_accounts)
+        self._partitions, self._accounts = LabelCap(MAX_PARTITIONS), LabelCap(max_accounts)
+        self._queue = QueueCollector(ServedSetup(model=model))
         registry.register(self._queue)
+        ProcessCollector(namespace="slurm_rl", registry=registry)
+        self._gauges(registry)
+        self._counters(registry)
+        self._durations(registry)
+
+    def _gauges(self, registry: CollectorRegistry) -> None:
         self._up = Gauge("slurm_rl_up", "Whether the last cycle worked.", registry=registry)
         self._fallback = Gauge(
             "slurm_rl_fallback_active", "Whether the policy is not used.", registry=registry
@@ -167,56 +129,78 @@ class CycleMetrics:
         self._success = Gauge(
             "slurm_rl_last_success_timestamp_seconds", "Last good cycle.", registry=registry
         )
+        self._reload = Gauge(
+            "slurm_rl_last_reload_successful",
+            "Whether the files on disk were taken over at the last reload.",
+            registry=registry,
+        )
+        self._reload.set(1)
+
+    def _counters(self, registry: CollectorRegistry) -> None:
+        """Closed label sets exist with 0 from the start, so that rates are never missing."""
+
+        def counter(name: str, meaning: str, label: str, values: Iterable[str] = ()) -> Counter:
+            made = Counter(f"slurm_rl_{name}", meaning, [label], registry=registry)
+            for value in values:
+                made.labels(value)
+            return made
+
         self._cycles = Counter("slurm_rl_cycles", "Cycles run.", registry=registry)
-        self._failures = Counter(
-            "slurm_rl_cycle_failures", "Cycles that failed.", ["reason"], registry=registry
+        self._failures = counter("cycle_failures", "Cycles that failed.", "reason", FAILURES)
+        self._adjustments = counter("adjustments", "Factors written.", "direction", DIRECTIONS)
+        self._suppressed = counter(
+            "adjustments_suppressed", "Changes not made.", "reason", SUPPRESSIONS
         )
-        self._adjustments = Counter(
-            "slurm_rl_adjustments", "Factors written.", ["direction"], registry=registry
+        self._account_waits = counter(
+            "account_wait_seconds", "Summed waits of jobs that started.", "account"
         )
-        self._suppressed = Counter(
-            "slurm_rl_adjustments_suppressed", "Changes not made.", ["reason"], registry=registry
-        )
-        self._phases = Histogram(
-            "slurm_rl_cycle_duration_seconds",
+        self._account_starts = counter("account_jobs_started", "Jobs that started.", "account")
+
+    def _durations(self, registry: CollectorRegistry) -> None:
+        def histogram(
+            name: str, meaning: str, labels: list[str], edges: tuple[float, ...]
+        ) -> Histogram:
+            return Histogram(f"slurm_rl_{name}", meaning, labels, buckets=edges, registry=registry)
+
+        self._phases = histogram(
+            "cycle_duration_seconds",
             "Duration of the phases of a cycle.",
             ["phase"],
-            buckets=PHASE_BUCKETS,
-            registry=registry,
+            PHASE_BUCKETS,
         )
-        self._calls = Histogram(
-            "slurm_rl_batch_system_call_duration_seconds",
-            "Duration of calls to the batch system.",
-            ["call"],
-            buckets=PHASE_BUCKETS,
-            registry=registry,
-        )
-        self._waits = Histogram(
-            "slurm_rl_job_wait_seconds",
-            "Wait of jobs from eligible to start, observed once at start.",
-            ["partition", "job_class"],
-            buckets=WAIT_BUCKETS,
-            registry=registry,
-        )
-        self._start_all_series()
-
-    def _start_all_series(self) -> None:
-        """Closed label sets exist with 0 from the start, so that rates are never missing."""
-        for reason in FAILURES:
-            self._failures.labels(reason)
-        for direction in DIRECTIONS:
-            self._adjustments.labels(direction)
-        for reason in SUPPRESSIONS:
-            self._suppressed.labels(reason)
         for phase in PHASES:
             self._phases.labels(phase)
+        self._calls = histogram(
+            "batch_system_call_duration_seconds",
+            "Duration of calls to the batch system.",
+            ["call"],
+            PHASE_BUCKETS,
+        )
+        self._waits = histogram(
+            "job_wait_seconds",
+            "Wait of jobs from eligible to start, observed once at start.",
+            ["partition", "job_class"],
+            WAIT_BUCKETS,
+        )
 
     def describe_model(self, model: Mapping[str, str]) -> None:
-        """Replace the labels of slurm_rl_model_info after a reload."""
-        self._queue.model = dict(model)
+        """Replace the labels of slurm_rl_model_info."""
+        self._queue.setup = replace(self._queue.setup, model=dict(model))
+
+    def describe_site(self, *, mode: str, starvation_bound: float, adapter: str) -> None:
+        """Replace what the configuration says; see `ServedSetup`."""
+        self._queue.setup = replace(
+            self._queue.setup, mode=mode, starvation_bound=starvation_bound, adapter=adapter
+        )
+
+    def tell_reload(self, *, succeeded: bool) -> None:
+        """Whether the files on disk were taken over at a reload."""
+        self._reload.set(1 if succeeded else 0)
 
     def publish(self, report: CycleReport) -> None:
         """Take in one report."""
+        if not report.release:  # a cycle without an answer takes nothing back that is known
+            report = replace(report, release=self._queue.report.release)
         self._queue.report = report
         self._cycles.inc()
         self._up.set(1 if report.succeeded else 0)
@@ -233,16 +217,40 @@ class CycleMetrics:
             self._phases.labels(phase).observe(seconds)
         for call, seconds in report.calls:
             self._calls.labels(call).observe(seconds)
-        if report.snapshot is not None:
-            self._queue.last_snapshot = report.snapshot
-            self._observe_waits(report.snapshot)
+        self._publish_queue(report)
 
-    def _observe_waits(self, snapshot: QueueSnapshot) -> None:
-        for partition in snapshot.partitions:
+    def _publish_queue(self, report: CycleReport) -> None:
+        snapshot = report.snapshot
+        if snapshot is None:
+            if report.mode in _UNSEEING:
+                self._queue.seen = tuple(fairness_families(0.0, 0.0))
+            return
+        queue = SeenQueue(
+            snapshot=snapshot,
+            order=report.order,
+            partitions=self._partitions.of(snapshot.partitions),
+            accounts=self._accounts.of(
+                snapshot.accounts, np.maximum(snapshot.shares, snapshot.usage)
+            ),
+        )
+        self._queue.seen = tuple(queue_families(queue))
+        self._observe_waits(queue)
+
+    def _observe_waits(self, queue: SeenQueue) -> None:
+        partitions, accounts = queue.partitions, queue.accounts
+        for label in partitions.labels:
             for job_class in CLASSES:
-                self._waits.labels(partition, job_class)
-        jobs: JobTable = snapshot.started.jobs
-        waits = np.maximum(snapshot.started.start - jobs.eligible, 0.0)
+                self._waits.labels(label, job_class)
+        started = queue.snapshot.started
+        jobs = started.jobs
+        waits = np.maximum(started.start - jobs.eligible, 0.0)
         for place, wait in enumerate(waits.tolist()):
-            partition = snapshot.partitions[jobs.partition[place]]
-            self._waits.labels(partition, CLASSES[int(jobs.interactive[place])]).observe(wait)
+            label = partitions.labels[partitions.place[jobs.partition[place]]]
+            self._waits.labels(label, CLASSES[int(jobs.interactive[place])]).observe(wait)
+        known = jobs.account >= 0
+        sums = np.zeros(len(accounts.place))
+        np.add.at(sums, jobs.account[known], waits[known])
+        counts = accounts.counts(jobs.account)
+        for label, wait, count in zip(accounts.labels, accounts.sums(sums), counts, strict=True):
+            self._account_waits.labels(label).inc(wait)
+            self._account_starts.labels(label).inc(count)

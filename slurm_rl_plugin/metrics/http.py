@@ -1,31 +1,175 @@
-"""The metrics endpoint: /metrics on one address, in a thread that is never waited for."""
+"""The metrics endpoint: few threads, each with a deadline, and the daemon waits for none of them.
+
+A scanner that opens connections and says nothing must cost the head node next to nothing: so many
+connections are served at a time, each for so many seconds, and further ones are closed at once. TLS
+begins in the connection's own thread, never in the one that accepts.
+"""
 
 from __future__ import annotations
 
-from prometheus_client import CollectorRegistry, start_http_server
+import io
+import logging
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from socketserver import TCPServer, ThreadingMixIn
+from typing import Any, TextIO
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
+
+from prometheus_client import CollectorRegistry
 
 from slurm_rl_plugin.errors import ConfigurationError
+from slurm_rl_plugin.metrics.pages import metrics_pages
+from slurm_rl_plugin.metrics.tls import ServedTls, TlsFiles
+
+logger = logging.getLogger(__name__)
+
+#: Connections that are served at a time.
+MOST_CONNECTIONS = 16
+#: Seconds that a client has for its whole request and to take the answer.
+DEADLINE = 10.0
+#: Seconds between looks for connections past their deadline.
+_LOOK = 0.5
 
 
-def serve_metrics(registry: CollectorRegistry, address: str, port: int) -> int:
-    """Serve a registry over HTTP.
+class _QuietHandler(WSGIRequestHandler):
+    """One request; what a client does wrong is no news."""
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the name is inherited
+        """Log nothing."""
+
+    def get_stderr(self) -> TextIO:
+        """Where wsgiref writes of broken connections."""
+        return io.StringIO()
+
+
+class MetricsServer(ThreadingMixIn, WSGIServer):
+    """Serves pages in threads of bounded number and life.
+
+    Args:
+        address: host and port.
+        tls: for HTTPS.
+        monotonic: clock of the deadline, seconds.
+
+    Raises:
+        OSError: the address cannot be listened on.
+    """
+
+    daemon_threads = True
+    block_on_close = False
+    request_queue_size = 64
+    allow_reuse_address = True
+
+    def __init__(
+        self,
+        address: tuple[str, int],
+        tls: ServedTls | None = None,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._tls, self._monotonic = tls, monotonic
+        self._free = threading.BoundedSemaphore(MOST_CONNECTIONS)
+        self._since: dict[socket.socket, float] = {}
+        host, port = address
+        found = socket.getaddrinfo(
+            host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
+        self.address_family = found[0][0]
+        super().__init__(found[0][4][:2], _QuietHandler)  # type: ignore[arg-type] # a host, a port
+
+    def server_bind(self) -> None:
+        """Bind without asking DNS for the host's name, which may take long."""
+        TCPServer.server_bind(self)
+        self.server_name, self.server_port = self.server_address[:2]  # type: ignore[assignment]
+        self.setup_environ()
+
+    def get_request(self) -> tuple[socket.socket, Any]:
+        """Accept; nothing is read here, so nobody can hold up the others."""
+        connection, client = super().get_request()
+        connection.settimeout(DEADLINE)
+        if self._tls is not None:
+            try:
+                connection = self._tls.renewed().wrap_socket(
+                    connection, server_side=True, do_handshake_on_connect=False
+                )
+            except OSError:
+                connection.close()
+                raise
+        return connection, client
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Give the connection a thread of its own, or close it where all are taken."""
+        if not self._free.acquire(blocking=False):
+            self.shutdown_request(request)
+            return
+        self._since[request] = self._monotonic()
+        try:
+            super().process_request(request, client_address)
+        except RuntimeError:  # no further thread can be started
+            self._done(request)
+            self.shutdown_request(request)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        """Serve one connection, and make room for another."""
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._done(request)
+
+    def finish_request(self, request: Any, client_address: Any) -> None:
+        """Begin TLS, then answer."""
+        if isinstance(request, ssl.SSLSocket):
+            request.do_handshake()
+        super().finish_request(request, client_address)
+
+    def _done(self, request: socket.socket) -> None:
+        self._since.pop(request, None)
+        self._free.release()
+
+    def service_actions(self) -> None:
+        """End connections past their deadline; their threads then see a broken connection."""
+        now = self._monotonic()
+        for connection, since in list(self._since.items()):
+            if now - since > DEADLINE:
+                with suppress(OSError):  # not SSLSocket's own, which is not for other threads
+                    socket.socket.shutdown(connection, socket.SHUT_RDWR)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that breaks off, or does not speak TLS, is no news."""
+        del request, client_address
+        logger.debug("metrics=broken_connection", exc_info=True)
+
+
+def serve_metrics(
+    registry: CollectorRegistry, address: str, port: int, tls: TlsFiles | None = None
+) -> int:
+    """Serve a registry over HTTP, or HTTPS, in threads that end with the process.
 
     Args:
         registry: what to serve.
         address: to listen on; 127.0.0.1 unless the site decides otherwise.
         port: 0 takes any free one.
+        tls: files for HTTPS.
 
     Returns:
         The port in use.
 
     Raises:
-        ConfigurationError: the address cannot be listened on.
+        ConfigurationError: the address cannot be listened on, or a file of TLS cannot be used.
     """
+    served_tls = None if tls is None else ServedTls(tls)
     try:
-        server, _ = start_http_server(port, addr=address, registry=registry)
+        server = MetricsServer((address, port), served_tls)
     except (OSError, OverflowError) as error:
         raise ConfigurationError(
             f"metrics cannot listen on {address}:{port} ({error}): set [metrics] port to "
             "a free one."
         ) from None
+    server.set_app(metrics_pages(registry))
+    thread = threading.Thread(
+        target=server.serve_forever, args=(_LOOK,), name="metrics", daemon=True
+    )
+    thread.start()
     return int(server.server_port)

@@ -5,9 +5,12 @@ from __future__ import annotations
 import urllib.request
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from http.client import HTTPException
 
 from prometheus_client.metrics_core import Metric
 from prometheus_client.parser import text_string_to_metric_families
+
+from slurm_rl_plugin.metrics.tls import TlsFiles, reading_context
 
 #: Seconds that a daemon may take to answer.
 TIMEOUT = 2.0
@@ -41,11 +44,29 @@ class ServedMetrics:
     model: dict[str, str] = field(default_factory=dict)
 
 
-def read_served_metrics(address: str, port: int) -> ServedMetrics | str:
-    """The metrics of the daemon at an address, or one sentence that says why there are none."""
+def read_served_metrics(
+    address: str, port: int, tls: TlsFiles | None = None
+) -> ServedMetrics | str:
+    """The metrics of the daemon at an address, or one sentence that says why there are none.
+
+    Args:
+        address: that the daemon listens on.
+        port: the same.
+        tls: the daemon's files; only its own certificate is read, and trusted.
+    """
     host = _EVERYWHERE.get(address, address)
-    url = f"http://[{host}]:{port}/metrics" if ":" in host else f"http://{host}:{port}/metrics"
-    direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    host = f"[{host}]" if ":" in host else host
+    url = f"{'http' if tls is None else 'https'}://{host}:{port}/metrics"
+    if tls is not None and tls.client_authority is not None:
+        return f"the daemon at {url} wants a client's certificate (tls_client_ca): ask Prometheus"
+    handlers: list[urllib.request.BaseHandler] = [urllib.request.ProxyHandler({})]
+    if tls is not None:
+        try:
+            context = reading_context(tls.certificate)
+        except OSError as error:
+            return f"tls_certificate {tls.certificate} cannot be read ({error.strerror or error})"
+        handlers.append(urllib.request.HTTPSHandler(context=context))
+    direct = urllib.request.build_opener(*handlers)
     try:
         with direct.open(url, timeout=TIMEOUT) as answer:
             text = answer.read(LONGEST_ANSWER).decode()
@@ -53,7 +74,7 @@ def read_served_metrics(address: str, port: int) -> ServedMetrics | str:
     except OSError as error:
         reason = getattr(error, "reason", None) or error
         return f"no daemon answers at {url} ({reason})"
-    except (ValueError, KeyError) as error:
+    except (HTTPException, ValueError, KeyError) as error:
         return f"what answers at {url} is no slurm-rl daemon ({error})"
 
 

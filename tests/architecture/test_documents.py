@@ -77,7 +77,7 @@ def test_every_document_can_be_reached_from_the_readme() -> None:
 
 def test_paths_of_modules_and_tests_exist() -> None:
     for document in DOCUMENTS:
-        for path in re.findall(r"`((?:\w+/)+\w+\.(?:py|sh|onnx))`", prose(document)):
+        for path in re.findall(r"`((?:\w+/)+\w+\.(?:py|sh|onnx|yml))`", prose(document)):
             assert (TOP / path).exists() or (TOP / "slurm_rl_plugin" / path).exists(), (
                 f"{document.name} names {path}"
             )
@@ -114,7 +114,7 @@ def served_name(family: Metric) -> str:
 
 
 def test_metrics_are_documented_with_type_and_labels() -> None:
-    table = (DOCS / "metrics.md").read_text().partition("## Label values")[0]
+    table = section(DOCS / "metrics.md", "Every metric")
     documented = {
         code_spans(cells[0])[0]: (cells[1], set(code_spans(cells[2])))
         for cells in table_rows(table)
@@ -130,6 +130,7 @@ def test_closed_sets_of_label_values_are_documented() -> None:
     rows = table_rows(section(DOCS / "metrics.md", "Label values"))
     assert {code_spans(name)[0]: tuple(code_spans(values)) for name, values in rows} == {
         "slurm_rl_mode": cycle_report.MODES,
+        "slurm_rl_configured_mode": cycle_report.CONFIGURED_MODES,
         "slurm_rl_cycle_failures_total": cycle_report.FAILURES,
         "slurm_rl_cycle_duration_seconds": cycle_report.PHASES,
         "slurm_rl_adjustments_total": cycle_report.DIRECTIONS,

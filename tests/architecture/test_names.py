@@ -84,3 +84,13 @@ def test_no_exception_is_defined_elsewhere() -> None:
                 if any(base.endswith(("Error", "Exception")) for base in bases):
                     strangers.append(f"{path.name}: {node.name}")
     assert strangers == []
+
+
+def test_every_verb_of_a_site_reads_its_configuration_in_the_same_way() -> None:
+    """Else variables and flags would count for one verb and not for another.
+
+    Training and comparison take files only, so that the same command makes the same model.
+    """
+    readers = {path.stem for path in MODULES if "read_configuration(" in path.read_text()}
+    show_config = {"show_config"}  # for the defaults
+    assert readers == {"reading", "configuration_arguments", "log_arguments", "train"} | show_config

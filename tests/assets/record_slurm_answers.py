@@ -34,7 +34,8 @@ PAST = (*SACCT, "-S", "now-3600seconds", "-E", "now")
 #: What the documents tell to export a log with, without the variable that it begins with.
 LOG = SACCT_COMMAND.replace("<start>", "now-3600seconds").split()[1:]
 PLAN = ClusterPlan(
-    accounts=ACCOUNTS, lines=["PartitionName=open Nodes=ALL MaxTime=UNLIMITED State=UP"]
+    accounts=ACCOUNTS,
+    lines=["PartitionName=open Nodes=ALL MaxTime=UNLIMITED PriorityTier=3 State=UP"],
 )
 #: Name of the case -> options of sbatch; all are pending while the partitions are down.
 CASES: dict[str, tuple[str, ...]] = {
@@ -48,6 +49,7 @@ CASES: dict[str, tuple[str, ...]] = {
     "two partitions": ("--partition=batch,short",),
     "two partitions by hand": ("--partition=batch,short", "--priority=77"),
     "no limit known": ("--time=UNLIMITED", "--partition=open"),
+    "heterogeneous": ("--ntasks=3", ":", "--ntasks=2", ":", "--partition=short"),
     "split array": ("--array=1-4",),
 }
 

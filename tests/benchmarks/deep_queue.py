@@ -16,7 +16,7 @@ from slurm_rl_plugin.hook.cycle import Cycle
 from slurm_rl_plugin.hook.cycle_report import CycleReport
 from tests.real.cluster_files import ClusterPlan
 from tests.real.conftest import running_slurm
-from tests.real.drawn_order import DrawnOrder, cycle_of, wall_clock
+from tests.real.drawn_order import DrawnOrder, adapter_of, cycle_of
 from tests.real.private_cluster import ClusterError, PrivateSlurm
 
 #: Backfill often and deep, as the load of a busy site would have it in a far longer time.
@@ -113,14 +113,10 @@ class OrderedQueue:
     def over(cls, cluster: PrivateSlurm, folder: Path) -> OrderedQueue:
         """Files of the hook are kept in `folder`."""
         calls: list[tuple[str, float]] = []
-        system = SlurmCommands(
-            shares=None,
-            interactive=lambda job: job.time_limit <= 60,
-            clock=wall_clock,
+        system = adapter_of(
+            cluster,
             timeout=PATIENCE,
-            environment=cluster.env,
             on_call=lambda name, seconds: calls.append((name, seconds)),
-            history_days=0.0,
         )
         policy = RedrawnOrder(seed=1)
         cycle = cycle_of(system, policy, folder, max_writes=10**6, inference_deadline=PATIENCE)

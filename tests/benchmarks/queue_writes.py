@@ -10,7 +10,7 @@ import numpy as np
 
 from slurm_rl_plugin.batch_systems.slurm_load import SDIAG, parse_load
 from slurm_rl_plugin.domain import QueueSnapshot
-from slurm_rl_plugin.hook.cycle import in_safe_order
+from slurm_rl_plugin.hook.order_changes import in_safe_order
 from tests.benchmarks.deep_queue import PATIENCE, OrderedQueue, tell
 from tests.benchmarks.paired_ratio import paired_ratio
 from tests.real.private_cluster import ClusterError

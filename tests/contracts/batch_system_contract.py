@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 import pytest
 
-from slurm_rl_plugin.batch_systems.port import BatchSystem, FactorChange
+from slurm_rl_plugin.batch_systems.port import BatchSystem, FactorChange, WatchesJobs
 from slurm_rl_plugin.domain import JobTable, PendingJobs, QueueSnapshot
 
 UNKNOWN_JOB = 999999
@@ -29,6 +29,7 @@ class PreparedQueue:
         held: a pending job on hold; None where the system knows no hold.
         start: makes one of the waiting jobs start; None where the test cannot say so.
         end: makes the job that was started end; None where the test cannot say so.
+        another: a fresh adapter of the same batch system, as a reload makes one; None for none.
     """
 
     system: BatchSystem
@@ -36,6 +37,7 @@ class PreparedQueue:
     held: int | None = None
     start: Callable[[int], None] | None = None
     end: Callable[[int], None] | None = None
+    another: Callable[[], BatchSystem] | None = None
 
 
 def row_of(snapshot: QueueSnapshot, job_id: int) -> int:
@@ -59,6 +61,11 @@ def start_order(snapshot: QueueSnapshot, job_ids: tuple[int, ...]) -> list[int]:
 
 def change(snapshot: QueueSnapshot, job_id: int, new: int) -> FactorChange:
     return FactorChange(job_id=job_id, old=factors(snapshot).get(job_id, 0), new=new)
+
+
+def set_factor(job_id: int, new: int) -> FactorChange:
+    """A change of a job that had none."""
+    return FactorChange(job_id=job_id, old=0, new=new)
 
 
 def _check_table(jobs: JobTable, snapshot: QueueSnapshot) -> None:
@@ -217,6 +224,21 @@ class BatchSystemContract:
         assert queue.waiting[1] in second.running.jobs.job_id.tolist()
         assert queue.waiting[1] not in second.pending.jobs.job_id.tolist()
         assert len(third.started) == 0
+
+    def test_an_adapter_that_goes_on_tells_starts_since_the_last_look_of_the_earlier_one(
+        self, queue: PreparedQueue
+    ) -> None:
+        if queue.start is None or queue.another is None:
+            pytest.skip("this queue cannot start jobs, or has one adapter only")
+        early, late = queue.waiting[:2]
+        queue.system.snapshot()
+        queue.start(early)
+        assert early in queue.system.snapshot().started.jobs.job_id
+        queue.start(late)
+        another = queue.another()
+        assert isinstance(another, WatchesJobs)
+        another.go_on_from(queue.system)
+        assert another.snapshot().started.jobs.job_id.tolist() == [late]
 
     def test_end_is_reported_once(self, queue: PreparedQueue) -> None:
         if queue.start is None or queue.end is None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 import pytest
 
+from slurm_rl_plugin.accounting.pbs import PbsReader
 from slurm_rl_plugin.accounting.port import AccountingReader, JobLog
 from slurm_rl_plugin.accounting.sacct import SacctReader
 from slurm_rl_plugin.accounting.swf import SwfReader
@@ -32,6 +33,27 @@ XDMOD = """\
 4|4|c|main|n|biology|g||bob|8|300|300|305|305|00:00:00||CANCELLED by 0|1|2|2|1|cpu=2||00:01:00|n1|d
 5|5|c|main|n|biology|g||bob|8|300|300|305|314|00:00:09||COMPLETED|1|0|0|1|cpu=2||00:01:00|n1|e
 """
+PBS = """\
+01/01/1970 00:04:20;E;3.s;user=ann group=physics queue=main jobname=a ctime=200 \
+qtime=200 etime=200 start=210 exec_vnode=(n1:ncpus=4) \
+Resource_List.ncpus=4 Resource_List.walltime=00:10:00 end=260
+01/01/1970 00:02:50;E;1.s;user=bob group=g account="biology" queue=main jobname=b ctime=100 \
+start=110 exec_vnode=(n1:ncpus=2) Resource_List.ncpus=2 end=170
+01/01/1970 00:05:05;E;4.s;user=bob group=biology queue=main ctime=300 etime=300 \
+exec_vnode=(n1:ncpus=2) Resource_List.ncpus=2 start=0 end=305
+01/01/1970 00:05:14;E;5.s;user=bob group=biology queue=main ctime=300 etime=300 start=305 end=314
+"""
+TORQUE = """\
+01/01/1970 00:04:20;E;3.s;user=ann group=physics jobname=a queue=main ctime=200 \
+qtime=200 etime=200 start=210 owner=ann@h exec_host=n1/0+n1/1+n2/0-1 \
+Resource_List.neednodes=2:ppn=2 \
+Resource_List.nodes=2:ppn=2 Resource_List.walltime=00:10:00 session=9 end=260
+01/01/1970 00:02:50;E;1.s;user=bob group=biology jobname=b queue=main ctime=100 qtime=100 \
+etime=100 start=110 owner=bob@h exec_host=n1/2+n1/3 session=9 end=170
+01/01/1970 00:05:05;E;4.s;user=bob group=biology queue=main ctime=300 start=305 end=305 \
+exec_host=n/0
+01/01/1970 00:05:14;E;5.s;user=bob group=biology queue=main ctime=300 start=305 end=314
+"""
 
 
 @dataclass(frozen=True)
@@ -45,6 +67,8 @@ CASES = {
     "swf": Case(SwfReader(), SWF, [np.nan, 210.0]),
     "sacct with a header": Case(SacctReader(), SACCT, [110.0, 210.0]),
     "sacct as XDMoD asks": Case(SacctReader(), XDMOD, [110.0, 210.0]),
+    "pbs": Case(PbsReader(), PBS, [110.0, 210.0]),
+    "torque": Case(PbsReader(), TORQUE, [110.0, 210.0]),
 }
 
 
@@ -82,7 +106,8 @@ def test_jobs_stand_in_submit_order(case, path):
 
 def test_jobs_of_equal_submit_keep_the_order_of_the_log(case, tmp_path):
     path = tmp_path / "log.txt"
-    path.write_text(case.text.replace("3 200", "3 100").replace("|200|200|", "|100|100|"))
+    text = case.text.replace("3 200", "3 100").replace("|200|200|", "|100|100|")
+    path.write_text(text.replace("ctime=200", "ctime=100"))
     log, _ = case.reader.read(path)
     assert log.submit.tolist() == [100.0, 100.0]
     assert log.job_id.tolist() == [3, 1]

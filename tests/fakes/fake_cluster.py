@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from slurm_rl_plugin.batch_systems.slurm_site import SlurmSite
+
 BIN = Path(__file__).parent / "bin"
 NOW = 1_800_000_000
 
@@ -47,14 +49,22 @@ class FakeCluster:
                 "accounting": [],
                 "shares": SHARES,
                 "nodes": NODES,
+                "tiers": {},
             }
         )
+
+    def site(self, **settings: Any) -> SlurmSite:
+        """What an adapter has to know of it; jobs of at most a minute are interactive."""
+        given = {"shares": None, "interactive": lambda job: job.time_limit <= 60, **settings}
+        clock = lambda: float(self.state["now"])  # noqa: E731
+        return SlurmSite(clock=clock, environment=self.env, **given)
 
     def add(self, job_id: int, **values: Any) -> int:
         """Add one record; the defaults are a plain eligible job of alice."""
         job: dict[str, Any] = {
             "job_id": job_id,
             "array_id": job_id,
+            "het_id": 0,
             "state": "PENDING",
             "reason": "Resources",
             "by_hand": None,
@@ -71,6 +81,7 @@ class FakeCluster:
             "partition": "batch",
             "qos": "normal",
             "batch": 1,
+            "refused": None,
             "nodes": "",
             "tasks": "",
             "tres": "",
@@ -110,7 +121,7 @@ class FakeCluster:
         self._write(state)
 
     def set(self, **values: Any) -> None:
-        """Change the cluster: nodes, shares, now, status_after_refusal."""
+        """Change the cluster: nodes, tiers, shares, now, status_after_refusal."""
         self._write({**self.state, **values})
 
     def break_command(self, command: str, mode: str) -> None:

@@ -55,7 +55,7 @@ def squeue(state, words, mode):
     jobs = state["jobs"]
     if asked:
         ids = {int(number) for number in asked.split(",")}
-        jobs = [job for job in jobs if job["array_id"] in ids]
+        jobs = [job for job in jobs if job["array_id"] in ids or job["het_id"] in ids]
         if not jobs and "," not in asked:
             complain("slurm_load_jobs error: Invalid job id specified")
             return 1
@@ -88,6 +88,7 @@ def _queue_values(job):
         "BatchFlag": str(job["batch"]),
         "NodeList": job["nodes"],
         "ArrayTaskID": job["tasks"] or "N/A",
+        "HetJobID": str(job["het_id"] or "N/A"),
         "Name": job["name"],
     }
 
@@ -148,8 +149,9 @@ def sshare(state, words, mode):
 
 def sinfo(state, words, mode):
     for node in state["nodes"]:
-        for _ in node["partitions"]:
-            say(f"{node['name']}|{node['cpus']}")
+        for partition in node["partitions"]:
+            tier = state["tiers"].get(partition, 1)
+            say(f"{node['name']}|{node['cpus']}|{partition}|{tier}")
     return 0
 
 
@@ -200,6 +202,8 @@ def _show_config(state):
 
 def sdiag(state, words, mode):
     load = state["load"]
+    answered = int(time.time()) + load.get("ahead", 0)  # noqa: TID251 - slurmctld's own clock
+    say(f"sdiag output at Sun Nov 22 03:00:00 2026 ({answered})")
     for name in ("Server thread count", "Agent queue size", "DBD Agent queue size"):
         say(f"{name}: {load.get(name, 0)}")
     for event in ("submitted", "started", "completed", "canceled", "failed"):
@@ -224,9 +228,11 @@ def scontrol(state, words, mode):
 
 
 def _update(state, number, column, value, mode):
-    jobs = [job for job in state["jobs"] if job["array_id"] == number]
-    if mode == "deny":
-        complain(f"Access/permission denied for job {number}")
+    jobs = [job for job in state["jobs"] if number in (job["array_id"], job["het_id"])]
+    words = "Access/permission denied" if mode == "deny" else jobs and jobs[0].get("refused")
+    if words:  # as the real one refuses a record, and an array
+        tasks = jobs[0]["tasks"] if jobs else ""
+        complain(f"{number}_{tasks}: {words}" if tasks else f"{words} for job {number}")
     elif not jobs:
         complain(f"Invalid job id specified for job {number}")
     elif all(job["state"] == "COMPLETED" for job in jobs):

@@ -258,15 +258,6 @@ def test_a_log_without_the_size_of_the_machine_asks_for_it(
     assert "--processors" in fault(capsys, "evaluate", swf)
 
 
-def test_show_config_prints_what_it_reads_back(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    _, printed, _ = run(capsys, "show-config", "--defaults")
-    path = tmp_path / "slurm-rl.toml"
-    path.write_text(printed)
-    assert run(capsys, "show-config", "--config", path)[1] == printed
-
-
 def test_benchmark_hook_gives_the_documented_json(
     capsys: pytest.CaptureFixture[str], model: Path
 ) -> None:

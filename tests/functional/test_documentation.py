@@ -45,6 +45,7 @@ from tests.architecture.markdown_documents import (
 )
 from tests.fakes.ended_jobs import ended_load
 from tests.fakes.fake_cluster import FakeCluster
+from tests.fakes.pbs_month import write_month
 from tests.functional.small_network import small_network
 from tests.real.conftest import closed_slurm, release, shared_slurm, slurm  # noqa: F401 - fixtures
 from tests.real.daemon_under_test import running_hook
@@ -66,9 +67,12 @@ SMALLER_BY_VERB = {
 QUICK_PAPERS = (*LEARNED_PAPERS, HELDOUT_STUDY, ABLATION)
 #: Windows of held-out training that fit into a short log.
 SHORT = HeldoutProtocol(windows=4, warm_up=100, counted=200, further=50)
-NEEDS_SLURM = ("run", "release", "queue", "explain", "status", "audit", "check")
-#: A health check of a site with factors and without a daemon.
-FAILING = ("status",)
+NEEDS_SLURM = (
+    *("run", "release", "queue", "explain", "status", "audit", "check", "pbs-setup"),
+    *("disable", "enable", "pause", "shadow-report"),
+)
+#: On a site with factors and without a daemon: a health check, and verbs that wait for the daemon.
+FAILING = ("status", "disable", "pause")
 #: Factors of the fake jobs before anything runs.
 FACTORS = {7, 14, 21, 28, 35}
 
@@ -109,6 +113,7 @@ def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "site.swf.gz").write_bytes(gzip.compress(log.read_bytes()))
     bundled = resources.files("slurm_rl_plugin.cli") / "demo_logs" / "cluster-sacct.log"
     (tmp_path / "sacct.log").write_text(bundled.read_text())
+    write_month(tmp_path / "accounting", 1000)
     export_network(small_network(), tmp_path / "model.onnx", {"estimates": "requested"})
     (tmp_path / "policy_models").mkdir()
     for settings in (TOP / "policy_models").glob("*.toml"):
@@ -121,6 +126,9 @@ def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "[metrics]\nport = 0\n"
         "[shares]\nphysics = 0.7\nbiology = 0.3\n"
     )
+    for block in code_blocks(TOP / "docs" / "tuning.md"):
+        if block.kind == "toml":  # its first line names the file
+            (tmp_path / block.text.split()[1]).write_text(block.text)
     (tmp_path / "audit.jsonl").write_text('{"event": "write", "time": 1795300000.5, "job": 3}\n')
     fake = FakeCluster(tmp_path)
     now = int(time.time())  # noqa: TID251 - the daemon's clock
@@ -197,7 +205,8 @@ def dry_run(target: str) -> str:
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_make_targets_exist_and_install_what_they_use(target: str) -> None:
-    assert "pip install" in dry_run(target)
+    # the package brings its own environment
+    assert ("deploy/debian/build.sh" if target == "deb" else "pip install") in dry_run(target)
 
 
 def made_commands() -> Iterator[Command]:

@@ -9,7 +9,8 @@ import pytest
 
 from slurm_rl_plugin.batch_systems.slurm_commands import SlurmCommands
 from slurm_rl_plugin.hook.audit_log import AuditLog
-from slurm_rl_plugin.hook.cycle import Cycle, CycleSettings
+from slurm_rl_plugin.hook.cycle import Cycle
+from slurm_rl_plugin.hook.cycle_settings import CycleSettings
 from slurm_rl_plugin.hook.guard_rails import UntouchedJobs, default_guard_rails
 from slurm_rl_plugin.hook.state_file import StateFile
 from slurm_rl_plugin.policies.ordering_rules import rule_policy
@@ -29,13 +30,7 @@ def cluster(tmp_path: Path) -> FakeCluster:
 
 def cycle_on(cluster: FakeCluster, folder: Path) -> Cycle:
     ticks = count()
-    system = SlurmCommands(
-        shares=None,
-        interactive=lambda job: False,
-        clock=lambda: float(cluster.state["now"]),
-        environment=cluster.env,
-        history_days=0.0,
-    )
+    system = SlurmCommands(cluster.site(history_days=0.0))
     return Cycle(
         batch_system=system,
         policy=rule_policy("sjf"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import random
+import shutil
 import socket
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -13,6 +14,13 @@ from typing import IO
 
 #: Below the range from which the kernel takes ports of outgoing connections.
 FIRST_PORT, PORTS_A_BLOCK, BLOCKS = 20000, 64, 180
+
+PARTITIONS = (
+    "PartitionName=batch Nodes=ALL Default=YES MaxTime=1-0 DefaultTime=10 State=UP",
+    "PartitionName=short Nodes=ALL MaxTime=60 DefaultTime=5 State=UP PriorityJobFactor=10",
+)
+#: In these jobs wait, and none starts.
+CLOSED_PARTITIONS = tuple(line.replace("State=UP", "State=DOWN") for line in PARTITIONS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +42,9 @@ class ClusterPlan:
         lines: further lines at the end of slurm.conf.
         accounts: account name -> share and users.
         partitions: slurm.conf lines of the partitions.
+        controllers: names of hosts with a controller each, the first one in charge; they are this
+            machine under other names. Without any, it has one under its own.
+        files: name -> content of further files beside slurm.conf.
     """
 
     nodes: int = 2
@@ -41,10 +52,9 @@ class ClusterPlan:
     options: Mapping[str, str | None] = field(default_factory=dict)
     lines: Sequence[str] = ()
     accounts: Mapping[str, Account] = field(default_factory=dict)
-    partitions: Sequence[str] = (
-        "PartitionName=batch Nodes=ALL Default=YES MaxTime=1-0 DefaultTime=10 State=UP",
-        "PartitionName=short Nodes=ALL MaxTime=60 DefaultTime=5 State=UP PriorityJobFactor=10",
-    )
+    partitions: Sequence[str] = PARTITIONS
+    controllers: Sequence[str] = ()
+    files: Mapping[str, str] = field(default_factory=dict)
 
 
 class PortBlock:
@@ -126,18 +136,49 @@ def write_slurm_conf(
         f"Port=[{port + 3}-{port + 2 + plan.nodes}] CPUs={plan.processors_per_node} "
         "RealMemory=16000 State=UNKNOWN"
     )
-    lines += [*plan.partitions, *plan.lines, ""]
+    lines += [*_controllers(plan, host), *plan.partitions, *plan.lines, ""]
     etc = directory / "etc"
     etc.joinpath("slurm.conf").write_text("\n".join(lines))
     etc.joinpath("plugstack.conf").write_text("")
+    known = Path("/etc/hosts").read_text()
+    names = "".join(f"{address} {name}\n" for name, address in _addresses(plan))
+    for name, text in {"hosts": names + known, **plan.files}.items():
+        etc.joinpath(name).write_text(text)
     if release >= (23, 2):  # refused by 22.05 and required by 24.11, see their slurmd logs
         etc.joinpath("cgroup.conf").write_text("CgroupPlugin=disabled\n")
+
+
+def write_controller_conf(directory: Path, host: str) -> str:
+    """A copy of the configuration with a pid file and a log of this controller's own; its path.
+
+    A controller ends another one that it finds in its pid file.
+    """
+    etc = directory / f"etc-{host}"
+    shutil.copytree(directory / "etc", etc, dirs_exist_ok=True)
+    path = etc / "slurm.conf"
+    text = path.read_text()
+    for own in ("run/slurmctld.pid", "log/slurmctld.log"):
+        folder, _, name = own.partition("/")
+        text = text.replace(f"{directory}/{own}", f"{directory}/{folder}/{host}-{name}")
+    path.write_text(text)
+    return str(path)
+
+
+def _controllers(plan: ClusterPlan, host: str) -> list[str]:
+    """Lines of slurm.conf."""
+    if not plan.controllers:
+        return [f"SlurmctldHost={host}(127.0.0.1)"]
+    hosts = [f"SlurmctldHost={name}({at})" for name, at in _addresses(plan)]
+    return [*hosts, "CommunicationParameters=NoCtldInAddrAny"]  # one port, each its address
+
+
+def _addresses(plan: ClusterPlan) -> list[tuple[str, str]]:
+    return [(name, f"127.0.0.{last}") for last, name in enumerate(plan.controllers, start=2)]
 
 
 def _settings(directory: Path, host: str, port: int) -> dict[str, str | None]:
     return {
         "ClusterName": "trial",
-        "SlurmctldHost": f"{host}(127.0.0.1)",
         "SlurmctldPort": str(port + 1),
         "SlurmdPort": str(port + 2),
         "SlurmUser": "root",

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.real.package_under_test import build_package
 from tests.real.private_cluster import Account, ClusterPlan, PrivateSlurm
 from tests.real.slurm_releases import RELEASES, SlurmRelease, missing_programs, missing_release
 
@@ -105,3 +106,9 @@ def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
+
+
+@pytest.fixture(scope="session")
+def debian_package(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Our package, built once from this checkout."""
+    return build_package(tmp_path_factory.mktemp("package"))

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -62,17 +62,28 @@ class RunningHook:
 
 
 def write_configuration(
-    folder: Path, model: Path | str, *, mode: str, cycle: float, rails: str = ""
+    folder: Path,
+    model: Path | str,
+    *,
+    mode: str,
+    cycle: float,
+    rails: str = "",
+    more: str = "",
+    state: Path | None = None,
 ) -> Path:
-    """A configuration whose files all lie in `folder`; `rails` are lines of [guard_rails]."""
+    """A configuration whose files all lie in `folder`, unless the state has another place.
+
+    `rails` are lines of [guard_rails], and `more` of [hook] and whatever follows it.
+    """
     path = folder / "slurm-rl.toml"
     path.write_text(f"""
 [hook]
 mode = "{mode}"
 cycle = {cycle}
 disable_file = "{folder}/DISABLE"
-state_file = "{folder}/state.json"
+state_file = "{state or folder / "state.json"}"
 audit_file = "{folder}/audit.jsonl"
+{more}
 
 [policy]
 model = "{model}"
@@ -103,14 +114,22 @@ def running_hook(
     mode: str = "active",
     cycle: float = 2,
     rails: str = "",
+    more: str = "",
+    state: Path | None = None,
+    before: Sequence[str] = (),
 ) -> Iterator[RunningHook]:
-    """Start the daemon and wait for its first cycle; killed at the end if it still runs."""
+    """Start the daemon and wait for its first cycle; killed at the end if it still runs.
+
+    `before` are words before its command, such as those of `PrivateSlurm.on_host`.
+    """
     folder.mkdir(parents=True, exist_ok=True)
-    configuration = write_configuration(folder, model, mode=mode, cycle=cycle, rails=rails)
+    configuration = write_configuration(
+        folder, model, mode=mode, cycle=cycle, rails=rails, more=more, state=state
+    )
     with (folder / "daemon.log").open("wb") as log:
         process = subprocess.Popen(
             [
-                *(sys.executable, "-m", "slurm_rl_plugin.cli.entry"),
+                *(*before, sys.executable, "-m", "slurm_rl_plugin.cli.entry"),
                 *("run", "--config", str(configuration)),
             ],
             env=slurm.env,

@@ -7,14 +7,17 @@ import time
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from slurm_rl_plugin.batch_systems.port import BatchSystem
 from slurm_rl_plugin.batch_systems.slurm_commands import SlurmCommands
+from slurm_rl_plugin.batch_systems.slurm_site import SlurmSite
 from slurm_rl_plugin.domain import Decision, Memory, QueueSnapshot
 from slurm_rl_plugin.hook.audit_log import AuditLog
-from slurm_rl_plugin.hook.cycle import Cycle, CycleSettings
+from slurm_rl_plugin.hook.cycle import Cycle
+from slurm_rl_plugin.hook.cycle_settings import CycleSettings
 from slurm_rl_plugin.hook.guard_rails import UntouchedJobs, default_guard_rails
 from slurm_rl_plugin.hook.state_file import StateFile
 from slurm_rl_plugin.policies.port import Policy
@@ -50,14 +53,15 @@ def wall_clock() -> float:
     return datetime.now().timestamp()
 
 
-def adapter_of(cluster: PrivateSlurm) -> SlurmCommands:
-    return SlurmCommands(
-        shares=None,
-        interactive=lambda job: job.time_limit <= 60,
-        clock=wall_clock,
-        environment=cluster.env,
-        history_days=0.0,
-    )
+def site_of(cluster: PrivateSlurm, **settings: Any) -> SlurmSite:
+    """What an adapter has to know of it; jobs of at most a minute are interactive."""
+    given = {"interactive": lambda job: job.time_limit <= 60, "environment": cluster.env}
+    return SlurmSite(shares=None, clock=wall_clock, **{**given, **settings})
+
+
+def adapter_of(cluster: PrivateSlurm, **settings: Any) -> SlurmCommands:
+    """By commands, without a past; `settings` are those of SlurmSite."""
+    return SlurmCommands(site_of(cluster, history_days=0.0, **settings))
 
 
 def cycle_of(system: BatchSystem, policy: Policy, folder: Path, **settings: object) -> Cycle:

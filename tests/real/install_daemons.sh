@@ -1,11 +1,15 @@
 #!/bin/sh
-# Installs the daemons that tests/real run as private children: munge, MariaDB, Slurm, Prometheus.
+# Installs the daemons that tests/real run as private children: munge, MariaDB, Slurm, Prometheus;
+# and what tries our package and its files: systemd's tools, a container to boot, logrotate, linters.
 # Debian and Ubuntu, as root. Starts no service and is quick when everything is there already.
 set -eu
 
-programs="munged mariadbd mariadb-install-db slurmdbd slurmctld slurmd sacctmgr prometheus promtool"
+programs="munged mariadbd mariadb-install-db slurmdbd slurmctld slurmd sacctmgr prometheus promtool
+    systemd-analyze systemd-nspawn logrotate man mandoc lintian debootstrap ansible-playbook"
 packages="munge mariadb-server slurmdbd slurmctld slurmd slurm-client
-    slurm-wlm-basic-plugins slurm-wlm-mysql-plugin prometheus"
+    slurm-wlm-basic-plugins slurm-wlm-mysql-plugin prometheus
+    systemd systemd-container logrotate man-db mandoc lintian debootstrap debian-archive-keyring
+    bash-completion python3-venv ansible-core python3-apt"
 
 PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin
 missing=
@@ -13,7 +17,7 @@ for program in $programs; do
     command -v "$program" >/dev/null || missing="$missing $program"
 done
 if [ -z "$missing" ]; then
-    echo "every daemon is installed"
+    echo "everything is installed"
     exit 0
 fi
 if ! command -v apt-get >/dev/null; then

@@ -3,15 +3,18 @@
 # machine changes and no service starts. On Debian, as root; wants 1 GB and a minute or two.
 #
 #   tests/real/install_release.sh trixie|forky [FOLDER]             24.11 or 26.05
-#   tests/real/install_release.sh --remove trixie|forky [FOLDER]
+#   tests/real/install_release.sh bookworm [FOLDER]                 none: to try our own package in
+#   tests/real/install_release.sh --remove trixie|forky|bookworm [FOLDER]
 #
 # A finished folder is used again. FOLDER is by default in the user's cache.
 set -eu
 
 PACKAGES="slurmctld slurmd slurmdbd slurm-client slurm-wlm-basic-plugins slurm-wlm-mysql-plugin
     munge mariadb-server"
+# What our own package wants of a machine, and what reads its files.
+PACKAGE_ROOT="python3 procps python3-venv adduser systemd systemd-sysv dbus man-db logrotate bash-completion"
 KEYRING=/usr/share/keyrings/debian-archive-keyring.gpg
-# Written last, so it tells a finished folder of ours. Holds the release, such as 24.11.
+# Written last, so it tells a finished folder of ours. Holds the release, such as 24.11, or "none".
 MARK=slurm-release
 
 main() {
@@ -23,7 +26,8 @@ main() {
     suite=${1:-}
     case $suite in
     trixie | forky) ;;
-    *) stop "usage: install_release.sh [--remove] trixie|forky [FOLDER]" ;;
+    bookworm) PACKAGES=$PACKAGE_ROOT ;;
+    *) stop "usage: install_release.sh [--remove] trixie|forky|bookworm [FOLDER]" ;;
     esac
     folder=${2:-${XDG_CACHE_HOME:-$HOME/.cache}/slurm-rl-plugin/releases/$suite}
     if [ "$task" = install ] && [ -e "$folder/$MARK" ]; then
@@ -67,9 +71,7 @@ install() {
     [ "$suite" != forky ] || take_older_libmariadb
     rm -rf "$part"/var/cache/apt/*.bin "$part"/var/cache/apt/archives/*.deb
     umount "$part/proc"
-    # shellcheck disable=SC2016 # a field of dpkg's
-    version=$(chroot "$part" dpkg-query -W -f '${Version}' slurmctld)
-    echo "$version" | sed -E 's/^([0-9]+\.[0-9]+).*/\1/' >"$part/$MARK"
+    slurm_of_root >"$part/$MARK"
     mv "$part" "$folder"
     say_where
 }
@@ -84,6 +86,12 @@ debian_mirror() {
     apt-get indextargets --format '$(ORIGIN) $(CODENAME) $(COMPONENT) $(REPO_URI)' \
         'Created-By: Packages' |
         awk '$1 == "Debian" && $2 !~ /-/ && $3 == "main" { print $4; exit }'
+}
+
+slurm_of_root() {
+    # shellcheck disable=SC2016 # a field of dpkg's
+    version=$(chroot "$part" dpkg-query -W -f '${Version}' slurmctld 2>/dev/null) || version=none
+    echo "$version" | sed -E 's/^([0-9]+\.[0-9]+).*/\1/'
 }
 
 install_packages() {

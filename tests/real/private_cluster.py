@@ -21,6 +21,7 @@ from tests.real.cluster_files import (
     Account,
     ClusterPlan,
     PortBlock,
+    write_controller_conf,
     write_slurm_conf,
     write_slurmdbd_conf,
 )
@@ -34,6 +35,10 @@ __all__ = ["Account", "ClusterError", "ClusterPlan", "PrivateSlurm"]
 STEP_SECONDS = 30.0
 #: What sacctmgr says to an addition that changes nothing.
 ALREADY_THERE = ("lready exist", "Nothing new added")
+
+
+#: Words are a file of host names, the name to have, and a command.
+AS_HOST = 'mount --bind "$1" /etc/hosts && hostname "$2" && shift 2 && exec "$@"'
 
 
 class PrivateSlurm:
@@ -163,6 +168,11 @@ class PrivateSlurm:
     def as_user(self, user: str) -> tuple[str, ...]:
         """Words before a command that make it run as this user, with this cluster's programs."""
         return self._root.as_user(user)
+
+    def on_host(self, name: str) -> tuple[str, ...]:
+        """Words before a command that let it run on one of the plan's controllers' hosts."""
+        hosts = str(self.directory / "etc" / "hosts")
+        return ("unshare", "--uts", "--mount", "sh", "-c", AS_HOST, "sh", hosts, name)
 
     def submit(
         self,
@@ -306,7 +316,15 @@ class PrivateSlurm:
 
     def _start_slurm(self) -> None:
         controller = ("slurmctld", "-D", *(self.release.slurmctld_options if self.release else ()))
-        self._start("slurmctld", controller, lambda: "is UP" in self._output("scontrol", "ping"))
+        if not self.plan.controllers:
+            self._start("slurmctld", controller, lambda: self._controller_is_up(""))
+        for number, name in enumerate(self.plan.controllers):
+            self._start(
+                f"slurmctld-{name}" if number else "slurmctld",
+                (*self.on_host(name), *controller),
+                lambda name=name: self._controller_is_up(name),  # type: ignore[misc]
+                {"SLURM_CONF": write_controller_conf(self.directory, name)},
+            )
         names = [f"n{number}" for number in range(1, self.plan.nodes + 1)]
         for name in names:
             self.directory.joinpath("spool", name).mkdir(exist_ok=True)
@@ -318,6 +336,10 @@ class PrivateSlurm:
             f"nodes {' '.join(names)} idle",
             lambda: "\n".join(daemon.log_tail() for daemon in self._daemons.values()),
         )
+
+    def _controller_is_up(self, host: str) -> bool:
+        lines = self._output("scontrol", "ping").splitlines()
+        return any("is UP" in line and f" {host}" in line for line in lines)
 
     def _nodes_ready(self) -> bool:
         for number in range(1, self.plan.nodes + 1):

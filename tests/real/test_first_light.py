@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import urllib.parse
-import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -27,6 +24,8 @@ from tests.real.conftest import (
 from tests.real.daemon_under_test import RunningHook, running_hook
 from tests.real.load import Outcome, PlannedJob, mean, mixed_load, outcomes, submit_all
 from tests.real.private_cluster import ClusterPlan, PrivateSlurm
+from tests.real.prometheus_server import prometheus_scraping, query
+from tests.real.site_factors import site_factors
 from tests.real.slurm_releases import SlurmRelease
 
 pytestmark = pytest.mark.real
@@ -54,12 +53,6 @@ def open_partition(slurm: PrivateSlurm) -> None:
 
 def close_partition(slurm: PrivateSlurm) -> None:
     slurm.run("scontrol", "update", "partition=batch", "state=down")
-
-
-def site_factors(slurm: PrivateSlurm) -> dict[int, int]:
-    """Job id -> SITE column of sprio, for every pending job."""
-    lines = slurm.run("sprio", "-h", "-o", "%i %S").stdout.splitlines()
-    return {int(job): int(float(factor)) for job, factor in map(str.split, lines)}
 
 
 def run_all(slurm: PrivateSlurm, jobs: dict[int, PlannedJob]) -> dict[int, Outcome]:
@@ -247,45 +240,6 @@ def test_shadow_mode_writes_nothing(fifo_slurm: PrivateSlurm, tmp_path: Path) ->
     slurm.run("scancel", "-p", "batch")
     assert set(factors.values()) == {0}
     assert events == {"cycle", "would_write"}
-
-
-def query(port: int, expression: str) -> list[dict[str, Any]]:
-    """What Prometheus answers to an instant query."""
-    words = urllib.parse.urlencode({"query": expression})
-    address = f"http://127.0.0.1:{port}/api/v1/query?{words}"
-    try:
-        with urllib.request.urlopen(address, timeout=5) as answer:
-            result: list[dict[str, Any]] = json.load(answer)["data"]["result"]
-            return result
-    except OSError:
-        return []
-
-
-@contextmanager
-def prometheus_scraping(target: int, port: int, folder: Path) -> Iterator[None]:
-    """A real Prometheus that scrapes the daemon each second."""
-    (folder / "prometheus.yml").write_text(
-        "global: {scrape_interval: 1s}\n"
-        "scrape_configs:\n"
-        "  - job_name: slurm-rl\n"
-        f"    static_configs: [{{targets: ['127.0.0.1:{target}']}}]\n"
-    )
-    with (folder / "prometheus.log").open("wb") as log:
-        process = subprocess.Popen(
-            [
-                "prometheus",
-                f"--config.file={folder}/prometheus.yml",
-                f"--storage.tsdb.path={folder}/tsdb",
-                f"--web.listen-address=127.0.0.1:{port}",
-            ],
-            stdout=log,
-            stderr=log,
-        )
-    try:
-        yield
-    finally:
-        process.terminate()
-        process.wait(timeout=20)
 
 
 def test_prometheus_scrapes_the_daemon(

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.real.cluster_files import CLOSED_PARTITIONS
 from tests.real.conftest import ACCOUNTS, running_slurm, skip_without_daemons
 from tests.real.daemon_under_test import write_configuration
 from tests.real.private_cluster import ClusterPlan, PrivateSlurm
@@ -26,16 +27,16 @@ pytestmark = pytest.mark.real
 
 KILLS = int(os.environ.get("SLURM_RL_KILLS", "2"))
 JOBS = 150
-PLAN = ClusterPlan(accounts=ACCOUNTS, options={"PriorityWeightAge": "0"})
+PLAN = ClusterPlan(
+    accounts=ACCOUNTS, options={"PriorityWeightAge": "0"}, partitions=CLOSED_PARTITIONS
+)
 
 
 @pytest.fixture(scope="module")
 def closed_cluster(release: SlurmRelease | None) -> Iterator[PrivateSlurm]:
     """A cluster of its own with its partitions down and a mixed queue; nothing starts in it."""
     skip_without_daemons(release)
-    closed = [line.replace("State=UP", "State=DOWN") for line in PLAN.partitions]
-    plan = ClusterPlan(accounts=ACCOUNTS, options=PLAN.options, partitions=closed)
-    with running_slurm(plan, release) as it:
+    with running_slurm(PLAN, release) as it:
         options = [(), ("--nice=70",), ("--hold",), ("--priority=4000",), ("--array=1-50",)]
         for number in range(JOBS):
             user, account = (("alice", "physics"), ("bob", "biology"))[number % 2]

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.contracts.batch_system_contract import set_factor
 from tests.real.daemon_under_test import running_hook
 from tests.real.private_cluster import PrivateSlurm
 from tests.real.test_slurm_commands_real import (
     adapter,
     scontrol,
-    set_factor,
     submit,
     wait_eligible,
     wait_state,

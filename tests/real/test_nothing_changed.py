@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,7 +10,8 @@ import pytest
 from tests.real.conftest import ACCOUNTS, running_slurm, skip_without_daemons
 from tests.real.daemon_under_test import write_configuration
 from tests.real.drawn_order import DrawnOrder, adapter_of, cycle_of
-from tests.real.private_cluster import Account, ClusterPlan, PrivateSlurm
+from tests.real.ordinary_user import NAME, STAFF, give_him, make_him_operator, run_as_him
+from tests.real.private_cluster import ClusterPlan, PrivateSlurm
 from tests.real.slurm_releases import SlurmRelease
 from tests.real.system_users import add_system_user
 from tests.real.test_slurm_commands_real import wait_eligible
@@ -22,7 +21,7 @@ pytestmark = pytest.mark.real
 TASKS = 10_000
 #: Ages would move priorities while the test looks at them.
 STILL = ClusterPlan(
-    accounts={**ACCOUNTS, "staff": Account(share=1, users=("slurmrl",))},
+    accounts={**ACCOUNTS, **STAFF},
     options={"PriorityWeightAge": "0", "PrivateData": "jobs,usage,accounts"},
 )
 
@@ -31,7 +30,7 @@ STILL = ClusterPlan(
 def shared_still_slurm(release: SlurmRelease | None) -> Iterator[PrivateSlurm]:
     """A cluster in which priorities stand still, its partitions down."""
     skip_without_daemons(release)
-    add_system_user("slurmrl")
+    add_system_user(NAME)
     with running_slurm(STILL, release) as cluster:
         for name in ("batch", "short"):
             cluster.run("scontrol", "update", f"partition={name}", "state=down")
@@ -101,26 +100,9 @@ def test_holds_and_nice_stay_and_release_gives_slurms_own_priorities(
     assert priorities(still_slurm) == plain
 
 
-def run_as_operator(cluster: PrivateSlurm, folder: Path, *words: str) -> tuple[int, str]:
-    """`slurm-rl` as the user slurmrl, who is nobody on this machine; exit code and errors."""
-    done = cluster.run(
-        *("setpriv", "--reuid=slurmrl", "--regid=slurmrl", "--clear-groups"),
-        *(sys.executable, "-m", "slurm_rl_plugin.cli.entry", *words),
-        *("--config", str(folder / "slurm-rl.toml")),
-        check=False,
-        timeout=60,
-    )
-    return done.returncode, done.stderr
-
-
 @pytest.fixture
 def operator_folder(tmp_path: Path) -> Path:
-    """A folder of the user slurmrl, whom the folders above let through."""
-    shutil.chown(tmp_path, "slurmrl")
-    for folder in tmp_path.parents:
-        if not folder.stat().st_mode & 0o001:
-            folder.chmod(0o755)
-    return tmp_path
+    return give_him(tmp_path)
 
 
 def test_an_ordinary_user_with_the_right_of_an_operator_runs_it_all(
@@ -131,12 +113,11 @@ def test_an_ordinary_user_with_the_right_of_an_operator_runs_it_all(
     limits = (30, 20, 10)
     jobs = [still_slurm.submit(user="alice", account="physics", minutes=each) for each in limits]
     wait_eligible(still_slurm, tuple(jobs))
-    still_slurm.run("sacctmgr", "-i", "modify", "user", "slurmrl", "set", "adminlevel=Operator")
+    make_him_operator(still_slurm)
     write_configuration(operator_folder, "sjf", mode="active", cycle=1)
-    code, errors = run_as_operator(still_slurm, operator_folder, "run", "--once")
-    assert code == 0, errors
-    assert "writes=2" in errors
-    code, errors = run_as_operator(still_slurm, operator_folder, "release")
-    assert code == 0, errors
+    for words, said in ((("run", "--once"), "writes=2"), (("release",), "")):
+        done = run_as_him(still_slurm, operator_folder, *words)
+        assert done.returncode == 0, done.stderr
+        assert said in done.stderr
     sites = still_slurm.run("sprio", "-h", "-o", "%S").stdout.split()
     assert sites == ["0"] * 3

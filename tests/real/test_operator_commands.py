@@ -144,13 +144,13 @@ def sprio(cluster: PrivateSlurm) -> dict[int, tuple[int, int]]:
 
 def by_priority(cluster: PrivateSlurm) -> list[int]:
     """Jobs that can start, as `squeue` orders them: by priority, then by number."""
-    words = ("squeue", "-h", "-t", "PD", "-o", "%F %Q %r", "--array-unique")
+    words = ("squeue", "-h", "-t", "PD", "-o", "%F %Q %r")
     rows = [line.split(maxsplit=2) for line in cluster.run(*words).stdout.splitlines()]
-    able = [
+    able = {  # records of an array are one job
         (-int(total), int(job))
         for job, total, reason in rows
         if reason not in ("Dependency", "JobHeldUser", "JobHeldAdmin")
-    ]
+    }
     return [job for _, job in sorted(able)]
 
 

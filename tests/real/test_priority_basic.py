@@ -13,16 +13,18 @@ from pathlib import Path
 import pytest
 
 from slurm_rl_plugin.batch_systems.port import FactorChange
-from slurm_rl_plugin.batch_systems.slurm_cluster import HeadNode
 from slurm_rl_plugin.batch_systems.slurm_commands import SlurmCommands
 from slurm_rl_plugin.batch_systems.slurm_nice import HELD
 from tests.contracts.batch_system_contract import BatchSystemContract, PreparedQueue
-from tests.real.conftest import ACCOUNTS, running_slurm, skip_without_daemons
+from tests.real.cluster_files import CLOSED_PARTITIONS
+from tests.real.conftest import ACCOUNTS, StartSlurm, running_slurm, skip_without_daemons
 from tests.real.daemon_under_test import running_hook, write_configuration
-from tests.real.drawn_order import DrawnOrder, cycle_of, wall_clock
+from tests.real.drawn_order import DrawnOrder, adapter_of, cycle_of
 from tests.real.private_cluster import ClusterPlan, PrivateSlurm
+from tests.real.site_factors import site_factors
 from tests.real.slurm_releases import SlurmRelease
-from tests.real.test_slurm_commands_real import scontrol, submit, wait_state
+from tests.real.test_slurm_commands_real import prepared_queue, scontrol, submit
+from tests.real.test_slurm_commands_real import wait_eligible as wait_listed
 
 pytestmark = pytest.mark.real
 
@@ -49,15 +51,8 @@ def basic(shared_basic: PrivateSlurm) -> Iterator[PrivateSlurm]:
     )
 
 
-def adapter(cluster: PrivateSlurm, file: Path | None) -> SlurmCommands:
-    return SlurmCommands(
-        shares=None,
-        interactive=lambda job: job.time_limit <= 60,
-        clock=wall_clock,
-        environment=cluster.env,
-        history_days=0.0,
-        head_node=HeadNode(nice_file=file),
-    )
+def adapter(cluster: PrivateSlurm, file: Path) -> SlurmCommands:
+    return adapter_of(cluster, nice_file=file)
 
 
 def wait_eligible(cluster: PrivateSlurm, count: int) -> None:
@@ -82,19 +77,7 @@ class TestContract(BatchSystemContract):
     def queue(self, basic: PrivateSlurm, tmp_path: Path) -> PreparedQueue:
         waiting = tuple(submit(basic) for _ in range(3))
         wait_eligible(basic, 3)
-        held = submit(basic, "--hold")
-
-        def start(job_id: int) -> None:
-            scontrol(basic, "update", "partition=short", "state=up")
-            scontrol(basic, "update", f"jobid={job_id}", "partition=short")
-            wait_state(basic, job_id, "RUNNING")
-
-        def end(job_id: int) -> None:
-            basic.run("scancel", str(job_id))
-            wait_state(basic, job_id, "CANCELLED")
-
-        system = adapter(basic, tmp_path / "nice")
-        return PreparedQueue(system=system, waiting=waiting, held=held, start=start, end=end)
+        return prepared_queue(basic, adapter(basic, tmp_path / "nice"), waiting)
 
 
 def test_jobs_start_in_the_drawn_order_and_keep_their_nice(
@@ -164,3 +147,41 @@ def test_a_held_task_of_an_array_stays_held(basic: PrivateSlurm, tmp_path: Path)
     words = ("squeue", "-h", "-r", "-j", str(array), "-O", "ArrayTaskID:|,PriorityLong:")
     held = dict(line.split("|") for line in basic.run(*words).stdout.split())
     assert [task for task, priority in held.items() if priority == "0"] == ["3"]
+
+
+def switch(cluster: PrivateSlurm, old: str, new: str) -> None:
+    """Another PriorityType, with which slurmctld has to be started again."""
+    conf = cluster.directory / "etc" / "slurm.conf"
+    text = conf.read_text()
+    assert old in text
+    conf.write_text(text.replace(old, new))
+    cluster.restart("slurmctld")
+
+
+def test_factors_from_before_priority_basic_are_gone_when_the_site_comes_back(
+    start_slurm: StartSlurm, tmp_path: Path
+) -> None:
+    cluster = start_slurm(ClusterPlan(nodes=1, accounts=ACCOUNTS, partitions=CLOSED_PARTITIONS))
+    jobs = tuple(submit(cluster, f"--time={minutes}") for minutes in (30, 20, 10))
+    wait_listed(cluster, jobs)
+    before = nice_values(cluster)
+    with running_hook(cluster, tmp_path, "sjf", cycle=0.5) as hook:
+        assert "lever=SiteFactor" in hook.log
+        assert site_factors(cluster)[jobs[2]] > 0
+        scontrol(cluster, "hold", str(jobs[2]))
+        time.sleep(6)  # slurmctld saves its state
+        switch(cluster, "priority/multifactor", "priority/basic")
+        seen = hook.log.count("failure=none")
+        cluster.wait_until(lambda: hook.log.count("failure=none") > seen, 60, "a good cycle")
+        assert hook.stop() == 0
+    assert "left_over=SiteFactor given_back=" in hook.log
+    after = nice_values(cluster)
+    assert "JobHeldAdmin" in after[str(jobs[2])]
+    assert [each.partition("|")[0] for each in after.values()] == [
+        each.partition("|")[0] for each in before.values()
+    ]
+    time.sleep(6)
+    switch(cluster, "priority/basic", "priority/multifactor")
+    scontrol(cluster, "release", str(jobs[2]))
+    wait_listed(cluster, jobs)
+    assert site_factors(cluster) == dict.fromkeys(jobs, 0)

@@ -16,20 +16,25 @@ from slurm_rl_plugin.batch_systems.slurm_adapter_choice import choose_adapter, i
 from slurm_rl_plugin.batch_systems.slurm_child_process import SlurmChild
 from slurm_rl_plugin.batch_systems.slurm_commands import Squeue
 from slurm_rl_plugin.batch_systems.slurm_fields import QueueRow
-from slurm_rl_plugin.batch_systems.slurm_process import CommandRunner
 from slurm_rl_plugin.errors import BatchSystemUnavailable, ChangeRejected
-from tests.contracts.batch_system_contract import BatchSystemContract, PreparedQueue, factors
+from tests.contracts.batch_system_contract import (
+    BatchSystemContract,
+    PreparedQueue,
+    factors,
+    set_factor,
+)
 from tests.real.cluster_files import ClusterPlan
 from tests.real.conftest import StartSlurm, skip_without_daemons
+from tests.real.drawn_order import site_of
 from tests.real.private_cluster import PrivateSlurm
 from tests.real.slurm_releases import SlurmRelease, installed_number
 from tests.real.test_slurm_commands_real import (
+    eligible_jobs,
+    prepared_queue,
     scontrol,
-    set_factor,
     submit,
     wait_eligible,
     wait_state,
-    wall_clock,
 )
 
 pytestmark = pytest.mark.real
@@ -69,13 +74,7 @@ pyslurm.JobSubmitDescription = describe_as_alice
 
 
 def adapter(cluster: PrivateSlurm, *, seconds: float = 10.0, **environment: str) -> Slurm:
-    return Slurm(
-        shares=None,
-        interactive=lambda job: job.time_limit <= 60,
-        clock=wall_clock,
-        timeout=seconds,
-        environment={**cluster.env, **environment},
-    )
+    return Slurm(site_of(cluster, timeout=seconds, environment={**cluster.env, **environment}))
 
 
 def sites(cluster: PrivateSlurm) -> list[str]:
@@ -86,23 +85,7 @@ def sites(cluster: PrivateSlurm) -> list[str]:
 class TestContract(BatchSystemContract):
     @pytest.fixture
     def queue(self, closed_slurm: PrivateSlurm) -> PreparedQueue:
-        cluster = closed_slurm
-        waiting = tuple(submit(cluster) for _ in range(3))
-        held = submit(cluster, "--hold")
-        wait_eligible(cluster, waiting)
-
-        def start(job_id: int) -> None:
-            scontrol(cluster, "update", "partition=short", "state=up")
-            scontrol(cluster, "update", f"jobid={job_id}", "partition=short")
-            wait_state(cluster, job_id, "RUNNING")
-
-        def end(job_id: int) -> None:
-            cluster.run("scancel", str(job_id))
-            wait_state(cluster, job_id, "CANCELLED")
-
-        return PreparedQueue(
-            system=adapter(cluster), waiting=waiting, held=held, start=start, end=end
-        )
+        return prepared_queue(closed_slurm, adapter(closed_slurm), eligible_jobs(closed_slurm))
 
 
 class TestRows:
@@ -190,7 +173,7 @@ class TestWrites:
         system.snapshot()
         scontrol(slurm, "update", "partition=batch", "state=up")
         wait_state(slurm, job, "COMPLETED")
-        system._queue.single |= {999999}  # as if it had been seen
+        system._queue.records.single |= {999999}  # as if it had been seen
         report = system.apply([set_factor(job, 5), set_factor(999999, 5)])
         assert report.applied == 0
         assert report.rejected == {
@@ -250,7 +233,7 @@ class TestFaults:
     def test_configuration_that_is_missing(self, closed_slurm: PrivateSlurm) -> None:
         """libslurm ends the interpreter, or waits for a minute: here it is the child's."""
         environment = {**closed_slurm.env, "SLURM_CONF": "/nonexistent/slurm.conf"}
-        child = SlurmChild(environment=environment, timeout=3.0, on_call=None)
+        child = SlurmChild(site_of(closed_slurm, environment=environment, timeout=3.0).commands())
         began = time.monotonic()
         with pytest.raises(BatchSystemUnavailable):
             child.ask("pyslurm_read", {"read": ["id"]})
@@ -258,8 +241,7 @@ class TestFaults:
 
 
 def test_auto_takes_it(closed_slurm: PrivateSlurm) -> None:
-    commands = CommandRunner(environment=closed_slurm.env, timeout=10.0, on_call=None)
-    choice = choose_adapter("auto", commands)
+    choice = choose_adapter("auto", site_of(closed_slurm).commands())
     assert choice.adapter == "slurm"
     assert "is for this Slurm" in choice.because
 
@@ -283,7 +265,7 @@ def test_thousand_writes_and_release(closed_slurm: PrivateSlurm) -> None:
 
 def _memory(system: Slurm) -> int:
     """Kilobytes that the child occupies."""
-    pid = system._queue._child._running.process.pid
+    pid = system._queue.records._child._running.process.pid
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS"))
 

@@ -6,12 +6,11 @@ import math
 import shlex
 import signal
 import time
-from datetime import datetime
 
 import numpy as np
 import pytest
 
-from slurm_rl_plugin.batch_systems.port import FactorChange
+from slurm_rl_plugin.batch_systems.port import BatchSystem
 from slurm_rl_plugin.batch_systems.slurm_commands import SlurmCommands
 from slurm_rl_plugin.domain.job_description import JobDescription
 from slurm_rl_plugin.errors import BatchSystemUnavailable, ChangeRejected
@@ -20,15 +19,13 @@ from tests.contracts.batch_system_contract import (
     PreparedQueue,
     factors,
     row_of,
+    set_factor,
 )
 from tests.real.conftest import StartSlurm
+from tests.real.drawn_order import site_of, wall_clock
 from tests.real.private_cluster import ClusterPlan, PrivateSlurm
 
 pytestmark = pytest.mark.real
-
-
-def wall_clock() -> float:
-    return datetime.now().timestamp()
 
 
 def adapter(
@@ -39,13 +36,7 @@ def adapter(
             seen.append(job)
         return job.time_limit <= 60
 
-    return SlurmCommands(
-        shares=None,
-        interactive=interactive,
-        clock=wall_clock,
-        timeout=seconds,
-        environment=cluster.env,
-    )
+    return SlurmCommands(site_of(cluster, interactive=interactive, timeout=seconds))
 
 
 def submit(cluster: PrivateSlurm, *options: str, seconds: float = 300, name: str = "t") -> int:
@@ -74,30 +65,35 @@ def scontrol(cluster: PrivateSlurm, *words: str) -> None:
     cluster.run("scontrol", *words)
 
 
-def set_factor(job_id: int, new: int) -> FactorChange:
-    return FactorChange(job_id=job_id, old=0, new=new)
+def prepared_queue(
+    cluster: PrivateSlurm, system: BatchSystem, waiting: tuple[int, ...]
+) -> PreparedQueue:
+    """The queue of the contract on a real Slurm whose partitions are down."""
+
+    def start(job_id: int) -> None:
+        scontrol(cluster, "update", "partition=short", "state=up")
+        scontrol(cluster, "update", f"jobid={job_id}", "partition=short")
+        wait_state(cluster, job_id, "RUNNING")
+
+    def end(job_id: int) -> None:
+        cluster.run("scancel", str(job_id))
+        wait_state(cluster, job_id, "CANCELLED")
+
+    held = submit(cluster, "--hold")
+    return PreparedQueue(system=system, waiting=waiting, held=held, start=start, end=end)
+
+
+def eligible_jobs(cluster: PrivateSlurm) -> tuple[int, ...]:
+    """Three of them, just submitted."""
+    waiting = tuple(submit(cluster) for _ in range(3))
+    wait_eligible(cluster, waiting)
+    return waiting
 
 
 class TestContract(BatchSystemContract):
     @pytest.fixture
     def queue(self, closed_slurm: PrivateSlurm) -> PreparedQueue:
-        cluster = closed_slurm
-        waiting = tuple(submit(cluster) for _ in range(3))
-        held = submit(cluster, "--hold")
-        wait_eligible(cluster, waiting)
-
-        def start(job_id: int) -> None:
-            scontrol(cluster, "update", "partition=short", "state=up")
-            scontrol(cluster, "update", f"jobid={job_id}", "partition=short")
-            wait_state(cluster, job_id, "RUNNING")
-
-        def end(job_id: int) -> None:
-            cluster.run("scancel", str(job_id))
-            wait_state(cluster, job_id, "CANCELLED")
-
-        return PreparedQueue(
-            system=adapter(cluster), waiting=waiting, held=held, start=start, end=end
-        )
+        return prepared_queue(closed_slurm, adapter(closed_slurm), eligible_jobs(closed_slurm))
 
 
 class TestJobs:
@@ -407,9 +403,7 @@ class TestFaults:
         assert f"Access/permission denied for job {job}" in done.stderr
         path = f"{_as_alice(closed_slurm)}:{closed_slurm.env['PATH']}"
         environment = {**closed_slurm.env, "PATH": path}
-        system = SlurmCommands(
-            shares=None, interactive=lambda _: False, clock=wall_clock, environment=environment
-        )
+        system = SlurmCommands(site_of(closed_slurm, environment=environment))
         with pytest.raises(ChangeRejected, match="AdminLevel=Operator"):
             system.apply([set_factor(job, 5)])
         assert factors(adapter(closed_slurm).snapshot()) == {job: 0}

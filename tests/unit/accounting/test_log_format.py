@@ -10,6 +10,10 @@ from slurm_rl_plugin.accounting.log_format import read_log
 from slurm_rl_plugin.errors import AccountingLogError
 
 ROW = "1 100 5 60 2 -1 -1 2 600 -1 1 7 1 -1 2 -1 -1 -1\n"
+PBS = (
+    "01/01/1970 00:02:45;E;1.host;user=u group=g queue=q ctime=100 start=105 end=165 "
+    "exec_vnode=(n:ncpus=2) Resource_List.ncpus=2\n"
+)
 HEADER = "JobIDRaw|Submit|Start|ElapsedRaw|NCPUS\n"
 
 
@@ -21,6 +25,8 @@ HEADER = "JobIDRaw|Submit|Start|ElapsedRaw|NCPUS\n"
         ("\n\n" + ROW, "swf"),
         (HEADER + "1|100|105|60|2\n", "sacct"),
         ("\n" + HEADER + "1|100|105|60|2\n", "sacct"),
+        (PBS, "pbs"),
+        ("\n20150327:" + PBS, "pbs"),
     ],
 )
 @pytest.mark.parametrize("pack", [bytes, gzip.compress], ids=["plain", "gzip"])
@@ -37,7 +43,6 @@ def test_the_content_picks_the_reader_whatever_the_name_says(tmp_path, text, kin
     [
         "hello\n",
         "a,b,c\n1,2,3\n",
-        "10/02/2011 06:41:44;E;1.host;user=u group=g queue=q start=1 end=2\n",
         '{"jobs": []}\n',
         "2024 was a year\n",
     ],
@@ -45,7 +50,7 @@ def test_the_content_picks_the_reader_whatever_the_name_says(tmp_path, text, kin
 def test_an_unknown_format_is_refused_naming_what_is_known(tmp_path, text):
     path = tmp_path / "log"
     path.write_text(text)
-    with pytest.raises(AccountingLogError, match=r"neither .* SWF nor .*sacct -P"):
+    with pytest.raises(AccountingLogError, match=r"neither .* SWF, nor .*sacct -P`, nor .* PBS"):
         read_log(path)
 
 
@@ -62,7 +67,7 @@ PIECES = st.sampled_from(
     ["|", "\n", " ", ";", "-", ".", "1", "2024-01-01T00:00:00", "Unknown", "COMPLETED", "00:01:00"]
 )
 NOISE = st.lists(PIECES | st.text(max_size=3), max_size=60).map("".join)
-BEGINNINGS = st.sampled_from(["", ROW, HEADER, "; MaxProcs: 4\n", HEADER + "1|100|105|60|2\n"])
+BEGINNINGS = st.sampled_from(["", ROW, HEADER, "; MaxProcs: 4\n", HEADER + "1|100|105|60|2\n", PBS])
 
 
 @given(beginning=BEGINNINGS, noise=NOISE)

@@ -10,12 +10,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from slurm_rl_plugin.batch_systems.port import FactorChange
 from slurm_rl_plugin.batch_systems.slurm import ATTRIBUTES, PyslurmQueue, Slurm
 from slurm_rl_plugin.batch_systems.slurm_commands import Squeue
 from slurm_rl_plugin.batch_systems.slurm_fields import QueueRow
 from slurm_rl_plugin.errors import BatchSystemError, BatchSystemUnavailable, ChangeRejected
-from tests.contracts.batch_system_contract import BatchSystemContract, PreparedQueue, factors
+from tests.contracts.batch_system_contract import (
+    BatchSystemContract,
+    PreparedQueue,
+    factors,
+    set_factor,
+)
 from tests.fakes.fake_cluster import NOW
 from tests.fakes.pyslurm_cluster import PyslurmCluster
 
@@ -32,19 +36,8 @@ def adapter(
     writes_per_call: int = 500,
     calls: list[str] | None = None,
 ) -> Slurm:
-    return Slurm(
-        shares=None,
-        interactive=lambda job: job.time_limit <= 60,
-        clock=lambda: float(cluster.state["now"]),
-        timeout=seconds,
-        environment=cluster.env,
-        writes_per_call=writes_per_call,
-        on_call=None if calls is None else lambda call, took: calls.append(call),
-    )
-
-
-def set_factor(job_id: int, new: int) -> FactorChange:
-    return FactorChange(job_id=job_id, old=0, new=new)
+    on_call = None if calls is None else lambda call, took: calls.append(call)
+    return Slurm(cluster.site(timeout=seconds, writes_per_call=writes_per_call, on_call=on_call))
 
 
 class TestContract(BatchSystemContract):
@@ -60,6 +53,7 @@ class TestContract(BatchSystemContract):
             held=held,
             start=cluster.run_job,
             end=cluster.end_job,
+            another=lambda: adapter(cluster),
         )
 
     def test_pyslurm_is_never_imported_here(self, queue: PreparedQueue) -> None:
@@ -67,9 +61,14 @@ class TestContract(BatchSystemContract):
         assert not [name for name in sys.modules if name.partition(".")[0] == "pyslurm"]
 
 
+def _records(system: Slurm) -> PyslurmQueue:
+    records = system._queue.records
+    assert isinstance(records, PyslurmQueue)
+    return records
+
+
 def _rows(system: Slurm) -> list[QueueRow]:
-    assert isinstance(system._queue, PyslurmQueue)
-    return system._queue.waiting_and_running()
+    return _records(system).waiting_and_running()
 
 
 class TestRows:
@@ -84,10 +83,12 @@ class TestRows:
         cluster.add(22, array_id=20, tasks="2", state="RUNNING", start=NOW - 5, nodes="n1")
         cluster.add(30, state="COMPLETING", start=NOW, end=NOW, nodes="n1")
         cluster.add(31, state="SUSPENDED", start=NOW, nodes="n1")
+        cluster.add(40, het_id=40)
+        cluster.add(41, het_id=40, partition="short")
         system = adapter(cluster)
         theirs = {row.job_id: row for row in Squeue(system._runner).waiting_and_running()}
         ours = {row.job_id: row for row in _rows(system)}
-        assert ours.keys() == theirs.keys() == {1, 2, 3, 4, 5, 20, 21, 22}
+        assert ours.keys() == theirs.keys() == {1, 2, 3, 4, 5, 20, 21, 22, 40, 41}
         for job_id, row in ours.items():
             for column in dataclasses.fields(QueueRow):
                 mine = getattr(row, column.name)
@@ -99,8 +100,8 @@ class TestRows:
         system = adapter(cluster)
         assert math.isnan(_rows(system)[0].end)
         cluster.change(1, state="COMPLETED")
-        system._queue.waiting()
-        assert system._queue.of_arrays([1])[0].end == NOW + 9
+        _records(system).waiting()
+        assert _records(system).of_arrays([1])[0].end == NOW + 9
 
     def test_user_without_a_name_and_name_that_is_no_text(self, cluster: PyslurmCluster) -> None:
         cluster.add(1, user="nobody-knows", name="\udcff")
@@ -225,6 +226,16 @@ class TestWrites:
         assert cluster.modified == [1, 2]
         cluster.break_pyslurm("")
         assert system.apply([set_factor(5, 5)]).applied == 1
+
+    def test_a_controller_that_is_not_in_charge_refuses_nothing(
+        self, cluster: PyslurmCluster
+    ) -> None:
+        cluster.add(1)
+        system = adapter(cluster)
+        system.snapshot()
+        cluster.break_pyslurm("standby")
+        with pytest.raises(BatchSystemUnavailable, match="standby mode"):
+            system.release(np.array([1]))
 
 
 class TestRefusedReading:

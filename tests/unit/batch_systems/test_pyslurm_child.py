@@ -28,7 +28,7 @@ def cluster(tmp_path: Path) -> PyslurmCluster:
 
 
 def child_of(cluster: PyslurmCluster, seconds: float = 5.0) -> SlurmChild:
-    return SlurmChild(environment=cluster.env, timeout=seconds, on_call=None)
+    return SlurmChild(cluster.site(timeout=seconds).commands())
 
 
 def process_of(child: SlurmChild) -> subprocess.Popen[bytes]:
@@ -200,7 +200,9 @@ def test_orphan_ends_by_itself(
     program = (
         "import os, sys, json, pathlib\n"
         "from slurm_rl_plugin.batch_systems.slurm_child_process import SlurmChild\n"
-        "child = SlurmChild(environment=None, timeout=2.0, on_call=None)\n"
+        "from slurm_rl_plugin.batch_systems.slurm_process import CommandRunner\n"
+        "commands = CommandRunner(environment=None, timeout=2.0, on_call=None)\n"
+        "child = SlurmChild(commands)\n"
         "child.ask('read', {'read': ['id']})\n"
         f"pathlib.Path({str(told)!r}).write_text(str(child._running.process.pid))\n"
         "path = pathlib.Path(os.environ['FAKE_SLURM_STATE'])\n"

@@ -17,8 +17,10 @@ from slurm_rl_plugin.batch_systems.slurm_fields import (
     parse_count,
     parse_duration,
     parse_queue,
+    parse_tiers,
 )
 from slurm_rl_plugin.batch_systems.slurm_priorities import PriorityTerms, parse_priorities
+from slurm_rl_plugin.batch_systems.slurm_queue import whole_jobs
 from slurm_rl_plugin.batch_systems.slurm_shares import parse_shares
 from slurm_rl_plugin.batch_systems.slurm_writes import _refusal
 from slurm_rl_plugin.errors import BatchSystemError
@@ -81,6 +83,26 @@ def test_ends(jobs: dict[str, int], rows: dict[int, QueueRow]) -> None:
     assert math.isnan(rows[jobs["held"]].end)
 
 
+def test_components_are_one_job(jobs: dict[str, int], rows: dict[int, QueueRow]) -> None:
+    leader = jobs["heterogeneous"]
+    together = {row.job_id: row for row in whole_jobs(list(rows.values()))}
+    assert rows.keys() - together.keys() == {leader + 1, leader + 2}
+    whole = together[leader]
+    assert (whole.processors, whole.partition, whole.het_id) == (6, "batch", leader)
+    assert [row.partition for row in whole.components] == ["batch", "batch", "short"]
+    assert whole.priority == min(row.priority for row in whole.components)
+    assert {job for job, row in together.items() if row.het_id} == {leader}
+
+
+def test_partitions_and_their_tiers(
+    answers: Path, jobs: dict[str, int], rows: dict[int, QueueRow]
+) -> None:
+    tiers = parse_tiers(answers.joinpath("sinfo.txt").read_text())
+    assert tiers == {"batch": 1, "short": 1, "open": 3}
+    assert rows[jobs["two partitions"]].partitions == ("batch", "short")
+    assert rows[jobs["running"]].partitions == ("batch",)
+
+
 def test_past_runs(jobs: dict[str, int], rows: dict[int, QueueRow], answers: Path) -> None:
     runs, strange = _parse(answers.joinpath("sacct.txt").read_text())
     assert strange == []
@@ -126,7 +148,7 @@ def test_shares_and_capacity(answers: Path) -> None:
 
 
 def test_processors_of_nodes_that_are_down_are_no_capacity_but_the_cluster_has_them() -> None:
-    text = "n1|3/1/0/4\nn1|3/1/0/4\nn2|0/0/4/4\n"
+    text = "n1|3/1/0/4|batch|1\nn1|3/1/0/4|short|1\nn2|0/0/4/4|batch|1\n"
     assert (parse_capacity(text), parse_all_processors(text)) == (4, 8)
 
 

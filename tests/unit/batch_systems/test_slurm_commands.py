@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 
 from slurm_rl_plugin.batch_systems import slurm_accounting
-from slurm_rl_plugin.batch_systems.port import FactorChange
 from slurm_rl_plugin.batch_systems.slurm_commands import SlurmCommands
+from slurm_rl_plugin.batch_systems.slurm_site import SlurmSite
+from slurm_rl_plugin.batch_systems.slurm_writes import DENIED, NO_RIGHT
 from slurm_rl_plugin.domain.job_description import JobDescription
 from slurm_rl_plugin.errors import BatchSystemError, BatchSystemUnavailable, ChangeRejected
 from tests.contracts.batch_system_contract import (
@@ -21,6 +22,7 @@ from tests.contracts.batch_system_contract import (
     PreparedQueue,
     factors,
     row_of,
+    set_factor,
 )
 from tests.fakes.fake_cluster import NOW, FakeCluster
 
@@ -45,20 +47,15 @@ def adapter(
             seen.append(job)
         return job.time_limit <= 60
 
-    return SlurmCommands(
+    site = cluster.site(
         shares=shares,
         interactive=interactive,
-        clock=lambda: float(cluster.state["now"]),
         timeout=seconds,
-        environment=cluster.env,
         writes_per_call=writes_per_call,
         history_days=history_days,
         on_call=None if calls is None else lambda call, took: calls.append((call, took)),
     )
-
-
-def set_factor(job_id: int, new: int) -> FactorChange:
-    return FactorChange(job_id=job_id, old=0, new=new)
+    return SlurmCommands(site)
 
 
 class TestContract(BatchSystemContract):
@@ -73,6 +70,7 @@ class TestContract(BatchSystemContract):
             held=held,
             start=cluster.run_job,
             end=cluster.end_job,
+            another=lambda: adapter(cluster),
         )
 
 
@@ -165,6 +163,26 @@ class TestSnapshot:
         pending = adapter(cluster).snapshot().pending
         assert (pending.native_priority.tolist(), pending.factor.tolist()) == ([11312], [12])
 
+    @pytest.mark.parametrize(
+        ("tiers", "native", "tier"),
+        [({}, 11312, 1), ({"batch": 5}, 10412, 5), ({"batch": 5, "short": 5}, 11312, 5)],
+    )
+    def test_job_for_two_partitions_counts_in_the_highest_tier(
+        self, cluster: FakeCluster, tiers: dict[str, int], native: int, tier: int
+    ) -> None:
+        cluster.set(tiers=tiers)
+        cluster.add(1, partition="batch,short", site=12)
+        pending = adapter(cluster).snapshot().pending
+        assert pending.tier is not None
+        assert (pending.native_priority.tolist(), pending.tier.tolist()) == ([native], [tier])
+
+    def test_tier_of_a_partition_without_nodes_is_the_lowest(self, cluster: FakeCluster) -> None:
+        cluster.set(tiers={"batch": 5}, nodes=[])
+        cluster.add(1)
+        tier = adapter(cluster).snapshot().pending.tier
+        assert tier is not None
+        assert tier.tolist() == [1]
+
     def test_native_priority_survives_the_cut_at_one(self, cluster: FakeCluster) -> None:
         cluster.add(1, site=-1_000_000, nice=12)
         pending = adapter(cluster).snapshot().pending
@@ -205,8 +223,9 @@ class TestSnapshot:
     ) -> None:
         for name, value in {**cluster.env, "SQUEUE_USERS": "bob"}.items():
             monkeypatch.setenv(name, value)
-        system = SlurmCommands(shares=None, interactive=lambda job: False, clock=lambda: 0.0)
-        assert "SQUEUE_USERS" not in system._runner._environment
+        site = SlurmSite(shares=None, interactive=lambda job: False, clock=lambda: 0.0)
+        system = SlurmCommands(site)
+        assert "SQUEUE_USERS" not in system._runner.environment
         assert system.snapshot().capacity == 8
 
 
@@ -485,6 +504,43 @@ class TestWrites:
         with pytest.raises(ChangeRejected, match="AdminLevel=Operator") as caught:
             adapter(cluster).apply([set_factor(1, 5)])
         assert not caught.value.transient
+
+    def test_a_job_denied_alone_is_not_our_right(self, cluster: FakeCluster) -> None:
+        """A job_submit plugin of the site may refuse one job, in the words of a missing right."""
+        cluster.add(1)
+        cluster.add(2, refused=DENIED)
+        system = adapter(cluster, writes_per_call=1)
+        assert system.apply([set_factor(1, 5), set_factor(2, 5)]).rejected == {2: DENIED}
+        assert system.apply([set_factor(2, 6)]).rejected == {2: DENIED}
+
+    @pytest.mark.parametrize("tasks", ["", "1-3"])
+    def test_a_right_taken_away_is_noticed(self, cluster: FakeCluster, tasks: str) -> None:
+        cluster.add(1)
+        cluster.add(2, tasks=tasks)
+        system = adapter(cluster)
+        assert system.apply([set_factor(1, 5), set_factor(2, 5)]).applied == 2
+        cluster.change(1, refused=DENIED)  # the daemon's user owns it
+        cluster.change(2, refused=NO_RIGHT)
+        with pytest.raises(ChangeRejected, match="AdminLevel=Operator"):
+            system.apply([set_factor(1, 6), set_factor(2, 6)])
+        cluster.change(2, refused=DENIED)
+        with pytest.raises(ChangeRejected):  # and not had again since
+            system.apply([set_factor(2, 6)])
+        for job in (1, 2):
+            cluster.change(job, refused=None)
+        assert system.apply([set_factor(2, 6)]).applied == 1
+
+    def test_other_words_for_every_job_are_not_a_missing_right(self, cluster: FakeCluster) -> None:
+        cluster.add(1, refused="Unspecified error")
+        cluster.add(2, refused=DENIED)
+        report = adapter(cluster).apply([set_factor(1, 5), set_factor(2, 5)])
+        assert report.rejected == {1: "Unspecified error", 2: DENIED}
+
+    def test_a_controller_that_is_not_in_charge_refuses_nothing(self, cluster: FakeCluster) -> None:
+        """Or a release would believe that the job is gone, and forget its factor."""
+        cluster.add(1, refused="Slurm backup controller in standby mode")
+        with pytest.raises(BatchSystemUnavailable, match="scontrol ping"):
+            adapter(cluster).release(np.array([1]))
 
     def test_release_reaches_jobs_whose_factor_is_hidden(self, cluster: FakeCluster) -> None:
         cluster.add(1, site=9)

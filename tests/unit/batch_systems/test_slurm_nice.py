@@ -6,13 +6,13 @@ import json
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from slurm_rl_plugin.batch_systems.port import FactorChange
-from slurm_rl_plugin.batch_systems.slurm_cluster import HeadNode
+from slurm_rl_plugin.batch_systems.port import ApplyReport, FactorChange
 from slurm_rl_plugin.batch_systems.slurm_commands import SlurmCommands
 from slurm_rl_plugin.batch_systems.slurm_nice import BURST, HELD
-from slurm_rl_plugin.errors import ConfigurationError
+from slurm_rl_plugin.errors import BatchSystemUnavailable, ChangeRejected, ConfigurationError
 from tests.contracts.batch_system_contract import BatchSystemContract, PreparedQueue, factors
 from tests.fakes.fake_cluster import FakeCluster
 
@@ -25,14 +25,7 @@ def cluster(tmp_path: Path) -> FakeCluster:
 
 
 def adapter(cluster: FakeCluster, file: Path | None = None) -> SlurmCommands:
-    return SlurmCommands(
-        shares=None,
-        interactive=lambda job: job.time_limit <= 60,
-        clock=lambda: float(cluster.state["now"]),
-        environment=cluster.env,
-        history_days=0.0,
-        head_node=HeadNode(nice_file=file),
-    )
+    return SlurmCommands(cluster.site(history_days=0.0, nice_file=file))
 
 
 class TestContract(BatchSystemContract):
@@ -225,6 +218,58 @@ def test_where_the_site_leaves_priority_basic_the_values_go_back(cluster: FakeCl
     assert cluster.record(1)["site"] == 7
 
 
+@pytest.mark.parametrize("how", ["write", "stop of another process", "release"])
+def test_where_the_site_goes_to_priority_basic_the_factors_go_back(
+    cluster: FakeCluster, how: str
+) -> None:
+    cluster.add(1, nice=50)
+    cluster.add(2, reason="JobHeldUser", eligible=None)
+    cluster.set(settings={"PriorityType": "priority/multifactor"})
+    system = adapter(cluster)
+    system.snapshot()
+    system.apply([FactorChange(job_id=job, old=0, new=7) for job in (1, 2)])
+    cluster.set(settings={"PriorityType": "priority/basic"})
+    if how != "write":
+        system = adapter(cluster)  # knows of no factors
+    assert system.facts().lever == "Nice"
+    if how == "write":
+        system.snapshot()
+        write(system, 1, 900)
+    else:
+        system.release(None if how == "release" else np.array([1, 2]))
+    assert [cluster.record(job)["site"] for job in (1, 2)] == [0, 0]
+    assert nice(cluster, 1) == (50 - 900 if how == "write" else 50)
+    assert cluster.record(2)["reason"] == "JobHeldUser"
+
+
+def test_left_over_factors_that_are_refused_are_no_reason_not_to_give_back_nice(
+    cluster: FakeCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    cluster.add(1, nice=50)
+    system = adapter(cluster)
+    system.snapshot()
+    write(system, 1, 900)
+    refused = ChangeRejected("no right")
+
+    def refuse(changes: object) -> ApplyReport:
+        raise refused
+
+    system._site_factor.write = refuse  # type: ignore[method-assign]
+    assert system.release().applied == 1
+    assert nice(cluster, 1) == 50
+    assert "left_over=SiteFactor reason=no right" in caplog.text
+
+
+def test_a_release_that_did_not_reach_left_over_factors_is_not_done(cluster: FakeCluster) -> None:
+    """Or it would not be tried again, and Slurm would heed them one day."""
+    cluster.add(1)
+    system = adapter(cluster)
+    system.snapshot()
+    cluster.break_command("scontrol", "down")
+    with pytest.raises(BatchSystemUnavailable):
+        system.release(np.array([1]))
+
+
 def test_a_broken_record_is_no_reason_not_to_write_or_release_factors(
     cluster: FakeCluster, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -236,4 +281,30 @@ def test_a_broken_record_is_no_reason_not_to_write_or_release_factors(
     assert cluster.record(1)["site"] == 7
     assert system.release().applied == 1
     assert cluster.record(1)["site"] == 0
-    assert "nice=left_over" in caplog.text
+    assert "left_over=Nice" in caplog.text
+
+
+def test_values_that_the_daemon_of_another_host_gave_are_known(
+    cluster: FakeCluster, tmp_path: Path
+) -> None:
+    """Otherwise its values would pass for the user's own."""
+    cluster.add(1, nice=50)
+    ours, others = (adapter(cluster, tmp_path / "nice") for _ in range(2))
+    for system, factor in ((ours, 900), (others, 950), (ours, 800)):
+        system.snapshot()
+        write(system, 1, factor)
+        assert nice(cluster, 1) == 50 - factor
+    assert others.release(np.array([1])).applied == 1
+    assert nice(cluster, 1) == 50
+
+
+def test_a_held_job_that_keeps_a_left_over_value_is_told_as_kept(cluster: FakeCluster) -> None:
+    cluster.add(1, nice=50)
+    system = adapter(cluster)
+    system.snapshot()
+    write(system, 1, 900)
+    cluster.change(1, reason="JobHeldUser", eligible=None)
+    cluster.set(settings={"PriorityType": "priority/multifactor"})
+    assert system.facts().lever == "SiteFactor"
+    assert system.release().later == {1}
+    assert nice(cluster, 1) == 50 - 900

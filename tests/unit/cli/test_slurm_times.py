@@ -9,7 +9,7 @@ from datetime import datetime
 import pytest
 
 from slurm_rl_plugin.cli.job_arguments import count, job_number, job_numbers, names
-from slurm_rl_plugin.cli.slurm_times import parse_slurm_time
+from slurm_rl_plugin.cli.slurm_times import parse_slurm_duration, parse_slurm_time
 from slurm_rl_plugin.cli.tables import printable, slurm_duration, slurm_time
 
 NOW = datetime(2026, 11, 21, 15, 30, 20)
@@ -47,13 +47,16 @@ def test_no_time(text: str) -> None:
 
 
 def test_numbers_of_jobs() -> None:
-    assert job_number("123") == job_number("123_4") == job_number("123_[5-7,9%2]") == 123
+    parts = ("123", "123_4", "123_[5-7,9%2]", "123+1")
+    assert [job_number(text) for text in parts] == [123] * 4
     assert job_numbers("1,2_3,4_[5,6],7") == {1, 2, 4, 7}
     assert names("a,,b") == {"a", "b"}
     assert count("7") == 7
 
 
-@pytest.mark.parametrize("text", ["", "x", "1.batch", "-1", "1_", "1_x", "12345678901", "1 2"])
+@pytest.mark.parametrize(
+    "text", ["", "x", "1.batch", "-1", "1_", "1_x", "1+", "1_2+3", "12345678901", "1 2"]
+)
 def test_no_job(text: str) -> None:
     with pytest.raises(argparse.ArgumentTypeError):
         job_number(text)
@@ -76,3 +79,28 @@ def test_how_times_are_printed() -> None:
 
 def test_what_moves_the_cursor_is_not_printed() -> None:
     assert printable("a\x1b[2Jb\nc\u202e\u00e9") == "a?[2Jb?c?\u00e9"
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("30", 1800),
+        ("30m", 1800),
+        ("2h", 7200),
+        ("1d12h", 129_600),
+        ("90s", 90),
+        ("2:30", 150),
+        ("1:00:00", 3600),
+        ("1-0", 86_400),
+        ("1-12:30", 131_400),
+        ("1-00:00:01", 86_401),
+    ],
+)
+def test_spans_are_read_as_slurm_reads_them(text: str, seconds: float) -> None:
+    assert parse_slurm_duration(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "0", "-5", "2 hours", "1.5h", "1-", "h", "1:2:3:4", "9999d"])
+def test_other_spans_are_refused(text: str) -> None:
+    with pytest.raises(argparse.ArgumentTypeError, match="no span of time"):
+        parse_slurm_duration(text)

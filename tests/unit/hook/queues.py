@@ -95,21 +95,22 @@ class QueueInMemory:
     known: SchedulerFacts = FACTS
     struggles: str | None = None
     events: tuple[int, ...] = (0,)
+    asked: list[str] = field(default_factory=list)
 
     def facts(self) -> SchedulerFacts:
-        self._answer()
+        self._answer("facts")
         return self.known
 
     def load(self) -> SchedulerLoad:
-        self._answer()
+        self._answer("load")
         return SchedulerLoad(struggles=self.struggles, events=self.events)
 
     def snapshot(self) -> QueueSnapshot:
-        self._answer()
+        self._answer("snapshot")
         return snapshot_of(self.pending, self.now)
 
     def apply(self, changes: Sequence[FactorChange]) -> ApplyReport:
-        self._answer()
+        self._answer("apply")
         for change in changes:
             if change.job_id not in self.refuse:
                 self.pending.factor[self.pending.jobs.job_id == change.job_id] = change.new
@@ -118,11 +119,12 @@ class QueueInMemory:
         return ApplyReport(applied=len(changes) - len(rejected), rejected=rejected)
 
     def release(self, job_ids: IntArray | None = None) -> ApplyReport:
-        self._answer()
+        self._answer("release")
         ids = self.pending.jobs.job_id if job_ids is None else job_ids
         return self.apply([FactorChange(job_id=int(job), old=0, new=0) for job in ids])
 
-    def _answer(self) -> None:
+    def _answer(self, call: str) -> None:
+        self.asked.append(call)
         if self.away:
             raise BatchSystemUnavailable("nobody answers")
 

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from slurm_rl_plugin.domain import Decision, PendingJobs
 from slurm_rl_plugin.hook.audit_log import AuditLog
 from slurm_rl_plugin.hook.considered_jobs import ConsideredJobs
-from slurm_rl_plugin.hook.cycle import Cycle, CycleSettings
+from slurm_rl_plugin.hook.cycle import Cycle
+from slurm_rl_plugin.hook.cycle_settings import CycleSettings
 from slurm_rl_plugin.hook.guard_rails import UntouchedJobs, default_guard_rails
 from slurm_rl_plugin.hook.memory_file import MemoryFile
 from slurm_rl_plugin.hook.queue_plan import QueuePlan, planned_order
@@ -54,6 +55,14 @@ def test_a_job_that_cannot_start_has_no_rank_and_comes_last() -> None:
 def test_equal_priorities_are_ranked_by_job_number() -> None:
     jobs = considered(pending_jobs([7, 7, 7]), [3, 2, 1])
     assert jobs.site_rank.tolist() == [1, 2, 3]
+
+
+def test_a_higher_tier_comes_first_whatever_the_priorities() -> None:
+    pending = pending_jobs([40, 30, 20, 10], factor=[0, 0, 0, 100], tier=[1, 5, 1, 5])
+    jobs = considered(pending, [4, 1, 3, 2])
+    assert jobs.site_rank.tolist() == [3, 1, 4, 2]
+    assert jobs.current_rank.tolist() == [3, 2, 4, 1]
+    assert jobs.rank.tolist() == [3, 2, 4, 1]
 
 
 def test_a_fallback_to_the_site_ranks_by_its_own_priority() -> None:

@@ -12,9 +12,12 @@ from slurm_rl_plugin.batch_systems.port import FactorChange
 from slurm_rl_plugin.domain import Decision, Memory, QueueSnapshot
 from slurm_rl_plugin.hook.audit_log import AuditLog
 from slurm_rl_plugin.hook.carried_factors import REMEMBERED_AFTER_END
-from slurm_rl_plugin.hook.cycle import Cycle, CycleSettings, in_safe_order
+from slurm_rl_plugin.hook.cycle import Cycle
+from slurm_rl_plugin.hook.cycle_settings import CycleSettings
 from slurm_rl_plugin.hook.guard_rails import UntouchedJobs, default_guard_rails
 from slurm_rl_plugin.hook.memory_file import MemoryFile
+from slurm_rl_plugin.hook.order_changes import in_safe_order
+from slurm_rl_plugin.hook.policy_guard import MEMORY_INTERVAL
 from slurm_rl_plugin.hook.state_file import StateFile
 from tests.unit.hook.queues import QueueInMemory, ScorePolicy, pending_jobs
 
@@ -322,11 +325,32 @@ def test_the_policy_remembers_across_cycles_and_across_a_restart(tmp_path: Path)
     queue = QueueInMemory(pending_jobs([5, 4, 3]))
     memory_file = MemoryFile(path=tmp_path / "state.json.memory", model_sha256="abc")
     cycle = cycle_over(queue, CountingPolicy([1, 2, 3]), tmp_path)
-    for asked in (1, 2):
+    for _ in range(2):
         cycle.run()
-        assert memory_file.read() == [asked]
+    cycle.remember()
+    assert memory_file.read() == [2]
     cycle_over(queue, CountingPolicy([1, 2, 3]), tmp_path).run()
     assert memory_file.read() == [3]
+
+
+def test_the_memory_is_written_at_once_then_seldom_and_before_an_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue = QueueInMemory(pending_jobs([5, 4, 3]))
+    memory_file = MemoryFile(path=tmp_path / "state.json.memory", model_sha256="abc")
+    cycle = cycle_over(queue, CountingPolicy([1, 2, 3]), tmp_path)
+    now = [0.0]
+    monkeypatch.setattr(cycle._guard, "monotonic", lambda: now[0])
+    written = []
+    for now[0] in (10.0, 20.0, MEMORY_INTERVAL, MEMORY_INTERVAL + 10.0, MEMORY_INTERVAL + 20.0):
+        cycle.run()
+        written.append(int(memory_file.read()[0]))  # type: ignore[index]
+    assert written == [1, 1, 1, 4, 4]
+    cycle.remember()
+    assert memory_file.read() == [5]
+    memory_file.path.unlink()
+    cycle.remember()  # nothing new: nothing to write
+    assert not memory_file.path.exists()
 
 
 def test_a_refused_decision_leaves_no_memory(tmp_path: Path) -> None:
@@ -338,6 +362,7 @@ def test_a_refused_decision_leaves_no_memory(tmp_path: Path) -> None:
     assert cycle.run().fallback_reason is not None
     policy.scores = [1, 2, 3]
     cycle.run()
+    cycle.remember()
     memory_file = MemoryFile(path=tmp_path / "state.json.memory", model_sha256="abc")
     assert memory_file.read() == [2]
 
@@ -347,4 +372,13 @@ def test_a_late_decision_is_not_used_but_what_it_learnt_is(tmp_path: Path) -> No
     cycle = cycle_over(queue, CountingPolicy([1, 2]), tmp_path, inference_deadline=0.0001)
     assert "deadline" in str(cycle.run().fallback_reason)
     cycle.run()
+    cycle.remember()
     assert MemoryFile(path=tmp_path / "state.json.memory", model_sha256="abc").read() == [2]
+
+
+def test_the_audit_ranks_as_the_jobs_are_tried_tier_by_tier(tmp_path: Path) -> None:
+    queue = QueueInMemory(pending_jobs([40, 30, 20, 10], tier=[1, 5, 1, 5]))
+    cycle_over(queue, ScorePolicy([4, 3, 2, 1]), tmp_path).run()
+    (line,) = [each for each in audit_lines(tmp_path) if each["event"] == "cycle"]
+    assert line["order"] == [2, 4, 1, 3]
+    assert line["site_rank"] == [0, 1, 2, 3]

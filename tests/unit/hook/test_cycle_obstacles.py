@@ -12,10 +12,14 @@ import pytest
 
 from slurm_rl_plugin.batch_systems.port import ApplyReport, FactorChange, SchedulerLoad
 from slurm_rl_plugin.errors import BatchSystemUnavailable, ChangeRejected
+from slurm_rl_plugin.hook import carried_factors
+from slurm_rl_plugin.hook.carried_factors import CarriedFactors
+from slurm_rl_plugin.hook.memory_file import MemoryFile
 from slurm_rl_plugin.hook.pace import Pace
+from slurm_rl_plugin.hook.state_file import StateFile
 from slurm_rl_plugin.units import IntArray
 from tests.unit.hook.queues import FACTS, QueueInMemory, ScorePolicy, pending_jobs
-from tests.unit.hook.test_cycle import cycle_over, state_jobs
+from tests.unit.hook.test_cycle import CountingPolicy, cycle_over, state_jobs
 from tests.unit.hook.test_daemon import CountedStop, daemon_of
 
 SCORES = ScorePolicy([1, 2, 3])
@@ -31,12 +35,13 @@ def test_on_standby_nothing_is_read_written_or_taken_back(tmp_path: Path) -> Non
     cycle.run()
     factors = here.pending.factor.tolist()
     here.known = replace(FACTS, in_charge=False)
+    here.asked.clear()
     here.pending.factor[0] += 5  # as the daemon of the other controller writes
     daemon, reports = daemon_of(cycle, CountedStop(1))
     assert daemon.run()
     assert [each.mode for each in reports] == ["standby"]
     assert reports[0].succeeded
-    assert reports[0].snapshot is None
+    assert set(here.asked) == {"facts"}
     assert here.pending.factor.tolist() == [factors[0] + 5, *factors[1:]]
 
 
@@ -202,3 +207,93 @@ def test_bounded_influence_is_worth_hours_of_age(tmp_path: Path) -> None:
     assert here.pending.factor.tolist() == [800, 1600, 2400]  # 100 points an hour
     assert here.order() == [1, 3, 2]
     assert np.array_equal(here.pending.native_priority, [5000, 100, 100])
+
+
+def test_calls_that_waited_for_a_takeover_are_no_reason_to_pause(tmp_path: Path) -> None:
+    here = queue()
+    here.known = replace(FACTS, in_charge=False)
+    cycle = cycle_over(here, SCORES, tmp_path, beside_controllers=True)
+
+    def between(number: int) -> None:
+        cycle.calls.append(("scontrol", 7.0))
+        if number == 2:
+            here.known = FACTS
+
+    stop = CountedStop(4, between)
+    daemon, reports = daemon_of(cycle, stop)
+    daemon.pace = Pace(longest=1.0)
+    daemon.run()
+    assert [each.mode for each in reports] == ["standby", "standby", "active", "active"]
+    assert stop.pauses == [1.0, 1.0, 1.0, 5.0]  # the last one is a slice of 70 s
+    assert reports[2].calls == (("scontrol", 7.0),)  # metrics tell them
+
+
+def test_what_the_other_daemon_wrote_is_known_after_a_takeover(tmp_path: Path) -> None:
+    here = queue()
+    here.known = replace(FACTS, in_charge=False)
+    daemon, reports = daemon_of(
+        cycle_over(here, SCORES, tmp_path, beside_controllers=True), CountedStop(1)
+    )
+    assert not daemon.cycle.carries_factors
+    daemon.run_once()
+    cycle_over(here, SCORES, tmp_path).run()  # the other one, with the same state file
+    assert daemon.cycle.carries_factors
+    here.known = FACTS
+    assert daemon.run()
+    assert [each.mode for each in reports] == ["standby", "active"]
+    assert here.pending.factor.tolist() == [0, 0, 0]
+    assert state_jobs(tmp_path) == []
+
+
+def test_a_standby_leaves_the_memory_of_the_other_alone_and_reads_it_at_a_takeover(
+    tmp_path: Path,
+) -> None:
+    memory_file = MemoryFile(path=tmp_path / "state.json.memory", model_sha256="abc")
+    here = queue()
+    policy = CountingPolicy([1, 2, 3])
+    cycle = cycle_over(here, policy, tmp_path, beside_controllers=True)
+    for _ in range(2):
+        cycle.run()
+    here.known = replace(FACTS, in_charge=False)
+    cycle.run()
+    memory_file.write(np.array([40.0]))  # the other's
+    cycle.remember()
+    assert memory_file.read() == [40]
+    here.known = FACTS
+    cycle.run()
+    assert memory_file.read() == [41]
+
+
+def test_beside_controllers_on_a_host_that_is_none_nothing_is_written(tmp_path: Path) -> None:
+    """Two such daemons would each take themselves for the one that acts."""
+    here = queue()
+    here.known = replace(FACTS, controller_here=False)
+    report = cycle_over(here, SCORES, tmp_path, beside_controllers=True).run()
+    assert report.failure == "refused"
+    assert "slurm.conf names no controller" in str(report.failure_reason)
+    assert not here.pending.factor.any()
+    assert cycle_over(here, SCORES, tmp_path).run().succeeded
+
+
+def test_a_release_that_is_cut_short_goes_on_where_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(carried_factors, "RELEASED_AT_ONCE", 2)
+    here = queue()
+    state = StateFile(tmp_path / "state.json")
+    state.write({1, 2, 3})
+    asked: list[list[int]] = []
+
+    def release(job_ids: IntArray) -> ApplyReport:
+        asked.append(job_ids.tolist())
+        if len(asked) == 2:
+            raise BatchSystemUnavailable("away")
+        return ApplyReport(applied=len(job_ids), rejected={})
+
+    monkeypatch.setattr(QueueInMemory, "release", lambda _, job_ids=None: release(job_ids))
+    with pytest.raises(BatchSystemUnavailable):
+        CarriedFactors(state).release(here)
+    assert state.read() == {3}
+    assert CarriedFactors(state).release(here).applied == 1
+    assert asked == [[1, 2], [3], [3]]
+    assert state.read() == set()

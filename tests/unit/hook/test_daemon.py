@@ -11,11 +11,14 @@ import pytest
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.hook.cycle import Cycle
 from slurm_rl_plugin.hook.cycle_report import CycleReport
-from slurm_rl_plugin.hook.daemon import Daemon, Reloaded, SignalWish, only_daemon
+from slurm_rl_plugin.hook.daemon import Daemon, Reloaded, only_daemon
+from slurm_rl_plugin.hook.disable_file import Disablement, write_disable_file
+from slurm_rl_plugin.hook.memory_file import MemoryFile
 from slurm_rl_plugin.hook.pace import Pace
 from slurm_rl_plugin.hook.sd_notify import sd_notify
+from slurm_rl_plugin.hook.wishes import SignalWish
 from tests.unit.hook.queues import QueueInMemory, ScorePolicy, pending_jobs
-from tests.unit.hook.test_cycle import cycle_over
+from tests.unit.hook.test_cycle import CountingPolicy, cycle_over
 
 
 class CountedStop(Event):
@@ -53,6 +56,7 @@ def daemon_of(
         disable_file=disable_file,
         alive=lambda: None,
         monotonic=lambda: 0.0,
+        clock=lambda: 0.0,
         sleep=lambda seconds: None,
     )
     return daemon, reports
@@ -220,3 +224,59 @@ def test_systemd_is_told_where_it_listens(tmp_path: Path) -> None:
         assert systemd.recv(100) == b"READY=1"
     assert not sd_notify("READY=1", {})
     assert not sd_notify("READY=1", {"NOTIFY_SOCKET": os.devnull})
+
+
+def test_what_the_policy_remembers_is_written_before_a_reload_and_at_the_stop(
+    tmp_path: Path,
+) -> None:
+    memory_file = MemoryFile(path=tmp_path / "state.json.memory", model_sha256="abc")
+    queue = QueueInMemory(pending_jobs([3, 2, 1]))
+    cycle = cycle_over(queue, CountingPolicy([1, 2, 3]), tmp_path)
+    seen: list[float] = []
+
+    def reload() -> None:
+        seen.append(float(memory_file.read()[0]))  # type: ignore[index]
+
+    def between(number: int) -> None:
+        if number == 2:
+            daemon.reload_wanted.set()
+
+    daemon, _ = daemon_of(cycle, CountedStop(4, between), reload=reload)
+    assert daemon.run()
+    assert seen == [2.0]
+    assert memory_file.read() == [cycle.policy.asked]  # type: ignore[attr-defined]
+    assert cycle.policy.asked > 2  # type: ignore[attr-defined]
+
+
+def test_a_pause_takes_factors_back_and_ends_by_itself(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    queue = QueueInMemory(pending_jobs([3, 2, 1]))
+    disable = tmp_path / "DISABLE"
+    seconds = [100.0]
+    factors: list[list[int]] = []
+
+    def between(number: int) -> None:
+        factors.append(queue.pending.factor.tolist())
+        seconds[0] += 5.0
+        if number == 1:
+            write_disable_file(disable, Disablement(by="root", at=100.0, until=112.0))
+
+    daemon, reports = daemon_of(
+        cycle_over(queue, ScorePolicy([1, 2, 3]), tmp_path),
+        CountedStop(4, between),
+        disable_file=disable,
+    )
+    daemon.pace = Pace(longest=300.0, soonest=300.0)
+    daemon.clock = daemon.monotonic = lambda: seconds[0]
+    with caplog.at_level("INFO", logger="slurm_rl_plugin.hook.daemon"):
+        daemon.run()
+    assert [report.mode for report in reports] == ["active", "disabled", "active"]
+    assert any(factors[0])
+    assert factors[1] == factors[2] == [0, 0, 0]
+    assert any(factors[3])
+    assert disable.exists()
+    told = [each.message for each in caplog.records if each.message.startswith("disabled=")]
+    assert told[0].startswith("disabled=yes by root since 1970-")
+    assert "until 1970-" in told[0]
+    assert told[1:] == ["disabled=no"]

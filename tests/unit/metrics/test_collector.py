@@ -7,9 +7,11 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
+from slurm_rl_plugin import __version__
 from slurm_rl_plugin.domain import StartedJobs
 from slurm_rl_plugin.hook.cycle_report import CycleReport
 from slurm_rl_plugin.metrics.collector import CycleMetrics
+from tests.benchmarks.metrics_answer import large_site_reports
 from tests.unit.hook.queues import job_table, pending_jobs, snapshot_of
 
 NAMES = {
@@ -33,6 +35,15 @@ NAMES = {
     "slurm_rl_reserve_processors",
     "slurm_rl_model_info",
     "slurm_rl_batch_system_call_duration_seconds_bucket",
+    "slurm_rl_build_info",
+    "slurm_rl_configured_mode",
+    "slurm_rl_starvation_bound_seconds",
+    "slurm_rl_last_reload_successful",
+    "slurm_rl_rank_changes",
+    "slurm_rl_jobs_with_factor",
+    "slurm_rl_account_pending_jobs",
+    "slurm_rl_account_wait_seconds_total",
+    "slurm_rl_account_jobs_started_total",
 }
 
 
@@ -158,3 +169,154 @@ def test_writes_and_suppressed_changes_add_up(
     value = registry.get_sample_value
     assert value("slurm_rl_adjustments_total", {"direction": "up"}) == 6
     assert value("slurm_rl_adjustments_suppressed_total", {"reason": "held"}) == 4
+
+
+def test_counters_of_accounts_past_the_cap_are_summed_up_and_never_change_their_series(
+    registry: CollectorRegistry, metrics: CycleMetrics
+) -> None:
+    accounts = ("a", "b", "c", "d", "e")
+    first = replace(
+        snapshot_of(pending_jobs([])),
+        accounts=accounts,
+        shares=np.array([0.4, 0.3, 0.1, 0.1, 0.1]),
+        usage=np.zeros(5),
+        started=of_account(started([5.0, 7.0, 9.0], False), [3, 4, 0]),
+    )
+    metrics.publish(report(snapshot=first))
+    value = registry.get_sample_value
+    assert value("slurm_rl_account_wait_seconds_total", {"account": "_other"}) == 12
+    assert value("slurm_rl_account_jobs_started_total", {"account": "_other"}) == 2
+    assert value("slurm_rl_account_wait_seconds_total", {"account": "a"}) == 9
+    assert value("slurm_rl_account_jobs_started_total", {"account": "b"}) == 0
+    # now d weighs most, but a series of its own would begin with what _other has counted
+    later = replace(first, shares=np.array([0, 0, 0, 1.0, 0]))
+    metrics.publish(report(snapshot=later))
+    assert value("slurm_rl_account_wait_seconds_total", {"account": "_other"}) == 24
+    assert value("slurm_rl_account_wait_seconds_total", {"account": "d"}) is None
+
+
+def of_account(jobs: StartedJobs, account: list[int]) -> StartedJobs:
+    return replace(jobs, jobs=replace(jobs.jobs, account=np.array(account)))
+
+
+def test_a_start_whose_account_nobody_knows_counts_for_no_account(
+    registry: CollectorRegistry, metrics: CycleMetrics
+) -> None:
+    jobs = of_account(started([5.0, 7.0], False), [-1, 0])
+    metrics.publish(report(snapshot=replace(snapshot_of(pending_jobs([])), started=jobs)))
+    value = registry.get_sample_value
+    assert value("slurm_rl_account_wait_seconds_total", {"account": "physics"}) == 7
+    assert value("slurm_rl_account_jobs_started_total", {"account": "physics"}) == 1
+
+
+def test_an_account_that_is_called_other_is_one_of_the_rest(
+    registry: CollectorRegistry, metrics: CycleMetrics
+) -> None:
+    snapshot = replace(
+        snapshot_of(pending_jobs([])),
+        accounts=("_other", "a", "b", "c", "d"),
+        shares=np.array([0.5, 0.2, 0.1, 0.1, 0.1]),
+        usage=np.zeros(5),
+    )
+    metrics.publish(report(snapshot=snapshot))
+    value = registry.get_sample_value
+    assert value("slurm_rl_account_share_target_ratio", {"account": "_other"}) == 0.6
+
+
+def test_jobs_that_are_held_or_not_yet_eligible_have_no_age(
+    registry: CollectorRegistry, metrics: CycleMetrics
+) -> None:
+    pending = pending_jobs([1, 1, 1, 1], held=[True, False, False, False])
+    later = replace(pending.jobs, eligible=np.array([10.0, 900.0, 960.0, 5000.0]))
+    metrics.publish(report(snapshot=snapshot_of(replace(pending, jobs=later))))
+    where = {"partition": "batch", "job_class": "batch"}
+    value = registry.get_sample_value
+    assert value("slurm_rl_pending_jobs", where) == 4
+    assert value("slurm_rl_pending_age_seconds_max", where) == 100
+    assert value("slurm_rl_pending_age_seconds_median", where) == 70
+
+
+@pytest.mark.parametrize(
+    ("native", "order", "moved"),
+    [
+        ([30, 20, 10], [0, 1, 2], 0),
+        ([30, 20, 10], [2, 0, 1], 1),  # one job moved to the front, not three in other places
+        ([30, 20, 10], [2, 1, 0], 2),
+        ([7, 7, 7], [0, 1, 2], 0),  # of equal priority, the site starts by number
+        ([7, 7, 7], [1, 0, 2], 1),
+        ([30, 20, 10], [], 0),
+    ],
+)
+def test_rank_changes_are_the_fewest_jobs_to_move(
+    registry: CollectorRegistry,
+    metrics: CycleMetrics,
+    native: list[int],
+    order: list[int],
+    moved: int,
+) -> None:
+    metrics.publish(report(snapshot=snapshot_of(pending_jobs(native)), order=order))
+    assert registry.get_sample_value("slurm_rl_rank_changes", {"partition": "batch"}) == moved
+
+
+def test_jobs_that_carry_a_factor_are_counted(
+    registry: CollectorRegistry, metrics: CycleMetrics
+) -> None:
+    metrics.publish(report(snapshot=snapshot_of(pending_jobs([1, 1, 1], factor=[0, 5, -5]))))
+    value = registry.get_sample_value
+    assert value("slurm_rl_jobs_with_factor", {"partition": "batch"}) == 2
+    assert value("slurm_rl_account_pending_jobs", {"account": "physics"}) == 3
+
+
+@pytest.mark.parametrize("mode", ["standby", "disabled"])
+def test_who_does_not_read_the_queue_says_nothing_of_it(
+    registry: CollectorRegistry, metrics: CycleMetrics, mode: str
+) -> None:
+    metrics.publish(report())
+    metrics.publish(report(mode=mode, snapshot=None, time=0.0))
+    where = {"partition": "batch", "job_class": "batch"}
+    assert registry.get_sample_value("slurm_rl_pending_jobs", where) is None
+    assert registry.get_sample_value("slurm_rl_last_success_timestamp_seconds") == 1000
+
+
+def test_what_the_configuration_says_is_served(
+    registry: CollectorRegistry, metrics: CycleMetrics
+) -> None:
+    value = registry.get_sample_value
+    assert value("slurm_rl_starvation_bound_seconds") == float("inf")
+    metrics.describe_site(mode="active", starvation_bound=3600.0, adapter="slurm_commands")
+    metrics.publish(report(release="22.05.8"))
+    metrics.publish(report(snapshot=None, failure="batch_system"))  # it did not tell again
+    assert value("slurm_rl_starvation_bound_seconds") == 3600
+    configured = {"slurm_rl_configured_mode": "active"}
+    assert value("slurm_rl_configured_mode", configured) == 1
+    build = {"version": __version__, "adapter": "slurm_commands", "slurm_version": "22.05.8"}
+    assert value("slurm_rl_build_info", build) == 1
+
+
+def test_a_refused_reload_is_shown_until_one_succeeds(
+    registry: CollectorRegistry, metrics: CycleMetrics
+) -> None:
+    value = registry.get_sample_value
+    assert value("slurm_rl_last_reload_successful") == 1
+    metrics.tell_reload(succeeded=False)
+    assert value("slurm_rl_last_reload_successful") == 0
+    metrics.tell_reload(succeeded=True)
+    assert value("slurm_rl_last_reload_successful") == 1
+
+
+def test_a_large_site_is_served_in_less_than_300_kilobytes(registry: CollectorRegistry) -> None:
+    """500 accounts, 50,000 pending jobs, 80 partitions; timed in tests/benchmarks."""
+    metrics = CycleMetrics(registry, {"name": "default"})
+    for large in large_site_reports():
+        metrics.publish(large)
+    text = generate_latest(registry)
+    assert b'partition="_other"' in text
+    assert b'account="_other"' in text
+    assert len(text) < 300_000
+    pending = [
+        sample.value
+        for family in registry.collect()
+        for sample in family.samples
+        if sample.name == "slurm_rl_pending_jobs"
+    ]
+    assert sum(pending) == 50_000  # capped, none forgotten

@@ -84,3 +84,21 @@ def test_a_server_that_does_not_answer_is_left_in_time(monkeypatch: pytest.Monke
         answer = read_served_metrics("127.0.0.1", silent.getsockname()[1])
     assert isinstance(answer, str)
     assert "no daemon answers" in answer
+
+
+def test_who_does_not_speak_http_is_said() -> None:
+    import socket  # noqa: PLC0415
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def greet() -> None:
+            connection, _ = listener.accept()
+            with connection:
+                connection.recv(1000)
+                connection.sendall(b"SSH-2.0-OpenSSH\r\n")
+
+        thread = threading.Thread(target=greet)
+        thread.start()
+        answer = read_served_metrics("127.0.0.1", listener.getsockname()[1])
+        thread.join()
+    assert "is no slurm-rl daemon" in str(answer)

@@ -26,6 +26,7 @@ __version__ = "22.5.3"
 MESSAGES = {
     1800: "Unable to contact slurm controller (connect failure)",
     2002: "Access/permission denied",
+    2027: "Slurm backup controller in standby mode",
     2017: "Invalid job id specified",
     2083: "Job has already finished",
 }
@@ -52,6 +53,8 @@ def _misbehave(mode):
         os.write(1, b"libslurm prints this\n" * 3)
     if mode == "down":
         raise RPCError(1800)
+    if mode == "standby":
+        raise RPCError(2027)
 
 
 class PyslurmError(Exception):
@@ -121,7 +124,7 @@ class _LoadedJob(Job):
         self.array_id = None if alone else job["array_id"]
         self.array_task_id = (int(job["tasks"]) or None) if one_task else None
         self.array_tasks_waiting = None if one_task else job["tasks"] or None
-        self.heterogeneous_id = None
+        self.heterogeneous_id = job["het_id"] or None
         self.state = job["state"]
         self.state_reason = job["reason"]
         self.priority = fake_slurm._total(job)

@@ -1,0 +1,134 @@
+#!/bin/sh
+# Builds the Debian package of this checkout: code, models and every Python package that the daemon needs, in
+# /opt/slurm-rl; nothing is downloaded when it is installed. On Debian, with python3-venv; needs no root.
+#
+#   deploy/debian/build.sh [FOLDER]     dist by default; prints the path of the package
+#
+# The package fits the machine it was built on: its architecture, and the minor release of its /usr/bin/python3.
+set -eu
+
+top=$(cd "$(dirname "$0")/../.." && pwd)
+folder=${1:-$top/dist}
+# The distribution's, as the package depends on it; another one in PATH would not be on the head node.
+python=/usr/bin/python3
+prefix=/opt/slurm-rl
+maintainer="${DEBFULLNAME:-slurm_rl_plugin} <${DEBEMAIL:-root@localhost}>"
+
+main() {
+    for program in "$python" dpkg-deb; do
+        command -v "$program" >/dev/null || stop "$program is missing: build the package on Debian"
+    done
+    "$python" -c 'import ensurepip' 2>/dev/null || stop "apt-get install python3-venv, then try again"
+    "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' ||
+        stop "$python is older than 3.11: build the package on Debian 12 or newer"
+    umask 022
+    work=$(mktemp -d)
+    trap 'rm -rf "$work"' EXIT
+    trap 'exit 1' HUP INT TERM
+    root=$work/root
+    copy_source
+    install_python
+    install_files
+    write_documents
+    write_control
+    mkdir -p "$folder"
+    package=$folder/slurm-rl_${version}_$architecture.deb
+    dpkg-deb --root-owner-group -Zxz --build "$root" "$work/part.deb" >/dev/null
+    mv "$work/part.deb" "$package"
+    echo "$package"
+}
+
+stop() {
+    echo "deploy/debian/build.sh: $*" >&2
+    exit 1
+}
+
+# pip builds inside the folder it is given, and takes what an earlier build left there.
+copy_source() {
+    mkdir "$work/source"
+    (cd "$top" && tar -c --exclude=__pycache__ --exclude='*.nb[ic]' setup.py pyproject.toml README.md \
+        LICENSE CHANGELOG.md slurm_rl_plugin policy_models deploy) | tar -x -C "$work/source"
+    version=$(sed -n 's/^__version__ = "\(.*\)"/\1/p' "$work/source/slurm_rl_plugin/__init__.py")
+    architecture=$(dpkg --print-architecture)
+}
+
+install_python() {
+    "$python" -m venv "$work/tools"
+    "$python" -m venv --without-pip "$root$prefix"
+    export PIP_DISABLE_PIP_VERSION_CHECK=1
+    "$work/tools/bin/pip" wheel --quiet --no-deps --wheel-dir "$work" "$work/source"
+    "$work/tools/bin/pip" --python "$root$prefix/bin/python" install --quiet --no-compile \
+        --no-warn-script-location --only-binary :all: "$work"/slurm_rl_plugin-*.whl
+    # What only works, or only matters, where it was built.
+    find "$root$prefix/bin" -type f ! -name slurm-rl -delete
+    sed -i "1s,.*,#!$prefix/bin/python," "$root$prefix/bin/slurm-rl"
+    sed -i '/^command = /d' "$root$prefix/pyvenv.cfg"
+    find "$root$prefix" -name direct_url.json -delete
+    find "$root$prefix/lib" -type d '(' -name tests -o -name testdata ')' -prune -exec rm -rf {} +
+    find "$root$prefix/lib" -type f -exec chmod 644 {} +
+    # Python would write these when root runs it, and a removal would leave them.
+    "$python" -m compileall -q -s "$root" -p / --invalidation-mode unchecked-hash "$root$prefix/lib"
+}
+
+install_files() {
+    deploy=$work/source/deploy
+    put() { # SOURCE FOLDER [NAME]
+        mkdir -p "$root$2"
+        install -m 644 "$1" "$root$2/${3:-$(basename "$1")}"
+    }
+    mkdir -p "$root/usr/bin"
+    ln -s "$prefix/bin/slurm-rl" "$root/usr/bin/slurm-rl"
+    for unit in "$deploy"/systemd/*; do
+        put "$unit" /lib/systemd/system
+    done
+    put "$deploy/sysusers.d/slurm-rl.conf" /usr/lib/sysusers.d
+    put "$deploy/tmpfiles.d/slurm-rl.conf" /usr/lib/tmpfiles.d
+    put "$deploy/logrotate.d/slurm-rl" /etc/logrotate.d
+    put "$deploy/completion/slurm-rl" /usr/share/bash-completion/completions
+    for page in "$deploy"/man/*.[1-8]; do
+        put "$page" "/usr/share/man/man${page##*.}"
+        gzip -9n "$root/usr/share/man/man${page##*.}/$(basename "$page")"
+    done
+    # Where Grafana's provisioning file looks for them.
+    for dashboard in "$deploy"/grafana/*.json; do
+        put "$dashboard" /usr/share/slurm-rl/grafana
+    done
+    for rules in "$deploy"/prometheus/*.yml; do
+        put "$rules" /usr/share/slurm-rl/prometheus
+    done
+    mkdir -p "$root/etc/slurm-rl"
+    PYTHONPATH=$work/source PYTHONDONTWRITEBYTECODE=1 "$root$prefix/bin/python" -m slurm_rl_plugin.cli.entry \
+        show-config --defaults >"$root/etc/slurm-rl/slurm-rl.toml"
+}
+
+write_documents() {
+    put "$work/source/deploy/debian/copyright" /usr/share/doc/slurm-rl
+    put "$work/source/CHANGELOG.md" /usr/share/doc/slurm-rl
+    day=$(sed -n "s/^## \\[$version\\] - //p" "$top/CHANGELOG.md")
+    {
+        echo "slurm-rl ($version) stable; urgency=medium"
+        printf '\n  * What changed is told in CHANGELOG.md.\n\n'
+        echo " -- $maintainer  $(date --utc --rfc-email --date="${day:-1970-01-01}")"
+    } >"$root/usr/share/doc/slurm-rl/changelog"
+    gzip -9n "$root/usr/share/doc/slurm-rl/changelog" "$root/usr/share/doc/slurm-rl/CHANGELOG.md"
+    put "$work/source/deploy/debian/lintian-overrides" /usr/share/lintian/overrides slurm-rl
+}
+
+write_control() {
+    control=$root/DEBIAN
+    mkdir "$control"
+    minor=$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+    next=$("$python" -c 'import sys; print("%d.%d" % (sys.version_info[0], sys.version_info[1] + 1))')
+    sed -e "s/@VERSION@/$version/" -e "s/@ARCHITECTURE@/$architecture/" \
+        -e "s/@PYTHON@/$minor/" -e "s/@NEXT_PYTHON@/$next/" \
+        -e "s/@MAINTAINER@/$maintainer/" -e "s/@SIZE@/$(du -k -s "$root" | cut -f 1)/" \
+        "$work/source/deploy/debian/control.in" >"$control/control"
+    for script in postinst prerm postrm; do
+        install -m 755 "$work/source/deploy/debian/$script" "$control/$script"
+    done
+    (cd "$root" && find etc -type f | sed 's,^,/,' | sort) >"$control/conffiles"
+    (cd "$root" && find . -path ./DEBIAN -prune -o -type f -printf '%P\n' | sort | xargs -d '\n' md5sum) \
+        >"$control/md5sums"
+}
+
+main

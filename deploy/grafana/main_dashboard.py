@@ -1,0 +1,211 @@
+"""The main dashboard: each row is a question of a site about its queue."""
+
+from __future__ import annotations
+
+from panels import (
+    ACCOUNT,
+    FALLBACK,
+    LAST_SUCCESS,
+    MODE,
+    QUEUE,
+    SITE,
+    Row,
+    a_minute,
+    lines,
+    stat,
+    steps,
+    table,
+)
+
+TWO_MINUTES = 120
+
+
+def wait_quantile(part: float, job_class: str) -> str:
+    """Wait that this part of the jobs of a class, started in the window, stayed below."""
+    return (
+        f"histogram_quantile({part:g}, sum by (cluster, le) (rate(slurm_rl_job_wait_seconds_bucket"
+        f'{{{QUEUE}, job_class="{job_class}"}}[$window])))'
+    )
+
+
+def within_two_minutes(job_class: str) -> str:
+    """Fraction of the jobs of a class, started in the window, that waited 120 s at most."""
+    chosen = f'{QUEUE}, job_class="{job_class}"'
+    quick = f'{chosen}, le="120.0"'
+    return (
+        f"sum by (cluster) (rate(slurm_rl_job_wait_seconds_bucket{{{quick}}}[$window]))"
+        f" / sum by (cluster) (rate(slurm_rl_job_wait_seconds_count{{{chosen}}}[$window]))"
+    )
+
+
+def of_accounts(metric: str) -> str:
+    """A gauge of accounts; of two daemons on one cluster, either's."""
+    return f"max by (cluster, account) ({metric}{{{ACCOUNT}}})"
+
+
+ACCOUNT_WAIT = (
+    f"sum by (cluster, account) (rate(slurm_rl_account_wait_seconds_total{{{ACCOUNT}}}[$window]))"
+    " / (sum by (cluster, account) "
+    f"(rate(slurm_rl_account_jobs_started_total{{{ACCOUNT}}}[$window])) > 0)"
+)
+MAIN: list[Row] = [
+    (
+        "Is all well?",
+        [
+            MODE,
+            LAST_SUCCESS,
+            FALLBACK,
+            stat(
+                "Interactive within 2 min",
+                "Of the interactive jobs that started in the window.",
+                (within_two_minutes("interactive"), ""),
+                "percentunit",
+                thresholds=steps((None, "red"), (0.5, "orange"), (0.9, "green")),
+            ),
+            stat(
+                "Fairness",
+                "1: each account used just its share (2008, eq. 4).",
+                (f"max by (cluster) (slurm_rl_fairness_ratio{{{SITE}}})", ""),
+                "percentunit",
+                thresholds=steps((None, "red"), (0.5, "orange"), (0.8, "green")),
+            ),
+            stat(
+                "Pending jobs",
+                "Seen in the last cycle; an array is one.",
+                (f"sum by (cluster) (slurm_rl_pending_jobs{{{QUEUE}}})", ""),
+            ),
+        ],
+    ),
+    (
+        "Do interactive jobs start at once, and what does batch pay for it?",
+        [
+            lines(
+                "Wait of interactive jobs",
+                "From eligible to start, of jobs started in the window. Line: the goal, 2 minutes.",
+                "s",
+                (wait_quantile(0.5, "interactive"), "half below {{cluster}}"),
+                (wait_quantile(0.9, "interactive"), "nine in ten below {{cluster}}"),
+                line_at=TWO_MINUTES,
+            ),
+            lines(
+                "Wait of batch jobs",
+                "The same of the batch class.",
+                "s",
+                (wait_quantile(0.5, "batch"), "half below {{cluster}}"),
+                (wait_quantile(0.9, "batch"), "nine in ten below {{cluster}}"),
+                line_at=TWO_MINUTES,
+            ),
+        ],
+    ),
+    (
+        "Does each account get its share?",
+        [
+            lines(
+                "Usage against target",
+                "Dashed: the share; solid: the fraction of Slurm's decayed usage.",
+                "percentunit",
+                (
+                    of_accounts("slurm_rl_account_share_target_ratio"),
+                    "target {{account}} {{cluster}}",
+                ),
+                (of_accounts("slurm_rl_account_usage_ratio"), "usage {{account}} {{cluster}}"),
+                most=1,
+            ),
+            lines(
+                "Fairness",
+                "Fairness (2008, eq. 4), and the largest share that an account is short of.",
+                "percentunit",
+                (f"max by (cluster) (slurm_rl_fairness_ratio{{{SITE}}})", "fairness {{cluster}}"),
+                (
+                    f"max by (cluster) (slurm_rl_share_deficit_ratio{{{SITE}}})",
+                    "largest deficit {{cluster}}",
+                ),
+                most=1,
+            ),
+            table(
+                "Accounts",
+                "Now; the mean wait is of jobs started in the window.",
+                (of_accounts("slurm_rl_account_share_target_ratio"), "target"),
+                (of_accounts("slurm_rl_account_usage_ratio"), "usage"),
+                (of_accounts("slurm_rl_account_pending_jobs"), "pending"),
+                (ACCOUNT_WAIT, "mean wait (s)"),
+            ),
+            lines(
+                "Mean wait by account",
+                "Of jobs started in the window; an account without starts has none.",
+                "s",
+                (ACCOUNT_WAIT, "{{account}} {{cluster}}"),
+            ),
+        ],
+    ),
+    (
+        "Who waits, and for how long?",
+        [
+            lines(
+                "Pending jobs by class",
+                "Seen in the last cycle; an array is one.",
+                "none",
+                (
+                    f"sum by (cluster, job_class) (slurm_rl_pending_jobs{{{QUEUE}}})",
+                    "{{job_class}} {{cluster}}",
+                ),
+                stacked=True,
+            ),
+            lines(
+                "Age of pending jobs that could start",
+                "Since they were eligible. Held jobs do not count.",
+                "s",
+                (
+                    f"max by (cluster, job_class) (slurm_rl_pending_age_seconds_max{{{QUEUE}}})",
+                    "oldest {{job_class}} {{cluster}}",
+                ),
+                (
+                    f"max by (cluster, job_class) (slurm_rl_pending_age_seconds_median{{{QUEUE}}})",
+                    "median {{job_class}} {{cluster}}",
+                ),
+            ),
+        ],
+    ),
+    (
+        "What does it change?",
+        [
+            lines(
+                "Factors written a minute",
+                "By direction; reset takes our factor back.",
+                "none",
+                (a_minute("slurm_rl_adjustments_total", "direction"), "{{direction}} {{cluster}}"),
+            ),
+            lines(
+                "Changes not made, a minute",
+                "By reason; jobs left alone count in each cycle.",
+                "none",
+                (
+                    a_minute("slurm_rl_adjustments_suppressed_total", "reason"),
+                    "{{reason}} {{cluster}}",
+                ),
+            ),
+            lines(
+                "Jobs that our order moves",
+                "Fewest that turn the site's order into ours; in shadow mode: would.",
+                "none",
+                (
+                    f"sum by (cluster, partition) (slurm_rl_rank_changes{{{QUEUE}}})",
+                    "{{partition}} {{cluster}}",
+                ),
+            ),
+            lines(
+                "Jobs with a factor, reserve",
+                "Pending jobs that carry a factor; processors kept free of batch work.",
+                "none",
+                (
+                    f"sum by (cluster) (slurm_rl_jobs_with_factor{{{QUEUE}}})",
+                    "jobs with a factor {{cluster}}",
+                ),
+                (
+                    f"max by (cluster) (slurm_rl_reserve_processors{{{SITE}}})",
+                    "reserved processors {{cluster}}",
+                ),
+            ),
+        ],
+    ),
+]

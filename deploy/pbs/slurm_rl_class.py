@@ -1,0 +1,87 @@
+"""PBS hook, event queuejob: a new job gets the score of its class until the daemon places it.
+
+An exception here would reject the submission, so nothing gets out of this file: a job that cannot
+be told a class keeps the server's default score. It runs in PBS's own isolated Python: no package
+but the standard library, no asserts. The classes stand in slurm_rl_class.json beside it.
+"""
+
+import json
+import math
+import re
+
+import pbs
+
+RESOURCE = "rl_score"
+LOWEST, HIGHEST = 1, 2**24
+
+
+def score_of(job, settings):
+    """The score of the first class that fits; None where none is given or it makes no sense."""
+    for each in settings.get("classes", []):
+        if fits(job, each):
+            return sound(each.get("score"))
+    return sound(settings.get("default"))
+
+
+def sound(score):
+    """A score that PBS keeps exactly and that puts no job behind those without one."""
+    if isinstance(score, bool) or not isinstance(score, (int, float)):
+        return None
+    return float(score) if math.isfinite(score) and LOWEST <= score <= HIGHEST else None
+
+
+def fits(job, rule):
+    """Whether everything that a class names fits the job."""
+    if "interactive" in rule and bool(getattr(job, "interactive", None)) != rule["interactive"]:
+        return False
+    if "queue" in rule and not re.search(rule["queue"], queue_of(job)):
+        return False
+    if "name" in rule and not re.search(rule["name"], str(getattr(job, "Job_Name", "") or "")):
+        return False
+    if "walltime_at_most" in rule:
+        walltime = job.Resource_List["walltime"]
+        return walltime is not None and seconds_of(walltime) <= rule["walltime_at_most"]
+    return True
+
+
+def queue_of(job):
+    """The queue that was asked for; empty where the default is taken."""
+    queue = getattr(job, "queue", None)
+    return str(getattr(queue, "name", queue) or "")
+
+
+def seconds_of(walltime):
+    """Seconds of PBS's duration, or of HH:MM:SS."""
+    try:
+        return int(walltime)
+    except ValueError:
+        seconds = 0
+        for part in str(walltime).split(":"):
+            seconds = 60 * seconds + int(part)
+        return seconds
+
+
+def main():
+    """Give the job of this event its score."""
+    with open(pbs.hook_config_filename, encoding="utf-8") as file:
+        settings = json.load(file)
+    job = pbs.event().job
+    score = score_of(job, settings)
+    if score is not None:
+        job.Resource_List[RESOURCE] = score
+
+
+def tell(error):
+    """Leave a line in the server's log, if that works: it raises where PBS 23 has a new Python."""
+    try:
+        pbs.logmsg(
+            pbs.LOG_WARNING, "slurm_rl_class: the job keeps the default score: %r" % (error,)
+        )
+    except BaseException:
+        pass
+
+
+try:
+    main()
+except BaseException as error:
+    tell(error)

@@ -1,0 +1,127 @@
+"""Run one command of a batch system as a child that never outlives its time-out."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from slurm_rl_plugin.errors import BatchSystemUnavailable
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What a command said; `status` is its exit status."""
+
+    status: int
+    output: str
+    errors: str
+
+
+class KillableCommands:
+    """Runs commands with a time-out, each in a group of processes that is killed as a whole.
+
+    Args:
+        environment: variables of the children.
+        timeout: seconds that a call may take.
+        on_call: told the command's name and the seconds it took, after every call.
+        without_answer: what an operator does where no answer comes in time.
+        without_command: what an operator does where there is no such command.
+    """
+
+    def __init__(
+        self,
+        *,
+        environment: Mapping[str, str],
+        timeout: float,
+        on_call: Callable[[str, float], None] | None,
+        without_answer: str,
+        without_command: str,
+    ) -> None:
+        self.environment = dict(environment)
+        self.timeout = timeout
+        self._on_call = on_call
+        self._without_answer = without_answer
+        self._without_command = without_command
+
+    def call(
+        self,
+        arguments: Sequence[str],
+        *,
+        stdin: str = "",
+        extra: float = 0.0,
+        name: str | None = None,
+    ) -> Answer:
+        """Run a command, `extra` seconds longer than usual where needed, whatever its status.
+
+        Args:
+            arguments: of the command, itself included.
+            stdin: what it reads.
+            extra: seconds on top of the time-out.
+            name: what it is called in messages and metrics; by default as it is.
+
+        Raises:
+            BatchSystemUnavailable: no answer in time, or there is no such command.
+        """
+        called = name or arguments[0]
+        with self.timed(called):
+            return self._run(arguments, stdin, self.timeout + extra, called)
+
+    @contextlib.contextmanager
+    def timed(self, call: str) -> Iterator[None]:
+        """Tell `on_call` how long the block took, however it ends."""
+        began = time.monotonic()
+        try:
+            yield
+        finally:
+            if self._on_call is not None:
+                self._on_call(call, time.monotonic() - began)
+
+    def _run(self, arguments: Sequence[str], stdin: str, timeout: float, name: str) -> Answer:
+        child = self._start(arguments, name)
+        try:
+            output, errors = child.communicate(stdin.encode(), timeout)
+        except subprocess.TimeoutExpired as error:
+            _end(child)
+            raise BatchSystemUnavailable(
+                f"{name} gave no answer within {timeout:g} s; {self._without_answer}"
+            ) from error
+        except BaseException:
+            _end(child)
+            raise
+        return Answer(
+            status=child.returncode,
+            output=output.decode(errors="replace"),
+            errors=errors.decode(errors="replace"),
+        )
+
+    def _start(self, arguments: Sequence[str], name: str) -> subprocess.Popen[bytes]:
+        try:
+            return subprocess.Popen(
+                arguments,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                env=self.environment,
+                start_new_session=True,  # so that its whole group can be killed
+            )
+        except OSError as error:
+            raise BatchSystemUnavailable(
+                f"{name} cannot be run ({error.strerror}); {self._without_command}"
+            ) from error
+
+
+def _end(child: subprocess.Popen[bytes]) -> None:
+    """Kill a child with all that it started, and leave no zombie."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(child.pid, signal.SIGKILL)
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        child.communicate(timeout=1.0)
+    for pipe in (child.stdin, child.stdout, child.stderr):
+        if pipe is not None:
+            with contextlib.suppress(OSError):
+                pipe.close()

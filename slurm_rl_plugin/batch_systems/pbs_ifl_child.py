@@ -1,0 +1,203 @@
+"""The program of the child that talks to pbs_server through libpbs; nothing else loads it.
+
+Run as a script, never imported: one JSON document on standard input asks, one on standard output
+answers. It imports nothing else of this package, so that it starts at once. Whoever started it
+kills it when its time is over: a call into the library can hang.
+
+    {"library": PATH, "read": [ATTRIBUTE, ...]}
+      -> {"Jobs": {JOB: {ATTRIBUTE: TEXT, or {RESOURCE: TEXT}}}}      as qstat writes them, but for
+                                                    times, which are seconds since the epoch here
+    {"library": PATH, "resource": NAME, "writes": [[JOB, TEXT], ...], "seconds": S}
+      -> {"jobs": {JOB: [STATE, TEXT or null]}}     what the server says of its jobs afterwards
+      -> {"failed": WORDS, "reached": BOOL}         some changes may have been written
+
+Scores are sent by pbs_asyalterjob over one connection, which tells nothing of single jobs; so the
+jobs are read back, again and again for S seconds while a score differs from what was sent.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import math
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any
+
+#: Between two looks whether all has been written, seconds.
+_PAUSE = 0.05
+
+
+class _Attribute(ctypes.Structure):
+    """struct attrl of pbs_ifl.h."""
+
+
+_Attribute._fields_ = [
+    ("next", ctypes.POINTER(_Attribute)),
+    ("name", ctypes.c_char_p),
+    ("resource", ctypes.c_char_p),
+    ("value", ctypes.c_char_p),
+    ("op", ctypes.c_int),
+]
+
+
+class _Status(ctypes.Structure):
+    """struct batch_status of pbs_ifl.h."""
+
+
+_Status._fields_ = [
+    ("next", ctypes.POINTER(_Status)),
+    ("name", ctypes.c_char_p),
+    ("attribs", ctypes.POINTER(_Attribute)),
+    ("text", ctypes.c_char_p),
+]
+
+
+def main() -> None:
+    """Answer one question."""
+    for number in (signal.SIGTERM, signal.SIGINT):  # they are for the daemon, which takes its time
+        signal.signal(number, signal.SIG_IGN)
+    question = json.load(sys.stdin)
+    with os.fdopen(os.dup(1), "w", encoding="utf-8") as answers:
+        os.dup2(2, 1)  # the library may print; what it prints must not stand beside the answer
+        json.dump(_answer(question), answers)
+
+
+def _answer(question: dict[str, Any]) -> dict[str, Any]:
+    try:
+        library = _load(question["library"])
+    except (OSError, AttributeError) as error:
+        return {"failed": f"libpbs cannot be used: {error}", "reached": True}
+    connection = library.pbs_connect(None)
+    if connection < 0:
+        return {"failed": "libpbs cannot connect to pbs_server", "reached": False}
+    try:
+        if "read" in question:
+            return _read(library, connection, question["read"])
+        return _write_and_read(library, connection, question)
+    finally:
+        library.pbs_disconnect(connection)
+
+
+def _load(path: str) -> ctypes.CDLL:
+    library = ctypes.CDLL(path)
+    attributes, status = ctypes.POINTER(_Attribute), ctypes.POINTER(_Status)
+    text, number = ctypes.c_char_p, ctypes.c_int
+    for name, result, arguments in (
+        ("pbs_connect", number, [text]),
+        ("pbs_disconnect", number, [number]),
+        ("pbs_asyalterjob", number, [number, text, attributes, text]),
+        ("pbs_statjob", status, [number, text, attributes, text]),
+        ("pbs_statfree", None, [status]),
+        ("pbs_geterrmsg", text, [number]),
+        ("__pbs_errno_location", ctypes.POINTER(number), []),
+    ):
+        function = getattr(library, name)
+        function.restype, function.argtypes = result, arguments
+    return library
+
+
+def _write_and_read(
+    library: ctypes.CDLL, connection: int, question: dict[str, Any]
+) -> dict[str, Any]:
+    resource = question["resource"]
+    for job, value in question["writes"]:
+        change = _Attribute(None, b"Resource_List", resource.encode(), value.encode(), 0)
+        if library.pbs_asyalterjob(connection, job.encode(), ctypes.byref(change), None):
+            return _failed(library, connection)
+    until = time.monotonic() + question["seconds"]
+    while True:
+        jobs = dict(_jobs(library, connection, resource))
+        if not jobs and question["writes"]:
+            return _failed(library, connection)
+        if _all_written(question["writes"], jobs) or time.monotonic() > until:
+            return {"jobs": jobs}
+        time.sleep(_PAUSE)
+
+
+def _error(library: ctypes.CDLL) -> int:
+    """pbs_errno of this thread."""
+    return int(getattr(library, "__pbs_errno_location")()[0])
+
+
+def _failed(library: ctypes.CDLL, connection: int) -> dict[str, Any]:
+    words = library.pbs_geterrmsg(connection)
+    return {"failed": _text(words) or f"error {_error(library)}", "reached": bool(words)}
+
+
+def _read(library: ctypes.CDLL, connection: int, attributes: list[str]) -> dict[str, Any]:
+    jobs: dict[str, dict[str, Any]] = {}
+    for name, found in _statuses(library, connection, attributes):
+        values = jobs[name] = {}
+        for attribute, resource, value in found:
+            if resource is None:
+                values[attribute] = value
+            else:
+                values.setdefault(attribute, {})[resource] = value
+    # an empty queue and a server that is gone both give nothing
+    if not jobs and _error(library):
+        return _failed(library, connection)
+    return {"Jobs": jobs}
+
+
+def _jobs(
+    library: ctypes.CDLL, connection: int, resource: str
+) -> Iterator[tuple[str, tuple[str, str | None]]]:
+    """State and score of every job."""
+    for name, found in _statuses(library, connection, ["job_state", "Resource_List"]):
+        values = {each if of is None else of: value for each, of, value in found}
+        yield name, (values.get("job_state", ""), values.get(resource))
+
+
+def _statuses(
+    library: ctypes.CDLL, connection: int, attributes: list[str]
+) -> Iterator[tuple[str, list[tuple[str, str | None, str]]]]:
+    """Name of every job, and attribute, resource and value of what was asked for."""
+    wanted: Any = None
+    for name in reversed(attributes):
+        wanted = ctypes.pointer(_Attribute(wanted, name.encode(), None, b"", 0))
+    first = library.pbs_statjob(connection, None, wanted, None)
+    try:
+        place = first
+        while place:
+            job = place.contents
+            yield _text(job.name), list(_values(job.attribs))
+            place = job.next
+    finally:
+        if first:
+            library.pbs_statfree(first)
+
+
+def _values(attribute: Any) -> Iterator[tuple[str, str | None, str]]:
+    while attribute:
+        each = attribute.contents
+        resource = each.resource
+        yield _text(each.name), None if resource is None else _text(resource), _text(each.value)
+        attribute = each.next
+
+
+def _text(words: bytes | None) -> str:
+    return (words or b"").decode(errors="replace")
+
+
+def _all_written(writes: list[list[str]], jobs: dict[str, tuple[str, str | None]]) -> bool:
+    """Whether every score that was sent has arrived where its job still waits."""
+    for job, value in writes:
+        state, score = jobs.get(job, ("", None))
+        if state in ("Q", "H", "W", "T") and value and not _same(score, value):
+            return False
+    return True
+
+
+def _same(score: str | None, value: str) -> bool:
+    try:
+        return math.isclose(float(score or "nan"), float(value), rel_tol=1e-6)
+    except ValueError:
+        return False
+
+
+if __name__ == "__main__":
+    main()

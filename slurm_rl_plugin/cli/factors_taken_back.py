@@ -1,0 +1,106 @@
+"""Waits until the daemon has taken its factors back, and says what stands if it has not."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from slurm_rl_plugin.cli.daemon_metrics import daemon_metrics
+from slurm_rl_plugin.cli.hook_assembly import build_batch_system
+from slurm_rl_plugin.configuration import Configuration
+from slurm_rl_plugin.errors import BatchSystemError
+from slurm_rl_plugin.hook.daemon import daemon_runs
+from slurm_rl_plugin.hook.state_file import StateFile
+from slurm_rl_plugin.metrics.served import ServedMetrics
+
+#: Seconds between two looks at the daemon, and between two at Slurm, which costs it more.
+_PAUSE, _SLURM_PAUSE = 0.3, 3.0
+#: Seconds after which a daemon without metrics has noticed the file, unless it is in a cycle.
+_NOTICED = 6.0
+#: Modes in which a daemon writes nothing.
+_QUIET = ("disabled", "standby")
+
+#: Whose doing it is that no factor is left, by whether a daemon runs.
+_WHOSE = {
+    True: "the daemon has taken its factors back",
+    False: "no daemon runs",
+    None: "done, though this user may not see whether a daemon runs",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Standing:
+    """What is left: jobs in the queue, by Slurm; jobs that the daemon has yet to look after."""
+
+    pending: int | str
+    remembered: int
+
+    @property
+    def clean(self) -> bool:
+        return self.pending == 0 and self.remembered == 0
+
+
+def wait_until_taken_back(configuration: Configuration, seconds: float) -> int:
+    """Wait, print one sentence; 1 where a factor is left or nobody can tell.
+
+    The daemon tells that it is disabled and empties its state file when its factors are gone;
+    Slurm is asked then.
+
+    Args:
+        configuration: of the site.
+        seconds: how long to wait at most; 0 says at once what stands.
+    """
+    state = StateFile(Path(configuration.values["hook"]["state_file"]))
+    runs = daemon_runs(state.path)
+    began, asked = time.monotonic(), -_SLURM_PAUSE
+    standing: _Standing | None = None
+    noticed = runs is False
+    while runs is not False and time.monotonic() - began < seconds:
+        waited = time.monotonic() - began
+        told = daemon_metrics(configuration)
+        if isinstance(told, ServedMetrics):
+            noticed = noticed or told.mode in _QUIET
+        done = (noticed or (isinstance(told, str) and waited >= _NOTICED)) and not state.read()
+        if done and waited - asked >= _SLURM_PAUSE:
+            asked, standing = waited, _standing(configuration, state)
+            if standing.clean:
+                break
+        time.sleep(_PAUSE)
+    else:
+        standing = _standing(configuration, state)
+    print(_sentence(standing, runs, noticed, seconds))
+    return 0 if standing.clean and noticed else 1
+
+
+def _standing(configuration: Configuration, state: StateFile) -> _Standing:
+    remembered = len(state.read() or ())
+    try:
+        pending = build_batch_system(configuration, []).snapshot().pending
+    except BatchSystemError as error:
+        return _Standing(str(error), remembered)
+    return _Standing(int(np.count_nonzero(pending.factor)), remembered)
+
+
+def _sentence(standing: _Standing, runs: bool | None, noticed: bool, seconds: float) -> str:
+    if standing.clean and noticed:
+        return f"{_WHOSE[runs]}: no pending job carries a factor"
+    if standing.clean:
+        return (
+            f"no pending job carries a factor, but the daemon has not said within {seconds:g} s "
+            "that it goes by this file: see `slurm-rl status` and its log, and reload it if "
+            "[hook] disable_file was changed"
+        )
+    if isinstance(standing.pending, str):
+        return f"whether factors are left is not known: {standing.pending}"
+    what = f"{standing.pending} pending jobs carry a factor"
+    if standing.remembered:
+        what += f", {standing.remembered} jobs are remembered to have one"
+    if runs is False:
+        return f"no daemon runs, and {what}: take them back with `slurm-rl release`"
+    return (
+        f"after {seconds:g} s {what}: the daemon may be in the midst of a cycle, see `slurm-rl "
+        "status`; if they stay, stop it and run `slurm-rl release`"
+    )

@@ -1,0 +1,173 @@
+"""The replay of `slurm-rl shadow-report`: what the model would have made of the site's own jobs."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import asdict, replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from slurm_rl_plugin.cli.hook_assembly import model_path
+from slurm_rl_plugin.cli.log_arguments import NamedLog, read_named_log, read_named_logs
+from slurm_rl_plugin.cli.progress import parts_bar
+from slurm_rl_plugin.cli.slurm_log import SECONDS, SLURM
+from slurm_rl_plugin.configuration import Configuration
+from slurm_rl_plugin.errors import ModelUnreadable
+from slurm_rl_plugin.learning.evaluation import Candidate
+from slurm_rl_plugin.learning.load_windows import class_known_at_submission
+from slurm_rl_plugin.learning.recorded_replay import RECORDED_ORDER, RecordedReplay, replay
+from slurm_rl_plugin.learning.replay_figures import (
+    GOALS,
+    RESAMPLES,
+    compare,
+    figures_of,
+    overall,
+)
+from slurm_rl_plugin.policies.ordering_rules import LIVE_RULES
+from slurm_rl_plugin.policies.q_network import load_q_network
+from slurm_rl_plugin.simulator.log_workload import PreparedLog, select_prepared
+from slurm_rl_plugin.simulator.simulation import SimulationSettings
+from slurm_rl_plugin.utility.summary import ScheduledJobs
+
+#: Fewer jobs that ran are not replayed at all.
+FEWEST_JOBS = 20
+#: What a replay does not know, said with every one.
+NOT_KNOWN = (
+    "users who would submit other jobs if they waited less",
+    "nodes, memory and GPUs: the machine is so many equal processors",
+    "outages, reservations, QOS limits and partitions",
+    "jobs that waited and never ran",
+    "run times as they would have been beside other jobs",
+)
+
+
+def predict(
+    configuration: Configuration,
+    options: argparse.Namespace,
+    first: float | None,
+    last: float | None,
+) -> tuple[dict[str, Any], dict[str, ScheduledJobs]]:
+    """The document of the replay and its schedules; a sentence where the jobs are too few.
+
+    Args:
+        configuration: of the site: model, shares, job classes, and how far its order goes.
+        options: `log`, `config`, `processors` and `keep`.
+        first: seconds since the epoch from which on jobs ended; None for no bound, which only a
+            LOG allows.
+        last: until when.
+
+    Raises:
+        AccountingLogError: the log cannot be read or holds no job of this time.
+        BatchSystemError: accounting does not answer.
+        ConfigurationError: options or log that do not fit.
+        PolicyError: the model cannot be read.
+    """
+    candidate = _candidate(configuration.values["policy"]["model"])
+    log = _log(configuration, options, first, last)
+    prepared = log.prepared
+    if len(prepared.log) < FEWEST_JOBS:
+        few = f"{len(prepared.log)} jobs of this time ran: too few to replay, take a longer one."
+        return {"unavailable": few}, {}
+    rules = configuration.classifier if configuration.has_class_rules else None
+    replayed = replay(
+        prepared,
+        class_known_at_submission(prepared, rules),
+        [candidate],
+        _settings(configuration, prepared),
+    )
+    with parts_bar("intervals", RESAMPLES) as progress:
+        rng = np.random.default_rng(1)
+        compared = compare(replayed, candidate.name, RECORDED_ORDER, rng, progress)
+    document = {
+        "log": {**log.origin, **log.whence, "name": log.name, "sha256": log.report.checksum},
+        "jobs": len(prepared.log),
+        "counted_jobs": replayed.counted,
+        "dropped": log.dropped,
+        "processors": prepared.capacity,
+        "class_rule": prepared.class_rule,
+        "shares": dict(zip(prepared.accounts, prepared.shares.tolist(), strict=True)),
+        "model": candidate.name,
+        "compared_with": RECORDED_ORDER,
+        "policies": _policies(replayed),
+        "figures": {name: asdict(each) for name, each in compared.items()},
+        "goals": list(GOALS),
+        "verdict": overall(compared),
+        "not_known": list(NOT_KNOWN),
+    }
+    return document, replayed.schedules
+
+
+def _policies(replayed: RecordedReplay) -> dict[str, dict[str, float]]:
+    counted = slice(replayed.first, replayed.last)
+    return {name: figures_of(jobs, counted) for name, jobs in replayed.schedules.items()}
+
+
+def _candidate(model: str) -> Candidate:
+    """In the compiled simulator where it can be; a graph of others decision by decision."""
+    if model in LIVE_RULES:
+        return Candidate(name=model)
+    path = model_path(model)
+    name = Path(model).name
+    try:
+        from slurm_rl_plugin.learning.model_export import import_model  # noqa: PLC0415 - extra
+
+        return Candidate(name=name, network=import_model(path))
+    except (ModuleNotFoundError, ModelUnreadable):
+        return Candidate(name=name, policy=load_q_network(path))
+
+
+def _settings(configuration: Configuration, prepared: PreparedLog) -> SimulationSettings:
+    """EASY, with the order as the daemon is configured to write it."""
+    return SimulationSettings(
+        capacity=prepared.capacity,
+        backfilling="easy",
+        influence=configuration.cycle_settings.influence,
+        refresh=configuration.pace.longest,
+        starvation=configuration.starvation_bound,
+    )
+
+
+def _log(
+    configuration: Configuration,
+    options: argparse.Namespace,
+    first: float | None,
+    last: float | None,
+) -> NamedLog:
+    """The log that is named, cut to the time; else the cluster's own accounting of it."""
+    whole = argparse.Namespace(
+        source=None if options.log else SLURM,
+        since=_local(first),
+        until=_local(last),
+        keep=options.keep,
+        sacct_timeout=SECONDS,
+        processors=options.processors,
+        partitions=None,
+        shares=configuration.shares,
+        whole_nodes_of=1,
+        kill_at_limit=False,
+        config=options.config,
+    )
+    if not options.log:
+        (log,) = read_named_logs([], whole)
+        return log
+    log = read_named_log(options.log, whole)
+    return replace(log, prepared=_cut(log, first, last))
+
+
+def _cut(log: NamedLog, first: float | None, last: float | None) -> PreparedLog:
+    """The jobs that ended in a time, as accounting gives them."""
+    prepared = log.prepared
+    end = prepared.log.start + prepared.log.run_time
+    chosen = np.ones(len(end), dtype=np.bool_)
+    if first is not None:
+        chosen &= end >= first
+    if last is not None:
+        chosen &= end <= last
+    return select_prepared(prepared, np.flatnonzero(chosen))
+
+
+def _local(seconds: float | None) -> datetime | None:
+    return None if seconds is None else datetime.fromtimestamp(seconds).replace(microsecond=0)

@@ -1,0 +1,28 @@
+"""The site's configuration: files, environment and flags become typed objects, with every fault."""
+
+from slurm_rl_plugin.configuration.environment import Flag
+from slurm_rl_plugin.configuration.hook_keys import SHIPPED_MODEL, SHIPPED_MODELS
+from slurm_rl_plugin.configuration.key import Key
+from slurm_rl_plugin.configuration.key_definitions import DEFAULT_PATH, KEYS
+from slurm_rl_plugin.configuration.reading import (
+    parse_configuration,
+    read_configuration,
+    readable_configuration,
+)
+from slurm_rl_plugin.configuration.site_configuration import Configuration
+from slurm_rl_plugin.configuration.start_values import changed_start_keys, with_start_values
+
+__all__ = [
+    "DEFAULT_PATH",
+    "KEYS",
+    "SHIPPED_MODEL",
+    "SHIPPED_MODELS",
+    "Configuration",
+    "Flag",
+    "Key",
+    "changed_start_keys",
+    "parse_configuration",
+    "read_configuration",
+    "readable_configuration",
+    "with_start_values",
+]

@@ -1,0 +1,98 @@
+"""One configuration key: its type, default, bounds and meaning, the source of everything."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+_KIND_NAMES = {
+    str: "text",
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+    list: "a list of names",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Key:
+    """One configuration key; validation, example file, man page and documents are made of it.
+
+    Attributes:
+        kind: type of the value; a list is one of names.
+        default: taken where no source gives the key.
+        meaning: what the key says, in the words of a sentence without its capital and full stop.
+        choices: all that a text may be; () for any.
+        least: bound of a number, or of the length of a text.
+        most: bound of a number.
+        note: further sentences, in Markdown.
+        at_start: read at the start of the daemon only, not at a reload.
+        former_names: `section.key` that this key had before; each still works, with a warning.
+    """
+
+    kind: type
+    default: Any
+    meaning: str
+    choices: tuple[str, ...] = ()
+    least: float = -math.inf
+    most: float = math.inf
+    note: str = ""
+    at_start: bool = False
+    former_names: tuple[str, ...] = ()
+
+    def fault(self, value: Any) -> str | None:
+        """What is wrong with a value, or None."""
+        allowed: tuple[type, ...] = (int, float) if self.kind is float else (self.kind,)
+        if not isinstance(value, allowed) or (isinstance(value, bool) and self.kind is not bool):
+            return f"is {value!r}, give {_KIND_NAMES[self.kind]}"
+        if isinstance(value, list) and not all(isinstance(each, str) for each in value):
+            return f"is {value!r}, give a list of names"
+        if isinstance(value, int | float):
+            return self._out_of_bounds(value)
+        if isinstance(value, str) and len(value) < self.least:
+            return "is empty, give a path"
+        if self.choices and value not in self.choices:
+            return f"is {value!r}, give one of {', '.join(self.choices)}"
+        return None
+
+    def _out_of_bounds(self, value: float) -> str | None:
+        try:
+            finite = not math.isinf(value)
+        except OverflowError:  # an integer that no float can hold
+            return "is out of all bounds, give a finite number"
+        if not finite:
+            return f"is {value!r}, give a finite number"
+        if not self.least <= value <= self.most:
+            bound = f" and at most {self.most:g}" if self.most < math.inf else ""
+            return f"is {value!r}, give at least {self.least:g}{bound}"
+        return None
+
+    def parsed(self, text: str) -> Any:
+        """The value that a text of the environment or the command line means.
+
+        Where it means none the text itself comes back, in which `fault` then finds the fault.
+        """
+        words = text.strip()
+        try:
+            if self.kind is list:
+                return [name.strip() for name in words.split(",") if name.strip()]
+            if self.kind is bool:
+                return {"true": True, "false": False}.get(words, text)
+            return text if self.kind is str else self.kind(words)
+        except ValueError:
+            return text
+
+    @property
+    def bounds(self) -> str:
+        """The bounds of a number as a sentence; "" for none."""
+        if self.kind not in (int, float) or self.least == -math.inf:
+            return ""
+        if self.most == math.inf:
+            return f"At least {self.least:g}."
+        return f"From {self.least:g} to {self.most:g}."
+
+
+#: Section -> key -> its definition.
+Keys = Mapping[str, Mapping[str, Key]]

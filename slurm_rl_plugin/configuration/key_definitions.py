@@ -1,0 +1,32 @@
+"""All keys of the configuration: the one table that everything else is made of."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from slurm_rl_plugin.configuration.hook_keys import BATCH_SYSTEM, HOOK, POLICY
+from slurm_rl_plugin.configuration.key import Key
+from slurm_rl_plugin.configuration.site_keys import GUARD_RAILS, METRICS, REWARD
+
+DEFAULT_PATH = Path("/etc/slurm-rl/slurm-rl.toml")
+
+KEYS: dict[str, dict[str, Key]] = {
+    "hook": HOOK,
+    "batch_system": BATCH_SYSTEM,
+    "policy": POLICY,
+    "reward": REWARD,
+    "guard_rails": GUARD_RAILS,
+    "metrics": METRICS,
+}
+#: What is to be said of a whole section, in Markdown.
+SECTION_NOTES = {
+    "reward": "The weights act by training: `slurm-rl train --config` maximises them and records "
+    "them in the model. `slurm-rl check` fails, and the daemon logs a warning, where the model was "
+    "trained for others. The first three sum to 1; the defaults are those of the default model "
+    "([objective](definitions.md#objective-of-training)).",
+    "guard_rails": "Held jobs, jobs with a priority set by hand and jobs that cannot start yet are "
+    "never touched either.",
+    "metrics": "What is served: [metrics](metrics.md).",
+}
+#: Sections with keys of the site's own choice.
+SHARES, JOB_CLASS = "shares", "job_class"

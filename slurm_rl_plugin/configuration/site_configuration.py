@@ -1,0 +1,93 @@
+"""The whole configuration of a site as one checked object."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from slurm_rl_plugin.configuration.shares import FROM_SLURM
+from slurm_rl_plugin.domain.job_class import JobClassifier
+from slurm_rl_plugin.hook.cycle_settings import CycleSettings
+from slurm_rl_plugin.hook.pace import Pace
+from slurm_rl_plugin.metrics.tls import TlsFiles
+from slurm_rl_plugin.units import HOUR
+from slurm_rl_plugin.utility.reward import RewardWeights
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Configuration:
+    """The whole configuration, checked.
+
+    Attributes:
+        values: section -> key -> value, defaults filled in.
+        shares: account -> share with sum 1; None takes the batch system's own.
+        shares_source: the word for that, where no shares are given.
+        classifier: job-class rules.
+        has_class_rules: whether the site wrote rules of its own.
+        reward: weights that the model must have been trained towards.
+        origins: section -> key -> where its value comes from; also of each share, and of each
+            job-class rule by its number from 1.
+        warnings: one sentence for each former name in use.
+    """
+
+    values: Mapping[str, Mapping[str, Any]]
+    shares: Mapping[str, float] | None = None
+    shares_source: str = FROM_SLURM
+    classifier: JobClassifier = field(default_factory=JobClassifier)
+    has_class_rules: bool = False
+    reward: RewardWeights = field(default_factory=RewardWeights)
+    origins: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def cycle_settings(self) -> CycleSettings:
+        """What the cycle may do."""
+        hook, policy = self.values["hook"], self.values["policy"]
+        return CycleSettings(
+            shadow=hook["mode"] == "shadow",
+            max_writes=hook["max_writes"],
+            influence=float(hook["influence_hours"]) or math.inf,
+            inference_deadline=policy["inference_deadline"],
+            fallback=policy["fallback"],
+            breaker_failures=policy["breaker_failures"],
+            breaker_rest=policy["breaker_rest"],
+            beside_controllers=hook["beside_controllers"],
+        )
+
+    @property
+    def disable_file(self) -> Path | None:
+        """While it exists nothing is written; None for none."""
+        name = self.values["hook"]["disable_file"]
+        return Path(name) if name else None
+
+    @property
+    def pace(self) -> Pace:
+        """When cycles are due."""
+        hook = self.values["hook"]
+        return Pace(
+            longest=float(hook["cycle"]),
+            soonest=float(hook["soonest_cycle"]),
+            busy_share=float(hook["busy_share"]),
+        )
+
+    @property
+    def tls(self) -> TlsFiles | None:
+        """Files to serve metrics by TLS with; None for plain HTTP."""
+        where = self.values["metrics"]
+        if not where["tls_certificate"]:
+            return None
+        authority = where["tls_client_ca"]
+        return TlsFiles(
+            certificate=Path(where["tls_certificate"]),
+            key=Path(where["tls_key"]),
+            client_authority=Path(authority) if authority else None,
+        )
+
+    @property
+    def starvation_bound(self) -> float:
+        """Seconds; inf for no bound."""
+        hours = float(self.values["guard_rails"]["starvation_hours"])
+        return hours * HOUR if hours else math.inf

@@ -1,0 +1,39 @@
+"""Writes TOML: values, shares and job-class rules."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from slurm_rl_plugin.configuration.files import shown
+from slurm_rl_plugin.configuration.job_class_rules import FIELDS
+from slurm_rl_plugin.configuration.key_definitions import JOB_CLASS
+from slurm_rl_plugin.configuration.shares import FROM, FROM_SLURM
+from slurm_rl_plugin.domain.job_class import JobClassRule
+
+
+def toml_value(value: Any) -> str:
+    """A text, number, truth value or list; JSON and TOML agree on these, but for one sign."""
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def key_line(name: str, value: Any) -> str:
+    """`name = value`."""
+    return f"{shown(name)} = {toml_value(value)}"
+
+
+def shares_of(shares: Mapping[str, float] | None, source: str = FROM_SLURM) -> dict[str, Any]:
+    """The keys of [shares]."""
+    return {FROM: source} if shares is None else dict(shares)
+
+
+def rule_table(rule: JobClassRule) -> dict[str, Any]:
+    """The keys of one [[job_class]]."""
+    given = {key: getattr(rule, name) for key, name in FIELDS.items()}
+    return {key: value for key, value in given.items() if value is not None}
+
+
+def rule_lines(rule: JobClassRule) -> list[str]:
+    """One [[job_class]] as lines."""
+    return [f"[[{JOB_CLASS}]]", *(key_line(*each) for each in rule_table(rule).items())]

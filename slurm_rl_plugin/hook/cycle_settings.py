@@ -1,0 +1,33 @@
+"""What a site allows a cycle to do."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CycleSettings:
+    """What the site allows a cycle to do.
+
+    Attributes:
+        shadow: decide, report and audit, but write nothing.
+        max_writes: most factors written in one cycle.
+        influence: hours of age that the best place in our order is worth; inf where our order
+            wins.
+        inference_deadline: seconds that a decision may take.
+        fallback: "fifo" orders by submission, "site" takes our factors back.
+        breaker_failures: policy failures in a row after which the policy rests.
+        beside_controllers: act only where the controller in charge is on this host.
+        breaker_rest: cycles that it rests; and those in which nothing is written after the batch
+            system has denied us the right to write.
+    """
+
+    shadow: bool = True
+    max_writes: int = 2000
+    influence: float = math.inf
+    inference_deadline: float = 2.0
+    fallback: str = "fifo"
+    breaker_failures: int = 5
+    breaker_rest: int = 10
+    beside_controllers: bool = False

@@ -1,0 +1,188 @@
+"""The disable file: made by an admin, read by the daemon; while it counts, nothing is written.
+
+An empty file means: off, until somebody removes it. One made by `slurm-rl disable` or `pause` also
+says who, when, why and until when, one `key: value` a line. Whatever else is in it, or cannot be
+read, means off without end: the mistake that leaves the site its own order is the harmless one.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import stat
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from slurm_rl_plugin.errors import DisableFileError
+from slurm_rl_plugin.whole_file import write_whole
+
+#: A longer file is none of ours.
+_LONGEST = 10_000
+_KEYS = ("by", "at", "until", "reason")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Disablement:
+    """What a disable file says.
+
+    Attributes:
+        by: who made it; "" where it does not say.
+        at: when, seconds since the epoch; NaN where it does not say.
+        until: seconds since the epoch from which on it no longer counts; inf for no end.
+        reason: why; "" where it does not say.
+        fault: what about the file is not understood, so that it counts without end; "" if nothing.
+    """
+
+    by: str = ""
+    at: float = math.nan
+    until: float = math.inf
+    reason: str = ""
+    fault: str = ""
+
+    def counts(self, now: float) -> bool:
+        """Whether nothing may be written at `now`, seconds since the epoch."""
+        return now < self.until
+
+    @property
+    def words(self) -> str:
+        """For people, such as `by alice since 2026-11-22T03:00:00, until ..., reason: upgrade`."""
+        parts = [f"by {self.by}"] if self.by else []
+        parts += [f"since {_local(self.at)}"] if math.isfinite(self.at) else []
+        end = f"until {_local(self.until)}" if math.isfinite(self.until) else "without end"
+        told = " ".join([*parts, end])
+        return told + "".join(f", {each}" for each in (self.reason, self.fault) if each)
+
+
+def read_disable_file(path: Path) -> Disablement | None:
+    """What the file says; None only where there is none. Never raises, never waits."""
+    try:
+        # a pipe of that name would make an ordinary open wait for its writer
+        number = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        return Disablement(fault=f"the file cannot be read ({error.strerror})")
+    try:
+        if not stat.S_ISREG(os.fstat(number).st_mode):
+            return Disablement(fault="it is no plain file")
+        return _parsed(os.read(number, _LONGEST + 1))
+    except OSError as error:
+        return Disablement(fault=f"the file cannot be read ({error.strerror})")
+    finally:
+        os.close(number)
+
+
+def write_disable_file(path: Path, disablement: Disablement) -> None:
+    """Make or replace the file, whole, readable by the daemon's user whatever the umask.
+
+    Raises:
+        DisableFileError: the folder is missing or not writable for this user.
+    """
+    values = {
+        "by": disablement.by,
+        "at": _stamp(disablement.at) if math.isfinite(disablement.at) else "",
+        "until": _stamp(disablement.until) if math.isfinite(disablement.until) else "",
+        "reason": disablement.reason,
+    }
+    lines = [f"{key}: {' '.join(value.split())}\n" for key, value in values.items() if value]
+    try:
+        write_whole(path, "".join(lines))
+        path.chmod(0o644)
+    except OSError as error:
+        raise DisableFileError(
+            f"{path} cannot be made ({error.strerror}): do it as a user who may write to "
+            f"{path.parent}, root as a rule."
+        ) from None
+
+
+def remove_disable_file(path: Path) -> None:
+    """Remove it; nothing where there is none.
+
+    Raises:
+        DisableFileError: the folder is not writable for this user.
+    """
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        raise DisableFileError(
+            f"{path} cannot be removed ({error.strerror}): do it as a user who may write to "
+            f"{path.parent}, root as a rule."
+        ) from None
+
+
+@dataclass(slots=True)
+class DisableWatch:
+    """Looks at the file for the daemon, whose clock may be set while a pause lasts.
+
+    A pause ends when both clocks say so: its `until` has come, and the seconds that were left when
+    it was first seen have gone by on a clock that nobody sets. So a clock set forward does not end
+    it early, and one set back makes it longer, which is harmless. What is over stays over.
+    """
+
+    _seen: Disablement | None = None
+    _ends: float = -math.inf
+    _over: bool = False
+
+    def standing(self, path: Path | None, now: float, monotonic: float) -> Disablement | None:
+        """What keeps the daemon from writing; None where nothing does.
+
+        Args:
+            path: of the file; None for none.
+            now: seconds since the epoch.
+            monotonic: seconds of a clock that is never set.
+        """
+        found = None if path is None else read_disable_file(path)
+        if found is None:
+            self._seen = None
+            return None
+        if found != self._seen:
+            self._seen, self._ends, self._over = found, monotonic + (found.until - now), False
+        self._over = self._over or not (found.counts(now) or monotonic < self._ends)
+        return None if self._over else found
+
+
+def _parsed(content: bytes) -> Disablement:
+    odd = Disablement(fault="what it says is not understood")
+    try:
+        text = content.decode()
+    except UnicodeDecodeError:
+        return odd
+    values: dict[str, str] = {}
+    for line in text.splitlines():
+        key, colon, value = line.partition(":")
+        if not colon or key not in _KEYS or key in values or not value.strip().isprintable():
+            return odd
+        values[key] = value.strip()
+    try:
+        at = _moment(values["at"]) if "at" in values else math.nan
+        until = _moment(values["until"]) if "until" in values else math.inf
+    except ValueError:
+        return odd
+    if len(content) > _LONGEST or until <= at:
+        return odd
+    return Disablement(by=values.get("by", ""), at=at, until=until, reason=values.get("reason", ""))
+
+
+def _moment(text: str) -> float:
+    """Seconds since the epoch of a time that names its zone.
+
+    Raises:
+        ValueError: it is none, or names no zone.
+    """
+    time = datetime.fromisoformat(text)
+    if time.tzinfo is None:
+        raise ValueError(text)
+    return time.timestamp()
+
+
+def _stamp(seconds: float) -> str:
+    """With the zone, so that daemon and admin may live in different ones."""
+    return datetime.fromtimestamp(seconds, UTC).astimezone().isoformat(timespec="seconds")
+
+
+def _local(seconds: float) -> str:
+    try:
+        return datetime.fromtimestamp(seconds).isoformat(timespec="seconds")
+    except (ValueError, OverflowError, OSError):
+        return "a time that no clock knows"

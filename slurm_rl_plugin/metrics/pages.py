@@ -1,0 +1,82 @@
+"""What the endpoint answers: /metrics for Prometheus, / for people, and 404."""
+
+from __future__ import annotations
+
+import html
+import logging
+import threading
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
+from typing import Any
+
+from prometheus_client import CollectorRegistry, make_wsgi_app
+
+from slurm_rl_plugin import __version__
+from slurm_rl_plugin.metrics.served import ServedMetrics, served_metrics
+
+logger = logging.getLogger(__name__)
+
+#: A WSGI application, as wsgiref and prometheus_client have it.
+Pages = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
+_HEADERS = [
+    ("Cache-Control", "no-store"),
+    ("Content-Security-Policy", "default-src 'none'"),
+    ("X-Content-Type-Options", "nosniff"),
+]
+
+
+def metrics_pages(registry: CollectorRegistry) -> Pages:
+    """The pages of one daemon; one page is made at a time, so that many clients cost no more."""
+    metrics: Pages = make_wsgi_app(registry)
+    making = threading.Lock()
+
+    def pages(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        method, path = environ["REQUEST_METHOD"], environ.get("PATH_INFO") or "/"
+        if path not in ("/", "/metrics"):
+            return _say(start_response, "404 Not Found", "text/plain", "see / and /metrics\n")
+        if method != "GET":
+            return _say(start_response, "405 Method Not Allowed", "text/plain", "use GET\n")
+        try:
+            with making:
+                if path == "/metrics":
+                    return metrics(environ, start_response)
+                page = landing_page(served_metrics(registry.collect()))
+        except Exception:  # our bug must show in the log, not end the thread without a word
+            logger.exception("metrics=broken path=%s", path)
+            return _say(start_response, "500 Internal Server Error", "text/plain", "see the log\n")
+        return _say(start_response, "200 OK", "text/html", page)
+
+    return pages
+
+
+def _say(start_response: Callable[..., Any], status: str, kind: str, text: str) -> Iterable[bytes]:
+    start_response(status, [("Content-Type", f"{kind}; charset=utf-8"), *_HEADERS])
+    return [text.encode()]
+
+
+def landing_page(told: ServedMetrics) -> str:
+    """How the daemon is, in HTML."""
+    last = told.last_success
+    when = datetime.fromtimestamp(last, UTC).isoformat(" ", "seconds") if last else "never"
+    failed = ", ".join(f"{count} {reason}" for reason, count in told.failures.items())
+    model = told.model.get("name", "")
+    sha = told.model.get("sha256", "")
+    rows = {
+        "mode": told.mode,
+        "last cycle": ("worked" if told.up else "failed") if told.cycles else "not yet run",
+        "last success": when,
+        "fallback": "active: the model is not used" if told.fallback else "no",
+        "model": f"{model} {sha[:12]}".strip(),
+        "cycles": f"{told.cycles}, failed: {failed or 0}",
+        "factors written": str(told.writes),
+        "version": __version__,
+    }
+    cells = "\n".join(
+        f"<tr><th align=left>{html.escape(name)}</th><td>{html.escape(value)}</td></tr>"
+        for name, value in rows.items()
+    )
+    return (
+        "<!DOCTYPE html>\n<html lang=en><head><meta charset=utf-8><title>slurm-rl</title></head>\n"
+        f"<body><h1>slurm-rl</h1>\n<table>\n{cells}\n</table>\n"
+        '<p><a href="/metrics">metrics</a></p></body></html>\n'
+    )

@@ -1,0 +1,123 @@
+"""What one snapshot says of queue and shares, as gauges; made once a cycle, served many times."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from prometheus_client.core import GaugeMetricFamily, Metric
+
+from slurm_rl_plugin.domain import QueueSnapshot
+from slurm_rl_plugin.hook.order_changes import out_of_order
+from slurm_rl_plugin.metrics.label_cap import CappedNames
+from slurm_rl_plugin.units import FloatArray, IntArray
+from slurm_rl_plugin.utility.fairness import fairness, share_deficit
+
+#: Job classes as label values; the index is `JobTable.interactive`.
+CLASSES = ("batch", "interactive")
+_QUEUE = ("partition", "job_class")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeenQueue:
+    """A snapshot, the order decided on it, and the labels of its names.
+
+    Attributes:
+        snapshot: the queue.
+        order: places of pending jobs, first to start first.
+        partitions: labels of `snapshot.partitions`.
+        accounts: labels of `snapshot.accounts`.
+    """
+
+    snapshot: QueueSnapshot
+    order: Sequence[int]
+    partitions: CappedNames
+    accounts: CappedNames
+
+    @property
+    def partition(self) -> IntArray:
+        """Index of each pending job into the labels of partitions, shape [n]."""
+        return self.partitions.place[self.snapshot.pending.jobs.partition]
+
+
+def queue_families(queue: SeenQueue) -> Iterator[Metric]:
+    """Every gauge that a snapshot gives."""
+    yield from _pending_families(queue)
+    yield from _order_families(queue)
+    yield from _account_families(queue)
+    snapshot = queue.snapshot
+    known = len(snapshot.shares) > 0 and snapshot.shares.max() > 0
+    yield from fairness_families(
+        float(fairness(snapshot.shares, snapshot.usage)) if known else 0.0,
+        float(share_deficit(snapshot.shares, snapshot.usage)) if known else 0.0,
+    )
+
+
+def _gauge(name: str, meaning: str, labels: Sequence[str]) -> GaugeMetricFamily:
+    return GaugeMetricFamily(f"slurm_rl_{name}", meaning, labels=labels)
+
+
+def _pending_families(queue: SeenQueue) -> Iterator[Metric]:
+    """Numbers and ages; a job that is held or may not start yet waits for nobody here."""
+    pending, now = queue.snapshot.pending, queue.snapshot.now
+    jobs = _gauge("pending_jobs", "Pending jobs seen.", _QUEUE)
+    median = _gauge("pending_age_seconds_median", "Median age of jobs that could start.", _QUEUE)
+    oldest = _gauge("pending_age_seconds_max", "Age of the oldest job that could start.", _QUEUE)
+    age = now - pending.jobs.eligible
+    group = 2 * queue.partition + pending.jobs.interactive
+    could_start = ~pending.held & (age >= 0.0)
+    for place, partition in enumerate(queue.partitions.labels):
+        for interactive, job_class in enumerate(CLASSES):
+            mine = group == 2 * place + interactive
+            ages: FloatArray = age[mine & could_start]
+            where = [partition, job_class]
+            jobs.add_metric(where, int(mine.sum()))
+            median.add_metric(where, float(np.median(ages)) if len(ages) else 0.0)
+            oldest.add_metric(where, float(ages.max(initial=0.0)))
+    yield from (jobs, median, oldest)
+
+
+def _order_families(queue: SeenQueue) -> Iterator[Metric]:
+    pending = queue.snapshot.pending
+    moved = _gauge("rank_changes", "Jobs that our order moves in the site's order.", ["partition"])
+    factors = _gauge("jobs_with_factor", "Pending jobs with a factor.", ["partition"])
+    # the site starts jobs of one priority by number
+    native = pending.native_priority
+    rank = np.empty(len(native), dtype=np.int64)
+    rank[np.lexsort((pending.jobs.job_id, -native))] = np.arange(len(native))
+    order = np.array(queue.order, dtype=np.int64)
+    partition = queue.partition
+    for place, label in enumerate(queue.partitions.labels):
+        mine = order[partition[order] == place]
+        moved.add_metric([label], out_of_order(-rank[mine]))
+        factors.add_metric([label], int(((partition == place) & (pending.factor != 0)).sum()))
+    yield from (moved, factors)
+
+
+def _account_families(queue: SeenQueue) -> Iterator[Metric]:
+    snapshot, accounts = queue.snapshot, queue.accounts
+    columns: tuple[tuple[str, str, Sequence[float]], ...] = (
+        ("account_share_target_ratio", "Configured share.", accounts.sums(snapshot.shares)),
+        ("account_usage_ratio", "Share of the decayed usage.", accounts.sums(snapshot.usage)),
+        (
+            "account_pending_jobs",
+            "Pending jobs seen.",
+            accounts.counts(snapshot.pending.jobs.account),
+        ),
+    )
+    for name, meaning, values in columns:
+        family = _gauge(name, meaning, ["account"])
+        for label, value in zip(accounts.labels, values, strict=True):
+            family.add_metric([label], value)
+        yield family
+
+
+def fairness_families(fairness_now: float, deficit: float) -> Iterator[Metric]:
+    """The two numbers of the whole cluster; there before the first snapshot too."""
+    yield GaugeMetricFamily(
+        "slurm_rl_fairness_ratio", "Fairness of the decayed usage (2008, eq. 4).", fairness_now
+    )
+    yield GaugeMetricFamily(
+        "slurm_rl_share_deficit_ratio", "Largest share that an account is short of.", deficit
+    )

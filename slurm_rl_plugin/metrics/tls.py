@@ -1,0 +1,120 @@
+"""TLS of the metrics endpoint: the daemon's side, and the side of who reads it on this host."""
+
+from __future__ import annotations
+
+import ssl
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from slurm_rl_plugin.errors import ConfigurationError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TlsFiles:
+    """Files in PEM form.
+
+    Attributes:
+        certificate: of the daemon, with those that link it to its authority.
+        key: of the certificate, without a passphrase.
+        client_authority: clients must have a certificate of this one; None lets every client read.
+    """
+
+    certificate: Path
+    key: Path
+    client_authority: Path | None = None
+
+
+@dataclass(slots=True)
+class ServedTls:
+    """The daemon's side; reads renewed files again, so that no renewal asks for a restart.
+
+    Raises:
+        ConfigurationError: a file cannot be read, or key and certificate do not belong together.
+    """
+
+    files: TlsFiles
+    context: ssl.SSLContext = field(init=False)
+    _seen: tuple[int, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._seen = self._times()
+        self.context = self._loaded()
+
+    def renewed(self) -> ssl.SSLContext:
+        """The context; that of renewed files once they are complete, until then the old one."""
+        times = self._times()
+        if times != self._seen:
+            self._seen = times
+            # half of a renewal is no fault: its other half changes a time again
+            with suppress(ConfigurationError):
+                self.context = self._loaded()
+        return self.context
+
+    def _times(self) -> tuple[int, ...]:
+        paths = (self.files.certificate, self.files.key, self.files.client_authority)
+        return tuple(_changed(path) for path in paths if path is not None)
+
+    def _loaded(self) -> ssl.SSLContext:
+        files = self.files
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        _check_readable("tls_certificate", files.certificate)
+        _check_readable("tls_key", files.key)
+        try:
+            # a passphrase could only be asked for where nobody types
+            context.load_cert_chain(files.certificate, files.key, password="")
+        except (OSError, ValueError) as error:
+            raise ConfigurationError(
+                f"[metrics] tls_certificate {files.certificate} and tls_key {files.key} cannot be "
+                f"used ({_reason(error)}): give a certificate and its own key, both in PEM form "
+                "and without a passphrase."
+            ) from None
+        if files.client_authority is not None:
+            _check_readable("tls_client_ca", files.client_authority)
+            try:
+                context.load_verify_locations(files.client_authority)
+            except OSError as error:
+                raise ConfigurationError(
+                    f"[metrics] tls_client_ca {files.client_authority} cannot be used "
+                    f"({_reason(error)}): give certificates in PEM form."
+                ) from None
+            context.verify_mode = ssl.CERT_REQUIRED
+        return context
+
+
+def reading_context(certificate: Path) -> ssl.SSLContext:
+    """The side of who reads: only the daemon that has this certificate, or one of its authority.
+
+    The name is not checked: the daemon is reached by the address that it listens on.
+
+    Raises:
+        OSError: the certificate cannot be read.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    context.load_verify_locations(certificate)
+    return context
+
+
+def _changed(path: Path) -> int:
+    try:
+        return path.stat().st_mtime_ns
+    except OSError:
+        return 0
+
+
+def _check_readable(key: str, path: Path) -> None:
+    try:
+        with path.open("rb") as file:
+            file.read(1)
+    except OSError as error:
+        raise ConfigurationError(
+            f"[metrics] {key} {path} cannot be read ({error.strerror}): make it a file that this "
+            "user may read."
+        ) from None
+
+
+def _reason(error: Exception) -> str:
+    return getattr(error, "reason", None) or str(error) or "unknown form"

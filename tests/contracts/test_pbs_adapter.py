@@ -1,0 +1,56 @@
+"""The PBS adapter under the contract that every adapter keeps, by libpbs and by qalter."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from slurm_rl_plugin.batch_systems.pbs import Pbs
+from slurm_rl_plugin.domain.job_class import JobClassifier
+from tests.contracts.batch_system_contract import BatchSystemContract, PreparedQueue
+from tests.fakes.fake_pbs_cluster import NOW, FakePbs, fake_libpbs
+
+
+def prepared(fake: FakePbs) -> PreparedQueue:
+    """Jobs 1 and 2 run, 3 to 5 wait, 6 is held; 5 is an array."""
+    for job in (1, 2):
+        fake.add(f"{job}.head", job_state="R", stime=NOW - 50)
+    for job in (3, 4):
+        fake.add(f"{job}.head", Account_Name="biology" if job == 4 else "physics")
+    fake.add("5[].head", array="True", array_state_count="Queued:3 Running:0 Exiting:0 Expired:0 ")
+    fake.add("6.head", job_state="H", Hold_Types="u", etime=None)
+
+    def adapter() -> Pbs:
+        return Pbs(
+            shares=None,
+            interactive=JobClassifier().is_interactive,
+            clock=lambda: float(NOW),
+            environment=fake.env,
+        )
+
+    return PreparedQueue(
+        system=adapter(),
+        waiting=(3, 4, 5),
+        held=6,
+        start=lambda job: fake.run_job(f"{job}.head"),
+        end=lambda job: fake.end_job(f"{job}.head"),
+        another=adapter,
+    )
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return fake_libpbs(tmp_path_factory.mktemp("libpbs"))
+
+
+class TestPbsByLibrary(BatchSystemContract):
+    @pytest.fixture
+    def queue(self, tmp_path: Path, library: Path) -> PreparedQueue:
+        return prepared(FakePbs(tmp_path, library))
+
+
+class TestPbsByQalter(BatchSystemContract):
+    @pytest.fixture
+    def queue(self, tmp_path: Path) -> PreparedQueue:
+        return prepared(FakePbs(tmp_path))

@@ -1,0 +1,232 @@
+"""OpenPBS 23.06's commands over one JSON file, in the form of recorded answers; for fast tests.
+
+The programs in `pbs_bin` call `main`; tests describe the cluster with `FakePbs` of
+`fake_pbs_cluster.py`. The state file is named by FAKE_PBS_STATE. Its `modes` make a command
+misbehave: `hang`, `garbage`, `down`, `deny`, `lose` (accepts a score and forgets it).
+"""
+
+import json
+import math
+import os
+import re
+import struct
+import sys
+import time
+
+UNKNOWN_JOB, UNAUTHORIZED, WRONG_STATE, FINISHED = 153, 159, 167, 35
+WAITING = "QHWTB"
+
+
+def say(text):
+    sys.stdout.write(text + "\n")
+
+
+def complain(text):
+    sys.stderr.write(text + "\n")
+
+
+def main(command):
+    path = os.environ["FAKE_PBS_STATE"]
+    with open(path) as file:  # noqa: PTH123 (pathlib doubles the time that a fake takes)
+        state = json.load(file)
+    words = sys.argv[1:]
+    mode = state["modes"].get(command, "")
+    if mode == "hang":
+        time.sleep(600)
+    if mode == "garbage":
+        say('{"timestamp": 12, "Jobs": {')
+        return 0
+    if mode == "down":
+        complain("Connection refused")
+        complain(f"{command}: cannot connect to server head (errno=15010)")
+        return 1
+    status = COMMANDS[command](state, words, mode)
+    if command in ("qalter", "pbs_ifl", "qmgr"):
+        state["calls"] = [*state.get("calls", []), [command, *words]]
+        beside = f"{path}.{os.getpid()}"  # whole or not at all: the test reads it meanwhile
+        with open(beside, "w") as file:  # noqa: PTH123
+            json.dump(state, file)
+        os.replace(beside, path)  # noqa: PTH105
+    return status
+
+
+def qstat(state, words, mode):
+    if "-B" in words:
+        say(json.dumps({**_head(), "Server": {"head": server(state)}}, indent=4))
+        return 0
+    history, subjobs = "-x" in words, "-t" in words
+    asked = [word for word in words if re.match(r"\d", word)]
+    status, shown = 0, {}
+    for name, job in state["jobs"].items():
+        over = job["job_state"] in "FX"
+        if asked and name not in asked and not (subjobs and _array_of(name) in asked):
+            continue
+        if not subjobs and "[" in name and "[]" not in name and name not in asked:
+            continue
+        if over and not history:
+            if name in asked:
+                complain(f"qstat: {name} Job has finished, use -x or -H to obtain historical job")
+                status = FINISHED
+            continue
+        shown[name] = job_attributes(job)
+    for name in asked:
+        if name not in state["jobs"]:
+            complain(f"qstat: Unknown Job Id {name}")
+            status = UNKNOWN_JOB
+    document = {**_head(), **({"Jobs": shown} if shown else {})}
+    say(json.dumps(document, indent=4))
+    return status
+
+
+def _head():
+    return {"timestamp": 1800000000, "pbs_version": "23.06.06", "pbs_server": "head"}
+
+
+def _array_of(name):
+    return re.sub(r"\[\d*\]", "[]", name)
+
+
+def job_attributes(job):
+    """As qstat shows a job: times are local, the score a number or the word nan."""
+    shown = {}
+    for name, value in job.items():
+        is_time = name in ("ctime", "mtime", "qtime", "etime", "stime", "obittime")
+        shown[name] = time.ctime(value) if is_time and value is not None else value
+    return {name: value for name, value in shown.items() if value is not None}
+
+
+def server(state):
+    jobs = state["jobs"]
+    counts = dict.fromkeys("TQHWREB", 0)
+    for job in jobs.values():
+        if job["job_state"] in counts:
+            counts[job["job_state"]] += 1
+    names = ("Transit", "Queued", "Held", "Waiting", "Running", "Exiting", "Begun")
+    return {
+        "server_state": "Active",
+        "server_host": "head",
+        "scheduling": "True",
+        "total_jobs": sum(counts.values()),
+        "state_count": "".join(
+            f"{name}:{n} " for name, n in zip(names, counts.values(), strict=True)
+        ),
+        "default_queue": "workq",
+        "resources_default": {"ncpus": 1, **state["defaults"]},
+        "scheduler_iteration": 600,
+        "pbs_version": "23.06.06",
+        **state["server"],
+    }
+
+
+def pbsnodes(state, words, mode):
+    nodes = {
+        name: {
+            "Mom": name,
+            "state": node["state"],
+            "resources_available": {"arch": "linux", "host": name, "ncpus": node["ncpus"]},
+            "resources_assigned": {"ncpus": node["assigned"], "mem": "0kb"},
+        }
+        for name, node in state["nodes"].items()
+    }
+    say(json.dumps({**_head(), "nodes": nodes}, indent=4))
+    return 0
+
+
+def pbsfs(state, words, mode):
+    if not state["fairshare"]:
+        complain("pbsfs: Unable to access fairshare data: Permission denied")
+        return 1
+    say("Fairshare usage units are in: cput")
+    for name, (share, usage) in {"TREEROOT": (1.0, 1), **state["fairshare"]}.items():
+        say(
+            f"{name:<10}: Grp: {0:<5}  cgrp: {1:<5}"
+            f"Shares: {10:<6} Usage: {usage:<6} Perc: {100 * share:6.3f}%"
+        )
+    return 0
+
+
+def qalter(state, words, mode):
+    change, name = words[1], words[2]
+    resource, _, value = change.partition("=")
+    if resource != "rl_score":
+        raise SystemExit(f"the fake qalter does not know: {words}")
+    job = state["jobs"].get(name)
+    if mode == "deny":
+        complain(f"qalter: Unauthorized Request  {name}")
+        return UNAUTHORIZED
+    if job is None or job["job_state"] in "FX":
+        complain(f"qalter: Unknown Job Id {name}")
+        return UNKNOWN_JOB
+    if job["job_state"] not in WAITING:
+        complain(f"qalter: Request invalid for state of job  {name}")
+        return WRONG_STATE
+    if mode != "lose":
+        set_score(state, job, value)
+    return 0
+
+
+def set_score(state, job, value):
+    """As the server: single precision, four decimals, and nothing against nan."""
+    resources = job["Resource_List"]
+    resources.pop("rl_score", None)
+    if not value and "rl_score" in state["defaults"]:
+        value = state["defaults"]["rl_score"]
+    if value == "" or value is None:
+        return
+    number = float(value)
+    if abs(number) < 3e38:
+        number = round(struct.unpack("f", struct.pack("f", number))[0], 4)
+    whole = math.isfinite(number) and number == int(number)
+    resources["rl_score"] = int(number) if whole else number if math.isfinite(number) else "nan"
+
+
+def pbs_ifl(state, words, mode):
+    """What libpbs asks of the server; the library is `fake_libpbs.c`."""
+    if words == ["connect"]:
+        return 0
+    queued = os.environ["FAKE_PBS_STATE"] + ".asynchronous"
+    if os.path.exists(queued):  # noqa: PTH110
+        with open(queued) as file:  # noqa: PTH123
+            for line in file:
+                name, _, value = line.rstrip("\n").partition("\t")
+                job = state["jobs"].get(name)
+                if job and job["job_state"] in WAITING and mode not in ("deny", "lose"):
+                    set_score(state, job, value)
+        os.remove(queued)  # noqa: PTH107
+    for name, job in state["jobs"].items():
+        if job["job_state"] in "FX" or ("[" in name and "[]" not in name):
+            continue
+        for attribute, value in job.items():
+            if isinstance(value, dict):
+                for resource, each in value.items():
+                    say(f"{name}\t{attribute}\t{resource}\t{each}")
+            elif value is not None:
+                say(f"{name}\t{attribute}\t\t{value}")
+    return 0
+
+
+def qmgr(state, words, mode):
+    command = words[1]
+    if command == "list resource rl_score":
+        if state["resource"] is None:
+            complain("qmgr obj=rl_score svr=default: Unknown resource")
+            return 1
+        say("Resource rl_score")
+        for name, value in state["resource"].items():
+            say(f"    {name} = {value}")
+        return 0
+    if command == "list hook":
+        for name in state["hooks"]:
+            say(f"Hook {name}\n    enabled = true")
+        return 0
+    raise SystemExit(f"the fake qmgr does not know: {command}")
+
+
+COMMANDS = {
+    "qstat": qstat,
+    "qalter": qalter,
+    "qmgr": qmgr,
+    "pbsnodes": pbsnodes,
+    "pbsfs": pbsfs,
+    "pbs_ifl": pbs_ifl,
+}

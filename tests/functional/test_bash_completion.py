@@ -1,0 +1,106 @@
+"""The completion file in a real bash: what TAB would offer."""
+
+from __future__ import annotations
+
+import os
+import pty
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from slurm_rl_plugin.cli.entry import VERBS, verb_parser
+from slurm_rl_plugin.configuration import SHIPPED_MODELS
+from slurm_rl_plugin.policies.ordering_rules import LIVE_RULES
+from tests.architecture.markdown_documents import TOP
+from tests.functional.test_system_files import tool
+
+FILE = TOP / "deploy" / "completion" / "slurm-rl"
+#: Does what bash does at TAB: the function that `complete` names, on the words so far.
+ASK = """
+set -u
+source "$1"; shift
+[[ $(complete -p slurm-rl) == "complete -F _slurm_rl slurm-rl" ]] || exit 1
+COMP_WORDS=("$@") COMP_CWORD=$(($# - 1))
+_slurm_rl slurm-rl "${COMP_WORDS[COMP_CWORD]}" "${COMP_WORDS[COMP_CWORD-1]}"
+((${#COMPREPLY[@]} == 0)) || printf '%s\\n' "${COMPREPLY[@]}"
+"""
+
+
+def offered(folder: Path, *words: str) -> list[str]:
+    """What is offered for the last word, in an empty folder unless the test fills it."""
+    done = subprocess.run(
+        [tool("bash"), "-c", ASK, "bash", str(FILE), "slurm-rl", *words],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=20,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, ""), done.stderr
+    return done.stdout.splitlines()
+
+
+def test_verbs(tmp_path: Path) -> None:
+    assert set(offered(tmp_path, "")) >= {*VERBS, "--version"}
+    assert offered(tmp_path, "exp") == ["explain"]
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_options_are_those_of_the_parser(verb: str, tmp_path: Path) -> None:
+    known = [name for action in verb_parser(verb)._actions for name in action.option_strings]
+    assert offered(tmp_path, verb, "-") == known
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_values_are_those_of_the_parser(verb: str, tmp_path: Path) -> None:
+    for action in verb_parser(verb)._actions:
+        if action.choices is not None:
+            before = action.option_strings[:1]
+            assert offered(tmp_path, verb, *before, "") == list(action.choices), action.dest
+
+
+def test_policies_and_models_are_offered_beside_files(tmp_path: Path) -> None:
+    (tmp_path / "mine.onnx").touch()
+    names = {*LIVE_RULES, *SHIPPED_MODELS, "mine.onnx"}
+    for words in (("evaluate", "--policy"), ("benchmark", "hook", "--policy")):
+        assert set(offered(tmp_path, *words, "")) == names
+    assert offered(tmp_path, "evaluate", "--policy", "m") == ["min-run-wait", "mine.onnx"]
+
+
+def test_files_are_offered_where_a_file_is_wanted(tmp_path: Path) -> None:
+    (tmp_path / "site log.swf").touch()
+    for words in (("check", "--config"), ("evaluate",), ("reproduce", "heldout")):
+        assert offered(tmp_path, *words, "site") == ["site log.swf"]
+
+
+def test_nothing_is_offered_for_a_number(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    assert offered(tmp_path, "queue", "--limit", "") == []
+    assert offered(tmp_path, "explain", "") == []
+
+
+def test_a_tab_at_the_prompt_completes(tmp_path: Path) -> None:
+    terminal, end = pty.openpty()
+    bash = subprocess.Popen(
+        [tool("bash"), "--norc", "--noprofile", "-i"],
+        stdin=end,
+        stdout=end,
+        stderr=end,
+        cwd=tmp_path,
+        env={"PATH": "/usr/bin:/bin", "TERM": "dumb", "HISTFILE": ""},
+        start_new_session=True,
+    )
+    os.close(end)
+    try:
+        typed = f"source {FILE}\nslurm-rl() {{ echo got $1; }}\nslurm-rl expl\t\n"
+        os.write(terminal, typed.encode())
+        text, until = "", time.monotonic() + 20
+        while "got explain" not in text and time.monotonic() < until:
+            text += os.read(terminal, 4096).decode()
+        assert "got explain" in text
+    finally:
+        bash.kill()
+        bash.wait(timeout=10)
+        os.close(terminal)

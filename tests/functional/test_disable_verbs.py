@@ -1,0 +1,228 @@
+"""`disable`, `pause`, `enable` over the fake Slurm, with and without a daemon."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from slurm_rl_plugin.hook.disable_file import read_disable_file
+from tests.architecture.markdown_documents import TOP
+from tests.fakes.fake_cluster import FakeCluster
+
+Words = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeCluster:
+    fake = FakeCluster(tmp_path)
+    now = int(time.time())  # noqa: TID251 - the clock of the commands
+    fake.set(now=now)
+    for job, minutes in ((1, 50), (2, 30), (3, 10)):
+        fake.add(job, submit=now - 99, eligible=now - 99, time_limit=f"{minutes}:00")
+    for name, value in fake.env.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("SUDO_USER", "carol")
+    monkeypatch.chdir(tmp_path)
+    configure(tmp_path, 0)
+    return fake
+
+
+def configure(folder: Path, port: int, disable_file: str | None = None) -> None:
+    path = f"{folder}/DISABLE" if disable_file is None else disable_file
+    (folder / "site.toml").write_text(
+        f'[hook]\nmode = "active"\ncycle = 1\ndisable_file = "{path}"\n'
+        f'state_file = "{folder}/state.json"\naudit_file = "{folder}/audit.jsonl"\n'
+        f'[policy]\nmodel = "sjf"\n[metrics]\nport = {port}\n'
+    )
+
+
+def document(words: Words, *arguments: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(words(*arguments, "--json")[1])
+    return found
+
+
+def factors(site: FakeCluster) -> list[int]:
+    return [site.record(job)["site"] for job in (1, 2, 3)]
+
+
+def until(condition: Callable[[], bool], what: str, seconds: float = 40.0) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, what
+        time.sleep(0.1)
+
+
+@contextmanager
+def daemon(folder: Path) -> Iterator[Path]:
+    """A real daemon over the fake Slurm; its log."""
+    log = folder / "daemon.log"
+    with log.open("w") as file:
+        process = subprocess.Popen(
+            [*(sys.executable, "-m", "slurm_rl_plugin.cli.entry"), "run", "--config", "site.toml"],
+            env={**os.environ, "PYTHONPATH": str(TOP)},
+            stderr=file,
+        )
+        try:
+            yield log
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(timeout=60) == 0
+        finally:
+            if process.poll() is None:
+                process.kill()
+                process.wait(timeout=10)
+
+
+def test_disable_pause_and_enable_with_a_daemon(
+    words: Words, site: FakeCluster, tmp_path: Path, free_port_number: int
+) -> None:
+    configure(tmp_path, free_port_number)
+    with daemon(tmp_path) as log:
+        until(lambda: any(factors(site)), "factors")
+
+        status, out, _ = words("disable", "--reason", "the switch is replaced")
+        assert status == 0, out
+        assert "the daemon has taken its factors back" in out
+        assert factors(site) == [0, 0, 0]
+        told = document(words, "status")
+        assert told["disabled"] is True
+        assert told["disablement"]["by"].startswith("carol as ")
+        assert told["disablement"]["reason"] == "the switch is replaced"
+        assert told["disablement"]["until"] is None
+        assert told["metrics"]["mode"] == "disabled"
+        assert told["problems"] == []
+        explained = document(words, "explain", "3")
+        assert "the switch is replaced" in explained["writes"]["disabled"]
+        assert "Nothing is written now: disabled by carol" in words("explain", "3")[1]
+
+        status, out, _ = words("enable")
+        assert (status, "the daemon goes on: mode active" in out) == (0, True)
+        until(lambda: any(factors(site)), "factors again")
+
+        status, out, _ = words("pause", "--for", "12s")
+        assert status == 0, out
+        assert factors(site) == [0, 0, 0]
+        assert ", paused by carol as" in words("status")[1]
+        until(lambda: any(factors(site)), "the end of the pause")
+        assert (tmp_path / "DISABLE").exists()
+        assert "a pause is over" in words("status")[1]
+        assert document(words, "status")["disabled"] is False
+    assert "disabled=yes by carol as" in log.read_text()
+    assert "until 20" in log.read_text()
+    assert "disabled=no" in log.read_text()
+    assert factors(site) == [0, 0, 0]
+
+
+@pytest.fixture
+def free_port_number() -> int:
+    import socket  # noqa: PLC0415
+
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def test_without_a_daemon_what_stands_is_said(words: Words, site: FakeCluster) -> None:
+    status, out, _ = words("disable")
+    assert (status, "no daemon runs: no pending job carries a factor" in out) == (0, True)
+    assert words("enable") == (0, words_of_enable(out), "")
+    site.change(2, site=555)
+    status, out, _ = words("disable", "--wait", "0")
+    assert status == 1
+    assert "no daemon runs, and 1 pending jobs carry a factor" in out
+    assert "slurm-rl release" in out
+
+
+def words_of_enable(said: str) -> str:
+    """What `enable` says after what `disable` said."""
+    by = said.splitlines()[0].partition(": ")[0].removeprefix("disabled ")
+    return (
+        f"enabled: it was disabled {by}\n"
+        "no daemon runs: start it where the queue is to be ordered\n"
+    )
+
+
+def test_an_unreachable_slurm_is_said(words: Words, site: FakeCluster) -> None:
+    site.break_command("squeue", "down")
+    status, out, _ = words("disable")
+    assert (status, "whether factors are left is not known" in out) == (1, True)
+    assert read_disable_file(Path("DISABLE")) is not None
+
+
+def test_a_pause_never_shortens_what_somebody_else_switched_off(words: Words) -> None:
+    Path("DISABLE").touch()
+    status, out, err = words("pause", "--for", "1-00:00:00")
+    assert (status, out) == (1, "")
+    assert "`slurm-rl enable` first" in err
+    assert Path("DISABLE").read_bytes() == b""
+    assert words("disable")[1].startswith("disabled already without end")
+    words("enable")
+    assert words("pause", "--for", "2h")[0] == 0
+    before = Path("DISABLE").read_bytes()
+    assert words("pause", "--for", "1h")[0] == 1
+    assert Path("DISABLE").read_bytes() == before
+    assert words("pause", "--for", "3h")[0] == 0
+    assert words("disable")[0] == 0  # without end goes before a pause
+    found = read_disable_file(Path("DISABLE"))
+    assert found is not None
+    assert found.until == float("inf")
+
+
+def test_enable_without_a_file_says_so(words: Words) -> None:
+    status, out, _ = words("enable")
+    assert (status, out.splitlines()[0]) == (0, "it was not disabled")
+
+
+def test_a_file_that_cannot_be_made_is_one_sentence_and_nothing_waits(
+    words: Words, tmp_path: Path
+) -> None:
+    configure(tmp_path, 0, f"{tmp_path}/none/DISABLE")
+    for verb in (("disable",), ("pause", "--for", "2h")):
+        status, out, err = words(*verb)
+        assert (status, out, err.count("\n")) == (1, "", 1)
+        assert "cannot be made" in err
+    configure(tmp_path, 0, "")
+    status, _, err = words("disable")
+    assert (status, "no disable file is configured" in err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    "verb", [("pause",), ("pause", "--for", "soon"), ("disable", "--wait", "x")]
+)
+def test_wrong_usage_is_exit_code_2(words: Words, verb: tuple[str, ...]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        words(*verb)
+    assert ended.value.code == 2
+
+
+def test_until_is_told_in_local_time(words: Words) -> None:
+    _, out, _ = words("pause", "--for", "2h", "--reason", "upgrade")
+    when = out.partition(" until ")[2].partition(",")[0]
+    left = datetime.fromisoformat(when).timestamp() - time.time()  # noqa: TID251
+    assert 7100 < left < 7205
+    assert ", upgrade: " in out
+
+
+def test_a_daemon_that_goes_by_another_file_is_no_success(
+    words: Words, site: FakeCluster, tmp_path: Path, free_port_number: int
+) -> None:
+    """No factor stands only because nothing waits: the next job would get one."""
+    configure(tmp_path, free_port_number)
+    for job in (1, 2, 3):
+        site.end_job(job, site.state["now"])
+    with daemon(tmp_path) as log:
+        until(lambda: "cycle=done mode=active" in log.read_text(), "a cycle")
+        configure(tmp_path, free_port_number, f"{tmp_path}/OTHER")  # and no reload
+        status, out, _ = words("disable", "--wait", "3")
+        assert status == 1
+        assert "the daemon has not said within 3 s that it goes by this file" in out

@@ -1,0 +1,62 @@
+"""Manual pages and completion are those of the parsers, and their readers find nothing wrong."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from slurm_rl_plugin.cli.entry import VERBS, verb_parser
+from slurm_rl_plugin.cli.generated_files import generated_files
+from tests.architecture.markdown_documents import TOP
+from tests.functional.test_system_files import run, tool
+
+DEPLOY = TOP / "deploy"
+PAGES = sorted(path for path in (DEPLOY / "man").iterdir() if path.suffix[1:].isdigit())
+
+
+@pytest.mark.parametrize("name", generated_files())
+def test_generated_files_are_up_to_date(name: str) -> None:
+    assert (DEPLOY / name).read_text() == generated_files()[name], "run `make generated`"
+
+
+def rendered(page: Path) -> str:
+    environment = {"PATH": "/usr/bin:/bin", "MANWIDTH": "100", "LC_ALL": "C.UTF-8"}
+    done = subprocess.run(
+        [tool("man"), "--warnings", "--local-file", str(page)],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0
+    assert done.stderr == ""
+    return re.sub(r".\x08", "", done.stdout)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_man_has_no_warning(page: Path) -> None:
+    assert rendered(page).startswith(page.stem.upper())
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_mandoc_finds_no_fault(page: Path) -> None:
+    done = run(tool("mandoc"), "-T", "lint", "-W", "warning", page)
+    assert done.stdout + done.stderr == ""
+
+
+def test_every_option_of_every_verb_is_told_once_under_its_verb() -> None:
+    text = rendered(DEPLOY / "man" / "slurm-rl.1")
+    parts = re.split(r"^   (\S+)\n", text, flags=re.MULTILINE)
+    told = dict(zip(parts[1::2], parts[2::2], strict=True))
+    assert list(told) == list(VERBS)
+    for verb, part in told.items():
+        for action in verb_parser(verb)._actions:
+            for name in action.option_strings:
+                if name in ("-h", "--help"):
+                    continue
+                found = re.findall(rf"^       (?:-\w[^\n]*, )?{re.escape(name)}\b(?!-)", part, re.M)
+                assert len(found) == 1, f"{verb} {name}"

@@ -1,0 +1,229 @@
+"""The daemon and the commands on the fake PBS: the same cycle, and what is special about it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from slurm_rl_plugin.cli.entry import main
+from tests.architecture.markdown_documents import TOP
+from tests.fakes.fake_pbs_cluster import DEFAULT_SCORE, FakePbs, fake_libpbs
+
+#: Minutes that jobs ask for, in the order of their submission; the policy is sjf.
+MINUTES = {1: 50, 2: 40, 3: 30, 4: 20, 5: 10}
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return fake_libpbs(tmp_path_factory.mktemp("libpbs"))
+
+
+@pytest.fixture
+def site(tmp_path: Path, library: Path, monkeypatch: pytest.MonkeyPatch) -> FakePbs:
+    fake = FakePbs(tmp_path, library)
+    now = int(time.time())  # noqa: TID251 - the clock of the commands
+    for job, minutes in MINUTES.items():
+        when = now - 1000 + job
+        resources = {"ncpus": 2, "walltime": f"00:{minutes}:00", "rl_score": DEFAULT_SCORE}
+        fake.add(f"{job}.head", ctime=when, qtime=when, etime=when, Resource_List=resources)
+    fake.add("6.head", job_state="H", Hold_Types="u", etime=None, ctime=now)
+    (fake.home / "sched_priv" / "sched_config").write_text("by_queue: False\tprime\n")
+    for name, value in fake.env.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.chdir(tmp_path)
+    configure(tmp_path)
+    return fake
+
+
+def configure(folder: Path, mode: str = "active", adapter: str = "auto") -> None:
+    (folder / "site.toml").write_text(
+        f'[hook]\nmode = "{mode}"\ncycle = 0.5\ndisable_file = "{folder}/DISABLE"\n'
+        f'state_file = "{folder}/state.json"\naudit_file = "{folder}/audit.jsonl"\n'
+        f'[batch_system]\nadapter = "{adapter}"\n[policy]\nmodel = "sjf"\n[metrics]\nport = 0\n'
+    )
+
+
+def scores(site: FakePbs) -> dict[int, float]:
+    return {job: site.score(f"{job}.head") for job in MINUTES}
+
+
+def by_score(site: FakePbs) -> list[int]:
+    found = scores(site)
+    return sorted(found, key=lambda job: -found[job])
+
+
+@pytest.mark.parametrize("adapter", ["auto", "pbs"])
+def test_one_cycle_gives_the_order_of_the_policy(
+    site: FakePbs, tmp_path: Path, adapter: str
+) -> None:
+    configure(tmp_path, adapter=adapter)
+    assert main(["run", "--once", "--config", "site.toml"]) == 0
+    assert by_score(site) == [5, 4, 3, 2, 1]
+    assert len(set(scores(site).values())) == 5
+    assert site.score("6.head") == DEFAULT_SCORE  # held jobs are let be
+    assert all(isinstance(score, int) for score in scores(site).values())
+
+
+def test_shadow_mode_writes_nothing(site: FakePbs, tmp_path: Path) -> None:
+    configure(tmp_path, mode="shadow")
+    assert main(["run", "--once", "--config", "site.toml"]) == 0
+    assert set(scores(site).values()) == {DEFAULT_SCORE}
+
+
+def test_release_clears_every_score(site: FakePbs, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "--once", "--config", "site.toml"]) == 0
+    assert main(["release", "--config", "site.toml"]) == 0
+    assert set(scores(site).values()) == {DEFAULT_SCORE}
+
+
+def test_without_the_formula_active_mode_is_refused(
+    site: FakePbs, capsys: pytest.CaptureFixture[str]
+) -> None:
+    site.set_server(job_sort_formula="queue_priority")
+    assert main(["run", "--once", "--config", "site.toml"]) == 2
+    assert "slurm-rl pbs-setup --print" in capsys.readouterr().err
+
+
+def test_check_of_a_site_where_all_is_well(
+    site: FakePbs, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = scores(site)
+    assert main(["check", "--json", "--config", "site.toml"]) == 0
+    checks = {each["name"]: each for each in json.loads(capsys.readouterr().out)["checks"]}
+    others = {name for name, each in checks.items() if each["result"] != "pass"}
+    assert others == {"metrics port"}, checks  # any free one, in this test
+    assert "users can neither see nor set it" in checks["resource"]["what"]
+    assert scores(site) == before
+
+
+def test_queue_and_explain_look_at_pbs(site: FakePbs, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["queue", "--config", "site.toml"]) == 0
+    assert main(["explain", "5", "--config", "site.toml"]) == 0
+    said = capsys.readouterr().out
+    assert "qstat -f" in said
+    assert "scontrol" not in said
+
+
+@contextmanager
+def daemon(folder: Path) -> Iterator[subprocess.Popen[str]]:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "slurm_rl_plugin.cli.entry", "run", "--config", "site.toml"],
+        env={**os.environ, "PYTHONPATH": str(TOP)},
+        cwd=folder,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def wait_until(holds: Callable[[], bool]) -> None:
+    for _ in range(300):
+        if holds():
+            return
+        time.sleep(0.1)
+    raise AssertionError("it never came true")
+
+
+def test_a_daemon_that_is_stopped_leaves_neither_scores_nor_heartbeat(
+    site: FakePbs, tmp_path: Path
+) -> None:
+    with daemon(tmp_path) as process:
+        wait_until(lambda: by_score(site) == [5, 4, 3, 2, 1])
+        assert (tmp_path / "heartbeat").exists()
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=30) == 0
+    assert set(scores(site).values()) == {DEFAULT_SCORE}
+    assert not (tmp_path / "heartbeat").exists()
+
+
+def test_a_daemon_that_is_killed_leaves_the_heartbeat_to_grow_old(
+    site: FakePbs, tmp_path: Path
+) -> None:
+    heartbeat = tmp_path / "heartbeat"
+    with daemon(tmp_path) as process:
+        wait_until(lambda: by_score(site) == [5, 4, 3, 2, 1])
+        first = heartbeat.stat().st_mtime_ns
+        wait_until(lambda: heartbeat.stat().st_mtime_ns > first)
+        process.kill()
+        process.wait(timeout=30)
+    assert heartbeat.exists()
+    assert by_score(site) == [5, 4, 3, 2, 1]
+
+
+def setup_lines(capsys: pytest.CaptureFixture[str], *words: str) -> list[str]:
+    capsys.readouterr()
+    assert main(["pbs-setup", "--print", "--config", "site.toml", *words]) == 0
+    return capsys.readouterr().out.splitlines()
+
+
+@pytest.mark.parametrize(
+    ("now", "ours", "back"),
+    [
+        ("", "rl_score", "unset server job_sort_formula"),
+        ("rl_score", "rl_score", "unset server job_sort_formula"),
+        (
+            "queue_priority + ncpus",
+            "1000*rl_score + (queue_priority + ncpus)",
+            'set server job_sort_formula = "queue_priority + ncpus"',
+        ),
+        (
+            "1000*rl_score + (queue_priority + ncpus)",
+            "1000*rl_score + (queue_priority + ncpus)",
+            'set server job_sort_formula = "queue_priority + ncpus"',
+        ),
+    ],
+)
+def test_setup_keeps_the_sites_own_terms(
+    site: FakePbs, capsys: pytest.CaptureFixture[str], now: str, ours: str, back: str
+) -> None:
+    site.set_server(job_sort_formula=now)
+    lines = setup_lines(capsys)
+    done = [shlex.split(line)[2] for line in lines if line.startswith("qmgr -c")]
+    assert done[-1] == f'set server job_sort_formula = "{ours}"'
+    assert shlex.split(lines[-1].partition("undo: ")[2])[2] == back
+    settings = next(line for line in lines if "heartbeat" in line)
+    told = json.loads(shlex.split(settings.partition("echo ")[2])[0])
+    assert told["formula"] == ("" if "unset" in back else "queue_priority + ncpus")
+    assert told["heartbeat"] == str(Path.cwd() / "heartbeat")
+
+
+def test_every_step_of_the_setup_can_be_undone(
+    site: FakePbs, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = setup_lines(capsys, "--user", "slurmrl@head")
+    steps = "\n".join(lines).split("\n\n")[1:]
+    assert len(steps) == 7
+    assert all("undo: " in step for step in steps)
+    assert "2530" in steps[-1]
+    assert any("operators += slurmrl@head" in step for step in steps)
+
+
+def test_setup_names_hooks_that_are_there(
+    site: FakePbs, capsys: pytest.CaptureFixture[str]
+) -> None:
+    named = {word for line in setup_lines(capsys) for word in line.split() if "deploy/" in word}
+    files = {TOP / word.strip("'();,") for word in named}
+    assert len(files) >= 3
+    assert all(path.exists() for path in files)
+
+
+def test_a_formula_that_cannot_be_taken_apart_is_refused(
+    site: FakePbs, capsys: pytest.CaptureFixture[str]
+) -> None:
+    site.set_server(job_sort_formula="2*rl_score + ncpus")
+    assert main(["pbs-setup", "--print", "--config", "site.toml"]) == 2
+    assert "--formula" in capsys.readouterr().err

@@ -1,0 +1,174 @@
+"""`slurm-rl shadow-report` over the fake Slurm: both parts, too few jobs, no simulator."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from slurm_rl_plugin.accounting.sacct_fields import SACCT_FIELDS
+from tests.fakes.ended_jobs import ended_load
+from tests.fakes.fake_cluster import FakeCluster
+
+Words = Callable[..., tuple[int, str, str]]
+JOBS = 300
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeCluster:
+    """A queue of which the policy makes another order than the site, and a day of past jobs."""
+    fake = FakeCluster(tmp_path)
+    now = int(time.time())  # noqa: TID251 - the clock of the commands
+    fake.set(now=now, accounting=ended_load(JOBS, now - 86400))
+    for job, minutes in ((1, 50), (2, 5), (3, 20), (4, 10)):
+        account = {"account": "biology", "user": "bob"} if job == 4 else {}
+        fake.add(job, submit=now - 99, eligible=now - 99, time_limit=f"{minutes}:00", **account)
+    for name, value in fake.env.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "site.toml").write_text(
+        f'[hook]\nstate_file = "{tmp_path}/state.json"\naudit_file = "{tmp_path}/audit.jsonl"\n'
+        f'disable_file = "{tmp_path}/DISABLE"\n[policy]\nmodel = "sjf"\n[metrics]\nport = 0\n'
+    )
+    return fake
+
+
+def report(words: Words, *arguments: str) -> dict[str, Any]:
+    status, out, err = words("shadow-report", *arguments, "--json")
+    assert status == 0, err
+    found: dict[str, Any] = json.loads(out)
+    return found
+
+
+def test_both_parts(words: Words, tmp_path: Path) -> None:
+    assert words("run", "--once")[0] == 0
+    assert words("run", "--once")[0] == 0
+    found = report(words, "--since", "now-3days", "--moved", "1")
+    shadow = found["shadow"]
+    assert shadow["cycles"] == shadow["cycles_with_jobs"] == 2
+    assert shadow["jobs_seen"] == 4
+    assert shadow["would_be_writes"] > 0 == shadow["writes"]
+    # the site: 1 2 3 4 by number; decided: 2 4 3 1 by time limit
+    assert shadow["kendall_tau"] == pytest.approx(1 - 4 * 4 / 12)
+    assert shadow["moves"] == {
+        "job_cycles": 8,
+        "earlier": 0.25,
+        "later": 0.25,
+        "median_move": 0.0,
+    }
+    assert shadow["accounts"]["biology"]["median_move"] == 2.0
+    assert shadow["classes"]["interactive"]["job_cycles"] == 4
+
+    prediction = found["prediction"]
+    assert prediction["jobs"] == JOBS
+    assert prediction["counted_jobs"] == JOBS - 30 - 15
+    assert set(prediction["policies"]) == {"native", "native order", "multifactor", "fifo", "sjf"}
+    assert prediction["policies"]["native"]["interactive_mean_wait"] == 10.0
+    assert prediction["verdict"] == "not yet known"
+    assert prediction["figures"]["fairness"]["ci95"] is None
+    assert prediction["figures"]["fairness"]["jobs_needed"] == 2500
+    assert prediction["not_known"]
+    assert prediction["warning"] is None
+
+    status, out, _ = words("shadow-report", "--since", "now-3days", "--plot", "report.png")
+    assert status == 0
+    assert "Kendall's tau of the decided order and the site's: -0.333" in out
+    assert f"After {JOBS - 45} jobs: mean bounded slowdown not yet known - about 2,500 jobs" in out
+    assert (tmp_path / "report.png").read_bytes()[:4] == b"\x89PNG"
+
+
+def test_a_dump_written_here_is_replayed_elsewhere(
+    words: Words, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert words("run", "--once")[0] == 0
+    here = report(words, "--since", "now-3days", "--keep", "week.sacct")
+    (tmp_path / "audit.jsonl").unlink()
+    monkeypatch.setenv("PATH", "/nowhere")
+    there = report(words, "week.sacct", "--processors", "4")
+    assert "unavailable" in there["shadow"]
+    assert there["prediction"]["jobs"] == here["prediction"]["jobs"]
+    assert there["prediction"]["processors"] == 4
+
+
+def test_where_no_simulator_is_installed_the_first_part_is_told(
+    words: Words, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert words("run", "--once")[0] == 0
+    for name in [each for each in sys.modules if each.startswith("slurm_rl_plugin.")]:
+        if name.split(".")[1] in ("simulator", "learning") or "shadow_prediction" in name:
+            monkeypatch.delitem(sys.modules, name)
+    monkeypatch.delitem(sys.modules, "slurm_rl_plugin.cli.log_arguments", raising=False)
+    monkeypatch.setitem(sys.modules, "numba", None)
+    found = report(words, "--since", "now-3days", "--keep", "kept.sacct")
+    assert found["shadow"]["cycles"] == 1
+    assert "needs numba" in found["prediction"]["unavailable"]
+    header = (tmp_path / "kept.sacct").read_text().splitlines()[0]
+    assert header.split("|") == list(SACCT_FIELDS)
+
+
+def test_too_few_jobs_and_no_accounting_are_sentences(words: Words, site: FakeCluster) -> None:
+    assert words("run", "--once")[0] == 0
+    site.set(accounting=ended_load(3, int(site.state["now"]) - 7200))
+    status, out, _ = words("shadow-report", "--since", "now-3days")
+    assert (status, "No replay: 3 jobs of this time ran: too few" in out) == (0, True)
+    site.set(accounting=[])
+    assert "No replay: sacct: no job ended" in words("shadow-report")[1]
+    site.break_command("sacct", "fail:Slurm accounting storage is disabled")
+    status, out, _ = words("shadow-report")
+    assert (status, out.count("No replay: ")) == (0, 1)
+    assert "--no-replay was given" in words("shadow-report", "--no-replay")[1]
+
+
+def test_cycles_in_active_mode_are_warned_of(words: Words, tmp_path: Path) -> None:
+    text = (tmp_path / "site.toml").read_text()
+    (tmp_path / "site.toml").write_text(text.replace("[hook]", '[hook]\nmode = "active"'))
+    assert words("run", "--once")[0] == 0
+    found = report(words, "--since", "now-3days")
+    assert found["shadow"]["modes"] == {"active": 1}
+    assert "wrote its own order" in found["prediction"]["warning"]
+
+
+def test_failed_cycles_and_guard_rails_are_in_the_log(
+    words: Words, site: FakeCluster, tmp_path: Path
+) -> None:
+    text = (tmp_path / "site.toml").read_text()
+    rails = "[guard_rails]\nstarvation_hours = 0.01\n"
+    (tmp_path / "site.toml").write_text(text + rails)
+    assert words("run", "--once")[0] == 0
+    assert report(words, "--no-replay")["shadow"]["guard_rails"] == {"starvation bound": 1}
+
+
+def test_rotated_files_of_an_earlier_release_are_read(words: Words, tmp_path: Path) -> None:
+    line = {"event": "cycle", "time": 1795300000.5, "mode": "shadow", "policy": "m", "model": ""}
+    line |= {"reason": "policy", "jobs": 2, "order": [7, 8]}
+    packed = gzip.compress((json.dumps(line) + "\nno line\n").encode())
+    (tmp_path / "audit.jsonl.2.gz").write_bytes(packed)
+    found = report(words, "--no-replay")["shadow"]
+    assert (found["cycles"], found["cycles_without_site_order"], found["bad_lines"]) == (1, 1, 1)
+    assert "How far the order would differ is not known" in words("shadow-report")[1]
+
+
+def test_an_empty_log_is_said(words: Words, tmp_path: Path) -> None:
+    (tmp_path / "audit.jsonl").touch()
+    status, out, _ = words("shadow-report")
+    assert (status, "The audit log has no cycle in this time." in out) == (0, True)
+    assert "no time to replay: give --since" in out
+
+
+def test_without_a_log_and_with_wrong_words(words: Words) -> None:
+    status, _, err = words("shadow-report")
+    assert (status, "does not exist" in err) == (2, True)
+    status, _, err = words("shadow-report", "--plot", "none/figure.png")
+    assert (status, "there is no such folder" in err) == (2, True)
+    for wrong in (("missing.log",), ("site.toml",), ("site.toml", "--keep", "x")):
+        status, out, err = words("shadow-report", *wrong)
+        assert (status, bool(err)) == (2, True), out
+    with pytest.raises(SystemExit) as ended:
+        words("shadow-report", "--moved", "101")
+    assert ended.value.code == 2

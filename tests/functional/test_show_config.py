@@ -1,0 +1,101 @@
+"""`show-config`: what is in force, and where each value comes from."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from slurm_rl_plugin.cli.entry import main
+from slurm_rl_plugin.configuration import KEYS, read_configuration
+from slurm_rl_plugin.configuration.example_file import example_text
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working folder with a file, one in conf.d, and a variable."""
+    (tmp_path / "conf.d").mkdir()
+    (tmp_path / "site.toml").write_text(
+        '[hook]\nmode = "active"\ncycle = 10\n[shares]\nphysics = 0.7\n"b io" = 0.3\n'
+    )
+    (tmp_path / "conf.d" / "rules.toml").write_text(
+        "[hook]\ncycle = 20\n[[job_class]]\nclass = 'batch'\nname = 'a\"b'\n"
+    )
+    monkeypatch.setenv("SLURM_RL_GUARD_RAILS_EXEMPT_QOS", "debug,test")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def printed(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    assert main(["show-config", *words]) == 0
+    said = capsys.readouterr()
+    assert said.err == ""
+    return said.out
+
+
+def test_each_value_says_where_it_comes_from(
+    site: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ("--config", "site.toml", "--set", "metrics.port=0")
+    lines = printed(capsys, *words).splitlines()
+    assert 'mode = "active"  # site.toml:2' in lines
+    assert "cycle = 20  # conf.d/rules.toml:2" in lines
+    assert "max_writes = 2000  # default" in lines
+    assert 'exempt_qos = ["debug", "test"]  # SLURM_RL_GUARD_RAILS_EXEMPT_QOS' in lines
+    assert "port = 0  # --set metrics.port=0" in lines
+    assert '"b io" = 0.3  # site.toml:6' in lines
+    assert "[[job_class]]  # conf.d/rules.toml:3" in lines
+
+
+def test_what_is_printed_reads_back_as_what_is_in_force(
+    site: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = printed(capsys, "--config", "site.toml", "--set", "hook.audit_file=/a # \x7f\n")
+    monkeypatch.delenv("SLURM_RL_GUARD_RAILS_EXEMPT_QOS")
+    again = site / "again" / "site.toml"
+    again.parent.mkdir()
+    again.write_text(text)
+    found = read_configuration(again)
+    assert found.values["hook"]["audit_file"] == "/a # \x7f\n"
+    assert found.values["guard_rails"]["exempt_qos"] == ["debug", "test"]
+    assert found.shares == {"physics": 0.7, "b io": 0.3}
+    assert [str(rule) for rule in found.classifier.rules] == ["batch if name='a\"b'"]
+
+
+def test_json_has_values_and_their_origins(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    document: dict[str, Any] = json.loads(printed(capsys, "--config", "site.toml", "--json"))
+    origins = document.pop("origins")
+    assert document["hook"]["cycle"] == 20
+    assert document["job_class"] == [{"class": "batch", "name": 'a"b'}]
+    assert document["shares"] == {"physics": 0.7, "b io": 0.3}
+    assert origins["hook"]["cycle"] == "conf.d/rules.toml:2"
+    assert origins["shares"] == {"physics": "site.toml:5", "b io": "site.toml:6"}
+    assert origins["job_class"] == {"1": "conf.d/rules.toml:3"}
+    for section, keys in KEYS.items():
+        assert list(origins[section]) == list(document[section]) == list(keys)
+
+
+def test_rules_of_the_product_are_comments(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (site / "conf.d" / "rules.toml").unlink()
+    text = printed(capsys, "--config", "site.toml")
+    assert "job_class" not in tomllib.loads(text)
+    assert text.count("# [[job_class]]  # default\n") == 4
+
+
+def test_defaults_are_the_example_file_whatever_the_site_says(
+    site: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert printed(capsys, "--defaults") == example_text()
+    document = json.loads(printed(capsys, "--defaults", "--json"))
+    assert document["hook"]["cycle"] == 30.0
+    assert document["origins"]["guard_rails"]["exempt_qos"] == "default"
+
+
+def test_shares_of_pbs_keep_their_word(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "site.toml"
+    path.write_text("[shares]\nfrom = 'pbs'\n")
+    assert main(["show-config", "--config", str(path)]) == 0
+    assert f'from = "pbs"  # {path}:2\n' in capsys.readouterr().out

@@ -1,0 +1,222 @@
+"""Each check of `slurm-rl check`: a case that passes, one that warns and one that fails."""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prometheus_client import CollectorRegistry, start_http_server
+
+from slurm_rl_plugin.cli.entry import main
+from slurm_rl_plugin.learning.onnx_export import export_network
+from slurm_rl_plugin.metrics.collector import CycleMetrics
+from tests.fakes.fake_cluster import FakeCluster
+from tests.functional.small_network import small_network
+
+Found = dict[str, tuple[str, str]]
+
+
+class Site:
+    """A fake cluster, a configuration, and the checks of both."""
+
+    def __init__(self, folder: Path, cluster: FakeCluster, port: int) -> None:
+        self.folder, self.cluster = folder, cluster
+        self.sections: dict[str, dict[str, Any]] = {
+            "hook": {
+                "disable_file": f"{folder}/DISABLE",
+                "state_file": f"{folder}/state.json",
+                "audit_file": f"{folder}/audit.jsonl",
+            },
+            "policy": {"model": "sjf"},
+            "metrics": {"port": port},
+        }
+
+    def set(self, section: str, **values: Any) -> None:
+        self.sections.setdefault(section, {}).update(values)
+
+    def checks(self, capsys: pytest.CaptureFixture[str], *words: str) -> Found:
+        text = "".join(
+            f"[{name}]\n" + "".join(f"{key} = {json.dumps(each)}\n" for key, each in values.items())
+            for name, values in self.sections.items()
+        )
+        (self.folder / "site.toml").write_text(text)
+        capsys.readouterr()
+        status = main(["check", "--json", "--config", f"{self.folder}/site.toml", *words])
+        document = json.loads(capsys.readouterr().out)
+        found = {each["name"]: (each["result"], each["what"]) for each in document["checks"]}
+        assert status == int(any(result == "fail" for result, _ in found.values()))
+        assert len(found) == len(document["checks"])
+        return found
+
+
+Checks = Callable[..., Found]
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
+    cluster = FakeCluster(tmp_path)
+    now = int(time.time())  # noqa: TID251 - the clock of the commands
+    cluster.set(now=now)
+    for job in (1, 2, 3):
+        cluster.add(job, submit=now - 99, eligible=now - 99)
+    for name, value in cluster.env.items():
+        monkeypatch.setenv(name, value)
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return Site(tmp_path, cluster, probe.getsockname()[1])
+
+
+@pytest.fixture
+def checks(site: Site, capsys: pytest.CaptureFixture[str]) -> Checks:
+    return lambda *words: site.checks(capsys, *words)
+
+
+def test_all_is_well(checks: Checks, capsys: pytest.CaptureFixture[str], site: Site) -> None:
+    found = checks()
+    assert {result for result, _ in found.values()} == {"pass"}, found
+    assert main(["check", "--config", f"{site.folder}/site.toml"]) == 0
+    table = capsys.readouterr().out.splitlines()
+    assert table[0].split() == ["RESULT", "CHECK", "WHAT"]
+    assert len(table) == 1 + len(found) <= 24  # one screen
+
+
+@pytest.mark.parametrize(
+    ("release", "result"), [("22.05.8", "pass"), ("26.05.5", "pass"), ("21.08.1", "warn")]
+)
+def test_release(checks: Checks, site: Site, release: str, result: str) -> None:
+    site.cluster.set(settings={"SLURM_VERSION": release})
+    assert checks()["batch system"][0] == result
+
+
+def test_weights(checks: Checks, site: Site) -> None:
+    site.set("hook", influence_hours=24)
+    assert checks()["weights"] == (
+        "pass",
+        "the priorities of waiting jobs differ by 0 points, ours by 1000",
+    )
+    site.cluster.change(3, factors={"age": 0, "assoc": 0, "fairshare": 90000, "size": 0, "qos": 0})
+    result, what = checks()["weights"]
+    assert (result, "raise influence_hours" in what) == ("warn", True)
+    site.cluster.set(settings={"PriorityWeightAge": "0"})
+    assert checks()["influence"][0] == "fail"
+
+
+@pytest.mark.parametrize(
+    ("ahead", "result"), [(0, "pass"), (-1, "pass"), (9, "warn"), (-9, "warn"), (400, "fail")]
+)
+def test_clock(checks: Checks, site: Site, ahead: int, result: str) -> None:
+    site.cluster.set(load={"ahead": ahead})
+    found, what = checks()["clock"]
+    assert found == result
+    assert (result == "pass") or "NTP" in what
+
+
+def test_accounting(checks: Checks, site: Site) -> None:
+    site.cluster.break_command("sacct", "fail:Slurm accounting storage is disabled")
+    result, what = checks()["accounting"]
+    assert (result, "only reports need it" in what) == ("warn", True)
+    site.set("policy", model="default")
+    result, what = checks()["accounting"]
+    assert (result, "without past runs" in what) == ("fail", True)
+    site.set("batch_system", history_days=0)
+    assert checks()["accounting"][0] == "warn"
+
+
+def test_shares(checks: Checks, site: Site) -> None:
+    site.set("shares", physics=0.7, biology=0.3)
+    assert checks()["shares"] == ("pass", "all 2 accounts are Slurm's too")
+    site.sections["shares"] = {"physics": 1.0}
+    assert checks()["shares"] == ("warn", "not in [shares], so with share 0: biology")
+    site.sections["shares"] = {"physics": 0.5, "fysics": 0.5}
+    result, what = checks()["shares"]
+    assert (result, "called fysics" in what) == ("fail", True)
+    del site.sections["shares"]
+    site.cluster.set(shares=[["root", "", "", "0"]])
+    assert checks()["shares"][0] == "warn"
+    site.cluster.break_command("sshare", "garbage")
+    assert checks()["batch system"][0] == "fail"
+
+
+@pytest.fixture
+def served() -> Iterator[int]:
+    registry = CollectorRegistry()
+    CycleMetrics(registry, {"name": "sjf"})
+    server, thread = start_http_server(0, addr="127.0.0.1", registry=registry)
+    yield server.server_port
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+def test_metrics_port(checks: Checks, site: Site, served: int) -> None:
+    assert checks()["metrics port"][1].endswith("is free")
+    site.set("metrics", port=served)
+    assert checks()["metrics port"] == ("pass", f"{served}: a daemon of ours answers there")
+    site.set("metrics", port=0)
+    assert checks()["metrics port"][0] == "warn"
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        site.set("metrics", port=other.getsockname()[1])
+        result, what = checks()["metrics port"]
+    assert (result, "set [metrics] port to another" in what) == ("fail", True)
+    site.set("metrics", port=served, address="192.0.2.1")
+    assert checks()["metrics port"][0] == "fail"
+
+
+def test_reward(checks: Checks, site: Site, tmp_path: Path) -> None:
+    assert checks()["reward"][1].startswith("a rule has no reward")
+    site.set("policy", model="default")
+    assert checks()["reward"] == ("pass", "the model was trained for the weights of [reward]")
+    site.set("reward", slowdown=0.0, tail=0.1)
+    result, what = checks()["reward"]
+    assert (result, "trained with tail = 0, slowdown = 10" in what) == ("fail", True)
+    export_network(small_network(), tmp_path / "mute.onnx", {"estimates": "requested"})
+    site.set("policy", model=f"{tmp_path}/mute.onnx")
+    assert checks()["reward"][0] == "warn"
+
+
+def test_decision_time_on_as_many_jobs_as_asked_for(checks: Checks, site: Site) -> None:
+    site.set("policy", model="default")
+    result, what = checks()["decision time"]
+    assert (result, " s for 1000 jobs, allowed 2 s" in what) == ("pass", True)
+    assert " s for 3000 jobs" in checks("--jobs", "3000")["decision time"][1]
+    site.set("policy", inference_deadline=0.001)
+    assert checks("--jobs", "20000")["decision time"][0] == "fail"
+
+
+def test_decision_time_near_the_deadline_warns(
+    checks: Checks, site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from slurm_rl_plugin.cli import model_checks  # noqa: PLC0415
+
+    class Clock:
+        now = 0.0
+
+        def monotonic(self) -> float:
+            self.now += 1.5
+            return self.now
+
+    monkeypatch.setattr(model_checks, "time", Clock())
+    assert checks()["decision time"][0] == "warn"
+
+
+def test_disable_file(checks: Checks, site: Site) -> None:
+    assert checks()["disable_file"] == ("pass", "nothing is disabled")
+    (site.folder / "DISABLE").touch()
+    result, what = checks()["disable_file"]
+    assert (result, "`slurm-rl enable` ends it" in what) == ("warn", True)
+    site.set("hook", disable_file=f"{site.folder}/none/DISABLE")
+    assert checks()["disable_file"][0] == "warn"
+
+
+def test_without_slurm_the_rest_is_checked(checks: Checks, site: Site) -> None:
+    site.cluster.break_command("scontrol", "down")
+    found = checks()
+    assert found["batch system"][0] == "fail"
+    assert found["metrics port"][0] == found["reward"][0] == "pass"

@@ -1,0 +1,127 @@
+"""Units, user and folders as systemd's own tools see them."""
+
+from __future__ import annotations
+
+import configparser
+import os
+import re
+import shutil
+import stat
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.architecture.markdown_documents import DOCUMENTS, TOP, rollback_line
+
+DEPLOY = TOP / "deploy"
+UNITS = sorted((DEPLOY / "systemd").iterdir())
+SERVICES = [unit for unit in UNITS if unit.suffix == ".service"]
+#: 0 is best, 10 is no restriction at all.
+MOST_EXPOSED = 3.0
+
+
+def tool(name: str) -> str:
+    path = shutil.which(name, path=os.environ["PATH"] + ":/usr/sbin:/sbin")
+    if path is None:
+        pytest.skip(f"needs {name}: run tests/real/install_daemons.sh")
+    return path
+
+
+def run(*command: object) -> subprocess.CompletedProcess[str]:
+    words = [str(word) for word in command]
+    return subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A root folder with our files in their places and the programs and targets they name."""
+    units = tmp_path / "usr/lib/systemd/system"
+    units.mkdir(parents=True)
+    for target in ("sysinit", "basic", "shutdown", "network", "timers", "time-set", "time-sync"):
+        (units / f"{target}.target").write_text("[Unit]\n")
+    for unit in UNITS:
+        place(unit, units / unit.name)
+        for program in re.findall(r"^Exec\w+=(/\S+)", unit.read_text(), re.MULTILINE):
+            (tmp_path / program[1:]).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy("/bin/true", tmp_path / program[1:])
+    place(DEPLOY / "sysusers.d/slurm-rl.conf", tmp_path / "usr/lib/sysusers.d/slurm-rl.conf")
+    place(DEPLOY / "tmpfiles.d/slurm-rl.conf", tmp_path / "usr/lib/tmpfiles.d/slurm-rl.conf")
+    (tmp_path / "etc").mkdir()
+    return tmp_path
+
+
+def place(source: Path, target: Path) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copy(source, target)
+
+
+def settings(unit: Path) -> configparser.RawConfigParser:
+    parser = configparser.RawConfigParser(strict=False)
+    parser.optionxform = str  # type: ignore[assignment,method-assign]
+    parser.read(unit)
+    return parser
+
+
+@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.name)
+def test_units_are_understood(unit: Path, root: Path) -> None:
+    done = run(tool("systemd-analyze"), "verify", "--man=no", f"--root={root}", unit.name)
+    strange = [line for line in done.stderr.splitlines() if "slurm-rl" in line]
+    assert (done.returncode, strange) == (0, []), done.stderr
+
+
+def test_a_misspelt_key_would_be_found(root: Path) -> None:
+    unit = root / "usr/lib/systemd/system" / SERVICES[0].name
+    unit.write_text(unit.read_text().replace("ProtectHome=", "ProtectHouse="))
+    done = run(tool("systemd-analyze"), "verify", "--man=no", f"--root={root}", unit.name)
+    assert "ProtectHouse" in done.stderr
+
+
+@pytest.mark.parametrize("unit", SERVICES, ids=lambda unit: unit.name)
+def test_services_can_do_little_else(unit: Path) -> None:
+    done = run(tool("systemd-analyze"), "security", "--offline=true", "--no-pager", unit)
+    found = re.search(r"Overall exposure level for \S+: ([\d.]+)", done.stdout)
+    assert found, done.stdout + done.stderr
+    assert float(found[1]) <= MOST_EXPOSED
+
+
+@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.name)
+def test_no_unit_binds_slurm_to_ours(unit: Path) -> None:
+    text = unit.read_text()
+    ours = r"^(Requires|Requisite|BindsTo|PartOf|Upholds|Conflicts|RequiredBy|Before)="
+    assert not re.search(ours, text, re.MULTILINE)
+
+
+def test_the_user_of_the_units_is_the_one_that_is_made(root: Path) -> None:
+    done = run(tool("systemd-sysusers"), f"--root={root}", "slurm-rl.conf")
+    assert done.returncode == 0, done.stderr
+    users = {line.split(":")[0] for line in (root / "etc/passwd").read_text().splitlines()}
+    groups = {line.split(":")[0] for line in (root / "etc/group").read_text().splitlines()}
+    for unit in SERVICES:
+        service = settings(unit)["Service"]
+        assert service["User"] in users
+        assert service["Group"] in groups
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root: folders are given to another user")
+def test_folders_are_those_of_the_units_and_the_configuration(root: Path) -> None:
+    assert run(tool("systemd-sysusers"), f"--root={root}", "slurm-rl.conf").returncode == 0
+    done = run(tool("systemd-tmpfiles"), "--create", f"--root={root}", "slurm-rl.conf")
+    assert done.returncode == 0, done.stderr
+    lines = [line.split(":") for line in (root / "etc/passwd").read_text().splitlines()]
+    owners = {"root": 0} | {line[0]: int(line[2]) for line in lines}
+    service = settings(DEPLOY / "systemd/slurm-rl.service")["Service"]
+    wanted = {
+        "etc/" + service["ConfigurationDirectory"]: "root",
+        "var/lib/" + service["StateDirectory"]: "slurmrl",
+        "var/log/" + service["LogsDirectory"]: "slurmrl",
+    }
+    for name, owner in wanted.items():
+        status = (root / name).stat()
+        assert status.st_uid == owners[owner], name
+        assert stat.S_IMODE(status.st_mode) == 0o755, name
+
+
+def test_the_package_tells_the_rollback_of_the_documents() -> None:
+    (document,) = [each for each in DOCUMENTS if each.name == "operators.md"]
+    assert rollback_line(document) in (DEPLOY / "debian/prerm").read_text()

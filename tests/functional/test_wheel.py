@@ -1,0 +1,78 @@
+"""The wheel, in an environment of its own: what it holds is found there."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import venv
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from slurm_rl_plugin.configuration import SHIPPED_MODELS
+from tests.architecture.markdown_documents import TOP
+
+SOURCES = ("setup.py", "pyproject.toml", "README.md", "LICENSE", "slurm_rl_plugin", "policy_models")
+
+
+def pip(*words: str) -> None:
+    command = [sys.executable, "-m", "pip", "--disable-pip-version-check", *words]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Built from a copy: pip builds in the folder that it is given."""
+    folder = tmp_path_factory.mktemp("wheel")
+    for name in SOURCES:
+        if (TOP / name).is_dir():
+            ignored = shutil.ignore_patterns("__pycache__")
+            shutil.copytree(TOP / name, folder / "source" / name, ignore=ignored)
+        else:
+            (folder / "source").mkdir(exist_ok=True)
+            shutil.copy(TOP / name, folder / "source" / name)
+    pip("wheel", "--quiet", "--no-deps", f"--wheel-dir={folder}", str(folder / "source"))
+    (built,) = folder.glob("*.whl")
+    return built
+
+
+def test_it_holds_code_types_and_models_and_no_tests(wheel: Path) -> None:
+    names = zipfile.ZipFile(wheel).namelist()
+    assert "slurm_rl_plugin/py.typed" in names
+    assert any(name.startswith("slurm_rl_plugin/cli/demo_logs/") for name in names)
+    models = {Path(name).stem for name in names if name.endswith(".onnx")}
+    assert models == set(SHIPPED_MODELS)
+    assert not [name for name in names if name.startswith(("tests", "deploy"))]
+
+
+def test_shipped_models_are_found_in_another_environment(wheel: Path, tmp_path: Path) -> None:
+    venv.create(tmp_path / "venv", with_pip=False, symlinks=True)
+    python = tmp_path / "venv" / "bin" / "python"
+    pip("--python", str(python), "install", "--quiet", "--no-deps", str(wheel))
+    program = tmp_path / "venv" / "bin" / "slurm-rl"
+    # only what the package needs comes from here: an editable installation is not seen this way
+    environment = {**os.environ, "PYTHONPATH": sysconfig.get_path("purelib")}
+    for model in SHIPPED_MODELS:
+        words = ("benchmark", "hook", "--jobs", "20", "--repeats", "1", "--json")
+        done = subprocess.run(
+            [str(program), *words, f"--policy={model}"],
+            env=environment,
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        assert json.loads(done.stdout)["jobs"] == 20
+    where = "import slurm_rl_plugin as p; print(p.__file__)"
+    done = subprocess.run(
+        [str(python), "-c", where], env=environment, cwd=tmp_path, capture_output=True, check=True
+    )
+    assert str(tmp_path) in done.stdout.decode()

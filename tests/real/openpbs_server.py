@@ -1,0 +1,81 @@
+"""An OpenPBS that is installed and runs on this machine, for the tests that may change it."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from slurm_rl_plugin.batch_systems.pbs_process import DEFAULT_CONF, read_pbs_conf
+from tests.architecture.markdown_documents import TOP
+
+WANTED = "SLURM_RL_TEST_PBS"
+_STARTED = re.compile(r"^\S+ \S+;S;([^;]+);", re.MULTILINE)
+
+
+def missing_openpbs() -> str | None:
+    """Why there is no OpenPBS to test on, and how to get one; None where there is."""
+    if os.environ.get(WANTED) != "1":
+        return f"changes an OpenPBS that runs here: `make test-pbs` asks for it ({WANTED}=1)"
+    if os.geteuid() != 0:
+        return "needs root: only root may set job_sort_formula"
+    if "PBS_EXEC" not in read_pbs_conf(DEFAULT_CONF):
+        return f"needs an installed OpenPBS (no PBS_EXEC in {DEFAULT_CONF}): build it, start it"
+    if InstalledPbs().run("qstat", "-B", check=False).returncode:
+        return "needs an OpenPBS that runs: start it (/etc/init.d/pbs start)"
+    return None
+
+
+class InstalledPbs:
+    """Its commands, and what a test changes."""
+
+    def __init__(self) -> None:
+        self.conf = read_pbs_conf(DEFAULT_CONF)
+        folders = [f"{self.conf.get('PBS_EXEC', '')}/{name}" for name in ("bin", "sbin")]
+        self.env = {**os.environ, "PATH": os.pathsep.join([*folders, os.environ["PATH"]])}
+
+    def run(
+        self, *words: str, check: bool = True, user: str | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        as_user = ("runuser", "-u", user, "--") if user else ()
+        return subprocess.run(
+            [*as_user, *words],
+            env=self.env,
+            cwd=TOP,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=check,
+        )
+
+    def qmgr(self, command: str, *, check: bool = True) -> str:
+        return self.run("qmgr", "-c", command, check=check).stdout
+
+    def shell(self, lines: list[str]) -> None:
+        """Run the lines of one step; some may have been run before, so nothing is raised."""
+        self.run("sh", "-c", "\n".join(lines), check=False)
+
+    def submit(self, *options: str, user: str, seconds: float = 0.1) -> str:
+        """Submit a job that writes no files; its name."""
+        words = ["qsub", "-o", "/dev/null", "-e", "/dev/null", *options]
+        done = self.run(*words, "--", "/bin/sleep", str(seconds), user=user)
+        return done.stdout.strip()
+
+    def started(self) -> list[str]:
+        """Names of the jobs that started today, in the order of their starts."""
+        folder = Path(self.conf["PBS_HOME"], "server_priv", "accounting")
+        return _STARTED.findall("".join(path.read_text() for path in sorted(folder.iterdir())[-2:]))
+
+    def delete_all(self) -> None:
+        names = self.run("qselect").stdout.split()
+        for first in range(0, len(names), 500):
+            self.run("qdel", "-W", "force", *names[first : first + 500], check=False)
+
+    def wait_until(self, holds: Callable[[], bool], seconds: float, what: str) -> None:
+        end = time.monotonic() + seconds
+        while not holds():
+            assert time.monotonic() < end, f"no {what} within {seconds} s"
+            time.sleep(0.2)

@@ -1,0 +1,76 @@
+"""A real Prometheus beside a daemon, and what it answers."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import urllib.parse
+import urllib.request
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from tests.real.daemon import wait_until
+
+
+def api(port: int, path: str, **parameters: object) -> Any:
+    """The `data` of an answer of Prometheus' HTTP API; None while there is no answer."""
+    address = f"http://127.0.0.1:{port}/api/v1/{path}?{urllib.parse.urlencode(parameters)}"
+    try:
+        with urllib.request.urlopen(address, timeout=10) as answer:
+            return json.load(answer)["data"]
+    except OSError:
+        return None
+
+
+def query(port: int, expression: str, **at: float) -> list[dict[str, Any]]:
+    """What Prometheus answers to an instant query, now or at a `time`."""
+    data = api(port, "query", query=expression, **at)
+    result: list[dict[str, Any]] = data["result"] if data else []
+    return result
+
+
+@contextmanager
+def prometheus_scraping(
+    target: int, port: int, folder: Path, rules: Sequence[Path] = ()
+) -> Iterator[None]:
+    """A real Prometheus that scrapes the daemon each second and evaluates rules as often."""
+    (folder / "prometheus.yml").write_text(
+        "global: {scrape_interval: 1s, evaluation_interval: 1s}\n"
+        f"rule_files: {json.dumps([str(path) for path in rules])}\n"
+        "scrape_configs:\n"
+        "  - job_name: slurm-rl\n"
+        f"    static_configs: [{{targets: ['127.0.0.1:{target}']}}]\n"
+    )
+    with _running(port, folder):
+        yield
+
+
+@contextmanager
+def prometheus_remembering(port: int, folder: Path) -> Iterator[None]:
+    """A Prometheus that scrapes nothing, on what an earlier one stored in this folder."""
+    (folder / "prometheus.yml").write_text("scrape_configs: []\n")
+    with _running(port, folder):
+        wait_until(lambda: api(port, "labels") is not None, 30, "Prometheus up", lambda: "")
+        yield
+
+
+@contextmanager
+def _running(port: int, folder: Path) -> Iterator[None]:
+    with (folder / "prometheus.log").open("wb") as log:
+        process = subprocess.Popen(
+            [
+                "prometheus",
+                f"--config.file={folder}/prometheus.yml",
+                f"--storage.tsdb.path={folder}/tsdb",
+                f"--web.listen-address=127.0.0.1:{port}",
+            ],
+            stdout=log,
+            stderr=log,
+        )
+    try:
+        yield
+    finally:
+        process.terminate()
+        process.wait(timeout=20)

@@ -1,0 +1,166 @@
+"""Our package in a Debian 12 without a network: what it brings, and that it leaves nothing."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from slurm_rl_plugin import __version__
+from tests.architecture.markdown_documents import TOP
+from tests.real.package_under_test import skip_without
+from tests.real.slurm_releases import MARK
+from tests.real.throwaway_root import BOOKWORM, ThrowawayRoot, held_root
+
+pytestmark = pytest.mark.real
+
+CONFIGURATION = "/etc/slurm-rl/slurm-rl.toml"
+#: What a purge must take along; dpkg and man-db write to their own.
+WATCHED = ("/etc", "/opt", "/usr", "/lib", "/var/lib", "/var/log")
+OTHERS = re.compile(
+    r"/var/lib/(dpkg|systemd)|/var/log/dpkg|/etc/(\.pwd\.lock|(passwd|group|g?shadow)-)"
+)
+
+
+@pytest.fixture(scope="module")
+def bookworm() -> Path:
+    skip_without("nsenter", "unshare", "setpriv")
+    if not (BOOKWORM / MARK).is_file():
+        pytest.skip(f"{BOOKWORM} is missing: run tests/real/install_release.sh bookworm")
+    return BOOKWORM
+
+
+@pytest.fixture(scope="module")
+def installed(bookworm: Path, debian_package: Path) -> Iterator[ThrowawayRoot]:
+    with held_root(bookworm) as root:
+        install(root, debian_package)
+        yield root
+
+
+@pytest.fixture
+def fresh(bookworm: Path) -> Iterator[ThrowawayRoot]:
+    with held_root(bookworm) as root:
+        yield root
+
+
+def install(root: ThrowawayRoot, package: Path) -> None:
+    (root.folder / "srv/slurm-rl.deb").write_bytes(package.read_bytes())
+    root.run("dpkg", "--install", "/srv/slurm-rl.deb")
+
+
+def files(root: ThrowawayRoot) -> set[str]:
+    # dpkg removes an empty /opt with the last package in it
+    found = root.run("find", *WATCHED, "-xdev", check=False).stdout.splitlines()
+    return {path for path in found if not OTHERS.match(path)}
+
+
+def accounts(root: ThrowawayRoot) -> list[str]:
+    return [(root.folder / "etc" / name).read_text() for name in ("passwd", "group", "shadow")]
+
+
+def test_there_is_no_network_in_the_root(fresh: ThrowawayRoot) -> None:
+    names = fresh.run("cat", "/proc/net/dev").stdout.splitlines()[2:]
+    assert [line.split(":")[0].strip() for line in names] == ["lo"]
+
+
+def test_the_command_and_its_version(installed: ThrowawayRoot) -> None:
+    assert installed.run("slurm-rl", "--version").stdout == f"slurm-rl {__version__}\n"
+    assert installed.run("runuser", "-u", "slurmrl", "--", "slurm-rl", "--version").stdout
+
+
+def test_the_shipped_model_decides(installed: ThrowawayRoot) -> None:
+    words = ("slurm-rl", "benchmark", "hook", "--jobs", "100", "--repeats", "2", "--json")
+    measured = json.loads(installed.run(*words).stdout)
+    assert measured["jobs"] == 100
+    assert measured["decide_seconds"]["median"] > 0
+
+
+@pytest.mark.parametrize(
+    "verb", ["check", "run", "queue", "explain", "status", "audit", "release", "show-config"]
+)
+def test_operators_verbs_need_no_extra(installed: ThrowawayRoot, verb: str) -> None:
+    assert installed.run("slurm-rl", verb, "--help").stdout.startswith("usage: ")
+
+
+def test_check_without_slurm_fails_tidily(installed: ThrowawayRoot) -> None:
+    done = installed.run("runuser", "-u", "slurmrl", "--", "slurm-rl", "check", check=False)
+    assert done.returncode == 1
+    assert done.stderr == ""
+    results = {tuple(line.split()[:2]) for line in done.stdout.splitlines()[1:]}
+    assert ("fail", "batch") in results
+    assert {("pass", "state_file"), ("pass", "audit_file"), ("pass", "model")} <= results
+
+
+def test_the_default_is_shadow_and_nothing_is_enabled(installed: ThrowawayRoot) -> None:
+    shown = installed.run("slurm-rl", "show-config", "--json").stdout
+    assert json.loads(shown)["hook"]["mode"] == "shadow"
+    for unit in ("slurm-rl.service", "slurm-rl-watchdog.timer"):
+        enabled = installed.run("systemctl", "is-enabled", unit, check=False)
+        assert enabled.stdout.strip() == "disabled"
+
+
+def test_units_are_clean_where_they_are_installed(installed: ThrowawayRoot) -> None:
+    units = ("slurm-rl.service", "slurm-rl-watchdog.service", "slurm-rl-watchdog.timer")
+    done = installed.run("systemd-analyze", "verify", *units, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_manual_pages_and_completion_are_found(installed: ThrowawayRoot) -> None:
+    for page in ("slurm-rl", "slurm-rl-run"):
+        assert f"/{page}." in installed.run("man", "-w", page).stdout
+    loader = ". /usr/share/bash-completion/bash_completion; _completion_loader slurm-rl"
+    shown = installed.run("bash", "-c", f"{loader}; complete -p slurm-rl").stdout
+    assert "_slurm_rl" in shown
+
+
+def test_nothing_is_downloaded_or_compiled_later(installed: ThrowawayRoot) -> None:
+    root = installed
+    listed = set(root.run("dpkg", "--listfiles", "slurm-rl").stdout.splitlines())
+    there = set(root.run("find", "/opt/slurm-rl").stdout.splitlines())
+    assert there <= listed
+    assert root.run("dpkg", "--verify", "slurm-rl").stdout == ""
+
+
+def test_a_changed_configuration_survives_an_installation_again_and_a_removal(
+    fresh: ThrowawayRoot, debian_package: Path
+) -> None:
+    install(fresh, debian_package)
+    path = fresh.folder / CONFIGURATION[1:]
+    path.write_text("# ours\n")
+    install(fresh, debian_package)
+    assert path.read_text() == "# ours\n"
+    fresh.run("dpkg", "--remove", "slurm-rl")
+    assert path.read_text() == "# ours\n"
+    assert not (fresh.folder / "opt/slurm-rl").exists()
+
+
+def test_a_purge_leaves_nothing(fresh: ThrowawayRoot, debian_package: Path) -> None:
+    before, users = files(fresh), accounts(fresh)
+    install(fresh, debian_package)
+    fresh.run("systemctl", "enable", "slurm-rl.service", "slurm-rl-watchdog.timer")
+    fresh.run("slurm-rl", "check", check=False)  # as root: Python might write beside its modules
+    for path in ("var/lib/slurm-rl/state.json", "var/log/slurm-rl/audit.jsonl.1"):
+        (fresh.folder / path).write_text("{}")
+    (fresh.folder / "etc/slurm-rl/DISABLE").touch()
+    assert len(files(fresh)) > len(before) + 500
+    fresh.run("dpkg", "--purge", "slurm-rl")
+    assert files(fresh) - before == set()
+    assert accounts(fresh) == users
+
+
+def test_lintian_finds_no_error(debian_package: Path) -> None:
+    skip_without("lintian")
+    words = ["lintian", "--allow-root", "--fail-on", "error", str(debian_package)]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+
+
+def test_the_size_is_as_documented(debian_package: Path) -> None:
+    megabytes = debian_package.stat().st_size / 1e6
+    told = re.search(r"`dist/slurm-rl_.*` \((\d+) MB\)", (TOP / "docs/operators.md").read_text())
+    assert told
+    assert megabytes == pytest.approx(float(told[1]), rel=0.25)

@@ -1,0 +1,179 @@
+"""The adapter on a real OpenPBS, where one is installed; `make test-pbs` asks for these."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from itertools import combinations
+from pathlib import Path
+
+import pytest
+
+from slurm_rl_plugin.batch_systems.pbs import Pbs
+from slurm_rl_plugin.batch_systems.pbs_checks import CLASS_HOOK
+from slurm_rl_plugin.batch_systems.pbs_fields import job_number
+from slurm_rl_plugin.batch_systems.pbs_scores import Ifl, Qalter
+from slurm_rl_plugin.batch_systems.port import FactorChange
+from slurm_rl_plugin.cli.pbs_setup import steps
+from slurm_rl_plugin.domain.job_class import JobClassifier
+from tests.architecture.markdown_documents import TOP
+from tests.real.drawn_order import DrawnOrder, cycle_of
+from tests.real.openpbs_server import InstalledPbs, missing_openpbs
+from tests.real.system_users import add_system_user
+
+pytestmark = pytest.mark.real
+
+USER = "alice"
+JOBS = 200
+
+
+@pytest.fixture(scope="module")
+def heartbeat(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("pbs") / "heartbeat"
+
+
+@pytest.fixture(scope="module")
+def prepared(heartbeat: Path) -> Iterator[InstalledPbs]:
+    """A server on which every line of `pbs-setup` was run, and is undone at the end."""
+    reason = missing_openpbs()
+    if reason is not None:
+        pytest.skip(reason)
+    add_system_user(USER)
+    server = InstalledPbs()
+    server.delete_all()
+    plan = [
+        step for step in steps("", heartbeat, None) if "one order over" not in step.does.lower()
+    ]
+    for step in plan:
+        server.shell(list(step.lines))
+    server.qmgr("set server job_history_enable = True")
+    server.qmgr("set server flatuid = True")
+    yield server
+    server.delete_all()
+    for step in reversed(plan):
+        server.shell(list(step.undo))
+    server.qmgr("set server scheduling = True")
+
+
+@pytest.fixture
+def server(prepared: InstalledPbs) -> Iterator[InstalledPbs]:
+    """Jobs wait until a test lets them start."""
+    prepared.qmgr("set server scheduling = False")
+    prepared.qmgr('set server job_sort_formula = "rl_score"')
+    yield prepared
+    prepared.delete_all()
+
+
+def adapter(server: InstalledPbs, heartbeat: Path | None = None) -> Pbs:
+    return Pbs(
+        shares={USER: 1.0},
+        interactive=JobClassifier().is_interactive,
+        clock=time.time,  # noqa: TID251
+        environment=server.env,
+        heartbeat=heartbeat,
+    )
+
+
+def whole_machine(server: InstalledPbs) -> str:
+    """Jobs that need all processors start one after the other."""
+    return f"ncpus={adapter(server).snapshot().capacity}"
+
+
+def test_users_can_neither_set_nor_see_the_score(server: InstalledPbs) -> None:
+    name = server.submit(user=USER)
+    assert server.run("qalter", "-l", "rl_score=5", name, user=USER, check=False).returncode != 0
+    for value in ("5", "nan"):
+        # with a hook that sets the score PBS takes the words of the user, and the hook's number
+        other = server.submit("-l", f"rl_score={value}", user=USER)
+        assert "rl_score = 1000" in server.run("qstat", "-f", other).stdout
+    server.qmgr(f"set hook {CLASS_HOOK} enabled = False")
+    try:
+        words = ["qsub", "-l", "rl_score=5", "--", "/bin/true"]
+        assert server.run(*words, user=USER, check=False).returncode != 0
+    finally:
+        server.qmgr(f"set hook {CLASS_HOOK} enabled = True")
+    assert "rl_score" not in server.run("qstat", "-f", name, user=USER).stdout
+    assert "rl_score" in server.run("qstat", "-f", name).stdout
+    checks = {check.name: check.result for check in adapter(server).own_checks()}
+    assert checks["resource"] == checks["dead man"] == checks["default score"] == "pass"
+
+
+@pytest.mark.parametrize("sender", [Ifl, Qalter])
+def test_scores_are_written_read_back_and_cleared(server: InstalledPbs, sender: type) -> None:
+    names = [server.submit(user=USER) for _ in range(3)]
+    jobs = [job_number(name) or 0 for name in names]
+    system = adapter(server)
+    assert isinstance(system._sender, Ifl), "the installation has no libpbs.so"
+    if sender is Qalter:
+        system._sender, system._library = Qalter(system.commands), None
+    wanted = {jobs[0]: 5, jobs[1]: 2**24 - 1000, jobs[2]: -999}
+    report = system.apply([FactorChange(job_id=j, old=0, new=f) for j, f in wanted.items()])
+    assert report.rejected == {}
+    pending = system.snapshot().pending
+    found = dict(zip(pending.jobs.job_id.tolist(), pending.factor.tolist(), strict=True))
+    assert found == wanted
+    assert system.release().rejected == {}
+    assert set(system.snapshot().pending.factor.tolist()) == {0}
+
+
+def test_a_score_that_is_not_finite_is_mended(server: InstalledPbs) -> None:
+    name = server.submit(user=USER)
+    server.run("qalter", "-l", "rl_score=nan", name)
+    system = adapter(server)
+    assert system.snapshot().pending.factor.tolist() == [-1000]
+    assert system.release().rejected == {}
+    assert system.snapshot().pending.factor.tolist() == [0]
+
+
+def test_jobs_start_in_the_decided_order(server: InstalledPbs, tmp_path: Path) -> None:
+    need = whole_machine(server)
+    names = [server.submit("-l", need, user=USER) for _ in range(JOBS)]
+    policy = DrawnOrder(seed=1)
+    report = cycle_of(adapter(server), policy, tmp_path).run()
+    assert report.succeeded, report.failure_reason
+    assert report.order_length == JOBS
+    server.qmgr("set server scheduling = True")
+    server.wait_until(lambda: not server.run("qselect").stdout, 900, "empty queue")
+    started = [job_number(name) for name in server.started() if name in set(names)]
+    assert len(started) == JOBS
+    scores = [policy.scores[job] for job in started if job is not None]
+    assert [pair for pair in combinations(scores, 2) if pair[0] < pair[1]] == []
+
+
+def test_starts_and_ends_are_told(server: InstalledPbs) -> None:
+    name = server.submit(user=USER, seconds=1)
+    system = adapter(server)
+    assert len(system.snapshot().started) == 0
+    server.qmgr("set server scheduling = True")
+    server.wait_until(lambda: not server.run("qselect").stdout, 60, "end of the job")
+    snapshot = system.snapshot()
+    assert snapshot.started.jobs.job_id.tolist() == [job_number(name)]
+    assert snapshot.ended.jobs.job_id.tolist() == [job_number(name)]
+    assert 0 <= snapshot.ended.end[0] - snapshot.ended.start[0] < 30
+    assert abs(snapshot.ended.end[0] - snapshot.now) < 60
+
+
+def test_a_killed_daemon_gives_the_formula_back(server: InstalledPbs, heartbeat: Path) -> None:
+    server.submit(user=USER)
+    folder = heartbeat.parent
+    configuration = folder / "slurm-rl.toml"
+    configuration.write_text(
+        f'[hook]\nmode = "active"\nstate_file = "{folder}/state.json"\n'
+        f'audit_file = ""\ndisable_file = ""\n[batch_system]\nadapter = "pbs"\n'
+        '[policy]\nmodel = "sjf"\n[metrics]\nport = 0\n'
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-m", "slurm_rl_plugin.cli.entry", "run", "--config", str(configuration)],
+        env={**server.env, "PYTHONPATH": str(TOP)},
+        stderr=subprocess.DEVNULL,
+    )
+    server.wait_until(heartbeat.exists, 30, "heartbeat")
+    process.kill()
+    process.wait()
+    old = time.time() - 70  # noqa: TID251
+    os.utime(heartbeat, (old, old))
+    server.wait_until(lambda: adapter(server).server().formula == "", 60, "formula taken back")
+    assert "does not hold" in str(adapter(server).facts().harm)

@@ -1,0 +1,92 @@
+"""The quick start as a new user follows it: each of its commands, with a stopwatch."""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from tests.architecture.markdown_documents import TOP, shell_lines
+from tests.real.booted_head_node import DAEMON, HeadNode, booted_head_node
+from tests.real.daemon import wait_until
+from tests.real.dashboard_queries import DASHBOARDS, expressions, substituted
+from tests.real.prometheus_server import api, query
+
+pytestmark = pytest.mark.real
+
+DOCUMENT = TOP / "docs" / "quickstart.md"
+#: Of Prometheus as the distribution installs it.
+PORT = 9090
+#: Seconds from the first command to the first data, as the issue of the quick start allows.
+LONGEST = 600.0
+
+
+@pytest.fixture
+def node() -> Iterator[HeadNode]:
+    """A head node as a site has it: Slurm runs, jobs wait, nothing of ours is there."""
+    if api(PORT, "labels") is not None:
+        pytest.skip(f"needs port {PORT}: another Prometheus listens there")
+    with booted_head_node(TOP) as node:
+        node.slurm.run("scontrol", "update", "partition=batch", "state=down")
+        for minutes in (9, 5, 7):
+            node.slurm.submit(minutes=minutes, user="alice", account="physics")
+        assert not (node.root.folder / "opt/slurm-rl").exists()
+        yield node
+        node.systemctl("stop", DAEMON, "prometheus.service", check=False)
+
+
+def commands() -> list[str]:
+    """Those of the document; the repository is this checkout."""
+    found = shell_lines(DOCUMENT)
+    clones = [line for line in found if line.startswith("git clone ")]
+    assert len(clones) == 1
+    folder = clones[0].rpartition("/")[2].removesuffix(".git")
+    return [f"git clone {TOP} {folder}" if line == clones[0] else line for line in found]
+
+
+def typed(node: HeadNode, line: str, folder: str) -> str:
+    """Run a line as root would type it; the folder that root is in afterwards."""
+    environment = [f"{name}={value}" for name, value in os.environ.items() if name[:4] == "PIP_"]
+    environment.append(f"SLURM_CONF={node.slurm.env['SLURM_CONF']}")
+    script = f"cd {folder}\n{line}\npwd >&9\n"
+    where = "/run/folder"
+    done = node.root.run(
+        "env", *environment, "bash", "-e", "-c", f"exec 9>{where}\n{script}", timeout=LONGEST
+    )
+    print(done.stdout)  # noqa: T201
+    return (node.root.folder / where[1:]).read_text().strip()
+
+
+def answered(window: str) -> tuple[int, int]:
+    """Expressions of the dashboards that have data, and all."""
+    asked = {
+        substituted(each, window=window) for path in DASHBOARDS for _, each in expressions(path)
+    }
+    numbers = [
+        any(math.isfinite(float(row["value"][1])) for row in query(PORT, each)) for each in asked
+    ]
+    return sum(numbers), len(asked)
+
+
+def test_the_first_data_come_within_ten_minutes(node: HeadNode) -> None:
+    begin = time.monotonic()
+    folder, lines = "/srv", commands()
+    for line in lines:
+        before = time.monotonic()
+        folder = typed(node, line, folder)
+        print(f"{time.monotonic() - before:6.1f} s  {line}")  # noqa: T201
+    wait_until(
+        lambda: [each["value"][1] for each in query(PORT, "slurm_rl_up")] == ["1"],
+        120,
+        "data in Prometheus",
+        node.journal,
+    )
+    took = time.monotonic() - begin
+    have, asked = answered("5m")
+    print(f"{len(lines)} commands, {took:.0f} s; {have} of {asked} expressions have data")  # noqa: T201
+    assert took < LONGEST
+    assert have > asked / 2  # the others want starts, failures or a second scrape
+    assert not node.carries(), "shadow mode writes nothing"

@@ -1,0 +1,329 @@
+"""Accounting files of PBS and Torque as servers and hostile users write them."""
+
+import gzip
+import math
+import os
+from datetime import UTC, timedelta, timezone
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from slurm_rl_plugin.accounting.log_format import read_log
+from slurm_rl_plugin.accounting.pbs import MOST_PLACES, PbsReader
+from slurm_rl_plugin.accounting.pbs_fields import parse_duration, parse_processors
+from slurm_rl_plugin.errors import AccountingLogError
+from tests.fakes.pbs_month import write_month
+
+START = 1_795_220_516
+JOB = {
+    "user": "u1",
+    "group": "g1",
+    "project": "_pbs_project_default",
+    "jobname": "train_9",
+    "queue": "workq",
+    "ctime": START - 483,
+    "qtime": START - 400,
+    "etime": START - 300,
+    "start": START,
+    "exec_host": "host/0",
+    "exec_vnode": "(host:ncpus=1:mem=1048576kb)",
+    "Resource_List.ncpus": 1,
+    "Resource_List.select": "1:ncpus=1:mem=1gb",
+    "Resource_List.walltime": "00:30:00",
+    "session": 0,
+    "end": START + 20,
+    "Exit_status": 0,
+    "run_count": 1,
+}
+
+
+def record(job="219.host", kind="E", stamp="11/21/2026 00:21:58", **changes):
+    values = JOB | {name.replace("__", "."): value for name, value in changes.items()}
+    told = " ".join(f"{name}={value}" for name, value in values.items() if value is not None)
+    return f"{stamp};{kind};{job};{told}"
+
+
+@pytest.fixture
+def read(tmp_path):
+    def read_lines(*lines):
+        path = tmp_path / "20261121"
+        path.write_text("\n".join(lines) + "\n")
+        return PbsReader(UTC).read(path)
+
+    return read_lines
+
+
+def test_a_record_becomes_a_job(read):
+    log, report = read(record())
+    assert (log.job_id.tolist(), log.start.tolist()) == ([219], [float(START)])
+    assert (log.start - log.submit).tolist() == [483.0]  # XDMoD's wait: start - ctime
+    assert (log.start - log.eligible).tolist() == [300.0]
+    assert (log.run_time.tolist(), log.processors.tolist()) == ([20.0], [1])
+    assert log.time_limit.tolist() == [1800.0]
+    assert (log.accounts, log.users, log.partitions) == (("g1",), ("u1",), ("workq",))
+    assert (log.job_name, log.kind, log.processors_available) == (("train_9",), "pbs", None)
+    assert report.noticed == {}
+
+
+@pytest.mark.parametrize(
+    ("changes", "account"),
+    [
+        ({"account": '"team a"', "project": "p"}, "team a"),
+        ({"account": "team"}, "team"),
+        ({"project": "p"}, "p"),
+        ({}, "g1"),
+        ({"group": None}, "u1"),
+    ],
+)
+def test_account_goes_before_project_before_group_before_user(read, changes, account):
+    assert read(record(**changes))[0].accounts == (account,)
+
+
+def test_other_types_are_counted_and_make_no_job(read):
+    lines = [record(kind=kind) for kind in "QSaDRRE"]
+    log, report = read(*lines, "11/21/2026 00:00:00;L;license;floating license hour:3 day:3")
+    assert len(log) == report.read == 1
+    assert report.other_records == {"D": 1, "L": 1, "Q": 1, "R": 2, "S": 1, "a": 1}
+
+
+def test_subjobs_are_jobs_and_their_array_is_none(read):
+    log, report = read(record("7[0].host"), record("7[12].host"), record("7[].host"))
+    assert log.job_id.tolist() == [7, 7]
+    assert report.dropped == {"job array as a whole": 1}
+
+
+def test_subjobs_of_torque(read):
+    assert read(record("7-0.host"), record("7-1.host"))[0].job_id.tolist() == [7, 7]
+
+
+def test_the_same_end_told_twice_is_one_run_the_later_one(read):
+    log, report = read(record(), record(end=START + 90), record("219.other"))
+    assert sorted(log.run_time.tolist()) == [20.0, 90.0]
+    assert report.dropped == {"duplicate record": 1}
+
+
+def test_runs_of_a_requeued_job_are_told_apart(read):
+    log, report = read(record(), record(start=START + 100, end=START + 160, run_count=2))
+    assert log.run_time.tolist() == [20.0, 60.0]
+    assert report.noticed == {"run again": 1}
+
+
+@pytest.mark.parametrize("etime", [0, START - 484, START + 1, None])
+def test_a_job_without_sound_eligible_time_was_eligible_at_once(read, etime):
+    log, _ = read(record(etime=etime))
+    assert log.eligible.tolist() == log.submit.tolist()
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"ctime": None}, "no submit time"),
+        ({"start": None}, "never ran"),
+        ({"start": 0}, "never ran"),
+        ({"end": START}, "never ran"),
+        ({"end": START - 1}, "end before start"),
+        ({"ctime": START + 1}, "start before submit"),
+        ({"Resource_List__ncpus": 0, "exec_vnode": "(h:mem=1kb)"}, "no processors"),
+        ({"start": "1e9"}, "malformed record"),
+        ({"start": "-5"}, "malformed record"),
+        ({"etime": "1317509574start=1317509945"}, "malformed record"),
+        ({"ctime": "99999999999999"}, "malformed record"),
+    ],
+)
+def test_what_cannot_be_is_counted_by_reason(read, changes, reason):
+    log, report = read(record(**changes), record("1.host"))
+    assert log.job_id.tolist() == [1]
+    assert report.dropped == {reason: 1}
+    assert (report.read, report.kept) == (2, 1)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "hello",
+        "11/21/2026 00:21:58;E",
+        "21.11.2026 00:21:58;E;219.host;user=u1",
+        "11/21/2026 00:21:58;EE;219.host;user=u1",
+        record("host.219"),
+        record(jobname="a start=5"),
+        record(account='"x" start=5 "'),
+        record() + ' run_count="1" open',
+    ],
+)
+def test_malformed_lines_are_told_with_file_and_line(read, tmp_path, line):
+    log, report = read(record("1.host"), "", line)
+    assert log.job_id.tolist() == [1]
+    assert report.dropped["malformed record"] == 1
+    assert report.malformed[0].startswith(f"{tmp_path / '20261121'}:3: ")
+
+
+def test_places_are_bounded_and_counts_are_not(read):
+    _, report = read(record(), *["garbage"] * (MOST_PLACES + 5))
+    assert report.dropped == {"malformed record": MOST_PLACES + 5}
+    assert len(report.malformed) == MOST_PLACES
+
+
+@pytest.mark.parametrize(
+    ("written", "name"),
+    [
+        ('"my  job"', "my  job"),
+        ('"say "hi" twice"', 'say "hi" twice'),
+        ("it's", "it's"),
+        ('a"b', 'a"b'),
+        ("two words", "two words"),
+        ('"x=1"', "x=1"),
+        ("a=b", "a=b"),
+        ("naïve", "naïve"),
+    ],
+)
+def test_values_with_spaces_and_quotes(read, written, name):
+    log, report = read(record(jobname=written))
+    assert (log.job_name, report.dropped) == ((name,), {})
+    assert log.start.tolist() == [float(START)]
+
+
+def test_the_time_in_front_serves_where_the_record_has_no_end(tmp_path):
+    path = tmp_path / "20261121"
+    path.write_text(record(stamp="11/21/2026 00:21:58", end=None) + "\n")
+    ends = []
+    for zone in (UTC, timezone(timedelta(hours=-1))):
+        log, _ = PbsReader(zone).read(path)
+        ends.append(float((log.start + log.run_time)[0]))
+    assert ends == [START + 2.0, START + 3602.0]
+
+
+@pytest.mark.parametrize(
+    ("values", "processors"),
+    [
+        ({"Resource_List.select": "2:ncpus=8", "Resource_List.ncpus": "16"}, 16),
+        ({"exec_vnode": "(a:ncpus=8:mem=1kb)+(b:ncpus=4)"}, 12),
+        ({"exec_host": "a/0+a/1+b/0"}, 3),
+        ({"exec_host": "a/0-3+b/1,5"}, 6),
+        ({"exec_host": "a/0*4+b/1*2", "Resource_List.ncpus": "1"}, 6),
+        ({"exec_host": "a/0-3", "total_execution_slots": "4"}, 4),
+        ({"Resource_List.nodes": "2:ppn=8+1:ppn=4:gpu"}, 20),
+        ({"Resource_List.nodes": "1pn=4"}, 1),
+        ({"Resource_List.nodes": "n17.site:ppn=3"}, 3),
+        ({"Resource_List.nodes": "5"}, 5),
+        ({"Resource_List.ncpus": "7"}, 7),
+        ({"Resource_List.ncpus": "nan"}, 0),
+        ({}, 0),
+    ],
+)
+def test_processors_of_pbs_and_torque(values, processors):
+    assert parse_processors(values) == processors
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("01:30:00", 5400.0), ("96:00:00", 345600.0), ("19:23:4", 69784.0), ("9", 9.0),
+     ("1:00:00:01", 86401.0), ("", math.nan), ("nan", math.nan), ("-1:00", math.nan),
+     ("::", math.nan)],
+)  # fmt: skip
+def test_durations(text, seconds):
+    np.testing.assert_equal(parse_duration(text), seconds)
+
+
+def test_a_folder_of_daily_files_is_one_log(tmp_path):
+    counts = write_month(tmp_path / "accounting", 3000, packed=2)
+    (tmp_path / "accounting" / "20261201").touch()  # a day on which nothing happened
+    (tmp_path / "accounting" / "README").write_text("not an accounting file")
+    log, report = read_log(tmp_path / "accounting")
+    assert report.read == len(log) == counts.pop("E")
+    assert report.other_records == counts
+    assert (np.diff(log.submit) >= 0).all()
+    # the same jobs whatever the files are called, and part of them by a pattern
+    part, _ = read_log(tmp_path / "accounting" / "2026110[3-9]")
+    assert 0 < len(part) < len(log)
+
+
+def test_counts_are_those_of_grep(tmp_path):
+    write_month(tmp_path, 2000, packed=1)
+    text = b""
+    for path in sorted(tmp_path.iterdir()):
+        text += gzip.decompress(path.read_bytes()) if path.suffix else path.read_bytes()
+    _, report = read_log(tmp_path)
+    for kind in "QSEDaR":
+        in_text = sum(f";{kind};".encode() in line for line in text.splitlines())
+        assert {"E": report.read, **report.other_records}[kind] == in_text
+
+
+def test_a_folder_without_daily_files_is_refused(tmp_path):
+    with pytest.raises(AccountingLogError, match="directory without PBS accounting files"):
+        read_log(tmp_path)
+
+
+def test_a_pattern_that_no_file_matches_is_refused(tmp_path):
+    with pytest.raises(AccountingLogError, match="no file matches"):
+        read_log(tmp_path / "2026*")
+
+
+def test_a_daily_file_that_is_none_stops_with_file_and_line(tmp_path):
+    (tmp_path / "20261101").write_text(record() + "\n")
+    (tmp_path / "20261102").write_text("\n; Version: 2.2\n")
+    with pytest.raises(AccountingLogError, match="no PBS accounting file") as caught:
+        read_log(tmp_path)
+    assert (caught.value.line, "20261102" in str(caught.value)) == (2, True)
+
+
+def test_files_in_which_no_run_ends_are_refused(tmp_path):
+    (tmp_path / "20261101").write_text(record(kind="Q") + "\n")
+    with pytest.raises(AccountingLogError, match="no E record"):
+        read_log(tmp_path)
+
+
+PIECES = st.sampled_from(
+    [" ", '"', "=", ";", "\n", "start=", "end=", "ctime=", "E", "[", "]", "0", "1", "nan",
+     "jobname=", 'account="', "exec_host=", "a/0-9", "+", "11/21/2026 00:21:58;E;",
+     "Resource_List.ncpus="]
+)  # fmt: skip
+NOISE = st.lists(PIECES | st.text(max_size=3), max_size=60).map("".join)
+
+
+@given(noise=NOISE)
+def test_no_line_crashes_and_every_record_is_accounted_for(tmp_path_factory, noise):
+    path = tmp_path_factory.getbasetemp() / "20261121"
+    path.write_text(record("1.host") + "\n" + noise, encoding="utf-8", errors="replace")
+    log, report = PbsReader(UTC).read(path)
+    assert report.read == report.kept + sum(report.dropped.values())
+    assert report.kept == len(log) >= 1
+    assert (log.run_time > 0).all()
+    assert (log.processors > 0).all()
+    assert (log.start >= log.eligible).all()
+    assert (log.eligible >= log.submit).all()
+
+
+@given(hostile=st.text(alphabet='ab "=;stare0123456789ndcimxuq', max_size=40))
+def test_no_account_string_changes_the_times_of_its_job(tmp_path_factory, hostile):
+    path = tmp_path_factory.getbasetemp() / "hostile"
+    path.write_text(record(account=f'"{hostile}"') + "\n" + record("1.host") + "\n")
+    log, _ = PbsReader(UTC).read(path)
+    assert set(log.start.tolist()) == {float(START)}
+    assert set(log.run_time.tolist()) == {20.0}
+
+
+def fixture(name):
+    folder = os.environ.get("SLURM_RL_FIXTURES")
+    if not folder:
+        pytest.skip("SLURM_RL_FIXTURES names no folder of real dumps")
+    return Path(folder) / name
+
+
+def test_real_lines_of_torque():
+    path = fixture("apel-sample-pbs.txt")
+    log, report = read_log(path)
+    text = path.read_text()
+    assert report.read == text.count(";E;") == 10
+    assert report.malformed == (f"{path}:1: etime=1317509574start=1317509945 is no time",)
+    assert report.dropped == {
+        "malformed record": 1,
+        "never ran": 2,
+        "end before start": 1,
+        "duplicate record": 1,
+    }
+    assert log.job_id.tolist() == [21048463, 21414868, 21430205, 24940336, 37803854]
+    assert log.processors.tolist() == [1, 4, 4, 1, 1]
+    assert (log.start - log.submit).tolist() == [371.0, 294.0, 251.0, 118.0, 97.0]

@@ -1,0 +1,447 @@
+"""OpenPBS: odd answers, scores that must not be, and every call within its time-out."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from slurm_rl_plugin.batch_systems import pbs_scores
+from slurm_rl_plugin.batch_systems.pbs import Pbs
+from slurm_rl_plugin.batch_systems.pbs_adapter_choice import is_pbs
+from slurm_rl_plugin.batch_systems.pbs_fairshare import parse_tree
+from slurm_rl_plugin.batch_systems.pbs_fields import (
+    ATTRIBUTES,
+    job_number,
+    parse_job,
+    parse_score,
+    parse_time,
+)
+from slurm_rl_plugin.batch_systems.pbs_nodes import parse_capacity
+from slurm_rl_plugin.batch_systems.pbs_process import section
+from slurm_rl_plugin.batch_systems.pbs_scores import HIGHEST_SCORE, Ifl, Qalter
+from slurm_rl_plugin.batch_systems.pbs_server import parse_server
+from slurm_rl_plugin.batch_systems.pbs_tables import PbsTables
+from slurm_rl_plugin.batch_systems.port import FactorChange
+from slurm_rl_plugin.domain import QueueSnapshot
+from slurm_rl_plugin.domain.job_class import JobClassifier
+from slurm_rl_plugin.errors import BatchSystemError, BatchSystemUnavailable, ChangeRejected
+from tests.fakes.fake_pbs_cluster import DEFAULT_SCORE, NOW, FakePbs, fake_libpbs
+from tests.fakes.pbs_month import FIRST_DAY, write_month
+
+JOB: dict[str, Any] = {  # as recorded, less what is not read
+    "Job_Name": "train_30",
+    "Job_Owner": "u1@host",
+    "job_state": "Q",
+    "queue": "workq",
+    "ctime": "Sat Nov 21 00:13:53 2026",
+    "qtime": "Sat Nov 21 00:13:53 2026",
+    "etime": "Sat Nov 21 00:13:54 2026",
+    "Hold_Types": "n",
+    "Resource_List": {"mem": "1gb", "ncpus": 4, "walltime": "01:30:00", "rl_score": 4335.2002},
+    "euser": "u1",
+    "egroup": "g1",
+    "project": "_pbs_project_default",
+}
+SUBMITTED = 1_795_220_033.0
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return fake_libpbs(tmp_path_factory.mktemp("libpbs"))
+
+
+@pytest.fixture
+def fake(tmp_path: Path, library: Path) -> FakePbs:
+    fake = FakePbs(tmp_path, library)
+    for job in (1, 2, 3):
+        fake.add(f"{job}.head")
+    return fake
+
+
+def adapter(fake: FakePbs, timeout: float = 10.0, **options: Any) -> Pbs:
+    return Pbs(
+        **{"shares": None, **options},
+        interactive=JobClassifier().is_interactive,
+        clock=lambda: float(NOW),
+        timeout=timeout,
+        environment=fake.env,
+    )
+
+
+def set_to(job: int, factor: int) -> FactorChange:
+    return FactorChange(job_id=job, old=0, new=factor)
+
+
+def factor_by_job(snapshot: QueueSnapshot) -> dict[int, int]:
+    columns = snapshot.pending.jobs.job_id.tolist(), snapshot.pending.factor.tolist()
+    return dict(zip(*columns, strict=True))
+
+
+def test_a_recorded_job() -> None:
+    job = parse_job("5199.host", JOB)
+    assert job is not None
+    assert (job.submit, job.eligible, job.time_limit) == (SUBMITTED, SUBMITTED + 1, 5400.0)
+    assert (job.processors, job.account, job.user, job.score) == (4, "g1", "u1", 4335.2002)
+    assert (job.held, job.waits, job.runs) == (False, True, False)
+
+
+@pytest.mark.parametrize(
+    ("changes", "attribute", "value"),
+    [
+        ({"Hold_Types": "u"}, "held", True),
+        ({"Hold_Types": "s", "job_state": "H", "etime": None}, "eligible", math.inf),
+        ({"job_state": "W", "etime": None}, "eligible", math.inf),
+        ({"etime": None}, "eligible", SUBMITTED),
+        ({"etime": "nonsense"}, "eligible", SUBMITTED),
+        ({"Account_Name": 4711}, "account", "4711"),
+        ({"project": "p"}, "account", "p"),
+        ({"euser": None}, "user", "u1"),
+        ({"Job_Name": 12}, "title", "12"),
+        ({"Resource_List": None}, "processors", 1),
+        ({"Resource_List": {"ncpus": "8"}}, "processors", 8),
+        ({"Resource_List": {"rl_score": "5"}}, "score", 5.0),
+        ({"Resource_List": {}}, "score", None),
+        ({"job_state": "B", "array_state_count": "Queued:3 Running:1 "}, "waits", True),
+        ({"job_state": "B", "array_state_count": "Queued:0 Running:1 "}, "waits", False),
+        ({"job_state": "R", "stime": "Sat Nov 21 00:14:53 2026"}, "start", SUBMITTED + 60),
+        ({"interactive": 1}, "interactive", True),
+        ({"ctime": 1795220033}, "submit", SUBMITTED),
+    ],
+)
+def test_odd_values_are_taken(changes: dict[str, Any], attribute: str, value: Any) -> None:
+    job = parse_job("5199.host", {**JOB, **changes})
+    assert job is not None
+    assert getattr(job, attribute) == value
+
+
+@pytest.mark.parametrize("changes", [{"ctime": None}, {"job_state": None}, {"ctime": "nan"}])
+def test_what_is_no_job_is_passed_over(changes: dict[str, Any]) -> None:
+    assert parse_job("5199.host", {**JOB, **changes}) is None
+    assert parse_job("no job id", JOB) is None
+
+
+@pytest.mark.parametrize("value", ["nan", "inf", "-inf", "NaN", "1e39x", "infinity"])
+def test_scores_that_are_not_finite_are_told(value: str) -> None:
+    score = parse_score(value)
+    assert score is not None
+    assert math.isnan(score)
+
+
+def test_numbers_of_subjobs_are_their_own() -> None:
+    names = ["7.h", "7[0].h", "7[1].h", "8.h", "999999999999[9].h"]
+    assert len({job_number(name) for name in names}) == len(names)
+    assert job_number("7[].h") == job_number("7.h") == 7
+    assert parse_time("Sat Nov 21 00:13:53 2026") == SUBMITTED
+
+
+ODD = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8)
+    | st.sampled_from(["Q", "B", "R", "nan", "1e39", "-1", "9" * 30, "Sat Nov 21 00:13:53 2026"]),
+    lambda inner: st.lists(inner, max_size=2)
+    | st.dictionaries(st.sampled_from(["rl_score", "ncpus", "walltime"]), inner, max_size=3),
+    max_leaves=4,
+)  # fmt: skip
+
+
+@given(
+    name=st.sampled_from(["7.h", "7[].h", "7[3].h", "7[999999999].h", "9" * 18 + ".h"]) | st.text(),
+    changes=st.dictionaries(st.sampled_from([*JOB, *ATTRIBUTES]), ODD, max_size=4),
+)
+def test_no_answer_crashes_and_every_job_fits_its_columns(
+    name: str, changes: dict[str, Any]
+) -> None:
+    job = parse_job(name, {**JOB, **changes})
+    if job is None:
+        return
+    pending = PbsTables((), JobClassifier().is_interactive).pending([job], DEFAULT_SCORE)
+    assert pending.jobs.processors[0] >= 1
+    assert pending.jobs.eligible[0] >= pending.jobs.submit[0]
+    assert np.isfinite(pending.jobs.submit).all()
+
+
+def test_what_is_private_to_users_is_dropped(fake: FakePbs) -> None:
+    shown = adapter(fake).commands.read_json(["qstat", "-f", "-F", "json"])
+    assert "SECRET" in json.dumps(shown)
+    assert "SECRET" not in json.dumps(section(shown, "Jobs"))
+
+
+def test_times_do_not_depend_on_the_zone_of_the_host(fake: FakePbs) -> None:
+    jobs = adapter(fake).snapshot().pending.jobs
+    assert jobs.submit.tolist() == [NOW - 100.0] * 3
+    assert jobs.eligible.tolist() == [NOW - 90.0] * 3
+
+
+def test_a_score_that_is_not_finite_is_seen_and_mended(fake: FakePbs) -> None:
+    fake.set_score("2.head", "nan")
+    system = adapter(fake)
+    assert factor_by_job(system.snapshot()) == {1: 0, 2: -DEFAULT_SCORE, 3: 0}
+    assert system.apply([set_to(2, 50)]).rejected == {}
+    assert fake.score("2.head") == DEFAULT_SCORE + 50
+    fake.set_score("2.head", "inf")
+    assert system.release().applied == 1
+    assert fake.score("2.head") == DEFAULT_SCORE
+
+
+@pytest.mark.parametrize("factor", [-DEFAULT_SCORE, -(10**9), HIGHEST_SCORE, 2**31])
+def test_no_score_at_or_below_0_or_beyond_single_precision_is_sent(
+    fake: FakePbs, factor: int
+) -> None:
+    report = adapter(fake).apply([set_to(1, factor), set_to(2, 7)])
+    assert (report.applied, set(report.rejected)) == (1, {1})
+    assert "is outside" in report.rejected[1]
+    assert fake.score("1.head") == DEFAULT_SCORE
+
+
+def test_every_whole_score_survives_single_precision(fake: FakePbs) -> None:
+    factors = [HIGHEST_SCORE - DEFAULT_SCORE, HIGHEST_SCORE - DEFAULT_SCORE - 1, 1]
+    report = adapter(fake).apply([set_to(job, f) for job, f in enumerate(factors, start=1)])
+    assert report.rejected == {}
+    assert [fake.score(f"{job}.head") for job in (1, 2, 3)] == [
+        factor + DEFAULT_SCORE for factor in factors
+    ]
+
+
+def test_cleared_jobs_have_the_servers_default(fake: FakePbs) -> None:
+    system = adapter(fake)
+    system.apply([set_to(1, 500), set_to(2, 600)])
+    fake.set(defaults={"rl_score": 50})
+    system.facts()
+    assert system.release(np.array([1])).applied == 1
+    assert (fake.score("1.head"), fake.score("2.head")) == (50, DEFAULT_SCORE + 600)
+
+
+def test_a_site_without_default_can_be_ordered_too(fake: FakePbs) -> None:
+    fake.set(defaults={})
+    fake.add("4.head")
+    system = adapter(fake)
+    assert system.apply([set_to(4, 7)]).rejected == {}
+    assert fake.score("4.head") == 7
+    assert system.release(np.array([4])).rejected == {}
+    assert fake.score("4.head") is None
+
+
+@pytest.mark.parametrize("sender", [Ifl, Qalter])
+def test_a_job_that_has_started_or_is_gone_is_no_fault(
+    tmp_path: Path, library: Path, sender: type
+) -> None:
+    fake = FakePbs(tmp_path, library if sender is Ifl else None)
+    for job in (1, 2, 3):
+        fake.add(f"{job}.head")
+    system = adapter(fake)
+    system.snapshot()
+    fake.run_job("1.head")
+    fake.forget("2.head")
+    report = system.apply([set_to(job, 10) for job in (1, 2, 3)])
+    assert (report.applied, set(report.rejected)) == (1, {1, 2})
+    assert report.later == frozenset()
+
+
+def test_what_qalter_has_no_time_for_is_written_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake = FakePbs(tmp_path)
+    for job in (1, 2, 3):
+        fake.add(f"{job}.head")
+    system = adapter(fake)
+    system.apply([set_to(job, 10) for job in (1, 2, 3)])
+    ticks = iter([0.0, 1.0, 1e9, 1e9])
+    monkeypatch.setattr(pbs_scores, "time", SimpleNamespace(monotonic=lambda: next(ticks)))
+    report = system.release()
+    assert (report.applied, report.later) == (1, frozenset({2, 3}))
+    assert fake.score("1.head") == DEFAULT_SCORE
+
+
+@pytest.mark.parametrize("mode", ["deny", "lose"])
+@pytest.mark.parametrize("command", ["pbs_ifl", "qalter"])
+def test_scores_that_do_not_arrive_are_noticed(
+    tmp_path: Path, library: Path, command: str, mode: str
+) -> None:
+    fake = FakePbs(tmp_path, library if command == "pbs_ifl" else None)
+    fake.add("1.head")
+    fake.break_command(command, mode)
+    with pytest.raises(ChangeRejected, match="manager or operator"):
+        adapter(fake).apply([set_to(1, 10)])
+
+
+@pytest.mark.parametrize("command", ["qstat", "pbsnodes", "pbs_ifl"])
+@pytest.mark.parametrize(
+    ("mode", "words"), [("hang", "no answer within"), ("down", "connect|reach")]
+)
+def test_without_an_answer_nothing_hangs(
+    fake: FakePbs, command: str, mode: str, words: str
+) -> None:
+    system = adapter(fake, timeout=0.8)
+    system.facts()
+    system.load()  # what facts has just read serves it
+    fake.break_command(command, mode)
+    calls: dict[str, tuple[Callable[[], object], ...]] = {
+        "qstat": (system.facts, system.load),
+        "pbsnodes": (system.snapshot,),
+        "pbs_ifl": (system.snapshot, lambda: system.apply([set_to(1, 10)])),
+    }
+    for call in calls[command]:
+        with pytest.raises(BatchSystemUnavailable, match=words):
+            call()
+
+
+def test_a_broken_answer_is_one_sentence(fake: FakePbs) -> None:
+    fake.break_command("qstat", "garbage")
+    with pytest.raises(BatchSystemError, match="not understood") as caught:
+        adapter(fake).facts()
+    assert "\n" not in str(caught.value)
+
+
+def test_no_permission_for_fairshare_gives_equal_shares(fake: FakePbs) -> None:
+    fake.set(fairshare={})
+    fake.change("1.head", Account_Name="biology")
+    snapshot = adapter(fake).snapshot()
+    assert dict(zip(snapshot.accounts, snapshot.shares.tolist(), strict=True)) == {
+        "biology": 0.5,
+        "physics": 0.5,
+    }
+
+
+def test_shares_and_usage_of_the_tree() -> None:
+    tree = parse_tree(
+        "Fairshare usage units are in: cput\n"
+        "TREEROOT  : Grp: -1     cgrp: 0    Shares: -1     Usage: 1000   Perc: 100.000%\n"
+        "physics   : Grp: 0      cgrp: 10   Shares: 70     Usage: 750    Perc: 70.000%\n"
+        "unknown   : Grp: 0      cgrp: 1    Shares: 10     Usage: 1      Perc: 10.000%\n"
+    )
+    assert {name: (node.share, node.usage) for name, node in tree.items()} == {
+        "physics": (0.7, 750.0)
+    }
+
+
+def test_capacity_is_what_jobs_can_use() -> None:
+    nodes = {
+        "a": {"state": "free", "resources_available": {"ncpus": 8}},
+        "b": {
+            "state": "job-busy,offline",
+            "resources_available": {"ncpus": 8},
+            "resources_assigned": {"ncpus": 3},
+        },
+        "c": {"state": "state-unknown,down", "resources_available": {"ncpus": "8"}},
+        "d": {"state": "free"},
+    }
+    assert parse_capacity({"nodes": nodes}) == 11
+
+
+@pytest.mark.parametrize(
+    ("values", "harm"),
+    [
+        ({"job_sort_formula": "rl_score"}, None),
+        ({"job_sort_formula": "1000*rl_score + (queue_priority)"}, None),
+        ({"job_sort_formula": "my_rl_score_2"}, "does not hold rl_score"),
+        ({}, "pbs-setup"),
+        ({"job_sort_formula": "rl_score", "job_sort_formula_threshold": 0}, "never runs"),
+    ],
+)
+def test_a_formula_that_does_nothing_is_told(values: dict[str, Any], harm: str | None) -> None:
+    server = parse_server({"Server": {"head": {"pbs_version": "23.06.06", **values}}})
+    assert (server.harm() is None) == (harm is None)
+    assert harm is None or harm in str(server.harm())
+
+
+def test_running_subjobs_are_rows_of_their_own(fake: FakePbs) -> None:
+    fake.add("9[].head", job_state="B", array_state_count="Queued:1 Running:2 Exiting:0 Expired:0 ")
+    fake.add("9[0].head", job_state="R", stime=NOW - 5)
+    fake.add("9[1].head", job_state="R", stime=NOW - 5)
+    fake.add("9[2].head")
+    snapshot = adapter(fake).snapshot()
+    assert 9 in snapshot.pending.jobs.job_id.tolist()
+    assert len(snapshot.pending) == 4
+    assert len(set(snapshot.running.jobs.job_id.tolist())) == len(snapshot.running) == 2
+
+
+def test_the_first_snapshot_tells_the_runs_of_the_past(fake: FakePbs) -> None:
+    accounting = fake.home / "server_priv" / "accounting"
+    write_month(accounting, 2000, packed=2)
+    now = FIRST_DAY + 30 * 86400.0
+    system = adapter(fake, history_days=10.0)
+    system._clock = lambda: now  # of the month that was made up
+    first, second = system.snapshot().ended, system.snapshot().ended
+    assert first.from_accounting
+    assert 0 < len(first) < 604
+    assert (first.end > now - 12 * 86400).all()
+    assert (len(second), second.from_accounting) == (0, False)
+
+
+def test_without_readable_accounting_the_daemon_begins_without(fake: FakePbs) -> None:
+    ended = adapter(fake, history_days=10.0).snapshot().ended
+    assert (len(ended), ended.from_accounting) == (0, False)
+
+
+def test_the_heartbeat_comes_and_goes(fake: FakePbs, tmp_path: Path) -> None:
+    heartbeat = tmp_path / "heartbeat"
+    system = adapter(fake, heartbeat=heartbeat)
+    system.leave()
+    system.beat()
+    os.utime(heartbeat, (5, 5))
+    system.beat()
+    assert heartbeat.stat().st_mtime > 5
+    system.leave()
+    assert not heartbeat.exists()
+
+
+@pytest.mark.parametrize(
+    ("flag", "kind", "result"),
+    [("i", "float", "pass"), ("r", "float", "warn"), ("m", "float", "fail"), ("i", "size", "fail")],
+)
+def test_whether_users_can_set_the_score_is_checked(
+    fake: FakePbs, flag: str, kind: str, result: str
+) -> None:
+    fake.set(resource={"type": kind, "flag": flag})
+    checks = {check.name: check for check in adapter(fake).own_checks()}
+    assert checks["resource"].result == result
+
+
+@pytest.mark.parametrize(
+    ("change", "name", "result"),
+    [
+        ({}, "restart", "pass"),
+        ({"pbs_version": "20.0.1"}, "restart", "warn"),
+        ({"scheduling": "False"}, "scheduling", "warn"),
+        ({"job_history_enable": "False"}, "job history", "warn"),
+        ({}, "dead man", "pass"),
+        ({}, "default score", "pass"),
+        ({}, "by_queue", "warn"),
+    ],
+)
+def test_the_other_checks(fake: FakePbs, change: dict[str, Any], name: str, result: str) -> None:
+    fake.set_server(**change)
+    config = fake.home / "sched_priv" / "sched_config"
+    config.write_text("round_robin: False\tall\nby_queue: True\tprime\n")
+    assert {check.name: check.result for check in adapter(fake).own_checks()}[name] == result
+
+
+def test_a_site_that_was_never_set_up_is_told_what_is_missing(fake: FakePbs) -> None:
+    fake.set(resource=None, hooks=[], defaults={}, server={})
+    checks = {check.name: check.result for check in adapter(fake).own_checks()}
+    assert (checks["resource"], checks["default score"], checks["dead man"]) == (
+        "fail",
+        "warn",
+        "warn",
+    )
+
+
+def test_pbs_is_taken_where_it_is_and_slurm_is_not(fake: FakePbs, tmp_path: Path) -> None:
+    assert is_pbs("auto", fake.env)
+    assert is_pbs("pbs", {})
+    assert not is_pbs("slurm", fake.env)
+    assert not is_pbs("auto", {**fake.env, "PBS_CONF_FILE": str(tmp_path / "none")})
+    slurm = tmp_path / "slurm"
+    slurm.mkdir()
+    (slurm / "scontrol").write_text("#!/bin/sh\n")
+    (slurm / "scontrol").chmod(0o755)
+    assert not is_pbs("auto", {**fake.env, "PATH": str(slurm)})

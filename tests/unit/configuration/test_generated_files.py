@@ -1,0 +1,110 @@
+"""Example file, man page and tables are made of the definitions, and the committed ones are new."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from slurm_rl_plugin.configuration import KEYS, Key, parse_configuration, read_configuration
+from slurm_rl_plugin.configuration.example_file import example_text
+from slurm_rl_plugin.configuration.generated_files import generated_files, write_generated_files
+from slurm_rl_plugin.configuration.manual_page import manual_page
+from slurm_rl_plugin.configuration.reference_tables import BEGIN, END, with_tables
+from slurm_rl_plugin.domain.job_class import DEFAULT_JOB_CLASS_RULES
+from tests.architecture.markdown_documents import TOP
+
+#: Signs that TOML, Markdown and roff must be kept from understanding.
+STRANGE = {
+    "s": {
+        "k-e-y": Key(
+            kind=str,
+            default='a\\b "c" \x7f é 😀',
+            meaning="'quoted\\n. at the start of a line; .SH evil",
+            note="See [there](there.md#x). 'Tis `so`.",
+            former_names=("s.old",),
+        ),
+        "list": Key(kind=list, default=["a", 'b"'], meaning="x"),
+    }
+}
+
+
+@pytest.mark.parametrize("path", generated_files(), ids=str)
+def test_committed_files_are_what_the_definitions_make(path: Path) -> None:
+    assert (TOP / path).read_text() == generated_files()[path], (
+        "run python -m slurm_rl_plugin.configuration.generated_files"
+    )
+
+
+def test_all_are_written_into_a_tree(tmp_path: Path) -> None:
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "configuration.md").write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n")
+    write_generated_files(tmp_path)
+    document = (tmp_path / "docs" / "configuration.md").read_text()
+    assert document.startswith(f"before\n{BEGIN}\n\n## [hook]\n")
+    assert document.endswith(f"\n\n{END}\nafter\n")
+    assert (tmp_path / "deploy" / "slurm-rl.toml").read_text() == example_text()
+    assert (tmp_path / "deploy" / "man" / "slurm-rl.toml.5").read_text() == manual_page()
+
+
+@pytest.mark.parametrize("text", ["", f"{BEGIN}\n", f"{END}\n"])
+def test_a_document_without_the_marks_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="has no line"):
+        with_tables(text)
+
+
+def test_the_example_file_is_the_defaults() -> None:
+    content = tomllib.loads(example_text())
+    found = parse_configuration(content, "example")
+    assert found.values == read_configuration(None).values
+    assert {section: list(keys) for section, keys in content.items()} == {
+        **{section: list(keys) for section, keys in KEYS.items()},
+        "shares": ["from"],
+    }
+    commented = example_text().partition("these apply:\n")[2]
+    rules = parse_configuration(tomllib.loads(re.sub(r"(?m)^# ", "", commented)), "example")
+    assert rules.classifier.rules == DEFAULT_JOB_CLASS_RULES
+    assert max(map(len, example_text().splitlines())) < 100
+
+
+def test_strange_signs_in_the_example_file() -> None:
+    text = example_text(STRANGE)
+    content = tomllib.loads(text)
+    assert content["s"] == {name: key.default for name, key in STRANGE["s"].items()}
+    assert "See docs/there.md#x. 'Tis so." in text
+
+
+CHECKERS = {
+    "mandoc": ["mandoc", "-T", "lint", "-W", "style"],
+    "groff": ["groff", "-ww", "-z", "-man", "-K", "utf8", "-T", "utf8"],
+}
+
+
+@pytest.mark.parametrize("keys", [KEYS, STRANGE], ids=["ours", "strange"])
+@pytest.mark.parametrize("checker", CHECKERS)
+def test_the_man_page_is_well_formed(checker: str, keys: dict[str, dict[str, Key]]) -> None:
+    if shutil.which(checker) is None:
+        pytest.skip(f"{checker} is not installed: install the package {checker}")
+    words = CHECKERS[checker]
+    done = subprocess.run(
+        words, input=manual_page(keys), capture_output=True, text=True, check=False
+    )
+    complaints = (done.stdout + done.stderr).splitlines()
+    assert (complaints, done.returncode) == ([], 0)
+
+
+@pytest.mark.skipif(shutil.which("mandoc") is None, reason="mandoc is not installed: install it")
+def test_the_man_page_says_all_of_each_key() -> None:
+    words = ["mandoc", "-T", "ascii", "-O", "width=1000"]
+    done = subprocess.run(words, input=manual_page(), capture_output=True, text=True, check=True)
+    page = re.sub(r".\x08", "", done.stdout)
+    for section, keys in KEYS.items():
+        assert f"\n[{section}]\n" in page
+        for name, key in keys.items():
+            (_, said) = page.split(f"       {name} = ", 1)
+            flat = " ".join(said.partition("\n\n")[0].split())
+            assert key.meaning[1:] in flat, name

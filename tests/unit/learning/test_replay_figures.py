@@ -1,0 +1,122 @@
+"""The replay on a log whose site order is known, and the verdicts that its figures allow."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from slurm_rl_plugin.errors import ConfigurationError
+from slurm_rl_plugin.learning.evaluation import Candidate, starts_under
+from slurm_rl_plugin.learning.recorded_replay import (
+    RECORDED,
+    RECORDED_ORDER,
+    RecordedReplay,
+    replay,
+)
+from slurm_rl_plugin.learning.replay_figures import (
+    BETTER,
+    GOALS,
+    SAME,
+    UNKNOWN,
+    WORSE,
+    ComparedFigure,
+    block_jobs,
+    compare,
+    overall,
+)
+from slurm_rl_plugin.simulator.generators import generated_log
+from slurm_rl_plugin.simulator.log_workload import PreparedLog, prepare_log
+from slurm_rl_plugin.simulator.simulation import SimulationSettings
+from slurm_rl_plugin.units import DAY
+
+
+def recorded_by(rule: str, jobs: int) -> tuple[PreparedLog, SimulationSettings]:
+    """A log whose jobs were started in the order of a rule."""
+    prepared = prepare_log(generated_log(f"mmn:jobs={jobs},processors=8"))
+    settings = SimulationSettings(capacity=prepared.capacity, backfilling="easy")
+    start = starts_under(Candidate(name=rule), prepared, prepared.workload(None), settings)
+    return replace(prepared, log=replace(prepared.log, start=start)), settings
+
+
+def replayed(rule: str, candidate: str, jobs: int) -> RecordedReplay:
+    prepared, settings = recorded_by(rule, jobs)
+    return replay(prepared, prepared, [Candidate(name=candidate)], settings)
+
+
+def compared(one: RecordedReplay, name: str) -> dict[str, ComparedFigure]:
+    rng = np.random.default_rng(1)
+    return compare(one, name, RECORDED_ORDER, rng, lambda done: None)
+
+
+def test_the_order_of_a_simulated_record_gives_that_record_again() -> None:
+    one = replayed("fifo", "sjf", 3000)
+    recorded, order = one.schedules[RECORDED].wait, one.schedules[RECORDED_ORDER].wait
+    assert order.mean() == pytest.approx(recorded.mean(), rel=0.05)
+    assert {"multifactor", "fifo", "sjf"} < one.schedules.keys()
+    assert (one.first, one.last) == (300, 2850)
+
+
+def test_a_log_without_starts_is_refused() -> None:
+    prepared = prepare_log(generated_log("mmn:jobs=50"))
+    settings = SimulationSettings(capacity=prepared.capacity)
+    with pytest.raises(ConfigurationError, match="no recorded start"):
+        replay(prepared, prepared, [], settings)
+
+
+def test_few_jobs_give_no_verdict_and_say_how_many_would() -> None:
+    found = compared(replayed("fifo", "sjf", 400), "sjf")
+    assert {each.verdict for each in found.values()} == {UNKNOWN}
+    assert {each.ci95 for each in found.values()} == {None}
+    assert found["fairness"].jobs == 340
+    assert found["fairness"].jobs_needed == 2500
+    assert overall(found) == UNKNOWN
+
+
+def test_many_jobs_tell_which_order_is_better() -> None:
+    one = replayed("fifo", "sjf", 20_000)
+    # days of traffic pass quickly here: what counts is how many blocks there are
+    schedules = {
+        name: replace(jobs, submit=jobs.submit * 40, start=jobs.submit * 40 + jobs.wait)
+        for name, jobs in one.schedules.items()
+    }
+    one = replace(one, schedules=schedules)
+    found = compared(one, "sjf")
+    slowdown = found["mean_bounded_slowdown"]
+    assert slowdown.verdict == BETTER
+    assert slowdown.ci95 is not None
+    assert slowdown.ci95[0] < slowdown.difference < slowdown.ci95[1] < 0
+    assert found["interactive_within_120s"].verdict == BETTER
+    assert overall(found) == BETTER
+    same = compared(one, RECORDED_ORDER)
+    assert {same[name].verdict for name in GOALS} == {SAME}
+
+
+def test_a_worse_order_is_called_worse() -> None:
+    one = replayed("sjf", "fifo", 20_000)
+    schedules = {
+        name: replace(jobs, submit=jobs.submit * 40, start=jobs.submit * 40 + jobs.wait)
+        for name, jobs in one.schedules.items()
+    }
+    found = compared(replace(one, schedules=schedules), "fifo")
+    assert found["mean_bounded_slowdown"].verdict == WORSE
+    assert overall(found) == WORSE
+
+
+def test_a_block_is_a_day_of_jobs_and_500_at_least() -> None:
+    one = replayed("fifo", "sjf", 3000)
+    jobs = one.schedules[RECORDED]
+    whole = slice(0, 3000)
+    slow = replace(jobs, submit=np.linspace(0, 30 * DAY, 3000))
+    dense = replace(jobs, submit=np.linspace(0, 2 * DAY, 3000))
+    assert block_jobs(slow, whole) == 500
+    assert block_jobs(dense, whole) == 1500
+
+
+def test_jobs_needed_grow_with_the_width_of_the_interval() -> None:
+    one = replayed("fifo", "f1", 20_000)
+    found = compared(one, "f1")
+    for each in found.values():
+        if each.verdict == UNKNOWN and each.jobs_needed:
+            assert each.jobs_needed > each.jobs

@@ -1,0 +1,275 @@
+"""The endpoint over real sockets: pages, TLS, and clients that mean no good."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import ssl
+import subprocess
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from prometheus_client import CollectorRegistry, Gauge
+
+from slurm_rl_plugin.errors import ConfigurationError
+from slurm_rl_plugin.hook.cycle_report import CycleReport
+from slurm_rl_plugin.metrics import http
+from slurm_rl_plugin.metrics.collector import CycleMetrics
+from slurm_rl_plugin.metrics.http import serve_metrics
+from slurm_rl_plugin.metrics.served import ServedMetrics, read_served_metrics
+from slurm_rl_plugin.metrics.tls import ServedTls, TlsFiles, reading_context
+from tests.fakes.certificates import self_signed
+
+
+@pytest.fixture
+def registry() -> CollectorRegistry:
+    registry = CollectorRegistry()
+    metrics = CycleMetrics(registry, {"name": "<b>model</b>", "sha256": "0123456789abcdef"})
+    metrics.publish(
+        CycleReport(time=1795300000.0, mode="fallback", policy="p", fallback_reason="broken")
+    )
+    return registry
+
+
+@pytest.fixture
+def port(registry: CollectorRegistry) -> int:
+    return serve_metrics(registry, "127.0.0.1", 0)
+
+
+def get(port: int, path: str, method: str = "GET") -> tuple[int, str]:
+    request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", method=method)
+    try:
+        with urllib.request.urlopen(request, timeout=5) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+
+
+def test_the_landing_page_tells_how_the_daemon_is(port: int) -> None:
+    status, page = get(port, "/")
+    assert status == 200
+    for text in ("fallback", "2026-11-21 22:26:40", "0123456789ab", 'href="/metrics"'):
+        assert text in page, page
+    assert "<b>model" not in page
+
+
+def test_only_the_two_pages_are_there(port: int) -> None:
+    assert get(port, "/metrics")[0] == 200
+    assert "slurm_rl_up 1.0" in get(port, "/metrics?x=1")[1]
+    assert get(port, "/metrics/") == (404, "see / and /metrics\n")
+    assert get(port, "/../../etc/passwd")[0] == 404
+    assert get(port, "/metrics", "POST")[0] == 405
+    assert get(port, "/", "DELETE")[0] == 405
+
+
+def test_a_fault_of_ours_is_answered_and_logged(
+    registry: CollectorRegistry, port: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Broken:
+        def collect(self) -> Iterator[None]:
+            raise ValueError("broken")
+
+        def describe(self) -> list[None]:
+            return []
+
+    registry.register(Broken())  # type: ignore[arg-type]
+    assert get(port, "/metrics")[0] == 500
+    assert get(port, "/")[0] == 500
+    assert "metrics=broken path=/metrics" in caplog.text
+
+
+def test_a_port_that_is_taken_is_a_fault_of_the_configuration(
+    registry: CollectorRegistry, port: int
+) -> None:
+    with pytest.raises(ConfigurationError, match=rf"cannot listen on 127.0.0.1:{port}"):
+        serve_metrics(registry, "127.0.0.1", port)
+
+
+def test_ipv6_is_served(registry: CollectorRegistry) -> None:
+    if not socket.has_ipv6 or not Path("/proc/net/if_inet6").exists():
+        pytest.skip("this machine has no IPv6")
+    port = serve_metrics(registry, "::1", 0)
+    assert isinstance(read_served_metrics("::1", port), ServedMetrics)
+
+
+def silent_clients(port: int, number: int) -> list[socket.socket]:
+    return [socket.create_connection(("127.0.0.1", port), 5) for _ in range(number)]
+
+
+def metrics_threads() -> int:
+    return sum("process_request_thread" in each.name for each in threading.enumerate())
+
+
+def until(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def test_silent_clients_take_few_threads_and_are_put_out(
+    registry: CollectorRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http, "DEADLINE", 4.0)
+    until(lambda: metrics_threads() == 0)
+    port = serve_metrics(registry, "127.0.0.1", 0)
+    scanner = silent_clients(port, 3 * http.MOST_CONNECTIONS)
+    until(lambda: metrics_threads() >= http.MOST_CONNECTIONS)
+    assert metrics_threads() == http.MOST_CONNECTIONS
+    until(lambda: metrics_threads() == 0)
+    assert get(port, "/metrics")[0] == 200
+    for each in scanner:
+        each.close()
+
+
+def test_a_client_that_sends_byte_by_byte_is_put_out(
+    registry: CollectorRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A time-out of each read alone would let it stay for ever."""
+    monkeypatch.setattr(http, "DEADLINE", 1.0)
+    port = serve_metrics(registry, "127.0.0.1", 0)
+    (slow,) = silent_clients(port, 1)
+
+    def still_taken() -> bool:
+        try:
+            slow.sendall(b"G")
+        except OSError:
+            return False
+        return True
+
+    until(lambda: not still_taken())
+    slow.close()
+
+
+def test_a_client_that_takes_no_answer_is_put_out(
+    registry: CollectorRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http, "DEADLINE", 1.0)
+    long = Gauge("long", "x" * 50, ["name"], registry=registry)
+    for number in range(3000):
+        long.labels(f"{'y' * 3000}{number}")
+    port = serve_metrics(registry, "127.0.0.1", 0)
+    (lazy,) = silent_clients(port, 1)
+    lazy.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
+    until(lambda: metrics_threads() == 1)
+    until(lambda: metrics_threads() == 0)
+    lazy.close()
+
+
+@pytest.mark.parametrize(
+    "sent", [b"\x00\xff\r\n\r\n", b"GET\r\n\r\n", b"GET / HTTP/9.9\r\n\r\n", b"A" * 70000 + b"\r\n"]
+)
+def test_nonsense_is_survived_without_a_word(
+    port: int, sent: bytes, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (client,) = silent_clients(port, 1)
+    client.sendall(sent)
+    client.close()
+    assert get(port, "/metrics")[0] == 200
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> TlsFiles:
+    return self_signed(tmp_path, "head")
+
+
+def test_tls_is_served_and_read_with_the_sites_own_certificate(
+    registry: CollectorRegistry, files: TlsFiles, tmp_path: Path
+) -> None:
+    port = serve_metrics(registry, "127.0.0.1", 0, files)
+    answer = read_served_metrics("127.0.0.1", port, files)
+    assert isinstance(answer, ServedMetrics)
+    assert answer.mode == "fallback"
+    other = read_served_metrics("127.0.0.1", port, self_signed(tmp_path, "other"))
+    assert "certificate verify failed" in str(other)
+    assert "no daemon answers at http://" in str(read_served_metrics("127.0.0.1", port))
+    gone = replace(files, certificate=tmp_path / "gone.pem")
+    assert "gone.pem cannot be read" in str(read_served_metrics("127.0.0.1", port, gone))
+
+
+def test_old_tls_is_refused(files: TlsFiles) -> None:
+    assert ServedTls(files).context.minimum_version == ssl.TLSVersion.TLSv1_2
+
+
+def test_a_client_that_never_begins_tls_holds_nobody_up(
+    registry: CollectorRegistry, files: TlsFiles
+) -> None:
+    port = serve_metrics(registry, "127.0.0.1", 0, files)
+    silent = silent_clients(port, 3)
+    assert isinstance(read_served_metrics("127.0.0.1", port, files), ServedMetrics)
+    for each in silent:
+        each.close()
+
+
+def test_clients_without_a_certificate_of_the_authority_are_refused(
+    registry: CollectorRegistry, files: TlsFiles, tmp_path: Path
+) -> None:
+    client = self_signed(tmp_path, "prometheus")
+    mutual = replace(files, client_authority=client.certificate)
+    port = serve_metrics(registry, "127.0.0.1", 0, mutual)
+    assert "wants a client's certificate" in str(read_served_metrics("127.0.0.1", port, mutual))
+
+    def status(certificate: TlsFiles | None) -> int:
+        context = reading_context(files.certificate)
+        if certificate is not None:
+            context.load_cert_chain(certificate.certificate, certificate.key)
+        handler = urllib.request.HTTPSHandler(context=context)
+        with urllib.request.build_opener(handler).open(
+            f"https://127.0.0.1:{port}/metrics", timeout=5
+        ) as answer:
+            return int(answer.status)
+
+    assert status(client) == 200
+    for stranger in (None, files):
+        with pytest.raises(OSError):  # noqa: PT011 - an alert, or a reset before it is read
+            status(stranger)
+
+
+def test_a_renewed_certificate_is_taken_without_a_restart(
+    registry: CollectorRegistry, files: TlsFiles, tmp_path: Path
+) -> None:
+    port = serve_metrics(registry, "127.0.0.1", 0, files)
+    renewed = self_signed(tmp_path, "renewed")
+    shutil.copy(renewed.certificate, files.certificate)  # half of it: the old one is served on
+    time.sleep(0.02)  # another time of change
+    old = ssl.get_server_certificate(("127.0.0.1", port))
+    assert old.strip() not in files.certificate.read_text()
+    shutil.copy(renewed.key, files.key)
+    assert isinstance(read_served_metrics("127.0.0.1", port, files), ServedMetrics)
+
+
+def refused(registry: CollectorRegistry, files: TlsFiles) -> str:
+    with pytest.raises(ConfigurationError) as caught:
+        serve_metrics(registry, "127.0.0.1", 0, files)
+    (sentence,) = caught.value.faults
+    assert "\n" not in sentence
+    return sentence
+
+
+def test_files_that_cannot_be_used_are_named(
+    registry: CollectorRegistry, files: TlsFiles, tmp_path: Path
+) -> None:
+    other = self_signed(tmp_path, "other")
+    gone, text = tmp_path / "gone.pem", tmp_path / "text.pem"
+    text.write_text("no certificate\n")
+    assert "tls_certificate" in refused(registry, replace(files, certificate=gone))
+    assert "No such file" in refused(registry, replace(files, key=gone))
+    assert "KEY_VALUES_MISMATCH" in refused(registry, replace(files, key=other.key))
+    assert "cannot be used" in refused(registry, replace(files, certificate=text))
+    assert "tls_client_ca" in refused(registry, replace(files, client_authority=text))
+
+
+def test_a_key_with_a_passphrase_is_refused_and_nobody_is_asked(
+    registry: CollectorRegistry, files: TlsFiles, tmp_path: Path
+) -> None:
+    locked = tmp_path / "locked.key"
+    words = ["openssl", "ec", "-in", str(files.key), "-aes128", "-passout", "pass:secret"]
+    subprocess.run([*words, "-out", str(locked)], check=True, capture_output=True)
+    assert "without a passphrase" in refused(registry, replace(files, key=locked))
