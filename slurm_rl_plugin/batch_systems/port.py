@@ -167,6 +167,27 @@ class SignOfLife(Protocol):
         ...
 
 
+@runtime_checkable
+class LimitsBatch(Protocol):
+    """A batch system that can keep processors free of batch work."""
+
+    def limit_batch(self, processors: int | None) -> None:
+        """Let batch jobs use at most so many processors together; None takes our limit away.
+
+        Running jobs go on. A limit of the site's own is saved before the first change and given
+        back with None. Only differences are written, and each write is read back.
+
+        Args:
+            processors: at least 1.
+
+        Raises:
+            BatchSystemUnavailable: no answer in time; the limit may be either.
+            ChangeRejected: the right to set limits is missing, or the batch system does not
+                enforce them.
+        """
+        ...
+
+
 class OwnCheck(NamedTuple):
     """One check of `slurm-rl check`: `pass`, `warn` or `fail`, its name, what was found."""
 

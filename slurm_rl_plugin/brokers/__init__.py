@@ -1,0 +1,1 @@
+"""Matchmaking: which site a job goes to, before that site's scheduler orders it."""

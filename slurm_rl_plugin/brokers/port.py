@@ -1,0 +1,55 @@
+"""The broker port: rank sites for a job, and learn from what became of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from slurm_rl_plugin.domain.site import JobRequest, Site, SiteOffer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankedSite:
+    """One site in a broker's ranking.
+
+    Attributes:
+        site: its name.
+        merit: what the broker ranks by, in its own unit; higher is better.
+        reason: one sentence for the user.
+        offer: what the site promised; None for a broker that asks none.
+    """
+
+    site: str
+    merit: float
+    reason: str
+    offer: SiteOffer | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoutedJob:
+    """What became of a job that a broker sent somewhere.
+
+    Attributes:
+        site: where it ran.
+        request: as the broker was given it.
+        submitted, started, ended: seconds since the epoch.
+    """
+
+    site: str
+    request: JobRequest
+    submitted: float
+    started: float
+    ended: float
+
+
+class Broker(Protocol):
+    """Chooses a site for each job."""
+
+    def rank(self, request: JobRequest, sites: Sequence[Site]) -> list[RankedSite]:
+        """The sites that may run the job, best first; empty where none may."""
+        ...
+
+    def learn(self, job: RoutedJob) -> None:
+        """Take notice of a job that ended; a broker without memory ignores it."""
+        ...

@@ -1,0 +1,53 @@
+"""A site as a broker sees it: told of a job, it answers with an offer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from slurm_rl_plugin.domain.job_description import JobDescription
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobRequest:
+    """What sites are told of a job before it is submitted anywhere.
+
+    Attributes:
+        job: its words; `job.time_limit` is the run time it asks for, in seconds.
+        processors: how many it asks for.
+    """
+
+    job: JobDescription
+    processors: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SiteOffer:
+    """What a site promises for one job; an expectation, not a reservation.
+
+    Attributes:
+        site: its name.
+        expected_start: seconds since the epoch.
+        utility: long-term utility that the site expects for such a job, in [0, 1] (2008, II.C).
+        price: in the unit of the site's price function; 0 where it asks for none.
+        processors: that the site has in all.
+    """
+
+    site: str
+    expected_start: float
+    utility: float
+    price: float
+    processors: int
+
+
+class Site(Protocol):
+    """A place that may run a job."""
+
+    @property
+    def name(self) -> str:
+        """As offers and rankings call it; of a Slurm site the cluster's name."""
+        ...
+
+    def offer(self, request: JobRequest) -> SiteOffer | None:
+        """What it promises for the job; None where it cannot run it or does not answer in time."""
+        ...
