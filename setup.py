@@ -17,6 +17,7 @@ TEST = [
     "pytest>=8",
     "hypothesis>=6.100",
     "pytest-benchmark>=4",
+    "pytest-rerunfailures>=14",
     "import-linter>=2",
     "ruff>=0.8",
     "mypy>=1.13",

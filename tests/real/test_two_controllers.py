@@ -218,4 +218,5 @@ def test_a_controller_that_hangs_makes_both_daemons_wait(
         assert order(cluster, jobs) == jobs[::-1]
         for host in HOSTS:
             assert pair.hooks[host].stop() == 0
+            print(pair.hooks[host].log[-2000:])  # shown where a factor is left
     nobody_is_left_with_ours(cluster, jobs, plain)
