@@ -1,0 +1,132 @@
+"""How one agent chooses a resource and learns: plain functions, which `agent_simulation` compiles.
+
+Two rules. The paper's: a score for each resource, by the sign of what a job met there (2005, 2.3).
+The probing rule: an agent knows few resources, looks at some of them for each job, and expects of
+each the fading mean of the waits it met there and the run time of the job. Times are in one unit,
+any: ticks in simulations, seconds on real sites. The work of a job is in that unit times capacity.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from slurm_rl_plugin.units import FloatArray, IntArray
+
+
+class ProbeSettings(NamedTuple):
+    """Constants of the probing rule.
+
+    Attributes:
+        probes: at how many of the resources that it knows an agent looks for a job.
+        weight: of the newest wait in the mean; until 1 / weight waits are met, all count alike.
+        fading: time in which the expected wait falls to 1/e while nothing is heard.
+    """
+
+    probes: int
+    weight: float
+    fading: float
+
+
+def experience(wait: float, run_time: float, size: float) -> float:
+    """What a job met: r = Tw + Texc / J (2005, section 2.2); less is better.
+
+    Args:
+        wait: Tw, from submission to start.
+        run_time: Texc.
+        size: J, the run time at capacity 1.
+    """
+    return wait + run_time / size
+
+
+def reward(met: float, total: float, count: int) -> int:
+    """sign(mean - r) of integer parts: 1 if better than the agent's mean, -1 if worse (2005, 2.3).
+
+    Args:
+        met: `experience` of a job.
+        total, count: sum and number of the experiences of the agent's earlier jobs; 0 without any.
+    """
+    if count == 0:
+        return 0
+    return int(np.sign(np.floor(total / count) - np.floor(met)))
+
+
+def best_score(scores: IntArray, chance: float) -> int:
+    """The resource with the highest score; `chance` in [0, 1) breaks ties evenly (2005, 2.3).
+
+    Args:
+        scores: of one agent, shape [R].
+        chance: drawn uniformly.
+    """
+    highest = scores.max()
+    equal = 0
+    for score in scores:
+        equal += score == highest
+    left = int(chance * equal)
+    best = 0
+    for resource in range(len(scores)):
+        if scores[resource] == highest:
+            best = resource
+            if left == 0:
+                break
+            left -= 1
+    return best
+
+
+def drawn_places(
+    chances: FloatArray, probes: int, rng: np.random.Generator
+) -> IntArray:
+    """Different places, one after the other in proportion to their chances; shape [probes].
+
+    Args:
+        chances: of each place, above 0, shape [M], M >= probes.
+        probes: how many.
+        rng: source of randomness.
+    """
+    left = chances.copy()
+    places = np.empty(probes, dtype=np.int64)
+    for drawn in range(probes):
+        at = rng.random() * left.sum()
+        place, last = -1, -1
+        for each in range(len(left)):
+            if left[each] > 0.0:
+                last = each
+                at -= left[each]
+                if at < 0.0 and place < 0:
+                    place = each
+        if place < 0:  # rounding of the sum
+            place = last
+        places[drawn] = place
+        left[place] = 0.0
+    return places
+
+
+def expected_response(
+    mean_wait: float, silence: float, fading: float, size: float, capacity: float
+) -> float:
+    """Wait that an agent expects at a resource now, and the run time of its job there.
+
+    The mean fades while nothing is heard: a queue that was long will have been worked off, and
+    the resource is tried again.
+
+    Args:
+        mean_wait: that it met; 0 where it has never been.
+        silence: time since it last heard from there.
+        fading: `ProbeSettings.fading`.
+        size: work of the job.
+        capacity: of the resource.
+    """
+    return mean_wait * np.exp(-silence / fading) + size / capacity
+
+
+def learned_wait(mean_wait: float, count: int, wait: float, weight: float) -> float:
+    """The mean wait once another one is met: plain at first, then exponentially weighted.
+
+    Args:
+        mean_wait: of `count` earlier waits.
+        count: how many there were.
+        wait: the new one.
+        weight: `ProbeSettings.weight`.
+    """
+    return mean_wait + max(1.0 / (count + 1), weight) * (wait - mean_wait)
