@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from slurm_rl_plugin.brokers import agent_rules
+from slurm_rl_plugin.brokers.agent_grid import Grid
 from slurm_rl_plugin.simulator.compilation import compiled, compiled_copy
 from slurm_rl_plugin.units import FloatArray, IntArray
 
@@ -14,8 +15,12 @@ experience = compiled_copy(agent_rules.experience)
 reward = compiled_copy(agent_rules.reward)
 best_score = compiled_copy(agent_rules.best_score)
 drawn_places = compiled_copy(agent_rules.drawn_places)
+waited_so_far = compiled_copy(agent_rules.waited_so_far)
 expected_response = compiled_copy(agent_rules.expected_response)
 learned_wait = compiled_copy(agent_rules.learned_wait)
+
+#: Number that stands for no job.
+NO_JOB = -1
 
 
 class ScoreMemory(NamedTuple):
@@ -23,12 +28,12 @@ class ScoreMemory(NamedTuple):
 
     Attributes:
         score: of each resource, shape [agents, R].
-        total, count: sum and number of their jobs' experiences, shape [agents].
+        total, jobs: sum and number of their jobs' experiences, shape [agents].
     """
 
     score: IntArray
     total: FloatArray
-    count: IntArray
+    jobs: IntArray
 
 
 class WaitMemory(NamedTuple):
@@ -39,14 +44,17 @@ class WaitMemory(NamedTuple):
         chance: of being looked at, shape [agents, M].
         mean_wait: met there, ticks, shape [agents, M].
         heard: tick of the last news, shape [agents, M].
-        count: of news, shape [agents, M].
+        news: how often it heard, shape [agents, M].
+        oldest, newest: job there of which the agent has not heard, or NO_JOB, shape [agents, M].
     """
 
     known: IntArray
     chance: FloatArray
     mean_wait: FloatArray
     heard: FloatArray
-    count: IntArray
+    news: IntArray
+    oldest: IntArray
+    newest: IntArray
 
 
 def score_memory(agents: int, resources: int) -> ScoreMemory:
@@ -54,7 +62,7 @@ def score_memory(agents: int, resources: int) -> ScoreMemory:
     return ScoreMemory(
         score=np.zeros((agents, resources), dtype=np.int64),
         total=np.zeros(agents),
-        count=np.zeros(agents, dtype=np.int64),
+        jobs=np.zeros(agents, dtype=np.int64),
     )
 
 
@@ -65,17 +73,19 @@ def wait_memory(agents: int, places: int) -> WaitMemory:
         chance=np.zeros((agents, places)),
         mean_wait=np.zeros((agents, places)),
         heard=np.zeros((agents, places)),
-        count=np.zeros((agents, places), dtype=np.int64),
+        news=np.zeros((agents, places), dtype=np.int64),
+        oldest=np.full((agents, places), NO_JOB),
+        newest=np.full((agents, places), NO_JOB),
     )
 
 
 @compiled
 def forget_scores(memory: ScoreMemory, agent: int) -> None:
     """A new agent takes the place of another."""
-    if len(memory.count) > 0:
+    if len(memory.jobs) > 0:
         memory.score[agent] = 0
         memory.total[agent] = 0.0
-        memory.count[agent] = 0
+        memory.jobs[agent] = 0
 
 
 @compiled
@@ -84,9 +94,9 @@ def learn_score(
 ) -> None:
     """Reward a resource for a job (2005, section 2.3)."""
     met = experience(wait, run_time, size)
-    memory.score[agent, resource] += reward(met, memory.total[agent], memory.count[agent])
+    memory.score[agent, resource] += reward(met, memory.total[agent], memory.jobs[agent])
     memory.total[agent] += met
-    memory.count[agent] += 1
+    memory.jobs[agent] += 1
 
 
 @compiled
@@ -109,13 +119,13 @@ def forget_waits(
         memory.chance[agent] = capacity
     memory.mean_wait[agent] = 0.0
     memory.heard[agent] = 0.0
-    memory.count[agent] = 0
+    memory.news[agent] = 0
+    memory.oldest[agent] = NO_JOB
+    memory.newest[agent] = NO_JOB
 
 
 @compiled
-def _draw_known(
-    known: IntArray, cumulative: FloatArray, rng: np.random.Generator
-) -> None:
+def _draw_known(known: IntArray, cumulative: FloatArray, rng: np.random.Generator) -> None:
     """Fill with different resources; each is drawn in proportion to its capacity."""
     drawn = 0
     while drawn < len(known):
@@ -129,23 +139,27 @@ def _draw_known(
 @compiled
 def choose_place(
     memory: WaitMemory,
-    agent: int,
-    size: float,
-    now: float,
-    capacity: FloatArray,
+    grid: Grid,
+    job: int,
     probes: int,
     fading: float,
     rng: np.random.Generator,
 ) -> int:
     """Place of the probed resource with the shortest expected response."""
+    agent, now = grid.agent[job], float(grid.tick[job])
     best, shortest = 0, np.inf
     for place in drawn_places(memory.chance[agent], probes, rng):
+        capacity = grid.capacity[memory.known[agent, place]]
+        oldest, waited = memory.oldest[agent, place], 0.0
+        if oldest != NO_JOB:
+            waited = waited_so_far(now - grid.tick[oldest], grid.size[oldest], capacity)
         response = expected_response(
             memory.mean_wait[agent, place],
             now - memory.heard[agent, place],
             fading,
-            size,
-            capacity[memory.known[agent, place]],
+            waited,
+            grid.size[job],
+            capacity,
         )
         if response < shortest:
             best, shortest = place, response
@@ -153,14 +167,39 @@ def choose_place(
 
 
 @compiled
-def learn_wait(
-    memory: WaitMemory, agent: int, resource: int, wait: float, now: float, weight: float
-) -> None:
-    """Take notice of a wait at a resource; of one that the agent does not use nothing is kept."""
+def note_sent(memory: WaitMemory, agent: int, place: int, job: int, later: IntArray) -> None:
+    """Remember a job of which nothing was heard; `later` links jobs of one place, shape [n]."""
+    if memory.oldest[agent, place] == NO_JOB:
+        memory.oldest[agent, place] = job
+    else:
+        later[memory.newest[agent, place]] = job
+    memory.newest[agent, place] = job
+
+
+@compiled
+def note_completed(memory: WaitMemory, agent: int, place: int, later: IntArray) -> None:
+    """Forget the oldest one: first come first served, so it completes first."""
+    oldest = memory.oldest[agent, place]
+    if oldest != NO_JOB:
+        memory.oldest[agent, place] = later[oldest]
+
+
+@compiled
+def place_of(memory: WaitMemory, agent: int, resource: int) -> int:
+    """Place of a resource that the agent uses; NO_JOB where it does not."""
     for place in range(memory.known.shape[1]):
         if memory.known[agent, place] == resource:
-            count = memory.count[agent, place]
-            mean = learned_wait(memory.mean_wait[agent, place], count, wait, weight)
-            memory.mean_wait[agent, place] = mean
-            memory.heard[agent, place] = now
-            memory.count[agent, place] = count + 1
+            return place
+    return NO_JOB
+
+
+@compiled
+def learn_wait(
+    memory: WaitMemory, agent: int, place: int, wait: float, now: float, weight: float
+) -> None:
+    """Take notice of a wait."""
+    news = memory.news[agent, place]
+    mean = learned_wait(memory.mean_wait[agent, place], news, wait, weight)
+    memory.mean_wait[agent, place] = mean
+    memory.heard[agent, place] = now
+    memory.news[agent, place] = news + 1

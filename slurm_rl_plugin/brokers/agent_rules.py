@@ -45,7 +45,8 @@ def reward(met: float, total: float, count: int) -> int:
 
     Args:
         met: `experience` of a job.
-        total, count: sum and number of the experiences of the agent's earlier jobs; 0 without any.
+        total: sum of the experiences of the agent's earlier jobs.
+        count: number of these.
     """
     if count == 0:
         return 0
@@ -74,9 +75,7 @@ def best_score(scores: IntArray, chance: float) -> int:
     return best
 
 
-def drawn_places(
-    chances: FloatArray, probes: int, rng: np.random.Generator
-) -> IntArray:
+def drawn_places(chances: FloatArray, probes: int, rng: np.random.Generator) -> IntArray:
     """Different places, one after the other in proportion to their chances; shape [probes].
 
     Args:
@@ -103,21 +102,34 @@ def drawn_places(
 
 
 def expected_response(
-    mean_wait: float, silence: float, fading: float, size: float, capacity: float
+    mean_wait: float, silence: float, fading: float, waited: float, size: float, capacity: float
 ) -> float:
     """Wait that an agent expects at a resource now, and the run time of its job there.
 
     The mean fades while nothing is heard: a queue that was long will have been worked off, and
-    the resource is tried again.
+    the resource is tried again. But a job of its own that has not completed there tells that the
+    wait is at least as long as that job's so far: no news is bad news.
 
     Args:
         mean_wait: that it met; 0 where it has never been.
         silence: time since it last heard from there.
         fading: `ProbeSettings.fading`.
+        waited: `waited_so_far` of its oldest job there of which it has not heard; 0 without any.
         size: work of the job.
         capacity: of the resource.
     """
-    return mean_wait * np.exp(-silence / fading) + size / capacity
+    return max(mean_wait * np.exp(-silence / fading), waited) + size / capacity
+
+
+def waited_so_far(age: float, size: float, capacity: float) -> float:
+    """The least that a job has waited that has not completed at this age.
+
+    Args:
+        age: time since its submission.
+        size: its work.
+        capacity: of its resource.
+    """
+    return max(age - size / capacity, 0.0)
 
 
 def learned_wait(mean_wait: float, count: int, wait: float, weight: float) -> float:

@@ -14,6 +14,7 @@ import numpy as np
 
 from slurm_rl_plugin.brokers.agent_grid import Grid, GridSettings
 from slurm_rl_plugin.brokers.agent_memory import (
+    NO_JOB,
     ScoreMemory,
     WaitMemory,
     best_score,
@@ -22,6 +23,9 @@ from slurm_rl_plugin.brokers.agent_memory import (
     forget_waits,
     learn_score,
     learn_wait,
+    note_completed,
+    note_sent,
+    place_of,
     score_memory,
     wait_memory,
 )
@@ -34,7 +38,8 @@ RANDOM, LEAST_LOADED, LEAST_LOADED_IN_TURN = "random", "least loaded", "least lo
 OPTIMAL_SPLIT, PAPER, PROBING = "optimal split", "paper's agents", "probing agents"
 RULES = (RANDOM, LEAST_LOADED, LEAST_LOADED_IN_TURN, OPTIMAL_SPLIT, PAPER, PROBING)
 _RANDOM, _LEAST_LOADED, _IN_TURN, _SPLIT, _PAPER, _PROBING = range(len(RULES))
-_NOBODY = -1
+#: Chosen on grids of 240 agents and 60 resources (capacities 5-500, jobs 8-800); times in ticks.
+TICK_PROBES = ProbeSettings(probes=4, weight=0.1, fading=100.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +58,7 @@ class AgentRule:
     noise: float = 0.0
     at_completion: bool = False
     known: int = 4
-    probes: ProbeSettings = ProbeSettings(probes=2, weight=0.3, fading=50.0)
+    probes: ProbeSettings = TICK_PROBES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,19 +93,38 @@ class _Compiled(NamedTuple):
     fading: float
 
 
+class _Course(NamedTuple):
+    """What the loop fills: load [ticks], resource [n], wait [n], backlog [R]; see `GridRun`."""
+
+    load: FloatArray
+    resource: IntArray
+    wait: FloatArray
+    backlog: FloatArray
+
+
 class _Feedback(NamedTuple):
     """Jobs of which agents will hear, as a list for each tick.
 
     Attributes:
         first, last: of a tick, shape [ticks].
-        following: job that comes after a job, shape [n].
+        following: job that comes after a job in such a list, shape [n].
+        later: next job that the same agent sent to the same resource, shape [n].
         born: tick in which an agent began, shape [agents].
     """
 
     first: IntArray
     last: IntArray
     following: IntArray
+    later: IntArray
     born: IntArray
+
+
+class _Agents(NamedTuple):
+    """What the agents know, by their rule, and of what they will hear."""
+
+    scores: ScoreMemory
+    waits: WaitMemory
+    feedback: _Feedback
 
 
 def run_grid(settings: GridSettings, grid: Grid, rule: AgentRule, seed: int) -> GridRun:
@@ -112,7 +136,7 @@ def run_grid(settings: GridSettings, grid: Grid, rule: AgentRule, seed: int) -> 
         rule: of all agents.
         seed: of their own random choices; the same seed gives the same bytes.
     """
-    agents, resources = settings.agents, settings.resources
+    resources = settings.resources
     known = min(rule.known, resources)
     split = optimal_split(grid.capacity, settings.work_rate, settings.size_variability)
     compiled_rule = _Compiled(
@@ -125,76 +149,98 @@ def run_grid(settings: GridSettings, grid: Grid, rule: AgentRule, seed: int) -> 
         fading=rule.probes.fading,
     )
     jobs = len(grid.tick)
-    load, backlog = np.zeros(settings.ticks), np.zeros(resources)
-    resource, wait = np.zeros(jobs, dtype=np.int64), np.zeros(jobs)
+    course = _Course(
+        load=np.zeros(settings.ticks),
+        resource=np.zeros(jobs, dtype=np.int64),
+        wait=np.zeros(jobs),
+        backlog=np.zeros(resources),
+    )
     feedback = _Feedback(
-        first=np.full(settings.ticks, _NOBODY),
-        last=np.full(settings.ticks, _NOBODY),
-        following=np.full(jobs, _NOBODY),
-        born=np.zeros(agents, dtype=np.int64),
+        first=np.full(settings.ticks, NO_JOB),
+        last=np.full(settings.ticks, NO_JOB),
+        following=np.full(jobs, NO_JOB),
+        later=np.full(jobs, NO_JOB),
+        born=np.zeros(settings.agents, dtype=np.int64),
     )
-    _run(
-        grid,
-        compiled_rule,
-        score_memory(agents if rule.name == PAPER else 0, resources),
-        wait_memory(agents if rule.name == PROBING else 0, known),
-        feedback,
-        np.random.default_rng([seed, 1]),
-        load,
-        resource,
-        wait,
-        backlog,
+    agents = _Agents(
+        scores=score_memory(settings.agents if rule.name == PAPER else 0, resources),
+        waits=wait_memory(settings.agents if rule.name == PROBING else 0, known),
+        feedback=feedback,
     )
-    response = wait + grid.size / grid.capacity[resource]
-    return GridRun(load=load, resource=resource, wait=wait, response=response, backlog=backlog)
+    _run(grid, compiled_rule, agents, np.random.default_rng([seed, 1]), course)
+    response = course.wait + grid.size / grid.capacity[course.resource]
+    return GridRun(response=response, **course._asdict())
 
 
 @compiled
 def _run(
+    grid: Grid, rule: _Compiled, agents: _Agents, rng: np.random.Generator, course: _Course
+) -> None:
+    """The loop over ticks."""
+    for agent in range(len(agents.waits.known)):
+        forget_waits(agents.waits, agent, grid.capacity, rng)
+    job = leaver = 0
+    for tick in range(len(course.load)):
+        leaver = _replace_leavers(grid, agents, leaver, tick, rng)
+        _hear(grid, rule, agents, course, tick)
+        job = _submit(grid, rule, agents, course, job, tick, rng)
+        course.load[tick] = (course.backlog / grid.capacity).mean()
+        course.backlog[:] = np.maximum(course.backlog - grid.capacity, 0.0)
+
+
+@compiled
+def _replace_leavers(
+    grid: Grid, agents: _Agents, leaver: int, tick: int, rng: np.random.Generator
+) -> int:
+    """New agents for those who leave in this tick; the number of the next leaver."""
+    while leaver < len(grid.leaver) and grid.leaver_tick[leaver] == tick:
+        agent = grid.leaver[leaver]
+        agents.feedback.born[agent] = tick
+        forget_scores(agents.scores, agent)
+        forget_waits(agents.waits, agent, grid.capacity, rng)
+        leaver += 1
+    return leaver
+
+
+@compiled
+def _hear(grid: Grid, rule: _Compiled, agents: _Agents, course: _Course, tick: int) -> None:
+    """Agents learn from jobs that completed since the last tick; not from their predecessors'."""
+    heard = agents.feedback.first[tick]
+    while heard != NO_JOB:
+        if grid.tick[heard] >= agents.feedback.born[grid.agent[heard]]:
+            _note_completed(grid, agents, heard, course.resource[heard])
+            _learn(grid, rule, agents, heard, course.resource[heard], course.wait[heard], tick)
+        heard = agents.feedback.following[heard]
+
+
+@compiled
+def _submit(
     grid: Grid,
     rule: _Compiled,
-    scores: ScoreMemory,
-    waits: WaitMemory,
-    feedback: _Feedback,
+    agents: _Agents,
+    course: _Course,
+    job: int,
+    tick: int,
     rng: np.random.Generator,
-    load: FloatArray,
-    resource: IntArray,
-    wait: FloatArray,
-    backlog: FloatArray,
-) -> None:
-    """The loop over ticks; fills the last four arrays."""
-    capacity = grid.capacity
-    for agent in range(len(waits.known)):
-        forget_waits(waits, agent, capacity, rng)
+) -> int:
+    """The submissions of a tick, one after the other; the number of the next job."""
+    capacity, backlog = grid.capacity, course.backlog
     least = np.empty(len(capacity), dtype=np.int64)
-    job = leaver = equal = 0
-    for tick in range(len(load)):
-        while leaver < len(grid.leaver) and grid.leaver_tick[leaver] == tick:
-            agent = grid.leaver[leaver]
-            feedback.born[agent] = tick
-            forget_scores(scores, agent)
-            forget_waits(waits, agent, capacity, rng)
-            leaver += 1
-        heard = feedback.first[tick]
-        while heard != _NOBODY:
-            if grid.tick[heard] >= feedback.born[grid.agent[heard]]:
-                _learn(grid, rule, scores, waits, heard, resource[heard], wait[heard], tick)
-            heard = feedback.following[heard]
-        if rule.rule == _LEAST_LOADED:
+    equal = _least_loaded(backlog, capacity, least) if rule.rule == _LEAST_LOADED else 0
+    while job < len(grid.tick) and grid.tick[job] == tick:
+        if rule.rule == _IN_TURN:
             equal = _least_loaded(backlog, capacity, least)
-        while job < len(grid.tick) and grid.tick[job] == tick:
-            if rule.rule == _IN_TURN:
-                equal = _least_loaded(backlog, capacity, least)
-            chosen = _choose(grid, rule, scores, waits, job, least[:equal], rng)
-            resource[job], wait[job] = chosen, backlog[chosen] / capacity[chosen]
-            backlog[chosen] += grid.size[job]
-            if rule.at_completion:
-                _hear_later(feedback, job, tick + backlog[chosen] / capacity[chosen])
-            else:
-                _learn(grid, rule, scores, waits, job, chosen, wait[job], tick)
-            job += 1
-        load[tick] = (backlog / capacity).mean()
-        backlog[:] = np.maximum(backlog - capacity, 0.0)
+        chosen = _choose(grid, rule, agents, job, least[:equal], rng)
+        wait = backlog[chosen] / capacity[chosen]
+        course.resource[job], course.wait[job] = chosen, wait
+        backlog[chosen] += grid.size[job]
+        if rule.at_completion:
+            _hear_later(agents.feedback, job, tick + backlog[chosen] / capacity[chosen])
+            _note_sent(grid, agents, job, chosen)
+        else:
+            _learn(grid, rule, agents, job, chosen, wait, tick)
+        job += 1
+    return job
 
 
 @compiled
@@ -215,8 +261,7 @@ def _least_loaded(backlog: FloatArray, capacity: FloatArray, least: IntArray) ->
 def _choose(
     grid: Grid,
     rule: _Compiled,
-    scores: ScoreMemory,
-    waits: WaitMemory,
+    agents: _Agents,
     job: int,
     least: IntArray,
     rng: np.random.Generator,
@@ -226,24 +271,21 @@ def _choose(
     if rule.rule == _RANDOM or (rule.noise > 0.0 and rng.random() < rule.noise):
         return int(rng.random() * resources)
     if rule.rule == _PAPER:
-        return best_score(scores.score[agent], rng.random())
+        return int(best_score(agents.scores.score[agent], rng.random()))
     if rule.rule == _PROBING:
-        now, size = float(grid.tick[job]), grid.size[job]
-        place = choose_place(
-            waits, agent, size, now, grid.capacity, rule.probes, rule.fading, rng
-        )
-        return waits.known[agent, place]
+        place = choose_place(agents.waits, grid, job, rule.probes, rule.fading, rng)
+        return int(agents.waits.known[agent, place])
     if rule.rule == _SPLIT:
-        return min(np.searchsorted(rule.split, rng.random(), side="right"), resources - 1)
-    return least[int(rng.random() * len(least))]
+        place = int(np.searchsorted(rule.split, rng.random(), side="right"))
+        return min(place, resources - 1)
+    return int(least[int(rng.random() * len(least))])
 
 
 @compiled
 def _learn(
     grid: Grid,
     rule: _Compiled,
-    scores: ScoreMemory,
-    waits: WaitMemory,
+    agents: _Agents,
     job: int,
     resource: int,
     wait: float,
@@ -252,9 +294,31 @@ def _learn(
     """An agent hears what its job met."""
     agent, size = grid.agent[job], grid.size[job]
     if rule.rule == _PAPER:
-        learn_score(scores, agent, resource, wait, size / grid.capacity[resource], size)
+        run_time = size / grid.capacity[resource]
+        learn_score(agents.scores, agent, resource, wait, run_time, size)
     elif rule.rule == _PROBING:
-        learn_wait(waits, agent, resource, wait, float(tick), rule.weight)
+        place = place_of(agents.waits, agent, resource)
+        if place != NO_JOB:  # noise sends jobs where the agent keeps nothing in mind
+            learn_wait(agents.waits, agent, place, wait, float(tick), rule.weight)
+
+
+@compiled
+def _note_sent(grid: Grid, agents: _Agents, job: int, resource: int) -> None:
+    """A probing agent knows where it has a job of which it has not heard."""
+    if len(agents.waits.known) > 0:
+        agent = grid.agent[job]
+        place = place_of(agents.waits, agent, resource)
+        if place != NO_JOB:
+            note_sent(agents.waits, agent, place, job, agents.feedback.later)
+
+
+@compiled
+def _note_completed(grid: Grid, agents: _Agents, job: int, resource: int) -> None:
+    if len(agents.waits.known) > 0:
+        agent = grid.agent[job]
+        place = place_of(agents.waits, agent, resource)
+        if place != NO_JOB:
+            note_completed(agents.waits, agent, place, agents.feedback.later)
 
 
 @compiled
@@ -264,7 +328,7 @@ def _hear_later(feedback: _Feedback, job: int, completion: float) -> None:
     tick = int(np.ceil(completion))
     if tick >= len(feedback.first):
         return
-    if feedback.first[tick] == _NOBODY:
+    if feedback.first[tick] == NO_JOB:
         feedback.first[tick] = job
     else:
         feedback.following[feedback.last[tick]] = job

@@ -2,8 +2,8 @@
 
 Each job goes to resource i with a fixed probability. With Poisson arrivals and first come first
 served a resource of utilization rho has the mean response (Pollaczek-Khinchine)
-E[J]/C (1 + k rho / (2 (1 - rho))), k = E[J^2]/E[J]^2. The mean response over all jobs is least where
-the derivative by the work sent there, (1 + k/2 (1/(1 - rho)^2 - 1)) / C, is the same for all
+E[J]/C (1 + k rho / (2 (1 - rho))), k = E[J^2]/E[J]^2. The mean response over all jobs is least
+where the derivative by the work sent there, (1 + k/2 (1/(1 - rho)^2 - 1)) / C, is the same for all
 resources in use.
 """
 
