@@ -8,6 +8,7 @@ import numpy as np
 
 from slurm_rl_plugin.brokers import agent_rules
 from slurm_rl_plugin.brokers.agent_grid import Grid
+from slurm_rl_plugin.brokers.agent_rules import ProbeSettings
 from slurm_rl_plugin.simulator.compilation import compiled, compiled_copy
 from slurm_rl_plugin.units import FloatArray, IntArray
 
@@ -16,7 +17,7 @@ reward = compiled_copy(agent_rules.reward)
 best_score = compiled_copy(agent_rules.best_score)
 drawn_places = compiled_copy(agent_rules.drawn_places)
 waited_so_far = compiled_copy(agent_rules.waited_so_far)
-expected_response = compiled_copy(agent_rules.expected_response)
+expected_wait = compiled_copy(agent_rules.expected_wait)
 learned_wait = compiled_copy(agent_rules.learned_wait)
 
 #: Number that stands for no job.
@@ -42,8 +43,10 @@ class WaitMemory(NamedTuple):
     Attributes:
         known: the few resources that each agent uses, shape [agents, M].
         chance: of being looked at, shape [agents, M].
-        mean_wait: met there, ticks, shape [agents, M].
+        mean_wait, last_wait: met there, ticks, shape [agents, M].
         heard: tick of the last news, shape [agents, M].
+        busy: tick until which the agent's own last job there will run, where it was told of it
+            when it submitted, shape [agents, M].
         news: how often it heard, shape [agents, M].
         oldest, newest: job there of which the agent has not heard, or NO_JOB, shape [agents, M].
     """
@@ -51,7 +54,9 @@ class WaitMemory(NamedTuple):
     known: IntArray
     chance: FloatArray
     mean_wait: FloatArray
+    last_wait: FloatArray
     heard: FloatArray
+    busy: FloatArray
     news: IntArray
     oldest: IntArray
     newest: IntArray
@@ -72,7 +77,9 @@ def wait_memory(agents: int, places: int) -> WaitMemory:
         known=np.zeros((agents, places), dtype=np.int64),
         chance=np.zeros((agents, places)),
         mean_wait=np.zeros((agents, places)),
+        last_wait=np.zeros((agents, places)),
         heard=np.zeros((agents, places)),
+        busy=np.zeros((agents, places)),
         news=np.zeros((agents, places), dtype=np.int64),
         oldest=np.full((agents, places), NO_JOB),
         newest=np.full((agents, places), NO_JOB),
@@ -118,7 +125,9 @@ def forget_waits(
         memory.known[agent] = np.arange(places)
         memory.chance[agent] = capacity
     memory.mean_wait[agent] = 0.0
+    memory.last_wait[agent] = 0.0
     memory.heard[agent] = 0.0
+    memory.busy[agent] = 0.0
     memory.news[agent] = 0
     memory.oldest[agent] = NO_JOB
     memory.newest[agent] = NO_JOB
@@ -138,32 +147,34 @@ def _draw_known(known: IntArray, cumulative: FloatArray, rng: np.random.Generato
 
 @compiled
 def choose_place(
-    memory: WaitMemory,
-    grid: Grid,
-    job: int,
-    probes: int,
-    fading: float,
-    rng: np.random.Generator,
+    memory: WaitMemory, grid: Grid, job: int, probes: ProbeSettings, rng: np.random.Generator
 ) -> int:
     """Place of the probed resource with the shortest expected response."""
     agent, now = grid.agent[job], float(grid.tick[job])
     best, shortest = 0, np.inf
-    for place in drawn_places(memory.chance[agent], probes, rng):
-        capacity = grid.capacity[memory.known[agent, place]]
-        oldest, waited = memory.oldest[agent, place], 0.0
-        if oldest != NO_JOB:
-            waited = waited_so_far(now - grid.tick[oldest], grid.size[oldest], capacity)
-        response = expected_response(
+    for place in drawn_places(memory.chance[agent], probes.probes, rng):
+        wait = expected_wait(
             memory.mean_wait[agent, place],
+            memory.last_wait[agent, place],
             now - memory.heard[agent, place],
-            fading,
-            waited,
-            grid.size[job],
-            capacity,
+            probes.recent,
+            probes.fading,
+            _known_wait(memory, grid, agent, place, now),
         )
+        response = wait + grid.size[job] / grid.capacity[memory.known[agent, place]]
         if response < shortest:
             best, shortest = place, response
     return best
+
+
+@compiled
+def _known_wait(memory: WaitMemory, grid: Grid, agent: int, place: int, now: float) -> float:
+    """What the agent's own last job there tells of the wait for certain."""
+    oldest = memory.oldest[agent, place]
+    if oldest == NO_JOB:
+        return max(memory.busy[agent, place] - now, 0.0)
+    capacity = grid.capacity[memory.known[agent, place]]
+    return waited_so_far(now - grid.tick[oldest], grid.size[oldest], capacity)
 
 
 @compiled
@@ -201,5 +212,6 @@ def learn_wait(
     news = memory.news[agent, place]
     mean = learned_wait(memory.mean_wait[agent, place], news, wait, weight)
     memory.mean_wait[agent, place] = mean
+    memory.last_wait[agent, place] = wait
     memory.heard[agent, place] = now
     memory.news[agent, place] = news + 1

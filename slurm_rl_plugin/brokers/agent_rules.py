@@ -1,9 +1,10 @@
-"""How one agent chooses a resource and learns: plain functions, which `agent_simulation` compiles.
+"""How one agent chooses a resource and learns: plain functions, which `agent_memory` compiles.
 
 Two rules. The paper's: a score for each resource, by the sign of what a job met there (2005, 2.3).
-The probing rule: an agent knows few resources, looks at some of them for each job, and expects of
-each the fading mean of the waits it met there and the run time of the job. Times are in one unit,
-any: ticks in simulations, seconds on real sites. The work of a job is in that unit times capacity.
+The probing rule: an agent knows few resources, looks at some of them for each job, and takes the
+one with the shortest expected response: the wait that it expects from what its jobs met there, and
+the run time of the job. Times are in one unit, any: ticks in simulations, seconds on real sites.
+The work of a job is in that unit times capacity.
 """
 
 from __future__ import annotations
@@ -21,11 +22,13 @@ class ProbeSettings(NamedTuple):
     Attributes:
         probes: at how many of the resources that it knows an agent looks for a job.
         weight: of the newest wait in the mean; until 1 / weight waits are met, all count alike.
-        fading: time in which the expected wait falls to 1/e while nothing is heard.
+        recent: time in which the last wait falls back to the mean, to 1/e of the distance.
+        fading: time in which the mean falls to 1/e while nothing is heard.
     """
 
     probes: int
     weight: float
+    recent: float
     fading: float
 
 
@@ -101,24 +104,26 @@ def drawn_places(chances: FloatArray, probes: int, rng: np.random.Generator) -> 
     return places
 
 
-def expected_response(
-    mean_wait: float, silence: float, fading: float, waited: float, size: float, capacity: float
+def expected_wait(
+    mean_wait: float, last_wait: float, silence: float, recent: float, fading: float, known: float
 ) -> float:
-    """Wait that an agent expects at a resource now, and the run time of its job there.
+    """Wait that an agent expects at a resource now.
 
-    The mean fades while nothing is heard: a queue that was long will have been worked off, and
-    the resource is tried again. But a job of its own that has not completed there tells that the
-    wait is at least as long as that job's so far: no news is bad news.
+    A queue that was just met is much as it was; later it is what it is on average; and after a long
+    silence the resource is tried again. What the agent's own last job there tells for certain
+    comes first: a new one starts after it, and while it has not completed, the wait is at least
+    its own so far. No news is bad news.
 
     Args:
-        mean_wait: that it met; 0 where it has never been.
-        silence: time since it last heard from there.
+        mean_wait: of the waits met; 0 where the agent has never been.
+        last_wait: the newest of them.
+        silence: time since the agent last heard from there.
+        recent: `ProbeSettings.recent`.
         fading: `ProbeSettings.fading`.
-        waited: `waited_so_far` of its oldest job there of which it has not heard; 0 without any.
-        size: work of the job.
-        capacity: of the resource.
+        known: the least that the wait is for certain; 0 where nothing is.
     """
-    return max(mean_wait * np.exp(-silence / fading), waited) + size / capacity
+    mean = mean_wait * np.exp(-silence / fading)
+    return max(mean + (last_wait - mean_wait) * np.exp(-silence / recent), known)
 
 
 def waited_so_far(age: float, size: float, capacity: float) -> float:

@@ -39,7 +39,7 @@ OPTIMAL_SPLIT, PAPER, PROBING = "optimal split", "paper's agents", "probing agen
 RULES = (RANDOM, LEAST_LOADED, LEAST_LOADED_IN_TURN, OPTIMAL_SPLIT, PAPER, PROBING)
 _RANDOM, _LEAST_LOADED, _IN_TURN, _SPLIT, _PAPER, _PROBING = range(len(RULES))
 #: Chosen on grids of 240 agents and 60 resources (capacities 5-500, jobs 8-800); times in ticks.
-TICK_PROBES = ProbeSettings(probes=4, weight=0.1, fading=100.0)
+TICK_PROBES = ProbeSettings(probes=4, weight=0.03, recent=3.0, fading=300.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,9 +88,7 @@ class _Compiled(NamedTuple):
     noise: float
     at_completion: bool
     split: FloatArray
-    probes: int
-    weight: float
-    fading: float
+    probes: ProbeSettings
 
 
 class _Course(NamedTuple):
@@ -144,9 +142,7 @@ def run_grid(settings: GridSettings, grid: Grid, rule: AgentRule, seed: int) -> 
         noise=rule.noise,
         at_completion=rule.at_completion,
         split=np.cumsum(split),
-        probes=min(rule.probes.probes, known),
-        weight=rule.probes.weight,
-        fading=rule.probes.fading,
+        probes=rule.probes._replace(probes=min(rule.probes.probes, known)),
     )
     jobs = len(grid.tick)
     course = _Course(
@@ -273,7 +269,7 @@ def _choose(
     if rule.rule == _PAPER:
         return int(best_score(agents.scores.score[agent], rng.random()))
     if rule.rule == _PROBING:
-        place = choose_place(agents.waits, grid, job, rule.probes, rule.fading, rng)
+        place = choose_place(agents.waits, grid, job, rule.probes, rng)
         return int(agents.waits.known[agent, place])
     if rule.rule == _SPLIT:
         place = int(np.searchsorted(rule.split, rng.random(), side="right"))
@@ -299,7 +295,10 @@ def _learn(
     elif rule.rule == _PROBING:
         place = place_of(agents.waits, agent, resource)
         if place != NO_JOB:  # noise sends jobs where the agent keeps nothing in mind
-            learn_wait(agents.waits, agent, place, wait, float(tick), rule.weight)
+            learn_wait(agents.waits, agent, place, wait, float(tick), rule.probes.weight)
+            if not rule.at_completion:
+                run_time = size / grid.capacity[resource]
+                agents.waits.busy[agent, place] = tick + wait + run_time
 
 
 @compiled

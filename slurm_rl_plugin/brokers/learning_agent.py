@@ -2,7 +2,8 @@
 
 The probing rule of `agent_rules` on real sites: a few sites are looked at for each job, in
 proportion to their processors, and that with the shortest expected response is ranked first. Users
-share nothing, as the agents of the 2005 paper.
+share nothing, as the agents of the 2005 paper. It learns only when jobs have ended; told of those
+that were sent (`sent`), it also learns from their silence.
 """
 
 from __future__ import annotations
@@ -17,16 +18,17 @@ import numpy as np
 from slurm_rl_plugin.brokers.agent_rules import (
     ProbeSettings,
     drawn_places,
-    expected_response,
+    expected_wait,
     learned_wait,
+    waited_so_far,
 )
 from slurm_rl_plugin.brokers.port import RankedSite, RoutedJob
 from slurm_rl_plugin.domain.site import JobRequest, Site
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.units import DAY, HOUR
 
-#: On real sites times are seconds: a wait of a day ago counts 1/e.
-LIVE_PROBES = ProbeSettings(probes=2, weight=0.3, fading=DAY)
+#: On real sites times are seconds, and queues change in hours.
+LIVE_PROBES = ProbeSettings(probes=4, weight=0.1, recent=HOUR, fading=7 * DAY)
 #: What a job without a time limit is taken to ask for, seconds.
 _TIME_LIMIT = HOUR
 _VERSION = 1
@@ -37,14 +39,30 @@ class SiteExperience:
     """What one user met at one site.
 
     Attributes:
-        mean_wait: seconds.
-        heard: when, seconds since the epoch.
-        count: of jobs that started there.
+        mean_wait, last_wait: seconds.
+        heard: of the last of them, seconds since the epoch.
+        count: of jobs that ended there.
     """
 
-    mean_wait: float
-    heard: float
-    count: int
+    mean_wait: float = 0.0
+    last_wait: float = 0.0
+    heard: float = 0.0
+    count: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SentJob:
+    """A job that was sent to a site, of which nothing was heard yet.
+
+    Attributes:
+        site: its name.
+        submitted: seconds since the epoch.
+        run_time: that it asks for, seconds.
+    """
+
+    site: str
+    submitted: float
+    run_time: float
 
 
 class LearningAgentBroker:
@@ -63,6 +81,7 @@ class LearningAgentBroker:
         self._rng = np.random.default_rng(seed)
         self._processors: dict[str, int] = {}
         self._users: dict[str, dict[str, SiteExperience]] = {}
+        self._sent: dict[str, list[SentJob]] = {}
 
     def rank(self, request: JobRequest, sites: Sequence[Site]) -> list[RankedSite]:
         """Sites with enough processors, best first; one of unknown size is asked for an offer once.
@@ -89,16 +108,32 @@ class LearningAgentBroker:
             for name in order
         ]
 
+    def sent(self, site: str, request: JobRequest, submitted: float) -> None:
+        """Take notice of a submission: as long as nothing is heard of it, it still waits or runs.
+
+        Not part of the port; a caller that knows what was submitted makes the broker better. Of a
+        job that nobody hears of any more (it was cancelled) the notice ends with `fading`.
+        """
+        job = SentJob(site=site, submitted=submitted, run_time=_run_time(request))
+        self._sent.setdefault(request.job.user, []).append(job)
+
     def learn(self, job: RoutedJob) -> None:
         """Take notice of a wait; one that is no number, or negative, teaches nothing."""
-        wait = job.started - job.submitted
+        user, wait = job.request.job.user, job.started - job.submitted
+        self._end_notice(user, job)
         if not (math.isfinite(wait) and wait >= 0.0 and math.isfinite(job.ended)):
             return
-        sites = self._users.setdefault(job.request.job.user, {})
-        met = sites.setdefault(job.site, SiteExperience(mean_wait=0.0, heard=job.ended, count=0))
+        met = self._users.setdefault(user, {}).setdefault(job.site, SiteExperience())
         met.mean_wait = learned_wait(met.mean_wait, met.count, wait, self._settings.weight)
-        met.heard = max(met.heard, job.ended)
+        if job.ended >= met.heard:
+            met.last_wait, met.heard = wait, job.ended
         met.count += 1
+
+    def _end_notice(self, user: str, job: RoutedJob) -> None:
+        """The job is heard of now: that notice of the site ends which is nearest in time."""
+        notices = [each for each in self._sent.get(user, []) if each.site == job.site]
+        if notices:
+            self._sent[user].remove(min(notices, key=lambda n: abs(n.submitted - job.submitted)))
 
     def state(self) -> dict[str, Any]:
         """What it knows and where its draws stand, for a JSON file."""
@@ -109,6 +144,7 @@ class LearningAgentBroker:
                 user: {site: asdict(met) for site, met in sites.items()}
                 for user, sites in self._users.items()
             },
+            "sent": {user: [asdict(job) for job in jobs] for user, jobs in self._sent.items()},
             "draws": self._rng.bit_generator.state,
         }
 
@@ -148,6 +184,9 @@ class LearningAgentBroker:
             str(user): {str(site): _experience(met) for site, met in sites.items()}
             for user, sites in state["users"].items()
         }
+        self._sent = {
+            str(user): [_sent_job(job) for job in jobs] for user, jobs in state["sent"].items()
+        }
         self._rng.bit_generator.state = state["draws"]
 
     def _processors_of(self, site: Site, request: JobRequest) -> int:
@@ -161,20 +200,26 @@ class LearningAgentBroker:
 
     def _response(self, request: JobRequest, site: str, processors: int) -> float:
         """Expected wait, and the time that all the site's processors would need for the work."""
-        limit = request.job.time_limit
-        seconds = limit if math.isfinite(limit) and limit > 0.0 else _TIME_LIMIT
-        met = self._users.get(request.job.user, {}).get(site)
-        silence = 0.0 if met is None else max(self._clock() - met.heard, 0.0)
-        return float(
-            expected_response(
-                0.0 if met is None else met.mean_wait,
-                silence,
-                self._settings.fading,
-                0.0,
-                max(request.processors, 1) * seconds,
-                float(processors),
-            )
+        user, settings, now = request.job.user, self._settings, self._clock()
+        met = self._users.get(user, {}).get(site, SiteExperience(heard=now))
+        wait = expected_wait(
+            met.mean_wait,
+            met.last_wait,
+            max(now - met.heard, 0.0),
+            settings.recent,
+            settings.fading,
+            self._known_wait(user, site, now),
         )
+        return float(wait + max(request.processors, 1) * _run_time(request) / processors)
+
+    def _known_wait(self, user: str, site: str, now: float) -> float:
+        """What the user's own jobs there that have not ended have waited at least, seconds."""
+        ages = [
+            waited_so_far(now - job.submitted, job.run_time, 1.0)
+            for job in self._sent.get(user, [])
+            if job.site == site and now - job.submitted <= self._settings.fading
+        ]
+        return max(ages, default=0.0)
 
     def _reason(self, user: str, site: str, *, looked_at: bool) -> str:
         if not looked_at:
@@ -186,10 +231,34 @@ class LearningAgentBroker:
         return f"Mean wait of {jobs} of this user there: {met.mean_wait:.0f} s."
 
 
+def _run_time(request: JobRequest) -> float:
+    """Run time that a job asks for, seconds."""
+    limit = request.job.time_limit
+    return limit if math.isfinite(limit) and limit > 0.0 else _TIME_LIMIT
+
+
 def _experience(met: Mapping[str, Any]) -> SiteExperience:
     found = SiteExperience(
-        mean_wait=float(met["mean_wait"]), heard=float(met["heard"]), count=int(met["count"])
+        mean_wait=_finite(met["mean_wait"]),
+        last_wait=_finite(met["last_wait"]),
+        heard=_finite(met["heard"]),
+        count=int(met["count"]),
     )
-    if not (math.isfinite(found.mean_wait) and math.isfinite(found.heard) and found.count > 0):
-        raise ValueError(f"experience {dict(met)}")
+    if found.count < 1:
+        raise ValueError(f"count {found.count}")
     return found
+
+
+def _sent_job(job: Mapping[str, Any]) -> SentJob:
+    return SentJob(
+        site=str(job["site"]),
+        submitted=_finite(job["submitted"]),
+        run_time=_finite(job["run_time"]),
+    )
+
+
+def _finite(value: Any) -> float:
+    number = float(value)
+    if not math.isfinite(number):
+        raise ValueError(f"{value} where a number of seconds belongs")
+    return number
