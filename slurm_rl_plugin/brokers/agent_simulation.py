@@ -221,17 +221,19 @@ def _submit(
 ) -> int:
     """The submissions of a tick, one after the other; the number of the next job."""
     capacity, backlog = grid.capacity, course.backlog
+    loads = backlog / capacity
     least = np.empty(len(capacity), dtype=np.int64)
-    equal = _least_loaded(backlog, capacity, least) if rule.rule == _LEAST_LOADED else 0
+    equal = _least_loaded(loads, least) if rule.rule == _LEAST_LOADED else 0
     while job < len(grid.tick) and grid.tick[job] == tick:
         if rule.rule == _IN_TURN:
-            equal = _least_loaded(backlog, capacity, least)
+            equal = _least_loaded(loads, least)
         chosen = _choose(grid, rule, agents, job, least[:equal], rng)
-        wait = backlog[chosen] / capacity[chosen]
+        wait = loads[chosen]
         course.resource[job], course.wait[job] = chosen, wait
         backlog[chosen] += grid.size[job]
+        loads[chosen] = backlog[chosen] / capacity[chosen]
         if rule.at_completion:
-            _hear_later(agents.feedback, job, tick + backlog[chosen] / capacity[chosen])
+            _hear_later(agents.feedback, job, tick + loads[chosen])
             _note_sent(grid, agents, job, chosen)
         else:
             _learn(grid, rule, agents, job, chosen, wait, tick)
@@ -240,14 +242,11 @@ def _submit(
 
 
 @compiled
-def _least_loaded(backlog: FloatArray, capacity: FloatArray, least: IntArray) -> int:
+def _least_loaded(loads: FloatArray, least: IntArray) -> int:
     """How many resources have the least load; their numbers come first in `least`."""
-    lowest, equal = np.inf, 0
-    for resource in range(len(capacity)):
-        load = backlog[resource] / capacity[resource]
-        if load < lowest:
-            lowest, equal = load, 0
-        if load == lowest:
+    lowest, equal = loads.min(), 0
+    for resource in range(len(loads)):
+        if loads[resource] == lowest:
             least[equal] = resource
             equal += 1
     return equal

@@ -115,7 +115,11 @@ class LearningAgentBroker:
         job that nobody hears of any more (it was cancelled) the notice ends with `fading`.
         """
         job = SentJob(site=site, submitted=submitted, run_time=_run_time(request))
-        self._sent.setdefault(request.job.user, []).append(job)
+        recent = [each for each in self._sent.get(request.job.user, []) if self._recent(each)]
+        self._sent[request.job.user] = [*recent, job]
+
+    def _recent(self, job: SentJob) -> bool:
+        return self._clock() - job.submitted <= self._settings.fading
 
     def learn(self, job: RoutedJob) -> None:
         """Take notice of a wait; one that is no number, or negative, teaches nothing."""
@@ -217,7 +221,7 @@ class LearningAgentBroker:
         ages = [
             waited_so_far(now - job.submitted, job.run_time, 1.0)
             for job in self._sent.get(user, [])
-            if job.site == site and now - job.submitted <= self._settings.fading
+            if job.site == site and self._recent(job)
         ]
         return max(ages, default=0.0)
 
