@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from matplotlib import pyplot as plt
+from matplotlib.ticker import NullFormatter
 
 from slurm_rl_plugin.brokers.agent_simulation import (
     LEAST_LOADED,
@@ -72,7 +73,7 @@ def _draw_rates(found: Mapping[str, Measured], number: int, rates: tuple[float, 
             colour, style = _STYLES[name]
             axis.plot(*_smooth(curve), style, color=colour, label=name)
         axis.set_title(f"g = {rate:.2f}", fontsize="medium")
-        _label(axis)
+        _label(axis, logarithmic=number == 3)
     axes[0].set_ylabel("mean load (ticks of work)")
     widest = max(axes, key=lambda axis: len(axis.get_lines()))
     legend_above(figure, widest, columns=4)
@@ -114,7 +115,7 @@ def _draw_side_by_side(curves: Mapping[str, Mapping[str, FloatArray]]) -> Any:
         for colour, (name, curve) in zip(_COLOURS, drawn.items(), strict=False):
             axis.plot(*_smooth(curve), color=colour, label=name)
         axis.set_title(rule, fontsize="medium")
-        _label(axis)
+        _label(axis, logarithmic=True)
     axes[0].set_ylabel("mean load (ticks of work)")
     legend_above(figure, axes[0], columns=5)
     return figure
@@ -126,7 +127,12 @@ def _smooth(curve: FloatArray) -> tuple[FloatArray, FloatArray]:
     return ends.astype(float), np.array([part.mean() for part in parts])
 
 
-def _label(axis: Any) -> None:
-    axis.set_yscale("log")
+def _label(axis: Any, *, logarithmic: bool) -> None:
+    if logarithmic:
+        axis.set_yscale("log")
+        axis.yaxis.set_major_formatter("{x:g}")
+        axis.yaxis.set_minor_formatter(NullFormatter())
+    else:
+        axis.set_ylim(bottom=0.0)
     axis.set_xlabel("time (ticks)")
     axis.grid(alpha=0.3)
