@@ -115,12 +115,14 @@ def try_jobs(
 
 
 def _jobs_of_each_kind(history: SiteHistory) -> dict[int, IntArray]:
-    """Row in `offered_jobs` -> numbers of offered jobs of that kind that fit, where there are any."""
+    """Row in `offered_jobs` -> numbers of the offered jobs of that kind that fit, if any."""
     jobs = history.offered
     kinds = offered_jobs(0.0, _INTERACTIVE, len(history.terms.accounts))
     fits = jobs.processors <= history.terms.settings.capacity
     found = {}
-    for row, (interactive, account) in enumerate(zip(kinds.interactive, kinds.account, strict=True)):
+    for row, (interactive, account) in enumerate(
+        zip(kinds.interactive, kinds.account, strict=True)
+    ):
         same = fits & (jobs.interactive == interactive)
         found[row] = np.flatnonzero(same & (jobs.account == account))
     return {row: each for row, each in found.items() if len(each)}

@@ -15,7 +15,8 @@ from slurm_rl_plugin.accounting.port import JobLog
 from slurm_rl_plugin.reproduce.lpc_segments import SEGMENT_JOBS, segment_of
 from slurm_rl_plugin.simulator.cluster import Workload
 from slurm_rl_plugin.simulator.partitions import QueueOrder
-from slurm_rl_plugin.simulator.routed_sites import NOWHERE, SiteTerms
+from slurm_rl_plugin.simulator.routed_sites import SiteTerms
+from slurm_rl_plugin.simulator.routing import NOWHERE
 from slurm_rl_plugin.simulator.simulation import SimulationSettings
 from slurm_rl_plugin.units import DAY, SHORT_JOB_RUN_TIME, FloatArray, IntArray
 
@@ -45,12 +46,12 @@ class GridSite:
 
 
 SITES = (
-    GridSite(name="north", capacity=40, shares=(0.6, 0.2, 0.1, 0.1), local_load=0.5),
-    GridSite(name="east", capacity=30, shares=(0.2, 0.5, 0.2, 0.1), local_load=0.3),
-    GridSite(name="south", capacity=20, shares=(0.3, 0.2, 0.4, 0.1), local_load=0.1),
+    GridSite(name="north", capacity=20, shares=(0.6, 0.2, 0.1, 0.1), local_load=0.5),
+    GridSite(name="east", capacity=15, shares=(0.2, 0.5, 0.2, 0.1), local_load=0.3),
+    GridSite(name="south", capacity=10, shares=(0.3, 0.2, 0.4, 0.1), local_load=0.1),
 )
 #: Work of all jobs over all processors' time.
-GRID_LOAD = 0.85
+GRID_LOAD = 0.75
 
 
 def site_terms(site: GridSite, order: QueueOrder) -> SiteTerms:

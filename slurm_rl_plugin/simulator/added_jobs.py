@@ -17,12 +17,9 @@ from slurm_rl_plugin.simulator.cluster import (
     next_event,
 )
 from slurm_rl_plugin.simulator.compilation import compiled
-from slurm_rl_plugin.simulator.dispatch import BACKFILLING
-from slurm_rl_plugin.simulator.hook_effects import HookEffects
-from slurm_rl_plugin.simulator.network_scoring import CompiledNetwork
+from slurm_rl_plugin.simulator.ordered_queue import OrderedQueue, decide
 from slurm_rl_plugin.simulator.routed_sites import RoutedSite
 from slurm_rl_plugin.simulator.rule_scoring import current_usage
-from slurm_rl_plugin.simulator.simulation import decide_scored
 from slurm_rl_plugin.simulator.shared_functions import fairness, time_utility
 from slurm_rl_plugin.units import FloatArray, IntArray
 
@@ -49,16 +46,10 @@ def _utility_of_start(workload: Workload, job: int, start: float) -> float:
 def _sums_until(
     workload: Workload,
     cluster: Cluster,
-    network: CompiledNetwork,
-    rule: int,
-    backfilling: int,
-    reserve: int,
-    effects: HookEffects,
+    queue: OrderedQueue,
     until: float,
 ) -> tuple[float, float]:
     no_rank = np.empty(0, dtype=np.int64)
-    places = len(workload.submit) + 1
-    scores, jobs = np.empty(places), np.empty(places, dtype=np.int64)
     useful, fair = 0.0, 0.0
     while True:
         event = next_event(workload, cluster)
@@ -66,7 +57,7 @@ def _sums_until(
             break
         advance(workload, cluster, event, no_rank)
         before = cluster.counts[STARTED]
-        decide_scored(workload, cluster, network, rule, backfilling, reserve, effects, scores, jobs)
+        decide(workload, cluster, queue)
         started = cluster.counts[STARTED] - before
         if started > 0:
             fair += started * fairness(workload.shares, current_usage(cluster))
@@ -89,19 +80,7 @@ def outcome(site: RoutedSite, jobs: IntArray, submit: FloatArray, until: float) 
         submit: when they come, ascending, not before now and not after `until`; shape [n].
         until: seconds, later than now.
     """
-    workload, cluster, network = site.fork(jobs, submit)
-    settings = site.terms.settings
-    sums = _sums_until(
-        workload,
-        cluster,
-        network,
-        site.rule,
-        BACKFILLING[settings.backfilling],
-        settings.reserve,
-        settings.effects(len(workload.submit)),
-        until,
-    )
-    return Outcome(*sums)
+    return Outcome(*_sums_until(*site.fork(jobs, submit), until))
 
 
 def added_job_gains(

@@ -6,44 +6,31 @@ its columns fill up as jobs come; what lies behind them has a submit that never 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from slurm_rl_plugin.domain import JobTable, PendingJobs, QueueSnapshot, RunningJobs, StartedJobs
 from slurm_rl_plugin.domain.jobs import empty_job_table
 from slurm_rl_plugin.errors import SimulationError
-from slurm_rl_plugin.policies.waiting_rules import WAITING_RULES
 from slurm_rl_plugin.simulator.cluster import (
     IDLE,
-    NEXT_ARRIVAL,
     NOW,
     PENDING,
     PENDING_PROCESSORS,
     RUNNING,
     Cluster,
     Workload,
-    advance,
     empty_cluster,
     next_event,
 )
-from slurm_rl_plugin.simulator.compilation import compiled
-from slurm_rl_plugin.simulator.dispatch import BACKFILLING
-from slurm_rl_plugin.simulator.hook_effects import HookEffects
-from slurm_rl_plugin.simulator.network_scoring import (
-    CompiledNetwork,
-    compile_network,
-    no_network,
-)
+from slurm_rl_plugin.simulator.ordered_queue import OrderedQueue, ordered_queue, run_until
 from slurm_rl_plugin.simulator.partitions import QueueOrder
 from slurm_rl_plugin.simulator.rule_scoring import current_usage
-from slurm_rl_plugin.simulator.simulation import SimulationSettings, decide_scored
+from slurm_rl_plugin.simulator.simulation import SimulationSettings
 from slurm_rl_plugin.units import FloatArray, IntArray
 
-#: The place in `home` of a job that a broker sends somewhere.
-NOWHERE = -1
-_NO_RANK: IntArray = np.empty(0, dtype=np.int64)
 #: Columns of a workload with a row for each job.
 _JOB_COLUMNS = (
     "submit",
@@ -54,44 +41,6 @@ _JOB_COLUMNS = (
     "account",
     "interactive",
 )
-
-
-@compiled
-def run_until(
-    workload: Workload,
-    cluster: Cluster,
-    network: CompiledNetwork,
-    rule: int,
-    backfilling: int,
-    reserve: int,
-    effects: HookEffects,
-    scores: FloatArray,
-    jobs: IntArray,
-    until: float,
-) -> None:
-    """Let everything up to `until` happen, a decision at each event; the clock stops there.
-
-    Args:
-        workload: the jobs.
-        cluster: changed in place.
-        network: scores the queue where rule < 0.
-        rule: index into WAITING_RULES.
-        backfilling: code of BACKFILLING.
-        reserve: processors kept free of batch work.
-        effects: of the hook.
-        scores: space for the scores of all jobs.
-        jobs: space for their numbers.
-        until: seconds; inf runs until nothing more happens by itself.
-    """
-    no_rank = np.empty(0, dtype=np.int64)
-    while True:
-        event = next_event(workload, cluster)
-        if np.isinf(event) or event > until:
-            break
-        advance(workload, cluster, event, no_rank)
-        decide_scored(workload, cluster, network, rule, backfilling, reserve, effects, scores, jobs)
-    if not np.isinf(until) and until > cluster.clock[NOW]:
-        advance(workload, cluster, until, no_rank)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,23 +78,24 @@ class RoutedSite:
         if terms.settings.cycle > 0.0 or terms.order.scores is not None:
             raise SimulationError("a routed site decides at every event, by a network or a rule.")
         self.terms = terms
-        self._offered = offered._replace(shares=terms.shares)
-        network = terms.order.network
-        self._all = no_network() if network is None else compile_network(network, self._offered)
-        self.rule = -1 if terms.order.rule is None else WAITING_RULES.index(terms.order.rule)
+        self.offered = offered._replace(shares=terms.shares)
+        places = len(offered.submit) + 1
+        #: The order compiled for all offered jobs; that of the site knows those that came.
+        self._all = ordered_queue(terms.order, terms.settings, self.offered, places)
         #: Number among the offered jobs of each job that came here, in the order of coming.
         self.came: list[int] = []
-        self.workload = _nothing_yet(self._offered)
+        self.workload = _nothing_yet(self.offered)
         self.cluster = _idle(self.workload, terms.settings, float(offered.submit[0]))
-        self.network = self._all._replace(
-            static_hidden=self._all.static_hidden.copy(),
-            static_score=self._all.static_score.copy(),
-            arrived=self._all.arrived.copy(),
-        )
-        self._holds = network is not None and network.reserve_weights is not None
-        self._effects = terms.settings.effects(len(self.workload.submit))
-        self._space = np.empty(len(self.workload.submit) + 1), np.empty(
-            len(self.workload.submit) + 1, dtype=np.int64
+        network = self._all.network
+        if terms.order.network is not None:
+            network = network._replace(
+                static_hidden=np.zeros((places, network.static_hidden.shape[1])),
+                static_score=np.zeros(places),
+                arrived=network.arrived.copy(),
+            )
+        self.queue = self._all._replace(network=network)
+        self._holds = (
+            terms.order.network is not None and terms.order.network.reserve_weights is not None
         )
 
     @property
@@ -162,11 +112,11 @@ class RoutedSite:
 
     def fits(self, job: int) -> bool:
         """Whether the job is not wider than the site."""
-        return bool(self._offered.processors[job] <= self.terms.settings.capacity)
+        return bool(self.offered.processors[job] <= self.terms.settings.capacity)
 
     def run_until(self, time: float) -> None:
         """Let everything up to `time` happen."""
-        self.run_on(self.workload, self.cluster, self.network, time)
+        run_until(self.workload, self.cluster, self.queue, time)
 
     def take(self, job: int) -> None:
         """Submit one of the offered jobs here, at its own time, and let the site decide.
@@ -176,27 +126,31 @@ class RoutedSite:
         """
         if not self.fits(job):
             raise SimulationError("a job was sent to a site that is narrower than the job.")
-        time = self._offered.submit[[job]]
-        self._write(self.workload, self.network, np.array([job]), time)
+        time = self.offered.submit[[job]]
+        self._write(self.workload, self.queue, np.array([job]), time)
         self.came.append(job)
         self.run_until(float(time[0]))
 
     def _write(
-        self, workload: Workload, network: CompiledNetwork, jobs: IntArray, submit: FloatArray
+        self, workload: Workload, queue: OrderedQueue, jobs: IntArray, submit: FloatArray
     ) -> None:
         """Write offered jobs behind those that came, to be submitted at these times."""
         places = slice(len(self.came), len(self.came) + len(jobs))
         for name in _JOB_COLUMNS:
-            getattr(workload, name)[places] = getattr(self._offered, name)[jobs]
+            getattr(workload, name)[places] = getattr(self.offered, name)[jobs]
         workload.submit[places] = submit
-        if len(network.static_score):
-            network.static_score[places] = self._all.static_score[jobs]
-            network.static_hidden[places] = self._all.static_hidden[jobs]
+        if len(queue.network.static_score):
+            known = self._all.network
+            queue.network.static_score[places] = known.static_score[jobs]
+            queue.network.static_hidden[places] = known.static_hidden[jobs]
 
     def fork(
         self, jobs: IntArray, submit: FloatArray, *, as_estimated: bool = False
-    ) -> tuple[Workload, Cluster, CompiledNetwork]:
+    ) -> tuple[Workload, Cluster, OrderedQueue]:
         """A copy of the site to which these jobs come; the site itself stays as it is.
+
+        Rows behind the jobs that came are shared by the site and its fork, so that a fork has to
+        be run before the next one is made and before the site takes another job.
 
         Args:
             jobs: numbers of offered jobs, shape [n].
@@ -204,34 +158,12 @@ class RoutedSite:
             as_estimated: jobs run as long as they are estimated to.
         """
         cluster = _as_estimated(self.cluster) if as_estimated else _copy(self.cluster)
-        workload = _copied_columns(self.workload)
-        network = self.network._replace(
-            static_hidden=self.network.static_hidden.copy(),
-            static_score=self.network.static_score.copy(),
-            arrived=self.network.arrived.copy(),
-        )
-        self._write(workload, network, jobs, submit)
+        workload = self.workload._replace(submit=self.workload.submit.copy())
+        queue = self.queue.copy()
+        self._write(workload, queue, jobs, submit)
         if as_estimated:
             workload = workload._replace(run_time=workload.estimate)
-        return workload, cluster, network
-
-    def run_on(
-        self, workload: Workload, cluster: Cluster, network: CompiledNetwork, time: float
-    ) -> None:
-        """Run another state of this site on, by its own rules; everything is changed in place."""
-        settings, (scores, jobs) = self.terms.settings, self._space
-        run_until(
-            workload,
-            cluster,
-            network,
-            self.rule,
-            BACKFILLING[settings.backfilling],
-            settings.reserve,
-            self._effects,
-            scores,
-            jobs,
-            time,
-        )
+        return workload, cluster, queue
 
     def expected_start(self, job: int) -> float:
         """When the job would start if it came now and nobody came after it, seconds.
@@ -242,15 +174,15 @@ class RoutedSite:
         if not self.fits(job):
             return np.inf
         if self.cluster.counts[IDLE] > 0 and self.cluster.counts[PENDING] == 0:
-            idle = self.cluster.counts[IDLE] >= self._offered.processors[job]
+            idle = self.cluster.counts[IDLE] >= self.offered.processors[job]
             if idle and self.terms.settings.reserve == 0 and not self._holds:
                 return self.now
         now = np.array([self.now])
-        workload, cluster, network = self.fork(np.array([job]), now, as_estimated=True)
+        workload, cluster, queue = self.fork(np.array([job]), now, as_estimated=True)
         place = len(self.came)
-        self.run_on(workload, cluster, network, self.now)
+        run_until(workload, cluster, queue, self.now)
         while np.isnan(cluster.start[place]):
-            self.run_on(workload, cluster, network, next_event(workload, cluster))
+            run_until(workload, cluster, queue, next_event(workload, cluster))
         return float(cluster.start[place])
 
     def snapshot(self) -> QueueSnapshot:
@@ -299,7 +231,7 @@ class RoutedSite:
 def _nothing_yet(offered: Workload) -> Workload:
     """Columns for all offered jobs and one more, of which none has come."""
     rows = len(offered.submit) + 1
-    columns = {
+    columns: dict[str, Any] = {
         name: np.zeros(rows, dtype=getattr(offered, name).dtype) for name in _JOB_COLUMNS[1:]
     }
     columns["processors"] += 1
@@ -314,11 +246,7 @@ def _idle(workload: Workload, settings: SimulationSettings, since: float) -> Clu
 
 def _copy(cluster: Cluster) -> Cluster:
     """The same state in arrays of its own."""
-    return Cluster(*(column.copy() for column in cluster))
-
-
-def _copied_columns(workload: Workload) -> Workload:
-    return workload._replace(**{name: getattr(workload, name).copy() for name in _JOB_COLUMNS})
+    return cluster._replace(**{name: column.copy() for name, column in cluster._asdict().items()})
 
 
 def _as_estimated(cluster: Cluster) -> Cluster:
@@ -328,48 +256,3 @@ def _as_estimated(cluster: Cluster) -> Cluster:
     ends = np.maximum(cluster.expected_end[:running], cluster.clock[NOW])
     copied.end_time[:running], copied.end_job[:running] = ends, cluster.expected_job[:running]
     return copied
-
-
-#: Number of an offered job -> place of the site that it goes to.
-Route = Callable[[int], int]
-
-
-def route_jobs(
-    sites: Sequence[RoutedSite],
-    offered: Workload,
-    home: IntArray,
-    route: Route,
-    after_job: Callable[[int], None] = lambda job: None,
-) -> tuple[IntArray, FloatArray]:
-    """Run all sites to the end.
-
-    Jobs come one after another, those of the same second too: each site decides before the next
-    job is routed, and a route is asked when all sites stand at the job's submission.
-
-    Args:
-        sites: idle ones, made for these jobs.
-        offered: all jobs in order of submission.
-        home: place of the site whose own users submit the job, NOWHERE for one to be routed,
-            shape [n].
-        route: chooses a site for each of the others.
-        after_job: told the number of each job after it was sent.
-
-    Returns:
-        Place of each job's site and its start in seconds, both of shape [n].
-
-    Raises:
-        SimulationError: a job was sent to a site that is too narrow.
-    """
-    where = home.copy()
-    for job, time in enumerate(offered.submit):
-        if home[job] == NOWHERE:
-            for site in sites:
-                site.run_until(float(time))
-            where[job] = route(job)
-        sites[where[job]].take(job)
-        after_job(job)
-    start = np.empty(len(where))
-    for site in sites:
-        site.run_until(np.inf)
-        start[site.came] = site.starts()
-    return where, start
