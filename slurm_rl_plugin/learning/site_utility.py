@@ -41,7 +41,8 @@ class SiteUtilitySettings:
     Attributes:
         horizon: seconds that are looked ahead.
         states: instants of a history at which one more job is tried.
-        most: largest gain or loss that counts, in jobs; beyond it one odd state would decide.
+        most: largest gain or loss of U and of F that counts, in jobs; beyond it one odd future
+            would decide.
         hidden: sigmoid units.
         passes: over the samples.
         decay: L2 penalty on the weights.
@@ -49,7 +50,7 @@ class SiteUtilitySettings:
     """
 
     horizon: float = 24 * HOUR
-    states: int = 600
+    states: int = 80
     most: float = 3.0
     hidden: int = 12
     passes: int = 30
@@ -124,8 +125,21 @@ def _jobs_of_each_kind(history: SiteHistory) -> dict[int, IntArray]:
         zip(kinds.interactive, kinds.account, strict=True)
     ):
         same = fits & (jobs.interactive == interactive)
-        found[row] = np.flatnonzero(same & (jobs.account == account))
-    return {row: each for row, each in found.items() if len(each)}
+        alike = np.flatnonzero(same & (jobs.account == account))
+        if len(alike):
+            typical = float(jobs.run_time[same].mean())
+            found[row] = _nearest(alike, jobs.run_time[alike], typical)
+    return found
+
+
+def _nearest(numbers: IntArray, run_time: FloatArray, typical: float) -> IntArray:
+    """The tenth of the jobs whose run time is nearest to the typical one.
+
+    What is looked for is the mean over the jobs of a kind. Run times have a heavy tail and what a
+    job takes grows with its own: a job of the mean run time tells as much, with less noise.
+    """
+    kept = max(len(numbers) // 10, 1)
+    return numbers[np.argsort(np.abs(run_time - typical), kind="stable")[:kept]]
 
 
 def _features(site: RoutedSite, medians: ClassMedian) -> tuple[FloatArray, FloatArray]:
@@ -150,7 +164,7 @@ def fit_site_utility(tried: Sequence[TriedJobs], settings: SiteUtilitySettings) 
         settings: of the fit.
     """
     columns = TriedJobs(*(np.concatenate(each) for each in zip(*tried, strict=True)))
-    gain = np.clip(columns.gain.mean(axis=1), -settings.most, settings.most)
+    gain = np.clip(columns.gain, -settings.most, settings.most).mean(axis=1)
     regressor = FeedForwardRegressor(
         schema=SITE, hidden=settings.hidden, passes=settings.passes, decay=settings.decay
     )

@@ -161,6 +161,8 @@ def routed_by(
 ) -> Callable[[int], int]:
     """The route of `route_jobs` that a broker gives.
 
+    Brokers are shown the less loaded sites first, which is where their ties go.
+
     Args:
         broker: chooses.
         sites: among which.
@@ -172,7 +174,8 @@ def routed_by(
 
     def route(job: int) -> int:
         arrival.job = job
-        ranking = broker.rank(request_of(sites[0], job), seen)
+        shown = sorted(seen, key=lambda each: each.site.load)
+        ranking = broker.rank(request_of(sites[0], job), shown)
         return places[ranking[0].site]
 
     return route

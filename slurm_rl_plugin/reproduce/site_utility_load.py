@@ -46,9 +46,9 @@ class GridSite:
 
 
 SITES = (
-    GridSite(name="north", capacity=20, shares=(0.6, 0.2, 0.1, 0.1), local_load=0.5),
-    GridSite(name="east", capacity=15, shares=(0.2, 0.5, 0.2, 0.1), local_load=0.3),
-    GridSite(name="south", capacity=10, shares=(0.3, 0.2, 0.4, 0.1), local_load=0.1),
+    GridSite(name="north", capacity=16, shares=(0.6, 0.2, 0.1, 0.1), local_load=0.5),
+    GridSite(name="east", capacity=12, shares=(0.2, 0.5, 0.2, 0.1), local_load=0.3),
+    GridSite(name="south", capacity=8, shares=(0.3, 0.2, 0.4, 0.1), local_load=0.1),
 )
 #: Work of all jobs over all processors' time.
 GRID_LOAD = 0.75
