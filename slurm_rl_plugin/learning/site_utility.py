@@ -50,11 +50,11 @@ class SiteUtilitySettings:
     """
 
     horizon: float = 24 * HOUR
-    states: int = 25
+    states: int = 80
     most: float = 3.0
     hidden: int = 12
     passes: int = 30
-    decay: float = 0.1
+    decay: float = 1e-3
     seed: int = 1
 
 

@@ -53,9 +53,6 @@ _EXPLORED = 0.3
 class SiteUtilitySize:
     """How much is simulated.
 
-    Many loads with few states each: fitted on six loads of 80 states, the model of the largest site
-    told nothing on two others (R2 below 0), while it explained an eighth of what it was fitted on.
-
     Attributes:
         jobs: routed in each load.
         loads: to learn on, in each iteration.
@@ -65,7 +62,7 @@ class SiteUtilitySize:
     """
 
     jobs: int = 2000
-    loads: int = 12
+    loads: int = 4
     iterations: int = 2
     settings: SiteUtilitySettings = field(default_factory=SiteUtilitySettings)
 
