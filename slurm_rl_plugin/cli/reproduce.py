@@ -19,6 +19,7 @@ from slurm_rl_plugin.cli.heldout_study import HELDOUT_STUDY, reproduce_heldout
 from slurm_rl_plugin.cli.learned_papers import DEFAULT_SEEDS, LEARNED_PAPERS, reproduce_learned
 from slurm_rl_plugin.cli.learning_agents import LEARNING_AGENTS, reproduce_learning_agents
 from slurm_rl_plugin.cli.progress import progress_bar
+from slurm_rl_plugin.cli.site_utility_study import SITE_UTILITIES, reproduce_site_utilities
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.reproduce import heuristics, rlscheduler, rlscheduler_search
 from slurm_rl_plugin.reproduce.claims import Claim
@@ -32,14 +33,8 @@ _SEARCH_SEEDS = 5
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    papers = (
-        *LEARNED_PAPERS,
-        HELDOUT_STUDY,
-        ABLATION,
-        "heuristics",
-        "rlscheduler",
-        LEARNING_AGENTS,
-    )
+    studies = (HELDOUT_STUDY, ABLATION, LEARNING_AGENTS, SITE_UTILITIES)
+    papers = (*LEARNED_PAPERS, *studies, "heuristics", "rlscheduler")
     parser.add_argument("paper", choices=papers, help="which experiment")
     parser.add_argument(
         "traces",
@@ -95,10 +90,12 @@ def main(options: argparse.Namespace) -> int:
         return reproduce_ablation(options, _named_traces(options.traces))
     if options.paper == LEARNING_AGENTS:
         return reproduce_learning_agents(options)
+    if options.paper == SITE_UTILITIES:
+        return reproduce_site_utilities(options, _named_traces(options.traces))
     if options.models or options.policy or (options.quick and not options.search):
         raise ConfigurationError(
             f"--models, --policy and --quick are for {', '.join(LEARNED_PAPERS)}, "
-            f"{HELDOUT_STUDY} and {ABLATION}, --quick also for {LEARNING_AGENTS}."
+            f"{HELDOUT_STUDY}, {ABLATION} and {SITE_UTILITIES}, --quick also for {LEARNING_AGENTS}."
         )
     if options.paper == "heuristics":
         return _reproduce_heuristics(options)

@@ -30,6 +30,7 @@ from slurm_rl_plugin.cli.entry import main
 from slurm_rl_plugin.cli.heldout_study import HELDOUT_STUDY
 from slurm_rl_plugin.cli.learned_papers import LEARNED_PAPERS
 from slurm_rl_plugin.cli.learning_agents import LEARNING_AGENTS
+from slurm_rl_plugin.cli.site_utility_study import SITE_UTILITIES
 from slurm_rl_plugin.learning import training
 from slurm_rl_plugin.learning.heldout import HeldoutProtocol
 from slurm_rl_plugin.learning.heldout_training import compare_with_rules, heldout_loads
@@ -65,7 +66,7 @@ SMALLER_BY_VERB = {
     "demo": ["--generations", "2"],
     "train": ["--steps", "2"],
 }
-QUICK_PAPERS = (*LEARNED_PAPERS, HELDOUT_STUDY, ABLATION, LEARNING_AGENTS)
+QUICK_PAPERS = (*LEARNED_PAPERS, HELDOUT_STUDY, ABLATION, LEARNING_AGENTS, SITE_UTILITIES)
 #: Windows of held-out training that fit into a short log.
 SHORT = HeldoutProtocol(windows=4, warm_up=100, counted=200, further=50)
 NEEDS_SLURM = (
