@@ -22,15 +22,17 @@ LEARNING_AGENTS = "learning-agents"
 _SEEDS = 30
 
 
-def reproduce_learning_agents(options: argparse.Namespace) -> int:
+def reproduce_learning_agents(options: argparse.Namespace, folder: Path | None = None) -> int:
     """Simulate, judge, draw and print.
 
     Args:
         options: of the command line.
+        folder: of traces; none is needed.
 
     Raises:
         ConfigurationError: too few seeds, or options that are for other papers.
     """
+    del folder
     seeds = _SEEDS if options.seeds is None else options.seeds
     if seeds < 2:
         raise ConfigurationError(f"--seeds {seeds}: an interval over the seeds needs at least 2.")

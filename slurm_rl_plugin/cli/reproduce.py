@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import count
 from pathlib import Path
 
@@ -29,12 +29,19 @@ from slurm_rl_plugin.reproduce.sampled_claims import SampledClaim
 _TRACES_VARIABLE = "SLURM_RL_TRACES"
 _DEFAULT_SEEDS = 100
 _SEARCH_SEEDS = 5
+#: Experiments with options of their own; each is given the folder of traces, where one is named.
+_STUDIES: Mapping[str, Callable[[argparse.Namespace, Path | None], int]] = {
+    **dict.fromkeys(LEARNED_PAPERS, reproduce_learned),
+    HELDOUT_STUDY: reproduce_heldout,
+    ABLATION: reproduce_ablation,
+    LEARNING_AGENTS: reproduce_learning_agents,
+    SITE_UTILITIES: reproduce_site_utilities,
+}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    studies = (HELDOUT_STUDY, ABLATION, LEARNING_AGENTS, SITE_UTILITIES)
-    papers = (*LEARNED_PAPERS, *studies, "heuristics", "rlscheduler")
+    papers = (*_STUDIES, "heuristics", "rlscheduler")
     parser.add_argument("paper", choices=papers, help="which experiment")
     parser.add_argument(
         "traces",
@@ -82,21 +89,11 @@ def main(options: argparse.Namespace) -> int:
     """Reproduce and print."""
     if options.search and options.paper != "rlscheduler":
         raise ConfigurationError("--search is for rlscheduler.")
-    if options.paper in LEARNED_PAPERS:
-        return reproduce_learned(options, _named_traces(options.traces))
-    if options.paper == HELDOUT_STUDY:
-        return reproduce_heldout(options, _named_traces(options.traces))
-    if options.paper == ABLATION:
-        return reproduce_ablation(options, _named_traces(options.traces))
-    if options.paper == LEARNING_AGENTS:
-        return reproduce_learning_agents(options)
-    if options.paper == SITE_UTILITIES:
-        return reproduce_site_utilities(options, _named_traces(options.traces))
+    study = _STUDIES.get(options.paper)
+    if study is not None:
+        return study(options, _named_traces(options.traces))
     if options.models or options.policy or (options.quick and not options.search):
-        raise ConfigurationError(
-            f"--models, --policy and --quick are for {', '.join(LEARNED_PAPERS)}, "
-            f"{HELDOUT_STUDY}, {ABLATION} and {SITE_UTILITIES}, --quick also for {LEARNING_AGENTS}."
-        )
+        raise ConfigurationError(f"--models, --policy and --quick are for {', '.join(_STUDIES)}.")
     if options.paper == "heuristics":
         return _reproduce_heuristics(options)
     return _reproduce_rlscheduler(options)
