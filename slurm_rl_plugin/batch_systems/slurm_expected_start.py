@@ -65,11 +65,11 @@ class SlurmStarts:
             BatchSystemError: an answer that cannot be understood.
         """
         check_partitions(request, parse_partitions(self.commands.read(PARTITIONS)))
-        answer = self.commands.call(test_arguments(request, self.account))
+        answer = self.commands.call(will_run_command(request, self.account))
         return parse_start(answer.status, answer.errors + answer.output)
 
 
-def test_arguments(request: JobRequest, account: str = "") -> list[str]:
+def will_run_command(request: JobRequest, account: str) -> list[str]:
     """The command of a will-run test; each value is one word, which no value can leave."""
     job, needs = request.job, dict(request.needs)
     words = {

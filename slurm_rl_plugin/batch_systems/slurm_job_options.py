@@ -11,50 +11,17 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from slurm_rl_plugin.batch_systems.slurm_job_option_names import (
+    FLAGS,
+    VALUED,
+    VALUED_LETTERS,
+    VARIABLES,
+)
 from slurm_rl_plugin.domain.job_description import JobDescription
 from slurm_rl_plugin.domain.site import NEEDS, JobRequest
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.units import DAY, HOUR, MINUTE
 
-#: Letter of an option with a value -> its long name.
-VALUED_LETTERS = {
-    **{"A": "account", "a": "array", "B": "extra-node-info", "b": "begin", "C": "constraint"},
-    **{"c": "cpus-per-task", "D": "chdir", "d": "dependency", "e": "error", "F": "nodefile"},
-    **{"G": "gpus", "i": "input", "J": "job-name", "L": "licenses", "M": "clusters"},
-    **{"m": "distribution", "N": "nodes", "n": "ntasks", "o": "output", "p": "partition"},
-    **{"q": "qos", "S": "core-spec", "t": "time", "w": "nodelist", "x": "exclude"},
-}
-#: Long options whose value, where they have one, stands behind an equals sign.
-FLAGS = frozenset(
-    "consolidate-segments contiguous exclusive get-user-env help hold ignore-pbs nice no-kill "
-    "no-requeue oom-kill-step overcommit oversubscribe parsable propagate quiet reboot requeue "
-    "resv-ports share spread-job spread-segments stepmgr test-only usage use-min-nodes verbose "
-    "version wait".split()
-)
-#: Long options whose value is the next word where no equals sign follows.
-VALUED = frozenset(
-    "acctg-freq batch bb bbf cluster-constraint comment container container-id cores-per-socket "
-    "cpu-freq cpus-per-gpu deadline delay-boot export export-file extra gid gpu-bind gpu-freq "
-    "gpus-per-node gpus-per-socket gpus-per-task gres gres-flags hint kill-on-invalid-dep "
-    "mail-type mail-user mcs-label mem mem-bind mem-per-cpu mem-per-gpu mincpus network "
-    "ntasks-per-core ntasks-per-gpu ntasks-per-node ntasks-per-socket open-mode power prefer "
-    "priority profile reservation segment signal sockets-per-node switches thread-spec "
-    "threads-per-core time-min tmp tres-bind tres-per-task uid wait-all-nodes wckey wrap".split()
-) | set(VALUED_LETTERS.values())
-#: Variable of sbatch -> option that it stands for.
-VARIABLES = {
-    "SBATCH_ACCOUNT": "account",
-    "SBATCH_CONSTRAINT": "constraint",
-    "SBATCH_EXCLUSIVE": "exclusive",
-    "SBATCH_GPUS": "gpus",
-    "SBATCH_GRES": "gres",
-    "SBATCH_JOB_NAME": "job-name",
-    "SBATCH_MEM_PER_CPU": "mem-per-cpu",
-    "SBATCH_MEM_PER_NODE": "mem",
-    "SBATCH_PARTITION": "partition",
-    "SBATCH_QOS": "qos",
-    "SBATCH_TIMELIMIT": "time",
-}
 #: Options with which a job has one place only, and why.
 _BOUND = {
     "clusters": "names clusters itself: leave it out, the site is chosen here",
@@ -100,12 +67,16 @@ def sbatch_command(command: Sequence[str]) -> SbatchCommand:
             job to one place.
     """
     if not command or command[0].rpartition("/")[2] != "sbatch":
-        raise ConfigurationError("give the command to submit with behind --, such as -- sbatch job.sh.")
+        raise ConfigurationError(
+            "give the command to submit with behind --, such as -- sbatch job.sh."
+        )
     words = tuple(command[1:])
     options, rest = _options(words, "sbatch")
     script = words[rest] if rest < len(words) else None
     if ":" in words[:rest] or script == ":":
-        raise ConfigurationError("a heterogeneous job cannot be routed: submit it where it is to run.")
+        raise ConfigurationError(
+            "a heterogeneous job cannot be routed: submit it where it is to run."
+        )
     return SbatchCommand(words=words, options=options, script=script)
 
 
@@ -227,7 +198,7 @@ def _read(word: str, where: str) -> Iterator[tuple[str, str | None]]:
             yield name, None
         else:
             raise ConfigurationError(
-                f"{where}: --{name} is not known here: write --{name}=VALUE, or the option's full name."
+                f"{where}: --{name} is not known here: write --{name}=VALUE, or its full name."
             )
         return
     letters = word[1:]

@@ -82,7 +82,9 @@ def _submitted(cluster: str, answer: Answer) -> tuple[int, str]:
     if answer.status == 0:
         found = _SUBMITTED.search(answer.output)
         if found is None:
-            raise SubmissionUnknown(f"sbatch said {said[:200]!r}: look with `squeue -M {cluster} --me`")
+            raise SubmissionUnknown(
+                f"sbatch said {said[:200]!r}: look with `squeue -M {cluster} --me`"
+            )
         return int(found["job"]), answer.output.strip()
     if any(words in said for words in _PERHAPS_TAKEN):
         raise SubmissionUnknown(

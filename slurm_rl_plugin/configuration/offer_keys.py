@@ -14,9 +14,7 @@ OFFER = {
         meaning="address to serve /offer on",
         note="Elsewhere than on the loopback address it is served by TLS only.",
     ),
-    "port": Key(
-        kind=int, default=9344, least=0, most=65535, meaning="port; 0 takes any free one"
-    ),
+    "port": Key(kind=int, default=9344, least=0, most=65535, meaning="port; 0 takes any free one"),
     "tls_certificate": Key(
         kind=str,
         default="",
@@ -101,9 +99,7 @@ ROUTE = {
         meaning="the sites that `route` asks; empty for those of the user's own file only",
         note="A [[site]] each: [sites](brokers.md#the-sites).",
     ),
-    "broker": Key(
-        kind=str, default="earliest", choices=BROKERS, meaning="who ranks the sites"
-    ),
+    "broker": Key(kind=str, default="earliest", choices=BROKERS, meaning="who ranks the sites"),
     "timeout": Key(
         kind=float,
         default=10.0,

@@ -45,9 +45,11 @@ def read_sites(paths: list[Path]) -> list[SiteAddress]:
 
 
 def _sites(file: ConfigurationFile, folder: Path, faults: list[str]) -> Iterator[SiteAddress]:
-    for key in file.content:
-        if key != "site":
-            faults.append(f"{file.where(key)}: {shown(key)} is unknown: write [[site]].")
+    faults += [
+        f"{file.where(key)}: {shown(key)} is unknown: write [[site]]."
+        for key in file.content
+        if key != "site"
+    ]
     given = file.content.get("site", [])
     if not isinstance(given, list) or not all(isinstance(each, Mapping) for each in given):
         faults.append(f"{file.where('site')}: site is no list: write each under [[site]].")
@@ -65,7 +67,11 @@ def _sites(file: ConfigurationFile, folder: Path, faults: list[str]) -> Iterator
         names.add(str(name))
         try:
             yield SiteAddress(
-                **{field: _value(key, each[key], folder) for key, field in FIELDS.items() if key in each}
+                **{
+                    field: _value(key, each[key], folder)
+                    for key, field in FIELDS.items()
+                    if key in each
+                }
             )
         except ConfigurationError as error:
             faults.append(f"{where}: {error}")

@@ -7,7 +7,6 @@ from typing import Protocol
 
 from slurm_rl_plugin.domain.job_description import JobDescription
 
-
 #: What else a job may ask for, in the words of Slurm's options.
 NEEDS = (
     *("ntasks", "cpus-per-task", "ntasks-per-node", "nodes", "mem", "mem-per-cpu"),

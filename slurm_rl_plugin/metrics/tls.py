@@ -68,9 +68,9 @@ class ServedTls:
             context.load_cert_chain(files.certificate, files.key, password="")
         except (OSError, ValueError) as error:
             raise ConfigurationError(
-                f"[{files.section}] tls_certificate {files.certificate} and tls_key {files.key} cannot be "
-                f"used ({_reason(error)}): give a certificate and its own key, both in PEM form "
-                "and without a passphrase."
+                f"[{files.section}] tls_certificate {files.certificate} and tls_key {files.key} "
+                f"cannot be used ({_reason(error)}): give a certificate and its own key, both in "
+                "PEM form and without a passphrase."
             ) from None
         if files.client_authority is not None:
             _check_readable(f"[{files.section}] tls_client_ca", files.client_authority)

@@ -31,14 +31,14 @@ class OfferDesk:
     """What answers requests.
 
     Attributes:
-        site: name of the cluster.
+        site: tells the name of the cluster.
         starts: tells expected starts.
         worth: utility and price.
         all_processors: how many the site has.
         clock: seconds since the epoch.
     """
 
-    site: str
+    site: Callable[[], str]
     starts: RecentStarts
     worth: OfferWorth
     all_processors: Callable[[], int]
@@ -55,7 +55,7 @@ class OfferDesk:
         now = self.clock()
         try:
             start = self.starts.expected_start(request)
-            processors = self.all_processors()
+            site, processors = self.site(), self.all_processors()
         except JobNotAccepted as error:
             raise OfferRefused(CANNOT_RUN, f"{error}.") from None
         except BatchSystemError as error:
@@ -65,7 +65,7 @@ class OfferDesk:
             raise OfferRefused(CANNOT_RUN, "the batch system knows no time to start it.")
         try:
             offer = self.worth.offer(
-                self.site, request, now=now, start=max(start, now), all_processors=processors
+                site, request, now=now, start=max(start, now), all_processors=processors
             )
         except ConfigurationError as error:
             logger.warning("price=none reason=%s", error)

@@ -1,4 +1,4 @@
-"""What an offer is worth: the site's utility and price for a job, and what a formula makes of it."""
+"""What an offer is worth: the site's utility and price for a job, and a formula over them."""
 
 from __future__ import annotations
 

@@ -47,8 +47,9 @@ class RoutedJobs:
         """With one more on its way."""
         return replace(self, on_their_way=(*self.on_their_way, job)[-MOST_JOBS:])
 
-    def with_ended(self, ran: Mapping[tuple[str, int], RoutedJob], gone: set[tuple[str, int]],
-                   now: float) -> RoutedJobs:
+    def with_ended(
+        self, ran: Mapping[tuple[str, int], RoutedJob], gone: set[tuple[str, int]], now: float
+    ) -> RoutedJobs:
         """With what became of some of them.
 
         Args:

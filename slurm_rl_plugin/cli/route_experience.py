@@ -1,0 +1,80 @@
+"""What `slurm-rl route` learns between two calls: accounting tells what became of routed jobs."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+
+from slurm_rl_plugin.batch_systems.slurm_submission import EndedRun, SlurmSubmission
+from slurm_rl_plugin.brokers.live.routed_jobs import JobOnItsWay, RoutedJobs, RoutedJobsFile
+from slurm_rl_plugin.brokers.port import Broker, RoutedJob
+from slurm_rl_plugin.errors import BatchSystemError
+
+logger = logging.getLogger(__name__)
+
+
+def state_file(environment: Mapping[str, str]) -> Path:
+    """Where this user's routed jobs are kept."""
+    home = environment.get("XDG_STATE_HOME") or str(Path("~/.local/state").expanduser())
+    return Path(home) / "slurm-rl" / "routed-jobs.json"
+
+
+def learn_from_past(
+    broker: Broker, past: RoutedJobsFile, submission: SlurmSubmission, now: float
+) -> None:
+    """Ask accounting for jobs that were on their way, and let the broker learn from all that ended.
+
+    Whatever fails costs experience, and never the routing.
+
+    Args:
+        broker: that has learned nothing yet.
+        past: the user's routed jobs.
+        submission: asks accounting.
+        now: seconds since the epoch.
+    """
+    known = past.read()
+    if known.on_their_way:
+        ran, gone = _outcomes(known, submission)
+        if ran or gone:
+            try:
+                with past.changing() as change:
+                    known = change.jobs = change.jobs.with_ended(ran, gone, now)
+            except OSError as error:
+                logger.warning("what became of routed jobs is not remembered (%s).", error)
+    for job in known.ended:
+        broker.learn(job)
+
+
+def _outcomes(
+    known: RoutedJobs, submission: SlurmSubmission
+) -> tuple[dict[tuple[str, int], RoutedJob], set[tuple[str, int]]]:
+    """(site, number) -> the job that ran there; and those that ended without having run."""
+    waiting: dict[str, dict[int, JobOnItsWay]] = {}
+    for job in known.on_their_way:
+        waiting.setdefault(job.site, {})[job.job_id] = job
+    ran: dict[tuple[str, int], RoutedJob] = {}
+    gone: set[tuple[str, int]] = set()
+    for site, jobs in waiting.items():
+        try:
+            ended, never = submission.ended(site, sorted(jobs))
+        except BatchSystemError as error:
+            logger.warning("nothing is learned from %s: %s.", site, error)
+            continue
+        ran |= {
+            (site, run.job_id): _routed(jobs[run.job_id], run)
+            for run in ended
+            if run.job_id in jobs
+        }
+        gone |= {(site, job_id) for job_id in never if job_id in jobs}
+    return ran, gone
+
+
+def _routed(job: JobOnItsWay, run: EndedRun) -> RoutedJob:
+    return RoutedJob(
+        site=job.site,
+        request=job.request,
+        submitted=run.submitted,
+        started=run.started,
+        ended=run.ended,
+    )
