@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
 
 from slurm_rl_plugin.brokers.port import RankedSite, RoutedJob
-from slurm_rl_plugin.domain.site import JobRequest, Site, SiteOffer
+from slurm_rl_plugin.domain.site import JobRequest, Site
+from slurm_rl_plugin.units import HOUR, MINUTE
 
 
 class EarliestStartBroker:
@@ -20,17 +20,24 @@ class EarliestStartBroker:
         """See `Broker.rank`."""
         offers = [offer for site in sites if (offer := site.offer(request)) is not None]
         offers.sort(key=lambda offer: (offer.expected_start, -offer.processors, offer.site))
-        return [_ranked(offer) for offer in offers]
+        return [
+            RankedSite(
+                site=offer.site,
+                merit=-offer.expected_start,
+                reason=_reason(offer.expected_start - offers[0].expected_start),
+                offer=offer,
+            )
+            for offer in offers
+        ]
 
     def learn(self, job: RoutedJob) -> None:
         """Nothing: what the sites say is all that counts."""
 
 
-def _ranked(offer: SiteOffer) -> RankedSite:
-    when = datetime.fromtimestamp(offer.expected_start).isoformat(timespec="seconds")
-    return RankedSite(
-        site=offer.site,
-        merit=-offer.expected_start,
-        reason=f"would start it at {when}",
-        offer=offer,
-    )
+def _reason(later: float) -> str:
+    """In words, for a site that would start the job so many seconds after the first."""
+    if later < 1.0:
+        return "would start it first"
+    if later < 2 * HOUR:
+        return f"would start it {later / MINUTE:.0f} min later"
+    return f"would start it {later / HOUR:.0f} h later"

@@ -58,12 +58,10 @@ def offer_service(
 ) -> Iterator[OfferService]:
     """Start a service with TLS and a token; killed at the end if it still runs.
 
-    `more` are lines of [offer], and `before` words before its command.
+    `more` are lines of [offer], and `before` words before its command. Others must be able to get
+    into the folder where these change the user.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    for above in (folder, *folder.parents):
-        if not above.stat().st_mode & 0o001:
-            above.chmod(0o755)
     files = self_signed(folder, "offer")
     files.key.chmod(0o644)
     (folder / "token").write_text(secrets.token_hex(32))
@@ -149,7 +147,7 @@ def write_sites(path: Path, services: dict[str, OfferService]) -> None:
 
 
 @contextmanager
-def two_sites(folder: Path, release: SlurmRelease | None, more: str) -> Iterator[TwoSites]:
+def two_sites(release: SlurmRelease | None, more: str) -> Iterator[TwoSites]:
     """Both clusters with their services; `more` are lines of [offer]."""
     add_system_user(ORDINARY)
     # only root can enter another release's folder
@@ -164,11 +162,10 @@ def two_sites(folder: Path, release: SlurmRelease | None, more: str) -> Iterator
             clusters[name] = stack.enter_context(running_slurm(plan, release, first))
         services = {
             name: stack.enter_context(
-                offer_service(cluster.env, folder / name, more, before)
+                offer_service(cluster.env, cluster.directory / "offer", more, before)
             )
             for name, cluster in clusters.items()
         }
-        write_sites(folder / "slurm-rl" / "sites.toml", services)
-        yield TwoSites(clusters=clusters, services=services, home=folder)
-
-
+        home = clusters[NAMES[0]].directory / "home"
+        write_sites(home / "slurm-rl" / "sites.toml", services)
+        yield TwoSites(clusters=clusters, services=services, home=home)
