@@ -21,7 +21,10 @@ from slurm_rl_plugin.units import MINUTE
 
 TEST_ONLY = ("sbatch", "--test-only", "--chdir=/", "--output=/dev/null", "--wrap=true")
 PARTITIONS = ("sinfo", "--noheader", "--all", "-o", "%P|%a|%l")
-_STARTS = re.compile(r"\bJob \d+ to start at (?P<time>\S+) using \d+ processors")
+#: What sinfo says of a partition that lets jobs run for ever.
+NO_LIMIT = "infinite"
+#: 26.05 puts a letter between the time and `using`.
+_STARTS = re.compile(r"\bJob \d+ to start at (?P<time>\S+).*? using \d+ processors")
 _REFUSED = re.compile(r"^(?:sbatch: error:|allocation failure:) *(?P<words>.+)$", re.MULTILINE)
 
 
@@ -131,14 +134,14 @@ def _partitions(text: str) -> Iterator[Partition]:
     for line in text.splitlines():
         try:
             name, state, limit = line.split("|")
-            longest = parse_duration(limit.strip())
+            longest = math.inf if limit == NO_LIMIT else parse_duration(limit)
         except ValueError as error:
             raise not_understood("sinfo", line) from error
         yield Partition(
             name=name.removesuffix("*"),
             is_default=name.endswith("*"),
             is_up=state == "up",
-            longest=math.inf if math.isnan(longest) else longest,
+            longest=longest,
         )
 
 

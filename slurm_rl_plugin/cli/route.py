@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import logging
 import os
 import shutil
 import sys
@@ -27,8 +26,6 @@ from slurm_rl_plugin.configuration import Configuration
 from slurm_rl_plugin.configuration.offer_keys import BROKERS
 from slurm_rl_plugin.domain.site import JobRequest
 from slurm_rl_plugin.errors import ConfigurationError, JobNotAccepted
-
-logger = logging.getLogger(__name__)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -70,9 +67,6 @@ class Route:
 
 def main(options: argparse.Namespace) -> int:
     """Rank, print, and submit where that is wanted; 1 where no site takes the job."""
-    logging.basicConfig(
-        stream=sys.stderr, level=logging.WARNING, format="slurm-rl route: %(message)s"
-    )
     configuration = configuration_of(options, or_defaults=True)
     broker = broker_of(options.broker or configuration.values["route"]["broker"])
     route = _route(options, configuration)
@@ -83,7 +77,7 @@ def main(options: argparse.Namespace) -> int:
         float(configuration.values["route"]["timeout"]),
         time.monotonic,
     )
-    learn_from_past(broker, route.past, route.submission, now())
+    learn_from_past(broker, route.past, route.submission, now(), _tell)
     ranking = _ranking(broker, route.request, answers)
     silent = [answer for answer in answers if answer.promised is None]
     if not options.json and "parsable" not in route.command.options:
@@ -94,7 +88,7 @@ def main(options: argparse.Namespace) -> int:
     elif submitted is not None:
         sys.stdout.write(f"{submitted[2]}\n")
     if not ranking:
-        logger.error("no site would take the job now.")
+        _tell("no site would take the job now.")
     return 0 if ranking and (submitted is not None or not options.submit) else 1
 
 
@@ -140,7 +134,7 @@ def _submit(route: Route, ranking: list[RankedSite]) -> tuple[str, int, str] | N
         try:
             job_id, said = route.submission.submit(each.site, route.command.words, route.script)
         except JobNotAccepted as error:
-            logger.warning("%s", printable(f"{each.site} did not take the job: {error}"))
+            _tell(f"{each.site} did not take the job: {error}")
             continue
         _remember(
             route,
@@ -156,4 +150,9 @@ def _remember(route: Route, job: JobOnItsWay) -> None:
         with route.past.changing() as change:
             change.jobs = change.jobs.with_submitted(job)
     except OSError as error:
-        logger.warning("job %d is not remembered (%s).", job.job_id, error)
+        _tell(f"job {job.job_id} is not remembered ({error}).")
+
+
+def _tell(words: str) -> None:
+    """Say something beside what is printed."""
+    sys.stderr.write(f"slurm-rl route: {printable(words)}\n")

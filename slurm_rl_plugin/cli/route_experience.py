@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from slurm_rl_plugin.batch_systems.slurm_submission import EndedRun, SlurmSubmission
 from slurm_rl_plugin.brokers.live.routed_jobs import JobOnItsWay, RoutedJobs, RoutedJobsFile
 from slurm_rl_plugin.brokers.port import Broker, RoutedJob
 from slurm_rl_plugin.errors import BatchSystemError
-
-logger = logging.getLogger(__name__)
 
 
 def state_file(environment: Mapping[str, str]) -> Path:
@@ -21,7 +18,11 @@ def state_file(environment: Mapping[str, str]) -> Path:
 
 
 def learn_from_past(
-    broker: Broker, past: RoutedJobsFile, submission: SlurmSubmission, now: float
+    broker: Broker,
+    past: RoutedJobsFile,
+    submission: SlurmSubmission,
+    now: float,
+    tell: Callable[[str], None],
 ) -> None:
     """Ask accounting for jobs that were on their way, and let the broker learn from all that ended.
 
@@ -32,22 +33,23 @@ def learn_from_past(
         past: the user's routed jobs.
         submission: asks accounting.
         now: seconds since the epoch.
+        tell: takes one sentence for the user.
     """
     known = past.read()
     if known.on_their_way:
-        ran, gone = _outcomes(known, submission)
+        ran, gone = _outcomes(known, submission, tell)
         if ran or gone:
             try:
                 with past.changing() as change:
                     known = change.jobs = change.jobs.with_ended(ran, gone, now)
             except OSError as error:
-                logger.warning("what became of routed jobs is not remembered (%s).", error)
+                tell(f"what became of routed jobs is not remembered ({error}).")
     for job in known.ended:
         broker.learn(job)
 
 
 def _outcomes(
-    known: RoutedJobs, submission: SlurmSubmission
+    known: RoutedJobs, submission: SlurmSubmission, tell: Callable[[str], None]
 ) -> tuple[dict[tuple[str, int], RoutedJob], set[tuple[str, int]]]:
     """(site, number) -> the job that ran there; and those that ended without having run."""
     waiting: dict[str, dict[int, JobOnItsWay]] = {}
@@ -59,7 +61,7 @@ def _outcomes(
         try:
             ended, never = submission.ended(site, sorted(jobs))
         except BatchSystemError as error:
-            logger.warning("nothing is learned from %s: %s.", site, error)
+            tell(f"nothing is learned from {site}: {error}.")
             continue
         ran |= {
             (site, run.job_id): _routed(jobs[run.job_id], run)

@@ -14,7 +14,7 @@ from http.client import HTTPException, HTTPSConnection
 from types import TracebackType
 from typing import Self
 
-from tests.real.two_sites import OfferService
+from tests.real.offer_under_test import OfferService
 
 MANY = 1000
 BOMBS = (
