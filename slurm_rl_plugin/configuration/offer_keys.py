@@ -96,7 +96,7 @@ ROUTE = {
     "sites_file": Key(
         kind=str,
         default="/etc/slurm-rl/sites.toml",
-        meaning="the sites that `route` asks; empty for those of the user's own file only",
+        meaning="the sites that route asks; empty for those of the user's own file only",
         note="A [[site]] each: [sites](brokers.md#the-sites).",
     ),
     "broker": Key(kind=str, default="earliest", choices=BROKERS, meaning="who ranks the sites"),
@@ -107,6 +107,6 @@ ROUTE = {
         meaning="seconds that the sites have to answer, all together",
     ),
     "submit_timeout": Key(
-        kind=float, default=60.0, least=1, meaning="seconds until `sbatch` or `sacct` is killed"
+        kind=float, default=60.0, least=1, meaning="seconds until sbatch or sacct is killed"
     ),
 }
