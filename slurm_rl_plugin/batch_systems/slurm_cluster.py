@@ -43,6 +43,7 @@ from slurm_rl_plugin.batch_systems.slurm_writes import (
     ChangeSender,
     FactorWriter,
     Scontrol,
+    still_waiting,
 )
 from slurm_rl_plugin.domain import EndedJobs, QueueSnapshot, RunningJobs, StartedJobs
 from slurm_rl_plugin.domain.site import JobRequest
@@ -213,7 +214,7 @@ class SlurmCluster:
             chosen = perhaps = [int(job_id) for job_id in job_ids]
         still = self._give_back_left_over(perhaps)
         report = lever.write([(job_id, 0) for job_id in chosen])
-        return replace(report, later=report.later | still)
+        return replace(report, later=report.later | still | still_waiting(report.rejected))
 
     def _give_back_left_over(self, perhaps: Sequence[int] = ()) -> frozenset[int]:
         """The site has gone to `priority/basic` or from it: values of the other lever are left.
