@@ -18,6 +18,7 @@ from slurm_rl_plugin.cli.claim_tables import (
 from slurm_rl_plugin.cli.heldout_study import HELDOUT_STUDY, reproduce_heldout
 from slurm_rl_plugin.cli.learned_papers import DEFAULT_SEEDS, LEARNED_PAPERS, reproduce_learned
 from slurm_rl_plugin.cli.progress import progress_bar
+from slurm_rl_plugin.cli.site_utility_study import SITE_UTILITIES, reproduce_site_utilities
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.reproduce import heuristics, rlscheduler, rlscheduler_search
 from slurm_rl_plugin.reproduce.claims import Claim
@@ -31,7 +32,8 @@ _SEARCH_SEEDS = 5
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    papers = (*LEARNED_PAPERS, HELDOUT_STUDY, ABLATION, "heuristics", "rlscheduler")
+    studies = (HELDOUT_STUDY, ABLATION, SITE_UTILITIES)
+    papers = (*LEARNED_PAPERS, *studies, "heuristics", "rlscheduler")
     parser.add_argument("paper", choices=papers, help="which experiment")
     parser.add_argument(
         "traces",
@@ -85,10 +87,12 @@ def main(options: argparse.Namespace) -> int:
         return reproduce_heldout(options, _named_traces(options.traces))
     if options.paper == ABLATION:
         return reproduce_ablation(options, _named_traces(options.traces))
+    if options.paper == SITE_UTILITIES:
+        return reproduce_site_utilities(options, _named_traces(options.traces))
     if options.models or options.policy or (options.quick and not options.search):
         raise ConfigurationError(
             f"--models, --policy and --quick are for {', '.join(LEARNED_PAPERS)}, "
-            f"{HELDOUT_STUDY} and {ABLATION}."
+            f"{HELDOUT_STUDY}, {ABLATION} and {SITE_UTILITIES}."
         )
     if options.paper == "heuristics":
         return _reproduce_heuristics(options)

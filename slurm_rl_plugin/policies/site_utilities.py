@@ -1,0 +1,90 @@
+"""A site's own Q-network asked for what the site publishes (2008, section II.C).
+
+Needs numpy and onnxruntime only, so that a head node can publish.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import numpy as np
+
+from slurm_rl_plugin.domain import QueueSnapshot
+from slurm_rl_plugin.domain.published_utilities import JOB_CLASSES, PublishedUtilities
+from slurm_rl_plugin.errors import ModelSchemaMismatch, ScoreInvalid
+from slurm_rl_plugin.features.offered_jobs import offered_job_features
+from slurm_rl_plugin.features.site import SITE
+from slurm_rl_plugin.policies.q_network import QNetworkPolicy
+from slurm_rl_plugin.units import FloatArray
+
+#: Metadata of a model whose scores are what one more job is worth to the site, not only an order.
+SCORES_ENTRY, SITE_UTILITY = "scores", "site-utility"
+#: Seconds for which a publication holds where nobody says otherwise: five cycles of a minute.
+VALID_FOR = 300.0
+
+
+def utility_of(gain: FloatArray) -> FloatArray:
+    """Utility in [0, 1] of what a job adds to the sum of its site's objective; 0.5 is nothing.
+
+    The same at every site, so that the utilities of several sites are in one unit.
+
+    Args:
+        gain: expected change of the sum of (U + F)/2 over the site's jobs, any shape.
+    """
+    return np.asarray(0.5 * (1.0 + np.tanh(0.5 * np.asarray(gain, dtype=np.float64))))
+
+
+def published_utilities(
+    policy: QNetworkPolicy,
+    snapshot: QueueSnapshot,
+    *,
+    site: str,
+    job_classes: Collection[str] = JOB_CLASSES,
+    accounts: Collection[str] | None = None,
+    valid_for: float = VALID_FOR,
+) -> PublishedUtilities:
+    """What a site publishes in its present state.
+
+    Args:
+        policy: its utility model, as `load_q_network` reads it.
+        snapshot: its queue.
+        site: its name.
+        job_classes: of JOB_CLASSES.
+        accounts: names to publish, others are left out; None for all of the snapshot. One that the
+            snapshot does not know is not published.
+        valid_for: seconds after which nobody should go by it.
+
+    Raises:
+        ModelSchemaMismatch: the model's scores are an order and no utilities.
+        PolicyError: onnxruntime fails.
+        ScoreInvalid: the model gives no finite number.
+    """
+    card = policy.card
+    if card.metadata.get(SCORES_ENTRY) != SITE_UTILITY or policy.schema != SITE:
+        raise ModelSchemaMismatch(
+            f"model {card.path} orders jobs and its scores are no utilities of the site: "
+            "give one that was fitted as a site utility."
+        )
+    classes = [each for each in JOB_CLASSES if each in job_classes]
+    gain: FloatArray = np.zeros(0)
+    if classes and snapshot.accounts:
+        interactive = [each == "interactive" for each in classes]
+        jobs = offered_job_features(snapshot, interactive, policy.estimates)
+        gain = next(policy.scores_of(snapshot, None, [jobs]))
+    if not np.isfinite(gain).all():
+        raise ScoreInvalid(f"model {card.path} gives utilities that are no numbers: fit it again.")
+    rows = utility_of(gain).reshape(len(classes), len(snapshot.accounts))
+    return PublishedUtilities(
+        site=site,
+        time=snapshot.now,
+        valid_for=valid_for,
+        model=card.sha256,
+        utilities={
+            each: {
+                name: round(float(value), 6)
+                for name, value in zip(snapshot.accounts, row, strict=True)
+                if accounts is None or name in accounts
+            }
+            for each, row in zip(classes, rows, strict=True)
+        },
+    )

@@ -1,0 +1,60 @@
+"""`slurm-rl reproduce site-utilities` as a user types it, small."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+
+import pytest
+
+from slurm_rl_plugin.cli.entry import main
+from slurm_rl_plugin.policies.q_network import load_q_network
+from slurm_rl_plugin.reproduce import site_utilities
+from slurm_rl_plugin.reproduce.lpc_segments import LPC_EGEE
+from tests.functional.lpc_like import lpc_like_log
+
+WORDS = ["reproduce", "site-utilities"]
+
+
+def test_it_fits_routes_draws_and_does_the_same_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = lpc_like_log()
+    monkeypatch.setattr(site_utilities, "read_lpc", lambda folder: log)
+    models, figures = tmp_path / "models", tmp_path / "figures"
+    words = [*WORDS, str(tmp_path), "--quick", "--seeds", "2", "--models", str(models)]
+    assert main([*words, "--json", "--plot", str(figures)]) == 0
+    first = json.loads(capsys.readouterr().out)
+    assert first["paper"] == "site-utilities"
+    assert first["seeds"] == [0, 1]
+    judged = [claim for claim in first["claims"] if claim["verdict"]]
+    assert [claim["name"].rpartition("of ")[2] for claim in judged] == [
+        "random",
+        "least loaded",
+        "earliest start",
+    ]
+    assert all(set(claim["baselines"]) >= {"random"} for claim in judged)
+    assert all(Path(path).read_bytes()[:4] == b"\x89PNG" for path in first["figures"])
+    manifest = json.loads((figures / "site-utilities.json").read_text())
+    for name, checksum in manifest["figures"].items():
+        assert hashlib.sha256((figures / name).read_bytes()).hexdigest() == checksum
+    written = {path: path.stat().st_mtime_ns for path in models.iterdir()}
+    assert {load_q_network(path).card.sha256 for path in written} == {*first["models"].values()}
+    assert main(words) == 0  # from kept models: the same figures, as a table
+    table = capsys.readouterr().out
+    value = next(claim["measured"] for claim in first["claims"] if ": random, J" in claim["name"])
+    assert f"{value:.4g}" in table
+    assert {path: path.stat().st_mtime_ns for path in models.iterdir()} == written
+
+
+def test_without_traces_it_says_what_to_give(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("SLURM_RL_TRACES", raising=False)
+    assert main(WORDS) == 2
+    assert "directory of LPC-EGEE" in capsys.readouterr().err
+    assert main([*WORDS, str(tmp_path)]) == 2
+    assert LPC_EGEE in capsys.readouterr().err
+    assert main([*WORDS, str(tmp_path), "--seeds", "1"]) == 2
+    assert "at least 2" in capsys.readouterr().err

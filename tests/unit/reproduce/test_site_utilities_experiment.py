@@ -1,0 +1,137 @@
+"""The experiment's load, its brokers and its verdicts, on a log made up for it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from slurm_rl_plugin.accounting.port import JobLog
+from slurm_rl_plugin.reproduce.site_utilities import COLUMNS, claims_of, grid_figures
+from slurm_rl_plugin.reproduce.site_utility_brokers import (
+    BASELINES,
+    CONTENDERS,
+    EARLIEST_START,
+    LEAST_LOADED,
+    RANDOM,
+    SHARE_DEFICIT,
+    broker_of,
+    request_of,
+    routed_by,
+)
+from slurm_rl_plugin.reproduce.site_utility_load import (
+    ACCOUNT_MIX,
+    GRID_LOAD,
+    SHOWN_SEGMENTS,
+    SITES,
+    TRAINING_SEGMENTS,
+    GridLoad,
+    draw_load,
+    site_terms,
+)
+from slurm_rl_plugin.simulator.partitions import QueueOrder
+from slurm_rl_plugin.simulator.routed_sites import RoutedSite
+from slurm_rl_plugin.simulator.routing import NOWHERE, route_jobs
+from tests.functional.lpc_like import lpc_like_log
+
+ORDER = QueueOrder(rule="utility-greedy")
+
+
+@pytest.fixture(scope="module")
+def log() -> JobLog:
+    return lpc_like_log()
+
+
+@pytest.fixture(scope="module")
+def load(log: JobLog) -> GridLoad:
+    return draw_load(log, SHOWN_SEGMENTS, 150, (1,))
+
+
+def test_nothing_that_is_learned_on_is_shown() -> None:
+    assert not set(TRAINING_SEGMENTS) & set(SHOWN_SEGMENTS)
+
+
+def test_shares_of_the_sites_make_the_mix_of_the_accounts() -> None:
+    capacity = sum(site.capacity for site in SITES)
+    together = sum(site.capacity * np.array(site.shares) for site in SITES) / capacity
+    np.testing.assert_allclose(together, ACCOUNT_MIX)
+    for site in SITES:
+        assert sum(site.shares) == pytest.approx(1.0)
+
+
+def test_streams_have_the_wanted_loads(load: GridLoad) -> None:
+    jobs = load.offered
+    assert (np.diff(jobs.submit) >= 0).all()
+    assert (load.home == NOWHERE).sum() == 150
+    assert len(set(load.segments)) == 4
+    assert set(load.segments) <= set(SHOWN_SEGMENTS)
+    span = jobs.submit[-1]
+    capacity = sum(site.capacity for site in SITES)
+    longest = jobs.run_time.max()
+    for place, site in enumerate(SITES):
+        work = jobs.run_time[load.home == place].sum()
+        wanted = site.local_load * site.capacity * span
+        assert abs(work - wanted) <= longest  # whole jobs
+    assert jobs.run_time.sum() == pytest.approx(GRID_LOAD * capacity * span, abs=4 * longest)
+
+
+def test_the_same_seed_is_the_same_load(log: JobLog, load: GridLoad) -> None:
+    again = draw_load(log, SHOWN_SEGMENTS, 150, (1,))
+    for name, column in load.offered._asdict().items():
+        if name != "past":
+            np.testing.assert_array_equal(getattr(again.offered, name), column)
+    other = draw_load(log, SHOWN_SEGMENTS, 150, (2,))
+    assert not np.array_equal(other.offered.run_time, load.offered.run_time)
+
+
+@pytest.mark.parametrize("contender", [*BASELINES, SHARE_DEFICIT])
+def test_each_broker_sends_jobs_where_it_says(load: GridLoad, contender: str) -> None:
+    sites = [RoutedSite(site_terms(site, ORDER), load.offered) for site in SITES]
+    broker = broker_of(contender, sites, {}, np.random.default_rng(1))
+    ranked = routed_by(broker, sites, tells_start=True)
+
+    def route(job: int) -> int:
+        chosen = ranked(job)
+        account = load.offered.account[job]
+        usage = [site.snapshot().usage[account] for site in sites]
+        index = {
+            EARLIEST_START: [-site.expected_start(job) for site in sites],
+            LEAST_LOADED: [-site.load for site in sites],
+            SHARE_DEFICIT: [s.terms.shares[account] - u for s, u in zip(sites, usage, strict=True)],
+            RANDOM: [0.0, 0.0, 0.0],
+        }[contender]
+        assert index[chosen] == max(index)
+        return chosen
+
+    where, start = route_jobs(sites, load.offered, load.home, route)
+    assert len(set(where[load.home == NOWHERE].tolist())) > 1
+    figures = grid_figures(load, where, start)
+    assert set(figures) == set(COLUMNS)
+    assert figures["J"] == pytest.approx((figures["U"] + figures["F"]) / 2)
+    assert 0 < figures["F"] < 1
+    assert 0 < figures["U"] <= 1
+
+
+def test_brokers_are_told_class_and_account_and_no_run_time(load: GridLoad) -> None:
+    site = RoutedSite(site_terms(SITES[0], ORDER), load.offered)
+    for job in range(20):
+        request = request_of(site, job)
+        quick = bool(load.offered.interactive[job])
+        assert request.job.qos == ("interactive" if quick else "batch")
+        assert request.job.account == f"vo{load.offered.account[job]}"
+        assert np.isnan(request.job.time_limit)
+
+
+def test_a_gain_is_judged_by_its_interval() -> None:
+    rng = np.random.default_rng(1)
+    noise = rng.normal(0, 0.01, 30)
+    level = dict.fromkeys(CONTENDERS, 0.5) | {"site utilities": 0.6, EARLIEST_START: 0.6}
+    figures = {
+        name: {column: level[name] + noise + rng.normal(0, 1e-3, 30) for column in COLUMNS}
+        for name in CONTENDERS
+    }
+    verdicts = {claim.column: claim.reproduces for claim in claims_of(figures)}
+    assert verdicts[f"J less that of {RANDOM}"] is True
+    assert verdicts[f"J less that of {LEAST_LOADED}"] is True
+    figures[EARLIEST_START]["J"] = figures["site utilities"]["J"] + noise
+    verdicts = {claim.column: claim.reproduces for claim in claims_of(figures)}
+    assert verdicts[f"J less that of {EARLIEST_START}"] is False

@@ -1,0 +1,173 @@
+"""Sites side by side: each is the kernel's own site, and jobs are neither lost nor doubled."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from slurm_rl_plugin.errors import SimulationError
+from slurm_rl_plugin.simulator.added_jobs import added_job_gains, outcome
+from slurm_rl_plugin.simulator.cluster import Workload
+from slurm_rl_plugin.simulator.partitions import QueueOrder
+from slurm_rl_plugin.simulator.routed_sites import RoutedSite, SiteTerms
+from slurm_rl_plugin.simulator.routing import NOWHERE, route_jobs
+from slurm_rl_plugin.simulator.simulation import (
+    SimulationSettings,
+    simulate_network,
+    simulate_waiting_rule,
+)
+from slurm_rl_plugin.utility.summary import JobMeasures, ScheduledJobs
+from slurm_rl_plugin.utility.time_utility import TimeUtilitySettings
+from tests.functional.small_network import small_network
+from tests.reference.loads import random_workload
+
+RULE = QueueOrder(rule="utility-greedy")
+
+
+def drawn(seed: int, *, exact: bool = True, jobs: int = 60) -> Workload:
+    """Jobs that come one at a time: at the same second a site decides between them."""
+    workload = random_workload(seed, jobs, 4, parallel=True, exact=exact)
+    return workload._replace(submit=workload.submit + 1e-3 * np.arange(jobs))
+
+
+def site(
+    workload: Workload, order: QueueOrder = RULE, capacity: int = 4, **more: float
+) -> RoutedSite:
+    terms = SiteTerms(
+        name="north",
+        accounts=("a", "b", "c"),
+        shares=workload.shares,
+        order=order,
+        settings=SimulationSettings(capacity=capacity, backfilling="easy", **more),
+    )
+    return RoutedSite(terms, workload)
+
+
+def everywhere(workload: Workload) -> np.ndarray:
+    return np.full(len(workload.submit), NOWHERE, dtype=np.int64)
+
+
+@settings(max_examples=10, deadline=None)
+@given(st.integers(0, 1000))
+def test_a_single_site_is_the_plain_simulation(seed: int) -> None:
+    workload = drawn(seed, exact=False)
+    plain = SimulationSettings(capacity=4, backfilling="easy")
+    _, start = route_jobs([site(workload)], workload, everywhere(workload), lambda job: 0)
+    expected = simulate_waiting_rule(workload, "utility-greedy", plain)
+    np.testing.assert_array_equal(start, expected.start)
+    network = small_network()
+    learned = [site(workload, QueueOrder(network=network))]
+    _, start = route_jobs(learned, workload, everywhere(workload), lambda job: 0)
+    np.testing.assert_array_equal(start, simulate_network(workload, network, plain).start)
+
+
+@settings(max_examples=10, deadline=None)
+@given(st.integers(0, 1000))
+def test_each_site_runs_its_jobs_as_if_it_were_alone(seed: int) -> None:
+    workload = drawn(seed)
+    rng = np.random.default_rng(seed)
+    home = rng.integers(-1, 3, len(workload.submit))
+    wanted = rng.integers(0, 3, len(workload.submit))
+    asked = []
+
+    def route(job: int) -> int:
+        asked.append(job)
+        assert {each.now for each in sites} == {workload.submit[job]}
+        return int(wanted[job])
+
+    sites = [site(workload) for _ in range(3)]
+    where, start = route_jobs(sites, workload, home, route)
+    assert asked == np.flatnonzero(home == NOWHERE).tolist()
+    np.testing.assert_array_equal(where, np.where(home == NOWHERE, wanted, home))
+    for place in range(3):
+        mine = np.flatnonzero(where == place)
+        assert sites[place].came == mine.tolist()
+        if len(mine) == 0:
+            continue
+        alone = Workload(
+            **{
+                name: column if name == "shares" else column[mine]
+                for name, column in workload._asdict().items()
+                if name != "past"
+            }
+        )
+        plain = SimulationSettings(capacity=4, backfilling="easy")
+        expected = simulate_waiting_rule(alone, "utility-greedy", plain)
+        np.testing.assert_array_equal(start[mine], expected.start)
+
+
+@settings(max_examples=10, deadline=None)
+@given(st.integers(0, 1000))
+def test_an_expected_start_holds_when_nobody_comes_after(seed: int) -> None:
+    workload = drawn(seed)
+    running = site(workload)
+    last = len(workload.submit) - 1
+    for job in range(last):
+        running.take(job)
+    running.run_until(float(workload.submit[last]))
+    expected = running.expected_start(last)
+    assert running.expected_start(last) == expected  # asking changes nothing
+    running.take(last)
+    running.run_until(np.inf)
+    assert running.starts()[last] == pytest.approx(expected)
+
+
+def test_a_job_wider_than_a_site_is_not_for_it() -> None:
+    workload = drawn(1)
+    wide = int(np.flatnonzero(workload.processors > 2)[0])
+    narrow = site(workload._replace(processors=np.minimum(workload.processors, 4)), capacity=2)
+    assert not narrow.fits(wide)
+    assert narrow.expected_start(wide) == np.inf
+    with pytest.raises(SimulationError, match="narrower"):
+        narrow.take(wide)
+
+
+def test_a_cycle_or_a_static_order_is_refused() -> None:
+    workload = drawn(1)
+    with pytest.raises(SimulationError, match="every event"):
+        site(workload, cycle=30.0)
+    with pytest.raises(SimulationError, match="every event"):
+        site(workload, QueueOrder(scores=np.zeros(60)))
+
+
+@settings(max_examples=10, deadline=None)
+@given(st.integers(0, 1000))
+def test_the_outcome_of_a_whole_future_is_that_of_its_schedule(seed: int) -> None:
+    workload = drawn(seed)
+    numbers = np.arange(len(workload.submit))
+    begun = site(workload)
+    whole = outcome(begun, numbers, workload.submit, 1e9)
+    assert begun.came == []
+    _, start = route_jobs([begun], workload, everywhere(workload), lambda job: 0)
+    measures = JobMeasures.of(
+        ScheduledJobs(
+            submit=workload.submit,
+            start=start,
+            run_time=workload.run_time,
+            processors=workload.processors,
+            account=workload.account,
+            interactive=workload.interactive,
+            shares=workload.shares,
+            capacity=4,
+        ),
+        TimeUtilitySettings(),
+    )
+    assert whole.time_utility == pytest.approx(measures.time_utility.sum())
+    assert whole.fairness == pytest.approx(measures.fairness.sum())
+
+
+def test_what_a_job_adds_is_seen_by_the_site_that_gets_it() -> None:
+    workload = drawn(3)
+    numbers = np.arange(20, 60)
+    begun = site(workload)
+    for job in range(20):
+        begun.take(job)
+    gains = added_job_gains(begun, [0, 1, 2], numbers, workload.submit[20:], 600.0)
+    again = added_job_gains(begun, [2, 1, 0], numbers, workload.submit[20:], 600.0)
+    np.testing.assert_array_equal(gains, again[::-1])
+    idle = site(workload._replace(interactive=np.ones(60, dtype=np.bool_)))
+    alone = added_job_gains(idle, [0], numbers[:0], workload.submit[:0], 600.0)
+    assert alone[0, 0] == 1.0  # starts at once
+    assert alone[0, 1] == 0.0  # before anything was consumed
