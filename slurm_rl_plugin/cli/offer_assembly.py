@@ -23,6 +23,7 @@ from slurm_rl_plugin.brokers.live.offer_worth import OfferWorth
 from slurm_rl_plugin.brokers.live.recent_starts import RecentStarts, StartLimits
 from slurm_rl_plugin.brokers.live.request_rate import RequestRate
 from slurm_rl_plugin.brokers.live.shared_token import SharedToken
+from slurm_rl_plugin.brokers.live.utility_file import UtilityFile
 from slurm_rl_plugin.configuration import Configuration
 from slurm_rl_plugin.errors import ConfigurationError
 
@@ -88,10 +89,19 @@ def build_offer_desk(configuration: Configuration) -> OfferDesk:
     return OfferDesk(
         site=Remembered(lambda: parse_cluster_name(commands.read(SHOW_CONFIG))).value,
         starts=RecentStarts(starts.expected_start, limits, time.monotonic),
-        worth=OfferWorth(given["price"], configuration.classifier.is_interactive),
+        worth=_worth(configuration),
         all_processors=Remembered(lambda: parse_all_processors(commands.read(SINFO))).value,
         clock=time.time,  # noqa: TID251 - the composition root hands out the clock
     )
+
+
+def _worth(configuration: Configuration) -> OfferWorth:
+    given = configuration.values["offer"]
+    published = None
+    if given["utility_file"]:
+        clock = time.time  # noqa: TID251 - the composition root hands out the clock
+        published = UtilityFile(Path(given["utility_file"]), clock).utility
+    return OfferWorth(given["price"], configuration.classifier.is_interactive, published)
 
 
 @dataclass(slots=True)

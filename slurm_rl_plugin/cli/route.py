@@ -16,7 +16,7 @@ from slurm_rl_plugin.brokers.live.remote_site import RemoteSite
 from slurm_rl_plugin.brokers.live.routed_jobs import JobOnItsWay, RoutedJobsFile
 from slurm_rl_plugin.brokers.port import Broker, RankedSite
 from slurm_rl_plugin.cli.configuration_arguments import add_configuration_options, configuration_of
-from slurm_rl_plugin.cli.route_brokers import broker_of
+from slurm_rl_plugin.cli.route_brokers import BrokerParts, broker_of
 from slurm_rl_plugin.cli.route_experience import learn_from_past, state_file
 from slurm_rl_plugin.cli.route_request import given_command, request_of, sites_of
 from slurm_rl_plugin.cli.route_table import print_ranking, ranking_document
@@ -34,6 +34,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--submit", action="store_true", help="submit to the best, with sbatch -M")
     parser.add_argument(
         "--broker", choices=BROKERS, help="who ranks the sites; default as [route] broker"
+    )
+    parser.add_argument(
+        "--formula", help="what an offer is worth to you, for --broker market; default as [route]"
     )
     parser.add_argument("--json", action="store_true", help="print one JSON document")
     parser.add_argument(
@@ -68,7 +71,7 @@ class Route:
 def main(options: argparse.Namespace) -> int:
     """Rank, print, and submit where that is wanted; 1 where no site takes the job."""
     configuration = configuration_of(options, or_defaults=True)
-    broker = broker_of(options.broker or configuration.values["route"]["broker"])
+    broker = _broker(options, configuration)
     route = _route(options, configuration)
     sites = sites_of(configuration, os.environ)
     answers = ask_sites(
@@ -90,6 +93,17 @@ def main(options: argparse.Namespace) -> int:
     if not ranking:
         _tell("no site would take the job now.")
     return 0 if ranking and (submitted is not None or not options.submit) else 1
+
+
+def _broker(options: argparse.Namespace, configuration: Configuration) -> Broker:
+    given = configuration.values["route"]
+    parts = BrokerParts(
+        clock=now,
+        seed=time.time_ns(),
+        formula=options.formula or given["formula"],
+        is_interactive=configuration.classifier.is_interactive,
+    )
+    return broker_of(options.broker or given["broker"], parts)
 
 
 def _route(options: argparse.Namespace, configuration: Configuration) -> Route:

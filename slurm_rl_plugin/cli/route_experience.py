@@ -4,11 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Protocol, runtime_checkable
 
 from slurm_rl_plugin.batch_systems.slurm_submission import EndedRun, SlurmSubmission
 from slurm_rl_plugin.brokers.live.routed_jobs import JobOnItsWay, RoutedJobs, RoutedJobsFile
 from slurm_rl_plugin.brokers.port import Broker, RoutedJob
+from slurm_rl_plugin.domain.site import JobRequest
 from slurm_rl_plugin.errors import BatchSystemError
+
+
+@runtime_checkable
+class HearsOfSubmissions(Protocol):
+    """A broker that also learns from jobs of which nothing has been heard yet."""
+
+    def sent(self, site: str, request: JobRequest, submitted: float) -> None:
+        """Take notice of a job that was submitted at a time, seconds since the epoch."""
 
 
 def state_file(environment: Mapping[str, str]) -> Path:
@@ -44,6 +54,9 @@ def learn_from_past(
                     known = change.jobs = change.jobs.with_ended(ran, gone, now)
             except OSError as error:
                 tell(f"what became of routed jobs is not remembered ({error}).")
+    if isinstance(broker, HearsOfSubmissions):
+        for each in known.on_their_way:
+            broker.sent(each.site, each.request, each.submitted)
     for job in known.ended:
         broker.learn(job)
 

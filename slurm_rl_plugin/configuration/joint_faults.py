@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from slurm_rl_plugin.brokers.live.offer_worth import PRICE_VARIABLES
+from slurm_rl_plugin.brokers.live.offer_worth import PRICE_VARIABLES, VALUE_VARIABLES
 from slurm_rl_plugin.brokers.live.remote_site import is_loopback
 from slurm_rl_plugin.brokers.market.formula import parse_formula
 from slurm_rl_plugin.configuration.given_keys import DEFAULT, GivenKeys
@@ -53,15 +53,24 @@ def _tls_faults(given: GivenKeys) -> Iterator[str]:
 def _offer_faults(given: GivenKeys) -> Iterator[str]:
     if "offer" not in given.keys:
         return
-    address, price = given.value("offer", "address"), given.value("offer", "price")
+    address = given.value("offer", "address")
     tls = ("offer", "tls_certificate") in given.faulty or given.value("offer", "tls_certificate")[0]
     if not tls and not is_loopback(address.value):
         yield (
             f"{address.origin}: [offer] address {address.value!r} would show the token to the "
             "network: give tls_certificate and tls_key, or address 127.0.0.1."
         )
-    if ("offer", "price") not in given.faulty:
-        try:
-            parse_formula(price.value, PRICE_VARIABLES)
-        except ConfigurationError as error:
-            yield f"{price.origin}: [offer] price: {error}"
+    yield from _formula_faults(given, "offer", "price", PRICE_VARIABLES)
+    yield from _formula_faults(given, "route", "formula", VALUE_VARIABLES)
+
+
+def _formula_faults(
+    given: GivenKeys, section: str, name: str, variables: tuple[str, ...]
+) -> Iterator[str]:
+    if name not in given.keys.get(section, ()) or (section, name) in given.faulty:
+        return
+    formula = given.value(section, name)
+    try:
+        parse_formula(formula.value, variables)
+    except ConfigurationError as error:
+        yield f"{formula.origin}: [{section}] {name}: {error}"

@@ -89,6 +89,8 @@ OFFER = {
         default="",
         meaning="JSON file of the site's long-term utilities; empty for the time utility of the "
         "expected wait",
+        note="The document that a site publishes; of jobs that it does not speak of, or when it is "
+        "too old, the time utility is offered.",
     ),
 }
 
@@ -100,6 +102,14 @@ ROUTE = {
         note="A [[site]] each: [sites](brokers.md#the-sites).",
     ),
     "broker": Key(kind=str, default="earliest", choices=BROKERS, meaning="who ranks the sites"),
+    "formula": Key(
+        kind=str,
+        default="-wait / 60 - price",
+        least=1,
+        meaning="what an offer is worth to the market's user; higher is better",
+        note="Over `wait`, `price`, `utility`, `processors`, `run_time`, `interactive` and "
+        "`all_processors`.",
+    ),
     "timeout": Key(
         kind=float,
         default=10.0,

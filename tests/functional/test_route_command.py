@@ -114,6 +114,17 @@ def test_json_is_one_document_with_offers_and_reasons(sites: Sites, route: Route
     assert "Requested node configuration is not available" in skipped["why"]
 
 
+def test_other_brokers_rank_the_same_offers(sites: Sites, route: Route) -> None:
+    sites.clusters["near"].set(wait=5400)
+    words = ("--json", "--broker", "market", "--formula", "wait", *JOB)
+    (first, second) = json.loads(route(*words)[1])["ranking"]
+    assert (first["site"], second["site"]) == ("near", "far")
+    assert first["merit"] == pytest.approx(5400, abs=20)
+    (first, second) = json.loads(route("--json", "--broker", "utility", *JOB)[1])["ranking"]
+    assert (first["site"], second["site"]) == ("far", "near")
+    assert route("--broker", "market", "--formula", "9**9**9", *JOB)[0] == 2
+
+
 def test_the_best_is_submitted_to_with_the_words_of_the_user(sites: Sites, route: Route) -> None:
     sites.clusters["near"].set(wait=60)
     status, out, _ = route("--submit", *JOB)

@@ -22,11 +22,6 @@ VALUE_VARIABLES = (*PRICE_VARIABLES, "price", "utility")
 PublishedUtility = Callable[[JobRequest, bool], float | None]
 
 
-def no_published_utility(request: JobRequest, interactive: bool) -> None:
-    """Nothing is published."""
-    del request, interactive
-
-
 @dataclass(frozen=True, slots=True)
 class OfferWorth:
     """Utility and price of one site.
@@ -34,7 +29,7 @@ class OfferWorth:
     Attributes:
         price: formula over PRICE_VARIABLES; times in seconds, `interactive` is 1 or 0.
         is_interactive: the site's rules for job classes.
-        published: the site's long-term utilities.
+        published: the site's long-term utilities; None where it publishes none.
 
     Raises:
         FormulaError: the formula is refused.
@@ -42,7 +37,7 @@ class OfferWorth:
 
     price: str
     is_interactive: Callable[[JobDescription], bool]
-    published: PublishedUtility = no_published_utility
+    published: PublishedUtility | None = None
 
     def __post_init__(self) -> None:
         parse_formula(self.price, PRICE_VARIABLES)
@@ -67,26 +62,32 @@ class OfferWorth:
         )
 
     def value(self, formula: str, request: JobRequest, offer: SiteOffer, now: float) -> float:
-        """What a request's own formula over VALUE_VARIABLES says of an offer.
-
-        Raises:
-            FormulaError: the formula is refused, or has no finite value.
-        """
-        quick = self._is_quick(request)
-        known = _variables(request, quick, offer.expected_start - now, offer.processors)
-        known |= {"price": offer.price, "utility": offer.utility}
-        return parse_formula(formula, VALUE_VARIABLES).value(known)
+        """See `offer_value`."""
+        return offer_value(formula, request, offer, now, interactive=self._is_quick(request))
 
     def _is_quick(self, request: JobRequest) -> bool:
         return self.is_interactive(request.job)
 
     def _utility(self, request: JobRequest, wait: float) -> float:
         quick = self._is_quick(request)
-        published = self.published(request, quick)
+        published = None if self.published is None else self.published(request, quick)
         if published is not None:
-            return min(max(published, 0.0), 1.0)
+            return published
         run_time = _run_time(request)
         return float(time_utility(wait + run_time, run_time, quick))
+
+
+def offer_value(
+    formula: str, request: JobRequest, offer: SiteOffer, now: float, *, interactive: bool
+) -> float:
+    """What a user's formula over VALUE_VARIABLES says of an offer; higher is better.
+
+    Raises:
+        FormulaError: the formula is refused, or has no finite value.
+    """
+    known = _variables(request, interactive, offer.expected_start - now, offer.processors)
+    known |= {"price": offer.price, "utility": offer.utility}
+    return parse_formula(formula, VALUE_VARIABLES).value(known)
 
 
 def _variables(

@@ -101,7 +101,7 @@ class TestOrder:
 
 
 #: Keys of which more is asked than their kind.
-NOT_ANY_TEXT = {("offer", "address"), ("offer", "price")}
+NOT_ANY_TEXT = {("offer", "address"), ("offer", "price"), ("route", "formula")}
 
 
 class TestEnvironment:
