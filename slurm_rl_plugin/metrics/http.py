@@ -95,6 +95,9 @@ class PageServer(ThreadingMixIn, WSGIServer):
     def get_request(self) -> tuple[socket.socket, Any]:
         """Accept; nothing is read here, so nobody can hold up the others."""
         connection, client = super().get_request()
+        if self._is_full(client):  # before TLS makes it dear
+            connection.close()
+            raise ConnectionRefusedError
         connection.settimeout(DEADLINE)
         if self._tls is not None:
             try:
@@ -106,14 +109,18 @@ class PageServer(ThreadingMixIn, WSGIServer):
                 raise
         return connection, client
 
+    def _is_full(self, client: Any) -> bool:
+        """Whether all places are taken, or those that this client may have."""
+        served = list(self._clients.values())
+        return len(served) >= MOST_CONNECTIONS or served.count(client[0]) >= self._of_one_client
+
     def process_request(self, request: Any, client_address: Any) -> None:
         """Give the connection a thread of its own, or close it where all are taken."""
-        client = str(client_address[0])
-        mine = sum(each == client for each in list(self._clients.values()))
-        if mine >= self._of_one_client or not self._free.acquire(blocking=False):
+        if not self._free.acquire(blocking=False):
             self.shutdown_request(request)
             return
-        self._since[request], self._clients[request] = self._monotonic(), client
+        self._since[request] = self._monotonic()
+        self._clients[request] = str(client_address[0])
         try:
             super().process_request(request, client_address)
         except RuntimeError:  # no further thread can be started

@@ -23,7 +23,7 @@ from tests.real.two_sites import NAMES, TwoSites, two_sites
 pytestmark = pytest.mark.real
 
 #: Of [offer]: tests follow each other quickly, and no answer is old.
-QUICK = "busy_share = 1\nkeep = 0\ntimeout = 2\nrequests_per_minute = 100000"
+QUICK = "busy_share = 1\nkeep = 0\ntimeout = 5\nrequests_per_minute = 100000"
 JOBS_A_SITE = 20
 NORTH, SOUTH = NAMES
 
@@ -161,7 +161,8 @@ def test_a_site_whose_slurmctld_is_gone_is_passed_by(
                 *more,
                 *short_job("after"),
             )
-            assert time.monotonic() - began < 20  # ten of [route] timeout, and sbatch or sacct
+            # ten of [route] timeout, and sbatch or sacct on a busy machine
+            assert time.monotonic() - began < 25
             assert [each["site"] for each in answer["ranking"]] == [NORTH]
             (skipped,) = answer["skipped"]
             assert (skipped["site"], "not answer" in skipped["why"]) == (SOUTH, True), skipped
@@ -200,7 +201,8 @@ def test_hostile_clients_are_refused_and_leave_the_daemon_alone(
         assert hostile.faults == []
         assert set(hostile.statuses) <= {400, 401, 404, 405, 409, 411, 413, 429}, hostile.statuses
         assert {400, 401, 413} <= set(hostile.statuses)
-        route(*short_job("served"))  # and whoever may ask is answered again
+        served = route(*short_job("served"))["ranking"]  # and whoever may ask is answered again
+        assert {each["site"] for each in served} == set(NAMES)
         assert sites.services[NORTH].process.poll() is None
         failures = [line for line in hook.log.splitlines() if "cycle=done" in line]
         assert all("failure=none" in line for line in failures)
