@@ -48,6 +48,27 @@ class ChangeRejected(BatchSystemError):
     transient = False
 
 
+class JobNotAccepted(BatchSystemError):
+    """The batch system would not take a job as it is described: change the job, or go elsewhere."""
+
+    transient = False
+
+
+class SubmissionUnknown(BatchSystemError):
+    """Nobody knows whether a job was submitted: look for it before you submit it again."""
+
+    transient = False
+
+
+class OfferRefused(SlurmRLError):
+    """A request to the offer service is refused; `status` is the one of HTTP."""
+
+    def __init__(self, status: str, words: str, *, retry_after: float | None = None) -> None:
+        self.status = status
+        self.retry_after = retry_after
+        super().__init__(words)
+
+
 class JobNotPending(SlurmRLError):
     """The job has no place in the queue: look at it with squeue, sacct or `slurm-rl audit`."""
 

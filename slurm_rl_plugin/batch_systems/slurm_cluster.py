@@ -16,6 +16,7 @@ from slurm_rl_plugin.batch_systems.port import (
     SchedulerLoad,
 )
 from slurm_rl_plugin.batch_systems.slurm_accounting import PastRun, read_past_runs
+from slurm_rl_plugin.batch_systems.slurm_expected_start import SlurmStarts
 from slurm_rl_plugin.batch_systems.slurm_fields import (
     PENDING,
     RUNNING_STATES,
@@ -45,6 +46,7 @@ from slurm_rl_plugin.batch_systems.slurm_writes import (
     still_waiting,
 )
 from slurm_rl_plugin.domain import EndedJobs, QueueSnapshot, RunningJobs, StartedJobs
+from slurm_rl_plugin.domain.site import JobRequest
 from slurm_rl_plugin.errors import BatchSystemError, BatchSystemUnavailable, SlurmRLError
 from slurm_rl_plugin.units import FloatArray, IntArray
 
@@ -174,6 +176,10 @@ class SlurmCluster:
         """See `WatchesJobs.go_on_from`."""
         if isinstance(earlier, SlurmCluster):
             self._watch = earlier._watch
+
+    def expected_start(self, request: JobRequest) -> float | None:
+        """See `TellsStarts.expected_start`; tested as this process's user."""
+        return SlurmStarts(self._runner).expected_start(request)
 
     def apply(self, changes: Sequence[FactorChange]) -> ApplyReport:
         """Write factors; see `BatchSystem.apply`.

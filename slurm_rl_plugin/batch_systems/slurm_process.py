@@ -18,6 +18,7 @@ FILTER_PREFIXES = (
     "SINFO_",
     "SCONTROL_",
     "SACCT_",
+    "SBATCH_",
     "SLURM_CLUSTERS",
 )
 #: Words of a command that could not reach slurmctld.

@@ -123,6 +123,18 @@ def parse_settings(text: str) -> SlurmSettings:
     )
 
 
+def parse_cluster_name(text: str) -> str:
+    """The cluster's name from the answer of SHOW_CONFIG.
+
+    Raises:
+        BatchSystemError: the line that tells it is missing.
+    """
+    found = re.search(r"^ClusterName\s*=\s*(\S+)", text, re.MULTILINE)
+    if found is None:
+        raise not_understood("scontrol show config", "no line ClusterName")
+    return found[1]
+
+
 def _number(kind: Callable[[str], float], text: str) -> float:
     """A number that a cycle can do without: 0 where it is not understood."""
     try:

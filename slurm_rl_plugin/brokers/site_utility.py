@@ -13,7 +13,7 @@ from slurm_rl_plugin.domain.site import JobRequest, Site, SiteOffer
 Publications = Callable[[str], PublishedUtilities | None]
 
 
-def ranked_by_start(offers: Sequence[SiteOffer], now: float, remark: str = "") -> list[RankedSite]:
+def _ranked_by_start(offers: Sequence[SiteOffer], now: float, remark: str) -> list[RankedSite]:
     """Sites by their expected start, the earliest first; ties by the order given.
 
     Args:
@@ -31,21 +31,6 @@ def ranked_by_start(offers: Sequence[SiteOffer], now: float, remark: str = "") -
         )
         for offer in ordered
     ]
-
-
-class EarliestStartBroker:
-    """Sends a job where it is expected to start first."""
-
-    def __init__(self, clock: Callable[[], float]) -> None:
-        """With a clock, seconds since the epoch."""
-        self._clock = clock
-
-    def rank(self, request: JobRequest, sites: Sequence[Site]) -> list[RankedSite]:
-        """The sites that may run the job, earliest start first."""
-        return ranked_by_start(_offers(request, sites), self._clock())
-
-    def learn(self, job: RoutedJob) -> None:
-        """Nothing: each site speaks for itself."""
 
 
 class SiteUtilityBroker:
@@ -100,7 +85,7 @@ class SiteUtilityBroker:
             for utility, offer in known
         ]
         remark = f", and it has published nothing fresh of {job_class} jobs of {account}"
-        return ranked + ranked_by_start(unknown, now, remark)
+        return ranked + _ranked_by_start(unknown, now, remark)
 
     def learn(self, job: RoutedJob) -> None:
         """Nothing: sites learn, and publish what they have learned."""

@@ -9,6 +9,7 @@ from slurm_rl_plugin.cli.configuration_arguments import add_configuration_option
 from slurm_rl_plugin.cli.hook_assembly import check_model_file
 from slurm_rl_plugin.cli.job_arguments import count
 from slurm_rl_plugin.cli.model_checks import FEWEST_JOBS, model_of
+from slurm_rl_plugin.cli.offer_checks import offer_checks
 from slurm_rl_plugin.cli.queue_look import look_at_queue
 from slurm_rl_plugin.cli.site_checks import (
     FAIL,
@@ -56,7 +57,11 @@ def checks_of(configuration: Configuration, jobs: int | None = None) -> list[Sit
         configuration: of the site.
         jobs: waiting jobs that a decision is timed on; by default those of now, 1000 at least.
     """
-    checks = [*files_of(configuration, now()), port_of(configuration)]
+    checks = [
+        *files_of(configuration, now()),
+        port_of(configuration),
+        *offer_checks(configuration, now()),
+    ]
     try:
         look = look_at_queue(configuration)
         system = look.cycle.batch_system

@@ -36,6 +36,8 @@ VERBS = {
     "enable": "go on after `disable` or `pause`",
     "shadow-report": "what shadow mode would have changed, and what that would have been worth",
     "release": "take back every factor that the daemon wrote",
+    "offer": "the service that tells brokers when this site would start a job",
+    "route": "ask all sites when they would start a job, and submit it to the best",
     "show-config": "print the configuration in force",
     "benchmark": "measure the hook and the simulator",
 }

@@ -58,6 +58,18 @@ def port_of(configuration: Configuration) -> SiteCheck:
         return SiteCheck(
             WARN, "metrics port", "0 is any free one, which nobody can ask: set [metrics] port"
         )
+    fault = why_not_listen(address, port)
+    if fault is None:
+        return SiteCheck(PASS, "metrics port", f"{port} is free")
+    if isinstance(daemon_metrics(configuration), ServedMetrics):
+        return SiteCheck(PASS, "metrics port", f"{port}: a daemon of ours answers there")
+    return SiteCheck(
+        FAIL, "metrics port", f"{address}:{port}: {fault}; set [metrics] port to another"
+    )
+
+
+def why_not_listen(address: str, port: int) -> str | None:
+    """Why nobody could listen there now; None where one could."""
     try:
         family, kind, protocol, _, target = socket.getaddrinfo(
             address or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -66,14 +78,8 @@ def port_of(configuration: Configuration) -> SiteCheck:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the daemon does
             probe.bind(target)
     except OSError as error:
-        if isinstance(daemon_metrics(configuration), ServedMetrics):
-            return SiteCheck(PASS, "metrics port", f"{port}: a daemon of ours answers there")
-        return SiteCheck(
-            FAIL,
-            "metrics port",
-            f"{address}:{port}: {error.strerror}; set [metrics] port to another",
-        )
-    return SiteCheck(PASS, "metrics port", f"{port} is free")
+        return str(error.strerror)
+    return None
 
 
 def clock_of(runner: CommandRunner, clock: Callable[[], float]) -> SiteCheck:

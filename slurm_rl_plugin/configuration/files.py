@@ -47,11 +47,12 @@ def read_files(path: Path, faults: list[str]) -> list[ConfigurationFile]:
         if os.path.lexists(folder):  # else there is none
             faults.append(f"configuration {folder} cannot be read: {error.strerror}.")
     further = [each for each in found if each.suffix == ".toml" and each.name[0] != "."]
-    read = [_read(each, faults) for each in (path, *further)]
+    read = [read_file(each, faults) for each in (path, *further)]
     return [each for each in read if each is not None]
 
 
-def _read(path: Path, faults: list[str]) -> ConfigurationFile | None:
+def read_file(path: Path, faults: list[str]) -> ConfigurationFile | None:
+    """One file alone; None, and a fault more, where it cannot be read."""
     try:
         text = path.read_bytes().decode()
     except FileNotFoundError:

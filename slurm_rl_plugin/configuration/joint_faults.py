@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from slurm_rl_plugin.brokers.live.offer_worth import PRICE_VARIABLES, VALUE_VARIABLES
+from slurm_rl_plugin.brokers.live.remote_site import is_loopback
+from slurm_rl_plugin.brokers.market.formula import parse_formula
 from slurm_rl_plugin.configuration.given_keys import DEFAULT, GivenKeys
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.utility.reward import RewardWeights
 
-#: Key of [metrics] that is given -> the one that it needs.
+#: Sections that serve.
+_SERVING = ("metrics", "offer")
+#: Key of such a section that is given -> the one that it needs.
 _NEEDS = (
     ("tls_certificate", "tls_key"),
     ("tls_key", "tls_certificate"),
@@ -20,6 +25,7 @@ def add_joint_faults(given: GivenKeys) -> None:
     """Add them to the faults."""
     given.faults.extend(_reward_faults(given))
     given.faults.extend(_tls_faults(given))
+    given.faults.extend(_offer_faults(given))
 
 
 def _reward_faults(given: GivenKeys) -> Iterator[str]:
@@ -34,10 +40,37 @@ def _reward_faults(given: GivenKeys) -> Iterator[str]:
 
 
 def _tls_faults(given: GivenKeys) -> Iterator[str]:
-    if "metrics" not in given.keys:
+    for section in _SERVING:
+        if section not in given.keys:
+            continue
+        for name, needed in _NEEDS:
+            value = given.value(section, name)
+            known = (section, needed) not in given.faulty
+            if value.value and known and not given.value(section, needed).value:
+                yield f"{value.origin}: [{section}] {name} needs {needed}: give both, or neither."
+
+
+def _offer_faults(given: GivenKeys) -> Iterator[str]:
+    if "offer" not in given.keys:
         return
-    for name, needed in _NEEDS:
-        value = given.value("metrics", name)
-        known = ("metrics", needed) not in given.faulty
-        if value.value and known and not given.value("metrics", needed).value:
-            yield f"{value.origin}: [metrics] {name} needs {needed}: give both, or neither."
+    address = given.value("offer", "address")
+    tls = ("offer", "tls_certificate") in given.faulty or given.value("offer", "tls_certificate")[0]
+    if not tls and not is_loopback(address.value):
+        yield (
+            f"{address.origin}: [offer] address {address.value!r} would show the token to the "
+            "network: give tls_certificate and tls_key, or address 127.0.0.1."
+        )
+    yield from _formula_faults(given, "offer", "price", PRICE_VARIABLES)
+    yield from _formula_faults(given, "route", "formula", VALUE_VARIABLES)
+
+
+def _formula_faults(
+    given: GivenKeys, section: str, name: str, variables: tuple[str, ...]
+) -> Iterator[str]:
+    if name not in given.keys.get(section, ()) or (section, name) in given.faulty:
+        return
+    formula = given.value(section, name)
+    try:
+        parse_formula(formula.value, variables)
+    except ConfigurationError as error:
+        yield f"{formula.origin}: [{section}] {name}: {error}"

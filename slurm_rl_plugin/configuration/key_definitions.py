@@ -6,6 +6,7 @@ from pathlib import Path
 
 from slurm_rl_plugin.configuration.hook_keys import BATCH_SYSTEM, HOOK, POLICY
 from slurm_rl_plugin.configuration.key import Key
+from slurm_rl_plugin.configuration.offer_keys import OFFER, ROUTE
 from slurm_rl_plugin.configuration.site_keys import GUARD_RAILS, METRICS, REWARD
 
 DEFAULT_PATH = Path("/etc/slurm-rl/slurm-rl.toml")
@@ -17,6 +18,8 @@ KEYS: dict[str, dict[str, Key]] = {
     "reward": REWARD,
     "guard_rails": GUARD_RAILS,
     "metrics": METRICS,
+    "offer": OFFER,
+    "route": ROUTE,
 }
 #: What is to be said of a whole section, in Markdown.
 SECTION_NOTES = {
@@ -27,6 +30,8 @@ SECTION_NOTES = {
     "guard_rails": "Held jobs, jobs with a priority set by hand and jobs that cannot start yet are "
     "never touched either.",
     "metrics": "What is served: [metrics](metrics.md).",
+    "offer": "Of the offer service, which reads them when it starts: [brokers](brokers.md).",
+    "route": "Of `slurm-rl route`, which users run: [brokers](brokers.md#for-users).",
 }
 #: Sections with keys of the site's own choice.
 SHARES, JOB_CLASS = "shares", "job_class"

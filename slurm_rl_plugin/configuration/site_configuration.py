@@ -76,7 +76,15 @@ class Configuration:
     @property
     def tls(self) -> TlsFiles | None:
         """Files to serve metrics by TLS with; None for plain HTTP."""
-        where = self.values["metrics"]
+        return self._tls_of("metrics")
+
+    @property
+    def offer_tls(self) -> TlsFiles | None:
+        """Files to serve offers by TLS with; None for plain HTTP."""
+        return self._tls_of("offer")
+
+    def _tls_of(self, section: str) -> TlsFiles | None:
+        where = self.values[section]
         if not where["tls_certificate"]:
             return None
         authority = where["tls_client_ca"]
@@ -84,6 +92,7 @@ class Configuration:
             certificate=Path(where["tls_certificate"]),
             key=Path(where["tls_key"]),
             client_authority=Path(authority) if authority else None,
+            section=section,
         )
 
     @property

@@ -7,6 +7,12 @@ from typing import Protocol
 
 from slurm_rl_plugin.domain.job_description import JobDescription
 
+#: What else a job may ask for, in the words of Slurm's options.
+NEEDS = (
+    *("ntasks", "cpus-per-task", "ntasks-per-node", "nodes", "mem", "mem-per-cpu"),
+    *("constraint", "gres", "gpus", "gpus-per-node", "gpus-per-task", "licenses", "exclusive"),
+)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobRequest:
@@ -15,10 +21,13 @@ class JobRequest:
     Attributes:
         job: its words; `job.time_limit` is the run time it asks for, in seconds.
         processors: how many it asks for.
+        needs: what else it asks for: names of NEEDS and their values, by name; a name that is not
+            there leaves it to the site.
     """
 
     job: JobDescription
     processors: int
+    needs: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

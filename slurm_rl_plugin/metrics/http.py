@@ -1,4 +1,6 @@
-"""The metrics endpoint: few threads, each with a deadline, and the daemon waits for none of them.
+"""Serves pages: few threads, each with a deadline, and the process waits for none of them.
+
+The metrics are served so, and the offers to brokers.
 
 A scanner that opens connections and says nothing must cost the head node next to nothing: so many
 connections are served at a time, each for so many seconds, and further ones are closed at once. TLS
@@ -22,7 +24,7 @@ from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 from prometheus_client import CollectorRegistry
 
 from slurm_rl_plugin.errors import ConfigurationError
-from slurm_rl_plugin.metrics.pages import metrics_pages
+from slurm_rl_plugin.metrics.pages import Pages, metrics_pages
 from slurm_rl_plugin.metrics.tls import ServedTls, TlsFiles
 
 logger = logging.getLogger(__name__)
@@ -46,13 +48,15 @@ class _QuietHandler(WSGIRequestHandler):
         return io.StringIO()
 
 
-class MetricsServer(ThreadingMixIn, WSGIServer):
+class PageServer(ThreadingMixIn, WSGIServer):
     """Serves pages in threads of bounded number and life.
 
     Args:
         address: host and port.
         tls: for HTTPS.
         monotonic: clock of the deadline, seconds.
+        of_one_client: connections of one address that are served at a time; None for any number,
+            so that one client can keep out the others.
 
     Raises:
         OSError: the address cannot be listened on.
@@ -68,10 +72,13 @@ class MetricsServer(ThreadingMixIn, WSGIServer):
         address: tuple[str, int],
         tls: ServedTls | None = None,
         monotonic: Callable[[], float] = time.monotonic,
+        of_one_client: int | None = None,
     ) -> None:
         self._tls, self._monotonic = tls, monotonic
         self._free = threading.BoundedSemaphore(MOST_CONNECTIONS)
+        self._of_one_client = MOST_CONNECTIONS if of_one_client is None else of_one_client
         self._since: dict[socket.socket, float] = {}
+        self._clients: dict[socket.socket, str] = {}
         host, port = address
         found = socket.getaddrinfo(
             host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -88,6 +95,9 @@ class MetricsServer(ThreadingMixIn, WSGIServer):
     def get_request(self) -> tuple[socket.socket, Any]:
         """Accept; nothing is read here, so nobody can hold up the others."""
         connection, client = super().get_request()
+        if self._is_full(client):  # before TLS makes it dear
+            connection.close()
+            raise ConnectionRefusedError
         connection.settimeout(DEADLINE)
         if self._tls is not None:
             try:
@@ -99,12 +109,18 @@ class MetricsServer(ThreadingMixIn, WSGIServer):
                 raise
         return connection, client
 
+    def _is_full(self, client: Any) -> bool:
+        """Whether all places are taken, or those that this client may have."""
+        served = list(self._clients.values())
+        return len(served) >= MOST_CONNECTIONS or served.count(client[0]) >= self._of_one_client
+
     def process_request(self, request: Any, client_address: Any) -> None:
         """Give the connection a thread of its own, or close it where all are taken."""
         if not self._free.acquire(blocking=False):
             self.shutdown_request(request)
             return
         self._since[request] = self._monotonic()
+        self._clients[request] = str(client_address[0])
         try:
             super().process_request(request, client_address)
         except RuntimeError:  # no further thread can be started
@@ -126,6 +142,7 @@ class MetricsServer(ThreadingMixIn, WSGIServer):
 
     def _done(self, request: socket.socket) -> None:
         self._since.pop(request, None)
+        self._clients.pop(request, None)
         self._free.release()
 
     def service_actions(self) -> None:
@@ -139,7 +156,7 @@ class MetricsServer(ThreadingMixIn, WSGIServer):
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A client that breaks off, or does not speak TLS, is no news."""
         del request, client_address
-        logger.debug("metrics=broken_connection", exc_info=True)
+        logger.debug("http=broken_connection", exc_info=True)
 
 
 def serve_metrics(
@@ -159,17 +176,43 @@ def serve_metrics(
     Raises:
         ConfigurationError: the address cannot be listened on, or a file of TLS cannot be used.
     """
+    return serve_pages(metrics_pages(registry), address, port, tls, section="metrics")
+
+
+def serve_pages(
+    pages: Pages,
+    address: str,
+    port: int,
+    tls: TlsFiles | None = None,
+    *,
+    section: str,
+    of_one_client: int | None = None,
+) -> int:
+    """Serve pages over HTTP, or HTTPS, in threads that end with the process.
+
+    Args:
+        pages: the WSGI application.
+        address: to listen on.
+        port: 0 takes any free one.
+        tls: files for HTTPS.
+        section: of the configuration, for messages.
+        of_one_client: see `PageServer`.
+
+    Returns:
+        The port in use.
+
+    Raises:
+        ConfigurationError: the address cannot be listened on, or a file of TLS cannot be used.
+    """
     served_tls = None if tls is None else ServedTls(tls)
     try:
-        server = MetricsServer((address, port), served_tls)
+        server = PageServer((address, port), served_tls, of_one_client=of_one_client)
     except (OSError, OverflowError) as error:
+        what = "metrics cannot listen" if section == "metrics" else "cannot listen"
         raise ConfigurationError(
-            f"metrics cannot listen on {address}:{port} ({error}): set [metrics] port to "
-            "a free one."
+            f"{what} on {address}:{port} ({error}): set [{section}] port to a free one."
         ) from None
-    server.set_app(metrics_pages(registry))
-    thread = threading.Thread(
-        target=server.serve_forever, args=(_LOOK,), name="metrics", daemon=True
-    )
+    server.set_app(pages)
+    thread = threading.Thread(target=server.serve_forever, args=(_LOOK,), name=section, daemon=True)
     thread.start()
     return int(server.server_port)

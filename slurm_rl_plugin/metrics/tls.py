@@ -1,4 +1,4 @@
-"""TLS of the metrics endpoint: the daemon's side, and the side of who reads it on this host."""
+"""TLS of what is served: the daemon's side, and the side of who reads its metrics on this host."""
 
 from __future__ import annotations
 
@@ -18,11 +18,13 @@ class TlsFiles:
         certificate: of the daemon, with those that link it to its authority.
         key: of the certificate, without a passphrase.
         client_authority: clients must have a certificate of this one; None lets every client read.
+        section: of the configuration that names them, for messages.
     """
 
     certificate: Path
     key: Path
     client_authority: Path | None = None
+    section: str = "metrics"
 
 
 @dataclass(slots=True)
@@ -59,24 +61,24 @@ class ServedTls:
         files = self.files
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
-        _check_readable("tls_certificate", files.certificate)
-        _check_readable("tls_key", files.key)
+        _check_readable(f"[{files.section}] tls_certificate", files.certificate)
+        _check_readable(f"[{files.section}] tls_key", files.key)
         try:
             # a passphrase could only be asked for where nobody types
             context.load_cert_chain(files.certificate, files.key, password="")
         except (OSError, ValueError) as error:
             raise ConfigurationError(
-                f"[metrics] tls_certificate {files.certificate} and tls_key {files.key} cannot be "
-                f"used ({_reason(error)}): give a certificate and its own key, both in PEM form "
-                "and without a passphrase."
+                f"[{files.section}] tls_certificate {files.certificate} and tls_key {files.key} "
+                f"cannot be used ({_reason(error)}): give a certificate and its own key, both in "
+                "PEM form and without a passphrase."
             ) from None
         if files.client_authority is not None:
-            _check_readable("tls_client_ca", files.client_authority)
+            _check_readable(f"[{files.section}] tls_client_ca", files.client_authority)
             try:
                 context.load_verify_locations(files.client_authority)
             except OSError as error:
                 raise ConfigurationError(
-                    f"[metrics] tls_client_ca {files.client_authority} cannot be used "
+                    f"[{files.section}] tls_client_ca {files.client_authority} cannot be used "
                     f"({_reason(error)}): give certificates in PEM form."
                 ) from None
             context.verify_mode = ssl.CERT_REQUIRED
@@ -111,7 +113,7 @@ def _check_readable(key: str, path: Path) -> None:
             file.read(1)
     except OSError as error:
         raise ConfigurationError(
-            f"[metrics] {key} {path} cannot be read ({error.strerror}): make it a file that this "
+            f"{key} {path} cannot be read ({error.strerror}): make it a file that this "
             "user may read."
         ) from None
 

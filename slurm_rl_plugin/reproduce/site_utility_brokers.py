@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from slurm_rl_plugin.brokers.earliest_start import EarliestStartBroker
 from slurm_rl_plugin.brokers.port import Broker, RankedSite, RoutedJob
-from slurm_rl_plugin.brokers.site_utility import EarliestStartBroker, SiteUtilityBroker
+from slurm_rl_plugin.brokers.site_utility import SiteUtilityBroker
 from slurm_rl_plugin.domain.job_description import JobDescription
 from slurm_rl_plugin.domain.published_utilities import PublishedUtilities
 from slurm_rl_plugin.domain.site import JobRequest, Site, SiteOffer
@@ -145,7 +146,7 @@ def broker_of(
         return float(site.terms.shares[account] - current_usage(site.cluster)[account])
 
     if contender == EARLIEST_START:
-        return EarliestStartBroker(clock)
+        return EarliestStartBroker(larger_first=False)
     if contender in _PERIODS:
         published = Publications(sites, models, _PERIODS[contender])
         return SiteUtilityBroker(published.of, clock)

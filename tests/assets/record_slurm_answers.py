@@ -20,6 +20,7 @@ from slurm_rl_plugin.accounting.sacct_fields import SACCT_COMMAND
 from slurm_rl_plugin.batch_systems.slurm_accounting import SACCT
 from slurm_rl_plugin.batch_systems.slurm_cluster import SINFO, SSHARE
 from slurm_rl_plugin.batch_systems.slurm_commands import SQUEUE
+from slurm_rl_plugin.batch_systems.slurm_expected_start import PARTITIONS, TEST_ONLY
 from slurm_rl_plugin.batch_systems.slurm_fields import queue_format
 from slurm_rl_plugin.batch_systems.slurm_load import SDIAG
 from slurm_rl_plugin.batch_systems.slurm_settings import SHOW_CONFIG
@@ -37,6 +38,13 @@ PLAN = ClusterPlan(
     accounts=ACCOUNTS,
     lines=["PartitionName=open Nodes=ALL MaxTime=UNLIMITED PriorityTier=3 State=UP"],
 )
+#: Name of the file -> options of a will-run test.
+TESTS: dict[str, tuple[str, ...]] = {
+    "starts": ("--ntasks=1", "--time=10"),
+    "too-large": ("--ntasks=1000",),
+    "no-partition": ("--ntasks=1", "--partition=nope"),
+    "no-gres": ("--ntasks=1", "--gres=gpu:1"),
+}
 #: Name of the case -> options of sbatch; all are pending while the partitions are down.
 CASES: dict[str, tuple[str, ...]] = {
     "plain": (),
@@ -107,6 +115,10 @@ def record(cluster: PrivateSlurm) -> dict[str, str]:
     changes = [f"update jobid={job} sitefactor=5\n" for job in (jobs["plain"], 999999)]
     unknown = cluster.run("scontrol", stdin="".join(changes), check=False)
     denied = cluster.run("scontrol", stdin=changes[0], user="alice", check=False)
+    for name, options in TESTS.items():
+        done = cluster.run(*TEST_ONLY, *options, env=times, check=False)
+        answers[f"will-run-{name}.txt"] = _describe(done)
+    answers["partitions.txt"] = cluster.run(*PARTITIONS).stdout
     answers["scontrol-unknown.txt"] = _describe(unknown)
     answers["scontrol-denied.txt"] = _describe(denied)
     return answers

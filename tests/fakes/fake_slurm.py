@@ -147,7 +147,36 @@ def sshare(state, words, mode):
     return 0
 
 
+def sbatch(state, words, mode):
+    """Of the state: `wait`, seconds until a start or words that refuse; `refusals` of clusters."""
+    wait = state.get("wait", 0)
+    cluster = next((word for word in words if word.startswith("--clusters=")), "")
+    if isinstance(wait, str):
+        complain(
+            f"allocation failure: {wait}" if "--test-only" in words else f"sbatch: error: {wait}"
+        )
+        return 1
+    if "--test-only" in words:
+        start = int(time.time()) + wait  # noqa: TID251 - slurmctld's own clock
+        complain(
+            f"sbatch: Job 77 to start at {start} using 1 processors on nodes n1 in partition batch"
+        )
+        return 0
+    refusal = state.get("refusals", {}).get(cluster.partition("=")[2])
+    if refusal:
+        complain(f"sbatch: error: Batch job submission failed: {refusal}")
+        return 1
+    with open(os.environ["FAKE_SLURM_STATE"] + ".submitted", "a") as file:  # noqa: PTH123
+        file.write(json.dumps(words) + "\n")
+    say(f"Submitted batch job 77 on cluster {cluster.partition('=')[2]}")
+    return 0
+
+
 def sinfo(state, words, mode):
+    if _option(words, "-o") == "%P|%a|%l":
+        say("batch*|up|1-00:00:00")
+        say("short|up|1:00:00")
+        return 0
     for node in state["nodes"]:
         for partition in node["partitions"]:
             tier = state["tiers"].get(partition, 1)
@@ -178,6 +207,7 @@ def _ended(row, words):
 
 
 SETTINGS = {
+    "ClusterName": "trial",
     "SLURM_VERSION": "22.05.8",
     "PriorityType": "priority/multifactor",
     "PrioritySiteFactorPlugin": "(null)",
@@ -256,6 +286,7 @@ COMMANDS = {
     "squeue": squeue,
     "sprio": sprio,
     "sshare": sshare,
+    "sbatch": sbatch,
     "sinfo": sinfo,
     "sacct": sacct,
     "scontrol": scontrol,

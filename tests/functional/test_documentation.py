@@ -30,11 +30,14 @@ from slurm_rl_plugin.cli.entry import main
 from slurm_rl_plugin.cli.heldout_study import HELDOUT_STUDY
 from slurm_rl_plugin.cli.learned_papers import LEARNED_PAPERS
 from slurm_rl_plugin.cli.learning_agents import LEARNING_AGENTS
+from slurm_rl_plugin.cli.offer_assembly import build_offer_pages
 from slurm_rl_plugin.cli.site_utility_study import SITE_UTILITIES
+from slurm_rl_plugin.configuration import read_configuration
 from slurm_rl_plugin.learning import training
 from slurm_rl_plugin.learning.heldout import HeldoutProtocol
 from slurm_rl_plugin.learning.heldout_training import compare_with_rules, heldout_loads
 from slurm_rl_plugin.learning.onnx_export import export_network
+from slurm_rl_plugin.metrics.http import serve_pages
 from slurm_rl_plugin.simulator.generators import generated_log, is_generator_name
 from tests.architecture.markdown_documents import (
     TOP,
@@ -71,7 +74,7 @@ QUICK_PAPERS = (*LEARNED_PAPERS, HELDOUT_STUDY, ABLATION, LEARNING_AGENTS, SITE_
 SHORT = HeldoutProtocol(windows=4, warm_up=100, counted=200, further=50)
 NEEDS_SLURM = (
     *("run", "release", "queue", "explain", "status", "audit", "check", "pbs-setup"),
-    *("disable", "enable", "pause", "shadow-report"),
+    *("disable", "enable", "pause", "shadow-report", "offer"),
 )
 #: On a site with factors and without a daemon: a health check, and verbs that wait for the daemon.
 FAILING = ("status", "disable", "pause")
@@ -127,7 +130,9 @@ def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         f'[policy]\nmodel = "{tmp_path}/model.onnx"\n'
         "[metrics]\nport = 0\n"
         "[shares]\nphysics = 0.7\nbiology = 0.3\n"
+        f'[offer]\nport = 0\ntoken_file = "{tmp_path}/offer-token"\n'
     )
+    (tmp_path / "offer-token").write_text("t" * 64)
     for block in code_blocks(TOP / "docs" / "tuning.md"):
         if block.kind == "toml":  # its first line names the file
             (tmp_path / block.text.split()[1]).write_text(block.text)
@@ -177,7 +182,9 @@ def daemon(words: Sequence[str], *, until: str) -> str:
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=str)
-def test_commands_of_the_documents_run(command: Command, workplace: Path) -> None:
+def test_commands_of_the_documents_run(
+    command: Command, workplace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     words = made_smaller(command.words)
     if command.words[0] == "reproduce" and command.words[1] != LEARNING_AGENTS:
         if not TRACES:
@@ -190,9 +197,27 @@ def test_commands_of_the_documents_run(command: Command, workplace: Path) -> Non
             assert factors(workplace) == FACTORS
         assert factors(workplace) <= {0} | FACTORS  # what it wrote was taken back
         return
+    if command.words[0] == "offer":
+        assert "url=http://127.0.0.1:" in daemon(words, until="offer=ready")
+        return
+    if command.words[0] == "route":
+        serve_own_site(workplace, monkeypatch)
     assert main(words) == int(command.words[0] in FAILING)
     if command.words[0] == "release":
         assert factors(workplace) == {0}
+
+
+def serve_own_site(workplace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Offers of the workplace's own cluster, and a list with this one site."""
+    pages = build_offer_pages(read_configuration(workplace / "site.toml"))
+    port = serve_pages(pages, "127.0.0.1", 0, section="offer")
+    (workplace / "slurm-rl").mkdir()
+    (workplace / "slurm-rl" / "sites.toml").write_text(
+        f'[[site]]\nname = "trial"\nurl = "http://127.0.0.1:{port}"\n'
+        f'token_file = "{workplace}/offer-token"\n'
+    )
+    for name in ("XDG_CONFIG_HOME", "XDG_STATE_HOME"):
+        monkeypatch.setenv(name, str(workplace))
 
 
 def dry_run(target: str) -> str:

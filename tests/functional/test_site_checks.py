@@ -220,3 +220,34 @@ def test_without_slurm_the_rest_is_checked(checks: Checks, site: Site) -> None:
     found = checks()
     assert found["batch system"][0] == "fail"
     assert found["metrics port"][0] == found["reward"][0] == "pass"
+
+
+def test_a_site_without_offers_has_no_check_of_them(site: Site, checks: Checks) -> None:
+    site.set("offer", token_file=f"{site.folder}/token")
+    assert "offer token" in checks()
+    del site.sections["offer"]
+    assert not [name for name in checks() if name.startswith("offer")]
+
+
+def test_offers_want_a_token_a_free_port_and_a_will_run_test(site: Site, checks: Checks) -> None:
+    token = site.folder / "token"
+    token.write_text("t" * 64)
+    token.chmod(0o640)
+    site.set("offer", token_file=str(token), port=0)
+    found = {name: result for name, (result, _) in checks().items() if name.startswith("offer")}
+    assert found == dict.fromkeys(("offer token", "offer tls", "offer port", "offer test"), "pass")
+    token.chmod(0o644)
+    assert checks()["offer token"][0] == "warn"
+    token.write_text("short")
+    assert checks()["offer token"][0] == "fail"
+    words = "Invalid account or account/partition combination specified"
+    site.cluster.set(wait=words)
+    result, what = checks()["offer test"]
+    assert (result, words in what, "[offer] account" in what) == ("fail", True, True)
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        site.set("offer", port=taken.getsockname()[1])
+        assert checks()["offer port"][0] == "warn"
+    site.set("offer", tls_certificate=str(token), tls_key=str(token))
+    assert checks()["offer tls"][0] == "fail"

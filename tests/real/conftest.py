@@ -51,12 +51,14 @@ def skip_without_daemons(release: SlurmRelease | None = None) -> None:
 
 
 @contextmanager
-def running_slurm(plan: ClusterPlan, release: SlurmRelease | None = None) -> Iterator[PrivateSlurm]:
+def running_slurm(
+    plan: ClusterPlan, release: SlurmRelease | None = None, beside: PrivateSlurm | None = None
+) -> Iterator[PrivateSlurm]:
     """A cluster in a folder of its own, both gone afterwards."""
     directory = Path(tempfile.mkdtemp(prefix="private-slurm-"))
     directory.chmod(0o755)  # jobs and commands of other users must get in
     try:
-        with PrivateSlurm(directory, plan, release) as cluster:
+        with PrivateSlurm(directory, plan, release, beside) as cluster:
             yield cluster
     finally:
         shutil.rmtree(directory, ignore_errors=True)

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import uuid
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -52,6 +53,8 @@ class PrivateSlurm:
         directory: of the cluster's files.
         plan: what kind of cluster.
         release: another release than the installed one; its folder must be there.
+        beside: a running cluster of the same release whose munge, MariaDB and slurmdbd this one
+            shares; the plan must give it a ClusterName of its own, and it must be stopped first.
 
     Raises:
         ClusterError: a daemon did not come up in time; shows the end of its log.
@@ -62,9 +65,13 @@ class PrivateSlurm:
         directory: Path,
         plan: ClusterPlan | None = None,
         release: SlurmRelease | None = None,
+        beside: PrivateSlurm | None = None,
     ) -> None:
         self.directory = directory.resolve()
         self.plan = plan or ClusterPlan()
+        self._beside = beside
+        if beside is not None:
+            self.plan = replace(self.plan, options={**self.plan.options, **beside.storage_options})
         self.release = release
         self._root = ReleaseRoot(release, self.directory) if release else OwnRoot()
         self._mark = uuid.uuid4().hex
@@ -90,6 +97,16 @@ class PrivateSlurm:
         """Major and minor number of its Slurm, such as (22, 5)."""
         return self.release.number if self.release else installed_number()
 
+    @property
+    def storage_options(self) -> dict[str, str]:
+        """What slurm.conf says of this cluster's munge and slurmdbd, once it runs."""
+        munge = f"{self.directory}/munge/munge.sock"
+        return {
+            "AuthInfo": f"socket={munge}",
+            "AccountingStoragePort": str(self._ports.first),
+            "AccountingStoragePass": munge,
+        }
+
     def __enter__(self) -> Self:
         self.start()
         return self
@@ -113,7 +130,8 @@ class PrivateSlurm:
         try:
             self._write_files()
             self._open_root()
-            self._start_storage()
+            if self._beside is None:
+                self._start_storage()
             self._add_accounts()
             self._start_slurm()
         except BaseException:
@@ -224,7 +242,8 @@ class PrivateSlurm:
         for name in ("etc", "run", "log", "munge", "mysql", "spool", "state"):
             self.directory.joinpath(name).mkdir(parents=True, exist_ok=True)
         port = self._ports.take()
-        write_slurmdbd_conf(self.directory, port)
+        if self._beside is None:
+            write_slurmdbd_conf(self.directory, port)
         write_slurm_conf(self.directory, self.plan, port, self.number)
         key = self.directory / "munge" / "munge.key"
         if not key.exists():

@@ -98,13 +98,14 @@ def test_check_without_slurm_fails_tidily(installed: ThrowawayRoot) -> None:
 def test_the_default_is_shadow_and_nothing_is_enabled(installed: ThrowawayRoot) -> None:
     shown = installed.run("slurm-rl", "show-config", "--json").stdout
     assert json.loads(shown)["hook"]["mode"] == "shadow"
-    for unit in ("slurm-rl.service", "slurm-rl-watchdog.timer"):
+    for unit in ("slurm-rl.service", "slurm-rl-watchdog.timer", "slurm-rl-offer.service"):
         enabled = installed.run("systemctl", "is-enabled", unit, check=False)
         assert enabled.stdout.strip() == "disabled"
 
 
 def test_units_are_clean_where_they_are_installed(installed: ThrowawayRoot) -> None:
-    units = ("slurm-rl.service", "slurm-rl-watchdog.service", "slurm-rl-watchdog.timer")
+    units = ("slurm-rl.service", "slurm-rl-offer.service")
+    units += ("slurm-rl-watchdog.service", "slurm-rl-watchdog.timer")
     done = installed.run("systemd-analyze", "verify", *units, check=False)
     assert (done.returncode, done.stderr) == (0, "")
 
@@ -141,7 +142,8 @@ def test_a_changed_configuration_survives_an_installation_again_and_a_removal(
 def test_a_purge_leaves_nothing(fresh: ThrowawayRoot, debian_package: Path) -> None:
     before, users = files(fresh), accounts(fresh)
     install(fresh, debian_package)
-    fresh.run("systemctl", "enable", "slurm-rl.service", "slurm-rl-watchdog.timer")
+    units = ("slurm-rl.service", "slurm-rl-watchdog.timer", "slurm-rl-offer.service")
+    fresh.run("systemctl", "enable", *units)
     fresh.run("slurm-rl", "check", check=False)  # as root: Python might write beside its modules
     for path in ("var/lib/slurm-rl/state.json", "var/log/slurm-rl/audit.jsonl.1"):
         (fresh.folder / path).write_text("{}")

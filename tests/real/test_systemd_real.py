@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 import time
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +16,7 @@ from tests.real.daemon import wait_until
 
 pytestmark = pytest.mark.real
 
+OFFER = "slurm-rl-offer.service"
 CONFIGURATION = """
 [hook]
 mode = "active"
@@ -179,6 +182,32 @@ def test_an_upgrade_goes_on_where_a_daemon_ran(node: HeadNode, debian_package: P
     node.wait(True, "factors of the next daemon")
     assert "leaving=done" in node.journal()
     assert node.systemctl("is-active", "slurm-rl-watchdog.timer") == "active"
+
+
+def test_the_offer_service_answers_under_every_restriction(node: HeadNode) -> None:
+    token, folder = "t" * 64, node.root.folder / "etc/slurm-rl"
+    (folder / "offer-token").write_text(token)
+    (folder / "offer-token").chmod(0o644)
+    node.configure('[offer]\nport = 0\naccount = "physics"\n')
+    node.slurm.run("scontrol", "update", "partition=short", "state=up")  # where no job waits
+    node.systemctl("start", OFFER)  # comes back when it said that it is ready
+    try:
+        found = re.findall(r"url=http://127.0.0.1:(\d+)/offer", node.journal(OFFER))
+        request = urllib.request.Request(
+            f"http://127.0.0.1:{found[-1]}/offer",
+            data=b'{"processors": 1, "time_limit": 60, "partition": "short"}',
+            headers={"Authorization": f"Bearer {token}"},
+        )
+        with urllib.request.urlopen(request, timeout=20) as answer:
+            offer = json.loads(answer.read())
+        assert (offer["site"], offer["processors"]) == ("trial", 8)
+        status = node.root.run("cat", f"/proc/{node.shows('MainPID', OFFER)}/status").stdout
+        facts = dict(line.split(":\t", 1) for line in status.splitlines() if ":\t" in line)
+        assert (facts["NoNewPrivs"], facts["Seccomp"]) == ("1", "2")
+        assert facts["Uid"].split()[0] != "0"
+    finally:
+        node.systemctl("stop", OFFER)
+    assert node.shows("Result", OFFER) == "success"
 
 
 def test_removing_the_package_takes_the_factors_back(node: HeadNode) -> None:

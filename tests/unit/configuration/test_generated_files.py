@@ -103,8 +103,8 @@ def test_the_man_page_says_all_of_each_key() -> None:
     done = subprocess.run(words, input=manual_page(), capture_output=True, text=True, check=True)
     page = re.sub(r".\x08", "", done.stdout)
     for section, keys in KEYS.items():
-        assert f"\n[{section}]\n" in page
+        (_, mine) = page.split(f"\n[{section}]\n", 1)
         for name, key in keys.items():
-            (_, said) = page.split(f"       {name} = ", 1)
+            (_, said) = mine.split(f"       {name} = ", 1)
             flat = " ".join(said.partition("\n\n")[0].split())
             assert key.meaning[1:] in flat, name

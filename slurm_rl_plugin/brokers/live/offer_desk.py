@@ -1,0 +1,98 @@
+"""Makes one site's offers: asks for the expected start, and says what it is worth."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from slurm_rl_plugin.brokers.live.job_document import FORMULA, job_request
+from slurm_rl_plugin.brokers.live.offer_document import offer_document
+from slurm_rl_plugin.brokers.live.offer_worth import VALUE_VARIABLES, OfferWorth
+from slurm_rl_plugin.brokers.live.recent_starts import BUSY, RecentStarts
+from slurm_rl_plugin.brokers.live.strict_json import BAD
+from slurm_rl_plugin.brokers.market.formula import parse_formula
+from slurm_rl_plugin.domain.site import JobRequest, SiteOffer
+from slurm_rl_plugin.errors import (
+    BatchSystemError,
+    ConfigurationError,
+    JobNotAccepted,
+    OfferRefused,
+)
+
+logger = logging.getLogger(__name__)
+
+CANNOT_RUN = "409 Conflict"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OfferDesk:
+    """What answers requests.
+
+    Attributes:
+        site: tells the name of the cluster.
+        starts: tells expected starts.
+        worth: utility and price.
+        all_processors: how many the site has.
+        clock: seconds since the epoch.
+    """
+
+    site: Callable[[], str]
+    starts: RecentStarts
+    worth: OfferWorth
+    all_processors: Callable[[], int]
+    clock: Callable[[], float]
+
+    def answer(self, document: Mapping[str, Any]) -> dict[str, Any]:
+        """The offer for the job that an object describes; with `value` where it has a formula.
+
+        Raises:
+            OfferRefused: the object is faulty, or there is no offer for the job now.
+        """
+        formula = _formula(document)
+        request = job_request(document)
+        now = self.clock()
+        try:
+            start = self.starts.expected_start(request)
+            site, processors = self.site(), self.all_processors()
+        except JobNotAccepted as error:
+            raise OfferRefused(CANNOT_RUN, f"{error}.") from None
+        except BatchSystemError as error:
+            logger.warning("offer=none reason=%s", error)
+            raise OfferRefused(BUSY, "the batch system does not answer.", retry_after=10) from None
+        if start is None:
+            raise OfferRefused(CANNOT_RUN, "the batch system knows no time to start it.")
+        try:
+            offer = self.worth.offer(
+                site, request, now=now, start=max(start, now), all_processors=processors
+            )
+        except ConfigurationError as error:
+            logger.warning("price=none reason=%s", error)
+            raise OfferRefused(CANNOT_RUN, "the site's price has no value for this job.") from None
+        return self._document(request, offer, formula, now)
+
+    def _document(
+        self, request: JobRequest, offer: SiteOffer, formula: str | None, now: float
+    ) -> dict[str, Any]:
+        document = offer_document(offer)
+        if formula is not None:
+            try:
+                document["value"] = self.worth.value(formula, request, offer, now)
+            except ConfigurationError as error:
+                raise OfferRefused(BAD, str(error)) from None
+        return document
+
+
+def _formula(document: Mapping[str, Any]) -> str | None:
+    """The formula of a request, refused before anything is asked for it."""
+    formula = document.get(FORMULA)
+    if formula is None:
+        return None
+    if not isinstance(formula, str) or not formula.isprintable():
+        raise OfferRefused(BAD, f"{FORMULA} is no text.")
+    try:
+        parse_formula(formula, VALUE_VARIABLES)
+    except ConfigurationError as error:
+        raise OfferRefused(BAD, str(error)) from None
+    return formula

@@ -1,0 +1,66 @@
+"""A site's offer as the JSON object that it answers, and back with every bound checked."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from slurm_rl_plugin.brokers.live.job_document import LONGEST_TEXT
+from slurm_rl_plugin.domain.site import SiteOffer
+from slurm_rl_plugin.errors import OfferRefused
+
+_NUMBERS = ("expected_start", "utility", "price")
+#: The year 9999, beyond which no clock of ours can tell the time.
+_LATEST = 253_370_764_800.0
+NOT_UNDERSTOOD = "502 Bad Gateway"
+
+
+def offer_document(offer: SiteOffer) -> dict[str, Any]:
+    """The object that `site_offer` reads."""
+    return {
+        "site": offer.site,
+        **{name: getattr(offer, name) for name in _NUMBERS},
+        "processors": offer.processors,
+    }
+
+
+def site_offer(document: Mapping[str, Any], site: str) -> SiteOffer:
+    """The offer that a site answered; fields that a later release adds are left alone.
+
+    Args:
+        document: the answer.
+        site: who was asked; another one's offer is none.
+
+    Raises:
+        OfferRefused: a field is missing, of another kind or out of bounds; names it.
+    """
+    named = document.get("site")
+    if named != site:
+        shown = named[:LONGEST_TEXT] if isinstance(named, str) else named
+        raise OfferRefused(NOT_UNDERSTOOD, f"answers for site {shown!r}: check its url.")
+    numbers = {name: _number(name, document.get(name)) for name in _NUMBERS}
+    processors = document.get("processors")
+    if type(processors) is not int or processors < 1:
+        raise _refusal("processors")
+    if not 0.0 <= numbers["expected_start"] <= _LATEST:
+        raise _refusal("expected_start")
+    if not 0.0 <= numbers["utility"] <= 1.0:
+        raise _refusal("utility")
+    return SiteOffer(site=site, processors=processors, **numbers)
+
+
+def _number(name: str, value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise _refusal(name)
+    try:
+        number = float(value)
+    except OverflowError:
+        raise _refusal(name) from None
+    if not math.isfinite(number):
+        raise _refusal(name)
+    return number
+
+
+def _refusal(field: str) -> OfferRefused:
+    return OfferRefused(NOT_UNDERSTOOD, f"its answer has no {field} that can be used.")

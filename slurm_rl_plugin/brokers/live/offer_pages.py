@@ -1,0 +1,131 @@
+"""The one page of the offer service, POST /offer: who may ask, how often, and how much he may say.
+
+Whoever has no token learns nothing but that; the body is read after that, and not beyond its bound.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from slurm_rl_plugin.brokers.live.request_rate import RequestRate
+from slurm_rl_plugin.brokers.live.shared_token import SharedToken
+from slurm_rl_plugin.brokers.live.strict_json import BAD, strict_object
+from slurm_rl_plugin.errors import OfferRefused
+
+logger = logging.getLogger(__name__)
+
+#: Bytes of the longest body.
+LONGEST_BODY = 8192
+#: Bytes of a longer one that are read and thrown away, so that its sender hears why.
+_SWALLOWED = 1 << 20
+_CHUNK = 1 << 16
+#: Seconds between lines of the log on refusals.
+_LOG_EVERY = 60.0
+
+
+@dataclass(slots=True)
+class OfferPages:
+    """The WSGI application.
+
+    Attributes:
+        answer: `OfferDesk.answer`.
+        token: who may ask.
+        rate: how often.
+        monotonic: seconds.
+    """
+
+    answer: Callable[[Mapping[str, Any]], dict[str, Any]]
+    token: SharedToken
+    rate: RequestRate
+    monotonic: Callable[[], float]
+    _refused: Counter[str] = field(default_factory=Counter)
+    _logged: float = -math.inf
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def __call__(
+        self, environ: dict[str, Any], start_response: Callable[..., Any]
+    ) -> Iterable[bytes]:
+        """Answer one request, whatever it is."""
+        more: list[tuple[str, str]] = []
+        try:
+            status, document = "200 OK", self.answer(strict_object(self._body(environ)))
+        except OfferRefused as error:
+            status, document = error.status, {"error": str(error)}
+            self._note(status)
+            if error.retry_after is not None:
+                more.append(("Retry-After", str(math.ceil(error.retry_after))))
+            if status.startswith("401"):
+                more.append(("WWW-Authenticate", "Bearer"))
+        except Exception:  # our bug must show in the log, not end the thread without a word
+            logger.exception("offer=broken")
+            status, document = "500 Internal Server Error", {"error": "see the log of the site."}
+        body = json.dumps(document).encode() + b"\n"
+        headers = [
+            ("Content-Type", "application/json"),
+            ("Content-Length", str(len(body))),
+            ("Cache-Control", "no-store"),
+        ]
+        start_response(status, [*headers, *more])
+        return [body]
+
+    def _body(self, environ: dict[str, Any]) -> bytes:
+        """The body of a request that may be made."""
+        stream = environ["wsgi.input"]
+        length = _length(environ)
+        try:
+            self._let_in(environ)
+            if length is None:
+                raise OfferRefused("411 Length Required", "give Content-Length.")
+            if length > LONGEST_BODY:
+                words = f"the body is longer than {LONGEST_BODY} bytes."
+                raise OfferRefused("413 Content Too Large", words)
+        except OfferRefused:
+            _swallow(stream, length or 0)
+            raise
+        body: bytes = stream.read(length)
+        if len(body) < length:
+            raise OfferRefused(BAD, "the body ends too early.")
+        return body
+
+    def _let_in(self, environ: dict[str, Any]) -> None:
+        pause = self.rate.pause(str(environ.get("REMOTE_ADDR", "")))
+        if pause > 0.0:
+            words = f"too many requests: ask again in {math.ceil(pause)} s."
+            raise OfferRefused("429 Too Many Requests", words, retry_after=pause)
+        if not self.token.is_in(str(environ.get("HTTP_AUTHORIZATION", ""))):
+            raise OfferRefused("401 Unauthorized", "give the site's token.")
+        if (environ.get("PATH_INFO") or "/") != "/offer":
+            raise OfferRefused("404 Not Found", "ask /offer.")
+        if environ["REQUEST_METHOD"] != "POST":
+            raise OfferRefused("405 Method Not Allowed", "use POST.")
+
+    def _note(self, status: str) -> None:
+        """Count a refusal; the log tells of all of them once in a while."""
+        with self._lock:
+            self._refused[status[:3]] += 1
+            now = self.monotonic()
+            if now - self._logged < _LOG_EVERY:
+                return
+            counts = " ".join(f"{each}:{count}" for each, count in sorted(self._refused.items()))
+            self._logged = now
+            self._refused.clear()
+        logger.info("refused %s", counts)
+
+
+def _length(environ: Mapping[str, Any]) -> int | None:
+    text = str(environ.get("CONTENT_LENGTH") or "")
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 12 else None
+
+
+def _swallow(stream: Any, length: int) -> None:
+    """Read some of a body that is refused; a socket that is closed on unread data hides why."""
+    left = min(length, _SWALLOWED)
+    while left > 0 and (read := stream.read(min(left, _CHUNK))):
+        left -= len(read)

@@ -1,0 +1,158 @@
+"""Expected starts of a batch system that must never feel that it is asked.
+
+The same question is asked once in a few seconds, whoever asks; few questions are on their way at a
+time; after each its place stays empty, so that all of them together take a small share of the batch
+system's time, the smaller the slower it is; and after a question without an answer none is asked
+for a while.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from slurm_rl_plugin.domain.site import JobRequest
+from slurm_rl_plugin.errors import (
+    BatchSystemError,
+    BatchSystemUnavailable,
+    OfferRefused,
+    SlurmRLError,
+)
+
+BUSY = "503 Service Unavailable"
+#: Answers that are kept.
+MOST_KEPT = 1024
+#: Seconds without a question after one that had no answer.
+REST = 10.0
+#: Seconds that a place stays empty at most.
+LONGEST_PAUSE = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartLimits:
+    """How the batch system is spared.
+
+    Attributes:
+        keep: seconds for which an answer is given again.
+        at_once: questions that are on their way at a time.
+        busy_share: of the time of each place that may be spent with questions, in (0, 1].
+        patience: seconds that a request waits for a place.
+    """
+
+    keep: float = 5.0
+    at_once: int = 2
+    busy_share: float = 0.1
+    patience: float = 5.0
+
+
+@dataclass(slots=True)
+class _Question:
+    """One that is on its way, or was answered."""
+
+    done: threading.Event = field(default_factory=threading.Event)
+    start: float | None = None
+    error: SlurmRLError | None = None
+    until: float = 0.0
+
+    def answer(self) -> float | None:
+        if self.error is not None:
+            raise self.error
+        return self.start
+
+
+class RecentStarts:
+    """Asks for starts within limits; safe for threads.
+
+    Args:
+        ask: the batch system, `TellsStarts.expected_start`.
+        limits: see `StartLimits`.
+        monotonic: seconds.
+    """
+
+    def __init__(
+        self,
+        ask: Callable[[JobRequest], float | None],
+        limits: StartLimits,
+        monotonic: Callable[[], float],
+    ) -> None:
+        self._ask, self._limits, self._monotonic = ask, limits, monotonic
+        self._questions: OrderedDict[JobRequest, _Question] = OrderedDict()
+        self._changed = threading.Condition()
+        #: when each empty place may be taken.
+        self._places = [0.0] * limits.at_once
+        self._rest_until = 0.0
+
+    def expected_start(self, request: JobRequest) -> float | None:
+        """Seconds since the epoch; None where the batch system says none.
+
+        Raises:
+            BatchSystemError: as the batch system, a kept answer included.
+            OfferRefused: no place in time, or the batch system rests.
+        """
+        asked = replace(request, job=replace(request.job, user=""))  # not part of the question
+        with self._changed:
+            question = self._questions.get(asked)
+            if question is None or (question.done.is_set() and question.until < self._monotonic()):
+                question = self._questions[asked] = _Question()
+                self._questions.move_to_end(asked)
+                self._forget()
+                mine = True
+            else:
+                mine = False
+        if mine:
+            self._find_out(asked, question)
+        elif not question.done.wait(2.0 * self._limits.patience):
+            raise OfferRefused(BUSY, "the batch system is slow: ask again.", retry_after=5.0)
+        return question.answer()
+
+    def _forget(self) -> None:
+        while len(self._questions) > MOST_KEPT:
+            self._questions.popitem(last=False)
+
+    def _find_out(self, request: JobRequest, question: _Question) -> None:
+        try:
+            self._take_place()
+            began = self._monotonic()
+            try:
+                question.start = self._ask(request)
+            finally:
+                self._give_place(self._monotonic() - began)
+        except BatchSystemUnavailable as error:
+            question.error = error
+            self._rest_until = self._monotonic() + REST
+        except (BatchSystemError, OfferRefused) as error:
+            question.error = error
+        except BaseException:
+            question.error = OfferRefused("500 Internal Server Error", "see the log of the site.")
+            raise
+        finally:
+            kept = 0.0 if isinstance(question.error, OfferRefused) else self._limits.keep
+            question.until = self._monotonic() + kept
+            question.done.set()
+
+    def _take_place(self) -> None:
+        end = self._monotonic() + self._limits.patience
+        with self._changed:
+            while True:
+                now = self._monotonic()
+                if now < self._rest_until:
+                    raise OfferRefused(
+                        BUSY,
+                        "the batch system did not answer: ask again later.",
+                        retry_after=self._rest_until - now,
+                    )
+                first = min(self._places, default=end)
+                if self._places and first <= now:
+                    self._places.remove(first)
+                    return
+                if now >= end:
+                    raise OfferRefused(BUSY, "too many ask at once: ask again.", retry_after=5.0)
+                self._changed.wait(max(min(first, end) - now, 0.001))
+
+    def _give_place(self, took: float) -> None:
+        pause = min(took * (1.0 / self._limits.busy_share - 1.0), LONGEST_PAUSE)
+        with self._changed:
+            self._places.append(self._monotonic() + pause)
+            self._changed.notify_all()

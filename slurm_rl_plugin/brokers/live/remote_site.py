@@ -1,0 +1,165 @@
+"""A site that is asked over HTTPS; see `Site`."""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import socket
+import ssl
+from dataclasses import dataclass
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from slurm_rl_plugin.brokers.live.job_document import job_document
+from slurm_rl_plugin.brokers.live.offer_document import site_offer
+from slurm_rl_plugin.brokers.live.shared_token import read_token
+from slurm_rl_plugin.brokers.live.strict_json import strict_object
+from slurm_rl_plugin.domain.site import JobRequest, SiteOffer
+from slurm_rl_plugin.errors import ConfigurationError, OfferRefused
+
+#: Bytes of the longest answer that is read.
+LONGEST_ANSWER = 65536
+_LONGEST_WORDS = 300
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SiteAddress:
+    """Where a site is asked, and with what.
+
+    Attributes:
+        name: of the cluster, as `sbatch -M` takes it.
+        url: of its offer service, without `/offer`.
+        token_file: the token that the site shares.
+        authority: certificates that its own must come from; None takes the system's.
+        client_certificate, client_key: for a site that wants one.
+    """
+
+    name: str
+    url: str
+    token_file: Path
+    authority: Path | None = None
+    client_certificate: Path | None = None
+    client_key: Path | None = None
+
+    def __post_init__(self) -> None:
+        parts = urlsplit(self.url)
+        try:
+            known = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+        except ValueError:
+            known = False
+        if not known or parts.query or parts.fragment or parts.username is not None:
+            raise ConfigurationError(
+                f"url {self.url!r} is none: give one such as https://host:9344."
+            )
+        if parts.scheme == "http" and not is_loopback(parts.hostname or ""):
+            raise ConfigurationError(
+                f"url {self.url!r} would show the token to the network: give https."
+            )
+
+
+def is_loopback(host: str) -> bool:
+    """Whether nobody but this host hears what is sent there."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteSite:
+    """Asks one site.
+
+    Attributes:
+        address: of it.
+        timeout: seconds for each step of an answer; who asks must bound all of them together.
+    """
+
+    address: SiteAddress
+    timeout: float
+
+    @property
+    def name(self) -> str:
+        """See `Site.name`."""
+        return self.address.name
+
+    def offer(self, request: JobRequest) -> SiteOffer | None:
+        """See `Site.offer`."""
+        try:
+            return self.answer(request)
+        except (OfferRefused, ConfigurationError):
+            return None
+
+    def answer(self, request: JobRequest) -> SiteOffer:
+        """The site's offer.
+
+        Raises:
+            OfferRefused: it makes none; in its own words.
+            ConfigurationError: a file that is needed to ask cannot be used.
+        """
+        token = read_token(self.address.token_file)
+        connection = self._connection()
+        try:
+            connection.request(
+                "POST",
+                f"{urlsplit(self.address.url).path.rstrip('/')}/offer",
+                body=json.dumps(job_document(request)),
+                headers={"Authorization": f"Bearer {token}", "Content-Type": "application/json"},
+            )
+            answer = connection.getresponse()
+            status, body = answer.status, answer.read(LONGEST_ANSWER)
+        except ssl.SSLCertVerificationError as error:
+            raise OfferRefused(
+                "", f"its certificate is not trusted ({error.verify_message})"
+            ) from None
+        except TimeoutError:
+            raise OfferRefused("", f"no answer in {self.timeout:g} s") from None
+        except (OSError, HTTPException) as error:
+            raise OfferRefused("", f"does not answer ({_words(error)})") from None
+        finally:
+            connection.close()
+        document = strict_object(body)
+        if status != 200:
+            raise OfferRefused(str(status), _said(document.get("error"), status))
+        return site_offer(document, self.name)
+
+    def _connection(self) -> HTTPConnection:
+        parts = urlsplit(self.address.url)
+        host = parts.hostname or ""
+        if parts.scheme == "http":
+            return HTTPConnection(host, parts.port or 80, timeout=self.timeout)
+        return HTTPSConnection(host, parts.port or 443, timeout=self.timeout, context=self._tls())
+
+    def _tls(self) -> ssl.SSLContext:
+        where = self.address
+        try:
+            context = ssl.create_default_context(cafile=where.authority)
+            if where.client_certificate is not None:
+                context.load_cert_chain(where.client_certificate, where.client_key, password="")
+        except (OSError, ValueError) as error:
+            raise ConfigurationError(
+                f"site {self.name}: its certificates cannot be used ({_words(error)}): give files "
+                "in PEM form."
+            ) from None
+        return context
+
+
+def _words(error: Exception) -> str:
+    if isinstance(error, socket.gaierror):
+        return "no such host"
+    return (
+        getattr(error, "reason", None)
+        or getattr(error, "strerror", None)
+        or str(error)
+        or type(error).__name__
+    )
+
+
+def _said(words: object, status: int) -> str:
+    """A stranger's words, in one line that moves no cursor."""
+    if not isinstance(words, str) or not words:
+        return f"answers {status} without a word"
+    short = words[:_LONGEST_WORDS].rstrip(".")
+    return "".join(sign if sign.isprintable() else "?" for sign in short)

@@ -1,0 +1,1 @@
+"""The market of 2002: requests with utility functions, offers from free intervals, guarantees."""

@@ -1,0 +1,240 @@
+"""The offer service as a process of its own, over a fake Slurm: what it answers, and to whom."""
+
+from __future__ import annotations
+
+import json
+import os
+import ssl
+import time
+from collections.abc import Iterator
+from http.client import HTTPSConnection
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from slurm_rl_plugin.cli.entry import main
+from tests.architecture.markdown_documents import TOP
+from tests.fakes.fake_cluster import FakeCluster
+from tests.real.offer_under_test import OfferService, offer_service
+
+#: Many requests come from this one address.
+SETTINGS = """
+requests_per_minute = 1000000
+keep = 0
+busy_share = 1
+price = "processors * run_time / 3600"
+"""
+JOB = {"processors": 4, "time_limit": 1800, "partition": "batch", "account": "physics"}
+
+
+@pytest.fixture(scope="module")
+def fake(tmp_path_factory: pytest.TempPathFactory) -> FakeCluster:
+    return FakeCluster(tmp_path_factory.mktemp("cluster"))
+
+
+@pytest.fixture(scope="module")
+def shared_service(
+    fake: FakeCluster, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[OfferService]:
+    environment = {**os.environ, **fake.env, "PYTHONPATH": str(TOP)}
+    with offer_service(environment, tmp_path_factory.mktemp("offer"), SETTINGS) as service:
+        yield service
+        assert service.stop() == 0
+        assert "Traceback" not in service.log
+
+
+@pytest.fixture
+def service(shared_service: OfferService, fake: FakeCluster) -> Iterator[OfferService]:
+    yield shared_service
+    fake.set(wait=0, modes={})
+
+
+def ask(
+    service: OfferService,
+    body: bytes | str | dict[str, Any],
+    *,
+    method: str = "POST",
+    path: str = "/offer",
+    **headers: str,
+) -> tuple[int, dict[str, Any]]:
+    """Status and JSON of one answer."""
+    context = ssl.create_default_context(cafile=service.certificate)
+    connection = HTTPSConnection("localhost", service.port, timeout=20, context=context)
+    content = json.dumps(body) if isinstance(body, dict) else body
+    if "Authorization" not in headers:
+        headers["Authorization"] = f"Bearer {service.token}"
+    connection.request(method, path, body=content, headers=headers)
+    answer = connection.getresponse()
+    document = json.loads(answer.read())
+    connection.close()
+    assert isinstance(document, dict)
+    return answer.status, document
+
+
+def test_an_offer_tells_start_utility_price_and_processors(
+    service: OfferService, fake: FakeCluster
+) -> None:
+    fake.set(wait=3600)
+    now = time.time()  # noqa: TID251 - the service's clock
+    status, offer = ask(service, JOB)
+    assert status == 200
+    assert offer["site"] == "trial"
+    assert offer["expected_start"] == pytest.approx(now + 3600, abs=20)
+    assert offer["processors"] == 12
+    assert offer["price"] == pytest.approx(2.0)
+    # 2008, eq. 3: a batch job, an hour late on top of its half, with a minute of allowance
+    assert offer["utility"] == pytest.approx((5400 / 1860) ** -0.3, abs=0.003)
+
+
+def test_a_formula_of_the_request_values_the_offer(
+    service: OfferService, fake: FakeCluster
+) -> None:
+    fake.set(wait=600)
+    status, offer = ask(service, {**JOB, "formula": "100 * utility - wait / 60 - price"})
+    assert status == 200
+    expected = 100 * offer["utility"] - 10 - offer["price"]
+    assert offer["value"] == pytest.approx(expected, abs=0.5)
+
+
+def test_a_job_that_the_site_would_not_take_is_refused_in_slurms_words(
+    service: OfferService, fake: FakeCluster
+) -> None:
+    fake.set(wait="Invalid qos specification")
+    status, document = ask(service, JOB)
+    assert (status, document) == (
+        409,
+        {"error": "Slurm would not take the job: Invalid qos specification."},
+    )
+    fake.set(wait=0)
+    assert ask(service, {**JOB, "partition": "nope"})[0] == 409
+    assert ask(service, {**JOB, "partition": "short", "time_limit": 7200})[0] == 409
+
+
+REFUSED = [
+    (401, JOB, {"Authorization": ""}),
+    (401, JOB, {"Authorization": "Bearer x"}),
+    (401, JOB, {"Authorization": "Basic eDp5"}),
+    (411, b"", {"Transfer-Encoding": "chunked"}),
+    (411, b"{}", {"Content-Length": "-5"}),
+    (413, b"x" * 9000, {}),
+    (413, b"x" * 800_000, {}),
+    (400, b"", {}),
+    (400, b"\xff\xfe", {}),
+    (400, b"[1]", {}),
+    (400, b"[" * 5000, {}),
+    (400, b'{"a":' * 900, {}),
+    (400, b'{"processors": NaN}', {}),
+    (400, b'{"processors": 1, "processors": 2}', {}),
+    (400, b'{"processors": ' + b"9" * 5000 + b"}", {}),
+    (400, {}, {}),
+    (400, {**JOB, "processors": 0}, {}),
+    (400, {**JOB, "processors": True}, {}),
+    (400, {**JOB, "time_limit": -1}, {}),
+    (400, {**JOB, "time_limit": 1e300}, {}),
+    (400, {**JOB, "partition": "a\nb"}, {}),
+    (400, {**JOB, "name": "x" * 201}, {}),
+    (400, {**JOB, "more": 1}, {}),
+    (400, {**JOB, "needs": {"uid": "0"}}, {}),
+    (400, {**JOB, "needs": {"nodes": 1}}, {}),
+    (400, {**JOB, "formula": "9**9**9**9"}, {}),
+    (400, {**JOB, "formula": "(" * 200 + "1" + ")" * 200}, {}),
+    (400, {**JOB, "formula": "1+" * 2000 + "1"}, {}),
+    (400, {**JOB, "formula": "__import__('os')"}, {}),
+    (400, {**JOB, "formula": "wait.real"}, {}),
+    (400, {**JOB, "formula": "1 / (processors - processors)"}, {}),
+    (400, {**JOB, "formula": 7}, {}),
+]
+
+
+@pytest.mark.parametrize(("status", "body", "headers"), REFUSED)
+def test_what_is_faulty_is_refused_in_one_sentence(
+    service: OfferService, status: int, body: Any, headers: dict[str, str]
+) -> None:
+    found, document = ask(service, body, **headers)
+    assert found == status, document
+    assert list(document) == ["error"]
+    assert document["error"].endswith(".")
+    assert "\n" not in document["error"]
+
+
+def test_there_is_one_page_and_one_method(service: OfferService) -> None:
+    assert ask(service, JOB, path="/")[0] == 404
+    assert ask(service, JOB, path="/offer/../metrics")[0] == 404
+    for method in ("GET", "PUT", "DELETE", "X" * 50):
+        assert ask(service, JOB, method=method)[0] == 405
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.floats() | st.integers() | st.text(max_size=30),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner),
+    max_leaves=8,
+)
+OPTIONAL = ("time_limit", "partition", "name", "needs", "formula", "has_batch_script")
+FIELDS = st.fixed_dictionaries(
+    {"processors": st.integers(-3, 10**8) | JSON},
+    optional=dict.fromkeys(OPTIONAL, JSON),
+)
+BODIES = st.binary(max_size=300) | JSON.map(json.dumps) | FIELDS.map(json.dumps)
+
+
+@settings(max_examples=40, deadline=None)
+@given(body=BODIES)
+def test_whatever_is_sent_is_answered_or_refused(
+    shared_service: OfferService, body: bytes | str
+) -> None:
+    content = body if isinstance(body, bytes) else body.encode("utf-8", "replace")
+    status, document = ask(shared_service, content)
+    assert status in (200, 400, 409), document
+    assert ("error" in document) == (status != 200)
+
+
+def test_a_new_token_counts_at_once(service: OfferService) -> None:
+    old, path = service.token, service.folder / "token"
+    path.write_text("n" * 40)
+    assert ask(service, JOB, Authorization=f"Bearer {old}")[0] == 401
+    assert ask(service, JOB)[0] == 200
+    path.unlink()
+    assert ask(service, JOB, Authorization="Bearer " + "n" * 40)[0] == 401
+    path.write_text(old)
+    assert ask(service, JOB)[0] == 200
+
+
+def test_a_batch_system_that_does_not_answer_is_left_alone_for_a_while(
+    fake: FakeCluster, tmp_path: Path
+) -> None:
+    environment = {**os.environ, **fake.env, "PYTHONPATH": str(TOP)}
+    with offer_service(environment, tmp_path, SETTINGS.replace("keep = 0", "keep = 9")) as service:
+        fake.break_command("sinfo", "down")
+        assert ask(service, JOB) == (503, {"error": "the batch system does not answer."})
+        fake.set(modes={})
+        status, document = ask(service, {**JOB, "name": "another"})
+        assert (status, "ask again" in document["error"]) == (503, True)
+
+
+@pytest.mark.parametrize(
+    ("lines", "sentence"),
+    [
+        ('address = "0.0.0.0"', "would show the token to the network"),
+        ('price = "9**9**9"', "[offer] price: formula"),
+        ('tls_certificate = "x.pem"', "tls_certificate needs tls_key"),
+        ('token_file = "/nowhere/token"', "token file /nowhere/token cannot be read"),
+    ],
+)
+def test_it_does_not_start_where_it_would_be_no_good(
+    fake: FakeCluster,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    lines: str,
+    sentence: str,
+) -> None:
+    for name, value in fake.env.items():
+        monkeypatch.setenv(name, value)
+    (tmp_path / "short").write_text("secret\n")
+    path = tmp_path / "site.toml"
+    path.write_text(f"[offer]\nport = 0\n{lines}\n")
+    assert main(["offer", "--config", str(path)]) == 2
+    assert sentence in capsys.readouterr().err

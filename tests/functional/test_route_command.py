@@ -1,0 +1,258 @@
+"""`slurm-rl route` over offer services of fake clusters: ranking, skipping, submitting."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from slurm_rl_plugin.cli.entry import main
+from tests.architecture.markdown_documents import TOP
+from tests.fakes.fake_cluster import FakeCluster
+from tests.real.offer_under_test import OfferService, offer_service
+from tests.real.two_sites import write_sites
+
+QUICK = "requests_per_minute = 1000000\nkeep = 0\nbusy_share = 1"
+JOB = ("--", "sbatch", "-n", "2", "--wrap=true")
+
+Route = Callable[..., tuple[int, str, str]]
+
+
+class Sites:
+    """Two fake clusters with a service each, and the fake Slurm of the user."""
+
+    def __init__(self, folder: Path, stack: ExitStack) -> None:
+        self.home = folder / "home"
+        self.own = self._fake(folder / "own")
+        self.clusters: dict[str, FakeCluster] = {}
+        self.services: dict[str, OfferService] = {}
+        for name in ("near", "far"):
+            fake = self.clusters[name] = self._fake(folder / name)
+            fake.set(settings={"ClusterName": name})
+            environment = {**os.environ, **fake.env, "PYTHONPATH": str(TOP)}
+            self.services[name] = stack.enter_context(
+                offer_service(environment, folder / name / "offer", QUICK)
+            )
+        write_sites(self.file, self.services)
+
+    @property
+    def file(self) -> Path:
+        return self.home / "slurm-rl" / "sites.toml"
+
+    @property
+    def submitted(self) -> list[list[str]]:
+        """Words of every submission."""
+        path = Path(self.own.env["FAKE_SLURM_STATE"] + ".submitted")
+        return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+    def _fake(self, folder: Path) -> FakeCluster:
+        folder.mkdir()
+        return FakeCluster(folder)
+
+
+@pytest.fixture(scope="module")
+def shared_sites(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sites]:
+    with ExitStack() as stack:
+        yield Sites(tmp_path_factory.mktemp("sites"), stack)
+
+
+@pytest.fixture
+def sites(shared_sites: Sites) -> Sites:
+    """Nothing waits, nothing was submitted, nothing is remembered."""
+    for fake in (shared_sites.own, *shared_sites.clusters.values()):
+        fake.set(wait=0, modes={}, refusals={}, accounting=[])
+    Path(shared_sites.own.env["FAKE_SLURM_STATE"] + ".submitted").unlink(missing_ok=True)
+    (shared_sites.home / "slurm-rl" / "routed-jobs.json").unlink(missing_ok=True)
+    write_sites(shared_sites.file, shared_sites.services)
+    return shared_sites
+
+
+@pytest.fixture
+def route(
+    sites: Sites, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Route:
+    homes = {"XDG_CONFIG_HOME": str(sites.home), "XDG_STATE_HOME": str(sites.home)}
+    for name, value in {**sites.own.env, **homes}.items():
+        monkeypatch.setenv(name, value)
+
+    def run(*words: str) -> tuple[int, str, str]:
+        capsys.readouterr()
+        status = main(["route", *words])
+        said = capsys.readouterr()
+        return status, said.out, said.err
+
+    return run
+
+
+def test_the_table_has_the_earliest_first(sites: Sites, route: Route) -> None:
+    sites.clusters["near"].set(wait=5400)
+    status, out, _ = route(*JOB)
+    lines = out.splitlines()
+    assert status == 0
+    assert lines[0].split() == ["SITE", "START", "WAIT", "UTILITY", "PRICE", "REASON"]
+    assert [line.split()[0] for line in lines[1:]] == ["far", "near"]
+    assert "would start it first" in lines[1]
+    assert "would start it 90 min later" in lines[2]
+    assert sites.submitted == []
+
+
+def test_json_is_one_document_with_offers_and_reasons(sites: Sites, route: Route) -> None:
+    sites.clusters["far"].set(wait="Requested node configuration is not available")
+    status, out, _ = route("--json", *JOB)
+    document = json.loads(out)
+    assert status == 0
+    (first,) = document["ranking"]
+    assert first["site"] == "near"
+    assert first["processors"] == 12
+    (skipped,) = document["skipped"]
+    assert skipped["site"] == "far"
+    assert "Requested node configuration is not available" in skipped["why"]
+
+
+def test_other_brokers_rank_the_same_offers(sites: Sites, route: Route) -> None:
+    sites.clusters["near"].set(wait=5400)
+    words = ("--json", "--broker", "market", "--formula", "wait", *JOB)
+    (first, second) = json.loads(route(*words)[1])["ranking"]
+    assert (first["site"], second["site"]) == ("near", "far")
+    assert first["merit"] == pytest.approx(5400, abs=20)
+    (first, second) = json.loads(route("--json", "--broker", "utility", *JOB)[1])["ranking"]
+    assert (first["site"], second["site"]) == ("far", "near")
+    assert route("--broker", "market", "--formula", "9**9**9", *JOB)[0] == 2
+
+
+def test_the_best_is_submitted_to_with_the_words_of_the_user(sites: Sites, route: Route) -> None:
+    sites.clusters["near"].set(wait=60)
+    status, out, _ = route("--submit", *JOB)
+    assert status == 0
+    assert sites.submitted == [["--clusters=far", *JOB[2:]]]
+    assert out.splitlines()[-1] == "Submitted batch job 77 on cluster far"
+    kept = json.loads((sites.home / "slurm-rl" / "routed-jobs.json").read_text())
+    assert [(each["site"], each["job_id"]) for each in kept["on_their_way"]] == [("far", 77)]
+
+
+def test_the_next_one_is_tried_where_slurm_surely_refused(sites: Sites, route: Route) -> None:
+    sites.clusters["near"].set(wait=60)
+    sites.own.set(refusals={"far": "Invalid account or account/partition combination specified"})
+    status, out, err = route("--submit", *JOB)
+    assert status == 0
+    assert [words[0] for words in sites.submitted] == ["--clusters=near"]
+    assert "far did not take the job" in err
+    assert "Invalid account" in err
+    assert out.splitlines()[-1].endswith("on cluster near")
+
+
+def test_nothing_else_is_tried_where_a_job_may_have_been_submitted(
+    sites: Sites, route: Route
+) -> None:
+    sites.clusters["near"].set(wait=60)
+    sites.own.set(refusals={"far": "Socket timed out on send/recv operation"})
+    status, _, err = route("--submit", *JOB)
+    assert status == 1
+    assert sites.submitted == []
+    assert "the job may be on far, look with `squeue -M far --me`" in err
+
+
+def test_a_site_that_does_not_answer_is_skipped_with_a_word(sites: Sites, route: Route) -> None:
+    with socket.socket() as silent:  # accepts, and says nothing
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        text = sites.file.read_text()
+        sites.file.write_text(
+            f'{text}[[site]]\nname = "silent"\nurl = "https://localhost:{silent.getsockname()[1]}"\n'
+            f'token_file = "{sites.services["far"].folder}/token"\n'
+            '[[site]]\nname = "closed"\nurl = "http://127.0.0.1:9"\n'
+            f'token_file = "{sites.services["far"].folder}/token"\n'
+        )
+        status, out, _ = route("--json", "--set", "route.timeout=1.5", *JOB)
+    document = json.loads(out)
+    assert status == 0
+    assert {each["site"] for each in document["ranking"]} == {"near", "far"}
+    skipped = {each["site"]: each["why"] for each in document["skipped"]}
+    assert "no answer in 1.5 s" in skipped["silent"]
+    assert "Connection refused" in skipped["closed"]
+
+
+def test_a_site_that_is_another_one_or_is_not_trusted_makes_no_offer(
+    sites: Sites, route: Route
+) -> None:
+    near, far = sites.services["near"], sites.services["far"]
+    sites.file.write_text(
+        f'[[site]]\nname = "near"\nurl = "https://localhost:{far.port}"\nca = "{far.certificate}"\n'
+        f'token_file = "{far.folder}/token"\n'
+        f'[[site]]\nname = "far"\nurl = "https://localhost:{far.port}"\nca = "{near.certificate}"\n'
+        f'token_file = "{far.folder}/token"\n'
+    )
+    status, out, err = route("--json", *JOB)
+    assert status == 1
+    assert "no site would take the job" in err
+    skipped = {each["site"]: each["why"] for each in json.loads(out)["skipped"]}
+    assert "answers for site 'far'" in skipped["near"]
+    assert "certificate is not trusted" in skipped["far"]
+
+
+def test_the_script_says_what_the_job_asks_for(sites: Sites, route: Route, tmp_path: Path) -> None:
+    script = tmp_path / "job.sh"
+    script.write_text("#!/bin/sh\n#SBATCH --partition=short --time=2:00:00\nsleep 1\n")
+    status, out, _ = route("--json", "--", "sbatch", str(script))
+    assert status == 1  # the partition gives an hour
+    assert "60 minutes at most" in out
+    assert route("--json", "--", "sbatch", "--time=30", str(script))[0] == 0
+
+
+def test_ended_jobs_are_taken_over_from_accounting(sites: Sites, route: Route) -> None:
+    assert route("--submit", *JOB)[0] == 0
+    row = {"JobIDRaw": 77, "Submit": 1000, "Start": 1010, "End": 1030, "State": "COMPLETED"}
+    sites.own.set(accounting=[row])
+    assert route(*JOB)[0] == 0
+    kept = json.loads((sites.home / "slurm-rl" / "routed-jobs.json").read_text())
+    assert kept["on_their_way"] == []
+    (ended,) = kept["ended"]
+    assert (ended["submitted"], ended["started"], ended["ended"]) == (1000, 1010, 1030)
+    assert ended["request"]["processors"] == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (("--", "srun", "true"), "give the command to submit"),
+        ((), "give the command to submit"),
+        (("--", "sbatch", "--dependency=afterok:5", "--wrap=true"), "--dependency waits for jobs"),
+        (("--", "sbatch", "-M", "far", "--wrap=true"), "--clusters names clusters itself"),
+        (("--", "sbatch", "-n", "x", "--wrap=true"), "--ntasks 'x' is no number"),
+        (("--", "sbatch", "--frob", "--wrap=true"), "--frob is not known here"),
+        (("--", "sbatch", "/nowhere/job.sh"), "script /nowhere/job.sh cannot be read"),
+        (("--", "sbatch", "-n1", ":", "-n2", "job.sh"), "heterogeneous job"),
+    ],
+)
+def test_what_cannot_be_routed_is_said_in_one_sentence(
+    sites: Sites, route: Route, words: tuple[str, ...], sentence: str
+) -> None:
+    status, out, err = route(*words)
+    assert (status, out) == (2, "")
+    assert sentence in err
+    assert err.count("\n") == 1
+
+
+def test_every_fault_of_the_list_of_sites_is_told(sites: Sites, route: Route) -> None:
+    sites.file.write_text(
+        '[[site]]\nname = "a"\nurl = "http://elsewhere:1"\ntoken_file = "t"\n'
+        '[[site]]\nname = "b"\nurl = "https://x"\n'
+        '[[site]]\nname = "c"\nurll = "https://x"\ntoken_file = "t"\n'
+        "[other]\n"
+    )
+    status, _, err = route(*JOB)
+    assert status == 2
+    for fault in (
+        ":1: [[site]] 1: url 'http://elsewhere:1' would show the token",
+        ":5: [[site]] 2: token_file is missing",
+        ":8: [[site]] 3: urll is unknown, did you mean url?",
+        ":12: other is unknown: write [[site]].",
+    ):
+        assert fault in err, err
+    sites.file.unlink()
+    assert route("--set", "route.sites_file=", *JOB)[0] == 2

@@ -1,0 +1,154 @@
+"""Slurm's will-run test: the answers of every release, and which command asks."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from slurm_rl_plugin.batch_systems.port import TellsStarts
+from slurm_rl_plugin.batch_systems.slurm_commands import SlurmCommands
+from slurm_rl_plugin.batch_systems.slurm_expected_start import (
+    SlurmStarts,
+    check_partitions,
+    parse_partitions,
+    parse_start,
+    will_run_command,
+)
+from slurm_rl_plugin.batch_systems.slurm_process import CommandRunner
+from slurm_rl_plugin.batch_systems.slurm_settings import parse_cluster_name
+from slurm_rl_plugin.domain.job_description import JobDescription
+from slurm_rl_plugin.domain.site import NEEDS, JobRequest
+from slurm_rl_plugin.errors import BatchSystemError, BatchSystemUnavailable, JobNotAccepted
+from tests.assets.record_slurm_answers import ASSETS
+from tests.fakes.fake_cluster import FakeCluster
+
+RELEASES = sorted(path for path in ASSETS.iterdir() if path.is_dir())
+REQUEST = JobRequest(
+    job=JobDescription(
+        partition="batch",
+        qos="",
+        name="trial",
+        time_limit=90.0,
+        has_batch_script=True,
+        account="physics",
+        user="alice",
+    ),
+    processors=4,
+)
+
+
+def recorded(release: Path, name: str) -> tuple[int, str]:
+    """Exit status and all that was said."""
+    text = (release / f"will-run-{name}.txt").read_text()
+    status, _, rest = text.partition("\n")
+    return int(status.split()[1]), rest.replace("--- stdout\n", "").replace("--- stderr\n", "")
+
+
+@pytest.mark.parametrize("release", RELEASES, ids=lambda path: path.name)
+def test_the_start_is_read_from_the_answer_of_every_release(release: Path) -> None:
+    start = parse_start(*recorded(release, "starts"))
+    assert 1_790_000_000 < start < 1_800_000_000
+
+
+@pytest.mark.parametrize("release", RELEASES, ids=lambda path: path.name)
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("too-large", "Requested node configuration is not available"),
+        ("no-partition", "Invalid partition name specified"),
+        ("no-gres", r"Invalid generic resource \(gres\) specification"),
+    ],
+)
+def test_a_job_that_is_refused_is_so_in_slurms_words(release: Path, name: str, words: str) -> None:
+    with pytest.raises(JobNotAccepted, match=f"^Slurm would not take the job: {words}$"):
+        parse_start(*recorded(release, name))
+
+
+@pytest.mark.parametrize("release", RELEASES, ids=lambda path: path.name)
+def test_partitions_of_every_release_are_understood(release: Path) -> None:
+    found = {each.name: each for each in parse_partitions((release / "partitions.txt").read_text())}
+    assert set(found) == {"batch", "short", "open"}
+    assert [each.name for each in found.values() if each.is_default] == ["batch"]
+    assert not any(each.is_up for each in found.values())  # they were down when recorded
+    assert (found["short"].longest, found["open"].longest) == (3600.0, math.inf)
+
+
+@pytest.mark.parametrize("release", RELEASES, ids=lambda path: path.name)
+def test_the_name_of_the_cluster_is_found(release: Path) -> None:
+    assert parse_cluster_name((release / "config.txt").read_text()) == "trial"
+
+
+def test_a_time_in_the_usual_form_is_local() -> None:
+    text = "sbatch: Job 7 to start at 2026-11-22T06:40:21 using 1 processors on nodes n1"
+    shown = re.search(r"at (\S+)", text)
+    assert shown is not None
+    assert parse_start(0, text) % 60 == 21
+
+
+def test_an_unreachable_controller_is_no_refusal_of_the_job() -> None:
+    words = "allocation failure: Unable to contact slurm controller (connect failure)"
+    with pytest.raises(BatchSystemUnavailable):
+        parse_start(1, words)
+    with pytest.raises(BatchSystemUnavailable):
+        parse_start(1, "allocation failure: Socket timed out on send/recv operation")
+
+
+@pytest.mark.parametrize("text", ["", "Job 7 to start at soon using 1 processors", "garbage"])
+def test_another_form_is_an_error(text: str) -> None:
+    with pytest.raises(BatchSystemError, match="is not understood"):
+        parse_start(0, text)
+
+
+def test_every_value_is_one_word_of_the_command() -> None:
+    job = replace(REQUEST.job, name="--uid=0 -p x\t;id", qos="$(id)")
+    needs = tuple((name, f"--{name} 1") for name in NEEDS if name != "exclusive")
+    words = will_run_command(replace(REQUEST, job=job, needs=needs), "")
+    assert words[:2] == ["sbatch", "--test-only"]
+    assert "--job-name=--uid=0 -p x\t;id" in words
+    assert all(re.match(r"--[a-z-]+(=|$)", word, re.DOTALL) for word in words[1:])
+    assert not any(word.startswith("--uid") for word in words)
+
+
+def test_times_are_whole_minutes_and_an_own_account_goes_over_the_jobs() -> None:
+    words = will_run_command(REQUEST, "offers")
+    assert {"--time=2", "--account=offers", "--ntasks=4", "--partition=batch"} <= set(words)
+    unlimited = replace(REQUEST, job=replace(REQUEST.job, time_limit=math.nan))
+    assert not any(word.startswith("--time") for word in will_run_command(unlimited, ""))
+    shaped = replace(REQUEST, needs=(("exclusive", ""), ("nodes", "2")))
+    words = will_run_command(shaped, "")
+    assert {"--nodes=2", "--exclusive"} <= set(words)
+    assert not any(word.startswith("--ntasks") for word in words)
+
+
+def test_a_partition_that_would_never_start_the_job_is_refused() -> None:
+    partitions = parse_partitions("batch*|up|1-00:00:00\nshort|up|1:00:00\nold|down|infinite\n")
+    check_partitions(REQUEST, partitions)
+    for partition, limit, words in (
+        ("nope", 60.0, "no partition nope here"),
+        ("old", 60.0, "partition old is not up"),
+        ("short", 7200.0, "60 minutes at most"),
+        ("", 1e6, "1440 minutes at most"),
+    ):
+        job = replace(REQUEST.job, partition=partition, time_limit=limit)
+        with pytest.raises(JobNotAccepted, match=words):
+            check_partitions(replace(REQUEST, job=job), partitions)
+    job = replace(REQUEST.job, partition="short,batch", time_limit=7200.0)
+    check_partitions(replace(REQUEST, job=job), partitions)
+
+
+def test_the_adapter_tells_starts_and_one_that_hangs_is_killed(tmp_path: Path) -> None:
+    fake = FakeCluster(tmp_path)
+    fake.set(wait=100)
+    adapter = SlurmCommands(fake.site())
+    assert isinstance(adapter, TellsStarts)
+    start = adapter.expected_start(REQUEST)
+    assert start is not None
+    assert start > 1_700_000_000
+    fake.break_command("sbatch", "hang")
+    commands = CommandRunner(environment=fake.env, timeout=1.0, on_call=None)
+    with pytest.raises(BatchSystemUnavailable, match="no answer within 1 s"):
+        SlurmStarts(commands).expected_start(REQUEST)

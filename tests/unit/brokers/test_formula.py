@@ -1,0 +1,138 @@
+"""Formulas are read by a parser of our own; what it accepts it can also give a value to."""
+
+import math
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from slurm_rl_plugin.brokers.market.formula import Formula, FormulaError, parse_formula
+from slurm_rl_plugin.errors import ConfigurationError
+
+NAMES = ("StartTime", "JobCost", "x")
+VALUES = {"StartTime": 3.0, "JobCost": 5.0, "x": 2.0}
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("-StartTime", -3.0),
+        ("-(StartTime + 2 * JobCost)", -13.0),
+        ("\u2212(2 \u00b7 StartTime + JobCost)", -11.0),
+        ("x - 1 - 1", 0.0),
+        ("12 / 2 / 3", 2.0),
+        ("-x ** 2", -4.0),
+        ("x^2*3", 12.0),
+        ("x ** -1", 0.5),
+        ("(x ** 2) ** 3", 64.0),
+        ("min(x, StartTime) + max(x, 7)", 9.0),
+        ("abs(-x) + sqrt(4) + log(1) + exp(0)", 5.0),
+        ("1.5e1 + .5 + 1.", 16.5),
+        ("--x", 2.0),
+        ("2 * -x", -4.0),
+    ],
+)
+def test_value(text, value):
+    assert parse_formula(text, NAMES).value(VALUES) == pytest.approx(value)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "empty"),
+        ("   ", "empty"),
+        ("x +", "missing before 'the end'"),
+        ("x x", "not expected"),
+        ("(x", "')' is missing"),
+        ("x)", "not expected"),
+        ("y", "'y' is no variable: the variables are StartTime, JobCost, x"),
+        ("min(x)", "',' is missing"),
+        ("abs(x, x)", "')' is missing"),
+        ("min", "'(' is missing"),
+        ("x.real", "has no meaning"),
+        ("x[0]", "has no meaning"),
+        ("__import__(x)", "is no variable"),
+        ("__import__('os')", "has no meaning"),
+        ("lambda: 1", "has no meaning"),
+        ("x if x else x", "not expected"),
+        ("2x", "has no meaning"),
+        ("1.2.3", "has no meaning"),
+        ("x ** x", "must be a plain number"),
+        ("9**9**9", "exponent 9 is larger"),
+        ("x ** 8 ** 8", "not expected"),
+        ("1e999", "too large"),
+        ("9" * 300, "has no meaning"),
+        ("x" * 401, "401 characters"),
+        ("(" * 200 + "x" + ")" * 199, "nested deeper"),
+        ("-" * 300 + "x", "nested deeper"),
+        ("x\nx", "has no meaning"),
+        ("x\x00", "has no meaning"),
+        ("\u0665", "has no meaning"),  # a digit, of another script
+    ],
+)
+def test_refused_with_one_sentence(text, said):
+    with pytest.raises(FormulaError) as refused:
+        parse_formula(text, NAMES)
+    sentence = str(refused.value)
+    assert said in sentence
+    assert sentence.endswith(".")
+    assert "\n" not in sentence
+    assert isinstance(refused.value, ConfigurationError)
+    assert isinstance(refused.value, ValueError)
+
+
+@pytest.mark.parametrize("text", ["1 / (x - 2)", "sqrt(-x)", "log(0)", "exp(1000)", "x/0 - x/0"])
+def test_no_finite_value(text):
+    with pytest.raises(FormulaError, match="no finite value"):
+        parse_formula(text, NAMES).value(VALUES)
+
+
+def test_missing_variable():
+    with pytest.raises(FormulaError, match="no value is known for StartTime"):
+        parse_formula("x + StartTime", NAMES).value({"x": 1.0})
+
+
+def test_unused_variables_need_no_value():
+    assert parse_formula("2 * x", NAMES).value({"x": 4.0}) == 8.0
+
+
+def test_names():
+    assert parse_formula("x * x + JobCost", NAMES).names == {"x", "JobCost"}
+
+
+@given(st.text(max_size=420))
+def test_any_text_is_read_or_refused(text):
+    try:
+        formula = parse_formula(text, NAMES)
+    except FormulaError:
+        return
+    assert isinstance(formula, Formula)
+
+
+_ODD = st.sampled_from([*"()+-*/^, ", "**", "x", "JobCost", "min(", "exp(", "sqrt(", "9", "1e300"])
+
+
+@given(st.lists(_ODD, max_size=150).map("".join))
+def test_bombs_neither_crash_nor_take_long(text):
+    began = time.perf_counter()
+    try:
+        value = parse_formula(text, NAMES).value(VALUES)
+    except FormulaError:
+        value = 0.0
+    assert math.isfinite(value)
+    assert time.perf_counter() - began < 1.0
+
+
+_NUMBERS = st.floats(0.0, 1e6).map(lambda value: f"{value:.6f}")
+_TERMS = st.recursive(
+    _NUMBERS | st.sampled_from(NAMES),
+    lambda part: st.builds("({} {} {})".format, part, st.sampled_from("+-*"), part),
+    max_leaves=6,
+)
+
+
+@given(_TERMS)
+def test_same_value_as_python(text):
+    expected = eval(text, {}, dict(VALUES))  # the test's own text, not anybody's
+    assert parse_formula(text, NAMES).value(VALUES) == pytest.approx(expected)

@@ -1,0 +1,100 @@
+"""Requests and offers as JSON: what goes out comes back, and nothing else comes in."""
+
+from __future__ import annotations
+
+import json
+import math
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from slurm_rl_plugin.brokers.live.job_document import (
+    LONGEST_TEXT,
+    LONGEST_TIME,
+    MOST_PROCESSORS,
+    job_document,
+    job_request,
+)
+from slurm_rl_plugin.brokers.live.offer_document import offer_document, site_offer
+from slurm_rl_plugin.brokers.live.strict_json import DEEPEST, strict_object
+from slurm_rl_plugin.domain.job_description import JobDescription
+from slurm_rl_plugin.domain.site import NEEDS, JobRequest, SiteOffer
+from slurm_rl_plugin.errors import OfferRefused
+
+TEXT = st.text(st.characters(categories=["L", "N", "P"]), max_size=LONGEST_TEXT)
+REQUESTS = st.builds(
+    JobRequest,
+    job=st.builds(
+        JobDescription,
+        **dict.fromkeys(("partition", "qos", "name", "account", "user"), TEXT),
+        time_limit=st.just(math.nan) | st.floats(0.001, LONGEST_TIME),
+        has_batch_script=st.sampled_from([True, False, None]),
+    ),
+    processors=st.integers(1, MOST_PROCESSORS),
+    needs=st.dictionaries(st.sampled_from(NEEDS), TEXT).map(
+        lambda each: tuple(sorted(each.items()))
+    ),
+)
+
+
+@given(REQUESTS)
+def test_a_request_comes_back_as_it_was(request_: JobRequest) -> None:
+    body = json.dumps(job_document(request_)).encode()
+    found = job_request(strict_object(body))
+    assert job_document(found) == job_document(request_)
+    assert math.isnan(found.job.time_limit) == math.isnan(request_.job.time_limit)
+
+
+@given(st.binary(max_size=200))
+def test_bytes_are_an_object_or_refused(body: bytes) -> None:
+    with suppress(OfferRefused):
+        assert isinstance(strict_object(body), dict)
+
+
+def test_nesting_is_counted_outside_texts_only() -> None:
+    inside = '{"a": "' + '[{\\"' * 500 + '"}'
+    assert strict_object(inside.encode()) == {"a": '[{"' * 500}
+    fits = "[" * (DEEPEST - 1) + "]" * (DEEPEST - 1)
+    strict_object(f'{{"a": {fits}}}'.encode())
+    with pytest.raises(OfferRefused, match="nested deeper"):
+        strict_object(f'{{"a": [{fits}]}}'.encode())
+
+
+OFFER = SiteOffer(site="north", expected_start=1e9, utility=0.5, price=-2.0, processors=8)
+
+
+def test_an_offer_comes_back_as_it_was_and_new_fields_are_left_alone() -> None:
+    assert site_offer({**offer_document(OFFER), "later": [1]}, "north") == OFFER
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"site": "south"},
+        {"site": None},
+        {"expected_start": math.nan},
+        {"expected_start": -1},
+        {"expected_start": 1e300},
+        {"expected_start": 10**400},
+        {"utility": 1.5},
+        {"utility": "1"},
+        {"price": math.inf},
+        {"price": True},
+        {"processors": 0},
+        {"processors": 8.0},
+    ],
+)
+def test_an_offer_that_cannot_be_is_none(change: dict[str, Any]) -> None:
+    with pytest.raises(OfferRefused):
+        site_offer({**offer_document(OFFER), **change}, "north")
+
+
+@pytest.mark.parametrize("field", ["site", "expected_start", "utility", "price", "processors"])
+def test_every_field_of_an_offer_is_needed(field: str) -> None:
+    document = offer_document(OFFER)
+    del document[field]
+    with pytest.raises(OfferRefused):
+        site_offer(document, "north")
