@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from slurm_rl_plugin.batch_systems.pbs_adapter_choice import is_pbs
+from slurm_rl_plugin.batch_systems.pbs_site import PbsSite
 from slurm_rl_plugin.batch_systems.port import BatchSystem
 from slurm_rl_plugin.batch_systems.slurm_adapter_choice import PYSLURM, choose_adapter
 from slurm_rl_plugin.batch_systems.slurm_process import CommandRunner
@@ -157,21 +158,30 @@ def _pbs(
 
     settings = configuration.values["batch_system"]
     logger.info("adapter=pbs")
+    state_file = Path(configuration.values["hook"]["state_file"])
     return Pbs(
-        shares=configuration.shares,
-        interactive=configuration.classifier.is_interactive,
-        clock=time.time,  # noqa: TID251 - the composition root hands out the clock
-        timeout=float(settings["timeout"]),
-        environment=dict(os.environ),
-        on_call=lambda call, seconds: calls.append((call, seconds)),
-        heartbeat=heartbeat_path(Path(configuration.values["hook"]["state_file"])),
-        history_days=float(settings["history_days"]) if learns_from_runs else 0.0,
+        PbsSite(
+            shares=configuration.shares,
+            interactive=configuration.classifier.is_interactive,
+            clock=time.time,  # noqa: TID251 - the composition root hands out the clock
+            timeout=float(settings["timeout"]),
+            environment=dict(os.environ),
+            on_call=lambda call, seconds: calls.append((call, seconds)),
+            heartbeat=heartbeat_path(state_file),
+            history_days=float(settings["history_days"]) if learns_from_runs else 0.0,
+            limits_file=limits_path(state_file),
+        )
     )
 
 
 def heartbeat_path(state_file: Path) -> Path:
     """Where PBS's dead-man hook looks for our sign of life, beside the state file."""
     return state_file.with_name("heartbeat")
+
+
+def limits_path(state_file: Path) -> Path:
+    """Where the site's own limits of PBS's batch queues are kept, beside the state file."""
+    return state_file.with_name(state_file.name + ".limits")
 
 
 def nice_path(state_file: Path) -> Path:

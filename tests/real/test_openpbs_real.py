@@ -16,6 +16,7 @@ from slurm_rl_plugin.batch_systems.pbs import Pbs
 from slurm_rl_plugin.batch_systems.pbs_checks import CLASS_HOOK
 from slurm_rl_plugin.batch_systems.pbs_fields import job_number
 from slurm_rl_plugin.batch_systems.pbs_scores import Ifl, Qalter
+from slurm_rl_plugin.batch_systems.pbs_site import PbsSite
 from slurm_rl_plugin.batch_systems.port import FactorChange
 from slurm_rl_plugin.cli.pbs_setup import steps
 from slurm_rl_plugin.domain.job_class import JobClassifier
@@ -69,11 +70,13 @@ def server(prepared: InstalledPbs) -> Iterator[InstalledPbs]:
 
 def adapter(server: InstalledPbs, heartbeat: Path | None = None) -> Pbs:
     return Pbs(
-        shares={USER: 1.0},
-        interactive=JobClassifier().is_interactive,
-        clock=time.time,  # noqa: TID251
-        environment=server.env,
-        heartbeat=heartbeat,
+        PbsSite(
+            shares={USER: 1.0},
+            interactive=JobClassifier().is_interactive,
+            clock=time.time,  # noqa: TID251
+            environment=server.env,
+            heartbeat=heartbeat,
+        )
     )
 
 

@@ -6,6 +6,7 @@ import json
 import math
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -30,6 +31,7 @@ from slurm_rl_plugin.batch_systems.pbs_nodes import parse_capacity
 from slurm_rl_plugin.batch_systems.pbs_process import section
 from slurm_rl_plugin.batch_systems.pbs_scores import HIGHEST_SCORE, Ifl, Qalter
 from slurm_rl_plugin.batch_systems.pbs_server import parse_server
+from slurm_rl_plugin.batch_systems.pbs_site import PbsSite
 from slurm_rl_plugin.batch_systems.pbs_tables import PbsTables
 from slurm_rl_plugin.batch_systems.port import FactorChange
 from slurm_rl_plugin.domain import QueueSnapshot
@@ -70,11 +72,13 @@ def fake(tmp_path: Path, library: Path) -> FakePbs:
 
 def adapter(fake: FakePbs, timeout: float = 10.0, **options: Any) -> Pbs:
     return Pbs(
-        **{"shares": None, **options},
-        interactive=JobClassifier().is_interactive,
-        clock=lambda: float(NOW),
-        timeout=timeout,
-        environment=fake.env,
+        PbsSite(
+            **{"shares": None, **options},
+            interactive=JobClassifier().is_interactive,
+            clock=lambda: float(NOW),
+            timeout=timeout,
+            environment=fake.env,
+        )
     )
 
 
@@ -369,7 +373,7 @@ def test_the_first_snapshot_tells_the_runs_of_the_past(fake: FakePbs) -> None:
     write_month(accounting, 2000, packed=2)
     now = FIRST_DAY + 30 * 86400.0
     system = adapter(fake, history_days=10.0)
-    system._clock = lambda: now  # of the month that was made up
+    system._site = replace(system._site, clock=lambda: now)  # of the month that was made up
     first, second = system.snapshot().ended, system.snapshot().ended
     assert first.from_accounting
     assert 0 < len(first) < 604
