@@ -18,6 +18,7 @@ from slurm_rl_plugin.batch_systems.pbs_fields import (
 )
 from slurm_rl_plugin.batch_systems.pbs_history import ended_before, read_history
 from slurm_rl_plugin.batch_systems.pbs_library import installed_library
+from slurm_rl_plugin.batch_systems.pbs_limits import BatchLimit
 from slurm_rl_plugin.batch_systems.pbs_nodes import PBSNODES, parse_capacity
 from slurm_rl_plugin.batch_systems.pbs_process import DEFAULT_HOME, section
 from slurm_rl_plugin.batch_systems.pbs_scores import (
@@ -72,6 +73,7 @@ class Pbs:
         self._site = site
         #: Days of the past that the next snapshot tells of.
         self._history_days = site.history_days
+        self._limit = BatchLimit(self.commands, site.batch_queues, site.limits_file)
         self._watch = PbsWatch()
         self._server: PbsServer | None = None
         self._looked: PbsServer | None = None
@@ -210,6 +212,18 @@ class Pbs:
             carrying = [job for job in self._jobs() if job.waits and factor_of(job, base)]
             return self._write(dict.fromkeys([job.job_id for job in carrying]))
         return self._write(dict.fromkeys(int(job_id) for job_id in job_ids))
+
+    def limit_batch(self, processors: int | None) -> None:
+        """See `LimitsBatch.limit_batch`; call it again where the queue has changed.
+
+        With several batch queues their parts follow what runs and waits in each of them.
+
+        Raises:
+            BatchSystemUnavailable: no answer in time; the limit may be either.
+            ChangeRejected: it cannot be set.
+            BatchSystemError: an answer that cannot be understood.
+        """
+        self._limit.set(processors)
 
     def _write(self, wanted: Mapping[int, int | None]) -> ApplyReport:
         if any(job_id not in self._names for job_id in wanted):

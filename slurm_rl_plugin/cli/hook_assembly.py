@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 import socket
-import sys
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +16,7 @@ from slurm_rl_plugin.batch_systems.port import BatchSystem
 from slurm_rl_plugin.batch_systems.slurm_adapter_choice import PYSLURM, choose_adapter
 from slurm_rl_plugin.batch_systems.slurm_process import CommandRunner
 from slurm_rl_plugin.batch_systems.slurm_site import SlurmSite
+from slurm_rl_plugin.cli.shipped_files import shipped_folder
 from slurm_rl_plugin.configuration import SHIPPED_MODELS, Configuration
 from slurm_rl_plugin.errors import ConfigurationError, PolicyError
 from slurm_rl_plugin.hook.audit_log import AuditLog
@@ -53,16 +53,10 @@ class LoadedPolicy:
 
 
 def model_path(model: str) -> Path:
-    """Where a model is: one of SHIPPED_MODELS, or a path.
-
-    The shipped ones lie beside the package where it is installed, or in the source tree it runs
-    from.
-    """
+    """Where a model is: one of SHIPPED_MODELS, or a path."""
     if model not in SHIPPED_MODELS:
         return Path(model)
-    installed = Path(sys.prefix) / "share" / "slurm-rl" / "policy_models" / f"{model}.onnx"
-    in_tree = Path(__file__).resolve().parents[2] / "policy_models" / f"{model}.onnx"
-    return in_tree if in_tree.exists() else installed
+    return shipped_folder("policy_models") / f"{model}.onnx"
 
 
 def check_model_file(model: str) -> None:
