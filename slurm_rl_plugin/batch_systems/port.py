@@ -9,6 +9,9 @@ from typing import NamedTuple, Protocol, runtime_checkable
 from slurm_rl_plugin.domain import QueueSnapshot
 from slurm_rl_plugin.units import IntArray
 
+#: Calls of any adapter that ask accounting, which is not the scheduler: its load does not count.
+ACCOUNTING_CALLS = frozenset({"sacct"})
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FactorChange:

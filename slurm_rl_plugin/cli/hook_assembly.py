@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from slurm_rl_plugin.batch_systems.pbs_adapter_choice import is_pbs
+from slurm_rl_plugin.batch_systems.pbs_adapter_choice import choose_batch_system
 from slurm_rl_plugin.batch_systems.pbs_site import PbsSite
 from slurm_rl_plugin.batch_systems.port import BatchSystem
 from slurm_rl_plugin.batch_systems.slurm_adapter_choice import PYSLURM, choose_adapter
@@ -129,7 +129,9 @@ def build_batch_system(
         ConfigurationError: the adapter cannot work here.
     """
     settings = configuration.values["batch_system"]
-    if is_pbs(settings["adapter"], os.environ):
+    choice = choose_batch_system(settings["adapter"], os.environ)
+    logger.info("batch_system=%s because=%s", "pbs" if choice.pbs else "slurm", choice.because)
+    if choice.pbs:
         return _pbs(configuration, calls, learns_from_runs)
     adapter = slurm_adapter(settings["adapter"], float(settings["timeout"]))
     site = SlurmSite(
@@ -151,7 +153,6 @@ def _pbs(
     from slurm_rl_plugin.batch_systems.pbs import Pbs  # noqa: PLC0415 - chosen by name
 
     settings = configuration.values["batch_system"]
-    logger.info("adapter=pbs")
     state_file = Path(configuration.values["hook"]["state_file"])
     return Pbs(
         PbsSite(

@@ -18,7 +18,6 @@ from hypothesis import strategies as st
 
 from slurm_rl_plugin.batch_systems import pbs_scores
 from slurm_rl_plugin.batch_systems.pbs import Pbs
-from slurm_rl_plugin.batch_systems.pbs_adapter_choice import is_pbs
 from slurm_rl_plugin.batch_systems.pbs_fairshare import parse_tree
 from slurm_rl_plugin.batch_systems.pbs_fields import (
     ATTRIBUTES,
@@ -437,15 +436,3 @@ def test_a_site_that_was_never_set_up_is_told_what_is_missing(fake: FakePbs) -> 
         "warn",
         "warn",
     )
-
-
-def test_pbs_is_taken_where_it_is_and_slurm_is_not(fake: FakePbs, tmp_path: Path) -> None:
-    assert is_pbs("auto", fake.env)
-    assert is_pbs("pbs", {})
-    assert not is_pbs("slurm", fake.env)
-    assert not is_pbs("auto", {**fake.env, "PBS_CONF_FILE": str(tmp_path / "none")})
-    slurm = tmp_path / "slurm"
-    slurm.mkdir()
-    (slurm / "scontrol").write_text("#!/bin/sh\n")
-    (slurm / "scontrol").chmod(0o755)
-    assert not is_pbs("auto", {**fake.env, "PATH": str(slurm)})
