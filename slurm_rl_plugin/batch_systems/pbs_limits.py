@@ -3,11 +3,14 @@
 PBS limits a queue, or everybody; there is no limit over some of the queues. So each batch queue
 gets a part: what its jobs run on, and of the rest as much as it has of the jobs that wait.
 Only the entry `o:PBS_ALL` is touched; what a site limits for users, groups and projects stays.
+PBS looks at its queue when a job comes or ends, but not when a limit rises (seen on 23.06): then
+scheduling, where it is on, is set on once more, which starts a look.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,8 +19,11 @@ from typing import Any
 
 from slurm_rl_plugin.batch_systems.pbs_fields import parse_count, text
 from slurm_rl_plugin.batch_systems.pbs_process import PbsCommands, failure, section
+from slurm_rl_plugin.batch_systems.pbs_server import QSTAT_SERVER, parse_server
 from slurm_rl_plugin.errors import BatchSystemError, BatchSystemUnavailable, ChangeRejected
 from slurm_rl_plugin.whole_file import write_whole
+
+logger = logging.getLogger(__name__)
 
 LIMIT = "max_run_res.ncpus"
 QSTAT_QUEUES = ("qstat", "-Q", "-f", "-F", "json")
@@ -71,10 +77,10 @@ class BatchLimit:
         if processors is not None and not self._queues:
             raise ChangeRejected("no batch queue is named whose processors could be limited")
         wanted = {} if processors is None else self._parts(processors)
-        for queue in [name for name in self._known if name not in wanted]:
-            self._give_back(queue)
-        for queue, part in wanted.items():
-            self._limit(queue, part)
+        rose = [self._give_back(name) for name in [*self._known] if name not in wanted]
+        rose += [self._limit(queue, part) for queue, part in wanted.items()]
+        if any(rose):
+            self._look_now()
 
     def _parts(self, processors: int) -> dict[str, int]:
         if len(self._queues) == 1:
@@ -82,19 +88,21 @@ class BatchLimit:
         told = section(self._commands.read_json([*QSTAT_QUEUES, *self._queues]), "Queue")
         return parts_of(processors, {name: queue_use(told.get(name, {})) for name in self._queues})
 
-    def _limit(self, queue: str, part: int) -> None:
-        """Write the limit where it differs; never above the site's own."""
+    def _limit(self, queue: str, part: int) -> bool:
+        """Write the limit where it differs, never above the site's own; whether it rose."""
         now = self._read_limit(queue)
         known = self._known.get(queue)
         own = known.own if known is not None and now in known.ours else now
         wanted = part if own is None else min(part, own)
         if now == wanted:
-            return
+            return False
         ours = frozenset({wanted}) | ({now} if now is not None and now != own else frozenset())
         self._record(queue, QueueLimit(own=own, ours=ours))
         self._write(f"set queue {queue} {LIMIT} += [o:PBS_ALL={wanted}]", queue, wanted)
+        return now is not None and now < wanted
 
-    def _give_back(self, queue: str) -> None:
+    def _give_back(self, queue: str) -> bool:
+        """Bring the site's own limit back where ours stands; whether the queue's limit rose."""
         known = self._known[queue]
         try:
             now = self._read_limit(queue)
@@ -104,6 +112,15 @@ class BatchLimit:
             change = f"-= [o:PBS_ALL={now}]" if known.own is None else f"+= [o:PBS_ALL={known.own}]"
             self._write(f"set queue {queue} {LIMIT} {change}", queue, known.own)
         self._record(queue, None)
+        return now is not None
+
+    def _look_now(self) -> None:
+        """Have the scheduler look at its queue; where that fails it does so at the next event."""
+        try:
+            if parse_server(self._commands.read_json(QSTAT_SERVER)).scheduling:
+                self._commands.read(["qmgr", "-c", "set server scheduling = True"])
+        except BatchSystemError as error:
+            logger.warning("batch_limit=raised look=none reason=%s", error)
 
     def _read_limit(self, queue: str) -> int | None:
         answer = self._commands.call(["qmgr", "-c", f"list queue {queue} max_run_res"])
