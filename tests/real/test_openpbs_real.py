@@ -137,7 +137,7 @@ def test_jobs_start_in_the_decided_order(server: InstalledPbs, tmp_path: Path) -
     policy = DrawnOrder(seed=1)
     report = cycle_of(adapter(server), policy, tmp_path).run()
     assert report.succeeded, report.failure_reason
-    assert report.order_length == JOBS
+    assert len(report.order) == JOBS
     server.qmgr("set server scheduling = True")
     server.wait_until(lambda: not server.run("qselect").stdout, 900, "empty queue")
     started = [job_number(name) for name in server.started() if name in set(names)]
