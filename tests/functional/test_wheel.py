@@ -53,6 +53,7 @@ def test_it_holds_code_types_and_models_and_no_tests(wheel: Path) -> None:
     assert models == set(SHIPPED_MODELS)
     hooks = {Path(name).name for name in names if "/share/slurm-rl/pbs/" in name}
     assert {"slurm_rl_class.py", "slurm_rl_class.json", "slurm_rl_dead_man.py"} <= hooks
+    assert any(name.endswith("/share/slurm-rl/pbs/systemd/pbs.conf") for name in names)
     assert not [name for name in names if name.startswith(("tests", "deploy"))]
 
 

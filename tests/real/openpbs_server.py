@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pwd
 import re
 import subprocess
 import time
@@ -63,6 +64,23 @@ class InstalledPbs:
         words = ["qsub", "-o", "/dev/null", "-e", "/dev/null", *options]
         done = self.run(*words, "--", "/bin/sleep", str(seconds), user=user)
         return done.stdout.strip()
+
+    def state(self, job: str) -> str:
+        """The letter of a job's state; "" where it is gone."""
+        told = self.run("qstat", "-x", "-f", job, check=False).stdout
+        found = re.search(r"job_state = (\w)", told)
+        return found[1] if found else ""
+
+    @staticmethod
+    def home_of(user: str) -> Path | None:
+        """Give a user the home without which jobs end at once; None where there is one."""
+        entry = pwd.getpwnam(user)
+        home = Path(entry.pw_dir)
+        if home.exists():
+            return None
+        home.mkdir(parents=True)
+        os.chown(home, entry.pw_uid, entry.pw_gid)
+        return home
 
     def started(self) -> list[str]:
         """Names of the jobs that started today, in the order of their starts."""
