@@ -242,20 +242,22 @@ def test_batch_is_limited_interactive_starts_and_release_restores(
 def test_a_user_without_the_right_is_told_so(server: InstalledPbs) -> None:
     server.qmgr(f"create queue {BATCH} queue_type=execution,enabled=True,started=True")
     program = (
-        "import sys, pathlib; from slurm_rl_plugin.batch_systems.pbs_limits import BatchLimit;"
+        "import os, pwd; from slurm_rl_plugin.batch_systems.pbs_limits import BatchLimit;"
         "from slurm_rl_plugin.batch_systems.pbs_process import PbsCommands;"
-        "BatchLimit(PbsCommands(environment=None, timeout=10.0, on_call=None),"
+        f"user = pwd.getpwnam('{USER}');"  # the interpreter itself may be root's alone
+        "os.setgroups([]); os.setgid(user.pw_gid); os.setuid(user.pw_uid);"
+        "BatchLimit(PbsCommands(environment=None, timeout=30.0, on_call=None),"
         f" ['{BATCH}'], None).set(1)"
     )
     words = ["env", f"PYTHONPATH={TOP}", sys.executable, "-c", program]
     try:
-        refused = server.run(*words, user=USER, check=False)
+        refused = server.run(*words, check=False)
         assert "ChangeRejected" in refused.stderr
         assert "operator" in refused.stderr
         host = server.run("hostname").stdout.strip()
         server.qmgr(f"set server operators += {USER}@{host}")
         try:
-            assert server.run(*words, user=USER, check=False).returncode == 0
+            assert server.run(*words, check=False).returncode == 0
             assert "PBS_ALL=1" in server.qmgr(f"list queue {BATCH} max_run_res")
         finally:
             server.qmgr(f"set server operators -= {USER}@{host}")
