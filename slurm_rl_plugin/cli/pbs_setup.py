@@ -87,7 +87,7 @@ def _resource() -> Step:
     return Step(
         "The resource that holds our order; flag i: users can neither see nor set it.",
         (_qmgr(f"create resource {SCORE} type=float,flag=i"),),
-        (_qmgr(f"delete resource {SCORE}") + "  # after `slurm-rl release`",),
+        (_qmgr(f"delete resource {SCORE}") + "  # once no job has it, past ones too",),
     )
 
 
