@@ -89,8 +89,8 @@ class InstalledPbs:
 
     def delete_all(self) -> None:
         names = self.run("qselect").stdout.split()
-        for first in range(0, len(names), 500):
-            self.run("qdel", "-W", "force", *names[first : first + 500], check=False)
+        for first in range(0, len(names), 100):
+            self.run("qdel", "-W", "force", *names[first : first + 100], check=False)
 
     def wait_until(self, holds: Callable[[], bool], seconds: float, what: str) -> None:
         end = time.monotonic() + seconds
