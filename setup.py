@@ -39,6 +39,11 @@ setup(
             "share/slurm-rl/policy_models",
             [str(p.relative_to(TOP)) for p in (TOP / "policy_models").glob("*.*")],
         ),
+        (
+            "share/slurm-rl/pbs",
+            [str(p.relative_to(TOP)) for p in (TOP / "deploy" / "pbs").glob("*.*")],
+        ),
+        ("share/slurm-rl/pbs/systemd", ["deploy/pbs/systemd/pbs.conf"]),
     ],
     install_requires=["numpy>=1.26", "onnxruntime>=1.17", "prometheus-client>=0.20"],
     extras_require={"slurm": ["pyslurm"], "simulate": SIMULATE, "train": TRAIN, "test": TEST},

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,19 +18,22 @@ from slurm_rl_plugin.batch_systems.pbs_fields import (
 )
 from slurm_rl_plugin.batch_systems.pbs_history import ended_before, read_history
 from slurm_rl_plugin.batch_systems.pbs_library import installed_library
+from slurm_rl_plugin.batch_systems.pbs_limits import BatchLimit
 from slurm_rl_plugin.batch_systems.pbs_nodes import PBSNODES, parse_capacity
-from slurm_rl_plugin.batch_systems.pbs_process import DEFAULT_HOME, PbsCommands, section
+from slurm_rl_plugin.batch_systems.pbs_process import DEFAULT_HOME, section
 from slurm_rl_plugin.batch_systems.pbs_scores import (
     HIGHEST_SCORE,
-    LOWEST_SCORE,
+    SOUND_SCORES,
     Ifl,
     Qalter,
     ScoreSender,
     ScoreWrite,
+    is_sound,
     write_scores,
 )
 from slurm_rl_plugin.batch_systems.pbs_server import QSTAT_SERVER, PbsServer, parse_server
-from slurm_rl_plugin.batch_systems.pbs_tables import JobClassRule, PbsTables, factor_of
+from slurm_rl_plugin.batch_systems.pbs_site import PbsSite
+from slurm_rl_plugin.batch_systems.pbs_tables import PbsTables, factor_of
 from slurm_rl_plugin.batch_systems.pbs_watch import PbsWatch
 from slurm_rl_plugin.batch_systems.port import (
     ApplyReport,
@@ -59,41 +61,20 @@ class Pbs:
     * Shares come from the configuration, else from `pbsfs`, else all accounts have the same.
 
     Args:
-        shares: account -> share, scaled to sum 1; None asks `pbsfs`.
-        interactive: tells whether a job is of the interactive class.
-        clock: seconds since the epoch.
-        timeout: seconds that any command may take.
-        environment: variables of the commands, PATH and PBS_CONF_FILE among them; None takes this
-            process's own.
-        on_call: told each command's name and the seconds it took.
-        heartbeat: the file that `beat` touches; None for none.
-        history_days: the first snapshot reports the runs of so many days as ended, from the
-            accounting files of this host; 0 asks for none.
+        site: what it has to know of the site.
     """
 
     name = "pbs"
 
-    def __init__(
-        self,
-        *,
-        shares: Mapping[str, float] | None,
-        interactive: JobClassRule,
-        clock: Callable[[], float],
-        timeout: float = 10.0,
-        environment: Mapping[str, str] | None = None,
-        on_call: Callable[[str, float], None] | None = None,
-        heartbeat: Path | None = None,
-        history_days: float = 0.0,
-    ) -> None:
-        self.commands = PbsCommands(environment=environment, timeout=timeout, on_call=on_call)
+    def __init__(self, site: PbsSite) -> None:
+        self.commands = site.commands()
         self._library = installed_library(self.commands)
         self._sender: ScoreSender = Ifl(self._library) if self._library else Qalter(self.commands)
         self._fairshare = Fairshare(self.commands)
-        self._shares = shares
-        self._interactive = interactive
-        self._clock = clock
-        self._heartbeat = heartbeat
-        self._history_days = history_days
+        self._site = site
+        #: Days of the past that the next snapshot tells of.
+        self._history_days = site.history_days
+        self._limit = BatchLimit(self.commands, site.batch_queues, site.limits_file)
         self._watch = PbsWatch()
         self._server: PbsServer | None = None
         self._looked: PbsServer | None = None
@@ -152,8 +133,8 @@ class Pbs:
         Raises:
             OSError: it cannot be left.
         """
-        if self._heartbeat is not None:
-            self._heartbeat.touch()
+        if self._site.heartbeat is not None:
+            self._site.heartbeat.touch()
 
     def leave(self) -> None:
         """Take the sign of life away: nothing of ours is left that anybody has to undo.
@@ -161,8 +142,8 @@ class Pbs:
         Raises:
             OSError: it cannot be taken away.
         """
-        if self._heartbeat is not None:
-            self._heartbeat.unlink(missing_ok=True)
+        if self._site.heartbeat is not None:
+            self._site.heartbeat.unlink(missing_ok=True)
 
     def snapshot(self) -> QueueSnapshot:
         """Read the queue; see `BatchSystem.snapshot`.
@@ -176,9 +157,9 @@ class Pbs:
         capacity = parse_capacity(self.commands.read_json(PBSNODES))
         tree = self._fairshare.read()
         started, ended = self._watch.told(jobs, self._ask_ended)
-        now = self._clock()
+        now = self._site.clock()
         running = [job for job in jobs if job.runs]
-        build = PbsTables(self._shares or (), self._interactive)
+        build = PbsTables(self._site.shares or (), self._site.interactive)
         pending = build.pending([job for job in jobs if job.waits], base)
         running_jobs = RunningJobs(jobs=build.jobs(running), start=_starts(running))
         started_jobs = StartedJobs(jobs=build.jobs(started), start=_starts(started))
@@ -196,7 +177,7 @@ class Pbs:
             capacity=max(capacity, 1),
             accounts=accounts,
             partitions=build.queues.all,
-            shares=shares_of(accounts, self._shares, tree),
+            shares=shares_of(accounts, self._site.shares, tree),
             usage=usage_of(accounts, tree, running, now),
             ended=ended_jobs,
             users=build.users.all,
@@ -233,6 +214,18 @@ class Pbs:
             return self._write(dict.fromkeys([job.job_id for job in carrying]))
         return self._write(dict.fromkeys(int(job_id) for job_id in job_ids))
 
+    def limit_batch(self, processors: int | None) -> None:
+        """See `LimitsBatch.limit_batch`; call it again where the queue has changed.
+
+        With several batch queues their parts follow what runs and waits in each of them.
+
+        Raises:
+            BatchSystemUnavailable: no answer in time; the limit may be either.
+            ChangeRejected: it cannot be set.
+            BatchSystemError: an answer that cannot be understood.
+        """
+        self._limit.set(processors)
+
     def _write(self, wanted: Mapping[int, int | None]) -> ApplyReport:
         if any(job_id not in self._names for job_id in wanted):
             self._jobs()
@@ -243,11 +236,11 @@ class Pbs:
         for job_id, score in wanted.items():
             if job_id not in self._names:
                 rejected[job_id] = "Unknown Job Id"
-            elif score is not None and not LOWEST_SCORE <= score <= HIGHEST_SCORE:
-                rejected[job_id] = f"score {score} is outside {LOWEST_SCORE}..{HIGHEST_SCORE}"
+            elif score is not None and not is_sound(score):
+                rejected[job_id] = f"score {score} is no whole number of {SOUND_SCORES}"
             else:
                 writes[self._names[job_id]] = job_id
-                scores.append(ScoreWrite(self._names[job_id], score))
+                scores.append(ScoreWrite(self._names[job_id], score and int(score)))
         if scores:
             default = self._server.default_score if self._server else None
             refused, waiting = write_scores(self._sender, scores, default)

@@ -8,18 +8,20 @@ kills it when its time is over: a call into the library can hang.
       -> {"Jobs": {JOB: {ATTRIBUTE: TEXT, or {RESOURCE: TEXT}}}}      as qstat writes them, but for
                                                     times, which are seconds since the epoch here
     {"library": PATH, "resource": NAME, "writes": [[JOB, TEXT], ...], "seconds": S}
-      -> {"jobs": {JOB: [STATE, TEXT or null]}}     what the server says of its jobs afterwards
+      -> {"jobs": {JOB: [STATE, TEXT or null]}, "sent": N}      what the server says of the jobs of
+                                                    the first N writes afterwards, and maybe others
       -> {"failed": WORDS, "reached": BOOL}         some changes may have been written
 
-Scores are sent by pbs_asyalterjob over one connection, which tells nothing of single jobs; so the
-jobs are read back, again and again for S seconds while a score differs from what was sent.
+Scores are sent by pbs_asyalterjob over one connection, which tells nothing of single jobs; so they
+are read back. pbs_server answers the questions of a connection in their order, and commits each
+change to its database: what has been sent cannot be recalled and may take it a minute. So they are
+sent in bursts, each waited for, and none begins after S seconds.
 """
 
 from __future__ import annotations
 
 import ctypes
 import json
-import math
 import os
 import signal
 import sys
@@ -27,8 +29,12 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-#: Between two looks whether all has been written, seconds.
-_PAUSE = 0.05
+#: Changes sent before an answer is waited for.
+_BURST = 200
+#: So many jobs are read back by name; for more the whole queue is.
+_FEW = 500
+#: PBSE_UNKJOBID
+_UNKNOWN_JOB = 15001
 
 
 class _Attribute(ctypes.Structure):
@@ -91,6 +97,7 @@ def _load(path: str) -> ctypes.CDLL:
         ("pbs_disconnect", number, [number]),
         ("pbs_asyalterjob", number, [number, text, attributes, text]),
         ("pbs_statjob", status, [number, text, attributes, text]),
+        ("pbs_statserver", status, [number, attributes, text]),
         ("pbs_statfree", None, [status]),
         ("pbs_geterrmsg", text, [number]),
         ("__pbs_errno_location", ctypes.POINTER(number), []),
@@ -103,19 +110,34 @@ def _load(path: str) -> ctypes.CDLL:
 def _write_and_read(
     library: ctypes.CDLL, connection: int, question: dict[str, Any]
 ) -> dict[str, Any]:
-    resource = question["resource"]
-    for job, value in question["writes"]:
-        change = _Attribute(None, b"Resource_List", resource.encode(), value.encode(), 0)
-        if library.pbs_asyalterjob(connection, job.encode(), ctypes.byref(change), None):
-            return _failed(library, connection)
+    resource, writes = question["resource"], question["writes"]
     until = time.monotonic() + question["seconds"]
-    while True:
-        jobs = dict(_jobs(library, connection, resource))
-        if not jobs and question["writes"]:
+    sent = 0
+    while sent < len(writes) and (not sent or time.monotonic() < until):
+        for job, value in writes[sent : sent + _BURST]:
+            change = _Attribute(None, b"Resource_List", resource.encode(), value.encode(), 0)
+            if library.pbs_asyalterjob(connection, job.encode(), ctypes.byref(change), None):
+                return _failed(library, connection)
+        sent = min(sent + _BURST, len(writes))
+        if not _reached(library, connection):
             return _failed(library, connection)
-        if _all_written(question["writes"], jobs) or time.monotonic() > until:
-            return {"jobs": jobs}
-        time.sleep(_PAUSE)
+    names = [job for job, _ in writes[:sent]] if sent <= _FEW else []
+    jobs = dict(_jobs(library, connection, resource, names))
+    # one name that is gone may leave the others without an answer
+    if names and len(jobs) < len(names):
+        jobs = dict(_jobs(library, connection, resource, []))
+    if writes and not jobs and _error(library) not in (0, _UNKNOWN_JOB):
+        return _failed(library, connection)
+    return {"jobs": jobs, "sent": sent}
+
+
+def _reached(library: ctypes.CDLL, connection: int) -> bool:
+    """Whether the server answers; all that was sent before has then been done."""
+    wanted = _Attribute(None, b"server_state", None, b"", 0)
+    answer = library.pbs_statserver(connection, ctypes.byref(wanted), None)
+    if answer:
+        library.pbs_statfree(answer)
+    return bool(answer)
 
 
 def _error(library: ctypes.CDLL) -> int:
@@ -144,22 +166,23 @@ def _read(library: ctypes.CDLL, connection: int, attributes: list[str]) -> dict[
 
 
 def _jobs(
-    library: ctypes.CDLL, connection: int, resource: str
+    library: ctypes.CDLL, connection: int, resource: str, names: list[str]
 ) -> Iterator[tuple[str, tuple[str, str | None]]]:
-    """State and score of every job."""
-    for name, found in _statuses(library, connection, ["job_state", "Resource_List"]):
+    """State and score of the jobs named; without names of every job."""
+    asked = ["job_state", "Resource_List"]
+    for name, found in _statuses(library, connection, asked, ",".join(names)):
         values = {each if of is None else of: value for each, of, value in found}
         yield name, (values.get("job_state", ""), values.get(resource))
 
 
 def _statuses(
-    library: ctypes.CDLL, connection: int, attributes: list[str]
+    library: ctypes.CDLL, connection: int, attributes: list[str], names: str = ""
 ) -> Iterator[tuple[str, list[tuple[str, str | None, str]]]]:
-    """Name of every job, and attribute, resource and value of what was asked for."""
+    """Name of every job or of some, and attribute, resource and value of what was asked for."""
     wanted: Any = None
     for name in reversed(attributes):
         wanted = ctypes.pointer(_Attribute(wanted, name.encode(), None, b"", 0))
-    first = library.pbs_statjob(connection, None, wanted, None)
+    first = library.pbs_statjob(connection, names.encode() or None, wanted, None)
     try:
         place = first
         while place:
@@ -181,22 +204,6 @@ def _values(attribute: Any) -> Iterator[tuple[str, str | None, str]]:
 
 def _text(words: bytes | None) -> str:
     return (words or b"").decode(errors="replace")
-
-
-def _all_written(writes: list[list[str]], jobs: dict[str, tuple[str, str | None]]) -> bool:
-    """Whether every score that was sent has arrived where its job still waits."""
-    for job, value in writes:
-        state, score = jobs.get(job, ("", None))
-        if state in ("Q", "H", "W", "T") and value and not _same(score, value):
-            return False
-    return True
-
-
-def _same(score: str | None, value: str) -> bool:
-    try:
-        return math.isclose(float(score or "nan"), float(value), rel_tol=1e-6)
-    except ValueError:
-        return False
 
 
 if __name__ == "__main__":

@@ -17,18 +17,20 @@ from slurm_rl_plugin.errors import BatchSystemError, BatchSystemUnavailable, Cha
 HIGHEST_SCORE = 2**24
 #: At or below 0 a job would stand behind all that have no score at all.
 LOWEST_SCORE = 1
-#: Seconds allowed for one change on top of a call's time-out.
-SECONDS_AN_IFL_WRITE = 0.003
-#: Seconds for which the child reads again what has not arrived yet.
-SECONDS_TO_ARRIVE = 3.0
+SOUND_SCORES = f"{LOWEST_SCORE}..{HIGHEST_SCORE}"
 #: So many jobs are asked for by name; of more all are read.
 _FEW = 100
-#: After so many seconds of single `qalter` the rest waits for the next cycle: a daemon that gives
-#: no sign of life for longer is taken for dead.
-SECONDS_OF_QALTER = 30.0
+#: After so many seconds of writing the rest waits for the next cycle: a daemon that gives no sign
+#: of life for longer is taken for dead, and PBS commits each change to its database.
+SECONDS_OF_WRITING = 30.0
 _STARTED = "it waits no longer"
 _NOT_SENT = "not sent in this cycle"
 _UNKNOWN = "Unknown Job Id"
+
+
+def is_sound(score: float) -> bool:
+    """Whether PBS keeps the score exactly and starts its job: whole, finite, within bounds."""
+    return LOWEST_SCORE <= score <= HIGHEST_SCORE and score == int(score)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +77,7 @@ class Qalter:
     def send(self, writes: Sequence[ScoreWrite]) -> Mapping[str, Found]:
         """See `ScoreSender.send`."""
         words: dict[str, str] = {}
-        until = time.monotonic() + SECONDS_OF_QALTER
+        until = time.monotonic() + SECONDS_OF_WRITING
         for write in writes:
             if time.monotonic() > until:
                 words[write.job] = _NOT_SENT
@@ -113,13 +115,14 @@ class Ifl:
             {
                 "resource": SCORE,
                 "writes": [[write.job, write.value] for write in writes],
-                "seconds": SECONDS_TO_ARRIVE,
+                "seconds": SECONDS_OF_WRITING,
             },
-            extra=SECONDS_TO_ARRIVE + SECONDS_AN_IFL_WRITE * len(writes),
+            extra=SECONDS_OF_WRITING,
         )
-        jobs = told.get("jobs")
+        jobs, sent = told.get("jobs"), int(told.get("sent", 0))
+        unsent = {write.job for write in writes[sent:]}
         return {
-            name: Found(state, parse_score(score))
+            name: Found(state, parse_score(score), _NOT_SENT if name in unsent else "")
             for name, (state, score) in (jobs.items() if isinstance(jobs, dict) else ())
         }
 
@@ -141,8 +144,8 @@ def write_scores(
         BatchSystemError: it cannot be told what was written.
         ChangeRejected: no job that still waits took its score.
     """
-    if any(w.score is not None and not LOWEST_SCORE <= w.score <= HIGHEST_SCORE for w in writes):
-        raise BatchSystemError(f"a score is outside {LOWEST_SCORE}..{HIGHEST_SCORE}")
+    if not all(write.score is None or is_sound(write.score) for write in writes):
+        raise BatchSystemError(f"a score is no whole number of {SOUND_SCORES}")
     found = sender.send(writes)
     refused: dict[str, str] = {}
     ignored: set[str] = set()

@@ -10,6 +10,9 @@ from slurm_rl_plugin.domain import QueueSnapshot
 from slurm_rl_plugin.domain.site import JobRequest
 from slurm_rl_plugin.units import IntArray
 
+#: Calls of any adapter that ask accounting, which is not the scheduler: its load does not count.
+ACCOUNTING_CALLS = frozenset({"sacct"})
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FactorChange:

@@ -14,6 +14,7 @@ from slurm_rl_plugin.cli.queue_look import look_at_queue
 from slurm_rl_plugin.cli.site_checks import (
     FAIL,
     SiteCheck,
+    adapter,
     own_checks,
     scheduler_of,
     site,
@@ -70,7 +71,8 @@ def checks_of(configuration: Configuration, jobs: int | None = None) -> list[Sit
             surroundings_of(configuration, look.loaded.learns_from_runs, now)
         )
     except BatchSystemError as error:
-        return [SiteCheck(FAIL, "batch system", str(error)), *checks, *model_of(configuration)]
+        failed = SiteCheck(FAIL, "batch system", str(error))
+        return [failed, adapter(configuration), *checks, *model_of(configuration)]
     found = site(configuration, facts, load, look.cycle)
     return [
         *found,

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from slurm_rl_plugin.batch_systems.pbs_adapter_choice import is_pbs
+from slurm_rl_plugin.batch_systems.pbs_adapter_choice import choose_batch_system
 from slurm_rl_plugin.cli.configuration_arguments import add_configuration_options, configuration_of
 from slurm_rl_plugin.cli.explanation_text import print_explanation
 from slurm_rl_plugin.cli.job_arguments import job_number
@@ -39,7 +39,7 @@ def main(options: argparse.Namespace) -> int:
     """Decide on the whole queue and say all about one job."""
     configuration = configuration_of(options)
     timeout = float(configuration.values["batch_system"]["timeout"])
-    if is_pbs(configuration.values["batch_system"]["adapter"], os.environ):
+    if choose_batch_system(configuration.values["batch_system"]["adapter"], os.environ).pbs:
         record = SlurmJobRecord(unread=("its record: `qstat -f JOBID` shows it.",))
     else:
         record = read_job_record(options.job, timeout)

@@ -5,17 +5,18 @@ from __future__ import annotations
 import logging
 import os
 import socket
-import sys
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from slurm_rl_plugin.batch_systems.pbs_adapter_choice import is_pbs
+from slurm_rl_plugin.batch_systems.pbs_adapter_choice import choose_batch_system
+from slurm_rl_plugin.batch_systems.pbs_site import PbsSite
 from slurm_rl_plugin.batch_systems.port import BatchSystem
 from slurm_rl_plugin.batch_systems.slurm_adapter_choice import PYSLURM, choose_adapter
 from slurm_rl_plugin.batch_systems.slurm_process import CommandRunner
 from slurm_rl_plugin.batch_systems.slurm_site import SlurmSite
+from slurm_rl_plugin.cli.shipped_files import shipped_folder
 from slurm_rl_plugin.configuration import SHIPPED_MODELS, Configuration
 from slurm_rl_plugin.errors import ConfigurationError, PolicyError
 from slurm_rl_plugin.hook.audit_log import AuditLog
@@ -52,16 +53,10 @@ class LoadedPolicy:
 
 
 def model_path(model: str) -> Path:
-    """Where a model is: one of SHIPPED_MODELS, or a path.
-
-    The shipped ones lie beside the package where it is installed, or in the source tree it runs
-    from.
-    """
+    """Where a model is: one of SHIPPED_MODELS, or a path."""
     if model not in SHIPPED_MODELS:
         return Path(model)
-    installed = Path(sys.prefix) / "share" / "slurm-rl" / "policy_models" / f"{model}.onnx"
-    in_tree = Path(__file__).resolve().parents[2] / "policy_models" / f"{model}.onnx"
-    return in_tree if in_tree.exists() else installed
+    return shipped_folder("policy_models") / f"{model}.onnx"
 
 
 def check_model_file(model: str) -> None:
@@ -134,7 +129,9 @@ def build_batch_system(
         ConfigurationError: the adapter cannot work here.
     """
     settings = configuration.values["batch_system"]
-    if is_pbs(settings["adapter"], os.environ):
+    choice = choose_batch_system(settings["adapter"], os.environ)
+    logger.info("batch_system=%s because=%s", "pbs" if choice.pbs else "slurm", choice.because)
+    if choice.pbs:
         return _pbs(configuration, calls, learns_from_runs)
     adapter = slurm_adapter(settings["adapter"], float(settings["timeout"]))
     site = SlurmSite(
@@ -156,22 +153,30 @@ def _pbs(
     from slurm_rl_plugin.batch_systems.pbs import Pbs  # noqa: PLC0415 - chosen by name
 
     settings = configuration.values["batch_system"]
-    logger.info("adapter=pbs")
+    state_file = Path(configuration.values["hook"]["state_file"])
     return Pbs(
-        shares=configuration.shares,
-        interactive=configuration.classifier.is_interactive,
-        clock=time.time,  # noqa: TID251 - the composition root hands out the clock
-        timeout=float(settings["timeout"]),
-        environment=dict(os.environ),
-        on_call=lambda call, seconds: calls.append((call, seconds)),
-        heartbeat=heartbeat_path(Path(configuration.values["hook"]["state_file"])),
-        history_days=float(settings["history_days"]) if learns_from_runs else 0.0,
+        PbsSite(
+            shares=configuration.shares,
+            interactive=configuration.classifier.is_interactive,
+            clock=time.time,  # noqa: TID251 - the composition root hands out the clock
+            timeout=float(settings["timeout"]),
+            environment=dict(os.environ),
+            on_call=lambda call, seconds: calls.append((call, seconds)),
+            heartbeat=heartbeat_path(state_file),
+            history_days=float(settings["history_days"]) if learns_from_runs else 0.0,
+            limits_file=limits_path(state_file),
+        )
     )
 
 
 def heartbeat_path(state_file: Path) -> Path:
     """Where PBS's dead-man hook looks for our sign of life, beside the state file."""
     return state_file.with_name("heartbeat")
+
+
+def limits_path(state_file: Path) -> Path:
+    """Where the site's own limits of PBS's batch queues are kept, beside the state file."""
+    return state_file.with_name(state_file.name + ".limits")
 
 
 def nice_path(state_file: Path) -> Path:

@@ -16,6 +16,7 @@ from slurm_rl_plugin.batch_systems.pbs_process import PbsCommands
 from slurm_rl_plugin.batch_systems.pbs_server import QSTAT_SERVER, parse_server
 from slurm_rl_plugin.cli.configuration_arguments import add_configuration_options, configuration_of
 from slurm_rl_plugin.cli.hook_assembly import heartbeat_path
+from slurm_rl_plugin.cli.shipped_files import shipped_folder
 from slurm_rl_plugin.errors import BatchSystemError, ConfigurationError
 
 #: Score of a job that neither a class nor the daemon has placed.
@@ -23,7 +24,6 @@ DEFAULT_SCORE = 1000
 #: What one point of the score is worth in the formula; the site's own terms decide below it.
 WEIGHT = 1000
 STALE_SECONDS = 60
-HOOK_FOLDER = "deploy/pbs"
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ def _resource() -> Step:
     return Step(
         "The resource that holds our order; flag i: users can neither see nor set it.",
         (_qmgr(f"create resource {SCORE} type=float,flag=i"),),
-        (_qmgr(f"delete resource {SCORE}") + "  # after `slurm-rl release`",),
+        (_qmgr(f"delete resource {SCORE}") + "  # once no job has it, past ones too",),
     )
 
 
@@ -121,7 +121,7 @@ def _by_queue() -> Step:
 
 def _class_hook() -> Step:
     return Step(
-        f"New jobs get the score of their class ({HOOK_FOLDER}/{CLASS_HOOK}.json); optional.",
+        "New jobs get the score of their class, by the rules of the .json file; optional.",
         (
             _qmgr(f"create hook {CLASS_HOOK} event=queuejob,alarm=5"),
             _qmgr(f"import hook {CLASS_HOOK} application/x-python default {_file(CLASS_HOOK)}.py"),
@@ -167,7 +167,8 @@ def _formula(formula: str) -> Step:
 
 
 def _file(hook: str) -> str:
-    return f"{HOOK_FOLDER}/{hook}"
+    """Its file without suffix, wherever this package is installed."""
+    return str(shipped_folder("deploy/pbs") / hook)
 
 
 def _site_formula(given: str | None) -> tuple[str, str]:

@@ -13,6 +13,7 @@ from types import FrameType
 
 from prometheus_client import CollectorRegistry
 
+from slurm_rl_plugin.batch_systems.pbs_fields import SCORE
 from slurm_rl_plugin.batch_systems.port import BatchSystem, SignOfLife, WatchesJobs
 from slurm_rl_plugin.cli.configuration_arguments import add_configuration_options, configuration_of
 from slurm_rl_plugin.cli.hook_assembly import (
@@ -22,6 +23,7 @@ from slurm_rl_plugin.cli.hook_assembly import (
     load_policy,
     load_policy_or_fall_back,
 )
+from slurm_rl_plugin.cli.site_checks import NO_INFLUENCE_ON_PBS
 from slurm_rl_plugin.configuration import Configuration, Flag, changed_start_keys, with_start_values
 from slurm_rl_plugin.errors import BatchSystemError, ConfigurationError, SlurmRLError
 from slurm_rl_plugin.hook.cycle import Cycle
@@ -96,6 +98,8 @@ def _check_lever(configuration: Configuration, cycle: Cycle) -> None:
     if facts.harm is not None and not cycle.settings.shadow:
         raise ConfigurationError(f"mode is active, but {facts.harm}")
     hours = float(configuration.values["hook"]["influence_hours"])
+    if hours and facts.lever == SCORE and not cycle.settings.shadow:
+        raise ConfigurationError(f"mode is active, but {NO_INFLUENCE_ON_PBS}.")
     if hours and hours * facts.points_an_hour < 1.0 and not cycle.settings.shadow:
         raise ConfigurationError(
             f"[hook] influence_hours = {hours:g} is worth nothing where age is (in Slurm "

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from slurm_rl_plugin.batch_systems.pbs_adapter_choice import choose_batch_system
+from slurm_rl_plugin.batch_systems.pbs_fields import SCORE
 from slurm_rl_plugin.batch_systems.port import (
     BatchSystem,
     ChecksItself,
@@ -30,9 +33,16 @@ COSTS = {
     "SiteFactor": "SiteFactor: a term of its own, nothing else is touched",
     "Nice": "Nice, since PriorityType is priority/basic: users' own values are remembered and "
     "given back; each write is a message to slurmdbd",
-    "rl_score": "rl_score: a resource that job_sort_formula sorts by; each write is a record of "
+    SCORE: "rl_score: a resource that job_sort_formula sorts by; each write is a record of "
     "PBS's accounting",
 }
+
+
+#: Where it is set with PBS; the daemon does not order there either.
+NO_INFLUENCE_ON_PBS = (
+    "influence_hours has no meaning with PBS, which tells nobody what its formula makes of a job: "
+    "set it to 0; the site's own terms then decide between jobs of one score"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +59,7 @@ def site(
 ) -> Iterator[SiteCheck]:
     """What the batch system is, which lever works, what our order would be worth."""
     yield _release(facts, cycle.batch_system)
+    yield adapter(configuration)
     if facts.harm is not None:
         yield SiteCheck(FAIL, "lever", facts.harm)
     else:
@@ -67,6 +78,14 @@ def site(
         yield SiteCheck(WARN, "load", f"{load.struggles}: cycles do nothing meanwhile")
     else:
         yield SiteCheck(PASS, "load", "the batch system answers at ease")
+
+
+def adapter(configuration: Configuration) -> SiteCheck:
+    """Which of the batch systems was taken, and why."""
+    wanted = configuration.values["batch_system"]["adapter"]
+    choice = choose_batch_system(wanted, os.environ)
+    taken = "OpenPBS" if choice.pbs else "Slurm"
+    return SiteCheck(PASS if choice.sure else WARN, "adapter", f"{taken}: {choice.because}")
 
 
 def own_checks(system: BatchSystem) -> list[SiteCheck]:
@@ -90,12 +109,14 @@ def _influence(hours: float, facts: SchedulerFacts) -> SiteCheck:
     if not hours:
         return SiteCheck(PASS, "influence", "full: our order wins")
     points = hours * facts.points_an_hour
+    if facts.lever == SCORE:
+        return SiteCheck(FAIL, "influence", NO_INFLUENCE_ON_PBS)
     if points < 1.0:
         return SiteCheck(
             FAIL,
             "influence",
             f"{hours:g} h of age are worth {points:.2f} points here: set influence_hours = 0, or "
-            "with Slurm raise PriorityWeightAge",
+            "raise PriorityWeightAge",
         )
     return SiteCheck(PASS, "influence", f"{hours:g} h of age: {points:.0f} points")
 
@@ -120,7 +141,7 @@ def _weights(configuration: Configuration, look: QueueLook) -> SiteCheck:
     """What our order is worth beside what the site's own priorities differ by."""
     hours = float(configuration.values["hook"]["influence_hours"])
     if not hours:
-        return SiteCheck(PASS, "weights", "our order wins over every weight of slurm.conf")
+        return SiteCheck(PASS, "weights", "our order wins over the site's own weights")
     plan = look.considered.plan
     native = plan.snapshot.pending.native_priority[plan.order]
     if len(native) < 2:
@@ -137,7 +158,7 @@ def _right_to_write(look: QueueLook) -> SiteCheck:
     """Write one job the factor that it has: nothing changes, and we hear whether we may."""
     plan = look.considered.plan
     system = look.cycle.batch_system
-    if system.facts().lever not in ("SiteFactor", "rl_score") or not plan.order:
+    if system.facts().lever not in ("SiteFactor", SCORE) or not plan.order:
         return SiteCheck(WARN, "right to write", "not tried: no job to try it on without a change")
     place = plan.order[-1]
     job = int(plan.snapshot.pending.jobs.job_id[place])

@@ -85,7 +85,7 @@ BATCH_SYSTEM = {
         default="auto",
         choices=("auto", "slurm_commands", "slurm", "pbs"),
         meaning="how the batch system is reached: slurm is by pyslurm, auto takes it where it "
-        "fits, and pbs where there is OpenPBS and no Slurm",
+        "fits, and pbs where OpenPBS answers and no Slurm",
         note="Which, and why: [operators](operators.md#pyslurm-or-commands), [OpenPBS](pbs.md).",
     ),
     "timeout": Key(

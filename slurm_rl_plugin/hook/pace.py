@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from slurm_rl_plugin.batch_systems.port import ACCOUNTING_CALLS
 from slurm_rl_plugin.hook.cycle_report import CycleReport
 
 #: No pause for what calls cost is longer, seconds: new jobs have no factor meanwhile.
@@ -46,5 +47,5 @@ class Pace:
 
         Accounting does not count: it is asked once, and is not the scheduler.
         """
-        busy = sum(seconds for call, seconds in report.calls if call != "sacct")
+        busy = sum(seconds for call, seconds in report.calls if call not in ACCOUNTING_CALLS)
         return min(busy / self.busy_share, LONGEST_DEBT)

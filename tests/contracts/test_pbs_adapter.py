@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from slurm_rl_plugin.batch_systems.pbs import Pbs
+from slurm_rl_plugin.batch_systems.pbs_site import PbsSite
 from slurm_rl_plugin.domain.job_class import JobClassifier
 from tests.contracts.batch_system_contract import BatchSystemContract, PreparedQueue
 from tests.fakes.fake_pbs_cluster import NOW, FakePbs, fake_libpbs
@@ -23,10 +24,12 @@ def prepared(fake: FakePbs) -> PreparedQueue:
 
     def adapter() -> Pbs:
         return Pbs(
-            shares=None,
-            interactive=JobClassifier().is_interactive,
-            clock=lambda: float(NOW),
-            environment=fake.env,
+            PbsSite(
+                shares=None,
+                interactive=JobClassifier().is_interactive,
+                clock=lambda: float(NOW),
+                environment=fake.env,
+            )
         )
 
     return PreparedQueue(

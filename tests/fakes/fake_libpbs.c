@@ -1,4 +1,4 @@
-/* The six calls of libpbs that the plugin makes, answered by the fake pbs_ifl (fake_pbs.py). */
+/* The calls of libpbs that the plugin makes, answered by the fake pbs_ifl (fake_pbs.py). */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -73,6 +73,14 @@ static int is_wanted(struct attrl *wanted, const char *name)
 	return 0;
 }
 
+static int is_named(const char *jobs, const char *name)
+{
+	const char *place = strstr(jobs, name);
+	size_t length = strlen(name);
+
+	return place && (place == jobs || place[-1] == ',') && (!place[length] || place[length] == ',');
+}
+
 static char *cut(char *field)
 {
 	char *tab = strchr(field, '\t');
@@ -88,14 +96,14 @@ struct batch_status *pbs_statjob(int connection, const char *job, struct attrl *
 	struct attrl *found;
 	FILE *answer = ask("stat");
 
-	if (connection != 1 || job || extend)
+	if (connection != 1 || extend)
 		return NULL;
 	while (fgets(line, sizeof(line), answer)) {
 		line[strcspn(line, "\n")] = 0;
 		name = cut(line);
 		resource = cut(name);
 		value = cut(resource);
-		if (!is_wanted(wanted, name))
+		if (!is_wanted(wanted, name) || (job && !is_named(job, line)))
 			continue;
 		if (!first || strcmp(each->name, line)) {
 			each = calloc(1, sizeof(*each));
@@ -110,6 +118,18 @@ struct batch_status *pbs_statjob(int connection, const char *job, struct attrl *
 	if (pclose(answer))
 		error = 15010;
 	return first;
+}
+
+struct batch_status *pbs_statserver(int connection, struct attrl *wanted, const char *extend)
+{
+	struct batch_status *server = calloc(1, sizeof(*server));
+
+	if (connection != 1 || !wanted || extend || pclose(ask("connect"))) {
+		error = 15010;
+		return NULL;
+	}
+	server->name = strdup("head");
+	return server;
 }
 
 void pbs_statfree(struct batch_status *status)

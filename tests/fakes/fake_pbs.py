@@ -15,6 +15,9 @@ import time
 
 UNKNOWN_JOB, UNAUTHORIZED, WRONG_STATE, FINISHED = 153, 159, 167, 35
 WAITING = "QHWTB"
+QUEUE_COMMAND = re.compile(
+    r"(list|set) queue (\w+) max_run_res(?:\.ncpus ([+-])= \[o:PBS_ALL=(\d+)\])?"
+)
 
 
 def say(text):
@@ -50,7 +53,23 @@ def main(command):
     return status
 
 
+def qstat_queues(state, words):
+    queues = {
+        name: {
+            "queue_type": "Execution",
+            "state_count": f"Transit:0 Queued:{queue['queued']} Held:0 Waiting:0 Running:0 ",
+            "resources_assigned": {"ncpus": queue["in_use"], "nodect": 1},
+        }
+        for name, queue in state["queues"].items()
+        if name in words
+    }
+    say(json.dumps({**_head(), "Queue": queues}, indent=4))
+    return 0
+
+
 def qstat(state, words, mode):
+    if "-Q" in words:
+        return qstat_queues(state, words)
     if "-B" in words:
         say(json.dumps({**_head(), "Server": {"head": server(state)}}, indent=4))
         return 0
@@ -219,7 +238,40 @@ def qmgr(state, words, mode):
         for name in state["hooks"]:
             say(f"Hook {name}\n    enabled = true")
         return 0
-    raise SystemExit(f"the fake qmgr does not know: {command}")
+    if command == "set server scheduling = True":
+        state["server"]["scheduling"] = "True"
+        return 0
+    if (told := QUEUE_COMMAND.fullmatch(command)) is None:
+        raise SystemExit(f"the fake qmgr does not know: {command}")
+    return queue_limit(state, mode, *told.groups())
+
+
+def queue_limit(state, mode, verb, name, sign, value):
+    queue = state["queues"].get(name)
+    if queue is None:
+        return refuse(name, "Unknown queue", 1)
+    limits = queue["limits"]
+    if verb == "list":
+        say(f"Queue {name}")
+        for entity, number in sorted(limits.items()):
+            say(f"    max_run_res.ncpus = [{entity}={number}]")
+        return 0
+    if mode == "deny":
+        return refuse(name, "Unauthorized Request", UNAUTHORIZED)
+    if queue.get("max_user_res"):
+        return refuse(name, "Cannot mix old and new style queue/run limit enforcement types", 37)
+    if mode == "lose":
+        return 0
+    if sign == "+":
+        limits["o:PBS_ALL"] = int(value)
+    elif limits.get("o:PBS_ALL") == int(value):
+        del limits["o:PBS_ALL"]
+    return 0
+
+
+def refuse(name, words, status):
+    complain(f"qmgr obj={name} svr=default: {words}")
+    return status
 
 
 COMMANDS = {

@@ -14,6 +14,7 @@ import pytest
 HERE = Path(__file__).parent
 NOW = 1_800_000_000
 DEFAULT_SCORE = 1000
+EMPTY_QUEUE: dict[str, Any] = {"limits": {}, "in_use": 0, "queued": 0}
 
 
 def fake_libpbs(folder: Path) -> Path:
@@ -59,6 +60,7 @@ class FakePbs:
                 "defaults": {"rl_score": DEFAULT_SCORE},
                 "resource": {"type": "float", "flag": "i"},
                 "hooks": ["slurm_rl_class", "slurm_rl_dead_man"],
+                "queues": {name: dict(EMPTY_QUEUE) for name in ("batch", "long", "workq")},
                 "fairshare": {"physics": (0.7, 750), "biology": (0.3, 250)},
                 "nodes": {
                     "n1": {"state": "job-busy", "ncpus": 4, "assigned": 4},
@@ -143,6 +145,17 @@ class FakePbs:
     def score(self, name: str) -> Any:
         """The score that a job has on the server."""
         return self.state["jobs"][name]["Resource_List"].get("rl_score")
+
+    def set_queue(self, name: str, **values: Any) -> None:
+        """Change a queue: its `limits` by entity, processors `in_use`, jobs `queued`."""
+        queues = self.state["queues"]
+        queues[name] = {**queues.get(name, EMPTY_QUEUE), **values}
+        self.set(queues=queues)
+
+    def limits(self, name: str) -> dict[str, int]:
+        """The limits on ncpus of a queue, by entity."""
+        found: dict[str, int] = self.state["queues"][name]["limits"]
+        return found
 
     @property
     def state(self) -> dict[str, Any]:

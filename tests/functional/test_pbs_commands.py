@@ -215,10 +215,10 @@ def test_every_step_of_the_setup_can_be_undone(
 def test_setup_names_hooks_that_are_there(
     site: FakePbs, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    named = {word for line in setup_lines(capsys) for word in line.split() if "deploy/" in word}
-    files = {TOP / word.strip("'();,") for word in named}
-    assert len(files) >= 3
-    assert all(path.exists() for path in files)
+    named = {word for line in setup_lines(capsys) for word in line.split() if "/slurm_rl_" in word}
+    files = {Path(word.strip("'\"")) for word in named}
+    assert len(files) == 3
+    assert all(path.is_absolute() and path.exists() for path in files)
 
 
 def test_a_formula_that_cannot_be_taken_apart_is_refused(

@@ -17,7 +17,10 @@ import pytest
 from slurm_rl_plugin.configuration import SHIPPED_MODELS
 from tests.architecture.markdown_documents import TOP
 
-SOURCES = ("setup.py", "pyproject.toml", "README.md", "LICENSE", "slurm_rl_plugin", "policy_models")
+SOURCES = (
+    *("setup.py", "pyproject.toml", "README.md", "LICENSE"),
+    *("slurm_rl_plugin", "policy_models", "deploy"),
+)
 
 
 def pip(*words: str) -> None:
@@ -48,21 +51,32 @@ def test_it_holds_code_types_and_models_and_no_tests(wheel: Path) -> None:
     assert any(name.startswith("slurm_rl_plugin/cli/demo_logs/") for name in names)
     models = {Path(name).stem for name in names if name.endswith(".onnx")}
     assert models == set(SHIPPED_MODELS)
+    hooks = {Path(name).name for name in names if "/share/slurm-rl/pbs/" in name}
+    assert {"slurm_rl_class.py", "slurm_rl_class.json", "slurm_rl_dead_man.py"} <= hooks
+    assert any(name.endswith("/share/slurm-rl/pbs/systemd/pbs.conf") for name in names)
     assert not [name for name in names if name.startswith(("tests", "deploy"))]
 
 
-def test_shipped_models_are_found_in_another_environment(wheel: Path, tmp_path: Path) -> None:
-    venv.create(tmp_path / "venv", with_pip=False, symlinks=True)
-    python = tmp_path / "venv" / "bin" / "python"
-    pip("--python", str(python), "install", "--quiet", "--no-deps", str(wheel))
-    program = tmp_path / "venv" / "bin" / "slurm-rl"
-    # only what the package needs comes from here: an editable installation is not seen this way
-    environment = {**os.environ, "PYTHONPATH": sysconfig.get_path("purelib")}
+@pytest.fixture(scope="module")
+def program(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The command of an environment in which the wheel is installed."""
+    folder = tmp_path_factory.mktemp("installed") / "venv"
+    venv.create(folder, with_pip=False, symlinks=True)
+    pip("--python", str(folder / "bin" / "python"), "install", "--quiet", "--no-deps", str(wheel))
+    return folder / "bin" / "slurm-rl"
+
+
+def environment() -> dict[str, str]:
+    """Only what the package needs comes from here: an editable installation is not seen so."""
+    return {**os.environ, "PYTHONPATH": sysconfig.get_path("purelib")}
+
+
+def test_shipped_models_are_found_in_another_environment(program: Path, tmp_path: Path) -> None:
     for model in SHIPPED_MODELS:
         words = ("benchmark", "hook", "--jobs", "20", "--repeats", "1", "--json")
         done = subprocess.run(
             [str(program), *words, f"--policy={model}"],
-            env=environment,
+            env=environment(),
             cwd=tmp_path,
             capture_output=True,
             text=True,
@@ -73,6 +87,28 @@ def test_shipped_models_are_found_in_another_environment(wheel: Path, tmp_path: 
         assert json.loads(done.stdout)["jobs"] == 20
     where = "import slurm_rl_plugin as p; print(p.__file__)"
     done = subprocess.run(
-        [str(python), "-c", where], env=environment, cwd=tmp_path, capture_output=True, check=True
+        [str(program.with_name("python")), "-c", where],
+        env=environment(),
+        cwd=tmp_path,
+        capture_output=True,
+        check=True,
     )
-    assert str(tmp_path) in done.stdout.decode()
+    assert str(program.parents[1]) in done.stdout.decode()
+
+
+def test_pbs_setup_names_hooks_that_are_installed(program: Path, tmp_path: Path) -> None:
+    (tmp_path / "site.toml").touch()
+    done = subprocess.run(
+        [str(program), "pbs-setup", "--print", "--formula=", "--config=site.toml"],
+        env=environment(),
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    named = {word.strip("'\"") for word in done.stdout.split() if "/slurm_rl_" in word}
+    assert len(named) == 3
+    for name in named:
+        assert Path(name).is_file()
+        assert Path(name).is_relative_to(program.parents[1])

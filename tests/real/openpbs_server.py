@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pwd
 import re
 import subprocess
 import time
@@ -64,6 +65,23 @@ class InstalledPbs:
         done = self.run(*words, "--", "/bin/sleep", str(seconds), user=user)
         return done.stdout.strip()
 
+    def state(self, job: str) -> str:
+        """The letter of a job's state; "" where it is gone."""
+        told = self.run("qstat", "-x", "-f", job, check=False).stdout
+        found = re.search(r"job_state = (\w)", told)
+        return found[1] if found else ""
+
+    @staticmethod
+    def home_of(user: str) -> Path | None:
+        """Give a user the home without which jobs end at once; None where there is one."""
+        entry = pwd.getpwnam(user)
+        home = Path(entry.pw_dir)
+        if home.exists():
+            return None
+        home.mkdir(parents=True)
+        os.chown(home, entry.pw_uid, entry.pw_gid)
+        return home
+
     def started(self) -> list[str]:
         """Names of the jobs that started today, in the order of their starts."""
         folder = Path(self.conf["PBS_HOME"], "server_priv", "accounting")
@@ -71,8 +89,8 @@ class InstalledPbs:
 
     def delete_all(self) -> None:
         names = self.run("qselect").stdout.split()
-        for first in range(0, len(names), 500):
-            self.run("qdel", "-W", "force", *names[first : first + 500], check=False)
+        for first in range(0, len(names), 100):
+            self.run("qdel", "-W", "force", *names[first : first + 100], check=False)
 
     def wait_until(self, holds: Callable[[], bool], seconds: float, what: str) -> None:
         end = time.monotonic() + seconds

@@ -118,6 +118,13 @@ def test_manual_pages_and_completion_are_found(installed: ThrowawayRoot) -> None
     assert "_slurm_rl" in shown
 
 
+def test_pbs_setup_names_hooks_that_are_installed(installed: ThrowawayRoot) -> None:
+    printed = installed.run("slurm-rl", "pbs-setup", "--print", "--formula=").stdout
+    named = {word.strip("'\"") for word in printed.split() if "/slurm_rl_" in word}
+    assert len(named) == 3
+    installed.run("ls", *named)
+
+
 def test_nothing_is_downloaded_or_compiled_later(installed: ThrowawayRoot) -> None:
     root = installed
     listed = set(root.run("dpkg", "--listfiles", "slurm-rl").stdout.splitlines())

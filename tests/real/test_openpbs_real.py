@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 from slurm_rl_plugin.batch_systems.pbs import Pbs
 from slurm_rl_plugin.batch_systems.pbs_checks import CLASS_HOOK
 from slurm_rl_plugin.batch_systems.pbs_fields import job_number
 from slurm_rl_plugin.batch_systems.pbs_scores import Ifl, Qalter
+from slurm_rl_plugin.batch_systems.pbs_site import PbsSite
 from slurm_rl_plugin.batch_systems.port import FactorChange
 from slurm_rl_plugin.cli.pbs_setup import steps
+from slurm_rl_plugin.domain import Decision, Memory, QueueSnapshot
 from slurm_rl_plugin.domain.job_class import JobClassifier
 from tests.architecture.markdown_documents import TOP
 from tests.real.drawn_order import DrawnOrder, cycle_of
@@ -28,6 +34,23 @@ pytestmark = pytest.mark.real
 
 USER = "alice"
 JOBS = 200
+BATCH, INTERACTIVE = "rl_test_batch", "rl_test_shell"
+ODD_SCORES = [np.nan, np.inf, -np.inf, 1e39, -1e39, 1e308, 0.0, -0.0, 5e-324]
+#: Past what single precision and 64 bits of the server's hold.
+FARTHEST = [2**63, -(2**63), 2**24]
+
+
+@dataclass(slots=True)
+class GivenScores:
+    """A policy that says what it was given, sound or not."""
+
+    scores: dict[int, float]
+    name: str = "given"
+
+    def decide(self, snapshot: QueueSnapshot, memory: Memory | None = None) -> Decision:
+        del memory
+        ids = snapshot.pending.jobs.job_id.tolist()
+        return Decision(scores=np.array([self.scores[job] for job in ids], dtype=np.float64))
 
 
 @pytest.fixture(scope="module")
@@ -44,6 +67,7 @@ def prepared(heartbeat: Path) -> Iterator[InstalledPbs]:
     add_system_user(USER)
     server = InstalledPbs()
     server.delete_all()
+    home = server.home_of(USER)
     plan = [
         step for step in steps("", heartbeat, None) if "one order over" not in step.does.lower()
     ]
@@ -56,6 +80,8 @@ def prepared(heartbeat: Path) -> Iterator[InstalledPbs]:
     for step in reversed(plan):
         server.shell(list(step.undo))
     server.qmgr("set server scheduling = True")
+    if home is not None:
+        home.rmdir()
 
 
 @pytest.fixture
@@ -67,13 +93,15 @@ def server(prepared: InstalledPbs) -> Iterator[InstalledPbs]:
     prepared.delete_all()
 
 
-def adapter(server: InstalledPbs, heartbeat: Path | None = None) -> Pbs:
+def adapter(server: InstalledPbs, **settings: Any) -> Pbs:
     return Pbs(
-        shares={USER: 1.0},
-        interactive=JobClassifier().is_interactive,
-        clock=time.time,  # noqa: TID251
-        environment=server.env,
-        heartbeat=heartbeat,
+        PbsSite(
+            shares={USER: 1.0},
+            interactive=JobClassifier().is_interactive,
+            clock=time.time,  # noqa: TID251
+            environment=server.env,
+            **settings,
+        )
     )
 
 
@@ -128,19 +156,110 @@ def test_a_score_that_is_not_finite_is_mended(server: InstalledPbs) -> None:
     assert system.snapshot().pending.factor.tolist() == [0]
 
 
+def test_no_number_makes_a_score_that_is_not_finite(server: InstalledPbs, tmp_path: Path) -> None:
+    """Whatever a policy says, and whatever a hook is asked to write."""
+    names = [server.submit(user=USER) for _ in range(len(ODD_SCORES))]
+    jobs = [job_number(name) or 0 for name in names]
+    system = adapter(server)
+    scores = np.array(ODD_SCORES)
+    policy = GivenScores(dict(zip(jobs, scores.tolist(), strict=True)))
+    report = cycle_of(system, policy, tmp_path).run()
+    assert report.mode == "fallback"
+    written = [
+        FactorChange(job_id=job, old=0, new=new)
+        for job, new in zip(jobs, FARTHEST * 3, strict=True)
+    ]
+    system.apply(written)
+    told = server.run("qstat", "-f", *names).stdout
+    found = [float(word) for word in re.findall(r"rl_score = (\S+)", told)]
+    assert len(found) == len(names)
+    assert all(1 <= score <= 2**24 for score in found), found
+    assert np.isfinite(system.server().default_score or np.nan)
+
+
 def test_jobs_start_in_the_decided_order(server: InstalledPbs, tmp_path: Path) -> None:
     need = whole_machine(server)
     names = [server.submit("-l", need, user=USER) for _ in range(JOBS)]
     policy = DrawnOrder(seed=1)
     report = cycle_of(adapter(server), policy, tmp_path).run()
     assert report.succeeded, report.failure_reason
-    assert report.order_length == JOBS
+    assert len(report.order) == JOBS
     server.qmgr("set server scheduling = True")
     server.wait_until(lambda: not server.run("qselect").stdout, 900, "empty queue")
     started = [job_number(name) for name in server.started() if name in set(names)]
     assert len(started) == JOBS
     scores = [policy.scores[job] for job in started if job is not None]
     assert [pair for pair in combinations(scores, 2) if pair[0] < pair[1]] == []
+
+
+def test_batch_is_limited_interactive_starts_and_release_restores(
+    server: InstalledPbs, tmp_path: Path
+) -> None:
+    record = tmp_path / "state.json.limits"
+    for queue in (BATCH, INTERACTIVE):
+        server.qmgr(f"create queue {queue} queue_type=execution,enabled=True,started=True")
+    try:
+        server.qmgr(f"set queue {BATCH} max_run_res.ncpus = [u:{USER}=64]")  # of the site's own
+        own = server.qmgr(f"list queue {BATCH} max_run_res")
+        server.qmgr("set server scheduling = True")
+        running = server.submit("-q", BATCH, "-l", "ncpus=1", user=USER, seconds=120)
+        server.wait_until(lambda: server.state(running) == "R", 60, "start")
+        system = adapter(server, batch_queues=(BATCH,), limits_file=record)
+        assert system.snapshot().capacity > 1, "this test needs two processors"
+        system.limit_batch(1)
+        waiting = server.submit("-q", BATCH, "-l", "ncpus=1", user=USER, seconds=120)
+        shell = server.submit("-q", INTERACTIVE, "-l", "ncpus=1", user=USER, seconds=0.1)
+        server.wait_until(lambda: server.state(shell) != "Q", 60, "start of the interactive job")
+        comment = "would exceed"
+        server.wait_until(
+            lambda: comment in server.run("qstat", "-f", waiting).stdout, 60, "word of the limit"
+        )
+        assert (server.state(running), server.state(waiting)) == ("R", "Q")
+        # a process that knows of it by its record alone takes it back
+        adapter(server, limits_file=record).limit_batch(None)
+        assert server.qmgr(f"list queue {BATCH} max_run_res") == own
+        server.wait_until(lambda: server.state(waiting) == "R", 60, "start after the release")
+        assert server.state(running) == "R"
+        assert not record.exists()
+    finally:
+        server.delete_all()
+        for queue in (BATCH, INTERACTIVE):
+            server.wait_until(
+                lambda queue=queue: (
+                    server.run(  # type: ignore[misc]
+                        "qmgr", "-c", f"delete queue {queue}", check=False
+                    ).returncode
+                    == 0
+                ),
+                30,
+                f"end of queue {queue}",
+            )
+
+
+def test_a_user_without_the_right_is_told_so(server: InstalledPbs) -> None:
+    server.qmgr(f"create queue {BATCH} queue_type=execution,enabled=True,started=True")
+    program = (
+        "import os, pwd; from slurm_rl_plugin.batch_systems.pbs_limits import BatchLimit;"
+        "from slurm_rl_plugin.batch_systems.pbs_process import PbsCommands;"
+        f"user = pwd.getpwnam('{USER}');"  # the interpreter itself may be root's alone
+        "os.setgroups([]); os.setgid(user.pw_gid); os.setuid(user.pw_uid);"
+        "BatchLimit(PbsCommands(environment=None, timeout=30.0, on_call=None),"
+        f" ['{BATCH}'], None).set(1)"
+    )
+    words = ["env", f"PYTHONPATH={TOP}", sys.executable, "-c", program]
+    try:
+        refused = server.run(*words, check=False)
+        assert "ChangeRejected" in refused.stderr
+        assert "operator" in refused.stderr
+        host = server.run("hostname").stdout.strip()
+        server.qmgr(f"set server operators += {USER}@{host}")
+        try:
+            assert server.run(*words, check=False).returncode == 0
+            assert "PBS_ALL=1" in server.qmgr(f"list queue {BATCH} max_run_res")
+        finally:
+            server.qmgr(f"set server operators -= {USER}@{host}")
+    finally:
+        server.qmgr(f"delete queue {BATCH}")
 
 
 def test_starts_and_ends_are_told(server: InstalledPbs) -> None:

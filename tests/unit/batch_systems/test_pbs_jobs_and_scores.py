@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,7 +18,6 @@ from hypothesis import strategies as st
 
 from slurm_rl_plugin.batch_systems import pbs_scores
 from slurm_rl_plugin.batch_systems.pbs import Pbs
-from slurm_rl_plugin.batch_systems.pbs_adapter_choice import is_pbs
 from slurm_rl_plugin.batch_systems.pbs_fairshare import parse_tree
 from slurm_rl_plugin.batch_systems.pbs_fields import (
     ATTRIBUTES,
@@ -28,8 +28,9 @@ from slurm_rl_plugin.batch_systems.pbs_fields import (
 )
 from slurm_rl_plugin.batch_systems.pbs_nodes import parse_capacity
 from slurm_rl_plugin.batch_systems.pbs_process import section
-from slurm_rl_plugin.batch_systems.pbs_scores import HIGHEST_SCORE, Ifl, Qalter
+from slurm_rl_plugin.batch_systems.pbs_scores import HIGHEST_SCORE, Found, Ifl, Qalter, ScoreWrite
 from slurm_rl_plugin.batch_systems.pbs_server import parse_server
+from slurm_rl_plugin.batch_systems.pbs_site import PbsSite
 from slurm_rl_plugin.batch_systems.pbs_tables import PbsTables
 from slurm_rl_plugin.batch_systems.port import FactorChange
 from slurm_rl_plugin.domain import QueueSnapshot
@@ -70,11 +71,13 @@ def fake(tmp_path: Path, library: Path) -> FakePbs:
 
 def adapter(fake: FakePbs, timeout: float = 10.0, **options: Any) -> Pbs:
     return Pbs(
-        **{"shares": None, **options},
-        interactive=JobClassifier().is_interactive,
-        clock=lambda: float(NOW),
-        timeout=timeout,
-        environment=fake.env,
+        PbsSite(
+            **{"shares": None, **options},
+            interactive=JobClassifier().is_interactive,
+            clock=lambda: float(NOW),
+            timeout=timeout,
+            environment=fake.env,
+        )
     )
 
 
@@ -192,13 +195,46 @@ def test_a_score_that_is_not_finite_is_seen_and_mended(fake: FakePbs) -> None:
     assert fake.score("2.head") == DEFAULT_SCORE
 
 
+class SentScores:
+    """A sender that keeps what it is given and gives it back, as the server would."""
+
+    def __init__(self) -> None:
+        self.sent: list[ScoreWrite] = []
+
+    def send(self, writes: Sequence[ScoreWrite]) -> dict[str, Found]:
+        self.sent += writes
+        return {write.job: Found("Q", write.score and float(write.score)) for write in writes}
+
+
+NUMBERS = st.integers() | st.integers(-HIGHEST_SCORE, 2 * HIGHEST_SCORE) | st.floats()
+
+
+@given(st.lists(NUMBERS, min_size=1, max_size=5), st.one_of(st.none(), st.floats()))
+def test_only_whole_scores_that_single_precision_keeps_are_ever_sent(
+    factors: list[Any], default: float | None
+) -> None:
+    """Whatever the hook asks for, and whatever default the server tells."""
+    system = Pbs(PbsSite(shares=None, interactive=bool, clock=lambda: 0.0, environment={}))
+    sender = system._sender = SentScores()
+    told = {"pbs_version": "23.06.06", "resources_default": {"rl_score": default}}
+    system._server = parse_server({"Server": {"head": told}})
+    system._names = {job: f"{job}.head" for job in range(len(factors))}
+    report = system.apply([set_to(job, factor) for job, factor in enumerate(factors)])
+    for write in sender.sent:
+        assert write.value == "" or (
+            write.value.isdecimal() and 1 <= int(write.value) <= HIGHEST_SCORE
+        )
+    assert report.applied == len(sender.sent)
+    assert report.applied + len(report.rejected) == len(factors)
+
+
 @pytest.mark.parametrize("factor", [-DEFAULT_SCORE, -(10**9), HIGHEST_SCORE, 2**31])
 def test_no_score_at_or_below_0_or_beyond_single_precision_is_sent(
     fake: FakePbs, factor: int
 ) -> None:
     report = adapter(fake).apply([set_to(1, factor), set_to(2, 7)])
     assert (report.applied, set(report.rejected)) == (1, {1})
-    assert "is outside" in report.rejected[1]
+    assert "is no whole number" in report.rejected[1]
     assert fake.score("1.head") == DEFAULT_SCORE
 
 
@@ -369,7 +405,7 @@ def test_the_first_snapshot_tells_the_runs_of_the_past(fake: FakePbs) -> None:
     write_month(accounting, 2000, packed=2)
     now = FIRST_DAY + 30 * 86400.0
     system = adapter(fake, history_days=10.0)
-    system._clock = lambda: now  # of the month that was made up
+    system._site = replace(system._site, clock=lambda: now)  # of the month that was made up
     first, second = system.snapshot().ended, system.snapshot().ended
     assert first.from_accounting
     assert 0 < len(first) < 604
@@ -433,15 +469,3 @@ def test_a_site_that_was_never_set_up_is_told_what_is_missing(fake: FakePbs) -> 
         "warn",
         "warn",
     )
-
-
-def test_pbs_is_taken_where_it_is_and_slurm_is_not(fake: FakePbs, tmp_path: Path) -> None:
-    assert is_pbs("auto", fake.env)
-    assert is_pbs("pbs", {})
-    assert not is_pbs("slurm", fake.env)
-    assert not is_pbs("auto", {**fake.env, "PBS_CONF_FILE": str(tmp_path / "none")})
-    slurm = tmp_path / "slurm"
-    slurm.mkdir()
-    (slurm / "scontrol").write_text("#!/bin/sh\n")
-    (slurm / "scontrol").chmod(0o755)
-    assert not is_pbs("auto", {**fake.env, "PATH": str(slurm)})

@@ -1,0 +1,241 @@
+"""A limit on batch queues: ours stands beside the site's own, and always gives way to it again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from slurm_rl_plugin.batch_systems.pbs import Pbs
+from slurm_rl_plugin.batch_systems.pbs_limits import QueueUse, limit_of, parts_of
+from slurm_rl_plugin.batch_systems.pbs_site import PbsSite
+from slurm_rl_plugin.batch_systems.port import LimitsBatch
+from slurm_rl_plugin.domain.job_class import JobClassifier
+from slurm_rl_plugin.errors import BatchSystemUnavailable, ChangeRejected
+from tests.fakes.fake_pbs_cluster import NOW, FakePbs
+
+ALL = "o:PBS_ALL"
+
+
+@pytest.fixture
+def fake(tmp_path: Path) -> FakePbs:
+    return FakePbs(tmp_path)
+
+
+@pytest.fixture
+def record(tmp_path: Path) -> Path:
+    return tmp_path / "state.json.limits"
+
+
+def adapter(fake: FakePbs, record: Path, queues: Sequence[str] = ("batch",)) -> Pbs:
+    return Pbs(
+        PbsSite(
+            shares=None,
+            interactive=JobClassifier().is_interactive,
+            clock=lambda: float(NOW),
+            environment=fake.env,
+            batch_queues=tuple(queues),
+            limits_file=record,
+        )
+    )
+
+
+def changes(fake: FakePbs) -> list[str]:
+    """What qmgr was told to change."""
+    calls: list[list[str]] = fake.state.get("calls", [])
+    return [words[-1] for words in calls if words[0] == "qmgr" and words[-1].startswith("set")]
+
+
+def test_the_port_has_it(fake: FakePbs, record: Path) -> None:
+    assert isinstance(adapter(fake, record), LimitsBatch)
+
+
+def test_a_limit_comes_moves_and_goes_and_only_differences_are_written(
+    fake: FakePbs, record: Path
+) -> None:
+    system = adapter(fake, record)
+    for processors in (6, 6, 4, 4):
+        system.limit_batch(processors)
+        assert fake.limits("batch") == {ALL: processors}
+    assert len(changes(fake)) == 2
+    system.limit_batch(None)
+    system.limit_batch(None)
+    assert fake.limits("batch") == {}
+    assert not record.exists()
+    assert fake.limits("workq") == {}
+
+
+def test_the_scheduler_looks_where_a_limit_rises_and_scheduling_is_on(
+    fake: FakePbs, record: Path
+) -> None:
+    system = adapter(fake, record)
+    system.limit_batch(6)
+    system.limit_batch(4)
+    assert "set server scheduling = True" not in changes(fake)
+    system.limit_batch(5)
+    assert changes(fake).count("set server scheduling = True") == 1
+    fake.set_server(scheduling="False")
+    system.limit_batch(None)
+    assert changes(fake).count("set server scheduling = True") == 1
+    assert fake.state["server"]["scheduling"] == "False"
+
+
+@pytest.mark.parametrize("own", [{ALL: 5}, {ALL: 5, "u:alice": 3}, {"u:alice": 3}])
+def test_the_sites_own_limits_come_back_from_another_process(
+    fake: FakePbs, record: Path, own: dict[str, int]
+) -> None:
+    """The one that set ours was killed."""
+    fake.set_queue("batch", limits=own)
+    adapter(fake, record).limit_batch(3)
+    adapter(fake, record).limit_batch(2)
+    assert fake.limits("batch") == {**own, ALL: 2}
+    adapter(fake, record, queues=()).limit_batch(None)
+    assert fake.limits("batch") == own
+    assert not record.exists()
+
+
+def test_ours_is_never_above_the_sites_own(fake: FakePbs, record: Path) -> None:
+    fake.set_queue("batch", limits={ALL: 5})
+    adapter(fake, record).limit_batch(9)
+    assert fake.limits("batch") == {ALL: 5}
+    assert changes(fake) == []
+    assert not record.exists()
+
+
+def test_a_limit_that_the_site_changed_meanwhile_is_its_own(fake: FakePbs, record: Path) -> None:
+    system = adapter(fake, record)
+    system.limit_batch(6)
+    fake.set_queue("batch", limits={ALL: 5})
+    system.limit_batch(4)
+    assert fake.limits("batch") == {ALL: 4}
+    fake.set_queue("batch", limits={ALL: 7})
+    system.limit_batch(None)
+    assert fake.limits("batch") == {ALL: 7}
+    assert not record.exists()
+
+
+def test_a_write_that_was_lost_is_known_for_ours_all_the_same(fake: FakePbs, record: Path) -> None:
+    system = adapter(fake, record)
+    system.limit_batch(6)
+    fake.break_command("qmgr", "lose")
+    with pytest.raises(ChangeRejected, match="is 6 where 4 was set"):
+        system.limit_batch(4)
+    fake.break_command("qmgr", "")
+    adapter(fake, record).limit_batch(None)
+    assert fake.limits("batch") == {}
+
+
+def test_a_queue_that_is_no_batch_queue_any_more_is_given_back(fake: FakePbs, record: Path) -> None:
+    adapter(fake, record).limit_batch(6)
+    adapter(fake, record, queues=["long"]).limit_batch(4)
+    assert (fake.limits("batch"), fake.limits("long")) == ({}, {ALL: 4})
+
+
+def test_a_queue_that_is_gone_is_forgotten(fake: FakePbs, record: Path) -> None:
+    system = adapter(fake, record)
+    system.limit_batch(6)
+    fake.set(queues={})
+    system.limit_batch(None)
+    assert not record.exists()
+    with pytest.raises(ChangeRejected, match="no queue 'batch'"):
+        system.limit_batch(6)
+    assert not record.exists()
+
+
+def test_without_the_right_one_sentence_says_who_gives_it(fake: FakePbs, record: Path) -> None:
+    fake.break_command("qmgr", "deny")
+    with pytest.raises(ChangeRejected, match=r"Unauthorized.*operator") as caught:
+        adapter(fake, record).limit_batch(6)
+    assert "\n" not in str(caught.value)
+
+
+def test_limits_of_the_old_style_are_named(fake: FakePbs, record: Path) -> None:
+    fake.set_queue("batch", max_user_res=True)
+    with pytest.raises(ChangeRejected, match="Cannot mix old and new"):
+        adapter(fake, record).limit_batch(6)
+
+
+def test_without_a_queue_nothing_can_be_limited(fake: FakePbs, record: Path) -> None:
+    system = adapter(fake, record, queues=())
+    system.limit_batch(None)
+    with pytest.raises(ChangeRejected, match="no batch queue is named"):
+        system.limit_batch(6)
+
+
+@pytest.mark.parametrize("content", ["{", "[]", '{"version": 2}', '{"version": 1, "queues": 3}'])
+def test_a_broken_record_changes_nothing(fake: FakePbs, record: Path, content: str) -> None:
+    record.write_text(content)
+    for processors in (6, None):
+        with pytest.raises(ChangeRejected, match="cannot be read"):
+            adapter(fake, record).limit_batch(processors)
+    assert changes(fake) == []
+    assert record.read_text() == content
+
+
+def test_without_a_folder_for_the_record_nothing_is_limited(fake: FakePbs, tmp_path: Path) -> None:
+    with pytest.raises(ChangeRejected, match="cannot be written"):
+        adapter(fake, tmp_path / "none" / "limits").limit_batch(6)
+    assert fake.limits("batch") == {}
+
+
+def test_what_was_is_on_disk_before_the_limit_is_set(fake: FakePbs, record: Path) -> None:
+    fake.set_queue("batch", limits={ALL: 9})
+    fake.break_command("qmgr", "lose")
+    with pytest.raises(ChangeRejected):
+        adapter(fake, record).limit_batch(6)
+    assert json.loads(record.read_text())["queues"] == {"batch": {"own": 9, "ours": [6]}}
+
+
+def test_without_an_answer_nothing_hangs(fake: FakePbs, record: Path) -> None:
+    fake.break_command("qmgr", "down")
+    with pytest.raises(BatchSystemUnavailable):
+        adapter(fake, record).limit_batch(6)
+
+
+def test_several_queues_share_the_processors(fake: FakePbs, record: Path) -> None:
+    fake.set_queue("batch", in_use=4, queued=3)
+    fake.set_queue("long", in_use=2, queued=1)
+    system = adapter(fake, record, queues=["batch", "long"])
+    system.limit_batch(10)
+    assert (fake.limits("batch"), fake.limits("long")) == ({ALL: 7}, {ALL: 3})
+    system.limit_batch(3)  # more runs already: cut in proportion, so that it ends up at 3
+    assert (fake.limits("batch"), fake.limits("long")) == ({ALL: 2}, {ALL: 1})
+    system.limit_batch(None)
+    assert (fake.limits("batch"), fake.limits("long")) == ({}, {})
+
+
+USES = st.builds(QueueUse, st.integers(0, 500), st.integers(0, 500))
+
+
+@given(st.integers(1, 1000), st.dictionaries(st.sampled_from("abcdef"), USES, min_size=1))
+def test_parts_are_all_there_is_and_no_more(processors: int, queues: dict[str, QueueUse]) -> None:
+    parts = parts_of(processors, queues)
+    assert set(parts) == set(queues)
+    assert sum(parts.values()) == processors
+    assert min(parts.values()) >= 0
+    if sum(use.in_use for use in queues.values()) <= processors:
+        assert all(parts[name] >= use.in_use for name, use in queues.items())
+
+
+@pytest.mark.parametrize(
+    ("words", "limit"),
+    [
+        ("Queue batch\n", None),
+        ("Queue batch\n    max_run_res.ncpus = [o:PBS_ALL=4]\n", 4),
+        (
+            "Queue batch\n    max_run_res.mem = [o:PBS_ALL=3gb]\n"
+            "    max_run_res.ncpus = [o:PBS_ALL=12]\n    max_run_res.ncpus = [u:alice=3]\n",
+            12,
+        ),
+        ("Queue batch\n    max_run_res.mem = [o:PBS_ALL=3]\n", None),
+        ("Queue batch\n    max_run_res.ncpus = [u:alice=3]\n", None),
+        ("Queue batch\n    max_run_res.ncpus_soft = [o:PBS_ALL=4]\n", None),
+    ],
+)
+def test_limits_in_the_words_of_qmgr(words: str, limit: int | None) -> None:
+    """As recorded from 23.06.06."""
+    assert limit_of(words) == limit
