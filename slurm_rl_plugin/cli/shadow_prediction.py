@@ -26,7 +26,7 @@ from slurm_rl_plugin.learning.replay_figures import (
     figures_of,
     overall,
 )
-from slurm_rl_plugin.policies.ordering_rules import LIVE_RULES
+from slurm_rl_plugin.policies.ordering_rules import LIVE_RULES, is_live_rule, rule_policy
 from slurm_rl_plugin.policies.q_network import load_q_network
 from slurm_rl_plugin.simulator.log_workload import PreparedLog, select_prepared
 from slurm_rl_plugin.simulator.simulation import SimulationSettings
@@ -109,6 +109,8 @@ def _candidate(model: str) -> Candidate:
     """In the compiled simulator where it can be; a graph of others decision by decision."""
     if model in LIVE_RULES:
         return Candidate(name=model)
+    if is_live_rule(model):  # keeps processors free, as no order of the compiled rules does
+        return Candidate(name=model, policy=rule_policy(model))
     path = model_path(model)
     name = Path(model).name
     try:
