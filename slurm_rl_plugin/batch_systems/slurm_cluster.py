@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -12,6 +12,7 @@ from slurm_rl_plugin.batch_systems.port import (
     ApplyReport,
     BatchSystem,
     FactorChange,
+    OwnCheck,
     SchedulerFacts,
     SchedulerLoad,
 )
@@ -25,6 +26,7 @@ from slurm_rl_plugin.batch_systems.slurm_fields import (
     parse_tiers,
 )
 from slurm_rl_plugin.batch_systems.slurm_lever import Lever
+from slurm_rl_plugin.batch_systems.slurm_limit_checks import limit_checks
 from slurm_rl_plugin.batch_systems.slurm_load import SDIAG, parse_load
 from slurm_rl_plugin.batch_systems.slurm_nice import NiceLever
 from slurm_rl_plugin.batch_systems.slurm_process import CommandRunner
@@ -224,6 +226,14 @@ class SlurmCluster:
             self._limit.take_back()
         else:
             self._limit.set(processors)
+
+    def limit_checks(self, *, writes: bool) -> Iterator[OwnCheck]:
+        """See `ChecksLimit.limit_checks`."""
+        if self._site.limit is not None:
+            rows = self._queue.waiting_and_running()
+            yield from limit_checks(
+                self._site, self._runner, self._site.limit, rows, SINFO, writes=writes
+            )
 
     def _give_back_left_over(self, perhaps: Sequence[int] = ()) -> frozenset[int]:
         """The site has gone to `priority/basic` or from it: values of the other lever are left.

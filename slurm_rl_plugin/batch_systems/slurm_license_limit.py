@@ -17,6 +17,8 @@ LICENSES = "licenses"
 NOT_FOUND = "not found"
 #: A reservation of licences alone.
 _ALONE = ("startTime=now", "duration=infinite", "users=root", "nodecnt=0", "flags=ANY_NODES")
+#: A name that nobody gives.
+_NOBODYS = "slurm-rl-there-is-none"
 _TOTAL = re.compile(r"^LicenseName=(?P<name>\S+)\s+Total=(?P<total>\d+)", re.MULTILINE)
 _HELD = re.compile(r"\bLicenses=(?P<name>[^:\s]+):(?P<count>\d+)(?:\s|$)")
 _NO_NODES = re.compile(r"\bNodeCnt=0\b")
@@ -85,6 +87,17 @@ class LicenseLimit:
         """See `LimitCarrier.as_carried`: all licences are no limit."""
         return limit if limit < self.total() else None
 
+    def try_right(self) -> None:
+        """Ask for a change of a reservation that cannot be: who may not is told so first.
+
+        Raises:
+            ChangeRejected: the right is missing.
+        """
+        answer = self._commands.call(("scontrol", "delete", f"reservation={_NOBODYS}"))
+        said = answer.errors + answer.output
+        if _denied(said):
+            raise _no_right()
+
     def _held(self) -> int | None:
         """Licences in our reservation; None where there is none."""
         words = ("scontrol", "-o", "show", "reservation", self._reservation)
@@ -107,9 +120,15 @@ class LicenseLimit:
         if answer.status == 0:
             return
         said = answer.errors + answer.output
-        if NO_RIGHT in said or DENIED in said:
-            raise ChangeRejected(
-                "Slurm denies a reservation of licences: give the user of this daemon "
-                "AdminLevel=Operator (sacctmgr modify user NAME set AdminLevel=Operator)"
-            )
-        raise failure("scontrol", said)
+        raise _no_right() if _denied(said) else failure("scontrol", said)
+
+
+def _denied(said: str) -> bool:
+    return NO_RIGHT in said or DENIED in said
+
+
+def _no_right() -> ChangeRejected:
+    return ChangeRejected(
+        "Slurm denies a reservation of licences: give the user of this daemon AdminLevel=Operator "
+        "(sacctmgr modify user NAME set AdminLevel=Operator)"
+    )

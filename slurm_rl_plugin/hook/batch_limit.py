@@ -43,6 +43,7 @@ class LimitReport:
         change: one of LIMIT_CHANGES; None where it stays.
         failure: one of LIMIT_FAILURES; then the limit is what it was.
         failure_reason: one sentence.
+        failing: the last try to set it failed; the next one comes later.
     """
 
     processors: int | None = None
@@ -51,6 +52,7 @@ class LimitReport:
     change: str | None = None
     failure: str | None = None
     failure_reason: str | None = None
+    failing: bool = False
 
 
 @dataclass(slots=True, kw_only=True)
@@ -109,8 +111,10 @@ class BatchLimit:
 
     def carry_out(self, system: BatchSystem, planned: LimitReport) -> LimitReport:
         """Set the limit and remember it; a failure is reported, not raised."""
-        if planned.processors is None and not self.stands:
-            return self._remembered(planned)
+        if planned.processors is None and not self.stands:  # as it should be, or not yet time
+            if planned.reason != KEPT:
+                self._complained = ""
+            return replace(self._remembered(planned), failing=bool(self._complained))
         try:
             self._set(system, planned.processors)
         except SlurmRLError as error:
@@ -167,6 +171,7 @@ class BatchLimit:
             change=None,
             failure=failure,
             failure_reason=str(error),
+            failing=True,
         )
 
 

@@ -305,7 +305,7 @@ class Cycle:
         adjustments: Counter[str] = Counter()
         if plan.releases:
             self._factors.before_writing(plan.snapshot, ())  # whoever wrote them
-            adjustments["reset"] = self.release().applied
+            adjustments["reset"] = self._factors.release(self.batch_system).applied
             return replace(report, adjustments=adjustments, suppressed=suppressed)
         self._factors.before_writing(plan.snapshot, (change.job_id for change in changes))
         if changes:
