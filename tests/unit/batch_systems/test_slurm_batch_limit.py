@@ -221,7 +221,7 @@ def test_a_broken_file_stops_us_and_names_the_mend(site: Site, content: str) -> 
 
 def test_a_file_of_another_batch_system_is_left_alone(site: Site) -> None:
     LimitFile(site.file).write(StandingLimit(mechanism="max_run_res", names=("workq",)))
-    with pytest.raises(ConfigurationError, match="max_run_res.*not Slurm's"):
+    with pytest.raises(ConfigurationError, match=r"max_run_res.*not Slurm's"):
         site.slurm.limit_batch(None)
     assert site.kept
 
@@ -277,7 +277,7 @@ class TestLicenses:
 
     def test_the_right_and_the_licences_must_be_there(self, site: Site) -> None:
         site.cluster.set(licenses={"matlab": 2})
-        with pytest.raises(ChangeRejected, match="add Licenses=slot:N to slurm.conf"):
+        with pytest.raises(ChangeRejected, match=r"add Licenses=slot:N to slurm\.conf"):
             site.adapter(BY_LICENSES).limit_batch(5)
         site.cluster.set(licenses={"slot": 8})
         site.cluster.break_command("scontrol", "deny")
