@@ -71,6 +71,7 @@ def test_only_differences_are_written_and_the_end_is_as_the_beginning(site: Site
         "names": ["batch"],
         "own": None,
         "ours": [6],
+        "confirmed": True,
     }
     site.slurm.limit_batch(5)
     assert (site.cpu, site.writes) == (5, 2)
@@ -125,7 +126,7 @@ def test_a_limit_that_slurmctld_was_not_told_of_is_still_taken_from_the_database
 ) -> None:
     monkeypatch.setattr("slurm_rl_plugin.batch_systems.slurm_batch_limit._SHOWN_WITHIN", 0.2)
     site.cluster.set(slurmctld_misses_it=True)
-    with pytest.raises(BatchSystemUnavailable, match="shows a limit of None processors instead"):
+    with pytest.raises(BatchSystemUnavailable, match="does not show a limit of 6 processors"):
         site.slurm.limit_batch(6)
     assert (site.cpu, site.kept and site.kept["ours"]) == (6, [6])
     site.slurm.limit_batch(None)
@@ -179,10 +180,32 @@ def test_what_cannot_be_is_said_and_limits_nothing(
     with pytest.raises(kind, match=words):
         site.slurm.limit_batch(6)
     assert site.cluster.state["qos"].get("batch", {}).get("cpu") is None
-    site.cluster.set(modes={})  # whatever is remembered does not stand for long
-    if site.cluster.state["qos"]:
-        site.slurm.limit_batch(None)
-        assert (site.cpu, site.kept) == (None, None)
+    site.cluster.set(modes={})
+    assert site.kept is None
+
+
+def test_a_refused_change_leaves_the_limit_of_before_and_what_is_remembered(site: Site) -> None:
+    site.slurm.limit_batch(6)
+    kept = site.kept
+    denied(site)
+    with pytest.raises(ChangeRejected):
+        site.slurm.limit_batch(5)
+    assert (site.cpu, site.kept) == (6, kept)
+
+
+def test_a_change_that_a_killed_daemon_had_begun_is_waited_for(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The killed one's sacctmgr writes while we take the limit back."""
+    LimitFile(site.file).write(
+        StandingLimit(mechanism="qos", names=("batch",), ours=frozenset({6}))
+    )
+    monkeypatch.setattr(
+        "slurm_rl_plugin.batch_systems.slurm_batch_limit.time.sleep",
+        lambda seconds: site.set_by_hand(6) if seconds == 1.0 and not site.writes else None,
+    )
+    site.slurm.limit_batch(None)
+    assert (site.cpu, site.writes, site.kept) == (None, 1, None)
 
 
 def test_a_limit_goes_once_the_site_enforces_none(site: Site) -> None:
