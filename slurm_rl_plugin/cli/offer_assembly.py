@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from slurm_rl_plugin.batch_systems.pbs_adapter_choice import is_pbs
+from slurm_rl_plugin.batch_systems.pbs_adapter_choice import choose_batch_system
 from slurm_rl_plugin.batch_systems.slurm_cluster import SINFO
 from slurm_rl_plugin.batch_systems.slurm_expected_start import SlurmStarts
 from slurm_rl_plugin.batch_systems.slurm_fields import parse_all_processors
@@ -62,7 +62,7 @@ def check_batch_system(configuration: Configuration) -> None:
     Raises:
         ConfigurationError: it is OpenPBS.
     """
-    if is_pbs(configuration.values["batch_system"]["adapter"], os.environ):
+    if choose_batch_system(configuration.values["batch_system"]["adapter"], os.environ).pbs:
         raise ConfigurationError(
             "offers need Slurm's will-run test, and OpenPBS has none: run `slurm-rl offer` at "
             "sites with Slurm only."

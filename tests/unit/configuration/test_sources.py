@@ -101,7 +101,12 @@ class TestOrder:
 
 
 #: Keys of which more is asked than their kind.
-NOT_ANY_TEXT = {("offer", "address"), ("offer", "price"), ("route", "formula")}
+NOT_ANY_TEXT = {
+    ("reserve", "mechanism"),
+    ("offer", "address"),
+    ("offer", "price"),
+    ("route", "formula"),
+}
 
 
 class TestEnvironment:
