@@ -15,6 +15,11 @@ from slurm_rl_plugin.cli.claim_tables import (
     print_reproduction,
     print_sampled_claims,
 )
+from slurm_rl_plugin.cli.economic_paper import (
+    DEFAULT_ECONOMIC_SEEDS,
+    ECONOMIC,
+    reproduce_economic,
+)
 from slurm_rl_plugin.cli.heldout_study import HELDOUT_STUDY, reproduce_heldout
 from slurm_rl_plugin.cli.learned_papers import DEFAULT_SEEDS, LEARNED_PAPERS, reproduce_learned
 from slurm_rl_plugin.cli.progress import progress_bar
@@ -31,7 +36,7 @@ _SEARCH_SEEDS = 5
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    papers = (*LEARNED_PAPERS, HELDOUT_STUDY, ABLATION, "heuristics", "rlscheduler")
+    papers = (*LEARNED_PAPERS, HELDOUT_STUDY, ABLATION, ECONOMIC, "heuristics", "rlscheduler")
     parser.add_argument("paper", choices=papers, help="which experiment")
     parser.add_argument(
         "traces",
@@ -45,8 +50,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=int,
         metavar="N",
         help=f"generated logs of each kind (default: {DEFAULT_SEEDS}, heuristics "
-        f"{_DEFAULT_SEEDS}; rlscheduler has none), or searches of --search on each trace "
-        f"(default: {_SEARCH_SEEDS})",
+        f"{_DEFAULT_SEEDS}, economic {DEFAULT_ECONOMIC_SEEDS}; rlscheduler has none), or searches "
+        f"of --search on each trace (default: {_SEARCH_SEEDS})",
     )
     parser.add_argument(
         "--search",
@@ -58,7 +63,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--models",
         type=Path,
         metavar="DIR",
-        help="keep trained networks here, so that a second run need not train",
+        help="keep trained networks here, so that a second run need not train; economic: measured "
+        "schedules, so that an interrupted run goes on",
     )
     parser.add_argument(
         "--policy",
@@ -85,10 +91,12 @@ def main(options: argparse.Namespace) -> int:
         return reproduce_heldout(options, _named_traces(options.traces))
     if options.paper == ABLATION:
         return reproduce_ablation(options, _named_traces(options.traces))
+    if options.paper == ECONOMIC:
+        return reproduce_economic(options, _named_traces(options.traces))
     if options.models or options.policy or (options.quick and not options.search):
         raise ConfigurationError(
             f"--models, --policy and --quick are for {', '.join(LEARNED_PAPERS)}, "
-            f"{HELDOUT_STUDY} and {ABLATION}."
+            f"{HELDOUT_STUDY}, {ABLATION} and {ECONOMIC}."
         )
     if options.paper == "heuristics":
         return _reproduce_heuristics(options)

@@ -8,7 +8,6 @@ import numpy as np
 
 from slurm_rl_plugin.brokers.market.formula import (
     ABS,
-    ADD,
     DIVIDE,
     EXP,
     LOG,
@@ -91,19 +90,20 @@ def _of_one(step: int, value: float) -> float:
 
 @compiled
 def _of_two(step: int, left: float, right: float) -> float:
-    if step == ADD:
-        return left + right
+    value = left + right  # ADD
     if step == SUBTRACT:
-        return left - right
-    if step == MULTIPLY:
-        return left * right
-    if step == MIN:
-        return min(left, right)
-    if step == MAX:
-        return max(left, right)
-    if step == DIVIDE:
-        return left / right if right != 0.0 else np.nan
-    return _power(left, right)
+        value = left - right
+    elif step == MULTIPLY:
+        value = left * right
+    elif step == MIN:
+        value = min(left, right)
+    elif step == MAX:
+        value = max(left, right)
+    elif step == DIVIDE:
+        value = left / right if right != 0.0 else np.nan
+    elif step == POWER:
+        value = _power(left, right)
+    return value
 
 
 @compiled
@@ -115,5 +115,4 @@ def _power(base: float, exponent: float) -> float:
     return base**exponent
 
 
-assert POWER > DIVIDE and MIN > EXP and MAX > MIN  # the ranges that `formula_value` goes by
-assert ABS < SQRT < LOG < EXP
+assert ABS < SQRT < LOG < EXP < MIN  # the range that `formula_value` goes by

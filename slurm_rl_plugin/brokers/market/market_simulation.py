@@ -152,7 +152,7 @@ def _agree(state: Agreements, lanes: Lanes, job: int, offer: Offer) -> None:
     """Take an offer: its price, its start, and processors of each machine."""
     state.price[job] = offer.worth[1]
     state.promised[job] = state.planned[job] = offer.worth[2]
-    for lane in offer.lanes[: offer.count[0]]:
+    for lane in offer.lanes[: offer.used[0]]:
         machine = np.searchsorted(lanes.first, lane, side="right") - 1
         state.parts[job, machine] += 1
 
@@ -169,16 +169,14 @@ def _request(jobs: MarketJobs, job: int, splitting: int) -> Request:
 
 
 @compiled
-def _trade(
-    jobs: MarketJobs, state: Agreements, lanes: Lanes, terms: Terms, splitting: int
-) -> None:
+def _trade(jobs: MarketJobs, state: Agreements, lanes: Lanes, terms: Terms, splitting: int) -> None:
     """The paper's market: what is agreed happens."""
     for job in range(len(jobs.submit)):
         drop_ended(lanes, jobs.run_time, jobs.submit[job])
         offer = best_offer(lanes, _request(jobs, job, splitting), terms)
         _agree(state, lanes, job, offer)
         begin = state.start[job] = state.promised[job]
-        for lane in offer.lanes[: offer.count[0]]:
+        for lane in offer.lanes[: offer.used[0]]:
             allocate(lanes, lane, begin, begin + jobs.allocated[job], job)
 
 

@@ -57,13 +57,13 @@ class Offer(NamedTuple):
 
     Attributes:
         worth: [utility, price, start]; utility and price in their own units, seconds.
-        lanes: the processors, the first `count[0]` entries.
-        count: how many lanes; 0 while there is no offer; shape [1].
+        lanes: the processors, the first `used[0]` entries.
+        used: how many lanes; 0 while there is no offer; shape [1].
     """
 
     worth: FloatArray
     lanes: IntArray
-    count: IntArray
+    used: IntArray
 
 
 @compiled
@@ -118,17 +118,15 @@ def _key(gaps: Gaps, room: IntArray, way: int) -> FloatArray:
 
 
 @compiled
-def _keep_better(
-    offer: Offer, value: float, cost: float, start: float, chosen: IntArray
-) -> None:
+def _keep_better(offer: Offer, value: float, cost: float, start: float, chosen: IntArray) -> None:
     """Keep an offer where it is worth more, or as much at a lower price, than the best so far."""
-    if offer.count[0] > 0 and (
+    if offer.used[0] > 0 and (
         value < offer.worth[0] or (value == offer.worth[0] and cost >= offer.worth[1])
     ):
         return
     offer.worth[0], offer.worth[1], offer.worth[2] = value, cost, start
     offer.lanes[: len(chosen)] = chosen
-    offer.count[0] = len(chosen)
+    offer.used[0] = len(chosen)
 
 
 @compiled
@@ -173,17 +171,15 @@ def _split_offer(
     found = Offer(np.zeros(3), np.empty(left, dtype=np.int64), np.zeros(1, dtype=np.int64))
     rest, capacity = available.copy(), 0
     while left > 0:
-        machine = np.argmax(rest)
+        machine = int(np.argmax(rest))
         room = _room(lanes, gaps, machine, time, request.duration)[:left]
-        cost += price(
-            lanes, gaps, machine, room, time, request.duration, request.now, terms.owner
-        )
+        cost += price(lanes, gaps, machine, room, time, request.duration, request.now, terms.owner)
         done = request.processors - left
         found.lanes[done : done + len(room)] = room
         left -= len(room)
         rest[machine] = 0
         capacity += lanes.first[machine + 1] - lanes.first[machine]
-    found.count[0] = request.processors
+    found.used[0] = request.processors
     start = time - request.now
     value = utility(start, request.duration, request.processors, cost, capacity, terms.user)
     found.worth[0], found.worth[1], found.worth[2] = value, cost, time

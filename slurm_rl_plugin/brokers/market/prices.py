@@ -57,10 +57,13 @@ def price(
     """The owner's function for a job on the chosen lanes of one machine (MV = MF(Pm)).
 
     Args:
-        lanes, gaps: the schedule, and each lane's gap at or before `start`.
+        lanes: the schedule.
+        gaps: each lane's gap at or before `start`.
         machine: its number.
         chosen: lanes, each free from `start` for `duration` seconds.
-        start, duration, now: seconds.
+        start: seconds.
+        duration: seconds.
+        now: seconds.
         owner: of MACHINE_VARIABLES.
 
     Returns:
@@ -97,5 +100,3 @@ def utility(
         return -np.inf
     values = np.array([start, start + duration, duration, processors, cost, 0.0, capacity])
     return formula_value(user, values.astype(np.float64))
-
-

@@ -50,8 +50,8 @@ def everything_free(table: Timetable, capacity: IntArray, now: float) -> None:
 @compiled
 def _instant(table: Timetable, time: float) -> int:
     """Place of an instant, which is put in where it is not there; never before the first."""
-    points = table.points[0]
-    place = np.searchsorted(table.time[:points], time)
+    points = int(table.points[0])
+    place = int(np.searchsorted(table.time[:points], time))
     if place < points and table.time[place] == time:
         return place
     for later in range(points, place, -1):
@@ -86,7 +86,7 @@ def _divide(room: IntArray, processors: int, parts: IntArray) -> None:
         return
     left = processors
     while left > 0:
-        machine = np.argmax(room)
+        machine = int(np.argmax(room))
         parts[machine] = min(left, room[machine])
         left -= parts[machine]
         room[machine] = 0
@@ -113,7 +113,8 @@ def earliest(
 
     Args:
         table: with everything that is taken.
-        processors, duration: of the job.
+        processors: of the job.
+        duration: seconds that it is allocated.
         open_to: machines that it may run on, shape [machines].
         splits: whether on several at once.
         parts: filled in with its processors on each machine.
