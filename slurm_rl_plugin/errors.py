@@ -18,6 +18,10 @@ class ConfigurationError(SlurmRLError):
         super().__init__("\n".join(self.faults))
 
 
+class FormulaError(ConfigurationError, ValueError):
+    """A formula is refused, or has no value here: write another one."""
+
+
 class AccountingLogError(SlurmRLError):
     """An accounting log cannot be read: mend the file. Names the file, the line and the field."""
 

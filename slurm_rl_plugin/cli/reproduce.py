@@ -15,6 +15,11 @@ from slurm_rl_plugin.cli.claim_tables import (
     print_reproduction,
     print_sampled_claims,
 )
+from slurm_rl_plugin.cli.economic_paper import (
+    DEFAULT_ECONOMIC_SEEDS,
+    ECONOMIC,
+    reproduce_economic,
+)
 from slurm_rl_plugin.cli.heldout_study import HELDOUT_STUDY, reproduce_heldout
 from slurm_rl_plugin.cli.learned_papers import DEFAULT_SEEDS, LEARNED_PAPERS, reproduce_learned
 from slurm_rl_plugin.cli.learning_agents import LEARNING_AGENTS, reproduce_learning_agents
@@ -34,6 +39,7 @@ _STUDIES: Mapping[str, Callable[[argparse.Namespace, Path | None], int]] = {
     **dict.fromkeys(LEARNED_PAPERS, reproduce_learned),
     HELDOUT_STUDY: reproduce_heldout,
     ABLATION: reproduce_ablation,
+    ECONOMIC: reproduce_economic,
     LEARNING_AGENTS: reproduce_learning_agents,
     SITE_UTILITIES: reproduce_site_utilities,
 }
@@ -55,8 +61,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=int,
         metavar="N",
         help=f"generated logs of each kind (default: {DEFAULT_SEEDS}, heuristics "
-        f"{_DEFAULT_SEEDS}; rlscheduler has none), or searches of --search on each trace "
-        f"(default: {_SEARCH_SEEDS})",
+        f"{_DEFAULT_SEEDS}, economic {DEFAULT_ECONOMIC_SEEDS}; rlscheduler has none), or searches "
+        f"of --search on each trace (default: {_SEARCH_SEEDS})",
     )
     parser.add_argument(
         "--search",
@@ -68,7 +74,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--models",
         type=Path,
         metavar="DIR",
-        help="keep trained networks here, so that a second run need not train",
+        help="keep trained networks here, so that a second run need not train; economic: measured "
+        "schedules, so that an interrupted run goes on",
     )
     parser.add_argument(
         "--policy",

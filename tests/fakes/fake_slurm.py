@@ -231,7 +231,6 @@ SETTINGS = {
     "PriorityWeightAge": "1000",
     "PriorityWeightFairShare": "10000",
     "PriorityWeightTRES": "CPU=1000,Mem=500",
-    "ClusterName": "trial",
     "AccountingStorageEnforce": "associations,limits,qos",
     "SchedulerParameters": "bf_interval=20,bf_continue",
 }

@@ -26,6 +26,7 @@ import pytest
 
 from slurm_rl_plugin.accounting.swf_writer import write_swf
 from slurm_rl_plugin.cli.ablation_study import ABLATION
+from slurm_rl_plugin.cli.economic_paper import ECONOMIC
 from slurm_rl_plugin.cli.entry import main
 from slurm_rl_plugin.cli.heldout_study import HELDOUT_STUDY
 from slurm_rl_plugin.cli.learned_papers import LEARNED_PAPERS
@@ -69,7 +70,14 @@ SMALLER_BY_VERB = {
     "demo": ["--generations", "2"],
     "train": ["--steps", "2"],
 }
-QUICK_PAPERS = (*LEARNED_PAPERS, HELDOUT_STUDY, ABLATION, LEARNING_AGENTS, SITE_UTILITIES)
+QUICK_PAPERS = (
+    *LEARNED_PAPERS,
+    HELDOUT_STUDY,
+    ABLATION,
+    ECONOMIC,
+    LEARNING_AGENTS,
+    SITE_UTILITIES,
+)
 #: Windows of held-out training that fit into a short log.
 SHORT = HeldoutProtocol(windows=4, warm_up=100, counted=200, further=50)
 NEEDS_SLURM = (

@@ -11,9 +11,10 @@ import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from slurm_rl_plugin.brokers.market.formula_words import FormulaError, Word, words_of
+from slurm_rl_plugin.brokers.market.formula_words import Word, words_of
+from slurm_rl_plugin.errors import FormulaError
 
-__all__ = ["Formula", "FormulaError", "parse_formula"]
+__all__ = ["Formula", "parse_formula"]
 
 #: Deepest nesting of parentheses, functions, signs and powers.
 DEEPEST = 24

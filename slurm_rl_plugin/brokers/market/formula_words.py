@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from slurm_rl_plugin.errors import ConfigurationError
+from slurm_rl_plugin.errors import FormulaError
 
 #: Longest formula that is read; the paper's longest has fewer than 100 characters.
 LONGEST_TEXT = 400
@@ -17,10 +17,6 @@ _WORD = re.compile(
 )
 #: Signs as papers print them.
 _PRINTED = str.maketrans({"\u2212": "-", "\u00b7": "*", "\u00d7": "*"})
-
-
-class FormulaError(ConfigurationError, ValueError):
-    """A formula that is refused, or has no value; its text is one sentence that says why."""
 
 
 class Word(NamedTuple):

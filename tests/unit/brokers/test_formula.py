@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slurm_rl_plugin.brokers.market.formula import Formula, FormulaError, parse_formula
-from slurm_rl_plugin.errors import ConfigurationError
+from slurm_rl_plugin.brokers.market.formula import Formula, parse_formula
+from slurm_rl_plugin.errors import ConfigurationError, FormulaError
 
 NAMES = ("StartTime", "JobCost", "x")
 VALUES = {"StartTime": 3.0, "JobCost": 5.0, "x": 2.0}

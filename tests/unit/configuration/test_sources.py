@@ -183,7 +183,7 @@ def other_value(key: Key) -> tuple[str, object]:
     if key.kind is str:
         text = key.choices[-1] if key.choices else "/some where"
         return text, text
-    value = key.kind(key.default / 2 if key.default else 7)
+    value = key.kind(key.default / 2 if key.default else 7) or 2
     return toml_value(value), value
 
 

@@ -1,0 +1,103 @@
+"""`slurm-rl reproduce economic` as a user types it, on a log small enough for a test."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from slurm_rl_plugin.cli.entry import main
+from slurm_rl_plugin.learning.manifest import file_checksum
+from slurm_rl_plugin.reproduce.economic import QUICK_JOBS
+from slurm_rl_plugin.reproduce.economic_logs import CTC, EXTRACTS
+
+CONTRACT = {"name", "published", "measured", "ci95", "baselines", "verdict", "because"}
+JOBS = (max(EXTRACTS.values()) + 1) * QUICK_JOBS
+FIVE_WEEKS = 5 * 7 * 86400
+
+
+def write_log(folder: Path, jobs: int = JOBS) -> None:
+    """As CTC-SP2: wide and narrow jobs that ask for more than they take, in bursts."""
+    rng = np.random.default_rng(3)
+    submit = np.sort(rng.integers(0, FIVE_WEEKS // 3600, jobs) * 3600)
+    submit[-1] = FIVE_WEEKS
+    run = rng.lognormal(8.5, 1.5, jobs).astype(int) + 1
+    asked = run * rng.integers(1, 6, jobs)
+    wide = np.where(rng.random(jobs) < 0.1, 336, rng.integers(1, 64, jobs))
+    lines = ["; MaxProcs: 338"] + [
+        f"{job + 1} {submit[job]} -1 {run[job]} {wide[job]} -1 -1 {wide[job]} {asked[job]} -1 1 "
+        f"{job % 7} 1 -1 1 -1 -1 -1"
+        for job in range(jobs)
+    ]
+    (folder / f"{CTC}.swf").write_text("\n".join(lines) + "\n")
+
+
+def test_the_paper_is_reproduced_and_a_second_run_goes_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_log(tmp_path)
+    kept, figures = tmp_path / "kept", tmp_path / "figures"
+    words = ["reproduce", "economic", str(tmp_path), "--quick", "--seeds", "2"]
+    words += ["--models", str(kept), "--json"]
+    assert main([*words, "--plot", str(figures)]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["paper"] == "economic"
+    assert document["seeds"] == [0, 1]
+    assert all(set(claim) >= CONTRACT for claim in document["claims"])
+    groups = {claim["name"].split(":")[0].split(",")[0] for claim in document["claims"]}
+    numbers = ["10", "11", "12-13", "14", "15", "16", "17", "18"]
+    assert groups >= {"goal", "logs like CTC", *(f"Fig. {number}" for number in numbers)}
+    assert len(document["combinations"]) == (len(EXTRACTS) + 1) * 2 * 2 * 6
+    assert all(row["UF1"] > 0.5 for row in document["combinations"])
+    manifest = json.loads((figures / "economic.json").read_text())
+    assert manifest["figures"] == {
+        Path(path).name: file_checksum(Path(path)) for path in document["figures"]
+    }
+    assert len(document["figures"]) == 4
+
+    written = {path.name: path.stat().st_mtime_ns for path in kept.iterdir()}
+    lost = sorted(kept.iterdir())[0]
+    lost.unlink()
+    assert main(words) == 0
+    again = json.loads(capsys.readouterr().out)
+    assert again["claims"] == document["claims"]
+    left = {path.name: path.stat().st_mtime_ns for path in kept.iterdir()}
+    assert left.keys() == written.keys()
+    assert {name for name in left if left[name] != written[name]} == {lost.name}
+    assert main([word for word in words if word != "--json"]) == 0
+    table = capsys.readouterr().out
+    assert "AWRT over EASY's with user estimates" in table
+    assert "MF6" in table
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (["--seeds", "1"], "--seeds 1"),
+        (["--policy", "some.onnx"], "--policy is not for economic"),
+        ([], f"holds no {CTC}.swf.gz"),
+    ],
+)
+def test_what_cannot_be_run_is_one_sentence(
+    more: list[str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["reproduce", "economic", str(tmp_path), *more]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_a_log_too_short_for_the_extracts_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_log(tmp_path, jobs=50)
+    assert main(["reproduce", "economic", str(tmp_path)]) == 2
+    assert "has 50 jobs that ran: the extracts need 70000" in capsys.readouterr().err
+
+
+def test_without_traces_it_says_what_it_needs(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("SLURM_RL_TRACES", raising=False)
+    assert main(["reproduce", "economic"]) == 2
+    assert "economic needs CTC-SP2" in capsys.readouterr().err

@@ -1,0 +1,160 @@
+"""Whatever the jobs, what a market agreed upon is kept, and no processor is sold twice."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from slurm_rl_plugin.brokers.market.domains import reach
+from slurm_rl_plugin.brokers.market.functions import MACHINE_FUNCTIONS, USER_FUNCTIONS
+from slurm_rl_plugin.brokers.market.market_simulation import (
+    MarketSchedule,
+    MarketSettings,
+    simulate_market,
+)
+from slurm_rl_plugin.errors import ConfigurationError, SimulationError
+from slurm_rl_plugin.simulator.cluster import Workload
+
+MACHINES = st.sampled_from([(8,), (4, 4), (5, 2, 1)])
+
+
+def workload(rows: list[tuple[float, float, float, int]]) -> Workload:
+    """Jobs of (seconds after the one before, asked for, part of it that it runs, processors)."""
+    gaps, asked, part, processors = (np.array(column) for column in zip(*rows, strict=True))
+    count = len(rows)
+    return Workload(
+        submit=np.cumsum(gaps).astype(float),
+        run_time=(asked * part).astype(float),
+        estimate=asked.astype(float),
+        time_limit=asked.astype(float),
+        processors=processors.astype(np.int64),
+        account=np.zeros(count, dtype=np.int64),
+        interactive=np.zeros(count, dtype=np.bool_),
+        shares=np.ones(1),
+    )
+
+
+JOB = st.tuples(
+    st.sampled_from([0.0, 0.0, 1.0, 7.0, 30.0]),
+    st.sampled_from([1.0, 5.0, 10.0, 33.0, 100.0]),
+    st.sampled_from([1.0, 1.0, 0.9, 0.5, 0.1, 0.01]),
+    st.integers(1, 8),
+)
+
+
+def check(jobs: Workload, found: MarketSchedule, machines: tuple[int, ...]) -> None:
+    assert (found.start <= found.promised).all()
+    assert (found.start >= jobs.submit).all()
+    assert (found.parts >= 0).all()
+    assert (found.parts.sum(axis=1) == jobs.processors).all()
+    end = found.start + jobs.run_time
+    for instant in found.start:  # use rises nowhere else
+        running = (found.start <= instant) & (end > instant)
+        assert (found.parts[running].sum(axis=0) <= machines).all()
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    rows=st.lists(JOB, min_size=1, max_size=30),
+    machines=MACHINES,
+    owner=st.sampled_from(sorted(MACHINE_FUNCTIONS)),
+    user=st.sampled_from(sorted(USER_FUNCTIONS)),
+    rescheduling=st.booleans(),
+    splitting=st.sampled_from(["where too wide", "wherever better"]),
+)
+def test_every_agreement_is_kept(rows, machines, owner, user, rescheduling, splitting):
+    jobs = workload(rows)
+    market = MarketSettings(
+        machines=machines,
+        owner=MACHINE_FUNCTIONS[owner],
+        user=USER_FUNCTIONS[user],
+        splitting=splitting,
+        rescheduling=rescheduling,
+    )
+    found = simulate_market(jobs, market)
+    check(jobs, found, machines)
+    if splitting == "where too wide":
+        split = (found.parts > 0).sum(axis=1) > 1
+        assert (jobs.processors[split] > max(machines)).all()
+    if not rescheduling:
+        assert (found.start == found.promised).all()
+
+
+@settings(max_examples=20, deadline=None)
+@given(rows=st.lists(JOB, min_size=1, max_size=30), hops=st.integers(0, 3))
+def test_jobs_stay_within_their_hops(rows, hops):
+    rows = [(gap, asked, part, min(processors, 4)) for gap, asked, part, processors in rows]
+    jobs, line = workload(rows), {"a": ["b"], "b": ["c"], "c": []}
+    within = reach(line, hops)
+    found = simulate_market(jobs, MarketSettings(machines=(4, 4, 4), reach=within))
+    check(jobs, found, (4, 4, 4))
+    asked_at = np.arange(len(rows)) % 3
+    assert not (found.parts[~within[asked_at]] > 0).any()
+
+
+@settings(max_examples=20, deadline=None)
+@given(rows=st.lists(JOB, min_size=2, max_size=40))
+def test_the_last_agreement_does_not_move_the_earlier_ones(rows):
+    jobs, market = workload(rows), MarketSettings(machines=(4, 4))
+    alone = simulate_market(workload(rows[:-1]), market)
+    assert (simulate_market(jobs, market).promised[:-1] == alone.promised).all()
+
+
+def test_an_early_end_lets_jobs_start_before_they_were_promised():
+    jobs = workload([(0, 100, 0.1, 8), (1, 10, 1, 8), (1, 10, 1, 8)])
+    early = simulate_market(jobs, MarketSettings(machines=(8,)))
+    assert early.promised.tolist() == [0, 100, 110]
+    assert early.start.tolist() == [0, 10, 20]
+    kept = simulate_market(jobs, MarketSettings(machines=(8,), rescheduling=False))
+    assert kept.start.tolist() == [0, 100, 110]
+
+
+def test_a_job_may_not_push_another_behind_its_promise():
+    # the long job would fit beside the running one, but the wide one was promised the start at 20
+    jobs = workload([(0, 20, 1, 4), (1, 10, 1, 8), (1, 100, 1, 4)])
+    found = simulate_market(jobs, MarketSettings(machines=(8,)))
+    assert found.start.tolist() == [0, 20, 30]
+
+
+def test_a_wide_job_runs_on_several_machines_at_once():
+    jobs = workload([(0, 10, 1, 3), (0, 10, 1, 8)])
+    found = simulate_market(jobs, MarketSettings(machines=(4, 4), splitting="where too wide"))
+    assert found.start.tolist() == [0, 10]
+    assert found.parts.tolist() == [[3, 0], [4, 4]]
+
+
+def test_a_job_is_split_where_its_user_likes_that_better():
+    jobs = workload([(0, 100, 1, 2), (0, 100, 1, 2), (0, 10, 1, 4)])
+    rows = {
+        splitting: simulate_market(
+            jobs, MarketSettings(machines=(4, 4), splitting=splitting, rescheduling=False)
+        )
+        for splitting in ("where too wide", "wherever better")
+    }
+    # first jobs go where the free areas beside them are cheaper; the last needs a whole machine
+    for found in rows.values():
+        check(jobs, found, (4, 4))
+    assert rows["wherever better"].start[2] <= rows["where too wide"].start[2]
+
+
+def test_a_job_that_nothing_can_run_is_refused():
+    with pytest.raises(ConfigurationError, match="wider than the machines"):
+        simulate_market(workload([(0, 1, 1, 9)]), MarketSettings(machines=(4, 4)))
+    market = MarketSettings(machines=(4, 4), splitting="never")
+    with pytest.raises(ConfigurationError, match="wider than the machines"):
+        simulate_market(workload([(0, 1, 1, 5)]), market)
+
+
+def test_a_job_that_runs_longer_than_it_asked_for_is_refused():
+    with pytest.raises(SimulationError, match="longer than the market gives it"):
+        simulate_market(workload([(0, 10, 1.5, 1)]), MarketSettings(machines=(4,)))
+
+
+def test_prices_are_those_of_the_owner():
+    # alone on 4 processors, job of 2 x 10: nothing before or after it, 20 idle beside it
+    for name, expected in {"MF1": 0.0, "MF2": 40.0, "MF3": 0.0, "MF4": 0.0}.items():
+        market = MarketSettings(machines=(4,), owner=MACHINE_FUNCTIONS[name])
+        found = simulate_market(workload([(0, 10, 1, 2)]), market)
+        assert math.isclose(found.price[0], expected, abs_tol=1e-9), name
