@@ -102,9 +102,8 @@ class TestOrder:
 
 #: Keys of which more is asked than their kind.
 NOT_ANY_TEXT = {
-    ("reserve", "mechanism"),
-    ("offer", "address"),
-    ("offer", "price"),
+    *(("reserve", name) for name in ("mechanism", "qos", "license", "reservation")),
+    *(("offer", name) for name in ("address", "price")),
     ("route", "formula"),
 }
 
