@@ -194,16 +194,44 @@ MAIN: list[Row] = [
                 ),
             ),
             lines(
-                "Jobs with a factor, reserve",
-                "Pending jobs that carry a factor; processors kept free of batch work.",
+                "Jobs with a factor",
+                "Pending jobs that carry a factor.",
                 "none",
                 (
                     f"sum by (cluster) (slurm_rl_jobs_with_factor{{{QUEUE}}})",
                     "jobs with a factor {{cluster}}",
                 ),
+            ),
+        ],
+    ),
+    (
+        "What is kept free for interactive jobs?",
+        [
+            lines(
+                "Reserve and limit",
+                "Processors kept free of batch jobs, and how many those may use together; no line "
+                "where nothing limits them. In shadow mode what it would be.",
+                "none",
                 (
                     f"max by (cluster) (slurm_rl_reserve_processors{{{SITE}}})",
-                    "reserved processors {{cluster}}",
+                    "kept free {{cluster}}",
+                ),
+                (
+                    f"max by (cluster) (slurm_rl_batch_limit_processors{{{SITE}}} < Inf)",
+                    "batch jobs at most {{cluster}}",
+                ),
+            ),
+            lines(
+                "Changes of the limit a minute",
+                "Lifted: for a batch job that starves, in fallback, or when nobody comes.",
+                "none",
+                (
+                    a_minute("slurm_rl_batch_limit_changes_total", "direction"),
+                    "{{direction}} {{cluster}}",
+                ),
+                (
+                    a_minute("slurm_rl_batch_limit_failures_total", "reason"),
+                    "failed: {{reason}} {{cluster}}",
                 ),
             ),
         ],

@@ -208,3 +208,20 @@ class ChecksItself(Protocol):
             BatchSystemError: an answer that cannot be understood.
         """
         ...
+
+
+@runtime_checkable
+class ChecksLimit(Protocol):
+    """A batch system that can tell whether a limit on batch jobs would work."""
+
+    def limit_checks(self, *, writes: bool) -> Iterator[OwnCheck]:
+        """Every check.
+
+        Args:
+            writes: the right may be tried by a write that changes nothing.
+
+        Raises:
+            BatchSystemUnavailable: no answer in time.
+            BatchSystemError: an answer that cannot be understood.
+        """
+        ...

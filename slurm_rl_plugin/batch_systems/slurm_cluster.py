@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -12,10 +12,12 @@ from slurm_rl_plugin.batch_systems.port import (
     ApplyReport,
     BatchSystem,
     FactorChange,
+    OwnCheck,
     SchedulerFacts,
     SchedulerLoad,
 )
 from slurm_rl_plugin.batch_systems.slurm_accounting import PastRun, read_past_runs
+from slurm_rl_plugin.batch_systems.slurm_batch_limit import SlurmBatchLimit
 from slurm_rl_plugin.batch_systems.slurm_fields import (
     PENDING,
     RUNNING_STATES,
@@ -24,6 +26,7 @@ from slurm_rl_plugin.batch_systems.slurm_fields import (
     parse_tiers,
 )
 from slurm_rl_plugin.batch_systems.slurm_lever import Lever
+from slurm_rl_plugin.batch_systems.slurm_limit_checks import limit_checks
 from slurm_rl_plugin.batch_systems.slurm_load import SDIAG, parse_load
 from slurm_rl_plugin.batch_systems.slurm_nice import NiceLever
 from slurm_rl_plugin.batch_systems.slurm_process import CommandRunner
@@ -84,6 +87,7 @@ class SlurmCluster:
         self._nice = NiceLever(by_nice, self._queue.waiting, site.nice_file)
         self._site_factor = SiteFactorLever(commands, FactorWriter(sender, site.writes_per_call))
         self._lever: Lever | None = None
+        self._limit = SlurmBatchLimit(commands, site.limit, site.limits_file)
         self._watch = JobWatch()
         self._history_days = site.history_days
 
@@ -208,6 +212,28 @@ class SlurmCluster:
         still = self._give_back_left_over(perhaps)
         report = lever.write([(job_id, 0) for job_id in chosen])
         return replace(report, later=report.later | still)
+
+    def limit_batch(self, processors: int | None) -> None:
+        """Limit batch jobs by a QOS or by licences; see `LimitsBatch.limit_batch`.
+
+        Raises:
+            BatchSystemUnavailable: no answer in time; the limit may be either.
+            ChangeRejected: the right is missing, limits are not enforced, or nothing can carry one.
+            BatchSystemError: an answer that cannot be understood.
+            ConfigurationError: the site's own limit cannot be remembered, or it is not known.
+        """
+        if processors is None:
+            self._limit.take_back()
+        else:
+            self._limit.set(processors)
+
+    def limit_checks(self, *, writes: bool) -> Iterator[OwnCheck]:
+        """See `ChecksLimit.limit_checks`."""
+        if self._site.limit is not None:
+            rows = self._queue.waiting_and_running()
+            yield from limit_checks(
+                self._site, self._runner, self._site.limit, rows, SINFO, writes=writes
+            )
 
     def _give_back_left_over(self, perhaps: Sequence[int] = ()) -> frozenset[int]:
         """The site has gone to `priority/basic` or from it: values of the other lever are left.

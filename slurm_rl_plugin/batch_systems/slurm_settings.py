@@ -34,6 +34,7 @@ class SlurmSettings:
         highest_age: seconds after which age adds no more.
         scheduler: SchedulerParameters, "" for a word without a value.
         controllers: host and whether it is up, the one that is to be in charge first.
+        enforced: words of AccountingStorageEnforce.
     """
 
     release: str
@@ -43,6 +44,18 @@ class SlurmSettings:
     highest_age: float
     scheduler: Mapping[str, str]
     controllers: tuple[tuple[str, bool], ...]
+    enforced: frozenset[str] = frozenset()
+
+    @property
+    def unlimited(self) -> str | None:
+        """Why no limit of a QOS is enforced, one sentence with the mend; None where they are."""
+        if "all" in self.enforced or {"limits", "qos"} <= self.enforced:
+            return None
+        words = ",".join(sorted(self.enforced | {"associations", "limits", "qos"}))
+        return (
+            "Slurm enforces no limits of a QOS: set AccountingStorageEnforce="
+            f"{words} in slurm.conf and restart slurmctld"
+        )
 
     @property
     def harm(self) -> str | None:
@@ -117,6 +130,7 @@ def parse_settings(text: str) -> SlurmSettings:
         highest_age=_number(parse_duration, lines.get("PriorityMaxAge", "")),
         scheduler=_parameters(lines.get("SchedulerParameters", "")),
         controllers=tuple(_controllers(text)),
+        enforced=frozenset(_enforced(lines.get("AccountingStorageEnforce", ""))),
     )
 
 
@@ -127,6 +141,15 @@ def _number(kind: Callable[[str], float], text: str) -> float:
     except ValueError:
         logger.warning("setting=unknown value=%r", text)
         return 0.0
+
+
+def _enforced(text: str) -> Iterator[str]:
+    """Words of AccountingStorageEnforce; `safe` is stricter than `limits` and holds it."""
+    for word in text.lower().split(","):
+        if word.strip():
+            yield word.strip()
+        if word.strip() == "safe":
+            yield "limits"
 
 
 def _parameters(text: str) -> dict[str, str]:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from slurm_rl_plugin.batch_systems.slurm_batch_limit import LimitSettings
 from slurm_rl_plugin.batch_systems.slurm_process import CommandRunner
 from slurm_rl_plugin.batch_systems.slurm_tables import JobClassRule
 
@@ -26,6 +27,8 @@ class SlurmSite:
             accounting; 0 asks for none.
         host: name of this machine; "" is none of the controllers'.
         nice_file: keeps the users' nice values where Nice is the lever; None keeps none.
+        limit: what carries a limit on batch jobs; None limits nothing.
+        limits_file: keeps the site's own limit while ours stands; None limits nothing.
     """
 
     shares: Mapping[str, float] | None
@@ -38,6 +41,8 @@ class SlurmSite:
     history_days: float = 30.0
     host: str = ""
     nice_file: Path | None = None
+    limit: LimitSettings | None = None
+    limits_file: Path | None = None
 
     def commands(self) -> CommandRunner:
         """Runs Slurm's commands there."""

@@ -10,6 +10,7 @@ from slurm_rl_plugin.cli.hook_assembly import check_model_file
 from slurm_rl_plugin.cli.job_arguments import count
 from slurm_rl_plugin.cli.model_checks import FEWEST_JOBS, model_of
 from slurm_rl_plugin.cli.queue_look import look_at_queue
+from slurm_rl_plugin.cli.reserve_checks import reserve_of
 from slurm_rl_plugin.cli.site_checks import (
     FAIL,
     SiteCheck,
@@ -70,6 +71,7 @@ def checks_of(configuration: Configuration, jobs: int | None = None) -> list[Sit
     return [
         *found,
         *scheduler_of(configuration, look),
+        *reserve_of(configuration, look),
         *own,
         *checks,
         *model_of(configuration, look, jobs),

@@ -13,6 +13,7 @@ from slurm_rl_plugin.batch_systems.pbs_adapter_choice import is_pbs
 from slurm_rl_plugin.cli.configuration_arguments import add_configuration_options, configuration_of
 from slurm_rl_plugin.cli.explanation_text import print_explanation
 from slurm_rl_plugin.cli.job_arguments import job_number
+from slurm_rl_plugin.cli.limit_text import limit_sentence
 from slurm_rl_plugin.cli.queue_look import QueueLook, look_at_queue
 from slurm_rl_plugin.cli.slurm_job_record import SlurmJobRecord, read_job_record
 from slurm_rl_plugin.cli.tables import print_json
@@ -87,6 +88,17 @@ def _decision(look: QueueLook) -> dict[str, Any]:
         "policy": look.cycle.policy.name,
         "model": look.cycle.model_sha256 or None,
         "fallback": look.considered.plan.fallback_reason,
+        "reserve": look.considered.plan.decision.reserve,
+        "batch_limit": _batch_limit(look),
+    }
+
+
+def _batch_limit(look: QueueLook) -> dict[str, Any]:
+    limit = look.considered.plan.limit
+    return {
+        "processors": limit.processors,
+        "reason": limit.reason,
+        "words": limit_sentence(limit),
     }
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from slurm_rl_plugin.cli.tables import print_table, printable, slurm_duration, slurm_time
+from slurm_rl_plugin.hook.batch_limit import OFF
 
 #: Features shown; --json has them all.
 FEATURES = 6
@@ -27,6 +28,7 @@ def print_explanation(document: Mapping[str, Any]) -> None:
         *_place(document),
         *_run_time(document["run_time"]),
         _account(document["account"]),
+        *_limit(document),
         *_priority(document),
     ):
         print(printable(line))
@@ -97,6 +99,16 @@ def _run_time(run_time: Mapping[str, Any]) -> list[str]:
 
 def _account(account: Mapping[str, Any]) -> str:
     return f"Account {account['name']}: share {account['share']:.3f}, usage {account['usage']:.3f}."
+
+
+def _limit(document: Mapping[str, Any]) -> list[str]:
+    """Nothing where [reserve] is off."""
+    limit = document["batch_limit"]
+    if limit["reason"] == OFF:
+        return []
+    of_it = " It is one of them." if document["class"] == "batch" else " It is none of them."
+    words = limit["words"]
+    return [f"Reserve: {words}{of_it if limit['processors'] is not None else ''}"]
 
 
 def _priority(document: Mapping[str, Any]) -> list[str]:

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from slurm_rl_plugin.cli.daemon_metrics import daemon_metrics
-from slurm_rl_plugin.cli.hook_assembly import build_batch_system
+from slurm_rl_plugin.cli.hook_assembly import build_batch_system, limits_path
 from slurm_rl_plugin.configuration import Configuration
 from slurm_rl_plugin.errors import BatchSystemError
 from slurm_rl_plugin.hook.daemon import daemon_runs
@@ -33,14 +33,18 @@ _WHOSE = {
 
 @dataclass(frozen=True, slots=True)
 class _Standing:
-    """What is left: jobs in the queue, by Slurm; jobs that the daemon has yet to look after."""
+    """What is left: jobs in the queue, by Slurm; jobs that the daemon has yet to look after.
+
+    `limited` where a limit of ours on batch jobs may stand.
+    """
 
     pending: int | str
     remembered: int
+    limited: bool
 
     @property
     def clean(self) -> bool:
-        return self.pending == 0 and self.remembered == 0
+        return self.pending == 0 and self.remembered == 0 and not self.limited
 
 
 def wait_until_taken_back(configuration: Configuration, seconds: float) -> int:
@@ -63,7 +67,7 @@ def wait_until_taken_back(configuration: Configuration, seconds: float) -> int:
         told = daemon_metrics(configuration)
         if isinstance(told, ServedMetrics):
             noticed = noticed or told.mode in _QUIET
-        done = (noticed or (isinstance(told, str) and waited >= _NOTICED)) and not state.read()
+        done = (noticed or (isinstance(told, str) and waited >= _NOTICED)) and _forgotten(state)
         if done and waited - asked >= _SLURM_PAUSE:
             asked, standing = waited, _standing(configuration, state)
             if standing.clean:
@@ -75,13 +79,18 @@ def wait_until_taken_back(configuration: Configuration, seconds: float) -> int:
     return 0 if standing.clean and noticed else 1
 
 
+def _forgotten(state: StateFile) -> bool:
+    """The daemon's files say that nothing of ours is left."""
+    return not state.read() and not limits_path(state.path).exists()
+
+
 def _standing(configuration: Configuration, state: StateFile) -> _Standing:
-    remembered = len(state.read() or ())
+    remembered, limited = len(state.read() or ()), limits_path(state.path).exists()
     try:
         pending = build_batch_system(configuration, []).snapshot().pending
     except BatchSystemError as error:
-        return _Standing(str(error), remembered)
-    return _Standing(int(np.count_nonzero(pending.factor)), remembered)
+        return _Standing(str(error), remembered, limited)
+    return _Standing(int(np.count_nonzero(pending.factor)), remembered, limited)
 
 
 def _sentence(standing: _Standing, runs: bool | None, noticed: bool, seconds: float) -> str:
@@ -98,6 +107,8 @@ def _sentence(standing: _Standing, runs: bool | None, noticed: bool, seconds: fl
     what = f"{standing.pending} pending jobs carry a factor"
     if standing.remembered:
         what += f", {standing.remembered} jobs are remembered to have one"
+    if standing.limited:
+        what += ", a limit on batch jobs may stand"
     if runs is False:
         return f"no daemon runs, and {what}: take them back with `slurm-rl release`"
     return (

@@ -7,22 +7,27 @@ import os
 import socket
 import sys
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from slurm_rl_plugin.batch_systems.pbs_adapter_choice import is_pbs
 from slurm_rl_plugin.batch_systems.port import BatchSystem
 from slurm_rl_plugin.batch_systems.slurm_adapter_choice import PYSLURM, choose_adapter
+from slurm_rl_plugin.batch_systems.slurm_batch_limit import LimitSettings
 from slurm_rl_plugin.batch_systems.slurm_process import CommandRunner
 from slurm_rl_plugin.batch_systems.slurm_site import SlurmSite
 from slurm_rl_plugin.configuration import SHIPPED_MODELS, Configuration
+from slurm_rl_plugin.configuration.reserve_keys import OFF
 from slurm_rl_plugin.errors import ConfigurationError, PolicyError
 from slurm_rl_plugin.hook.audit_log import AuditLog
+from slurm_rl_plugin.hook.batch_limit import BatchLimit
 from slurm_rl_plugin.hook.cycle import Cycle
 from slurm_rl_plugin.hook.guard_rails import UntouchedJobs, default_guard_rails
+from slurm_rl_plugin.hook.reserve_rail import ReserveRail
 from slurm_rl_plugin.hook.state_file import StateFile
-from slurm_rl_plugin.policies.ordering_rules import LIVE_RULES, rule_policy
+from slurm_rl_plugin.policies.ordering_rules import is_live_rule, rule_policy
 from slurm_rl_plugin.policies.port import Policy
 from slurm_rl_plugin.policies.q_network import load_q_network
 from slurm_rl_plugin.policies.unavailable import UnavailablePolicy
@@ -73,7 +78,7 @@ def check_model_file(model: str) -> None:
     Raises:
         ConfigurationError: the file is missing or may not be read by this user.
     """
-    if model in LIVE_RULES:
+    if is_live_rule(model):
         return
     path = model_path(model)
     try:
@@ -91,7 +96,7 @@ def load_policy(model: str) -> LoadedPolicy:
     Raises:
         PolicyError: the model cannot be used.
     """
-    if model in LIVE_RULES:
+    if is_live_rule(model):
         return LoadedPolicy(policy=rule_policy(model), labels={"name": model})
     network = load_q_network(model_path(model))
     card = network.card
@@ -137,6 +142,7 @@ def build_batch_system(
     if is_pbs(settings["adapter"], os.environ):
         return _pbs(configuration, calls, learns_from_runs)
     adapter = slurm_adapter(settings["adapter"], float(settings["timeout"]))
+    state_file = Path(configuration.values["hook"]["state_file"])
     site = SlurmSite(
         shares=configuration.shares,
         interactive=configuration.classifier.is_interactive,
@@ -145,7 +151,9 @@ def build_batch_system(
         on_call=lambda call, seconds: calls.append((call, seconds)),
         history_days=float(settings["history_days"]) if learns_from_runs else 0.0,
         host=socket.gethostname(),
-        nice_file=nice_path(Path(configuration.values["hook"]["state_file"])),
+        nice_file=nice_path(state_file),
+        limit=_slurm_limit(configuration.values["reserve"]),
+        limits_file=limits_path(state_file),
     )
     return adapter(site)
 
@@ -169,9 +177,26 @@ def _pbs(
     )
 
 
+def _slurm_limit(reserve: Mapping[str, Any]) -> LimitSettings | None:
+    """What carries the limit on batch jobs; None for none."""
+    if reserve["mechanism"] == OFF:
+        return None
+    return LimitSettings(
+        mechanism=reserve["mechanism"],
+        qos=reserve["qos"],
+        license=reserve["license"],
+        reservation=reserve["reservation"],
+    )
+
+
 def heartbeat_path(state_file: Path) -> Path:
     """Where PBS's dead-man hook looks for our sign of life, beside the state file."""
     return state_file.with_name("heartbeat")
+
+
+def limits_path(state_file: Path) -> Path:
+    """Where the site's own limits on batch jobs are kept, beside the state file."""
+    return state_file.with_name(state_file.name + ".limits")
 
 
 def nice_path(state_file: Path) -> Path:
@@ -207,6 +232,7 @@ def build_cycle(configuration: Configuration, loaded: LoadedPolicy) -> Cycle:
     """A cycle over the configured batch system."""
     calls: list[tuple[str, float]] = []
     hook, rails = configuration.values["hook"], configuration.values["guard_rails"]
+    reserve = ReserveRail(configuration.reserve) if configuration.reserve else None
     return Cycle(
         batch_system=build_batch_system(
             configuration, calls, learns_from_runs=loaded.learns_from_runs
@@ -214,7 +240,7 @@ def build_cycle(configuration: Configuration, loaded: LoadedPolicy) -> Cycle:
         policy=loaded.policy,
         model_sha256=loaded.sha256,
         settings=configuration.cycle_settings,
-        guard_rails=default_guard_rails(configuration.starvation_bound),
+        guard_rails=default_guard_rails(configuration.starvation_bound, reserve),
         untouched=UntouchedJobs(
             accounts=tuple(rails["exempt_accounts"]),
             partitions=tuple(rails["exempt_partitions"]),
@@ -223,5 +249,10 @@ def build_cycle(configuration: Configuration, loaded: LoadedPolicy) -> Cycle:
         state=StateFile(Path(hook["state_file"])),
         audit=AuditLog(Path(hook["audit_file"]) if hook["audit_file"] else None),
         monotonic=time.monotonic,
+        limit=BatchLimit(
+            rail=reserve,
+            file=limits_path(Path(hook["state_file"])),
+            monotonic=time.monotonic,
+        ),
         calls=calls,
     )

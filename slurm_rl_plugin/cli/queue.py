@@ -8,6 +8,7 @@ from typing import Any
 
 from slurm_rl_plugin.cli.configuration_arguments import add_configuration_options, configuration_of
 from slurm_rl_plugin.cli.job_arguments import count, job_numbers, names
+from slurm_rl_plugin.cli.limit_text import limit_sentence
 from slurm_rl_plugin.cli.queue_look import QueueLook, look_at_queue
 from slurm_rl_plugin.cli.queue_table import DEFAULT_FIELDS, FIELDS, Row, cells, fields, queue_rows
 from slurm_rl_plugin.cli.tables import print_json, print_parsable, print_table
@@ -42,6 +43,9 @@ def main(options: argparse.Namespace) -> int:
     reason = look.considered.plan.fallback_reason
     if reason is not None:
         sys.stderr.write(f"slurm-rl queue: the policy is not used: {reason}\n")
+    limit = look.considered.plan.limit
+    if limit.processors is not None:
+        sys.stderr.write(f"slurm-rl queue: {limit_sentence(limit)}\n")
     rows = [row for row in queue_rows(look.considered) if _wanted(row, options)][: options.limit]
     if options.json:
         print_json(_document(look, rows))
@@ -73,6 +77,7 @@ def _document(look: QueueLook, rows: list[Row]) -> dict[str, Any]:
         "model": look.cycle.model_sha256 or None,
         "fallback": plan.fallback_reason,
         "reserve": plan.decision.reserve,
+        "batch_limit": {"processors": plan.limit.processors, "reason": plan.limit.reason},
         "pending": len(plan.snapshot.pending),
         "ranked": look.considered.ranked,
         "jobs": rows,

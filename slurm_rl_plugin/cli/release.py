@@ -6,13 +6,15 @@ import argparse
 import sys
 from pathlib import Path
 
+from slurm_rl_plugin.batch_systems.port import BatchSystem, LimitsBatch
 from slurm_rl_plugin.cli.configuration_arguments import (
     add_configuration_options,
     configuration_in_part,
     configuration_of,
 )
-from slurm_rl_plugin.cli.hook_assembly import build_batch_system
+from slurm_rl_plugin.cli.hook_assembly import build_batch_system, limits_path
 from slurm_rl_plugin.configuration import Configuration
+from slurm_rl_plugin.errors import SlurmRLError
 from slurm_rl_plugin.hook.carried_factors import CarriedFactors
 from slurm_rl_plugin.hook.daemon import daemon_runs, only_daemon
 from slurm_rl_plugin.hook.state_file import StateFile
@@ -50,7 +52,8 @@ def _release_unattended(options: argparse.Namespace) -> int:
         sys.stderr.write(f"{said}slurm-rl release: nothing is taken back until it can be read.\n")
         return 1
     state = Path(configuration.values["hook"]["state_file"])
-    if daemon_runs(state) or StateFile(state).read() == set():
+    nothing_stands = StateFile(state).read() == set() and not limits_path(state).exists()
+    if daemon_runs(state) or nothing_stands:
         return 0
     sys.stderr.write(said)
     beside = configuration.values["hook"]["beside_controllers"]
@@ -73,6 +76,7 @@ def _release(configuration: Configuration, heeds_others: bool, *, quiet: bool = 
             if not quiet:
                 print(NOT_OURS)
             return 0
+        limited = _take_limit_back(slurm, state.path)
         # running jobs too: a requeued one comes back with the factor that it had
         results = [CarriedFactors(state).release(slurm)]
         # what then still carries a factor is in no state file
@@ -83,4 +87,20 @@ def _release(configuration: Configuration, heeds_others: bool, *, quiet: bool = 
     print(f"released {sum(result.applied for result in results)} jobs")
     for job, why in sorted(rejected.items()):
         print(f"job {job}: {why}")
-    return 1 if later else 0
+    return 1 if later or limited else 0
+
+
+def _take_limit_back(slurm: BatchSystem, state: Path) -> bool:
+    """Give batch jobs back what a reserve takes from them; whether that has to be done later.
+
+    Factors are taken back whatever becomes of it.
+    """
+    if not limits_path(state).exists() or not isinstance(slurm, LimitsBatch):
+        return False
+    try:
+        slurm.limit_batch(None)
+    except SlurmRLError as error:
+        sys.stderr.write(f"slurm-rl release: the limit on batch jobs stays for now: {error}\n")
+        return True
+    print("released the limit on batch jobs")
+    return False

@@ -185,7 +185,7 @@ def _daemon(
         publish=publish,
         stop=stop,
         reload_wanted=reload_wanted,
-        reload=lambda: _reloaded(options, configuration, metrics, daemon.cycle.batch_system),
+        reload=lambda: _reloaded(options, configuration, metrics, daemon.cycle),
         disable_file=configuration.disable_file,
         alive=lambda: _alive(daemon.cycle.batch_system),
         monotonic=time.monotonic,
@@ -218,7 +218,7 @@ def _reloaded(
     options: argparse.Namespace,
     started: Configuration,
     metrics: CycleMetrics,
-    earlier: BatchSystem,
+    earlier: Cycle,
 ) -> Reloaded | None:
     """What the files say now; None, and all as before, where they are faulty."""
     metrics.tell_reload(succeeded=False)
@@ -229,7 +229,8 @@ def _reloaded(
         cycle = build_cycle(configuration, loaded)
         _check_lever(configuration, cycle)
         if isinstance(cycle.batch_system, WatchesJobs):
-            cycle.batch_system.go_on_from(earlier)
+            cycle.batch_system.go_on_from(earlier.batch_system)
+        cycle.limit.go_on_from(earlier.limit)
     except SlurmRLError as error:
         logger.error("reload=refused reason=%s", error)
         return None

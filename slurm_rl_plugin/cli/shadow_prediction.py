@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import datetime
 from pathlib import Path
@@ -26,12 +28,15 @@ from slurm_rl_plugin.learning.replay_figures import (
     figures_of,
     overall,
 )
-from slurm_rl_plugin.policies.ordering_rules import LIVE_RULES
+from slurm_rl_plugin.policies.network import QNetwork
+from slurm_rl_plugin.policies.ordering_rules import LIVE_RULES, is_live_rule, rule_policy
 from slurm_rl_plugin.policies.q_network import load_q_network
 from slurm_rl_plugin.simulator.log_workload import PreparedLog, select_prepared
 from slurm_rl_plugin.simulator.simulation import SimulationSettings
 from slurm_rl_plugin.utility.summary import ScheduledJobs
 
+#: Behind the name of a model: the same order, and no processors kept free.
+WITHOUT = "without reserve"
 #: Fewer jobs that ran are not replayed at all.
 FEWEST_JOBS = 20
 #: What a replay does not know, said with every one.
@@ -65,7 +70,8 @@ def predict(
         ConfigurationError: options or log that do not fit.
         PolicyError: the model cannot be read.
     """
-    candidate = _candidate(configuration.values["policy"]["model"])
+    candidates = candidates_of(configuration)
+    candidate = candidates[0]
     log = _log(configuration, options, first, last)
     prepared = log.prepared
     if len(prepared.log) < FEWEST_JOBS:
@@ -75,7 +81,7 @@ def predict(
     replayed = replay(
         prepared,
         class_known_at_submission(prepared, rules),
-        [candidate],
+        candidates,
         _settings(configuration, prepared),
     )
     with parts_bar("intervals", RESAMPLES) as progress:
@@ -92,6 +98,7 @@ def predict(
         "model": candidate.name,
         "compared_with": RECORDED_ORDER,
         "policies": _policies(replayed),
+        "reserve_price": _reserve_price(_policies(replayed), [each.name for each in candidates]),
         "figures": {name: asdict(each) for name, each in compared.items()},
         "goals": list(GOALS),
         "verdict": overall(compared),
@@ -105,18 +112,49 @@ def _policies(replayed: RecordedReplay) -> dict[str, dict[str, float]]:
     return {name: figures_of(jobs, counted) for name, jobs in replayed.schedules.items()}
 
 
-def _candidate(model: str) -> Candidate:
-    """In the compiled simulator where it can be; a graph of others decision by decision."""
+def candidates_of(configuration: Configuration) -> list[Candidate]:
+    """The policy as it is configured; where it keeps processors free, itself without that behind.
+
+    In the compiled simulator where it can be; a graph of others decision by decision.
+    """
+    model, off = configuration.values["policy"]["model"], configuration.reserve is None
+    if not is_live_rule(model):
+        return _networks(model, off=off)
     if model in LIVE_RULES:
-        return Candidate(name=model)
+        return [Candidate(name=model)]
+    plain = Candidate(name="interactive-first")
+    return [plain] if off else [Candidate(name=model, policy=rule_policy(model)), plain]
+
+
+def _networks(model: str, *, off: bool) -> list[Candidate]:
     path = model_path(model)
     name = Path(model).name
     try:
         from slurm_rl_plugin.learning.model_export import import_model  # noqa: PLC0415 - extra
 
-        return Candidate(name=name, network=import_model(path))
+        network = import_model(path)
     except (ModuleNotFoundError, ModelUnreadable):
-        return Candidate(name=name, policy=load_q_network(path))
+        return [Candidate(name=name, policy=load_q_network(path))]
+    if not isinstance(network, QNetwork) or network.reserve_weights is None:
+        return [Candidate(name=name, network=network)]
+    without = replace(network, reserve_weights=None, reserve_bias=0.0)
+    if off:
+        return [Candidate(name=name, network=without)]
+    return [
+        Candidate(name=name, network=network),
+        Candidate(name=f"{name} {WITHOUT}", network=without),
+    ]
+
+
+def _reserve_price(
+    figures: Mapping[str, Mapping[str, float]], names: Sequence[str]
+) -> dict[str, float] | None:
+    """Mean waits with the reserve over those without, by class; None where none is kept."""
+    if len(names) == 1:
+        return None
+    kept, free = (figures[name] for name in names)
+    waits = [f"{job_class}_mean_wait" for job_class in ("batch", "interactive")]
+    return {wait: kept[wait] / free[wait] if free[wait] else math.nan for wait in waits}
 
 
 def _settings(configuration: Configuration, prepared: PreparedLog) -> SimulationSettings:

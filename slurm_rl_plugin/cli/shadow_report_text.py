@@ -50,11 +50,21 @@ def _shadow_lines(shadow: Mapping[str, Any]) -> Iterator[str]:
         f"Fallbacks: {_counts(shadow['fallbacks'])}. Failed cycles: "
         f"{_counts(shadow['failures'])}. Guard rails that acted: {_counts(shadow['guard_rails'])}."
     )
+    yield from _limit_lines(shadow["batch_limit"])
     if old := shadow["cycles_without_site_order"]:
         yield f"{old} cycles of an earlier release do not hold the site's own order."
     if shadow["bad_lines"]:
         yield f"{shadow['bad_lines']} lines are no lines of an audit log: left out."
     yield from shadow["unread"]
+
+
+def _limit_lines(limit: Mapping[str, Any]) -> Iterator[str]:
+    if limit["changes"]:
+        yield (
+            f"Reserve: a limit on batch jobs for {slurm_duration(limit['limited_seconds'])}, "
+            f"{limit['lowest_limit'] or 0} processors at the lowest; changes: "
+            f"{_counts(limit['changes'])}; lifted for wide jobs: {limit['lifted_for_wide_jobs']}."
+        )
 
 
 def _print_moves(shadow: Mapping[str, Any]) -> None:
@@ -87,6 +97,11 @@ def print_prediction(prediction: Mapping[str, Any]) -> None:
         f"Replay of {prediction['jobs']} jobs on {prediction['processors']} processors with EASY "
         f"backfilling; {prediction['counted_jobs']} counted, without those at both ends."
     )
+    if price := prediction.get("reserve_price"):
+        print(
+            f"Price of the reserve: batch jobs wait {price['batch_mean_wait']:.3f} times as long "
+            f"as without it, interactive ones {price['interactive_mean_wait']:.3f} times."
+        )
     print("native: as recorded. native order: the recorded order on the simulated machine.")
     _print_policies(prediction["policies"])
     print(f"\n{prediction['model']} beside the {prediction['compared_with']}:")

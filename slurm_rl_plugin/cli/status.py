@@ -13,7 +13,7 @@ import numpy as np
 
 from slurm_rl_plugin.cli.configuration_arguments import add_configuration_options, configuration_of
 from slurm_rl_plugin.cli.daemon_metrics import daemon_metrics
-from slurm_rl_plugin.cli.hook_assembly import build_batch_system, load_policy
+from slurm_rl_plugin.cli.hook_assembly import build_batch_system, limits_path, load_policy
 from slurm_rl_plugin.cli.tables import print_json, printable, slurm_duration, slurm_time
 from slurm_rl_plugin.configuration import Configuration
 from slurm_rl_plugin.errors import BatchSystemError, SlurmRLError
@@ -56,6 +56,7 @@ def status_of(configuration: Configuration, now: float) -> dict[str, Any]:
         "policy": _policy(configuration),
         "metrics": _metrics(configuration),
         "jobs_in_state_file": None if carried is None else len(carried),
+        "batch_limit_stands": limits_path(state_path).exists(),
         "slurm": _slurm(configuration),
     }
     document["problems"] = _problems(document, float(hook["cycle"]))
@@ -110,6 +111,11 @@ def _problems(document: dict[str, Any], pace: float) -> list[str]:
             "jobs carry factors and no daemon looks after them: start it, or run "
             "`slurm-rl release`."
         )
+    if absent and document["batch_limit_stands"]:
+        problems.append(
+            "a limit on batch jobs may stand and no daemon looks after it: start it, or run "
+            "`slurm-rl release`."
+        )
     return problems + _daemon_problems(document, pace)
 
 
@@ -121,6 +127,8 @@ def _daemon_problems(document: dict[str, Any], pace: float) -> list[str]:
     problems = []
     if told["fallback"]:
         problems.append("the policy is not used, fallback is active: its log says why.")
+    if told["batch_limit_fails"]:
+        problems.append("the limit on batch jobs cannot be set: the daemon's log says why.")
     if told["cycles"] and not told["up"]:
         problems.append("the last cycle failed: the daemon's log says why.")
     age = document["time"] - told["last_success"]
@@ -151,6 +159,7 @@ def _lines(document: dict[str, Any]) -> list[str]:
         f"policy: {policy['name']}{sha}",
         *_metric_lines(document),
         f"state file: {'cannot be trusted' if carried is None else f'{carried} jobs'}",
+        *["a limit of ours on batch jobs may stand"] * document["batch_limit_stands"],
         f"slurm: {answer}",
         *(f"problem: {each}" for each in document["problems"]),
         *["all is well"] * (not document["problems"]),
@@ -178,6 +187,8 @@ def _metric_lines(document: dict[str, Any]) -> list[str]:
         f"last success: {when}",
         f"cycles: {told['cycles']}, failed: {failed or '0'}, writes: {told['writes']}",
     ]
+    if told["batch_limit"] is not None:
+        lines.append(f"batch jobs: {told['batch_limit']} processors together at most")
     served, configured = told["model"].get("sha256", ""), document["policy"]["sha256"] or ""
     if served != configured:
         lines.append(f"daemon's model: {served[:12] or told['model'].get('name')}: not reloaded")

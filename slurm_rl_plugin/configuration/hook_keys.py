@@ -112,7 +112,8 @@ POLICY = {
         default=SHIPPED_MODEL,
         least=1,
         meaning="path of a .onnx model, or the name of a rule such as sjf or a shipped model",
-        note="Rules: `fifo`, `sjf`, `saf`, `edf`, `interactive-first`, `min-run-wait`. Shipped "
+        note="Rules: `fifo`, `sjf`, `saf`, `edf`, `interactive-first`, `min-run-wait`, "
+        "and `reserve:N`: interactive jobs first, N processors kept free of batch jobs. Shipped "
         f"models: {', '.join(f'`{name}`' for name in SHIPPED_MODELS)}.",
     ),
     "fallback": Key(

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from slurm_rl_plugin.configuration.given_keys import DEFAULT, GivenKeys
+from slurm_rl_plugin.configuration.reserve_keys import LICENSES, MAX_RUN_RES, QOS
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.utility.reward import RewardWeights
 
@@ -16,10 +18,41 @@ _NEEDS = (
 )
 
 
+#: Mechanism of [reserve] -> keys that it needs.
+_RESERVE_NEEDS = {
+    QOS: ("most_processors", "qos"),
+    LICENSES: ("most_processors", "license", "reservation"),
+    MAX_RUN_RES: ("most_processors", "queues"),
+}
+#: They become words of a command of Slurm's, which takes commas and blanks for several names.
+_ONE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
+
+
 def add_joint_faults(given: GivenKeys) -> None:
     """Add them to the faults."""
+    given.faults.extend(_reserve_faults(given))
     given.faults.extend(_reward_faults(given))
     given.faults.extend(_tls_faults(given))
+
+
+def _reserve_faults(given: GivenKeys) -> Iterator[str]:
+    if "reserve" not in given.keys:
+        return
+    mechanism = given.value("reserve", "mechanism")
+    for name in _RESERVE_NEEDS.get(mechanism.value, ()):
+        known = ("reserve", name) not in given.faulty
+        if known and not given.value("reserve", name).value:
+            yield (
+                f'{mechanism.origin}: [reserve] mechanism = "{mechanism.value}" needs {name}: give '
+                "both."
+            )
+    for name in ("qos", "license", "reservation"):
+        value = given.value("reserve", name)
+        if value.value and not _ONE_NAME.fullmatch(value.value):
+            yield (
+                f"{value.origin}: [reserve] {name} is {value.value!r}, give one name of letters, "
+                "digits, dots, dashes and underscores."
+            )
 
 
 def _reward_faults(given: GivenKeys) -> Iterator[str]:

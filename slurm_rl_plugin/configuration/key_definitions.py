@@ -6,6 +6,7 @@ from pathlib import Path
 
 from slurm_rl_plugin.configuration.hook_keys import BATCH_SYSTEM, HOOK, POLICY
 from slurm_rl_plugin.configuration.key import Key
+from slurm_rl_plugin.configuration.reserve_keys import RESERVE
 from slurm_rl_plugin.configuration.site_keys import GUARD_RAILS, METRICS, REWARD
 
 DEFAULT_PATH = Path("/etc/slurm-rl/slurm-rl.toml")
@@ -16,6 +17,7 @@ KEYS: dict[str, dict[str, Key]] = {
     "policy": POLICY,
     "reward": REWARD,
     "guard_rails": GUARD_RAILS,
+    "reserve": RESERVE,
     "metrics": METRICS,
 }
 #: What is to be said of a whole section, in Markdown.
@@ -26,6 +28,8 @@ SECTION_NOTES = {
     "([objective](definitions.md#objective-of-training)).",
     "guard_rails": "Held jobs, jobs with a priority set by hand and jobs that cannot start yet are "
     "never touched either.",
+    "reserve": "Processors kept free of batch jobs, so that interactive ones start at once; off by "
+    "default. The model says how many ([reserve](reserve.md)).",
     "metrics": "What is served: [metrics](metrics.md).",
 }
 #: Sections with keys of the site's own choice.

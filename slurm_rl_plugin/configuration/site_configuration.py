@@ -8,12 +8,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from slurm_rl_plugin.configuration.reserve_keys import OFF
 from slurm_rl_plugin.configuration.shares import FROM_SLURM
 from slurm_rl_plugin.domain.job_class import JobClassifier
 from slurm_rl_plugin.hook.cycle_settings import CycleSettings
 from slurm_rl_plugin.hook.pace import Pace
+from slurm_rl_plugin.hook.reserve_rail import ReserveSettings
 from slurm_rl_plugin.metrics.tls import TlsFiles
-from slurm_rl_plugin.units import HOUR
+from slurm_rl_plugin.units import HOUR, MINUTE
 from slurm_rl_plugin.utility.reward import RewardWeights
 
 
@@ -84,6 +86,20 @@ class Configuration:
             certificate=Path(where["tls_certificate"]),
             key=Path(where["tls_key"]),
             client_authority=Path(authority) if authority else None,
+        )
+
+    @property
+    def reserve(self) -> ReserveSettings | None:
+        """What may be kept free of batch jobs; None where nothing may."""
+        reserve = self.values["reserve"]
+        if reserve["mechanism"] == OFF:
+            return None
+        return ReserveSettings(
+            most=reserve["most_processors"],
+            widest_batch_job=reserve["widest_batch_job"],
+            change_interval=float(reserve["change_seconds"]),
+            lift_after=float(reserve["lift_hours"]) * HOUR or math.inf,
+            idle_after=float(reserve["idle_minutes"]) * MINUTE or math.inf,
         )
 
     @property

@@ -12,6 +12,7 @@ import numpy as np
 
 from slurm_rl_plugin.batch_systems.port import FactorChange
 from slurm_rl_plugin.errors import ConfigurationError
+from slurm_rl_plugin.hook.batch_limit import LimitReport
 from slurm_rl_plugin.hook.cycle_report import CycleReport
 from slurm_rl_plugin.hook.queue_plan import QueuePlan
 from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
@@ -86,13 +87,20 @@ class AuditLog:
     path: Path | None
     order_limit: int = 1000
 
-    def record(self, order: DecidedOrder, changes: Sequence[FactorChange], event: str) -> None:
+    def record(
+        self,
+        order: DecidedOrder,
+        changes: Sequence[FactorChange],
+        event: str,
+        limit: LimitReport | None = None,
+    ) -> None:
         """Append one cycle line and one line a change.
 
         Args:
             order: what was decided.
             changes: what is about to be written, or would be in shadow mode.
             event: "write" or "would_write".
+            limit: on batch jobs that is about to be set, or would be; a line where it changes.
 
         Raises:
             ConfigurationError: the file cannot be written; nothing may be changed unaudited.
@@ -127,6 +135,11 @@ class AuditLog:
                     "score": None if rank is None else float(order.scores[rank]),
                 }
             )
+        if limit is not None and limit.change is not None:
+            # the cycle's own reason is the policy's; here it is the limit's
+            words = {**shared, "reason": limit.reason, "change": limit.change}
+            limits = {"old": limit.before, "new": limit.processors}
+            lines.append({"event": event.replace("write", "limit"), **words, **limits})
         self._append("".join(json.dumps(line) + "\n" for line in lines))
 
     def _append(self, text: str) -> None:

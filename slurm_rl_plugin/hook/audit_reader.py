@@ -16,7 +16,9 @@ from typing import Any
 from slurm_rl_plugin.errors import ConfigurationError
 
 #: What `event` of a line can be.
-EVENTS = ("cycle", "write", "would_write")
+EVENTS = ("cycle", "write", "would_write", "limit", "would_limit")
+#: Those of them that are of no single job.
+WITHOUT_JOB = ("cycle", "limit", "would_limit")
 #: A longer line is none of ours; a cycle line names at most 1000 jobs.
 LONGEST_LINE = 1_000_000
 #: Lines between two words to `progress`.
@@ -165,7 +167,7 @@ def _parsed(raw: bytes) -> AuditLine | None:
         flat = all(map(_is_flat, line.values()))
     except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
         return None
-    known = event in EVENTS and (event == "cycle" or isinstance(job, int))
+    known = event in EVENTS and (event in WITHOUT_JOB or isinstance(job, int))
     known = known and flat and not isinstance(line["time"], str)
     return line if known and math.isfinite(time) else None
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from slurm_rl_plugin.hook.limits_seen import LimitsSeen
 from slurm_rl_plugin.hook.rank_moves import RankMoves, kendall_tau
 from slurm_rl_plugin.units import IntArray
 
@@ -21,6 +22,9 @@ _ONES = np.array([byte.bit_count() for byte in range(256)], dtype=np.uint8)
 #: Accounts, reasons and other names told apart; the rest is one more.
 MOST_NAMES = 500
 REST = "(others)"
+LIMIT_EVENTS = ("limit", "would_limit")
+#: Seconds between two cycles beyond which nobody knows what stood in between.
+LONGEST_GAP = 900.0
 
 
 @dataclass(slots=True)
@@ -65,6 +69,7 @@ class AuditSummary:
     fallbacks: Counter[str] = field(default_factory=Counter)
     failures: Counter[str] = field(default_factory=Counter)
     guard_rails: Counter[str] = field(default_factory=Counter)
+    limits: LimitsSeen = field(default_factory=LimitsSeen)
     jobs: JobsSeen = field(default_factory=JobsSeen)
     all_moves: RankMoves = field(default_factory=RankMoves)
     by_class: dict[str, RankMoves] = field(default_factory=dict)
@@ -77,6 +82,9 @@ class AuditSummary:
         """Take one line of any release; what an old one does not say is not counted."""
         time = float(line["time"])
         self.first, self.last = min(self.first, time), max(self.last, time)
+        if line["event"] in LIMIT_EVENTS:
+            self.limits.add(line)
+            return
         if line["event"] != "cycle":
             self.writes[line["event"]] += 1
             self.jobs.add(np.array([line["job"]]).astype(np.int64))
@@ -85,6 +93,7 @@ class AuditSummary:
         gap = time - self._last_cycle
         self.longest_gap = max(self.longest_gap, gap) if gap > 0 else self.longest_gap
         self._last_cycle = time
+        self.limits.pass_time(time, LONGEST_GAP)
         _count(self.modes, line.get("mode"))
         _count(self.models, line.get("model") or line.get("policy"))
         if line.get("reason") != "policy":
@@ -146,6 +155,7 @@ class AuditSummary:
             "fallbacks": dict(self.fallbacks.most_common()),
             "failures": dict(self.failures.most_common()),
             "guard_rails": dict(self.guard_rails.most_common()),
+            "batch_limit": self.limits.document(),
             "kendall_tau": self._tau[0] / self._tau[1] if self._tau[1] else None,
             "moved_further_than": further_than,
             "moves": _moves(self.all_moves, further_than),

@@ -25,6 +25,7 @@ from slurm_rl_plugin.errors import (
     SlurmRLError,
 )
 from slurm_rl_plugin.hook.audit_log import AuditLog, decided_order
+from slurm_rl_plugin.hook.batch_limit import BatchLimit
 from slurm_rl_plugin.hook.carried_factors import CarriedFactors
 from slurm_rl_plugin.hook.cycle_report import CycleReport
 from slurm_rl_plugin.hook.cycle_settings import CycleSettings
@@ -59,6 +60,7 @@ class Cycle:
         state: where the jobs with factors are remembered; the policy's memory lies beside it.
         audit: where decisions and writes are recorded.
         monotonic: clock for durations, seconds.
+        limit: on batch jobs, so that processors stay free for interactive ones.
         calls: seconds of batch-system calls, filled by the adapter, emptied by each report.
         stood_by: whether the last cycle that Slurm answered was another host's to do.
     """
@@ -72,6 +74,7 @@ class Cycle:
     state: StateFile
     audit: AuditLog
     monotonic: Callable[[], float]
+    limit: BatchLimit = field(default_factory=BatchLimit)
     calls: list[tuple[str, float]] = field(default_factory=list)
     stood_by: bool = False
     _factors: CarriedFactors = field(init=False)
@@ -154,12 +157,15 @@ class Cycle:
         return None
 
     def release(self) -> ApplyReport:
-        """Take back every factor of ours.
+        """Take back every factor of ours, and the limit on batch jobs.
 
         Raises:
             BatchSystemUnavailable: no answer in time; call again.
         """
-        return self._factors.release(self.batch_system)
+        try:
+            return self._factors.release(self.batch_system)
+        finally:  # neither waits for the other
+            self.limit.take_back(self.batch_system)
 
     def remember(self) -> None:
         """Write down what the policy remembers, before a stop or a reload.
@@ -179,8 +185,8 @@ class Cycle:
 
     @property
     def carries_factors(self) -> bool:
-        """Whether some job may carry a factor of ours."""
-        return bool(self._factors)
+        """Whether some job may carry a factor of ours, or a limit of ours may stand."""
+        return bool(self._factors) or self.limit.stands
 
     @property
     def _shadow(self) -> bool:
@@ -230,16 +236,19 @@ class Cycle:
             snapshot=snapshot,
             fallback_reason=fallback_reason,
             reserve=decision.reserve,
+            limit=plan.limit,
             order=() if plan.releases else plan.order,
         )
         what = "would_write" if self._shadow else "write"
         decided = decided_order(report, plan, self._guard.acted, self._unaudited)
-        self.audit.record(decided, changes, what)
+        self.audit.record(decided, changes, what, plan.limit)
         self._unaudited = []
         if self._shadow:
             suppressed["shadow"] = len(changes)
-            return replace(report, suppressed=suppressed)
+            limit = self.limit.only_shown(self.batch_system, plan.limit)
+            return replace(report, suppressed=suppressed, limit=limit)
         report = self._apply(report, plan, changes, suppressed)
+        report = replace(report, limit=self.limit.carry_out(self.batch_system, plan.limit))
         watch.lap("apply", begin)
         return report
 
@@ -276,6 +285,9 @@ class Cycle:
             order=order,
             changes=[] if releases else changes,
             releases=releases,
+            limit=self.limit.planned(
+                snapshot, decision.reserve, fallback=fallback_reason is not None
+            ),
         )
 
     def _mode(self, fallback_reason: str | None) -> str:
@@ -293,7 +305,7 @@ class Cycle:
         adjustments: Counter[str] = Counter()
         if plan.releases:
             self._factors.before_writing(plan.snapshot, ())  # whoever wrote them
-            adjustments["reset"] = self.release().applied
+            adjustments["reset"] = self._factors.release(self.batch_system).applied
             return replace(report, adjustments=adjustments, suppressed=suppressed)
         self._factors.before_writing(plan.snapshot, (change.job_id for change in changes))
         if changes:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from slurm_rl_plugin.domain import QueueSnapshot
+from slurm_rl_plugin.hook.batch_limit import LimitReport
 
 #: Closed lists: a metric's label never takes any other value.
 MODES = ("shadow", "active", "fallback", "disabled", "standby")
@@ -42,6 +43,7 @@ class CycleReport:
         adjustments: direction -> writes accepted.
         suppressed: reason -> changes not made.
         reserve: processors the decision keeps free of batch work.
+        limit: on batch jobs, that the reserve asks for.
         phase_seconds: phase -> duration.
         calls: batch-system calls of this cycle: (call, seconds).
         order: decided order, as places in the snapshot's pending jobs; empty where the site's own
@@ -62,6 +64,7 @@ class CycleReport:
     adjustments: Mapping[str, int] = field(default_factory=dict)
     suppressed: Mapping[str, int] = field(default_factory=dict)
     reserve: int = 0
+    limit: LimitReport = field(default_factory=LimitReport)
     phase_seconds: Mapping[str, float] = field(default_factory=dict)
     calls: tuple[tuple[str, float], ...] = ()
     order: Sequence[int] = ()

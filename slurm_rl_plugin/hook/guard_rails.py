@@ -147,9 +147,18 @@ def total_priority(pending: PendingJobs) -> IntArray:
     return pending.native_priority + pending.factor
 
 
-def default_guard_rails(starvation_bound: float) -> tuple[GuardRail, ...]:
-    """The rails in their order; `starvation_bound` in seconds, inf for none."""
+def default_guard_rails(
+    starvation_bound: float, reserve: GuardRail | None = None
+) -> tuple[GuardRail, ...]:
+    """The rails in their order.
+
+    Args:
+        starvation_bound: seconds; inf for none.
+        reserve: the rail of a site that keeps processors free of batch jobs.
+    """
     rails: tuple[GuardRail, ...] = (CompleteRanking(), FiniteScores(), ReserveWithinCapacity())
+    if reserve is not None:
+        rails += (reserve,)
     if np.isfinite(starvation_bound):
         rails += (StarvationBound(bound=starvation_bound),)
     return rails

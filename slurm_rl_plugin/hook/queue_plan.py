@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from slurm_rl_plugin.batch_systems.port import FactorChange
 from slurm_rl_plugin.domain import Decision, Memory, PendingJobs, QueueSnapshot
+from slurm_rl_plugin.hook.batch_limit import LimitReport
 from slurm_rl_plugin.hook.guard_rails import UntouchedJobs, total_priority
 from slurm_rl_plugin.hook.influence import bounded_changes
 from slurm_rl_plugin.hook.order_changes import (
@@ -32,6 +33,7 @@ class QueuePlan:
         changes: every write that gives the order, the most valuable first.
         releases: the site's own order is wanted: our factors go, whatever `changes` says.
         memory: what the policy remembered before this decision.
+        limit: on batch jobs that is to be set.
     """
 
     snapshot: QueueSnapshot
@@ -41,6 +43,7 @@ class QueuePlan:
     changes: Sequence[FactorChange]
     releases: bool = False
     memory: Memory | None = None
+    limit: LimitReport = field(default_factory=LimitReport)
 
     @property
     def priority_after(self) -> IntArray:

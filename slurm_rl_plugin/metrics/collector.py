@@ -23,6 +23,7 @@ from prometheus_client.core import (
 )
 
 from slurm_rl_plugin import __version__
+from slurm_rl_plugin.hook.batch_limit import LIMIT_CHANGES, LIMIT_FAILURES, LimitReport
 from slurm_rl_plugin.hook.cycle_report import (
     CONFIGURED_MODES,
     DIRECTIONS,
@@ -33,6 +34,7 @@ from slurm_rl_plugin.hook.cycle_report import (
     CycleReport,
 )
 from slurm_rl_plugin.metrics.label_cap import LabelCap
+from slurm_rl_plugin.metrics.limit_families import limit_as_before, limit_families
 from slurm_rl_plugin.metrics.queue_families import (
     CLASSES,
     SeenQueue,
@@ -102,6 +104,7 @@ class QueueCollector:
             "Processors that the last decision keeps free of batch work.",
             report.reserve,
         )
+        yield from limit_families(report)
         yield from self.seen
 
 
@@ -150,6 +153,12 @@ class CycleMetrics:
         self._adjustments = counter("adjustments", "Factors written.", "direction", DIRECTIONS)
         self._suppressed = counter(
             "adjustments_suppressed", "Changes not made.", "reason", SUPPRESSIONS
+        )
+        self._limit_changes = counter(
+            "batch_limit_changes", "Changes of the limit on batch jobs.", "direction", LIMIT_CHANGES
+        )
+        self._limit_failures = counter(
+            "batch_limit_failures", "Limits not set.", "reason", LIMIT_FAILURES
         )
         self._account_waits = counter(
             "account_wait_seconds", "Summed waits of jobs that started.", "account"
@@ -201,6 +210,8 @@ class CycleMetrics:
         """Take in one report."""
         if not report.release:  # a cycle without an answer takes nothing back that is known
             report = replace(report, release=self._queue.report.release)
+        if report.snapshot is None and report.mode not in _UNSEEING:
+            report = replace(report, limit=limit_as_before(self._queue.report.limit))
         self._queue.report = report
         self._cycles.inc()
         self._up.set(1 if report.succeeded else 0)
@@ -213,11 +224,18 @@ class CycleMetrics:
             self._adjustments.labels(direction).inc(count)
         for reason, count in report.suppressed.items():
             self._suppressed.labels(reason).inc(count)
+        self._count_limit(report.limit)
         for phase, seconds in report.phase_seconds.items():
             self._phases.labels(phase).observe(seconds)
         for call, seconds in report.calls:
             self._calls.labels(call).observe(seconds)
         self._publish_queue(report)
+
+    def _count_limit(self, limit: LimitReport) -> None:
+        if limit.change is not None:
+            self._limit_changes.labels(limit.change).inc()
+        if limit.failure is not None:
+            self._limit_failures.labels(limit.failure).inc()
 
     def _publish_queue(self, report: CycleReport) -> None:
         snapshot = report.snapshot

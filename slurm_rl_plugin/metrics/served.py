@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import urllib.request
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -32,6 +33,8 @@ class ServedMetrics:
         failures: reason -> cycles that failed.
         writes: factors written.
         model: labels of its model.
+        batch_limit: processors that batch jobs may use together; None for no limit of ours.
+        batch_limit_fails: whether it could not be set.
     """
 
     mode: str
@@ -42,6 +45,8 @@ class ServedMetrics:
     failures: dict[str, int] = field(default_factory=dict)
     writes: int = 0
     model: dict[str, str] = field(default_factory=dict)
+    batch_limit: int | None = None
+    batch_limit_fails: bool = False
 
 
 def read_served_metrics(
@@ -97,6 +102,7 @@ def served_metrics(families: Iterable[Metric]) -> ServedMetrics:
             writes += int(sample.value)
         elif not sample.labels:
             values[sample.name] = sample.value
+    limit = values.get("slurm_rl_batch_limit_processors", math.inf)  # not of an earlier release
     return ServedMetrics(
         mode=mode,
         up=bool(values["slurm_rl_up"]),
@@ -106,4 +112,6 @@ def served_metrics(families: Iterable[Metric]) -> ServedMetrics:
         failures=failures,
         writes=writes,
         model=model,
+        batch_limit=None if math.isinf(limit) else int(limit),
+        batch_limit_fails=bool(values.get("slurm_rl_batch_limit_failing", 0.0)),
     )

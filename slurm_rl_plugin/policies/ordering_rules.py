@@ -94,22 +94,43 @@ PREDICTED_RULES: dict[str, Callable[[FloatArray, FloatArray, FloatArray], FloatA
 }
 #: Rules that can order a live queue; F1 counts time from the start of a log.
 LIVE_RULES = tuple(name for name in STATIC_RULES if name != "f1")
+#: Before a number: interactive jobs first, and so many processors kept free of batch work.
+RESERVE_RULE = "reserve:"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RulePolicy:
-    """One of STATIC_RULES as a policy for the hook, with its run-time estimate."""
+    """One of STATIC_RULES as a policy for the hook.
+
+    Attributes:
+        name: as a configuration calls it.
+        rule: gives the scores.
+        estimates: of run times.
+        reserve: processors that it always wants kept free of batch work.
+    """
 
     name: str
     rule: Rule
     estimates: RunTimeEstimate
+    reserve: int = 0
 
     def decide(self, snapshot: QueueSnapshot, memory: Memory | None = None) -> Decision:
-        """Score the pending jobs by the rule; asks for no reserve."""
+        """Score the pending jobs by the rule."""
         del memory
         jobs = snapshot.pending.jobs
         estimate = self.estimates.estimate(jobs.time_limit, jobs.interactive)
-        return Decision(scores=np.asarray(self.rule(jobs, estimate), dtype=np.float64))
+        scores = np.asarray(self.rule(jobs, estimate), dtype=np.float64)
+        return Decision(scores=scores, reserve=self.reserve)
+
+
+def is_live_rule(name: str) -> bool:
+    """Whether `rule_policy` knows it: one of LIVE_RULES, or `reserve:4` for example."""
+    return name in LIVE_RULES or _reserve_in(name) is not None
+
+
+def _reserve_in(name: str) -> int | None:
+    number = name.removeprefix(RESERVE_RULE)
+    return int(number) if name.startswith(RESERVE_RULE) and number.isdecimal() else None
 
 
 def rule_policy(name: str, estimates: RunTimeEstimate | None = None) -> RulePolicy:
@@ -118,9 +139,14 @@ def rule_policy(name: str, estimates: RunTimeEstimate | None = None) -> RulePoli
     Raises:
         ConfigurationError: there is no such rule for a live queue.
     """
+    estimates = estimates or RequestedLimit()
+    reserve = _reserve_in(name)
+    if reserve is not None:
+        rule = STATIC_RULES["interactive-first"]
+        return RulePolicy(name=name, rule=rule, estimates=estimates, reserve=reserve)
     if name not in LIVE_RULES:
-        known = ", ".join(sorted(LIVE_RULES))
+        known = ", ".join(sorted([*LIVE_RULES, f"{RESERVE_RULE}N"]))
         raise ConfigurationError(
             f"unknown policy {name!r}: give one of {known}, or the path of an .onnx model."
         )
-    return RulePolicy(name=name, rule=STATIC_RULES[name], estimates=estimates or RequestedLimit())
+    return RulePolicy(name=name, rule=STATIC_RULES[name], estimates=estimates)

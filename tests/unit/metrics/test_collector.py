@@ -44,6 +44,11 @@ NAMES = {
     "slurm_rl_account_pending_jobs",
     "slurm_rl_account_wait_seconds_total",
     "slurm_rl_account_jobs_started_total",
+    "slurm_rl_batch_limit_processors",
+    "slurm_rl_batch_limit_reason",
+    "slurm_rl_batch_limit_changes_total",
+    "slurm_rl_batch_limit_failures_total",
+    "slurm_rl_batch_limit_failing",
 }
 
 

@@ -1,0 +1,143 @@
+"""How many processors are kept free of batch work, whatever the policy wishes; and who goes first.
+
+The reserve is counted as in training: processors that stay idle beside all running jobs. So batch
+jobs may use what is left of the capacity by the reserve and by the running interactive jobs.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from slurm_rl_plugin.domain import Decision, JobTable, QueueSnapshot
+from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
+
+#: Why the reserve is what it is; a closed list, since a metric's label takes these values.
+KEPT, UNWANTED, NOBODY, STARVING = "kept", "unwanted", "nobody_came", "starving"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReserveSettings:
+    """What the site allows.
+
+    Attributes:
+        most: processors kept free at most.
+        widest_batch_job: processors; batch jobs up to this width always fit into the limit.
+        change_interval: seconds between two changes of the limit; lifting it does not wait.
+        lift_after: a batch job of several processors that has waited for so many seconds lifts the
+            limit until it starts; inf for none.
+        idle_after: seconds since the last interactive job came, after which nothing is kept free;
+            inf for ever.
+    """
+
+    most: int
+    widest_batch_job: int = 1
+    change_interval: float = 60.0
+    lift_after: float = math.inf
+    idle_after: float = math.inf
+
+
+@dataclass(slots=True)
+class ReserveRail:
+    """Clips the reserve, ends it where nobody needs it or it harms, and puts interactive first.
+
+    While it is above 0 every interactive job goes before every batch job: a batch job that waits
+    for processors below the limit would block those behind it.
+
+    Attributes:
+        settings: what the site allows.
+        reason: of the last reserve, one of KEPT, UNWANTED, NOBODY and STARVING.
+    """
+
+    settings: ReserveSettings
+    reason: str = UNWANTED
+    _last_arrival: float = -math.inf
+
+    def check(self, decision: Decision, snapshot: QueueSnapshot) -> Decision:
+        """The decision with the reserve and the order that may be; see `GuardRail.check`."""
+        self._last_arrival = max(self._last_arrival, newest_interactive(snapshot))
+        reserve = min(max(decision.reserve, 0), self.settings.most, snapshot.capacity)
+        starving = starving_jobs(snapshot, self.settings.lift_after)
+        nobody = snapshot.now - self._last_arrival > self.settings.idle_after
+        if reserve == 0:
+            self.reason = UNWANTED
+        elif nobody or self._last_arrival == -math.inf:
+            self.reason = NOBODY
+        elif len(starving):
+            self.reason = STARVING
+        else:
+            self.reason = KEPT
+            first = snapshot.pending.jobs.interactive
+            return replace(decision, reserve=reserve, scores=put_first(decision.scores, first))
+        if self.reason == STARVING:
+            decision = replace(decision, scores=_in_turn(decision.scores, starving))
+        return decision if decision.reserve == 0 else replace(decision, reserve=0)
+
+    def go_on_from(self, earlier: ReserveRail) -> None:
+        """After a reload: when the last interactive job came."""
+        self._last_arrival = earlier._last_arrival
+
+
+def newest_interactive(snapshot: QueueSnapshot) -> float:
+    """When the newest interactive job came, seconds since the epoch; -inf where none is seen."""
+    tables = (
+        snapshot.pending.jobs,
+        snapshot.running.jobs,
+        snapshot.started.jobs,
+    )
+    return max(
+        (float(jobs.submit[jobs.interactive].max(initial=-math.inf)) for jobs in tables),
+        default=-math.inf,
+    )
+
+
+def starving_jobs(snapshot: QueueSnapshot, bound: float) -> IntArray:
+    """Places of the batch jobs of several processors that have waited beyond `bound` seconds.
+
+    Those are whom narrower jobs starve below a limit, as they take each processor that becomes
+    free. The longest waiting comes first.
+    """
+    pending = snapshot.pending
+    jobs = pending.jobs
+    waited = snapshot.now - jobs.eligible
+    wide = _batch(jobs) & (jobs.processors > 1) & ~pending.held & (waited > bound)
+    places = np.flatnonzero(wide & (jobs.processors <= snapshot.capacity))
+    return places[np.argsort(-waited[places], kind="stable")]
+
+
+def batch_limit(snapshot: QueueSnapshot, reserve: int, widest_batch_job: int) -> int | None:
+    """Processors that batch jobs may use together so that `reserve` stay free; None for no limit.
+
+    capacity - interactive in use - reserve, and never below the widest batch job.
+
+    Args:
+        snapshot: the queue.
+        reserve: processors; 0 keeps none and so limits nothing.
+        widest_batch_job: processors.
+    """
+    if reserve <= 0:
+        return None
+    running = snapshot.running.jobs
+    in_use = int(running.processors[running.interactive].sum())
+    limit = max(snapshot.capacity - in_use - reserve, widest_batch_job, 1)
+    return limit if limit < snapshot.capacity else None
+
+
+def put_first(scores: FloatArray, first: BoolArray) -> FloatArray:
+    """Scores of the same order among those `first` and among the others, shape [n]."""
+    _, rank = np.unique(scores, return_inverse=True)
+    return rank.astype(np.float64) + len(scores) * first
+
+
+def _in_turn(scores: FloatArray, places: IntArray) -> FloatArray:
+    """Before all others, in this order."""
+    _, rank = np.unique(scores, return_inverse=True)
+    ordered = rank.astype(np.float64)
+    ordered[places] = len(scores) + np.arange(len(places), 0, -1)
+    return ordered
+
+
+def _batch(jobs: JobTable) -> BoolArray:
+    return ~jobs.interactive

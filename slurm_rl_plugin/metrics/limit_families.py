@@ -1,0 +1,35 @@
+"""The limit on batch jobs as Prometheus metrics."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+
+from prometheus_client.core import GaugeMetricFamily, Metric, StateSetMetricFamily
+
+from slurm_rl_plugin.hook.batch_limit import LIMIT_REASONS, LimitReport
+from slurm_rl_plugin.hook.cycle_report import CycleReport
+
+
+def limit_families(report: CycleReport) -> Iterator[Metric]:
+    """Gauges of one report."""
+    limit = report.limit
+    yield GaugeMetricFamily(
+        "slurm_rl_batch_limit_processors",
+        "Processors that batch jobs may use together; +Inf for no limit of ours.",
+        math.inf if limit.processors is None else limit.processors,
+    )
+    reason = StateSetMetricFamily("slurm_rl_batch_limit_reason", "Why the limit is what it is.")
+    reason.add_metric([], {each: limit.reason == each for each in LIMIT_REASONS})
+    yield reason
+    yield GaugeMetricFamily(
+        "slurm_rl_batch_limit_failing",
+        "Whether the last try to set the limit failed.",
+        1 if limit.failing else 0,
+    )
+
+
+def limit_as_before(limit: LimitReport) -> LimitReport:
+    """What stands after a cycle that saw nothing: nothing was changed."""
+    return replace(limit, change=None, failure=None, failure_reason=None)
