@@ -1,11 +1,11 @@
 """An hour of LPC-like load for 32 processors, drawn from a seed; nothing needs the trace.
 
-Fitted to the busy hours of LPC-EGEE (at least 60 interactive and 20 batch submissions): a burst
-holds 14 jobs of one account and class in the mean, an interactive job runs for 75 s in the mean and
-25 s in the median, a batch job for 900 s and more. Batch jobs of more than an hour (38 % of the
-log's) are left out: none would end within the hour, and in all runs alike they would only take
-processors away. The log's jobs have one processor each; here some batch jobs are wide, since a
-limit on a class is hardest on those.
+Fitted to LPC-EGEE as its log has it: jobs of one user and class that follow each other within a
+minute make bursts of 3 in the mean, interactive jobs (below 900 s) run for 12 s in the median and
+59 s in the mean of busy hours, batch jobs below an hour for 900 s and more, 1,870 s in the mean.
+Batch jobs of more than an hour (38 % of the log's) are left out: none would end within the hour,
+and in all runs alike they would only take processors away. The log's jobs have one processor each;
+here some batch jobs are wide, since a limit on a class is hardest on those.
 """
 
 from __future__ import annotations
@@ -19,11 +19,9 @@ from slurm_rl_plugin.units import HOUR
 PROCESSORS = 32
 ACCOUNTS = ("physics", "biology")
 SHARES = (0.7, 0.3)
-#: Seconds of the hour from which on jobs count: by then the machine is as busy as it will be.
-WARM_UP = 600.0
 #: Seconds between the submissions of a burst in the mean.
 _STEP = 5.0
-_SHORTEST, _SHORT_MEDIAN, _SHORT_SIGMA, _SHORT_LONGEST = 12.0, 12.0, 1.75, 899.0
+_SHORTEST, _SHORT_MEDIAN, _SHORT_SIGMA, _SHORT_LONGEST = 12.0, 12.0, 1.75, 600.0
 _LONG_SHORTEST, _LONG_MEAN = 900.0, 1870.0
 
 
@@ -35,13 +33,15 @@ class HourPlan:
         interactive: jobs of that class.
         load: work of all jobs that come, over what the machine can do in the hour.
         burst: jobs of a burst in the mean.
-        wide: part of the batch jobs that are 4 to 12 processors wide.
+        wide: part of the batch jobs that have several processors.
+        widest: processors; such a job has 2 to so many.
     """
 
     interactive: int = 160
-    load: float = 0.8
+    load: float = 0.92
     burst: float = 3.0
     wide: float = 0.06
+    widest: int = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +62,7 @@ def lpc_like_hour(seed: int, plan: HourPlan | None = None) -> list[HourJob]:
     quick = _class_of_jobs(rng, plan, plan.interactive, interactive=True)
     work = sum(job.run_time * job.processors for job in quick)
     wanted = plan.load * PROCESSORS * HOUR - work
-    width = 1.0 + plan.wide * 7.0
+    width = 1.0 + plan.wide * plan.widest / 2.0
     count = round(wanted / (_LONG_MEAN * width))
     slow = _class_of_jobs(rng, plan, count, interactive=False)
     return sorted([*_running(rng, plan.load), *quick, *slow], key=lambda job: job.submit)
@@ -85,7 +85,7 @@ def _class_of_jobs(
                 HourJob(
                     submit=at,
                     run_time=run_time,
-                    processors=int(rng.integers(4, 13)) if wide else 1,
+                    processors=int(rng.integers(2, plan.widest + 1)) if wide else 1,
                     interactive=interactive,
                     account=account,
                 )
