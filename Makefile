@@ -38,7 +38,7 @@ demo: $(VENV)/installed-train
 
 test: $(VENV)/installed-test
 	tests/real/install_daemons.sh
-	$(BIN)/pytest
+	$(BIN)/pytest --numprocesses auto --dist loadgroup
 
 test-releases: $(VENV)/installed-test
 	tests/real/install_daemons.sh

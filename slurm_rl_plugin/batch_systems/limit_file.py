@@ -23,12 +23,14 @@ class StandingLimit:
         names: that the mechanism goes by, the QOS for example.
         own: processors of the site's own limit; None where it had none.
         ours: processors.
+        confirmed: the last write was seen to be done; else one may still be under way.
     """
 
     mechanism: str
     names: tuple[str, ...]
     own: int | None = None
     ours: frozenset[int] = frozenset()
+    confirmed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +74,7 @@ class LimitFile:
             "names": list(standing.names),
             "own": standing.own,
             "ours": sorted(standing.ours),
+            "confirmed": standing.confirmed,
         }
         try:
             write_whole(self.path, json.dumps(content))
@@ -106,4 +109,5 @@ def _parsed(content: dict[str, object]) -> StandingLimit:
         names=tuple(str(name) for name in names),
         own=None if own is None else int(str(own)),
         ours=frozenset(int(each) for each in ours),
+        confirmed=content["confirmed"] is True,
     )

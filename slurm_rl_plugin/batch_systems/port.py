@@ -33,7 +33,7 @@ class ApplyReport:
         applied: number of changes that the batch system accepted.
         rejected: job id -> the batch system's own words. A job that started or ended in the
             meantime is normal racing and shows here too.
-        later: those of the rejected that still carry a factor of ours and have to be written again.
+        later: those of the rejected that may still carry a factor of ours: write them again.
     """
 
     applied: int
@@ -52,7 +52,7 @@ class SchedulerFacts:
         points_an_hour: priority points that an hour of waiting is worth.
         pass_interval: seconds between the scheduler's own looks at the whole queue.
         in_charge: False where another host's controller runs the cluster now, whose own daemon
-            has to act.
+            has to act; None where that cannot be told now.
         highest_priority: the highest that a job can be given, all terms together.
         controller_here: whether one of the batch system's controllers is this host's.
     """
@@ -62,7 +62,7 @@ class SchedulerFacts:
     harm: str | None
     points_an_hour: float
     pass_interval: float
-    in_charge: bool
+    in_charge: bool | None
     highest_priority: int = 2**32 - 1024
     controller_here: bool = True
 

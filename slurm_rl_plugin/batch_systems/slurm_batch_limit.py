@@ -18,6 +18,9 @@ from slurm_rl_plugin.errors import BatchSystemUnavailable, ChangeRejected, Confi
 logger = logging.getLogger(__name__)
 #: slurmdbd tells slurmctld of a change; observed within 0.1 s.
 _SHOWN_WITHIN, _PAUSE = 3.0, 0.05
+#: A change that a killed daemon had begun is done within 0.4 s; it is waited for before the last
+#: look at what is stored.
+_SETTLES, _RESTORE_TRIES = 1.0, 4
 
 
 class LimitCarrier(Protocol):
@@ -127,10 +130,14 @@ class SlurmBatchLimit:
         if wanted is None or wanted == standing.own:
             self._restore(carrier, standing)
             return
-        self._file.write(replace(standing, ours=standing.ours | {wanted}))
-        carrier.write(wanted)
+        self._file.write(replace(standing, ours=standing.ours | {wanted}, confirmed=False))
+        try:
+            carrier.write(wanted)
+        except ChangeRejected:  # as before, or nothing of ours
+            self._file.write(standing) if standing.ours else self._file.remove()
+            raise
         _wait_until_shown(carrier, wanted)
-        self._file.write(replace(standing, ours=frozenset({wanted})))
+        self._file.write(replace(standing, ours=frozenset({wanted}), confirmed=True))
         logger.info("batch_limit=%d own=%s by=%s", wanted, standing.own, carrier.mechanism)
 
     def take_back(self) -> None:
@@ -149,12 +156,19 @@ class SlurmBatchLimit:
             self._restore(carrier, _after_changes_by_hand(standing, carrier, stored))
 
     def _restore(self, carrier: LimitCarrier, standing: StandingLimit) -> None:
-        """Even where the own limit is stored: slurmctld may not have been told of it."""
-        if standing.ours or carrier.live() != standing.own:
-            carrier.write(standing.own)
+        """Write what was there before, until it is stored and slurmctld goes by it."""
+        for attempt in range(_RESTORE_TRIES):
+            if attempt and not standing.confirmed:
+                time.sleep(_SETTLES)  # a command of a daemon that was killed may still be at work
+            if carrier.stored() != standing.own:
+                carrier.write(standing.own)
+            elif attempt or standing.confirmed:
+                break
+        if not _is_shown(carrier, standing.own):
+            carrier.write(standing.own)  # slurmctld was not told
             _wait_until_shown(carrier, standing.own)
-            logger.info("batch_limit=taken_back own=%s by=%s", standing.own, carrier.mechanism)
         self._file.remove()
+        logger.info("batch_limit=taken_back own=%s by=%s", standing.own, carrier.mechanism)
 
     def _refuse_without_enforcement(self, carrier: LimitCarrier) -> None:
         unlimited = parse_settings(self._commands.read(SHOW_CONFIG)).unlimited
@@ -208,8 +222,12 @@ def _after_changes_by_hand(
 ) -> StandingLimit:
     """A limit that is neither ours nor what was there before is the site's own from now on."""
     if standing is None:
-        own = carrier.site_own(stored)
-        return StandingLimit(mechanism=carrier.mechanism, names=carrier.names, own=own)
+        return StandingLimit(
+            mechanism=carrier.mechanism,
+            names=carrier.names,
+            own=carrier.site_own(stored),
+            confirmed=True,  # nothing of ours is under way
+        )
     if stored == standing.own or stored in standing.ours:
         return standing
     logger.warning("batch_limit=%s was set by hand: it is the site's own from now on", stored)
@@ -222,11 +240,17 @@ def _wait_until_shown(carrier: LimitCarrier, wanted: int | None) -> None:
     Raises:
         BatchSystemUnavailable: it does not in time.
     """
+    if not _is_shown(carrier, wanted):
+        raise BatchSystemUnavailable(
+            f"slurmctld does not show a limit of {wanted} processors within {_SHOWN_WITHIN:g} s; "
+            "check slurmdbd and slurmctld"
+        )
+
+
+def _is_shown(carrier: LimitCarrier, wanted: int | None) -> bool:
     end = time.monotonic() + _SHOWN_WITHIN
-    while (live := carrier.live()) != wanted:
+    while carrier.live() != wanted:
         if time.monotonic() > end:
-            raise BatchSystemUnavailable(
-                f"slurmctld shows a limit of {live} processors instead of {wanted} after "
-                f"{_SHOWN_WITHIN:g} s; check slurmdbd and slurmctld"
-            )
+            return False
         time.sleep(_PAUSE)
+    return True

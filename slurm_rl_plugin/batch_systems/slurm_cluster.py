@@ -45,6 +45,7 @@ from slurm_rl_plugin.batch_systems.slurm_writes import (
     ChangeSender,
     FactorWriter,
     Scontrol,
+    still_waiting,
 )
 from slurm_rl_plugin.domain import EndedJobs, QueueSnapshot, RunningJobs, StartedJobs
 from slurm_rl_plugin.errors import BatchSystemError, BatchSystemUnavailable, SlurmRLError
@@ -211,7 +212,7 @@ class SlurmCluster:
             chosen = perhaps = [int(job_id) for job_id in job_ids]
         still = self._give_back_left_over(perhaps)
         report = lever.write([(job_id, 0) for job_id in chosen])
-        return replace(report, later=report.later | still)
+        return replace(report, later=report.later | still | still_waiting(report.rejected))
 
     def limit_batch(self, processors: int | None) -> None:
         """Limit batch jobs by a QOS or by licences; see `LimitsBatch.limit_batch`.

@@ -72,14 +72,17 @@ class SlurmSettings:
             )
         return None
 
-    def in_charge(self, host: str) -> bool:
-        """Whether a daemon on this host has to act.
+    def in_charge(self, host: str) -> bool | None:
+        """Whether a daemon on this host has to act; None where that cannot be told.
 
         Beside a controller only the one in charge acts, so that two of them do not undo each
-        other's order; on a host without a controller the daemon always acts.
+        other's order; on a host without a controller the daemon always acts. One of them gave
+        this answer: where none is called up, its own ping was too slow.
         """
+        if not self.names_controller(host):
+            return True
         up = [_short(name) for name, is_up in self.controllers if is_up]
-        return not self.names_controller(host) or up[:1] == [_short(host)]
+        return up[0] == _short(host) if up else None
 
     def names_controller(self, host: str) -> bool:
         """Whether slurm.conf names a controller of this host."""

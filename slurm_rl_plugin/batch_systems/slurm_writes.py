@@ -25,9 +25,18 @@ NO_RIGHT = "Invalid user id"
 #: What it says to a change by who owns the job or coordinates its account and is no operator; and
 #: where a job_submit plugin of the site refuses a change of one job, to operators as well.
 DENIED = "Access/permission denied"
+#: What it says to a change of a job that has left the queue; any other refusal leaves it as it was.
+GONE = ("Invalid job id specified", "Job has already finished", "already completing or completed")
 Change = tuple[int, int]
 #: Fields of a job that `scontrol` can be told to set.
 SITE_FACTOR, NICE = "sitefactor", "nice"
+
+
+def still_waiting(rejected: Mapping[int, str]) -> frozenset[int]:
+    """The jobs of refused changes that, by Slurm's words, may not have left the queue."""
+    return frozenset(
+        job_id for job_id, words in rejected.items() if not any(gone in words for gone in GONE)
+    )
 
 
 class ChangeSender(Protocol):

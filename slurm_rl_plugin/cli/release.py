@@ -14,8 +14,9 @@ from slurm_rl_plugin.cli.configuration_arguments import (
 )
 from slurm_rl_plugin.cli.hook_assembly import build_batch_system, limits_path
 from slurm_rl_plugin.configuration import Configuration
-from slurm_rl_plugin.errors import SlurmRLError
+from slurm_rl_plugin.errors import BatchSystemUnavailable, SlurmRLError
 from slurm_rl_plugin.hook.carried_factors import CarriedFactors
+from slurm_rl_plugin.hook.cycle import NOBODY_IN_CHARGE
 from slurm_rl_plugin.hook.daemon import daemon_runs, only_daemon
 from slurm_rl_plugin.hook.state_file import StateFile
 
@@ -72,7 +73,10 @@ def _release(configuration: Configuration, heeds_others: bool, *, quiet: bool = 
     state = StateFile(Path(configuration.values["hook"]["state_file"]))
     with only_daemon(state.path):  # a running daemon would order the queue again at once
         slurm = build_batch_system(configuration, [])
-        if heeds_others and not slurm.facts().in_charge:
+        in_charge = slurm.facts().in_charge if heeds_others else True
+        if in_charge is None:
+            raise BatchSystemUnavailable(NOBODY_IN_CHARGE)
+        if not in_charge:
             if not quiet:
                 print(NOT_OURS)
             return 0

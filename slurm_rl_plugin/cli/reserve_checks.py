@@ -42,9 +42,11 @@ def _wanted(look: QueueLook) -> SiteCheck:
     """Whether the policy ever asks for processors."""
     policy = look.cycle.policy
     if getattr(policy, "holds", False) or getattr(policy, "reserve", 0):
-        return SiteCheck(PASS, "reserve", f"{policy.name} says how many processors to keep free")
+        return SiteCheck(
+            PASS, "reserve policy", f"{policy.name} says how many processors to keep free"
+        )
     what = f"{policy.name} never asks for any: set [policy] model to responsive-reserve, a model"
-    return SiteCheck(WARN, "reserve", f"{what} trained with --hold, or reserve:N")
+    return SiteCheck(WARN, "reserve policy", f"{what} trained with --hold, or reserve:N")
 
 
 def _bounds(configuration: Configuration, look: QueueLook) -> Iterator[SiteCheck]:

@@ -17,7 +17,7 @@ from slurm_rl_plugin.batch_systems.port import (
 from slurm_rl_plugin.cli.queue_look import QueueLook
 from slurm_rl_plugin.configuration import Configuration
 from slurm_rl_plugin.errors import BatchSystemError
-from slurm_rl_plugin.hook.cycle import NO_CONTROLLER_HERE, Cycle
+from slurm_rl_plugin.hook.cycle import NO_CONTROLLER_HERE, NOBODY_IN_CHARGE, Cycle
 from slurm_rl_plugin.hook.daemon import daemon_runs
 
 PASS, WARN, FAIL = "pass", "warn", "fail"
@@ -59,6 +59,8 @@ def site(
         yield SiteCheck(FAIL, "controller", NO_CONTROLLER_HERE)
     elif facts.in_charge or not configuration.values["hook"]["beside_controllers"]:
         yield SiteCheck(PASS, "controller", "a daemon here acts")
+    elif facts.in_charge is None:
+        yield SiteCheck(WARN, "controller", NOBODY_IN_CHARGE)
     else:
         yield SiteCheck(WARN, "controller", "another host's is in charge: a daemon here stands by")
     if load.struggles is not None:

@@ -46,6 +46,12 @@ def _reserve_faults(given: GivenKeys) -> Iterator[str]:
                 f'{mechanism.origin}: [reserve] mechanism = "{mechanism.value}" needs {name}: give '
                 "both."
             )
+    lift, idle = given.value("reserve", "lift_hours"), given.value("reserve", "idle_minutes")
+    if mechanism.value in _RESERVE_NEEDS and not lift.value and not idle.value:
+        yield (
+            f"{lift.origin}: [reserve] lift_hours and idle_minutes are both 0, so a wide batch job "
+            "might never start: give one of them."
+        )
     for name in ("qos", "license", "reservation"):
         value = given.value("reserve", name)
         if value.value and not _ONE_NAME.fullmatch(value.value):

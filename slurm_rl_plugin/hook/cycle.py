@@ -21,6 +21,7 @@ from slurm_rl_plugin.batch_systems.port import (
 from slurm_rl_plugin.domain import Decision, QueueSnapshot
 from slurm_rl_plugin.errors import (
     BatchSystemError,
+    BatchSystemUnavailable,
     ChangeRejected,
     SlurmRLError,
 )
@@ -43,6 +44,10 @@ logger = logging.getLogger(__name__)
 NO_CONTROLLER_HERE = (
     "beside_controllers is set, but slurm.conf names no controller as this host is named: give "
     "SlurmctldHost the name that `hostname -s` says, or run one daemon without beside_controllers."
+)
+NOBODY_IN_CHARGE = (
+    "no controller answered the ping of its own cluster, so which one is in charge cannot be told; "
+    "look with `scontrol ping`"
 )
 
 
@@ -137,7 +142,7 @@ class Cycle:
 
     def _standby(self, facts: SchedulerFacts) -> CycleReport | None:
         """The report of a cycle that is another host's to do, or None."""
-        if not self.settings.beside_controllers or facts.in_charge:
+        if not self._is_anothers(facts):
             if self.stood_by:
                 self.stood_by, self._guard = False, self._new_guard()  # what the other remembers
             return None
@@ -181,7 +186,19 @@ class Cycle:
         Raises:
             BatchSystemUnavailable: no answer in time: it cannot be told.
         """
-        return self.settings.beside_controllers and not self.batch_system.facts().in_charge
+        return self.settings.beside_controllers and self._is_anothers(self.batch_system.facts())
+
+    def _is_anothers(self, facts: SchedulerFacts) -> bool:
+        """Whether another host's daemon has to act.
+
+        Raises:
+            BatchSystemUnavailable: it cannot be told.
+        """
+        if not self.settings.beside_controllers:
+            return False
+        if facts.in_charge is None:
+            raise BatchSystemUnavailable(NOBODY_IN_CHARGE)
+        return not facts.in_charge
 
     @property
     def carries_factors(self) -> bool:

@@ -255,7 +255,9 @@ class Daemon:
             logger.info(
                 "leaving=done released=%d gone=%d left=%d", result.applied, gone, len(result.later)
             )
-            return not result.later
+            if not result.later:
+                return True
+            self.sleep(2.0**attempt)  # whoever was refused may not be any more
         logger.error("leaving=failed: run `slurm-rl release` when the batch system answers")
         return False
 

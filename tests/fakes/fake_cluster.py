@@ -50,6 +50,12 @@ class FakeCluster:
                 "shares": SHARES,
                 "nodes": NODES,
                 "tiers": {},
+                "qos": {
+                    name: {"cpu": None, "live": None, "others": ""} for name in ("normal", "batch")
+                },
+                "associations": [["trial", "batch,normal"]],
+                "licenses": {"slot": 8},
+                "reservations": {},
             }
         )
 
@@ -80,6 +86,7 @@ class FakeCluster:
             "user": "alice",
             "partition": "batch",
             "qos": "normal",
+            "licenses": "(null)",
             "batch": 1,
             "refused": None,
             "nodes": "",

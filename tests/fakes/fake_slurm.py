@@ -11,6 +11,14 @@ import re
 import sys
 import time
 
+from fake_limits import (
+    change_reservation,
+    sacctmgr,
+    show_assoc_mgr,
+    show_licenses,
+    show_reservation,
+)
+
 NO_TERM = -2147483648
 FACTORS = {"%A": "age", "%B": "assoc", "%F": "fairshare", "%J": "size", "%P": "part", "%Q": "qos"}
 PART_FACTOR = {"batch": 100, "short": 1000}
@@ -42,13 +50,17 @@ def main(command):
         complain(mode.removeprefix("fail:"))
         return 1
     status = COMMANDS[command](state, sys.argv[1:], mode)
-    if command == "scontrol":
+    if command in ("scontrol", "sacctmgr"):
         with open(path, "w") as file:  # noqa: PTH123
             json.dump(state, file)
     return status
 
 
 def squeue(state, words, mode):
+    if "Licenses" in _option(words, "-O"):
+        for job in state["jobs"]:
+            say(f"{job['job_id']}|{job['licenses']}")
+        return 0
     fields = [field.partition(":")[::2] for field in _option(words, "-O").split(",")]
     states = _option(words, "--states")
     asked = _option(words, "--jobs")
@@ -185,6 +197,8 @@ SETTINGS = {
     "PriorityWeightAge": "1000",
     "PriorityWeightFairShare": "10000",
     "PriorityWeightTRES": "CPU=1000,Mem=500",
+    "ClusterName": "trial",
+    "AccountingStorageEnforce": "associations,limits,qos",
     "SchedulerParameters": "bf_interval=20,bf_continue",
 }
 
@@ -214,6 +228,13 @@ def sdiag(state, words, mode):
 def scontrol(state, words, mode):
     if words[:2] == ["show", "config"]:
         return _show_config(state)
+    if words and words[0] == "-o":
+        asked = {"assoc_mgr": show_assoc_mgr, "reservation": show_reservation}
+        if words[2] == "licenses":
+            return show_licenses(state)
+        return asked[words[2]](state, words)
+    if words and words[0] in ("create", "update", "delete"):
+        return change_reservation(state, words, mode)
     status = 0
     for line in sys.stdin:
         say(f"scontrol: {line.rstrip()}")
@@ -258,6 +279,7 @@ COMMANDS = {
     "sshare": sshare,
     "sinfo": sinfo,
     "sacct": sacct,
+    "sacctmgr": sacctmgr,
     "scontrol": scontrol,
     "sdiag": sdiag,
 }

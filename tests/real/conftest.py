@@ -26,6 +26,14 @@ StartSlurm = Callable[[ClusterPlan], PrivateSlurm]
 CHOSEN = tuple(os.environ.get("SLURM_RL_TEST_RELEASES", "").split())
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Real tests keep to one process, and one that fails is run once more (ADR 19)."""
+    for item in items:
+        if item.get_closest_marker("real"):
+            item.add_marker(pytest.mark.flaky(reruns=1, reruns_delay=5))
+            item.add_marker(pytest.mark.xdist_group("real"))
+
+
 def skip_without_daemons(release: SlurmRelease | None = None) -> None:
     """Skip the test with the way to get what is missing."""
     if release is not None:

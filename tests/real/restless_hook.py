@@ -1,4 +1,4 @@
-"""`slurm-rl run` with a policy that wants another order in every cycle, so that it always writes.
+"""`slurm-rl run` with a policy that wants another order and another reserve in every cycle.
 
 python -m tests.real.restless_hook run --config FILE
 """
@@ -18,14 +18,15 @@ from slurm_rl_plugin.domain import Decision, Memory, QueueSnapshot
 
 @dataclass(slots=True)
 class Restless:
-    """Draws every score anew."""
+    """Draws every score and the reserve anew, so that it always writes."""
 
     name: str = "restless"
     rng: np.random.Generator = field(default_factory=np.random.default_rng)
 
     def decide(self, snapshot: QueueSnapshot, memory: Memory | None = None) -> Decision:
         del memory
-        return Decision(scores=self.rng.random(len(snapshot.pending)))
+        reserve = int(self.rng.integers(1, 5))
+        return Decision(scores=self.rng.random(len(snapshot.pending)), reserve=reserve)
 
 
 if __name__ == "__main__":

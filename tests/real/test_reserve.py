@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from tests.real.conftest import ACCOUNTS, running_slurm, skip_without_daemons
-from tests.real.daemon_under_test import running_hook
+from tests.real.conftest import ACCOUNTS, StartSlurm, running_slurm, skip_without_daemons
+from tests.real.daemon_under_test import RunningHook, running_hook, write_configuration
+from tests.real.ordinary_user import AS_HIM, NAME, STAFF, give_him, make_him_operator, run_as_him
 from tests.real.private_cluster import ClusterPlan, PrivateSlurm
 from tests.real.slurm_releases import SlurmRelease
+from tests.real.system_users import add_system_user
 
 pytestmark = pytest.mark.real
 
@@ -18,7 +22,7 @@ PROCESSORS = 8
 PLAN = ClusterPlan(
     nodes=1,
     processors_per_node=PROCESSORS,
-    accounts=ACCOUNTS,
+    accounts={**ACCOUNTS, **STAFF},
     options={"AccountingStorageEnforce": "associations,limits,qos"},
     lines=(f"Licenses=slot:{PROCESSORS}",),
 )
@@ -35,6 +39,7 @@ change_seconds = 1
 def limited_slurm(release: SlurmRelease | None) -> Iterator[PrivateSlurm]:
     """One node of 8 processors that enforces limits; batch jobs have QOS batch."""
     skip_without_daemons(release)
+    add_system_user(NAME)
     with running_slurm(PLAN, release) as cluster:
         cluster.run("sacctmgr", "-i", "add", "qos", "batch")
         users = ("where", "name=alice,bob")
@@ -67,6 +72,16 @@ def running(cluster: PrivateSlurm) -> int:
     return len(cluster.run("squeue", "-h", "-t", "R", "-o", "%A").stdout.split())
 
 
+def reservation_of(cluster: PrivateSlurm) -> str:
+    """Licences that our reservation holds."""
+    text = cluster.run("scontrol", "-o", "show", "reservation", "slurm-rl-reserve", check=False)
+    return text.stdout.partition(" Licenses=")[2].partition(" ")[0]
+
+
+def wait_for_metric(cluster: PrivateSlurm, hook: RunningHook, name: str, value: float) -> None:
+    cluster.wait_until(lambda: hook.metric(f"slurm_rl_{name} ") == value, 30, f"{name} {value}")
+
+
 def test_processors_stay_free_and_an_interactive_job_starts_at_once(
     cluster: PrivateSlurm, tmp_path: Path
 ) -> None:
@@ -85,3 +100,95 @@ def test_processors_stay_free_and_an_interactive_job_starts_at_once(
     assert limit_of(cluster) == ""
     assert not (tmp_path / "state.json.limits").exists()
     cluster.wait_until(lambda: running(cluster) == PROCESSORS, 20, "batch jobs on all the rest")
+
+
+def test_a_disable_file_takes_it_back_and_its_end_brings_it_again(
+    cluster: PrivateSlurm, tmp_path: Path
+) -> None:
+    cluster.submit(user="bob", account="biology", minutes=1, seconds=60)
+    with running_hook(cluster, tmp_path, "reserve:2", cycle=0.5, more=BY_QOS) as hook:
+        hook.wait_for("batch_limit=5", 30)
+        wait_for_metric(cluster, hook, "batch_limit_processors", 5)
+        (tmp_path / "DISABLE").touch()
+        cluster.wait_until(lambda: limit_of(cluster) == "", 30, "no limit")
+        wait_for_metric(cluster, hook, "batch_limit_processors", float("inf"))
+        (tmp_path / "DISABLE").unlink()
+        cluster.wait_until(lambda: limit_of(cluster) == "cpu=5", 30, "the limit again")
+        assert hook.stop() == 0
+    assert limit_of(cluster) == ""
+
+
+def test_a_wide_job_that_starves_below_the_limit_starts_once_it_is_lifted(
+    cluster: PrivateSlurm, tmp_path: Path
+) -> None:
+    """It waits longer than the 7.2 s that such a job may."""
+    more = f"{BY_QOS}lift_hours = 0.002\nidle_minutes = 0\n"
+    cluster.submit(user="bob", account="biology", minutes=1, seconds=60)
+    with running_hook(cluster, tmp_path, "reserve:2", cycle=0.5, more=more) as hook:
+        hook.wait_for("batch_limit=5", 30)
+        wide = cluster.submit("--qos=batch", user="alice", account="physics", processors=7)
+        state = ("squeue", "-h", "-j", str(wide), "-o", "%T")
+        cluster.wait_until(
+            lambda: cluster.run(*state).stdout.strip() == "RUNNING", 40, "the wide job's start"
+        )
+        assert hook.metric('slurm_rl_batch_limit_changes_total{direction="lifted"}') == 1
+        cluster.wait_until(lambda: limit_of(cluster) != "", 30, "the limit afterwards")
+        assert hook.stop() == 0
+    assert [line["reason"] for line in hook.audit if line["event"] == "limit"][:2] == [
+        "kept",
+        "starving",
+    ]
+
+
+def test_who_is_operator_only_is_told_so_and_may_use_licences(
+    cluster: PrivateSlurm, tmp_path: Path, release: SlurmRelease | None
+) -> None:
+    if release is not None:
+        pytest.skip("only root can enter another release's folder")
+    make_him_operator(cluster)
+    folder = give_him(tmp_path)
+    cluster.submit(user="bob", account="biology", minutes=1, seconds=60)
+    write_configuration(folder, "reserve:2", mode="active", cycle=0.5, more=BY_QOS)
+    checked = run_as_him(cluster, folder, "check")
+    (line,) = [each for each in checked.stdout.splitlines() if "reserve right" in each]
+    assert line.startswith("fail")
+    assert "AdminLevel=Administrator" in line
+    assert 'mechanism = "licenses"' in line
+    with running_hook(cluster, folder, "reserve:2", cycle=0.5, more=BY_QOS, before=AS_HIM) as hook:
+        hook.wait_for("AdminLevel=Administrator", 30)
+        wait_for_metric(cluster, hook, "batch_limit_failing", 1)
+        submit_batch(cluster, 2)
+        cluster.wait_until(lambda: running(cluster) == 3, 20, "batch jobs as without us")
+        assert "mode=active" in hook.log.rpartition("cycle=done")[2]
+        assert hook.log.count("batch_limit=failed") == 1
+        assert hook.stop() == 0
+    assert limit_of(cluster) == ""
+
+    more = BY_QOS.replace('"qos"', '"licenses"')
+    with running_hook(cluster, folder, "reserve:2", cycle=0.5, more=more, before=AS_HIM) as hook:
+        hook.wait_for("batch_limit=5", 30)
+        assert reservation_of(cluster) == "slot:3"
+        for _ in range(7):
+            cluster.submit("--licenses=slot:1", user="alice", account="physics")
+        cluster.wait_until(lambda: running(cluster) == 8, 20, "5 of them beside three others")
+        assert hook.stop() == 0
+    assert reservation_of(cluster) == ""
+
+
+def test_where_slurm_enforces_no_limits_the_line_to_add_is_said(
+    start_slurm: StartSlurm, tmp_path: Path
+) -> None:
+    options = {**PLAN.options, "AccountingStorageEnforce": "associations"}
+    unlimited = start_slurm(replace(PLAN, options=options, accounts=ACCOUNTS))
+    unlimited.run("sacctmgr", "-i", "add", "qos", "batch")
+    unlimited.submit(user="bob", account="biology", minutes=1, seconds=60)
+    line = "AccountingStorageEnforce=associations,limits,qos"
+    with running_hook(unlimited, tmp_path, "reserve:2", cycle=0.5, more=BY_QOS) as hook:
+        hook.wait_for(f"set {line} in slurm.conf", 30)
+        wait_for_metric(unlimited, hook, "batch_limit_failing", 1)
+        assert hook.stop() == 0
+    assert limit_of(unlimited) == ""
+    words = (sys.executable, "-m", "slurm_rl_plugin.cli.entry", "check", "--config")
+    checked = unlimited.run(*words, str(tmp_path / "slurm-rl.toml"), check=False, timeout=60)
+    assert checked.returncode == 1
+    assert any(each.startswith("fail") and line in each for each in checked.stdout.splitlines())

@@ -186,15 +186,15 @@ def test_who_takes_over_also_takes_back_what_the_other_wrote(
 
 
 def nobody_is_left_with_ours(
-    cluster: PrivateSlurm, jobs: list[int], plain: dict[int, tuple[str, str]]
+    cluster: PrivateSlurm, jobs: list[int], plain: dict[int, tuple[str, str]], said: str = ""
 ) -> None:
-    """Every job has its user's nice value and no factor."""
+    """Every job has its user's nice value and no factor; else shows what the daemons said."""
     after = priorities(cluster)
     assert sorted(after) == sorted(jobs)
     assert {job: after[job][1] for job in plain} == {job: plain[job][1] for job in plain}
     if cluster.plan.options["PriorityType"] == "priority/multifactor":
         wait_eligible(cluster, tuple(jobs))
-        assert site_factors(cluster) == dict.fromkeys(jobs, 0)
+        assert site_factors(cluster) == dict.fromkeys(jobs, 0), said
         again = priorities(cluster)
         assert {job: again[job] for job in plain} == plain
 
@@ -218,4 +218,5 @@ def test_a_controller_that_hangs_makes_both_daemons_wait(
         assert order(cluster, jobs) == jobs[::-1]
         for host in HOSTS:
             assert pair.hooks[host].stop() == 0
-    nobody_is_left_with_ours(cluster, jobs, plain)
+        said = "\n".join(pair.hooks[host].log[-2000:] for host in HOSTS)
+    nobody_is_left_with_ours(cluster, jobs, plain, said)

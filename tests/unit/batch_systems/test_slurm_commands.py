@@ -536,9 +536,24 @@ class TestWrites:
         report = adapter(cluster).apply([set_factor(1, 5), set_factor(2, 5)])
         assert report.rejected == {1: "Unspecified error", 2: DENIED}
 
-    def test_a_controller_that_is_not_in_charge_refuses_nothing(self, cluster: FakeCluster) -> None:
+    def test_only_a_job_that_left_the_queue_needs_no_release_any_more(
+        self, cluster: FakeCluster
+    ) -> None:
+        cluster.add(1, refused="Unspecified error")
+        cluster.add(2, state="COMPLETED")
+        cluster.add(3, refused=DENIED)
+        report = adapter(cluster).release(np.array([1, 2, 3, 77]))
+        assert set(report.rejected) == {1, 2, 3, 77}
+        assert report.later == {1, 3}
+
+    @pytest.mark.parametrize(
+        "words", ["Slurm backup controller in standby mode", "Connection reset by peer"]
+    )
+    def test_a_controller_that_cannot_answer_refuses_nothing(
+        self, cluster: FakeCluster, words: str
+    ) -> None:
         """Or a release would believe that the job is gone, and forget its factor."""
-        cluster.add(1, refused="Slurm backup controller in standby mode")
+        cluster.add(1, refused=words)
         with pytest.raises(BatchSystemUnavailable, match="scontrol ping"):
             adapter(cluster).release(np.array([1]))
 

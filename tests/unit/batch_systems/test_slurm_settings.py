@@ -101,6 +101,13 @@ def test_beside_controllers_only_the_one_in_charge_acts(controllers: str, acts: 
     assert settings.in_charge("login")
 
 
+def test_who_is_in_charge_cannot_be_told_where_every_ping_was_too_slow() -> None:
+    down = "Slurmctld(primary) at head1 is DOWN\nSlurmctld(backup) at head2 is DOWN"
+    settings = parse_settings(config() + "\n" + down)
+    assert [settings.in_charge(host) for host in ("head1", "head2")] == [None, None]
+    assert settings.in_charge("login")
+
+
 @pytest.mark.parametrize("text", ["", "nothing = here"])
 def test_settings_of_another_form_are_refused(text: str) -> None:
     with pytest.raises(BatchSystemError, match="scontrol show config answered"):

@@ -67,6 +67,28 @@ def test_a_standby_leaves_the_others_factors(tmp_path: Path, how: str) -> None:
     assert here.pending.factor.tolist() == factors
 
 
+def test_where_nobody_knows_who_is_in_charge_nothing_is_done_and_a_stop_asks_again(
+    tmp_path: Path,
+) -> None:
+    here = queue()
+    cycle = cycle_over(here, SCORES, tmp_path, beside_controllers=True)
+    cycle.run()
+    factors = here.pending.factor.tolist()
+    here.known = replace(FACTS, in_charge=None)
+    daemon, reports = daemon_of(cycle, CountedStop(1))
+    assert not daemon.run()
+    assert reports[0].failure == "batch_system"
+    assert here.pending.factor.tolist() == factors
+    assert state_jobs(tmp_path) == here.pending.jobs.job_id[np.array(factors) != 0].tolist()
+
+    def answers(seconds: float) -> None:
+        here.known = FACTS
+
+    daemon.sleep = answers
+    assert daemon.leave()
+    assert here.pending.factor.tolist() == [0, 0, 0]
+
+
 def test_a_single_daemon_acts_whichever_controller_is_in_charge(tmp_path: Path) -> None:
     here = queue()
     here.known = replace(FACTS, in_charge=False)

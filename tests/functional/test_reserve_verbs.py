@@ -1,0 +1,342 @@
+"""What the verbs say and do of the reserve, on a fake Slurm: check, status, queue, explain, run."""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from slurm_rl_plugin.cli.entry import main
+from slurm_rl_plugin.hook.daemon import only_daemon
+from slurm_rl_plugin.hook.state_file import StateFile
+from tests.fakes.fake_cluster import FakeCluster
+
+#: Usable processors of the fake cluster.
+CAPACITY = 8
+
+
+class Site:
+    """A fake cluster with an interactive job and two batch jobs, and a configuration."""
+
+    def __init__(self, folder: Path, cluster: FakeCluster) -> None:
+        self.folder, self.cluster = folder, cluster
+        now = int(time.time())  # noqa: TID251 - the clock of the commands
+        cluster.set(now=now)
+        fresh = {"submit": now - 9, "eligible": now - 9}
+        cluster.add(1, **fresh, time_limit="1:00", state="RUNNING", start=now - 5, nodes="n1")
+        cluster.add(2, **fresh, qos="batch", licenses="slot:1")
+        cluster.add(3, **fresh, qos="batch", licenses="slot:1")
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port = probe.getsockname()[1]
+        self.hook: dict[str, Any] = {"mode": "active"}
+        self.reserve: dict[str, Any] = {
+            "mechanism": "qos",
+            "qos": "batch",
+            "most_processors": 4,
+        }
+        self.model = "reserve:3"
+
+    @property
+    def limits_file(self) -> Path:
+        return self.folder / "state.json.limits"
+
+    @property
+    def cpu(self) -> int | None:
+        found: int | None = self.cluster.state["qos"]["batch"]["cpu"]
+        return found
+
+    def run(self, *words: str) -> int:
+        hook = {
+            "disable_file": f"{self.folder}/DISABLE",
+            "state_file": f"{self.folder}/state.json",
+            "audit_file": f"{self.folder}/audit.jsonl",
+            **self.hook,
+        }
+        sections = {
+            "hook": hook,
+            "policy": {"model": self.model},
+            "metrics": {"port": self.port},
+            "reserve": self.reserve,
+        }
+        text = "".join(
+            f"[{name}]\n" + "".join(f"{key} = {json.dumps(each)}\n" for key, each in keys.items())
+            for name, keys in sections.items()
+        )
+        text += '[[job_class]]\nclass = "interactive"\ntime_limit_at_most = 60\n'
+        (self.folder / "site.toml").write_text(text)
+        return main([*words, "--config", f"{self.folder}/site.toml"])
+
+    @property
+    def limits_audited(self) -> list[dict[str, Any]]:
+        lines = map(json.loads, (self.folder / "audit.jsonl").read_text().splitlines())
+        return [line for line in lines if line["event"] in ("limit", "would_limit")]
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
+    cluster = FakeCluster(tmp_path)
+    for name, value in cluster.env.items():
+        monkeypatch.setenv(name, value)
+    return Site(tmp_path, cluster)
+
+
+Said = Callable[[], Any]
+
+
+@pytest.fixture
+def said(capsys: pytest.CaptureFixture[str]) -> Said:
+    """The JSON document of the last verb."""
+    return lambda: json.loads(capsys.readouterr().out)
+
+
+class TestRun:
+    def test_a_cycle_limits_audits_and_release_takes_it_back(self, site: Site) -> None:
+        assert site.run("run", "--once") == 0
+        assert site.cpu == CAPACITY - 1 - 3
+        (line,) = site.limits_audited
+        assert {key: line[key] for key in ("event", "mode", "reason", "change", "old", "new")} == {
+            "event": "limit",
+            "mode": "active",
+            "reason": "kept",
+            "change": "lowered",
+            "old": None,
+            "new": 4,
+        }
+        assert site.run("release") == 0
+        assert (site.cpu, site.limits_file.exists()) == (None, False)
+
+    def test_shadow_mode_only_says_what_it_would_do(self, site: Site) -> None:
+        site.hook["mode"] = "shadow"
+        assert site.run("run", "--once") == 0
+        assert (site.cpu, site.limits_file.exists()) == (None, False)
+        (line,) = site.limits_audited
+        assert (line["event"], line["new"]) == ("would_limit", 4)
+
+    def test_shadow_mode_takes_an_earlier_limit_back(self, site: Site) -> None:
+        assert site.run("run", "--once") == 0
+        site.hook["mode"] = "shadow"
+        assert site.run("run", "--once") == 0
+        assert (site.cpu, site.limits_file.exists()) == (None, False)
+
+    def test_turned_off_it_is_taken_back(self, site: Site) -> None:
+        assert site.run("run", "--once") == 0
+        site.reserve = {}
+        assert site.run("run", "--once") == 0
+        assert (site.cpu, site.limits_file.exists()) == (None, False)
+
+    def test_in_fallback_nothing_is_kept_free(self, site: Site) -> None:
+        assert site.run("run", "--once") == 0
+        model = site.folder / "broken.onnx"
+        model.write_text("no model")
+        site.model = str(model)
+        assert site.run("run", "--once") == 0
+        assert site.cpu is None
+        # an empty audit of changes: the first cycle of a daemon does not know of the limit
+        assert site.limits_file.exists() is False
+
+    def test_the_queue_is_ordered_though_nothing_can_be_limited(self, site: Site) -> None:
+        site.cluster.break_command("sacctmgr", "deny")
+        assert site.run("run", "--once") == 0
+        assert site.cpu is None
+        assert any(json.loads(line)["event"] == "cycle" for line in _audit(site))
+
+
+def _audit(site: Site) -> list[str]:
+    return (site.folder / "audit.jsonl").read_text().splitlines()
+
+
+class TestRelease:
+    def test_the_watchdog_takes_a_limit_back_without_any_factor(self, site: Site) -> None:
+        assert site.run("run", "--once") == 0
+        StateFile(site.folder / "state.json").write(set())
+        assert site.run("release", "--unattended") == 0
+        assert (site.cpu, site.limits_file.exists()) == (None, False)
+
+    def test_the_watchdog_leaves_a_running_daemon_its_limit(self, site: Site) -> None:
+        assert site.run("run", "--once") == 0
+        with only_daemon(site.folder / "state.json"):
+            assert site.run("release", "--unattended") == 0
+        assert site.cpu == 4
+
+    def test_a_limit_that_stays_is_an_error_and_factors_go_all_the_same(
+        self, site: Site, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        assert site.run("run", "--once") == 0
+        site.cluster.break_command("sacctmgr", "fail:Sending PersistInit msg: Connection refused")
+        assert site.run("release", "--unattended") == 1
+        assert "the limit on batch jobs stays for now: slurmdbd" in capsys.readouterr().err
+        assert StateFile(site.folder / "state.json").read() == set()
+        site.cluster.set(modes={})
+        assert site.run("release", "--unattended") == 0
+        assert site.cpu is None
+
+    def test_even_a_faulty_configuration_does_not_keep_it(self, site: Site) -> None:
+        assert site.run("run", "--once") == 0
+        site.reserve["most_processors"] = "many"
+        assert site.run("release", "--unattended") == 0
+        assert (site.cpu, site.limits_file.exists()) == (None, False)
+
+
+class TestVerbsThatLook:
+    def test_queue_and_explain_tell_the_limit(
+        self, site: Site, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        assert site.run("queue", "--json") == 0
+        told = capsys.readouterr()
+        document = json.loads(told.out)
+        assert document["reserve"] == 3
+        assert document["batch_limit"] == {"processors": 4, "reason": "kept"}
+        assert "batch jobs may use 4 processors together" in told.err
+        assert site.run("explain", "2") == 0
+        words = "Reserve: batch jobs may use 4 processors together: processors are kept free for"
+        assert f"{words} interactive jobs. It is one of them." in capsys.readouterr().out
+        site.reserve = {}
+        assert site.run("explain", "2") == 0
+        assert "Reserve:" not in capsys.readouterr().out
+
+    def test_status_names_a_limit_that_nobody_looks_after(self, site: Site, said: Said) -> None:
+        assert site.run("run", "--once") == 0
+        assert site.run("status", "--json") == 1
+        document = said()
+        assert document["batch_limit_stands"] is True
+        assert any("a limit on batch jobs may stand" in each for each in document["problems"])
+
+    def test_disable_waits_for_the_limit_too(
+        self, site: Site, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        assert site.run("run", "--once") == 0
+        assert site.run("disable", "--wait", "0") == 1
+        assert "a limit on batch jobs may stand" in capsys.readouterr().out
+
+
+def check(site: Site, said: Said) -> dict[str, tuple[str, str]]:
+    status = site.run("check", "--json", "--jobs", "10")
+    checks = said()["checks"]
+    found = {each["name"]: (each["result"], each["what"]) for each in checks}
+    assert len(found) == len(checks)
+    assert status == int(any(result == "fail" for result, _ in found.values()))
+    return {name: each for name, each in found.items() if name.startswith("reserve")}
+
+
+class TestCheck:
+    def test_all_is_well(self, site: Site, said: Said) -> None:
+        found = check(site, said)
+        assert {result for result, _ in found.values()} == {"pass"}, found
+        assert len(found) == 7
+        assert site.cpu is None
+
+    def test_all_is_well_with_licences(self, site: Site, said: Said) -> None:
+        site.reserve["mechanism"] = "licenses"
+        found = check(site, said)
+        assert {result for result, _ in found.values()} == {"pass"}, found
+        assert site.cluster.state["reservations"] == {}
+
+    @pytest.mark.parametrize(
+        ("change", "name", "result", "words"),
+        [
+            (
+                {"settings": {"AccountingStorageEnforce": "associations"}},
+                "reserve limits",
+                "fail",
+                "set AccountingStorageEnforce=associations,limits,qos in slurm.conf",
+            ),
+            ({"qos": {}}, "reserve QOS", "fail", "sacctmgr add qos batch"),
+            (
+                {"qos": {"batch": {"cpu": 6, "live": 6, "others": ""}}},
+                "reserve QOS",
+                "warn",
+                "GrpTRES=cpu=6 of its own",
+            ),
+            (
+                {"associations": [["trial", "batch"], ["other", "normal,batch"]]},
+                "reserve clusters",
+                "fail",
+                "QOS of other too",
+            ),
+            ({"modes": {"sacctmgr": "deny"}}, "reserve right", "fail", "Administrator"),
+        ],
+    )
+    def test_each_precondition_of_a_qos_has_its_mend(
+        self, site: Site, said: Said, change: dict[str, Any], name: str, result: str, words: str
+    ) -> None:
+        site.cluster.set(**change)
+        found = check(site, said)
+        # sacctmgr that denies everything is a failure before the right itself is tried
+        name = name if name in found else "reserve"
+        assert found[name][0] == result
+        assert words in found[name][1]
+
+    def test_the_jobs_must_have_the_qos(self, site: Site, said: Said) -> None:
+        site.cluster.change(2, qos="normal")
+        assert check(site, said)["reserve jobs"][0] == "warn"
+        site.cluster.change(3, qos="normal")
+        result, what = check(site, said)["reserve jobs"]
+        assert (result, what.partition(":")[0]) == ("fail", "no batch job has QOS batch")
+        site.cluster.change(1, qos="batch")
+        result, what = check(site, said)["reserve jobs"]
+        assert (result, "interactive jobs have QOS batch" in what) == ("fail", True)
+
+    def test_numbers_and_policies_that_keep_nothing_free(self, site: Site, said: Said) -> None:
+        site.model = "sjf"
+        site.reserve["most_processors"] = CAPACITY
+        found = check(site, said)
+        assert found["reserve policy"][0] == "warn"
+        assert found["reserve size"][0] == "warn"
+
+    def test_bounded_influence_may_leave_interactive_jobs_behind(
+        self, site: Site, said: Said
+    ) -> None:
+        site.hook["influence_hours"] = 24
+        result, what = check(site, said)["reserve order"]
+        assert (result, "set influence_hours = 0" in what) == ("warn", True)
+
+    def test_turned_off_while_a_limit_stands(self, site: Site, said: Said) -> None:
+        assert site.run("run", "--once") == 0
+        site.reserve = {}
+        result, what = check(site, said)["reserve"]
+        assert (result, "slurm-rl release" in what) == ("fail", True)
+
+    def test_licences_as_many_as_processors(self, site: Site, said: Said) -> None:
+        site.reserve["mechanism"] = "licenses"
+        site.cluster.set(licenses={"slot": 7})
+        assert check(site, said)["reserve licences"][0] == "warn"
+        site.cluster.set(licenses={})
+        result, what = check(site, said)["reserve licences"]
+        assert (result, "add Licenses=slot:N" in what) == ("fail", True)
+        site.cluster.set(licenses={"slot": 8})
+        site.cluster.break_command("scontrol", "deny")
+        found = check(site, said)
+        assert "AdminLevel=Operator" in found["reserve right"][1]
+
+
+@pytest.mark.parametrize(
+    ("reserve", "words"),
+    [
+        ({"mechanism": "qos", "most_processors": 4}, '"qos" needs qos'),
+        ({"mechanism": "qos", "qos": "batch"}, "needs most_processors"),
+        ({"mechanism": "max_run_res", "most_processors": 4}, "needs queues"),
+        ({"mechanism": "qos", "qos": "a,b", "most_processors": 4}, "give one name"),
+        (
+            {
+                "mechanism": "qos",
+                "qos": "batch",
+                "most_processors": 4,
+                "lift_hours": 0,
+                "idle_minutes": 0,
+            },
+            "a wide batch job might never start",
+        ),
+    ],
+)
+def test_faults_of_the_section_name_the_mend(
+    site: Site, capsys: pytest.CaptureFixture[str], reserve: dict[str, Any], words: str
+) -> None:
+    site.reserve = reserve
+    assert site.run("run", "--once") == 2
+    assert words in capsys.readouterr().err

@@ -1,0 +1,316 @@
+"""A limit on batch jobs in Slurm: set, read back, the site's own kept and given back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from slurm_rl_plugin.batch_systems.limit_file import LimitFile, StandingLimit
+from slurm_rl_plugin.batch_systems.slurm_batch_limit import LimitSettings
+from slurm_rl_plugin.batch_systems.slurm_commands import SlurmCommands
+from slurm_rl_plugin.batch_systems.slurm_qos_limit import parse_live
+from slurm_rl_plugin.errors import (
+    BatchSystemError,
+    BatchSystemUnavailable,
+    ChangeRejected,
+    ConfigurationError,
+)
+from tests.fakes.fake_cluster import FakeCluster
+
+BY_QOS = LimitSettings(mechanism="qos", qos="batch")
+BY_LICENSES = LimitSettings(mechanism="licenses", license="slot", reservation="slurm-rl-reserve")
+
+
+class Site:
+    """A fake cluster and its adapter."""
+
+    def __init__(self, folder: Path) -> None:
+        self.cluster = FakeCluster(folder)
+        self.file = folder / "state.json.limits"
+        self.slurm = self.adapter(BY_QOS)
+
+    def adapter(self, settings: LimitSettings | None) -> SlurmCommands:
+        return SlurmCommands(self.cluster.site(limit=settings, limits_file=self.file))
+
+    @property
+    def cpu(self) -> int | None:
+        """GrpTRES=cpu of QOS batch, as the database has it."""
+        found: int | None = self.cluster.state["qos"]["batch"]["cpu"]
+        return found
+
+    @property
+    def writes(self) -> int:
+        return int(self.cluster.state.get("sacctmgr_writes", 0))
+
+    @property
+    def kept(self) -> dict[str, Any] | None:
+        return json.loads(self.file.read_text()) if self.file.exists() else None
+
+    def set_by_hand(self, cpu: int | None) -> None:
+        qos = self.cluster.state["qos"]
+        qos["batch"] = {**qos["batch"], "cpu": cpu, "live": cpu}
+        self.cluster.set(qos=qos)
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Site:
+    return Site(tmp_path)
+
+
+def test_only_differences_are_written_and_the_end_is_as_the_beginning(site: Site) -> None:
+    site.slurm.limit_batch(6)
+    site.slurm.limit_batch(6)
+    assert (site.cpu, site.writes) == (6, 1)
+    assert site.kept == {
+        "version": 1,
+        "mechanism": "qos",
+        "names": ["batch"],
+        "own": None,
+        "ours": [6],
+        "confirmed": True,
+    }
+    site.slurm.limit_batch(5)
+    assert (site.cpu, site.writes) == (5, 2)
+    site.slurm.limit_batch(None)
+    site.slurm.limit_batch(None)
+    assert (site.cpu, site.writes, site.kept) == (None, 3, None)
+
+
+def test_a_limit_of_the_sites_own_is_never_raised_and_given_back(site: Site) -> None:
+    site.set_by_hand(4)
+    site.slurm.limit_batch(6)
+    assert (site.cpu, site.writes, site.kept) == (4, 0, None)
+    site.slurm.limit_batch(3)
+    assert (site.cpu, site.kept and site.kept["own"]) == (3, 4)
+    site.slurm.limit_batch(6)
+    assert (site.cpu, site.kept) == (4, None)
+    site.slurm.limit_batch(2)
+    site.slurm.limit_batch(None)
+    assert (site.cpu, site.kept) == (4, None)
+
+
+def test_what_an_administrator_sets_meanwhile_is_the_sites_own(site: Site) -> None:
+    site.slurm.limit_batch(6)
+    site.set_by_hand(5)
+    site.slurm.limit_batch(6)
+    assert (site.cpu, site.kept) == (5, None)
+    site.slurm.limit_batch(3)
+    site.set_by_hand(7)
+    site.slurm.limit_batch(None)
+    assert (site.cpu, site.kept) == (7, None)
+    site.slurm.limit_batch(6)
+    site.set_by_hand(None)
+    site.slurm.limit_batch(6)
+    assert (site.cpu, site.kept and site.kept["own"]) == (6, None)
+
+
+@pytest.mark.parametrize("own", [None, 7])
+@pytest.mark.parametrize("written", [True, False])
+def test_who_comes_after_a_kill_gives_back_what_was_there(
+    site: Site, own: int | None, written: bool
+) -> None:
+    """Killed between the file and the limit, or between the limit and its confirmation."""
+    ours = frozenset({5, 6})
+    LimitFile(site.file).write(StandingLimit(mechanism="qos", names=("batch",), own=own, ours=ours))
+    site.set_by_hand(6 if written else own)
+    site.adapter(None).limit_batch(None)
+    assert (site.cpu, site.kept) == (own, None)
+
+
+def test_a_limit_that_slurmctld_was_not_told_of_is_still_taken_from_the_database(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("slurm_rl_plugin.batch_systems.slurm_batch_limit._SHOWN_WITHIN", 0.2)
+    site.cluster.set(slurmctld_misses_it=True)
+    with pytest.raises(BatchSystemUnavailable, match="does not show a limit of 6 processors"):
+        site.slurm.limit_batch(6)
+    assert (site.cpu, site.kept and site.kept["ours"]) == (6, [6])
+    site.slurm.limit_batch(None)
+    assert (site.cpu, site.kept) == (None, None)
+
+
+def denied(site: Site) -> None:
+    site.cluster.break_command("sacctmgr", "deny")
+
+
+def database_down(site: Site) -> None:
+    words = "sacctmgr: error: Sending PersistInit msg: Connection refused"
+    site.cluster.break_command("sacctmgr", f"fail:{words}")
+
+
+def controller_down(site: Site) -> None:
+    site.cluster.break_command("scontrol", "down")
+
+
+def nothing_enforced(site: Site) -> None:
+    site.cluster.set(settings={"AccountingStorageEnforce": "associations"})
+
+
+def no_such_qos(site: Site) -> None:
+    site.cluster.set(qos={})
+
+
+def garbage(site: Site) -> None:
+    site.cluster.break_command("scontrol", "garbage")
+
+
+@pytest.mark.parametrize(
+    ("harm", "kind", "words"),
+    [
+        (denied, ChangeRejected, "AdminLevel=Administrator.*licenses"),
+        (database_down, BatchSystemUnavailable, "slurmdbd does not answer.*check slurmdbd"),
+        (controller_down, BatchSystemUnavailable, "scontrol ping"),
+        (
+            nothing_enforced,
+            ChangeRejected,
+            "set AccountingStorageEnforce=associations,limits,qos in slurm.conf",
+        ),
+        (no_such_qos, ChangeRejected, "no QOS batch: make it"),
+        (garbage, BatchSystemError, "is not understood"),
+    ],
+)
+def test_what_cannot_be_is_said_and_limits_nothing(
+    site: Site, harm: Callable[[Site], None], kind: type[Exception], words: str
+) -> None:
+    harm(site)
+    with pytest.raises(kind, match=words):
+        site.slurm.limit_batch(6)
+    assert site.cluster.state["qos"].get("batch", {}).get("cpu") is None
+    site.cluster.set(modes={})
+    assert site.kept is None
+
+
+def test_a_refused_change_leaves_the_limit_of_before_and_what_is_remembered(site: Site) -> None:
+    site.slurm.limit_batch(6)
+    kept = site.kept
+    denied(site)
+    with pytest.raises(ChangeRejected):
+        site.slurm.limit_batch(5)
+    assert (site.cpu, site.kept) == (6, kept)
+
+
+def test_a_change_that_a_killed_daemon_had_begun_is_waited_for(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The killed one's sacctmgr writes while we take the limit back."""
+    LimitFile(site.file).write(
+        StandingLimit(mechanism="qos", names=("batch",), ours=frozenset({6}))
+    )
+    monkeypatch.setattr(
+        "slurm_rl_plugin.batch_systems.slurm_batch_limit.time.sleep",
+        lambda seconds: site.set_by_hand(6) if seconds == 1.0 and not site.writes else None,
+    )
+    site.slurm.limit_batch(None)
+    assert (site.cpu, site.writes, site.kept) == (None, 1, None)
+
+
+def test_a_limit_goes_once_the_site_enforces_none(site: Site) -> None:
+    site.slurm.limit_batch(6)
+    nothing_enforced(site)
+    with pytest.raises(ChangeRejected):
+        site.slurm.limit_batch(5)
+    assert (site.cpu, site.kept) == (None, None)
+
+
+@pytest.mark.parametrize("enforced", ["all", "safe,qos", "associations,limits,qos,safe"])
+def test_other_words_for_enforcing_limits_are_known(site: Site, enforced: str) -> None:
+    site.cluster.set(settings={"AccountingStorageEnforce": enforced})
+    site.slurm.limit_batch(6)
+    assert site.cpu == 6
+
+
+def test_without_a_file_to_remember_in_nothing_is_limited(site: Site) -> None:
+    site.file.mkdir()
+    with pytest.raises(ConfigurationError, match=r"cannot be (read|written)"):
+        site.slurm.limit_batch(6)
+    assert site.cpu is None
+
+
+@pytest.mark.parametrize(
+    "content", ["", "[]", "{}", '{"version": 2}', '{"version": 1, "own": null, "ours": 3}']
+)
+def test_a_broken_file_stops_us_and_names_the_mend(site: Site, content: str) -> None:
+    site.file.write_text(content)
+    for processors in (None, 6):
+        with pytest.raises(ConfigurationError, match=r"docs/reserve\.md"):
+            site.slurm.limit_batch(processors)
+    assert site.cpu is None
+    assert site.file.read_text() == content
+
+
+def test_a_file_of_another_batch_system_is_left_alone(site: Site) -> None:
+    LimitFile(site.file).write(StandingLimit(mechanism="max_run_res", names=("workq",)))
+    with pytest.raises(ConfigurationError, match=r"max_run_res.*not Slurm's"):
+        site.slurm.limit_batch(None)
+    assert site.kept
+
+
+def test_another_qos_in_the_configuration_frees_the_one_before(site: Site) -> None:
+    site.slurm.limit_batch(6)
+    site.adapter(LimitSettings(mechanism="qos", qos="normal")).limit_batch(5)
+    assert site.cpu is None
+    assert site.cluster.state["qos"]["normal"]["cpu"] == 5
+
+
+def test_mechanisms_that_are_not_slurms_are_refused(site: Site) -> None:
+    for settings in (None, LimitSettings(mechanism="max_run_res")):
+        with pytest.raises(ChangeRejected, match='mechanism = "qos" or "licenses"'):
+            site.adapter(settings).limit_batch(6)
+
+
+class TestLicenses:
+    def test_a_reservation_holds_what_batch_jobs_are_not_to_have(self, site: Site) -> None:
+        slurm = site.adapter(BY_LICENSES)
+        held = lambda: site.cluster.state["reservations"]  # noqa: E731
+        slurm.limit_batch(6)
+        assert held() == {"slurm-rl-reserve": {"nodes": 0, "licenses": "slot:2"}}
+        calls = site.cluster.state.get("scontrol_calls", 0)
+        slurm.limit_batch(6)
+        slurm.limit_batch(5)
+        assert held()["slurm-rl-reserve"]["licenses"] == "slot:3"
+        slurm.limit_batch(8)  # all of them
+        assert (held(), site.kept) == ({}, None)
+        slurm.limit_batch(2)
+        site.adapter(None).limit_batch(None)
+        assert (held(), site.kept) == ({}, None)
+        assert site.cluster.state.get("scontrol_calls", 0) == calls  # no job was written
+        assert site.writes == 0
+
+    def test_a_reservation_of_an_earlier_run_is_ours_by_its_name(self, site: Site) -> None:
+        left = {"slurm-rl-reserve": {"nodes": 0, "licenses": "slot:2"}}
+        site.cluster.set(reservations=left)
+        slurm = site.adapter(BY_LICENSES)
+        slurm.limit_batch(5)
+        slurm.limit_batch(None)
+        assert site.cluster.state["reservations"] == {}
+
+    @pytest.mark.parametrize("of_the_site", [{"nodes": 2}, {"licenses": "matlab:2"}])
+    def test_a_reservation_of_the_sites_is_not_touched(
+        self, site: Site, of_the_site: dict[str, Any]
+    ) -> None:
+        theirs = {"slurm-rl-reserve": {"nodes": 0, "licenses": "slot:2", **of_the_site}}
+        site.cluster.set(reservations=theirs)
+        with pytest.raises(ChangeRejected, match="is not ours"):
+            site.adapter(BY_LICENSES).limit_batch(5)
+        assert site.cluster.state["reservations"] == theirs
+
+    def test_the_right_and_the_licences_must_be_there(self, site: Site) -> None:
+        site.cluster.set(licenses={"matlab": 2})
+        with pytest.raises(ChangeRejected, match=r"add Licenses=slot:N to slurm\.conf"):
+            site.adapter(BY_LICENSES).limit_batch(5)
+        site.cluster.set(licenses={"slot": 8})
+        site.cluster.break_command("scontrol", "deny")
+        with pytest.raises(ChangeRejected, match="AdminLevel=Operator"):
+            site.adapter(BY_LICENSES).limit_batch(5)
+
+
+def test_an_answer_of_another_form_is_no_limit() -> None:
+    with pytest.raises(BatchSystemError, match="not understood"):
+        parse_live("QOS=batch(2) GrpTRES=", "batch")
+    with pytest.raises(BatchSystemError, match="not understood"):
+        parse_live("what?", "batch")
+    assert parse_live("QOS=Batch(2) GrpTRES=cpu=7(3),mem=N(0) Grp=", "batch") == 7

@@ -1,0 +1,212 @@
+"""The reserve and the limit made of it: bounds that hold for every queue and every wish."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from slurm_rl_plugin.domain import Decision, JobTable, QueueSnapshot, RunningJobs
+from slurm_rl_plugin.hook.batch_limit import BatchLimit
+from slurm_rl_plugin.hook.guard_rails import StarvationBound, default_guard_rails
+from slurm_rl_plugin.hook.reserve_rail import (
+    KEPT,
+    NOBODY,
+    STARVING,
+    UNWANTED,
+    ReserveRail,
+    ReserveSettings,
+    batch_limit,
+    starving_jobs,
+)
+from tests.unit.hook.queues import job_table, pending_jobs, snapshot_of
+
+NOW = 100_000.0
+HOUR = 3600.0
+SETTINGS = ReserveSettings(
+    most=6, widest_batch_job=3, change_interval=60.0, lift_after=2 * HOUR, idle_after=HOUR
+)
+
+
+def jobs_of(rows: list[tuple[int, bool, float]]) -> JobTable:
+    """Jobs of (processors, interactive, seconds since they came)."""
+    table = job_table(len(rows))
+    came = np.array([NOW - ago for _, _, ago in rows])
+    return replace(
+        table,
+        processors=np.array([each[0] for each in rows], dtype=np.int64),
+        interactive=np.array([each[1] for each in rows], dtype=np.bool_),
+        submit=came,
+        eligible=came,
+    )
+
+
+def queue_of(
+    waiting: list[tuple[int, bool, float]],
+    running: list[tuple[int, bool, float]] = [],  # noqa: B006 - never changed
+    capacity: int = 16,
+    now: float = NOW,
+) -> QueueSnapshot:
+    pending = replace(pending_jobs([0] * len(waiting)), jobs=jobs_of(waiting))
+    busy = jobs_of(running)
+    return replace(
+        snapshot_of(pending, now),
+        running=RunningJobs(jobs=busy, start=busy.submit),
+        capacity=capacity,
+    )
+
+
+def wish(snapshot: QueueSnapshot, reserve: int = 4) -> Decision:
+    """The first submitted job first."""
+    return Decision(scores=-np.arange(len(snapshot.pending), dtype=np.float64), reserve=reserve)
+
+
+ROW = st.tuples(st.integers(1, 12), st.booleans(), st.floats(0.0, 4 * HOUR))
+ROWS = st.lists(ROW, max_size=8)
+RESERVES = st.integers(-5, 40)
+CAPACITIES = st.integers(1, 24)
+
+
+class TestTheLimit:
+    @given(ROWS, ROWS, RESERVES, CAPACITIES)
+    def test_never_stops_the_widest_protected_job_nor_hits_running_interactive_ones(
+        self,
+        waiting: list[tuple[int, bool, float]],
+        running: list[tuple[int, bool, float]],
+        reserve: int,
+        capacity: int,
+    ) -> None:
+        snapshot = queue_of(waiting, running, capacity)
+        decision = ReserveRail(SETTINGS).check(wish(snapshot, reserve), snapshot)
+        assert 0 <= decision.reserve <= min(SETTINGS.most, capacity)
+        limit = batch_limit(snapshot, decision.reserve, SETTINGS.widest_batch_job)
+        if limit is None:
+            return
+        assert SETTINGS.widest_batch_job <= limit < capacity
+        in_use = sum(each[0] for each in running if each[1])
+        assert limit >= capacity - in_use - decision.reserve
+        if limit > SETTINGS.widest_batch_job:  # what is kept free is free beside interactive jobs
+            assert capacity - limit - in_use == decision.reserve
+
+    def test_the_reserve_is_free_beside_what_runs(self) -> None:
+        snapshot = queue_of([(1, True, 5.0)], [(3, True, 9.0), (2, False, 9.0)])
+        assert batch_limit(snapshot, 4, 1) == 16 - 3 - 4
+        assert batch_limit(snapshot, 0, 1) is None
+        assert batch_limit(snapshot, 4, 16) is None
+
+
+class TestTheRail:
+    def test_nothing_wanted_nothing_kept(self) -> None:
+        snapshot, rail = queue_of([(1, True, 5.0)]), ReserveRail(SETTINGS)
+        decision = wish(snapshot, 0)
+        assert rail.check(decision, snapshot) is decision
+        assert rail.reason == UNWANTED
+
+    @given(ROWS, ROWS, st.integers(1, 40))
+    def test_a_starving_wide_job_lifts_it_and_goes_first(
+        self,
+        waiting: list[tuple[int, bool, float]],
+        running: list[tuple[int, bool, float]],
+        reserve: int,
+    ) -> None:
+        waiting = [*waiting, (5, False, 3 * HOUR), (1, True, 1.0)]
+        snapshot, rail = queue_of(waiting, running), ReserveRail(SETTINGS)
+        decision = rail.check(wish(snapshot, reserve), snapshot)
+        assert rail.reason == STARVING
+        assert decision.reserve == 0
+        overdue = [
+            (-ago, place)
+            for place, (width, quick, ago) in enumerate(waiting)
+            if width > 1 and not quick and ago > SETTINGS.lift_after
+        ]
+        order = np.argsort(-decision.scores, kind="stable").tolist()
+        assert order[: len(overdue)] == [place for _, place in sorted(overdue)]
+
+    def test_jobs_that_cannot_start_lift_nothing(self) -> None:
+        held = queue_of([(5, False, 3 * HOUR), (1, True, 1.0)])
+        held.pending.held[0] = True
+        assert len(starving_jobs(held, SETTINGS.lift_after)) == 0
+        too_wide = queue_of([(17, False, 3 * HOUR), (1, True, 1.0)])
+        assert len(starving_jobs(too_wide, SETTINGS.lift_after)) == 0
+        dependent = queue_of([(5, False, 3 * HOUR)])
+        dependent.pending.jobs.eligible[0] = math.inf
+        assert len(starving_jobs(dependent, SETTINGS.lift_after)) == 0
+        narrow = queue_of([(1, False, 3 * HOUR)])  # takes any processor that becomes free
+        assert len(starving_jobs(narrow, SETTINGS.lift_after)) == 0
+
+    def test_nothing_is_kept_once_nobody_has_come_for_long(self) -> None:
+        rail = ReserveRail(SETTINGS)
+        nobody = queue_of([(1, False, 9.0)])
+        assert rail.check(wish(nobody), nobody).reserve == 0
+        assert rail.reason == NOBODY
+        came = queue_of([(1, True, 9.0)])
+        assert rail.check(wish(came), came).reserve == 4
+        assert rail.reason == KEPT
+        later = replace(nobody, now=NOW + HOUR - 10.0)  # it has come and gone
+        assert rail.check(wish(later), later).reserve == 4
+        much_later = replace(nobody, now=NOW + HOUR)
+        assert rail.check(wish(much_later), much_later).reserve == 0
+        fresh = ReserveRail(SETTINGS)
+        fresh.go_on_from(rail)  # a reload forgets nobody
+        assert fresh.check(wish(later), later).reserve == 4
+
+    @given(ROWS, st.integers(1, 9))
+    def test_interactive_jobs_go_first_and_nothing_else_changes(
+        self, waiting: list[tuple[int, bool, float]], reserve: int
+    ) -> None:
+        waiting = [(width, quick, min(ago, HOUR / 2)) for width, quick, ago in waiting]
+        waiting.append((1, True, 1.0))
+        snapshot, rail = queue_of(waiting), ReserveRail(SETTINGS)
+        decision = rail.check(wish(snapshot, reserve), snapshot)
+        assert rail.reason == KEPT
+        order = np.argsort(-decision.scores, kind="stable").tolist()
+        quick = [place for place, each in enumerate(waiting) if each[1]]
+        slow = [place for place, each in enumerate(waiting) if not each[1]]
+        assert order == [*quick, *slow]
+
+    def test_a_job_past_the_bound_of_all_jobs_still_goes_before_them(self) -> None:
+        snapshot = queue_of([(1, False, 90 * HOUR), (1, True, 1.0)])
+        rails = default_guard_rails(72 * HOUR, ReserveRail(SETTINGS))
+        assert isinstance(rails[-1], StarvationBound)
+        decision = wish(snapshot)
+        for rail in rails:
+            decision = rail.check(decision, snapshot)
+        assert np.argsort(-decision.scores).tolist() == [0, 1]
+
+
+STEP = st.tuples(
+    st.floats(0.0, 90.0),  # seconds since the cycle before
+    st.integers(0, 8),  # wanted
+    st.integers(0, 6),  # processors of interactive jobs that run
+    st.booleans(),  # a wide job starves
+    st.booleans(),  # fallback
+)
+
+
+class TestFromCycleToCycle:
+    @given(st.lists(STEP, min_size=1, max_size=25))
+    def test_changes_keep_their_distance_and_lifts_come_at_once(
+        self, steps: list[tuple[float, int, int, bool, bool]]
+    ) -> None:
+        clock = [0.0]
+        rail = ReserveRail(SETTINGS)
+        limit = BatchLimit(rail=rail, monotonic=lambda: clock[0])
+        changes: list[tuple[float, bool]] = []
+        for waited, wanted, in_use, starves, fallback in steps:
+            clock[0] += waited
+            wide = [(4, False, 3 * HOUR)] if starves else []
+            snapshot = queue_of([*wide, (1, True, 1.0)], [(1, True, 1.0)] * in_use)
+            reserve = rail.check(wish(snapshot, wanted), snapshot).reserve
+            planned = limit.planned(snapshot, reserve, fallback=fallback)
+            done = limit._remembered(planned)  # as if it were written
+            assert (planned.change is None) == (planned.processors == planned.before)
+            at_once = fallback or (starves and wanted > 0)
+            assert not at_once or done.processors is None
+            if done.change is not None:
+                changes.append((clock[0], at_once))
+        for (before, _), (at, at_once) in pairwise(changes):
+            assert at_once or at - before >= SETTINGS.change_interval
