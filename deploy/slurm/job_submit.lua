@@ -23,7 +23,7 @@ local function read_table()
   local file = io.open(TABLE, "r")
   if file == nil then return nil end
   local found, complete, lines = {rules = {}}, false, 0
-  if file:read("l") == VERSION then
+  if file:read("*l") == VERSION then
     for line in file:lines() do
       lines = lines + 1
       if lines > LONGEST then break end

@@ -8,6 +8,7 @@ file is there, or the mark that it leaves, a release therefore looks at every wa
 
 from __future__ import annotations
 
+import logging
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -16,14 +17,17 @@ from pathlib import Path
 
 import numpy as np
 
-from slurm_rl_plugin.batch_systems.port import ApplyReport, BatchSystem
+from slurm_rl_plugin.batch_systems.port import ApplyReport, BatchSystem, SchedulerFacts
 from slurm_rl_plugin.domain.job_class import JobClassRule
-from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.hook.order_changes import LARGEST_FACTOR, SPACING
 from slurm_rl_plugin.hook.queue_plan import QueuePlan
 from slurm_rl_plugin.units import IntArray
 from slurm_rl_plugin.whole_file import write_whole
 
+logger = logging.getLogger(__name__)
+
+_LEVER = "SiteFactor"
+_NOTHING = ApplyReport(applied=0, rejected={})
 VERSION = "slurm-rl-class-defaults 1"
 #: Of a rule, what the script cannot know of a job that is just being submitted.
 _UNTOLD = ("name", "account", "user")
@@ -47,48 +51,73 @@ class ClassDefaults:
     life: float = 120.0
     more: Mapping[str, str] | None = None
     _quick_first: bool = False
+    _complained: str = ""
 
     @property
     def stands(self) -> bool:
         """Whether waiting jobs may have a factor that no cycle knows of."""
         return self.path is not None and (self.path.exists() or _mark(self.path).exists())
 
-    def write(self, plan: QueuePlan, influence: float) -> None:
-        """Write what a job submitted now is to get.
+    def follow(
+        self, plan: QueuePlan, facts: SchedulerFacts, influence: float, system: BatchSystem
+    ) -> None:
+        """Write what a job submitted now is to get, or take all back where we give no order.
 
         Args:
             plan: of the cycle that has just been applied.
+            facts: the table gives a SiteFactor, and nothing where that is not the lever.
             influence: priority points that the best place is worth; inf where our order wins.
+            system: where all is taken back.
 
         Raises:
-            ConfigurationError: the file cannot be written.
+            BatchSystemUnavailable: no answer in time.
         """
         if self.path is None:
+            return
+        if plan.releases or facts.lever != _LEVER:
+            self.take_back(system)
             return
         self._quick_first = _puts_quick_first(plan, self._quick_first)
         factor = interactive_factor(plan) if self._quick_first else 0
         lines = self._lines(plan, min(factor, influence))
         try:
             write_whole(self.path, "\n".join([*lines, ""]), sync=False)
-        except OSError as error:
-            raise ConfigurationError(
-                f"[hook] class_defaults_file {self.path} cannot be written ({error.strerror}): "
-                "make its folder exist and writable for this user."
-            ) from None
+        except OSError as error:  # the table in place is soon too old to be heeded
+            self._complain(error.strerror)
+        else:
+            self._complained = ""
 
-    def take_back(self, system: BatchSystem) -> ApplyReport:
+    def withdraw(self) -> None:
+        """Take the table away, but remember that jobs may have factors of it."""
+        if self.path is not None:
+            mark_given(self.path)
+
+    def take_back(self, system: BatchSystem, before: ApplyReport = _NOTHING) -> ApplyReport:
         """Take the table away and every factor that it may have given.
+
+        Args:
+            system: whose waiting jobs are looked at.
+            before: of the factors that were known; joined with what was found on top.
 
         Raises:
             BatchSystemUnavailable: no answer in time; call again.
         """
         if self.path is None or not self.stands:
-            return ApplyReport(applied=0, rejected={})
-        mark_given(self.path)
+            return before
+        self.withdraw()
         report = system.release(None)
         if not report.later:
-            _mark(self.path).unlink(missing_ok=True)
-        return report
+            forget_given(self.path)
+        return ApplyReport(
+            applied=before.applied + report.applied,
+            rejected=before.rejected | report.rejected,
+            later=before.later | report.later,
+        )
+
+    def _complain(self, why: str) -> None:
+        if why != self._complained:  # the same every cycle would fill the log
+            self._complained = why
+            logger.error("class_defaults=unwritable path=%s reason=%s", self.path, why)
 
     def _lines(self, plan: QueuePlan, factor: float) -> Iterator[str]:
         now = plan.snapshot.now
@@ -182,10 +211,15 @@ def told_rules(
             ("qos", rule.qos, qos),
         ):
             if pattern is not None:
-                found = [n for n in names if _PLAIN.fullmatch(n) and re.search(pattern, n)]
-                words.append(f"{key}={','.join(found) or '='}")
+                words.append(f"{key}={','.join(_names_like(pattern, names)) or '='}")
         if rule.time_limit_at_most is not None:
             words.append(f"time_limit_at_most={rule.time_limit_at_most:.0f}")
         if rule.no_batch_script is not None:
             words.append(f"no_batch_script={'yes' if rule.no_batch_script else 'no'}")
         yield " ".join(words)
+
+
+def _names_like(pattern: str, names: Sequence[str]) -> list[str]:
+    """Known names that a pattern finds, and the one that it spells out."""
+    known = {*names, *re.findall(r"^\^([\w.-]+)\$$", pattern)}
+    return sorted(n for n in known if _PLAIN.fullmatch(n) and re.search(pattern, n))

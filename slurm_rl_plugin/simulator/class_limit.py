@@ -105,7 +105,9 @@ def reserve_in_force(workload: Workload, cluster: Cluster, wanted: int) -> int:
         return wanted
     _note_arrivals(workload, cluster)
     starves_at = _starves_at(workload, cluster)
-    nobody_at = limit[LAST_CAME] + limit[IDLE_AFTER]
+    nobody_at = limit[LAST_CAME]  # -inf where none has ever come
+    if not np.isinf(nobody_at):
+        nobody_at += limit[IDLE_AFTER]
     kept = 0
     if wanted > 0 and starves_at > now and nobody_at > now:
         room = cluster.capacity[0] - cluster.counts[RUNNING_INTERACTIVE] - wanted

@@ -1,4 +1,4 @@
-"""The jobs of an hour on a private Slurm in compressed time, with the daemon beside it or without."""
+"""The jobs of an hour on a private Slurm in compressed time, with the daemon or without."""
 
 from __future__ import annotations
 
@@ -113,9 +113,7 @@ def _daemon(cluster: PrivateSlurm, side: Side, folder: Path) -> Iterator[None]:
     if side.model is None:
         yield
         return
-    with running_hook(
-        cluster, folder, side.model, cycle=30.0 / SPEED, more=side.reserve
-    ) as hook:
+    with running_hook(cluster, folder, side.model, cycle=30.0 / SPEED, more=side.reserve) as hook:
         yield
         assert hook.stop() == 0, hook.log
 
