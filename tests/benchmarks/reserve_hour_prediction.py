@@ -53,12 +53,14 @@ class HourFigures:
     utilization: float
 
 
-def workload_of(jobs: Sequence[HourJob], latency: Latency) -> Workload:
-    """The hour as the simulator takes it; limits are the requested ones."""
+def workload_of(
+    jobs: Sequence[HourJob], latency: Latency, sent: FloatArray | None = None
+) -> Workload:
+    """The hour as the simulator takes it; limits are the requested ones, `sent` the submissions."""
     interactive = np.array([job.interactive for job in jobs], dtype=np.bool_)
     limit = np.where(interactive, 720.0, 4320.0)
     return Workload(
-        submit=np.array([job.submit for job in jobs]),
+        submit=np.array([job.submit for job in jobs]) if sent is None else sent,
         run_time=np.array([job.run_time for job in jobs]) + latency.end,
         estimate=limit,
         time_limit=limit,
@@ -76,6 +78,7 @@ def predicted(
     *,
     reserve: int = 0,
     class_limit: ClassLimit | None = None,
+    sent: FloatArray | None = None,
 ) -> list[ReplayedJob]:
     """The hour under `multifactor` (Slurm alone) or `interactive-first` (our order).
 
@@ -85,8 +88,9 @@ def predicted(
         order: one of those two.
         reserve: processors kept from batch work.
         class_limit: how.
+        sent: when the jobs of a real run were really submitted, shape [n].
     """
-    workload = workload_of(jobs, latency)
+    workload = workload_of(jobs, latency, sent)
     settings = SimulationSettings(
         capacity=PROCESSORS,
         backfilling="easy",
@@ -102,6 +106,7 @@ def predicted(
     return [
         ReplayedJob(
             submit=job.submit,
+            sent=float(workload.submit[place]),
             wait=float(wait[place]),
             run_time=float(workload.run_time[place]),
             processors=job.processors,
@@ -123,7 +128,7 @@ def figures_of(jobs: Sequence[ReplayedJob]) -> HourFigures:
     processors = np.array([job.processors for job in jobs])
     batch = ~interactive & (submit > 0.0)
     wide = wait[batch & (processors > 1)]
-    begin = submit + wait
+    begin = np.array([job.sent for job in jobs]) + wait
     end = begin + np.array([job.run_time for job in jobs])
     within = np.clip(np.minimum(end, HOUR) - np.maximum(begin, 0.0), 0.0, None)
     return HourFigures(

@@ -57,9 +57,13 @@ class Side:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayedJob:
-    """What became of a job; times in seconds of the hour, wait and run time with Slurm's share."""
+    """What became of a job; times in seconds of the hour, wait and run time with Slurm's share.
+
+    `submit` is when it was due, `sent` when it was really submitted: late on a busy machine.
+    """
 
     submit: float
+    sent: float
     wait: float
     run_time: float
     processors: int
@@ -93,11 +97,14 @@ def replay(side: Side, jobs: Sequence[HourJob], folder: Path) -> list[ReplayedJo
     with running_slurm(PLAN) as cluster:
         _add_qos(cluster)
         with _daemon(cluster, side, folder):
-            job_ids = _submit_in_time(cluster, side, jobs)
+            sent = _submit_in_time(cluster, side, jobs)
             _wait_until_all_started(cluster, side)
         _end_all(cluster)
-        found = outcomes(cluster, job_ids)
-    return [_in_hours(found[number], job) for number, job in zip(job_ids, jobs, strict=True)]
+        found = outcomes(cluster, list(sent))
+    return [
+        _in_hours(found[number], job, at)
+        for (number, at), job in zip(sent.items(), jobs, strict=True)
+    ]
 
 
 def _add_qos(cluster: PrivateSlurm) -> None:
@@ -118,25 +125,27 @@ def _daemon(cluster: PrivateSlurm, side: Side, folder: Path) -> Iterator[None]:
         assert hook.stop() == 0, hook.log
 
 
-def _submit_in_time(cluster: PrivateSlurm, side: Side, jobs: Sequence[HourJob]) -> list[int]:
-    begin, job_ids, late = time.monotonic(), [], 0.0
+def _submit_in_time(
+    cluster: PrivateSlurm, side: Side, jobs: Sequence[HourJob]
+) -> dict[int, float]:
+    """Job id -> when it was submitted, seconds of the run; in the order of the jobs."""
+    begin, sent, late = time.monotonic(), dict[int, float](), 0.0
     for place, job in enumerate(jobs):
         due = begin + job.submit / SPEED
         time.sleep(max(due - time.monotonic(), 0.0))
         late = max(late, time.monotonic() - due)
-        job_ids.append(
-            cluster.submit(
-                f"--qos={'interactive' if job.interactive else 'batch'}",
-                user=USERS[job.account],
-                account=ACCOUNTS[job.account],
-                processors=job.processors,
-                minutes=QUICK_MINUTES if job.interactive else LONG_MINUTES,
-                seconds=job.run_time / SPEED,
-            )
+        number = cluster.submit(
+            f"--qos={'interactive' if job.interactive else 'batch'}",
+            user=USERS[job.account],
+            account=ACCOUNTS[job.account],
+            processors=job.processors,
+            minutes=QUICK_MINUTES if job.interactive else LONG_MINUTES,
+            seconds=job.run_time / SPEED,
         )
+        sent[number] = time.monotonic() - begin
         if place % 40 == 0:
             tell(f"{side.name}: {place} of {len(jobs)} jobs submitted, at most {late:.1f} s late")
-    return job_ids
+    return sent
 
 
 def _wait_until_all_started(cluster: PrivateSlurm, side: Side) -> None:
@@ -158,9 +167,10 @@ def _end_all(cluster: PrivateSlurm) -> None:
     time.sleep(2.0)  # slurmdbd is told of the last ends in a bundle
 
 
-def _in_hours(found: Outcome, job: HourJob) -> ReplayedJob:
+def _in_hours(found: Outcome, job: HourJob, sent: float) -> ReplayedJob:
     return ReplayedJob(
         submit=job.submit,
+        sent=sent * SPEED,
         wait=(found.start - found.submit) * SPEED,
         run_time=(found.end - found.start) * SPEED,
         processors=job.processors,

@@ -90,4 +90,4 @@ def _path(folder: Path, seed: int, side: Side) -> Path:
 def read_run(folder: Path, seed: int, side: Side) -> list[ReplayedJob]:
     """A run that is kept."""
     rows = json.loads(_path(folder, seed, side).read_text())["jobs"]
-    return [ReplayedJob(**row) for row in rows]
+    return [ReplayedJob(**{"sent": row["submit"], **row}) for row in rows]
