@@ -10,8 +10,8 @@ from panels import (
     Row,
     a_minute,
     lines,
-    panel,
     stat,
+    states,
     steps,
     table,
 )
@@ -25,26 +25,7 @@ def p95(metric: str, label: str) -> str:
     )
 
 
-MODES = panel(
-    "state-timeline",
-    "Mode",
-    "1: the daemon is in this mode.",
-    [
-        (
-            f"max by (cluster, slurm_rl_mode) (slurm_rl_mode{{{SITE}}})",
-            "{{slurm_rl_mode}} {{cluster}}",
-        )
-    ],
-    fieldConfig={
-        "defaults": {
-            "custom": {"fillOpacity": 70, "lineWidth": 0},
-            "thresholds": steps((None, "transparent"), (1, "blue")),
-        },
-        "overrides": [],
-    },
-    options={"mergeValues": True, "showValue": "never", "legend": {"showLegend": False}},
-    gridPos={"w": 12, "h": 8},
-)
+MODES = states("Mode", "1: the daemon is in this mode.", "slurm_rl_mode")
 HEALTH: list[Row] = [
     (
         "Does it run as configured?",

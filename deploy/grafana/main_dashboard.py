@@ -13,6 +13,7 @@ from panels import (
     a_minute,
     lines,
     stat,
+    states,
     steps,
     table,
 )
@@ -220,6 +221,11 @@ MAIN: list[Row] = [
                     f"max by (cluster) (slurm_rl_batch_limit_processors{{{SITE}}} < Inf)",
                     "batch jobs at most {{cluster}}",
                 ),
+            ),
+            states(
+                "Reason of the limit",
+                "1: why batch jobs have the limit that they have, or none.",
+                "slurm_rl_batch_limit_reason",
             ),
             lines(
                 "Changes of the limit a minute",

@@ -88,6 +88,25 @@ def lines(
     )
 
 
+def states(title: str, meaning: str, metric: str) -> Panel:
+    """Which of its states a stateset was in over time, half as wide as the page."""
+    return panel(
+        "state-timeline",
+        title,
+        meaning,
+        [(f"max by (cluster, {metric}) ({metric}{{{SITE}}})", f"{{{{{metric}}}}} {{{{cluster}}}}")],
+        fieldConfig={
+            "defaults": {
+                "custom": {"fillOpacity": 70, "lineWidth": 0},
+                "thresholds": steps((None, "transparent"), (1, "blue")),
+            },
+            "overrides": [],
+        },
+        options={"mergeValues": True, "showValue": "never", "legend": {"showLegend": False}},
+        gridPos={"w": 12, "h": 8},
+    )
+
+
 def stat(
     title: str,
     meaning: str,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import datetime
@@ -149,12 +148,12 @@ def _networks(model: str, *, off: bool) -> list[Candidate]:
 def _reserve_price(
     figures: Mapping[str, Mapping[str, float]], names: Sequence[str]
 ) -> dict[str, float] | None:
-    """Mean waits with the reserve over those without, by class; None where none is kept."""
+    """Mean waits with the reserve over those without, of classes that waited; None for none."""
     if len(names) == 1:
         return None
     kept, free = (figures[name] for name in names)
     waits = [f"{job_class}_mean_wait" for job_class in ("batch", "interactive")]
-    return {wait: kept[wait] / free[wait] if free[wait] else math.nan for wait in waits}
+    return {wait: kept[wait] / free[wait] for wait in waits if free[wait] > 0}  # NaN is not
 
 
 def _settings(configuration: Configuration, prepared: PreparedLog) -> SimulationSettings:

@@ -98,10 +98,8 @@ def print_prediction(prediction: Mapping[str, Any]) -> None:
         f"backfilling; {prediction['counted_jobs']} counted, without those at both ends."
     )
     if price := prediction.get("reserve_price"):
-        print(
-            f"Price of the reserve: batch jobs wait {price['batch_mean_wait']:.3f} times as long "
-            f"as without it, interactive ones {price['interactive_mean_wait']:.3f} times."
-        )
+        parts = [f"{figure_name(name)} times {ratio:.3f}" for name, ratio in price.items()]
+        print(f"Price of the reserve, beside the same order without: {', '.join(parts)}.")
     print("native: as recorded. native order: the recorded order on the simulated machine.")
     _print_policies(prediction["policies"])
     print(f"\n{prediction['model']} beside the {prediction['compared_with']}:")

@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 
 from slurm_rl_plugin.accounting.sacct_fields import SACCT_FIELDS
+from slurm_rl_plugin.cli.shadow_prediction import candidates_of
+from slurm_rl_plugin.configuration import read_configuration
 from tests.fakes.ended_jobs import ended_load
 from tests.fakes.fake_cluster import FakeCluster
 
@@ -172,3 +174,48 @@ def test_without_a_log_and_with_wrong_words(words: Words) -> None:
     with pytest.raises(SystemExit) as ended:
         words("shadow-report", "--moved", "101")
     assert ended.value.code == 2
+
+
+RESERVE = '[reserve]\nmechanism = "qos"\nqos = "batch"\nmost_processors = 2\n'
+FROM_A_TERMINAL = '[[job_class]]\nclass = "interactive"\nno_batch_script = true\n'
+
+
+def test_what_a_reserve_would_have_done_and_its_price(
+    words: Words, tmp_path: Path, site: FakeCluster
+) -> None:
+    text = (tmp_path / "site.toml").read_text().replace('"sjf"', '"reserve:2"')
+    (tmp_path / "site.toml").write_text(text + RESERVE + FROM_A_TERMINAL)
+    site.change(2, batch=0)
+    assert words("run", "--once")[0] == 0
+    assert words("run", "--once")[0] == 0
+    found = report(words, "--since", "now-3days", "--moved", "1")
+    limit = found["shadow"]["batch_limit"]
+    assert 0 < limit.pop("limited_seconds") < 300
+    assert limit == {
+        "changes": {"lowered": 2},  # a daemon of one cycle does not know of the one before
+        "lifted_for_wide_jobs": 0,
+        "lowest_limit": 6,
+    }
+    assert found["shadow"]["jobs_seen"] == 4
+    prediction = found["prediction"]
+    assert {"reserve:2", "interactive-first"} <= set(prediction["policies"])
+    price = prediction["reserve_price"]
+    batch = {name: each["batch_mean_wait"] for name, each in prediction["policies"].items()}
+    assert price["batch_mean_wait"] == batch["reserve:2"] / batch["interactive-first"]
+    status, out, _ = words("shadow-report", "--since", "now-3days")
+    assert status == 0
+    assert "6 processors at the lowest; changes: 2 lowered; lifted for wide jobs: 0" in out
+    assert "Price of the reserve, beside the same order without: batch: mean wait" in out
+    status, out, _ = words("audit", "--event", "would_limit", "--json")
+    assert [line["new"] for line in json.loads(out)["lines"]] == [6, 6]
+    assert words("audit", "--event", "would_limit")[0] == 0
+
+
+@pytest.mark.parametrize("reserve", ["", RESERVE])
+def test_a_reserve_that_is_off_plays_no_part_in_the_replay(tmp_path: Path, reserve: str) -> None:
+    path = tmp_path / "kept.toml"
+    path.write_text(f'[policy]\nmodel = "responsive-reserve"\n{reserve}')
+    candidates = candidates_of(read_configuration(path))
+    kept = [each.network.reserve_weights is not None for each in candidates if each.network]
+    assert kept == ([True, False] if reserve else [False])
+    assert len({each.name for each in candidates}) == len(candidates)
