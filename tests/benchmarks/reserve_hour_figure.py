@@ -15,7 +15,7 @@ from tests.benchmarks.reserve_hour_replay import ReplayedJob
 from tests.benchmarks.reserve_hour_runs import ORDER, PLAIN, RESERVE, Runs
 
 mpl.use("Agg")
-from matplotlib import pyplot as plt  # noqa: E402 - the backend comes first
+from matplotlib import pyplot as plt
 
 _WORDS = {PLAIN: "Slurm alone", ORDER: "our order", RESERVE: "our order and a reserve"}
 _COLOURS = {PLAIN: "#767676", ORDER: "#0072B2", RESERVE: "#D55E00"}
@@ -29,12 +29,18 @@ def draw_hours(path: Path, real: Runs, simulated: Runs) -> None:
     for axis, interactive in zip(axes, (True, False), strict=True):
         for side in (PLAIN, ORDER, RESERVE):
             for runs, style in ((real, {"lw": 2.0}), (simulated, {"lw": 0.9, "ls": "--"})):
-                waits = _waits([job for key in runs if key[1] == side for job in runs[key]], interactive)
+                waits = _waits(
+                    [job for key in runs if key[1] == side for job in runs[key]], interactive
+                )
                 part = np.arange(1, len(waits) + 1) / len(waits)
                 label = _WORDS[side] if runs is real else None
                 axis.step(
-                    np.maximum(waits, _LEAST), part, color=_COLOURS[side], where="post",
-                    label=label, **style,
+                    np.maximum(waits, _LEAST),
+                    part,
+                    color=_COLOURS[side],
+                    where="post",
+                    label=label,
+                    **style,
                 )
         axis.set_xscale("log")
         axis.set_xlabel("wait, seconds of the hour")

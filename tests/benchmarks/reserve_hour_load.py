@@ -10,6 +10,7 @@ here some batch jobs are wide, since a limit on a class is hardest on those.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -31,14 +32,14 @@ class HourPlan:
 
     Attributes:
         interactive: jobs of that class.
-        load: work of all jobs that come, over what the machine can do in the hour.
+        load: work of all jobs, those of the beginning too, over what the machine can do.
         burst: jobs of a burst in the mean.
         wide: part of the batch jobs that have several processors.
         widest: processors; such a job has 2 to so many.
     """
 
-    interactive: int = 160
-    load: float = 0.92
+    interactive: int = 140
+    load: float = 1.04
     burst: float = 3.0
     wide: float = 0.06
     widest: int = 8
@@ -59,38 +60,41 @@ def lpc_like_hour(seed: int, plan: HourPlan | None = None) -> list[HourJob]:
     """The jobs of the hour in order of submission; those at 0 are the machine's earlier load."""
     plan = plan or HourPlan()
     rng = np.random.default_rng(seed)
-    quick = _class_of_jobs(rng, plan, plan.interactive, interactive=True)
-    work = sum(job.run_time * job.processors for job in quick)
-    wanted = plan.load * PROCESSORS * HOUR - work
-    width = 1.0 + plan.wide * plan.widest / 2.0
-    count = round(wanted / (_LONG_MEAN * width))
-    slow = _class_of_jobs(rng, plan, count, interactive=False)
-    return sorted([*_running(rng, plan.load), *quick, *slow], key=lambda job: job.submit)
+    jobs = _running(rng, plan.load)
+    while sum(job.interactive for job in jobs) < plan.interactive:
+        jobs += _burst(rng, plan, interactive=True)
+    wanted = plan.load * PROCESSORS * HOUR
+    while (left := wanted - _work(jobs)) > 0.0:
+        burst = _burst(rng, plan, interactive=False)
+        jobs += burst[: 1 + int(left / _LONG_MEAN)]
+    return sorted(jobs, key=lambda job: job.submit)
 
 
-def _class_of_jobs(
-    rng: np.random.Generator, plan: HourPlan, count: int, *, interactive: bool
-) -> list[HourJob]:
-    """Bursts of one class at random times of the hour."""
-    jobs: list[HourJob] = []
-    while len(jobs) < count:
-        size = min(int(rng.geometric(1.0 / plan.burst)), count - len(jobs))
-        begin = rng.uniform(0.0, HOUR - 120.0)
-        account = int(rng.choice(len(ACCOUNTS), p=SHARES))
-        submit = np.minimum(begin + np.cumsum(rng.exponential(_STEP, size)), HOUR)
-        for at in submit.tolist():
-            run_time = _short(rng) if interactive else _long(rng)
-            wide = not interactive and rng.random() < plan.wide
-            jobs.append(
-                HourJob(
-                    submit=at,
-                    run_time=run_time,
-                    processors=int(rng.integers(2, plan.widest + 1)) if wide else 1,
-                    interactive=interactive,
-                    account=account,
-                )
-            )
-    return jobs
+def _work(jobs: Sequence[HourJob]) -> float:
+    """Processor-seconds."""
+    return sum(job.run_time * job.processors for job in jobs)
+
+
+def _burst(rng: np.random.Generator, plan: HourPlan, *, interactive: bool) -> list[HourJob]:
+    """Jobs of one account and class at a random time of the hour."""
+    size = int(rng.geometric(1.0 / plan.burst))
+    begin = rng.uniform(0.0, HOUR - 120.0)
+    account = int(rng.choice(len(ACCOUNTS), p=SHARES))
+    submit = np.minimum(begin + np.cumsum(rng.exponential(_STEP, size)), HOUR)
+    return [
+        HourJob(
+            submit=at,
+            run_time=_short(rng) if interactive else _long(rng),
+            processors=_width(rng, plan) if not interactive else 1,
+            interactive=interactive,
+            account=account,
+        )
+        for at in submit.tolist()
+    ]
+
+
+def _width(rng: np.random.Generator, plan: HourPlan) -> int:
+    return int(rng.integers(2, plan.widest + 1)) if rng.random() < plan.wide else 1
 
 
 def _running(rng: np.random.Generator, load: float) -> list[HourJob]:

@@ -108,7 +108,7 @@ def predicted(
             submit=job.submit,
             sent=float(workload.submit[place]),
             wait=float(wait[place]),
-            run_time=float(workload.run_time[place]),
+            run_time=job.run_time,
             processors=job.processors,
             interactive=job.interactive,
             wanted_run_time=job.run_time,

@@ -125,9 +125,7 @@ def _daemon(cluster: PrivateSlurm, side: Side, folder: Path) -> Iterator[None]:
         assert hook.stop() == 0, hook.log
 
 
-def _submit_in_time(
-    cluster: PrivateSlurm, side: Side, jobs: Sequence[HourJob]
-) -> dict[int, float]:
+def _submit_in_time(cluster: PrivateSlurm, side: Side, jobs: Sequence[HourJob]) -> dict[int, float]:
     """Job id -> when it was submitted, seconds of the run; in the order of the jobs."""
     begin, sent, late = time.monotonic(), dict[int, float](), 0.0
     for place, job in enumerate(jobs):

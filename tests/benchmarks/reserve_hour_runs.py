@@ -23,7 +23,7 @@ from tests.benchmarks.reserve_hour_replay import (
 )
 
 PLAIN, ORDER, RESERVE = "plain", "order", "reserve"
-#: Chosen on hours 1 to 60 in the simulator, before any of the shown ones was looked at.
+#: Chosen on other hours (0 to 29) in the simulator, before any of the shown ones was looked at.
 KEPT = 2
 LIMIT = ClassLimit(change_interval=30.0, lift_after=1800.0, idle_after=3600.0)
 SIDES = (

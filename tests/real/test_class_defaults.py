@@ -129,7 +129,7 @@ def test_without_a_good_table_jobs_are_accepted_as_they_are(
         table.write_text(content)
     factor = factor_at_once(slurm)
     # cut at its longest, a table that goes on behind its end may count or not, but never harms
-    assert factor == 0 or content is not None and len(content) > 2000 and factor == 77
+    assert factor == 0 or (content is not None and len(content) > 2000 and factor == 77)
 
 
 @pytest.mark.parametrize(
