@@ -1,4 +1,4 @@
-"""`make bench-reserve`: hours of LPC-like load on real Slurms, alone, with our order, with a reserve.
+"""`make bench-reserve`: hours of load on real Slurms: alone, with our order, with a reserve.
 
 Needs root and Slurm's daemons, see tests/real/install_daemons.sh; about 7 minutes for each pair of
 hours. The simulator's prediction of the same hours stands beside what was measured.

@@ -5,8 +5,8 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -80,7 +80,7 @@ def factor_at_once(cluster: PrivateSlurm, minutes: int = 1) -> int:
 
 
 def a_table(factor: int, until: float | None = None) -> str:
-    now = time.time()
+    now = datetime.now(UTC).timestamp()
     return (
         f"{HEAD}from {now:.0f}\nuntil {now + 60 if until is None else until:.0f}\n"
         f"factor {factor}\nbatch_qos batch\n{RULE}end\n"
@@ -124,7 +124,7 @@ def test_without_a_good_table_jobs_are_accepted_as_they_are(
     slurm: PrivateSlurm, table: Path, content: str | None
 ) -> None:
     if content == "old":
-        content = a_table(77, until=time.time() - 1)
+        content = a_table(77, until=datetime.now(UTC).timestamp() - 1)
     if content is not None:
         table.write_text(content)
     factor = factor_at_once(slurm)
