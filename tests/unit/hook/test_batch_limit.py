@@ -1,0 +1,182 @@
+"""The limit in a cycle: failures are reported and tried again, and nothing of it is left."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from slurm_rl_plugin.domain import Decision, Memory, QueueSnapshot
+from slurm_rl_plugin.errors import BatchSystemUnavailable, ChangeRejected
+from slurm_rl_plugin.hook.batch_limit import BatchLimit
+from slurm_rl_plugin.hook.cycle import Cycle
+from slurm_rl_plugin.hook.guard_rails import default_guard_rails
+from slurm_rl_plugin.hook.reserve_rail import ReserveRail, ReserveSettings
+from tests.unit.hook.queues import QueueInMemory, ScorePolicy, pending_jobs
+from tests.unit.hook.test_cycle import audit_lines, cycle_over
+
+INTERVAL = 60.0
+
+
+@dataclass
+class LimitedQueue(QueueInMemory):
+    """A queue of which batch jobs can be limited; `fault` is raised instead."""
+
+    file: Path = field(kw_only=True)
+    limit: int | None = None
+    fault: Exception | None = None
+    limits: list[int | None] = field(default_factory=list)
+
+    def limit_batch(self, processors: int | None) -> None:
+        self.limits.append(processors)
+        if self.fault is not None:
+            raise self.fault
+        self.limit = processors
+        self.file.unlink(missing_ok=True) if processors is None else self.file.touch()
+
+
+@dataclass
+class Wishing(ScorePolicy):
+    """Wants so many processors kept free."""
+
+    reserve: int = 1
+
+    def decide(self, snapshot: QueueSnapshot, memory: Memory | None = None) -> Decision:
+        decision = ScorePolicy.decide(self, snapshot, memory)
+        return replace(decision, reserve=self.reserve)
+
+
+class Hook:
+    """A cycle over a queue of 4 processors with an interactive job, and its clock."""
+
+    def __init__(self, folder: Path, **settings: object) -> None:
+        self.time = 0.0
+        self.file = folder / "state.json.limits"
+        pending = pending_jobs([3, 2, 1])
+        pending.jobs.interactive[2] = True
+        self.queue = LimitedQueue(pending, file=self.file)
+        self.policy = Wishing([3, 2, 1])
+        self.cycle = self.over(folder, **settings)
+
+    def over(self, folder: Path, **settings: object) -> Cycle:
+        rail = ReserveRail(ReserveSettings(most=2, change_interval=INTERVAL))
+        cycle = cycle_over(self.queue, self.policy, folder, **settings)
+        cycle.guard_rails = default_guard_rails(float("inf"), rail)
+        cycle._guard = cycle._new_guard()
+        cycle.limit = BatchLimit(rail=rail, file=self.file, monotonic=lambda: self.time)
+        return cycle
+
+
+@pytest.fixture
+def hook(tmp_path: Path) -> Hook:
+    return Hook(tmp_path)
+
+
+def test_interactive_jobs_go_first_and_batch_jobs_are_limited(hook: Hook, tmp_path: Path) -> None:
+    report = hook.cycle.run()
+    assert hook.queue.limit == 3
+    assert hook.queue.order() == [3, 1, 2]
+    assert (report.reserve, report.limit.processors, report.limit.change) == (1, 3, "lowered")
+    (line,) = [each for each in audit_lines(tmp_path) if each["event"] == "limit"]
+    assert (line["old"], line["new"], line["reason"]) == (None, 3, "kept")
+    assert hook.cycle.run().limit.change is None
+    assert len([each for each in audit_lines(tmp_path) if each["event"] == "limit"]) == 1
+
+
+def test_it_changes_no_oftener_than_it_may(hook: Hook) -> None:
+    hook.cycle.run()
+    hook.policy.reserve = 2
+    hook.time = INTERVAL - 1
+    assert hook.cycle.run().limit.processors == 3
+    hook.time = INTERVAL
+    assert hook.cycle.run().limit.processors == hook.queue.limit == 2
+    hook.policy.broken = True  # in fallback at once
+    report = hook.cycle.run()
+    assert (report.limit.processors, report.limit.reason) == (None, "fallback")
+    assert hook.queue.limit is None
+
+
+@pytest.mark.parametrize(
+    ("fault", "kind"),
+    [(ChangeRejected("no right"), "refused"), (BatchSystemUnavailable("down"), "unavailable")],
+)
+def test_a_limit_that_cannot_be_set_stops_no_order_and_is_tried_again(
+    hook: Hook, fault: Exception, kind: str
+) -> None:
+    hook.queue.fault = fault
+    report = hook.cycle.run()
+    assert (report.succeeded, report.writes > 0) == (True, True)
+    assert (report.limit.failure, report.limit.failing, report.limit.processors) == (
+        kind,
+        True,
+        None,
+    )
+    report = hook.cycle.run()  # not yet
+    assert (report.limit.failure, report.limit.failing) == (None, True)
+    assert len(hook.queue.limits) == 1
+    hook.time, hook.queue.fault = INTERVAL, None
+    report = hook.cycle.run()
+    assert (report.limit.failing, hook.queue.limit) == (False, 3)
+
+
+def test_a_limit_that_cannot_be_lifted_is_tried_in_every_cycle(hook: Hook) -> None:
+    hook.cycle.run()
+    hook.queue.fault, hook.policy.broken = BatchSystemUnavailable("down"), True
+    for _ in range(2):
+        report = hook.cycle.run()
+        assert (report.limit.processors, report.limit.failure) == (3, "unavailable")
+    hook.queue.fault = None
+    assert hook.cycle.run().limit.processors is None
+    assert hook.queue.limit is None
+
+
+def test_release_takes_factors_and_limit_and_neither_waits_for_the_other(hook: Hook) -> None:
+    hook.cycle.run()
+    assert hook.cycle.carries_factors
+    hook.queue.fault = BatchSystemUnavailable("slurmdbd is down")
+    with pytest.raises(BatchSystemUnavailable, match="slurmdbd"):
+        hook.cycle.release()
+    assert not hook.queue.pending.factor.any()
+    assert hook.cycle.carries_factors  # the limit
+    hook.queue.fault = None
+    hook.cycle.release()
+    assert hook.queue.limit is None
+    assert not hook.cycle.carries_factors
+
+
+def test_shadow_mode_shows_the_limit_and_sets_none(tmp_path: Path) -> None:
+    hook = Hook(tmp_path, shadow=True)
+    report = hook.cycle.run()
+    assert (report.limit.processors, hook.queue.limits) == (3, [])
+    hook.queue.limit_batch(3)  # of an earlier run
+    hook.cycle.run()
+    assert hook.queue.limit is None
+
+
+def test_a_reload_keeps_the_distance_between_changes(hook: Hook, tmp_path: Path) -> None:
+    hook.cycle.run()
+    fresh = hook.over(tmp_path)
+    fresh.limit.go_on_from(hook.cycle.limit)
+    hook.policy.reserve = 2
+    hook.time = INTERVAL / 2
+    assert fresh.run().limit.processors == 3
+    hook.time = INTERVAL
+    assert fresh.run().limit.processors == 2
+
+
+def test_a_batch_system_that_cannot_limit_says_so(tmp_path: Path) -> None:
+    hook = Hook(tmp_path)
+    hook.cycle.batch_system = QueueInMemory(hook.queue.pending)
+    report = hook.cycle.run()
+    assert report.succeeded
+    assert report.limit.failure == "refused"
+    assert 'mechanism = "off"' in str(report.limit.failure_reason)
+
+
+def test_who_only_looks_changes_nothing(hook: Hook) -> None:
+    plan = hook.cycle.look()
+    assert plan.limit.processors == 3
+    assert hook.queue.limits == []
+    assert np.array_equal(plan.order, [2, 0, 1])
