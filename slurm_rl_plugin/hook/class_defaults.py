@@ -83,7 +83,7 @@ class ClassDefaults:
         try:
             write_whole(self.path, "\n".join([*lines, ""]), sync=False)
         except OSError as error:  # the table in place is soon too old to be heeded
-            self._complain(error.strerror)
+            self._complain(str(error.strerror))
         else:
             self._complained = ""
 

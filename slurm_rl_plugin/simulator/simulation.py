@@ -160,9 +160,10 @@ def decide_scored(
     else:
         wanted = score_pending(workload, cluster, network, scores, jobs)
         reserve = max(reserve, wanted)
-        as_written(workload, cluster, effects, scores, jobs)
     reserve = reserve_in_force(workload, cluster, reserve)
     score_by_rail(workload, cluster, scores, jobs)
+    if rule < 0:
+        as_written(workload, cluster, effects, scores, jobs)
     dispatch_by_score(workload, cluster, scores, jobs, backfilling, reserve)
 
 

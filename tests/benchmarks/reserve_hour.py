@@ -37,7 +37,7 @@ from tests.benchmarks.reserve_hour_runs import (
 #: Hours that were shown, fixed before they were looked at.
 SHOWN = (201, 202, 203, 204)
 #: What Slurm adds in this set-up: fitted to real runs of other hours (7, 8, 101, 102).
-LATENCY = Latency(start=4.0, end=14.0)
+LATENCY = Latency(start=4.0, end=14.0, cycle=24.0)
 #: Seconds of the hour; longest run time of a batch job.
 _LONGEST = 3600.0
 

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from slurm_rl_plugin.features.site import SITE
+from slurm_rl_plugin.learning.rule_networks import rule_network
+from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.simulator.class_limit import ClassLimit
 from slurm_rl_plugin.simulator.cluster import Workload
 from slurm_rl_plugin.simulator.simulation import (
     SimulationSettings,
-    simulate_scores,
+    simulate_network,
     simulate_waiting_rule,
 )
 from slurm_rl_plugin.units import HOUR, FloatArray
@@ -29,10 +32,12 @@ class Latency:
     Attributes:
         start: from the moment at which a job could start until it does.
         end: for which a job holds its processors beyond its run time.
+        cycle: between two cycles of the daemon; a job that came since stands behind all others.
     """
 
     start: float
     end: float
+    cycle: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,11 +102,12 @@ def predicted(
         reserve=reserve,
         class_limit=class_limit,
         half_life=7 * 24 * HOUR,
+        refresh=latency.cycle,
     )
     if order == "multifactor":
         start = simulate_waiting_rule(workload, order, settings).start
     else:
-        start = simulate_scores(workload, _interactive_first(workload), settings).start
+        start = simulate_network(workload, _interactive_first(), settings).start
     wait = start - workload.submit + latency.start
     return [
         ReplayedJob(
@@ -117,8 +123,12 @@ def predicted(
     ]
 
 
-def _interactive_first(workload: Workload) -> FloatArray:
-    return np.where(workload.interactive, 2.0 * HOUR, 0.0) - workload.submit
+def _interactive_first() -> QNetwork:
+    """FIFO with a step between the classes, as a network: what a network is written like."""
+    fifo = rule_network("fifo")
+    linear = fifo.linear.copy()
+    linear[SITE.jobs.index("interactive")] = 1e6
+    return replace(fifo, linear=linear)
 
 
 def figures_of(jobs: Sequence[ReplayedJob]) -> HourFigures:
