@@ -61,6 +61,7 @@ bench: $(VENV)/installed-test
 	$(BIN)/slurm-rl benchmark hook --jobs 10000
 	$(BIN)/slurm-rl benchmark hook --jobs 100000
 	$(BIN)/python -m tests.benchmarks.metrics_answer
+	$(BIN)/python -m tests.benchmarks.agents_speed
 
 bench-slurm: $(VENV)/installed-test
 	tests/real/install_daemons.sh

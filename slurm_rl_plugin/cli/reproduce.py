@@ -17,6 +17,7 @@ from slurm_rl_plugin.cli.claim_tables import (
 )
 from slurm_rl_plugin.cli.heldout_study import HELDOUT_STUDY, reproduce_heldout
 from slurm_rl_plugin.cli.learned_papers import DEFAULT_SEEDS, LEARNED_PAPERS, reproduce_learned
+from slurm_rl_plugin.cli.learning_agents import LEARNING_AGENTS, reproduce_learning_agents
 from slurm_rl_plugin.cli.progress import progress_bar
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.reproduce import heuristics, rlscheduler, rlscheduler_search
@@ -31,7 +32,14 @@ _SEARCH_SEEDS = 5
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    papers = (*LEARNED_PAPERS, HELDOUT_STUDY, ABLATION, "heuristics", "rlscheduler")
+    papers = (
+        *LEARNED_PAPERS,
+        HELDOUT_STUDY,
+        ABLATION,
+        "heuristics",
+        "rlscheduler",
+        LEARNING_AGENTS,
+    )
     parser.add_argument("paper", choices=papers, help="which experiment")
     parser.add_argument(
         "traces",
@@ -85,10 +93,12 @@ def main(options: argparse.Namespace) -> int:
         return reproduce_heldout(options, _named_traces(options.traces))
     if options.paper == ABLATION:
         return reproduce_ablation(options, _named_traces(options.traces))
+    if options.paper == LEARNING_AGENTS:
+        return reproduce_learning_agents(options)
     if options.models or options.policy or (options.quick and not options.search):
         raise ConfigurationError(
             f"--models, --policy and --quick are for {', '.join(LEARNED_PAPERS)}, "
-            f"{HELDOUT_STUDY} and {ABLATION}."
+            f"{HELDOUT_STUDY} and {ABLATION}, --quick also for {LEARNING_AGENTS}."
         )
     if options.paper == "heuristics":
         return _reproduce_heuristics(options)

@@ -12,7 +12,7 @@ import numba
 from numba import njit
 
 #: Folders with sources that can end up in compiled code.
-_COMPILED_FOLDERS = ("features", "policies", "simulator", "utility")
+_COMPILED_FOLDERS = ("brokers", "features", "policies", "simulator", "utility")
 
 
 def source_digest(*more: str) -> str:

@@ -49,10 +49,14 @@ def main(command):
     if mode.startswith("fail:"):
         complain(mode.removeprefix("fail:"))
         return 1
+    before = json.dumps(state)
     status = COMMANDS[command](state, sys.argv[1:], mode)
-    if command in ("scontrol", "sacctmgr"):
-        with open(path, "w") as file:  # noqa: PTH123
-            json.dump(state, file)
+    after = json.dumps(state)
+    if after != before:  # whole, as a test may read it at the same time
+        beside = f"{path}.{os.getpid()}"
+        with open(beside, "w") as file:  # noqa: PTH123
+            file.write(after)
+        os.replace(beside, path)  # noqa: PTH105
     return status
 
 

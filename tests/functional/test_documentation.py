@@ -29,6 +29,7 @@ from slurm_rl_plugin.cli.ablation_study import ABLATION
 from slurm_rl_plugin.cli.entry import main
 from slurm_rl_plugin.cli.heldout_study import HELDOUT_STUDY
 from slurm_rl_plugin.cli.learned_papers import LEARNED_PAPERS
+from slurm_rl_plugin.cli.learning_agents import LEARNING_AGENTS
 from slurm_rl_plugin.learning import training
 from slurm_rl_plugin.learning.heldout import HeldoutProtocol
 from slurm_rl_plugin.learning.heldout_training import compare_with_rules, heldout_loads
@@ -64,7 +65,7 @@ SMALLER_BY_VERB = {
     "demo": ["--generations", "2"],
     "train": ["--steps", "2"],
 }
-QUICK_PAPERS = (*LEARNED_PAPERS, HELDOUT_STUDY, ABLATION)
+QUICK_PAPERS = (*LEARNED_PAPERS, HELDOUT_STUDY, ABLATION, LEARNING_AGENTS)
 #: Windows of held-out training that fit into a short log.
 SHORT = HeldoutProtocol(windows=4, warm_up=100, counted=200, further=50)
 NEEDS_SLURM = (
@@ -177,7 +178,7 @@ def daemon(words: Sequence[str], *, until: str) -> str:
 @pytest.mark.parametrize("command", COMMANDS, ids=str)
 def test_commands_of_the_documents_run(command: Command, workplace: Path) -> None:
     words = made_smaller(command.words)
-    if command.words[0] == "reproduce":
+    if command.words[0] == "reproduce" and command.words[1] != LEARNING_AGENTS:
         if not TRACES:
             pytest.skip("SLURM_RL_TRACES names no directory of workload traces")
         (workplace / "traces").symlink_to(TRACES)

@@ -1,0 +1,110 @@
+"""The grid of the 2005 paper: sequential resources of unequal speed, and agents that submit jobs.
+
+A. Galstyan, K. Czajkowski, K. Lerman, "Resource allocation in the Grid with reinforcement learning"
+(2005), sections 2 and 3. Time is counted in ticks; a resource of capacity C does C units of work in
+a tick, one job at a time, first come first served.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from slurm_rl_plugin.units import FloatArray, IntArray
+
+#: Ticks whose submissions are drawn at once, so that memory stays small.
+_TICKS_AT_ONCE = 500
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GridSettings:
+    """Sizes of a grid and its load.
+
+    Attributes:
+        agents: N, who submit independently of each other.
+        resources: R.
+        ticks: how long it runs.
+        rate: g, probability that an agent submits a job in a tick.
+        capacity: lowest and highest, drawn uniformly; work a tick.
+        job_size: lowest and highest, drawn uniformly; work, that is ticks at capacity 1.
+        leaving: probability that an agent is replaced by one that knows nothing, in a tick.
+    """
+
+    agents: int = 1000
+    resources: int = 250
+    ticks: int = 6000
+    rate: float = 0.2
+    capacity: tuple[float, float] = (10.0, 1000.0)
+    job_size: tuple[float, float] = (10.0, 1000.0)
+    leaving: float = 0.0
+
+    @property
+    def mean_size(self) -> float:
+        """Expected work of a job."""
+        return sum(self.job_size) / 2.0
+
+    @property
+    def size_variability(self) -> float:
+        """E[J^2] / E[J]^2; 1 for equal jobs, 2 for exponential ones."""
+        low, high = self.job_size
+        return 1.0 + (high - low) ** 2 / 12.0 / self.mean_size**2
+
+    @property
+    def work_rate(self) -> float:
+        """Expected work that is submitted in a tick."""
+        return self.rate * self.agents * self.mean_size
+
+
+class Grid(NamedTuple):
+    """One draw of a grid with all its submissions; every rule meets the same.
+
+    Attributes:
+        capacity: work a tick, shape [R].
+        tick: of each submission, ascending, shape [n].
+        agent: who submits, in random order within a tick, shape [n].
+        size: work, shape [n].
+        leaver_tick, leaver: replacements of agents, ascending, both of shape [m].
+    """
+
+    capacity: FloatArray
+    tick: IntArray
+    agent: IntArray
+    size: FloatArray
+    leaver_tick: IntArray
+    leaver: IntArray
+
+
+def draw_grid(settings: GridSettings, seed: int) -> Grid:
+    """Capacities, submissions and replacements; the same seed gives the same bytes."""
+    capacities, submissions, sizes, leavers = (
+        np.random.default_rng(each) for each in np.random.SeedSequence(seed).spawn(4)
+    )
+    tick, agent = _happenings(submissions, settings, settings.rate)
+    leaver_tick, leaver = _happenings(leavers, settings, settings.leaving)
+    return Grid(
+        capacity=capacities.uniform(*settings.capacity, size=settings.resources),
+        tick=tick,
+        agent=agent,
+        size=sizes.uniform(*settings.job_size, size=len(tick)),
+        leaver_tick=leaver_tick,
+        leaver=leaver,
+    )
+
+
+def _happenings(
+    rng: np.random.Generator, settings: GridSettings, probability: float
+) -> tuple[IntArray, IntArray]:
+    """Ticks and agents of what happens to each agent in each tick with a probability."""
+    ticks, agents = [], []
+    for first in range(0, settings.ticks if probability > 0.0 else 0, _TICKS_AT_ONCE):
+        size = (min(_TICKS_AT_ONCE, settings.ticks - first), settings.agents)
+        tick, agent = np.nonzero(rng.random(size) < probability)
+        # nobody is served first in every tick
+        order = np.lexsort((rng.random(len(tick)), tick))
+        ticks.append(first + tick[order])
+        agents.append(agent[order])
+    if not ticks:
+        return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
+    return np.concatenate(ticks), np.concatenate(agents)

@@ -1,0 +1,59 @@
+"""`slurm-rl reproduce learning-agents` as a user types it, small."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+
+import pytest
+
+from slurm_rl_plugin.cli.entry import main
+
+WORDS = ["reproduce", "learning-agents", "--quick"]
+CONTRACT = {"name", "published", "measured", "ci95", "baselines", "verdict", "because"}
+
+
+def test_figures_claims_and_manifest(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "figures"
+    assert main([*WORDS, "--seeds", "3", "--json", "--plot", str(folder)]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["paper"] == "learning-agents"
+    assert document["seeds"] == [0, 1, 2]
+    assert all(set(claim) >= CONTRACT for claim in document["claims"])
+    judged = [claim for claim in document["claims"] if claim["verdict"] is not None]
+    assert [claim["source"] for claim in judged].count("goal") == 6
+    for figure in range(2, 6):
+        assert any(claim["name"].startswith(f"Fig. {figure}") for claim in judged)
+    manifest = json.loads((folder / "learning-agents.json").read_text())
+    assert manifest["command"] == "slurm-rl reproduce learning-agents --seeds 3 --quick"
+    assert manifest["claims"] == document["claims"]
+    assert len(document["figures"]) == len(manifest["sha256"]) == 4
+    for path in map(Path, document["figures"]):
+        content = path.read_bytes()
+        assert content[:4] == b"\x89PNG"
+        assert manifest["sha256"][path.name] == hashlib.sha256(content).hexdigest()
+    assert main([*WORDS, "--seeds", "3", "--json"]) == 0
+    again = json.loads(capsys.readouterr().out)
+    assert again["claims"] == document["claims"]
+    assert again["figures"] == []
+
+
+def test_the_table_says_what_does_not_reproduce(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*WORDS, "--seeds", "2"]) == 0
+    printed = capsys.readouterr().out
+    assert "probing agents, load / paper's agents" in printed
+    assert " reproduce. What does not:" in printed
+
+
+@pytest.mark.parametrize(
+    "more",
+    [["--seeds", "1"], ["--models", "here"], ["--policy", "model.onnx"], ["traces"], ["--search"]],
+)
+def test_what_makes_no_sense_is_one_sentence(
+    more: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*WORDS[:2], *more, *WORDS[2:]]) == 2
+    output = capsys.readouterr()
+    assert output.out == ""
+    assert len(output.err.splitlines()) == 1

@@ -1,0 +1,243 @@
+"""The compiled grid: laws that hold for every rule, and equality with a readable one."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from slurm_rl_plugin.brokers import agent_rules
+from slurm_rl_plugin.brokers.agent_grid import Grid, GridSettings, draw_grid
+from slurm_rl_plugin.brokers.agent_rules import ProbeSettings
+from slurm_rl_plugin.brokers.agent_simulation import (
+    LEAST_LOADED,
+    LEAST_LOADED_IN_TURN,
+    PAPER,
+    PROBING,
+    RULES,
+    AgentRule,
+    run_grid,
+)
+
+GRIDS = st.builds(
+    GridSettings,
+    agents=st.integers(1, 6),
+    resources=st.integers(1, 7),
+    ticks=st.integers(1, 40),
+    rate=st.floats(0.05, 0.9),
+    capacity=st.just((10.0, 200.0)),
+    job_size=st.just((10.0, 400.0)),
+    leaving=st.sampled_from([0.0, 0.1]),
+)
+RULE = st.builds(
+    AgentRule,
+    name=st.sampled_from(RULES),
+    noise=st.sampled_from([0.0, 0.2]),
+    at_completion=st.booleans(),
+    known=st.integers(1, 5),
+    probes=st.builds(
+        ProbeSettings,
+        probes=st.integers(1, 3),
+        weight=st.floats(0.01, 1.0),
+        recent=st.floats(1.0, 50.0),
+        fading=st.floats(1.0, 500.0),
+    ),
+)
+
+
+@settings(deadline=None, max_examples=60)
+@given(size=GRIDS, rule=RULE, seed=st.integers(0, 10**6))
+def test_load_is_the_work_in_the_system_and_none_is_lost(
+    size: GridSettings, rule: AgentRule, seed: int
+) -> None:
+    grid = draw_grid(size, seed)
+    run = run_grid(size, grid, rule, seed)
+    backlog, done = np.zeros(size.resources), 0.0
+    for tick in range(size.ticks):
+        for job in np.flatnonzero(grid.tick == tick):
+            chosen = run.resource[job]
+            assert run.wait[job] == backlog[chosen] / grid.capacity[chosen]
+            backlog[chosen] += grid.size[job]
+        assert run.load[tick] == pytest.approx((backlog / grid.capacity).mean())
+        worked = np.minimum(backlog, grid.capacity)
+        backlog, done = backlog - worked, done + worked.sum()
+    assert run.backlog == pytest.approx(backlog, abs=1e-9)
+    assert done + run.backlog.sum() == pytest.approx(grid.size.sum())
+    assert run.response == pytest.approx(run.wait + grid.size / grid.capacity[run.resource])
+
+
+@settings(deadline=None, max_examples=30)
+@given(size=GRIDS, rule=RULE, seed=st.integers(0, 10**6))
+def test_the_same_seed_gives_the_same_bytes(size: GridSettings, rule: AgentRule, seed: int) -> None:
+    one, two = (run_grid(size, draw_grid(size, seed), rule, seed) for _ in range(2))
+    for name in ("load", "resource", "wait", "response", "backlog"):
+        assert getattr(one, name).tobytes() == getattr(two, name).tobytes()
+
+
+class ReadableAgents:
+    """Agents who are told of a job in so many words, and only when they may know of it."""
+
+    def __init__(self, size: GridSettings, grid: Grid, rule: AgentRule, seed: int) -> None:
+        self.grid, self.rule = grid, rule
+        self.known = min(rule.known, size.resources)
+        self.rng = np.random.default_rng([seed, 1])
+        self.born = dict.fromkeys(range(size.agents), 0)
+        self.places = {}
+        if rule.name == PROBING:
+            self.places = {agent: self.draw_places() for agent in range(size.agents)}
+        self.met = defaultdict(list)  # agent -> what its jobs met, in order of news
+        self.scores = defaultdict(lambda: np.zeros(size.resources, dtype=np.int64))
+        self.news = defaultdict(list)  # agent, resource -> (tick, wait)
+        self.mean = defaultdict(float)
+        self.open = defaultdict(list)  # agent, resource -> jobs of which nothing was heard
+        self.busy = defaultdict(float)
+
+    def draw_places(self) -> list[int]:
+        if self.known == len(self.grid.capacity):
+            return list(range(self.known))
+        cumulative, places = np.cumsum(self.grid.capacity), []
+        while len(places) < self.known:
+            at = self.rng.random() * cumulative[-1]
+            place = int(np.searchsorted(cumulative, at, side="right"))
+            if place not in places:
+                places.append(place)
+        return places
+
+    def replace(self, agent: int, tick: int) -> None:
+        self.born[agent] = tick
+        self.met.pop(agent, None)
+        self.scores.pop(agent, None)
+        for memory in (self.news, self.mean, self.open, self.busy):
+            for key in [each for each in memory if each[0] == agent]:
+                del memory[key]
+        if self.rule.name == PROBING:
+            self.places[agent] = self.draw_places()
+
+    def choose(self, job: int) -> int:
+        agent, resources = int(self.grid.agent[job]), len(self.grid.capacity)
+        if self.rule.noise > 0.0 and self.rng.random() < self.rule.noise:
+            return int(self.rng.random() * resources)
+        if self.rule.name == PAPER:
+            return agent_rules.best_score(self.scores[agent], self.rng.random())
+        places = self.places[agent]
+        every = self.known == resources
+        chances = self.grid.capacity if every else np.ones(self.known)
+        probes = min(self.rule.probes.probes, self.known)
+        drawn = [places[each] for each in agent_rules.drawn_places(chances, probes, self.rng)]
+        return min(drawn, key=lambda resource: self.expected(job, resource))
+
+    def expected(self, job: int, resource: int) -> float:
+        agent, now = int(self.grid.agent[job]), float(self.grid.tick[job])
+        key, capacity = (agent, resource), self.grid.capacity[resource]
+        heard, last = self.news[key][-1] if self.news[key] else (0.0, 0.0)
+        known = max(self.busy[key] - now, 0.0)
+        if self.open[key]:
+            first = self.open[key][0]
+            age = now - self.grid.tick[first]
+            known = agent_rules.waited_so_far(age, self.grid.size[first], capacity)
+        probes, mean = self.rule.probes, self.mean[key]
+        wait = agent_rules.expected_wait(
+            mean, last, now - heard, probes.recent, probes.fading, known
+        )
+        return wait + self.grid.size[job] / capacity
+
+    def sent(self, job: int, resource: int) -> None:
+        self.open[int(self.grid.agent[job]), resource].append(job)
+
+    def told(self, job: int, resource: int, wait: float, tick: int) -> None:
+        agent = int(self.grid.agent[job])
+        if self.grid.tick[job] < self.born[agent]:
+            return
+        key, run_time = (agent, resource), self.grid.size[job] / self.grid.capacity[resource]
+        if job in self.open[key]:
+            self.open[key].remove(job)
+        else:
+            self.busy[key] = tick + wait + run_time
+        met = agent_rules.experience(wait, run_time, self.grid.size[job])
+        earlier = self.met[agent]
+        gained = agent_rules.reward(met, sum(earlier), len(earlier))
+        self.scores[agent][resource] += gained
+        earlier.append(met)
+        count, weight = len(self.news[key]), self.rule.probes.weight
+        self.mean[key] = agent_rules.learned_wait(self.mean[key], count, wait, weight)
+        self.news[key].append((float(tick), wait))
+
+
+def readable_choices(size: GridSettings, grid: Grid, rule: AgentRule, seed: int) -> list[int]:
+    """Each tick an agent is told of those jobs only that had completed by then."""
+    agents = ReadableAgents(size, grid, rule, seed)
+    backlog, untold, chosen = np.zeros(size.resources), [], []
+    for tick in range(size.ticks):
+        for leaver in grid.leaver[grid.leaver_tick == tick]:
+            agents.replace(int(leaver), tick)
+        for entry in [each for each in untold if each[0] <= tick]:
+            untold.remove(entry)
+            agents.told(*entry[1:], tick)
+        for job in np.flatnonzero(grid.tick == tick):
+            resource = int(agents.choose(job))
+            wait = backlog[resource] / grid.capacity[resource]
+            backlog[resource] += grid.size[job]
+            chosen.append(resource)
+            if rule.at_completion:
+                agents.sent(job, resource)
+                completion = tick + backlog[resource] / grid.capacity[resource]
+                untold.append((math.ceil(completion), job, resource, wait))
+                untold.sort(key=lambda each: each[:2])
+            else:
+                agents.told(job, resource, wait, tick)
+        backlog = np.maximum(backlog - grid.capacity, 0.0)
+    return chosen
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    size=GRIDS,
+    rule=RULE.filter(lambda rule: rule.name in (PAPER, PROBING)),
+    seed=st.integers(0, 10**6),
+)
+def test_agents_choose_as_readable_ones_who_hear_only_of_completed_jobs(
+    size: GridSettings, rule: AgentRule, seed: int
+) -> None:
+    grid = draw_grid(size, seed)
+    run = run_grid(size, grid, rule, seed)
+    assert run.resource.tolist() == readable_choices(size, grid, rule, seed)
+
+
+def test_nobody_has_a_preference_before_the_first_completion() -> None:
+    """Jobs that never complete teach nothing: the choices are those of any other sizes."""
+    size = GridSettings(agents=5, resources=20, ticks=30, rate=0.5, capacity=(1.0, 2.0))
+    grid = draw_grid(size, 3)
+    rule = AgentRule(name=PAPER, at_completion=True)
+    endless = [grid._replace(size=np.full(len(grid.size), each)) for each in (1e6, 2e6)]
+    one, two = (run_grid(size, each, rule, 3).resource.tolist() for each in endless)
+    assert one == two
+    at_once = AgentRule(name=PAPER)
+    assert run_grid(size, endless[0], at_once, 3).resource.tolist() != one
+
+
+def test_least_loaded_sees_the_tick_before_and_in_turn_every_job() -> None:
+    size = GridSettings(agents=40, resources=40, ticks=1, rate=0.99, capacity=(10.0, 20.0))
+    grid = draw_grid(size, 1)
+    in_turn = run_grid(size, grid, AgentRule(name=LEAST_LOADED_IN_TURN), 1)
+    assert len(set(in_turn.resource.tolist())) == len(grid.tick)  # an empty one is left for each
+    snapshot = run_grid(size, grid, AgentRule(name=LEAST_LOADED), 1)
+    assert len(set(snapshot.resource.tolist())) < len(grid.tick)  # all seemed empty
+
+
+def test_capacities_and_submissions_are_drawn_as_told() -> None:
+    size = GridSettings(agents=200, resources=300, ticks=900, rate=0.2, leaving=0.01)
+    grid = draw_grid(size, 1)
+    assert ((grid.capacity >= 10.0) & (grid.capacity <= 1000.0)).all()
+    assert len(grid.tick) / (200 * 900) == pytest.approx(0.2, abs=5e-3)
+    assert len(grid.leaver) / (200 * 900) == pytest.approx(0.01, abs=1.5e-3)
+    assert grid.size.mean() == pytest.approx(size.mean_size, rel=0.02)
+    assert (np.diff(grid.tick) >= 0).all()
+    pairs = grid.tick * 200 + grid.agent
+    assert len(np.unique(pairs)) == len(pairs)  # an agent submits once in a tick
+    assert (grid.size**2).mean() / grid.size.mean() ** 2 == pytest.approx(
+        size.size_variability, rel=0.02
+    )
