@@ -4,8 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := setup.py pyproject.toml
 
-.PHONY: help demo test test-releases test-pbs check bench bench-slurm deb generated default-model paper-models \
-  reserve-model clean
+.PHONY: help demo test test-releases test-pbs check bench bench-slurm bench-reserve deb generated \
+  default-model paper-models reserve-model clean
 
 help:
 	@echo "make demo           the whole loop on a simulated cluster, under 5 minutes"
@@ -15,6 +15,7 @@ help:
 	@echo "make check          ruff, mypy, import-linter"
 	@echo "make bench          speed and memory"
 	@echo "make bench-slurm    writes and cycles on a real Slurm with 10,000 jobs; about 15 minutes"
+	@echo "make bench-reserve  hours of load on a real Slurm with and without a reserve; about 20 minutes"
 	@echo "make deb            the Debian package, into dist/; on Debian 12 or newer"
 	@echo "make generated      files made of the code: manual pages, completion, example file, dashboards"
 	@echo "make default-model  train policy_models/default.onnx again, on three logs"
@@ -65,6 +66,10 @@ bench: $(VENV)/installed-test
 bench-slurm: $(VENV)/installed-test
 	tests/real/install_daemons.sh
 	$(BIN)/python -m tests.benchmarks.slurm_queue --output bench-output
+
+bench-reserve: $(VENV)/installed-test
+	tests/real/install_daemons.sh
+	$(BIN)/python -m tests.benchmarks.reserve_hour --output bench-output
 
 deb:
 	deploy/debian/build.sh dist

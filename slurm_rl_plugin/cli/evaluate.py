@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from slurm_rl_plugin.cli.heldout_evaluation import (
 )
 from slurm_rl_plugin.cli.log_arguments import NamedLog, read_named_log, read_named_logs
 from slurm_rl_plugin.cli.resampled_logs import compare_on_resampled_logs, print_resampled
+from slurm_rl_plugin.cli.reserve_option import reserve_words
 from slurm_rl_plugin.cli.schedule_export import export_schedule, file_names
 from slurm_rl_plugin.cli.slurm_log import print_origin
 from slurm_rl_plugin.cli.tables import print_json, print_table
@@ -31,6 +32,7 @@ from slurm_rl_plugin.learning.evaluation import (
     starts_under,
 )
 from slurm_rl_plugin.policies.q_network import load_q_network
+from slurm_rl_plugin.simulator.class_limit import ClassLimit
 from slurm_rl_plugin.simulator.log_workload import PreparedLog
 from slurm_rl_plugin.simulator.resampling import scale_load
 from slurm_rl_plugin.simulator.simulation import SimulationSettings
@@ -57,6 +59,7 @@ def main(options: argparse.Namespace) -> int:
         backfilling=options.backfill,
         cycle=options.cycle,
         reserve=options.reserve,
+        class_limit=options.reserve_as,
     )
     if sum(options.drop) >= len(log.prepared.log):
         raise ConfigurationError(
@@ -211,8 +214,13 @@ def _log_entry(log: NamedLog, options: argparse.Namespace, in_sample: bool) -> d
         "backfill": options.backfill,
         "drop": list(options.drop),
         "scale_load": options.scale_load,
+        **_limit_entry(options.reserve_as),
         "eligible_later": 0 if later is None else int((later > 0).sum()),
     }
+
+
+def _limit_entry(limit: ClassLimit | None) -> dict[str, Any]:
+    return {} if limit is None else {"reserve_as": "limit", "class_limit": asdict(limit)}
 
 
 def _print_document(document: Mapping[str, Any]) -> None:
@@ -262,6 +270,7 @@ def _exports(
         f"--backfill {options.backfill} --estimates {options.estimates} --cycle {options.cycle:g} "
         f"--reserve {options.reserve} --scale-load {options.scale_load:g}"
     )
+    system = " ".join([system, *reserve_words(options.reserve_as)])
     note = "Waits are simulated; the log's own notices apply to its jobs"
     if log.prepared.eligible_after is not None:
         note += "; a submit is the time at which the job was eligible"

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from slurm_rl_plugin.cli.heldout_evaluation import add_heldout_options
 from slurm_rl_plugin.cli.log_arguments import add_log_options
+from slurm_rl_plugin.cli.reserve_option import add_reserve_option
 from slurm_rl_plugin.features.estimates import ESTIMATE_KINDS
 from slurm_rl_plugin.simulator.dispatch import BACKFILLING
 
@@ -37,6 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--cycle", type=float, default=0.0, metavar="SECONDS")
     parser.add_argument("--reserve", type=int, default=0, metavar="PROCESSORS")
+    add_reserve_option(parser)
     parser.add_argument("--timing", action="store_true", help="also measure jobs per second")
     parser.add_argument("--users", action="store_true", help="also a summary of each user")
     parser.add_argument(

@@ -42,6 +42,7 @@ _FIXED: dict[str, tuple[Any, ...]] = {
     "--estimates-from": (None,),
     "--drop": ((0, 0),),
     "--reserve": (0,),
+    "--reserve-as": (None,),
     "--resample": (None,),
     "--timing": (False,),
     "--users": (False,),

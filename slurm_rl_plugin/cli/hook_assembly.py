@@ -20,10 +20,11 @@ from slurm_rl_plugin.batch_systems.slurm_process import CommandRunner
 from slurm_rl_plugin.batch_systems.slurm_site import SlurmSite
 from slurm_rl_plugin.cli.shipped_files import shipped_folder
 from slurm_rl_plugin.configuration import SHIPPED_MODELS, Configuration
-from slurm_rl_plugin.configuration.reserve_keys import MAX_RUN_RES, OFF
+from slurm_rl_plugin.configuration.reserve_keys import LICENSES, MAX_RUN_RES, OFF, QOS
 from slurm_rl_plugin.errors import ConfigurationError, PolicyError
 from slurm_rl_plugin.hook.audit_log import AuditLog
 from slurm_rl_plugin.hook.batch_limit import BatchLimit
+from slurm_rl_plugin.hook.class_defaults import ClassDefaults
 from slurm_rl_plugin.hook.cycle import Cycle
 from slurm_rl_plugin.hook.guard_rails import UntouchedJobs, default_guard_rails
 from slurm_rl_plugin.hook.reserve_rail import ReserveRail
@@ -38,6 +39,9 @@ if TYPE_CHECKING:
     from slurm_rl_plugin.batch_systems.slurm_commands import SlurmCommands
 
 logger = logging.getLogger(__name__)
+
+#: Seconds for which the table of class defaults is good beyond three cycles.
+_DEFAULTS_LIFE = 30.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -260,5 +264,27 @@ def build_cycle(configuration: Configuration, loaded: LoadedPolicy) -> Cycle:
             file=limits_path(Path(hook["state_file"])),
             monotonic=time.monotonic,
         ),
+        class_defaults=_class_defaults(configuration),
         calls=calls,
     )
+
+
+def _class_defaults(configuration: Configuration) -> ClassDefaults:
+    """Good for three cycles: one that is late is no reason to give new jobs nothing."""
+    reserve, more = configuration.values["reserve"], {}
+    if reserve["mechanism"] == QOS:
+        more = {"batch_qos": reserve["qos"]}
+    elif reserve["mechanism"] == LICENSES:
+        more = {"batch_license": reserve["license"]}
+    return ClassDefaults(
+        path=class_defaults_path(configuration),
+        rules=configuration.classifier.rules,
+        life=3.0 * configuration.pace.longest + _DEFAULTS_LIFE,
+        more=more,
+    )
+
+
+def class_defaults_path(configuration: Configuration) -> Path | None:
+    """The table for job_submit.lua; None for none."""
+    given = configuration.values["hook"]["class_defaults_file"]
+    return Path(given) if given else None

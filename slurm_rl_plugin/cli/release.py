@@ -12,10 +12,19 @@ from slurm_rl_plugin.cli.configuration_arguments import (
     configuration_in_part,
     configuration_of,
 )
-from slurm_rl_plugin.cli.hook_assembly import build_batch_system, limits_path
+from slurm_rl_plugin.cli.hook_assembly import (
+    build_batch_system,
+    class_defaults_path,
+    limits_path,
+)
 from slurm_rl_plugin.configuration import Configuration
 from slurm_rl_plugin.errors import BatchSystemUnavailable, SlurmRLError
 from slurm_rl_plugin.hook.carried_factors import CarriedFactors
+from slurm_rl_plugin.hook.class_defaults import (
+    factors_may_stand,
+    forget_given,
+    mark_given,
+)
 from slurm_rl_plugin.hook.cycle import NOBODY_IN_CHARGE
 from slurm_rl_plugin.hook.daemon import daemon_runs, only_daemon
 from slurm_rl_plugin.hook.state_file import StateFile
@@ -54,6 +63,7 @@ def _release_unattended(options: argparse.Namespace) -> int:
         return 1
     state = Path(configuration.values["hook"]["state_file"])
     nothing_stands = StateFile(state).read() == set() and not limits_path(state).exists()
+    nothing_stands &= not factors_may_stand(class_defaults_path(configuration))
     if daemon_runs(state) or nothing_stands:
         return 0
     sys.stderr.write(said)
@@ -81,12 +91,17 @@ def _release(configuration: Configuration, heeds_others: bool, *, quiet: bool = 
                 print(NOT_OURS)
             return 0
         limited = _take_limit_back(slurm, state.path)
+        defaults = class_defaults_path(configuration)
+        if defaults is not None:
+            mark_given(defaults)  # or new jobs would go on to get factors
         # running jobs too: a requeued one comes back with the factor that it had
         results = [CarriedFactors(state).release(slurm)]
         # what then still carries a factor is in no state file
         results.append(slurm.release(None))
         later = frozenset[int]().union(*(result.later for result in results))
         state.write(later)
+        if defaults is not None and not later:
+            forget_given(defaults)
     rejected = {job: why for result in results for job, why in result.rejected.items()}
     print(f"released {sum(result.applied for result in results)} jobs")
     for job, why in sorted(rejected.items()):

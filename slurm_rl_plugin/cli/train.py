@@ -19,6 +19,7 @@ from slurm_rl_plugin.cli.log_arguments import (
     read_named_logs,
 )
 from slurm_rl_plugin.cli.progress import progress_bar
+from slurm_rl_plugin.cli.reserve_option import add_reserve_option, reserve_words
 from slurm_rl_plugin.cli.slurm_log import SLURM, print_origin
 from slurm_rl_plugin.cli.tables import print_json, print_table
 from slurm_rl_plugin.configuration import read_configuration
@@ -61,6 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--backfill", choices=sorted(BACKFILLING), help="of the simulated system (default: none)"
     )
+    add_reserve_option(parser)
     parser.add_argument("--hidden", type=at_least_one, metavar="N", help="hidden units")
     parser.add_argument(
         "--steps", type=at_least_one, metavar="N", help="generations, sweeps or iterations"
@@ -190,6 +192,10 @@ def _check_protocol(options: argparse.Namespace) -> None:
         )
     if options.algorithm == "echo-state":
         raise ConfigurationError("--protocol heldout does not take echo-state: choose another.")
+    if options.reserve_as is not None:
+        raise ConfigurationError(
+            "--protocol heldout learns no limit on batch jobs: leave out --reserve-as."
+        )
     if options.windows is not None:
         raise ConfigurationError("--protocol heldout has windows of its own: leave out --windows.")
 
@@ -214,6 +220,7 @@ def _plan(
         heldout=options.protocol == HELDOUT,
         classifier=configured_classifier(options),
         start=start,
+        class_limit=options.reserve_as,
     )
 
 
@@ -233,6 +240,7 @@ def _command(options: argparse.Namespace, logs: list[NamedLog], estimates: list[
     for name in ("hidden", "steps"):
         if getattr(options, name) is not None:
             words.append(f"--{name} {getattr(options, name)}")
+    words += reserve_words(options.reserve_as)
     words += ["--hold"] * options.hold + [f"--set {each}" for each in options.set]
     if options.config is not None:
         words.append(f"--config {options.config.name}")

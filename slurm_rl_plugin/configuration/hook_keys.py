@@ -71,6 +71,14 @@ HOOK = {
         note="Its folder must be writable; the lock of the daemon and the memory of the policy lie "
         "beside it. Change it only while the daemon is stopped.",
     ),
+    "class_defaults_file": Key(
+        kind=str,
+        default="",
+        meaning="table from which job_submit.lua gives a new interactive job its factor at "
+        "submission; empty for none",
+        note="slurmctld's user must be able to read it, and this user to write into its folder: "
+        "[class defaults](reserve-measured.md#factors-at-submission).",
+    ),
     "audit_file": Key(
         kind=str,
         default="/var/log/slurm-rl/audit.jsonl",

@@ -28,6 +28,7 @@ from slurm_rl_plugin.errors import (
 from slurm_rl_plugin.hook.audit_log import AuditLog, decided_order
 from slurm_rl_plugin.hook.batch_limit import BatchLimit
 from slurm_rl_plugin.hook.carried_factors import CarriedFactors
+from slurm_rl_plugin.hook.class_defaults import ClassDefaults
 from slurm_rl_plugin.hook.cycle_report import CycleReport
 from slurm_rl_plugin.hook.cycle_settings import CycleSettings
 from slurm_rl_plugin.hook.guard_rails import GuardRail, UntouchedJobs
@@ -66,6 +67,7 @@ class Cycle:
         audit: where decisions and writes are recorded.
         monotonic: clock for durations, seconds.
         limit: on batch jobs, so that processors stay free for interactive ones.
+        class_defaults: what a job gets that is submitted between two cycles.
         calls: seconds of batch-system calls, filled by the adapter, emptied by each report.
         stood_by: whether the last cycle that Slurm answered was another host's to do.
     """
@@ -80,6 +82,7 @@ class Cycle:
     audit: AuditLog
     monotonic: Callable[[], float]
     limit: BatchLimit = field(default_factory=BatchLimit)
+    class_defaults: ClassDefaults = field(default_factory=ClassDefaults)
     calls: list[tuple[str, float]] = field(default_factory=list)
     stood_by: bool = False
     _factors: CarriedFactors = field(init=False)
@@ -167,8 +170,10 @@ class Cycle:
         Raises:
             BatchSystemUnavailable: no answer in time; call again.
         """
+        self.class_defaults.withdraw()  # or new jobs would go on to get factors
         try:
-            return self._factors.release(self.batch_system)
+            report = self._factors.release(self.batch_system)
+            return self.class_defaults.take_back(self.batch_system, report)
         finally:  # neither waits for the other
             self.limit.take_back(self.batch_system)
 
@@ -203,7 +208,7 @@ class Cycle:
     @property
     def carries_factors(self) -> bool:
         """Whether some job may carry a factor of ours, or a limit of ours may stand."""
-        return bool(self._factors) or self.limit.stands
+        return bool(self._factors) or self.limit.stands or self.class_defaults.stands
 
     @property
     def _shadow(self) -> bool:
@@ -265,6 +270,7 @@ class Cycle:
             limit = self.limit.only_shown(self.batch_system, plan.limit)
             return replace(report, suppressed=suppressed, limit=limit)
         report = self._apply(report, plan, changes, suppressed)
+        self.class_defaults.follow(plan, facts, self._influence(facts), self.batch_system)
         report = replace(report, limit=self.limit.carry_out(self.batch_system, plan.limit))
         watch.lap("apply", begin)
         return report
@@ -288,9 +294,7 @@ class Cycle:
         decision: Decision,
         fallback_reason: str | None,
     ) -> QueuePlan:
-        points = self.settings.influence * facts.points_an_hour
-        if math.isinf(self.settings.influence):
-            points = math.inf
+        points = self._influence(facts)
         order, changes = planned_order(
             snapshot, decision.scores, self.untouched, points, facts.highest_priority
         )
@@ -306,6 +310,12 @@ class Cycle:
                 snapshot, decision.reserve, fallback=fallback_reason is not None
             ),
         )
+
+    def _influence(self, facts: SchedulerFacts) -> float:
+        """Priority points that the best place is worth; inf where our order wins."""
+        if math.isinf(self.settings.influence):
+            return math.inf
+        return self.settings.influence * facts.points_an_hour
 
     def _mode(self, fallback_reason: str | None) -> str:
         if self._shadow:

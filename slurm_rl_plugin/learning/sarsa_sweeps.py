@@ -12,7 +12,6 @@ from slurm_rl_plugin.features.schema import FeatureSchema
 from slurm_rl_plugin.learning.sarsa_settings import SarsaSettings
 from slurm_rl_plugin.learning.training_load import Scaler, TrainingLoad
 from slurm_rl_plugin.policies.network import QNetwork
-from slurm_rl_plugin.simulator.cluster import empty_cluster
 from slurm_rl_plugin.simulator.perceptron import descend_through, perceptron_of, values_of
 from slurm_rl_plugin.simulator.reactive_grid import grid_code, grid_job_table
 from slurm_rl_plugin.simulator.recorded_starts import recorded_transitions
@@ -113,7 +112,7 @@ def acted_starts(
     """
     return sarsa_sweep(
         load.workload,
-        empty_cluster(load.workload, load.settings.capacity, load.settings.half_life),
+        load.settings.empty_cluster(load.workload),
         grid_inputs(load, settings.inputs),
         perceptron_of(parameters, input_width(settings.inputs)),
         _course(settings, load, by_deadline=by_deadline),

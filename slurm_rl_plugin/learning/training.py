@@ -32,6 +32,7 @@ from slurm_rl_plugin.learning.rule_networks import rule_network
 from slurm_rl_plugin.learning.trained_policy import Progress, TrainedPolicy
 from slurm_rl_plugin.learning.training_load import TrainingLoad, rule_objective
 from slurm_rl_plugin.policies.network import QNetwork
+from slurm_rl_plugin.simulator.class_limit import ClassLimit
 from slurm_rl_plugin.simulator.log_workload import PreparedLog
 from slurm_rl_plugin.simulator.simulation import SimulationSettings
 
@@ -56,6 +57,7 @@ class TrainingPlan:
         heldout: leave the last 40 % of each log untouched (`learning.heldout_training`).
         classifier: job-class rules of held-out training; None for the default ones.
         start: a network to start the search from.
+        class_limit: how the simulated batch system keeps a reserve; None keeps processors free.
     """
 
     logs: Sequence[PreparedLog]
@@ -70,6 +72,7 @@ class TrainingPlan:
     heldout: bool = False
     classifier: JobClassifier | None = None
     start: QNetwork | None = None
+    class_limit: ClassLimit | None = None
 
     @property
     def steps(self) -> int:
@@ -122,6 +125,8 @@ def _load_key(plan: TrainingPlan) -> str:
     loads += [plan.windows, plan.heldout, str(plan.classifier)]
     if plan.start is not None:
         loads.append(plan.start.linear.tolist())
+    if plan.class_limit is not None:
+        loads.append(asdict(plan.class_limit))
     return _digest([loads, schema_of(plan.settings).digest])
 
 
@@ -189,7 +194,11 @@ def _loads(plan: TrainingPlan) -> _Loads:
     rng = np.random.default_rng(plan.settings.seed)
     parts = _Loads([], [], None)
     for prepared in plan.logs:
-        settings = SimulationSettings(capacity=prepared.capacity, backfilling=plan.backfilling)
+        settings = SimulationSettings(
+            capacity=prepared.capacity,
+            backfilling=plan.backfilling,
+            class_limit=plan.class_limit,
+        )
         windows = split_windows(prepared, plan.windows, rng)
         for kind in plan.estimates:
             # medians come from the training part alone, as they would at a site
@@ -234,6 +243,7 @@ def _manifest(
         "sources": list(plan.sources),
         "estimates": list(plan.estimates),
         "backfilling": plan.backfilling,
+        **({} if plan.class_limit is None else {"class_limit": asdict(plan.class_limit)}),
         "schema": {"name": schema.name, "version": schema.version, "digest": schema.digest},
         "simulated_jobs": trained.simulated_jobs,
         "curve": [list(point) for point in trained.curve],

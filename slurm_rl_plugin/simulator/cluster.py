@@ -16,6 +16,9 @@ NEXT_ARRIVAL, PENDING, RUNNING, IDLE, PENDING_INTERACTIVE, PENDING_PROCESSORS = 
 RUNNING_INTERACTIVE, DECISIONS, SCORED_JOBS, STARTED, ENDED = 6, 7, 8, 9, 10
 #: Indices into `Cluster.clock`.
 NOW, PENDING_WORK = 0, 1
+#: Indices into `Cluster.limit`.
+LIMITED, WIDEST, CHANGE_INTERVAL, LIFT_AFTER, IDLE_AFTER = 0, 1, 2, 3, 4
+IN_FORCE, SET_AT, WAKE, STARVING, LAST_CAME, CAME = 5, 6, 7, 8, 9, 10
 
 
 class Workload(NamedTuple):
@@ -51,6 +54,7 @@ class Cluster(NamedTuple):
         clock: [now, estimated work pending].
         counts: see the index names above.
         capacity: processors, shape [1].
+        limit: how the reserve is kept; see `class_limit.limit_state`.
         pending: job numbers waiting, the first counts[PENDING] entries.
         start: start of each job, NaN until it starts, shape [n].
         end_time, end_job: heap of running jobs by their real end.
@@ -66,6 +70,7 @@ class Cluster(NamedTuple):
     clock: FloatArray
     counts: IntArray
     capacity: IntArray
+    limit: FloatArray
     pending: IntArray
     start: FloatArray
     end_time: FloatArray
@@ -81,7 +86,11 @@ class Cluster(NamedTuple):
 
 
 def empty_cluster(
-    workload: Workload, capacity: int, half_life: float = np.inf, beside: Cluster | None = None
+    workload: Workload,
+    capacity: int,
+    half_life: float = np.inf,
+    beside: Cluster | None = None,
+    limit: FloatArray | None = None,
 ) -> Cluster:
     """A cluster with every processor idle, before the first submission.
 
@@ -90,6 +99,7 @@ def empty_cluster(
         capacity: processors.
         half_life: of past usage, seconds.
         beside: another partition of the same site, which keeps account of usage with this one.
+        limit: how the reserve is kept; by default free processors, as the papers' hold action.
 
     Raises:
         SimulationError: no processors, or a job wider than the machine.
@@ -108,6 +118,7 @@ def empty_cluster(
         clock=np.array([first, 0.0]),
         counts=counts,
         capacity=np.array([capacity], dtype=np.int64),
+        limit=np.zeros(CAME + 1) if limit is None else limit,
         pending=np.zeros(jobs + 1, dtype=np.int64),
         start=np.full(jobs, np.nan),
         end_time=np.zeros(places),
@@ -275,13 +286,15 @@ def _arrive(workload: Workload, cluster: Cluster, rank: IntArray) -> None:
 
 @compiled
 def next_event(workload: Workload, cluster: Cluster) -> float:
-    """Time of the next end or arrival; inf when nothing more will happen by itself."""
+    """Time of the next end, arrival or change of the limit; inf when nothing more will happen."""
     time = np.inf
     if cluster.counts[RUNNING] > 0:
         time = cluster.end_time[0]
     arrival = cluster.counts[NEXT_ARRIVAL]
     if arrival < len(workload.submit) and workload.submit[arrival] < time:
         time = workload.submit[arrival]
+    if cluster.limit[LIMITED] > 0.0 and cluster.limit[WAKE] < time:
+        time = cluster.limit[WAKE]
     return time
 
 
@@ -305,6 +318,8 @@ def advance(workload: Workload, cluster: Cluster, time: float, rank: IntArray) -
             break
         _arrive(workload, cluster, rank)
     cluster.clock[NOW] = time
+    if cluster.limit[WAKE] <= time:
+        cluster.limit[WAKE] = np.inf
 
 
 @compiled

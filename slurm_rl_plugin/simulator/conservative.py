@@ -6,6 +6,7 @@ import numpy as np
 
 from slurm_rl_plugin.simulator.cluster import (
     IDLE,
+    LIMITED,
     NOW,
     RUNNING,
     Cluster,
@@ -14,7 +15,7 @@ from slurm_rl_plugin.simulator.cluster import (
     start_job,
 )
 from slurm_rl_plugin.simulator.compilation import compiled
-from slurm_rl_plugin.simulator.processors import processors_needed
+from slurm_rl_plugin.simulator.processors import processors_needed, processors_planned
 from slurm_rl_plugin.units import FloatArray, IntArray
 
 
@@ -77,6 +78,15 @@ def _take(
 
 
 @compiled
+def _passed_over(workload: Workload, cluster: Cluster, job: int, reserve: int) -> bool:
+    """Whether a job that fits is at the limit of its class, for which nothing is planned."""
+    idle = cluster.counts[IDLE]
+    if cluster.limit[LIMITED] == 0.0 or workload.processors[job] > idle:
+        return False
+    return processors_needed(workload, cluster, job, reserve) > idle
+
+
+@compiled
 def dispatch_conservatively(
     workload: Workload, cluster: Cluster, order: IntArray, reserve: int
 ) -> int:
@@ -99,8 +109,10 @@ def dispatch_conservatively(
     for job in order:
         if cluster.counts[IDLE] == 0:
             break  # whatever the plan says of the others, they do not start now
-        needed = processors_needed(workload, cluster, job, reserve)
         processors, duration = workload.processors[job], workload.estimate[job]
+        if _passed_over(workload, cluster, job, reserve):
+            continue
+        needed = processors_planned(workload, cluster, job, reserve)
         start = _earliest(times, free, points, needed, duration)
         points = _take(times, free, points, start, processors, duration)
         if start == 0:

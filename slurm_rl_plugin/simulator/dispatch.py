@@ -6,6 +6,7 @@ import numpy as np
 
 from slurm_rl_plugin.simulator.cluster import (
     IDLE,
+    LIMITED,
     NOW,
     PENDING,
     RUNNING,
@@ -16,7 +17,7 @@ from slurm_rl_plugin.simulator.cluster import (
 )
 from slurm_rl_plugin.simulator.compilation import compiled
 from slurm_rl_plugin.simulator.conservative import dispatch_conservatively
-from slurm_rl_plugin.simulator.processors import processors_needed
+from slurm_rl_plugin.simulator.processors import processors_needed, processors_planned
 from slurm_rl_plugin.units import FloatArray, IntArray
 
 NO_BACKFILLING, EASY, CONSERVATIVE = 0, 1, 2
@@ -37,7 +38,7 @@ def shadow_of(workload: Workload, cluster: Cluster, head: int, reserve: int) -> 
     outlived its estimate is taken to end now. A batch job fits when the reserve stays free.
     """
     now = cluster.clock[NOW]
-    needed = processors_needed(workload, cluster, head, reserve)
+    needed = processors_planned(workload, cluster, head, reserve)
     free = cluster.counts[IDLE]
     shadow = now
     for place in range(cluster.counts[RUNNING]):
@@ -53,8 +54,11 @@ def shadow_of(workload: Workload, cluster: Cluster, head: int, reserve: int) -> 
 def _batch_must_end_by(
     workload: Workload, cluster: Cluster, job: int, backfilling: int, reserve: int, bound: float
 ) -> float:
-    """Until when batch jobs behind a kept-back one may run: narrow ones must not starve it."""
-    if not np.isinf(bound):
+    """Until when batch jobs behind a kept-back one may run: narrow ones must not starve it.
+
+    At the limit of a class a batch system passes over jobs and plans nothing for them.
+    """
+    if not np.isinf(bound) or cluster.limit[LIMITED] > 0.0:
         return bound
     if backfilling == NO_BACKFILLING:
         return -np.inf
@@ -93,7 +97,7 @@ def dispatch_in_order(
         cluster: changed in place.
         order: pending job numbers, first to start first.
         backfilling: NO_BACKFILLING, EASY or CONSERVATIVE.
-        reserve: processors to keep free of batch work.
+        reserve: processors to keep from batch work, as `reserve_in_force` gave it.
 
     Returns:
         The number of jobs started.

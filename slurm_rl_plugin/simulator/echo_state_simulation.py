@@ -6,13 +6,13 @@ import numpy as np
 
 from slurm_rl_plugin.policies.echo_state import EchoStateNetwork
 from slurm_rl_plugin.policies.network import QNetwork
+from slurm_rl_plugin.simulator.class_limit import reserve_in_force, score_by_rail
 from slurm_rl_plugin.simulator.cluster import (
     DECISIONS,
     IDLE,
     Cluster,
     Workload,
     advance,
-    empty_cluster,
     next_event,
 )
 from slurm_rl_plugin.simulator.compilation import compiled
@@ -51,7 +51,9 @@ def _simulate(
             continue
         cluster.counts[DECISIONS] += 1
         score_pending_from_memory(workload, cluster, network, memory, scores, jobs)
-        dispatch_by_score(workload, cluster, scores, jobs, backfilling, reserve)
+        in_force = reserve_in_force(workload, cluster, reserve)
+        score_by_rail(workload, cluster, scores, jobs)
+        dispatch_by_score(workload, cluster, scores, jobs, backfilling, in_force)
 
 
 def simulate_echo_state(
@@ -70,7 +72,7 @@ def simulate_echo_state(
     Raises:
         SimulationError: another schema, a job wider than the machine, or one that never started.
     """
-    cluster = empty_cluster(workload, settings.capacity, settings.half_life)
+    cluster = settings.empty_cluster(workload)
     _simulate(
         workload,
         cluster,

@@ -15,7 +15,6 @@ from slurm_rl_plugin.simulator.cluster import (
     Cluster,
     Workload,
     advance,
-    empty_cluster,
     next_event,
 )
 from slurm_rl_plugin.simulator.dispatch import BACKFILLING
@@ -142,7 +141,7 @@ def _partitions(
             _Partition(
                 job=job,
                 workload=mine,
-                cluster=empty_cluster(mine, capacity, settings.half_life, beside),
+                cluster=settings.empty_cluster(mine, beside, capacity),
                 rank=rank_of(np.empty(0) if order.scores is None else order.scores[job]),
                 network=network,
                 rule=-1 if order.rule is None else WAITING_RULES.index(order.rule),

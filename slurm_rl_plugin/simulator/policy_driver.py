@@ -15,6 +15,7 @@ from slurm_rl_plugin.domain import (
 )
 from slurm_rl_plugin.domain.jobs import empty_job_table
 from slurm_rl_plugin.policies.port import Policy
+from slurm_rl_plugin.simulator.class_limit import order_by_rail, reserve_in_force
 from slurm_rl_plugin.simulator.cluster import (
     DECISIONS,
     ENDED,
@@ -25,7 +26,6 @@ from slurm_rl_plugin.simulator.cluster import (
     Cluster,
     Workload,
     advance,
-    empty_cluster,
     next_event,
 )
 from slurm_rl_plugin.simulator.dispatch import BACKFILLING, anything_fits, dispatch_in_order
@@ -119,7 +119,7 @@ def simulate_policy(
         SimulationError: a job wider than the machine, or one that never started.
     """
     jobs = prepared.jobs()
-    cluster = empty_cluster(workload, settings.capacity, settings.half_life)
+    cluster = settings.empty_cluster(workload)
     backfilling = BACKFILLING[settings.backfilling]
     memory: Memory | None = None
     told = 0  # jobs whose end the policy knows
@@ -137,5 +137,7 @@ def simulate_policy(
         cluster.counts[DECISIONS] += 1
         order = waiting[np.argsort(-decision.scores, kind="stable")]
         reserve = min(max(decision.reserve, settings.reserve), settings.capacity)
-        dispatch_in_order(workload, cluster, order, backfilling, reserve)
+        in_force = reserve_in_force(workload, cluster, reserve)
+        order = order_by_rail(workload, cluster, order)
+        dispatch_in_order(workload, cluster, order, backfilling, in_force)
     return finished_schedule(cluster)

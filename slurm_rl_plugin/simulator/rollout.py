@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from slurm_rl_plugin.policies.echo_state import EchoStateNetwork
+from slurm_rl_plugin.simulator.class_limit import reserve_in_force
 from slurm_rl_plugin.simulator.cluster import (
     IDLE,
     NOW,
@@ -16,7 +17,6 @@ from slurm_rl_plugin.simulator.cluster import (
     Cluster,
     Workload,
     advance,
-    empty_cluster,
     forget_started,
     next_event,
     start_job,
@@ -96,7 +96,8 @@ def _collect(
         if np.isinf(event):
             return
         advance(workload, cluster, decision_time(event, cycle), no_rank)
-        count = _startable(workload, cluster, reserve, jobs)
+        in_force = reserve_in_force(workload, cluster, reserve)
+        count = _startable(workload, cluster, in_force, jobs)
         while count > 0:
             state = queue_state(workload, cluster, network)
             inner = shared_inner(network, state, memory)
@@ -115,7 +116,7 @@ def _collect(
             start_job(workload, cluster, job)
             forget_started(cluster)
             start += 1
-            count = _startable(workload, cluster, reserve, jobs)
+            count = _startable(workload, cluster, in_force, jobs)
 
 
 def collect_experience(
@@ -143,7 +144,7 @@ def collect_experience(
     experience = empty_experience(jobs, len(network.schema.queue), network.memory_size)
     _collect(
         workload,
-        empty_cluster(workload, settings.capacity, settings.half_life),
+        settings.empty_cluster(workload),
         compile_echo_state(network, workload),
         -1.0 if epsilon is None else epsilon,
         rng.random((jobs, 3)),

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from slurm_rl_plugin.simulator.class_limit import reserve_in_force
 from slurm_rl_plugin.simulator.cluster import (
     IDLE,
     NOW,
@@ -147,14 +148,19 @@ def _score_by_deadline(workload: Workload, cluster: Cluster) -> FloatArray:
 
 @compiled
 def _choose(
-    workload: Workload, cluster: Cluster, scores: FloatArray, course: Course, draws: FloatArray
+    workload: Workload,
+    cluster: Cluster,
+    scores: FloatArray,
+    epsilon: float,
+    reserve: int,
+    draws: FloatArray,
 ) -> int:
     """The job to start of those that fit, or -1; ties go to the job submitted first."""
     fitting = np.empty(len(scores), dtype=np.int64)
     count, best = 0, -1
     for place in range(len(scores)):
         job = cluster.pending[place]
-        if processors_needed(workload, cluster, job, course.reserve) > cluster.counts[IDLE]:
+        if processors_needed(workload, cluster, job, reserve) > cluster.counts[IDLE]:
             continue
         fitting[count] = job
         count += 1
@@ -162,7 +168,7 @@ def _choose(
             best = place
     if best < 0:
         return -1
-    if draws[0] < course.epsilon:
+    if draws[0] < epsilon:
         return fitting[int(draws[1] * count)]
     return cluster.pending[best]
 
@@ -213,13 +219,14 @@ def sarsa_sweep(
         if np.isinf(event):
             return Transitions(inputs[:taken], reward[:taken])
         advance(workload, cluster, decision_time(event, course.cycle), no_rank)
+        reserve = reserve_in_force(workload, cluster, course.reserve)
         while cluster.counts[IDLE] > 0 and cluster.counts[PENDING] > 0:
             state = scaled_state(workload, cluster, grid)
             if course.by_deadline:
                 scores = _score_by_deadline(workload, cluster)
             else:
                 scores = score_by_perceptron(workload, cluster, grid, network, state)
-            job = _choose(workload, cluster, scores, course, draws[taken])
+            job = _choose(workload, cluster, scores, course.epsilon, reserve, draws[taken])
             if job < 0:
                 break
             row = inputs[taken]

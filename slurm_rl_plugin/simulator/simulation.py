@@ -10,9 +10,17 @@ import numpy as np
 from slurm_rl_plugin.errors import SimulationError
 from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.policies.waiting_rules import WAITING_RULES
+from slurm_rl_plugin.simulator.class_limit import (
+    ClassLimit,
+    limit_state,
+    order_by_rail,
+    reserve_in_force,
+    score_by_rail,
+)
 from slurm_rl_plugin.simulator.cluster import (
     DECISIONS,
     IDLE,
+    LIMITED,
     PENDING,
     SCORED_JOBS,
     Cluster,
@@ -47,13 +55,14 @@ class SimulationSettings:
         capacity: processors.
         backfilling: "none" or "easy".
         cycle: seconds between scheduling decisions; 0 decides at every event.
-        reserve: processors kept free of batch work; a network may ask for more.
+        reserve: processors kept from batch work; a network may ask for more.
         half_life: seconds after which past usage counts half in the features; inf for never.
         influence: hours of age that the best place in a network's order is worth to a job; inf
             where the order alone counts.
         refresh: seconds between two cycles of the hook that writes a network's scores; 0 where
             every decision sees scores of its own instant.
         starvation: seconds of waiting after which a job goes first under a network; inf for never.
+        class_limit: how a live batch system keeps the reserve; None keeps processors free.
     """
 
     capacity: int
@@ -64,10 +73,32 @@ class SimulationSettings:
     influence: float = math.inf
     refresh: float = 0.0
     starvation: float = math.inf
+    class_limit: ClassLimit | None = None
 
     def effects(self, jobs: int) -> HookEffects:
         """What the hook makes of a network's scores for a workload of that many jobs."""
         return hook_effects(jobs, self.influence, self.refresh, self.starvation)
+
+    def empty_cluster(
+        self, workload: Workload, beside: Cluster | None = None, capacity: int | None = None
+    ) -> Cluster:
+        """The cluster before the first submission.
+
+        Args:
+            workload: the jobs.
+            beside: see `cluster.empty_cluster`.
+            capacity: processors of a partition; by default those of the machine.
+
+        Raises:
+            SimulationError: a job wider than the machine.
+        """
+        return empty_cluster(
+            workload,
+            self.capacity if capacity is None else capacity,
+            self.half_life,
+            beside,
+            limit_state(self.class_limit),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,9 +129,13 @@ def decision_time(event: float, cycle: float) -> float:
 def decide_static(workload: Workload, cluster: Cluster, backfilling: int, reserve: int) -> None:
     """One decision of a static order, in which `pending` is kept."""
     counts = cluster.counts
+    if cluster.limit[LIMITED] > 0.0 and not anything_fits(workload, cluster):
+        return  # the limit is left as it is, as under scores made now
     if counts[PENDING] > 0 and counts[IDLE] > 0:
         counts[DECISIONS] += 1
         order = cluster.pending[: counts[PENDING]]
+        reserve = reserve_in_force(workload, cluster, reserve)
+        order = order_by_rail(workload, cluster, order)
         dispatch_in_order(workload, cluster, order, backfilling, reserve)
 
 
@@ -125,6 +160,9 @@ def decide_scored(
     else:
         wanted = score_pending(workload, cluster, network, scores, jobs)
         reserve = max(reserve, wanted)
+    reserve = reserve_in_force(workload, cluster, reserve)
+    score_by_rail(workload, cluster, scores, jobs)
+    if rule < 0:
         as_written(workload, cluster, effects, scores, jobs)
     dispatch_by_score(workload, cluster, scores, jobs, backfilling, reserve)
 
@@ -206,7 +244,7 @@ def simulate_scores(
         SimulationError: a job wider than the machine, or one that never started.
     """
     rank = rank_of(scores)
-    cluster = empty_cluster(workload, settings.capacity, settings.half_life)
+    cluster = settings.empty_cluster(workload)
     _simulate_static(
         workload,
         cluster,
@@ -253,7 +291,7 @@ def simulate_waiting_rule(
 def _simulate(
     workload: Workload, network: CompiledNetwork, rule: int, settings: SimulationSettings
 ) -> SimulatedSchedule:
-    cluster = empty_cluster(workload, settings.capacity, settings.half_life)
+    cluster = settings.empty_cluster(workload)
     _simulate_scored(
         workload,
         cluster,

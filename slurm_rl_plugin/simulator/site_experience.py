@@ -15,12 +15,13 @@ from slurm_rl_plugin.features.run_prediction import RunTimePrediction
 from slurm_rl_plugin.features.site import SITE
 from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.simulator.cluster import (
+    LIMITED,
     NOW,
     PENDING,
+    WAKE,
     Cluster,
     Workload,
     advance,
-    empty_cluster,
     forget_started,
     next_event,
     start_job,
@@ -178,6 +179,15 @@ def _write_down(
 
 
 @compiled
+def _wake_for_next(cluster: Cluster, start: FloatArray) -> None:
+    """A changed limit lets jobs start though nothing arrives or ends."""
+    if cluster.limit[LIMITED] == 0.0:
+        return
+    for place in range(cluster.counts[PENDING]):
+        cluster.limit[WAKE] = min(cluster.limit[WAKE], start[cluster.pending[place]])
+
+
+@compiled
 def _walk(
     workload: Workload,
     cluster: Cluster,
@@ -198,6 +208,7 @@ def _walk(
         count = cluster.counts[PENDING]
         starting = _starting_first(cluster, start, jobs)
         if starting == 0:
+            _wake_for_next(cluster, start)
             continue
         if starting < count:
             left = jobs[starting:count]
@@ -206,6 +217,7 @@ def _walk(
         for place in range(starting):
             start_job(workload, cluster, jobs[place])
         forget_started(cluster)
+        _wake_for_next(cluster, start)
 
 
 def site_experience(
@@ -228,7 +240,7 @@ def site_experience(
     experience = _empty_experience(len(start))
     starts = _walk(
         workload,
-        empty_cluster(workload, settings.capacity, settings.half_life),
+        settings.empty_cluster(workload),
         compile_network(feature_probe(prediction), workload),
         start,
         settings.cycle,

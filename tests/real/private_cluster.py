@@ -285,7 +285,7 @@ class PrivateSlurm:
             (
                 *("mariadbd", "--no-defaults", "--user=root", f"--datadir={mysql}/data"),
                 *(f"--socket={mysql}/my.sock", f"--pid-file={mysql}/my.pid"),
-                *("--skip-networking", "--innodb-lock-wait-timeout=900"),
+                *("--skip-networking", "--innodb-lock-wait-timeout=900", f"--tmpdir={mysql}"),
                 "--innodb-flush-log-at-trx-commit=2",
                 *(self.release.mariadbd_options if self.release else ()),
             ),
@@ -305,6 +305,7 @@ class PrivateSlurm:
         if not data.joinpath("mysql").is_dir():
             self.run(
                 *("mariadb-install-db", "--no-defaults", "--user=root", f"--datadir={data}"),
+                f"--tmpdir={data.parent}",  # any MariaDB that starts clears the shared /tmp
                 *("--auth-root-authentication-method=socket", "--skip-test-db"),
                 timeout=60.0,
             )

@@ -22,6 +22,78 @@ class Job(NamedTuple):
     interactive: bool
 
 
+class Limit(NamedTuple):
+    """The batch class has a limit, as the hook's rail of the reserve sets it; times in seconds.
+
+    `widest`: processors that it always leaves to batch work; `interval`: between two changes;
+    `lift_after`: a batch job of several processors that waits so long lifts it and goes first;
+    `idle_after`: without an interactive arrival for so long there is none.
+    """
+
+    widest: int
+    interval: float
+    lift_after: float
+    idle_after: float
+
+
+class _Reserve:
+    """What of the machine is kept from batch work, and how: free, or by a limit on the class."""
+
+    def __init__(self, wanted, rule: Limit | None) -> None:
+        self.wanted, self.rule = wanted, rule
+        self.now, self.since, self.again = 0, -math.inf, math.inf
+        self.starving: list[int] = []
+
+    def decide(self, jobs, at, capacity):
+        wanted = self.wanted if isinstance(self.wanted, int) else self.wanted(jobs, at)
+        if self.rule is None:
+            self.now = wanted
+            return
+        came = max((j.submit for j in jobs if j.interactive and j.submit <= at.now), default=None)
+        nobody = math.inf if came is None else came + self.rule.idle_after
+        somebody = came is not None and at.now < nobody
+        wide = [j for j in at.pending if jobs[j].processors > 1 and not jobs[j].interactive]
+        starve = {j: jobs[j].submit + self.rule.lift_after for j in wide}
+        starving = [j for j in wide if starve[j] <= at.now]
+        limit = capacity
+        if wanted > 0 and somebody and not starving:
+            used = sum(jobs[j].processors for j in at.running if jobs[j].interactive)
+            limit = max(capacity - used - wanted, self.rule.widest)
+        self.starving = starving if wanted > 0 and somebody else []
+        change = capacity - limit != self.now
+        if change and (self.starving or at.now >= self.since + self.rule.interval):
+            self.now, self.since = capacity - limit, at.now
+            change = False
+        moments = [min(starve.values(), default=math.inf), nobody]
+        self.again = min((t for t in moments if t > at.now), default=math.inf)
+        if change:
+            self.again = min(self.again, self.since + self.rule.interval)
+
+    def first(self, jobs, j):
+        """The sort key of the rail: starving jobs in turn, or interactive ones below a limit."""
+        if self.rule is None:
+            return 0
+        if self.starving:
+            return 1 + len(jobs) - j if j in self.starving else 0
+        return int(self.now > 0 and jobs[j].interactive)
+
+    def blocks(self, jobs, job, running, capacity, free):
+        """Whether a batch job that fits may not start."""
+        if job.interactive:
+            return False
+        if self.rule is None:
+            return free < min(job.processors + self.now, capacity)
+        batch = sum(jobs[j].processors for j in running if not jobs[j].interactive)
+        # what runs over the limit already leaves room for nobody; the others fit it
+        return batch + job.processors > capacity - self.now
+
+    def planned(self, job, capacity):
+        """Free processors that a plan for later asks for."""
+        if job.interactive or self.rule is not None:
+            return job.processors
+        return min(job.processors + self.now, capacity)
+
+
 class Moment(NamedTuple):
     """What a scorer may look at: the time, which jobs wait and run, and all starts so far."""
 
@@ -82,37 +154,43 @@ def simulate(
     conservative: bool = False,
     reserve: int | Holder = 0,
     cycle: float = 0.0,
+    limit: Limit | None = None,
 ) -> list[float]:
     """When each job starts."""
     start = [math.nan] * len(jobs)
     now = -math.inf
+    kept = _Reserve(reserve, limit)
     while any(math.isnan(each) for each in start):
         ends = [s + job.run_time for s, job in zip(start, jobs, strict=True) if s == s]
         events = [t for t in ends + [job.submit for job in jobs] if t > now]
+        events += [kept.again] if math.isfinite(kept.again) else []
+        kept.again = math.inf
         now = min(events) if cycle == 0 else math.ceil(min(events) / cycle) * cycle
         if conservative:
-            _plan(jobs, capacity, scorer, start, now, reserve)
+            _plan(jobs, capacity, scorer, start, now, kept)
         else:
-            _decide(jobs, capacity, scorer, start, now, easy, reserve)
+            _decide(jobs, capacity, scorer, start, now, easy, kept)
     return start
 
 
-def _plan(jobs, capacity, scorer, start, now, reserve):
+def _plan(jobs, capacity, scorer, start, now, kept):
     """Conservative: in order of score, each job takes its earliest place that nobody planned."""
     waiting = [j for j in range(len(jobs)) if jobs[j].submit <= now and math.isnan(start[j])]
     running = [j for j in range(len(jobs)) if start[j] <= now < start[j] + jobs[j].run_time]
-    if not waiting:
+    idle = capacity - sum(jobs[j].processors for j in running)
+    if not waiting or (kept.rule and not any(jobs[j].processors <= idle for j in waiting)):
         return
     at = Moment(now, waiting, running, start)
     scores = scorer(jobs, at)
-    held = reserve if isinstance(reserve, int) else reserve(jobs, at)
+    kept.decide(jobs, at, capacity)
     score_of = dict(zip(waiting, scores, strict=True))
-    idle = capacity - sum(jobs[j].processors for j in running)
     # (from, until, processors); what outlived its estimate counts as gone, save for right now
     taken = [(now, max(start[j] + jobs[j].estimate, now), jobs[j].processors) for j in running]
-    for j in sorted(waiting, key=lambda j: score_of[j], reverse=True):
+    for j in sorted(waiting, key=lambda j: (kept.first(jobs, j), score_of[j]), reverse=True):
         job = jobs[j]
-        needed = job.processors if job.interactive else min(job.processors + held, capacity)
+        if kept.rule and job.processors <= idle and kept.blocks(jobs, job, running, capacity, idle):
+            continue
+        needed = kept.planned(job, capacity)
 
         def fits(begin: float, needed=needed, length=job.estimate) -> bool:
             moments = [begin] + [a for a, _, _ in taken if begin < a < begin + length]
@@ -122,28 +200,31 @@ def _plan(jobs, capacity, scorer, start, now, reserve):
         begin = min(t for t in [now, *(b for _, b, _ in taken)] if fits(t))
         if begin == now and needed <= idle:
             start[j] = now
+            running.append(j)
             idle -= job.processors
         taken.append((begin, begin + job.estimate, job.processors))
 
 
-def _decide(jobs, capacity, scorer, start, now, easy, reserve):
+def _decide(jobs, capacity, scorer, start, now, easy, kept):
     waiting = [j for j in range(len(jobs)) if jobs[j].submit <= now and math.isnan(start[j])]
     running = [j for j in range(len(jobs)) if start[j] <= now < start[j] + jobs[j].run_time]
     free = capacity - sum(jobs[j].processors for j in running)
     if not waiting or free == 0:
         return
+    if kept.rule and not any(jobs[j].processors <= free for j in waiting):
+        return
     at = Moment(now, waiting, running, start)
     scores = scorer(jobs, at)
-    held = reserve if isinstance(reserve, int) else reserve(jobs, at)
+    kept.decide(jobs, at, capacity)
     score_of = dict(zip(waiting, scores, strict=True))
     head = None
     batch_until = math.inf  # batch jobs must end before the first kept-back one is to fit
     # best score first; equal scores by submission (sorted is stable, also when reversed)
-    for j in sorted(waiting, key=lambda j: score_of[j], reverse=True):
+    for j in sorted(waiting, key=lambda j: (kept.first(jobs, j), score_of[j]), reverse=True):
         job = jobs[j]
         if free == 0:
             return
-        needed = job.processors if job.interactive else min(job.processors + held, capacity)
+        needed = kept.planned(job, capacity)
         if head is None and job.processors > free:
             if not easy:
                 return
@@ -156,8 +237,8 @@ def _decide(jobs, capacity, scorer, start, now, easy, reserve):
             ends_in_time = now + job.estimate <= shadow
             if job.processors > free or not (ends_in_time or job.processors <= spare):
                 continue
-        if needed > free:
-            if batch_until == math.inf:
+        if kept.blocks(jobs, job, running, capacity, free):
+            if batch_until == math.inf and not kept.rule:
                 batch_until = -math.inf
                 if easy:
                     batch_until, _ = _shadow(jobs, running, start, now, free, needed)

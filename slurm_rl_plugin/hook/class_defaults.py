@@ -1,0 +1,225 @@
+"""A small table from which job_submit.lua gives a new job its class default at submission.
+
+Without it an interactive job has no factor of ours until the next cycle. The table is good for some
+cycles only: slurmctld's script ignores an old one, so that nothing stands for a daemon that died.
+Jobs that got their factor from it are known to nobody until the next cycle has seen them. While the
+file is there, or the mark that it leaves, a release therefore looks at every waiting job.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from slurm_rl_plugin.batch_systems.port import ApplyReport, BatchSystem, SchedulerFacts
+from slurm_rl_plugin.domain.job_class import JobClassRule
+from slurm_rl_plugin.hook.order_changes import LARGEST_FACTOR, SPACING
+from slurm_rl_plugin.hook.queue_plan import QueuePlan
+from slurm_rl_plugin.units import IntArray
+from slurm_rl_plugin.whole_file import write_whole
+
+logger = logging.getLogger(__name__)
+
+_LEVER = "SiteFactor"
+_NOTHING = ApplyReport(applied=0, rejected={})
+VERSION = "slurm-rl-class-defaults 1"
+#: Of a rule, what the script cannot know of a job that is just being submitted.
+_UNTOLD = ("name", "account", "user")
+#: Names that would break a line of the table.
+_PLAIN = re.compile(r"[^\s,=]+")
+
+
+@dataclass(slots=True, kw_only=True)
+class ClassDefaults:
+    """Writes the table and takes it away.
+
+    Attributes:
+        path: of the table; None writes none.
+        rules: of the job classes, the first match decides.
+        life: seconds for which the table is good.
+        more: further lines, such as the QOS of batch jobs.
+    """
+
+    path: Path | None = None
+    rules: Sequence[JobClassRule] = ()
+    life: float = 120.0
+    more: Mapping[str, str] | None = None
+    _quick_first: bool = False
+    _complained: str = ""
+
+    @property
+    def stands(self) -> bool:
+        """Whether waiting jobs may have a factor that no cycle knows of."""
+        return self.path is not None and (self.path.exists() or _mark(self.path).exists())
+
+    def follow(
+        self, plan: QueuePlan, facts: SchedulerFacts, influence: float, system: BatchSystem
+    ) -> None:
+        """Write what a job submitted now is to get, or take all back where we give no order.
+
+        Args:
+            plan: of the cycle that has just been applied.
+            facts: the table gives a SiteFactor, and nothing where that is not the lever.
+            influence: priority points that the best place is worth; inf where our order wins.
+            system: where all is taken back.
+
+        Raises:
+            BatchSystemUnavailable: no answer in time.
+        """
+        if self.path is None:
+            return
+        if plan.releases or facts.lever != _LEVER:
+            self.take_back(system)
+            return
+        self._quick_first = _puts_quick_first(plan, self._quick_first)
+        factor = interactive_factor(plan) if self._quick_first else 0
+        lines = self._lines(plan, min(factor, influence))
+        try:
+            write_whole(self.path, "\n".join([*lines, ""]), sync=False)
+        except OSError as error:  # the table in place is soon too old to be heeded
+            self._complain(str(error.strerror))
+        else:
+            self._complained = ""
+
+    def withdraw(self) -> None:
+        """Take the table away, but remember that jobs may have factors of it."""
+        if self.path is not None:
+            mark_given(self.path)
+
+    def take_back(self, system: BatchSystem, before: ApplyReport = _NOTHING) -> ApplyReport:
+        """Take the table away and every factor that it may have given.
+
+        Args:
+            system: whose waiting jobs are looked at.
+            before: of the factors that were known; joined with what was found on top.
+
+        Raises:
+            BatchSystemUnavailable: no answer in time; call again.
+        """
+        if self.path is None or not self.stands:
+            return before
+        self.withdraw()
+        report = system.release(None)
+        if not report.later:
+            forget_given(self.path)
+        return ApplyReport(
+            applied=before.applied + report.applied,
+            rejected=before.rejected | report.rejected,
+            later=before.later | report.later,
+        )
+
+    def _complain(self, why: str) -> None:
+        if why != self._complained:  # the same every cycle would fill the log
+            self._complained = why
+            logger.error("class_defaults=unwritable path=%s reason=%s", self.path, why)
+
+    def _lines(self, plan: QueuePlan, factor: float) -> Iterator[str]:
+        now = plan.snapshot.now
+        yield VERSION
+        yield f"from {math.floor(now)}"
+        yield f"until {math.ceil(now + self.life)}"
+        yield f"factor {math.floor(factor)}"
+        for key, value in (self.more or {}).items():
+            yield f"{key} {value}"
+        for rule in told_rules(self.rules, plan.snapshot.partitions, plan.snapshot.qos):
+            yield f"rule {rule}"
+        yield "end"
+
+
+def mark_given(path: Path) -> None:
+    """Take the table away, but remember that jobs may have factors of it."""
+    try:
+        path.replace(_mark(path))
+    except FileNotFoundError:
+        return
+
+
+def forget_given(path: Path) -> None:
+    """Every waiting job was looked at."""
+    _mark(path).unlink(missing_ok=True)
+
+
+def factors_may_stand(path: Path | None) -> bool:
+    """Whether a table stands or stood whose factors were not all taken back."""
+    return ClassDefaults(path=path).stands
+
+
+def _mark(path: Path) -> Path:
+    return path.with_name(path.name + ".given")
+
+
+def _classes(plan: QueuePlan) -> tuple[IntArray, IntArray]:
+    """Places in the order of its interactive and of its other jobs."""
+    quick = plan.snapshot.pending.jobs.interactive[plan.order]
+    return np.flatnonzero(quick), np.flatnonzero(~quick)
+
+
+def _puts_quick_first(plan: QueuePlan, before: bool) -> bool:
+    """Whether every interactive job goes before every other; as before where it cannot be seen."""
+    if plan.fallback_reason is not None:
+        return False
+    quick, slow = _classes(plan)
+    if plan.limit.processors is not None:
+        return True  # the rail of the reserve sees to it
+    if len(quick) == 0 or len(slow) == 0:
+        return before
+    return bool(quick.max() < slow.min())
+
+
+def interactive_factor(plan: QueuePlan) -> int:
+    """What puts a new interactive job before all batch jobs, behind the interactive ones.
+
+    A new job's own priority is not known; that of the lowest waiting job is taken for it, since a
+    new one has waited least. 0 where no batch job has to be outranked.
+    """
+    pending, order = plan.snapshot.pending, np.asarray(plan.order, dtype=np.int64)
+    quick, slow = _classes(plan)
+    if len(slow) == 0:
+        return 0
+    priority = plan.priority_after
+    above = int(priority[order[slow]].max())
+    target = above + SPACING
+    if len(quick):
+        target = max(min(target, int(priority[order[quick]].min()) - 1), above + 1)
+    own = int(pending.native_priority[order].min())
+    return int(np.clip(target - own, 0, LARGEST_FACTOR))
+
+
+def told_rules(
+    rules: Iterable[JobClassRule], partitions: Sequence[str], qos: Sequence[str]
+) -> Iterator[str]:
+    """The rules in words of the script, as far as it can tell them.
+
+    Patterns become the names that the cluster is known to have. A rule by job name, account or user
+    cannot be told: an interactive one is left out, so that its jobs wait for the next cycle; a
+    batch one ends the list, since the rules behind it might call its jobs interactive.
+    """
+    for rule in rules:
+        if any(getattr(rule, name) is not None for name in _UNTOLD):
+            if rule.job_class == "batch":
+                return
+            continue
+        words = [rule.job_class]
+        for key, pattern, names in (
+            ("partition", rule.partition, partitions),
+            ("qos", rule.qos, qos),
+        ):
+            if pattern is not None:
+                words.append(f"{key}={','.join(_names_like(pattern, names)) or '='}")
+        if rule.time_limit_at_most is not None:
+            words.append(f"time_limit_at_most={rule.time_limit_at_most:.0f}")
+        if rule.no_batch_script is not None:
+            words.append(f"no_batch_script={'yes' if rule.no_batch_script else 'no'}")
+        yield " ".join(words)
+
+
+def _names_like(pattern: str, names: Sequence[str]) -> list[str]:
+    """Known names that a pattern finds, and the one that it spells out."""
+    known = {*names, *re.findall(r"^\^([\w.-]+)\$$", pattern)}
+    return sorted(n for n in known if _PLAIN.fullmatch(n) and re.search(pattern, n))

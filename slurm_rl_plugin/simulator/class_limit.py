@@ -1,0 +1,214 @@
+"""The reserve as a live batch system keeps it: a limit on what the batch class uses together.
+
+The papers' hold action starts a batch job only where so many processors stay free behind it. A
+batch system knows no such thing; it knows a limit on a class (Slurm: GrpTRES of a QOS; PBS:
+max_run_res). It is changed seldom, jobs at the limit are passed over without standing in anybody's
+way, and wide jobs starve below it unless it is lifted for them. The rules are those of the hook's
+guard rail of the reserve.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from slurm_rl_plugin.errors import ConfigurationError
+from slurm_rl_plugin.simulator.cluster import (
+    CAME,
+    CHANGE_INTERVAL,
+    IDLE_AFTER,
+    IN_FORCE,
+    LAST_CAME,
+    LIFT_AFTER,
+    LIMITED,
+    NEXT_ARRIVAL,
+    NOW,
+    PENDING,
+    RUNNING_INTERACTIVE,
+    SET_AT,
+    STARVING,
+    WAKE,
+    WIDEST,
+    Cluster,
+    Workload,
+)
+from slurm_rl_plugin.simulator.compilation import compiled
+from slurm_rl_plugin.units import DAY, HOUR, FloatArray, IntArray
+
+#: Ways to keep a reserve, as `--reserve-as` names them.
+FREE, LIMIT = "free", "limit"
+RESERVE_AS = (FREE, LIMIT)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClassLimit:
+    """How the limit of the batch class follows the wanted reserve; see [reserve].
+
+    Attributes:
+        widest_batch_job: processors; batch jobs up to this width always fit into the limit.
+        change_interval: seconds between two changes of the limit; lifting it does not wait.
+        lift_after: a batch job of several processors that has waited for so many seconds lifts the
+            limit until it starts, and goes first; inf for none.
+        idle_after: seconds since the last interactive job came, after which there is no limit; inf
+            for ever.
+
+    Raises:
+        ConfigurationError: a negative number, or neither bound: a wide job might never start.
+    """
+
+    widest_batch_job: int = 1
+    change_interval: float = 60.0
+    lift_after: float = DAY
+    idle_after: float = HOUR
+
+    def __post_init__(self) -> None:
+        times = (self.change_interval, self.lift_after, self.idle_after)
+        if not all(seconds >= 0.0 for seconds in times) or self.widest_batch_job < 1:
+            raise ConfigurationError(
+                f"a limit on batch jobs takes no negative time and leaves room for a job of at "
+                f"least 1 processor: {self}."
+            )
+        if math.isinf(self.change_interval) or math.isinf(min(self.lift_after, self.idle_after)):
+            raise ConfigurationError(
+                "below a limit that is never lifted a wide batch job may never start: give a "
+                f"finite lift_after or idle_after: {self}."
+            )
+
+
+def limit_state(rule: ClassLimit | None) -> FloatArray:
+    """`Cluster.limit` before the first decision; all 0 where processors are kept free."""
+    state = np.zeros(CAME + 1)
+    if rule is not None:
+        state[LIMITED] = 1.0
+        state[WIDEST], state[CHANGE_INTERVAL] = rule.widest_batch_job, rule.change_interval
+        state[LIFT_AFTER], state[IDLE_AFTER] = rule.lift_after, rule.idle_after
+        state[SET_AT], state[LAST_CAME], state[WAKE] = -np.inf, -np.inf, np.inf
+    return state
+
+
+@compiled
+def reserve_in_force(workload: Workload, cluster: Cluster, wanted: int) -> int:
+    """The reserve that a decision goes by, after what the hook changes now.
+
+    Args:
+        workload: the jobs.
+        cluster: its limit is changed in place, and when to look again is noted.
+        wanted: processors that the policy wants to keep free of batch work.
+
+    Returns:
+        `wanted` where processors are kept free; else the capacity less what batch jobs may use.
+    """
+    limit, now = cluster.limit, cluster.clock[NOW]
+    if limit[LIMITED] == 0.0:
+        return wanted
+    _note_arrivals(workload, cluster)
+    starves_at = _starves_at(workload, cluster)
+    nobody_at = limit[LAST_CAME]  # -inf where none has ever come
+    if not np.isinf(nobody_at):
+        nobody_at += limit[IDLE_AFTER]
+    kept = 0
+    if wanted > 0 and starves_at > now and nobody_at > now:
+        room = cluster.capacity[0] - cluster.counts[RUNNING_INTERACTIVE] - wanted
+        kept = cluster.capacity[0] - max(room, int(limit[WIDEST]))
+    starving = wanted > 0 and nobody_at > now and starves_at <= now
+    limit[STARVING] = 1.0 if starving else 0.0
+    may_change = limit[SET_AT] + limit[CHANGE_INTERVAL]
+    if kept != limit[IN_FORCE] and (starving or now >= may_change):
+        limit[IN_FORCE], limit[SET_AT] = kept, now
+    limit[WAKE] = may_change if kept != limit[IN_FORCE] else np.inf
+    for time in (starves_at, nobody_at):
+        if time > now:
+            limit[WAKE] = min(limit[WAKE], time)
+    return int(limit[IN_FORCE])
+
+
+@compiled
+def _note_arrivals(workload: Workload, cluster: Cluster) -> None:
+    limit = cluster.limit
+    for job in range(int(limit[CAME]), cluster.counts[NEXT_ARRIVAL]):
+        if workload.interactive[job]:
+            limit[LAST_CAME] = workload.submit[job]
+    limit[CAME] = cluster.counts[NEXT_ARRIVAL]
+
+
+@compiled
+def _may_starve(workload: Workload, job: int) -> bool:
+    """Narrower jobs take each processor that becomes free below the limit before such a job."""
+    return workload.processors[job] > 1 and not workload.interactive[job]
+
+
+@compiled
+def _starves_at(workload: Workload, cluster: Cluster) -> float:
+    """When the longest waiting batch job of several processors has waited for too long."""
+    first = np.inf
+    for place in range(cluster.counts[PENDING]):
+        job = cluster.pending[place]
+        if _may_starve(workload, job):
+            first = min(first, workload.submit[job] + cluster.limit[LIFT_AFTER])
+    return first
+
+
+@compiled
+def _starving_now(workload: Workload, cluster: Cluster, job: int) -> bool:
+    limit = cluster.limit
+    if limit[STARVING] == 0.0 or not _may_starve(workload, job):
+        return False
+    return workload.submit[job] + limit[LIFT_AFTER] <= cluster.clock[NOW]
+
+
+@compiled
+def _is_first(workload: Workload, cluster: Cluster, job: int) -> bool:
+    """Whom the rail puts before all others: starving jobs, or interactive ones below a limit."""
+    if cluster.limit[STARVING] > 0.0:
+        return _starving_now(workload, cluster, job)
+    return cluster.limit[IN_FORCE] > 0.0 and workload.interactive[job]
+
+
+@compiled
+def score_by_rail(workload: Workload, cluster: Cluster, scores: FloatArray, jobs: IntArray) -> None:
+    """Raise the scores of those whom the rail of the reserve puts first, in place.
+
+    Args:
+        workload: the jobs.
+        cluster: read only, after `reserve_in_force`.
+        scores: of the pending jobs, shape [pending].
+        jobs: pending job numbers in order of submission.
+    """
+    limit, count = cluster.limit, cluster.counts[PENDING]
+    if limit[STARVING] == 0.0 and limit[IN_FORCE] == 0.0:
+        return
+    # ranks, because a score may be too large for anything to be added
+    best_first = np.argsort(-scores[:count], kind="mergesort")
+    for rank in range(count):
+        scores[best_first[rank]] = float(count - rank)
+    for place in range(count):
+        if _is_first(workload, cluster, jobs[place]):
+            waits_longest = 2 * count - place
+            scores[place] = waits_longest if limit[STARVING] > 0.0 else scores[place] + count
+
+
+@compiled
+def order_by_rail(workload: Workload, cluster: Cluster, order: IntArray) -> IntArray:
+    """As `score_by_rail`, for pending jobs that already stand in order.
+
+    Returns:
+        The order, a copy where the rail changes it.
+    """
+    limit = cluster.limit
+    if limit[STARVING] == 0.0 and limit[IN_FORCE] == 0.0:
+        return order
+    changed, first = np.empty_like(order), 0
+    for job in order:
+        if _is_first(workload, cluster, job):
+            changed[first] = job
+            first += 1
+    if limit[STARVING] > 0.0:
+        changed[:first].sort()  # by submission: who waits longest
+    last = first
+    for job in order:
+        if not _is_first(workload, cluster, job):
+            changed[last] = job
+            last += 1
+    return changed

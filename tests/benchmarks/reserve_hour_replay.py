@@ -1,0 +1,182 @@
+"""The jobs of an hour on a private Slurm in compressed time, with the daemon or without."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from slurm_rl_plugin.units import HOUR
+from tests.benchmarks.deep_queue import PATIENCE, tell
+from tests.benchmarks.reserve_hour_load import ACCOUNTS, SHARES, HourJob
+from tests.real.conftest import running_slurm
+from tests.real.daemon_under_test import running_hook
+from tests.real.load import Outcome, outcomes
+from tests.real.private_cluster import Account, ClusterPlan, PrivateSlurm
+
+#: Seconds of the hour that pass in one second of the run.
+SPEED = 12.0
+USERS = ("alice", "bob")
+#: Slurm's defaults (60 s, 30 s, 5 min, 7 days) over SPEED, in the whole units that it takes.
+PLAN = ClusterPlan(
+    nodes=4,
+    processors_per_node=8,
+    accounts={
+        name: Account(share=round(100 * share), users=(user,))
+        for name, share, user in zip(ACCOUNTS, SHARES, USERS, strict=True)
+    },
+    options={
+        "AccountingStorageEnforce": "associations,limits,qos",
+        "SchedulerParameters": "batch_sched_delay=0,sched_interval=5,bf_interval=3,bf_continue",
+        "PriorityMaxAge": "0-14:00:00",
+        "PriorityDecayHalfLife": "0-14:00:00",
+        "PriorityWeightPartition": None,
+        "MessageTimeout": "60",
+    },
+    partitions=("PartitionName=grid Nodes=ALL Default=YES MaxTime=60 State=UP",),
+)
+QUICK_MINUTES, LONG_MINUTES = 1, 6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Side:
+    """One way to run the hour.
+
+    Attributes:
+        name: for the table.
+        model: of the daemon; None runs Slurm alone.
+        reserve: lines of [reserve]; "" for none.
+    """
+
+    name: str
+    model: str | None = None
+    reserve: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayedJob:
+    """What became of a job; times in seconds of the hour, wait and run time with Slurm's share.
+
+    `submit` is when it was due, `sent` when it was really submitted: late on a busy machine.
+    """
+
+    submit: float
+    sent: float
+    wait: float
+    run_time: float
+    processors: int
+    interactive: bool
+    wanted_run_time: float
+
+
+def reserve_lines(
+    *, most: int, change_interval: float, lift_after: float, idle_after: float
+) -> str:
+    """[reserve] by a QOS; seconds of the hour, which the run compresses."""
+    return f"""
+[reserve]
+mechanism = "qos"
+qos = "batch"
+most_processors = {most}
+change_seconds = {change_interval / SPEED:g}
+lift_hours = {lift_after / SPEED / HOUR!r}
+idle_minutes = {idle_after / SPEED / 60.0!r}
+"""
+
+
+def replay(side: Side, jobs: Sequence[HourJob], folder: Path) -> list[ReplayedJob]:
+    """Run the hour once, on a cluster of its own.
+
+    Args:
+        side: Slurm alone, or a daemon beside it.
+        jobs: in order of submission.
+        folder: of the daemon's files; must be there.
+    """
+    with running_slurm(PLAN) as cluster:
+        _add_qos(cluster)
+        with _daemon(cluster, side, folder):
+            sent = _submit_in_time(cluster, side, jobs)
+            _wait_until_all_started(cluster, side)
+        _end_all(cluster)
+        found = outcomes(cluster, list(sent))
+    return [
+        _in_hours(found[number], job, at)
+        for (number, at), job in zip(sent.items(), jobs, strict=True)
+    ]
+
+
+def _add_qos(cluster: PrivateSlurm) -> None:
+    for name in ("batch", "interactive"):
+        cluster.run("sacctmgr", "-i", "add", "qos", name)
+        users = ("where", f"name={','.join(USERS)}")
+        cluster.run("sacctmgr", "-i", "modify", "user", *users, "set", f"qos+={name}")
+
+
+@contextmanager
+def _daemon(cluster: PrivateSlurm, side: Side, folder: Path) -> Iterator[None]:
+    """The daemon's own times are compressed as well: 30 s between cycles become 2.5 s."""
+    if side.model is None:
+        yield
+        return
+    with running_hook(cluster, folder, side.model, cycle=30.0 / SPEED, more=side.reserve) as hook:
+        yield
+        assert hook.stop() == 0, hook.log
+
+
+def _submit_in_time(cluster: PrivateSlurm, side: Side, jobs: Sequence[HourJob]) -> dict[int, float]:
+    """Job id -> when it was submitted, seconds of the run; in the order of the jobs."""
+    begin, sent, late = time.monotonic(), dict[int, float](), 0.0
+    for place, job in enumerate(jobs):
+        due = begin + job.submit / SPEED
+        time.sleep(max(due - time.monotonic(), 0.0))
+        late = max(late, time.monotonic() - due)
+        number = cluster.submit(
+            f"--qos={'interactive' if job.interactive else 'batch'}",
+            user=USERS[job.account],
+            account=ACCOUNTS[job.account],
+            processors=job.processors,
+            minutes=QUICK_MINUTES if job.interactive else LONG_MINUTES,
+            seconds=job.run_time / SPEED,
+        )
+        sent[number] = time.monotonic() - begin
+        if place % 40 == 0:
+            tell(f"{side.name}: {place} of {len(jobs)} jobs submitted, at most {late:.1f} s late")
+    return sent
+
+
+def _wait_until_all_started(cluster: PrivateSlurm, side: Side) -> None:
+    tell(f"{side.name}: all submitted")
+    waiting = ("squeue", "-h", "-t", "PD", "-o", "%A")
+    cluster.wait_until(
+        lambda: not cluster.run(*waiting, timeout=PATIENCE).stdout, HOUR / SPEED, "all started"
+    )
+
+
+def _end_all(cluster: PrivateSlurm) -> None:
+    """What still runs has told what it is to tell."""
+    cluster.run("scancel", f"--user={USERS[0]}", timeout=PATIENCE)
+    cluster.run("scancel", f"--user={USERS[1]}", timeout=PATIENCE)
+    gone = ("squeue", "-h", "-o", "%A")
+    cluster.wait_until(
+        lambda: not cluster.run(*gone, timeout=PATIENCE).stdout, PATIENCE, "an empty queue"
+    )
+    time.sleep(2.0)  # slurmdbd is told of the last ends in a bundle
+
+
+def _in_hours(found: Outcome, job: HourJob, sent: float) -> ReplayedJob:
+    return ReplayedJob(
+        submit=job.submit,
+        sent=sent * SPEED,
+        wait=(found.start - found.submit) * SPEED,
+        run_time=(found.end - found.start) * SPEED,
+        processors=job.processors,
+        interactive=job.interactive,
+        wanted_run_time=job.run_time,
+    )
+
+
+def as_rows(jobs: Sequence[ReplayedJob]) -> list[dict[str, float]]:
+    """For JSON."""
+    return [asdict(job) for job in jobs]

@@ -1,0 +1,93 @@
+"""Every hour three ways on real Slurms side by side; what has run is kept."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
+from pathlib import Path
+
+from slurm_rl_plugin.simulator.class_limit import ClassLimit
+from slurm_rl_plugin.whole_file import write_whole
+from tests.benchmarks.deep_queue import tell
+from tests.benchmarks.reserve_hour_load import HourPlan, lpc_like_hour
+from tests.benchmarks.reserve_hour_replay import (
+    SPEED,
+    ReplayedJob,
+    Side,
+    as_rows,
+    replay,
+    reserve_lines,
+)
+
+PLAIN, ORDER, RESERVE = "plain", "order", "reserve"
+#: Chosen on other hours (0 to 29) in the simulator, before any of the shown ones was looked at.
+KEPT = 2
+LIMIT = ClassLimit(change_interval=30.0, lift_after=1800.0, idle_after=3600.0)
+SIDES = (
+    Side(name=PLAIN),
+    Side(name=ORDER, model="interactive-first"),
+    Side(
+        name=RESERVE,
+        model=f"reserve:{KEPT}",
+        reserve=reserve_lines(
+            most=KEPT,
+            change_interval=LIMIT.change_interval,
+            lift_after=LIMIT.lift_after,
+            idle_after=LIMIT.idle_after,
+        ),
+    ),
+)
+Runs = dict[tuple[int, str], list[ReplayedJob]]
+
+
+def run_hours(seeds: Sequence[int], plan: HourPlan, folder: Path, *, at_once: int) -> Runs:
+    """All runs: those that an earlier call has left in the folder, and the others on real Slurms.
+
+    Args:
+        seeds: of the hours.
+        plan: what kind of hours.
+        folder: of a file for each run.
+        at_once: hours, with three clusters each; the three share what disturbs them.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    for first in range(0, len(seeds), at_once):
+        missing = [
+            (seed, side)
+            for seed in seeds[first : first + at_once]
+            for side in SIDES
+            if not _kept(folder, seed, side, plan)
+        ]
+        with ThreadPoolExecutor(max(len(missing), 1)) as pool:
+            list(pool.map(lambda each: _run(*each, plan, folder), missing))
+    return {(seed, side.name): read_run(folder, seed, side) for seed in seeds for side in SIDES}
+
+
+def _run(seed: int, side: Side, plan: HourPlan, folder: Path) -> None:
+    with tempfile.TemporaryDirectory() as own:
+        jobs = replay(side, lpc_like_hour(seed, plan), Path(own))
+    document = {"seed": seed, "side": side.name, "key": _key(side, plan), "jobs": as_rows(jobs)}
+    write_whole(_path(folder, seed, side), json.dumps(document) + "\n")
+    tell(f"hour {seed}, {side.name}: done")
+
+
+def _key(side: Side, plan: HourPlan) -> dict[str, object]:
+    """What a kept run must have been made with."""
+    return {"side": asdict(side), "plan": asdict(plan), "speed": SPEED}
+
+
+def _kept(folder: Path, seed: int, side: Side, plan: HourPlan) -> bool:
+    path = _path(folder, seed, side)
+    return path.exists() and json.loads(path.read_text())["key"] == _key(side, plan)
+
+
+def _path(folder: Path, seed: int, side: Side) -> Path:
+    return folder / f"hour-{seed}-{side.name}.json"
+
+
+def read_run(folder: Path, seed: int, side: Side) -> list[ReplayedJob]:
+    """A run that is kept."""
+    rows = json.loads(_path(folder, seed, side).read_text())["jobs"]
+    return [ReplayedJob(**{"sent": row["submit"], **row}) for row in rows]

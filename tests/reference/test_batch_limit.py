@@ -1,0 +1,187 @@
+"""The compiled limit on the batch class gives the starts of the readable one, and its effects."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import astuple, replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from slurm_rl_plugin.errors import ConfigurationError
+from slurm_rl_plugin.policies.ordering_rules import STATIC_RULES
+from slurm_rl_plugin.policies.waiting_rules import WAITING_RULES
+from slurm_rl_plugin.simulator.class_limit import ClassLimit
+from slurm_rl_plugin.simulator.cluster import Workload
+from slurm_rl_plugin.simulator.simulation import (
+    SimulationSettings,
+    simulate_scores,
+    simulate_waiting_rule,
+)
+from tests.reference.loads import jobs_of, random_workload, table_of
+from tests.reference.readable_simulator import Limit, rule, simulate
+from tests.reference.test_kernel_against_readable_simulator import tiny_loads
+
+CAPACITY = 12
+LIVE = ClassLimit(widest_batch_job=3, change_interval=40.0, lift_after=600.0, idle_after=2000.0)
+RULES = ("fifo", "sjf", "interactive-first", "wfp3")
+
+
+def kernel_starts(workload: Workload, name: str, how: SimulationSettings) -> list[float]:
+    if name in WAITING_RULES:
+        return simulate_waiting_rule(workload, name, how).start.tolist()
+    scores = STATIC_RULES[name](table_of(workload), workload.estimate)
+    return simulate_scores(workload, np.asarray(scores, dtype=np.float64), how).start.tolist()
+
+
+def reference_starts(workload: Workload, name: str, how: SimulationSettings) -> list[float]:
+    limit = how.class_limit
+    return simulate(
+        jobs_of(workload),
+        how.capacity,
+        rule(name),
+        easy=how.backfilling == "easy",
+        conservative=how.backfilling == "conservative",
+        reserve=how.reserve,
+        cycle=how.cycle,
+        limit=None if limit is None else Limit(*astuple(limit)),
+    )
+
+
+@pytest.mark.parametrize("parallel", [False, True], ids=["sequential", "parallel"])
+@pytest.mark.parametrize("cycle", [0.0, 30.0])
+@pytest.mark.parametrize("backfilling", ["none", "easy", "conservative"])
+@pytest.mark.parametrize("name", RULES)
+def test_a_limited_class_starts_as_in_the_readable_simulator(
+    name: str, backfilling: str, cycle: float, parallel: bool
+) -> None:
+    workload = random_workload(11, parallel=parallel)
+    how = SimulationSettings(
+        capacity=CAPACITY, backfilling=backfilling, reserve=4, cycle=cycle, class_limit=LIVE
+    )
+    starts = kernel_starts(workload, name, how)
+    assert starts == reference_starts(workload, name, how)
+    assert starts != kernel_starts(workload, name, replace(how, class_limit=None))
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    tiny_loads(),
+    st.sampled_from(RULES),
+    st.sampled_from(["none", "easy", "conservative"]),
+    st.integers(0, 7),
+    st.sampled_from([0.0, 5.0]),
+    st.builds(
+        ClassLimit,
+        widest_batch_job=st.integers(1, 3),
+        change_interval=st.sampled_from([0.0, 3.0, 20.0]),
+        lift_after=st.sampled_from([0.0, 4.0, 30.0]),
+        idle_after=st.sampled_from([2.0, 10.0, math.inf]),
+    ),
+)
+def test_it_agrees_on_any_tiny_load(
+    load: tuple[Workload, int],
+    name: str,
+    backfilling: str,
+    reserve: int,
+    cycle: float,
+    limit: ClassLimit,
+) -> None:
+    workload, capacity = load
+    how = SimulationSettings(
+        capacity=capacity,
+        backfilling=backfilling,
+        reserve=reserve,
+        cycle=cycle,
+        class_limit=limit,
+    )
+    assert kernel_starts(workload, name, how) == reference_starts(workload, name, how)
+
+
+def rows(*each: tuple[float, float, int, bool]) -> Workload:
+    """Jobs of (submit, run time, processors, interactive)."""
+    columns = np.array(each, dtype=np.float64).T
+    run_time = columns[1].copy()
+    return Workload(
+        submit=columns[0].copy(),
+        run_time=run_time,
+        estimate=run_time,
+        time_limit=run_time,
+        processors=columns[2].astype(np.int64),
+        account=np.zeros(len(each), dtype=np.int64),
+        interactive=columns[3] > 0,
+        shares=np.array([1.0]),
+    )
+
+
+def starts(workload: Workload, limit: ClassLimit | None, name: str = "fifo") -> list[float]:
+    """On 4 processors of which 2 are wanted for interactive jobs."""
+    how = SimulationSettings(capacity=4, reserve=2, class_limit=limit)
+    return kernel_starts(workload, name, how)
+
+
+AT_ONCE = ClassLimit(change_interval=0.0, lift_after=1000.0, idle_after=500.0)
+
+
+def test_batch_jobs_at_the_limit_stand_in_nobodys_way() -> None:
+    # the limit is 2; the third batch job is at it, the interactive one behind it starts at once
+    workload = rows(
+        (0, 1, 1, True), (1, 50, 1, False), (1, 50, 1, False), (2, 50, 1, False), (3, 50, 1, True)
+    )
+    assert starts(workload, AT_ONCE) == [0, 1, 1, 51, 3]
+
+
+def test_interactive_jobs_in_use_come_on_top_of_the_reserve() -> None:
+    # 4 processors less 1 in use less 2 to keep: batch jobs get 1 until the interactive job ends
+    workload = rows((0, 20, 1, True), (1, 50, 1, False), (1, 50, 1, False))
+    assert starts(workload, AT_ONCE) == [0, 1, 20]
+    # changed seldom, the limit of 2 stands that was set before the interactive job had started
+    assert starts(workload, replace(AT_ONCE, change_interval=45.0)) == [0, 1, 1]
+
+
+def test_without_an_interactive_arrival_for_long_there_is_no_limit() -> None:
+    workload = rows((0, 1, 1, True), *[(2.0, 900.0, 1, False)] * 4)
+    assert starts(workload, AT_ONCE) == [0, 2, 2, 500, 500]
+    assert starts(rows(*[(2.0, 900.0, 1, False)] * 4), AT_ONCE) == [2, 2, 2, 2]  # nobody ever came
+
+
+def test_narrow_jobs_pass_a_wide_one_until_it_lifts_the_limit_and_goes_first() -> None:
+    # a batch job of 3 of 4 processors; the limit is 2, which narrow ones fill again and again
+    narrow = [(float(t), 100.0, 1, False) for t in range(2, 302, 50)]
+    workload = rows((0, 1, 1, True), (0, 100, 1, False), (1, 10, 3, False), *narrow)
+    at = starts(workload, replace(AT_ONCE, lift_after=150.0))
+    assert at[3] < at[4] < 151 <= at[2] <= 252  # one running job to wait for, then all behind it
+    assert min(at[6:]) >= at[2]
+    patient = starts(workload, AT_ONCE)
+    assert patient[2] == 500.0  # nobody came for so long: that lifts the limit as well
+    wide_enough = replace(AT_ONCE, widest_batch_job=3)
+    assert starts(workload, wide_enough)[2] < 500
+
+
+def test_interactive_jobs_go_first_below_a_limit_whatever_the_policy_says() -> None:
+    # longest first lets the interactive job of all processors wait for the batch job's end
+    workload = rows((0, 4, 4, True), (1, 90, 1, False), (2, 5, 4, True))
+
+    def longest(how: SimulationSettings) -> list[float]:
+        return simulate_scores(workload, workload.run_time, how).start.tolist()
+
+    how = SimulationSettings(capacity=4, reserve=2)
+    assert longest(how) == [0, 4, 94]
+    assert longest(replace(how, class_limit=AT_ONCE)) == [0, 9, 4]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"change_interval": -1.0},
+        {"lift_after": math.nan},
+        {"lift_after": math.inf, "idle_after": math.inf},
+        {"change_interval": math.inf},
+        {"widest_batch_job": 0},
+    ],
+)
+def test_a_limit_that_could_starve_a_job_for_good_is_refused(wrong: dict[str, float]) -> None:
+    with pytest.raises(ConfigurationError):
+        ClassLimit(**wrong)  # type: ignore[arg-type]
