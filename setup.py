@@ -18,7 +18,6 @@ TEST = [
     "hypothesis>=6.100",
     "pytest-benchmark>=4",
     "pytest-rerunfailures>=14",
-    "pytest-xdist>=3.6",
     "import-linter>=2",
     "ruff>=0.8",
     "mypy>=1.13",
