@@ -15,6 +15,7 @@ from slurm_rl_plugin.errors import BatchSystemError
 from slurm_rl_plugin.hook.daemon import daemon_runs
 from slurm_rl_plugin.hook.state_file import StateFile
 from slurm_rl_plugin.metrics.served import ServedMetrics
+from slurm_rl_plugin.whole_file import may_exist
 
 #: Seconds between two looks at the daemon, and between two at Slurm, which costs it more.
 _PAUSE, _SLURM_PAUSE = 0.3, 3.0
@@ -81,11 +82,11 @@ def wait_until_taken_back(configuration: Configuration, seconds: float) -> int:
 
 def _forgotten(state: StateFile) -> bool:
     """The daemon's files say that nothing of ours is left."""
-    return not state.read() and not limits_path(state.path).exists()
+    return not state.read() and not may_exist(limits_path(state.path))
 
 
 def _standing(configuration: Configuration, state: StateFile) -> _Standing:
-    remembered, limited = len(state.read() or ()), limits_path(state.path).exists()
+    remembered, limited = len(state.read() or ()), may_exist(limits_path(state.path))
     try:
         pending = build_batch_system(configuration, []).snapshot().pending
     except BatchSystemError as error:

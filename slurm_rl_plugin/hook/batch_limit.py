@@ -19,6 +19,7 @@ from slurm_rl_plugin.hook.reserve_rail import (
     ReserveRail,
     batch_limit,
 )
+from slurm_rl_plugin.whole_file import may_exist
 
 logger = logging.getLogger(__name__)
 
@@ -75,7 +76,7 @@ class BatchLimit:
     @property
     def stands(self) -> bool:
         """Whether a limit of ours may stand."""
-        return self.file is not None and self.file.exists()
+        return self.file is not None and may_exist(self.file)
 
     def go_on_from(self, earlier: BatchLimit) -> None:
         """After a reload: which limit it is, when it was changed, who has come."""

@@ -22,7 +22,7 @@ from slurm_rl_plugin.domain.job_class import JobClassRule
 from slurm_rl_plugin.hook.order_changes import LARGEST_FACTOR, SPACING
 from slurm_rl_plugin.hook.queue_plan import QueuePlan
 from slurm_rl_plugin.units import IntArray
-from slurm_rl_plugin.whole_file import write_whole
+from slurm_rl_plugin.whole_file import may_exist, write_whole
 
 logger = logging.getLogger(__name__)
 
@@ -56,7 +56,7 @@ class ClassDefaults:
     @property
     def stands(self) -> bool:
         """Whether waiting jobs may have a factor that no cycle knows of."""
-        return self.path is not None and (self.path.exists() or _mark(self.path).exists())
+        return self.path is not None and (may_exist(self.path) or may_exist(_mark(self.path)))
 
     def follow(
         self, plan: QueuePlan, facts: SchedulerFacts, influence: float, system: BatchSystem
@@ -133,16 +133,24 @@ class ClassDefaults:
 
 
 def mark_given(path: Path) -> None:
-    """Take the table away, but remember that jobs may have factors of it."""
+    """Take the table away, but remember that jobs may have factors of it.
+
+    Where the folder does not let us, the table is soon too old; no factor of ours stays for it.
+    """
     try:
         path.replace(_mark(path))
     except FileNotFoundError:
         return
+    except OSError as error:
+        logger.error("class_defaults=left path=%s reason=%s", path, error.strerror)
 
 
 def forget_given(path: Path) -> None:
     """Every waiting job was looked at."""
-    _mark(path).unlink(missing_ok=True)
+    try:
+        _mark(path).unlink(missing_ok=True)
+    except OSError as error:  # they are looked at once more
+        logger.error("class_defaults=marked path=%s reason=%s", path, error.strerror)
 
 
 def factors_may_stand(path: Path | None) -> bool:

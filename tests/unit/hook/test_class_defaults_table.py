@@ -171,6 +171,26 @@ def test_a_folder_that_is_gone_is_said_once_and_stops_nothing(
     assert caplog.text.count("class_defaults=unwritable") == 1
 
 
+@pytest.mark.parametrize("faulty", ["replace", "stat"])
+def test_a_folder_that_lets_nothing_be_moved_holds_up_no_release(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, faulty: str
+) -> None:
+    table = tmp_path / "defaults"
+    table.touch()
+
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, faulty, refuse)
+    monkeypatch.setattr(Path, "unlink", refuse)
+    defaults = ClassDefaults(path=table)
+    assert defaults.stands
+    system = System(ApplyReport(applied=2, rejected={}))
+    assert defaults.take_back(system).applied == 2  # type: ignore[arg-type]
+    assert caplog.text.count("Permission denied") == (2 if faulty == "replace" else 1)
+    assert defaults.stands  # nobody knows whether it still gives factors
+
+
 def test_rules_are_told_by_the_names_that_the_cluster_has() -> None:
     said = list(told_rules(DEFAULT_JOB_CLASS_RULES, ("short", "long"), ("my-debug", "normal")))
     assert said == [
