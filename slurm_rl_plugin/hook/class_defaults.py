@@ -31,6 +31,8 @@ _NOTHING = ApplyReport(applied=0, rejected={})
 VERSION = "slurm-rl-class-defaults 1"
 #: Of a rule, what the script cannot know of a job that is just being submitted.
 _UNTOLD = ("name", "account", "user")
+#: Of jobs that the script cannot tell the class of: it gives them nothing.
+_UNKNOWN = "unknown"
 #: Names that would break a line of the table.
 _PLAIN = re.compile(r"[^\s,=]+")
 
@@ -205,15 +207,18 @@ def told_rules(
     """The rules in words of the script, as far as it can tell them.
 
     Patterns become the names that the cluster is known to have. A rule by job name, account or user
-    cannot be told: an interactive one is left out, so that its jobs wait for the next cycle; a
-    batch one ends the list, since the rules behind it might call its jobs interactive.
+    cannot be told: an interactive one is left out, so that its jobs wait for the next cycle, and no
+    job behind it is known to be batch; a batch one ends the list, since the rules behind it might
+    call its jobs interactive. Then nothing is known of the jobs that no rule before it finds.
     """
+    left_out = False
     for rule in rules:
         if any(getattr(rule, name) is not None for name in _UNTOLD):
+            left_out = True
             if rule.job_class == "batch":
-                return
+                break
             continue
-        words = [rule.job_class]
+        words = [_UNKNOWN if left_out and rule.job_class == "batch" else rule.job_class]
         for key, pattern, names in (
             ("partition", rule.partition, partitions),
             ("qos", rule.qos, qos),
@@ -225,6 +230,8 @@ def told_rules(
         if rule.no_batch_script is not None:
             words.append(f"no_batch_script={'yes' if rule.no_batch_script else 'no'}")
         yield " ".join(words)
+    if left_out:
+        yield _UNKNOWN
 
 
 def _names_like(pattern: str, names: Sequence[str]) -> list[str]:

@@ -201,13 +201,15 @@ def test_rules_are_told_by_the_names_that_the_cluster_has() -> None:
     ]
 
 
-def test_a_rule_that_cannot_be_told_never_makes_a_job_interactive() -> None:
+def test_a_rule_that_cannot_be_told_makes_no_job_interactive_and_none_batch() -> None:
     by_name = JobClassRule(job_class="interactive", name="^quick")
     short = JobClassRule(job_class="interactive", time_limit_at_most=60.0)
     bulk = JobClassRule(job_class="batch", user="^robot$")
-    assert list(told_rules((by_name, short), (), ())) == ["interactive time_limit_at_most=60"]
-    assert list(told_rules((short, bulk, by_name, short), (), ())) == [
-        "interactive time_limit_at_most=60"
-    ]
+    told = ["interactive time_limit_at_most=60", "unknown"]
+    assert list(told_rules((by_name, short), (), ())) == told
+    assert list(told_rules((short, bulk, by_name, short), (), ())) == told
+    script = JobClassRule(job_class="batch", no_batch_script=False)
+    words = ["unknown no_batch_script=no", *told]
+    assert list(told_rules((by_name, script, short), (), ())) == words
     nobody = JobClassRule(job_class="interactive", qos="^a b$|x")
     assert list(told_rules((nobody,), (), ("a b",))) == ["interactive qos=="]
