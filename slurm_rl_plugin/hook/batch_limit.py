@@ -137,6 +137,16 @@ class BatchLimit:
             self._limit, self._changed = planned.processors, self.monotonic()
         return planned
 
+    def lift(self, system: BatchSystem) -> LimitReport:
+        """Take the limit back where a cycle cannot follow the queue: as in fallback, at once."""
+        change = _direction(self._limit, None)
+        lifted = LimitReport(before=self._limit, reason=FALLBACK, change=change)
+        try:
+            return self.carry_out(system, lifted)
+        except Exception as error:  # that cycle has failed already
+            logger.exception("batch_limit=failed")
+            return self._failed(lifted, ChangeRejected(str(error)))
+
     def take_back(self, system: BatchSystem) -> None:
         """Give the site its own limit back, where one of ours may stand.
 
