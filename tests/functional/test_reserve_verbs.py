@@ -215,6 +215,18 @@ class TestVerbsThatLook:
         assert "a limit on batch jobs may stand" in capsys.readouterr().out
 
 
+    @pytest.mark.parametrize("name", ["defaults", "defaults.given"])
+    def test_disable_waits_until_no_new_job_can_have_got_a_factor(
+        self, site: Site, capsys: pytest.CaptureFixture[str], name: str
+    ) -> None:
+        site.hook["class_defaults_file"] = f"{site.folder}/defaults"
+        (site.folder / name).touch()
+        assert site.run("disable", "--wait", "0") == 1
+        assert "new jobs may get one at submission" in capsys.readouterr().out
+        assert site.run("release", "--unattended") == 0
+        assert site.run("disable", "--wait", "0") == 0
+
+
 def check(site: Site, said: Said) -> dict[str, tuple[str, str]]:
     status = site.run("check", "--json", "--jobs", "10")
     checks = said()["checks"]
