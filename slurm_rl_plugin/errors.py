@@ -52,6 +52,10 @@ class ChangeRejected(BatchSystemError):
     transient = False
 
 
+class NothingCarriesLimit(ChangeRejected):
+    """What would carry a limit on batch jobs is not there, so no limit of ours can stand on it."""
+
+
 class JobNotAccepted(BatchSystemError):
     """The batch system would not take a job as it is described: change the job, or go elsewhere."""
 

@@ -37,6 +37,17 @@ def write_whole(path: Path, content: str | bytes, *, sync: bool = True) -> None:
         beside.write_bytes(content.encode() if isinstance(content, str) else content)
 
 
+def may_exist(path: Path) -> bool:
+    """Whether a file is there, or nobody can tell: its folder may not be entered, say."""
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError:
+        return True
+    return True
+
+
 def version_of(path: Path) -> tuple[int, int] | None:
     """Tells one content of a file that is always written whole from the next; None without it."""
     try:

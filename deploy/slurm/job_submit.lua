@@ -64,7 +64,7 @@ local function holds(key, value, job, partition)
   return nil
 end
 
--- The class by the first rule that matches; nil where a rule cannot be told.
+-- The class by the first rule that matches, which may be "unknown"; nil where a rule cannot be told.
 local function class_of(rules, job, partition)
   for _, rule in ipairs(rules) do
     local class, conditions = rule:match("^(%S+)(.*)$")
@@ -100,7 +100,8 @@ local function give(job, partitions)
   elseif class == "batch" then
     if GIVE_BATCH_QOS and found.batch_qos ~= nil and job.qos == nil then job.qos = found.batch_qos end
     if GIVE_LICENSES and found.batch_license ~= nil and job.licenses == nil then
-      job.licenses = found.batch_license .. ":" .. processors_of(job)
+      -- newer Luas would write 4.0, which is no count of licences
+      job.licenses = string.format("%s:%d", found.batch_license, processors_of(job))
     end
   end
 end

@@ -194,7 +194,9 @@ def queue_use(values: Mapping[str, Any]) -> QueueUse:
 def parts_of(processors: int, queues: Mapping[str, QueueUse]) -> dict[str, int]:
     """Split processors between queues: never more together, none that somebody needs left over.
 
-    What runs is kept first; where that is too much already, each queue is cut in proportion.
+    What runs is kept first; where that is too much already, each queue is cut in proportion. But
+    one processor at least is for each queue where jobs wait, or a busy queue that takes whatever
+    becomes free would starve the others; the largest part gives it.
     """
     in_use = sum(use.in_use for use in queues.values())
     if in_use > processors:
@@ -210,6 +212,10 @@ def parts_of(processors: int, queues: Mapping[str, QueueUse]) -> dict[str, int]:
     parts = {name: given[name] + rest * shares[name] // total for name in queues}
     first = max(queues, key=lambda name: shares[name])
     parts[first] += processors - sum(parts.values())
+    for name, use in queues.items():
+        largest = max(parts, key=lambda each: parts[each])
+        if use.waiting and not parts[name] and parts[largest] > 1:
+            parts[name], parts[largest] = 1, parts[largest] - 1
     return parts
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
@@ -13,7 +14,12 @@ from slurm_rl_plugin.batch_systems.slurm_license_limit import LICENSES, LicenseL
 from slurm_rl_plugin.batch_systems.slurm_process import CommandRunner
 from slurm_rl_plugin.batch_systems.slurm_qos_limit import QOS, QosLimit
 from slurm_rl_plugin.batch_systems.slurm_settings import SHOW_CONFIG, parse_settings
-from slurm_rl_plugin.errors import BatchSystemUnavailable, ChangeRejected, ConfigurationError
+from slurm_rl_plugin.errors import (
+    BatchSystemUnavailable,
+    ChangeRejected,
+    ConfigurationError,
+    NothingCarriesLimit,
+)
 
 logger = logging.getLogger(__name__)
 #: slurmdbd tells slurmctld of a change; observed within 0.1 s.
@@ -120,7 +126,7 @@ class SlurmBatchLimit:
             self.take_back()
             standing = None
         live = carrier.live()
-        if live is not None and _stands_already(processors, standing, live):
+        if live is not None and _stands_already(processors, standing, carrier, live):
             return  # the common case: one cheap question
         self._refuse_without_enforcement(carrier)
         ours_shows = standing is not None and live in standing.ours
@@ -152,8 +158,23 @@ class SlurmBatchLimit:
         standing = self._file.read()
         if standing is not None:
             carrier = carrier_of(self._commands, standing.mechanism, standing.names)
-            stored = carrier.stored()
-            self._restore(carrier, _after_changes_by_hand(standing, carrier, stored))
+            try:
+                stored = carrier.stored()
+            except NothingCarriesLimit:
+                self._forget_with(carrier)
+            else:
+                self._restore(carrier, _after_changes_by_hand(standing, carrier, stored))
+
+    def _forget_with(self, carrier: LimitCarrier) -> None:
+        """The site has removed what carried our limit, and the limit with it."""
+        with suppress(NothingCarriesLimit):
+            carrier.live()
+            raise BatchSystemUnavailable(
+                f"slurmctld goes by {' '.join(carrier.names)}, which slurmdbd does not have; check "
+                "slurmdbd"
+            )
+        self._file.remove()
+        logger.warning("batch_limit=gone with=%s", " ".join(carrier.names))
 
     def _restore(self, carrier: LimitCarrier, standing: StandingLimit) -> None:
         """Write what was there before, until it is stored and slurmctld goes by it."""
@@ -206,10 +227,13 @@ def _is_of(standing: StandingLimit, carrier: LimitCarrier) -> bool:
     return (standing.mechanism, standing.names) == (carrier.mechanism, carrier.names)
 
 
-def _stands_already(processors: int, standing: StandingLimit | None, live: int) -> bool:
+def _stands_already(
+    processors: int, standing: StandingLimit | None, carrier: LimitCarrier, live: int
+) -> bool:
     """Whether slurmctld goes by our limit of now, or the site's own is as low and all there is."""
     if standing is None:
-        return live <= processors
+        own = carrier.site_own(live)
+        return own is not None and own <= processors
     return live == _lower(processors, standing.own) and live in standing.ours
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from slurm_rl_plugin.batch_systems.slurm_process import CommandRunner, failure, not_understood
-from slurm_rl_plugin.errors import BatchSystemUnavailable, ChangeRejected
+from slurm_rl_plugin.errors import BatchSystemUnavailable, ChangeRejected, NothingCarriesLimit
 
 QOS = "qos"
 SACCTMGR = ("sacctmgr", "--noheader", "--parsable2")
@@ -87,9 +87,9 @@ class QosLimit:
         raise failure("sacctmgr", said)
 
 
-def no_such_qos(name: str) -> ChangeRejected:
+def no_such_qos(name: str) -> NothingCarriesLimit:
     """Make the error for a QOS that Slurm does not know."""
-    return ChangeRejected(
+    return NothingCarriesLimit(
         f"Slurm knows no QOS {name}: make it (sacctmgr add qos {name}) and give it to batch jobs, "
         "or correct [reserve] qos"
     )

@@ -9,12 +9,18 @@ from pathlib import Path
 import numpy as np
 
 from slurm_rl_plugin.cli.daemon_metrics import daemon_metrics
-from slurm_rl_plugin.cli.hook_assembly import build_batch_system, limits_path
+from slurm_rl_plugin.cli.hook_assembly import (
+    build_batch_system,
+    class_defaults_path,
+    limits_path,
+)
 from slurm_rl_plugin.configuration import Configuration
 from slurm_rl_plugin.errors import BatchSystemError
+from slurm_rl_plugin.hook.class_defaults import factors_may_stand
 from slurm_rl_plugin.hook.daemon import daemon_runs
 from slurm_rl_plugin.hook.state_file import StateFile
 from slurm_rl_plugin.metrics.served import ServedMetrics
+from slurm_rl_plugin.whole_file import may_exist
 
 #: Seconds between two looks at the daemon, and between two at Slurm, which costs it more.
 _PAUSE, _SLURM_PAUSE = 0.3, 3.0
@@ -35,16 +41,18 @@ _WHOSE = {
 class _Standing:
     """What is left: jobs in the queue, by Slurm; jobs that the daemon has yet to look after.
 
-    `limited` where a limit of ours on batch jobs may stand.
+    `limited` where a limit of ours on batch jobs may stand, `given` where new jobs may get or have
+    factors from the table of class defaults.
     """
 
     pending: int | str
     remembered: int
     limited: bool
+    given: bool
 
     @property
     def clean(self) -> bool:
-        return self.pending == 0 and self.remembered == 0 and not self.limited
+        return self.pending == 0 and self.remembered == 0 and not (self.limited or self.given)
 
 
 def wait_until_taken_back(configuration: Configuration, seconds: float) -> int:
@@ -67,7 +75,9 @@ def wait_until_taken_back(configuration: Configuration, seconds: float) -> int:
         told = daemon_metrics(configuration)
         if isinstance(told, ServedMetrics):
             noticed = noticed or told.mode in _QUIET
-        done = (noticed or (isinstance(told, str) and waited >= _NOTICED)) and _forgotten(state)
+        done = (noticed or (isinstance(told, str) and waited >= _NOTICED)) and _forgotten(
+            configuration, state
+        )
         if done and waited - asked >= _SLURM_PAUSE:
             asked, standing = waited, _standing(configuration, state)
             if standing.clean:
@@ -79,18 +89,20 @@ def wait_until_taken_back(configuration: Configuration, seconds: float) -> int:
     return 0 if standing.clean and noticed else 1
 
 
-def _forgotten(state: StateFile) -> bool:
+def _forgotten(configuration: Configuration, state: StateFile) -> bool:
     """The daemon's files say that nothing of ours is left."""
-    return not state.read() and not limits_path(state.path).exists()
+    given = factors_may_stand(class_defaults_path(configuration))
+    return not state.read() and not may_exist(limits_path(state.path)) and not given
 
 
 def _standing(configuration: Configuration, state: StateFile) -> _Standing:
-    remembered, limited = len(state.read() or ()), limits_path(state.path).exists()
+    remembered, limited = len(state.read() or ()), may_exist(limits_path(state.path))
+    given = factors_may_stand(class_defaults_path(configuration))
     try:
         pending = build_batch_system(configuration, []).snapshot().pending
     except BatchSystemError as error:
-        return _Standing(str(error), remembered, limited)
-    return _Standing(int(np.count_nonzero(pending.factor)), remembered, limited)
+        return _Standing(str(error), remembered, limited, given)
+    return _Standing(int(np.count_nonzero(pending.factor)), remembered, limited, given)
 
 
 def _sentence(standing: _Standing, runs: bool | None, noticed: bool, seconds: float) -> str:
@@ -109,6 +121,8 @@ def _sentence(standing: _Standing, runs: bool | None, noticed: bool, seconds: fl
         what += f", {standing.remembered} jobs are remembered to have one"
     if standing.limited:
         what += ", a limit on batch jobs may stand"
+    if standing.given:
+        what += ", new jobs may get one at submission"
     if runs is False:
         return f"no daemon runs, and {what}: take them back with `slurm-rl release`"
     return (

@@ -28,6 +28,7 @@ from slurm_rl_plugin.hook.class_defaults import (
 from slurm_rl_plugin.hook.cycle import NOBODY_IN_CHARGE
 from slurm_rl_plugin.hook.daemon import daemon_runs, only_daemon
 from slurm_rl_plugin.hook.state_file import StateFile
+from slurm_rl_plugin.whole_file import may_exist
 
 NOT_OURS = "released nothing: another host's controller is in charge; give --force to do it"
 
@@ -62,7 +63,7 @@ def _release_unattended(options: argparse.Namespace) -> int:
         sys.stderr.write(f"{said}slurm-rl release: nothing is taken back until it can be read.\n")
         return 1
     state = Path(configuration.values["hook"]["state_file"])
-    nothing_stands = StateFile(state).read() == set() and not limits_path(state).exists()
+    nothing_stands = StateFile(state).read() == set() and not may_exist(limits_path(state))
     nothing_stands &= not factors_may_stand(class_defaults_path(configuration))
     if daemon_runs(state) or nothing_stands:
         return 0
@@ -114,7 +115,7 @@ def _take_limit_back(slurm: BatchSystem, state: Path) -> bool:
 
     Factors are taken back whatever becomes of it.
     """
-    if not limits_path(state).exists() or not isinstance(slurm, LimitsBatch):
+    if not may_exist(limits_path(state)) or not isinstance(slurm, LimitsBatch):
         return False
     try:
         slurm.limit_batch(None)

@@ -12,6 +12,7 @@ from slurm_rl_plugin.cli.site_checks import FAIL, PASS, WARN, SiteCheck
 from slurm_rl_plugin.configuration import Configuration
 from slurm_rl_plugin.errors import BatchSystemError
 from slurm_rl_plugin.hook.daemon import daemon_runs
+from slurm_rl_plugin.whole_file import may_exist
 
 
 def reserve_of(configuration: Configuration, look: QueueLook) -> Iterator[SiteCheck]:
@@ -19,7 +20,7 @@ def reserve_of(configuration: Configuration, look: QueueLook) -> Iterator[SiteCh
     state = Path(configuration.values["hook"]["state_file"])
     runs = daemon_runs(state)
     if configuration.reserve is None:
-        if limits_path(state).exists() and runs is False:
+        if may_exist(limits_path(state)) and runs is False:
             what = "is off, and a limit of ours may stand: run `slurm-rl release`"
             yield SiteCheck(FAIL, "reserve", what)
         else:

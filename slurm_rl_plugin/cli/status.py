@@ -21,6 +21,7 @@ from slurm_rl_plugin.hook.daemon import daemon_runs
 from slurm_rl_plugin.hook.disable_file import read_disable_file
 from slurm_rl_plugin.hook.state_file import StateFile
 from slurm_rl_plugin.metrics.served import ServedMetrics
+from slurm_rl_plugin.whole_file import may_exist
 
 #: A running daemon whose last good cycle is so many paces, and so many seconds, old is stuck.
 _STALE_CYCLES, _STALE_SECONDS = 10, 300.0
@@ -56,7 +57,7 @@ def status_of(configuration: Configuration, now: float) -> dict[str, Any]:
         "policy": _policy(configuration),
         "metrics": _metrics(configuration),
         "jobs_in_state_file": None if carried is None else len(carried),
-        "batch_limit_stands": limits_path(state_path).exists(),
+        "batch_limit_stands": may_exist(limits_path(state_path)),
         "slurm": _slurm(configuration),
     }
     document["problems"] = _problems(document, float(hook["cycle"]))

@@ -74,6 +74,8 @@ HOOK = {
     "class_defaults_file": Key(
         kind=str,
         default="",
+        # the table of before would go on to give factors that nobody takes back
+        at_start=True,
         meaning="table from which job_submit.lua gives a new interactive job its factor at "
         "submission; empty for none",
         note="slurmctld's user must be able to read it, and this user to write into its folder: "

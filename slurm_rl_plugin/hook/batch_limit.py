@@ -19,6 +19,7 @@ from slurm_rl_plugin.hook.reserve_rail import (
     ReserveRail,
     batch_limit,
 )
+from slurm_rl_plugin.whole_file import may_exist
 
 logger = logging.getLogger(__name__)
 
@@ -75,7 +76,7 @@ class BatchLimit:
     @property
     def stands(self) -> bool:
         """Whether a limit of ours may stand."""
-        return self.file is not None and self.file.exists()
+        return self.file is not None and may_exist(self.file)
 
     def go_on_from(self, earlier: BatchLimit) -> None:
         """After a reload: which limit it is, when it was changed, who has come."""
@@ -135,6 +136,16 @@ class BatchLimit:
         if planned.processors != self._limit:
             self._limit, self._changed = planned.processors, self.monotonic()
         return planned
+
+    def lift(self, system: BatchSystem) -> LimitReport:
+        """Take the limit back where a cycle cannot follow the queue: as in fallback, at once."""
+        change = _direction(self._limit, None)
+        lifted = LimitReport(before=self._limit, reason=FALLBACK, change=change)
+        try:
+            return self.carry_out(system, lifted)
+        except Exception as error:  # that cycle has failed already
+            logger.exception("batch_limit=failed")
+            return self._failed(lifted, ChangeRejected(str(error)))
 
     def take_back(self, system: BatchSystem) -> None:
         """Give the site its own limit back, where one of ours may stand.

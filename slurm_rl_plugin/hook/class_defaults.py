@@ -22,7 +22,7 @@ from slurm_rl_plugin.domain.job_class import JobClassRule
 from slurm_rl_plugin.hook.order_changes import LARGEST_FACTOR, SPACING
 from slurm_rl_plugin.hook.queue_plan import QueuePlan
 from slurm_rl_plugin.units import IntArray
-from slurm_rl_plugin.whole_file import write_whole
+from slurm_rl_plugin.whole_file import may_exist, write_whole
 
 logger = logging.getLogger(__name__)
 
@@ -31,6 +31,8 @@ _NOTHING = ApplyReport(applied=0, rejected={})
 VERSION = "slurm-rl-class-defaults 1"
 #: Of a rule, what the script cannot know of a job that is just being submitted.
 _UNTOLD = ("name", "account", "user")
+#: Of jobs that the script cannot tell the class of: it gives them nothing.
+_UNKNOWN = "unknown"
 #: Names that would break a line of the table.
 _PLAIN = re.compile(r"[^\s,=]+")
 
@@ -56,7 +58,7 @@ class ClassDefaults:
     @property
     def stands(self) -> bool:
         """Whether waiting jobs may have a factor that no cycle knows of."""
-        return self.path is not None and (self.path.exists() or _mark(self.path).exists())
+        return self.path is not None and (may_exist(self.path) or may_exist(_mark(self.path)))
 
     def follow(
         self, plan: QueuePlan, facts: SchedulerFacts, influence: float, system: BatchSystem
@@ -133,16 +135,24 @@ class ClassDefaults:
 
 
 def mark_given(path: Path) -> None:
-    """Take the table away, but remember that jobs may have factors of it."""
+    """Take the table away, but remember that jobs may have factors of it.
+
+    Where the folder does not let us, the table is soon too old; no factor of ours stays for it.
+    """
     try:
         path.replace(_mark(path))
     except FileNotFoundError:
         return
+    except OSError as error:
+        logger.error("class_defaults=left path=%s reason=%s", path, error.strerror)
 
 
 def forget_given(path: Path) -> None:
     """Every waiting job was looked at."""
-    _mark(path).unlink(missing_ok=True)
+    try:
+        _mark(path).unlink(missing_ok=True)
+    except OSError as error:  # they are looked at once more
+        logger.error("class_defaults=marked path=%s reason=%s", path, error.strerror)
 
 
 def factors_may_stand(path: Path | None) -> bool:
@@ -197,15 +207,18 @@ def told_rules(
     """The rules in words of the script, as far as it can tell them.
 
     Patterns become the names that the cluster is known to have. A rule by job name, account or user
-    cannot be told: an interactive one is left out, so that its jobs wait for the next cycle; a
-    batch one ends the list, since the rules behind it might call its jobs interactive.
+    cannot be told: an interactive one is left out, so that its jobs wait for the next cycle, and no
+    job behind it is known to be batch; a batch one ends the list, since the rules behind it might
+    call its jobs interactive. Then nothing is known of the jobs that no rule before it finds.
     """
+    left_out = False
     for rule in rules:
         if any(getattr(rule, name) is not None for name in _UNTOLD):
+            left_out = True
             if rule.job_class == "batch":
-                return
+                break
             continue
-        words = [rule.job_class]
+        words = [_UNKNOWN if left_out and rule.job_class == "batch" else rule.job_class]
         for key, pattern, names in (
             ("partition", rule.partition, partitions),
             ("qos", rule.qos, qos),
@@ -217,6 +230,8 @@ def told_rules(
         if rule.no_batch_script is not None:
             words.append(f"no_batch_script={'yes' if rule.no_batch_script else 'no'}")
         yield " ".join(words)
+    if left_out:
+        yield _UNKNOWN
 
 
 def _names_like(pattern: str, names: Sequence[str]) -> list[str]:

@@ -51,6 +51,10 @@ NOBODY_IN_CHARGE = (
     "look with `scontrol ping`"
 )
 
+#: Failures of cycles that an answering batch system sees: they may last, and a limit that nobody
+#: lifts for a starving job must not last with them.
+_NO_LIMIT_AFTER = ("write", "internal", "refused")
+
 
 @dataclass(slots=True, kw_only=True)
 class Cycle:
@@ -113,6 +117,7 @@ class Cycle:
         watch = Stopwatch(self.monotonic)
         snapshot: QueueSnapshot | None = None
         known: dict[str, Any] = {}
+        ours = False
         self._denied = max(self._denied - 1, 0)
         try:
             begin = self.monotonic()
@@ -120,6 +125,7 @@ class Cycle:
             known |= {"pass_interval": facts.pass_interval, "release": facts.release}
             obstacle = self._standby(facts)
             if obstacle is None:  # on standby no more is asked
+                ours = not self._is_astray(facts)
                 load = self.batch_system.load()
                 known["events"] = load.events
                 obstacle = self._obstacle(facts, load)
@@ -139,6 +145,8 @@ class Cycle:
         except Exception as error:  # whatever breaks, the site must not notice
             logger.exception("cycle=failed failure=internal")
             report = self._failed("internal", str(error), snapshot)
+        if ours and report.failure in _NO_LIMIT_AFTER:
+            report = replace(report, limit=self.limit.lift(self.batch_system))
         report = replace(report, phase_seconds=watch.phases, calls=tuple(self.calls), **known)
         self.calls.clear()
         return report
@@ -158,11 +166,15 @@ class Cycle:
         if load.struggles is not None:
             return self._failed("busy", load.struggles, None)
         harm = facts.harm
-        if self.settings.beside_controllers and not facts.controller_here:
+        if self._is_astray(facts):
             harm = NO_CONTROLLER_HERE  # two such daemons would undo each other's order
         if harm is not None and not self.settings.shadow:
             return self._failed("refused", harm, None)
         return None
+
+    def _is_astray(self, facts: SchedulerFacts) -> bool:
+        """Whether this host has no controller to be beside."""
+        return self.settings.beside_controllers and not facts.controller_here
 
     def release(self) -> ApplyReport:
         """Take back every factor of ours, and the limit on batch jobs.

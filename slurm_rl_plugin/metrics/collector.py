@@ -210,7 +210,8 @@ class CycleMetrics:
         """Take in one report."""
         if not report.release:  # a cycle without an answer takes nothing back that is known
             report = replace(report, release=self._queue.report.release)
-        if report.snapshot is None and report.mode not in _UNSEEING:
+        untold = not report.succeeded and report.limit == LimitReport()
+        if untold and report.mode not in _UNSEEING:
             report = replace(report, limit=limit_as_before(self._queue.report.limit))
         self._queue.report = report
         self._cycles.inc()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 import time
 from collections.abc import Callable
@@ -207,12 +208,37 @@ class TestVerbsThatLook:
         assert document["batch_limit_stands"] is True
         assert any("a limit on batch jobs may stand" in each for each in document["problems"])
 
+    def test_who_may_not_enter_the_folder_is_told_what_can_be(
+        self, site: Site, said: Said, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        found = Path.stat
+
+        def refuse(path: Path, **words: bool) -> os.stat_result:
+            if path == site.limits_file:
+                raise PermissionError(13, "Permission denied")
+            return found(path, **words)
+
+        monkeypatch.setattr(Path, "stat", refuse)
+        assert site.run("status", "--json") == 1
+        assert said()["batch_limit_stands"] is True  # or nobody can tell
+
     def test_disable_waits_for_the_limit_too(
         self, site: Site, capsys: pytest.CaptureFixture[str]
     ) -> None:
         assert site.run("run", "--once") == 0
         assert site.run("disable", "--wait", "0") == 1
         assert "a limit on batch jobs may stand" in capsys.readouterr().out
+
+    @pytest.mark.parametrize("name", ["defaults", "defaults.given"])
+    def test_disable_waits_until_no_new_job_can_have_got_a_factor(
+        self, site: Site, capsys: pytest.CaptureFixture[str], name: str
+    ) -> None:
+        site.hook["class_defaults_file"] = f"{site.folder}/defaults"
+        (site.folder / name).touch()
+        assert site.run("disable", "--wait", "0") == 1
+        assert "new jobs may get one at submission" in capsys.readouterr().out
+        assert site.run("release", "--unattended") == 0
+        assert site.run("disable", "--wait", "0") == 0
 
 
 def check(site: Site, said: Said) -> dict[str, tuple[str, str]]:

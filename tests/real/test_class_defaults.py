@@ -35,7 +35,10 @@ def script_for(table: Path) -> str:
     text = SCRIPT.read_text()
     assert PLACE in text
     text = text.replace(PLACE, f'"{table}"')
-    return text.replace("GIVE_BATCH_QOS = false", "GIVE_BATCH_QOS = true")
+    for name in ("GIVE_BATCH_QOS", "GIVE_LICENSES"):
+        assert f"{name} = false" in text
+        text = text.replace(f"{name} = false", f"{name} = true")
+    return text
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +50,7 @@ def cluster(release: SlurmRelease | None, table: Path) -> Iterator[PrivateSlurm]
         processors_per_node=1,
         accounts=ACCOUNTS,
         options={"AccountingStorageEnforce": "associations,limits,qos"},
-        lines=("JobSubmitPlugins=lua",),
+        lines=("JobSubmitPlugins=lua", "Licenses=slot:8"),
         files={"job_submit.lua": script_for(table)},
     )
     with running_slurm(plan, release) as cluster:
@@ -91,6 +94,10 @@ def qos_of(cluster: PrivateSlurm, job: int) -> str:
     return cluster.run("squeue", "-h", "-j", str(job), "-o", "%q").stdout.strip()
 
 
+def licenses_of(cluster: PrivateSlurm, job: int) -> str:
+    return cluster.run("squeue", "-h", "-j", str(job), "-o", "%W").stdout.strip()
+
+
 def test_new_jobs_get_what_the_table_says_of_their_class(slurm: PrivateSlurm, table: Path) -> None:
     table.write_text(a_table(4321))
     assert factor_at_once(slurm) == 4321
@@ -99,6 +106,18 @@ def test_new_jobs_get_what_the_table_says_of_their_class(slurm: PrivateSlurm, ta
     assert qos_of(slurm, submit(slurm, 1)) == "normal"
     named = slurm.submit("--qos=normal", user="alice", account="physics", minutes=30)
     assert qos_of(slurm, named) == "normal"  # what the user says stands
+
+
+def test_batch_jobs_ask_for_a_licence_a_processor_and_unknown_ones_get_nothing(
+    slurm: PrivateSlurm, table: Path
+) -> None:
+    table.write_text(a_table(77).replace("batch_qos batch", "batch_license slot"))
+    assert licenses_of(slurm, submit(slurm, 30)) == "slot:1"
+    assert licenses_of(slurm, submit(slurm, 1)) in ("", "(null)")
+    table.write_text(a_table(77).replace("end\n", "batch_license slot\nrule unknown\nend\n"))
+    unknown = submit(slurm, 30)
+    assert qos_of(slurm, unknown) == "normal"
+    assert licenses_of(slurm, unknown) in ("", "(null)")
 
 
 @pytest.mark.parametrize(

@@ -102,6 +102,19 @@ def test_processors_stay_free_and_an_interactive_job_starts_at_once(
     cluster.wait_until(lambda: running(cluster) == PROCESSORS, 20, "batch jobs on all the rest")
 
 
+def test_a_qos_that_is_removed_meanwhile_holds_up_no_stop(
+    cluster: PrivateSlurm, tmp_path: Path
+) -> None:
+    cluster.run("sacctmgr", "-i", "add", "qos", "bulk")
+    cluster.submit(user="bob", account="biology", minutes=1, seconds=60)
+    more = BY_QOS.replace('"batch"', '"bulk"')
+    with running_hook(cluster, tmp_path, "reserve:2", cycle=0.5, more=more) as hook:
+        hook.wait_for("batch_limit=5", 30)
+        cluster.run("sacctmgr", "-i", "delete", "qos", "bulk")
+        assert hook.stop() == 0
+        assert not (tmp_path / "state.json.limits").exists()
+
+
 def test_a_disable_file_takes_it_back_and_its_end_brings_it_again(
     cluster: PrivateSlurm, tmp_path: Path
 ) -> None:

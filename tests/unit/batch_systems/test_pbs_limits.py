@@ -217,8 +217,19 @@ def test_parts_are_all_there_is_and_no_more(processors: int, queues: dict[str, Q
     assert set(parts) == set(queues)
     assert sum(parts.values()) == processors
     assert min(parts.values()) >= 0
+    waiting = [name for name, use in queues.items() if use.waiting]
+    if processors >= len(queues):
+        assert all(parts[name] >= 1 for name in waiting)
     if sum(use.in_use for use in queues.values()) <= processors:
-        assert all(parts[name] >= use.in_use for name, use in queues.items())
+        lent = sum(not queues[name].in_use for name in waiting)
+        assert all(parts[name] >= use.in_use - lent for name, use in queues.items())
+
+
+def test_a_busy_queue_starves_no_other() -> None:
+    """It takes each processor that becomes free, so nothing would ever be left over to share."""
+    assert parts_of(10, {"a": QueueUse(10, 90), "b": QueueUse(0, 3)}) == {"a": 9, "b": 1}
+    assert parts_of(10, {"a": QueueUse(30, 90), "b": QueueUse(0, 3)}) == {"a": 9, "b": 1}
+    assert parts_of(10, {"a": QueueUse(10, 90), "b": QueueUse(0, 0)}) == {"a": 10, "b": 0}
 
 
 @pytest.mark.parametrize(

@@ -256,6 +256,31 @@ def test_another_qos_in_the_configuration_frees_the_one_before(site: Site) -> No
     assert site.cluster.state["qos"]["normal"]["cpu"] == 5
 
 
+@pytest.mark.parametrize("settings", [None, LimitSettings(mechanism="qos", qos="normal")])
+def test_a_qos_that_the_site_removed_took_our_limit_with_it(
+    site: Site, settings: LimitSettings | None
+) -> None:
+    site.slurm.limit_batch(6)
+    qos = site.cluster.state["qos"]
+    site.cluster.set(qos={"normal": qos["normal"]})
+    later = site.adapter(settings)
+    later.limit_batch(None if settings is None else 5)
+    assert (site.kept or {}).get("names") == (["normal"] if settings else None)
+    later.limit_batch(None)
+    assert site.kept is None
+
+
+def test_an_answer_that_fails_is_no_removed_qos(site: Site) -> None:
+    site.slurm.limit_batch(6)
+    kept = site.kept
+    for harm in (database_down, controller_down):
+        harm(site)
+        with pytest.raises(BatchSystemUnavailable):
+            site.slurm.limit_batch(None)
+        site.cluster.set(modes={})
+        assert site.kept == kept
+
+
 def test_mechanisms_that_are_not_slurms_are_refused(site: Site) -> None:
     for settings in (None, LimitSettings(mechanism="max_run_res")):
         with pytest.raises(ChangeRejected, match='mechanism = "qos" or "licenses"'):
@@ -280,11 +305,18 @@ class TestLicenses:
         assert site.cluster.state.get("scontrol_calls", 0) == calls  # no job was written
         assert site.writes == 0
 
-    def test_a_reservation_of_an_earlier_run_is_ours_by_its_name(self, site: Site) -> None:
+    @pytest.mark.parametrize("processors", [5, 6, 7])
+    def test_a_reservation_of_an_earlier_run_is_ours_by_its_name(
+        self, site: Site, processors: int
+    ) -> None:
         left = {"slurm-rl-reserve": {"nodes": 0, "licenses": "slot:2"}}
         site.cluster.set(reservations=left)
         slurm = site.adapter(BY_LICENSES)
-        slurm.limit_batch(5)
+        slurm.limit_batch(processors)
+        assert (
+            site.cluster.state["reservations"]["slurm-rl-reserve"]["licenses"]
+            == f"slot:{8 - processors}"
+        )
         slurm.limit_batch(None)
         assert site.cluster.state["reservations"] == {}
 

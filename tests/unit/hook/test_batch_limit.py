@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from slurm_rl_plugin.hook.batch_limit import BatchLimit
 from slurm_rl_plugin.hook.cycle import Cycle
 from slurm_rl_plugin.hook.guard_rails import default_guard_rails
 from slurm_rl_plugin.hook.reserve_rail import ReserveRail, ReserveSettings
-from tests.unit.hook.queues import QueueInMemory, ScorePolicy, pending_jobs
+from tests.unit.hook.queues import FACTS, QueueInMemory, ScorePolicy, pending_jobs
 from tests.unit.hook.test_cycle import audit_lines, cycle_over
 
 INTERVAL = 60.0
@@ -130,6 +131,60 @@ def test_a_limit_that_cannot_be_lifted_is_tried_in_every_cycle(hook: Hook) -> No
     hook.queue.fault = None
     assert hook.cycle.run().limit.processors is None
     assert hook.queue.limit is None
+
+
+def unwritable(hook: Hook, folder: Path) -> None:
+    (folder / "audit.jsonl").unlink()
+    (folder / "audit.jsonl").mkdir()
+
+
+def undone(hook: Hook, folder: Path) -> None:
+    del folder
+    hook.queue.known = replace(FACTS, harm="writing would do nothing")
+
+
+@pytest.mark.parametrize(("harm", "failure"), [(unwritable, "write"), (undone, "refused")])
+def test_no_limit_stands_while_cycles_fail_for_reasons_of_their_own(
+    hook: Hook, tmp_path: Path, harm: Callable[[Hook, Path], None], failure: str
+) -> None:
+    hook.cycle.run()
+    assert hook.queue.limit == 3
+    harm(hook, tmp_path)
+    report = hook.cycle.run()
+    assert (report.failure, report.limit.change, hook.queue.limit) == (failure, "lifted", None)
+    asked = len(hook.queue.limits)
+    assert hook.cycle.run().limit.change is None
+    assert len(hook.queue.limits) == asked
+
+
+def test_a_fault_of_ours_while_lifting_ends_no_cycle(hook: Hook) -> None:
+    hook.cycle.run()
+    undone(hook, Path())
+    hook.queue.fault = ZeroDivisionError("of ours")
+    report = hook.cycle.run()
+    assert (report.failure, report.limit.failure, report.limit.processors) == (
+        "refused",
+        "refused",
+        3,
+    )
+
+
+@pytest.mark.parametrize("known", [{"in_charge": False}, {"controller_here": False}])
+def test_the_limit_of_another_hosts_daemon_is_left_alone(
+    tmp_path: Path, known: dict[str, bool]
+) -> None:
+    hook = Hook(tmp_path, beside_controllers=True)
+    hook.cycle.run()
+    hook.queue.known = replace(FACTS, **known)  # type: ignore[arg-type]
+    hook.cycle.run()
+    assert hook.queue.limit == 3
+
+
+def test_without_an_answer_the_limit_stays(hook: Hook) -> None:
+    hook.cycle.run()
+    hook.queue.away = True
+    assert hook.cycle.run().failure == "batch_system"
+    assert hook.queue.limits == [3]
 
 
 def test_release_takes_factors_and_limit_and_neither_waits_for_the_other(hook: Hook) -> None:

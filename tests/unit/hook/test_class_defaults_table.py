@@ -171,6 +171,26 @@ def test_a_folder_that_is_gone_is_said_once_and_stops_nothing(
     assert caplog.text.count("class_defaults=unwritable") == 1
 
 
+@pytest.mark.parametrize("faulty", ["replace", "stat"])
+def test_a_folder_that_lets_nothing_be_moved_holds_up_no_release(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, faulty: str
+) -> None:
+    table = tmp_path / "defaults"
+    table.touch()
+
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, faulty, refuse)
+    monkeypatch.setattr(Path, "unlink", refuse)
+    defaults = ClassDefaults(path=table)
+    assert defaults.stands
+    system = System(ApplyReport(applied=2, rejected={}))
+    assert defaults.take_back(system).applied == 2  # type: ignore[arg-type]
+    assert caplog.text.count("Permission denied") == (2 if faulty == "replace" else 1)
+    assert defaults.stands  # nobody knows whether it still gives factors
+
+
 def test_rules_are_told_by_the_names_that_the_cluster_has() -> None:
     said = list(told_rules(DEFAULT_JOB_CLASS_RULES, ("short", "long"), ("my-debug", "normal")))
     assert said == [
@@ -181,13 +201,15 @@ def test_rules_are_told_by_the_names_that_the_cluster_has() -> None:
     ]
 
 
-def test_a_rule_that_cannot_be_told_never_makes_a_job_interactive() -> None:
+def test_a_rule_that_cannot_be_told_makes_no_job_interactive_and_none_batch() -> None:
     by_name = JobClassRule(job_class="interactive", name="^quick")
     short = JobClassRule(job_class="interactive", time_limit_at_most=60.0)
     bulk = JobClassRule(job_class="batch", user="^robot$")
-    assert list(told_rules((by_name, short), (), ())) == ["interactive time_limit_at_most=60"]
-    assert list(told_rules((short, bulk, by_name, short), (), ())) == [
-        "interactive time_limit_at_most=60"
-    ]
+    told = ["interactive time_limit_at_most=60", "unknown"]
+    assert list(told_rules((by_name, short), (), ())) == told
+    assert list(told_rules((short, bulk, by_name, short), (), ())) == told
+    script = JobClassRule(job_class="batch", no_batch_script=False)
+    words = ["unknown no_batch_script=no", *told]
+    assert list(told_rules((by_name, script, short), (), ())) == words
     nobody = JobClassRule(job_class="interactive", qos="^a b$|x")
     assert list(told_rules((nobody,), (), ("a b",))) == ["interactive qos=="]

@@ -9,6 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from slurm_rl_plugin import __version__
 from slurm_rl_plugin.domain import StartedJobs
+from slurm_rl_plugin.hook.batch_limit import LimitReport
 from slurm_rl_plugin.hook.cycle_report import CycleReport
 from slurm_rl_plugin.metrics.collector import CycleMetrics
 from tests.benchmarks.metrics_answer import large_site_reports
@@ -156,6 +157,22 @@ def test_a_failed_cycle_keeps_the_last_queue_and_says_down(
     assert value("slurm_rl_last_success_timestamp_seconds") == 1000
     where = {"partition": "batch", "job_class": "batch"}
     assert value("slurm_rl_pending_jobs", where) == 3
+
+
+def test_the_limit_of_a_failed_cycle_is_that_of_before_unless_it_was_lifted(
+    registry: CollectorRegistry, metrics: CycleMetrics
+) -> None:
+    shown = lambda: registry.get_sample_value("slurm_rl_batch_limit_processors")  # noqa: E731
+    metrics.publish(report(limit=LimitReport(processors=5, reason="kept", change="lowered")))
+    failed = report(failure="batch_system")
+    for each in (failed, replace(failed, snapshot=None)):
+        metrics.publish(each)
+        assert shown() == 5
+    lifted = LimitReport(before=5, reason="fallback", change="lifted")
+    metrics.publish(replace(failed, failure="refused", snapshot=None, limit=lifted))
+    assert shown() == float("inf")
+    labels = {"direction": "lifted"}
+    assert registry.get_sample_value("slurm_rl_batch_limit_changes_total", labels) == 1
 
 
 def test_fallback_and_mode_are_shown(registry: CollectorRegistry, metrics: CycleMetrics) -> None:
