@@ -61,10 +61,9 @@ class SlurmSubmission:
         try:
             answer = self.submitting.call(command, stdin=script or "")
         except BatchSystemUnavailable as error:
-            raise SubmissionUnknown(
-                f"{error}: the job may be on {cluster}, look with `squeue -M {cluster} --me` "
-                "before you submit it again"
-            ) from None
+            raise _unknown(cluster, str(error)) from None
+        except KeyboardInterrupt:  # sbatch was killed, perhaps behind the submission
+            raise _unknown(cluster, "interrupted") from None
         return _submitted(cluster, answer)
 
     def ended(self, cluster: str, job_ids: Sequence[int]) -> tuple[list[EndedRun], list[int]]:
@@ -94,12 +93,17 @@ def _submitted(cluster: str, answer: Answer) -> tuple[int, str]:
         raise SubmissionUnknown(f"sbatch said {said[:200]!r}: look with `squeue -M {cluster} --me`")
     # without a word, or killed, sbatch may have been cut off behind the submission
     if not said or answer.status < 0 or any(words in said for words in _PERHAPS_TAKEN):
-        last = said.splitlines()[-1] if said else f"sbatch ended with {answer.status}"
-        raise SubmissionUnknown(
-            f"{last}: the job may be on {cluster}, look with `squeue -M {cluster} --me` before you "
-            "submit it again"
+        raise _unknown(
+            cluster, said.splitlines()[-1] if said else f"sbatch ended with {answer.status}"
         )
     raise JobNotAccepted(said.splitlines()[-1])
+
+
+def _unknown(cluster: str, words: str) -> SubmissionUnknown:
+    return SubmissionUnknown(
+        f"{words}: the job may be on {cluster}, look with `squeue -M {cluster} --me` before you "
+        "submit it again"
+    )
 
 
 def parse_ended(text: str) -> tuple[list[EndedRun], list[int]]:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from slurm_rl_plugin.batch_systems.slurm_process import Answer, CommandRunner
 from slurm_rl_plugin.batch_systems.slurm_submission import SlurmSubmission, user_submission
 from slurm_rl_plugin.errors import JobNotAccepted, SubmissionUnknown
 
@@ -48,6 +49,19 @@ def test_a_job_with_a_number_was_taken_whatever_the_exit_status(
 def test_in_doubt_the_job_may_be_there(tmp_path: Path, said: str) -> None:
     with pytest.raises(SubmissionUnknown, match="squeue -M far --me"):
         submission_of(tmp_path, said).submit("far", ["job.sh"], None)
+
+
+class Interrupted(CommandRunner):
+    """Somebody presses Ctrl-C while a command runs."""
+
+    def call(self, *_: object, **__: object) -> Answer:
+        raise KeyboardInterrupt
+
+
+def test_who_interrupts_hears_that_the_job_may_be_there() -> None:
+    runner = Interrupted(environment={}, timeout=1.0, on_call=None)
+    with pytest.raises(SubmissionUnknown, match="interrupted: the job may be on far"):
+        SlurmSubmission(submitting=runner, asking=runner).submit("far", ["job.sh"], None)
 
 
 @pytest.mark.parametrize("words", ["Invalid qos specification", "(connect failure)"])
