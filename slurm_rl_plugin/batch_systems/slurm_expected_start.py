@@ -84,9 +84,15 @@ def will_run_command(request: JobRequest, account: str) -> list[str]:
         **{name: needs[name] for name in NEEDS if name in needs},
     }
     if not {"ntasks", "nodes"} & set(needs):
-        words["ntasks"] = str(request.processors)
+        words["ntasks"] = str(_tasks(request.processors, needs.get("cpus-per-task", "")))
     given = [f"--{name}={value}" for name, value in words.items() if value]
     return [*TEST_ONLY, *given, *(["--exclusive"] if needs.get("exclusive") == "" else [])]
+
+
+def _tasks(processors: int, of_each: str) -> int:
+    """Tasks that make up so many processors."""
+    each = int(of_each) if of_each.isascii() and of_each.isdigit() else 1
+    return math.ceil(processors / max(each, 1))
 
 
 def parse_start(status: int, text: str) -> float:

@@ -30,6 +30,8 @@ VALUED_LETTERS = {
     "w": "nodelist",
     "x": "exclude",
 }
+#: Letter of an option without a value that decides something here -> its long name.
+FLAG_LETTERS = {"W": "wait"}
 #: Long options whose value, where they have one, stands behind an equals sign.
 FLAGS = frozenset(
     {
@@ -62,11 +64,15 @@ VARIABLES = {
     "SBATCH_CONSTRAINT": "constraint",
     "SBATCH_EXCLUSIVE": "exclusive",
     "SBATCH_GPUS": "gpus",
+    "SBATCH_GPUS_PER_NODE": "gpus-per-node",
+    "SBATCH_GPUS_PER_TASK": "gpus-per-task",
     "SBATCH_GRES": "gres",
     "SBATCH_JOB_NAME": "job-name",
     "SBATCH_MEM_PER_CPU": "mem-per-cpu",
     "SBATCH_MEM_PER_NODE": "mem",
     "SBATCH_PARTITION": "partition",
     "SBATCH_QOS": "qos",
+    "SBATCH_RESERVATION": "reservation",
     "SBATCH_TIMELIMIT": "time",
+    "SBATCH_WAIT": "wait",
 }

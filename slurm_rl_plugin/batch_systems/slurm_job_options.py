@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from slurm_rl_plugin.batch_systems.slurm_job_option_names import (
+    FLAG_LETTERS,
     FLAGS,
     VALUED,
     VALUED_LETTERS,
@@ -30,6 +31,7 @@ _BOUND = {
     "nodelist": "names nodes of one cluster: submit it there",
     "test-only": "submits nothing: leave it out",
     "uid": "is for root: submit it yourself",
+    "wait": "waits until the job has ended, and sbatch is not waited for so long: leave it out",
 }
 _TIME = re.compile(
     r"(?:(?P<days>\d{1,5})-(?P<hours>\d{1,5})(?::(?P<minutes>\d{1,5}))?(?::(?P<seconds>\d{1,5}))?"
@@ -190,6 +192,9 @@ def _read(word: str, where: str) -> Iterator[tuple[str, str | None]]:
     """Options of one word; the value is None where it is the next word."""
     if word.startswith("--"):
         name, sign, value = word[2:].partition("=")
+        meant = [each for each in sorted(FLAGS | VALUED) if each.startswith(name)]
+        if meant and name not in meant:  # sbatch takes --clust=x for --clusters=x
+            raise ConfigurationError(f"{where}: --{name} may be --{meant[0]}: write its full name.")
         if sign:
             yield name, value
         elif name in FLAGS:
@@ -207,6 +212,8 @@ def _read(word: str, where: str) -> Iterator[tuple[str, str | None]]:
             rest = letters[place + 1 :].removeprefix("=")
             yield VALUED_LETTERS[letter], rest or None
             return
+        if letter in FLAG_LETTERS:
+            yield FLAG_LETTERS[letter], ""
 
 
 def _processors(needs: Mapping[str, str]) -> int:

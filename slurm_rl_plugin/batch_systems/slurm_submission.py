@@ -12,7 +12,13 @@ from slurm_rl_plugin.batch_systems.slurm_process import CommandRunner, failure, 
 from slurm_rl_plugin.errors import BatchSystemUnavailable, JobNotAccepted, SubmissionUnknown
 
 #: Words after which slurmctld may have the job although nobody was told.
-_PERHAPS_TAKEN = ("Socket timed out", "Zero Bytes were transmitted", "Communication shutdown")
+_PERHAPS_TAKEN = (
+    *("Socket timed out", "Zero Bytes were transmitted", "Insane message", "Unexpected message"),
+    *("send failure", "receive failure", "shutdown failure", "Transport endpoint"),
+    *("Connection reset", "Connection timed out", "Broken pipe"),
+)
+#: Variables that would name other clusters than the chosen one.
+_OTHER_CLUSTERS = ("SBATCH_CLUSTERS", "SLURM_CLUSTERS")
 _SUBMITTED = re.compile(r"^(?:Submitted batch job )?(?P<job>\d+)(?: on cluster \S+|;\S*)?$", re.M)
 _ENDED_FIELDS = ("JobIDRaw", "Submit", "Start", "End", "State")
 
@@ -32,10 +38,12 @@ class SlurmSubmission:
     """Speaks to the clusters that share one accounting database.
 
     Args:
-        commands: runs Slurm's commands as the user, with his own variables.
+        submitting: runs sbatch with the user's own environment, which his job inherits.
+        asking: runs sacct.
     """
 
-    commands: CommandRunner
+    submitting: CommandRunner
+    asking: CommandRunner
 
     def submit(self, cluster: str, words: Sequence[str], script: str | None) -> tuple[int, str]:
         """Run `sbatch -M CLUSTER WORDS`; the job's number there, and what sbatch said.
@@ -51,12 +59,11 @@ class SlurmSubmission:
         """
         command = ["sbatch", f"--clusters={cluster}", *words]
         try:
-            answer = self.commands.call(command, stdin=script or "")
+            answer = self.submitting.call(command, stdin=script or "")
         except BatchSystemUnavailable as error:
-            raise SubmissionUnknown(
-                f"{error}: the job may be on {cluster}, look with `squeue -M {cluster} --me` "
-                "before you submit it again"
-            ) from None
+            raise _unknown(cluster, str(error)) from None
+        except KeyboardInterrupt:  # sbatch was killed, perhaps behind the submission
+            raise _unknown(cluster, "interrupted") from None
         return _submitted(cluster, answer)
 
     def ended(self, cluster: str, job_ids: Sequence[int]) -> tuple[list[EndedRun], list[int]]:
@@ -65,7 +72,7 @@ class SlurmSubmission:
         Raises:
             BatchSystemError: accounting does not answer, or in a form that is not understood.
         """
-        answer = self.commands.call(
+        answer = self.asking.call(
             [
                 *("sacct", f"--clusters={cluster}", "-X", "--parsable2", "--noheader"),
                 *("--jobs", ",".join(str(job_id) for job_id in job_ids)),
@@ -79,19 +86,24 @@ class SlurmSubmission:
 
 def _submitted(cluster: str, answer: Answer) -> tuple[int, str]:
     said = (answer.errors + answer.output).strip()
-    if answer.status == 0:
-        found = _SUBMITTED.search(answer.output)
-        if found is None:
-            raise SubmissionUnknown(
-                f"sbatch said {said[:200]!r}: look with `squeue -M {cluster} --me`"
-            )
+    found = _SUBMITTED.search(answer.output)
+    if found is not None:  # whatever the exit status: there is a job
         return int(found["job"]), answer.output.strip()
-    if any(words in said for words in _PERHAPS_TAKEN):
-        raise SubmissionUnknown(
-            f"{said.splitlines()[-1]}: the job may be on {cluster}, look with "
-            f"`squeue -M {cluster} --me` before you submit it again"
+    if answer.status == 0:
+        raise SubmissionUnknown(f"sbatch said {said[:200]!r}: look with `squeue -M {cluster} --me`")
+    # without a word, or killed, sbatch may have been cut off behind the submission
+    if not said or answer.status < 0 or any(words in said for words in _PERHAPS_TAKEN):
+        raise _unknown(
+            cluster, said.splitlines()[-1] if said else f"sbatch ended with {answer.status}"
         )
-    raise JobNotAccepted(said.splitlines()[-1] if said else f"sbatch ended with {answer.status}")
+    raise JobNotAccepted(said.splitlines()[-1])
+
+
+def _unknown(cluster: str, words: str) -> SubmissionUnknown:
+    return SubmissionUnknown(
+        f"{words}: the job may be on {cluster}, look with `squeue -M {cluster} --me` before you "
+        "submit it again"
+    )
 
 
 def parse_ended(text: str) -> tuple[list[EndedRun], list[int]]:
@@ -119,9 +131,16 @@ def parse_ended(text: str) -> tuple[list[EndedRun], list[int]]:
     return ran, never
 
 
-def user_commands(environment: Mapping[str, str], timeout: float) -> CommandRunner:
-    """Slurm's commands for a user's own submission: his variables of sbatch count."""
-    kept = {key: value for key, value in environment.items() if key.startswith("SBATCH_")}
-    runner = CommandRunner(environment=environment, timeout=timeout, on_call=None)
-    runner.environment |= {key: value for key, value in kept.items() if key != "SBATCH_CLUSTERS"}
-    return runner
+def user_submission(environment: Mapping[str, str], timeout: float) -> SlurmSubmission:
+    """For a user's own submission.
+
+    Args:
+        environment: of the user: his job gets it from sbatch, so nothing of ours may be in it.
+        timeout: seconds that a call may take.
+    """
+    asking = CommandRunner(environment=environment, timeout=timeout, on_call=None)
+    submitting = CommandRunner(environment=environment, timeout=timeout, on_call=None)
+    submitting.environment = {
+        key: value for key, value in environment.items() if key not in _OTHER_CLUSTERS
+    }
+    return SlurmSubmission(submitting=submitting, asking=asking)

@@ -10,7 +10,7 @@ import time
 from dataclasses import dataclass
 
 from slurm_rl_plugin.batch_systems.slurm_job_options import SbatchCommand
-from slurm_rl_plugin.batch_systems.slurm_submission import SlurmSubmission, user_commands
+from slurm_rl_plugin.batch_systems.slurm_submission import SlurmSubmission, user_submission
 from slurm_rl_plugin.brokers.live.asked_sites import SiteAnswer, ask_sites
 from slurm_rl_plugin.brokers.live.remote_site import RemoteSite
 from slurm_rl_plugin.brokers.live.routed_jobs import JobOnItsWay, RoutedJobsFile
@@ -116,7 +116,7 @@ def _route(options: argparse.Namespace, configuration: Configuration) -> Route:
         command=command,
         script=script if command.reads_stdin else None,
         request=request_of(command, script, os.environ),
-        submission=SlurmSubmission(user_commands(os.environ, timeout)),
+        submission=user_submission(os.environ, timeout),
         past=RoutedJobsFile(state_file(os.environ)),
     )
 

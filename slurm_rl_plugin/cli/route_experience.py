@@ -54,11 +54,11 @@ def learn_from_past(
                     known = change.jobs = change.jobs.with_ended(ran, gone, now)
             except OSError as error:
                 tell(f"what became of routed jobs is not remembered ({error}).")
-    if isinstance(broker, HearsOfSubmissions):
-        for each in known.on_their_way:
-            broker.sent(each.site, each.request, each.submitted)
     for job in known.ended:
         broker.learn(job)
+    if isinstance(broker, HearsOfSubmissions):  # after: a job that ended takes one notice away
+        for each in known.on_their_way:
+            broker.sent(each.site, each.request, each.submitted)
 
 
 def _outcomes(

@@ -36,7 +36,22 @@ def given_command(words: Sequence[str]) -> tuple[SbatchCommand, str]:
         return command, ""
     if sys.stdin.isatty():
         raise ConfigurationError("give a script, or --wrap: nothing comes on standard input.")
-    return command, sys.stdin.read(LONGEST_SCRIPT)
+    return command, _standard_input()
+
+
+def _standard_input() -> str:
+    """The whole script, as it is: one that is cut off would still run."""
+    found = sys.stdin.buffer.read(LONGEST_SCRIPT + 1)
+    if len(found) > LONGEST_SCRIPT:
+        raise ConfigurationError(
+            f"the script on standard input is longer than {LONGEST_SCRIPT} bytes: shorten it."
+        )
+    try:
+        return found.decode()
+    except UnicodeDecodeError:
+        raise ConfigurationError(
+            "the script on standard input is no UTF-8: give the path of a file instead."
+        ) from None
 
 
 def _script(path: Path) -> str:

@@ -75,7 +75,14 @@ def _needs(value: Any) -> tuple[tuple[str, str], ...]:
     for name in value:
         if name not in NEEDS:
             raise _refusal(f"needs.{_shown(name)}", f"is unknown: give {', '.join(NEEDS)}")
-    return tuple(sorted((name, _text(f"needs.{name}", each)) for name, each in value.items()))
+    return tuple(sorted((name, _need(f"needs.{name}", each)) for name, each in value.items()))
+
+
+def _need(name: str, value: Any) -> str:
+    """No blanks: sbatch shows what it refuses, as if slurmctld had said `Broken pipe` itself."""
+    if " " in (text := _text(name, value)):
+        raise _refusal(name, "has a blank")
+    return text
 
 
 def _text(name: str, value: Any) -> str:

@@ -53,7 +53,8 @@ class RoutedJobs:
         """With what became of some of them.
 
         Args:
-            ran: (site, number) -> the job that ran there.
+            ran: (site, number) -> the job that ran there; one that is not on its way any more was
+                taken over by another call.
             gone: those that ended without having run: nothing is learned of them.
             now: seconds since the epoch.
         """
@@ -62,7 +63,9 @@ class RoutedJobs:
             for job in self.on_their_way
             if (job.site, job.job_id) not in ran.keys() | gone and now - job.submitted < FORGOTTEN
         )
-        ended = (*self.ended, *sorted(ran.values(), key=lambda job: job.ended))
+        mine = {(job.site, job.job_id) for job in self.on_their_way}
+        new = [job for key, job in ran.items() if key in mine]
+        ended = (*self.ended, *sorted(new, key=lambda job: job.ended))
         return RoutedJobs(on_their_way=left, ended=ended[-MOST_JOBS:])
 
 
@@ -80,7 +83,9 @@ class RoutedJobsFile:
                 on_their_way=tuple(_on_its_way(each) for each in document["on_their_way"]),
                 ended=tuple(_ended(each) for each in document["ended"]),
             )
-        except (OSError, ValueError, KeyError, TypeError, RecursionError, OfferRefused):
+        except (OSError, ValueError, LookupError, TypeError, AttributeError, OverflowError):
+            return RoutedJobs()
+        except (RecursionError, OfferRefused):
             return RoutedJobs()
 
     @contextmanager

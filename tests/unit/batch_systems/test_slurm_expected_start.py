@@ -124,6 +124,12 @@ def test_times_are_whole_minutes_and_an_own_account_goes_over_the_jobs() -> None
     assert not any(word.startswith("--ntasks") for word in words)
 
 
+def test_tasks_of_several_processors_make_up_those_that_are_asked_for() -> None:
+    for of_each, tasks in (("4", 1), ("3", 2), ("x", 4), ("0", 4)):
+        words = will_run_command(replace(REQUEST, needs=(("cpus-per-task", of_each),)), "")
+        assert {f"--ntasks={tasks}", f"--cpus-per-task={of_each}"} <= set(words)
+
+
 def test_a_partition_that_would_never_start_the_job_is_refused() -> None:
     partitions = parse_partitions("batch*|up|1-00:00:00\nshort|up|1:00:00\nold|down|infinite\n")
     check_partitions(REQUEST, partitions)

@@ -110,11 +110,32 @@ def test_other_times_are_refused(text: str) -> None:
 
 @pytest.mark.parametrize(
     "words",
-    ["--dependency=afterok:1", "-d afterany:1", "-M x", "--reservation=r", "-w n1", "--uid=0"],
+    [
+        *("--dependency=afterok:1", "-d afterany:1", "-M x", "--reservation=r", "-w n1", "--uid=0"),
+        *("--wait", "-W", "-HW"),
+    ],
 )
 def test_a_job_that_is_bound_to_one_place_is_refused(words: str) -> None:
     with pytest.raises(ConfigurationError, match=r"^sbatch --"):
         request_of(f"sbatch {words} job.sh")
+
+
+@pytest.mark.parametrize("name", ["SBATCH_RESERVATION", "SBATCH_WAIT"])
+def test_variables_bind_a_job_too(name: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"^sbatch --(reservation|wait)"):
+        request_of("sbatch job.sh", **{name: "1"})
+
+
+@pytest.mark.parametrize("word", ["--cluster=x", "--clust=x", "--depend=afterok:1", "--ntask=4"])
+def test_a_shortened_option_is_refused_since_sbatch_would_take_it(word: str) -> None:
+    with pytest.raises(ConfigurationError, match="write its full name"):
+        request_of(f"sbatch {word} job.sh")
+    with pytest.raises(ConfigurationError, match="line 2 of the script"):
+        script_options(f"#!/bin/sh\n#SBATCH {word}\n")
+
+
+def test_options_that_only_sbatch_knows_are_left_to_it() -> None:
+    assert sbatch_command(["sbatch", "--spank-thing=1", "job.sh"]).script == "job.sh"
 
 
 @pytest.mark.parametrize("line", ["#SBATCH hetjob", "#SBATCH --name='x", "#SBATCH --frob"])

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from slurm_rl_plugin.batch_systems.slurm_process import UNREACHABLE
 from slurm_rl_plugin.brokers.live.job_document import (
     LONGEST_TEXT,
     LONGEST_TIME,
@@ -98,3 +99,9 @@ def test_every_field_of_an_offer_is_needed(field: str) -> None:
     del document[field]
     with pytest.raises(OfferRefused):
         site_offer(document, "north")
+
+
+def test_no_need_can_sound_as_if_slurmctld_did_not_answer() -> None:
+    with pytest.raises(OfferRefused, match=r"^needs\.ntasks has a blank\.$"):
+        job_request({"processors": 1, "needs": {"ntasks": "Broken pipe"}})
+    assert not [words for words in UNREACHABLE if " " not in words]

@@ -57,6 +57,14 @@ def test_of_many_the_newest_are_kept() -> None:
     assert jobs.ended[0].ended == 5.0
 
 
+def test_two_calls_that_heard_of_the_same_end_keep_it_once() -> None:
+    jobs = RoutedJobs(on_their_way=(on_its_way(1), on_its_way(2)))
+    for _ in range(2):
+        jobs = jobs.with_ended({("north", 1): ended(50.0)}, set(), 2000.0)
+    assert [job.job_id for job in jobs.on_their_way] == [2]
+    assert jobs.ended == (ended(50.0),)
+
+
 def test_jobs_that_never_ran_or_are_long_gone_are_forgotten() -> None:
     jobs = RoutedJobs(on_their_way=(on_its_way(1), on_its_way(2), on_its_way(3, 1e8)))
     left = jobs.with_ended({}, {("north", 1)}, 1e8 + FORGOTTEN - 1.0)
@@ -82,7 +90,12 @@ def test_many_may_write_at_once_and_none_is_lost(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "[]", "{", '{"on_their_way": 1, "ended": []}', '{"ended": [{}], "on_their_way": []}'],
+    [
+        *("", "[]", "{", '{"on_their_way": 1, "ended": []}', '{"ended": [{}], "on_their_way": []}'),
+        '{"ended": [], "on_their_way": [{"site": "a", "job_id": Infinity, "submitted": 1}]}',
+        '{"ended": [], "on_their_way": '
+        '[{"site": "a", "job_id": 1, "submitted": 1, "request": ""}]}',
+    ],
 )
 def test_a_broken_file_costs_experience_only(tmp_path: Path, text: str) -> None:
     (tmp_path / "jobs.json").write_text(text)

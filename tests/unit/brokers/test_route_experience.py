@@ -1,0 +1,59 @@
+"""What brokers are told of routed jobs at each call, and the script on standard input."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+from slurm_rl_plugin.batch_systems.slurm_submission import user_submission
+from slurm_rl_plugin.brokers.learning_agent import LearningAgentBroker
+from slurm_rl_plugin.brokers.live.job_document import job_request
+from slurm_rl_plugin.brokers.live.routed_jobs import JobOnItsWay, RoutedJobs, RoutedJobsFile
+from slurm_rl_plugin.brokers.port import RoutedJob
+from slurm_rl_plugin.cli.route_experience import learn_from_past
+from slurm_rl_plugin.cli.route_request import LONGEST_SCRIPT, given_command
+from slurm_rl_plugin.errors import ConfigurationError
+
+NOW = 1_800_000_000.0
+REQUEST = job_request({"processors": 2, "time_limit": 60, "user": "eva"})
+
+
+def test_jobs_that_still_wait_are_known_beside_those_that_ended(tmp_path: Path) -> None:
+    past = RoutedJobsFile(tmp_path / "jobs.json")
+    waiting = JobOnItsWay(site="north", job_id=2, request=REQUEST, submitted=NOW - 7200.0)
+    times = {"submitted": NOW - 9000.0, "started": NOW - 8990.0, "ended": NOW - 8900.0}
+    with past.changing() as change:
+        ended = RoutedJob(site="north", request=REQUEST, **times)
+        change.jobs = RoutedJobs(on_their_way=(waiting,), ended=(ended,))
+    sacct = tmp_path / "sacct"
+    sacct.write_text("#!/bin/sh\n")  # it knows of no end
+    sacct.chmod(0o755)
+    broker = LearningAgentBroker(clock=lambda: NOW, seed=1)
+    told: list[str] = []
+    submission = user_submission({"PATH": f"{tmp_path}:/bin"}, 30.0)
+    learn_from_past(broker, past, submission, NOW, told.append)
+    state = json.loads(json.dumps(broker.state()))
+    assert told == []
+    assert state["users"]["eva"]["north"]["count"] == 1
+    assert [job["submitted"] for job in state["sent"]["eva"]] == [NOW - 7200.0]
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [(b"x" * (LONGEST_SCRIPT + 1), "is longer than 4194304 bytes"), (b"#\xff\n", "is no UTF-8")],
+)
+def test_a_script_that_cannot_be_passed_on_whole_is_refused(
+    monkeypatch: pytest.MonkeyPatch, given: bytes, words: str
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(given)))
+    with pytest.raises(ConfigurationError, match=words):
+        given_command(["--", "sbatch", "-n2"])
+
+
+def test_a_script_on_standard_input_is_passed_on_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "#!/bin/sh\r\n#SBATCH -n 2\necho é\n"
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
+    assert given_command(["--", "sbatch"])[1] == text
