@@ -268,7 +268,8 @@ def test_every_change_names_its_component() -> None:
     layers = {path.stem for path in (TOP / "slurm_rl_plugin").iterdir()}
     entries = re.findall(r"^\* (.*)$", (TOP / "CHANGELOG.md").read_text(), re.MULTILINE)
     assert entries
-    assert {entry.partition(":")[0] for entry in entries} <= layers | {"docs", "build", "tests", "deploy"}
+    known = layers | {"docs", "build", "tests", "deploy"}
+    assert {entry.partition(":")[0] for entry in entries} <= known
 
 
 def test_decisions_are_numbered_without_gaps_and_say_why() -> None:
