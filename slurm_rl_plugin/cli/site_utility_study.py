@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -47,7 +48,11 @@ def reproduce_site_utilities(options: argparse.Namespace, traces: Path | None) -
     facts = {"local_scheduler": file_checksum(local), "models": dict(found.models)}
     figures = [] if options.plot is None else _drawn(options.plot, found)
     if figures:
-        _write_manifest(options.plot, figures, {"seeds": seeds, **facts})
+        words = ["slurm-rl", "reproduce", SITE_UTILITIES, str(traces), "--seeds", str(seeds)]
+        if options.quick:
+            words.append("--quick")  # whose figures are no reproduction
+        command = shlex.join(words)
+        _write_manifest(options.plot, figures, {"command": command, "seeds": seeds, **facts})
     print_reproduction(options, range(seeds), found.claims, figures, print_judged_claims, facts)
     return 0
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shlex
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,9 @@ def test_it_fits_routes_draws_and_does_the_same_again(
     assert all(set(claim["baselines"]) >= {"random"} for claim in judged)
     assert all(Path(path).read_bytes()[:4] == b"\x89PNG" for path in first["figures"])
     manifest = json.loads((figures / "site-utilities.json").read_text())
+    assert manifest["command"] == shlex.join(
+        ["slurm-rl", *WORDS, str(tmp_path), "--seeds", "2", "--quick"]
+    )
     for name, checksum in manifest["figures"].items():
         assert hashlib.sha256((figures / name).read_bytes()).hexdigest() == checksum
     written = {path: path.stat().st_mtime_ns for path in models.iterdir()}
