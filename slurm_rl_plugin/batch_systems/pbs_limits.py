@@ -77,10 +77,12 @@ class BatchLimit:
         if processors is not None and not self._queues:
             raise ChangeRejected("no batch queue is named whose processors could be limited")
         wanted = {} if processors is None else self._parts(processors)
-        rose = [self._give_back(name) for name in [*self._known] if name not in wanted]
+        rose, refused = self._give_back_all([name for name in self._known if name not in wanted])
         rose += [self._limit(queue, part) for queue, part in wanted.items()]
         if any(rose):
             self._look_now()
+        if refused is not None:
+            raise refused
 
     def _parts(self, processors: int) -> dict[str, int]:
         if len(self._queues) == 1:
@@ -100,6 +102,17 @@ class BatchLimit:
         self._record(queue, QueueLimit(own=own, ours=ours))
         self._write(f"set queue {queue} {LIMIT} += [o:PBS_ALL={wanted}]", queue, wanted)
         return now is not None and now < wanted
+
+    def _give_back_all(self, queues: Sequence[str]) -> tuple[list[bool], ChangeRejected | None]:
+        """Whether limits rose, and the first refusal: a queue that refuses holds up no other."""
+        rose: list[bool] = []
+        refused: ChangeRejected | None = None
+        for queue in queues:
+            try:
+                rose.append(self._give_back(queue))
+            except ChangeRejected as error:
+                refused = refused or error
+        return rose, refused
 
     def _give_back(self, queue: str) -> bool:
         """Bring the site's own limit back where ours stands; whether the queue's limit rose."""

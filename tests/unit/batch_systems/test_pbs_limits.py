@@ -208,6 +208,19 @@ def test_several_queues_share_the_processors(fake: FakePbs, record: Path) -> Non
     assert (fake.limits("batch"), fake.limits("long")) == ({}, {})
 
 
+def test_a_queue_that_refuses_holds_up_no_other(fake: FakePbs, record: Path) -> None:
+    system = adapter(fake, record, queues=["batch", "long"])
+    system.limit_batch(6)
+    fake.set_queue("batch", max_user_res=True)
+    with pytest.raises(ChangeRejected, match="Cannot mix old and new"):
+        system.limit_batch(None)
+    assert (fake.limits("long"), list(json.loads(record.read_text())["queues"])) == ({}, ["batch"])
+    fake.set_queue("batch", max_user_res=False)
+    system.limit_batch(None)
+    assert fake.limits("batch") == {}
+    assert not record.exists()
+
+
 USES = st.builds(QueueUse, st.integers(0, 500), st.integers(0, 500))
 
 

@@ -9,8 +9,8 @@ from slurm_rl_plugin.configuration import (
     with_start_values,
 )
 
-#: What a running daemon holds open or has built once.
-AT_START = {"state_file", *KEYS["metrics"]}
+#: What a running daemon holds open, has built once or has to take back on its way out.
+AT_START = {"state_file", "class_defaults_file", *KEYS["metrics"]}
 
 
 def test_keys_of_the_start() -> None:
