@@ -68,7 +68,7 @@ def slurm(cluster: PrivateSlurm, table: Path) -> Iterator[PrivateSlurm]:
     table.unlink(missing_ok=True)
     cluster.run("scancel", "--state=PENDING", "--user=alice")
     waiting = ("squeue", "-h", "-u", "alice")
-    cluster.wait_until(lambda: not cluster.run(*waiting).stdout, 20, "an empty queue")
+    cluster.wait_until(lambda: not cluster.run(*waiting).stdout, 60, "an empty queue")
 
 
 def submit(cluster: PrivateSlurm, minutes: int) -> int:
@@ -143,7 +143,7 @@ def test_without_a_good_table_jobs_are_accepted_as_they_are(
     slurm: PrivateSlurm, table: Path, content: str | None
 ) -> None:
     if content == "old":
-        content = a_table(77, until=datetime.now(UTC).timestamp() - 1)
+        content = a_table(77, until=datetime.now(UTC).timestamp() - 60)
     if content is not None:
         table.write_text(content)
     factor = factor_at_once(slurm)

@@ -39,9 +39,10 @@ mount --rbind /dev "$work/root/dev"
 mount -t tmpfs tmpfs "$work/root/run"
 exec chroot "$work/root" sleep infinity
 """
-#: No unit of the folder below but those of basic.target, and a machine of its own.
+#: No unit of the folder below but those of basic.target, a machine of its own, and nothing of ours.
 BOOT = """
 rm -rf "$work/root/etc/systemd/system/"*.wants
+for folder in etc var/lib var/log; do rm -rf "$work/root/$folder/slurm-rl"; done
 echo 5c1e0c1a4f0d4b7e9d1f0a6b3c2d1e0f >"$work/root/etc/machine-id"
 exec systemd-nspawn --quiet --directory="$work/root" --machine="throwaway-$$" --boot \
     --register=no --keep-unit --console=pipe --link-journal=no "$@" systemd.unit=basic.target
