@@ -13,7 +13,7 @@ from slurm_rl_plugin.cli.offer_assembly import check_batch_system, offer_command
 from slurm_rl_plugin.cli.site_checks import FAIL, PASS, WARN, SiteCheck
 from slurm_rl_plugin.cli.surroundings_checks import why_not_listen
 from slurm_rl_plugin.configuration import Configuration
-from slurm_rl_plugin.configuration.given_keys import DEFAULT
+from slurm_rl_plugin.configuration.offer_keys import OFFER
 from slurm_rl_plugin.errors import BatchSystemError, ConfigurationError, JobNotAccepted
 from slurm_rl_plugin.metrics.tls import ServedTls
 
@@ -29,7 +29,8 @@ def offer_checks(configuration: Configuration, now: float) -> Iterator[SiteCheck
         now: seconds since the epoch.
     """
     given = configuration.values["offer"]
-    configured = any(each != DEFAULT for each in configuration.origins["offer"].values())
+    # the file of the package spells every default out
+    configured = any(given[name] != key.default for name, key in OFFER.items())
     if not configured and not Path(given["token_file"]).exists():
         return
     try:
