@@ -3,7 +3,9 @@
     python -m tests.benchmarks.attacked_cycles
 
 Quiet and attacked windows take turns in one run, on a real Slurm with 200 waiting jobs. The
-service has the niceness of its unit. The clients, which in life are elsewhere, have the least.
+service has niceness, weight and quota of its unit, the daemon those of its own. The clients, which
+in life are elsewhere, take what nobody else wants. `--asked` is how many requests a minute one
+client may make; the default is the service's own.
 """
 
 from __future__ import annotations
@@ -13,10 +15,12 @@ import os
 import re
 import tempfile
 import time
+from collections import Counter
 from contextlib import ExitStack
 from pathlib import Path
 
 from tests.benchmarks.paired_ratio import paired_ratio
+from tests.benchmarks.processor_share import processor_share
 from tests.real.cluster_files import CLOSED_PARTITIONS
 from tests.real.conftest import ACCOUNTS, running_slurm
 from tests.real.daemon_under_test import RunningHook, running_hook
@@ -26,6 +30,14 @@ from tests.real.private_cluster import ClusterPlan
 
 JOBS = 200
 NICE = ("nice", "-n", "10")
+# CPUWeight and CPUQuota of deploy/systemd; the clients' own are as little as can be.
+SHARES = (("slurm-rl-offer", 10, 0.5), ("slurm-rl", 20, None), ("hostile-clients", 1, None))
+
+
+def join(tasks: Path | None, process: int) -> None:
+    """Put a process with all its threads into a share of the processors."""
+    for thread in Path(f"/proc/{process}/task").iterdir() if tasks else ():
+        tasks.write_text(thread.name)
 
 
 def totals(hook: RunningHook) -> tuple[float, float]:
@@ -49,25 +61,32 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--pairs", type=int, default=6)
     parser.add_argument("--seconds", type=float, default=6.0)
+    parser.add_argument("--asked", type=int)
     options = parser.parse_args()
-    quiet, attacked = [], []
+    quiet, attacked, answers = [], [], Counter[int]()
     plan = ClusterPlan(accounts=ACCOUNTS, partitions=CLOSED_PARTITIONS)
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        shares = [stack.enter_context(processor_share(*each)) for each in SHARES]
         cluster = stack.enter_context(running_slurm(plan))
         for _ in range(JOBS):
             cluster.submit(user="alice", account="physics")
         more = "soonest_cycle = 0.4\nbusy_share = 1"
         hook = stack.enter_context(running_hook(cluster, folder, "sjf", cycle=0.5, more=more))
         environment = {**os.environ, **cluster.env}
-        rate = "requests_per_minute = 1000000"
+        rate = f"requests_per_minute = {options.asked}" if options.asked else ""
         service = stack.enter_context(offer_service(environment, folder / "offer", rate, NICE))
+        join(shares[0], service.process.pid)
+        join(shares[1], hook.process.pid)
         for _ in range(options.pairs):
             quiet.append(window(hook, options.seconds))
-            with HostileLoad(service, nice=19) as hostile:
+            with HostileLoad(service, nice=19, tasks=shares[2]) as hostile:
                 attacked.append(window(hook, options.seconds))
+            answers += hostile.statuses
         failures = hook.log.count("cycle=done") - hook.log.count("failure=none")
-    print(f"answers {dict(sorted(hostile.statuses.items()))}, failed cycles {failures}")
+    if None in shares:
+        print("no share of the processors could be given (no right to make groups of processes)")
+    print(f"answers {dict(sorted(answers.items()))}, failed cycles {failures}")
     for place, what in enumerate(("cycles a second", "seconds a cycle")):
         pair = [each[place] for each in attacked], [each[place] for each in quiet]
         print(what, "attacked", [f"{each:.3f}" for each in pair[0]])

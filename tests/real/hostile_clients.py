@@ -13,6 +13,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from http.client import HTTPException, HTTPSConnection
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 
@@ -53,12 +54,14 @@ STRANGE = (
 class HostileLoad:
     """Attacks a service while the block runs; `statuses` counts what was answered.
 
-    `nice` is that of the clients, which in life take nothing of this machine.
+    `nice` is that of the clients, which in life take nothing of this machine, and `tasks` the
+    group of processes that they join.
     """
 
-    def __init__(self, service: OfferService, nice: int = 0) -> None:
+    def __init__(self, service: OfferService, nice: int = 0, tasks: Path | None = None) -> None:
         self.service = service
         self._nice = nice
+        self._tasks = tasks
         self.statuses: Counter[int] = Counter()
         self.faults: list[str] = []
         self._stop = threading.Event()
@@ -120,6 +123,8 @@ class HostileLoad:
 
     def _forever(self, kind: Callable[[], Iterator[None]]) -> None:
         os.setpriority(os.PRIO_PROCESS, 0, self._nice)  # with Linux that of this thread alone
+        if self._tasks:
+            self._tasks.write_text(str(threading.get_native_id()))
         while not self._stop.is_set():
             for _ in kind():
                 if self._stop.is_set():
