@@ -134,7 +134,7 @@ def test_what_became_of_routed_jobs_is_learned_from(sites: TwoSites, route: Rout
     waiting = [each["job_id"] for each in json.loads(file.read_text())["on_their_way"]]
     assert submitted["job_id"] in waiting
     outcome = ended(sites.clusters[submitted["site"]], [submitted["job_id"]])
-    route(*short_job("next"))
+    route("--broker", "learning", *short_job("next"))
     known = json.loads(file.read_text())
     assert submitted["job_id"] not in [each["job_id"] for each in known["on_their_way"]]
     last = known["ended"][-1]
