@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
 from slurm_rl_plugin.batch_systems.slurm_fields import parse_duration
+from slurm_rl_plugin.batch_systems.slurm_job_options import least_processors
 from slurm_rl_plugin.batch_systems.slurm_process import CommandRunner, failure, not_understood
 from slurm_rl_plugin.domain.site import NEEDS, JobRequest
-from slurm_rl_plugin.errors import BatchSystemUnavailable, JobNotAccepted
+from slurm_rl_plugin.errors import BatchSystemUnavailable, ConfigurationError, JobNotAccepted
 from slurm_rl_plugin.units import MINUTE
 
 TEST_ONLY = ("sbatch", "--test-only", "--chdir=/", "--output=/dev/null", "--wrap=true")
@@ -83,10 +84,20 @@ def will_run_command(request: JobRequest, account: str) -> list[str]:
         "time": "" if math.isnan(job.time_limit) else str(math.ceil(job.time_limit / MINUTE)),
         **{name: needs[name] for name in NEEDS if name in needs},
     }
-    if not {"ntasks", "nodes"} & set(needs):
+    if not _makes_up(request.processors, needs):
         words["ntasks"] = str(_tasks(request.processors, needs.get("cpus-per-task", "")))
     given = [f"--{name}={value}" for name, value in words.items() if value]
     return [*TEST_ONLY, *given, *(["--exclusive"] if needs.get("exclusive") == "" else [])]
+
+
+def _makes_up(processors: int, needs: Mapping[str, str]) -> bool:
+    """Whether tasks or nodes that are asked for make up so many processors by themselves."""
+    if "ntasks" in needs:
+        return True
+    try:
+        return "nodes" in needs and least_processors(needs) >= processors
+    except ConfigurationError:  # Slurm refuses it in its own words
+        return True
 
 
 def _tasks(processors: int, of_each: str) -> int:

@@ -114,7 +114,7 @@ def job_request_of(
             account=given.get("account", ""),
             user=user,
         ),
-        processors=_processors(needs),
+        processors=least_processors(needs),
         needs=tuple(sorted(needs.items())),
     )
 
@@ -216,8 +216,15 @@ def _read(word: str, where: str) -> Iterator[tuple[str, str | None]]:
             yield FLAG_LETTERS[letter], ""
 
 
-def _processors(needs: Mapping[str, str]) -> int:
-    """Processors that a job asks for, at least."""
+def least_processors(needs: Mapping[str, str]) -> int:
+    """Processors that a job asks for, at least.
+
+    Args:
+        needs: names of NEEDS and their values, as sbatch takes them.
+
+    Raises:
+        ConfigurationError: a count is none.
+    """
     nodes = _count(needs, "nodes")
     tasks = _count(needs, "ntasks", nodes * _count(needs, "ntasks-per-node"))
     return tasks * _count(needs, "cpus-per-task")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from slurm_rl_plugin.brokers.port import RankedSite, RoutedJob
-from slurm_rl_plugin.domain.site import JobRequest, Site
+from slurm_rl_plugin.domain.site import JobRequest, Site, SiteOffer
 from slurm_rl_plugin.units import HOUR, MINUTE
 
 
@@ -27,19 +27,28 @@ class EarliestStartBroker:
         offers = [offer for site in sites if (offer := site.offer(request)) is not None]
         if self._larger_first:
             offers.sort(key=lambda offer: (-offer.processors, offer.site))
-        offers.sort(key=lambda offer: offer.expected_start)
-        return [
-            RankedSite(
-                site=offer.site,
-                merit=-offer.expected_start,
-                reason=_reason(offer.expected_start - offers[0].expected_start),
-                offer=offer,
-            )
-            for offer in offers
-        ]
+        return ranked_by_start(offers)
 
     def learn(self, job: RoutedJob) -> None:
         """Nothing: what the sites say is all that counts."""
+
+
+def ranked_by_start(offers: Sequence[SiteOffer]) -> list[RankedSite]:
+    """Sites by their expected start, the earliest first; ties in the order given.
+
+    Args:
+        offers: of the sites.
+    """
+    ordered = sorted(offers, key=lambda offer: offer.expected_start)
+    return [
+        RankedSite(
+            site=offer.site,
+            merit=-offer.expected_start,
+            reason=_reason(offer.expected_start - ordered[0].expected_start),
+            offer=offer,
+        )
+        for offer in ordered
+    ]
 
 
 def _reason(later: float) -> str:

@@ -15,7 +15,12 @@ from matplotlib import pyplot as plt
 
 
 def draw_learning_curve(
-    path: Path, curve: Sequence[tuple[int, float, float]], step: str, name: str
+    path: Path,
+    curve: Sequence[tuple[int, float, float]],
+    step: str,
+    name: str,
+    *,
+    measure: str = "objective",
 ) -> None:
     """Draw a curve; the file appears whole or not at all.
 
@@ -24,6 +29,7 @@ def draw_learning_curve(
         curve: [step, objective on the training loads, objective on the validation loads].
         step: what a step is called.
         name: of the model.
+        measure: what is shown of the steps.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     steps, training, validation = (np.array(each) for each in zip(*curve, strict=True))
@@ -34,7 +40,7 @@ def draw_learning_curve(
     axes.plot(steps[best], validation[best], "o", color="tab:blue", label="kept")
     axes.set_title(f"{name}: learning curve")
     axes.set_xlabel(step)
-    axes.set_ylabel("objective")
+    axes.set_ylabel(measure)
     axes.legend()
     with replacing(path) as beside:
         figure.savefig(beside, dpi=120, format="png")

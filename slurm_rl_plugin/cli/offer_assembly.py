@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +21,16 @@ from slurm_rl_plugin.batch_systems.slurm_settings import SHOW_CONFIG, parse_clus
 from slurm_rl_plugin.brokers.live.offer_desk import OfferDesk
 from slurm_rl_plugin.brokers.live.offer_pages import OfferPages
 from slurm_rl_plugin.brokers.live.offer_worth import OfferWorth
+from slurm_rl_plugin.brokers.live.own_utilities import OwnUtilities
 from slurm_rl_plugin.brokers.live.recent_starts import RecentStarts, StartLimits
 from slurm_rl_plugin.brokers.live.request_rate import RequestRate
 from slurm_rl_plugin.brokers.live.shared_token import SharedToken
-from slurm_rl_plugin.brokers.live.utility_file import UtilityFile
+from slurm_rl_plugin.cli.hook_assembly import build_batch_system
 from slurm_rl_plugin.configuration import Configuration
-from slurm_rl_plugin.errors import ConfigurationError
+from slurm_rl_plugin.domain.published_utilities import PublishedUtilities
+from slurm_rl_plugin.errors import ConfigurationError, PolicyError
+from slurm_rl_plugin.policies.q_network import QNetworkPolicy, load_q_network
+from slurm_rl_plugin.policies.site_utilities import check_site_utility, published_utilities
 
 logger = logging.getLogger(__name__)
 
@@ -39,7 +44,8 @@ def build_offer_pages(configuration: Configuration) -> OfferPages:
     """The page that the service serves.
 
     Raises:
-        ConfigurationError: the batch system has no will-run test, or the token cannot be read.
+        ConfigurationError: the batch system has no will-run test, the token cannot be read, or the
+            utility model cannot be used.
     """
     check_batch_system(configuration)
     given = configuration.values["offer"]
@@ -48,8 +54,13 @@ def build_offer_pages(configuration: Configuration) -> OfferPages:
         at_once=given["requests_per_minute"] * _AT_ONCE,
         monotonic=time.monotonic,
     )
+    utilities = build_own_utilities(configuration)
+    desk = build_offer_desk(configuration, utilities)
+    if utilities is not None:
+        utilities.renew()
     return OfferPages(
-        answer=build_offer_desk(configuration).answer,
+        answer=desk.answer,
+        utilities=None if utilities is None else utilities.current,
         token=SharedToken(Path(given["token_file"])),
         rate=rate,
         monotonic=time.monotonic,
@@ -75,7 +86,7 @@ def offer_commands(configuration: Configuration) -> CommandRunner:
     return CommandRunner(environment=None, timeout=timeout, on_call=None)
 
 
-def build_offer_desk(configuration: Configuration) -> OfferDesk:
+def build_offer_desk(configuration: Configuration, utilities: OwnUtilities | None) -> OfferDesk:
     """What makes the offers."""
     given = configuration.values["offer"]
     commands = offer_commands(configuration)
@@ -87,21 +98,64 @@ def build_offer_desk(configuration: Configuration) -> OfferDesk:
     )
     starts = SlurmStarts(commands, given["account"])
     return OfferDesk(
-        site=Remembered(lambda: parse_cluster_name(commands.read(SHOW_CONFIG))).value,
+        site=_site_name(commands),
         starts=RecentStarts(starts.expected_start, limits, time.monotonic),
-        worth=_worth(configuration),
+        worth=OfferWorth(
+            given["price"],
+            configuration.classifier.is_interactive,
+            None if utilities is None else utilities.utility,
+        ),
         all_processors=Remembered(lambda: parse_all_processors(commands.read(SINFO))).value,
         clock=time.time,  # noqa: TID251 - the composition root hands out the clock
     )
 
 
-def _worth(configuration: Configuration) -> OfferWorth:
-    given = configuration.values["offer"]
-    published = None
-    if given["utility_file"]:
-        clock = time.time  # noqa: TID251 - the composition root hands out the clock
-        published = UtilityFile(Path(given["utility_file"]), clock).utility
-    return OfferWorth(given["price"], configuration.classifier.is_interactive, published)
+def utility_model(configuration: Configuration) -> QNetworkPolicy | None:
+    """The model of [offer] utility_model; None where there is none.
+
+    Raises:
+        ConfigurationError: it cannot be read, or it is none of a site's utility.
+    """
+    name = configuration.values["offer"]["utility_model"]
+    if not name:
+        return None
+    try:
+        policy = load_q_network(Path(name))
+        check_site_utility(policy)
+    except PolicyError as error:
+        raise ConfigurationError(f"[offer] utility_model: {error}") from None
+    return policy
+
+
+def build_own_utilities(configuration: Configuration) -> OwnUtilities | None:
+    """What publishes the site's utilities, from a look at the queue as the daemon has it.
+
+    Raises:
+        ConfigurationError: see `utility_model`.
+    """
+    policy = utility_model(configuration)
+    if policy is None:
+        return None
+    given, calls = configuration.values["offer"], list[tuple[str, float]]()
+    site = _site_name(offer_commands(configuration))
+    # asks Slurm which adapter may work, so not before the first publication
+    batch_system = cache(lambda: build_batch_system(configuration, calls))
+
+    def publish() -> PublishedUtilities:
+        calls.clear()
+        return published_utilities(policy, batch_system().snapshot(), site=site())
+
+    return OwnUtilities(
+        publish,
+        patience=float(given["timeout"]) / 2.0,  # the will-run test of the same request takes time
+        busy_share=float(given["busy_share"]),
+        clock=time.time,  # noqa: TID251 - the composition root hands out the clock
+        monotonic=time.monotonic,
+    )
+
+
+def _site_name(commands: CommandRunner) -> Callable[[], str]:
+    return Remembered(lambda: parse_cluster_name(commands.read(SHOW_CONFIG))).value
 
 
 @dataclass(slots=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 from slurm_rl_plugin.batch_systems.slurm_expected_start import SlurmStarts
 from slurm_rl_plugin.brokers.live.job_document import job_request
 from slurm_rl_plugin.brokers.live.shared_token import read_token
-from slurm_rl_plugin.cli.offer_assembly import check_batch_system, offer_commands
+from slurm_rl_plugin.cli.offer_assembly import check_batch_system, offer_commands, utility_model
 from slurm_rl_plugin.cli.site_checks import FAIL, PASS, WARN, SiteCheck
 from slurm_rl_plugin.cli.surroundings_checks import why_not_listen
 from slurm_rl_plugin.configuration import Configuration
@@ -41,6 +41,8 @@ def offer_checks(configuration: Configuration, now: float) -> Iterator[SiteCheck
     yield _token(Path(given["token_file"]))
     yield _tls(configuration)
     yield _port(given["address"], given["port"])
+    if given["utility_model"]:
+        yield _utility_model(configuration)
     yield _will_run(configuration, now)
 
 
@@ -71,6 +73,15 @@ def _port(address: str, port: int) -> SiteCheck:
     if fault is None:
         return SiteCheck(PASS, "offer port", f"{port} is free")
     return SiteCheck(WARN, "offer port", f"{address}:{port}: {fault}; right if the service runs")
+
+
+def _utility_model(configuration: Configuration) -> SiteCheck:
+    try:
+        utility_model(configuration)
+    except ConfigurationError as error:
+        return SiteCheck(FAIL, "offer utilities", str(error))
+    path = configuration.values["offer"]["utility_model"]
+    return SiteCheck(PASS, "offer utilities", f"{path} tells what the site publishes")
 
 
 def _will_run(configuration: Configuration, now: float) -> SiteCheck:

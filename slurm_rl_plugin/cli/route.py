@@ -16,7 +16,7 @@ from slurm_rl_plugin.brokers.live.remote_site import RemoteSite
 from slurm_rl_plugin.brokers.live.routed_jobs import JobOnItsWay, RoutedJobsFile
 from slurm_rl_plugin.brokers.port import Broker, RankedSite
 from slurm_rl_plugin.cli.configuration_arguments import add_configuration_options, configuration_of
-from slurm_rl_plugin.cli.route_brokers import BrokerParts, broker_of
+from slurm_rl_plugin.cli.route_brokers import LEARNERS, BrokerParts, broker_of
 from slurm_rl_plugin.cli.route_experience import learn_from_past, state_file
 from slurm_rl_plugin.cli.route_request import given_command, request_of, sites_of
 from slurm_rl_plugin.cli.route_table import print_ranking, ranking_document
@@ -71,7 +71,8 @@ class Route:
 def main(options: argparse.Namespace) -> int:
     """Rank, print, and submit where that is wanted; 1 where no site takes the job."""
     configuration = configuration_of(options, or_defaults=True)
-    broker = _broker(options, configuration)
+    named = options.broker or configuration.values["route"]["broker"]
+    broker = _broker(named, options.formula, configuration)
     route = _route(options, configuration)
     sites = sites_of(configuration, os.environ)
     answers = ask_sites(
@@ -80,7 +81,8 @@ def main(options: argparse.Namespace) -> int:
         float(configuration.values["route"]["timeout"]),
         time.monotonic,
     )
-    learn_from_past(broker, route.past, route.submission, now(), _tell)
+    if named in LEARNERS:
+        learn_from_past(broker, route.past, route.submission, now(), _tell)
     ranking = _ranking(broker, route.request, answers)
     silent = [answer for answer in answers if answer.promised is None]
     if not options.json and "parsable" not in route.command.options:
@@ -95,15 +97,14 @@ def main(options: argparse.Namespace) -> int:
     return 0 if ranking and (submitted is not None or not options.submit) else 1
 
 
-def _broker(options: argparse.Namespace, configuration: Configuration) -> Broker:
-    given = configuration.values["route"]
+def _broker(named: str, formula: str | None, configuration: Configuration) -> Broker:
     parts = BrokerParts(
         clock=now,
         seed=time.time_ns(),
-        formula=options.formula or given["formula"],
+        formula=formula or configuration.values["route"]["formula"],
         is_interactive=configuration.classifier.is_interactive,
     )
-    return broker_of(options.broker or given["broker"], parts)
+    return broker_of(named, parts)
 
 
 def _route(options: argparse.Namespace, configuration: Configuration) -> Route:

@@ -51,8 +51,10 @@ MAKERS: Mapping[str, tuple[str, str, Callable[[BrokerParts], dict[str, Any]]]] =
     "earliest": ("earliest_start", "EarliestStartBroker", _nothing),
     "learning": ("learning_agent", "LearningAgentBroker", _draws),
     "market": ("offered_value", "OfferedValueBroker", _valued),
-    "utility": ("offered_utility", "OfferedUtilityBroker", _nothing),
+    "utility": ("site_utility", "SiteUtilityBroker", _nothing),
 }
+#: Those that learn from what became of routed jobs; accounting is not asked for the others.
+LEARNERS = frozenset({"learning"})
 
 
 def broker_of(name: str, parts: BrokerParts) -> Broker:

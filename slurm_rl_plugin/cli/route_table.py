@@ -53,5 +53,6 @@ def _entry(each: RankedSite) -> dict[str, Any]:
             "utility": offer.utility,
             "price": offer.price,
             "processors": offer.processors,
+            "published": offer.published,
         }
     return entry

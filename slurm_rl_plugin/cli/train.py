@@ -27,6 +27,7 @@ from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.features.estimates import ESTIMATE_KINDS
 from slurm_rl_plugin.learning.algorithms import ALGORITHMS, PRESETS, Settings, settings_of
 from slurm_rl_plugin.learning.onnx_export import import_network
+from slurm_rl_plugin.learning.site_utility import ALGORITHM as SITE_UTILITY
 from slurm_rl_plugin.learning.trained_policy import TrainedPolicy
 from slurm_rl_plugin.learning.training import TrainingPlan, train_model
 from slurm_rl_plugin.policies.network import QNetwork
@@ -65,7 +66,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_reserve_option(parser)
     parser.add_argument("--hidden", type=at_least_one, metavar="N", help="hidden units")
     parser.add_argument(
-        "--steps", type=at_least_one, metavar="N", help="generations, sweeps or iterations"
+        "--steps", type=at_least_one, metavar="N", help="generations, sweeps, iterations or rounds"
     )
     parser.add_argument(
         "--hold", action="store_true", help="also learn how many processors to keep for interactive"
@@ -113,7 +114,8 @@ def main(options: argparse.Namespace) -> int:
             print_origin(log.origin, log.whence, log.prepared)
     plan = _plan(options, logs, settings, start)
     begin = time.monotonic()
-    with progress_bar("training", plan.steps, "objective") as progress:
+    measure = ALGORITHMS[plan.algorithm].measure
+    with progress_bar("training", plan.steps, measure) as progress:
         trained, manifest = train_model(plan, options.output, progress=progress)
     seconds = time.monotonic() - begin
     if options.plot is not None:
@@ -122,7 +124,7 @@ def main(options: argparse.Namespace) -> int:
         print_json(manifest)
         return 0
     rows = [[row["policy"], row["objective"]] for row in manifest["validation"]]
-    print_table(["POLICY", "OBJECTIVE"], rows)
+    print_table(["POLICY", measure.upper()], rows)
     if "heldout" in manifest:
         _print_heldout(manifest["heldout"])
     print(f"trained in {seconds:.0f} s on {trained.simulated_jobs:,} simulated jobs")
@@ -153,8 +155,9 @@ def _print_heldout(heldout: dict[str, Any]) -> None:
 def _plot(folder: Path, name: str, algorithm: str, trained: TrainedPolicy) -> None:
     from slurm_rl_plugin.cli.learning_curve import draw_learning_curve  # noqa: PLC0415 - heavy
 
-    step = ALGORITHMS[algorithm].steps[1]
-    draw_learning_curve(folder / f"{name}-learning-curve.png", trained.curve, step, name)
+    how = ALGORITHMS[algorithm]
+    path = folder / f"{name}-learning-curve.png"
+    draw_learning_curve(path, trained.curve, how.steps[1], name, measure=how.measure)
 
 
 def _settings(options: argparse.Namespace) -> Settings:
@@ -172,7 +175,7 @@ def _settings(options: argparse.Namespace) -> Settings:
         changes["hold"] = "true"
     settings = settings_of(options.algorithm, changes, preset=options.preset)
     reward = settings.weights
-    if options.config is not None:
+    if options.config is not None and options.algorithm != SITE_UTILITY:
         reward = read_configuration(options.config).reward
     return dataclasses.replace(settings, seed=options.seed, weights=reward)
 
@@ -190,8 +193,10 @@ def _check_protocol(options: argparse.Namespace) -> None:
             "--protocol heldout trains with requested times under EASY: leave out --estimates and "
             "--backfill."
         )
-    if options.algorithm == "echo-state":
-        raise ConfigurationError("--protocol heldout does not take echo-state: choose another.")
+    if options.algorithm in ("echo-state", SITE_UTILITY):
+        raise ConfigurationError(
+            f"--protocol heldout does not take {options.algorithm}: choose another."
+        )
     if options.reserve_as is not None:
         raise ConfigurationError(
             "--protocol heldout learns no limit on batch jobs: leave out --reserve-as."

@@ -84,13 +84,13 @@ OFFER = {
         note="Over `processors`, `run_time`, `wait` (seconds), `interactive` (1 or 0) and "
         "`all_processors`.",
     ),
-    "utility_file": Key(
+    "utility_model": Key(
         kind=str,
         default="",
-        meaning="JSON file of the site's long-term utilities; empty for the time utility of the "
-        "expected wait",
-        note="The document that a site publishes; of jobs that it does not speak of, or when it is "
-        "too old, the time utility is offered.",
+        meaning="model of `slurm-rl train --algorithm site-utility`, whose utilities the site "
+        "publishes; empty for none",
+        note="Computed at most once a minute while somebody asks. Where it is empty, or knows "
+        "nothing of such jobs, the time utility of the expected wait is offered.",
     ),
 }
 

@@ -48,19 +48,16 @@ class PublishedUtilities:
         """The utility of one more such job; None where the site says nothing of it."""
         return self.utilities.get(job_class, {}).get(account)
 
-    def to_json(self) -> str:
-        """One small JSON document."""
-        return json.dumps(
-            {
-                "version": VERSION,
-                "site": self.site,
-                "time": self.time,
-                "valid_for": self.valid_for,
-                "model": self.model,
-                "utilities": {kind: dict(each) for kind, each in self.utilities.items()},
-            },
-            sort_keys=True,
-        )
+    def document(self) -> dict[str, Any]:
+        """One small object that `from_json` reads as JSON."""
+        return {
+            "version": VERSION,
+            "site": self.site,
+            "time": self.time,
+            "valid_for": self.valid_for,
+            "model": self.model,
+            "utilities": {kind: dict(each) for kind, each in self.utilities.items()},
+        }
 
     @classmethod
     def from_json(cls, text: str) -> PublishedUtilities:

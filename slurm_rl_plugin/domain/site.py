@@ -37,9 +37,12 @@ class SiteOffer:
     Attributes:
         site: its name.
         expected_start: seconds since the epoch.
-        utility: long-term utility that the site expects for such a job, in [0, 1] (2008, II.C).
+        utility: of such a job in [0, 1]: where `published`, the long-term one that the site
+            expects (2008, II.C), else the time utility of the expected wait; they are not in one
+            unit.
         price: in the unit of the site's price function; 0 where it asks for none.
         processors: that the site has in all.
+        published: whether the site's own model tells the utility.
     """
 
     site: str
@@ -47,6 +50,7 @@ class SiteOffer:
     utility: float
     price: float
     processors: int
+    published: bool = False
 
 
 class Site(Protocol):

@@ -25,11 +25,14 @@ from slurm_rl_plugin.learning.policy_search_settings import (
 )
 from slurm_rl_plugin.learning.sarsa import train_sarsa
 from slurm_rl_plugin.learning.sarsa_settings import SarsaSettings
+from slurm_rl_plugin.learning.site_utility import ALGORITHM as SITE_UTILITY
+from slurm_rl_plugin.learning.site_utility import SiteUtilitySettings
+from slurm_rl_plugin.learning.site_utility_training import train_site_utility
 from slurm_rl_plugin.learning.trained_policy import Progress, TrainedPolicy
 from slurm_rl_plugin.learning.training_load import TrainingLoad
 from slurm_rl_plugin.policies.network import QNetwork
 
-Settings = PolicySearchSettings | SarsaSettings | FittedQSettings
+Settings = PolicySearchSettings | SarsaSettings | FittedQSettings | SiteUtilitySettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,11 +44,13 @@ class Algorithm:
         presets: settings under a name: `paper` as the paper printed them, `slowdown` for bounded
             slowdown on parallel machines.
         steps: the setting that counts its steps, and by what name a person calls one.
+        measure: what is validated.
     """
 
     default: Settings
     presets: Mapping[str, Settings]
     steps: tuple[str, str]
+    measure: str = "objective"
 
 
 ALGORITHMS: Mapping[str, Algorithm] = {
@@ -69,6 +74,9 @@ ALGORITHMS: Mapping[str, Algorithm] = {
         default=FittedQSettings(regressor="echo-state"),
         presets={"paper": FittedQSettings(regressor="echo-state", reward="literal")},
         steps=("iterations", "iteration"),
+    ),
+    SITE_UTILITY: Algorithm(
+        default=SiteUtilitySettings(), presets={}, steps=("rounds", "round"), measure="correlation"
     ),
 }
 PRESETS = ("paper", "slowdown")
@@ -121,7 +129,7 @@ def steps_of(name: str, settings: Settings) -> int:
 
 def schema_of(settings: Settings) -> FeatureSchema:
     """The features that the trained network will take."""
-    if isinstance(settings, PolicySearchSettings):
+    if isinstance(settings, PolicySearchSettings | SiteUtilitySettings):
         return SITE
     return {schema.name: schema for schema in KNOWN_SCHEMAS}[settings.schema]
 
@@ -139,8 +147,8 @@ def train_policy(
 ) -> TrainedPolicy:
     """Train by the algorithm that the settings belong to; see `search_policy` for the arguments.
 
-    A prediction of run times is for the `site` schema, a network to start from for policy search
-    alone.
+    A prediction of run times is for the `site` schema. A network to start from is for policy
+    search; for site-utility it is the one that orders the queue.
 
     Raises:
         ConfigurationError: as the algorithm says.
@@ -151,6 +159,8 @@ def train_policy(
         return search_policy(
             training, validation, settings, prediction=prediction, start=begin, **more
         )
+    if isinstance(settings, SiteUtilitySettings):
+        return train_site_utility(training, validation, settings, start=start, **more)
     if start is not None:
         raise ConfigurationError("only policy-search starts from a model: leave out --from.")
     if isinstance(settings, SarsaSettings):

@@ -55,14 +55,14 @@ def _card_lines(name: str, manifest: Mapping[str, Any]) -> list[str]:
         "",
         "## Measured on the validation part",
         "",
-        "Objective as the reward weights say; mean over loads.",
+        _MEASURES.get(manifest["algorithm"], _OBJECTIVE),
         "",
         *_objective_table(manifest["validation"]),
         *_comparison(manifest.get("heldout")),
         "",
         "## When not to use it",
         "",
-        *(_PLAIN_WARNING if "heldout" not in manifest else _HELDOUT_WARNING),
+        *_warning(manifest),
         *_cautions(manifest),
     ]
 
@@ -80,12 +80,29 @@ _PLAIN_WARNING = (
     "On a machine whose jobs are mostly parallel, or where most jobs are alike: compare it",
     "first with `slurm-rl evaluate` on your own log, and train on that log if a rule wins.",
 )
+_SITE_UTILITY_WARNING = (
+    "It orders no queue: its scores are what one more job is worth to the site, for `[offer]",
+    "utility_model`. Where its correlation is hardly above that of the share deficit, or the load",
+    "has changed since: brokers then do as well by the earliest start. Train it again.",
+)
+_OBJECTIVE = "Objective as the reward weights say; mean over loads."
+#: What is validated, where that is not the objective.
+_MEASURES = {
+    "site-utility": "Correlation of the gain that is expected of one more job with the gain that "
+    "the simulation gave.",
+}
 _HELDOUT_WARNING = (
     "Where long waits of single jobs count more than the many short ones, without the hook's",
     "starvation bound: long wide jobs wait for hours or days while shorter ones come in. Where",
     "accounting or user names are not available: it orders by what users' past runs tell. Compare",
     "it first with `slurm-rl evaluate --protocol heldout` on your own log, and train on that log.",
 )
+
+
+def _warning(manifest: Mapping[str, Any]) -> tuple[str, ...]:
+    if manifest["algorithm"] == "site-utility":
+        return _SITE_UTILITY_WARNING
+    return _PLAIN_WARNING if "heldout" not in manifest else _HELDOUT_WARNING
 
 
 def _comparison(heldout: Mapping[str, Any] | None) -> list[str]:

@@ -9,13 +9,14 @@ simulated from the same state with the same jobs to come, and the difference is 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
+from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.features.columns import site_queue_features
 from slurm_rl_plugin.features.estimates import ClassMedian
 from slurm_rl_plugin.features.offered_jobs import offered_job_features, offered_jobs
@@ -29,9 +30,13 @@ from slurm_rl_plugin.simulator.added_jobs import added_job_gains
 from slurm_rl_plugin.simulator.cluster import Workload
 from slurm_rl_plugin.simulator.routed_sites import RoutedSite, SiteTerms
 from slurm_rl_plugin.units import HOUR, FloatArray, IntArray
+from slurm_rl_plugin.utility.reward import RewardWeights
 
 #: Classes in the order of JOB_CLASSES.
 _INTERACTIVE = (True, False)
+#: What `slurm-rl train --algorithm` and the models' metadata call it.
+ALGORITHM = "site-utility"
+_J_OF_2008 = RewardWeights(time_utility=0.5, responsiveness=0.0, fairness=0.5, tail=0.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,22 +45,41 @@ class SiteUtilitySettings:
 
     Attributes:
         horizon: seconds that are looked ahead.
-        states: instants of a history at which one more job is tried.
+        rounds: of a training on a site's own log; each tries jobs at other instants and fits anew.
+        states: instants of a history at which one more job is tried, in each round.
         most: largest gain or loss of U and of F that counts, in jobs; beyond it one odd future
             would decide.
         hidden: sigmoid units.
         passes: over the samples.
         decay: L2 penalty on the weights.
+        order: rule that orders the queue of a site's own log where no model does.
         seed: of everything random.
+        weights: of the objective, J of the 2008 paper: what sites publish must be in one unit, so
+            no site's [reward] changes them.
+
+    Raises:
+        ConfigurationError: no round or no state.
     """
 
     horizon: float = 24 * HOUR
+    rounds: int = 6
     states: int = 80
     most: float = 3.0
     hidden: int = 12
     passes: int = 30
     decay: float = 1e-3
+    order: str = "multifactor"
     seed: int = 1
+    weights: RewardWeights = _J_OF_2008
+
+    def __post_init__(self) -> None:
+        for name in ("rounds", "states", "hidden", "passes"):
+            if getattr(self, name) < 1:
+                raise ConfigurationError(
+                    f"setting {name} is {getattr(self, name)}: give a number of at least 1."
+                )
+        if not self.horizon > 0.0:
+            raise ConfigurationError(f"setting horizon is {self.horizon:g}: give seconds above 0.")
 
 
 class SiteHistory(NamedTuple):
@@ -87,7 +111,10 @@ class TriedJobs(NamedTuple):
 
 
 def try_jobs(
-    history: SiteHistory, medians: ClassMedian, settings: SiteUtilitySettings
+    history: SiteHistory,
+    medians: ClassMedian,
+    settings: SiteUtilitySettings,
+    more: Sequence[int] = (),
 ) -> TriedJobs:
     """Walk through a history and try one more job of each class and account now and then.
 
@@ -95,8 +122,9 @@ def try_jobs(
         history: of the site.
         medians: run times that the site knows of its classes.
         settings: of the fit.
+        more: numbers that tell this draw of instants from others of the same history.
     """
-    rng = np.random.default_rng([settings.seed, len(history.came)])
+    rng = np.random.default_rng([settings.seed, len(history.came), *more])
     site = RoutedSite(history.terms, history.offered)
     kinds = _jobs_of_each_kind(history)
     submit = history.offered.submit[history.came]
@@ -156,6 +184,17 @@ def _features(site: RoutedSite, medians: ClassMedian) -> tuple[FloatArray, Float
     return queue.astype(np.float64), jobs.astype(np.float64)
 
 
+def joined(tried: Sequence[TriedJobs]) -> TriedJobs:
+    """All of them as one."""
+    return TriedJobs(*(np.concatenate(each) for each in zip(*tried, strict=True)))
+
+
+def gain_of_objective(tried: TriedJobs, settings: SiteUtilitySettings) -> FloatArray:
+    """What each tried job adds to the sum of (U + F)/2, odd futures bounded; shape [samples]."""
+    bounded = np.clip(tried.gain, -settings.most, settings.most)
+    return np.asarray(bounded.mean(axis=1), dtype=np.float64)
+
+
 def fit_site_utility(tried: Sequence[TriedJobs], settings: SiteUtilitySettings) -> QNetwork:
     """The network whose score is the expected gain of the sum of (U + F)/2.
 
@@ -163,8 +202,8 @@ def fit_site_utility(tried: Sequence[TriedJobs], settings: SiteUtilitySettings) 
         tried: in one or more histories of the site.
         settings: of the fit.
     """
-    columns = TriedJobs(*(np.concatenate(each) for each in zip(*tried, strict=True)))
-    gain = np.clip(columns.gain, -settings.most, settings.most).mean(axis=1)
+    columns = joined(tried)
+    gain = gain_of_objective(columns, settings)
     regressor = FeedForwardRegressor(
         schema=SITE, hidden=settings.hidden, passes=settings.passes, decay=settings.decay
     )
@@ -173,24 +212,27 @@ def fit_site_utility(tried: Sequence[TriedJobs], settings: SiteUtilitySettings) 
     return regressor.network(regressor.fit(samples, settings.seed))
 
 
-def export_site_utility(
-    network: QNetwork, path: Path, medians: ClassMedian, metadata: Mapping[str, str] | None = None
-) -> None:
-    """Write it as the ONNX file that `published_utilities` takes.
+def site_utility_entries(medians: ClassMedian) -> dict[str, str]:
+    """Metadata without which a model's scores are an order and no utilities.
 
     Args:
-        network: of `fit_site_utility`.
-        path: the .onnx file.
-        medians: run times of the classes that it was fitted with.
-        metadata: further entries.
+        medians: run times of the classes that the model was fitted with.
     """
-    entries = {
-        "algorithm": "site-utility",
+    return {
         SCORES_ENTRY: SITE_UTILITY,
         "estimates": medians.kind,
         "class_medians": json.dumps(
             {"interactive": medians.interactive_median, "batch": medians.batch_median}
         ),
-        **(metadata or {}),
     }
-    export_network(network, path, entries)
+
+
+def export_site_utility(network: QNetwork, path: Path, medians: ClassMedian) -> None:
+    """Write it as the ONNX file that `published_utilities` takes.
+
+    Args:
+        network: of `fit_site_utility`.
+        path: the .onnx file.
+        medians: see `site_utility_entries`.
+    """
+    export_network(network, path, {"algorithm": ALGORITHM, **site_utility_entries(medians)})

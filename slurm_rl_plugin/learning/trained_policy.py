@@ -21,9 +21,12 @@ class TrainedPolicy:
         validation_objective: its objective there.
         curve: [step, objective on the training loads, objective on the validation loads].
         simulated_jobs: jobs simulated in all.
+        compared: what else was validated beside it, and its objective; () leaves that to the
+            ordering rules.
     """
 
     network: QNetwork | EchoStateNetwork
     validation_objective: float
     curve: tuple[tuple[int, float, float], ...]
     simulated_jobs: int
+    compared: tuple[tuple[str, float], ...] = ()

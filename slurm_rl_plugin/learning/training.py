@@ -29,6 +29,9 @@ from slurm_rl_plugin.learning.load_windows import split_windows, training_part
 from slurm_rl_plugin.learning.manifest import file_checksum, write_card, write_manifest
 from slurm_rl_plugin.learning.model_export import export_model
 from slurm_rl_plugin.learning.rule_networks import rule_network
+from slurm_rl_plugin.learning.site_utility import ALGORITHM as SITE_UTILITY
+from slurm_rl_plugin.learning.site_utility import site_utility_entries
+from slurm_rl_plugin.learning.site_utility_training import class_medians
 from slurm_rl_plugin.learning.trained_policy import Progress, TrainedPolicy
 from slurm_rl_plugin.learning.training_load import TrainingLoad, rule_objective
 from slurm_rl_plugin.policies.network import QNetwork
@@ -109,7 +112,7 @@ def train_model(
             "training_log_checksum": _digest(list(plan.sources)),
             "seed": str(plan.settings.seed),
             "package_version": __version__,
-            **_estimate_metadata(plan),
+            **_estimate_metadata(plan, loads.training),
         },
     )
     manifest["sha256"] = file_checksum(output)
@@ -208,8 +211,10 @@ def _loads(plan: TrainingPlan) -> _Loads:
     return parts
 
 
-def _estimate_metadata(plan: TrainingPlan) -> dict[str, str]:
+def _estimate_metadata(plan: TrainingPlan, loads: Sequence[TrainingLoad]) -> dict[str, str]:
     """Which estimates the head node should use; the oracle is replaced by requested limits."""
+    if plan.algorithm == SITE_UTILITY:
+        return site_utility_entries(class_medians(loads))
     if list(plan.estimates) != ["class-median"]:
         return {"estimates": "requested"}
     known = [training_part(each) for each in plan.logs]
@@ -228,10 +233,10 @@ def _manifest(
     plan: TrainingPlan, trained: TrainedPolicy, validation: Sequence[TrainingLoad]
 ) -> dict[str, Any]:
     weights, schema = plan.settings.weights, trained.network.schema
-    table = [
-        {"policy": rule, "objective": rule_objective(rule, validation, weights)}
-        for rule in COMPARED_RULES
+    compared = trained.compared or [
+        (rule, rule_objective(rule, validation, weights)) for rule in COMPARED_RULES
     ]
+    table = [{"policy": name, "objective": value} for name, value in compared]
     table.append({"policy": "this model", "objective": trained.validation_objective})
     return {
         "command": plan.command,

@@ -34,6 +34,20 @@ def utility_of(gain: FloatArray) -> FloatArray:
     return np.asarray(0.5 * (1.0 + np.tanh(0.5 * np.asarray(gain, dtype=np.float64))))
 
 
+def check_site_utility(policy: QNetworkPolicy) -> None:
+    """Refuse a model whose scores are an order of a queue and nothing else.
+
+    Raises:
+        ModelSchemaMismatch: it is one.
+    """
+    card = policy.card
+    if card.metadata.get(SCORES_ENTRY) != SITE_UTILITY or policy.schema != SITE:
+        raise ModelSchemaMismatch(
+            f"model {card.path} orders jobs and its scores are no utilities of the site: "
+            "give one of `slurm-rl train --algorithm site-utility`."
+        )
+
+
 def published_utilities(
     policy: QNetworkPolicy,
     snapshot: QueueSnapshot,
@@ -60,11 +74,7 @@ def published_utilities(
         ScoreInvalid: the model gives no finite number.
     """
     card = policy.card
-    if card.metadata.get(SCORES_ENTRY) != SITE_UTILITY or policy.schema != SITE:
-        raise ModelSchemaMismatch(
-            f"model {card.path} orders jobs and its scores are no utilities of the site: "
-            "give one that was fitted as a site utility."
-        )
+    check_site_utility(policy)
     classes = [each for each in JOB_CLASSES if each in job_classes]
     gain: FloatArray = np.zeros(0)
     if classes and snapshot.accounts:

@@ -18,9 +18,7 @@ from slurm_rl_plugin.reproduce.sampled_claims import SampledClaim, measure
 from slurm_rl_plugin.reproduce.site_utility_brokers import (
     BASELINES,
     CONTENDERS,
-    EARLIEST_START,
     SITE_UTILITIES,
-    broker_of,
     routed_by,
 )
 from slurm_rl_plugin.reproduce.site_utility_load import (
@@ -129,8 +127,7 @@ def _seed(
 
     def run(contender: str) -> tuple[dict[str, float], FloatArray]:
         sites = [RoutedSite(site_terms(site, order), load.offered) for site in SITES]
-        broker = broker_of(contender, sites, models, np.random.default_rng([seed, 1]))
-        route = routed_by(broker, sites, tells_start=contender == EARLIEST_START)
+        route = routed_by(contender, sites, models, np.random.default_rng([seed, 1]))
         where, start = route_jobs(sites, load.offered, load.home, route)
         sent = np.bincount(where[load.home == NOWHERE], minlength=len(sites))
         return grid_figures(load, where, start), sent / sent.sum()

@@ -13,6 +13,7 @@ from slurm_rl_plugin.brokers.site_utility import SiteUtilityBroker
 from slurm_rl_plugin.domain.job_description import JobDescription
 from slurm_rl_plugin.domain.published_utilities import PublishedUtilities
 from slurm_rl_plugin.domain.site import JobRequest, Site, SiteOffer
+from slurm_rl_plugin.errors import SimulationError
 from slurm_rl_plugin.policies.q_network import QNetworkPolicy
 from slurm_rl_plugin.policies.site_utilities import published_utilities
 from slurm_rl_plugin.simulator.routed_sites import RoutedSite
@@ -43,11 +44,13 @@ class SimulatedSite:
         site: where it is.
         arrival: which job is meant.
         tells_start: whether it works out the expected start; otherwise it gives the present.
+        published: what the sites have published; None where they publish nothing.
     """
 
     site: RoutedSite
     arrival: Arrival
     tells_start: bool
+    published: Publications | None = None
 
     @property
     def name(self) -> str:
@@ -55,18 +58,24 @@ class SimulatedSite:
         return self.site.terms.name
 
     def offer(self, request: JobRequest) -> SiteOffer | None:
-        """Its expected start for the arriving job; None where the job is too wide."""
-        del request
+        """Its expected start and utility for the arriving job; None where that is too wide."""
         if not self.site.fits(self.arrival.job):
             return None
         start = self.site.expected_start(self.arrival.job) if self.tells_start else self.site.now
         return SiteOffer(
             site=self.name,
             expected_start=start,
-            utility=0.0,
+            utility=0.0 if self.published is None else self._utility(self.published, request),
             price=0.0,
             processors=self.site.terms.settings.capacity,
+            published=self.published is not None,
         )
+
+    def _utility(self, published: Publications, request: JobRequest) -> float:
+        found = published.of(self.name).of(request.job.qos, request.job.account)
+        if found is None:
+            raise SimulationError(f"site {self.name} publishes nothing of {request.job.account}.")
+        return found
 
 
 class IndexBroker:
@@ -124,7 +133,6 @@ class Publications:
 def broker_of(
     contender: str,
     sites: Sequence[RoutedSite],
-    models: Mapping[str, QNetworkPolicy],
     rng: np.random.Generator,
 ) -> Broker:
     """One of CONTENDERS.
@@ -132,13 +140,9 @@ def broker_of(
     Args:
         contender: its name.
         sites: that it chooses among.
-        models: the utility model of each site, by its name.
         rng: of the random one.
     """
     by_name = {site.terms.name: site for site in sites}
-
-    def clock() -> float:
-        return sites[0].now
 
     def deficit(name: str, request: JobRequest) -> float:
         site = by_name[name]
@@ -148,8 +152,7 @@ def broker_of(
     if contender == EARLIEST_START:
         return EarliestStartBroker(larger_first=False)
     if contender in _PERIODS:
-        published = Publications(sites, models, _PERIODS[contender])
-        return SiteUtilityBroker(published.of, clock)
+        return SiteUtilityBroker()
     if contender == LEAST_LOADED:
         return IndexBroker(lambda name, _: -by_name[name].load, "load with the sign changed")
     if contender == SHARE_DEFICIT:
@@ -158,19 +161,27 @@ def broker_of(
 
 
 def routed_by(
-    broker: Broker, sites: Sequence[RoutedSite], *, tells_start: bool
+    contender: str,
+    sites: Sequence[RoutedSite],
+    models: Mapping[str, QNetworkPolicy],
+    rng: np.random.Generator,
 ) -> Callable[[int], int]:
     """The route of `route_jobs` that a broker gives.
 
-    Brokers are shown the less loaded sites first, which is where their ties go.
+    Brokers are shown the less loaded sites first, which is where their ties go. Only the earliest
+    start is told expected starts.
 
     Args:
-        broker: chooses.
-        sites: among which.
-        tells_start: whether the sites are to work out expected starts.
+        contender: the broker, one of CONTENDERS.
+        sites: that it chooses among.
+        models: the utility model of each site, by its name.
+        rng: of the random broker.
     """
-    arrival = Arrival()
-    seen = [SimulatedSite(site, arrival, tells_start) for site in sites]
+    arrival, broker = Arrival(), broker_of(contender, sites, rng)
+    period = _PERIODS.get(contender)
+    published = None if period is None else Publications(sites, models, period)
+    tells_start = contender == EARLIEST_START
+    seen = [SimulatedSite(site, arrival, tells_start, published) for site in sites]
     places = {site.terms.name: place for place, site in enumerate(sites)}
 
     def route(job: int) -> int:

@@ -28,7 +28,6 @@ from slurm_rl_plugin.policies.q_network import QNetworkPolicy, load_q_network
 from slurm_rl_plugin.reproduce.site_utility_brokers import (
     LEAST_LOADED,
     SITE_UTILITIES,
-    broker_of,
     routed_by,
 )
 from slurm_rl_plugin.reproduce.site_utility_load import (
@@ -137,8 +136,7 @@ def _explored(
     """What comes to each site where a part of the jobs is sent anywhere."""
     rng = np.random.default_rng([TRAINING_SEED, number, 1])
     sites = [RoutedSite(site_terms(site, order), load.offered) for site in SITES]
-    broker = broker_of(SITE_UTILITIES if models else LEAST_LOADED, sites, models, rng)
-    ranked = routed_by(broker, sites, tells_start=False)
+    ranked = routed_by(SITE_UTILITIES if models else LEAST_LOADED, sites, models, rng)
 
     def route(job: int) -> int:
         return int(rng.integers(len(sites))) if rng.random() < _EXPLORED else ranked(job)

@@ -41,6 +41,7 @@ SMALL = {
     "sarsa": {"hidden": "3", "sweeps": "3", "pretraining_sweeps": "1"},
     "fitted-q": {"hidden": "3", "iterations": "3", "passes": "2"},
     "echo-state": {"iterations": "3"},
+    "site-utility": {"hidden": "3", "rounds": "3", "states": "4", "horizon": "1800", "passes": "2"},
     "fitted-q slowdown": {"iterations": "3", "passes": "2", "batch": "1"},
 }
 EVERY = pytest.mark.parametrize("name", list(ALGORITHMS))

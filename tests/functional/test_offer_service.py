@@ -16,8 +16,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slurm_rl_plugin.cli.entry import main
+from slurm_rl_plugin.cli.hook_assembly import model_path
+from slurm_rl_plugin.domain.published_utilities import PublishedUtilities
 from tests.architecture.markdown_documents import TOP
 from tests.fakes.fake_cluster import FakeCluster
+from tests.functional.site_utility_model import write_site_utility_model
 from tests.real.offer_under_test import OfferService, offer_service
 
 #: Many requests come from this one address.
@@ -40,7 +43,9 @@ def shared_service(
     fake: FakeCluster, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[OfferService]:
     environment = {**os.environ, **fake.env, "PYTHONPATH": str(TOP)}
-    with offer_service(environment, tmp_path_factory.mktemp("offer"), SETTINGS) as service:
+    model = write_site_utility_model(tmp_path_factory.mktemp("model") / "site.onnx")
+    more = f'{SETTINGS}utility_model = "{model}"\n'
+    with offer_service(environment, tmp_path_factory.mktemp("offer"), more) as service:
         yield service
         assert service.stop() == 0
         assert "Traceback" not in service.log
@@ -79,14 +84,34 @@ def test_an_offer_tells_start_utility_price_and_processors(
 ) -> None:
     fake.set(wait=3600)
     now = time.time()  # noqa: TID251 - the service's clock
-    status, offer = ask(service, JOB)
+    status, offer = ask(service, {**JOB, "account": "chemistry"})
     assert status == 200
     assert offer["site"] == "trial"
+    assert not offer["published"]  # Slurm knows no such account
     assert offer["expected_start"] == pytest.approx(now + 3600, abs=20)
     assert offer["processors"] == 12
     assert offer["price"] == pytest.approx(2.0)
     # 2008, eq. 3: a batch job, an hour late on top of its half, with a minute of allowance
     assert offer["utility"] == pytest.approx((5400 / 1860) ** -0.3, abs=0.003)
+
+
+def test_the_sites_own_utilities_are_published_and_offered(
+    service: OfferService, fake: FakeCluster
+) -> None:
+    """Of the fake cluster's accounts physics has used more than its share and biology less."""
+    status, document = ask(service, b"", method="GET", path="/utilities")
+    assert status == 200, service.log
+    published = PublishedUtilities.from_json(json.dumps(document))
+    assert published.site == "trial"
+    assert published.fresh_at(time.time())  # noqa: TID251 - the service's clock
+    assert {*published.utilities["batch"]} >= {"physics", "biology"}
+    for account, more in (("physics", False), ("biology", True)):
+        offer = ask(service, {**JOB, "account": account})[1]
+        assert offer["published"]
+        assert offer["utility"] == published.of("batch", account)
+        assert (offer["utility"] > 0.5) is more
+    fake.set(wait=36000)  # the long-term utility, not that of this wait
+    assert ask(service, {**JOB, "account": "biology"})[1]["utility"] == offer["utility"]
 
 
 def test_a_formula_of_the_request_values_the_offer(
@@ -160,9 +185,11 @@ def test_what_is_faulty_is_refused_in_one_sentence(
     assert "\n" not in document["error"]
 
 
-def test_there_is_one_page_and_one_method(service: OfferService) -> None:
+def test_each_page_has_one_method_and_there_is_no_other(service: OfferService) -> None:
     assert ask(service, JOB, path="/")[0] == 404
     assert ask(service, JOB, path="/offer/../metrics")[0] == 404
+    assert ask(service, JOB, path="/utilities")[0] == 405
+    assert ask(service, b"", method="GET", path="/utilities", Authorization="")[0] == 401
     for method in ("GET", "PUT", "DELETE", "X" * 50):
         assert ask(service, JOB, method=method)[0] == 405
 
@@ -220,6 +247,8 @@ def test_a_batch_system_that_does_not_answer_is_left_alone_for_a_while(
         ('address = "0.0.0.0"', "would show the token to the network"),
         ('price = "9**9**9"', "[offer] price: formula"),
         ('tls_certificate = "x.pem"', "tls_certificate needs tls_key"),
+        ('utility_model = "/nowhere/site.onnx"', "[offer] utility_model: model /nowhere/site.onnx"),
+        (f'utility_model = "{model_path("reactive-grids")}"', "are no utilities of the site"),
         ('token_file = "/nowhere/token"', "token file /nowhere/token cannot be read"),
     ],
 )

@@ -208,8 +208,12 @@ def test_ended_jobs_are_taken_over_from_accounting(sites: Sites, route: Route) -
     assert route("--submit", *JOB)[0] == 0
     row = {"JobIDRaw": 77, "Submit": 1000, "Start": 1010, "End": 1030, "State": "COMPLETED"}
     sites.own.set(accounting=[row])
-    assert route(*JOB)[0] == 0
-    kept = json.loads((sites.home / "slurm-rl" / "routed-jobs.json").read_text())
+    file = sites.home / "slurm-rl" / "routed-jobs.json"
+    waiting = file.read_text()
+    assert route("--broker", "earliest", *JOB)[0] == 0  # learns nothing, so it asks nobody
+    assert file.read_text() == waiting
+    assert route("--broker", "learning", *JOB)[0] == 0
+    kept = json.loads(file.read_text())
     assert kept["on_their_way"] == []
     (ended,) = kept["ended"]
     assert (ended["submitted"], ended["started"], ended["ended"]) == (1000, 1010, 1030)

@@ -16,6 +16,7 @@ from slurm_rl_plugin.cli.entry import main
 from slurm_rl_plugin.learning.onnx_export import export_network
 from slurm_rl_plugin.metrics.collector import CycleMetrics
 from tests.fakes.fake_cluster import FakeCluster
+from tests.functional.site_utility_model import write_site_utility_model
 from tests.functional.small_network import small_network
 
 Found = dict[str, tuple[str, str]]
@@ -251,3 +252,7 @@ def test_offers_want_a_token_a_free_port_and_a_will_run_test(site: Site, checks:
         assert checks()["offer port"][0] == "warn"
     site.set("offer", tls_certificate=str(token), tls_key=str(token))
     assert checks()["offer tls"][0] == "fail"
+    site.set("offer", utility_model=str(write_site_utility_model(site.folder / "utility.onnx")))
+    assert checks()["offer utilities"][0] == "pass"
+    site.set("offer", utility_model=str(token))
+    assert checks()["offer utilities"][0] == "fail"

@@ -7,11 +7,13 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
 
 from slurm_rl_plugin.cli.entry import main
+from tests.functional.site_utility_model import write_site_utility_model
 from tests.real.conftest import skip_without_daemons
 from tests.real.daemon_under_test import RunningHook, running_hook
 from tests.real.hostile_clients import HostileLoad
@@ -26,6 +28,12 @@ pytestmark = pytest.mark.real
 QUICK = "busy_share = 1\nkeep = 0\ntimeout = 5\nrequests_per_minute = 100000"
 JOBS_A_SITE = 20
 NORTH, SOUTH = NAMES
+#: What each site promises its accounts: whatever was used in the other tests, most of all by
+#: physics, physics is further below its share in the south and biology in the north.
+SHARES = {
+    NORTH: "[shares]\nphysics = 0.05\nbiology = 0.95\n",
+    SOUTH: "[shares]\nphysics = 0.95\nbiology = 0.05\n",
+}
 
 Route = Callable[..., dict[str, Any]]
 
@@ -33,8 +41,13 @@ Route = Callable[..., dict[str, Any]]
 @pytest.fixture(scope="module")
 def both(release: SlurmRelease | None) -> Iterator[TwoSites]:
     skip_without_daemons(release)
-    with two_sites(release, QUICK) as sites:
-        yield sites
+    with TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)  # the services run as an ordinary user
+        model = write_site_utility_model(Path(folder) / "utility.onnx")
+        model.chmod(0o644)
+        lines = f'{QUICK}\nutility_model = "{model}"\n'
+        with two_sites(release, {name: lines + SHARES[name] for name in NAMES}) as sites:
+            yield sites
 
 
 @pytest.fixture
@@ -134,7 +147,7 @@ def test_what_became_of_routed_jobs_is_learned_from(sites: TwoSites, route: Rout
     waiting = [each["job_id"] for each in json.loads(file.read_text())["on_their_way"]]
     assert submitted["job_id"] in waiting
     outcome = ended(sites.clusters[submitted["site"]], [submitted["job_id"]])
-    route(*short_job("next"))
+    route("--broker", "learning", *short_job("next"))
     known = json.loads(file.read_text())
     assert submitted["job_id"] not in [each["job_id"] for each in known["on_their_way"]]
     last = known["ended"][-1]
@@ -177,6 +190,33 @@ def wait_for_offer(sites: TwoSites, route: Route) -> None:
     sites.clusters[SOUTH].wait_until(
         lambda: len(route(*short_job("again"))["ranking"]) == 2, 60, "offers of both"
     )
+
+
+def test_a_job_goes_where_its_account_is_short_of_its_share(sites: TwoSites, route: Route) -> None:
+    """However long it waits there: the site is full, and the other one idle."""
+    load(sites.clusters[SOUTH])
+    rankings = {}
+    for account in ("physics", "biology"):
+        job = short_job("shares")
+        words = ["--broker", "utility", *job[:2], f"--account={account}", *job[2:]]
+        first, second = rankings[account] = published_ranking(sites, route, words)
+        assert first["utility"] > second["utility"] + 0.1
+    assert [each["site"] for each in rankings["biology"]] == [NORTH, SOUTH]
+    full, idle = rankings["physics"]
+    assert (full["site"], idle["site"]) == (SOUTH, NORTH)
+    assert full["expected_start"] > idle["expected_start"] + 60
+
+
+def published_ranking(sites: TwoSites, route: Route, words: list[str]) -> list[dict[str, Any]]:
+    """The ranking once both sites have published; a site under load may be late once."""
+    found: list[dict[str, Any]] = []
+
+    def both() -> bool:
+        found[:] = route(*words)["ranking"]
+        return [each["published"] for each in found] == [True, True]
+
+    sites.clusters[NORTH].wait_until(both, 120, "utilities of both sites")
+    return found
 
 
 def test_nothing_is_submitted_by_asking(sites: TwoSites, route: Route) -> None:

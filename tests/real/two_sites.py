@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -71,8 +71,8 @@ def write_sites(path: Path, services: dict[str, OfferService]) -> None:
 
 
 @contextmanager
-def two_sites(release: SlurmRelease | None, more: str) -> Iterator[TwoSites]:
-    """Both clusters with their services; `more` are lines of [offer]."""
+def two_sites(release: SlurmRelease | None, more: Mapping[str, str]) -> Iterator[TwoSites]:
+    """Both clusters with their services; `more` are each one's lines of [offer] and behind it."""
     add_system_user(ORDINARY)
     # only root can enter another release's folder
     before = AS_HIM if release is None else ()
@@ -86,7 +86,7 @@ def two_sites(release: SlurmRelease | None, more: str) -> Iterator[TwoSites]:
             clusters[name] = stack.enter_context(running_slurm(plan, release, first))
         services = {
             name: stack.enter_context(
-                offer_service(cluster.env, cluster.directory / "offer", more, before)
+                offer_service(cluster.env, cluster.directory / "offer", more[name], before)
             )
             for name, cluster in clusters.items()
         }

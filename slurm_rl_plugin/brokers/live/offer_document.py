@@ -22,6 +22,7 @@ def offer_document(offer: SiteOffer) -> dict[str, Any]:
         "site": offer.site,
         **{name: getattr(offer, name) for name in _NUMBERS},
         "processors": offer.processors,
+        "published": offer.published,
     }
 
 
@@ -47,7 +48,10 @@ def site_offer(document: Mapping[str, Any], site: str) -> SiteOffer:
         raise _refusal("expected_start")
     if not 0.0 <= numbers["utility"] <= 1.0:
         raise _refusal("utility")
-    return SiteOffer(site=site, processors=processors, **numbers)
+    published = document.get("published", False)  # a site that does not say so publishes nothing
+    if type(published) is not bool:
+        raise _refusal("published")
+    return SiteOffer(site=site, processors=processors, published=published, **numbers)
 
 
 def _number(name: str, value: Any) -> float:

@@ -1,4 +1,6 @@
-"""The one page of the offer service, POST /offer: who may ask, how often, and how much he may say.
+"""The pages of the offer service: who may ask, how often, and how much he may say.
+
+POST /offer answers a job with an offer, GET /utilities tells what the site publishes of itself.
 
 Whoever has no token learns nothing but that; the body is read after that, and not beyond its bound.
 """
@@ -14,9 +16,12 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from slurm_rl_plugin.brokers.live.own_utilities import PERIOD
+from slurm_rl_plugin.brokers.live.recent_starts import BUSY
 from slurm_rl_plugin.brokers.live.request_rate import RequestRate
 from slurm_rl_plugin.brokers.live.shared_token import SharedToken
 from slurm_rl_plugin.brokers.live.strict_json import BAD, strict_object
+from slurm_rl_plugin.domain.published_utilities import PublishedUtilities
 from slurm_rl_plugin.errors import OfferRefused
 
 logger = logging.getLogger(__name__)
@@ -26,6 +31,9 @@ LONGEST_BODY = 8192
 #: Bytes of a longer one that are read and thrown away, so that its sender hears why.
 _SWALLOWED = 1 << 20
 _CHUNK = 1 << 16
+#: Pages and their methods.
+OFFER, UTILITIES = "/offer", "/utilities"
+_METHODS = {OFFER: "POST", UTILITIES: "GET"}
 #: Seconds between lines of the log on refusals.
 _LOG_EVERY = 60.0
 
@@ -39,12 +47,14 @@ class OfferPages:
         token: who may ask.
         rate: how often.
         monotonic: seconds.
+        utilities: what the site publishes now, None where nothing is fresh; no page where None.
     """
 
     answer: Callable[[Mapping[str, Any]], dict[str, Any]]
     token: SharedToken
     rate: RequestRate
     monotonic: Callable[[], float]
+    utilities: Callable[[], PublishedUtilities | None] | None = None
     _refused: Counter[str] = field(default_factory=Counter)
     _logged: float = -math.inf
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -55,7 +65,7 @@ class OfferPages:
         """Answer one request, whatever it is."""
         more: list[tuple[str, str]] = []
         try:
-            status, document = "200 OK", self.answer(strict_object(self._body(environ)))
+            status, document = "200 OK", self._answered(environ)
         except OfferRefused as error:
             status, document = error.status, {"error": str(error)}
             self._note(status)
@@ -75,12 +85,24 @@ class OfferPages:
         start_response(status, [*headers, *more])
         return [body]
 
+    def _answered(self, environ: dict[str, Any]) -> dict[str, Any]:
+        body = self._body(environ)
+        if _page(environ) == OFFER:
+            return self.answer(strict_object(body))
+        published = None if self.utilities is None else self.utilities()
+        if published is None:
+            raise OfferRefused(BUSY, "nothing fresh is published: ask again.", retry_after=PERIOD)
+        return published.document()
+
     def _body(self, environ: dict[str, Any]) -> bytes:
-        """The body of a request that may be made."""
+        """The body of a request that may be made; of GET there is none."""
         stream = environ["wsgi.input"]
         length = _length(environ)
         try:
             self._let_in(environ)
+            if _METHODS[_page(environ)] == "GET":
+                _swallow(stream, length or 0)
+                return b""
             if length is None:
                 raise OfferRefused("411 Length Required", "give Content-Length.")
             if length > LONGEST_BODY:
@@ -101,10 +123,13 @@ class OfferPages:
             raise OfferRefused("429 Too Many Requests", words, retry_after=pause)
         if not self.token.is_in(str(environ.get("HTTP_AUTHORIZATION", ""))):
             raise OfferRefused("401 Unauthorized", "give the site's token.")
-        if (environ.get("PATH_INFO") or "/") != "/offer":
+        page = _page(environ)
+        if page not in _METHODS:
             raise OfferRefused("404 Not Found", "ask /offer.")
-        if environ["REQUEST_METHOD"] != "POST":
-            raise OfferRefused("405 Method Not Allowed", "use POST.")
+        if page == UTILITIES and self.utilities is None:
+            raise OfferRefused("404 Not Found", "the site publishes no utilities: ask /offer.")
+        if environ["REQUEST_METHOD"] != _METHODS[page]:
+            raise OfferRefused("405 Method Not Allowed", f"use {_METHODS[page]}.")
 
     def _note(self, status: str) -> None:
         """Count a refusal; the log tells of all of them once in a while."""
@@ -117,6 +142,10 @@ class OfferPages:
             self._logged = now
             self._refused.clear()
         logger.info("refused %s", counts)
+
+
+def _page(environ: Mapping[str, Any]) -> str:
+    return str(environ.get("PATH_INFO") or "/")
 
 
 def _length(environ: Mapping[str, Any]) -> int | None:

@@ -52,11 +52,17 @@ class OfferWorth:
         Raises:
             FormulaError: the price has no finite value for this job.
         """
-        known = _variables(request, self._is_quick(request), start - now, all_processors)
+        quick = self._is_quick(request)
+        known = _variables(request, quick, start - now, all_processors)
+        published = None if self.published is None else self.published(request, quick)
+        waited = known["wait"] + known["run_time"]
         return SiteOffer(
             site=site,
             expected_start=start,
-            utility=self._utility(request, known["wait"]),
+            utility=float(time_utility(waited, known["run_time"], quick))
+            if published is None
+            else published,
+            published=published is not None,
             price=parse_formula(self.price, PRICE_VARIABLES).value(known),
             processors=all_processors,
         )
@@ -67,14 +73,6 @@ class OfferWorth:
 
     def _is_quick(self, request: JobRequest) -> bool:
         return self.is_interactive(request.job)
-
-    def _utility(self, request: JobRequest, wait: float) -> float:
-        quick = self._is_quick(request)
-        published = None if self.published is None else self.published(request, quick)
-        if published is not None:
-            return published
-        run_time = _run_time(request)
-        return float(time_utility(wait + run_time, run_time, quick))
 
 
 def offer_value(

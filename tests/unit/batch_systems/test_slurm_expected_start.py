@@ -118,10 +118,31 @@ def test_times_are_whole_minutes_and_an_own_account_goes_over_the_jobs() -> None
     assert {"--time=2", "--account=offers", "--ntasks=4", "--partition=batch"} <= set(words)
     unlimited = replace(REQUEST, job=replace(REQUEST.job, time_limit=math.nan))
     assert not any(word.startswith("--time") for word in will_run_command(unlimited, ""))
-    shaped = replace(REQUEST, needs=(("exclusive", ""), ("nodes", "2")))
+    shaped = replace(REQUEST, needs=(("exclusive", ""), ("nodes", "4-8")))
     words = will_run_command(shaped, "")
-    assert {"--nodes=2", "--exclusive"} <= set(words)
+    assert {"--nodes=4-8", "--exclusive"} <= set(words)
     assert not any(word.startswith("--ntasks") for word in words)
+
+
+@pytest.mark.parametrize(
+    ("needs", "tasks"),
+    [
+        ({"nodes": "2"}, ["--ntasks=4"]),
+        ({"nodes": "2", "cpus-per-task": "2"}, []),
+        ({"nodes": "1", "cpus-per-task": "2"}, ["--ntasks=2"]),
+        ({"nodes": "2", "ntasks-per-node": "2"}, []),
+        ({"nodes": "1", "ntasks": "1"}, []),
+        ({"nodes": "none"}, []),
+    ],
+)
+def test_nodes_that_do_not_make_up_the_processors_get_more_tasks(
+    needs: dict[str, str], tasks: list[str]
+) -> None:
+    words = will_run_command(replace(REQUEST, needs=tuple(sorted(needs.items()))), "")
+    assert [word for word in words if word.startswith("--ntasks=")] == [
+        *tasks,
+        *(f"--ntasks={needs['ntasks']}" for _ in range("ntasks" in needs)),
+    ]
 
 
 def test_tasks_of_several_processors_make_up_those_that_are_asked_for() -> None:

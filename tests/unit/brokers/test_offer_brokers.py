@@ -7,9 +7,9 @@ import pytest
 from slurm_rl_plugin.brokers.earliest_start import EarliestStartBroker
 from slurm_rl_plugin.brokers.live.asked_sites import SiteAnswer
 from slurm_rl_plugin.brokers.live.job_document import job_request
-from slurm_rl_plugin.brokers.offered_utility import OfferedUtilityBroker
 from slurm_rl_plugin.brokers.offered_value import OfferedValueBroker
 from slurm_rl_plugin.brokers.port import Broker, RoutedJob
+from slurm_rl_plugin.brokers.site_utility import SiteUtilityBroker
 from slurm_rl_plugin.domain.site import SiteOffer
 from slurm_rl_plugin.errors import ConfigurationError
 
@@ -40,13 +40,6 @@ def test_of_two_equal_starts_the_larger_site_is_first() -> None:
     assert [each.site for each in EarliestStartBroker().rank(REQUEST, sites)] == ["b", "a"]
 
 
-def test_the_highest_utility_is_first_and_equal_ones_go_by_the_start() -> None:
-    sites = [site("a", 90.0, 0.7), site("b", 30.0, 0.2), site("c", 20.0, 0.7)]
-    ranking = OfferedUtilityBroker().rank(REQUEST, sites)
-    assert [each.site for each in ranking] == ["c", "a", "b"]
-    assert [each.merit for each in ranking] == [0.7, 0.7, 0.2]
-
-
 def market(formula: str) -> OfferedValueBroker:
     return OfferedValueBroker(formula, lambda job: False, lambda: 10.0)
 
@@ -66,7 +59,7 @@ def test_an_offer_for_which_the_formula_has_no_value_is_none() -> None:
         market("wait ** 99")
 
 
-@pytest.mark.parametrize("broker", [EarliestStartBroker(), OfferedUtilityBroker(), market("wait")])
+@pytest.mark.parametrize("broker", [EarliestStartBroker(), SiteUtilityBroker(), market("wait")])
 def test_no_site_gives_no_ranking(broker: Broker) -> None:
     assert broker.rank(REQUEST, []) == []
     broker.learn(ENDED)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -69,6 +70,14 @@ OFFER = SiteOffer(site="north", expected_start=1e9, utility=0.5, price=-2.0, pro
 
 def test_an_offer_comes_back_as_it_was_and_new_fields_are_left_alone() -> None:
     assert site_offer({**offer_document(OFFER), "later": [1]}, "north") == OFFER
+    published = replace(OFFER, published=True)
+    assert site_offer(offer_document(published), "north") == published
+
+
+def test_a_site_of_an_earlier_release_publishes_nothing() -> None:
+    document = offer_document(OFFER)
+    del document["published"]
+    assert site_offer(document, "north") == OFFER
 
 
 @pytest.mark.parametrize(
@@ -86,6 +95,7 @@ def test_an_offer_comes_back_as_it_was_and_new_fields_are_left_alone() -> None:
         {"price": True},
         {"processors": 0},
         {"processors": 8.0},
+        {"published": 1},
     ],
 )
 def test_an_offer_that_cannot_be_is_none(change: dict[str, Any]) -> None:

@@ -14,7 +14,6 @@ from slurm_rl_plugin.reproduce.site_utility_brokers import (
     LEAST_LOADED,
     RANDOM,
     SHARE_DEFICIT,
-    broker_of,
     request_of,
     routed_by,
 )
@@ -86,8 +85,7 @@ def test_the_same_seed_is_the_same_load(log: JobLog, load: GridLoad) -> None:
 @pytest.mark.parametrize("contender", [*BASELINES, SHARE_DEFICIT])
 def test_each_broker_sends_jobs_where_it_says(load: GridLoad, contender: str) -> None:
     sites = [RoutedSite(site_terms(site, ORDER), load.offered) for site in SITES]
-    broker = broker_of(contender, sites, {}, np.random.default_rng(1))
-    ranked = routed_by(broker, sites, tells_start=True)
+    ranked = routed_by(contender, sites, {}, np.random.default_rng(1))
 
     def route(job: int) -> int:
         chosen = ranked(job)

@@ -1,0 +1,91 @@
+"""The utilities that a site publishes of itself, made anew while somebody asks for them.
+
+Whoever asks is never kept waiting by a slow batch system: a publication is made by a thread beside,
+at most one at a time and at most once a minute, and the last one serves as long as it is fresh.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+
+from slurm_rl_plugin.domain.published_utilities import PublishedUtilities
+from slurm_rl_plugin.domain.site import JobRequest
+from slurm_rl_plugin.errors import SlurmRLError
+
+logger = logging.getLogger(__name__)
+
+#: Seconds between two publications at least.
+PERIOD = 60.0
+
+
+class OwnUtilities:
+    """Tells what the site publishes; safe for threads.
+
+    Args:
+        make: a publication of now; may take a while, or fail.
+        patience: seconds that whoever asks waits where nothing fresh is there.
+        busy_share: most of the time that may be spent with making them, in (0, 1].
+        clock: seconds since the epoch.
+        monotonic: seconds.
+    """
+
+    def __init__(
+        self,
+        make: Callable[[], PublishedUtilities],
+        *,
+        patience: float,
+        busy_share: float,
+        clock: Callable[[], float],
+        monotonic: Callable[[], float],
+    ) -> None:
+        self._make, self._patience, self._busy_share = make, patience, busy_share
+        self._clock, self._monotonic = clock, monotonic
+        self._lock = threading.Lock()
+        self._made: PublishedUtilities | None = None
+        self._due = -float("inf")
+        #: Set while none is being made.
+        self._done = threading.Event()
+        self._done.set()
+
+    def current(self) -> PublishedUtilities | None:
+        """What is published now; None where nothing fresh is there in time."""
+        self.renew()
+        if self._fresh() is None:
+            self._done.wait(self._patience)
+        return self._fresh()
+
+    def utility(self, request: JobRequest, interactive: bool) -> float | None:
+        """Of one more such job; None where nothing fresh is published of its class and account."""
+        published = self.current()
+        if published is None:
+            return None
+        return published.of("interactive" if interactive else "batch", request.job.account)
+
+    def renew(self) -> None:
+        """Begin a new publication where one is due; nobody waits for it here."""
+        with self._lock:
+            if not self._done.is_set() or self._monotonic() < self._due:
+                return
+            self._done.clear()
+        threading.Thread(target=self._renew, daemon=True).start()
+
+    def _fresh(self) -> PublishedUtilities | None:
+        made = self._made
+        return made if made is not None and made.fresh_at(self._clock()) else None
+
+    def _renew(self) -> None:
+        began = self._monotonic()
+        try:
+            self._made = self._make()
+        except SlurmRLError as error:
+            logger.warning("utilities=none reason=%s", error)
+        except Exception:  # our bug must show in the log, not end the thread without a word
+            logger.exception("utilities=broken")
+        finally:
+            ended = self._monotonic()
+            pause = (ended - began) * (1.0 / self._busy_share - 1.0)
+            with self._lock:
+                self._due = max(began + PERIOD, ended + pause)
+                self._done.set()
