@@ -9,7 +9,7 @@ import numpy as np
 from slurm_rl_plugin.brokers import agent_rules
 from slurm_rl_plugin.brokers.agent_grid import Grid
 from slurm_rl_plugin.brokers.agent_rules import ProbeSettings
-from slurm_rl_plugin.simulator.compilation import compiled, compiled_copy
+from slurm_rl_plugin.simulator.compilation import compiled, compiled_copy, compiled_inline
 from slurm_rl_plugin.units import FloatArray, IntArray
 
 experience = compiled_copy(agent_rules.experience)
@@ -95,7 +95,7 @@ def forget_scores(memory: ScoreMemory, agent: int) -> None:
         memory.jobs[agent] = 0
 
 
-@compiled
+@compiled_inline
 def learn_score(
     memory: ScoreMemory, agent: int, resource: int, wait: float, run_time: float, size: float
 ) -> None:
@@ -145,7 +145,7 @@ def _draw_known(known: IntArray, cumulative: FloatArray, rng: np.random.Generato
             drawn += 1
 
 
-@compiled
+@compiled_inline
 def choose_place(
     memory: WaitMemory, grid: Grid, job: int, probes: ProbeSettings, rng: np.random.Generator
 ) -> int:
@@ -167,7 +167,7 @@ def choose_place(
     return best
 
 
-@compiled
+@compiled_inline
 def _known_wait(memory: WaitMemory, grid: Grid, agent: int, place: int, now: float) -> float:
     """What the agent's own last job there tells of the wait for certain."""
     oldest = memory.oldest[agent, place]
@@ -177,7 +177,7 @@ def _known_wait(memory: WaitMemory, grid: Grid, agent: int, place: int, now: flo
     return waited_so_far(now - grid.tick[oldest], grid.size[oldest], capacity)
 
 
-@compiled
+@compiled_inline
 def note_sent(memory: WaitMemory, agent: int, place: int, job: int, later: IntArray) -> None:
     """Remember a job of which nothing was heard; `later` links jobs of one place, shape [n]."""
     if memory.oldest[agent, place] == NO_JOB:
@@ -187,7 +187,7 @@ def note_sent(memory: WaitMemory, agent: int, place: int, job: int, later: IntAr
     memory.newest[agent, place] = job
 
 
-@compiled
+@compiled_inline
 def note_completed(memory: WaitMemory, agent: int, place: int, later: IntArray) -> None:
     """Forget the oldest one: first come first served, so it completes first."""
     oldest = memory.oldest[agent, place]
@@ -195,7 +195,7 @@ def note_completed(memory: WaitMemory, agent: int, place: int, later: IntArray) 
         memory.oldest[agent, place] = later[oldest]
 
 
-@compiled
+@compiled_inline
 def place_of(memory: WaitMemory, agent: int, resource: int) -> int:
     """Place of a resource that the agent uses; NO_JOB where it does not."""
     for place in range(memory.known.shape[1]):
@@ -204,7 +204,7 @@ def place_of(memory: WaitMemory, agent: int, resource: int) -> int:
     return NO_JOB
 
 
-@compiled
+@compiled_inline
 def learn_wait(
     memory: WaitMemory, agent: int, place: int, wait: float, now: float, weight: float
 ) -> None:

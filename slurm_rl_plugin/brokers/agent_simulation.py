@@ -31,7 +31,7 @@ from slurm_rl_plugin.brokers.agent_memory import (
 )
 from slurm_rl_plugin.brokers.agent_rules import ProbeSettings
 from slurm_rl_plugin.brokers.agent_split import optimal_split
-from slurm_rl_plugin.simulator.compilation import compiled
+from slurm_rl_plugin.simulator.compilation import compiled, compiled_inline
 from slurm_rl_plugin.units import FloatArray, IntArray
 
 RANDOM, LEAST_LOADED, LEAST_LOADED_IN_TURN = "random", "least loaded", "least loaded in turn"
@@ -198,7 +198,7 @@ def _replace_leavers(
     return leaver
 
 
-@compiled
+@compiled_inline
 def _hear(grid: Grid, rule: _Compiled, agents: _Agents, course: _Course, tick: int) -> None:
     """Agents learn from jobs that completed since the last tick; not from their predecessors'."""
     heard = agents.feedback.first[tick]
@@ -209,7 +209,7 @@ def _hear(grid: Grid, rule: _Compiled, agents: _Agents, course: _Course, tick: i
         heard = agents.feedback.following[heard]
 
 
-@compiled
+@compiled_inline
 def _submit(
     grid: Grid,
     rule: _Compiled,
@@ -241,7 +241,7 @@ def _submit(
     return job
 
 
-@compiled
+@compiled_inline
 def _least_loaded(loads: FloatArray, least: IntArray) -> int:
     """How many resources have the least load; their numbers come first in `least`."""
     lowest, equal = loads.min(), 0
@@ -252,7 +252,7 @@ def _least_loaded(loads: FloatArray, least: IntArray) -> int:
     return equal
 
 
-@compiled
+@compiled_inline
 def _choose(
     grid: Grid,
     rule: _Compiled,
@@ -276,7 +276,7 @@ def _choose(
     return int(least[int(rng.random() * len(least))])
 
 
-@compiled
+@compiled_inline
 def _learn(
     grid: Grid,
     rule: _Compiled,
@@ -300,7 +300,7 @@ def _learn(
                 agents.waits.busy[agent, place] = tick + wait + run_time
 
 
-@compiled
+@compiled_inline
 def _note_sent(grid: Grid, agents: _Agents, job: int, resource: int) -> None:
     """A probing agent knows where it has a job of which it has not heard."""
     if len(agents.waits.known) > 0:
@@ -310,7 +310,7 @@ def _note_sent(grid: Grid, agents: _Agents, job: int, resource: int) -> None:
             note_sent(agents.waits, agent, place, job, agents.feedback.later)
 
 
-@compiled
+@compiled_inline
 def _note_completed(grid: Grid, agents: _Agents, job: int, resource: int) -> None:
     if len(agents.waits.known) > 0:
         agent = grid.agent[job]
@@ -319,7 +319,7 @@ def _note_completed(grid: Grid, agents: _Agents, job: int, resource: int) -> Non
             note_completed(agents.waits, agent, place, agents.feedback.later)
 
 
-@compiled
+@compiled_inline
 def _hear_later(feedback: _Feedback, job: int, completion: float) -> None:
     """Put a job into the list of the first tick after its completion, if there is one."""
     # at the end of a tick the next one begins: nobody hears in the tick of the submission
