@@ -15,19 +15,18 @@ import numpy as np
 from slurm_rl_plugin.brokers.agent_grid import Grid, GridSettings
 from slurm_rl_plugin.brokers.agent_memory import (
     NO_JOB,
-    ScoreMemory,
-    WaitMemory,
+    AgentMemory,
+    Rows,
+    agent_memory,
     best_score,
     choose_place,
-    forget_scores,
-    forget_waits,
+    experience,
+    forget,
     learn_score,
     learn_wait,
     note_completed,
     note_sent,
     place_of,
-    score_memory,
-    wait_memory,
 )
 from slurm_rl_plugin.brokers.agent_rules import ProbeSettings
 from slurm_rl_plugin.brokers.agent_split import optimal_split
@@ -81,48 +80,46 @@ class GridRun:
     backlog: FloatArray
 
 
+#: A job: what is submitted, where it went, and the lists that it is in (NO_JOB ends them): of those
+#: of which agents hear in the same tick, and of those that one agent sent to one resource.
+_JOB = np.dtype(
+    [
+        *(("tick", np.int64), ("agent", np.int64), ("size", np.float64)),
+        *(("resource", np.int64), ("wait", np.float64)),
+        *(("following", np.int64), ("later", np.int64)),
+    ]
+)
+#: A resource: work a tick, work in its queue, and the ticks that the queue takes.
+_RESOURCE = np.dtype([("capacity", np.float64), ("backlog", np.float64), ("load", np.float64)])
+#: A tick: mean load, first and last job of which agents hear in it.
+_TICK = np.dtype([("load", np.float64), ("first", np.int64), ("last", np.int64)])
+
+
 class _Compiled(NamedTuple):
-    """An `AgentRule` for compiled code; `split` is cumulative, shape [R]."""
+    """An `AgentRule` for compiled code."""
 
     rule: int
     noise: float
     at_completion: bool
-    split: FloatArray
     probes: ProbeSettings
 
 
 class _Course(NamedTuple):
-    """What the loop fills: load [ticks], resource [n], wait [n], backlog [R]; see `GridRun`."""
-
-    load: FloatArray
-    resource: IntArray
-    wait: FloatArray
-    backlog: FloatArray
-
-
-class _Feedback(NamedTuple):
-    """Jobs of which agents will hear, as a list for each tick.
+    """The grid and what comes of it.
 
     Attributes:
-        first, last: of a tick, shape [ticks].
-        following: job that comes after a job in such a list, shape [n].
-        later: next job that the same agent sent to the same resource, shape [n].
+        jobs: of _JOB, shape [n].
+        resources: of _RESOURCE, shape [R].
+        ticks: of _TICK, shape [ticks].
         born: tick in which an agent began, shape [agents].
+        split: probability of the resources up to each in the optimal split, shape [R].
     """
 
-    first: IntArray
-    last: IntArray
-    following: IntArray
-    later: IntArray
+    jobs: Rows
+    resources: Rows
+    ticks: Rows
     born: IntArray
-
-
-class _Agents(NamedTuple):
-    """What the agents know, by their rule, and of what they will hear."""
-
-    scores: ScoreMemory
-    waits: WaitMemory
-    feedback: _Feedback
+    split: FloatArray
 
 
 def run_grid(settings: GridSettings, grid: Grid, rule: AgentRule, seed: int) -> GridRun:
@@ -134,200 +131,219 @@ def run_grid(settings: GridSettings, grid: Grid, rule: AgentRule, seed: int) -> 
         rule: of all agents.
         seed: of their own random choices; the same seed gives the same bytes.
     """
-    resources = settings.resources
-    known = min(rule.known, resources)
-    split = optimal_split(grid.capacity, settings.work_rate, settings.size_variability)
+    known = min(rule.known, settings.resources)
     compiled_rule = _Compiled(
         rule=RULES.index(rule.name),
         noise=rule.noise,
         at_completion=rule.at_completion,
-        split=np.cumsum(split),
         probes=rule.probes._replace(probes=min(rule.probes.probes, known)),
     )
-    jobs = len(grid.tick)
-    course = _Course(
-        load=np.zeros(settings.ticks),
-        resource=np.zeros(jobs, dtype=np.int64),
-        wait=np.zeros(jobs),
-        backlog=np.zeros(resources),
+    course = _begin(settings, grid)
+    memory = agent_memory(
+        scoring=settings.agents if rule.name == PAPER else 0,
+        probing=settings.agents if rule.name == PROBING else 0,
+        resources=settings.resources,
+        places=known,
     )
-    feedback = _Feedback(
-        first=np.full(settings.ticks, NO_JOB),
-        last=np.full(settings.ticks, NO_JOB),
-        following=np.full(jobs, NO_JOB),
-        later=np.full(jobs, NO_JOB),
+    _run(grid, compiled_rule, memory, np.random.default_rng([seed, 1]), course)
+    resource, wait = course.jobs["resource"].copy(), course.jobs["wait"].copy()
+    return GridRun(
+        load=course.ticks["load"].copy(),
+        resource=resource,
+        wait=wait,
+        response=wait + grid.size / grid.capacity[resource],
+        backlog=course.resources["backlog"].copy(),
+    )
+
+
+def _begin(settings: GridSettings, grid: Grid) -> _Course:
+    """Jobs that nobody has sent yet, and idle resources."""
+    jobs = np.zeros(len(grid.tick), dtype=_JOB)
+    for name in ("tick", "agent", "size"):
+        jobs[name] = getattr(grid, name)
+    jobs["following"] = jobs["later"] = NO_JOB
+    resources = np.zeros(settings.resources, dtype=_RESOURCE)
+    resources["capacity"] = grid.capacity
+    ticks = np.zeros(settings.ticks, dtype=_TICK)
+    ticks["first"] = ticks["last"] = NO_JOB
+    split = optimal_split(grid.capacity, settings.work_rate, settings.size_variability)
+    return _Course(
+        jobs=jobs,
+        resources=resources,
+        ticks=ticks,
         born=np.zeros(settings.agents, dtype=np.int64),
+        split=np.cumsum(split),
     )
-    agents = _Agents(
-        scores=score_memory(settings.agents if rule.name == PAPER else 0, resources),
-        waits=wait_memory(settings.agents if rule.name == PROBING else 0, known),
-        feedback=feedback,
-    )
-    _run(grid, compiled_rule, agents, np.random.default_rng([seed, 1]), course)
-    response = course.wait + grid.size / grid.capacity[course.resource]
-    return GridRun(response=response, **course._asdict())
 
 
 @compiled
 def _run(
-    grid: Grid, rule: _Compiled, agents: _Agents, rng: np.random.Generator, course: _Course
+    grid: Grid, rule: _Compiled, memory: AgentMemory, rng: np.random.Generator, course: _Course
 ) -> None:
     """The loop over ticks."""
-    for agent in range(len(agents.waits.known)):
-        forget_waits(agents.waits, agent, grid.capacity, rng)
+    for agent in range(len(memory.places)):
+        forget(memory, agent, grid.capacity, rng)
+    least = np.empty(len(course.resources), dtype=np.int64)
     job = leaver = 0
-    for tick in range(len(course.load)):
-        leaver = _replace_leavers(grid, agents, leaver, tick, rng)
-        _hear(grid, rule, agents, course, tick)
-        job = _submit(grid, rule, agents, course, job, tick, rng)
-        course.load[tick] = (course.backlog / grid.capacity).mean()
-        course.backlog[:] = np.maximum(course.backlog - grid.capacity, 0.0)
+    for tick in range(len(course.ticks)):
+        leaver = _replace_leavers(grid, memory, course, leaver, tick, rng)
+        _hear(rule, memory, course, tick)
+        job = _submit(rule, memory, course, least, job, tick, rng)
+        course.ticks[tick].load = _work(course.resources)
 
 
 @compiled
 def _replace_leavers(
-    grid: Grid, agents: _Agents, leaver: int, tick: int, rng: np.random.Generator
+    grid: Grid,
+    memory: AgentMemory,
+    course: _Course,
+    leaver: int,
+    tick: int,
+    rng: np.random.Generator,
 ) -> int:
     """New agents for those who leave in this tick; the number of the next leaver."""
     while leaver < len(grid.leaver) and grid.leaver_tick[leaver] == tick:
         agent = grid.leaver[leaver]
-        agents.feedback.born[agent] = tick
-        forget_scores(agents.scores, agent)
-        forget_waits(agents.waits, agent, grid.capacity, rng)
+        course.born[agent] = tick
+        forget(memory, agent, grid.capacity, rng)
         leaver += 1
     return leaver
 
 
-@compiled_inline
-def _hear(grid: Grid, rule: _Compiled, agents: _Agents, course: _Course, tick: int) -> None:
+@compiled
+def _hear(rule: _Compiled, memory: AgentMemory, course: _Course, tick: int) -> None:
     """Agents learn from jobs that completed since the last tick; not from their predecessors'."""
-    heard = agents.feedback.first[tick]
+    jobs, born = course.jobs, course.born
+    heard = course.ticks[tick].first
     while heard != NO_JOB:
-        if grid.tick[heard] >= agents.feedback.born[grid.agent[heard]]:
-            _note_completed(grid, agents, heard, course.resource[heard])
-            _learn(grid, rule, agents, heard, course.resource[heard], course.wait[heard], tick)
-        heard = agents.feedback.following[heard]
+        if jobs[heard].tick >= born[jobs[heard].agent]:
+            _learn(rule, memory, jobs, course.resources, heard, tick)
+        heard = jobs[heard].following
 
 
-@compiled_inline
+@compiled
 def _submit(
-    grid: Grid,
     rule: _Compiled,
-    agents: _Agents,
+    memory: AgentMemory,
     course: _Course,
+    least: IntArray,
     job: int,
     tick: int,
     rng: np.random.Generator,
 ) -> int:
     """The submissions of a tick, one after the other; the number of the next job."""
-    capacity, backlog = grid.capacity, course.backlog
-    loads = backlog / capacity
-    least = np.empty(len(capacity), dtype=np.int64)
-    equal = _least_loaded(loads, least) if rule.rule == _LEAST_LOADED else 0
-    while job < len(grid.tick) and grid.tick[job] == tick:
+    jobs, resources, ticks = course.jobs, course.resources, course.ticks
+    equal = _least_loaded(resources, least) if rule.rule == _LEAST_LOADED else 0
+    while job < len(jobs) and jobs[job].tick == tick:
         if rule.rule == _IN_TURN:
-            equal = _least_loaded(loads, least)
-        chosen = _choose(grid, rule, agents, job, least[:equal], rng)
-        wait = loads[chosen]
-        course.resource[job], course.wait[job] = chosen, wait
-        backlog[chosen] += grid.size[job]
-        loads[chosen] = backlog[chosen] / capacity[chosen]
+            equal = _least_loaded(resources, least)
+        chosen = _choose(rule, memory, course, least, equal, job, rng)
+        sent, to = jobs[job], resources[chosen]
+        sent.resource, sent.wait = chosen, to.load
+        to.backlog += sent.size
+        to.load = to.backlog / to.capacity
         if rule.at_completion:
-            _hear_later(agents.feedback, job, tick + loads[chosen])
-            _note_sent(grid, agents, job, chosen)
+            _hear_later(jobs, ticks, job, tick + to.load)
+            _note_sent(memory, jobs, job)
         else:
-            _learn(grid, rule, agents, job, chosen, wait, tick)
+            _learn(rule, memory, jobs, resources, job, tick)
         job += 1
     return job
 
 
-@compiled_inline
-def _least_loaded(loads: FloatArray, least: IntArray) -> int:
+@compiled
+def _work(resources: Rows) -> float:
+    """A tick of work; the mean load before it."""
+    total = 0.0
+    for each in range(len(resources)):
+        resource = resources[each]
+        total += resource.load
+        resource.backlog = max(resource.backlog - resource.capacity, 0.0)
+        resource.load = resource.backlog / resource.capacity
+    return total / len(resources)
+
+
+@compiled
+def _least_loaded(resources: Rows, least: IntArray) -> int:
     """How many resources have the least load; their numbers come first in `least`."""
-    lowest, equal = loads.min(), 0
-    for resource in range(len(loads)):
-        if loads[resource] == lowest:
-            least[equal] = resource
+    lowest, equal = np.inf, 0
+    for each in range(len(resources)):
+        load = resources[each].load
+        if load < lowest:
+            lowest, equal = load, 0
+        if load == lowest:
+            least[equal] = each
             equal += 1
     return equal
 
 
 @compiled_inline
 def _choose(
-    grid: Grid,
     rule: _Compiled,
-    agents: _Agents,
-    job: int,
+    memory: AgentMemory,
+    course: _Course,
     least: IntArray,
+    equal: int,
+    job: int,
     rng: np.random.Generator,
 ) -> int:
     """The resource that a job goes to."""
-    resources, agent = len(grid.capacity), grid.agent[job]
+    count, agent = len(course.resources), course.jobs[job].agent
     if rule.rule == _RANDOM or (rule.noise > 0.0 and rng.random() < rule.noise):
-        return int(rng.random() * resources)
-    if rule.rule == _PAPER:
-        return int(best_score(agents.scores.score[agent], rng.random()))
-    if rule.rule == _PROBING:
-        place = choose_place(agents.waits, grid, job, rule.probes, rng)
-        return int(agents.waits.known[agent, place])
-    if rule.rule == _SPLIT:
-        place = int(np.searchsorted(rule.split, rng.random(), side="right"))
-        return min(place, resources - 1)
-    return int(least[int(rng.random() * len(least))])
+        chosen = int(rng.random() * count)
+    elif rule.rule == _PAPER:
+        chosen = best_score(memory.scores[agent], rng.random())
+    elif rule.rule == _PROBING:
+        places, chances = memory.places[agent], memory.chances[agent]
+        chosen = choose_place(places, chances, course.jobs, job, rule.probes, rng)
+    elif rule.rule == _SPLIT:
+        chosen = min(int(np.searchsorted(course.split, rng.random(), side="right")), count - 1)
+    else:
+        chosen = least[int(rng.random() * equal)]
+    return chosen
 
 
 @compiled_inline
 def _learn(
-    grid: Grid,
-    rule: _Compiled,
-    agents: _Agents,
-    job: int,
-    resource: int,
-    wait: float,
-    tick: int,
+    rule: _Compiled, memory: AgentMemory, jobs: Rows, resources: Rows, job: int, tick: int
 ) -> None:
     """An agent hears what its job met."""
-    agent, size = grid.agent[job], grid.size[job]
+    told = jobs[job]
+    run_time = told.size / resources[told.resource].capacity
     if rule.rule == _PAPER:
-        run_time = size / grid.capacity[resource]
-        learn_score(agents.scores, agent, resource, wait, run_time, size)
+        met = experience(told.wait, run_time, told.size)
+        learn_score(memory.scores[told.agent], memory.tallies[told.agent], told.resource, met)
     elif rule.rule == _PROBING:
-        place = place_of(agents.waits, agent, resource)
-        if place != NO_JOB:  # noise sends jobs where the agent keeps nothing in mind
-            learn_wait(agents.waits, agent, place, wait, float(tick), rule.probes.weight)
-            if not rule.at_completion:
-                run_time = size / grid.capacity[resource]
-                agents.waits.busy[agent, place] = tick + wait + run_time
+        places = memory.places[told.agent]
+        number = place_of(places, told.resource)
+        if number != NO_JOB:  # noise sends jobs where the agent keeps nothing in mind
+            place = places[number]
+            learn_wait(place, told.wait, float(tick), rule.probes.weight)
+            if rule.at_completion:
+                note_completed(place, jobs)
+            else:
+                place.busy = tick + told.wait + run_time
 
 
 @compiled_inline
-def _note_sent(grid: Grid, agents: _Agents, job: int, resource: int) -> None:
+def _note_sent(memory: AgentMemory, jobs: Rows, job: int) -> None:
     """A probing agent knows where it has a job of which it has not heard."""
-    if len(agents.waits.known) > 0:
-        agent = grid.agent[job]
-        place = place_of(agents.waits, agent, resource)
-        if place != NO_JOB:
-            note_sent(agents.waits, agent, place, job, agents.feedback.later)
+    if len(memory.places) > 0:
+        places = memory.places[jobs[job].agent]
+        number = place_of(places, jobs[job].resource)
+        if number != NO_JOB:
+            note_sent(places[number], jobs, job)
 
 
 @compiled_inline
-def _note_completed(grid: Grid, agents: _Agents, job: int, resource: int) -> None:
-    if len(agents.waits.known) > 0:
-        agent = grid.agent[job]
-        place = place_of(agents.waits, agent, resource)
-        if place != NO_JOB:
-            note_completed(agents.waits, agent, place, agents.feedback.later)
-
-
-@compiled_inline
-def _hear_later(feedback: _Feedback, job: int, completion: float) -> None:
+def _hear_later(jobs: Rows, ticks: Rows, job: int, completion: float) -> None:
     """Put a job into the list of the first tick after its completion, if there is one."""
     # at the end of a tick the next one begins: nobody hears in the tick of the submission
-    tick = int(np.ceil(completion))
-    if tick >= len(feedback.first):
-        return
-    if feedback.first[tick] == NO_JOB:
-        feedback.first[tick] = job
-    else:
-        feedback.following[feedback.last[tick]] = job
-    feedback.last[tick] = job
+    number = int(np.ceil(completion))
+    if number < len(ticks):
+        tick = ticks[number]
+        if tick.first == NO_JOB:
+            tick.first = job
+        else:
+            jobs[tick.last].following = job
+        tick.last = job

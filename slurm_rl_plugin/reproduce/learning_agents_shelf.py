@@ -1,4 +1,4 @@
-"""What every rule of an experiment does on one grid, and a shelf so that a second run need not ask."""
+"""What every rule of an experiment does on one grid, and a shelf so that none is run twice."""
 
 from __future__ import annotations
 
