@@ -84,9 +84,7 @@ def agent_memory(scoring: int, probing: int, resources: int, places: int) -> Age
 
 
 @compiled
-def forget(
-    memory: AgentMemory, agent: int, capacity: FloatArray, rng: np.random.Generator
-) -> None:
+def forget(memory: AgentMemory, agent: int, capacity: FloatArray, rng: np.random.Generator) -> None:
     """A new agent, who knows nothing, takes the place of another."""
     if len(memory.scores) > 0:
         memory.scores[agent] = 0

@@ -232,12 +232,12 @@ def _submit(
     rng: np.random.Generator,
 ) -> int:
     """The submissions of a tick, one after the other; the number of the next job."""
-    jobs, resources, ticks = course.jobs, course.resources, course.ticks
+    jobs, resources, ticks, split = course.jobs, course.resources, course.ticks, course.split
     equal = _least_loaded(resources, least) if rule.rule == _LEAST_LOADED else 0
     while job < len(jobs) and jobs[job].tick == tick:
         if rule.rule == _IN_TURN:
             equal = _least_loaded(resources, least)
-        chosen = _choose(rule, memory, course, least, equal, job, rng)
+        chosen = _choose(rule, memory, jobs, split, least, equal, job, rng)
         sent, to = jobs[job], resources[chosen]
         sent.resource, sent.wait = chosen, to.load
         to.backlog += sent.size
@@ -281,23 +281,24 @@ def _least_loaded(resources: Rows, least: IntArray) -> int:
 def _choose(
     rule: _Compiled,
     memory: AgentMemory,
-    course: _Course,
+    jobs: Rows,
+    split: FloatArray,
     least: IntArray,
     equal: int,
     job: int,
     rng: np.random.Generator,
 ) -> int:
     """The resource that a job goes to."""
-    count, agent = len(course.resources), course.jobs[job].agent
+    count, agent = len(split), jobs[job].agent
     if rule.rule == _RANDOM or (rule.noise > 0.0 and rng.random() < rule.noise):
         chosen = int(rng.random() * count)
     elif rule.rule == _PAPER:
         chosen = best_score(memory.scores[agent], rng.random())
     elif rule.rule == _PROBING:
         places, chances = memory.places[agent], memory.chances[agent]
-        chosen = choose_place(places, chances, course.jobs, job, rule.probes, rng)
+        chosen = choose_place(places, chances, jobs, job, rule.probes, rng)
     elif rule.rule == _SPLIT:
-        chosen = min(int(np.searchsorted(course.split, rng.random(), side="right")), count - 1)
+        chosen = min(int(np.searchsorted(split, rng.random(), side="right")), count - 1)
     else:
         chosen = least[int(rng.random() * equal)]
     return chosen
