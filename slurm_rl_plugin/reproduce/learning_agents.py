@@ -35,6 +35,8 @@ _BY_NAME = {
 _LATE = {name + LATE: replace(_BY_NAME[name], at_completion=True) for name in (PAPER, PROBING)}
 _NARROW = (300.0, 700.0)
 RATES_OF_FIGURE_2, RATES_OF_FIGURE_3 = (0.13, 0.14, 0.15), (0.18, 0.20, 0.22)
+#: R Cmin / (N Jav) = .1485 at 300-700: above it, random choices overload the slowest resources.
+CRITICAL_RATE = RATES_OF_FIGURE_2[-1]
 LEAVING, NOISE = (0.0, 0.001, 0.01, 0.05), (0.0, 0.01, 0.025, 0.05, 0.1)
 #: Load of Fig. 4 and 5, which the paper does not print: that of its Fig. 3b.
 RATE_OF_DYNAMICS = 0.20
@@ -46,8 +48,8 @@ class Size:
 
     Attributes:
         agents, resources: N and R.
-        ticks: of Fig. 3.
-        other_ticks: of Fig. 2, 4 and 5.
+        ticks: of Fig. 3, and of Fig. 2 at the critical rate.
+        other_ticks: of the rest.
     """
 
     agents: int = 1000
@@ -105,13 +107,15 @@ def experiments(size: Size) -> list[Experiment]:
     """All that is run."""
     wide = GridSettings(agents=size.agents, resources=size.resources, ticks=size.ticks)
     short = replace(wide, ticks=size.other_ticks)
-    return [*_figure_2(short), *_figure_3(wide), *_figure_4(short), _figure_5(short)]
+    return [*_figure_2(short, size.ticks), *_figure_3(wide), *_figure_4(short), _figure_5(short)]
 
 
-def _figure_2(settings: GridSettings) -> Iterator[Experiment]:
+def _figure_2(settings: GridSettings, longer: int) -> Iterator[Experiment]:
+    """At the critical rate queues grow slowly, and the runs are longer."""
     rules = {name: _BY_NAME[name] for name in (RANDOM, LEAST_LOADED, PAPER, PROBING)}
     for rate in RATES_OF_FIGURE_2:
-        narrow = replace(settings, rate=rate, capacity=_NARROW)
+        ticks = longer if rate == CRITICAL_RATE else settings.ticks
+        narrow = replace(settings, rate=rate, capacity=_NARROW, ticks=ticks)
         yield Experiment(group=group_of(2, rate), settings=narrow, rules=rules)
 
 
