@@ -64,7 +64,7 @@ def draw_learning_agents(folder: Path, found: Mapping[str, Measured]) -> list[st
 
 
 def _draw_rates(found: Mapping[str, Measured], number: int, rates: tuple[float, ...]) -> Any:
-    figure, axes = plt.subplots(1, len(rates), figsize=(13, 4.4), layout="constrained")
+    figure, axes = plt.subplots(1, len(rates), figsize=(13, 4.4), sharey=True, layout="constrained")
     for axis, rate in zip(axes, rates, strict=True):
         measured = found[group_of(number, rate)]
         for name, curve in measured.curve.items():
