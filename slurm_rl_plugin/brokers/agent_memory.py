@@ -192,20 +192,24 @@ def choose_place(
 
 
 @compiled_inline
-def note_sent(place: Any, jobs: Rows, job: int) -> None:
+def note_sent(places: Rows, jobs: Rows, job: int) -> None:
     """Remember a job of which nothing was heard; `later` links the jobs of one place."""
-    if place.oldest == NO_JOB:
-        place.oldest = job
-    else:
-        jobs[place.newest].later = job
-    place.newest = job
+    number = place_of(places, jobs[job].resource)
+    if number != NO_JOB:
+        place = places[number]
+        if place.oldest == NO_JOB:
+            place.oldest = job
+        else:
+            jobs[place.newest].later = job
+        place.newest = job
 
 
 @compiled_inline
-def note_completed(place: Any, jobs: Rows) -> None:
-    """Forget the oldest one: first come first served, so it completes first."""
-    if place.oldest != NO_JOB:
-        place.oldest = jobs[place.oldest].later
+def note_completed(places: Rows, jobs: Rows, resource: int) -> None:
+    """Forget the oldest one there: first come first served, so it completes first."""
+    number = place_of(places, resource)
+    if number != NO_JOB and places[number].oldest != NO_JOB:
+        places[number].oldest = jobs[places[number].oldest].later
 
 
 @compiled_inline

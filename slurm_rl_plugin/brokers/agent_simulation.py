@@ -8,7 +8,7 @@ capacity, so that an agent can be told of it at once, as in the paper, or when t
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -213,12 +213,17 @@ def _replace_leavers(
 @compiled
 def _hear(rule: _Compiled, memory: AgentMemory, course: _Course, tick: int) -> None:
     """Agents learn from jobs that completed since the last tick; not from their predecessors'."""
-    jobs, born = course.jobs, course.born
+    jobs, resources, born = course.jobs, course.resources, course.born
+    scores, tallies, places = memory.scores, memory.tallies, memory.places
     heard = course.ticks[tick].first
     while heard != NO_JOB:
-        if jobs[heard].tick >= born[jobs[heard].agent]:
-            _learn(rule, memory, jobs, course.resources, heard, tick)
-        heard = jobs[heard].following
+        told = jobs[heard]
+        if told.tick >= born[told.agent]:
+            if rule.rule == _PROBING:
+                note_completed(places[told.agent], jobs, told.resource)
+            run_time = told.size / resources[told.resource].capacity
+            _learn(rule, scores, tallies, places, told, run_time, tick)
+        heard = told.following
 
 
 @compiled
@@ -233,22 +238,38 @@ def _submit(
 ) -> int:
     """The submissions of a tick, one after the other; the number of the next job."""
     jobs, resources, ticks, split = course.jobs, course.resources, course.ticks, course.split
+    scores, tallies, places, chances = memory
     equal = _least_loaded(resources, least) if rule.rule == _LEAST_LOADED else 0
     while job < len(jobs) and jobs[job].tick == tick:
-        if rule.rule == _IN_TURN:
-            equal = _least_loaded(resources, least)
-        chosen = _choose(rule, memory, jobs, split, least, equal, job, rng)
-        sent, to = jobs[job], resources[chosen]
-        sent.resource, sent.wait = chosen, to.load
-        to.backlog += sent.size
-        to.load = to.backlog / to.capacity
-        if rule.at_completion:
-            _hear_later(jobs, ticks, job, tick + to.load)
-            _note_sent(memory, jobs, job)
+        sent = jobs[job]
+        agent = sent.agent
+        # to pass an array on counts references, which costs as much as the work: few are passed
+        if rule.rule == _RANDOM or (rule.noise > 0.0 and rng.random() < rule.noise):
+            chosen = int(rng.random() * len(resources))
+        elif rule.rule == _PAPER:
+            chosen = best_score(scores[agent], rng.random())
+        elif rule.rule == _PROBING:
+            chosen = choose_place(places[agent], chances[agent], jobs, job, rule.probes, rng)
         else:
-            _learn(rule, memory, jobs, resources, job, tick)
+            chosen = _choose_knowing(rule, resources, split, least, equal, rng)
+        run_time = _join_queue(sent, resources[chosen], chosen)
+        if not rule.at_completion:
+            _learn(rule, scores, tallies, places, sent, run_time, tick)
+        else:
+            _hear_later(jobs, ticks, job, tick + resources[chosen].load)
+            if rule.rule == _PROBING:
+                note_sent(places[agent], jobs, job)
         job += 1
     return job
+
+
+@compiled_inline
+def _join_queue(sent: Any, to: Any, chosen: int) -> float:
+    """A job enters the queue of a resource; its run time there."""
+    sent.resource, sent.wait = chosen, to.load
+    to.backlog += sent.size
+    to.load = to.backlog / to.capacity
+    return sent.size / to.capacity
 
 
 @compiled
@@ -278,62 +299,44 @@ def _least_loaded(resources: Rows, least: IntArray) -> int:
 
 
 @compiled_inline
-def _choose(
+def _choose_knowing(
     rule: _Compiled,
-    memory: AgentMemory,
-    jobs: Rows,
+    resources: Rows,
     split: FloatArray,
     least: IntArray,
     equal: int,
-    job: int,
     rng: np.random.Generator,
 ) -> int:
-    """The resource that a job goes to."""
-    count, agent = len(split), jobs[job].agent
-    if rule.rule == _RANDOM or (rule.noise > 0.0 and rng.random() < rule.noise):
-        chosen = int(rng.random() * count)
-    elif rule.rule == _PAPER:
-        chosen = best_score(memory.scores[agent], rng.random())
-    elif rule.rule == _PROBING:
-        places, chances = memory.places[agent], memory.chances[agent]
-        chosen = choose_place(places, chances, jobs, job, rule.probes, rng)
-    elif rule.rule == _SPLIT:
-        chosen = min(int(np.searchsorted(split, rng.random(), side="right")), count - 1)
-    else:
-        chosen = least[int(rng.random() * equal)]
-    return chosen
+    """The resource that a job goes to whose agent knows all capacities, or all loads."""
+    if rule.rule == _SPLIT:
+        return min(int(np.searchsorted(split, rng.random(), side="right")), len(split) - 1)
+    if rule.rule == _IN_TURN:
+        equal = _least_loaded(resources, least)
+    return least[int(rng.random() * equal)]
 
 
 @compiled_inline
 def _learn(
-    rule: _Compiled, memory: AgentMemory, jobs: Rows, resources: Rows, job: int, tick: int
+    rule: _Compiled,
+    scores: IntArray,
+    tallies: Rows,
+    places: Rows,
+    told: Any,
+    run_time: float,
+    tick: int,
 ) -> None:
     """An agent hears what its job met."""
-    told = jobs[job]
-    run_time = told.size / resources[told.resource].capacity
+    agent = told.agent
     if rule.rule == _PAPER:
         met = experience(told.wait, run_time, told.size)
-        learn_score(memory.scores[told.agent], memory.tallies[told.agent], told.resource, met)
+        learn_score(scores[agent], tallies[agent], told.resource, met)
     elif rule.rule == _PROBING:
-        places = memory.places[told.agent]
-        number = place_of(places, told.resource)
+        number = place_of(places[agent], told.resource)
         if number != NO_JOB:  # noise sends jobs where the agent keeps nothing in mind
-            place = places[number]
+            place = places[agent, number]
             learn_wait(place, told.wait, float(tick), rule.probes.weight)
-            if rule.at_completion:
-                note_completed(place, jobs)
-            else:
+            if not rule.at_completion:
                 place.busy = tick + told.wait + run_time
-
-
-@compiled_inline
-def _note_sent(memory: AgentMemory, jobs: Rows, job: int) -> None:
-    """A probing agent knows where it has a job of which it has not heard."""
-    if len(memory.places) > 0:
-        places = memory.places[jobs[job].agent]
-        number = place_of(places, jobs[job].resource)
-        if number != NO_JOB:
-            note_sent(places[number], jobs, job)
 
 
 @compiled_inline
