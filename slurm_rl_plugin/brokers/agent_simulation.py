@@ -28,8 +28,15 @@ from slurm_rl_plugin.brokers.agent_memory import (
     note_sent,
     place_of,
 )
+from slurm_rl_plugin.brokers.agent_queues import (
+    Course,
+    begin,
+    hear_later,
+    join_queue,
+    least_loaded,
+    work,
+)
 from slurm_rl_plugin.brokers.agent_rules import ProbeSettings
-from slurm_rl_plugin.brokers.agent_split import optimal_split
 from slurm_rl_plugin.simulator.compilation import compiled, compiled_inline
 from slurm_rl_plugin.units import FloatArray, IntArray
 
@@ -80,21 +87,6 @@ class GridRun:
     backlog: FloatArray
 
 
-#: A job: what is submitted, where it went, and the lists that it is in (NO_JOB ends them): of those
-#: of which agents hear in the same tick, and of those that one agent sent to one resource.
-_JOB = np.dtype(
-    [
-        *(("tick", np.int64), ("agent", np.int64), ("size", np.float64)),
-        *(("resource", np.int64), ("wait", np.float64)),
-        *(("following", np.int64), ("later", np.int64)),
-    ]
-)
-#: A resource: work a tick, work in its queue, and the ticks that the queue takes.
-_RESOURCE = np.dtype([("capacity", np.float64), ("backlog", np.float64), ("load", np.float64)])
-#: A tick: mean load, first and last job of which agents hear in it.
-_TICK = np.dtype([("load", np.float64), ("first", np.int64), ("last", np.int64)])
-
-
 class _Compiled(NamedTuple):
     """An `AgentRule` for compiled code."""
 
@@ -102,24 +94,6 @@ class _Compiled(NamedTuple):
     noise: float
     at_completion: bool
     probes: ProbeSettings
-
-
-class _Course(NamedTuple):
-    """The grid and what comes of it.
-
-    Attributes:
-        jobs: of _JOB, shape [n].
-        resources: of _RESOURCE, shape [R].
-        ticks: of _TICK, shape [ticks].
-        born: tick in which an agent began, shape [agents].
-        split: probability of the resources up to each in the optimal split, shape [R].
-    """
-
-    jobs: Rows
-    resources: Rows
-    ticks: Rows
-    born: IntArray
-    split: FloatArray
 
 
 def run_grid(settings: GridSettings, grid: Grid, rule: AgentRule, seed: int) -> GridRun:
@@ -138,7 +112,7 @@ def run_grid(settings: GridSettings, grid: Grid, rule: AgentRule, seed: int) -> 
         at_completion=rule.at_completion,
         probes=rule.probes._replace(probes=min(rule.probes.probes, known)),
     )
-    course = _begin(settings, grid)
+    course = begin(settings, grid)
     memory = agent_memory(
         scoring=settings.agents if rule.name == PAPER else 0,
         probing=settings.agents if rule.name == PROBING else 0,
@@ -156,29 +130,9 @@ def run_grid(settings: GridSettings, grid: Grid, rule: AgentRule, seed: int) -> 
     )
 
 
-def _begin(settings: GridSettings, grid: Grid) -> _Course:
-    """Jobs that nobody has sent yet, and idle resources."""
-    jobs = np.zeros(len(grid.tick), dtype=_JOB)
-    for name in ("tick", "agent", "size"):
-        jobs[name] = getattr(grid, name)
-    jobs["following"] = jobs["later"] = NO_JOB
-    resources = np.zeros(settings.resources, dtype=_RESOURCE)
-    resources["capacity"] = grid.capacity
-    ticks = np.zeros(settings.ticks, dtype=_TICK)
-    ticks["first"] = ticks["last"] = NO_JOB
-    split = optimal_split(grid.capacity, settings.work_rate, settings.size_variability)
-    return _Course(
-        jobs=jobs,
-        resources=resources,
-        ticks=ticks,
-        born=np.zeros(settings.agents, dtype=np.int64),
-        split=np.cumsum(split),
-    )
-
-
 @compiled
 def _run(
-    grid: Grid, rule: _Compiled, memory: AgentMemory, rng: np.random.Generator, course: _Course
+    grid: Grid, rule: _Compiled, memory: AgentMemory, rng: np.random.Generator, course: Course
 ) -> None:
     """The loop over ticks."""
     for agent in range(len(memory.places)):
@@ -189,14 +143,14 @@ def _run(
         leaver = _replace_leavers(grid, memory, course, leaver, tick, rng)
         _hear(rule, memory, course, tick)
         job = _submit(rule, memory, course, least, job, tick, rng)
-        course.ticks[tick].load = _work(course.resources)
+        course.ticks[tick].load = work(course.resources)
 
 
 @compiled
 def _replace_leavers(
     grid: Grid,
     memory: AgentMemory,
-    course: _Course,
+    course: Course,
     leaver: int,
     tick: int,
     rng: np.random.Generator,
@@ -211,7 +165,7 @@ def _replace_leavers(
 
 
 @compiled
-def _hear(rule: _Compiled, memory: AgentMemory, course: _Course, tick: int) -> None:
+def _hear(rule: _Compiled, memory: AgentMemory, course: Course, tick: int) -> None:
     """Agents learn from jobs that completed since the last tick; not from their predecessors'."""
     jobs, resources, born = course.jobs, course.resources, course.born
     scores, tallies, places = memory.scores, memory.tallies, memory.places
@@ -230,7 +184,7 @@ def _hear(rule: _Compiled, memory: AgentMemory, course: _Course, tick: int) -> N
 def _submit(
     rule: _Compiled,
     memory: AgentMemory,
-    course: _Course,
+    course: Course,
     least: IntArray,
     job: int,
     tick: int,
@@ -239,7 +193,7 @@ def _submit(
     """The submissions of a tick, one after the other; the number of the next job."""
     jobs, resources, ticks, split = course.jobs, course.resources, course.ticks, course.split
     scores, tallies, places, chances = memory
-    equal = _least_loaded(resources, least) if rule.rule == _LEAST_LOADED else 0
+    equal = least_loaded(resources, least) if rule.rule == _LEAST_LOADED else 0
     while job < len(jobs) and jobs[job].tick == tick:
         sent = jobs[job]
         agent = sent.agent
@@ -252,50 +206,15 @@ def _submit(
             chosen = choose_place(places[agent], chances[agent], jobs, job, rule.probes, rng)
         else:
             chosen = _choose_knowing(rule, resources, split, least, equal, rng)
-        run_time = _join_queue(sent, resources[chosen], chosen)
+        run_time = join_queue(sent, resources[chosen], chosen)
         if not rule.at_completion:
             _learn(rule, scores, tallies, places, sent, run_time, tick)
         else:
-            _hear_later(jobs, ticks, job, tick + resources[chosen].load)
+            hear_later(jobs, ticks, job, tick + resources[chosen].load)
             if rule.rule == _PROBING:
                 note_sent(places[agent], jobs, job)
         job += 1
     return job
-
-
-@compiled_inline
-def _join_queue(sent: Any, to: Any, chosen: int) -> float:
-    """A job enters the queue of a resource; its run time there."""
-    sent.resource, sent.wait = chosen, to.load
-    to.backlog += sent.size
-    to.load = to.backlog / to.capacity
-    return sent.size / to.capacity
-
-
-@compiled
-def _work(resources: Rows) -> float:
-    """A tick of work; the mean load before it."""
-    total = 0.0
-    for each in range(len(resources)):
-        resource = resources[each]
-        total += resource.load
-        resource.backlog = max(resource.backlog - resource.capacity, 0.0)
-        resource.load = resource.backlog / resource.capacity
-    return total / len(resources)
-
-
-@compiled
-def _least_loaded(resources: Rows, least: IntArray) -> int:
-    """How many resources have the least load; their numbers come first in `least`."""
-    lowest, equal = np.inf, 0
-    for each in range(len(resources)):
-        load = resources[each].load
-        if load < lowest:
-            lowest, equal = load, 0
-        if load == lowest:
-            least[equal] = each
-            equal += 1
-    return equal
 
 
 @compiled_inline
@@ -311,7 +230,7 @@ def _choose_knowing(
     if rule.rule == _SPLIT:
         return min(int(np.searchsorted(split, rng.random(), side="right")), len(split) - 1)
     if rule.rule == _IN_TURN:
-        equal = _least_loaded(resources, least)
+        equal = least_loaded(resources, least)
     return least[int(rng.random() * equal)]
 
 
@@ -337,17 +256,3 @@ def _learn(
             learn_wait(place, told.wait, float(tick), rule.probes.weight)
             if not rule.at_completion:
                 place.busy = tick + told.wait + run_time
-
-
-@compiled_inline
-def _hear_later(jobs: Rows, ticks: Rows, job: int, completion: float) -> None:
-    """Put a job into the list of the first tick after its completion, if there is one."""
-    # at the end of a tick the next one begins: nobody hears in the tick of the submission
-    number = int(np.ceil(completion))
-    if number < len(ticks):
-        tick = ticks[number]
-        if tick.first == NO_JOB:
-            tick.first = job
-        else:
-            jobs[tick.last].following = job
-        tick.last = job
