@@ -1,15 +1,19 @@
-"""What all agents of a simulated grid know, as arrays, and how a new agent begins."""
+"""What all agents of a simulated grid know, and how a new agent begins.
+
+Rows of structured arrays: compiled code reads a field of a row without counting references, which
+would take most of the time where each attribute were an array of its own.
+"""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from slurm_rl_plugin.brokers import agent_rules
-from slurm_rl_plugin.brokers.agent_grid import Grid
 from slurm_rl_plugin.brokers.agent_rules import ProbeSettings
-from slurm_rl_plugin.simulator.compilation import compiled, compiled_copy
+from slurm_rl_plugin.simulator.compilation import compiled, compiled_copy, compiled_inline
 from slurm_rl_plugin.units import FloatArray, IntArray
 
 experience = compiled_copy(agent_rules.experience)
@@ -22,196 +26,195 @@ learned_wait = compiled_copy(agent_rules.learned_wait)
 
 #: Number that stands for no job.
 NO_JOB = -1
+#: An agent of the paper: sum and number of its jobs' experiences.
+TALLY = np.dtype([("total", np.float64), ("jobs", np.int64)])
+#: One of the few resources that a probing agent uses, and what it knows of it.
+PLACE = np.dtype(
+    [
+        ("resource", np.int64),
+        ("capacity", np.float64),
+        # met there, ticks
+        ("mean_wait", np.float64),
+        ("last_wait", np.float64),
+        # tick of the last news, and how often there was any
+        ("heard", np.float64),
+        ("news", np.int64),
+        # tick until which the agent's own last job there will run, where it was told of it at once
+        ("busy", np.float64),
+        # jobs there of which the agent has not heard, or NO_JOB
+        ("oldest", np.int64),
+        ("newest", np.int64),
+    ]
+)
+#: Rows of a structured array.
+Rows = NDArray[np.void]
 
 
-class ScoreMemory(NamedTuple):
-    """Agents of the paper.
+class AgentMemory(NamedTuple):
+    """What the agents know by their rule; without rows where the rule is another.
 
     Attributes:
-        score: of each resource, shape [agents, R].
-        total, jobs: sum and number of their jobs' experiences, shape [agents].
+        scores: of each resource, by the paper's agents, shape [agents, R].
+        tallies: of TALLY, by the paper's agents, shape [agents].
+        places: of PLACE, by probing agents, shape [agents, M].
+        chances: of each place to be looked at, by probing agents, shape [agents, M].
     """
 
-    score: IntArray
-    total: FloatArray
-    jobs: IntArray
+    scores: IntArray
+    tallies: Rows
+    places: Rows
+    chances: FloatArray
 
 
-class WaitMemory(NamedTuple):
-    """Probing agents.
+def agent_memory(scoring: int, probing: int, resources: int, places: int) -> AgentMemory:
+    """Room for agents; probing ones begin by `forget`.
 
-    Attributes:
-        known: the few resources that each agent uses, shape [agents, M].
-        chance: of being looked at, shape [agents, M].
-        mean_wait, last_wait: met there, ticks, shape [agents, M].
-        heard: tick of the last news, shape [agents, M].
-        busy: tick until which the agent's own last job there will run, where it was told of it
-            when it submitted, shape [agents, M].
-        news: how often it heard, shape [agents, M].
-        oldest, newest: job there of which the agent has not heard, or NO_JOB, shape [agents, M].
+    Args:
+        scoring: how many are the paper's agents.
+        probing: how many are probing agents.
+        resources: R.
+        places: M.
     """
-
-    known: IntArray
-    chance: FloatArray
-    mean_wait: FloatArray
-    last_wait: FloatArray
-    heard: FloatArray
-    busy: FloatArray
-    news: IntArray
-    oldest: IntArray
-    newest: IntArray
-
-
-def score_memory(agents: int, resources: int) -> ScoreMemory:
-    """Agents who have no preference yet."""
-    return ScoreMemory(
-        score=np.zeros((agents, resources), dtype=np.int64),
-        total=np.zeros(agents),
-        jobs=np.zeros(agents, dtype=np.int64),
-    )
-
-
-def wait_memory(agents: int, places: int) -> WaitMemory:
-    """Room for agents; each begins by `forget_waits`."""
-    return WaitMemory(
-        known=np.zeros((agents, places), dtype=np.int64),
-        chance=np.zeros((agents, places)),
-        mean_wait=np.zeros((agents, places)),
-        last_wait=np.zeros((agents, places)),
-        heard=np.zeros((agents, places)),
-        busy=np.zeros((agents, places)),
-        news=np.zeros((agents, places), dtype=np.int64),
-        oldest=np.full((agents, places), NO_JOB),
-        newest=np.full((agents, places), NO_JOB),
+    return AgentMemory(
+        scores=np.zeros((scoring, resources), dtype=np.int64),
+        tallies=np.zeros(scoring, dtype=TALLY),
+        places=np.zeros((probing, places), dtype=PLACE),
+        chances=np.zeros((probing, places)),
     )
 
 
 @compiled
-def forget_scores(memory: ScoreMemory, agent: int) -> None:
-    """A new agent takes the place of another."""
-    if len(memory.jobs) > 0:
-        memory.score[agent] = 0
-        memory.total[agent] = 0.0
-        memory.jobs[agent] = 0
+def forget(memory: AgentMemory, agent: int, capacity: FloatArray, rng: np.random.Generator) -> None:
+    """A new agent, who knows nothing, takes the place of another."""
+    if len(memory.scores) > 0:
+        memory.scores[agent] = 0
+        memory.tallies[agent].total = 0.0
+        memory.tallies[agent].jobs = 0
+    if len(memory.places) > 0:
+        _forget_places(memory.places[agent], memory.chances[agent], capacity, rng)
 
 
 @compiled
-def learn_score(
-    memory: ScoreMemory, agent: int, resource: int, wait: float, run_time: float, size: float
+def _forget_places(
+    places: Rows, chances: FloatArray, capacity: FloatArray, rng: np.random.Generator
 ) -> None:
-    """Reward a resource for a job (2005, section 2.3)."""
-    met = experience(wait, run_time, size)
-    memory.score[agent, resource] += reward(met, memory.total[agent], memory.jobs[agent])
-    memory.total[agent] += met
-    memory.jobs[agent] += 1
+    """Resources drawn in proportion to capacity, or all, and no waits.
 
-
-@compiled
-def forget_waits(
-    memory: WaitMemory, agent: int, capacity: FloatArray, rng: np.random.Generator
-) -> None:
-    """A new agent, who knows resources drawn in proportion to capacity, or all, and no waits.
-
-    Where it knows all, it looks at them in proportion to capacity; drawn ones it looks at alike,
-    since the draw was in proportion already.
+    Where an agent knows all, it looks at them in proportion to capacity; drawn ones it looks at
+    alike, since the draw was in proportion already.
     """
-    if len(memory.known) == 0:
-        return
-    places = memory.known.shape[1]
-    if places < len(capacity):
-        _draw_known(memory.known[agent], np.cumsum(capacity), rng)
-        memory.chance[agent] = 1.0
-    else:
-        memory.known[agent] = np.arange(places)
-        memory.chance[agent] = capacity
-    memory.mean_wait[agent] = 0.0
-    memory.last_wait[agent] = 0.0
-    memory.heard[agent] = 0.0
-    memory.busy[agent] = 0.0
-    memory.news[agent] = 0
-    memory.oldest[agent] = NO_JOB
-    memory.newest[agent] = NO_JOB
+    cumulative = np.cumsum(capacity)
+    for number in range(len(places)):
+        place = places[number]
+        drawn = len(places) < len(capacity)
+        resource = _drawn_other(places[:number], cumulative, rng) if drawn else number
+        place.resource, place.capacity = resource, capacity[resource]
+        chances[number] = 1.0 if drawn else capacity[resource]
+        place.mean_wait = place.last_wait = place.heard = place.busy = 0.0
+        place.news = 0
+        place.oldest = place.newest = NO_JOB
 
 
 @compiled
-def _draw_known(known: IntArray, cumulative: FloatArray, rng: np.random.Generator) -> None:
-    """Fill with different resources; each is drawn in proportion to its capacity."""
-    drawn = 0
-    while drawn < len(known):
+def _drawn_other(places: Rows, cumulative: FloatArray, rng: np.random.Generator) -> int:
+    """A resource that is not among the places, in proportion to its capacity."""
+    while True:
         at = rng.random() * cumulative[-1]
         resource = min(np.searchsorted(cumulative, at, side="right"), len(cumulative) - 1)
-        if not (known[:drawn] == resource).any():
-            known[drawn] = resource
-            drawn += 1
+        if place_of(places, resource) == NO_JOB:
+            return resource
 
 
-@compiled
+@compiled_inline
+def place_of(places: Rows, resource: int) -> int:
+    """Number of the place of a resource; NO_JOB where it is not among them."""
+    found = NO_JOB
+    for number in range(len(places)):
+        if places[number].resource == resource:
+            found = number
+    return found
+
+
+@compiled_inline
+def learn_score(scores: IntArray, tally: Any, resource: int, met: float) -> None:
+    """Reward a resource for what a job met there (2005, section 2.3).
+
+    Args:
+        scores: of one agent, shape [R].
+        tally: of the same.
+        resource: that the job went to.
+        met: `experience` of the job.
+    """
+    scores[resource] += reward(met, tally.total, tally.jobs)
+    tally.total += met
+    tally.jobs += 1
+
+
+@compiled_inline
 def choose_place(
-    memory: WaitMemory, grid: Grid, job: int, probes: ProbeSettings, rng: np.random.Generator
+    places: Rows,
+    chances: FloatArray,
+    jobs: Rows,
+    job: int,
+    probes: ProbeSettings,
+    rng: np.random.Generator,
 ) -> int:
-    """Place of the probed resource with the shortest expected response."""
-    agent, now = grid.agent[job], float(grid.tick[job])
+    """The probed resource of an agent with the shortest expected response.
+
+    Args:
+        places: of the agent, shape [M].
+        chances: of each, shape [M].
+        jobs: all, with `tick` and `size`.
+        job: to be sent.
+        probes: constants of the rule.
+        rng: source of randomness.
+    """
+    now, size = float(jobs[job].tick), jobs[job].size
     best, shortest = 0, np.inf
-    for place in drawn_places(memory.chance[agent], probes.probes, rng):
+    for number in drawn_places(chances, probes.probes, rng):
+        place = places[number]
+        known = max(place.busy - now, 0.0)
+        if place.oldest != NO_JOB:
+            open_job = jobs[place.oldest]
+            known = waited_so_far(now - open_job.tick, open_job.size, place.capacity)
         wait = expected_wait(
-            memory.mean_wait[agent, place],
-            memory.last_wait[agent, place],
-            now - memory.heard[agent, place],
+            place.mean_wait,
+            place.last_wait,
+            now - place.heard,
             probes.recent,
             probes.fading,
-            _known_wait(memory, grid, agent, place, now),
+            known,
         )
-        response = wait + grid.size[job] / grid.capacity[memory.known[agent, place]]
+        response = wait + size / place.capacity
         if response < shortest:
-            best, shortest = place, response
+            best, shortest = place.resource, response
     return best
 
 
-@compiled
-def _known_wait(memory: WaitMemory, grid: Grid, agent: int, place: int, now: float) -> float:
-    """What the agent's own last job there tells of the wait for certain."""
-    oldest = memory.oldest[agent, place]
-    if oldest == NO_JOB:
-        return max(memory.busy[agent, place] - now, 0.0)
-    capacity = grid.capacity[memory.known[agent, place]]
-    return waited_so_far(now - grid.tick[oldest], grid.size[oldest], capacity)
+@compiled_inline
+def note_sent(places: Rows, jobs: Rows, job: int) -> None:
+    """Remember a job of which nothing was heard; `later` links the jobs of one place."""
+    number = place_of(places, jobs[job].resource)
+    if number != NO_JOB:
+        place = places[number]
+        if place.oldest == NO_JOB:
+            place.oldest = job
+        else:
+            jobs[place.newest].later = job
+        place.newest = job
 
 
-@compiled
-def note_sent(memory: WaitMemory, agent: int, place: int, job: int, later: IntArray) -> None:
-    """Remember a job of which nothing was heard; `later` links jobs of one place, shape [n]."""
-    if memory.oldest[agent, place] == NO_JOB:
-        memory.oldest[agent, place] = job
-    else:
-        later[memory.newest[agent, place]] = job
-    memory.newest[agent, place] = job
+@compiled_inline
+def note_completed(places: Rows, jobs: Rows, resource: int) -> None:
+    """Forget the oldest one there: first come first served, so it completes first."""
+    number = place_of(places, resource)
+    if number != NO_JOB and places[number].oldest != NO_JOB:
+        places[number].oldest = jobs[places[number].oldest].later
 
 
-@compiled
-def note_completed(memory: WaitMemory, agent: int, place: int, later: IntArray) -> None:
-    """Forget the oldest one: first come first served, so it completes first."""
-    oldest = memory.oldest[agent, place]
-    if oldest != NO_JOB:
-        memory.oldest[agent, place] = later[oldest]
-
-
-@compiled
-def place_of(memory: WaitMemory, agent: int, resource: int) -> int:
-    """Place of a resource that the agent uses; NO_JOB where it does not."""
-    for place in range(memory.known.shape[1]):
-        if memory.known[agent, place] == resource:
-            return place
-    return NO_JOB
-
-
-@compiled
-def learn_wait(
-    memory: WaitMemory, agent: int, place: int, wait: float, now: float, weight: float
-) -> None:
+@compiled_inline
+def learn_wait(place: Any, wait: float, now: float, weight: float) -> None:
     """Take notice of a wait."""
-    news = memory.news[agent, place]
-    mean = learned_wait(memory.mean_wait[agent, place], news, wait, weight)
-    memory.mean_wait[agent, place] = mean
-    memory.last_wait[agent, place] = wait
-    memory.heard[agent, place] = now
-    memory.news[agent, place] = news + 1
+    place.mean_wait = learned_wait(place.mean_wait, place.news, wait, weight)
+    place.last_wait, place.heard = wait, now
+    place.news += 1

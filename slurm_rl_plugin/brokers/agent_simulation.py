@@ -8,30 +8,36 @@ capacity, so that an agent can be told of it at once, as in the paper, or when t
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from slurm_rl_plugin.brokers.agent_grid import Grid, GridSettings
 from slurm_rl_plugin.brokers.agent_memory import (
     NO_JOB,
-    ScoreMemory,
-    WaitMemory,
+    AgentMemory,
+    Rows,
+    agent_memory,
     best_score,
     choose_place,
-    forget_scores,
-    forget_waits,
+    experience,
+    forget,
     learn_score,
     learn_wait,
     note_completed,
     note_sent,
     place_of,
-    score_memory,
-    wait_memory,
+)
+from slurm_rl_plugin.brokers.agent_queues import (
+    Course,
+    begin,
+    hear_later,
+    join_queue,
+    least_loaded,
+    work,
 )
 from slurm_rl_plugin.brokers.agent_rules import ProbeSettings
-from slurm_rl_plugin.brokers.agent_split import optimal_split
-from slurm_rl_plugin.simulator.compilation import compiled
+from slurm_rl_plugin.simulator.compilation import compiled, compiled_inline
 from slurm_rl_plugin.units import FloatArray, IntArray
 
 RANDOM, LEAST_LOADED, LEAST_LOADED_IN_TURN = "random", "least loaded", "least loaded in turn"
@@ -82,47 +88,12 @@ class GridRun:
 
 
 class _Compiled(NamedTuple):
-    """An `AgentRule` for compiled code; `split` is cumulative, shape [R]."""
+    """An `AgentRule` for compiled code."""
 
     rule: int
     noise: float
     at_completion: bool
-    split: FloatArray
     probes: ProbeSettings
-
-
-class _Course(NamedTuple):
-    """What the loop fills: load [ticks], resource [n], wait [n], backlog [R]; see `GridRun`."""
-
-    load: FloatArray
-    resource: IntArray
-    wait: FloatArray
-    backlog: FloatArray
-
-
-class _Feedback(NamedTuple):
-    """Jobs of which agents will hear, as a list for each tick.
-
-    Attributes:
-        first, last: of a tick, shape [ticks].
-        following: job that comes after a job in such a list, shape [n].
-        later: next job that the same agent sent to the same resource, shape [n].
-        born: tick in which an agent began, shape [agents].
-    """
-
-    first: IntArray
-    last: IntArray
-    following: IntArray
-    later: IntArray
-    born: IntArray
-
-
-class _Agents(NamedTuple):
-    """What the agents know, by their rule, and of what they will hear."""
-
-    scores: ScoreMemory
-    waits: WaitMemory
-    feedback: _Feedback
 
 
 def run_grid(settings: GridSettings, grid: Grid, rule: AgentRule, seed: int) -> GridRun:
@@ -134,200 +105,154 @@ def run_grid(settings: GridSettings, grid: Grid, rule: AgentRule, seed: int) -> 
         rule: of all agents.
         seed: of their own random choices; the same seed gives the same bytes.
     """
-    resources = settings.resources
-    known = min(rule.known, resources)
-    split = optimal_split(grid.capacity, settings.work_rate, settings.size_variability)
+    known = min(rule.known, settings.resources)
     compiled_rule = _Compiled(
         rule=RULES.index(rule.name),
         noise=rule.noise,
         at_completion=rule.at_completion,
-        split=np.cumsum(split),
         probes=rule.probes._replace(probes=min(rule.probes.probes, known)),
     )
-    jobs = len(grid.tick)
-    course = _Course(
-        load=np.zeros(settings.ticks),
-        resource=np.zeros(jobs, dtype=np.int64),
-        wait=np.zeros(jobs),
-        backlog=np.zeros(resources),
+    course = begin(settings, grid)
+    memory = agent_memory(
+        scoring=settings.agents if rule.name == PAPER else 0,
+        probing=settings.agents if rule.name == PROBING else 0,
+        resources=settings.resources,
+        places=known,
     )
-    feedback = _Feedback(
-        first=np.full(settings.ticks, NO_JOB),
-        last=np.full(settings.ticks, NO_JOB),
-        following=np.full(jobs, NO_JOB),
-        later=np.full(jobs, NO_JOB),
-        born=np.zeros(settings.agents, dtype=np.int64),
+    _run(grid, compiled_rule, memory, np.random.default_rng([seed, 1]), course)
+    resource, wait = course.jobs["resource"].copy(), course.jobs["wait"].copy()
+    return GridRun(
+        load=course.ticks["load"].copy(),
+        resource=resource,
+        wait=wait,
+        response=wait + grid.size / grid.capacity[resource],
+        backlog=course.resources["backlog"].copy(),
     )
-    agents = _Agents(
-        scores=score_memory(settings.agents if rule.name == PAPER else 0, resources),
-        waits=wait_memory(settings.agents if rule.name == PROBING else 0, known),
-        feedback=feedback,
-    )
-    _run(grid, compiled_rule, agents, np.random.default_rng([seed, 1]), course)
-    response = course.wait + grid.size / grid.capacity[course.resource]
-    return GridRun(response=response, **course._asdict())
 
 
 @compiled
 def _run(
-    grid: Grid, rule: _Compiled, agents: _Agents, rng: np.random.Generator, course: _Course
+    grid: Grid, rule: _Compiled, memory: AgentMemory, rng: np.random.Generator, course: Course
 ) -> None:
     """The loop over ticks."""
-    for agent in range(len(agents.waits.known)):
-        forget_waits(agents.waits, agent, grid.capacity, rng)
+    for agent in range(len(memory.places)):
+        forget(memory, agent, grid.capacity, rng)
+    least = np.empty(len(course.resources), dtype=np.int64)
     job = leaver = 0
-    for tick in range(len(course.load)):
-        leaver = _replace_leavers(grid, agents, leaver, tick, rng)
-        _hear(grid, rule, agents, course, tick)
-        job = _submit(grid, rule, agents, course, job, tick, rng)
-        course.load[tick] = (course.backlog / grid.capacity).mean()
-        course.backlog[:] = np.maximum(course.backlog - grid.capacity, 0.0)
+    for tick in range(len(course.ticks)):
+        leaver = _replace_leavers(grid, memory, course, leaver, tick, rng)
+        _hear(rule, memory, course, tick)
+        job = _submit(rule, memory, course, least, job, tick, rng)
+        course.ticks[tick].load = work(course.resources)
 
 
 @compiled
 def _replace_leavers(
-    grid: Grid, agents: _Agents, leaver: int, tick: int, rng: np.random.Generator
+    grid: Grid,
+    memory: AgentMemory,
+    course: Course,
+    leaver: int,
+    tick: int,
+    rng: np.random.Generator,
 ) -> int:
     """New agents for those who leave in this tick; the number of the next leaver."""
     while leaver < len(grid.leaver) and grid.leaver_tick[leaver] == tick:
         agent = grid.leaver[leaver]
-        agents.feedback.born[agent] = tick
-        forget_scores(agents.scores, agent)
-        forget_waits(agents.waits, agent, grid.capacity, rng)
+        course.born[agent] = tick
+        forget(memory, agent, grid.capacity, rng)
         leaver += 1
     return leaver
 
 
 @compiled
-def _hear(grid: Grid, rule: _Compiled, agents: _Agents, course: _Course, tick: int) -> None:
+def _hear(rule: _Compiled, memory: AgentMemory, course: Course, tick: int) -> None:
     """Agents learn from jobs that completed since the last tick; not from their predecessors'."""
-    heard = agents.feedback.first[tick]
+    jobs, resources, born = course.jobs, course.resources, course.born
+    scores, tallies, places = memory.scores, memory.tallies, memory.places
+    heard = course.ticks[tick].first
     while heard != NO_JOB:
-        if grid.tick[heard] >= agents.feedback.born[grid.agent[heard]]:
-            _note_completed(grid, agents, heard, course.resource[heard])
-            _learn(grid, rule, agents, heard, course.resource[heard], course.wait[heard], tick)
-        heard = agents.feedback.following[heard]
+        told = jobs[heard]
+        if told.tick >= born[told.agent]:
+            if rule.rule == _PROBING:
+                note_completed(places[told.agent], jobs, told.resource)
+            run_time = told.size / resources[told.resource].capacity
+            _learn(rule, scores, tallies, places, told, run_time, tick)
+        heard = told.following
 
 
 @compiled
 def _submit(
-    grid: Grid,
     rule: _Compiled,
-    agents: _Agents,
-    course: _Course,
+    memory: AgentMemory,
+    course: Course,
+    least: IntArray,
     job: int,
     tick: int,
     rng: np.random.Generator,
 ) -> int:
     """The submissions of a tick, one after the other; the number of the next job."""
-    capacity, backlog = grid.capacity, course.backlog
-    loads = backlog / capacity
-    least = np.empty(len(capacity), dtype=np.int64)
-    equal = _least_loaded(loads, least) if rule.rule == _LEAST_LOADED else 0
-    while job < len(grid.tick) and grid.tick[job] == tick:
-        if rule.rule == _IN_TURN:
-            equal = _least_loaded(loads, least)
-        chosen = _choose(grid, rule, agents, job, least[:equal], rng)
-        wait = loads[chosen]
-        course.resource[job], course.wait[job] = chosen, wait
-        backlog[chosen] += grid.size[job]
-        loads[chosen] = backlog[chosen] / capacity[chosen]
-        if rule.at_completion:
-            _hear_later(agents.feedback, job, tick + loads[chosen])
-            _note_sent(grid, agents, job, chosen)
+    jobs, resources, ticks, split = course.jobs, course.resources, course.ticks, course.split
+    scores, tallies, places, chances = memory
+    equal = least_loaded(resources, least) if rule.rule == _LEAST_LOADED else 0
+    while job < len(jobs) and jobs[job].tick == tick:
+        sent = jobs[job]
+        agent = sent.agent
+        # to pass an array on counts references, which costs as much as the work: few are passed
+        if rule.rule == _RANDOM or (rule.noise > 0.0 and rng.random() < rule.noise):
+            chosen = int(rng.random() * len(resources))
+        elif rule.rule == _PAPER:
+            chosen = best_score(scores[agent], rng.random())
+        elif rule.rule == _PROBING:
+            chosen = choose_place(places[agent], chances[agent], jobs, job, rule.probes, rng)
         else:
-            _learn(grid, rule, agents, job, chosen, wait, tick)
+            chosen = _choose_knowing(rule, resources, split, least, equal, rng)
+        run_time = join_queue(sent, resources[chosen], chosen)
+        if not rule.at_completion:
+            _learn(rule, scores, tallies, places, sent, run_time, tick)
+        else:
+            hear_later(jobs, ticks, job, tick + resources[chosen].load)
+            if rule.rule == _PROBING:
+                note_sent(places[agent], jobs, job)
         job += 1
     return job
 
 
-@compiled
-def _least_loaded(loads: FloatArray, least: IntArray) -> int:
-    """How many resources have the least load; their numbers come first in `least`."""
-    lowest, equal = loads.min(), 0
-    for resource in range(len(loads)):
-        if loads[resource] == lowest:
-            least[equal] = resource
-            equal += 1
-    return equal
-
-
-@compiled
-def _choose(
-    grid: Grid,
+@compiled_inline
+def _choose_knowing(
     rule: _Compiled,
-    agents: _Agents,
-    job: int,
+    resources: Rows,
+    split: FloatArray,
     least: IntArray,
+    equal: int,
     rng: np.random.Generator,
 ) -> int:
-    """The resource that a job goes to."""
-    resources, agent = len(grid.capacity), grid.agent[job]
-    if rule.rule == _RANDOM or (rule.noise > 0.0 and rng.random() < rule.noise):
-        return int(rng.random() * resources)
-    if rule.rule == _PAPER:
-        return int(best_score(agents.scores.score[agent], rng.random()))
-    if rule.rule == _PROBING:
-        place = choose_place(agents.waits, grid, job, rule.probes, rng)
-        return int(agents.waits.known[agent, place])
+    """The resource that a job goes to whose agent knows all capacities, or all loads."""
     if rule.rule == _SPLIT:
-        place = int(np.searchsorted(rule.split, rng.random(), side="right"))
-        return min(place, resources - 1)
-    return int(least[int(rng.random() * len(least))])
+        return min(int(np.searchsorted(split, rng.random(), side="right")), len(split) - 1)
+    if rule.rule == _IN_TURN:
+        equal = least_loaded(resources, least)
+    return least[int(rng.random() * equal)]
 
 
-@compiled
+@compiled_inline
 def _learn(
-    grid: Grid,
     rule: _Compiled,
-    agents: _Agents,
-    job: int,
-    resource: int,
-    wait: float,
+    scores: IntArray,
+    tallies: Rows,
+    places: Rows,
+    told: Any,
+    run_time: float,
     tick: int,
 ) -> None:
     """An agent hears what its job met."""
-    agent, size = grid.agent[job], grid.size[job]
+    agent = told.agent
     if rule.rule == _PAPER:
-        run_time = size / grid.capacity[resource]
-        learn_score(agents.scores, agent, resource, wait, run_time, size)
+        met = experience(told.wait, run_time, told.size)
+        learn_score(scores[agent], tallies[agent], told.resource, met)
     elif rule.rule == _PROBING:
-        place = place_of(agents.waits, agent, resource)
-        if place != NO_JOB:  # noise sends jobs where the agent keeps nothing in mind
-            learn_wait(agents.waits, agent, place, wait, float(tick), rule.probes.weight)
+        number = place_of(places[agent], told.resource)
+        if number != NO_JOB:  # noise sends jobs where the agent keeps nothing in mind
+            place = places[agent, number]
+            learn_wait(place, told.wait, float(tick), rule.probes.weight)
             if not rule.at_completion:
-                run_time = size / grid.capacity[resource]
-                agents.waits.busy[agent, place] = tick + wait + run_time
-
-
-@compiled
-def _note_sent(grid: Grid, agents: _Agents, job: int, resource: int) -> None:
-    """A probing agent knows where it has a job of which it has not heard."""
-    if len(agents.waits.known) > 0:
-        agent = grid.agent[job]
-        place = place_of(agents.waits, agent, resource)
-        if place != NO_JOB:
-            note_sent(agents.waits, agent, place, job, agents.feedback.later)
-
-
-@compiled
-def _note_completed(grid: Grid, agents: _Agents, job: int, resource: int) -> None:
-    if len(agents.waits.known) > 0:
-        agent = grid.agent[job]
-        place = place_of(agents.waits, agent, resource)
-        if place != NO_JOB:
-            note_completed(agents.waits, agent, place, agents.feedback.later)
-
-
-@compiled
-def _hear_later(feedback: _Feedback, job: int, completion: float) -> None:
-    """Put a job into the list of the first tick after its completion, if there is one."""
-    # at the end of a tick the next one begins: nobody hears in the tick of the submission
-    tick = int(np.ceil(completion))
-    if tick >= len(feedback.first):
-        return
-    if feedback.first[tick] == NO_JOB:
-        feedback.first[tick] = job
-    else:
-        feedback.following[feedback.last[tick]] = job
-    feedback.last[tick] = job
+                place.busy = tick + told.wait + run_time

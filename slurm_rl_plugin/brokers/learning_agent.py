@@ -3,15 +3,15 @@
 The probing rule of `agent_rules` on real sites: a few sites are looked at for each job, in
 proportion to their processors, and that with the shortest expected response is ranked first. Users
 share nothing, as the agents of the 2005 paper. It learns only when jobs have ended; told of those
-that were sent (`sent`), it also learns from their silence.
+that were sent (`sent`), it also learns from their silence. It keeps nothing between two calls of
+`slurm-rl route`: it is told of all jobs again.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -24,14 +24,12 @@ from slurm_rl_plugin.brokers.agent_rules import (
 )
 from slurm_rl_plugin.brokers.port import RankedSite, RoutedJob
 from slurm_rl_plugin.domain.site import JobRequest, Site
-from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.units import DAY, HOUR
 
 #: On real sites times are seconds, and queues change in hours.
 LIVE_PROBES = ProbeSettings(probes=4, weight=0.1, recent=HOUR, fading=7 * DAY)
 #: What a job without a time limit is taken to ask for, seconds.
 _TIME_LIMIT = HOUR
-_VERSION = 1
 
 
 @dataclass(slots=True, kw_only=True)
@@ -139,60 +137,6 @@ class LearningAgentBroker:
         if notices:
             self._sent[user].remove(min(notices, key=lambda n: abs(n.submitted - job.submitted)))
 
-    def state(self) -> dict[str, Any]:
-        """What it knows and where its draws stand, for a JSON file."""
-        return {
-            "version": _VERSION,
-            "processors": dict(self._processors),
-            "users": {
-                user: {site: asdict(met) for site, met in sites.items()}
-                for user, sites in self._users.items()
-            },
-            "sent": {user: [asdict(job) for job in jobs] for user, jobs in self._sent.items()},
-            "draws": self._rng.bit_generator.state,
-        }
-
-    @classmethod
-    def from_state(
-        cls,
-        state: Mapping[str, Any],
-        *,
-        clock: Callable[[], float],
-        settings: ProbeSettings = LIVE_PROBES,
-    ) -> LearningAgentBroker:
-        """A broker that goes on where the other one was.
-
-        Args:
-            state: what `state` gave.
-            clock: seconds since the epoch.
-            settings: constants of the rule.
-
-        Raises:
-            ConfigurationError: it is no such state.
-        """
-        broker = cls(clock=clock, seed=0, settings=settings)
-        try:
-            broker._take(state)
-        except (KeyError, TypeError, ValueError, AttributeError) as fault:
-            raise ConfigurationError(
-                f"the memory of the learning agents cannot be read ({fault!r}): remove its file "
-                "to begin anew."
-            ) from fault
-        return broker
-
-    def _take(self, state: Mapping[str, Any]) -> None:
-        if state["version"] != _VERSION:
-            raise ValueError(f"version {state['version']}")
-        self._processors = {str(site): int(size) for site, size in state["processors"].items()}
-        self._users = {
-            str(user): {str(site): _experience(met) for site, met in sites.items()}
-            for user, sites in state["users"].items()
-        }
-        self._sent = {
-            str(user): [_sent_job(job) for job in jobs] for user, jobs in state["sent"].items()
-        }
-        self._rng.bit_generator.state = state["draws"]
-
     def _processors_of(self, site: Site, request: JobRequest) -> int:
         """Processors of a site; 0 where they are unknown and it makes no offer."""
         if site.name not in self._processors:
@@ -239,30 +183,3 @@ def _run_time(request: JobRequest) -> float:
     """Run time that a job asks for, seconds."""
     limit = request.job.time_limit
     return limit if math.isfinite(limit) and limit > 0.0 else _TIME_LIMIT
-
-
-def _experience(met: Mapping[str, Any]) -> SiteExperience:
-    found = SiteExperience(
-        mean_wait=_finite(met["mean_wait"]),
-        last_wait=_finite(met["last_wait"]),
-        heard=_finite(met["heard"]),
-        count=int(met["count"]),
-    )
-    if found.count < 1:
-        raise ValueError(f"count {found.count}")
-    return found
-
-
-def _sent_job(job: Mapping[str, Any]) -> SentJob:
-    return SentJob(
-        site=str(job["site"]),
-        submitted=_finite(job["submitted"]),
-        run_time=_finite(job["run_time"]),
-    )
-
-
-def _finite(value: Any) -> float:
-    number = float(value)
-    if not math.isfinite(number):
-        raise ValueError(f"{value} where a number of seconds belongs")
-    return number

@@ -16,6 +16,7 @@ from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.learning.manifest import file_checksum, write_manifest
 from slurm_rl_plugin.reproduce.learning_agents import FULL, QUICK, Measured, Size, reproduce, steps
 from slurm_rl_plugin.reproduce.learning_agents_claims import claims_of
+from slurm_rl_plugin.reproduce.learning_agents_shelf import GridShelf
 from slurm_rl_plugin.reproduce.sampled_claims import SampledClaim
 
 LEARNING_AGENTS = "learning-agents"
@@ -36,13 +37,14 @@ def reproduce_learning_agents(options: argparse.Namespace, folder: Path | None =
     seeds = _SEEDS if options.seeds is None else options.seeds
     if seeds < 2:
         raise ConfigurationError(f"--seeds {seeds}: an interval over the seeds needs at least 2.")
-    if options.models or options.policy or options.traces:
+    if options.policy or options.traces:
         raise ConfigurationError(
-            f"{LEARNING_AGENTS} takes no traces, --models and --policy: its grids are generated."
+            f"{LEARNING_AGENTS} takes no traces and no --policy: its grids are generated."
         )
     size = QUICK if options.quick else FULL
     with parts_bar("simulating", steps(size, seeds)) as add:
-        found = reproduce(size, seeds, lambda: add(1), threads=os.cpu_count() or 1)
+        shelf = GridShelf(options.models)
+        found = reproduce(size, seeds, add, shelf, threads=os.cpu_count() or 1)
     claims = claims_of(found)
     figures = [] if options.plot is None else _drawn(options.plot, found)
     if options.plot is not None:

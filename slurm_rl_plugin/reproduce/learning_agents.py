@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from slurm_rl_plugin.brokers.agent_grid import Grid, GridSettings, draw_grid
+from slurm_rl_plugin.brokers.agent_grid import GridSettings
 from slurm_rl_plugin.brokers.agent_simulation import (
     LEAST_LOADED,
     LEAST_LOADED_IN_TURN,
@@ -22,9 +22,9 @@ from slurm_rl_plugin.brokers.agent_simulation import (
     PROBING,
     RANDOM,
     AgentRule,
-    run_grid,
 )
-from slurm_rl_plugin.units import FloatArray
+from slurm_rl_plugin.reproduce.learning_agents_shelf import GridFigures, GridShelf, ends_of_parts
+from slurm_rl_plugin.units import FloatArray, IntArray
 
 #: Rules by the name that tables and figures show.
 LATE = ", feedback at completion"
@@ -35,11 +35,11 @@ _BY_NAME = {
 _LATE = {name + LATE: replace(_BY_NAME[name], at_completion=True) for name in (PAPER, PROBING)}
 _NARROW = (300.0, 700.0)
 RATES_OF_FIGURE_2, RATES_OF_FIGURE_3 = (0.13, 0.14, 0.15), (0.18, 0.20, 0.22)
+#: R Cmin / (N Jav) = .1485 at 300-700: above it, random choices overload the slowest resources.
+CRITICAL_RATE = RATES_OF_FIGURE_2[-1]
 LEAVING, NOISE = (0.0, 0.001, 0.01, 0.05), (0.0, 0.01, 0.025, 0.05, 0.1)
 #: Load of Fig. 4 and 5, which the paper does not print: that of its Fig. 3b.
 RATE_OF_DYNAMICS = 0.20
-#: Part of a run at its end that is measured.
-END = 6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,8 +48,8 @@ class Size:
 
     Attributes:
         agents, resources: N and R.
-        ticks: of Fig. 3.
-        other_ticks: of Fig. 2, 4 and 5.
+        ticks: of Fig. 3, and of Fig. 2 at the critical rate.
+        other_ticks: of the rest.
     """
 
     agents: int = 1000
@@ -86,13 +86,15 @@ class Measured:
         load: rule -> mean load of the last ticks, shape [seeds].
         middle: the same of as many ticks in the middle of the run.
         response: rule -> mean response of the jobs submitted in the last ticks, shape [seeds].
-        curve: rule -> load after each tick, mean over the seeds, shape [ticks].
+        curve: rule -> load, mean over each part of the run and over the seeds, shape [parts].
+        ends: of those parts, ticks, shape [parts].
     """
 
     load: Mapping[str, FloatArray]
     middle: Mapping[str, FloatArray]
     response: Mapping[str, FloatArray]
     curve: Mapping[str, FloatArray]
+    ends: IntArray
 
 
 def group_of(figure: int, rate: float) -> str:
@@ -105,13 +107,15 @@ def experiments(size: Size) -> list[Experiment]:
     """All that is run."""
     wide = GridSettings(agents=size.agents, resources=size.resources, ticks=size.ticks)
     short = replace(wide, ticks=size.other_ticks)
-    return [*_figure_2(short), *_figure_3(wide), *_figure_4(short), _figure_5(short)]
+    return [*_figure_2(short, size.ticks), *_figure_3(wide), *_figure_4(short), _figure_5(short)]
 
 
-def _figure_2(settings: GridSettings) -> Iterator[Experiment]:
+def _figure_2(settings: GridSettings, longer: int) -> Iterator[Experiment]:
+    """At the critical rate queues grow slowly, and the runs are longer."""
     rules = {name: _BY_NAME[name] for name in (RANDOM, LEAST_LOADED, PAPER, PROBING)}
     for rate in RATES_OF_FIGURE_2:
-        narrow = replace(settings, rate=rate, capacity=_NARROW)
+        ticks = longer if rate == CRITICAL_RATE else settings.ticks
+        narrow = replace(settings, rate=rate, capacity=_NARROW, ticks=ticks)
         yield Experiment(group=group_of(2, rate), settings=narrow, rules=rules)
 
 
@@ -162,57 +166,34 @@ def steps(size: Size, seeds: int) -> int:
 
 
 def reproduce(
-    size: Size, seeds: int, after_run: Callable[[], None], threads: int = 1
+    size: Size, seeds: int, after_run: Callable[[int], None], shelf: GridShelf, threads: int = 1
 ) -> dict[str, Measured]:
     """Run every experiment; group -> what came of it.
 
     Args:
         size: of the grids.
         seeds: 0 to `seeds` - 1.
-        after_run: told after each simulated grid, in this thread.
+        after_run: told of simulated grids, how many more, in this thread.
+        shelf: that simulates, or remembers.
         threads: how many grids at a time; the result does not depend on it.
     """
-    found = {}
+    planned = experiments(size)
+    tasks = [(experiment, seed) for experiment in planned for seed in range(seeds)]
+    rows: dict[str, list[dict[str, GridFigures]]] = {each.group: [] for each in planned}
     with ThreadPoolExecutor(threads) as pool:
-        for experiment in experiments(size):
-            runs = pool.map(lambda seed, e=experiment: _measured(e, seed), range(seeds))
-            rows = []
-            for row in runs:
-                rows.append(row)
-                for _ in experiment.rules:
-                    after_run()
-            found[experiment.group] = _together(rows)
-    return found
+        found = pool.map(lambda task: shelf.take(task[0].settings, task[0].rules, task[1]), tasks)
+        for (experiment, _), row in zip(tasks, found, strict=True):
+            rows[experiment.group].append(row)
+            after_run(len(row))
+    return {each.group: _together(each, rows[each.group]) for each in planned}
 
 
-#: Of one rule on one grid: load at the end and in the middle, response, load after each tick.
-_Row = tuple[float, float, float, FloatArray]
-
-
-def _measured(experiment: Experiment, seed: int) -> dict[str, _Row]:
-    grid = draw_grid(experiment.settings, seed)
-    return {
-        name: _row(experiment.settings, grid, rule, seed) for name, rule in experiment.rules.items()
-    }
-
-
-def _row(settings: GridSettings, grid: Grid, rule: AgentRule, seed: int) -> _Row:
-    run = run_grid(settings, grid, rule, seed)
-    last = settings.ticks // END
-    middle = slice(settings.ticks // 2 - last // 2, settings.ticks // 2 + last // 2)
-    counted = grid.tick >= settings.ticks - last
-    return (
-        float(run.load[-last:].mean()),
-        float(run.load[middle].mean()),
-        float(run.response[counted].mean()),
-        run.load,
+def _together(experiment: Experiment, rows: list[dict[str, GridFigures]]) -> Measured:
+    names = list(experiment.rules)
+    return Measured(
+        load={name: np.array([row[name].load for row in rows]) for name in names},
+        middle={name: np.array([row[name].middle for row in rows]) for name in names},
+        response={name: np.array([row[name].response for row in rows]) for name in names},
+        curve={name: np.mean([row[name].curve for row in rows], axis=0) for name in names},
+        ends=ends_of_parts(experiment.settings.ticks),
     )
-
-
-def _together(rows: list[dict[str, _Row]]) -> Measured:
-    names = list(rows[0])
-    load, middle, response = (
-        {name: np.array([row[name][place] for row in rows]) for name in names} for place in range(3)
-    )
-    curve = {name: np.mean([row[name][3] for row in rows], axis=0) for name in names}
-    return Measured(load=load, middle=middle, response=response, curve=curve)

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from matplotlib import pyplot as plt
 from matplotlib.ticker import NullFormatter
 
@@ -31,7 +30,7 @@ from slurm_rl_plugin.reproduce.learning_agents import (
     group_of_leaving,
     with_noise,
 )
-from slurm_rl_plugin.units import FloatArray
+from slurm_rl_plugin.units import FloatArray, IntArray
 
 _STYLES = {
     RANDOM: ("grey", "--"),
@@ -44,8 +43,6 @@ _STYLES = {
     PROBING + LATE: ("tab:orange", ":"),
 }
 _COLOURS = ("tab:green", "tab:blue", "tab:orange", "tab:red", "tab:purple")
-#: Points of a curve; each is the mean over the ticks between two.
-_POINTS = 150
 
 
 def draw_learning_agents(folder: Path, found: Mapping[str, Measured]) -> list[str]:
@@ -67,11 +64,12 @@ def draw_learning_agents(folder: Path, found: Mapping[str, Measured]) -> list[st
 
 
 def _draw_rates(found: Mapping[str, Measured], number: int, rates: tuple[float, ...]) -> Any:
-    figure, axes = plt.subplots(1, len(rates), figsize=(13, 4.4), layout="constrained")
+    figure, axes = plt.subplots(1, len(rates), figsize=(13, 4.4), sharey=True, layout="constrained")
     for axis, rate in zip(axes, rates, strict=True):
-        for name, curve in found[group_of(number, rate)].curve.items():
+        measured = found[group_of(number, rate)]
+        for name, curve in measured.curve.items():
             colour, style = _STYLES[name]
-            axis.plot(*_smooth(curve), style, color=colour, label=name)
+            axis.plot(measured.ends, curve, style, color=colour, label=name)
         axis.set_title(f"g = {rate:.2f}", fontsize="medium")
         _label(axis, logarithmic=number == 3)
     axes[0].set_ylabel("mean load (ticks of work)")
@@ -92,39 +90,34 @@ def _draw_leaving(found: Mapping[str, Measured]) -> Any:
     for rule, drawn in curves.items():
         steady = found[FIGURE_5].curve[with_noise(rule, 0.0)]
         curves[rule] = {f"leaving {LEAVING[0]:g}": steady, **drawn}
-    return _draw_side_by_side(curves)
+    return _draw_side_by_side(found[FIGURE_5].ends, curves)
 
 
 def _draw_noise(found: Mapping[str, Measured]) -> Any:
     return _draw_side_by_side(
+        found[FIGURE_5].ends,
         {
             rule: {
                 f"noise {noise:g}": found[FIGURE_5].curve[with_noise(rule, noise)]
                 for noise in NOISE
             }
             for rule in (PAPER, PROBING)
-        }
+        },
     )
 
 
-def _draw_side_by_side(curves: Mapping[str, Mapping[str, FloatArray]]) -> Any:
+def _draw_side_by_side(ends: IntArray, curves: Mapping[str, Mapping[str, FloatArray]]) -> Any:
     figure, axes = plt.subplots(
         1, len(curves), figsize=(10, 4.4), sharey=True, layout="constrained"
     )
     for axis, (rule, drawn) in zip(axes, curves.items(), strict=True):
         for colour, (name, curve) in zip(_COLOURS, drawn.items(), strict=False):
-            axis.plot(*_smooth(curve), color=colour, label=name)
+            axis.plot(ends, curve, color=colour, label=name)
         axis.set_title(rule, fontsize="medium")
         _label(axis, logarithmic=True)
     axes[0].set_ylabel("mean load (ticks of work)")
     legend_above(figure, axes[0], columns=5)
     return figure
-
-
-def _smooth(curve: FloatArray) -> tuple[FloatArray, FloatArray]:
-    parts = np.array_split(curve, min(_POINTS, len(curve)))
-    ends = np.cumsum([len(part) for part in parts])
-    return ends.astype(float), np.array([part.mean() for part in parts])
 
 
 def _label(axis: Any, *, logarithmic: bool) -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from pathlib import Path
 
 import pytest
 
 from slurm_rl_plugin.cli.entry import main
+from slurm_rl_plugin.reproduce.learning_agents import QUICK, steps
 
 WORDS = ["reproduce", "learning-agents", "--quick"]
 CONTRACT = {"name", "published", "measured", "ci95", "baselines", "verdict", "because"}
@@ -39,6 +41,30 @@ def test_figures_claims_and_manifest(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert again["figures"] == []
 
 
+def test_an_interrupted_run_goes_on_with_what_it_kept(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def claims(*more: str) -> list[dict[str, object]]:
+        assert main([*WORDS, "--seeds", "2", "--json", *more]) == 0
+        found: list[dict[str, object]] = json.loads(capsys.readouterr().out)["claims"]
+        return found
+
+    kept = ["--models", str(tmp_path)]
+    expected = claims()
+    assert claims(*kept) == expected
+    files = sorted(tmp_path.iterdir())
+    content = [path.read_bytes() for path in files]
+    for path in files[::2]:  # as if it had been interrupted
+        path.unlink()
+    assert claims(*kept) == expected
+    assert [path.read_bytes() for path in files] == content
+    for path in files:  # what is kept is not simulated again
+        path.write_text(re.sub(r'"load": [^,]+', '"load": 77.0', path.read_text()))
+    loads = [each["measured"] for each in claims(*kept) if str(each["name"]).endswith(", load")]
+    assert set(loads) == {77.0}
+    assert len(loads) == steps(QUICK, 1)
+
+
 def test_the_table_says_what_does_not_reproduce(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*WORDS, "--seeds", "2"]) == 0
     printed = capsys.readouterr().out
@@ -48,7 +74,7 @@ def test_the_table_says_what_does_not_reproduce(capsys: pytest.CaptureFixture[st
 
 @pytest.mark.parametrize(
     "more",
-    [["--seeds", "1"], ["--models", "here"], ["--policy", "model.onnx"], ["traces"], ["--search"]],
+    [["--seeds", "1"], ["--policy", "model.onnx"], ["traces"], ["--search"]],
 )
 def test_what_makes_no_sense_is_one_sentence(
     more: list[str], capsys: pytest.CaptureFixture[str]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 from pathlib import Path
 
 import pytest
@@ -15,10 +14,20 @@ from slurm_rl_plugin.brokers.live.routed_jobs import JobOnItsWay, RoutedJobs, Ro
 from slurm_rl_plugin.brokers.port import RoutedJob
 from slurm_rl_plugin.cli.route_experience import learn_from_past
 from slurm_rl_plugin.cli.route_request import LONGEST_SCRIPT, given_command
+from slurm_rl_plugin.domain.site import JobRequest, SiteOffer
 from slurm_rl_plugin.errors import ConfigurationError
 
 NOW = 1_800_000_000.0
 REQUEST = job_request({"processors": 2, "time_limit": 60, "user": "eva"})
+
+
+class North:
+    """A site of twelve processors."""
+
+    name = "north"
+
+    def offer(self, request: JobRequest) -> SiteOffer:
+        return SiteOffer(site=self.name, expected_start=NOW, utility=0.5, price=0.0, processors=12)
 
 
 def test_jobs_that_still_wait_are_known_beside_those_that_ended(tmp_path: Path) -> None:
@@ -35,10 +44,11 @@ def test_jobs_that_still_wait_are_known_beside_those_that_ended(tmp_path: Path) 
     told: list[str] = []
     submission = user_submission({"PATH": f"{tmp_path}:/bin"}, 30.0)
     learn_from_past(broker, past, submission, NOW, told.append)
-    state = json.loads(json.dumps(broker.state()))
+    (ranked,) = broker.rank(REQUEST, [North()])
     assert told == []
-    assert state["users"]["eva"]["north"]["count"] == 1
-    assert [job["submitted"] for job in state["sent"]["eva"]] == [NOW - 7200.0]
+    assert ranked.reason == "Mean wait of 1 job of this user there: 10 s."
+    # that which waits has done so for 7200 s less its 60; then 2 * 60 s of work on 12 processors
+    assert ranked.merit == -(7140.0 + 10.0)
 
 
 @pytest.mark.parametrize(
