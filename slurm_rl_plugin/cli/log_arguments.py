@@ -228,11 +228,11 @@ def _log_and_report(argument: str) -> tuple[JobLog, ReadReport]:
         log = generated_log(argument)
         return log, ReadReport(read=len(log), kept=len(log))
     log, report = read_log(Path(argument))
-    _warn_of_malformed(report)
+    warn_of_malformed(report)
     return log, report
 
 
-def _warn_of_malformed(report: ReadReport) -> None:
+def warn_of_malformed(report: ReadReport) -> None:
     """Say where records are broken; they are left out, and counted beside the other reasons."""
     for place in report.malformed:
         print(f"slurm-rl: left out {place}", file=sys.stderr)
