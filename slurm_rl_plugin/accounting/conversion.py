@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from polars.exceptions import PolarsError
+
 from slurm_rl_plugin.accounting.log_format import files_of, kind_of
 from slurm_rl_plugin.accounting.log_stream import BATCH, LogStream
 from slurm_rl_plugin.accounting.port import ReadReport, joined_checksum
@@ -56,8 +58,9 @@ def convert(
             report = form.report(joined_checksum([each.checksum for each in streams]))
             told = metadata(report, form.kind, form.processors_available)
             runs.write(beside, told, form.finishing())
-    except OSError as error:
-        problem = f"the file cannot be written ({error.strerror or error}); check the folder"
+    except (OSError, PolarsError) as error:
+        why = getattr(error, "strerror", None) or str(error).partition("\n")[0]
+        problem = f"the file cannot be written ({why}); check the folder"
         raise AccountingLogError(output, problem) from error
     return report
 

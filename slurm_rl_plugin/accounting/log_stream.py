@@ -7,9 +7,10 @@ import hashlib
 import io
 import zlib
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TypeVar
 
 from slurm_rl_plugin.accounting.log_file import (
     BYTE_ORDER_MARK,
@@ -22,6 +23,7 @@ from slurm_rl_plugin.accounting.log_file import (
     other_compression_fault,
 )
 
+_Part = TypeVar("_Part")
 #: Bytes of one batch.
 BATCH = 16 << 20
 #: So much of a log's beginning tells its format.
@@ -131,3 +133,11 @@ class _Told(io.RawIOBase):
 def _nothing(data: bytes) -> None:
     del data
 
+
+def read_ahead(parts: Iterator[_Part]) -> Iterator[_Part]:
+    """The same parts, the next one made while the caller works on the last."""
+    with ThreadPoolExecutor(max_workers=1) as worker:
+        coming = worker.submit(next, parts, None)
+        while (part := coming.result()) is not None:
+            coming = worker.submit(next, parts, None)
+            yield part

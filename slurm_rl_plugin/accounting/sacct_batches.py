@@ -22,14 +22,16 @@ _LINE_END, _RETURN = ord("\n"), ord("\r")
 
 
 class Batch(NamedTuple):
-    """Records in the order of the dump.
+    """Records, in any order.
 
     Attributes:
         fields: one column of text a field, named by its place.
+        places: tell the order of the dump; shape [records].
         cut_off: records that are not whole.
     """
 
     fields: pl.DataFrame
+    places: IntArray
     cut_off: int
 
 
@@ -53,13 +55,14 @@ class RecordCutter:
         self._rest = lines.text(done, lines.count)
         # a plain row before a line that is none may go on in it
         alone = lines.plain[:done] & np.append(lines.plain[1:done], True)
-        places, found, cut_off = self._one_by_one(lines, np.flatnonzero(~alone))
-        return Batch(self._joined(lines, np.flatnonzero(alone), places, found), cut_off)
+        plain = np.flatnonzero(alone)
+        others = self._one_by_one(lines, np.flatnonzero(~alone))
+        fields = [lines.rows(plain), others.fields] if len(plain) else [others.fields]
+        places = np.concatenate([plain, others.places]) if len(plain) else others.places
+        return Batch(pl.concat(fields), places, others.cut_off)
 
-    def _one_by_one(
-        self, lines: _Lines, odd: IntArray
-    ) -> tuple[list[int], list[list[str]], int]:
-        """Place and fields of the records in odd lines, and how many are cut off."""
+    def _one_by_one(self, lines: _Lines, odd: IntArray) -> Batch:
+        """The records in odd lines."""
         places: list[int] = []
         found: list[list[str]] = []
         cut_off = 0
@@ -71,17 +74,8 @@ class RecordCutter:
                 else:
                     places.append(place)
                     found.append(fields)
-        return places, found, cut_off
-
-    def _joined(
-        self, lines: _Lines, plain: IntArray, places: list[int], found: list[list[str]]
-    ) -> pl.DataFrame:
-        rows = lines.fields[lines.row_of(plain)] if len(plain) else lines.fields.clear()
-        if not found:
-            return rows
-        others = pl.DataFrame(found, schema=rows.schema, orient="row")
-        order = np.argsort(np.concatenate([plain, np.array(places)]), kind="stable")
-        return pl.concat([rows, others])[order]
+        rows = pl.DataFrame(found, schema=lines.fields.schema, orient="row")
+        return Batch(rows, np.array(places, dtype=np.int64), cut_off)
 
 
 class _Lines:
@@ -109,9 +103,11 @@ class _Lines:
         begin = self._ends[first - 1] + 1 if first else 0
         return self._data[begin : self._ends[after - 1] + 1]
 
-    def row_of(self, lines: IntArray) -> IntArray:
-        """Rows of `fields` that hold these lines."""
-        return self._rows[lines]
+    def rows(self, lines: IntArray) -> pl.DataFrame:
+        """The fields of plain lines."""
+        wanted = np.zeros(self.fields.height, dtype=np.bool_)
+        wanted[self._rows[lines]] = True
+        return self.fields.filter(wanted)
 
     def _with_all_separators(self, letters: np.ndarray, layout: Layout) -> BoolArray:
         marks = np.flatnonzero(letters == ord(SEPARATOR))

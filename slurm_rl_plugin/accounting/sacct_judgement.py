@@ -41,38 +41,39 @@ class RecordJudge:
         self._seen = SeenRecords()
         self._last_submit = -np.inf
 
-    def jobs(self, fields: pl.DataFrame, layout: Layout) -> pl.DataFrame:
-        """The jobs among records, in their order; columns as in `stored_log.COLUMNS`."""
+    def jobs(self, fields: pl.DataFrame, places: IntArray, layout: Layout) -> pl.DataFrame:
+        """The jobs among records; columns as in `stored_log.COLUMNS`, and `place`."""
         whose = _value(fields, layout, "jobid", "jobidraw")
         steps = whose.str.contains(".", literal=True).to_numpy()
         if steps.any():
-            fields = fields.filter(~steps)
+            fields, places = fields.filter(~steps), places[~steps]
         rows = _Columns(fields, layout)
-        reasons = {"duplicate record": self._told_before(fields), **rows.reasons()}
+        reasons = {"duplicate record": self._told_before(fields, places), **rows.reasons()}
         kept = np.ones(fields.height, dtype=np.bool_)
         for reason, at_fault in reasons.items():
             if count := int(np.count_nonzero(kept & at_fault)):
                 self.dropped[reason.strip()] += count
             kept &= ~at_fault
-        self._notice(rows, kept)
+        self._notice(rows, kept, places[kept])
         self.kept += int(np.count_nonzero(kept))
-        return rows.frame(kept)
+        return rows.frame(kept).with_columns(pl.Series("place", places[kept]))
 
-    def _told_before(self, fields: pl.DataFrame) -> BoolArray:
+    def _told_before(self, fields: pl.DataFrame, places: IntArray) -> BoolArray:
         first, second = (fields.hash_rows(seed).to_numpy() for seed in _SEEDS)
-        return self._seen.told_before(first, second)
+        return self._seen.told_before(first, second, places)
 
-    def _notice(self, rows: _Columns, kept: BoolArray) -> None:
+    def _notice(self, rows: _Columns, kept: BoolArray, places: IntArray) -> None:
         submit, start = rows.submit[kept], rows.start[kept]
         eligible, run_time = rows.eligible[kept], rows.run_time[kept]
+        in_order = submit[np.argsort(places)]
         found = {
             "eligible outside submit to start": (eligible < submit) | (eligible > start),
             "elapsed is not end minus start": np.abs(rows.end[kept] - start - run_time) > 1,
-            "submit going backwards": np.diff(submit, prepend=self._last_submit) < 0,
+            "submit going backwards": np.diff(in_order, prepend=self._last_submit) < 0,
         }
         self.noticed.update({name: int(each.sum()) for name, each in found.items() if each.any()})
         if len(submit):
-            self._last_submit = float(submit[-1])
+            self._last_submit = float(in_order[-1])
 
 
 class _Columns:

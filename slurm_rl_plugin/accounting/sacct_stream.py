@@ -6,12 +6,11 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from slurm_rl_plugin.accounting.log_stream import LogStream
+from slurm_rl_plugin.accounting.log_stream import LogStream, read_ahead
 from slurm_rl_plugin.accounting.port import ReadReport
 from slurm_rl_plugin.accounting.sacct import no_record, plain_lines, recognise
-from slurm_rl_plugin.accounting.sacct_batches import RecordCutter
+from slurm_rl_plugin.accounting.sacct_batches import Batch, RecordCutter
 from slurm_rl_plugin.accounting.sacct_judgement import RecordJudge
-from slurm_rl_plugin.accounting.sacct_layout import Layout
 
 _CUT_OFF = "truncated record"
 
@@ -34,10 +33,11 @@ class SacctStream:
         head = stream.head()
         lines = plain_lines(head)
         layout = recognise(head, lines)
-        cutter, before = RecordCutter(layout), self._records()
-        for data in stream.batches():
-            yield self._taken(cutter, data, layout, last=False)
-        yield self._taken(cutter, b"", layout, last=True)
+        cutter, judge, before = RecordCutter(layout), self._judge, self._records()
+        for batch in read_ahead(_cut(cutter, stream)):
+            if batch.cut_off:
+                judge.dropped[_CUT_OFF] += batch.cut_off
+            yield judge.jobs(batch.fields, batch.places, layout)
         if self._records() == before:
             raise no_record(head, lines, layout)
 
@@ -60,15 +60,13 @@ class SacctStream:
         """Jobs that only the whole log tells: none."""
         return iter(())
 
-    def _taken(
-        self, cutter: RecordCutter, data: bytes, layout: Layout, *, last: bool
-    ) -> pl.DataFrame:
-        batch = cutter.cut(data, last=last)
-        if batch.cut_off:
-            self._judge.dropped[_CUT_OFF] += batch.cut_off
-        return self._judge.jobs(batch.fields, layout)
-
     def _records(self) -> int:
         """Whole records so far."""
         judge = self._judge
         return judge.kept + sum(judge.dropped.values()) - judge.dropped[_CUT_OFF]
+
+
+def _cut(cutter: RecordCutter, stream: LogStream) -> Iterator[Batch]:
+    for data in stream.batches():
+        yield cutter.cut(data)
+    yield cutter.cut(b"", last=True)

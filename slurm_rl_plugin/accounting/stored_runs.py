@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
+from polars.io.plugins import register_io_source
 
 from slurm_rl_plugin.accounting.stored_log import COLUMNS
 
@@ -41,20 +42,25 @@ class StoredRuns:
         self._folder = folder
         self._part = part
         self._runs: list[_Run] = []
-        self._jobs = 0
+        self._places = 0
 
     def add(self, jobs: pl.DataFrame) -> None:
-        """Put a batch by; jobs of equal submit keep the order in which they come."""
+        """Put a batch by; jobs of equal submit keep the order in which they come.
+
+        Args:
+            jobs: columns as in `stored_log.COLUMNS`, and `place` where their order is another.
+        """
         if not jobs.height:
             return
-        places = pl.Series(_PLACE, np.arange(self._jobs, self._jobs + jobs.height))
-        ordered = jobs.select(list(COLUMNS)).with_columns(places).sort("submit", maintain_order=True)
+        if _PLACE not in jobs.columns:
+            jobs = jobs.with_columns(pl.Series(_PLACE, np.arange(jobs.height)))
+        ordered = jobs.select(*COLUMNS, pl.col(_PLACE) + self._places).sort("submit", _PLACE)
         path = self._folder / f"run-{len(self._runs):06}"
         ordered.write_parquet(path, compression="lz4", row_group_size=GROUP)
         submit = ordered["submit"].to_numpy()
         step = max(self._part // 64, 1)
         self._runs.append(_Run(path, submit[0], submit[-1], submit[::step], jobs.height))
-        self._jobs += jobs.height
+        self._places += int(jobs[_PLACE].max()) + 1  # type: ignore[arg-type]
 
     def write(
         self,
@@ -71,27 +77,26 @@ class StoredRuns:
             changes: columns that only the whole log tells.
             told: is told how many jobs more are in order.
         """
-        parts = [pl.scan_parquet(each) for each in self._ordered(told)]
-        whole = pl.concat(parts) if parts else pl.DataFrame(schema=COLUMNS).lazy()
-        rows = whole.with_columns(*changes).select(list(COLUMNS))
+
+        def parts(
+            columns: list[str] | None, condition: object, most: object, size: object
+        ) -> Iterator[pl.DataFrame]:
+            del condition, most, size  # nothing is asked that would need them
+            for part in self._ordered():
+                told(part.height)
+                yield part.with_columns(*changes).select(columns or list(COLUMNS))
+
+        rows = register_io_source(parts, schema=COLUMNS, is_pure=True)
         rows.sink_parquet(path, row_group_size=GROUP, metadata=metadata)
 
-    def _ordered(self, told: Callable[[int], None]) -> Iterator[Path]:
-        """Files of jobs, each behind the one before it."""
-        for number, runs in enumerate(_overlapping(self._runs)):
-            if len(runs) == 1:
-                told(runs[0].jobs)
-                yield runs[0].path
-                continue
-            for turn, (begin, end) in enumerate(self._bounds(runs)):
+    def _ordered(self) -> Iterator[pl.DataFrame]:
+        """Jobs, each part behind the one before it."""
+        for runs in _overlapping(self._runs):
+            for begin, end in self._bounds(runs):
                 rows = [_between(each, begin, end) for each in runs if _meet(each, begin, end)]
                 part = pl.concat(rows).collect().sort("submit", _PLACE)
-                if not part.height:
-                    continue
-                path = self._folder / f"part-{number:06}-{turn:06}"
-                part.write_parquet(path, compression="lz4", row_group_size=GROUP)
-                told(part.height)
-                yield path
+                if part.height:
+                    yield part
 
     def _bounds(self, runs: list[_Run]) -> list[tuple[float, float]]:
         """Stretches of submit times that hold about `part` jobs each, all jobs together."""

@@ -14,7 +14,7 @@ from slurm_rl_plugin.accounting.sacct_fields import SACCT_FIELDS
 BLOCK = 250_000
 #: Of a thousand rows so many have a separator in the submit line, a line break in it, were
 #: cancelled before they ran, still run, or stand there twice.
-ODD = {"bars": 5, "breaks": 1, "cancelled": 30, "running": 2, "twice": 1}
+ODD = {"bars": 2, "breaks": 1, "cancelled": 30, "running": 2, "twice": 1}
 _BEGIN = 1_600_000_000
 
 
