@@ -25,7 +25,7 @@ def read_log(path: Path) -> tuple[JobLog, ReadReport]:
     """
     if path.is_dir() or _is_pattern(path):
         return _read_daily_files(path)
-    if _is_parquet(path):
+    if is_parquet(path):
         from slurm_rl_plugin.accounting.stored_log import StoredLogReader  # noqa: PLC0415
 
         return StoredLogReader().read(path)
@@ -81,7 +81,8 @@ def files_of(path: Path) -> list[Path]:
     return found
 
 
-def _is_parquet(path: Path) -> bool:
+def is_parquet(path: Path) -> bool:
+    """Whether a file begins as parquet does."""
     try:
         with path.open("rb") as file:
             return file.read(4) == b"PAR1"

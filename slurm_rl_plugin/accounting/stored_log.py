@@ -69,6 +69,17 @@ class StoredLog:
         with _faults(self.path):
             return self._rows.select(name).collect().to_series().to_numpy()
 
+    def first_and_last_submit(self) -> tuple[float, float]:
+        """Submissions of the first and of the last job, seconds.
+
+        Raises:
+            AccountingLogError: the file is broken.
+        """
+        submit = pl.col("submit")
+        with _faults(self.path):
+            first, last = self._rows.select(submit.first(), last=submit.last()).collect().row(0)
+        return float(first), float(last)
+
     def log(self, first: int = 0, last: int | None = None) -> JobLog:
         """Jobs from `first` until before `last`, in submit order; nothing else is read.
 

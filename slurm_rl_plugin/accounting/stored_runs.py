@@ -94,9 +94,9 @@ class StoredRuns:
         for runs in _overlapping(self._runs):
             for begin, end in self._bounds(runs):
                 rows = [_between(each, begin, end) for each in runs if _meet(each, begin, end)]
-                part = pl.concat(rows).collect().sort("submit", _PLACE)
+                part = pl.concat(rows).collect() if rows else pl.DataFrame()
                 if part.height:
-                    yield part
+                    yield part.sort("submit", _PLACE)
 
     def _bounds(self, runs: list[_Run]) -> list[tuple[float, float]]:
         """Stretches of submit times that hold about `part` jobs each, all jobs together."""
