@@ -84,19 +84,25 @@ def jobs_to_keep(priority: IntArray, ceiling: int = HIGHEST_PRIORITY + 1) -> Boo
     return keep
 
 
-def order_changes(priority: IntArray, ceiling: int = HIGHEST_PRIORITY + 1) -> OrderChanges:
+def order_changes(
+    priority: IntArray, ceiling: int = HIGHEST_PRIORITY + 1, most: int | None = None
+) -> OrderChanges:
     """The fewest writes after which priorities fall strictly along the wanted order.
+
+    Where only so many of them are sent, each time as many are gone from those still needed.
 
     Args:
         priority: current priority of each job, our factor included, in the wanted order, first
             to start first; shape [n].
         ceiling: priority of the lowest job that must stay before all of these; not heeded where
             fewer whole numbers lie below it than there are jobs.
+        most: writes that are sent at a time; None for all. A longer queue is never spaced anew:
+            begun and not ended, that would begin again each time.
     """
     if ceiling - LOWEST_PRIORITY < len(priority):
         ceiling = HIGHEST_PRIORITY + 1
     keep = jobs_to_keep(priority, ceiling)
-    if _out_of_room(priority, keep):
+    if (most is None or len(priority) <= most) and _out_of_room(priority, keep):
         anew = _spaced_anew(priority, ceiling)
         if anew is not None:
             return anew

@@ -64,6 +64,7 @@ def planned_order(
     untouched: UntouchedJobs,
     influence: float = math.inf,
     highest: int = HIGHEST_PRIORITY,
+    most: int | None = None,
 ) -> tuple[list[int], list[FactorChange]]:
     """Job places in the decided order, and the fewest writes that give it.
 
@@ -73,12 +74,13 @@ def planned_order(
         untouched: jobs that get no factor.
         influence: priority points that the best place is worth; inf where our order wins.
         highest: priority that the batch system takes.
+        most: writes that are sent in one cycle; None for all.
     """
     pending = snapshot.pending
     order = orderable_by_score(snapshot, scores, untouched)
     ceiling = _ceiling(snapshot, order, untouched, highest)
     if math.isinf(influence):
-        wanted = order_changes(total_priority(pending)[order], ceiling)
+        wanted = order_changes(total_priority(pending)[order], ceiling, most)
     else:
         native, factor_now = pending.native_priority[order], pending.factor[order]
         wanted = bounded_changes(native, factor_now, influence, ceiling)
