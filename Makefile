@@ -65,6 +65,8 @@ bench: $(VENV)/installed-test
 	$(BIN)/slurm-rl benchmark hook --jobs 10000
 	$(BIN)/slurm-rl benchmark hook --jobs 100000
 	$(BIN)/python -m tests.benchmarks.metrics_answer
+	$(BIN)/python -m tests.benchmarks.large_queue
+	$(BIN)/python -m tests.benchmarks.log_conversion --output bench-output
 	$(BIN)/python -m tests.benchmarks.agents_speed
 
 bench-slurm: $(VENV)/installed-test

@@ -10,14 +10,14 @@ from pathlib import Path
 
 from slurm_rl_plugin.errors import AccountingLogError
 
-_GZIP = b"\x1f\x8b"
+GZIP = b"\x1f\x8b"
 _OTHER_COMPRESSION = {
     b"BZh": "bzip2",
     b"\xfd7zXZ": "xz",
     b"PK\x03\x04": "zip",
     b"\x28\xb5\x2f\xfd": "zstd",
 }
-_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,37 +49,64 @@ def read_log_file(path: Path) -> LogFile:
             or compressed in another way.
     """
     stored = _stored_bytes(path)
-    content = _decompressed(path, stored).removeprefix(_BYTE_ORDER_MARK)
+    content = _decompressed(path, stored).removeprefix(BYTE_ORDER_MARK)
     if not content.strip():
-        raise AccountingLogError(path, "the file is empty; export the accounting log again")
+        raise empty_fault(path)
     if b"\0" in content:
-        raise AccountingLogError(path, "the file is binary; give an accounting log in text form")
+        raise binary_fault(path)
     return LogFile(path, content, hashlib.sha256(stored).hexdigest())
 
 
 def _stored_bytes(path: Path) -> bytes:
     try:
         return path.read_bytes()
-    except FileNotFoundError:
-        problem = "there is no such file; check the path"
-    except IsADirectoryError:
-        problem = "this is a directory; give the path of one log file"
     except OSError as error:
-        problem = f"the file cannot be read ({error.strerror}); check its permissions"
-    raise AccountingLogError(path, problem)
+        raise open_fault(path, error) from None
 
 
 def _decompressed(path: Path, stored: bytes) -> bytes:
-    for magic, name in _OTHER_COMPRESSION.items():
-        if stored.startswith(magic):
-            problem = f"the file is compressed with {name}; decompress it or use gzip"
-            raise AccountingLogError(path, problem)
-    if not stored.startswith(_GZIP):
+    if (fault := other_compression_fault(path, stored)) is not None:
+        raise fault
+    if not stored.startswith(GZIP):
         return stored
     try:
         return gzip.decompress(stored)
-    except EOFError:
-        problem = "the gzip file is truncated; copy it again"
-    except (gzip.BadGzipFile, zlib.error) as error:
-        problem = f"the gzip file is corrupt ({error}); copy it again"
-    raise AccountingLogError(path, problem)
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise gzip_fault(path, error) from None
+
+
+def open_fault(path: Path, error: OSError) -> AccountingLogError:
+    """The error of a file that the system does not give."""
+    if isinstance(error, FileNotFoundError):
+        return AccountingLogError(path, "there is no such file; check the path")
+    if isinstance(error, IsADirectoryError):
+        problem = "this is a directory; give the path of one log file"
+        return AccountingLogError(path, problem)
+    problem = f"the file cannot be read ({error.strerror}); check its permissions"
+    return AccountingLogError(path, problem)
+
+
+def other_compression_fault(path: Path, stored: bytes) -> AccountingLogError | None:
+    """The error of a file that is compressed in a way that we do not read, if it is."""
+    for magic, name in _OTHER_COMPRESSION.items():
+        if stored.startswith(magic):
+            problem = f"the file is compressed with {name}; decompress it or use gzip"
+            return AccountingLogError(path, problem)
+    return None
+
+
+def gzip_fault(path: Path, error: Exception) -> AccountingLogError:
+    """The error of a gzip file that does not decompress."""
+    if isinstance(error, EOFError):
+        return AccountingLogError(path, "the gzip file is truncated; copy it again")
+    return AccountingLogError(path, f"the gzip file is corrupt ({error}); copy it again")
+
+
+def empty_fault(path: Path) -> AccountingLogError:
+    """The error of a file that holds nothing."""
+    return AccountingLogError(path, "the file is empty; export the accounting log again")
+
+
+def binary_fault(path: Path) -> AccountingLogError:
+    """The error of a file that is no text."""
+    return AccountingLogError(path, "the file is binary; give an accounting log in text form")

@@ -16,7 +16,7 @@ _NUMBER = re.compile(r"[-+]?\d+(\.\d*)?", re.ASCII)
 def read_log(path: Path) -> tuple[JobLog, ReadReport]:
     """Read an accounting log of any format that we know, gzipped or plain.
 
-    A folder holds PBS's daily files; a name with `*`, `?` or `[` that no file has stands for all
+    A parquet file holds what `slurm-rl convert` made of a log. A folder holds PBS's daily files; a name with `*`, `?` or `[` that no file has stands for all
     such files that it matches.
 
     Raises:
@@ -25,24 +25,69 @@ def read_log(path: Path) -> tuple[JobLog, ReadReport]:
     """
     if path.is_dir() or _is_pattern(path):
         return _read_daily_files(path)
+    if is_parquet(path):
+        from slurm_rl_plugin.accounting.stored_log import StoredLogReader  # noqa: PLC0415
+
+        return StoredLogReader().read(path)
     log = read_log_file(path)
-    first = _first_line(log)
-    if first.startswith(";") or _is_swf_row(first):
+    kind = kind_of(log)
+    if kind == "swf":
         from slurm_rl_plugin.accounting.swf import SwfReader  # noqa: PLC0415
 
         return SwfReader().parse(log)
-    if "|" in first:
+    if kind == "sacct":
         from slurm_rl_plugin.accounting.sacct import SacctReader  # noqa: PLC0415
 
         return SacctReader().parse(log)
-    if _PBS_HEAD.match(first):
-        from slurm_rl_plugin.accounting.pbs import PbsReader  # noqa: PLC0415
+    from slurm_rl_plugin.accounting.pbs import PbsReader  # noqa: PLC0415
 
-        return PbsReader().parse(log)
+    return PbsReader().parse(log)
+
+
+def kind_of(log: LogFile) -> str:
+    """The format of a log, or of the beginning of one: "swf", "sacct" or "pbs".
+
+    Raises:
+        AccountingLogError: it is none of these.
+    """
+    first = _first_line(log)
+    if first.startswith(";") or _is_swf_row(first):
+        return "swf"
+    if "|" in first:
+        return "sacct"
+    if _PBS_HEAD.match(first):
+        return "pbs"
     raise log.fault(
         "this is neither a workload log in SWF, nor a dump of `sacct -P`, nor an accounting file "
         "of PBS; give one of these"
     )
+
+
+def files_of(path: Path) -> list[Path]:
+    """The files that a LOG argument stands for: itself, or PBS's daily files of a folder.
+
+    Raises:
+        AccountingLogError: there is none.
+    """
+    if not (path.is_dir() or _is_pattern(path)):
+        return [path]
+    from slurm_rl_plugin.accounting.pbs import daily_files  # noqa: PLC0415
+
+    if path.is_dir():
+        return daily_files(path)
+    found = sorted(each for each in path.parent.glob(path.name) if each.is_file())
+    if not found:
+        raise AccountingLogError(path, "no file matches; check the path")
+    return found
+
+
+def is_parquet(path: Path) -> bool:
+    """Whether a file begins as parquet does."""
+    try:
+        with path.open("rb") as file:
+            return file.read(4) == b"PAR1"
+    except OSError:
+        return False  # reading it tells why
 
 
 def _is_pattern(path: Path) -> bool:
@@ -52,12 +97,7 @@ def _is_pattern(path: Path) -> bool:
 def _read_daily_files(path: Path) -> tuple[JobLog, ReadReport]:
     from slurm_rl_plugin.accounting.pbs import PbsReader  # noqa: PLC0415
 
-    if path.is_dir():
-        return PbsReader().read(path)
-    found = sorted(each for each in path.parent.glob(path.name) if each.is_file())
-    if not found:
-        raise AccountingLogError(path, "no file matches; check the path")
-    return PbsReader().read_files(found, path)
+    return PbsReader().read_files(files_of(path), path)
 
 
 def _first_line(log: LogFile) -> str:

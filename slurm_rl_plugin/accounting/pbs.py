@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 import io
 import math
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import tzinfo
 from pathlib import Path
 
@@ -23,7 +22,7 @@ from slurm_rl_plugin.accounting.pbs_fields import (
 )
 from slurm_rl_plugin.accounting.pbs_records import Record, ValueCutter, cut_record, parse_stamp
 from slurm_rl_plugin.accounting.pbs_runs import Run, RunColumns
-from slurm_rl_plugin.accounting.port import JobLog, ReadReport
+from slurm_rl_plugin.accounting.port import JobLog, ReadReport, joined_checksum
 from slurm_rl_plugin.errors import AccountingLogError
 
 #: So many malformed lines are told with their place; all are counted.
@@ -58,7 +57,7 @@ class PbsReader:
     def read_files(self, paths: Sequence[Path], whole: Path) -> tuple[JobLog, ReadReport]:
         """Read several files as one log; `whole` names them in messages. See `read`."""
         several = len(paths) > 1
-        logs = (read_log_file(path) for path in paths if not (several and _is_empty(path)))
+        logs = (read_log_file(path) for path in paths if not (several and is_empty(path)))
         return self._parse(logs, whole)
 
     def parse(self, log: LogFile) -> tuple[JobLog, ReadReport]:
@@ -68,18 +67,17 @@ class PbsReader:
     def _parse(
         self, logs: Iterator[LogFile] | list[LogFile], whole: Path
     ) -> tuple[JobLog, ReadReport]:
-        sifted = _Sifted(self._zone)
+        sifted = SiftedRecords(self._zone)
         checksums = []
         for log in logs:
-            sifted.take(log)
+            sifted.take(log.path, io.BytesIO(log.content))
             checksums.append(log.checksum)
         if not sifted.read:
-            problem = "no run ends in it (no E record); give the accounting files of more days"
-            raise AccountingLogError(whole, problem)
-        return sifted.log_and_report(_joined(checksums))
+            raise no_run(whole)
+        return sifted.log_and_report(joined_checksum(checksums))
 
 
-class _Sifted:
+class SiftedRecords:
     """What the files so far have given."""
 
     def __init__(self, zone: tzinfo | None) -> None:
@@ -92,29 +90,29 @@ class _Sifted:
         self._others: Counter[str] = Counter()
         self._places: list[str] = []
 
-    def take(self, log: LogFile) -> None:
-        """Read one file.
+    def take(self, path: Path, lines: Iterable[bytes]) -> None:
+        """Read the lines of one file.
 
         Raises:
             AccountingLogError: none of its lines is an accounting record.
         """
         first_odd, records = 0, 0
-        for number, stored in enumerate(io.BytesIO(log.content), start=1):
+        for number, stored in enumerate(lines, start=1):
             line = stored.decode("utf-8", errors="replace").strip()
             if not line:
                 continue
             record = cut_record(line)
             if record is None:
                 first_odd = first_odd or number
-                self._malformed(log.path, number, f"{line[:40]!r} begins no record")
+                self._malformed(path, number, f"{line[:40]!r} begins no record")
                 continue
             records += 1
             if record.kind != "E":
                 self._others[record.kind] += 1
                 continue
-            self._take_end(log.path, number, record)
+            self._take_end(path, number, record)
         if not records:
-            raise log.fault(f"this is no {_WHAT_IT_IS}", line=first_odd)
+            raise AccountingLogError(path, f"this is no {_WHAT_IT_IS}", line=first_odd)
 
     def _take_end(self, path: Path, number: int, record: Record) -> None:
         try:
@@ -233,16 +231,15 @@ def daily_files(folder: Path) -> list[Path]:
     return found
 
 
-def _is_empty(path: Path) -> bool:
+def no_run(path: Path) -> AccountingLogError:
+    """The error of accounting files without the end of a run."""
+    problem = "no run ends in it (no E record); give the accounting files of more days"
+    return AccountingLogError(path, problem)
+
+
+def is_empty(path: Path) -> bool:
     """A day on which nothing happened."""
     try:
         return path.stat().st_size == 0
     except OSError:
         return False  # reading it tells why
-
-
-def _joined(checksums: Sequence[str]) -> str:
-    """Of one file its own; of several that of their checksums in order."""
-    if len(checksums) == 1:
-        return checksums[0]
-    return hashlib.sha256("".join(checksums).encode()).hexdigest()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -91,3 +93,10 @@ class AccountingReader(Protocol):
                 the report instead.
         """
         ...
+
+
+def joined_checksum(checksums: Sequence[str]) -> str:
+    """Of one file its own; of several that of their checksums in order."""
+    if len(checksums) == 1:
+        return checksums[0]
+    return hashlib.sha256("".join(checksums).encode()).hexdigest()

@@ -25,6 +25,7 @@ from slurm_rl_plugin.accounting.sacct_fields import (
 )
 from slurm_rl_plugin.accounting.sacct_layout import SEPARATOR, Layout
 from slurm_rl_plugin.accounting.sacct_records import MOST_LINES, cut_records
+from slurm_rl_plugin.errors import AccountingLogError
 from slurm_rl_plugin.units import IntArray
 
 _FIELD_NAME = re.compile(r"[a-z_]+(%-?\d+)?", re.ASCII)
@@ -62,13 +63,12 @@ class SacctReader:
 
     def parse(self, log: LogFile) -> tuple[JobLog, ReadReport]:
         """Read a dump whose bytes are at hand; see `read`."""
-        text = log.content.decode("utf-8", errors="replace").replace("\r\n", "\n")
-        lines = text.split("\n")
-        layout = _recognise(log, lines)
+        lines = plain_lines(log)
+        layout = recognise(log, lines)
         jobs, dropped, noticed = _sift(cut_records(lines, layout), layout)
         read = len(jobs) + sum(dropped.values())
         if not jobs and set(dropped) <= {"truncated record"}:
-            raise _no_record(log, lines, layout)
+            raise no_record(log, lines, layout)
         report = ReadReport(
             read=read,
             kept=len(jobs),
@@ -79,7 +79,17 @@ class SacctReader:
         return _to_job_log(sorted(jobs, key=lambda job: job.submit)), report
 
 
-def _recognise(log: LogFile, lines: list[str]) -> Layout:
+def plain_lines(log: LogFile) -> list[str]:
+    """The lines of a dump, broken letters marked, Windows' line ends made plain."""
+    return log.content.decode("utf-8", errors="replace").replace("\r\n", "\n").split("\n")
+
+
+def recognise(log: LogFile, lines: list[str]) -> Layout:
+    """Which fields a dump holds.
+
+    Raises:
+        AccountingLogError: it is no dump, or lacks a field that the table needs.
+    """
     position, first = next((i, line) for i, line in enumerate(lines) if line.strip())
     names = [name.strip().lower() for name in first.split(SEPARATOR)]
     trailing = names[-1] == ""
@@ -105,7 +115,8 @@ def _check_required(log: LogFile, layout: Layout, line: int) -> None:
         raise log.fault(problem, line=line, field=", ".join(missing))
 
 
-def _no_record(log: LogFile, lines: list[str], layout: Layout) -> Exception:
+def no_record(log: LogFile, lines: list[str], layout: Layout) -> AccountingLogError:
+    """The error of a dump in which no line is a record."""
     for number, line in enumerate(lines, start=1):
         if not line.strip() or line == layout.header:
             continue

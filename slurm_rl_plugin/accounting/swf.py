@@ -6,6 +6,7 @@ Format: https://www.cs.huji.ac.il/labs/parallel/workload/swf.html, version 2.2.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ import numpy as np
 from slurm_rl_plugin.accounting.log_file import LogFile, read_log_file
 from slurm_rl_plugin.accounting.port import JobLog, ReadReport
 from slurm_rl_plugin.accounting.swf_writer import write_swf
+from slurm_rl_plugin.errors import AccountingLogError
 from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
 
 __all__ = ["SwfReader", "write_swf"]
@@ -60,29 +62,46 @@ class SwfReader:
         """Read a log whose bytes are at hand; see `read`."""
         # Comments may be in any encoding; Latin-1 decodes all, and numbers are ASCII.
         text = log.content.decode("latin-1")
-        rows = _parse_rows(log, text.split("\n"))
-        kept, dropped = _sift(rows)
+        rows = parse_rows(log, text.split("\n"))
+        if not len(rows):
+            raise no_job(log)
+        kept, dropped = sift(rows)
         rows_kept = rows[kept]
         order = np.argsort(rows_kept[:, 1], kind="stable")
         report = ReadReport(
             read=len(rows),
             kept=len(rows_kept),
             dropped=dropped,
-            noticed=_oddities(rows_kept),
+            noticed=oddities(rows_kept),
             checksum=log.checksum,
         )
-        return _to_job_log(rows_kept[order], _machine_size(text)), report
+        return _to_job_log(rows_kept[order], machine_size([text])), report
 
 
-def _parse_rows(log: LogFile, lines: list[str]) -> FloatArray:
+def parse_rows(log: LogFile, lines: list[str], *, before: int = 0) -> FloatArray:
+    """The rows of some lines as numbers, shape [rows, 18].
+
+    Args:
+        log: for messages.
+        lines: of the log.
+        before: how many lines of the log stand before these.
+
+    Raises:
+        AccountingLogError: a row has not 18 numbers; says line and field.
+    """
     data = [line for line in map(str.strip, lines) if line and line[0] != ";"]
     if not data:
-        raise log.fault("the log holds no job; export it again")
+        return np.empty((0, len(_COLUMNS)))
     try:
         rows = np.loadtxt(data, dtype=np.float64, comments=None, ndmin=2)
     except ValueError:
-        return _parse_rows_singly(log, lines)
-    return rows if _all_sound(rows) else _parse_rows_singly(log, lines)
+        return _parse_rows_singly(log, lines, before)
+    return rows if _all_sound(rows) else _parse_rows_singly(log, lines, before)
+
+
+def no_job(log: LogFile) -> AccountingLogError:
+    """The error of a log without rows."""
+    return log.fault("the log holds no job; export it again")
 
 
 def _all_sound(rows: FloatArray) -> bool:
@@ -92,10 +111,10 @@ def _all_sound(rows: FloatArray) -> bool:
     return bool(np.all(whole == np.floor(whole)))
 
 
-def _parse_rows_singly(log: LogFile, lines: list[str]) -> FloatArray:
+def _parse_rows_singly(log: LogFile, lines: list[str], before: int) -> FloatArray:
     """Parse line by line: slower, but it can tell the line and field at fault."""
     rows = []
-    for number, line in enumerate(lines, start=1):
+    for number, line in enumerate(lines, start=before + 1):
         words = line.split()
         if not words or words[0].startswith(";"):
             continue
@@ -119,12 +138,13 @@ def _parse_number(log: LogFile, line: int, column: int, word: str) -> float:
     return value
 
 
-def _sift(rows: FloatArray) -> tuple[BoolArray, dict[str, int]]:
+def sift(rows: FloatArray) -> tuple[BoolArray, dict[str, int]]:
+    """Which rows are jobs that ran, and how many are not and why."""
     run_time = rows[:, 3]
     faults = {
         "negative run time": (run_time < 0) & (run_time != _UNKNOWN),
         "never ran": (run_time == 0) | (run_time == _UNKNOWN),
-        "no processors": _processors(rows) <= 0,
+        "no processors": processors_of(rows) <= 0,
         "negative submit time": rows[:, 1] < 0,
     }
     kept = np.ones(len(rows), dtype=np.bool_)
@@ -137,30 +157,35 @@ def _sift(rows: FloatArray) -> tuple[BoolArray, dict[str, int]]:
     return kept, dropped
 
 
-def _processors(rows: FloatArray) -> IntArray:
+def processors_of(rows: FloatArray) -> IntArray:
+    """Processors of each job: allocated ones, else those asked for."""
     return np.where(rows[:, 4] == _UNKNOWN, rows[:, 7], rows[:, 4]).astype(np.int64)
 
 
-def _oddities(kept: FloatArray) -> dict[str, int]:
+def oddities(kept: FloatArray, last_submit: float = -np.inf) -> dict[str, int]:
+    """Oddity -> how many jobs show it; `last_submit` is of the job before these."""
     wait = kept[:, 2]
+    backwards = np.diff(kept[:, 1], prepend=last_submit) < 0
     counts = {
-        "submit going backwards": int(np.count_nonzero(np.diff(kept[:, 1]) < 0)),
+        "submit going backwards": int(np.count_nonzero(backwards)),
         "negative wait": int(np.count_nonzero((wait < 0) & (wait != _UNKNOWN))),
     }
     return {oddity: count for oddity, count in counts.items() if count}
 
 
-def _machine_size(text: str) -> int | None:
+def machine_size(texts: Iterable[str]) -> int | None:
+    """Processors of the machine, where the comments tell; the first that tells counts."""
     sizes: dict[str, int] = {}
-    for word, number in _SIZE.findall(text):
-        sizes.setdefault(word, int(number))
+    for text in texts:
+        for word, number in _SIZE.findall(text):
+            sizes.setdefault(word, int(number))
     return sizes.get("MaxProcs") or sizes.get("MaxNodes") or None
 
 
 def _to_job_log(rows: FloatArray, processors_available: int | None) -> JobLog:
     user, users = _index(rows[:, 11])
     account, accounts = _index(rows[:, 12])
-    if len([name for name in accounts if not name.startswith("-")]) < 2:
+    if not tells_groups(accounts):
         account, accounts = user, users
     partition, partitions = _index(rows[:, 14])
     nothing = ("",) * len(rows)
@@ -168,9 +193,9 @@ def _to_job_log(rows: FloatArray, processors_available: int | None) -> JobLog:
         job_id=rows[:, 0].astype(np.int64),
         submit=rows[:, 1].copy(),
         eligible=rows[:, 1].copy(),
-        start=_starts(rows[:, 1], rows[:, 2]),
+        start=starts(rows[:, 1], rows[:, 2]),
         run_time=rows[:, 3].copy(),
-        processors=_processors(rows),
+        processors=processors_of(rows),
         time_limit=np.where(rows[:, 8] > 0, rows[:, 8], np.nan),
         account=account,
         user=user,
@@ -186,12 +211,18 @@ def _to_job_log(rows: FloatArray, processors_available: int | None) -> JobLog:
     )
 
 
+def tells_groups(groups: Iterable[str]) -> bool:
+    """Whether the groups of a log are its accounts; else its users are (definitions)."""
+    return len([name for name in groups if not name.startswith("-")]) >= 2
+
+
 def _index(numbers: FloatArray) -> tuple[IntArray, tuple[str, ...]]:
     values, positions = np.unique(numbers.astype(np.int64), return_inverse=True)
     return positions.astype(np.int64), tuple(str(value) for value in values)
 
 
-def _starts(submit: FloatArray, wait: FloatArray) -> FloatArray:
+def starts(submit: FloatArray, wait: FloatArray) -> FloatArray:
+    """Recorded starts; NaN where no wait is told."""
     start = np.where(wait < 0, np.nan, submit + wait)
     # A sum of decimal fractions is off by a last binary digit, which would not survive a rewrite.
     return np.where(wait % 1 == 0, start, np.round(start, 6))

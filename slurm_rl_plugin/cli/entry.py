@@ -22,6 +22,7 @@ from slurm_rl_plugin.errors import (
 VERBS = {
     "demo": "the whole loop on a simulated cluster: train, shadow, active, plots, /metrics",
     "train": "train a model on accounting logs",
+    "convert": "make one parquet file of accounting logs of any size; it is a LOG for all verbs",
     "evaluate": "compare policies on an accounting log",
     "reproduce": "run the experiment of a paper again, its figures beside ours",
     "check": "whether the daemon could do its work here, and what mends it",
@@ -100,7 +101,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stderr.write(f"slurm-rl {chosen.verb}: {error}\n")
         return 1
     except ModuleNotFoundError as error:
-        extra = "train" if error.name in ("onnx", "cmaes") else "simulate"
+        extra = "train" if error.name in ("onnx", "cmaes", "polars") else "simulate"
         sys.stderr.write(
             f"slurm-rl {chosen.verb}: needs {error.name}: pip install 'slurm_rl_plugin[{extra}]'.\n"
         )

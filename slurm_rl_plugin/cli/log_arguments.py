@@ -8,11 +8,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from slurm_rl_plugin.accounting.log_format import read_log
+from slurm_rl_plugin.accounting.log_format import is_parquet, read_log
 from slurm_rl_plugin.accounting.port import JobLog, ReadReport
 from slurm_rl_plugin.cli.log_excerpt import LogExcerpt
 from slurm_rl_plugin.cli.slurm_log import (
@@ -30,6 +30,10 @@ from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.simulator.generators import generated_log, is_generator_name
 from slurm_rl_plugin.simulator.log_shares import check_shares
 from slurm_rl_plugin.simulator.log_workload import PreparedLog, prepare_log
+from slurm_rl_plugin.units import FloatArray, IntArray
+
+if TYPE_CHECKING:
+    from slurm_rl_plugin.accounting.stored_log import StoredLog
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,10 +192,9 @@ def read_named_log(argument: str, options: argparse.Namespace) -> NamedLog:
     """
     whole = Path(argument).exists()  # a path may hold an @ of its own
     excerpt = LogExcerpt(log=argument) if whole else LogExcerpt.of(argument)
-    log, report = _log_and_report(excerpt.log)
-    log = excerpt.cut(log)
+    given = excerpt.processors or options.processors
+    log, report, capacity = _cut_log(excerpt, given)
     shares = _given_shares(options)
-    capacity = _capacity(log, excerpt.processors or options.processors)
     if excerpt.load is not None:
         log = excerpt.scaled(log, prepare_log(log, capacity=capacity).capacity)
     prepared = _prepared(log, options, shares, capacity)
@@ -223,16 +226,33 @@ def _prepared(
     )
 
 
+def _cut_log(
+    excerpt: LogExcerpt, given: int | None
+) -> tuple[JobLog, ReadReport, int | None]:
+    """The jobs of an argument, the reader's report and the size of the machine."""
+    path = Path(excerpt.log)
+    if is_parquet(path):
+        from slurm_rl_plugin.accounting.stored_log import StoredLog  # noqa: PLC0415 - an extra's
+
+        stored = StoredLog(path)
+        log = excerpt.stored(stored)
+        whole = stored if excerpt.weeks is not None else None
+        return log, stored.report, _capacity(log, given, whole)
+    read, report = _log_and_report(excerpt.log)
+    log = excerpt.cut(read)
+    return log, report, _capacity(log, given, read if excerpt.weeks is not None else None)
+
+
 def _log_and_report(argument: str) -> tuple[JobLog, ReadReport]:
     if is_generator_name(argument) and not Path(argument).exists():
         log = generated_log(argument)
         return log, ReadReport(read=len(log), kept=len(log))
     log, report = read_log(Path(argument))
-    _warn_of_malformed(report)
+    warn_of_malformed(report)
     return log, report
 
 
-def _warn_of_malformed(report: ReadReport) -> None:
+def warn_of_malformed(report: ReadReport) -> None:
     """Say where records are broken; they are left out, and counted beside the other reasons."""
     for place in report.malformed:
         print(f"slurm-rl: left out {place}", file=sys.stderr)
@@ -241,19 +261,33 @@ def _warn_of_malformed(report: ReadReport) -> None:
         print(f"slurm-rl: left out {more} more malformed records", file=sys.stderr)
 
 
-def _capacity(log: JobLog, given: int | None) -> int | None:
-    """Most sacct dumps do not say the machine's size: then the most that was ever in use."""
+def _capacity(
+    log: JobLog, given: int | None, whole: JobLog | StoredLog | None = None
+) -> int | None:
+    """Most sacct dumps do not say the machine's size: then the most that was ever in use.
+
+    Args:
+        log: the jobs.
+        given: by the options.
+        whole: what the jobs were drawn from, if other jobs ran beside them.
+    """
     if given or log.processors_available or log.kind == "swf":
         return given
-    return peak_processors(log)
+    if whole is None or isinstance(whole, JobLog):
+        return peak_processors(whole or log)
+    return _peak(whole.column("start"), whole.column("run_time"), whole.column("processors"))
 
 
 def peak_processors(log: JobLog) -> int | None:
     """The largest number of processors in use at one instant of the recorded schedule."""
-    if len(log) == 0 or np.isnan(log.start).any():
+    return _peak(log.start, log.run_time, log.processors)
+
+
+def _peak(start: FloatArray, run_time: FloatArray, processors: IntArray) -> int | None:
+    if len(start) == 0 or np.isnan(start).any():
         return None
-    times = np.concatenate([log.start, log.start + log.run_time])
-    change = np.concatenate([log.processors, -log.processors])
+    times = np.concatenate([start, start + run_time])
+    change = np.concatenate([processors, -processors])
     order = np.lexsort((change, times))
     return int(np.cumsum(change[order]).max())
 

@@ -18,6 +18,7 @@ from slurm_rl_plugin.cli.log_arguments import (
     configured_classifier,
     read_named_logs,
 )
+from slurm_rl_plugin.cli.log_sample import sampled
 from slurm_rl_plugin.cli.progress import progress_bar
 from slurm_rl_plugin.cli.reserve_option import add_reserve_option, reserve_words
 from slurm_rl_plugin.cli.slurm_log import SLURM, print_origin
@@ -43,7 +44,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "logs",
         metavar="LOG",
         nargs="*",
-        help="SWF or sacct logs, or mmn:... or egee:...; behind an @ a part of it or another load; "
+        help="SWF, sacct or PBS logs, what `convert` made of them, or mmn:... or egee:...; behind an "
+        "@ a part of it or another load; "
         "none with --from slurm",
     )
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="MODEL.onnx")
@@ -108,7 +110,7 @@ def main(options: argparse.Namespace) -> int:
     _check_protocol(options)
     settings = _settings(options)
     start = None if options.start is None else import_network(model_path(options.start))
-    logs = read_named_logs(options.logs, options)
+    logs = read_named_logs([sampled(each) for each in options.logs], options)
     if not options.json:
         for log in logs:
             print_origin(log.origin, log.whence, log.prepared)

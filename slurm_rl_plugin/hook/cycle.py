@@ -308,7 +308,12 @@ class Cycle:
     ) -> QueuePlan:
         points = self._influence(facts)
         order, changes = planned_order(
-            snapshot, decision.scores, self.untouched, points, facts.highest_priority
+            snapshot,
+            decision.scores,
+            self.untouched,
+            points,
+            facts.highest_priority,
+            self.settings.max_writes,
         )
         releases = fallback_reason is not None and self.settings.fallback == "site"
         return QueuePlan(

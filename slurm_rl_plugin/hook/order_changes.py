@@ -65,38 +65,45 @@ def jobs_to_keep(priority: IntArray, ceiling: int = HIGHEST_PRIORITY + 1) -> Boo
     level = -(priority + place)  # non-increasing becomes non-decreasing
     tails: list[int] = []
     tail_place: list[int] = []
-    before = np.full(count, -1, dtype=np.int64)
-    for index in np.flatnonzero(has_room).tolist():
-        value = int(level[index])
-        length = bisect_right(tails, value)
-        before[index] = tail_place[length - 1] if length else -1
-        if length == len(tails):
+    before = [-1] * count
+    chosen = np.flatnonzero(has_room)
+    for index, value in zip(chosen.tolist(), level[chosen].tolist(), strict=True):
+        if not tails or value >= tails[-1]:  # most jobs of a queue that is in order
+            before[index] = tail_place[-1] if tails else -1
             tails.append(value)
             tail_place.append(index)
-        else:
-            tails[length] = value
-            tail_place[length] = index
+            continue
+        length = bisect_right(tails, value)
+        before[index] = tail_place[length - 1] if length else -1
+        tails[length] = value
+        tail_place[length] = index
     keep = np.zeros(count, dtype=np.bool_)
     index = tail_place[-1] if tail_place else -1
     while index >= 0:
         keep[index] = True
-        index = int(before[index])
+        index = before[index]
     return keep
 
 
-def order_changes(priority: IntArray, ceiling: int = HIGHEST_PRIORITY + 1) -> OrderChanges:
+def order_changes(
+    priority: IntArray, ceiling: int = HIGHEST_PRIORITY + 1, most: int | None = None
+) -> OrderChanges:
     """The fewest writes after which priorities fall strictly along the wanted order.
+
+    Where only so many of them are sent, each time as many are gone from those still needed.
 
     Args:
         priority: current priority of each job, our factor included, in the wanted order, first
             to start first; shape [n].
         ceiling: priority of the lowest job that must stay before all of these; not heeded where
             fewer whole numbers lie below it than there are jobs.
+        most: writes that are sent at a time; None for all. A longer queue is never spaced anew:
+            begun and not ended, that would begin again each time.
     """
     if ceiling - LOWEST_PRIORITY < len(priority):
         ceiling = HIGHEST_PRIORITY + 1
     keep = jobs_to_keep(priority, ceiling)
-    if _out_of_room(priority, keep):
+    if (most is None or len(priority) <= most) and _out_of_room(priority, keep):
         anew = _spaced_anew(priority, ceiling)
         if anew is not None:
             return anew

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import overload
 
 import numpy as np
 
@@ -19,6 +20,37 @@ from slurm_rl_plugin.hook.order_changes import (
     order_changes,
 )
 from slurm_rl_plugin.units import FloatArray, IntArray
+
+
+class PlannedChanges(Sequence[FactorChange]):
+    """Writes as columns, made objects when they are asked for: few of many are sent in a cycle.
+
+    Args:
+        job_id, old, new: of each write, shape [writes].
+    """
+
+    def __init__(self, job_id: IntArray, old: IntArray, new: IntArray) -> None:
+        self._job_id, self._old, self._new = job_id, old, new
+
+    def __len__(self) -> int:
+        return len(self._job_id)
+
+    def __iter__(self) -> Iterator[FactorChange]:
+        columns = (self._job_id.tolist(), self._old.tolist(), self._new.tolist())
+        for job, old, new in zip(*columns, strict=True):
+            yield FactorChange(job_id=job, old=old, new=new)
+
+    @overload
+    def __getitem__(self, place: int) -> FactorChange: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> list[FactorChange]: ...
+
+    def __getitem__(self, place: int | slice) -> FactorChange | list[FactorChange]:
+        if isinstance(place, slice):
+            return list(PlannedChanges(self._job_id[place], self._old[place], self._new[place]))
+        job, old, new = (int(each[place]) for each in (self._job_id, self._old, self._new))
+        return FactorChange(job_id=job, old=old, new=new)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +96,8 @@ def planned_order(
     untouched: UntouchedJobs,
     influence: float = math.inf,
     highest: int = HIGHEST_PRIORITY,
-) -> tuple[list[int], list[FactorChange]]:
+    most: int | None = None,
+) -> tuple[list[int], PlannedChanges]:
     """Job places in the decided order, and the fewest writes that give it.
 
     Args:
@@ -73,12 +106,13 @@ def planned_order(
         untouched: jobs that get no factor.
         influence: priority points that the best place is worth; inf where our order wins.
         highest: priority that the batch system takes.
+        most: writes that are sent in one cycle; None for all.
     """
     pending = snapshot.pending
     order = orderable_by_score(snapshot, scores, untouched)
     ceiling = _ceiling(snapshot, order, untouched, highest)
     if math.isinf(influence):
-        wanted = order_changes(total_priority(pending)[order], ceiling)
+        wanted = order_changes(total_priority(pending)[order], ceiling, most)
     else:
         native, factor_now = pending.native_priority[order], pending.factor[order]
         wanted = bounded_changes(native, factor_now, influence, ceiling)
@@ -88,16 +122,11 @@ def planned_order(
     )
     freed = np.flatnonzero(untouched.exempt(snapshot) & (pending.factor != 0))
     joined = _torn_apart(pending, order, moved, factor)
-    places = [*moved, *joined, *freed]
+    places = np.concatenate([moved, joined, freed])
     kept = pending.factor[joined]
     kept[kept == 0] = 1  # 0 would tell that the job carries nothing of ours
-    columns = zip(
-        pending.jobs.job_id[places].tolist(),
-        pending.factor[places].tolist(),
-        [*factor.tolist(), *kept.tolist(), *([0] * len(freed))],
-        strict=True,
-    )
-    changes = [FactorChange(job_id=job, old=old, new=new) for job, old, new in columns]
+    new = np.concatenate([factor, kept, np.zeros(len(freed), dtype=np.int64)])
+    changes = PlannedChanges(pending.jobs.job_id[places], pending.factor[places], new)
     return order.tolist(), changes
 
 

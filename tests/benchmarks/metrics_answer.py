@@ -27,16 +27,16 @@ CALLS = (
 )
 
 
-def large_site(rng: np.random.Generator) -> QueueSnapshot:
+def large_site(rng: np.random.Generator, waiting: int = JOBS) -> QueueSnapshot:
     """A queue of that size, with jobs that have just started in every partition."""
-    drawn = random_snapshot(JOBS, rng)
+    drawn = random_snapshot(waiting, rng)
     jobs = replace(
         drawn.pending.jobs,
-        account=rng.integers(0, ACCOUNTS, JOBS),
-        partition=rng.integers(0, PARTITIONS, JOBS),
+        account=rng.integers(0, ACCOUNTS, waiting),
+        partition=rng.integers(0, PARTITIONS, waiting),
     )
-    pending = replace(drawn.pending, jobs=jobs, native_priority=rng.integers(0, 10**6, JOBS))
-    some = jobs.select(rng.choice(JOBS, STARTED, replace=False))
+    pending = replace(drawn.pending, jobs=jobs, native_priority=rng.integers(0, 10**6, waiting))
+    some = jobs.select(rng.choice(waiting, STARTED, replace=False))
     return replace(
         drawn,
         pending=pending,

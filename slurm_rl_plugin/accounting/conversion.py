@@ -1,0 +1,104 @@
+"""Logs of any size become one parquet file, in memory that does not grow with their text."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from polars.exceptions import PolarsError
+
+from slurm_rl_plugin.accounting.log_format import files_of, kind_of
+from slurm_rl_plugin.accounting.log_stream import BATCH, LogStream
+from slurm_rl_plugin.accounting.port import ReadReport, joined_checksum
+from slurm_rl_plugin.accounting.stored_log import metadata
+from slurm_rl_plugin.accounting.stored_runs import PART, StoredRuns
+from slurm_rl_plugin.errors import AccountingLogError
+from slurm_rl_plugin.whole_file import replacing
+
+if TYPE_CHECKING:
+    from slurm_rl_plugin.accounting.pbs_stream import PbsStream
+    from slurm_rl_plugin.accounting.sacct_stream import SacctStream
+    from slurm_rl_plugin.accounting.swf_stream import SwfStream
+
+
+def convert(
+    logs: Sequence[Path],
+    output: Path,
+    *,
+    progress: Callable[[int], None] | None = None,
+    batch: int = BATCH,
+    part: int = PART,
+) -> ReadReport:
+    """Read logs as `log_format.read_log` does, and write their jobs as parquet.
+
+    Args:
+        logs: one log, several dumps of sacct that go together, or files and folders of PBS.
+        output: the file to write; it appears whole or not at all.
+        progress: is told how many stored bytes more are read.
+        batch: bytes read at a time.
+        part: jobs put in order at a time.
+
+    Raises:
+        AccountingLogError: a log is faulty, the logs do not go together, or the file cannot be
+            written.
+    """
+    files = _files(logs)
+    streams = [LogStream(path, batch=batch, progress=progress) for path in files]
+    form = _form(streams)
+    try:
+        with replacing(output) as beside, _folder_beside(output) as folder:
+            runs = StoredRuns(Path(folder), part=part)
+            for stream in streams:
+                for jobs in form.jobs(stream):
+                    runs.add(jobs)
+            for jobs in form.rest():
+                runs.add(jobs)
+            report = form.report(joined_checksum([each.checksum for each in streams]))
+            told = metadata(report, form.kind, form.processors_available)
+            runs.write(beside, told, form.finishing())
+    except (OSError, PolarsError) as error:
+        why = getattr(error, "strerror", None) or str(error).partition("\n")[0]
+        problem = f"the file cannot be written ({why}); check the folder"
+        raise AccountingLogError(output, problem) from error
+    return report
+
+
+def _files(logs: Sequence[Path]) -> list[Path]:
+    from slurm_rl_plugin.accounting.pbs import is_empty  # noqa: PLC0415
+
+    files = [file for log in logs for file in files_of(log)]
+    # days on which nothing happened
+    return [each for each in files if not (len(files) > 1 and is_empty(each))] or files[:1]
+
+
+def _form(streams: Sequence[LogStream]) -> SacctStream | SwfStream | PbsStream:
+    """What reads these logs.
+
+    Raises:
+        AccountingLogError: they are of several forms, or each has an epoch of its own.
+    """
+    kinds = [kind_of(stream.head()) for stream in streams]
+    for stream, kind in zip(streams, kinds, strict=True):
+        if kind != kinds[0]:
+            problem = f"this is a log of {kind}, the one before of {kinds[0]}; convert each alone"
+            raise AccountingLogError(stream.path, problem)
+    if kinds[0] == "sacct":
+        from slurm_rl_plugin.accounting.sacct_stream import SacctStream  # noqa: PLC0415
+
+        return SacctStream()
+    if kinds[0] == "pbs":
+        from slurm_rl_plugin.accounting.pbs_stream import PbsStream  # noqa: PLC0415
+
+        return PbsStream()
+    if len(streams) > 1:
+        problem = "logs in SWF count their seconds from a beginning of their own; convert one alone"
+        raise AccountingLogError(streams[1].path, problem)
+    from slurm_rl_plugin.accounting.swf_stream import SwfStream  # noqa: PLC0415
+
+    return SwfStream()
+
+
+def _folder_beside(output: Path) -> tempfile.TemporaryDirectory[str]:
+    return tempfile.TemporaryDirectory(prefix=f".{output.name}.", dir=output.parent)

@@ -1,0 +1,185 @@
+"""Jobs of an accounting log as one parquet file: written by batches, read whole or in part.
+
+The file holds a row a job in submit order, and in its metadata what the reader of the log reported.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from slurm_rl_plugin.accounting.port import JobLog, ReadReport
+from slurm_rl_plugin.errors import AccountingLogError
+from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
+
+#: First bytes of every parquet file.
+PARQUET = b"PAR1"
+NUMBERS = ("submit", "eligible", "start", "run_time", "time_limit")
+WHOLE_NUMBERS = ("job_id", "processors")
+NAMES = ("account", "user", "partition")
+TEXTS = ("qos", "job_name", "submit_line")
+#: Columns of the file.
+COLUMNS: dict[str, Any] = {
+    **dict.fromkeys(NUMBERS, pl.Float64),
+    **dict.fromkeys(WHOLE_NUMBERS, pl.Int64),
+    **dict.fromkeys((*NAMES, *TEXTS), pl.String),
+}
+_KEY, _VERSION = "slurm_rl_log", 1
+_NOT_OURS = "this parquet file is none that `slurm-rl convert` wrote; give that one, or the log"
+
+
+class StoredLog:
+    """A parquet file of jobs, opened; columns are read when they are asked for.
+
+    Args:
+        path: of the file.
+
+    Raises:
+        AccountingLogError: it is missing, broken, or not one that we wrote.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        with _faults(path):
+            stored = pl.read_parquet_metadata(path).get(_KEY)
+            self._rows = pl.scan_parquet(path)
+            if stored is None or dict(self._rows.collect_schema()) != COLUMNS:
+                raise AccountingLogError(path, _NOT_OURS)
+        try:
+            self.report, self.kind, self.processors_available = _described(json.loads(stored))
+        except (KeyError, TypeError, ValueError):
+            raise AccountingLogError(path, _NOT_OURS) from None
+
+    def __len__(self) -> int:
+        return self.report.kept
+
+    def column(self, name: str) -> np.ndarray:
+        """One column of numbers, shape [jobs].
+
+        Raises:
+            AccountingLogError: the file is broken.
+        """
+        with _faults(self.path):
+            return self._rows.select(name).collect().to_series().to_numpy()
+
+    def first_and_last_submit(self) -> tuple[float, float]:
+        """Submissions of the first and of the last job, seconds.
+
+        Raises:
+            AccountingLogError: the file is broken.
+        """
+        submit = pl.col("submit")
+        with _faults(self.path):
+            first, last = self._rows.select(submit.first(), last=submit.last()).collect().row(0)
+        return float(first), float(last)
+
+    def log(self, first: int = 0, last: int | None = None) -> JobLog:
+        """Jobs from `first` until before `last`, in submit order; nothing else is read.
+
+        Raises:
+            AccountingLogError: the file is broken, or holds what no log of ours does.
+        """
+        count = len(self) - first if last is None else last - first
+        return self._table(self._rows.slice(first, count), count)
+
+    def stretches(self, bounds: Sequence[tuple[float, float]]) -> JobLog:
+        """Jobs submitted within any of these times, seconds from and until before."""
+        submit = pl.col("submit")
+        wanted = pl.any_horizontal([(submit >= begin) & (submit < end) for begin, end in bounds])
+        return self._table(self._rows.filter(wanted), None)
+
+    def _table(self, rows: pl.LazyFrame, count: int | None) -> JobLog:
+        with _faults(self.path):
+            jobs = rows.collect(engine="streaming")
+        if (count is not None and jobs.height != count) or not _is_sound(jobs):
+            raise AccountingLogError(self.path, "the file is damaged; convert the log again")
+        return job_log(jobs, self.kind, self.processors_available)
+
+
+class StoredLogReader:
+    """Reads what `slurm-rl convert` wrote."""
+
+    def read(self, path: Path) -> tuple[JobLog, ReadReport]:
+        """All jobs of a file, as the reader of the original log gives them.
+
+        Raises:
+            AccountingLogError: the file is missing, broken, or not one that we wrote.
+        """
+        stored = StoredLog(path)
+        return stored.log(), stored.report
+
+
+def metadata(report: ReadReport, kind: str, processors_available: int | None) -> dict[str, str]:
+    """What the file says of itself."""
+    told = {
+        "version": _VERSION,
+        "kind": kind,
+        "processors_available": processors_available,
+        "report": asdict(report),
+    }
+    return {_KEY: json.dumps(told)}
+
+
+def _described(told: dict[str, Any]) -> tuple[ReadReport, str, int | None]:
+    if told["version"] != _VERSION:
+        raise ValueError(told["version"])
+    report = ReadReport(**told["report"])
+    return replace(report, malformed=tuple(report.malformed)), told["kind"], told["processors_available"]
+
+
+def frame_of(log: JobLog, first: int = 0, last: int | None = None) -> pl.DataFrame:
+    """Jobs from `first` until before `last` of a table, as they are stored."""
+    chosen = slice(first, last)
+    columns: dict[str, Any] = {
+        name: getattr(log, name)[chosen] for name in (*NUMBERS, *WHOLE_NUMBERS)
+    }
+    for name in NAMES:
+        texts = pl.Series(getattr(log, f"{name}s"), dtype=pl.String)
+        columns[name] = texts.gather(getattr(log, name)[chosen])
+    columns.update({name: list(getattr(log, name)[chosen]) for name in TEXTS})
+    return pl.DataFrame(columns, schema=COLUMNS)
+
+
+def job_log(jobs: pl.DataFrame, kind: str, processors_available: int | None) -> JobLog:
+    """Stored jobs as a table."""
+    columns: dict[str, Any] = {
+        name: jobs[name].to_numpy().copy() for name in (*NUMBERS, *WHOLE_NUMBERS)
+    }
+    for name in NAMES:
+        columns[name], columns[f"{name}s"] = _indexed(jobs[name], numbered=kind == "swf")
+    columns.update({name: tuple(jobs[name].to_list()) for name in TEXTS})
+    return JobLog(**columns, processors_available=processors_available, kind=kind)
+
+
+def _indexed(texts: pl.Series, *, numbered: bool) -> tuple[IntArray, tuple[str, ...]]:
+    names = sorted(texts.unique().to_list(), key=int if numbered else None)
+    if not names:
+        return np.zeros(0, dtype=np.int64), ()
+    places = texts.replace_strict(names, np.arange(len(names)), return_dtype=pl.Int64)
+    return places.to_numpy().copy(), tuple(names)
+
+
+def _is_sound(jobs: pl.DataFrame) -> bool:
+    """Whether the columns hold what a table of jobs may."""
+    if any(jobs.null_count().row(0)):
+        return False
+    submit: FloatArray = jobs["submit"].to_numpy()
+    finite: BoolArray = np.isfinite(submit) & np.isfinite(jobs["eligible"].to_numpy())
+    ran = (jobs["run_time"].to_numpy() > 0) & (jobs["processors"].to_numpy() > 0)
+    return bool(np.all(finite & ran) and np.all(np.diff(submit) >= 0))
+
+
+@contextmanager
+def _faults(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
+        problem = f"the parquet file cannot be read ({str(error).splitlines()[0][:200]})"
+        raise AccountingLogError(path, f"{problem}; convert the log again") from None

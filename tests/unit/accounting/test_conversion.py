@@ -1,0 +1,215 @@
+"""A log that was converted reads as the log itself does, whatever it holds and however it is cut."""
+
+import gzip
+from dataclasses import fields, replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from slurm_rl_plugin.accounting.conversion import convert
+from slurm_rl_plugin.accounting.log_format import read_log
+from slurm_rl_plugin.accounting.seen_records import SeenRecords
+from slurm_rl_plugin.errors import AccountingLogError
+from tests.contracts.test_accounting_readers import CASES
+
+FIELDS = (
+    "JobIDRaw|User|Account|Partition|QOS|Submit|Eligible|Start|End|ElapsedRaw|Elapsed|TimelimitRaw|"
+    "Timelimit|NCPUS|JobName|State|SubmitLine"
+)
+VALUES = {
+    "JobIDRaw": ["7", "8", "123456789012345678", "9_3", "9_[1-4]", "9.batch", "9.0", "9+1", "x"],
+    "User": ["ann", "bob", "", "Zoë"],
+    "Account": ["physics", ""],
+    "Partition": ["main", "gpu"],
+    "QOS": ["normal"],
+    "Submit": ["1000", "900", "1000", "2024-02-29T00:00:00", "Unknown", "2024-02-30T00:00:00",
+               "2024-02-28T23:59:60", "0000-01-01T00:00:00", "0", "now", ""],
+    "Eligible": ["1000", "1010", "Unknown", "", "2024-02-29T00:00:10", "99999999999", "950"],
+    "Start": ["1060", "1000", "2024-02-29T00:01:00", "Unknown", "None", "", "950"],
+    "End": ["1160", "1000", "2024-02-29T01:01:00", "Unknown", "", "900"],
+    "ElapsedRaw": ["100", "100", "0", "", "-5", "INVALID", "1234567890"],
+    "Elapsed": ["00:01:40", "1-00:00:05", "", "INVALID", "-00:10:00.5", "01:40"],
+    "TimelimitRaw": ["60", "", "UNLIMITED", "-1", "Partition_Limit"],
+    "Timelimit": ["01:00:00", "", "UNLIMITED", "2-00:00:00"],
+    "NCPUS": ["4", "1", "0", "", "-2"],
+    "JobName": ["run", "a|b", "a\nb", ""],
+    "State": ["COMPLETED", "CANCELLED by 0", "RUNNING", "FAILED+", "TIMEOUT", "odd"],
+    "SubmitLine": ["sbatch run.sh", "x | y", "one\ntwo\n\nthree", "", "caf\xe9", "last\r"],
+}  # fmt: skip
+NAMES = FIELDS.split("|")
+#: Mostly sound rows, as in a real dump; any value now and then.
+ROWS = st.fixed_dictionaries(
+    {name: st.one_of(*[st.just(each[0])] * 4, st.sampled_from(each)) for name, each in VALUES.items()}
+).map(lambda row: "|".join(row[name] for name in NAMES))
+PIECES = st.one_of(
+    ROWS,
+    ROWS,
+    ROWS,
+    st.tuples(ROWS, st.integers(0, 80)).map(lambda cut: cut[0][: cut[1]]),
+    st.sampled_from([FIELDS, "", "   ", "no row", "|" * 16, "a|b"]),
+)
+
+
+def outcome(read):
+    """The table as comparable values and the report, or the error's words."""
+    try:
+        log, report = read()
+    except AccountingLogError as error:
+        return str(error)
+    columns = {each.name: getattr(log, each.name) for each in fields(log)}
+    told = {
+        name: [repr(value) for value in column.tolist()] if hasattr(column, "tolist") else column
+        for name, column in columns.items()
+    }
+    return told, report
+
+
+def converted(path, batch, part):
+    output = path.with_suffix(".parquet")
+
+    def read():
+        report = convert([path], output, batch=batch, part=part)
+        log, told = read_log(output)
+        assert told == report
+        return log, told
+
+    return outcome(read)
+
+
+def same(path, batch, part):
+    directly, stored = outcome(lambda: read_log(path)), converted(path, batch, part)
+    assert stored == directly
+    left = sorted(each.name for each in path.parent.iterdir() if each.name.startswith("."))
+    assert left == []
+
+
+@pytest.mark.parametrize("ending", ["\n", "\r\n"])
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
+def test_every_form_of_log(case, ending, tmp_path):
+    path = tmp_path / "log.gz"
+    path.write_bytes(gzip.compress(case.text.replace("\n", ending).encode()))
+    same(path, 50, 2)
+
+
+@settings(deadline=None, max_examples=100)
+@given(
+    lines=st.lists(PIECES, max_size=25),
+    twice=st.booleans(),
+    ending=st.sampled_from(["\n", "\r\n"]),
+    trailing=st.booleans(),
+    batch=st.integers(30, 3000),
+    part=st.integers(1, 30),
+    encoding=st.sampled_from(["utf-8", "latin-1"]),
+)
+def test_any_dump_of_sacct(
+    tmp_path_factory, lines, twice, ending, trailing, batch, part, encoding
+):
+    folder = tmp_path_factory.mktemp("dump")
+    bar = "|" if trailing else ""
+    text = "".join(each + bar + ending for each in [FIELDS, *lines, *(lines if twice else ())])
+    (folder / "log").write_bytes(text.encode(encoding))
+    same(folder / "log", batch, part)
+
+
+SWF_NUMBERS = st.sampled_from(["-1", "0", "1", "7", "12", "300", "2.5", "1e3", "x", "9" * 17])
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    rows=st.lists(
+        st.one_of(
+            st.lists(st.sampled_from(["-1", "0", "1", "7", "12", "300"]), min_size=18, max_size=18),
+            st.lists(SWF_NUMBERS, min_size=17, max_size=18),
+        ).map(" ".join)
+        | st.sampled_from(["; MaxProcs: 64", "; MaxNodes: 8", "", "  ;x"]),
+        max_size=20,
+    ),
+    batch=st.integers(20, 900),
+)
+def test_any_workload_log(tmp_path_factory, rows, batch):
+    folder = tmp_path_factory.mktemp("swf")
+    (folder / "log").write_text("\n".join(["; Version: 2.2", *rows]) + "\n")
+    same(folder / "log", batch, 5)
+
+
+def test_several_dumps_are_one_log(tmp_path):
+    rows = CASES["sacct with a header"].text.splitlines(keepends=True)
+    for name, part in (("a", rows[:3]), ("b", [rows[0], *rows[2:]])):
+        (tmp_path / name).write_text("".join(part))
+    report = convert([tmp_path / "a", tmp_path / "b"], tmp_path / "all.parquet")
+    log, _ = read_log(tmp_path / "all.parquet")
+    assert log.job_id.tolist() == [1, 3]
+    assert report.dropped == {"duplicate record": 1, "never ran": 1, "no processors": 1}
+    assert report.read == 5
+
+
+def test_logs_that_do_not_go_together_are_refused(tmp_path):
+    for name in ("swf", "pbs"):
+        (tmp_path / name).write_text(CASES[name].text)
+    (tmp_path / "again").write_text(CASES["swf"].text)
+    with pytest.raises(AccountingLogError, match="convert each alone"):
+        convert([tmp_path / "swf", tmp_path / "pbs"], tmp_path / "all.parquet")
+    with pytest.raises(AccountingLogError, match="again.*convert one alone"):
+        convert([tmp_path / "swf", tmp_path / "again"], tmp_path / "all.parquet")
+    assert not (tmp_path / "all.parquet").exists()
+
+
+def test_a_fault_is_told_by_its_line_and_nothing_is_written(tmp_path):
+    rows = ["1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18"] * 40
+    (tmp_path / "log").write_text("\n".join([*rows, rows[0].replace("9", "nine"), *rows]))
+    with pytest.raises(AccountingLogError, match="'nine' is no number") as caught:
+        convert([tmp_path / "log"], tmp_path / "log.parquet", batch=200)
+    assert (caught.value.line, caught.value.field) == (41, "9 (requested time)")
+    assert [each.name for each in tmp_path.iterdir()] == ["log"]
+
+
+def test_what_cannot_be_written_is_told(tmp_path):
+    (tmp_path / "log").write_text(CASES["swf"].text)
+    with pytest.raises(AccountingLogError, match="cannot be written"):
+        convert([tmp_path / "log"], tmp_path / "none" / "log.parquet")
+
+
+@pytest.mark.parametrize("harm", ["cut", "foreign", "turned"])
+def test_a_broken_parquet_is_refused(harm, tmp_path):
+    (tmp_path / "log").write_text(CASES["sacct with a header"].text)
+    path = tmp_path / "log.parquet"
+    convert([tmp_path / "log"], path)
+    content = path.read_bytes()
+    if harm == "foreign":
+        import polars as pl
+
+        pl.DataFrame({"a": [1]}).write_parquet(path)
+    else:
+        middle = len(content) // 2
+        path.write_bytes(content[:middle] if harm == "cut" else content[:60] + content[middle:])
+    with pytest.raises(AccountingLogError, match="log.parquet: .*convert"):
+        read_log(path)
+
+
+@given(
+    batches=st.lists(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 3)), max_size=12), max_size=8),
+    data=st.data(),
+)
+def test_what_was_seen_before_is_told(batches, data):
+    seen, known = SeenRecords(), set()
+    for batch in batches:
+        order = data.draw(st.permutations(range(len(batch))))
+        expected = []
+        for each in batch:
+            expected.append(each in known)
+            known.add(each)
+        first = np.array([batch[place][0] for place in order], dtype=np.uint64)
+        second = np.array([batch[place][1] for place in order], dtype=np.uint64)
+        told = seen.told_before(first, second, np.array(order, dtype=np.int64))
+        assert told.tolist() == [expected[place] for place in order]
+
+
+def test_the_report_of_a_log_goes_with_it(tmp_path):
+    (tmp_path / "log").write_text(CASES["pbs"].text + "broken line\n")
+    _, directly = read_log(tmp_path / "log")
+    convert([tmp_path / "log"], tmp_path / "log.parquet")
+    _, stored = read_log(tmp_path / "log.parquet")
+    assert stored == directly
+    assert replace(stored, malformed=()) != stored

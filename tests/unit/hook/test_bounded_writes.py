@@ -1,0 +1,75 @@
+"""Where more must be written than a cycle may: the order comes all the same, the top of it first."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from slurm_rl_plugin.hook.order_changes import ROOM_BELOW, order_changes
+from tests.unit.hook.queues import QueueInMemory, ScorePolicy, pending_jobs
+from tests.unit.hook.test_cycle import cycle_over
+
+#: Priorities as sites have them: tight, equal, or far apart.
+QUEUES = st.integers(2, 60).flatmap(
+    lambda jobs: st.tuples(
+        st.one_of(
+            st.just(list(range(jobs, 0, -1))),
+            st.just([500] * jobs),
+            st.lists(st.integers(1, 80), min_size=jobs, max_size=jobs),
+            st.lists(st.integers(1, 10**7), min_size=jobs, max_size=jobs),
+        ),
+        st.permutations(range(jobs)),
+    )
+)
+
+
+#: One job rises from the end into the middle of a queue without a gap.
+MIDDLE = [*range(59, 29, -1), *range(28, -1, -1), 29]
+
+
+@settings(deadline=None, max_examples=40)
+@example(queue=(list(range(60, 0, -1)), MIDDLE), most=5, older=7)
+@given(queue=QUEUES, most=st.integers(1, 20), older=st.integers(0, 50))
+def test_every_cycle_comes_as_much_nearer_as_it_may_write(
+    tmp_path_factory: pytest.TempPathFactory,
+    queue: tuple[list[int], list[int]],
+    most: int,
+    older: int,
+) -> None:
+    native, scores = queue
+    memory = QueueInMemory(pending_jobs(native))
+    cycle = cycle_over(memory, ScorePolicy(scores), tmp_path_factory.mktemp("site"), max_writes=most)
+    wanted = [place + 1 for place in np.argsort(-np.array(scores), kind="stable").tolist()]
+    needed = math.inf
+    for _ in range(math.ceil(len(native) / most)):
+        report = cycle.run()
+        still = report.suppressed["write_bound"]
+        assert report.writes <= most
+        assert report.writes + still <= max(needed, report.writes)
+        needed = still
+        memory.pending.native_priority[:] += older  # as time goes by
+    assert needed == 0
+    assert memory.order() == wanted
+    before = len(memory.written)
+    cycle.run()
+    assert len(memory.written) == before
+
+
+def test_what_is_written_first_is_the_top(tmp_path: Path) -> None:
+    memory = QueueInMemory(pending_jobs([9, 8, 7, 6, 5, 4]))
+    cycle_over(memory, ScorePolicy([1, 2, 3, 4, 5, 6]), tmp_path, max_writes=2).run()
+    assert memory.order()[:2] == [6, 5]
+
+
+def test_a_queue_out_of_room_is_spaced_anew_only_where_one_cycle_can() -> None:
+    """The writes that are sent first would be the same in every cycle, and none of the others."""
+    tight = np.arange(ROOM_BELOW + 100, ROOM_BELOW, -1)
+    into_the_middle = np.concatenate([tight[:50], [5], tight[50:]])
+    assert len(order_changes(into_the_middle).place) == 101
+    assert len(order_changes(into_the_middle, most=101).place) == 101
+    assert len(order_changes(into_the_middle, most=100).place) < 60
