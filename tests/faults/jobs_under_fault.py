@@ -124,7 +124,9 @@ class JobsUnderFault:
         self.requeued |= set(running)
         still = ("RUNNING", "COMPLETING", "CONFIGURING")
         self.cluster.wait_until(
-            lambda: all(each.state not in still for each in self.seen().values()), 60, "none runs"
+            lambda: _slowly(all(each.state not in still for each in self.seen().values())),
+            60,
+            "none runs",
         )
         for job in running:  # Slurm lets them wait for two minutes
             self.cluster.run("scontrol", "update", f"jobid={job}", "starttime=now", check=False)
@@ -139,7 +141,7 @@ class JobsUnderFault:
             shown.clear()
             shown.update(site_factors_of_tasks(self.cluster))
             listed = self.cluster.run("sprio", "-h", "-o", "%i").stdout.split()
-            return numbers <= {each.partition("_")[0] for each in listed}
+            return _slowly(numbers <= {each.partition("_")[0] for each in listed})
 
         self.cluster.wait_until(all_shown, 60, f"sprio lists {sorted(numbers)}")
         return [f"{job} ({factor})" for job, factor in sorted(shown.items()) if factor]
@@ -149,7 +151,9 @@ class JobsUnderFault:
         more = ("state=up", f"maxcpuspernode={ALL}")
         self.cluster.run("scontrol", "update", "partition=batch", *more)
         self.cluster.wait_until(
-            lambda: not self.cluster.run("squeue", "-h").stdout.strip(), 120, "all jobs done"
+            lambda: _slowly(not self.cluster.run("squeue", "-h").stdout.strip()),
+            120,
+            "all jobs done",
         )
 
     def verdict(self, bound: float, grace: float, *, reruns: bool) -> Verdict:
@@ -180,6 +184,13 @@ class JobsUnderFault:
         wide = seen.get(self.wide)
         if wide is not None and wide.job not in self.requeued and wide.wait > bound + 2 * LONGEST:
             yield f"{wide.job} (wide, waited {wide.wait:.0f} s)"
+
+
+def _slowly(done: bool) -> bool:
+    """Polled through Slurm's commands, which cost more than a look at a file."""
+    if not done:
+        time.sleep(0.4)
+    return done
 
 
 def site_factors_of_tasks(cluster: PrivateSlurm) -> dict[int, int]:
