@@ -1,8 +1,8 @@
 """`make faults`: every fault on a real cluster of its own, a table, and faults.json.
 
 Needs root and Slurm's daemons, see tests/real/install_daemons.sh; about a minute for each fault.
-Results are kept in --output, one folder a fault: a campaign that was cut short goes on where it was,
-and --again tries named faults once more. Exit code 1 where one was not survived.
+Results are kept in --output, one folder a fault: a campaign that was cut short goes on where it
+was, and --again tries named faults once more. Exit code 1 where one was not survived.
 """
 
 from __future__ import annotations

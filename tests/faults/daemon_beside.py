@@ -103,9 +103,7 @@ class DaemonBeside:
             for line in self.log.splitlines()
         )
 
-    def wait_for_good_cycles(
-        self, number: int, seconds: float, since: int | None = None
-    ) -> None:
+    def wait_for_good_cycles(self, number: int, seconds: float, since: int | None = None) -> None:
         """Wait for so many more than now, or than there were."""
         begin = time.monotonic()
         wanted = (self.good_cycles() if since is None else since) + number

@@ -21,7 +21,7 @@ _PRETENDS = """[ $# -gt 0 ] && exec {real} "$@"
 cat >/dev/null
 exit 0"""
 #: Half of what squeue says, as by a broken pipe, and an exit status that says that all is well.
-_HALF = "{real} \"$@\" | head -c 700"
+_HALF = '{real} "$@" | head -c 700'
 
 
 def _replaced(command: str, script: str, scene: Scene) -> None:
@@ -39,7 +39,9 @@ def _jobs_change(scene: Scene) -> None:
     jobs, seen = scene.jobs, scene.jobs.seen()
     held, cancelled = jobs.submit(2)
     array = jobs.submit_array()
-    running = [each.job for each in seen.values() if each.state == "RUNNING" and "_" not in each.job]
+    running = [
+        each.job for each in seen.values() if each.state == "RUNNING" and "_" not in each.job
+    ]
     jobs.held_by_users.add(held)
     jobs.cancelled.add(cancelled)
     jobs.requeued |= set(running[:1])

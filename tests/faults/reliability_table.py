@@ -18,7 +18,8 @@ Result = Mapping[str, Any]
 #: Between these lines the document holds what is made here.
 BEGIN, END = "<!-- faults: begin -->", "<!-- faults: end -->"
 _HEAD = (
-    "| fault | metric that shows it | line of the log | recovered after | jobs | harmed | factors left |",
+    "| fault | metric that shows it | line of the log | recovered after | jobs | harmed "
+    "| factors left |",
     "|---|---|---|---|---|---|---|",
 )
 HARM = ("lost", "held", "failed", "starved")
@@ -52,8 +53,9 @@ def summary_of(results: Sequence[Result]) -> str:
     survived = sum(each["survived"] for each in results)
     shown = sum(each["metric"] and each["log"] for each in results)
     return (
-        f"{len(results)} faults injected, {survived} survived; of {jobs:,} jobs {harm['lost']} lost, "
-        f"{harm['held']} held, {harm['failed']} failed, {harm['starved']} starved; "
+        f"{len(results)} faults injected, {survived} survived; of {jobs:,} jobs "
+        f"{harm['lost']} lost, {harm['held']} held, {harm['failed']} failed, "
+        f"{harm['starved']} starved; "
         f"{harm['factors_left'] + harm['factors_after_kill']} factors left; "
         f"{shown} shown by a metric and a line of the log."
     )

@@ -54,9 +54,7 @@ class Scene:
         time.sleep(seconds)
 
 
-def set_up(
-    fault: Fault, cluster: PrivateSlurm, folder: Path, seed: int, stack: ExitStack
-) -> Scene:
+def set_up(fault: Fault, cluster: PrivateSlurm, folder: Path, seed: int, stack: ExitStack) -> Scene:
     """A scene for a fault; its daemon is not started yet."""
     commands = TamperedCommands(folder / "commands")
     daemon = DaemonBeside(

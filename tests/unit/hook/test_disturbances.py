@@ -78,16 +78,12 @@ def test_factors_of_an_earlier_run_are_told_at_the_start(
 ) -> None:
     queue = QueueInMemory(pending_jobs([3, 2, 1]))
     cycle_over(queue, ScorePolicy([1, 2, 3]), tmp_path).run()  # and is killed
-    daemon, reports = daemon_of(
-        cycle_over(queue, ScorePolicy([1, 2, 3]), tmp_path), CountedStop(2)
-    )
+    daemon, reports = daemon_of(cycle_over(queue, ScorePolicy([1, 2, 3]), tmp_path), CountedStop(2))
     with caplog.at_level(logging.WARNING):
         daemon.run()
     assert [report.disturbances for report in reports] == [{FOUND: 1}, {}]
     assert "disturbance=found_factors" in caplog.text
-    daemon, reports = daemon_of(
-        cycle_over(queue, ScorePolicy([1, 2, 3]), tmp_path), CountedStop(1)
-    )
+    daemon, reports = daemon_of(cycle_over(queue, ScorePolicy([1, 2, 3]), tmp_path), CountedStop(1))
     daemon.run()
     assert reports[0].disturbances == {}  # the one before left
 

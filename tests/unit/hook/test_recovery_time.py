@@ -1,4 +1,4 @@
-"""Once Slurm answers again, the next cycle comes within one cycle's time, however long it was away."""
+"""Once Slurm answers again a cycle comes within one cycle's time, however long it was away."""
 
 from __future__ import annotations
 
