@@ -52,7 +52,7 @@ class Sign:
         if not self.series:
             return "no answer to the scrape"
         if self.labels:
-            return f"`{self.series}` has `{self.labels}`"
+            return f"`{self.series}` has another `{self.labels.partition('=')[0]}`"
         return f"`{self.series}` " + ("rises" if self.value is None else f"is {self.value:g}")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import shutil
 import signal
 import subprocess
@@ -79,13 +80,18 @@ def _own_model(scene: Scene) -> Iterator[None]:
 
 
 def _swap(content: bytes, scene: Scene) -> None:
-    """Replace the model under the running daemon, and tell it in the midst of its cycles."""
+    """Replace the model under the running daemon, and tell it to reload, amid a cycle."""
+    reads = scene.daemon.folder / "reads"
+    reads.unlink(missing_ok=True)
+    squeue = scene.commands.real("squeue")
+    scene.commands.replace("squeue", f'touch {reads}; sleep 0.4; exec {squeue} "$@"')
+    scene.wait_until(reads.exists, 60, "a cycle")
     path = Path(scene.daemon.folder) / "model.onnx"
     beside = path.with_suffix(".new")
     beside.write_bytes(content)
     beside.replace(path)
     scene.daemon.signal(signal.SIGHUP)
-    scene.jobs.submit(2)
+    scene.commands.mend()
 
 
 def _damaged() -> bytes:
@@ -106,6 +112,10 @@ def _start_with_damaged(scene: Scene) -> None:
         scene.daemon.kill()
     (scene.daemon.folder / "model.onnx").write_bytes(_damaged())
     scene.daemon.start()
+
+
+def _sha256(model: str) -> str:
+    return hashlib.sha256((MODELS / f"{model}.onnx").read_bytes()).hexdigest()
 
 
 _OWN = "FOLDER/model.onnx"
@@ -146,8 +156,8 @@ FAULTS_OF_FILES = (
         model=_OWN,
         begin=lambda scene: _swap((MODELS / "responsive-reserve.onnx").read_bytes(), scene),
         end=_good_again,
-        sign=Sign("slurm_rl_cycles_total"),
-        log="reload=done",
+        sign=Sign("slurm_rl_model_info", labels=f'sha256="{_sha256("responsive-reserve")}"'),
+        log="reload=done policy=responsive-reserve",
     ),
     Fault(
         name="model swapped for a damaged one",

@@ -19,7 +19,6 @@ def _at_a_write(when: int, number: signal.Signals, scene: Scene) -> None:
     """Send slurmctld a signal around the next burst of changes."""
     kill = f"kill -{number.value} {scene.cluster.pid('slurmctld')}; sleep 0.2"
     scene.commands.at_the_next_write(when, kill)
-    scene.jobs.submit(2)  # the next cycle has something to write
     scene.wait_until(lambda: scene.commands.written, 60, "a write")
 
 

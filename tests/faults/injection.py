@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from slurm_rl_plugin.hook.audit_reader import AuditFilter, AuditReader
 from tests.faults.daemon_beside import CYCLE, STARVATION, TIMEOUT
 from tests.faults.fault import Fault
 from tests.faults.jobs_under_fault import PLAN
@@ -37,6 +38,7 @@ class Injection:
         factors_after_kill: the same after a kill and the watchdog.
         jobs: submitted.
         lost, held, failed, starved: jobs to which harm was done.
+        torn: lines of the audit log that are none.
         longest_wait: of a job that started.
         seconds: that all took.
         error: why it could not be tried to its end; "" else.
@@ -55,6 +57,7 @@ class Injection:
     held: list[str] = field(default_factory=list)
     failed: list[str] = field(default_factory=list)
     starved: list[str] = field(default_factory=list)
+    torn: int = 0
     longest_wait: float = 0.0
     seconds: float = 0.0
     error: str = ""
@@ -67,6 +70,7 @@ class Injection:
         found += [] if self.log else ["no line of the log shows it"]
         if self.recovery > self.allowed:
             found.append(f"recovered after {self.recovery:.1f} s, allowed {self.allowed:.1f} s")
+        found += [f"{self.torn} torn lines in the audit log"] if self.torn else []
         named = ("lost", "held", "failed", "starved", "factors_left", "factors_after_kill")
         for name in named:
             jobs = getattr(self, name)
@@ -192,7 +196,14 @@ def _judge(fault: Fault, scene: Scene, found: Injection, away: float) -> None:
     )
     found.jobs = len(scene.jobs.submitted)
     found.longest_wait = max(each.wait for each in scene.jobs.seen().values())
+    found.torn = _torn_lines(scene.files / "audit.jsonl")
     found.lost += verdict.lost
     found.held += verdict.held
     found.failed += verdict.failed
     found.starved += verdict.starved
+
+
+def _torn_lines(path: Path) -> int:
+    reader = AuditReader([path])
+    assert sum(1 for _ in reader.lines(AuditFilter())), f"{path} has no line"
+    return reader.bad
