@@ -157,7 +157,7 @@ FAULTS_OF_FILES = (
         begin=lambda scene: _swap((MODELS / "responsive-reserve.onnx").read_bytes(), scene),
         end=_good_again,
         sign=Sign("slurm_rl_model_info", labels=f'sha256="{_sha256("responsive-reserve")}"'),
-        log="reload=done policy=responsive-reserve",
+        log="reload=done policy=model",
     ),
     Fault(
         name="model swapped for a damaged one",

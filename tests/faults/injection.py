@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
@@ -15,6 +16,7 @@ from tests.faults.jobs_under_fault import PLAN
 from tests.faults.scene import Scene, set_up
 from tests.faults.set_clock import settable_clock
 from tests.real.conftest import running_slurm
+from tests.real.private_cluster import PrivateSlurm
 
 #: Seconds of a cycle itself and of polling, on a busy machine.
 SLACK = 2.0
@@ -106,8 +108,16 @@ def inject(fault: Fault, folder: Path, seed: int) -> Injection:
             _go_through(fault, scene, found)
         except Exception as error:  # noqa: BLE001 - a campaign goes on with the next one
             found.error = f"{type(error).__name__}: {error}"
+            _keep(cluster, folder)
     found.seconds = time.monotonic() - begin
     return found
+
+
+def _keep(cluster: PrivateSlurm, folder: Path) -> None:
+    """What helps to find out why."""
+    shutil.copy(cluster.directory / "log" / "slurmctld.log", folder)
+    queue = cluster.run("squeue", "-t", "all", "-r", check=False)
+    (folder / "squeue.txt").write_text(queue.stdout + queue.stderr)
 
 
 def _go_through(fault: Fault, scene: Scene, found: Injection) -> None:
