@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from slurm_rl_plugin.policies.q_network import load_q_network
 from tests.architecture.markdown_documents import TOP
 from tests.faults.fault import FALLS_BACK, SHIPPED, UNWRITABLE, Fault, Sign
 from tests.faults.scene import Scene
@@ -99,6 +100,13 @@ def _damaged() -> bytes:
     return bytes(content[: len(content) // 2])
 
 
+def _other_schema() -> bytes:
+    """The same network, made for features of another schema."""
+    path = MODELS / "default.onnx"
+    digest = load_q_network(path).card.metadata["schema_digest"].encode()
+    return path.read_bytes().replace(digest, digest[::-1])
+
+
 def _good_again(scene: Scene) -> None:
     if scene.daemon.runs:
         _swap((MODELS / "default.onnx").read_bytes(), scene)
@@ -174,7 +182,7 @@ FAULTS_OF_FILES = (
         place=_own_model,
         program=SHIPPED,
         model=_OWN,
-        begin=lambda scene: _swap((MODELS / "reactive-grids.onnx").read_bytes(), scene),
+        begin=lambda scene: _swap(_other_schema(), scene),
         end=_good_again,
         sign=_REFUSED,
         log="reload=refused",

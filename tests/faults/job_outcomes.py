@@ -6,6 +6,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 PENDING, COMPLETED = "PENDING", "COMPLETED"
+#: Why Slurm itself holds a job that it started and forgot, as it was killed before it saved that.
+LAUNCH_FAILED = "launch failed requeued held"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +37,14 @@ class SeenJob:
     @property
     def held(self) -> bool:
         """Whether somebody keeps it from starting."""
-        return self.state == PENDING and (self.reason.startswith("JobHeld") or self.priority == 0)
+        if self.state != PENDING or self.launch_failed:
+            return False
+        return self.reason.startswith("JobHeld") or self.priority == 0
+
+    @property
+    def launch_failed(self) -> bool:
+        """Whether Slurm itself holds it; see LAUNCH_FAILED."""
+        return self.reason.replace("_", " ") == LAUNCH_FAILED
 
     @property
     def wait(self) -> float:

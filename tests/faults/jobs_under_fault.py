@@ -115,6 +115,7 @@ class JobsUnderFault:
     def close(self) -> None:
         """Nothing starts any more; what runs waits again, and what its user held is released."""
         self.cluster.run("scontrol", "update", "partition=batch", "state=down")
+        self._free_failed_launches()
         for job in self.held_by_users:
             self.cluster.run("scontrol", "release", job, check=False)
         self.held_by_users.clear()
@@ -154,11 +155,18 @@ class JobsUnderFault:
 
     def _all_ended(self) -> bool:
         """Those that Slurm itself requeued need not wait for two minutes."""
+        self._free_failed_launches()
         here = self.cluster.run("squeue", "-h", "-o", "%i %r").stdout.splitlines()
         for job, reason in (line.split(maxsplit=1) for line in here):
             if reason == "BeginTime":
                 self.cluster.run("scontrol", "update", f"jobid={job}", "starttime=now", check=False)
         return not here
+
+    def _free_failed_launches(self) -> None:
+        """As an administrator would."""
+        for each in self.seen().values():
+            if each.state == PENDING and each.launch_failed:
+                self.cluster.run("scontrol", "release", each.job, check=False)
 
     def verdict(self, bound: float, grace: float, *, reruns: bool) -> Verdict:
         """After the end of all.

@@ -38,6 +38,7 @@ def test_held_is_by_reason_or_by_priority_and_not_by_its_user() -> None:
         job("2", state="PENDING", reason="Priority", priority=0),
         job("3", state="PENDING", reason="JobHeldUser"),
         job("4", priority=0),  # has run
+        job("5", state="PENDING", reason="launch_failed_requeued_held", priority=0),  # by Slurm
     ]
     found = held({each.job: each for each in seen}, {"3"})
     assert found == ["1 (JobHeldAdmin)", "2 (Priority)"]
