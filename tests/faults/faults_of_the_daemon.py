@@ -12,12 +12,10 @@ from tests.faults.daemon_beside import DaemonBeside
 from tests.faults.drowsy_hook import SLEEP
 from tests.faults.fault import FALLS_BACK, RESTLESS, Fault, Sign
 from tests.faults.scene import Scene
-from tests.faults.set_clock import set_clock
+from tests.faults.set_clock import JUMP, set_clock
 
 #: How often the daemon is killed.
 KILLS = int(os.environ.get("SLURM_RL_KILLS", "100"))
-#: Seconds that the clock jumps; no job's limit is as short.
-JUMP = 1800.0
 _DROWSY = "tests.faults.drowsy_hook"
 
 

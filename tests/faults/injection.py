@@ -14,7 +14,7 @@ from tests.faults.daemon_beside import CYCLE, STARVATION, TIMEOUT
 from tests.faults.fault import Fault
 from tests.faults.jobs_under_fault import PLAN
 from tests.faults.scene import Scene, set_up
-from tests.faults.set_clock import settable_clock
+from tests.faults.set_clock import JUMP, settable_clock
 from tests.real.conftest import running_slurm
 from tests.real.private_cluster import PrivateSlurm
 
@@ -200,7 +200,7 @@ def _watch_until_done(scene: Scene) -> None:
 
 
 def _judge(fault: Fault, scene: Scene, found: Injection, away: float) -> None:
-    grace = away + found.recovery + 2 * CYCLE + 2 * TIMEOUT
+    grace = away + found.recovery + 2 * CYCLE + 2 * TIMEOUT + (JUMP if fault.clock else 0.0)
     verdict = scene.jobs.verdict(
         STARVATION, grace, reruns=fault.reruns_jobs or fault.after_save or fault.forgets_jobs
     )

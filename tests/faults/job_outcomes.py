@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -97,7 +98,9 @@ def failed(
             yield f"{job.job} (run again {job.restarts} times)"
 
 
-def starved(jobs: Collection[SeenJob], bound: float, grace: float) -> list[str]:
+def starved(
+    jobs: Collection[SeenJob], bound: float, grace: float, until: float = math.inf
+) -> list[str]:
     """Jobs that others passed though they had waited beyond the bound.
 
     One is passed where another with as many processors or more, which had not waited so long,
@@ -107,6 +110,7 @@ def starved(jobs: Collection[SeenJob], bound: float, grace: float) -> list[str]:
         jobs: that have started.
         bound: seconds after which a job goes first.
         grace: seconds more in which nobody could see to that.
+        until: from then on no daemon orders the queue, seconds since the epoch.
     """
     found = []
     for job in jobs:
@@ -117,7 +121,7 @@ def starved(jobs: Collection[SeenJob], bound: float, grace: float) -> list[str]:
             each.job
             for each in jobs
             if each.start is not None
-            and due < each.start < job.start
+            and due < each.start < min(job.start, until)
             and each.processors >= job.processors
             and each.wait <= bound
         ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 import time
 from collections.abc import Iterator
@@ -50,6 +51,7 @@ class JobsUnderFault:
     cancelled: set[str] = field(default_factory=set)
     requeued: set[str] = field(default_factory=set)
     wide: str = ""
+    _closed: float = math.inf
     _last: float = 0.0
 
     def submit_first(self) -> None:
@@ -116,6 +118,8 @@ class JobsUnderFault:
         """Nothing starts any more; what runs waits again, and what its user held is released."""
         self.cluster.run("scontrol", "update", "partition=batch", "state=down")
         self._free_failed_launches()
+        starts = [each.start for each in self.seen().values() if each.start is not None]
+        self._closed = max(starts, default=math.inf) + 1.0
         for job in self.held_by_users:
             self.cluster.run("scontrol", "release", job, check=False)
         self.held_by_users.clear()
@@ -188,7 +192,7 @@ class JobsUnderFault:
                 *failed(plain, self.cancelled, reruns=reruns),
                 *failed(rerun, self.cancelled, reruns=True),
             ],
-            starved=[*starved(late, bound, grace), *self._wide_starved(seen, bound + grace)],
+            starved=[*starved(late, bound, grace, self._closed), *self._wide_starved(seen, bound + grace)],
         )
 
     def _wide_starved(self, seen: dict[str, SeenJob], bound: float) -> Iterator[str]:

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+#: Seconds that the clock jumps; no job's limit is as short.
+JUMP = 1800.0
 LIBRARY = "faketime/libfaketimeMT.so.1"
 
 

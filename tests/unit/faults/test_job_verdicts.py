@@ -59,6 +59,7 @@ def test_failed_is_what_did_not_complete_or_ran_again(reruns: bool) -> None:
 def test_a_job_is_starved_where_a_newer_one_of_its_size_passes_it_beyond_the_bound() -> None:
     old = job("old", start=60.0)
     assert starved([old, job("new", eligible=40.0, start=50.0)], BOUND, GRACE)
+    assert not starved([old, job("new", eligible=40.0, start=50.0)], BOUND, GRACE, until=45.0)
     assert not starved([old, job("early", eligible=20.0, start=30.0)], BOUND, GRACE)
     assert not starved([old, job("as old", eligible=1.0, start=50.0)], BOUND, GRACE)
     assert not starved(
