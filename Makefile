@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := setup.py pyproject.toml
 
-.PHONY: help demo test test-releases test-pbs check bench bench-slurm bench-reserve deb generated \
+.PHONY: help demo test test-releases test-pbs check bench bench-slurm bench-reserve faults soak deb generated \
   default-model paper-models reserve-model clean
 
 help:
@@ -16,6 +16,8 @@ help:
 	@echo "make bench          speed and memory"
 	@echo "make bench-slurm    writes and cycles on a real Slurm with 10,000 jobs; about 15 minutes"
 	@echo "make bench-reserve  hours of load on a real Slurm with and without a reserve; about 20 minutes"
+	@echo "make faults         faults injected on real Slurms, a table; as root, about 35 minutes"
+	@echo "make soak           a day of LPC-EGEE on a real Slurm in accelerated time; about 20 minutes"
 	@echo "make deb            the Debian package, into dist/; on Debian 12 or newer"
 	@echo "make generated      files made of the code: manual pages, completion, example file, dashboards"
 	@echo "make default-model  train policy_models/default.onnx again, on three logs"
@@ -76,6 +78,14 @@ bench-slurm: $(VENV)/installed-test
 bench-reserve: $(VENV)/installed-test
 	tests/real/install_daemons.sh
 	$(BIN)/python -m tests.benchmarks.reserve_hour --output bench-output
+
+faults: $(VENV)/installed-test
+	tests/real/install_daemons.sh
+	$(BIN)/python -m tests.faults.campaign --output faults-output
+
+soak: $(VENV)/installed-test
+	tests/real/install_daemons.sh
+	$(BIN)/python -m tests.faults.soak --output soak-output
 
 deb:
 	deploy/debian/build.sh dist

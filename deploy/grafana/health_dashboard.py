@@ -78,8 +78,8 @@ HEALTH: list[Row] = [
         "Does it finish its cycles?",
         [
             lines(
-                "Cycles and failed cycles a minute",
-                "Failed ones by reason.",
+                "Cycles, failed cycles and disturbances a minute",
+                "Failed ones and disturbances by reason.",
                 "none",
                 (
                     f"60 * sum by (cluster) "
@@ -89,6 +89,10 @@ HEALTH: list[Row] = [
                 (
                     a_minute("slurm_rl_cycle_failures_total", "reason"),
                     "failed: {{reason}} {{cluster}}",
+                ),
+                (
+                    a_minute("slurm_rl_disturbances_total", "reason"),
+                    "disturbance: {{reason}} {{cluster}}",
                 ),
             ),
             lines(

@@ -78,10 +78,12 @@ class SchedulerLoad:
     Attributes:
         struggles: why the batch system had better be left alone now; None where it is well.
         events: counts of what happens to jobs; the queue has changed where any of them has.
+        backlog: messages that wait for the accounting daemon; 0 where that is not known.
     """
 
     struggles: str | None
     events: tuple[int, ...]
+    backlog: int = 0
 
 
 class BatchSystem(Protocol):

@@ -128,7 +128,7 @@ class SlurmCluster:
             return SchedulerLoad(struggles=None, events=())
         # only changes of nice go to slurmdbd
         struggles = found.struggles(database_counts=self._lever is self._nice)
-        return SchedulerLoad(struggles=struggles, events=found.events)
+        return SchedulerLoad(struggles=struggles, events=found.events, backlog=found.database)
 
     def snapshot(self) -> QueueSnapshot:
         """Read the queue; see `BatchSystem.snapshot`.

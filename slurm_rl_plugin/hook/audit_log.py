@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -145,13 +147,34 @@ class AuditLog:
     def _append(self, text: str) -> None:
         assert self.path is not None
         try:
-            with self.path.open("a") as file:
-                file.write(text)
+            with self.path.open("a+b", buffering=0) as file:
+                _append_whole(file, text.encode())
         except OSError as error:
             raise ConfigurationError(
                 f"audit log {self.path} cannot be written ({error.strerror}): make its folder "
                 "writable for this user."
             ) from None
+
+
+def _append_whole(file: io.FileIO, content: bytes) -> None:
+    """Append all or nothing: on a full disk half a line would spoil the next one too.
+
+    Raises:
+        OSError: as the file system says; the file is then what it was.
+    """
+    end = file.seek(0, io.SEEK_END)
+    if end:
+        file.seek(end - 1)
+        if file.read(1) != b"\n":  # a daemon was killed in the midst of a line
+            content = b"\n" + content
+    left = memoryview(content)
+    try:
+        while left:
+            left = left[file.write(left) :]
+    except OSError:
+        with contextlib.suppress(OSError):
+            file.truncate(end)
+        raise
 
 
 def decided_order(

@@ -11,6 +11,7 @@ import numpy as np
 from slurm_rl_plugin.batch_systems.port import ApplyReport, BatchSystem
 from slurm_rl_plugin.domain import QueueSnapshot
 from slurm_rl_plugin.errors import SlurmRLError
+from slurm_rl_plugin.hook.disturbances import STATE, Disturbances
 from slurm_rl_plugin.hook.state_file import StateFile
 from slurm_rl_plugin.whole_file import version_of
 
@@ -29,10 +30,14 @@ class CarriedFactors:
 
     Attributes:
         state: the file that keeps them; the daemon beside another controller may write it too.
+        disturbances: told where the file cannot be trusted.
     """
 
     state: StateFile
+    disturbances: Disturbances = field(default_factory=Disturbances)
     _jobs: set[int] | None = None
+    #: The file is lost: whatever is in the queue may carry a factor of ours.
+    _is_lost: bool = False
     _version: tuple[int, int] | None = None
     _away: dict[int, float] = field(default_factory=dict)
 
@@ -60,11 +65,14 @@ class CarriedFactors:
             BatchSystemUnavailable: no answer in time; call again.
         """
         jobs = self._known()
-        if jobs is None:  # the state file is lost: whatever carries a factor may be ours
+        result = ApplyReport(applied=0, rejected={})
+        if jobs is None:  # whatever carries a factor may be ours; of a job that runs it is not seen
             result = batch_system.release(None)
+            running = batch_system.snapshot().running.jobs.job_id.tolist()
+            jobs = (self._jobs or set()) | set(running)
+        waiting = sorted(jobs)
+        if not waiting:
             self._forget_all_but(set(result.later))
-            return result
-        waiting, result = sorted(jobs), ApplyReport(applied=0, rejected={})
         while waiting:
             now, waiting = waiting[:RELEASED_AT_ONCE], waiting[RELEASED_AT_ONCE:]
             part = batch_system.release(np.array(now, dtype=np.int64))
@@ -81,22 +89,30 @@ class CarriedFactors:
             self._remember(jobs)
         except SlurmRLError as error:  # the factors are gone, which is what counts
             logger.error("state=unwritable reason=%s", error)
-            self._jobs = jobs
+            self._jobs, self._is_lost = jobs, False
 
     def _known(self) -> set[int] | None:
+        """The jobs; None where the file is lost, what this process knows itself is kept then."""
         version = version_of(self.state.path)
         if self._jobs is None or (version is not None and version != self._version):
-            self._jobs, self._version = self.state.read(), version
-        return self._jobs
+            found, self._version = self.state.read(), version
+            self._is_lost = found is None
+            if found is None:
+                words = f"path={self.state.path}: every job in the queue may carry a factor of ours"
+                self.disturbances.tell(STATE, words)
+                found = self._jobs or set()
+            self._jobs = found
+        return None if self._is_lost else self._jobs
 
     def _remember(self, jobs: set[int]) -> None:
-        if jobs != self._jobs:
+        if jobs != self._jobs or self._is_lost:
             self.state.write(jobs)
-            self._version = version_of(self.state.path)
+            self._version, self._is_lost = version_of(self.state.path), False
         self._jobs = jobs
 
     def _not_yet_gone(self, alive: set[int], now: float) -> set[int]:
         """Ours, except those away for so long that they will not be requeued any more."""
-        jobs = self._known() or set()
+        known = self._known()
+        jobs = (self._jobs or set()) | alive if known is None else known
         self._away = {job: self._away.get(job, now) for job in jobs - alive}
         return {job for job in jobs if now - self._away.get(job, now) <= REMEMBERED_AFTER_END}

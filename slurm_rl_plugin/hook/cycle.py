@@ -31,6 +31,7 @@ from slurm_rl_plugin.hook.carried_factors import CarriedFactors
 from slurm_rl_plugin.hook.class_defaults import ClassDefaults
 from slurm_rl_plugin.hook.cycle_report import CycleReport
 from slurm_rl_plugin.hook.cycle_settings import CycleSettings
+from slurm_rl_plugin.hook.disturbances import FOUND, AccountingWatch, Disturbances, WrittenFactors
 from slurm_rl_plugin.hook.guard_rails import GuardRail, UntouchedJobs
 from slurm_rl_plugin.hook.memory_file import MemoryFile, memory_path
 from slurm_rl_plugin.hook.order_changes import in_safe_order
@@ -74,6 +75,7 @@ class Cycle:
         class_defaults: what a job gets that is submitted between two cycles.
         calls: seconds of batch-system calls, filled by the adapter, emptied by each report.
         stood_by: whether the last cycle that Slurm answered was another host's to do.
+        disturbances: what happened from outside, emptied by each report.
     """
 
     batch_system: BatchSystem
@@ -89,13 +91,16 @@ class Cycle:
     class_defaults: ClassDefaults = field(default_factory=ClassDefaults)
     calls: list[tuple[str, float]] = field(default_factory=list)
     stood_by: bool = False
+    disturbances: Disturbances = field(default_factory=Disturbances)
+    _accounting: AccountingWatch = field(default_factory=AccountingWatch)
+    _written: WrittenFactors = field(default_factory=WrittenFactors)
     _factors: CarriedFactors = field(init=False)
     _guard: PolicyGuard = field(init=False)
     _denied: int = 0
     _unaudited: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self._factors = CarriedFactors(self.state)
+        self._factors = CarriedFactors(self.state, self.disturbances)
         self._guard = self._new_guard()
 
     def _new_guard(self, *, read_only: bool = False) -> PolicyGuard:
@@ -128,10 +133,13 @@ class Cycle:
                 ours = not self._is_astray(facts)
                 load = self.batch_system.load()
                 known["events"] = load.events
+                self._accounting.look(load.backlog, self.disturbances)
                 obstacle = self._obstacle(facts, load)
             if obstacle is None:
                 snapshot = self.batch_system.snapshot()
                 watch.lap("observe", begin)
+                if not self._shadow:
+                    self._written.look(snapshot.pending, self.disturbances)
                 report = self._order(snapshot, facts, watch)
             else:
                 report = obstacle
@@ -147,9 +155,9 @@ class Cycle:
             report = self._failed("internal", str(error), snapshot)
         if ours and report.failure in _NO_LIMIT_AFTER:
             report = replace(report, limit=self.limit.lift(self.batch_system))
-        report = replace(report, phase_seconds=watch.phases, calls=tuple(self.calls), **known)
+        known |= {"calls": tuple(self.calls), "disturbances": self.disturbances.taken()}
         self.calls.clear()
-        return report
+        return replace(report, phase_seconds=watch.phases, **known)
 
     def _standby(self, facts: SchedulerFacts) -> CycleReport | None:
         """The report of a cycle that is another host's to do, or None."""
@@ -183,11 +191,20 @@ class Cycle:
             BatchSystemUnavailable: no answer in time; call again.
         """
         self.class_defaults.withdraw()  # or new jobs would go on to get factors
+        self._written.forget()
         try:
             report = self._factors.release(self.batch_system)
             return self.class_defaults.take_back(self.batch_system, report)
         finally:  # neither waits for the other
             self.limit.take_back(self.batch_system)
+
+    def look_back(self) -> None:
+        """Tell of factors that an earlier run left, which this one goes on with.
+
+        Beside several controllers they may be those of a daemon that runs.
+        """
+        if self.carries_factors and not self.settings.beside_controllers:
+            self.disturbances.tell(FOUND, "an earlier run has not taken its factors back")
 
     def remember(self) -> None:
         """Write down what the policy remembers, before a stop or a reload.
@@ -350,12 +367,20 @@ class Cycle:
         if plan.releases:
             self._factors.before_writing(plan.snapshot, ())  # whoever wrote them
             adjustments["reset"] = self._factors.release(self.batch_system).applied
+            self._written.forget()
             return replace(report, adjustments=adjustments, suppressed=suppressed)
         self._factors.before_writing(plan.snapshot, (change.job_id for change in changes))
         if changes:
+            wanted = {change.job_id: change.new for change in changes}
+            self._written.about_to_write(wanted)
             result = self.batch_system.apply(in_safe_order(changes))
             suppressed["rejected"] = len(result.rejected)
+            self._written.written(
+                {job: factor for job, factor in wanted.items() if job not in result.rejected}
+            )
             for change in changes:
                 if change.job_id not in result.rejected:
                     adjustments["up" if change.new > change.old else "down"] += 1
+            for job, words in list(result.rejected.items())[:1]:
+                logger.info("rejected=%d first=%d reason=%s", len(result.rejected), job, words)
         return replace(report, adjustments=adjustments, suppressed=suppressed)

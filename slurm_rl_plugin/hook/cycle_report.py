@@ -51,6 +51,7 @@ class CycleReport:
         release: of the batch system; "" where it did not tell.
         events: what had happened to jobs when the cycle began (`SchedulerLoad`).
         pass_interval: seconds between the scheduler's own looks at the queue; 0 where unknown.
+        disturbances: what happened from outside and was got over, one of DISTURBANCES -> count.
     """
 
     time: float
@@ -71,6 +72,7 @@ class CycleReport:
     release: str = ""
     events: tuple[int, ...] = ()
     pass_interval: float = 0.0
+    disturbances: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def succeeded(self) -> bool:

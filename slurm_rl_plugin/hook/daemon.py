@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import logging
+import math
 import os
 import socket
 import time
@@ -17,6 +18,7 @@ from slurm_rl_plugin.errors import ConfigurationError, SlurmRLError
 from slurm_rl_plugin.hook.cycle import Cycle
 from slurm_rl_plugin.hook.cycle_report import CycleReport
 from slurm_rl_plugin.hook.disable_file import Disablement, DisableWatch
+from slurm_rl_plugin.hook.disturbances import ClockWatch
 from slurm_rl_plugin.hook.pace import Pace
 from slurm_rl_plugin.hook.wishes import Wish
 
@@ -143,6 +145,7 @@ class Daemon:
     clock: Callable[[], float]
     sleep: Callable[[float], None]
     _unreachable: int = 0
+    _clock_watch: ClockWatch = field(default_factory=ClockWatch)
     _disable_watch: DisableWatch = field(default_factory=DisableWatch)
     _disabled_by: Disablement | None = None
 
@@ -152,6 +155,7 @@ class Daemon:
         Returns:
             Whether every factor of ours was taken back.
         """
+        self.cycle.look_back()
         while not self.stop.is_set():
             if self.reload_wanted.is_set():
                 self._reload()
@@ -172,6 +176,7 @@ class Daemon:
         waited, end = taken, self._pause(report)
         earliest, poll = self.pace.earliest(report), self.pace.poll(report)
         looks = report.succeeded and bool(report.events)
+        next_try = self.pace.longest if self._unanswered(report) else math.inf
         while waited < end and not self.stop.is_set():
             self.alive()
             turned = self._disabled() != (report.mode == "disabled")
@@ -184,7 +189,14 @@ class Daemon:
                     return
                 looks = changed is not None  # who did not answer is left alone until the cycle
                 waited += self.monotonic() - begin
-            pause = min(max(end - waited, 0.0), max(earliest - waited, poll), _SLICE)
+            if waited >= next_try:
+                begin = self.monotonic()
+                if self._answers():
+                    return
+                waited += self.monotonic() - begin
+                next_try = waited + self.pace.longest
+            next_look = max(earliest - waited, poll)
+            pause = min(max(end - waited, 0.0), next_look, max(next_try - waited, 0.0), _SLICE)
             self.stop.wait(pause)
             waited += pause
         self.alive()
@@ -198,8 +210,22 @@ class Daemon:
             return None
         return load.events != report.events and load.struggles is None
 
+    def _unanswered(self, report: CycleReport) -> bool:
+        """Whether the cheap look itself failed, or told that the batch system struggles."""
+        return report.failure == "busy" or (self._unreachable > 0 and not report.events)
+
+    def _answers(self) -> bool:
+        """Whether a cheap look says that a cycle may go well again; one a cycle's time, no more."""
+        try:
+            return self.cycle.batch_system.load().struggles is None
+        except SlurmRLError:
+            return False
+        finally:
+            self.cycle.calls.clear()  # a call without an answer is no work of the batch system
+
     def run_once(self) -> CycleReport:
         """One cycle, or none while disabled; published and logged."""
+        self._clock_watch.look(self.clock(), self.monotonic(), self.cycle.disturbances)
         report = self._disabled_report() if self._disabled() else self._cycle_report()
         away = report.failure in ("batch_system", "busy")
         self._unreachable = self._unreachable + 1 if away else 0
@@ -263,7 +289,7 @@ class Daemon:
 
     def _pause(self, report: CycleReport) -> float:
         """Seconds from the beginning of this cycle to the next one."""
-        if self._unreachable:
+        if self._unanswered(report):
             return min(self.pace.longest * 2.0 ** min(self._unreachable, 10), LONGEST_PAUSE)
         return self.pace.latest(report)
 

@@ -33,6 +33,7 @@ from slurm_rl_plugin.hook.cycle_report import (
     SUPPRESSIONS,
     CycleReport,
 )
+from slurm_rl_plugin.hook.disturbances import DISTURBANCES
 from slurm_rl_plugin.metrics.label_cap import LabelCap
 from slurm_rl_plugin.metrics.limit_families import limit_as_before, limit_families
 from slurm_rl_plugin.metrics.queue_families import (
@@ -151,6 +152,9 @@ class CycleMetrics:
         self._cycles = Counter("slurm_rl_cycles", "Cycles run.", registry=registry)
         self._failures = counter("cycle_failures", "Cycles that failed.", "reason", FAILURES)
         self._adjustments = counter("adjustments", "Factors written.", "direction", DIRECTIONS)
+        self._disturbances = counter(
+            "disturbances", "What happened from outside and was got over.", "reason", DISTURBANCES
+        )
         self._suppressed = counter(
             "adjustments_suppressed", "Changes not made.", "reason", SUPPRESSIONS
         )
@@ -223,6 +227,8 @@ class CycleMetrics:
             self._success.set(report.time)
         for direction, count in report.adjustments.items():
             self._adjustments.labels(direction).inc(count)
+        for reason, count in report.disturbances.items():
+            self._disturbances.labels(reason).inc(count)
         for reason, count in report.suppressed.items():
             self._suppressed.labels(reason).inc(count)
         self._count_limit(report.limit)

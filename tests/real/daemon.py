@@ -6,7 +6,7 @@ import contextlib
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -55,6 +55,16 @@ class Daemon:
                 cwd="/",
             )
         wait_until(self.is_ready, self.deadline, f"{self.name} up", self.log_tail)
+
+    @contextlib.contextmanager
+    def also(self, options: Sequence[str]) -> Iterator[None]:
+        """Let starts within the block have further options."""
+        usual = self.command
+        self.command = (*usual, *options)
+        try:
+            yield
+        finally:
+            self.command = usual
 
     def is_ready(self) -> bool:
         """Whether it answers.

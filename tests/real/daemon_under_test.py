@@ -117,10 +117,12 @@ def running_hook(
     more: str = "",
     state: Path | None = None,
     before: Sequence[str] = (),
+    program: str = "slurm_rl_plugin.cli.entry",
 ) -> Iterator[RunningHook]:
     """Start the daemon and wait for its first cycle; killed at the end if it still runs.
 
-    `before` are words before its command, such as those of `PrivateSlurm.on_host`.
+    `before` are words before its command, such as those of `PrivateSlurm.on_host`; `program` is the
+    module to run, `slurm-rl` itself or one that gives it another policy.
     """
     folder.mkdir(parents=True, exist_ok=True)
     configuration = write_configuration(
@@ -129,7 +131,7 @@ def running_hook(
     with (folder / "daemon.log").open("wb") as log:
         process = subprocess.Popen(
             [
-                *(*before, sys.executable, "-m", "slurm_rl_plugin.cli.entry"),
+                *(*before, sys.executable, "-m", program),
                 *("run", "--config", str(configuration)),
             ],
             env=slurm.env,

@@ -225,10 +225,21 @@ class PrivateSlurm:
         """
         self._daemons[daemon].send(number)
 
-    def restart(self, daemon: str) -> None:
-        """Stop a daemon cleanly if it runs, start it again and wait until it answers."""
-        self._daemons[daemon].terminate(STEP_SECONDS)
-        self._daemons[daemon].start()
+    def restart(self, daemon: str, *options: str) -> None:
+        """Stop a daemon cleanly if it runs, start it again and wait until it answers.
+
+        Further `options` are for this start only, such as -c of slurmctld.
+        """
+        process = self._daemons[daemon]
+        process.terminate(STEP_SECONDS)
+        with process.also(options):
+            process.start()
+
+    def pid(self, daemon: str) -> int:
+        """Process id of a daemon."""
+        process = self._daemons[daemon].process
+        assert process is not None
+        return process.pid
 
     def wait_until(self, condition: Callable[[], bool], seconds: float, what: str) -> None:
         """Poll until `condition` holds.
@@ -258,13 +269,8 @@ class PrivateSlurm:
         for account in self.plan.accounts.values():
             for user in account.users:  # before: a user added later is not seen inside
                 add_system_user(user)
-        self._start("root", root.hold_command(), lambda: root.is_held(self._pid("root")))
-        root.write_programs(self._pid("root"))
-
-    def _pid(self, daemon: str) -> int:
-        process = self._daemons[daemon].process
-        assert process is not None
-        return process.pid
+        self._start("root", root.hold_command(), lambda: root.is_held(self.pid("root")))
+        root.write_programs(self.pid("root"))
 
     def _start_storage(self) -> None:
         munge = self.directory / "munge"

@@ -1,0 +1,200 @@
+"""The daemon's own files: the state truncated, the disk full or read-only, the model swapped."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from slurm_rl_plugin.policies.q_network import load_q_network
+from tests.architecture.markdown_documents import TOP
+from tests.faults.fault import FALLS_BACK, SHIPPED, UNWRITABLE, Fault, Sign
+from tests.faults.scene import Scene
+
+MODELS = TOP / "policy_models"
+#: Of the small disk.
+_SIZE = 512 * 1024
+
+
+def _mount(*words: str) -> None:
+    subprocess.run(["mount", *words], check=True, capture_output=True, timeout=20)
+
+
+@contextmanager
+def _mounted(scene: Scene, *words: str) -> Iterator[None]:
+    """Mounted on the folder of the daemon's files, for as long as the daemon may need it."""
+    _mount(*words, str(scene.files))
+    try:
+        yield
+    finally:
+        scene.daemon.end()
+        subprocess.run(["umount", "-l", str(scene.files)], check=True, timeout=20)
+
+
+def _small_disk(scene: Scene):  # type: ignore[no-untyped-def]
+    return _mounted(scene, "-t", "tmpfs", "-o", f"size={_SIZE}", "tmpfs")
+
+
+def _bound(scene: Scene):  # type: ignore[no-untyped-def]
+    return _mounted(scene, "--bind", str(scene.files))
+
+
+def _fill(scene: Scene) -> None:
+    """To the last byte, but for a part of a page of the audit log itself."""
+    with scene.files.joinpath("filler").open("wb", buffering=0) as file:
+        try:
+            while True:
+                file.write(bytes(4096))
+        except OSError:
+            pass
+
+
+def _empty(scene: Scene) -> None:
+    scene.files.joinpath("filler").unlink()
+
+
+def _make_read_only(scene: Scene) -> None:
+    _mount("-o", "remount,bind,ro", str(scene.files))
+
+
+def _make_writable(scene: Scene) -> None:
+    _mount("-o", "remount,bind,rw", str(scene.files))
+
+
+def _truncate(part: float, scene: Scene) -> None:
+    path = scene.files / "state.json"
+    scene.wait_until(lambda: path.exists() and path.stat().st_size > 40, 30, "a state file")
+    content = path.read_bytes()
+    with path.open("r+b") as file:  # in place, as a broken disk would
+        file.truncate(int(part * len(content)))
+
+
+@contextmanager
+def _own_model(scene: Scene) -> Iterator[None]:
+    """A copy that can be replaced."""
+    shutil.copy(MODELS / "default.onnx", scene.daemon.folder / "model.onnx")
+    yield
+
+
+def _swap(content: bytes, scene: Scene) -> None:
+    """Replace the model under the running daemon, and tell it to reload, amid a cycle."""
+    reads = scene.daemon.folder / "reads"
+    reads.unlink(missing_ok=True)
+    squeue = scene.commands.real("squeue")
+    scene.commands.replace("squeue", f'touch {reads}; sleep 0.4; exec {squeue} "$@"')
+    scene.wait_until(reads.exists, 60, "a cycle")
+    path = Path(scene.daemon.folder) / "model.onnx"
+    beside = path.with_suffix(".new")
+    beside.write_bytes(content)
+    beside.replace(path)
+    scene.daemon.signal(signal.SIGHUP)
+    scene.commands.mend()
+
+
+def _damaged() -> bytes:
+    content = bytearray((MODELS / "default.onnx").read_bytes())
+    return bytes(content[: len(content) // 2])
+
+
+def _other_schema() -> bytes:
+    """The same network, made for features of another schema."""
+    path = MODELS / "default.onnx"
+    digest = load_q_network(path).card.metadata["schema_digest"].encode()
+    return path.read_bytes().replace(digest, digest[::-1])
+
+
+def _good_again(scene: Scene) -> None:
+    if scene.daemon.runs:
+        _swap((MODELS / "default.onnx").read_bytes(), scene)
+    else:
+        shutil.copy(MODELS / "default.onnx", scene.daemon.folder / "model.onnx")
+
+
+def _start_with_damaged(scene: Scene) -> None:
+    """The model breaks and then the daemon starts."""
+    if scene.daemon.runs:
+        scene.daemon.kill()
+    (scene.daemon.folder / "model.onnx").write_bytes(_damaged())
+    scene.daemon.start()
+
+
+def _sha256(model: str) -> str:
+    return hashlib.sha256((MODELS / f"{model}.onnx").read_bytes()).hexdigest()
+
+
+_OWN = "FOLDER/model.onnx"
+_REFUSED = Sign("slurm_rl_last_reload_successful", 0.0)
+FAULTS_OF_FILES = (
+    Fault(
+        name="state file emptied",
+        begin=lambda scene: _truncate(0.0, scene),
+        sign=Sign('slurm_rl_disturbances_total{reason="state_file"}'),
+        log="state=unreadable",
+    ),
+    Fault(
+        name="state file cut in half",
+        begin=lambda scene: _truncate(0.5, scene),
+        sign=Sign('slurm_rl_disturbances_total{reason="state_file"}'),
+        log="state=unreadable",
+    ),
+    Fault(
+        name="disk full",
+        place=_small_disk,
+        begin=_fill,
+        end=_empty,
+        sign=UNWRITABLE,
+        log="No space left on device",
+    ),
+    Fault(
+        name="folder read-only",
+        place=_bound,
+        begin=_make_read_only,
+        end=_make_writable,
+        sign=UNWRITABLE,
+        log="Read-only file system",
+    ),
+    Fault(
+        name="model swapped for another",
+        place=_own_model,
+        program=SHIPPED,
+        model=_OWN,
+        begin=lambda scene: _swap((MODELS / "responsive-reserve.onnx").read_bytes(), scene),
+        end=_good_again,
+        sign=Sign("slurm_rl_model_info", labels=f'sha256="{_sha256("responsive-reserve")}"'),
+        log="reload=done policy=model",
+    ),
+    Fault(
+        name="model swapped for a damaged one",
+        place=_own_model,
+        program=SHIPPED,
+        model=_OWN,
+        begin=lambda scene: _swap(_damaged(), scene),
+        end=_good_again,
+        sign=_REFUSED,
+        log="reload=refused",
+    ),
+    Fault(
+        name="model swapped for one of another schema",
+        place=_own_model,
+        program=SHIPPED,
+        model=_OWN,
+        begin=lambda scene: _swap(_other_schema(), scene),
+        end=_good_again,
+        sign=_REFUSED,
+        log="reload=refused",
+    ),
+    Fault(
+        name="daemon started with a damaged model",
+        place=_own_model,
+        program=SHIPPED,
+        model=_OWN,
+        begin=_start_with_damaged,
+        end=_good_again,
+        sign=FALLS_BACK,
+        log="model=refused",
+    ),
+)

@@ -1,0 +1,153 @@
+"""The daemon killed, doubled, slow in its decisions, and with a clock that jumps."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+
+from tests.faults.daemon_beside import DaemonBeside
+from tests.faults.drowsy_hook import SLEEP
+from tests.faults.fault import FALLS_BACK, RESTLESS, Fault, Sign
+from tests.faults.scene import Scene
+from tests.faults.set_clock import JUMP, set_clock
+
+#: How often the daemon is killed.
+KILLS = int(os.environ.get("SLURM_RL_KILLS", "100"))
+_DROWSY = "tests.faults.drowsy_hook"
+
+
+def _kill(scene: Scene) -> None:
+    scene.daemon.kill()
+
+
+def _start(scene: Scene) -> None:
+    if not scene.daemon.runs:
+        scene.daemon.start()
+
+
+def _kill_often(scene: Scene) -> None:
+    """At random moments, started again each time as systemd does; the last time it stays dead."""
+    marked = scene.daemon.folder / "killed-often"
+    for kill in range(1 if marked.exists() else KILLS):
+        if kill:
+            scene.daemon.start()
+            if kill % 3 == 0:
+                scene.jobs.submit(2)
+        scene.pause(scene.rng.uniform(0.0, 1.5))
+        scene.daemon.kill()
+    marked.touch()
+
+
+def _sleep(scene: Scene) -> None:
+    Path(os.environ[SLEEP]).write_text("2.5")
+    scene.jobs.submit(2)
+
+
+def _wake(scene: Scene) -> None:
+    Path(os.environ[SLEEP]).unlink(missing_ok=True)
+
+
+def _same_files(scene: Scene) -> None:
+    """A second one with the same configuration."""
+    words = ("-m", "slurm_rl_plugin.cli.entry", "run", "--config")
+    done = subprocess.run(
+        [sys.executable, *words, str(scene.daemon.folder / "slurm-rl.toml")],
+        env={**scene.cluster.env, "PATH": scene.daemon.path},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 2, done.stderr
+    scene.daemon.other_log.write_text(done.stderr)
+
+
+def _own_files(scene: Scene) -> None:
+    """A second one that knows nothing of the first."""
+    folder = scene.daemon.folder / "second"
+    second = DaemonBeside(
+        cluster=scene.cluster,
+        folder=folder,
+        path=scene.daemon.path,
+        program=RESTLESS,
+        model="sjf",
+        more="",
+        stack=scene.stack.enter_context(ExitStack()),
+    )
+    second.files.mkdir(parents=True, exist_ok=True)
+    second.start()
+    scene.others.append(second)
+    scene.jobs.submit(2)
+
+
+def _second_leaves(scene: Scene) -> None:
+    while scene.others:
+        second = scene.others.pop()
+        code = second.stop()
+        assert code == 0, second.log[-2000:]
+
+
+FAULTS_OF_THE_DAEMON = (
+    Fault(
+        name="daemon killed",
+        begin=_kill,
+        end=_start,
+        counts_end=True,
+        sign=Sign(""),
+        log="disturbance=found_factors",
+        patience=3.0,
+        slack=3.0,
+    ),
+    Fault(
+        name="daemon killed again and again",
+        begin=_kill_often,
+        end=_start,
+        counts_end=True,
+        sign=Sign(""),
+        log="disturbance=found_factors",
+        patience=900.0,
+        slack=3.0,
+    ),
+    Fault(
+        name="inference sleeps",
+        program=_DROWSY,
+        begin=_sleep,
+        end=_wake,
+        sign=FALLS_BACK,
+        log="fallback=yes reason=the policy took",
+        slack=2.5,
+    ),
+    Fault(
+        name="two daemons on the same files",
+        begin=_same_files,
+        sign=Sign("slurm_rl_up", 1.0),
+        log="another slurm-rl run holds",
+    ),
+    Fault(
+        name="two daemons with files of their own",
+        begin=_own_files,
+        end=_second_leaves,
+        sign=Sign('slurm_rl_disturbances_total{reason="factor_changed"}'),
+        log="disturbance=factor_changed",
+        slack=2.0,
+    ),
+    Fault(
+        name="clock jumps forward",
+        clock=True,
+        begin=lambda scene: set_clock(scene.daemon.folder, JUMP),
+        end=lambda scene: set_clock(scene.daemon.folder, 0.0),
+        sign=Sign('slurm_rl_disturbances_total{reason="clock"}'),
+        log="disturbance=clock",
+    ),
+    Fault(
+        name="clock jumps back",
+        clock=True,
+        begin=lambda scene: set_clock(scene.daemon.folder, -JUMP),
+        end=lambda scene: set_clock(scene.daemon.folder, 0.0),
+        sign=Sign('slurm_rl_disturbances_total{reason="clock"}'),
+        log="disturbance=clock",
+    ),
+)

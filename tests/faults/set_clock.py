@@ -1,0 +1,54 @@
+"""A clock of the whole private site, all its daemons and ours, that can be set: libfaketime."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+#: Seconds that the clock jumps; no job's limit is as short.
+JUMP = 1800.0
+LIBRARY = "faketime/libfaketimeMT.so.1"
+
+
+def clock_library() -> Path | None:
+    """Where libfaketime is; None where it is not installed."""
+    folders = [Path("/usr/lib64"), *Path("/usr/lib").glob("*-linux-gnu")]
+    found = [each / LIBRARY for each in folders if (each / LIBRARY).exists()]
+    return found[0] if found else None
+
+
+@contextmanager
+def settable_clock(folder: Path) -> Iterator[None]:
+    """Whatever is started meanwhile goes by a clock in `folder`, right at first.
+
+    The wall clock only: durations are not touched, as where an administrator sets the time.
+    """
+    library = clock_library()
+    assert library is not None, "libfaketime is missing"
+    set_clock(folder, 0.0)
+    variables = {
+        "LD_PRELOAD": str(library),
+        "FAKETIME_TIMESTAMP_FILE": str(_path(folder)),
+        "FAKETIME_NO_CACHE": "1",
+        "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+        "DONT_FAKE_MONOTONIC": "1",
+    }
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name in variables:
+            os.environ.pop(name)
+
+
+def set_clock(folder: Path, seconds: float) -> None:
+    """Let it be so many seconds later than it is."""
+    beside = folder / "clock.new"
+    beside.write_text(f"{seconds:+.0f}\n")
+    beside.replace(_path(folder))
+
+
+def _path(folder: Path) -> Path:
+    return folder / "clock"

@@ -1,0 +1,124 @@
+"""What happens from outside is told: in the log, and counted in the next report."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from slurm_rl_plugin.hook.disturbances import (
+    ACCOUNTING,
+    CLOCK,
+    FACTOR,
+    FOUND,
+    STATE,
+    AccountingWatch,
+    ClockWatch,
+    Disturbances,
+)
+from tests.unit.hook.queues import QueueInMemory, ScorePolicy, pending_jobs
+from tests.unit.hook.test_cycle import cycle_over
+from tests.unit.hook.test_daemon import CountedStop, daemon_of
+
+
+@pytest.mark.parametrize(
+    ("backlog", "told"),
+    [
+        ([0, 5, 0, 7, 0], 0),
+        ([3, 3, 3], 1),
+        ([3, 4, 5, 6, 7, 8], 1),  # once until it is gone
+        ([9, 8, 7, 6, 5, 4], 0),  # somebody takes them
+        ([3, 4, 5, 0, 3, 4, 5], 2),
+    ],
+)
+def test_accounting_that_takes_no_messages_is_told_once(backlog: list[int], told: int) -> None:
+    watch, disturbances = AccountingWatch(), Disturbances()
+    for waiting in backlog:
+        watch.look(waiting, disturbances)
+    assert disturbances.taken() == ({ACCOUNTING: told} if told else {})
+    assert disturbances.taken() == {}
+
+
+def test_a_clock_that_is_set_is_told_with_the_step(caplog: pytest.LogCaptureFixture) -> None:
+    watch, disturbances = ClockWatch(), Disturbances()
+    for now, monotonic in ((1000.0, 5.0), (1030.0, 35.0), (4630.0, 65.0), (1090.0, 95.0)):
+        watch.look(now, monotonic, disturbances)
+    assert disturbances.taken() == {CLOCK: 2}
+    steps = [record.getMessage().split()[1] for record in caplog.records]
+    assert steps == ["seconds=+3570:", "seconds=-3570:"]
+
+
+def test_a_lost_write_is_told_and_written_again(tmp_path: Path) -> None:
+    queue = QueueInMemory(pending_jobs([3, 2, 1]))
+    cycle = cycle_over(queue, ScorePolicy([1, 2, 3]), tmp_path)
+    cycle.run()
+    wanted = queue.order()
+    assert cycle.run().disturbances == {}
+    queue.pending.factor[:] = 0  # slurmctld died before it saved them
+    report = cycle.run()
+    assert report.disturbances == {FACTOR: 1}
+    assert queue.order() == wanted
+    assert cycle.run().disturbances == {}
+
+
+def test_refused_writes_and_hidden_factors_are_no_lost_ones(tmp_path: Path) -> None:
+    queue = QueueInMemory(pending_jobs([3, 2, 1]), refuse=(3,))
+    cycle = cycle_over(queue, ScorePolicy([1, 2, 3]), tmp_path)
+    for _ in range(3):
+        assert cycle.run().disturbances == {}
+    queue.pending.factor[:] = 0
+    queue.pending.admin_set[:] = True
+    assert cycle.run().disturbances == {}
+
+
+def test_factors_of_an_earlier_run_are_told_at_the_start(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    queue = QueueInMemory(pending_jobs([3, 2, 1]))
+    cycle_over(queue, ScorePolicy([1, 2, 3]), tmp_path).run()  # and is killed
+    daemon, reports = daemon_of(cycle_over(queue, ScorePolicy([1, 2, 3]), tmp_path), CountedStop(2))
+    with caplog.at_level(logging.WARNING):
+        daemon.run()
+    assert [report.disturbances for report in reports] == [{FOUND: 1}, {}]
+    assert "disturbance=found_factors" in caplog.text
+    daemon, reports = daemon_of(cycle_over(queue, ScorePolicy([1, 2, 3]), tmp_path), CountedStop(1))
+    daemon.run()
+    assert reports[0].disturbances == {}  # the one before left
+
+
+@pytest.mark.parametrize("kept", [0.0, 0.5])
+def test_a_cut_state_file_is_told_and_forgets_no_job(tmp_path: Path, kept: float) -> None:
+    """A job of ours that runs meanwhile may be requeued: it must still be taken back."""
+    queue = QueueInMemory(pending_jobs([3, 2, 1]))
+    cycle = cycle_over(queue, ScorePolicy([1, 2, 3]), tmp_path)
+    cycle.run()
+    carrying = set(queue.pending.jobs.job_id[queue.pending.factor != 0].tolist())
+    assert carrying
+    path = cycle.state.path
+    path.write_bytes(path.read_bytes()[: int(kept * path.stat().st_size)])
+    queue.pending = pending_jobs([])  # all of them run now
+    assert cycle.run().disturbances == {STATE: 1}
+    assert carrying <= (cycle.state.read() or set())
+    assert cycle.run().disturbances == {}
+
+
+def test_a_release_after_a_lost_state_file_also_frees_jobs_that_run(tmp_path: Path) -> None:
+    queue = QueueInMemory(pending_jobs([3, 2, 1]))
+    cycle = cycle_over(queue, ScorePolicy([1, 2, 3]), tmp_path)
+    cycle.run()
+    cycle.state.path.write_text("")
+    released: list[set[int] | None] = []
+    release = queue.release
+
+    def noted(job_ids: np.ndarray | None = None):  # type: ignore[no-untyped-def,type-arg]
+        released.append(None if job_ids is None else set(job_ids.tolist()))
+        return release(job_ids)
+
+    queue.release = noted  # type: ignore[method-assign]
+    known = set(queue.pending.jobs.job_id[queue.pending.factor != 0].tolist())
+    cycle.release()
+    assert released[0] is None
+    assert known <= (released[1] or set())
+    assert cycle.state.read() == set()
