@@ -27,6 +27,7 @@ from slurm_rl_plugin.learning.sarsa import train_sarsa
 from slurm_rl_plugin.learning.sarsa_settings import SarsaSettings
 from slurm_rl_plugin.learning.trained_policy import Progress, TrainedPolicy
 from slurm_rl_plugin.learning.training_load import TrainingLoad
+from slurm_rl_plugin.learning.workplace import Workplace
 from slurm_rl_plugin.policies.network import QNetwork
 
 Settings = PolicySearchSettings | SarsaSettings | FittedQSettings
@@ -136,11 +137,12 @@ def train_policy(
     progress: Progress | None = None,
     prediction: RunTimePrediction | None = None,
     start: QNetwork | None = None,
+    place: Workplace | None = None,
 ) -> TrainedPolicy:
     """Train by the algorithm that the settings belong to; see `search_policy` for the arguments.
 
-    A prediction of run times is for the `site` schema, a network to start from for policy search
-    alone.
+    A prediction of run times is for the `site` schema, a network to start from and a place where
+    candidates are evaluated for policy search alone: the others learn from one step to the next.
 
     Raises:
         ConfigurationError: as the algorithm says.
@@ -149,7 +151,7 @@ def train_policy(
     if isinstance(settings, PolicySearchSettings):
         begin = None if start is None else parameters_of(start, settings)
         return search_policy(
-            training, validation, settings, prediction=prediction, start=begin, **more
+            training, validation, settings, prediction=prediction, start=begin, place=place, **more
         )
     if start is not None:
         raise ConfigurationError("only policy-search starts from a model: leave out --from.")
