@@ -32,8 +32,8 @@ class WorkerReport:
     Attributes:
         results: of its items, in their order.
         refused: words of a ConfigurationError, which no second try mends; None without one.
-        started: seconds from the start of its process to our first line: Python and imports.
-        loaded: seconds to read what is shared and to compile the simulator, or load it compiled.
+        started: seconds for the start of Python, the imports, and reading what is shared.
+        loaded: seconds to compile the simulator, or to load it compiled.
         worked: seconds that the items took.
     """
 
@@ -63,8 +63,8 @@ class ArrayWorker:
 
     def __call__(self, shared: Path, items: Sequence[Any]) -> WorkerReport:
         """Work off some items of the work in the file `shared`."""
-        started, begin = _process_age(), time.monotonic()
         work: SharedWork = pickle.loads(shared.read_bytes())  # noqa: S301 - the driver's own file
+        started, begin = _process_age(), time.monotonic()
         work.warm_up(work.shared)
         loaded, begin = time.monotonic() - begin, time.monotonic()
         results, refused = [], None

@@ -35,8 +35,8 @@ class WorkersCost:
     Attributes:
         workers: that gave back results.
         lost: that did not, and whose items were given to others.
-        started: seconds of Python's start and imports.
-        loaded: seconds to read what is shared and to compile the simulator or load it compiled.
+        started: seconds for the start of Python, the imports, and reading what is shared.
+        loaded: seconds to compile the simulator, or to load it compiled.
         worked: seconds on items.
         items: evaluated.
         rounds: times that everybody was waited for.
@@ -129,11 +129,23 @@ class SlurmArrays:
         self._jobs.cancel_all(wait=True)
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, *more: object) -> None:
-        if kind is not None or self.cost.lost:
-            self._jobs.cancel_all(wait=False)
-        if self._lock is not None:
-            self._lock.close()
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: object
+    ) -> None:
+        """Leave no job behind.
+
+        Raises:
+            BatchSystemError: an exception came, and its jobs cannot be ended.
+        """
+        try:
+            if kind is not None or self.cost.lost:
+                self._jobs.cancel_all(wait=False)
+        except BatchSystemError as fault:
+            if kind is not None:
+                raise BatchSystemError(f"{error or 'interrupted'}; {fault}") from error
+        finally:
+            if self._lock is not None:
+                self._lock.close()
 
     def forget(self) -> None:
         """Remove the folder: the training is done."""

@@ -7,7 +7,6 @@ import dataclasses
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from slurm_rl_plugin.cli.heldout_evaluation import HELDOUT
 from slurm_rl_plugin.cli.hook_assembly import model_path
@@ -28,13 +27,15 @@ from slurm_rl_plugin.cli.training_place import (
     cost_sentence,
     training_place,
 )
+from slurm_rl_plugin.cli.training_text import print_heldout, print_leave_one_out
 from slurm_rl_plugin.configuration import read_configuration
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.features.estimates import ESTIMATE_KINDS
 from slurm_rl_plugin.learning.algorithms import ALGORITHMS, PRESETS, Settings, settings_of
 from slurm_rl_plugin.learning.onnx_export import import_network
 from slurm_rl_plugin.learning.trained_policy import TrainedPolicy
-from slurm_rl_plugin.learning.training import TrainingPlan, train_model
+from slurm_rl_plugin.learning.training import train_model
+from slurm_rl_plugin.learning.training_plan import TrainingPlan
 from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.simulator.dispatch import BACKFILLING
 
@@ -139,9 +140,9 @@ def main(options: argparse.Namespace) -> int:
     rows = [[row["policy"], row["objective"]] for row in manifest["validation"]]
     print_table(["POLICY", "OBJECTIVE"], rows)
     if "heldout" in manifest:
-        _print_heldout(manifest["heldout"])
+        print_heldout(manifest["heldout"])
     if plan.leave_one_out:
-        _print_leave_one_out(manifest["leave_one_out"])
+        print_leave_one_out(manifest["leave_one_out"])
     if place is not None:
         print(cost_sentence(place.cost))
     print(f"trained in {seconds:.0f} s on {trained.simulated_jobs:,} simulated jobs")
@@ -156,28 +157,6 @@ def _check_output(output: Path) -> None:
         raise ConfigurationError(f"folder {folder} does not exist: make it, or give another -o.")
     if output.suffix != ".onnx":
         raise ConfigurationError(f"-o {output} must end in .onnx.")
-
-
-def _print_heldout(heldout: dict[str, Any]) -> None:
-    for log, ratio in heldout["validation_ratio"].items():
-        rule = heldout["best_heuristic"][log]
-        print(f"{log}: bounded slowdown {ratio:.3f} of {rule}'s on the validation part")
-    if heldout["shipped"] != "network":
-        print(
-            f"the trained network does not beat the best rule: the model written is the rule "
-            f"{heldout['shipped']} as a network, so that the site is not worse off."
-        )
-
-
-def _print_leave_one_out(found: Mapping[str, Mapping[str, float]]) -> None:
-    for log, objectives in found.items():
-        values = dict(objectives)
-        without, having = values.pop("trained_without"), values.pop("trained_with")
-        name = max(list(values), key=values.__getitem__)
-        print(
-            f"{log}: objective {without:.3f} trained without it, {having:.3f} with it; best rule "
-            f"{name} {values[name]:.3f}"
-        )
 
 
 def _measure(plan: TrainingPlan, place: object) -> str:

@@ -171,7 +171,7 @@ def cost_sentence(cost: WorkersCost) -> str:
     return (
         f"{cost.workers} workers in {cost.rounds} job arrays: overhead per worker "
         f"{cost.overhead:.1f} s (Python and imports {cost.started / max(cost.workers, 1):.1f} s, "
-        f"loads and compiled code {cost.loaded / max(cost.workers, 1):.1f} s), "
+        f"compiled code {cost.loaded / max(cost.workers, 1):.1f} s), "
         f"{(cost.started + cost.loaded) / max(whole, 1e-9):.0%} of their {whole:.0f} s; "
         f"{cost.besides / max(cost.rounds, 1):.1f} s an array in Slurm's queue; {cost.lost} lost"
     )

@@ -7,7 +7,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
-from cmaes import CMA
 
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.features.run_prediction import RunTimePrediction
@@ -129,6 +128,8 @@ def search_policy(
     Raises:
         ConfigurationError: no training or no validation load.
     """
+    from cmaes import CMA  # noqa: PLC0415 - brings scipy.stats, which no worker has to wait for
+
     if not training or not validation:
         raise ConfigurationError("policy search needs at least one training and validation load.")
     kept = Checkpoint(checkpoint, {"settings": asdict(settings), "loads": load_key})
