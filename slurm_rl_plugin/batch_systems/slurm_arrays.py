@@ -9,7 +9,7 @@ import pickle
 import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any, Self
 
@@ -18,6 +18,7 @@ from submitit.core.utils import FailedJobError
 
 from slurm_rl_plugin.batch_systems.array_jobs import RESULT_SECONDS, ArrayJobs, ArraySettings
 from slurm_rl_plugin.batch_systems.array_worker import ArrayWorker, SharedWork, WorkerReport
+from slurm_rl_plugin.batch_systems.workers_cost import WorkersCost
 from slurm_rl_plugin.errors import BatchSystemError, ConfigurationError
 from slurm_rl_plugin.whole_file import write_whole
 
@@ -25,53 +26,9 @@ from slurm_rl_plugin.whole_file import write_whole
 TRIES = 3
 #: Seconds between two looks at the folder of the results.
 LOOK_SECONDS = 0.5
+#: Stands before and after the trace in submitit's message.
+_RULE = "-" * 22
 _Job = Job[WorkerReport]
-
-
-@dataclass(slots=True, kw_only=True)
-class WorkersCost:
-    """What workers cost beside their work; seconds are sums over the workers.
-
-    Attributes:
-        workers: that gave back results.
-        lost: that did not, and whose items were given to others.
-        started: seconds for the start of Python, the imports, and reading what is shared.
-        loaded: seconds to compile the simulator, or to load it compiled.
-        worked: seconds on items.
-        items: evaluated.
-        rounds: times that everybody was waited for.
-        besides: seconds of all rounds in which the slowest worker did not run: the queue, Slurm's
-            start of a job, and our looks.
-    """
-
-    workers: int = 0
-    lost: int = 0
-    started: float = 0.0
-    loaded: float = 0.0
-    worked: float = 0.0
-    items: int = 0
-    rounds: int = 0
-    besides: float = 0.0
-
-    def add(self, reports: Sequence[WorkerReport], seconds: float) -> None:
-        """Count a round that took so many seconds."""
-        self.workers += len(reports)
-        self.started += sum(each.started for each in reports)
-        self.loaded += sum(each.loaded for each in reports)
-        self.worked += sum(each.worked for each in reports)
-        self.items += sum(len(each.results) for each in reports)
-        self.rounds += 1
-        self.besides += max(seconds - max(each.overhead + each.worked for each in reports), 0.0)
-
-    @property
-    def overhead(self) -> float:
-        """Mean seconds of a worker that no item got; 0 before the first one."""
-        return (self.started + self.loaded) / max(self.workers, 1)
-
-    @property
-    def seconds_of_item(self) -> float:
-        """Mean seconds of a worker for an item; 0 before the first one."""
-        return self.worked / max(self.items, 1)
 
 
 class SlurmArrays:
@@ -270,17 +227,15 @@ class _Round:
                 raise ConfigurationError(report.refused)
             self._reports[place] = report
             return
-        words = _last_line(str(error) if isinstance(error, FailedJobError) else _log(job))
         if isinstance(error, FailedJobError) and "UncompletedJobError" not in str(error):
-            raise BatchSystemError(
-                f"worker {job.job_id} failed; its log in {self._folder}: {words}"
-            )
+            what = _last_line(str(error).partition(_RULE)[2].partition(_RULE)[0])
+            raise BatchSystemError(f"worker {job.job_id} failed: {what}; see {self._folder}.")
         self.lost += 1
         if self._tries[place] >= TRIES:
             raise BatchSystemError(
                 f"{TRIES} workers for the same work were lost, the last one, {job.job_id}, as "
-                f"{state} ({words}): give them more time or memory by --slurm-option, or look into "
-                f"{self._folder}; the same command goes on from here."
+                f"{state} ({_last_line(_log(job))}): give them more time or memory by "
+                f"--slurm-option, or look into {self._folder}; the same command goes on from here."
             )
         with contextlib.suppress(BatchSystemError):
             self._jobs.cancel([job.job_id])  # whatever Slurm still means to do with it
@@ -293,5 +248,5 @@ def _log(job: _Job) -> str:
 
 
 def _last_line(words: str) -> str:
-    lines = [line.strip(" -") for line in words.splitlines() if line.strip(" -")]
+    lines = [line.strip() for line in words.splitlines() if line.strip()]
     return lines[-1] if lines else "no log: do the nodes see this folder?"

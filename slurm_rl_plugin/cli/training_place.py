@@ -19,7 +19,8 @@ from slurm_rl_plugin.cli.slurm_times import parse_slurm_duration
 from slurm_rl_plugin.errors import ConfigurationError
 
 if TYPE_CHECKING:  # submitit comes with an extra
-    from slurm_rl_plugin.batch_systems.slurm_arrays import SlurmArrays, WorkersCost
+    from slurm_rl_plugin.batch_systems.slurm_arrays import SlurmArrays
+    from slurm_rl_plugin.batch_systems.workers_cost import WorkersCost
 
 #: Tasks of an array at once, and how long one may take, unless told otherwise.
 _WORKERS, _TIME = 8, "60"
