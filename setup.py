@@ -11,7 +11,14 @@ VERSION = next(
     if line.startswith("__version__")
 )
 SIMULATE = ["numba>=0.60", "matplotlib>=3.8", "rich>=13"]
-TRAIN = [*SIMULATE, "onnx>=1.16", "cmaes>=0.10", "scikit-learn>=1.3", "polars>=1.30"]
+TRAIN = [
+    *SIMULATE,
+    "onnx>=1.16",
+    "cmaes>=0.10",
+    "scikit-learn>=1.3",
+    "polars>=1.30",
+    "submitit>=1.5",
+]
 TEST = [
     *TRAIN,
     "pytest>=8",

@@ -34,7 +34,8 @@ from slurm_rl_plugin.learning.load_windows import TRAINING_FRACTION
 from slurm_rl_plugin.learning.manifest import file_checksum
 from slurm_rl_plugin.learning.model_export import import_model
 from slurm_rl_plugin.learning.policy_search_settings import PolicySearchSettings
-from slurm_rl_plugin.learning.training import TrainingPlan, train_model
+from slurm_rl_plugin.learning.training import train_model
+from slurm_rl_plugin.learning.training_plan import TrainingPlan
 from slurm_rl_plugin.metrics.collector import CycleMetrics
 from slurm_rl_plugin.metrics.http import serve_metrics
 from slurm_rl_plugin.policies.q_network import load_q_network

@@ -7,7 +7,6 @@ import dataclasses
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from slurm_rl_plugin.cli.heldout_evaluation import HELDOUT
 from slurm_rl_plugin.cli.hook_assembly import model_path
@@ -23,6 +22,13 @@ from slurm_rl_plugin.cli.progress import progress_bar
 from slurm_rl_plugin.cli.reserve_option import add_reserve_option, reserve_words
 from slurm_rl_plugin.cli.slurm_log import SLURM, print_origin
 from slurm_rl_plugin.cli.tables import print_json, print_table
+from slurm_rl_plugin.cli.training_place import (
+    add_place_options,
+    cost_entry,
+    cost_sentence,
+    training_place,
+)
+from slurm_rl_plugin.cli.training_text import print_heldout, print_leave_one_out
 from slurm_rl_plugin.configuration import read_configuration
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.features.estimates import ESTIMATE_KINDS
@@ -30,7 +36,8 @@ from slurm_rl_plugin.learning.algorithms import ALGORITHMS, PRESETS, Settings, s
 from slurm_rl_plugin.learning.onnx_export import import_network
 from slurm_rl_plugin.learning.site_utility import ALGORITHM as SITE_UTILITY
 from slurm_rl_plugin.learning.trained_policy import TrainedPolicy
-from slurm_rl_plugin.learning.training import TrainingPlan, train_model
+from slurm_rl_plugin.learning.training import train_model
+from slurm_rl_plugin.learning.training_plan import TrainingPlan
 from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.simulator.dispatch import BACKFILLING
 
@@ -95,11 +102,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="train N times from --seed on, keep what validates best",
     )
     parser.add_argument(
+        "--leave-one-out",
+        action="store_true",
+        help="also train without each LOG in turn, and say what that is worth on it",
+    )
+    parser.add_argument(
         "--protocol",
         choices=[HELDOUT],
         help="heldout: leave the last 40 %% of each LOG untouched; where no training beats the "
         "best rule, the model is that rule",
     )
+    add_place_options(parser)
     parser.add_argument("--plot", type=Path, metavar="DIR", help="draw the learning curve as PNG")
     parser.add_argument("--json", action="store_true", help="print the manifest as JSON")
 
@@ -117,18 +130,25 @@ def main(options: argparse.Namespace) -> int:
     plan = _plan(options, logs, settings, start)
     begin = time.monotonic()
     measure = ALGORITHMS[plan.algorithm].measure
-    with progress_bar("training", plan.steps, measure) as progress:
-        trained, manifest = train_model(plan, options.output, progress=progress)
+    with (
+        training_place(options) as place,
+        progress_bar("training", plan.steps, _measure(plan, place)) as progress,
+    ):
+        trained, manifest = train_model(plan, options.output, progress=progress, place=place)
     seconds = time.monotonic() - begin
     if options.plot is not None:
         _plot(options.plot, options.output.stem, plan.algorithm, trained)
     if options.json:
-        print_json(manifest)
+        print_json(manifest if place is None else {**manifest, "workers": cost_entry(place.cost)})
         return 0
     rows = [[row["policy"], row["objective"]] for row in manifest["validation"]]
     print_table(["POLICY", measure.upper()], rows)
     if "heldout" in manifest:
-        _print_heldout(manifest["heldout"])
+        print_heldout(manifest["heldout"])
+    if plan.leave_one_out:
+        print_leave_one_out(manifest["leave_one_out"])
+    if place is not None:
+        print(cost_sentence(place.cost))
     print(f"trained in {seconds:.0f} s on {trained.simulated_jobs:,} simulated jobs")
     print(f"wrote {options.output} with its manifest (.json) and card (.md)")
     return 0
@@ -143,15 +163,11 @@ def _check_output(output: Path) -> None:
         raise ConfigurationError(f"-o {output} must end in .onnx.")
 
 
-def _print_heldout(heldout: dict[str, Any]) -> None:
-    for log, ratio in heldout["validation_ratio"].items():
-        rule = heldout["best_heuristic"][log]
-        print(f"{log}: bounded slowdown {ratio:.3f} of {rule}'s on the validation part")
-    if heldout["shipped"] != "network":
-        print(
-            f"the trained network does not beat the best rule: the model written is the rule "
-            f"{heldout['shipped']} as a network, so that the site is not worse off."
-        )
+def _measure(plan: TrainingPlan, place: object) -> str:
+    """What the figure beside the bar is: where trainings run whole, how many are finished."""
+    whole = place is not None and plan.steps > plan.steps_of_one
+    whole = whole or (place is not None and plan.algorithm != "policy-search")
+    return "finished" if whole else ALGORITHMS[plan.algorithm].measure
 
 
 def _plot(folder: Path, name: str, algorithm: str, trained: TrainedPolicy) -> None:
@@ -228,6 +244,7 @@ def _plan(
         classifier=configured_classifier(options),
         start=start,
         class_limit=options.reserve_as,
+        leave_one_out=options.leave_one_out,
     )
 
 
@@ -261,6 +278,7 @@ def _command(options: argparse.Namespace, logs: list[NamedLog], estimates: list[
         words.append(f"--windows {options.windows or _WINDOWS}")
     words.append(f"--seed {options.seed}")
     words += [f"--seeds {options.seeds}"] * (options.seeds > 1)
+    words += ["--leave-one-out"] * options.leave_one_out
     return " ".join(words)
 
 

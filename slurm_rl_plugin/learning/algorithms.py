@@ -30,6 +30,7 @@ from slurm_rl_plugin.learning.site_utility import SiteUtilitySettings
 from slurm_rl_plugin.learning.site_utility_training import train_site_utility
 from slurm_rl_plugin.learning.trained_policy import Progress, TrainedPolicy
 from slurm_rl_plugin.learning.training_load import TrainingLoad
+from slurm_rl_plugin.learning.workplace import Workplace
 from slurm_rl_plugin.policies.network import QNetwork
 
 Settings = PolicySearchSettings | SarsaSettings | FittedQSettings | SiteUtilitySettings
@@ -144,11 +145,13 @@ def train_policy(
     progress: Progress | None = None,
     prediction: RunTimePrediction | None = None,
     start: QNetwork | None = None,
+    place: Workplace | None = None,
 ) -> TrainedPolicy:
     """Train by the algorithm that the settings belong to; see `search_policy` for the arguments.
 
-    A prediction of run times is for the `site` schema. A network to start from is for policy
-    search; for site-utility it is the one that orders the queue.
+    A prediction of run times is for the `site` schema, a place where candidates are evaluated for
+    policy search alone: the others learn from one step to the next. A network to start from is for
+    policy search; for site-utility it is the one that orders the queue.
 
     Raises:
         ConfigurationError: as the algorithm says.
@@ -157,7 +160,7 @@ def train_policy(
     if isinstance(settings, PolicySearchSettings):
         begin = None if start is None else parameters_of(start, settings)
         return search_policy(
-            training, validation, settings, prediction=prediction, start=begin, **more
+            training, validation, settings, prediction=prediction, start=begin, place=place, **more
         )
     if isinstance(settings, SiteUtilitySettings):
         return train_site_utility(training, validation, settings, start=start, **more)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from slurm_rl_plugin.whole_file import write_whole
 
@@ -25,6 +25,7 @@ class Checkpoint:
         """
         key = json.loads(json.dumps(key))  # as it will be read back: tuples become lists
         self._path = path
+        self._file: IO[str] | None = None
         self.steps: list[Any] = []
         if path is None:
             return
@@ -33,16 +34,20 @@ class Checkpoint:
             if lines and lines[0] == key:
                 self.steps = lines[1:]
         write_whole(path, "".join(json.dumps(line) + "\n" for line in (key, *self.steps)))
+        # kept open: a worker that was thought lost must not write into the file of the next one
+        self._file = path.open("a")
 
     def add(self, step: Any) -> None:
         """Keep a finished step; JSON."""
         self.steps.append(step)
-        if self._path is not None:
-            with self._path.open("a") as file:
-                file.write(json.dumps(step) + "\n")
+        if self._file is not None:
+            self._file.write(json.dumps(step) + "\n")
+            self._file.flush()
 
     def forget(self) -> None:
         """Remove the file: the training is done."""
+        if self._file is not None:
+            self._file.close()
         if self._path is not None:
             self._path.unlink(missing_ok=True)
 
@@ -56,3 +61,11 @@ def _whole_lines(content: bytes) -> list[Any]:
         except ValueError:
             break
     return lines
+
+
+def steps_kept(path: Path) -> int:
+    """How many steps a checkpoint holds that another process may be writing; 0 without a file."""
+    try:
+        return max(path.read_bytes().count(b"\n") - 1, 0)
+    except OSError:
+        return 0

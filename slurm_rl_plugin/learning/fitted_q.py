@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -24,6 +23,7 @@ from slurm_rl_plugin.learning.q_regression import (
 )
 from slurm_rl_plugin.learning.trained_policy import Progress, TrainedPolicy
 from slurm_rl_plugin.learning.training_load import TrainingLoad, drawn_loads, mean_objective
+from slurm_rl_plugin.learning.workplace import processors_here
 
 
 class Patterns(Protocol):
@@ -118,7 +118,7 @@ def train_fitted_q(
 
     def valued(parameters: Sequence[float], loads: Sequence[TrainingLoad]) -> float:
         network = patterns.regressor.network(parameters)
-        return mean_objective(network, loads, settings.weights, threads=os.cpu_count() or 1)
+        return mean_objective(network, loads, settings.weights, threads=processors_here())
 
     for iteration in range(1, settings.iterations + 1):
         before = kept.steps[iteration - 2][0] if iteration > 1 else None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -15,6 +14,7 @@ from slurm_rl_plugin.learning.policy_search import unsearched_network
 from slurm_rl_plugin.learning.policy_search_settings import SLOWDOWN
 from slurm_rl_plugin.learning.q_regression import FeedForwardRegressor, Samples
 from slurm_rl_plugin.learning.training_load import TrainingLoad
+from slurm_rl_plugin.learning.workplace import processors_here
 from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.simulator.simulation import simulate_network
 from slurm_rl_plugin.simulator.site_experience import NOBODY, SiteExperience, site_experience
@@ -73,7 +73,7 @@ class SitePatterns:
             start = simulate_network(load.workload, explorer, load.settings).start
             return site_experience(load.workload, start, load.settings, prediction)
 
-        with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
+        with ThreadPoolExecutor(max_workers=processors_here()) as pool:
             return list(pool.map(experience, range(len(loads))))
 
     def samples(

@@ -7,7 +7,6 @@ the times that users requested. docs/definitions.md says what each figure means.
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -18,6 +17,7 @@ from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.features.estimates import RequestedLimit
 from slurm_rl_plugin.learning.evaluation import Candidate, starts_under
 from slurm_rl_plugin.learning.load_windows import log_windows, training_jobs
+from slurm_rl_plugin.learning.workplace import processors_here
 from slurm_rl_plugin.policies.ordering_rules import PREDICTED_RULES
 from slurm_rl_plugin.simulator.log_workload import PreparedLog
 from slurm_rl_plugin.simulator.recorded_runs import recent_runs
@@ -184,7 +184,7 @@ def figures_of_windows(
         ]
 
     rows: list[list[list[float]]] = []
-    with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
+    with ThreadPoolExecutor(max_workers=processors_here()) as pool:
         for row in pool.map(measured, windows):
             rows.append(row)
             if progress is not None:

@@ -6,7 +6,6 @@ among its seeds, and between the model and the best simple rule.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -34,6 +33,7 @@ from slurm_rl_plugin.learning.load_windows import (
 from slurm_rl_plugin.learning.prediction_fit import fit_prediction
 from slurm_rl_plugin.learning.rule_networks import RULE_WEIGHTS
 from slurm_rl_plugin.learning.training_load import TrainingLoad, mean_objective
+from slurm_rl_plugin.learning.workplace import processors_here
 from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.simulator.log_workload import PreparedLog
 from slurm_rl_plugin.units import FloatArray
@@ -132,7 +132,7 @@ def best_reserve(
         parts: of the machine's processors; of equal ones the first is taken.
         weights: of the objective.
     """
-    capacity, threads = loads[0].settings.capacity, os.cpu_count() or 1
+    capacity, threads = loads[0].settings.capacity, processors_here()
     values = [
         mean_objective(with_reserve(network, part * capacity), loads, weights, threads=threads)
         for part in parts

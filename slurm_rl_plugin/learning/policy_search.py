@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
-from cmaes import CMA
 
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.features.run_prediction import RunTimePrediction
@@ -28,8 +25,10 @@ from slurm_rl_plugin.learning.training_load import (
     TrainingLoad,
     drawn_loads,
     mean_objective,
+    short_load,
     site_scaler,
 )
+from slurm_rl_plugin.learning.workplace import ThisMachine, Workplace, processors_here
 from slurm_rl_plugin.policies.network import QNetwork, network_from_parameters
 from slurm_rl_plugin.units import FloatArray, IntArray
 
@@ -68,16 +67,22 @@ class _Search:
         )
 
 
-def _objectives(
-    candidates: Sequence[FloatArray], search: _Search, training: Sequence[TrainingLoad]
-) -> list[float]:
-    """Objective of each candidate, in threads: the compiled simulator needs no interpreter."""
+_Shared = tuple[_Search, Sequence[TrainingLoad]]
 
-    def objective(searched: FloatArray) -> float:
-        return mean_objective(search.network(searched), training, search.settings.weights)
 
-    with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
-        return list(pool.map(objective, candidates))
+def _objective(shared: _Shared, candidate: tuple[FloatArray, int]) -> float:
+    """Objective of searched numbers on the training loads of their generation."""
+    (search, training), (searched, generation) = shared, candidate
+    settings = search.settings
+    loads = drawn_loads(training, settings.batch, settings.seed, generation)
+    return mean_objective(search.network(searched), loads, settings.weights)
+
+
+def _compile(shared: _Shared) -> None:
+    """Make a worker compile, or load, what an objective calls."""
+    search, training = shared
+    start = search.network(search.parameters[search.places])
+    mean_objective(start, [short_load(training[0])], search.settings.weights)
 
 
 def unsearched_network(
@@ -103,6 +108,7 @@ def search_policy(
     checkpoint: Path | None = None,
     load_key: str = "",
     progress: Progress | None = None,
+    place: Workplace | None = None,
 ) -> TrainedPolicy:
     """Maximise the site's objective over the weights of a network.
 
@@ -117,10 +123,13 @@ def search_policy(
         load_key: names the loads and all else that shapes the search but its settings, so that a
             checkpoint of other loads is not taken up.
         progress: called after each generation with its number and the best objective so far.
+        place: where candidates are evaluated; by default in threads of this machine.
 
     Raises:
         ConfigurationError: no training or no validation load.
     """
+    from cmaes import CMA  # noqa: PLC0415 - brings scipy.stats, which no worker has to wait for
+
     if not training or not validation:
         raise ConfigurationError("policy search needs at least one training and validation load.")
     kept = Checkpoint(checkpoint, {"settings": asdict(settings), "loads": load_key})
@@ -132,6 +141,7 @@ def search_policy(
         places=searched_places(settings),
         prediction=prediction if settings.history else None,
     )
+    place, shared = place or ThisMachine(), (search, training)
     best = search.parameters[search.places]
     evolution = CMA(
         mean=best,
@@ -143,7 +153,7 @@ def search_policy(
 
     def valued(searched: FloatArray, loads: Sequence[TrainingLoad]) -> float:
         network = search.network(searched)
-        return mean_objective(network, loads, settings.weights, threads=os.cpu_count() or 1)
+        return mean_objective(network, loads, settings.weights, threads=processors_here())
 
     best_value = valued(best, validation)
     first = valued(best, drawn_loads(training, settings.batch, settings.seed, 0))
@@ -156,7 +166,8 @@ def search_policy(
         if generation <= len(kept.steps):
             objectives = kept.steps[generation - 1]
         else:
-            objectives = _objectives(candidates, search, loads)
+            tried = [(candidate, generation) for candidate in candidates]
+            objectives = place.each(_objective, shared, tried, warm_up=_compile)
             kept.add(objectives)
         evolution.tell([(x, -value) for x, value in zip(candidates, objectives, strict=True)])
         if generation % settings.validate_every == 0 or generation == settings.generations:

@@ -5,18 +5,16 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from slurm_rl_plugin import __version__
-from slurm_rl_plugin.domain.job_class import JobClassifier
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.features.estimates import ClassMedian
-from slurm_rl_plugin.features.run_prediction import RunTimePrediction
-from slurm_rl_plugin.learning.algorithms import Settings, schema_of, steps_of, train_policy
+from slurm_rl_plugin.learning.algorithms import schema_of
 from slurm_rl_plugin.learning.evaluation import estimates_of
 from slurm_rl_plugin.learning.heldout_training import (
     RuleComparison,
@@ -33,76 +31,64 @@ from slurm_rl_plugin.learning.site_utility import ALGORITHM as SITE_UTILITY
 from slurm_rl_plugin.learning.site_utility import site_utility_entries
 from slurm_rl_plugin.learning.site_utility_training import class_medians
 from slurm_rl_plugin.learning.trained_policy import Progress, TrainedPolicy
-from slurm_rl_plugin.learning.training_load import TrainingLoad, rule_objective
+from slurm_rl_plugin.learning.training_load import TrainingLoad, mean_objective, rule_objective
+from slurm_rl_plugin.learning.training_plan import TrainingPlan
+from slurm_rl_plugin.learning.trainings import Loads, Training, train_all
+from slurm_rl_plugin.learning.workplace import Workplace
 from slurm_rl_plugin.policies.network import QNetwork
-from slurm_rl_plugin.simulator.class_limit import ClassLimit
-from slurm_rl_plugin.simulator.log_workload import PreparedLog
 from slurm_rl_plugin.simulator.simulation import SimulationSettings
 
 #: What a trained policy is compared with in its card.
 COMPARED_RULES = ("fifo", "sjf", "interactive-first", "min-run-wait")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrainingPlan:
-    """What to train on and how.
-
-    Attributes:
-        logs: prepared logs.
-        sources: of each log, for the manifest.
-        estimates: kinds of run-time estimates; each log is trained on under each of them.
-        backfilling: of the simulated batch system.
-        windows: most windows taken from either part of each log.
-        algorithm: one of ALGORITHMS.
-        settings: of that algorithm.
-        command: for the manifest.
-        seeds: trainings that differ by their seed alone; the best on the validation loads is kept.
-        heldout: leave the last 40 % of each log untouched (`learning.heldout_training`).
-        classifier: job-class rules of held-out training; None for the default ones.
-        start: a network to start the search from.
-        class_limit: how the simulated batch system keeps a reserve; None keeps processors free.
-    """
-
-    logs: Sequence[PreparedLog]
-    sources: Sequence[dict[str, Any]]
-    estimates: Sequence[str]
-    backfilling: str
-    windows: int
-    algorithm: str
-    settings: Settings
-    command: str
-    seeds: int = 1
-    heldout: bool = False
-    classifier: JobClassifier | None = None
-    start: QNetwork | None = None
-    class_limit: ClassLimit | None = None
-
-    @property
-    def steps(self) -> int:
-        """Steps of all trainings."""
-        return self.seeds * steps_of(self.algorithm, self.settings)
-
-
 def train_model(
-    plan: TrainingPlan, output: Path, *, progress: Progress | None = None
+    plan: TrainingPlan,
+    output: Path,
+    *,
+    progress: Progress | None = None,
+    place: Workplace | None = None,
 ) -> tuple[TrainedPolicy, dict[str, Any]]:
     """Train, and write OUTPUT with a manifest (.json) and a card (.md) beside it.
 
-    An interrupted training leaves OUTPUT.checkpoint; the same command goes on from there.
+    An interrupted training leaves OUTPUT.checkpoint, beside it or in the folder of the workers;
+    the same command goes on from there.
+
+    Args:
+        plan: what to train on and how.
+        output: of the model.
+        progress: told the steps of all trainings.
+        place: where evaluations run; None for this machine. The files do not depend on it.
 
     Returns:
         The policy and its manifest.
+
+    Raises:
+        ConfigurationError: a log too short, or settings that do not go with it.
+        BatchSystemError: as the place says.
     """
-    loads = _heldout_loads(plan) if plan.heldout else _loads(plan)
-    trained, by_seed = _best_of_seeds(plan, loads, output, progress)
+    loads = [_loads_of(each) for each in (plan, *plan.folds)]
+    trainings = _trainings(plan, output, (place and place.folder) or output.parent)
+    all_policies = train_all(loads, trainings, plan.steps_of_one, place=place, progress=progress)
+    first, *without = [
+        all_policies[each : each + plan.seeds] for each in range(0, len(trainings), plan.seeds)
+    ]
+    trained = _best_of_seeds(first)
+    seeds = range(plan.settings.seed, plan.settings.seed + plan.seeds)
+    by_seed = {
+        str(seed): each.validation_objective for seed, each in zip(seeds, first, strict=True)
+    }
     comparisons = _comparisons(plan, trained) if plan.heldout else {}
     shipped = shipped_rule(comparisons.values())
     if shipped is not None:
         trained = replace(trained, network=rule_network(shipped))
-    manifest = _manifest(plan, trained, loads.validation)
+    manifest = _manifest(plan, trained, loads[0].validation)
     manifest["seeds"] = by_seed
     if plan.heldout:
         manifest["heldout"] = heldout_entry(comparisons, shipped)
+    if plan.leave_one_out:
+        best = [_best_of_seeds(each) for each in without]
+        manifest["leave_one_out"] = _leave_one_out(plan, trained, best)
     export_model(
         trained.network,
         output,
@@ -112,12 +98,14 @@ def train_model(
             "training_log_checksum": _digest(list(plan.sources)),
             "seed": str(plan.settings.seed),
             "package_version": __version__,
-            **_estimate_metadata(plan, loads.training),
+            **_estimate_metadata(plan, loads[0].training),
         },
     )
     manifest["sha256"] = file_checksum(output)
     write_manifest(output.with_suffix(".json"), manifest)
     write_card(output.with_suffix(".md"), manifest)
+    for training in trainings:
+        training.finished.unlink(missing_ok=True)
     return trained, manifest
 
 
@@ -137,46 +125,56 @@ def _digest(value: Any) -> str:
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
 
 
-def _best_of_seeds(
-    plan: TrainingPlan, loads: _Loads, output: Path, progress: Progress | None
-) -> tuple[TrainedPolicy, dict[str, float]]:
-    """The policy that validates best, and the validation objective of each seed."""
-    found: dict[int, TrainedPolicy] = {}
-    steps = steps_of(plan.algorithm, plan.settings)
-    for turn in range(plan.seeds):
-        settings = replace(plan.settings, seed=plan.settings.seed + turn)
-        ending = f".{settings.seed}" if plan.seeds > 1 else ""
-        found[settings.seed] = train_policy(
-            loads.training,
-            loads.validation,
-            settings,
-            checkpoint=output.with_name(f"{output.name}.checkpoint{ending}"),
-            load_key=_load_key(plan),
-            progress=_shifted(progress, turn * steps),
-            prediction=loads.prediction,
-            start=plan.start,
-        )
-    best = max(found, key=lambda seed: found[seed].validation_objective)
-    simulated = sum(each.simulated_jobs for each in found.values())
-    values = {str(seed): each.validation_objective for seed, each in found.items()}
-    return replace(found[best], simulated_jobs=simulated), values
+def _trainings(plan: TrainingPlan, output: Path, folder: Path) -> list[Training]:
+    """Each seed on all logs, then each seed without the first log, the second, ..."""
+    found = []
+    for fold, part in enumerate((plan, *plan.folds)):
+        key, ending = _load_key(part), f".without-{fold}" if fold else ""
+        for turn in range(plan.seeds):
+            settings = replace(plan.settings, seed=plan.settings.seed + turn)
+            seed = f".{settings.seed}" if plan.seeds > 1 else ""
+            name = f"{output.name}.checkpoint{ending}{seed}"
+            found.append(
+                Training(
+                    loads=fold,
+                    settings=settings,
+                    load_key=key,
+                    start=plan.start,
+                    checkpoint=folder / name,
+                )
+            )
+    return found
 
 
-def _shifted(progress: Progress | None, before: int) -> Progress | None:
-    if progress is None:
-        return None
-    return lambda step, value: progress(before + step, value)
+def _best_of_seeds(trained: Sequence[TrainedPolicy]) -> TrainedPolicy:
+    """The policy that validates best; of equal ones the first."""
+    best = max(trained, key=lambda each: each.validation_objective)
+    return replace(best, simulated_jobs=sum(each.simulated_jobs for each in trained))
 
 
-class _Loads(NamedTuple):
-    training: list[TrainingLoad]
-    validation: list[TrainingLoad]
-    prediction: RunTimePrediction | None
+def _loads_of(plan: TrainingPlan) -> Loads:
+    return _heldout_loads(plan) if plan.heldout else _loads(plan)
 
 
-def _heldout_loads(plan: TrainingPlan) -> _Loads:
+def _leave_one_out(
+    plan: TrainingPlan, trained: TrainedPolicy, without: Sequence[TrainedPolicy]
+) -> dict[str, dict[str, float]]:
+    """Objective on the validation part of each log: trained without that log, and with all."""
+    found = {}
+    weights = plan.settings.weights
+    for source, prepared, policy in zip(plan.sources, plan.logs, without, strict=True):
+        loads = _loads_of(replace(plan, logs=[prepared], sources=[source])).validation
+        found[str(source["log"])] = {
+            "trained_without": mean_objective(policy.network, loads, weights),
+            "trained_with": mean_objective(trained.network, loads, weights),
+            **{rule: rule_objective(rule, loads, weights) for rule in COMPARED_RULES},
+        }
+    return found
+
+
+def _heldout_loads(plan: TrainingPlan) -> Loads:
     loads = heldout_loads(plan.logs, plan.settings.seed, classifier=plan.classifier)
-    return _Loads(loads.training, loads.validation, loads.prediction)
+    return Loads(loads.training, loads.validation, loads.prediction)
 
 
 def _comparisons(plan: TrainingPlan, trained: TrainedPolicy) -> dict[str, RuleComparison]:
@@ -193,9 +191,9 @@ def _comparisons(plan: TrainingPlan, trained: TrainedPolicy) -> dict[str, RuleCo
     }
 
 
-def _loads(plan: TrainingPlan) -> _Loads:
+def _loads(plan: TrainingPlan) -> Loads:
     rng = np.random.default_rng(plan.settings.seed)
-    parts = _Loads([], [], None)
+    parts = Loads([], [], None)
     for prepared in plan.logs:
         settings = SimulationSettings(
             capacity=prepared.capacity,

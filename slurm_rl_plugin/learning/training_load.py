@@ -11,6 +11,7 @@ import numpy as np
 from slurm_rl_plugin.features.estimates import RequestedLimit, RunTimeEstimate
 from slurm_rl_plugin.features.site import SITE
 from slurm_rl_plugin.learning.evaluation import Candidate, schedule_of, starts_under
+from slurm_rl_plugin.learning.load_windows import log_window
 from slurm_rl_plugin.policies.echo_state import EchoStateNetwork
 from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.simulator.cluster import Workload
@@ -25,6 +26,9 @@ from slurm_rl_plugin.utility.time_utility import TimeUtilitySettings
 
 #: Seconds up to which the mean wait of batch jobs counts as none: a ratio of small waits is noise.
 _SHORT_BATCH_WAIT = 15 * MINUTE
+
+#: Jobs of a load on which a worker only compiles.
+_SHORT_LOAD = 100
 
 Scaler = tuple[FloatArray, FloatArray, FloatArray, FloatArray]
 
@@ -120,6 +124,12 @@ def drawn_loads(
         return loads
     rng = np.random.default_rng((seed, step))
     return [loads[each] for each in rng.choice(len(loads), batch, replace=False)]
+
+
+def short_load(load: TrainingLoad) -> TrainingLoad:
+    """The first jobs of a load, of the same types: enough to make a worker compile its code."""
+    first = log_window(load.prepared, 0, min(_SHORT_LOAD, len(load.prepared.log)))
+    return TrainingLoad.of(first, RequestedLimit(), load.settings)
 
 
 def mean_objective(

@@ -1,0 +1,164 @@
+"""Several trainings side by side or in turn: seeds, and folds that leave one log out."""
+
+from __future__ import annotations
+
+import contextlib
+import pickle
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from slurm_rl_plugin import __version__
+from slurm_rl_plugin.errors import ConfigurationError
+from slurm_rl_plugin.features.run_prediction import RunTimePrediction
+from slurm_rl_plugin.learning.algorithms import ALGORITHMS, Settings, train_policy
+from slurm_rl_plugin.learning.checkpoint import steps_kept
+from slurm_rl_plugin.learning.policy_search_settings import PolicySearchSettings
+from slurm_rl_plugin.learning.trained_policy import Progress, TrainedPolicy
+from slurm_rl_plugin.learning.training_load import TrainingLoad, short_load
+from slurm_rl_plugin.learning.workplace import Workplace
+from slurm_rl_plugin.policies.network import QNetwork
+from slurm_rl_plugin.whole_file import write_whole
+
+
+class Loads(NamedTuple):
+    """What a training sees: loads that train, loads that choose, a prediction of run times."""
+
+    training: list[TrainingLoad]
+    validation: list[TrainingLoad]
+    prediction: RunTimePrediction | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Training:
+    """One training among several.
+
+    Attributes:
+        loads: which of the loads.
+        settings: of the algorithm, with the seed.
+        load_key: names the loads.
+        start: a network to start the search from.
+        checkpoint: file that keeps the progress.
+    """
+
+    loads: int
+    settings: Settings
+    load_key: str
+    start: QNetwork | None
+    checkpoint: Path
+
+    @property
+    def finished(self) -> Path:
+        """File that keeps the policy until all trainings are done."""
+        return self.checkpoint.with_name(f"{self.checkpoint.name}.finished")
+
+    @property
+    def key(self) -> list[object]:
+        """Everything that shapes the policy."""
+        return [__version__, asdict(self.settings), self.load_key]
+
+
+def train_all(
+    loads: Sequence[Loads],
+    trainings: Sequence[Training],
+    steps: int,
+    *,
+    place: Workplace | None,
+    progress: Progress | None,
+) -> list[TrainedPolicy]:
+    """Policies of all trainings, in their order.
+
+    A single policy search gives its candidates to the place; several trainings go there whole.
+
+    Args:
+        loads: that the trainings point at.
+        trainings: one at least.
+        steps: of each of them.
+        place: where they run; None trains one after the other on this machine.
+        progress: told the steps of all of them.
+    """
+    searches = isinstance(trainings[0].settings, PolicySearchSettings)
+    if place is not None and (len(trainings) > 1 or not searches):
+        look = None if progress is None else _Looks(trainings, steps, progress)
+        shared = (loads, trainings[0])
+        return place.each(_trained_elsewhere, shared, trainings, warm_up=_compile, on_look=look)
+    found = []
+    for turn, training in enumerate(trainings):
+        told = _shifted(progress, turn * steps)
+        found.append(_trained(loads, training, progress=told, place=place))
+    return found
+
+
+def _shifted(progress: Progress | None, before: int) -> Progress | None:
+    if progress is None:
+        return None
+    return lambda step, value: progress(before + step, value)
+
+
+def _trained(
+    loads: Sequence[Loads],
+    training: Training,
+    *,
+    progress: Progress | None = None,
+    place: Workplace | None = None,
+) -> TrainedPolicy:
+    """The policy of one training: kept by an earlier run, or trained now."""
+    kept = _kept(training)
+    if kept is not None:
+        return kept
+    chosen = loads[training.loads]
+    policy = train_policy(
+        chosen.training,
+        chosen.validation,
+        training.settings,
+        checkpoint=training.checkpoint,
+        load_key=training.load_key,
+        progress=progress,
+        prediction=chosen.prediction,
+        start=training.start,
+        place=place,
+    )
+    write_whole(training.finished, pickle.dumps((training.key, policy)))
+    return policy
+
+
+def _trained_elsewhere(
+    shared: tuple[Sequence[Loads], Training], training: Training
+) -> TrainedPolicy:
+    return _trained(shared[0], training)
+
+
+def _kept(training: Training) -> TrainedPolicy | None:
+    """What an earlier run of the same training has left; None where it has left nothing whole."""
+    try:
+        key, policy = pickle.loads(training.finished.read_bytes())  # noqa: S301 - our own file
+    except (OSError, EOFError, ValueError, TypeError, AttributeError, pickle.UnpicklingError):
+        return None
+    return policy if key == training.key and isinstance(policy, TrainedPolicy) else None
+
+
+class _Looks:
+    """Tells the steps of trainings that run elsewhere, from the checkpoints they write."""
+
+    def __init__(self, trainings: Sequence[Training], steps: int, progress: Progress) -> None:
+        self._trainings, self._steps, self._progress = trainings, steps, progress
+
+    def __call__(self, finished: Sequence[bool]) -> None:
+        done = [
+            self._steps if over else steps_kept(training.checkpoint)
+            for training, over in zip(self._trainings, finished, strict=True)
+        ]
+        self._progress(sum(done), float(sum(finished)))
+
+
+def _compile(shared: tuple[Sequence[Loads], Training]) -> None:
+    """Make a worker compile, or load, what a training calls: one step of it on few jobs."""
+    loads, training = shared
+    chosen, settings = loads[training.loads], training.settings
+    steps = (each.steps[0] for each in ALGORITHMS.values() if type(each.default) is type(settings))
+    one_step: dict[str, Any] = {next(steps): 1}
+    short = [short_load(chosen.training[0])]
+    with contextlib.suppress(ConfigurationError):  # too few jobs to learn from: they are no matter
+        one = replace(settings, **one_step)
+        train_policy(short, short, one, prediction=chosen.prediction, start=training.start)

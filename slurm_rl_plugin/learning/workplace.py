@@ -1,0 +1,72 @@
+"""Where the evaluations of a training run: in threads of this machine, or on many machines."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+Shared = TypeVar("Shared")
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+class Workplace(Protocol):
+    """Runs one function on many items; whatever it does, the results are those of a plain loop."""
+
+    @property
+    def folder(self) -> Path | None:
+        """A folder that every worker sees; None where the workers are this process."""
+
+    def each(
+        self,
+        task: Callable[[Shared, Item], Result],
+        shared: Shared,
+        items: Sequence[Item],
+        *,
+        warm_up: Callable[[Shared], None],
+        on_look: Callable[[Sequence[bool]], None] | None = None,
+    ) -> list[Result]:
+        """Results of `task(shared, item)`, in the order of the items.
+
+        Args:
+            task: a function of a module, whose result depends on nothing but its arguments.
+            shared: what all items need; shipped once as long as it is the same object.
+            items: what the results are of.
+            warm_up: compiles all that the task will call, on little input.
+            on_look: told now and then which items are finished.
+
+        Raises:
+            ConfigurationError: as the task says.
+            BatchSystemError: workers are lost again and again, or cannot be started.
+        """
+
+
+class ThisMachine:
+    """Threads of this process: the compiled simulator needs no interpreter."""
+
+    folder: Path | None = None
+
+    def each(
+        self,
+        task: Callable[[Shared, Item], Result],
+        shared: Shared,
+        items: Sequence[Item],
+        *,
+        warm_up: Callable[[Shared], None],
+        on_look: Callable[[Sequence[bool]], None] | None = None,
+    ) -> list[Result]:
+        """See Workplace; compiled code is kept by this process, so that nothing is warmed up."""
+        del warm_up, on_look
+        with ThreadPoolExecutor(max_workers=processors_here()) as pool:
+            return list(pool.map(partial(task, shared), items))
+
+
+def processors_here() -> int:
+    """Processors that this process may use: those of its job where Slurm does not bind it."""
+    allowed = len(os.sched_getaffinity(0))
+    of_job = os.environ.get("SLURM_CPUS_PER_TASK", "")
+    return min(allowed, int(of_job)) if of_job.isdigit() and int(of_job) else allowed
