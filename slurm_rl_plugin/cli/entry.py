@@ -100,7 +100,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stderr.write(f"slurm-rl {chosen.verb}: {error}\n")
         return 1
     except ModuleNotFoundError as error:
-        extra = "train" if error.name in ("onnx", "cmaes", "submitit") else "simulate"
+        extra = "train" if error.name in ("onnx", "cmaes", "sklearn", "submitit") else "simulate"
         sys.stderr.write(
             f"slurm-rl {chosen.verb}: needs {error.name}: pip install 'slurm_rl_plugin[{extra}]'.\n"
         )
