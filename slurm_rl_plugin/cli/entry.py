@@ -42,6 +42,8 @@ VERBS = {
     "show-config": "print the configuration in force",
     "benchmark": "measure the hook and the simulator",
 }
+#: Modules of the extra `train` that are not of `simulate`.
+_OF_TRAINING = ("onnx", "cmaes", "sklearn", "polars", "submitit")
 #: Faults of what the user gave: exit code 2.
 _USAGE_ERRORS = (ConfigurationError, AccountingLogError, ModelSchemaMismatch, ModelUnreadable)
 
@@ -101,7 +103,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stderr.write(f"slurm-rl {chosen.verb}: {error}\n")
         return 1
     except ModuleNotFoundError as error:
-        extra = "train" if error.name in ("onnx", "cmaes", "polars", "submitit") else "simulate"
+        extra = "train" if error.name in _OF_TRAINING else "simulate"
         sys.stderr.write(
             f"slurm-rl {chosen.verb}: needs {error.name}: pip install 'slurm_rl_plugin[{extra}]'.\n"
         )

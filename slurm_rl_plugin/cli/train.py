@@ -24,6 +24,7 @@ from slurm_rl_plugin.cli.slurm_log import SLURM, print_origin
 from slurm_rl_plugin.cli.tables import print_json, print_table
 from slurm_rl_plugin.cli.training_place import (
     add_place_options,
+    array_settings,
     cost_entry,
     cost_sentence,
     training_place,
@@ -123,19 +124,13 @@ def main(options: argparse.Namespace) -> int:
     _check_protocol(options)
     settings = _settings(options)
     start = None if options.start is None else import_network(model_path(options.start))
-    logs = read_named_logs([sampled(each) for each in options.logs], options)
-    if not options.json:
-        for log in logs:
-            print_origin(log.origin, log.whence, log.prepared)
-    plan = _plan(options, logs, settings, start)
-    begin = time.monotonic()
+    with training_place(array_settings(options)) as place:
+        plan = _plan(options, _read_logs(options), settings, start)
+        begin = time.monotonic()
+        with progress_bar("training", plan.steps, _measure(plan, place)) as progress:
+            trained, manifest = train_model(plan, options.output, progress=progress, place=place)
+        seconds = time.monotonic() - begin
     measure = ALGORITHMS[plan.algorithm].measure
-    with (
-        training_place(options) as place,
-        progress_bar("training", plan.steps, _measure(plan, place)) as progress,
-    ):
-        trained, manifest = train_model(plan, options.output, progress=progress, place=place)
-    seconds = time.monotonic() - begin
     if options.plot is not None:
         _plot(options.plot, options.output.stem, plan.algorithm, trained)
     if options.json:
@@ -152,6 +147,14 @@ def main(options: argparse.Namespace) -> int:
     print(f"trained in {seconds:.0f} s on {trained.simulated_jobs:,} simulated jobs")
     print(f"wrote {options.output} with its manifest (.json) and card (.md)")
     return 0
+
+
+def _read_logs(options: argparse.Namespace) -> list[NamedLog]:
+    logs = read_named_logs([sampled(each) for each in options.logs], options)
+    if not options.json:
+        for log in logs:
+            print_origin(log.origin, log.whence, log.prepared)
+    return logs
 
 
 def _check_output(output: Path) -> None:

@@ -19,6 +19,7 @@ from slurm_rl_plugin.cli.slurm_times import parse_slurm_duration
 from slurm_rl_plugin.errors import ConfigurationError
 
 if TYPE_CHECKING:  # submitit comes with an extra
+    from slurm_rl_plugin.batch_systems.array_jobs import ArraySettings
     from slurm_rl_plugin.batch_systems.slurm_arrays import SlurmArrays
     from slurm_rl_plugin.batch_systems.workers_cost import WorkersCost
 
@@ -65,13 +66,12 @@ def add_place_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-@contextmanager
-def training_place(options: argparse.Namespace) -> Iterator[SlurmArrays | None]:
+def array_settings(options: argparse.Namespace) -> ArraySettings | None:
     """The workers that the options ask for; None for this machine.
 
     Raises:
-        ConfigurationError: options without --on, a wrong one, or no Slurm here.
-        BatchSystemError: Slurm does not answer.
+        ConfigurationError: options without --on, or a wrong one.
+        ModuleNotFoundError: no submitit.
     """
     if options.on is None:
         given = {
@@ -82,13 +82,11 @@ def training_place(options: argparse.Namespace) -> Iterator[SlurmArrays | None]:
         for name, value in given.items():
             if value:
                 raise ConfigurationError(f"{name} is for --on slurm: give that too, or leave it.")
-        yield None
-        return
+        return None
     from slurm_rl_plugin.batch_systems.array_jobs import ArraySettings  # noqa: PLC0415 - an extra
-    from slurm_rl_plugin.batch_systems.slurm_arrays import SlurmArrays  # noqa: PLC0415
 
     asked = _sbatch_options(options.slurm_option)
-    settings = ArraySettings(
+    return ArraySettings(
         folder=_folder(options),
         workers=options.workers or _WORKERS,
         minutes=_minutes(asked.pop("time", _TIME)),
@@ -96,6 +94,21 @@ def training_place(options: argparse.Namespace) -> Iterator[SlurmArrays | None]:
         options=asked,
         compiled_code=_compiled_code(),
     )
+
+
+@contextmanager
+def training_place(settings: ArraySettings | None) -> Iterator[SlurmArrays | None]:
+    """Workers to train on, whose folder goes when all is well; None trains on this machine.
+
+    Raises:
+        ConfigurationError: no Slurm here, or the folder is taken.
+        BatchSystemError: Slurm does not answer.
+    """
+    if settings is None:
+        yield None
+        return
+    from slurm_rl_plugin.batch_systems.slurm_arrays import SlurmArrays  # noqa: PLC0415 - an extra
+
     with _ended_by_signals(), SlurmArrays(settings) as place:
         yield place
         place.forget()

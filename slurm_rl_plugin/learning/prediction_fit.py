@@ -10,8 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from sklearn.linear_model import LogisticRegression, Ridge
-from sklearn.metrics import log_loss, roc_auc_score
 
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.features.run_history import SHORT_RUN_TIMES
@@ -39,6 +37,8 @@ def fit_prediction(
     Raises:
         ConfigurationError: no job.
     """
+    from sklearn.linear_model import LogisticRegression, Ridge  # noqa: PLC0415 - slow, only here
+
     facts, run_time = _drawn_jobs(logs, jobs, rng)
     weights = np.zeros((PREDICTED, KNOWN_FACTS))
     for place, bound in enumerate(SHORT_RUN_TIMES):
@@ -101,6 +101,8 @@ def prediction_quality(
         first: the first measured job.
         last: the job behind the last one.
     """
+    from sklearn.metrics import log_loss, roc_auc_score  # noqa: PLC0415 - slow, only here
+
     facts = known_at_start(prepared)[first:last]
     run_time = prepared.log.run_time[first:last]
     said = facts @ prediction.weights.T

@@ -8,9 +8,6 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol
 
 import numpy as np
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.linear_model import Ridge
-from sklearn.neural_network import MLPRegressor
 
 from slurm_rl_plugin.features.run_prediction import RunTimePrediction
 from slurm_rl_plugin.features.schema import FeatureSchema
@@ -101,6 +98,9 @@ class FeedForwardRegressor:
 
     def fit(self, samples: Samples, seed: int) -> list[float]:
         """Weights by Adam; the targets are standardised meanwhile."""
+        from sklearn.exceptions import ConvergenceWarning  # noqa: PLC0415 - slow, only here
+        from sklearn.neural_network import MLPRegressor  # noqa: PLC0415 - slow, only here
+
         mean = float(samples.targets.mean())
         scale = float(samples.targets.std()) or 1.0
         model = MLPRegressor(
@@ -167,6 +167,8 @@ class EchoStateRegressor:
 
     def fit(self, samples: Samples, seed: int) -> list[float]:
         """Weights by least squares with a penalty; nothing in it is random."""
+        from sklearn.linear_model import Ridge  # noqa: PLC0415 - slow, only here
+
         del seed
         inputs = np.hstack(
             [

@@ -163,7 +163,8 @@ def _leave_one_out(
     found = {}
     weights = plan.settings.weights
     for source, prepared, policy in zip(plan.sources, plan.logs, without, strict=True):
-        loads = _loads_of(replace(plan, logs=[prepared], sources=[source])).validation
+        alone = replace(plan, logs=[prepared], sources=[source], leave_one_out=False)
+        loads = _loads_of(alone).validation
         found[str(source["log"])] = {
             "trained_without": mean_objective(policy.network, loads, weights),
             "trained_with": mean_objective(trained.network, loads, weights),

@@ -49,6 +49,7 @@ from tests.architecture.markdown_documents import (
     rollback_line,
     table_rows,
 )
+from tests.fakes.array_slurm import ArraySlurm
 from tests.fakes.ended_jobs import ended_load
 from tests.fakes.fake_cluster import FakeCluster
 from tests.fakes.pbs_month import write_month
@@ -208,6 +209,9 @@ def test_commands_of_the_documents_run(
     if command.words[0] == "offer":
         assert "url=http://127.0.0.1:" in daemon(words, until="offer=ready")
         return
+    if "--on" in words:
+        for name, value in ArraySlurm(workplace / "slurm-of-processes").env.items():
+            monkeypatch.setenv(name, value)
     if command.words[0] == "route":
         serve_own_site(workplace, monkeypatch)
     assert main(words) == int(command.words[0] in FAILING)

@@ -1,5 +1,6 @@
 """Items become tasks of job arrays, and come back in order whatever happens to workers."""
 
+import pickle
 import signal
 import threading
 import time
@@ -9,6 +10,7 @@ import pytest
 
 from slurm_rl_plugin.batch_systems import array_jobs, slurm_arrays
 from slurm_rl_plugin.batch_systems.array_jobs import ArraySettings
+from slurm_rl_plugin.batch_systems.array_worker import ArrayWorker, SharedWork
 from slurm_rl_plugin.batch_systems.slurm_arrays import TRIES, SlurmArrays
 from slurm_rl_plugin.errors import BatchSystemError, BatchSystemUnavailable, ConfigurationError
 from tests.fakes.array_slurm import (
@@ -169,3 +171,11 @@ def test_without_slurm_it_says_so(settings, monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(ConfigurationError, match=r"sbatch .* sacct cannot be found"):
         SlurmArrays(settings).__enter__()
+
+
+def test_a_requeued_worker_begins_with_the_same_items(tmp_path):
+    worker = ArrayWorker(2)
+    shared = tmp_path / "shared"
+    shared.write_bytes(pickle.dumps(SharedWork(product, 6, nothing)))
+    again = worker.checkpoint(shared, [1, 2, 3])
+    assert again.result().results == [6, 12, 18]

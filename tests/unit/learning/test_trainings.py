@@ -1,0 +1,175 @@
+"""Seeds and folds, trained here or elsewhere: the files are the same, finished ones are kept."""
+
+import json
+import os
+import pickle
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from slurm_rl_plugin.errors import ConfigurationError
+from slurm_rl_plugin.learning import trainings
+from slurm_rl_plugin.learning.checkpoint import Checkpoint, steps_kept
+from slurm_rl_plugin.learning.policy_search_settings import PolicySearchSettings
+from slurm_rl_plugin.learning.sarsa_settings import SarsaSettings
+from slurm_rl_plugin.learning.training import train_model
+from slurm_rl_plugin.learning.training_load import mean_objective
+from slurm_rl_plugin.learning.training_plan import TrainingPlan
+from slurm_rl_plugin.learning.workplace import ThisMachine, processors_here
+from slurm_rl_plugin.simulator.generators import mmn_log
+from slurm_rl_plugin.simulator.log_workload import prepare_log
+
+LOGS = [prepare_log(mmn_log(np.random.default_rng(n), processors=5, jobs=300)) for n in (1, 2)]
+SOURCES = [{"log": f"mmn{n}", "sha256": "", "jobs": 300, "processors": 5} for n in (1, 2)]
+PLAN = TrainingPlan(
+    logs=LOGS[:1],
+    sources=SOURCES[:1],
+    estimates=["requested"],
+    backfilling="none",
+    windows=1,
+    algorithm="policy-search",
+    settings=PolicySearchSettings(hidden=1, generations=2, population=4),
+    command="slurm-rl train mmn",
+)
+SEVERAL = replace(PLAN, seeds=2)
+WITHOUT = replace(PLAN, logs=LOGS, sources=SOURCES, leave_one_out=True)
+SARSA = replace(PLAN, algorithm="sarsa", settings=SarsaSettings(sweeps=2, hidden=2))
+
+
+class Elsewhere:
+    """Workers that see nothing but what was pickled for them, and end in another order."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.folder.mkdir()
+        self.items = []
+
+    def each(self, task, shared, items, *, warm_up, on_look=None):
+        self.items.append(len(items))
+        work = pickle.dumps((task, shared, warm_up))
+        results = {}
+        for place in reversed(range(len(items))):
+            there, given, compiles = pickle.loads(work)
+            compiles(given)
+            results[place] = there(given, pickle.loads(pickle.dumps(items[place])))
+            if on_look is not None:
+                on_look([each in results for each in range(len(items))])
+        return [pickle.loads(pickle.dumps(results[place])) for place in range(len(items))]
+
+
+def files(plan, folder, **more):
+    folder.mkdir()
+    train_model(plan, folder / "site.onnx", **more)
+    assert len(list(folder.iterdir())) == 3
+    return [(folder / f"site{ending}").read_bytes() for ending in (".onnx", ".json", ".md")]
+
+
+@pytest.mark.parametrize(
+    ("plan", "given"),
+    [
+        (PLAN, [4, 4]),  # the candidates of each generation
+        (SEVERAL, [2]),  # whole trainings: each worker starts once
+        (WITHOUT, [3]),
+        (SARSA, [1]),  # it learns from one sweep to the next: nothing to give away but all
+    ],
+    ids=["candidates", "seeds", "folds", "sarsa"],
+)
+def test_what_is_trained_elsewhere_is_what_is_trained_here(tmp_path, plan, given):
+    place, told = Elsewhere(tmp_path / "workers"), []
+    there = files(plan, tmp_path / "b", place=place, progress=lambda step, _: told.append(step))
+    assert there == files(plan, tmp_path / "a")
+    assert place.items == given
+    assert told == sorted(told)
+    assert told[-1] == plan.steps
+    assert list(place.folder.iterdir()) == []
+
+
+def test_a_fold_has_not_seen_the_log_it_leaves_out(tmp_path):
+    _, manifest = train_model(WITHOUT, tmp_path / "all.onnx")
+    for out, source in enumerate(SOURCES):
+        only = replace(PLAN, logs=[LOGS[1 - out]], sources=[SOURCES[1 - out]])
+        other, _ = train_model(only, tmp_path / f"{out}.onnx")
+        left = replace(PLAN, logs=[LOGS[out]], sources=[source])
+        loads = trainings_loads(left).validation
+        expected = mean_objective(other.network, loads, PLAN.settings.weights)
+        assert manifest["leave_one_out"][source["log"]]["trained_without"] == expected
+    assert json.loads((tmp_path / "all.json").read_text())["leave_one_out"].keys() == {
+        "mmn1",
+        "mmn2",
+    }
+
+
+def trainings_loads(plan):
+    from slurm_rl_plugin.learning.training import _loads_of  # noqa: PLC0415
+
+    return _loads_of(plan)
+
+
+def test_nothing_can_be_left_out_of_one_log():
+    with pytest.raises(ConfigurationError, match="needs two logs at least"):
+        replace(PLAN, leave_one_out=True)
+
+
+class Interrupted(Exception):
+    """Stands for a power cut."""
+
+
+@pytest.mark.parametrize("harm", [None, "cut", "of another training"])
+def test_a_finished_training_is_not_repeated(tmp_path, monkeypatch, harm):
+    expected = files(SEVERAL, tmp_path / "a")
+
+    def stop(step, _value):
+        if step == 3:  # the first one of the second seed
+            raise Interrupted
+
+    folder = tmp_path / "b"
+    folder.mkdir()
+    with pytest.raises(Interrupted):
+        train_model(SEVERAL, folder / "site.onnx", progress=stop)
+    (kept,) = folder.glob("*.finished")
+    if harm == "cut":
+        kept.write_bytes(kept.read_bytes()[:-9])
+    elif harm is not None:
+        key, policy = pickle.loads(kept.read_bytes())
+        kept.write_bytes(pickle.dumps(([*key[:-1], "other loads"], policy)))
+    trained, train = [], trainings.train_policy
+
+    def counted(*args, **more):
+        trained.append(args[2].seed)
+        return train(*args, **more)
+
+    monkeypatch.setattr(trainings, "train_policy", counted)
+    train_model(SEVERAL, folder / "site.onnx")
+    assert trained == ([2] if harm is None else [1, 2])
+    endings = (".onnx", ".json", ".md")
+    assert [(folder / f"site{ending}").read_bytes() for ending in endings] == expected
+    assert len(list(folder.iterdir())) == 3
+
+
+def test_a_worker_thought_lost_does_not_write_into_the_checkpoint_of_the_next(tmp_path):
+    path = tmp_path / "kept"
+    first = Checkpoint(path, {"a": 1})
+    first.add(1)
+    second = Checkpoint(path, {"a": 1})
+    first.add(2)
+    second.add(2)
+    first.add(3)
+    assert Checkpoint(path, {"a": 1}).steps == [1, 2]
+    assert steps_kept(path) == 2
+    second.forget()
+    assert steps_kept(path) == 0
+
+
+def test_threads_are_no_more_than_the_processors_of_the_job(monkeypatch):
+    allowed = len(os.sched_getaffinity(0))
+    monkeypatch.delenv("SLURM_CPUS_PER_TASK", raising=False)
+    assert processors_here() == allowed
+    for given, expected in {"1": 1, "4096": allowed, "": allowed, "0": allowed}.items():
+        monkeypatch.setenv("SLURM_CPUS_PER_TASK", given)
+        assert processors_here() == expected
+
+
+def test_this_machine_keeps_the_order():
+    found = ThisMachine().each(pow, 3, list(range(20)), warm_up=lambda _: None)
+    assert found == [3**n for n in range(20)]
