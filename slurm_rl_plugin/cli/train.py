@@ -127,6 +127,12 @@ def main(options: argparse.Namespace) -> int:
     print_table(["POLICY", measure.upper()], rows)
     if "heldout" in manifest:
         _print_heldout(manifest["heldout"])
+    for name, value in trained.compared:
+        if trained.validation_objective <= value:
+            print(
+                f"the model tells no more than the {name}: train on longer logs or more --windows, "
+                "and do not publish from this one."
+            )
     print(f"trained in {seconds:.0f} s on {trained.simulated_jobs:,} simulated jobs")
     print(f"wrote {options.output} with its manifest (.json) and card (.md)")
     return 0
