@@ -29,7 +29,11 @@ from slurm_rl_plugin.cli.training_place import (
     cost_sentence,
     training_place,
 )
-from slurm_rl_plugin.cli.training_text import print_heldout, print_leave_one_out
+from slurm_rl_plugin.cli.training_text import (
+    print_heldout,
+    print_leave_one_out,
+    print_uselessness,
+)
 from slurm_rl_plugin.configuration import read_configuration
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.features.estimates import ESTIMATE_KINDS
@@ -142,6 +146,7 @@ def main(options: argparse.Namespace) -> int:
         print_heldout(manifest["heldout"])
     if plan.leave_one_out:
         print_leave_one_out(manifest["leave_one_out"])
+    print_uselessness(trained)
     if place is not None:
         print(cost_sentence(place.cost))
     print(f"trained in {seconds:.0f} s on {trained.simulated_jobs:,} simulated jobs")

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from slurm_rl_plugin.learning.trained_policy import TrainedPolicy
+
 
 def print_heldout(heldout: Mapping[str, Any]) -> None:
     """What the held-out protocol made of a training: the `heldout` part of its manifest."""
@@ -28,3 +30,13 @@ def print_leave_one_out(found: Mapping[str, Mapping[str, float]]) -> None:
             f"{log}: objective {without:.3f} trained without it, {having:.3f} with it; best rule "
             f"{name} {values[name]:.3f}"
         )
+
+
+def print_uselessness(trained: TrainedPolicy) -> None:
+    """What else would have told as much, where the algorithm compared its model with anything."""
+    for name, value in trained.compared:
+        if trained.validation_objective <= value:
+            print(
+                f"the model tells no more than the {name}: train on longer logs or more --windows, "
+                "and do not publish from this one."
+            )

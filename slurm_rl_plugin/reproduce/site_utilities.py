@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -33,6 +34,7 @@ from slurm_rl_plugin.reproduce.site_utility_models import (
     SiteUtilitySize,
     fitted_models,
 )
+from slurm_rl_plugin.reproduce.site_utility_shelf import SeedFigures, SeedShelf
 from slurm_rl_plugin.reproduce.verdicts import as_gain
 from slurm_rl_plugin.simulator.partitions import QueueOrder
 from slurm_rl_plugin.simulator.routed_sites import RoutedSite
@@ -54,7 +56,8 @@ class Plan:
         seeds: loads drawn from the shown segments, seeds 0 to `seeds` - 1.
         traces: folder with LPC-EGEE.
         network: that orders the queue of every site, the local scheduler of 2008.
-        models: folder of the sites' utility models.
+        models: folder of the sites' utility models, and of what each seed gave: an interrupted run
+            goes on there.
         size: of loads and trainings.
     """
 
@@ -102,9 +105,12 @@ def reproduce(plan: Plan, after_load: Callable[[], None]) -> SiteUtilities:
     order = QueueOrder(network=plan.network)
     weights = float(plan.network.queue_weights.sum() + plan.network.job_weights.sum())
     models = fitted_models(log, order, repr(weights), plan.size, plan.models, after_load)
+    checksums = {name: policy.card.sha256 for name, policy in models.items()}
+    shelf = SeedShelf(plan.models, log, [repr(weights), str(plan.size.jobs), str(checksums)])
     measured: dict[str, list[tuple[dict[str, float], FloatArray]]] = {}
     for seed in range(plan.seeds):
-        for contender, found in _seed(log, order, models, plan.size.jobs, seed).items():
+        run = partial(_seed, log, order, models, plan.size.jobs, seed)
+        for contender, found in shelf.take(seed, run).items():
             measured.setdefault(contender, []).append(found)
         after_load()
     figures = {
@@ -115,13 +121,13 @@ def reproduce(plan: Plan, after_load: Callable[[], None]) -> SiteUtilities:
         claims=list(claims_of(figures)),
         figures=figures,
         routed={name: np.array([part for _, part in rows]) for name, rows in measured.items()},
-        models={name: policy.card.sha256 for name, policy in models.items()},
+        models=checksums,
     )
 
 
 def _seed(
     log: JobLog, order: QueueOrder, models: Mapping[str, QNetworkPolicy], jobs: int, seed: int
-) -> dict[str, tuple[dict[str, float], FloatArray]]:
+) -> SeedFigures:
     """Every contender on the same load, side by side in threads."""
     load = draw_load(log, SHOWN_SEGMENTS, jobs, (seed,))
 

@@ -37,7 +37,7 @@ from slurm_rl_plugin.reproduce.site_utility_load import (
     draw_load,
     site_terms,
 )
-from slurm_rl_plugin.simulator.compilation import source_digest
+from slurm_rl_plugin.reproduce.site_utility_shelf import experiment_digest
 from slurm_rl_plugin.simulator.partitions import QueueOrder
 from slurm_rl_plugin.simulator.routed_sites import RoutedSite
 from slurm_rl_plugin.simulator.routing import route_jobs
@@ -74,7 +74,7 @@ class SiteUtilitySize:
 FULL_SIZE = SiteUtilitySize()
 #: To see that it runs.
 QUICK_SIZE = SiteUtilitySize(
-    jobs=120, loads=1, iterations=1, settings=SiteUtilitySettings(states=10, passes=3)
+    jobs=60, loads=1, iterations=1, settings=SiteUtilitySettings(states=5, passes=3)
 )
 
 
@@ -99,7 +99,7 @@ def fitted_models(
     Raises:
         ModelUnreadable: a file in the folder is damaged.
     """
-    described: list[Any] = [__version__, source_digest("learning"), order_name, asdict(size)]
+    described: list[Any] = [__version__, experiment_digest(), order_name, asdict(size)]
     described += [[asdict(site) for site in SITES], list(TRAINING_SEGMENTS)]
     digest = hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()[:12]
     paths = {site.name: folder / f"site-utility-{site.name}-{digest}.onnx" for site in SITES}

@@ -44,12 +44,19 @@ def test_it_fits_routes_draws_and_does_the_same_again(
     for name, checksum in manifest["figures"].items():
         assert hashlib.sha256((figures / name).read_bytes()).hexdigest() == checksum
     written = {path: path.stat().st_mtime_ns for path in models.iterdir()}
-    assert {load_q_network(path).card.sha256 for path in written} == {*first["models"].values()}
-    assert main(words) == 0  # from kept models: the same figures, as a table
+    fitted = [path for path in written if path.suffix == ".onnx"]
+    assert {load_q_network(path).card.sha256 for path in fitted} == {*first["models"].values()}
+    kept = [path for path in written if path.suffix == ".json"]
+    assert [path.stem[-2:] for path in sorted(kept)] == ["-0", "-1"]
+    kept[0].unlink()  # as if it had been interrupted before that seed
+    del written[kept[0]]
+    assert main(words) == 0  # from kept models and seeds: the same figures, as a table
     table = capsys.readouterr().out
     value = next(claim["measured"] for claim in first["claims"] if ": random, J" in claim["name"])
     assert f"{value:.4g}" in table
-    assert {path: path.stat().st_mtime_ns for path in models.iterdir()} == written
+    again = {path: path.stat().st_mtime_ns for path in models.iterdir()}
+    assert {path: again[path] for path in written} == written
+    assert {*again} == {*written, kept[0]}
 
 
 def test_without_traces_it_says_what_to_give(
