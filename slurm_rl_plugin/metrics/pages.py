@@ -54,7 +54,10 @@ def _metrics(
 ) -> Iterable[bytes]:
     try:
         return metrics(environ, start_response)
-    except (TypeError, ValueError):  # an Accept that prometheus_client does not read; its client's fault
+    except (
+        TypeError,
+        ValueError,
+    ):  # an Accept that prometheus_client does not read; its client's fault
         return metrics({**environ, "HTTP_ACCEPT": ""}, start_response)
 
 

@@ -16,6 +16,7 @@ import json
 import mmap
 import os
 import resource
+import signal
 import subprocess
 import sys
 import tempfile
@@ -70,7 +71,7 @@ class Run:
                 self._found(number, f"took more than {PATIENCE:g} s")
             return
         self._worker = None
-        if status:
+        if status and self.done < self.inputs:
             self._found(number, f"the process ended with {status}")
 
     @property
@@ -107,7 +108,8 @@ class Run:
     def _told(self) -> tuple[int, int, int]:
         content = self._counts.read_bytes()
         number, done, sound = (
-            int.from_bytes(content[place : place + 8], "little", signed=True) for place in (0, 8, 16)
+            int.from_bytes(content[place : place + 8], "little", signed=True)
+            for place in (0, 8, 16)
         )
         return number, done, sound
 
@@ -126,18 +128,23 @@ def work(name: str, seed: int, first: int, last: int, output: Path) -> int:
     quiet()
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
     stem = name.replace(" ", "-")
-    with tempfile.TemporaryDirectory() as temporary, (output / f"{stem}.counts").open("r+b") as file:
+    with (
+        tempfile.TemporaryDirectory() as temporary,
+        (output / f"{stem}.counts").open("r+b") as file,
+    ):
         counts = mmap.mmap(file.fileno(), 24)
         folder = Path(temporary)
         target, generate = TARGETS[name].build(folder), TARGETS[name].generator(folder, seed)
         sound = int.from_bytes(counts[16:24], "little", signed=True)
-        found = 0
+        found, parent = 0, os.getppid()
         for number in range(first, last):
+            if os.getppid() != parent:  # the campaign was killed
+                return 1
             counts[0:8] = _packed(number)
             content = generate(number)
             try:
                 sound += target(content, folder)
-            except Exception:  # whatever it is, it is none of the documented errors
+            except Exception:  # noqa: BLE001 - whatever it is, it is none of the documented errors
                 (output / f"{stem}-{number}.input").write_bytes(content)
                 (output / f"{stem}-{number}.txt").write_text(traceback.format_exc())
                 found += 1
@@ -205,8 +212,12 @@ def main() -> int:
         return work(name, int(seed), int(first), int(last), output)
     if options.again:
         return _again(options.again[0], int(options.again[1]), options.seed, output)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     runs = _runs(output, options.target or list(TARGETS), options.seed, options.part)
-    campaign(runs, output, options.at_once)
+    try:
+        campaign(runs, output, options.at_once)
+    except KeyboardInterrupt:
+        print("interrupted: the same command goes on", file=sys.stderr)
     for run in runs:
         print(f"{run.name:14s} {run.done:9,d} inputs, {run.sound:9,d} taken as sound")
     findings = sorted(output.glob("*.input"))

@@ -23,11 +23,12 @@ _PBS_RECORD = re.compile(rb"([^\s;]*:)?\d\d/\d\d/\d{4} \d\d:\d\d:\d\d(\.\d+)?;[A
 
 def read_swf(content: bytes, folder: Path) -> bool:
     """A workload log; every row is a record."""
+    file = _file(content)
     try:
-        log, report = SwfReader().parse(_file(content))
+        log, report = SwfReader().parse(file)
     except AccountingLogError as error:
         return _told(error)
-    rows = [line.split() for line in content.decode("latin-1").split("\n")]
+    rows = [line.split() for line in file.content.decode("latin-1").split("\n")]
     assert report.read == sum(bool(row) and not row[0].startswith(";") for row in rows)
     return _accounted_for(log, report)
 
@@ -35,7 +36,7 @@ def read_swf(content: bytes, folder: Path) -> bool:
 def read_sacct(content: bytes, folder: Path) -> bool:
     """A dump of sacct; every line that is a whole row, and of no step, is a record."""
     file = _file(content)
-    if not content.strip():
+    if not file.content.strip():
         return False  # `read_log_file` refuses it
     try:
         log, report = SacctReader().parse(file)
@@ -51,11 +52,12 @@ def read_sacct(content: bytes, folder: Path) -> bool:
 
 def read_pbs(content: bytes, folder: Path) -> bool:
     """An accounting file of PBS; every line is a record, or malformed."""
+    file = _file(content)
     try:
-        log, report = PbsReader(UTC).parse(_file(content))
+        log, report = PbsReader(UTC).parse(file)
     except AccountingLogError as error:
         return _told(error)
-    lines = [line for line in content.split(b"\n") if line.decode("utf-8", "replace").strip()]
+    lines = [line for line in file.content.split(b"\n") if line.decode("utf-8", "replace").strip()]
     assert report.read + sum(report.other_records.values()) == len(lines)
     ends = sum(bool(_PBS_RECORD.match(line.strip())) for line in lines)
     assert ends <= len(lines)
@@ -84,7 +86,8 @@ def convert_log(content: bytes, folder: Path) -> bool:
     try:
         report = convert([path], output, batch=700, part=7)
     except AccountingLogError as error:
-        assert expected is None, error
+        if expected is not None:
+            raise AssertionError("readable, but not converted") from error
         return _told(error)
     assert expected is not None, "converted, but not readable"
     log, told = read_log(output)
@@ -106,13 +109,15 @@ def read_parquet(content: bytes, folder: Path) -> bool:
 
 
 def _file(content: bytes) -> LogFile:
+    """As `read_log_file` gives it: without the bytes for which it refuses a file."""
     return LogFile(Path("log"), content.replace(b"\0", b""), "")
 
 
 def _told(error: AccountingLogError) -> bool:
     """One sentence that names the file."""
     words = str(error)
-    assert words and "Traceback" not in words
+    assert words
+    assert "Traceback" not in words
     return False
 
 

@@ -16,7 +16,14 @@ _TOKENS = (
     *(b"\n", b"\r\n", b"\r", b"\0", b"|", b";", b"=", b'"', b"'", b" ", b"\t", b"", b".", b":"),
     *(b"{", b"}", b"[", b"]", b"\\", b"%", b"\xff", b"\xc3", b"\xef\xbb\xbf", b"\x1f\x8b"),
     *("²٣é\u2028\U0001f600".encode(), b"Unknown", b"None", b"null", b"true", b"E", b"#", b"-"),
-    *(b"T", b"INVALID", b"UNLIMITED", b"1970-01-01T00:00:00", b"0000-00-00T99:99:99", b"1-00:00:00"),
+    *(
+        b"T",
+        b"INVALID",
+        b"UNLIMITED",
+        b"1970-01-01T00:00:00",
+        b"0000-00-00T99:99:99",
+        b"1-00:00:00",
+    ),
 )
 
 

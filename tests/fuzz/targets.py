@@ -68,7 +68,11 @@ def _sacct(folder: Path) -> list[bytes]:
         "c|7|ann|physics|main|normal|1700000000|1700000000|1700000060|1700003660|3600|120|8|"
         "SchedBackfill|run|COMPLETED|sbatch --wrap=a | b\nsecond line"
     )
-    return [*_case("sacct with a header", "sacct as XDMoD asks"), _demo(), f"{header}\n{row}\n".encode()]
+    return [
+        *_case("sacct with a header", "sacct as XDMoD asks"),
+        _demo(),
+        f"{header}\n{row}\n".encode(),
+    ]
 
 
 def _logs(folder: Path) -> list[bytes]:
@@ -144,11 +148,37 @@ def _scrapes(folder: Path) -> list[bytes]:
 
 _NAMES = [name.lower().encode() for name in SACCT_FIELDS]
 _HTTP = [
-    *(b"HTTP/1.0", b"HTTP/9.9", b"GET", b"HEAD", b"PUT", b"Content-Length: 9", b"Expect: 100-continue"),
+    *(
+        b"HTTP/1.0",
+        b"HTTP/9.9",
+        b"GET",
+        b"HEAD",
+        b"PUT",
+        b"Content-Length: 9",
+        b"Expect: 100-continue",
+    ),
     *(b"Transfer-Encoding: chunked", b"\r\n\r\n", b"%00", b"../", b"?name[]=a", b"Accept: */*"),
 ]
-_TOML = [b"[", b"]]", b'"""', b"'''", b"[[job_class]]", b"inf", b"{}", b"=", b"1979-05-27", b"[shares]"]
-_JSON = [each.encode() for each in FIELDS] + [b"NaN", b"Infinity", b"1e999", b'""', b"\\ud800", b"[[[["]
+_TOML = [
+    b"[",
+    b"]]",
+    b'"""',
+    b"'''",
+    b"[[job_class]]",
+    b"inf",
+    b"{}",
+    b"=",
+    b"1979-05-27",
+    b"[shares]",
+]
+_JSON = [each.encode() for each in FIELDS] + [
+    b"NaN",
+    b"Infinity",
+    b"1e999",
+    b'""',
+    b"\\ud800",
+    b"[[[[",
+]
 
 TARGETS = {
     "swf": Fuzzed(_always(log_targets.read_swf), _swf, [b"; MaxProcs: 4"], 400_000),
