@@ -4,8 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := setup.py pyproject.toml
 
-.PHONY: help demo test test-releases test-pbs check bench bench-slurm bench-reserve faults soak deb generated \
-  default-model paper-models reserve-model clean
+.PHONY: help demo test test-releases test-pbs check bench bench-slurm bench-reserve faults soak fuzz \
+  fuzz-coverage deb generated default-model paper-models reserve-model clean
 
 help:
 	@echo "make demo           the whole loop on a simulated cluster, under 5 minutes"
@@ -18,6 +18,8 @@ help:
 	@echo "make bench-reserve  hours of load on a real Slurm with and without a reserve; about 20 minutes"
 	@echo "make faults         faults injected on real Slurms, a table; as root, about 35 minutes"
 	@echo "make soak           a day of LPC-EGEE on a real Slurm in accelerated time; about 20 minutes"
+	@echo "make fuzz           a million faulty inputs to readers and services; goes on if interrupted"
+	@echo "make fuzz-coverage  the same by atheris, which follows the code that inputs reach"
 	@echo "make deb            the Debian package, into dist/; on Debian 12 or newer"
 	@echo "make generated      files made of the code: manual pages, completion, example file, dashboards"
 	@echo "make default-model  train policy_models/default.onnx again, on three logs"
@@ -86,6 +88,14 @@ faults: $(VENV)/installed-test
 soak: $(VENV)/installed-test
 	tests/real/install_daemons.sh
 	$(BIN)/python -m tests.faults.soak --output soak-output
+fuzz: $(VENV)/installed-test
+	$(BIN)/python -m tests.fuzz.campaign --output fuzz-output
+
+fuzz-coverage: $(VENV)/installed-test
+	$(BIN)/pip install --quiet --disable-pip-version-check atheris
+	for target in swf sacct pbs configuration "offer body" metrics; do \
+	  $(BIN)/python -m tests.fuzz.coverage_guided "$$target" "fuzz-output/corpus/$$target" \
+	    -runs=50000 -seed=1 -print_final_stats=1 || exit 1; done
 
 deb:
 	deploy/debian/build.sh dist

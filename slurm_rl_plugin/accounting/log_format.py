@@ -16,8 +16,8 @@ _NUMBER = re.compile(r"[-+]?\d+(\.\d*)?", re.ASCII)
 def read_log(path: Path) -> tuple[JobLog, ReadReport]:
     """Read an accounting log of any format that we know, gzipped or plain.
 
-    A parquet file holds what `slurm-rl convert` made of a log. A folder holds PBS's daily files; a name with `*`, `?` or `[` that no file has stands for all
-    such files that it matches.
+    A parquet file holds what `slurm-rl convert` made of a log. A folder holds PBS's daily files; a
+    name with `*`, `?` or `[` that no file has stands for all such files that it matches.
 
     Raises:
         AccountingLogError: the file cannot be opened, its format is unknown, or its reader

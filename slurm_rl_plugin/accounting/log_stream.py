@@ -71,7 +71,8 @@ class LogStream:
             AccountingLogError: the file cannot be read any further, or holds binary data.
         """
         self._hash = hashlib.sha256()
-        rest, first = [], True
+        rest: list[bytes] = []
+        first = True
         with self._opened(self._stored) as content:
             while data := content.read(self._batch):
                 if first:
@@ -104,7 +105,7 @@ class LogStream:
                     yield told
                     return
                 with gzip.GzipFile(fileobj=told) as content:
-                    yield io.BufferedReader(content)  # type: ignore[arg-type]
+                    yield io.BufferedReader(content)
         except (EOFError, gzip.BadGzipFile, zlib.error) as error:
             raise gzip_fault(self.path, error) from None
         except OSError as error:

@@ -58,12 +58,12 @@ def of_each(texts: pl.Series, meaning: Callable[[str], object], kind: type) -> n
 
 def counts(texts: pl.Series, parse: Callable[[str], float]) -> FloatArray:
     """Whole numbers as float64; what is none goes through `parse`."""
-    return _with_plain(texts, _PLAIN["ncpus"], _whole_numbers, parse)
+    return _with_plain(texts, _PLAIN["ncpus"], parse)
 
 
 def times(texts: pl.Series) -> FloatArray:
     """Seconds since the epoch as `sacct_fields.parse_time` tells them; shape [n]."""
-    found = _with_plain(texts, "^[0-9]{1,11}$", _whole_numbers, lambda text: np.nan, absent=True)
+    found = _with_plain(texts, "^[0-9]{1,11}$")
     found[found == 0.0] = np.nan
     local = texts.str.contains(f"^{_DIGITS_OF_LOCAL_TIME}$").to_numpy()
     if local.any():
@@ -86,18 +86,14 @@ def _whole_numbers(texts: pl.Series) -> FloatArray:
 
 
 def _with_plain(
-    texts: pl.Series,
-    plain: str,
-    parse_plain: Callable[[pl.Series], FloatArray],
-    parse: Callable[[str], float],
-    *,
-    absent: bool = False,
+    texts: pl.Series, plain: str, parse: Callable[[str], float] | None = None
 ) -> FloatArray:
+    """Whole numbers where the text is plain, elsewhere what `parse` says, or NaN."""
     is_plain = texts.str.contains(plain).to_numpy()
-    values = np.full(len(texts), np.nan)
     if is_plain.all():
-        return parse_plain(texts).copy()
-    values[is_plain] = parse_plain(texts.filter(is_plain))
-    if not absent:
+        return _whole_numbers(texts).copy()
+    values = np.full(len(texts), np.nan)
+    values[is_plain] = _whole_numbers(texts.filter(is_plain))
+    if parse is not None:
         values[~is_plain] = of_each(texts.filter(~is_plain), parse, np.float64)
     return values

@@ -131,7 +131,11 @@ def _described(told: dict[str, Any]) -> tuple[ReadReport, str, int | None]:
     if told["version"] != _VERSION:
         raise ValueError(told["version"])
     report = ReadReport(**told["report"])
-    return replace(report, malformed=tuple(report.malformed)), told["kind"], told["processors_available"]
+    return (
+        replace(report, malformed=tuple(report.malformed)),
+        told["kind"],
+        told["processors_available"],
+    )
 
 
 def frame_of(log: JobLog, first: int = 0, last: int | None = None) -> pl.DataFrame:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -67,7 +68,6 @@ class StoredRuns:
         path: Path,
         metadata: dict[str, str],
         changes: Sequence[pl.Expr] = (),
-        told: Callable[[int], None] = lambda jobs: None,
     ) -> None:
         """Join all batches into one file.
 
@@ -75,7 +75,6 @@ class StoredRuns:
             path: to write.
             metadata: of the file.
             changes: columns that only the whole log tells.
-            told: is told how many jobs more are in order.
         """
 
         def parts(
@@ -83,7 +82,6 @@ class StoredRuns:
         ) -> Iterator[pl.DataFrame]:
             del condition, most, size  # nothing is asked that would need them
             for part in self._ordered():
-                told(part.height)
                 yield part.with_columns(*changes).select(columns or list(COLUMNS))
 
         rows = register_io_source(parts, schema=COLUMNS, is_pure=True)
@@ -105,7 +103,7 @@ class StoredRuns:
         count = max(round(jobs / self._part), 1)
         cuts = np.unique(samples[np.linspace(0, len(samples) - 1, count + 1)[1:-1].astype(int)])
         edges = [-np.inf, *cuts.tolist(), np.inf]
-        return list(zip(edges[:-1], edges[1:], strict=True))
+        return list(pairwise(edges))
 
 
 def _overlapping(runs: list[_Run]) -> Iterator[list[_Run]]:

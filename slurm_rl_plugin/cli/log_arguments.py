@@ -226,9 +226,7 @@ def _prepared(
     )
 
 
-def _cut_log(
-    excerpt: LogExcerpt, given: int | None
-) -> tuple[JobLog, ReadReport, int | None]:
+def _cut_log(excerpt: LogExcerpt, given: int | None) -> tuple[JobLog, ReadReport, int | None]:
     """The jobs of an argument, the reader's report and the size of the machine."""
     path = Path(excerpt.log)
     if is_parquet(path):

@@ -56,8 +56,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "logs",
         metavar="LOG",
         nargs="*",
-        help="SWF, sacct or PBS logs, what `convert` made of them, or mmn:... or egee:...; behind an "
-        "@ a part of it or another load; "
+        help="SWF, sacct or PBS logs, what `convert` made of them, or mmn:... or egee:...; "
+        "behind an @ a part of it or another load; "
         "none with --from slurm",
     )
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="MODEL.onnx")

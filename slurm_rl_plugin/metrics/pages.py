@@ -39,7 +39,7 @@ def metrics_pages(registry: CollectorRegistry) -> Pages:
         try:
             with making:
                 if path == "/metrics":
-                    return metrics(environ, start_response)
+                    return _metrics(metrics, environ, start_response)
                 page = landing_page(served_metrics(registry.collect()))
         except Exception:  # our bug must show in the log, not end the thread without a word
             logger.exception("metrics=broken path=%s", path)
@@ -47,6 +47,18 @@ def metrics_pages(registry: CollectorRegistry) -> Pages:
         return _say(start_response, "200 OK", "text/html", page)
 
     return pages
+
+
+def _metrics(
+    metrics: Pages, environ: dict[str, Any], start_response: Callable[..., Any]
+) -> Iterable[bytes]:
+    try:
+        return metrics(environ, start_response)
+    except (
+        TypeError,
+        ValueError,
+    ):  # an Accept that prometheus_client does not read; its client's fault
+        return metrics({**environ, "HTTP_ACCEPT": ""}, start_response)
 
 
 def _say(start_response: Callable[..., Any], status: str, kind: str, text: str) -> Iterable[bytes]:

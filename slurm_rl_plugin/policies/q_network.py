@@ -225,7 +225,12 @@ def load_q_network(path: Path) -> QNetworkPolicy:
     options.inter_op_num_threads = 1
     options.log_severity_level = 4
     try:
-        session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+        session = onnxruntime.InferenceSession(
+            content,
+            options,
+            providers=["CPUExecutionProvider"],
+            enable_fallback=0,  # it would try the same again, and print so to standard output
+        )
     except Exception as error:  # noqa: BLE001 - onnxruntime raises types of its own
         raise ModelUnreadable(
             f"model {path} cannot be read as ONNX ({type(error).__name__}): copy it again or "

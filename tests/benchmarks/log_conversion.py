@@ -31,7 +31,9 @@ def main() -> None:
     parser.add_argument("--output", type=Path, required=True)
     parser.add_argument("--rows", type=int, default=10_000_000)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--local-times", action="store_true", help="2020-09-13T12:26:40 in the dump")
+    parser.add_argument(
+        "--local-times", action="store_true", help="2020-09-13T12:26:40 in the dump"
+    )
     parser.add_argument("--keep", action="store_true", help="the dump, and use one that is there")
     options = parser.parse_args()
     options.output.mkdir(parents=True, exist_ok=True)

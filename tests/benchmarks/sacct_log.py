@@ -1,4 +1,4 @@
-"""A `sacct -P` dump of any length, drawn: what a large site's accounting looks like to the reader."""
+"""A `sacct -P` dump of any length, drawn: what a large site's accounting looks like."""
 
 from __future__ import annotations
 

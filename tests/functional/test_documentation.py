@@ -24,6 +24,7 @@ from pathlib import Path
 
 import pytest
 
+from slurm_rl_plugin.accounting.conversion import convert
 from slurm_rl_plugin.accounting.swf_writer import write_swf
 from slurm_rl_plugin.cli.ablation_study import ABLATION
 from slurm_rl_plugin.cli.economic_paper import ECONOMIC
@@ -104,6 +105,8 @@ def made_smaller(words: Sequence[str]) -> list[str]:
             small[place] = word.rstrip(",") + ",jobs=300"
         elif ".swf.gz" in word:
             small[place] = "site.swf.gz"
+        elif word.startswith("site.parquet@"):  # its jobs came within a week
+            small[place] = "site.parquet@jobs=0:200"
     if "--protocol" in small:  # no window of the protocol fits into the log of the workplace
         wide = "mmn:jobs=2500" if small[0] == "train" else "mmn:jobs=6340"
         small = [wide if word == "site.swf.gz" else word for word in small]
@@ -127,6 +130,7 @@ def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "site.swf.gz").write_bytes(gzip.compress(log.read_bytes()))
     bundled = resources.files("slurm_rl_plugin.cli") / "demo_logs" / "cluster-sacct.log"
     (tmp_path / "sacct.log").write_text(bundled.read_text())
+    convert([log], tmp_path / "site.parquet")
     write_month(tmp_path / "accounting", 1000)
     export_network(small_network(), tmp_path / "model.onnx", {"estimates": "requested"})
     (tmp_path / "policy_models").mkdir()

@@ -1,9 +1,10 @@
-"""A log that was converted reads as the log itself does, whatever it holds and however it is cut."""
+"""A log that was converted reads as the log itself does, whatever it holds."""
 
 import gzip
 from dataclasses import fields, replace
 
 import numpy as np
+import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -41,7 +42,10 @@ VALUES = {
 NAMES = FIELDS.split("|")
 #: Mostly sound rows, as in a real dump; any value now and then.
 ROWS = st.fixed_dictionaries(
-    {name: st.one_of(*[st.just(each[0])] * 4, st.sampled_from(each)) for name, each in VALUES.items()}
+    {
+        name: st.one_of(*[st.just(each[0])] * 4, st.sampled_from(each))
+        for name, each in VALUES.items()
+    }
 ).map(lambda row: "|".join(row[name] for name in NAMES))
 PIECES = st.one_of(
     ROWS,
@@ -103,9 +107,7 @@ def test_every_form_of_log(case, ending, tmp_path):
     part=st.integers(1, 30),
     encoding=st.sampled_from(["utf-8", "latin-1"]),
 )
-def test_any_dump_of_sacct(
-    tmp_path_factory, lines, twice, ending, trailing, batch, part, encoding
-):
+def test_any_dump_of_sacct(tmp_path_factory, lines, twice, ending, trailing, batch, part, encoding):
     folder = tmp_path_factory.mktemp("dump")
     bar = "|" if trailing else ""
     text = "".join(each + bar + ending for each in [FIELDS, *lines, *(lines if twice else ())])
@@ -151,7 +153,7 @@ def test_logs_that_do_not_go_together_are_refused(tmp_path):
     (tmp_path / "again").write_text(CASES["swf"].text)
     with pytest.raises(AccountingLogError, match="convert each alone"):
         convert([tmp_path / "swf", tmp_path / "pbs"], tmp_path / "all.parquet")
-    with pytest.raises(AccountingLogError, match="again.*convert one alone"):
+    with pytest.raises(AccountingLogError, match=r"again.*convert one alone"):
         convert([tmp_path / "swf", tmp_path / "again"], tmp_path / "all.parquet")
     assert not (tmp_path / "all.parquet").exists()
 
@@ -178,18 +180,18 @@ def test_a_broken_parquet_is_refused(harm, tmp_path):
     convert([tmp_path / "log"], path)
     content = path.read_bytes()
     if harm == "foreign":
-        import polars as pl
-
         pl.DataFrame({"a": [1]}).write_parquet(path)
     else:
         middle = len(content) // 2
         path.write_bytes(content[:middle] if harm == "cut" else content[:60] + content[middle:])
-    with pytest.raises(AccountingLogError, match="log.parquet: .*convert"):
+    with pytest.raises(AccountingLogError, match=r"log\.parquet: .*convert"):
         read_log(path)
 
 
 @given(
-    batches=st.lists(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 3)), max_size=12), max_size=8),
+    batches=st.lists(
+        st.lists(st.tuples(st.integers(0, 4), st.integers(0, 3)), max_size=12), max_size=8
+    ),
     data=st.data(),
 )
 def test_what_was_seen_before_is_told(batches, data):

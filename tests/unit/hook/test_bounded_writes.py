@@ -1,4 +1,4 @@
-"""Where more must be written than a cycle may: the order comes all the same, the top of it first."""
+"""Where more must be written than a cycle may: the order comes all the same, its top first."""
 
 from __future__ import annotations
 
@@ -43,7 +43,9 @@ def test_every_cycle_comes_as_much_nearer_as_it_may_write(
 ) -> None:
     native, scores = queue
     memory = QueueInMemory(pending_jobs(native))
-    cycle = cycle_over(memory, ScorePolicy(scores), tmp_path_factory.mktemp("site"), max_writes=most)
+    cycle = cycle_over(
+        memory, ScorePolicy(scores), tmp_path_factory.mktemp("site"), max_writes=most
+    )
     wanted = [place + 1 for place in np.argsort(-np.array(scores), kind="stable").tolist()]
     needed = math.inf
     for _ in range(math.ceil(len(native) / most)):

@@ -1,0 +1,69 @@
+"""A short round of `make fuzz`: some inputs of every target; all of them come again in each run."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.fuzz.campaign import main
+from tests.fuzz.mutations import mutated
+from tests.fuzz.service_targets import RaisesBroken
+from tests.fuzz.targets import TARGETS, Target
+
+#: Inputs of each target: those that take longer get fewer.
+INPUTS = {"conversion": 8, "any log": 100, "configuration": 60, "model": 60, "parquet": 60}
+
+
+@pytest.fixture(autouse=True)
+def _broken_is_raised() -> Iterator[None]:
+    names = ("brokers.live.offer_pages", "metrics.pages")
+    loggers = [logging.getLogger(f"slurm_rl_plugin.{name}") for name in names]
+    handler = RaisesBroken()
+    for each in loggers:
+        each.addHandler(handler)
+    yield
+    for each in loggers:
+        each.removeHandler(handler)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("fuzz")
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_nothing_but_the_documented_errors(name: str, folder: Path) -> None:
+    target, generate = TARGETS[name].build(folder), TARGETS[name].generator(folder, 1)
+    sound = 0
+    for number in range(INPUTS.get(name, 200)):
+        sound += target(generate(number), folder)
+    assert sound  # the harm leaves some inputs sound, so that what comes behind is reached too
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_the_sound_inputs_are_taken(name: str, folder: Path) -> None:
+    target: Target = TARGETS[name].build(folder)
+    taken = [target(each, folder) for each in TARGETS[name].seeds(folder)]
+    assert any(taken)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@given(name=st.sampled_from(["swf", "sacct", "pbs", "offer body", "metrics"]), rng=st.randoms())
+def test_inputs_that_hypothesis_draws(name: str, rng: object, folder: Path) -> None:
+    fuzzed = TARGETS[name]
+    fuzzed.build(folder)(mutated(fuzzed.seeds(folder), fuzzed.tokens, rng), folder)  # type: ignore[arg-type]
+
+
+def test_a_campaign_is_counted_and_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["campaign", "--output", str(tmp_path), "--target", "swf", "--part"]
+    for part, total in (("0.0001", "40 inputs"), ("0.0002", "80 inputs"), ("0.0002", "80 inputs")):
+        monkeypatch.setattr("sys.argv", [*words, part])
+        assert main() == 0
+        assert total in capsys.readouterr().out.splitlines()[-1]
