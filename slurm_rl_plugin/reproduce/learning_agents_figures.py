@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from matplotlib import pyplot as plt
-from matplotlib.ticker import NullFormatter
+from matplotlib.ticker import LogLocator, NullFormatter
 
 from slurm_rl_plugin.brokers.agent_simulation import (
     LEAST_LOADED,
@@ -71,6 +71,7 @@ def _draw_rates(found: Mapping[str, Measured], number: int, rates: tuple[float, 
             colour, style = _STYLES[name]
             axis.plot(measured.ends, curve, style, color=colour, label=name)
         axis.set_title(f"g = {rate:.2f}", fontsize="medium")
+    for axis in axes:  # after all curves: the panels share their axis
         _label(axis, logarithmic=number == 3)
     axes[0].set_ylabel("mean load (ticks of work)")
     widest = max(axes, key=lambda axis: len(axis.get_lines()))
@@ -123,6 +124,7 @@ def _draw_side_by_side(ends: IntArray, curves: Mapping[str, Mapping[str, FloatAr
 def _label(axis: Any, *, logarithmic: bool) -> None:
     if logarithmic:
         axis.set_yscale("log")
+        axis.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
         axis.yaxis.set_major_formatter("{x:g}")
         axis.yaxis.set_minor_formatter(NullFormatter())
     else:
