@@ -27,13 +27,15 @@ class Limit(NamedTuple):
 
     `widest`: processors that it always leaves to batch work; `interval`: between two changes;
     `lift_after`: a batch job of several processors that waits so long lifts it and goes first;
-    `idle_after`: without an interactive arrival for so long there is none.
+    `idle_after`: without an interactive arrival for so long there is none;
+    `narrow_first`: below it batch jobs wider than `widest` go last.
     """
 
     widest: int
     interval: float
     lift_after: float
     idle_after: float
+    narrow_first: bool = False
 
 
 class _Reserve:
@@ -75,7 +77,11 @@ class _Reserve:
             return 0
         if self.starving:
             return 1 + len(jobs) - j if j in self.starving else 0
-        return int(self.now > 0 and jobs[j].interactive)
+        if self.now == 0:
+            return 0
+        if jobs[j].interactive:
+            return 2
+        return int(self.rule.narrow_first and jobs[j].processors <= self.rule.widest)
 
     def blocks(self, jobs, job, running, capacity, free):
         """Whether a batch job that fits may not start."""
