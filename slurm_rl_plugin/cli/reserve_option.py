@@ -15,6 +15,7 @@ _NAMES = {
     "lift": "lift_after",
     "idle": "idle_after",
     "narrow": "narrow_first",
+    "most": "most",
 }
 
 #: By the attribute's type.
@@ -28,8 +29,9 @@ def add_reserve_option(parser: argparse.ArgumentParser) -> None:
         type=_class_limit,
         metavar="{free,limit}",
         help="what a reserve is: free processors beside all jobs, or a limit on the batch class as "
-        "[reserve] sets it; limit:change=60,lift=86400,idle=3600,widest=1,narrow=0 has other "
-        "seconds, another width and, with 1, wide batch jobs last (default: free)",
+        "[reserve] sets it; limit:change=60,lift=86400,idle=3600,widest=1,narrow=0,most=inf "
+        "has other seconds, another width, with narrow=1 wide batch jobs last, and a bound on what "
+        "the policy wants (default: free)",
     )
 
 

@@ -74,15 +74,18 @@ class ReserveRail:
             self.reason = STARVING
         else:
             self.reason = KEPT
-            scores = decision.scores
-            if self.settings.narrow_first:
-                jobs = snapshot.pending.jobs
-                scores = put_first(scores, jobs.processors <= self.settings.widest_batch_job)
-            scores = put_first(scores, snapshot.pending.jobs.interactive)
+            scores = self._ordered(decision.scores, snapshot.pending.jobs)
             return replace(decision, reserve=reserve, scores=scores)
         if self.reason == STARVING:
             decision = replace(decision, scores=_in_turn(decision.scores, starving))
         return decision if decision.reserve == 0 else replace(decision, reserve=0)
+
+    def _ordered(self, scores: FloatArray, jobs: JobTable) -> FloatArray:
+        """Interactive jobs, narrow batch jobs, wide ones; each as the policy has them."""
+        if self.settings.narrow_first:
+            narrow = jobs.processors <= self.settings.widest_batch_job
+            scores = put_first(scores, jobs.interactive | narrow)
+        return put_first(scores, jobs.interactive)
 
     def go_on_from(self, earlier: ReserveRail) -> None:
         """After a reload: when the last interactive job came."""

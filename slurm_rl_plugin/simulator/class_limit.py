@@ -23,6 +23,7 @@ from slurm_rl_plugin.simulator.cluster import (
     LAST_CAME,
     LIFT_AFTER,
     LIMITED,
+    MOST,
     NARROW_FIRST,
     NEXT_ARRIVAL,
     NOW,
@@ -56,6 +57,7 @@ class ClassLimit:
             for ever.
         narrow_first: below the limit batch jobs wider than `widest_batch_job` go behind the others,
             which a wide one would only keep from the processors that it is not let have.
+        most: processors kept free at most, whatever the policy wants.
 
     Raises:
         ConfigurationError: a negative number, or neither bound: a wide job might never start.
@@ -66,12 +68,13 @@ class ClassLimit:
     lift_after: float = DAY
     idle_after: float = HOUR
     narrow_first: bool = False
+    most: float = math.inf
 
     def __post_init__(self) -> None:
-        times = (self.change_interval, self.lift_after, self.idle_after)
-        if not all(seconds >= 0.0 for seconds in times) or self.widest_batch_job < 1:
+        least_0 = (self.change_interval, self.lift_after, self.idle_after, self.most)
+        if not all(number >= 0.0 for number in least_0) or self.widest_batch_job < 1:
             raise ConfigurationError(
-                f"a limit on batch jobs takes no negative time and leaves room for a job of at "
+                f"a limit on batch jobs takes no negative number and leaves room for a job of at "
                 f"least 1 processor: {self}."
             )
         if math.isinf(self.change_interval) or math.isinf(min(self.lift_after, self.idle_after)):
@@ -83,12 +86,12 @@ class ClassLimit:
 
 def limit_state(rule: ClassLimit | None) -> FloatArray:
     """`Cluster.limit` before the first decision; all 0 where processors are kept free."""
-    state = np.zeros(NARROW_FIRST + 1)
+    state = np.zeros(MOST + 1)
     if rule is not None:
         state[LIMITED] = 1.0
         state[WIDEST], state[CHANGE_INTERVAL] = rule.widest_batch_job, rule.change_interval
         state[LIFT_AFTER], state[IDLE_AFTER] = rule.lift_after, rule.idle_after
-        state[NARROW_FIRST] = rule.narrow_first
+        state[NARROW_FIRST], state[MOST] = rule.narrow_first, rule.most
         state[SET_AT], state[LAST_CAME], state[WAKE] = -np.inf, -np.inf, np.inf
     return state
 
@@ -109,6 +112,7 @@ def reserve_in_force(workload: Workload, cluster: Cluster, wanted: int) -> int:
     if limit[LIMITED] == 0.0:
         return wanted
     _note_arrivals(workload, cluster)
+    wanted = min(wanted, int(min(limit[MOST], cluster.capacity[0])))
     starves_at = _starves_at(workload, cluster)
     nobody_at = limit[LAST_CAME]  # -inf where none has ever come
     if not np.isinf(nobody_at):

@@ -37,8 +37,8 @@ from tests.benchmarks.reserve_hour_runs import (
 
 #: Hours that were shown, fixed before they were looked at.
 SHOWN = (301, 302, 303, 304, 305, 306, 307, 308)
-#: What Slurm adds in this set-up: fitted to real runs of other hours (7, 8, 101, 102).
-LATENCY = Latency(start=4.0, end=14.0, cycle=24.0)
+#: What Slurm adds in this set-up: fitted to a real run of hour 1000, which is not shown.
+LATENCY = Latency(start=3.0, end=4.0, cycle=0.0)
 #: Seconds of the hour; longest run time of a batch job.
 _LONGEST = 3600.0
 

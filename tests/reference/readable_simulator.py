@@ -28,7 +28,7 @@ class Limit(NamedTuple):
     `widest`: processors that it always leaves to batch work; `interval`: between two changes;
     `lift_after`: a batch job of several processors that waits so long lifts it and goes first;
     `idle_after`: without an interactive arrival for so long there is none;
-    `narrow_first`: below it batch jobs wider than `widest` go last.
+    `narrow_first`: below it batch jobs wider than `widest` go last; `most`: processors at most.
     """
 
     widest: int
@@ -36,6 +36,7 @@ class Limit(NamedTuple):
     lift_after: float
     idle_after: float
     narrow_first: bool = False
+    most: float = math.inf
 
 
 class _Reserve:
@@ -51,6 +52,7 @@ class _Reserve:
         if self.rule is None:
             self.now = wanted
             return
+        wanted = min(wanted, self.rule.most)
         came = max((j.submit for j in jobs if j.interactive and j.submit <= at.now), default=None)
         nobody = math.inf if came is None else came + self.rule.idle_after
         somebody = came is not None and at.now < nobody
