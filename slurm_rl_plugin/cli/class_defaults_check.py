@@ -41,7 +41,7 @@ def _script_of(table: Path, script: Path, *, loaded: bool) -> SiteCheck:
     except OSError as error:
         return SiteCheck(WARN, _NAME, f"{script} cannot be read here: {error.strerror}")
     if "slurm_rl_class_defaults" not in text:
-        what = f"{script} is a script of the site's own: let it call slurm_rl_class_defaults of ours"
+        what = f"{script} is the site's own: let it call slurm_rl_class_defaults of ours"
         return SiteCheck(WARN, _NAME, what)
     if str(table) not in text and "dofile" not in text:
         return SiteCheck(WARN, _NAME, f'{script} reads another table: set TABLE = "{table}" in it')

@@ -22,9 +22,10 @@ from tests.benchmarks.deep_queue import tell
 from tests.benchmarks.reserve_hour_figure import draw_hours
 from tests.benchmarks.reserve_hour_load import HourPlan, lpc_like_hour
 from tests.benchmarks.reserve_hour_model import RESERVE_HEAD, hour_network
-from tests.benchmarks.reserve_hour_prediction import Latency, figures_of, predicted
+from tests.benchmarks.reserve_hour_prediction import figures_of, predicted
 from tests.benchmarks.reserve_hour_replay import SPEED, ReplayedJob
 from tests.benchmarks.reserve_hour_runs import (
+    LATENCY,
     LIMIT,
     MOST,
     ORDER,
@@ -37,8 +38,6 @@ from tests.benchmarks.reserve_hour_runs import (
 
 #: Hours that were shown, fixed before they were looked at.
 SHOWN = (301, 302, 303, 304, 305, 306, 307, 308)
-#: What Slurm adds in this set-up: fitted to a real run of hour 1000, which is not shown.
-LATENCY = Latency(start=3.0, end=4.0, cycle=0.0)
 #: Seconds of the hour; longest run time of a batch job.
 _LONGEST = 3600.0
 

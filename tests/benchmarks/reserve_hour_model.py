@@ -1,7 +1,7 @@
 """The model of the hours: interactive jobs first, and a learned reserve as its second output.
 
 The reserve looks at counts of jobs only, which mean the same in compressed time. Its three numbers
-were found by `python -m tests.benchmarks.reserve_hour_search` on hours that are not shown.
+were chosen by `python -m tests.benchmarks.reserve_hour_search` on hours that are not shown.
 """
 
 from __future__ import annotations

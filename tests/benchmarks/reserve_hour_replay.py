@@ -143,9 +143,7 @@ def _add_qos(cluster: PrivateSlurm) -> None:
 
 
 @contextmanager
-def _daemon(
-    cluster: PrivateSlurm, side: Side, folder: Path, network: QNetwork
-) -> Iterator[None]:
+def _daemon(cluster: PrivateSlurm, side: Side, folder: Path, network: QNetwork) -> Iterator[None]:
     """The daemon's own times are compressed as well: 30 s between cycles become 5 s."""
     if not side.daemon:
         yield

@@ -14,6 +14,7 @@ from slurm_rl_plugin.whole_file import write_whole
 from tests.benchmarks.deep_queue import tell
 from tests.benchmarks.reserve_hour_load import HourPlan, lpc_like_hour
 from tests.benchmarks.reserve_hour_model import RESERVE_HEAD, hour_network
+from tests.benchmarks.reserve_hour_prediction import Latency
 from tests.benchmarks.reserve_hour_replay import (
     SPEED,
     ReplayedJob,
@@ -26,9 +27,7 @@ from tests.benchmarks.reserve_hour_replay import (
 PLAIN, ORDER, RESERVE = "plain", "order", "reserve"
 #: Processors that the daemon may keep free at most; the model says how many.
 MOST = 3
-LIMIT = ClassLimit(
-    change_interval=30.0, lift_after=2700.0, idle_after=3600.0, narrow_first=True
-)
+LIMIT = ClassLimit(change_interval=30.0, lift_after=2700.0, idle_after=3600.0, narrow_first=True)
 SIDES = (
     Side(name=PLAIN),
     Side(name=ORDER, daemon=True),
@@ -38,6 +37,8 @@ SIDES = (
         reserve=reserve_lines(MOST, LIMIT),
     ),
 )
+#: What Slurm adds in this set-up: fitted to a real run of hour 1000, which is not shown.
+LATENCY = Latency(start=3.0, end=4.0, cycle=0.0)
 Runs = dict[tuple[int, str], list[ReplayedJob]]
 
 

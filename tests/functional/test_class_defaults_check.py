@@ -24,7 +24,8 @@ def found(tmp_path: Path, table: str, plugins: str, script: str | None) -> list[
     path = tmp_path / "site.toml"
     path.write_text(f'[hook]\nclass_defaults_file = "{table}"\n')
     runner = CommandRunner(environment=cluster.env, timeout=10.0, on_call=None)
-    return [(each.result, each.what) for each in class_defaults_of(read_configuration(path), runner)]
+    checks = class_defaults_of(read_configuration(path), runner)
+    return [(each.result, each.what) for each in checks]
 
 
 def test_without_a_table_nothing_is_checked(tmp_path: Path) -> None:
