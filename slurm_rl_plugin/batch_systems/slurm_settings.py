@@ -6,6 +6,7 @@ import logging
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from slurm_rl_plugin.batch_systems.slurm_fields import parse_duration
 from slurm_rl_plugin.batch_systems.slurm_process import not_understood
@@ -135,6 +136,14 @@ def parse_settings(text: str) -> SlurmSettings:
         controllers=tuple(_controllers(text)),
         enforced=frozenset(_enforced(lines.get("AccountingStorageEnforce", ""))),
     )
+
+
+def parse_submit_plugins(text: str) -> tuple[frozenset[str], Path]:
+    """JobSubmitPlugins and the folder of slurm.conf, from the answer of SHOW_CONFIG."""
+    plugins = re.search(r"^JobSubmitPlugins\s*=\s*(\S+)", text, re.MULTILINE)
+    conf = re.search(r"^SLURM_CONF\s*=\s*(\S+)", text, re.MULTILINE)
+    names = frozenset() if plugins is None else frozenset(plugins[1].split(","))
+    return names - NOTHING, Path(conf[1] if conf else "/etc/slurm/slurm.conf").parent
 
 
 def parse_cluster_name(text: str) -> str:

@@ -14,7 +14,12 @@ _NAMES = {
     "change": "change_interval",
     "lift": "lift_after",
     "idle": "idle_after",
+    "narrow": "narrow_first",
+    "most": "most",
 }
+
+#: By the attribute's type.
+_KINDS = {"int": int, "float": float, "bool": {"0": False, "1": True}.__getitem__}
 
 
 def add_reserve_option(parser: argparse.ArgumentParser) -> None:
@@ -24,8 +29,9 @@ def add_reserve_option(parser: argparse.ArgumentParser) -> None:
         type=_class_limit,
         metavar="{free,limit}",
         help="what a reserve is: free processors beside all jobs, or a limit on the batch class as "
-        "[reserve] sets it; limit:change=60,lift=86400,idle=3600,widest=1 has other seconds and "
-        "another width (default: free)",
+        "[reserve] sets it; limit:change=60,lift=86400,idle=3600,widest=1,narrow=0,most=inf "
+        "has other seconds, another width, with narrow=1 wide batch jobs last, and a bound on what "
+        "the policy wants (default: free)",
     )
 
 
@@ -51,8 +57,8 @@ def _class_limit(text: str) -> ClassLimit | None:
         attribute = _NAMES[name]
         kinds = {each.name: each.type for each in fields(ClassLimit)}
         try:
-            values[attribute] = int(value) if kinds[attribute] == "int" else float(value)
-        except ValueError:
+            values[attribute] = _KINDS[str(kinds[attribute])](value)
+        except (KeyError, ValueError):
             raise argparse.ArgumentTypeError(f"{text!r}: {part!r} has no such number") from None
     try:
         return ClassLimit(**values)  # type: ignore[arg-type]

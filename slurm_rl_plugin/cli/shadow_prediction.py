@@ -17,6 +17,7 @@ from slurm_rl_plugin.cli.progress import parts_bar
 from slurm_rl_plugin.cli.slurm_log import SECONDS, SLURM
 from slurm_rl_plugin.configuration import Configuration
 from slurm_rl_plugin.errors import ModelUnreadable
+from slurm_rl_plugin.hook.reserve_rail import ReserveSettings
 from slurm_rl_plugin.learning.evaluation import Candidate
 from slurm_rl_plugin.learning.load_windows import class_known_at_submission
 from slurm_rl_plugin.learning.recorded_replay import RECORDED_ORDER, RecordedReplay, replay
@@ -30,6 +31,7 @@ from slurm_rl_plugin.learning.replay_figures import (
 from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.policies.ordering_rules import LIVE_RULES, is_live_rule, rule_policy
 from slurm_rl_plugin.policies.q_network import load_q_network
+from slurm_rl_plugin.simulator.class_limit import ClassLimit
 from slurm_rl_plugin.simulator.log_workload import PreparedLog, select_prepared
 from slurm_rl_plugin.simulator.simulation import SimulationSettings
 from slurm_rl_plugin.utility.summary import ScheduledJobs
@@ -157,13 +159,28 @@ def _reserve_price(
 
 
 def _settings(configuration: Configuration, prepared: PreparedLog) -> SimulationSettings:
-    """EASY, with the order as the daemon is configured to write it."""
+    """EASY, with the order and the limit as the daemon is configured to write them."""
     return SimulationSettings(
         capacity=prepared.capacity,
         backfilling="easy",
         influence=configuration.cycle_settings.influence,
         refresh=configuration.pace.longest,
         starvation=configuration.starvation_bound,
+        class_limit=_class_limit(configuration.reserve),
+    )
+
+
+def _class_limit(reserve: ReserveSettings | None) -> ClassLimit | None:
+    """The limit on batch jobs as the daemon would keep it."""
+    if reserve is None:
+        return None
+    return ClassLimit(
+        widest_batch_job=reserve.widest_batch_job,
+        change_interval=reserve.change_interval,
+        lift_after=reserve.lift_after,
+        idle_after=reserve.idle_after,
+        narrow_first=reserve.narrow_first,
+        most=float(reserve.most),
     )
 
 

@@ -13,6 +13,7 @@ from slurm_rl_plugin.batch_systems.slurm_cluster import SSHARE
 from slurm_rl_plugin.batch_systems.slurm_load import SDIAG
 from slurm_rl_plugin.batch_systems.slurm_process import CommandRunner
 from slurm_rl_plugin.batch_systems.slurm_shares import parse_shares
+from slurm_rl_plugin.cli.class_defaults_check import class_defaults_of
 from slurm_rl_plugin.cli.daemon_metrics import daemon_metrics
 from slurm_rl_plugin.cli.site_checks import FAIL, PASS, WARN, SiteCheck
 from slurm_rl_plugin.configuration import Configuration
@@ -153,6 +154,7 @@ def surroundings_of(
     yield clock_of(runner, clock)
     yield accounting_of(configuration, runner, learns)
     yield shares_of(configuration, runner)
+    yield from class_defaults_of(configuration, runner)
 
 
 def now() -> float:

@@ -50,6 +50,13 @@ RESERVE = {
         least=0,
         meaning="nothing is kept free once no interactive job has come for so long; 0 for no end",
     ),
+    "narrow_first": Key(
+        kind=bool,
+        default=False,
+        meaning="while something is kept free, batch jobs wider than widest_batch_job wait behind "
+        "the narrower ones, until lift_hours",
+        note="A wide job blocks those behind it and then does not fit below the limit itself.",
+    ),
     "qos": Key(
         kind=str,
         default="",

@@ -109,6 +109,7 @@ class Configuration:
             change_interval=float(reserve["change_seconds"]),
             lift_after=float(reserve["lift_hours"]) * HOUR or math.inf,
             idle_after=float(reserve["idle_minutes"]) * MINUTE or math.inf,
+            narrow_first=reserve["narrow_first"],
         )
 
     @property

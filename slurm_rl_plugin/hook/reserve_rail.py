@@ -30,6 +30,8 @@ class ReserveSettings:
             limit until it starts; inf for none.
         idle_after: seconds since the last interactive job came, after which nothing is kept free;
             inf for ever.
+        narrow_first: while something is kept, batch jobs wider than `widest_batch_job` go behind
+            the other batch jobs.
     """
 
     most: int
@@ -37,6 +39,7 @@ class ReserveSettings:
     change_interval: float = 60.0
     lift_after: float = math.inf
     idle_after: float = math.inf
+    narrow_first: bool = False
 
 
 @dataclass(slots=True)
@@ -44,7 +47,9 @@ class ReserveRail:
     """Clips the reserve, ends it where nobody needs it or it harms, and puts interactive first.
 
     While it is above 0 every interactive job goes before every batch job: a batch job that waits
-    for processors below the limit would block those behind it.
+    for processors below the limit would block those behind it. So does a wide batch job with the
+    narrow ones behind it, though the limit does not let it start when they are free at last: with
+    `narrow_first` it waits behind them, until it starves.
 
     Attributes:
         settings: what the site allows.
@@ -69,11 +74,18 @@ class ReserveRail:
             self.reason = STARVING
         else:
             self.reason = KEPT
-            first = snapshot.pending.jobs.interactive
-            return replace(decision, reserve=reserve, scores=put_first(decision.scores, first))
+            scores = self._ordered(decision.scores, snapshot.pending.jobs)
+            return replace(decision, reserve=reserve, scores=scores)
         if self.reason == STARVING:
             decision = replace(decision, scores=_in_turn(decision.scores, starving))
         return decision if decision.reserve == 0 else replace(decision, reserve=0)
+
+    def _ordered(self, scores: FloatArray, jobs: JobTable) -> FloatArray:
+        """Interactive jobs, narrow batch jobs, wide ones; each as the policy has them."""
+        if self.settings.narrow_first:
+            narrow = jobs.processors <= self.settings.widest_batch_job
+            scores = put_first(scores, jobs.interactive | narrow)
+        return put_first(scores, jobs.interactive)
 
     def go_on_from(self, earlier: ReserveRail) -> None:
         """After a reload: when the last interactive job came."""

@@ -23,6 +23,8 @@ from slurm_rl_plugin.simulator.cluster import (
     LAST_CAME,
     LIFT_AFTER,
     LIMITED,
+    MOST,
+    NARROW_FIRST,
     NEXT_ARRIVAL,
     NOW,
     PENDING,
@@ -53,6 +55,9 @@ class ClassLimit:
             limit until it starts, and goes first; inf for none.
         idle_after: seconds since the last interactive job came, after which there is no limit; inf
             for ever.
+        narrow_first: below the limit batch jobs wider than `widest_batch_job` go behind the others,
+            which a wide one would only keep from the processors that it is not let have.
+        most: processors kept free at most, whatever the policy wants.
 
     Raises:
         ConfigurationError: a negative number, or neither bound: a wide job might never start.
@@ -62,12 +67,14 @@ class ClassLimit:
     change_interval: float = 60.0
     lift_after: float = DAY
     idle_after: float = HOUR
+    narrow_first: bool = False
+    most: float = math.inf
 
     def __post_init__(self) -> None:
-        times = (self.change_interval, self.lift_after, self.idle_after)
-        if not all(seconds >= 0.0 for seconds in times) or self.widest_batch_job < 1:
+        least_0 = (self.change_interval, self.lift_after, self.idle_after, self.most)
+        if not all(number >= 0.0 for number in least_0) or self.widest_batch_job < 1:
             raise ConfigurationError(
-                f"a limit on batch jobs takes no negative time and leaves room for a job of at "
+                f"a limit on batch jobs takes no negative number and leaves room for a job of at "
                 f"least 1 processor: {self}."
             )
         if math.isinf(self.change_interval) or math.isinf(min(self.lift_after, self.idle_after)):
@@ -79,11 +86,12 @@ class ClassLimit:
 
 def limit_state(rule: ClassLimit | None) -> FloatArray:
     """`Cluster.limit` before the first decision; all 0 where processors are kept free."""
-    state = np.zeros(CAME + 1)
+    state = np.zeros(MOST + 1)
     if rule is not None:
         state[LIMITED] = 1.0
         state[WIDEST], state[CHANGE_INTERVAL] = rule.widest_batch_job, rule.change_interval
         state[LIFT_AFTER], state[IDLE_AFTER] = rule.lift_after, rule.idle_after
+        state[NARROW_FIRST], state[MOST] = rule.narrow_first, rule.most
         state[SET_AT], state[LAST_CAME], state[WAKE] = -np.inf, -np.inf, np.inf
     return state
 
@@ -104,6 +112,7 @@ def reserve_in_force(workload: Workload, cluster: Cluster, wanted: int) -> int:
     if limit[LIMITED] == 0.0:
         return wanted
     _note_arrivals(workload, cluster)
+    wanted = min(wanted, int(min(limit[MOST], cluster.capacity[0])))
     starves_at = _starves_at(workload, cluster)
     nobody_at = limit[LAST_CAME]  # -inf where none has ever come
     if not np.isinf(nobody_at):
@@ -159,11 +168,16 @@ def _starving_now(workload: Workload, cluster: Cluster, job: int) -> bool:
 
 
 @compiled
-def _is_first(workload: Workload, cluster: Cluster, job: int) -> bool:
-    """Whom the rail puts before all others: starving jobs, or interactive ones below a limit."""
-    if cluster.limit[STARVING] > 0.0:
-        return _starving_now(workload, cluster, job)
-    return cluster.limit[IN_FORCE] > 0.0 and workload.interactive[job]
+def _step(workload: Workload, cluster: Cluster, job: int) -> int:
+    """Jobs of a higher step go before all others: starving ones, or interactive below a limit."""
+    limit = cluster.limit
+    if limit[STARVING] > 0.0:
+        return 2 if _starving_now(workload, cluster, job) else 0
+    if limit[IN_FORCE] == 0.0:
+        return 0
+    if workload.interactive[job]:
+        return 2
+    return 1 if limit[NARROW_FIRST] > 0.0 and workload.processors[job] <= limit[WIDEST] else 0
 
 
 @compiled
@@ -184,9 +198,11 @@ def score_by_rail(workload: Workload, cluster: Cluster, scores: FloatArray, jobs
     for rank in range(count):
         scores[best_first[rank]] = float(count - rank)
     for place in range(count):
-        if _is_first(workload, cluster, jobs[place]):
-            waits_longest = 2 * count - place
-            scores[place] = waits_longest if limit[STARVING] > 0.0 else scores[place] + count
+        step = _step(workload, cluster, jobs[place])
+        if step > 0 and limit[STARVING] > 0.0:
+            scores[place] = 2 * count - place  # who waits longest
+        else:
+            scores[place] += step * count
 
 
 @compiled
@@ -199,16 +215,12 @@ def order_by_rail(workload: Workload, cluster: Cluster, order: IntArray) -> IntA
     limit = cluster.limit
     if limit[STARVING] == 0.0 and limit[IN_FORCE] == 0.0:
         return order
-    changed, first = np.empty_like(order), 0
-    for job in order:
-        if _is_first(workload, cluster, job):
-            changed[first] = job
-            first += 1
-    if limit[STARVING] > 0.0:
-        changed[:first].sort()  # by submission: who waits longest
-    last = first
-    for job in order:
-        if not _is_first(workload, cluster, job):
-            changed[last] = job
-            last += 1
+    changed, last = np.empty_like(order), 0
+    for step in (2, 1, 0):
+        for job in order:
+            if _step(workload, cluster, job) == step:
+                changed[last] = job
+                last += 1
+        if step == 2 and limit[STARVING] > 0.0:
+            changed[:last].sort()  # by submission: who waits longest
     return changed

@@ -21,11 +21,13 @@ from slurm_rl_plugin.whole_file import write_whole
 from tests.benchmarks.deep_queue import tell
 from tests.benchmarks.reserve_hour_figure import draw_hours
 from tests.benchmarks.reserve_hour_load import HourPlan, lpc_like_hour
-from tests.benchmarks.reserve_hour_prediction import Latency, figures_of, predicted
+from tests.benchmarks.reserve_hour_model import RESERVE_HEAD, hour_network
+from tests.benchmarks.reserve_hour_prediction import figures_of, predicted
 from tests.benchmarks.reserve_hour_replay import SPEED, ReplayedJob
 from tests.benchmarks.reserve_hour_runs import (
-    KEPT,
+    LATENCY,
     LIMIT,
+    MOST,
     ORDER,
     PLAIN,
     RESERVE,
@@ -35,9 +37,7 @@ from tests.benchmarks.reserve_hour_runs import (
 )
 
 #: Hours that were shown, fixed before they were looked at.
-SHOWN = (201, 202, 203, 204)
-#: What Slurm adds in this set-up: fitted to real runs of other hours (7, 8, 101, 102).
-LATENCY = Latency(start=4.0, end=14.0, cycle=24.0)
+SHOWN = (301, 302, 303, 304, 305, 306, 307, 308)
 #: Seconds of the hour; longest run time of a batch job.
 _LONGEST = 3600.0
 
@@ -65,8 +65,7 @@ def predictions(seeds: Sequence[int], plan: HourPlan, runs: Runs) -> Runs:
             found[seed, side.name] = predicted(
                 jobs,
                 LATENCY,
-                "multifactor" if side.name == PLAIN else "interactive-first",
-                reserve=KEPT if side.name == RESERVE else 0,
+                hour_network() if side.daemon else None,
                 class_limit=LIMIT if side.name == RESERVE else None,
                 sent=np.maximum.accumulate(sent),
             )
@@ -130,7 +129,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "hours": seeds,
         "plan": asdict(plan),
         "speed": SPEED,
-        "reserve": KEPT,
+        "reserve": {"most": MOST, **asdict(RESERVE_HEAD)},
         "limit": asdict(LIMIT),
         "latency": asdict(LATENCY),
         **both,

@@ -7,8 +7,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from slurm_rl_plugin.features.site import SITE
-from slurm_rl_plugin.learning.rule_networks import rule_network
 from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.simulator.class_limit import ClassLimit
 from slurm_rl_plugin.simulator.cluster import Workload
@@ -79,35 +77,34 @@ def workload_of(
 def predicted(
     jobs: Sequence[HourJob],
     latency: Latency,
-    order: str,
+    network: QNetwork | None,
     *,
-    reserve: int = 0,
     class_limit: ClassLimit | None = None,
     sent: FloatArray | None = None,
 ) -> list[ReplayedJob]:
-    """The hour under `multifactor` (Slurm alone) or `interactive-first` (our order).
+    """The hour under Slurm alone, or under the order of a network.
 
     Args:
         jobs: of the hour.
         latency: what Slurm adds.
-        order: one of those two.
-        reserve: processors kept from batch work.
-        class_limit: how.
+        network: of the daemon; None for Slurm alone.
+        class_limit: how its reserve is kept; None keeps nothing.
         sent: when the jobs of a real run were really submitted, shape [n].
     """
     workload = workload_of(jobs, latency, sent)
     settings = SimulationSettings(
         capacity=PROCESSORS,
         backfilling="easy",
-        reserve=reserve,
         class_limit=class_limit,
         half_life=7 * 24 * HOUR,
         refresh=latency.cycle,
     )
-    if order == "multifactor":
-        start = simulate_waiting_rule(workload, order, settings).start
+    if network is None:
+        start = simulate_waiting_rule(workload, "multifactor", settings).start
     else:
-        start = simulate_network(workload, _interactive_first(), settings).start
+        if class_limit is None:
+            network = replace(network, reserve_weights=None, reserve_bias=0.0)
+        start = simulate_network(workload, network, settings).start
     wait = start - workload.submit + latency.start
     return [
         ReplayedJob(
@@ -121,14 +118,6 @@ def predicted(
         )
         for place, job in enumerate(jobs)
     ]
-
-
-def _interactive_first() -> QNetwork:
-    """FIFO with a step between the classes, as a network: what a network is written like."""
-    fifo = rule_network("fifo")
-    linear = fifo.linear.copy()
-    linear[SITE.jobs.index("interactive")] = 1e6
-    return replace(fifo, linear=linear)
 
 
 def figures_of(jobs: Sequence[ReplayedJob]) -> HourFigures:

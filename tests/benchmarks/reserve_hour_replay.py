@@ -5,9 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
+from slurm_rl_plugin.learning.onnx_export import export_network
+from slurm_rl_plugin.policies.network import QNetwork
+from slurm_rl_plugin.simulator.class_limit import ClassLimit
 from slurm_rl_plugin.units import HOUR
 from tests.benchmarks.deep_queue import PATIENCE, tell
 from tests.benchmarks.reserve_hour_load import ACCOUNTS, SHARES, HourJob
@@ -16,9 +19,12 @@ from tests.real.daemon_under_test import running_hook
 from tests.real.load import Outcome, outcomes
 from tests.real.private_cluster import Account, ClusterPlan, PrivateSlurm
 
-#: Seconds of the hour that pass in one second of the run.
-SPEED = 12.0
+#: Seconds of the hour that pass in one second of the run: what Slurm needs for an end, about a
+#: second, becomes so many in the hour.
+SPEED = 6.0
 USERS = ("alice", "bob")
+_SCRIPT = Path(__file__).parents[2] / "deploy" / "slurm" / "job_submit.lua"
+_TABLE = '"/var/lib/slurm-rl/class-defaults"'
 #: Slurm's defaults (60 s, 30 s, 5 min, 7 days) over SPEED, in the whole units that it takes.
 PLAN = ClusterPlan(
     nodes=4,
@@ -29,15 +35,21 @@ PLAN = ClusterPlan(
     },
     options={
         "AccountingStorageEnforce": "associations,limits,qos",
-        "SchedulerParameters": "batch_sched_delay=0,sched_interval=5,bf_interval=3,bf_continue",
-        "PriorityMaxAge": "0-14:00:00",
-        "PriorityDecayHalfLife": "0-14:00:00",
+        "SchedulerParameters": "batch_sched_delay=0,sched_interval=10,bf_interval=5,bf_continue",
+        "PriorityMaxAge": "1-04:00:00",
+        "PriorityDecayHalfLife": "1-04:00:00",
         "PriorityWeightPartition": None,
         "MessageTimeout": "60",
     },
     partitions=("PartitionName=grid Nodes=ALL Default=YES MaxTime=60 State=UP",),
 )
-QUICK_MINUTES, LONG_MINUTES = 1, 6
+#: What users ask for, 12 and 72 minutes of the hour; the class is told by it.
+QUICK_MINUTES, LONG_MINUTES = 2, 12
+_CLASS_RULE = f"""
+[[job_class]]
+class = "interactive"
+time_limit_at_most = {60 * QUICK_MINUTES}
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,12 +58,12 @@ class Side:
 
     Attributes:
         name: for the table.
-        model: of the daemon; None runs Slurm alone.
+        daemon: whether ours runs beside Slurm, with job_submit.lua in slurmctld.
         reserve: lines of [reserve]; "" for none.
     """
 
     name: str
-    model: str | None = None
+    daemon: bool = False
     reserve: str = ""
 
 
@@ -71,32 +83,34 @@ class ReplayedJob:
     wanted_run_time: float
 
 
-def reserve_lines(
-    *, most: int, change_interval: float, lift_after: float, idle_after: float
-) -> str:
+def reserve_lines(most: int, limit: ClassLimit) -> str:
     """[reserve] by a QOS; seconds of the hour, which the run compresses."""
     return f"""
 [reserve]
 mechanism = "qos"
 qos = "batch"
 most_processors = {most}
-change_seconds = {change_interval / SPEED:g}
-lift_hours = {lift_after / SPEED / HOUR!r}
-idle_minutes = {idle_after / SPEED / 60.0!r}
+change_seconds = {limit.change_interval / SPEED:g}
+lift_hours = {limit.lift_after / SPEED / HOUR!r}
+idle_minutes = {limit.idle_after / SPEED / 60.0!r}
+narrow_first = {str(limit.narrow_first).lower()}
 """
 
 
-def replay(side: Side, jobs: Sequence[HourJob], folder: Path) -> list[ReplayedJob]:
+def replay(
+    side: Side, jobs: Sequence[HourJob], folder: Path, network: QNetwork
+) -> list[ReplayedJob]:
     """Run the hour once, on a cluster of its own.
 
     Args:
         side: Slurm alone, or a daemon beside it.
         jobs: in order of submission.
         folder: of the daemon's files; must be there.
+        network: the daemon's model.
     """
-    with running_slurm(PLAN) as cluster:
+    with running_slurm(_plan_of(side, folder)) as cluster:
         _add_qos(cluster)
-        with _daemon(cluster, side, folder):
+        with _daemon(cluster, side, folder, network):
             sent = _submit_in_time(cluster, side, jobs)
             _wait_until_all_started(cluster, side)
         _end_all(cluster)
@@ -107,6 +121,20 @@ def replay(side: Side, jobs: Sequence[HourJob], folder: Path) -> list[ReplayedJo
     ]
 
 
+def _plan_of(side: Side, folder: Path) -> ClusterPlan:
+    """The script gives new interactive jobs their factor at submission."""
+    if not side.daemon:
+        return PLAN
+    script = _SCRIPT.read_text()
+    assert _TABLE in script, "the script has another place for its table"
+    script = script.replace(_TABLE, f'"{_table_in(folder)}"')
+    return replace(PLAN, lines=("JobSubmitPlugins=lua",), files={"job_submit.lua": script})
+
+
+def _table_in(folder: Path) -> Path:
+    return folder / "class-defaults"
+
+
 def _add_qos(cluster: PrivateSlurm) -> None:
     for name in ("batch", "interactive"):
         cluster.run("sacctmgr", "-i", "add", "qos", name)
@@ -115,12 +143,15 @@ def _add_qos(cluster: PrivateSlurm) -> None:
 
 
 @contextmanager
-def _daemon(cluster: PrivateSlurm, side: Side, folder: Path) -> Iterator[None]:
-    """The daemon's own times are compressed as well: 30 s between cycles become 2.5 s."""
-    if side.model is None:
+def _daemon(cluster: PrivateSlurm, side: Side, folder: Path, network: QNetwork) -> Iterator[None]:
+    """The daemon's own times are compressed as well: 30 s between cycles become 5 s."""
+    if not side.daemon:
         yield
         return
-    with running_hook(cluster, folder, side.model, cycle=30.0 / SPEED, more=side.reserve) as hook:
+    model = folder / "model.onnx"
+    export_network(network, model, {"algorithm": "reserve-hours"})
+    more = f'class_defaults_file = "{_table_in(folder)}"\n{side.reserve}{_CLASS_RULE}'
+    with running_hook(cluster, folder, model, cycle=30.0 / SPEED, more=more) as hook:
         yield
         assert hook.stop() == 0, hook.log
 

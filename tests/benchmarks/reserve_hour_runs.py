@@ -13,6 +13,8 @@ from slurm_rl_plugin.simulator.class_limit import ClassLimit
 from slurm_rl_plugin.whole_file import write_whole
 from tests.benchmarks.deep_queue import tell
 from tests.benchmarks.reserve_hour_load import HourPlan, lpc_like_hour
+from tests.benchmarks.reserve_hour_model import RESERVE_HEAD, hour_network
+from tests.benchmarks.reserve_hour_prediction import Latency
 from tests.benchmarks.reserve_hour_replay import (
     SPEED,
     ReplayedJob,
@@ -23,23 +25,20 @@ from tests.benchmarks.reserve_hour_replay import (
 )
 
 PLAIN, ORDER, RESERVE = "plain", "order", "reserve"
-#: Chosen on other hours (0 to 29) in the simulator, before any of the shown ones was looked at.
-KEPT = 2
-LIMIT = ClassLimit(change_interval=30.0, lift_after=1800.0, idle_after=3600.0)
+#: Processors that the daemon may keep free at most; the model says how many.
+MOST = 3
+LIMIT = ClassLimit(change_interval=30.0, lift_after=2700.0, idle_after=3600.0, narrow_first=True)
 SIDES = (
     Side(name=PLAIN),
-    Side(name=ORDER, model="interactive-first"),
+    Side(name=ORDER, daemon=True),
     Side(
         name=RESERVE,
-        model=f"reserve:{KEPT}",
-        reserve=reserve_lines(
-            most=KEPT,
-            change_interval=LIMIT.change_interval,
-            lift_after=LIMIT.lift_after,
-            idle_after=LIMIT.idle_after,
-        ),
+        daemon=True,
+        reserve=reserve_lines(MOST, LIMIT),
     ),
 )
+#: What Slurm adds in this set-up: fitted to a real run of hour 1000, which is not shown.
+LATENCY = Latency(start=3.0, end=4.0, cycle=0.0)
 Runs = dict[tuple[int, str], list[ReplayedJob]]
 
 
@@ -67,7 +66,7 @@ def run_hours(seeds: Sequence[int], plan: HourPlan, folder: Path, *, at_once: in
 
 def _run(seed: int, side: Side, plan: HourPlan, folder: Path) -> None:
     with tempfile.TemporaryDirectory() as own:
-        jobs = replay(side, lpc_like_hour(seed, plan), Path(own))
+        jobs = replay(side, lpc_like_hour(seed, plan), Path(own), hour_network())
     document = {"seed": seed, "side": side.name, "key": _key(side, plan), "jobs": as_rows(jobs)}
     write_whole(_path(folder, seed, side), json.dumps(document) + "\n")
     tell(f"hour {seed}, {side.name}: done")
@@ -75,7 +74,8 @@ def _run(seed: int, side: Side, plan: HourPlan, folder: Path) -> None:
 
 def _key(side: Side, plan: HourPlan) -> dict[str, object]:
     """What a kept run must have been made with."""
-    return {"side": asdict(side), "plan": asdict(plan), "speed": SPEED}
+    model = asdict(RESERVE_HEAD) if side.daemon else None
+    return {"side": asdict(side), "plan": asdict(plan), "speed": SPEED, "model": model}
 
 
 def _kept(folder: Path, seed: int, side: Side, plan: HourPlan) -> bool:

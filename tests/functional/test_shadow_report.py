@@ -211,6 +211,18 @@ def test_what_a_reserve_would_have_done_and_its_price(
     assert words("audit", "--event", "would_limit")[0] == 0
 
 
+def test_the_price_is_that_of_the_limit_with_the_bounds_of_the_site(
+    words: Words, tmp_path: Path, site: FakeCluster
+) -> None:
+    text = (tmp_path / "site.toml").read_text().replace('"sjf"', '"reserve:2"')
+    # nobody has come for so long at any decision that no limit is ever set
+    idle = f"{RESERVE}idle_minutes = 0.0000001\n"
+    (tmp_path / "site.toml").write_text(text + idle + FROM_A_TERMINAL)
+    site.change(2, batch=0)
+    price = report(words, "--since", "now-3days")["prediction"]["reserve_price"]
+    assert set(price.values()) == {1.0}
+
+
 @pytest.mark.parametrize("reserve", ["", RESERVE])
 def test_a_reserve_that_is_off_plays_no_part_in_the_replay(tmp_path: Path, reserve: str) -> None:
     path = tmp_path / "kept.toml"

@@ -27,13 +27,16 @@ class Limit(NamedTuple):
 
     `widest`: processors that it always leaves to batch work; `interval`: between two changes;
     `lift_after`: a batch job of several processors that waits so long lifts it and goes first;
-    `idle_after`: without an interactive arrival for so long there is none.
+    `idle_after`: without an interactive arrival for so long there is none;
+    `narrow_first`: below it batch jobs wider than `widest` go last; `most`: processors at most.
     """
 
     widest: int
     interval: float
     lift_after: float
     idle_after: float
+    narrow_first: bool = False
+    most: float = math.inf
 
 
 class _Reserve:
@@ -49,6 +52,7 @@ class _Reserve:
         if self.rule is None:
             self.now = wanted
             return
+        wanted = min(wanted, self.rule.most)
         came = max((j.submit for j in jobs if j.interactive and j.submit <= at.now), default=None)
         nobody = math.inf if came is None else came + self.rule.idle_after
         somebody = came is not None and at.now < nobody
@@ -75,7 +79,11 @@ class _Reserve:
             return 0
         if self.starving:
             return 1 + len(jobs) - j if j in self.starving else 0
-        return int(self.now > 0 and jobs[j].interactive)
+        if self.now == 0:
+            return 0
+        if jobs[j].interactive:
+            return 2
+        return int(self.rule.narrow_first and jobs[j].processors <= self.rule.widest)
 
     def blocks(self, jobs, job, running, capacity, free):
         """Whether a batch job that fits may not start."""

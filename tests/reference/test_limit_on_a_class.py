@@ -79,6 +79,8 @@ def test_a_limited_class_starts_as_in_the_readable_simulator(
         change_interval=st.sampled_from([0.0, 3.0, 20.0]),
         lift_after=st.sampled_from([0.0, 4.0, 30.0]),
         idle_after=st.sampled_from([2.0, 10.0, math.inf]),
+        narrow_first=st.booleans(),
+        most=st.sampled_from([0.0, 2.0, math.inf]),
     ),
 )
 def test_it_agrees_on_any_tiny_load(
@@ -160,6 +162,16 @@ def test_narrow_jobs_pass_a_wide_one_until_it_lifts_the_limit_and_goes_first() -
     assert starts(workload, wide_enough)[2] < 500
 
 
+def test_narrow_jobs_need_not_wait_behind_a_wide_one_that_the_limit_keeps_out() -> None:
+    # the job of all 4 processors waits for them, and when they are free the limit of 2 keeps it
+    # out; the narrow job behind it has waited for nothing
+    workload = rows((0, 1, 1, True), (0, 50, 1, False), (1, 10, 4, False), (2, 10, 1, False))
+    in_turn = starts(workload, replace(AT_ONCE, lift_after=200.0))
+    assert in_turn == [0, 0, 201, 50]
+    passed = starts(workload, replace(AT_ONCE, lift_after=200.0, narrow_first=True))
+    assert passed == [0, 0, 201, 2]
+
+
 def test_interactive_jobs_go_first_below_a_limit_whatever_the_policy_says() -> None:
     # longest first lets the interactive job of all processors wait for the batch job's end
     workload = rows((0, 4, 4, True), (1, 90, 1, False), (2, 5, 4, True))
@@ -180,6 +192,7 @@ def test_interactive_jobs_go_first_below_a_limit_whatever_the_policy_says() -> N
         {"lift_after": math.inf, "idle_after": math.inf},
         {"change_interval": math.inf},
         {"widest_batch_job": 0},
+        {"most": -1.0},
     ],
 )
 def test_a_limit_that_could_starve_a_job_for_good_is_refused(wrong: dict[str, float]) -> None:

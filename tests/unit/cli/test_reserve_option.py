@@ -22,15 +22,23 @@ def parsed(text: str) -> ClassLimit | None:
 def test_free_processors_and_a_limit_with_other_numbers() -> None:
     assert parsed("free") is None
     assert parsed("limit") == ClassLimit()
-    given = parsed("limit:change=5,widest=4,lift=600,idle=60")
+    given = parsed("limit:change=5,widest=4,lift=600,idle=60,narrow=1")
     assert given == ClassLimit(
-        widest_batch_job=4, change_interval=5.0, lift_after=600.0, idle_after=60.0
+        widest_batch_job=4,
+        change_interval=5.0,
+        lift_after=600.0,
+        idle_after=60.0,
+        narrow_first=True,
     )
+    assert parsed("limit:narrow=0") == ClassLimit()
+    assert parsed("limit:most=3") == ClassLimit(most=3.0)
     assert isinstance(given, ClassLimit)
     assert isinstance(given.widest_batch_job, int)
 
 
-@pytest.mark.parametrize("limit", [None, ClassLimit(), ClassLimit(change_interval=7.5)])
+@pytest.mark.parametrize(
+    "limit", [None, ClassLimit(), ClassLimit(change_interval=7.5, narrow_first=True)]
+)
 def test_the_words_of_a_limit_give_it_again(limit: ClassLimit | None) -> None:
     words = " ".join(reserve_words(limit)).split()
     parser = argparse.ArgumentParser()
@@ -39,7 +47,8 @@ def test_the_words_of_a_limit_give_it_again(limit: ClassLimit | None) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["kept", "limit:moon=1", "limit:lift", "limit:widest=2.5", "limit:idle=-1"]
+    "text",
+    ["kept", "limit:moon=1", "limit:lift", "limit:widest=2.5", "limit:idle=-1", "limit:narrow=2"],
 )
 def test_anything_else_is_refused_in_a_sentence(
     text: str, capsys: pytest.CaptureFixture[str]

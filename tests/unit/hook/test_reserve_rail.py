@@ -168,6 +168,21 @@ class TestTheRail:
         slow = [place for place, each in enumerate(waiting) if not each[1]]
         assert order == [*quick, *slow]
 
+    @given(ROWS, st.integers(1, 9))
+    def test_wide_batch_jobs_go_last_where_the_site_says_so(
+        self, waiting: list[tuple[int, bool, float]], reserve: int
+    ) -> None:
+        waiting = [(width, quick, min(ago, HOUR / 2)) for width, quick, ago in waiting]
+        waiting.append((9, True, 1.0))
+        snapshot = queue_of(waiting)
+        rail = ReserveRail(replace(SETTINGS, narrow_first=True))
+        decision = rail.check(wish(snapshot, reserve), snapshot)
+        steps = [0 if quick else 1 + (width > 3) for width, quick, _ in waiting]
+        expected = sorted(range(len(waiting)), key=lambda place: (steps[place], place))
+        assert np.argsort(-decision.scores, kind="stable").tolist() == expected
+        unkept = rail.check(wish(snapshot, 0), snapshot)
+        assert np.argsort(-unkept.scores, kind="stable").tolist() == list(range(len(waiting)))
+
     def test_a_job_past_the_bound_of_all_jobs_still_goes_before_them(self) -> None:
         snapshot = queue_of([(1, False, 90 * HOUR), (1, True, 1.0)])
         rails = default_guard_rails(72 * HOUR, ReserveRail(SETTINGS))

@@ -1,0 +1,53 @@
+"""`slurm-rl check` on the table for job_submit.lua: one line where a table is configured."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from slurm_rl_plugin.batch_systems.slurm_process import CommandRunner
+from slurm_rl_plugin.cli.class_defaults_check import class_defaults_of
+from slurm_rl_plugin.configuration import read_configuration
+from tests.fakes.fake_cluster import FakeCluster
+
+SCRIPT = Path(__file__).parents[2] / "deploy" / "slurm" / "job_submit.lua"
+OWN = "function slurm_job_submit(job, partitions, uid) return slurm.SUCCESS end\n"
+
+
+def found(tmp_path: Path, table: str, plugins: str, script: str | None) -> list[tuple[str, str]]:
+    """Result and sentence of each check."""
+    cluster = FakeCluster(tmp_path)
+    cluster.set(settings={"JobSubmitPlugins": plugins, "SLURM_CONF": f"{tmp_path}/slurm.conf"})
+    if script is not None:
+        (tmp_path / "job_submit.lua").write_text(script)
+    path = tmp_path / "site.toml"
+    path.write_text(f'[hook]\nclass_defaults_file = "{table}"\n')
+    runner = CommandRunner(environment=cluster.env, timeout=10.0, on_call=None)
+    checks = class_defaults_of(read_configuration(path), runner)
+    return [(each.result, each.what) for each in checks]
+
+
+def test_without_a_table_nothing_is_checked(tmp_path: Path) -> None:
+    assert found(tmp_path, "", "lua", None) == []
+
+
+@pytest.mark.parametrize(
+    ("plugins", "table", "script", "result", "mend"),
+    [
+        ("(null)", "/t", None, "warn", "set JobSubmitPlugins=lua in slurm.conf"),
+        ("require_timelimit", "/t", "ours", "warn", "nobody reads /t"),
+        ("lua", "/t", None, "fail", "slurmctld will not start without it"),
+        ("lua", "/t", OWN, "warn", "let it call slurm_rl_class_defaults"),
+        ("lua", "/t", "ours", "warn", 'set TABLE = "/t" in it'),
+        ("lua", "/t", "dofile('ours.lua') -- slurm_rl_class_defaults", "pass", "reads /t"),
+        ("all_partitions,lua", "/var/lib/slurm-rl/class-defaults", "ours", "pass", "reads /var"),
+    ],
+)
+def test_what_is_missing_and_its_mend(
+    tmp_path: Path, plugins: str, table: str, script: str | None, result: str, mend: str
+) -> None:
+    text = SCRIPT.read_text() if script == "ours" else script
+    [(how, what)] = found(tmp_path, table, plugins, text)
+    assert how == result
+    assert mend in what
