@@ -66,6 +66,7 @@ bench: $(VENV)/installed-test
 	$(BIN)/slurm-rl benchmark hook --jobs 100000
 	$(BIN)/python -m tests.benchmarks.metrics_answer
 	$(BIN)/python -m tests.benchmarks.agents_speed
+	$(BIN)/python -m tests.benchmarks.market_speed
 
 bench-slurm: $(VENV)/installed-test
 	tests/real/install_daemons.sh
