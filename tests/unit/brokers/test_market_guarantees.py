@@ -114,14 +114,14 @@ def test_who_waits_is_offered_a_margin_more_and_who_starts_at_once_is_not():
 
 
 def test_within_the_margin_a_heavier_job_goes_first():
-    # three fit beside each other one after the other; the last weighs most
-    rows = [(0, 10, 1, 8), (1, 10, 1, 1), (1, 10, 1, 8)]
+    # the first ends early; the last weighs most, but the one before it was promised the 10th second
+    rows = [(0, 10, 0.5, 8), (1, 10, 1, 1), (1, 10, 1, 8)]
     late = {
         margin: simulate_market(workload(rows), MarketSettings(machines=(8,), margin=margin))
         for margin in (0.0, 60.0)
     }
-    assert late[0.0].start.tolist() == [0, 10, 20]
-    assert late[60.0].start.tolist() == [0, 20, 10]
+    assert late[0.0].start.tolist() == [0, 5, 15]
+    assert late[60.0].start.tolist() == [0, 15, 5]
 
 
 def test_an_early_end_lets_jobs_start_before_they_were_promised():
