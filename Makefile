@@ -72,6 +72,7 @@ bench: $(VENV)/installed-test
 	$(BIN)/python -m tests.benchmarks.large_queue
 	$(BIN)/python -m tests.benchmarks.log_conversion --output bench-output
 	$(BIN)/python -m tests.benchmarks.agents_speed
+	$(BIN)/python -m tests.benchmarks.market_speed
 
 bench-slurm: $(VENV)/installed-test
 	tests/real/install_daemons.sh

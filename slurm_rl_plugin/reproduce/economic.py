@@ -35,7 +35,7 @@ LIKE_CTC = "like CTC"
 #: Configurations for which all combinations of functions are run.
 TABULATED = ("m512", "m128")
 #: Jobs of each workload of a quick run.
-QUICK_JOBS = 150
+QUICK_JOBS = 60
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,6 +22,7 @@ class MarketJobs(NamedTuple):
         allocated: seconds that it asks for and is given; never less than it runs.
         processors: that it asks for.
         open_to: machines that its request gets to, shape [n, machines].
+        splits: whether it may run on several of them at once.
     """
 
     submit: FloatArray
@@ -29,6 +30,7 @@ class MarketJobs(NamedTuple):
     allocated: FloatArray
     processors: IntArray
     open_to: BoolArray
+    splits: BoolArray
 
 
 class Agreements(NamedTuple):
@@ -133,3 +135,15 @@ def start_planned(state: Agreements, now: float) -> None:
         state.running[counts[RUNNING]] = job
         counts[RUNNING] += 1
     counts[WAITING] = kept
+
+
+@compiled
+def sort_waiting(state: Agreements, key: FloatArray, found: IntArray) -> None:
+    """Fill in the waiting jobs by a column of shape [n], ties in the order of their agreements."""
+    count = state.counts[WAITING]
+    values = np.empty(count)
+    for place in range(count):
+        values[place] = key[state.waiting[place]]
+    order = np.argsort(values, kind="mergesort")
+    for place in range(count):
+        found[place] = state.waiting[order[place]]

@@ -18,9 +18,10 @@ class Lanes(NamedTuple):
     """Allocations of every processor in order of time; functions of this module change it.
 
     Attributes:
-        begin, finish: seconds, shape [lanes, places].
-        owner: job number, shape [lanes, places].
+        begin, finish: seconds, shape [places, lanes]: neighbouring lanes are looked at together.
+        owner: job number, shape [places, lanes].
         depth: how many allocations a lane has, shape [lanes].
+        last: end of the last one, -inf where there is none, shape [lanes].
         first: first lane of each machine and one past the last, shape [machines + 1].
     """
 
@@ -28,6 +29,7 @@ class Lanes(NamedTuple):
     finish: FloatArray
     owner: IntArray
     depth: IntArray
+    last: FloatArray
     first: IntArray
 
 
@@ -54,12 +56,13 @@ def empty_lanes(processors: IntArray, places: int) -> Lanes:
         places: how many allocations a lane can have.
     """
     first = np.concatenate([[0], np.cumsum(processors)]).astype(np.int64)
-    shape = (int(first[-1]), places)
+    shape = (places, int(first[-1]))
     return Lanes(
         begin=np.empty(shape),
         finish=np.empty(shape),
         owner=np.empty(shape, dtype=np.int64),
-        depth=np.zeros(shape[0], dtype=np.int64),
+        depth=np.zeros(shape[1], dtype=np.int64),
+        last=np.full(shape[1], -np.inf),
         first=first,
     )
 
@@ -68,24 +71,27 @@ def empty_lanes(processors: IntArray, places: int) -> Lanes:
 def allocate(lanes: Lanes, lane: int, begin: float, finish: float, owner: int) -> None:
     """Take a lane for an interval that is free on it."""
     place = lanes.depth[lane]
-    while place > 0 and lanes.begin[lane, place - 1] > begin:
-        lanes.begin[lane, place] = lanes.begin[lane, place - 1]
-        lanes.finish[lane, place] = lanes.finish[lane, place - 1]
-        lanes.owner[lane, place] = lanes.owner[lane, place - 1]
+    while place > 0 and lanes.begin[place - 1, lane] > begin:
+        lanes.begin[place, lane] = lanes.begin[place - 1, lane]
+        lanes.finish[place, lane] = lanes.finish[place - 1, lane]
+        lanes.owner[place, lane] = lanes.owner[place - 1, lane]
         place -= 1
-    lanes.begin[lane, place], lanes.finish[lane, place] = begin, finish
-    lanes.owner[lane, place] = owner
+    lanes.begin[place, lane], lanes.finish[place, lane] = begin, finish
+    lanes.owner[place, lane] = owner
     lanes.depth[lane] += 1
+    lanes.last[lane] = max(lanes.last[lane], finish)
 
 
 @compiled
 def drop_first(lanes: Lanes, lane: int) -> None:
     """Forget the first allocation of a lane."""
     for place in range(1, lanes.depth[lane]):
-        lanes.begin[lane, place - 1] = lanes.begin[lane, place]
-        lanes.finish[lane, place - 1] = lanes.finish[lane, place]
-        lanes.owner[lane, place - 1] = lanes.owner[lane, place]
+        lanes.begin[place - 1, lane] = lanes.begin[place, lane]
+        lanes.finish[place - 1, lane] = lanes.finish[place, lane]
+        lanes.owner[place - 1, lane] = lanes.owner[place, lane]
     lanes.depth[lane] -= 1
+    if lanes.depth[lane] == 0:
+        lanes.last[lane] = -np.inf
 
 
 @compiled
@@ -93,7 +99,7 @@ def drop_ended(lanes: Lanes, run_time: FloatArray, now: float) -> None:
     """Forget jobs that have ended by now, early or not: what they leave is free."""
     for lane in range(len(lanes.depth)):
         while lanes.depth[lane] > 0:
-            if lanes.begin[lane, 0] + run_time[lanes.owner[lane, 0]] > now:
+            if lanes.begin[0, lane] + run_time[lanes.owner[0, lane]] > now:
                 break
             drop_first(lanes, lane)
 
@@ -114,24 +120,17 @@ def empty_gaps(lanes: Lanes) -> Gaps:
 def look(lanes: Lanes, gaps: Gaps, lane: int, time: float, now: float) -> None:
     """Find the gap of a lane around `time`, which must not be before that of the last look."""
     place = gaps.place[lane]
-    while place < lanes.depth[lane] and lanes.finish[lane, place] <= time:
+    while place < lanes.depth[lane] and lanes.finish[place, lane] <= time:
         place += 1
     gaps.place[lane] = place
-    gaps.begin[lane] = now if place == 0 else max(lanes.finish[lane, place - 1], now)
+    gaps.begin[lane] = now if place == 0 else max(lanes.finish[place - 1, lane], now)
     gaps.end[lane] = np.inf
     gaps.free[lane] = 1
     if place < lanes.depth[lane]:
-        gaps.end[lane] = lanes.begin[lane, place]
+        gaps.end[lane] = lanes.begin[place, lane]
         if gaps.end[lane] <= time:
-            gaps.begin[lane] = gaps.end[lane] = lanes.finish[lane, place]
+            gaps.begin[lane] = gaps.end[lane] = lanes.finish[place, lane]
             gaps.free[lane] = 0
-
-
-@compiled
-def next_gap(lanes: Lanes, gaps: Gaps, lane: int) -> float:
-    """When the gap after the one that was looked at can begin; inf where none follows."""
-    place = gaps.place[lane]
-    return lanes.finish[lane, place] if place < lanes.depth[lane] else np.inf
 
 
 @compiled
@@ -139,9 +138,7 @@ def end_of_schedule(lanes: Lanes, machine: int, least: float) -> float:
     """When the last allocation of a machine ends, at the least `least`."""
     end = least
     for lane in range(lanes.first[machine], lanes.first[machine + 1]):
-        depth = lanes.depth[lane]
-        if depth > 0:
-            end = max(end, lanes.finish[lane, depth - 1])
+        end = max(end, lanes.last[lane])
     return end
 
 
@@ -151,8 +148,8 @@ def taken_area(lanes: Lanes, machine: int, begin: float, end: float) -> float:
     area = 0.0
     for lane in range(lanes.first[machine], lanes.first[machine + 1]):
         for place in range(lanes.depth[lane]):
-            if lanes.begin[lane, place] >= end:
+            if lanes.begin[place, lane] >= end:
                 break
-            overlap = min(lanes.finish[lane, place], end) - max(lanes.begin[lane, place], begin)
+            overlap = min(lanes.finish[place, lane], end) - max(lanes.begin[place, lane], begin)
             area += max(overlap, 0.0)
     return area

@@ -13,12 +13,14 @@ import numpy as np
 from slurm_rl_plugin.brokers.market.agreements import (
     ATTEMPTS,
     NEXT,
+    RUNNING,
     WAITING,
     Agreements,
     MarketJobs,
     end_jobs,
     next_event,
     no_agreements,
+    sort_waiting,
     start_planned,
 )
 from slurm_rl_plugin.brokers.market.compiled_formula import compile_formula
@@ -26,26 +28,32 @@ from slurm_rl_plugin.brokers.market.formula import Formula
 from slurm_rl_plugin.brokers.market.functions import MACHINE_FUNCTIONS, USER_FUNCTIONS
 from slurm_rl_plugin.brokers.market.lanes import Lanes, allocate, drop_ended, empty_lanes
 from slurm_rl_plugin.brokers.market.offers import (
-    NEVER,
-    WHERE_TOO_WIDE,
-    WHEREVER_BETTER,
     Offer,
     Request,
     best_offer,
+    offered_start,
 )
 from slurm_rl_plugin.brokers.market.prices import Terms
 from slurm_rl_plugin.brokers.market.rescheduling import Draft, empty_draft, reschedule
+from slurm_rl_plugin.brokers.market.timetable import (
+    Timetable,
+    empty_timetable,
+    forget_past,
+    give_back,
+    tabulate_running,
+    take_planned,
+)
 from slurm_rl_plugin.errors import ConfigurationError, SimulationError
 from slurm_rl_plugin.simulator.cluster import Workload
 from slurm_rl_plugin.simulator.compilation import compiled
-from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
+from slurm_rl_plugin.units import HOUR, BoolArray, FloatArray, IntArray
 
-#: What a configuration may say of jobs on several machines.
-SPLITTING = {
-    "never": NEVER,
-    "where too wide": WHERE_TOO_WIDE,
-    "wherever better": WHEREVER_BETTER,
-}
+#: When a job may run on several machines at once: never, where none is wide enough for it, or
+#: wherever the user likes such an offer better.
+SPLITTING = ("never", "where too wide", "wherever better")
+
+#: What owners add to planned starts, seconds; see ADR 21.
+MARGIN = HOUR
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,8 +64,10 @@ class MarketSettings:
         machines: processors of each; each is a domain of its own.
         owner: price function of every machine.
         user: utility function of every job.
-        splitting: a key of SPLITTING.
+        splitting: one of SPLITTING.
         rescheduling: whether jobs may start before the agreed time.
+        margin: with rescheduling, what owners add to a planned start that is not at once before
+            they offer it, seconds: room to reschedule others. The user's function sees the sum.
         reach: which domains a request of each domain gets to, shape [machines, machines]; None
             for all. Jobs are submitted to the domains in turn, as in the paper.
     """
@@ -67,6 +77,7 @@ class MarketSettings:
     user: Formula = USER_FUNCTIONS["UF1"]
     splitting: str = "wherever better"
     rescheduling: bool = True
+    margin: float = MARGIN
     reach: BoolArray | None = None
 
 
@@ -76,10 +87,10 @@ class MarketSchedule:
 
     Attributes:
         start: seconds.
-        promised: start that was agreed at submission, seconds; never before `start`.
+        promised: latest start, as agreed at submission, seconds; never before `start`.
         price: that was agreed.
         parts: processors on each machine, shape [n, machines].
-        attempts: early starts that rescheduling tried.
+        attempts: schedules that rescheduling tried.
     """
 
     start: FloatArray
@@ -106,12 +117,12 @@ def simulate_market(workload: Workload, settings: MarketSettings) -> MarketSched
     terms = Terms(compile_formula(settings.owner), compile_formula(settings.user))
     state = no_agreements(len(jobs.submit), capacity)
     lanes = empty_lanes(capacity, len(jobs.submit) + 1)
-    splitting = SPLITTING[settings.splitting]
     if settings.rescheduling:
-        draft = empty_draft(len(jobs.submit), capacity)
-        _trade_and_reschedule(jobs, state, lanes, draft, terms, splitting)
+        draft = empty_draft(len(jobs.submit), len(capacity))
+        _trade_and_reschedule(jobs, state, lanes, draft, terms, settings.margin)
     else:
-        _trade(jobs, state, lanes, terms, splitting)
+        table = empty_timetable(2 * (len(jobs.submit) + 1), len(capacity))
+        _trade(jobs, state, lanes, table, terms)
     if np.isnan(state.start).any() or (state.start > state.promised).any():
         raise SimulationError("a market broke an agreement.")
     return MarketSchedule(
@@ -138,60 +149,89 @@ def _market_jobs(workload: Workload, settings: MarketSettings, capacity: IntArra
             "a job is wider than the machines that it may run on: let jobs be split, or leave "
             "wide ones out."
         )
+    splits = np.full(count, settings.splitting == "wherever better")
+    if settings.splitting == "where too wide":
+        splits = workload.processors > sizes.max(axis=1)
     return MarketJobs(
         submit=workload.submit,
         run_time=workload.run_time,
         allocated=workload.estimate,
         processors=workload.processors,
         open_to=open_to,
+        splits=splits,
     )
 
 
 @compiled
-def _agree(state: Agreements, lanes: Lanes, job: int, offer: Offer) -> None:
+def _agree(state: Agreements, lanes: Lanes, job: int, request: Request, offer: Offer) -> None:
     """Take an offer: its price, its start, and processors of each machine."""
-    state.price[job] = offer.worth[1]
-    state.promised[job] = state.planned[job] = offer.worth[2]
+    state.price[job], state.planned[job] = offer.worth[1], offer.worth[2]
+    state.promised[job] = offered_start(offer.worth[2], request)
     for lane in offer.lanes[: offer.used[0]]:
         machine = np.searchsorted(lanes.first, lane, side="right") - 1
         state.parts[job, machine] += 1
 
 
 @compiled
-def _request(jobs: MarketJobs, job: int, splitting: int) -> Request:
+def _request(jobs: MarketJobs, job: int, margin: float) -> Request:
     return Request(
         jobs.submit[job],
         jobs.processors[job],
         jobs.allocated[job],
         jobs.open_to[job],
-        splitting,
+        jobs.splits[job],
+        margin,
     )
 
 
 @compiled
-def _trade(jobs: MarketJobs, state: Agreements, lanes: Lanes, terms: Terms, splitting: int) -> None:
+def _trade(
+    jobs: MarketJobs, state: Agreements, lanes: Lanes, table: Timetable, terms: Terms
+) -> None:
     """The paper's market: what is agreed happens."""
+    tabulate_running(jobs, state, table, -np.inf)
     for job in range(len(jobs.submit)):
         drop_ended(lanes, jobs.run_time, jobs.submit[job])
-        offer = best_offer(lanes, _request(jobs, job, splitting), terms)
-        _agree(state, lanes, job, offer)
-        begin = state.start[job] = state.promised[job]
+        _give_back_ended(jobs, state, table, jobs.submit[job])
+        request = _request(jobs, job, 0.0)
+        offer = best_offer(lanes, table, request, terms)
+        _agree(state, lanes, job, request, offer)
+        begin = state.start[job] = state.planned[job]
+        state.running[state.counts[RUNNING]] = job
+        state.counts[RUNNING] += 1
+        take_planned(jobs, state, table, job)
         for lane in offer.lanes[: offer.used[0]]:
             allocate(lanes, lane, begin, begin + jobs.allocated[job], job)
 
 
 @compiled
-def _rebuild(jobs: MarketJobs, state: Agreements, lanes: Lanes) -> None:
+def _give_back_ended(jobs: MarketJobs, state: Agreements, table: Timetable, now: float) -> None:
+    """Let everything end that ends by now, and free what it had for longer."""
+    forget_past(table, now)
+    kept = 0
+    for place in range(state.counts[RUNNING]):
+        job = state.running[place]
+        if state.start[job] + jobs.run_time[job] > now:
+            state.running[kept] = job
+            kept += 1
+        else:
+            give_back(table, state.start[job] + jobs.allocated[job], state.parts, job)
+    state.counts[RUNNING] = kept
+
+
+@compiled
+def _rebuild(jobs: MarketJobs, state: Agreements, lanes: Lanes, order: IntArray) -> None:
     """The schedule of single processors as it stands: what runs, then what waits, by its start."""
     lanes.depth[:] = 0
+    lanes.last[:] = -np.inf
     for lane in range(len(lanes.depth)):
         job = state.lane_job[lane]
         if job >= 0:
             begin = state.start[job]
             allocate(lanes, lane, begin, begin + jobs.allocated[job], job)
-    waiting = state.waiting[: state.counts[WAITING]]
-    for job in waiting[np.argsort(state.planned[waiting], kind="mergesort")]:
-        _allocate_planned(jobs, state, lanes, job)
+    sort_waiting(state, state.planned, order)
+    for place in range(state.counts[WAITING]):
+        _allocate_planned(jobs, state, lanes, order[place])
 
 
 @compiled
@@ -203,35 +243,42 @@ def _allocate_planned(jobs: MarketJobs, state: Agreements, lanes: Lanes, job: in
         for lane in range(lanes.first[machine], lanes.first[machine + 1]):
             if left == 0:
                 break
-            depth = lanes.depth[lane]
-            if depth == 0 or lanes.finish[lane, depth - 1] <= begin:
+            if lanes.last[lane] <= begin:
                 allocate(lanes, lane, begin, begin + jobs.allocated[job], job)
                 left -= 1
 
 
 @compiled
+def _sell(
+    jobs: MarketJobs, state: Agreements, lanes: Lanes, draft: Draft, terms: Terms, margin: float
+) -> None:
+    """Let the next job take the best offer."""
+    counts = state.counts
+    job = counts[NEXT]
+    request = _request(jobs, job, margin)
+    _rebuild(jobs, state, lanes, draft.trial)
+    table = draft.fixed
+    tabulate_running(jobs, state, table, jobs.submit[job])
+    for place in range(counts[WAITING]):
+        take_planned(jobs, state, table, state.waiting[place])
+    _agree(state, lanes, job, request, best_offer(lanes, table, request, terms))
+    state.waiting[counts[WAITING]] = job
+    counts[WAITING] += 1
+    counts[NEXT] += 1
+
+
+@compiled
 def _trade_and_reschedule(
-    jobs: MarketJobs,
-    state: Agreements,
-    lanes: Lanes,
-    draft: Draft,
-    terms: Terms,
-    splitting: int,
+    jobs: MarketJobs, state: Agreements, lanes: Lanes, draft: Draft, terms: Terms, margin: float
 ) -> None:
     """A market that starts jobs early where it can."""
-    counts = state.counts
     while True:
         now = next_event(jobs, state)
         if np.isinf(now):
             return
         end_jobs(jobs, state, now)
-        while counts[NEXT] < len(jobs.submit) and jobs.submit[counts[NEXT]] <= now:
-            job = counts[NEXT]
-            _rebuild(jobs, state, lanes)
-            _agree(state, lanes, job, best_offer(lanes, _request(jobs, job, splitting), terms))
-            state.waiting[counts[WAITING]] = job
-            counts[WAITING] += 1
-            counts[NEXT] += 1
+        while state.counts[NEXT] < len(jobs.submit) and jobs.submit[state.counts[NEXT]] <= now:
+            _sell(jobs, state, lanes, draft, terms, margin)
         start_planned(state, now)
-        reschedule(jobs, state, draft, now, splitting)
+        reschedule(jobs, state, draft, now)
         start_planned(state, now)

@@ -1,5 +1,7 @@
 """Offers from free intervals: the sweep, the buckets, coarse and fine selection (2002, section 4).
 
+What is offered as the start is the plan's start and, where that is not now, a margin: see ADR 21.
+
 The sweep goes through the instants at which processors become free. At the first at which enough
 of a machine's processors stay free for the job, that machine makes its offer: of several ways to
 choose among the free intervals the best (coarse), then of several starts within the interval that
@@ -19,15 +21,12 @@ from slurm_rl_plugin.brokers.market.lanes import (
     empty_gaps,
     end_of_schedule,
     look,
-    next_gap,
 )
 from slurm_rl_plugin.brokers.market.prices import Terms, price, utility
+from slurm_rl_plugin.brokers.market.timetable import Timetable
 from slurm_rl_plugin.simulator.compilation import compiled
 from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
 
-#: Whether a job may run on several machines at once: never, where none is wide enough for it, or
-#: wherever the user likes such an offer better.
-NEVER, WHERE_TOO_WIDE, WHEREVER_BETTER = 0, 1, 2
 #: Later starts that the fine selection looks at.
 FINE_STEPS = 8
 #: Ways to choose among free intervals; see `_key`.
@@ -42,21 +41,23 @@ class Request(NamedTuple):
         processors: how many it asks for.
         duration: seconds that it is allocated.
         open_to: machines that its request gets to, shape [machines].
-        splitting: NEVER, WHERE_TOO_WIDE or WHEREVER_BETTER.
+        splits: whether it may run on several of them at once.
+        margin: what owners add to a start that is not now, seconds.
     """
 
     now: float
     processors: int
     duration: float
     open_to: BoolArray
-    splitting: int
+    splits: bool
+    margin: float
 
 
 class Offer(NamedTuple):
     """The best offer so far.
 
     Attributes:
-        worth: [utility, price, start]; utility and price in their own units, seconds.
+        worth: [utility, price, planned start]; utility and price in their own units, seconds.
         lanes: the processors, the first `used[0]` entries.
         used: how many lanes; 0 while there is no offer; shape [1].
     """
@@ -64,6 +65,12 @@ class Offer(NamedTuple):
     worth: FloatArray
     lanes: IntArray
     used: IntArray
+
+
+@compiled
+def offered_start(start: float, request: Request) -> float:
+    """The start that is offered for a planned one, seconds."""
+    return start if start <= request.now else start + request.margin
 
 
 @compiled
@@ -130,6 +137,13 @@ def _keep_better(offer: Offer, value: float, cost: float, start: float, chosen: 
 
 
 @compiled
+def _worth(start: float, cost: float, capacity: int, request: Request, terms: Terms) -> float:
+    """What the user thinks of a planned start at a price."""
+    wait = offered_start(start, request) - request.now
+    return utility(wait, request.duration, request.processors, cost, capacity, terms.user)
+
+
+@compiled
 def _offer_of_machine(
     lanes: Lanes, gaps: Gaps, machine: int, time: float, request: Request, terms: Terms
 ) -> Offer:
@@ -144,7 +158,7 @@ def _offer_of_machine(
             order = np.argsort(_key(gaps, room, way), kind="mergesort")
             chosen = room[order[:needed]]
         cost = price(lanes, gaps, machine, chosen, time, duration, request.now, terms.owner)
-        value = utility(time - request.now, duration, needed, cost, capacity, terms.user)
+        value = _worth(time, cost, capacity, request, terms)
         _keep_better(best, value, cost, time, chosen)
         if len(room) == needed:
             break  # there is but one way
@@ -156,7 +170,7 @@ def _offer_of_machine(
         if start <= time or start + duration > gaps.end[chosen].min():
             break
         cost = price(lanes, gaps, machine, chosen, start, duration, request.now, terms.owner)
-        value = utility(start - request.now, duration, needed, cost, capacity, terms.user)
+        value = _worth(start, cost, capacity, request, terms)
         if value > best.worth[0]:
             _keep_better(best, value, cost, start, chosen)
     return best
@@ -180,18 +194,40 @@ def _split_offer(
         rest[machine] = 0
         capacity += lanes.first[machine + 1] - lanes.first[machine]
     found.used[0] = request.processors
-    start = time - request.now
-    value = utility(start, request.duration, request.processors, cost, capacity, terms.user)
+    value = _worth(time, cost, capacity, request, terms)
     found.worth[0], found.worth[1], found.worth[2] = value, cost, time
     return found
 
 
 @compiled
-def _sweep_to(
+def _may_have_room(
+    table: Timetable, first: int, request: Request, missing: BoolArray, may_split: bool
+) -> bool:
+    """Whether enough processors stay free from an instant on that an offer may begin there.
+
+    Which ones they are is not asked: single processors may still be taken in between.
+    """
+    room, end = table.room, table.time[first] + request.duration
+    for machine in range(len(room)):
+        room[machine] = table.free[first, machine] if request.open_to[machine] else 0
+    for place in range(first, table.points[0]):
+        if place > first and table.time[place] >= end:
+            break
+        total, enough = 0, False
+        for machine in range(len(room)):
+            room[machine] = min(room[machine], table.free[place, machine])
+            total += room[machine]
+            enough = enough or (missing[machine] and room[machine] >= request.processors)
+        if not enough and not (may_split and total >= request.processors):
+            return False
+    return True
+
+
+@compiled
+def _count_room(
     lanes: Lanes, gaps: Gaps, time: float, request: Request, available: IntArray
-) -> float:
-    """Count each machine's lanes with room at an instant; returns the next instant to look at."""
-    following = np.inf
+) -> None:
+    """Count each machine's lanes with room at an instant."""
     for machine in range(len(available)):
         available[machine] = 0
         if not request.open_to[machine]:
@@ -199,16 +235,15 @@ def _sweep_to(
         for lane in range(lanes.first[machine], lanes.first[machine + 1]):
             look(lanes, gaps, lane, time, request.now)
             available[machine] += _long_enough(gaps, lane, time, request.duration)
-            following = min(following, next_gap(lanes, gaps, lane))
-    return following
 
 
 @compiled
-def best_offer(lanes: Lanes, request: Request, terms: Terms) -> Offer:
+def best_offer(lanes: Lanes, table: Timetable, request: Request, terms: Terms) -> Offer:
     """The offer that is worth most to the user, of all machines that the request gets to.
 
     Args:
         lanes: the schedule of all processors, without what has ended.
+        table: how many stay free in it, from now on: tells instants without an offer quickly.
         request: of the job.
         terms: price and utility functions.
 
@@ -217,19 +252,20 @@ def best_offer(lanes: Lanes, request: Request, terms: Terms) -> Offer:
         the job is too wide for what it may be allocated on.
     """
     machines = len(lanes.first) - 1
-    sizes = lanes.first[1:] - lanes.first[:-1]
-    widest = (sizes * request.open_to).max()
-    may_split = request.splitting == WHEREVER_BETTER or (
-        request.splitting == WHERE_TOO_WIDE and request.processors > widest
-    )
-    missing = request.open_to & (sizes >= request.processors)  # machines still to make an offer
+    missing = np.zeros(machines, dtype=np.bool_)  # machines still to make an offer
+    for machine in range(machines):
+        size = lanes.first[machine + 1] - lanes.first[machine]
+        missing[machine] = request.open_to[machine] and size >= request.processors
+    may_split = request.splits
     best = Offer(
         np.zeros(3), np.empty(request.processors, dtype=np.int64), np.zeros(1, dtype=np.int64)
     )
     gaps, available = empty_gaps(lanes), np.zeros(machines, dtype=np.int64)
-    time = request.now
-    while missing.any() or may_split:
-        following = _sweep_to(lanes, gaps, time, request, available)
+    for place in range(table.points[0]):
+        if not _may_have_room(table, place, request, missing, may_split):
+            continue
+        time = table.time[place]
+        _count_room(lanes, gaps, time, request, available)
         for machine in range(machines):
             if missing[machine] and available[machine] >= request.processors:
                 missing[machine] = False
@@ -240,7 +276,6 @@ def best_offer(lanes: Lanes, request: Request, terms: Terms) -> Offer:
             may_split = False
             made = _split_offer(lanes, gaps, available, time, request, terms)
             _keep_better(best, made.worth[0], made.worth[1], made.worth[2], made.lanes)
-        if np.isinf(following):
+        if not (may_split or missing.any()):
             break
-        time = following
     return best

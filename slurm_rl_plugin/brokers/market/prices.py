@@ -36,9 +36,9 @@ def idle_beside(
     end, taken = start + duration, 0.0
     for lane in range(first, last):
         for place in range(gaps.place[lane], lanes.depth[lane]):
-            if lanes.begin[lane, place] >= end:
+            if lanes.begin[place, lane] >= end:
                 break
-            overlap = min(lanes.finish[lane, place], end) - max(lanes.begin[lane, place], start)
+            overlap = min(lanes.finish[place, lane], end) - max(lanes.begin[place, lane], start)
             taken += max(overlap, 0.0)
     return (last - first - count) * duration - taken
 

@@ -25,218 +25,68 @@ from slurm_rl_plugin.brokers.market.agreements import (
     WAITING,
     Agreements,
     MarketJobs,
+    sort_waiting,
 )
 from slurm_rl_plugin.brokers.market.timetable import (
     Timetable,
+    copy_table,
     earliest,
     empty_timetable,
-    everything_free,
-    may_be_split,
+    tabulate_running,
     take,
+    take_planned,
 )
 from slurm_rl_plugin.simulator.compilation import compiled
 from slurm_rl_plugin.units import FloatArray, IntArray
 
 #: How many jobs may be put before the others at an event.
-PUT_FIRST = 16
+PUT_FIRST = 4
 
 
 class Draft(NamedTuple):
     """Room to try a schedule before it is adopted.
 
     Attributes:
-        running: timetable of what runs.
-        table: the same with waiting jobs put in.
+        fixed: timetable of what runs, and of the first jobs of an order whose places stay.
+        table: the same with the others put in.
         order: jobs in the order in which they got a place in the adopted schedule, shape [n].
         trial: the order that is tried, shape [n].
+        wanted: jobs by their weight, the largest first, shape [n].
+        weight: less of it is more, shape [n] by job.
         planned: starts in the order of the trial, shape [n].
         parts: processors on each machine in that order, shape [n, machines].
+        idle: idle processors of each machine.
     """
 
-    running: Timetable
+    fixed: Timetable
     table: Timetable
     order: IntArray
     trial: IntArray
+    wanted: IntArray
+    weight: FloatArray
     planned: FloatArray
     parts: IntArray
+    idle: IntArray
 
 
-def empty_draft(jobs: int, capacity: IntArray) -> Draft:
-    """Room for so many jobs on machines of such capacities."""
+def empty_draft(jobs: int, machines: int) -> Draft:
+    """Room for so many jobs on so many machines."""
     places = 2 * (jobs + 1) + 2
-    machines = len(capacity)
     return Draft(
-        running=empty_timetable(places, machines),
+        fixed=empty_timetable(places, machines),
         table=empty_timetable(places, machines),
         order=np.empty(jobs, dtype=np.int64),
         trial=np.empty(jobs, dtype=np.int64),
+        wanted=np.empty(jobs, dtype=np.int64),
+        weight=np.empty(jobs),
         planned=np.empty(jobs),
         parts=np.zeros((jobs, machines), dtype=np.int64),
+        idle=np.zeros(machines, dtype=np.int64),
     )
 
 
 @compiled
-def tabulate_running(jobs: MarketJobs, state: Agreements, table: Timetable, now: float) -> None:
-    """The timetable of what runs, each job for all the time that it was given."""
-    everything_free(table, state.capacity, now)
-    for job in state.running[: state.counts[RUNNING]]:
-        take(table, now, state.start[job] + jobs.allocated[job], state.parts[job])
-
-
-@compiled
-def _copy(source: Timetable, target: Timetable) -> None:
-    points = source.points[0]
-    target.time[:points] = source.time[:points]
-    target.free[:points] = source.free[:points]
-    target.points[0] = points
-
-
-@compiled
-def _keeps_promises(jobs: MarketJobs, state: Agreements, draft: Draft, splitting: int) -> bool:
-    """Place the waiting jobs in the order of the trial; False at the first that would be late."""
-    state.counts[ATTEMPTS] += 1
-    _copy(draft.running, draft.table)
-    for place in range(state.counts[WAITING]):
-        job, parts = draft.trial[place], draft.parts[place]
-        processors, duration = jobs.processors[job], jobs.allocated[job]
-        open_to = jobs.open_to[job]
-        splits = may_be_split(processors, state.capacity, open_to, splitting)
-        start = earliest(draft.table, processors, duration, open_to, splits, parts)
-        if start > state.promised[job]:
-            return False
-        take(draft.table, start, start + duration, parts)
-        draft.planned[place] = start
-    return True
-
-
-@compiled
-def _adopt(state: Agreements, draft: Draft) -> None:
-    for place in range(state.counts[WAITING]):
-        job = draft.trial[place]
-        draft.order[place] = job
-        state.planned[job] = draft.planned[place]
-        state.parts[job] = draft.parts[place]
-
-
-@compiled
-def _sorted_by(waiting: IntArray, key: FloatArray) -> IntArray:
-    """Waiting jobs by a column, ties in the order of their agreements."""
-    return waiting[np.argsort(key[waiting], kind="mergesort")]
-
-
-@compiled
-def _try_first(draft: Draft, count: int, place: int, chosen: int) -> None:
-    """A trial with one job moved forward to a place of the adopted order."""
-    draft.trial[:place] = draft.order[:place]
-    draft.trial[place] = chosen
-    last = place + 1
-    for job in draft.order[place:count]:
-        if job != chosen:
-            draft.trial[last] = job
-            last += 1
-
-
-@compiled
-def _renew(jobs: MarketJobs, state: Agreements, draft: Draft, splitting: int) -> bool:
-    """Step 1; False where neither order keeps every promise."""
-    waiting = state.waiting[: state.counts[WAITING]]
-    for key in (state.promised, state.planned):
-        draft.trial[: len(waiting)] = _sorted_by(waiting, key)
-        if _keeps_promises(jobs, state, draft, splitting):
-            _adopt(state, draft)
-            return True
-    return False
-
-
-@compiled
-def _put_first(
-    jobs: MarketJobs, state: Agreements, draft: Draft, wanted: IntArray, splitting: int
-) -> None:
-    """Step 2."""
-    first = 0
-    for job in wanted[:PUT_FIRST]:
-        if draft.order[first] == job:
-            first += 1
-            continue
-        _try_first(draft, len(wanted), first, job)
-        if _keeps_promises(jobs, state, draft, splitting):
-            _adopt(state, draft)
-            first += 1
-
-
-@compiled
-def _starting_first(state: Agreements, draft: Draft, now: float) -> int:
-    """Bring the jobs that start now to the front of the adopted order; how many there are."""
-    count = state.counts[WAITING]
-    starting = state.planned[draft.order[:count]] <= now
-    draft.order[:count] = np.concatenate(
-        (draft.order[:count][starting], draft.order[:count][~starting])
-    )
-    return starting.sum()
-
-
-@compiled
-def _harmless(state: Agreements, draft: Draft, starting: int, now: float) -> bool:
-    """Whether in the trial the moved job and those before it start now, and the head in time."""
-    for place in range(starting + 1):
-        if draft.planned[place] > now:
-            return False
-    head = starting + 1  # the first of the others
-    if head >= state.counts[WAITING]:
-        return True
-    return draft.planned[head] <= state.planned[draft.trial[head]]
-
-
-@compiled
-def _start_out_of_turn(
-    jobs: MarketJobs,
-    state: Agreements,
-    draft: Draft,
-    wanted: IntArray,
-    now: float,
-    splitting: int,
-) -> None:
-    """Step 3."""
-    starting = _starting_first(state, draft, now)
-    idle = _idle(state)
-    for job in draft.order[:starting]:
-        idle -= state.parts[job]
-    for job in wanted:
-        if state.planned[job] <= now or not _fits(jobs, state, job, idle, splitting):
-            continue
-        _try_first(draft, len(wanted), starting, job)
-        if _keeps_promises(jobs, state, draft, splitting) and _harmless(
-            state, draft, starting, now
-        ):
-            _adopt(state, draft)
-            starting = _starting_first(state, draft, now)
-            idle = _idle(state)
-            for each in draft.order[:starting]:
-                idle -= state.parts[each]
-
-
-@compiled
-def _idle(state: Agreements) -> IntArray:
-    """Idle processors of each machine."""
-    idle = state.capacity.copy()
-    for job in state.running[: state.counts[RUNNING]]:
-        idle -= state.parts[job]
-    return idle
-
-
-@compiled
-def _fits(jobs: MarketJobs, state: Agreements, job: int, idle: IntArray, splitting: int) -> bool:
-    """Whether a job fits into idle processors that it may use."""
-    processors, open_to = jobs.processors[job], jobs.open_to[job]
-    room = idle * open_to
-    splits = may_be_split(processors, state.capacity, open_to, splitting)
-    return room.max() >= processors or (splits and room.sum() >= processors)
-
-
-@compiled
-def reschedule(
-    jobs: MarketJobs, state: Agreements, draft: Draft, now: float, splitting: int
-) -> None:
+def reschedule(jobs: MarketJobs, state: Agreements, draft: Draft, now: float) -> None:
     """Make the schedule anew where some waiting job fits into the idle processors.
 
     Args:
@@ -244,19 +94,160 @@ def reschedule(
         state: changed in place; nobody's planned start is later than promised, before or after.
         draft: room.
         now: seconds; what is due has started.
-        splitting: as in offers.
     """
-    waiting, idle = state.waiting[: state.counts[WAITING]], _idle(state)
-    fits = False
-    for job in waiting:
-        fits = fits or _fits(jobs, state, job, idle, splitting)
+    _count_idle(state, draft.idle)
+    fits, place = False, 0
+    while not fits and place < state.counts[WAITING]:
+        fits = _fits(jobs, draft.idle, state.waiting[place])
+        place += 1
     if not fits:
         return
-    tabulate_running(jobs, state, draft.running, now)
-    if not _renew(jobs, state, draft, splitting):
+    tabulate_running(jobs, state, draft.fixed, now)
+    if not _renew(jobs, state, draft):
         return
-    waited = now - jobs.submit[waiting]
-    weight = jobs.processors[waiting] * (waited + jobs.allocated[waiting])
-    wanted = waiting[np.argsort(-weight, kind="mergesort")]
-    _put_first(jobs, state, draft, wanted, splitting)
-    _start_out_of_turn(jobs, state, draft, wanted, now, splitting)
+    for place in range(state.counts[WAITING]):
+        job = state.waiting[place]
+        response = now - jobs.submit[job] + jobs.allocated[job]
+        draft.weight[job] = -jobs.processors[job] * response
+    sort_waiting(state, draft.weight, draft.wanted)
+    _put_first(jobs, state, draft)
+    _start_out_of_turn(jobs, state, draft, now)
+
+
+@compiled
+def _count_idle(state: Agreements, idle: IntArray) -> None:
+    """Idle processors of each machine."""
+    for machine in range(len(idle)):
+        idle[machine] = state.capacity[machine]
+        for place in range(state.counts[RUNNING]):
+            idle[machine] -= state.parts[state.running[place], machine]
+
+
+@compiled
+def _fits(jobs: MarketJobs, idle: IntArray, job: int) -> bool:
+    """Whether a job fits into idle processors that it may use."""
+    widest, total = 0, 0
+    for machine in range(len(idle)):
+        if jobs.open_to[job, machine]:
+            widest = max(widest, idle[machine])
+            total += idle[machine]
+    return widest >= jobs.processors[job] or (jobs.splits[job] and total >= jobs.processors[job])
+
+
+@compiled
+def _keeps_promises(jobs: MarketJobs, state: Agreements, draft: Draft, fixed: int) -> bool:
+    """Place the jobs of the trial behind the fixed ones; False at the first that would be late."""
+    state.counts[ATTEMPTS] += 1
+    copy_table(draft.fixed, draft.table)
+    for place in range(fixed, state.counts[WAITING]):
+        job = draft.trial[place]
+        first = earliest(draft.table, jobs, job, state.promised[job], draft.parts, place)
+        if first < 0:
+            return False
+        start = draft.table.time[first]
+        draft.planned[place] = start
+        take(draft.table, first, start + jobs.allocated[job], draft.parts, place)
+    return True
+
+
+@compiled
+def _adopt(state: Agreements, draft: Draft, fixed: int) -> None:
+    """Take over the trial behind the fixed ones."""
+    for place in range(fixed, state.counts[WAITING]):
+        job = draft.trial[place]
+        draft.order[place] = job
+        state.planned[job] = draft.planned[place]
+        for machine in range(len(state.capacity)):
+            state.parts[job, machine] = draft.parts[place, machine]
+
+
+@compiled
+def _renew(jobs: MarketJobs, state: Agreements, draft: Draft) -> bool:
+    """Step 1, by the present schedule where it fails by the promises; False where both do."""
+    sort_waiting(state, state.promised, draft.trial)
+    kept = _keeps_promises(jobs, state, draft, 0)
+    if not kept:
+        sort_waiting(state, state.planned, draft.trial)
+        kept = _keeps_promises(jobs, state, draft, 0)
+    if kept:
+        _adopt(state, draft, 0)
+    return kept
+
+
+@compiled
+def _move(draft: Draft, count: int, place: int, chosen: int) -> None:
+    """A trial with one job moved forward to a place of the adopted order."""
+    draft.trial[place] = chosen
+    last = place + 1
+    for earlier in range(place, count):
+        job = draft.order[earlier]
+        if job != chosen:
+            draft.trial[last] = job
+            last += 1
+
+
+@compiled
+def _put_first(jobs: MarketJobs, state: Agreements, draft: Draft) -> None:
+    """Step 2."""
+    fixed, count = 0, state.counts[WAITING]
+    for place in range(min(PUT_FIRST, count)):
+        job = draft.wanted[place]
+        kept = draft.order[fixed] == job
+        if not kept:
+            _move(draft, count, fixed, job)
+            kept = _keeps_promises(jobs, state, draft, fixed)
+            if kept:
+                _adopt(state, draft, fixed)
+        if kept:
+            take_planned(jobs, state, draft.fixed, job)
+            fixed += 1
+
+
+@compiled
+def _fix_starting(jobs: MarketJobs, state: Agreements, draft: Draft, now: float) -> int:
+    """Bring the jobs that start now to the front of the adopted order and fix them; how many."""
+    count, starting, waiting = state.counts[WAITING], 0, 0
+    tabulate_running(jobs, state, draft.fixed, now)
+    _count_idle(state, draft.idle)
+    for place in range(count):
+        job = draft.order[place]
+        if state.planned[job] > now:
+            draft.trial[waiting] = job
+            waiting += 1
+            continue
+        draft.order[starting] = job
+        starting += 1
+        take_planned(jobs, state, draft.fixed, job)
+        for machine in range(len(draft.idle)):
+            draft.idle[machine] -= state.parts[job, machine]
+    for place in range(waiting):
+        draft.order[starting + place] = draft.trial[place]
+    return starting
+
+
+@compiled
+def _delays_nobody_next(state: Agreements, draft: Draft, place: int, now: float) -> bool:
+    """Whether the job at a place of the trial starts now, and the one behind it in time."""
+    if draft.planned[place] > now:
+        return False
+    head = place + 1
+    if head >= state.counts[WAITING]:
+        return True
+    return draft.planned[head] <= state.planned[draft.trial[head]]
+
+
+@compiled
+def _start_out_of_turn(jobs: MarketJobs, state: Agreements, draft: Draft, now: float) -> None:
+    """Step 3."""
+    count = state.counts[WAITING]
+    starting = _fix_starting(jobs, state, draft, now)
+    for place in range(count):
+        job = draft.wanted[place]
+        if state.planned[job] <= now or not _fits(jobs, draft.idle, job):
+            continue
+        _move(draft, count, starting, job)
+        if not _keeps_promises(jobs, state, draft, starting):
+            continue
+        if _delays_nobody_next(state, draft, starting, now):
+            _adopt(state, draft, starting)
+            starting = _fix_starting(jobs, state, draft, now)

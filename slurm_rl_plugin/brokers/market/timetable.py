@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from slurm_rl_plugin.brokers.market.offers import WHERE_TOO_WIDE, WHEREVER_BETTER
+from slurm_rl_plugin.brokers.market.agreements import RUNNING, Agreements, MarketJobs
 from slurm_rl_plugin.simulator.compilation import compiled
-from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
+from slurm_rl_plugin.units import FloatArray, IntArray
 
 
 class Timetable(NamedTuple):
@@ -23,11 +23,13 @@ class Timetable(NamedTuple):
         time: instants, ascending, seconds.
         free: free processors of each machine from then on, shape [places, machines].
         points: how many instants are in use, shape [1].
+        room: what `earliest` counts in, shape [machines].
     """
 
     time: FloatArray
     free: IntArray
     points: IntArray
+    room: IntArray
 
 
 def empty_timetable(places: int, machines: int) -> Timetable:
@@ -36,107 +38,169 @@ def empty_timetable(places: int, machines: int) -> Timetable:
         time=np.empty(places),
         free=np.empty((places, machines), dtype=np.int64),
         points=np.zeros(1, dtype=np.int64),
+        room=np.zeros(machines, dtype=np.int64),
     )
 
 
 @compiled
-def everything_free(table: Timetable, capacity: IntArray, now: float) -> None:
-    """Begin anew: nothing is taken from now on."""
+def tabulate_running(jobs: MarketJobs, state: Agreements, table: Timetable, now: float) -> None:
+    """The timetable of what runs, each job for all the time that it was given."""
     table.time[0] = now
-    table.free[0] = capacity
+    for machine in range(len(state.capacity)):
+        table.free[0, machine] = state.capacity[machine]
     table.points[0] = 1
+    for place in range(state.counts[RUNNING]):
+        job = state.running[place]
+        take(table, 0, state.start[job] + jobs.allocated[job], state.parts, job)
 
 
 @compiled
-def _instant(table: Timetable, time: float) -> int:
+def take_planned(jobs: MarketJobs, state: Agreements, table: Timetable, job: int) -> None:
+    """Take what a waiting job has in the present schedule."""
+    begin = state.planned[job]
+    place = instant(table, begin)
+    take(table, place, begin + jobs.allocated[job], state.parts, job)
+
+
+@compiled
+def forget_past(table: Timetable, now: float) -> None:
+    """Let a timetable begin now, not before its present beginning."""
+    dropped = 0
+    while dropped + 1 < table.points[0] and table.time[dropped + 1] <= now:
+        dropped += 1
+    for place in range(dropped, table.points[0]):
+        table.time[place - dropped] = table.time[place]
+        for machine in range(table.free.shape[1]):
+            table.free[place - dropped, machine] = table.free[place, machine]
+    table.points[0] -= dropped
+    table.time[0] = now
+
+
+@compiled
+def give_back(table: Timetable, end: float, parts: IntArray, row: int) -> None:
+    """Give back the processors of a row of `parts`, from the beginning of the timetable on."""
+    place = 0
+    while place < table.points[0] and table.time[place] < end:
+        for machine in range(table.free.shape[1]):
+            table.free[place, machine] += parts[row, machine]
+        place += 1
+
+
+@compiled
+def copy_table(source: Timetable, target: Timetable) -> None:
+    """Make one timetable the same as another."""
+    points = source.points[0]
+    for place in range(points):
+        target.time[place] = source.time[place]
+        for machine in range(source.free.shape[1]):
+            target.free[place, machine] = source.free[place, machine]
+    target.points[0] = points
+
+
+@compiled
+def instant(table: Timetable, time: float) -> int:
     """Place of an instant, which is put in where it is not there; never before the first."""
-    points = int(table.points[0])
-    place = int(np.searchsorted(table.time[:points], time))
-    if place < points and table.time[place] == time:
+    place = table.points[0]
+    while place > 0 and table.time[place - 1] >= time:
+        place -= 1
+    if place < table.points[0] and table.time[place] == time:
         return place
-    for later in range(points, place, -1):
+    for later in range(table.points[0], place, -1):
         table.time[later] = table.time[later - 1]
-        table.free[later] = table.free[later - 1]
+        for machine in range(table.free.shape[1]):
+            table.free[later, machine] = table.free[later - 1, machine]
     table.time[place] = time
-    table.free[place] = table.free[place - 1]
+    for machine in range(table.free.shape[1]):
+        table.free[place, machine] = table.free[place - 1, machine]
     table.points[0] += 1
     return place
 
 
 @compiled
-def take(table: Timetable, begin: float, end: float, parts: IntArray) -> None:
-    """Take processors of each machine for an interval that begins now or later."""
-    first = _instant(table, begin)
-    last = _instant(table, end)
+def take(table: Timetable, first: int, end: float, parts: IntArray, row: int) -> None:
+    """Take the processors of a row of `parts` from the instant at a place on until `end`."""
+    last = instant(table, end)
     for place in range(first, last):
-        for machine in range(len(parts)):
-            table.free[place, machine] -= parts[machine]
-
-
-@compiled
-def _divide(room: IntArray, processors: int, parts: IntArray) -> None:
-    """Where a job goes: the narrowest room of one machine, or parts from the widest on."""
-    parts[:] = 0
-    alone = -1
-    for machine in range(len(room)):
-        if room[machine] >= processors and (alone < 0 or room[machine] < room[alone]):
-            alone = machine
-    if alone >= 0:
-        parts[alone] = processors
-        return
-    left = processors
-    while left > 0:
-        machine = int(np.argmax(room))
-        parts[machine] = min(left, room[machine])
-        left -= parts[machine]
-        room[machine] = 0
-
-
-@compiled
-def may_be_split(processors: int, capacity: IntArray, open_to: BoolArray, splitting: int) -> bool:
-    """Whether a job may run on several of the machines that its request gets to."""
-    if splitting == WHEREVER_BETTER:
-        return True
-    return splitting == WHERE_TOO_WIDE and processors > (capacity * open_to).max()
+        for machine in range(table.free.shape[1]):
+            table.free[place, machine] -= parts[row, machine]
 
 
 @compiled
 def earliest(
-    table: Timetable,
-    processors: int,
-    duration: float,
-    open_to: BoolArray,
-    splits: bool,
-    parts: IntArray,
-) -> float:
-    """The first instant from which there is room for a job, and its parts.
+    table: Timetable, jobs: MarketJobs, job: int, latest: float, parts: IntArray, row: int
+) -> int:
+    """The first place of a timetable from which there is room for a job; -1 for none in time.
 
     Args:
         table: with everything that is taken.
-        processors: of the job.
-        duration: seconds that it is allocated.
-        open_to: machines that it may run on, shape [machines].
-        splits: whether on several at once.
-        parts: filled in with its processors on each machine.
+        jobs: all of them.
+        job: its number.
+        latest: start that is still in time, seconds.
+        parts: processors on each machine, filled in at a row; shape [rows, machines].
+        row: which one.
     """
-    machines, points = table.free.shape[1], table.points[0]
-    room = np.empty(machines, dtype=np.int64)
     first = 0
-    while True:
-        end, place = table.time[first] + duration, first
-        for machine in range(machines):
-            room[machine] = table.free[first, machine] if open_to[machine] else 0
-        while True:
-            widest, all_room = 0, 0
-            for machine in range(machines):
-                room[machine] = min(room[machine], table.free[place, machine])
-                widest = max(widest, room[machine])
-                all_room += room[machine]
-            if widest < processors and not (splits and all_room >= processors):
-                break
-            place += 1
-            if place == points or table.time[place] >= end:
-                _divide(room, processors, parts)
-                return table.time[first]
-        # one machine has no room before the instant that stood in the way has passed
-        first = place + 1 if machines == 1 else first + 1
+    while table.time[first] <= latest:
+        blocked = _blocked(table, jobs, job, first)
+        if blocked < 0:
+            _divide(table.room, jobs.processors[job], parts, row)
+            return first
+        first = blocked + 1 if _too_little(table, jobs, job, blocked) else first + 1
+    return -1
+
+
+@compiled
+def _too_little(table: Timetable, jobs: MarketJobs, job: int, place: int) -> bool:
+    """Whether a job has no room at an instant, whatever is free before it."""
+    widest, total = 0, 0
+    for machine in range(len(table.room)):
+        if jobs.open_to[job, machine]:
+            widest = max(widest, table.free[place, machine])
+            total += table.free[place, machine]
+    processors = jobs.processors[job]
+    return widest < processors and not (jobs.splits[job] and total >= processors)
+
+
+@compiled
+def _blocked(table: Timetable, jobs: MarketJobs, job: int, first: int) -> int:
+    """Place of the instant at which a job that starts at a place has no room; -1 for none.
+
+    `table.room` is what each machine has free all the time.
+    """
+    processors, room = jobs.processors[job], table.room
+    for machine in range(len(room)):
+        room[machine] = table.free[first, machine] if jobs.open_to[job, machine] else 0
+    end = table.time[first] + jobs.allocated[job]
+    for place in range(first, table.points[0]):
+        if place > first and table.time[place] >= end:
+            break
+        widest, total = 0, 0
+        for machine in range(len(room)):
+            room[machine] = min(room[machine], table.free[place, machine])
+            widest = max(widest, room[machine])
+            total += room[machine]
+        if widest < processors and not (jobs.splits[job] and total >= processors):
+            return place
+    return -1
+
+
+@compiled
+def _divide(room: IntArray, processors: int, parts: IntArray, row: int) -> None:
+    """Where a job goes: the narrowest room of one machine, or parts from the widest on."""
+    alone = -1
+    for machine in range(len(room)):
+        parts[row, machine] = 0
+        if room[machine] >= processors and (alone < 0 or room[machine] < room[alone]):
+            alone = machine
+    if alone >= 0:
+        parts[row, alone] = processors
+        return
+    left = processors
+    while left > 0:
+        widest = 0
+        for machine in range(1, len(room)):
+            if room[machine] > room[widest]:
+                widest = machine
+        parts[row, widest] = min(left, room[widest])
+        left -= parts[row, widest]
+        room[widest] = 0

@@ -62,9 +62,10 @@ def check(jobs: Workload, found: MarketSchedule, machines: tuple[int, ...]) -> N
     owner=st.sampled_from(sorted(MACHINE_FUNCTIONS)),
     user=st.sampled_from(sorted(USER_FUNCTIONS)),
     rescheduling=st.booleans(),
+    margin=st.sampled_from([0.0, 3.0, 50.0, 1000.0]),
     splitting=st.sampled_from(["where too wide", "wherever better"]),
 )
-def test_every_agreement_is_kept(rows, machines, owner, user, rescheduling, splitting):
+def test_every_agreement_is_kept(rows, machines, owner, user, rescheduling, margin, splitting):
     jobs = workload(rows)
     market = MarketSettings(
         machines=machines,
@@ -72,6 +73,7 @@ def test_every_agreement_is_kept(rows, machines, owner, user, rescheduling, spli
         user=USER_FUNCTIONS[user],
         splitting=splitting,
         rescheduling=rescheduling,
+        margin=margin,
     )
     found = simulate_market(jobs, market)
     check(jobs, found, machines)
@@ -97,14 +99,34 @@ def test_jobs_stay_within_their_hops(rows, hops):
 @settings(max_examples=20, deadline=None)
 @given(rows=st.lists(JOB, min_size=2, max_size=40))
 def test_the_last_agreement_does_not_move_the_earlier_ones(rows):
-    jobs, market = workload(rows), MarketSettings(machines=(4, 4))
+    jobs, market = workload(rows), MarketSettings(machines=(4, 4), margin=20.0)
     alone = simulate_market(workload(rows[:-1]), market)
     assert (simulate_market(jobs, market).promised[:-1] == alone.promised).all()
 
 
+def test_who_waits_is_offered_a_margin_more_and_who_starts_at_once_is_not():
+    jobs = workload([(0, 100, 0.1, 8), (1, 10, 1, 8), (1, 10, 1, 8)])
+    found = simulate_market(jobs, MarketSettings(machines=(8,), margin=25.0))
+    assert found.promised.tolist() == [0, 125, 135]
+    assert found.start.tolist() == [0, 10, 20]
+    without = simulate_market(jobs, MarketSettings(machines=(8,), rescheduling=False))
+    assert without.promised.tolist() == [0, 100, 110]  # what is agreed is when it starts
+
+
+def test_within_the_margin_a_heavier_job_goes_first():
+    # the first ends early; the last weighs most, but the one before it was promised the 10th second
+    rows = [(0, 10, 0.5, 8), (1, 10, 1, 1), (1, 10, 1, 8)]
+    late = {
+        margin: simulate_market(workload(rows), MarketSettings(machines=(8,), margin=margin))
+        for margin in (0.0, 60.0)
+    }
+    assert late[0.0].start.tolist() == [0, 5, 15]
+    assert late[60.0].start.tolist() == [0, 15, 5]
+
+
 def test_an_early_end_lets_jobs_start_before_they_were_promised():
     jobs = workload([(0, 100, 0.1, 8), (1, 10, 1, 8), (1, 10, 1, 8)])
-    early = simulate_market(jobs, MarketSettings(machines=(8,)))
+    early = simulate_market(jobs, MarketSettings(machines=(8,), margin=0.0))
     assert early.promised.tolist() == [0, 100, 110]
     assert early.start.tolist() == [0, 10, 20]
     kept = simulate_market(jobs, MarketSettings(machines=(8,), rescheduling=False))
@@ -114,7 +136,7 @@ def test_an_early_end_lets_jobs_start_before_they_were_promised():
 def test_a_job_may_not_push_another_behind_its_promise():
     # the long job would fit beside the running one, but the wide one was promised the start at 20
     jobs = workload([(0, 20, 1, 4), (1, 10, 1, 8), (1, 100, 1, 4)])
-    found = simulate_market(jobs, MarketSettings(machines=(8,)))
+    found = simulate_market(jobs, MarketSettings(machines=(8,), margin=0.0))
     assert found.start.tolist() == [0, 20, 30]
 
 

@@ -1,18 +1,16 @@
 """Managers ask their neighbours, as far and as long as a request allows."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 
-from slurm_rl_plugin.brokers.market.broker import MarketBroker
 from slurm_rl_plugin.brokers.market.domains import (
     KEPT_OFFERS,
     MetaManager,
     UtilityRequest,
     reach,
 )
-from slurm_rl_plugin.brokers.market.functions import USER_FUNCTIONS, user_function
-from slurm_rl_plugin.brokers.port import Broker, RoutedJob
+from slurm_rl_plugin.brokers.market.functions import user_function
 from slurm_rl_plugin.domain.job_description import JobDescription
 from slurm_rl_plugin.domain.site import JobRequest, SiteOffer
 from slurm_rl_plugin.errors import ConfigurationError
@@ -108,41 +106,31 @@ def test_reach_names_an_unknown_neighbour():
         reach({"a": ["z"]}, 1)
 
 
-def test_the_broker_ranks_by_the_users_own_function():
+def values_of(sites: list[FixedSite], asked: UtilityRequest) -> list[tuple[str, float]]:
+    found = MetaManager("a", sites, lambda: 1000.0).negotiate(asked)
+    return [(each.offer.site, each.value) for each in found]
+
+
+def test_offers_are_ranked_by_the_users_own_function():
     sites = [FixedSite("soon", 1010.0, price=9.0), FixedSite("cheap", 1500.0, price=1.0)]
-    broker: Broker = MarketBroker(clock=lambda: 1000.0)
-    assert [each.site for each in broker.rank(request(), sites)] == ["soon", "cheap"]
-    by_cost = MarketBroker(clock=lambda: 1000.0, utility=USER_FUNCTIONS["UF2"])
-    first, second = by_cost.rank(request(), sites)
-    assert (first.site, second.site) == ("cheap", "soon")
-    assert (first.merit, second.merit) == (-1.0, -9.0)
-    assert first.reason == "offers a start in 500 s at price 1: -JobCost is -1."
-    assert first.offer is not None
+    assert values_of(sites, wish()) == [("soon", -10.0), ("cheap", -500.0)]
+    assert values_of(sites, wish("-JobCost")) == [("cheap", -1.0), ("soon", -9.0)]
 
 
 def test_equal_offers_go_to_the_cheaper():
     sites = [FixedSite("a", 1010.0, price=9.0), FixedSite("b", 1010.0, price=1.0)]
-    found = MarketBroker(clock=lambda: 1000.0).rank(request(), sites)
-    assert [each.site for each in found] == ["b", "a"]
+    assert values_of(sites, wish()) == [("b", -10.0), ("a", -10.0)]
 
 
 def test_sites_without_an_offer_or_without_a_value_are_left_out():
     sites = [FixedSite("down", None), FixedSite("free", 1100.0), FixedSite("dear", 1200.0, 2.0)]
-    inverse = MarketBroker(clock=lambda: 1000.0, utility=user_function("1 / JobCost"))
-    assert [each.site for each in inverse.rank(request(), sites)] == ["dear"]
-    assert inverse.rank(request(), []) == []
+    assert values_of(sites, wish("1 / JobCost")) == [("dear", 0.5)]
+    assert values_of([], wish()) == []
 
 
 def test_a_job_without_a_time_limit_can_be_asked_for_its_start_but_not_for_its_end():
     site = FixedSite("a", 1100.0)
-    assert MarketBroker(clock=lambda: 1000.0).rank(request(NAN), [site])[0].merit == -100.0
-    by_end = MarketBroker(clock=lambda: 1000.0, utility=user_function("-EndTime"))
-    assert by_end.rank(request(NAN), [site]) == []
-
-
-def test_the_broker_has_no_memory():
-    broker = MarketBroker(clock=lambda: 1000.0)
-    site = FixedSite("a", 1100.0)
-    before = broker.rank(request(), [site])
-    broker.learn(RoutedJob(site="a", request=request(), submitted=0, started=9e9, ended=9e9))
-    assert broker.rank(request(), [site]) == before
+    endless = replace(wish(), request=request(NAN))
+    assert values_of([site], endless) == [("a", -100.0)]
+    by_end = replace(wish("-EndTime"), request=request(NAN))
+    assert values_of([site], by_end) == []
