@@ -80,7 +80,7 @@ def _own_files(scene: Scene) -> None:
     second.files.mkdir(parents=True, exist_ok=True)
     second.start()
     scene.others.append(second)
-    scene.jobs.submit(2)
+    scene.jobs.submit(12)  # for both to order
 
 
 def _second_leaves(scene: Scene) -> None:

@@ -18,7 +18,7 @@ from tests.faults.set_clock import JUMP, settable_clock
 from tests.real.conftest import running_slurm
 from tests.real.private_cluster import PrivateSlurm
 
-#: Seconds of a cycle itself and of polling, on a busy machine.
+#: Seconds of a cycle itself and of polling.
 SLACK = 2.0
 #: Jobs that come just before a fault: the daemon has something to order.
 FRESH = 12
@@ -32,7 +32,7 @@ class Injection:
     Attributes:
         name: of the fault.
         metric, log: whether it showed there.
-        recovery: from the end of its cause to the end of the first good cycle.
+        recovery: from the end of its cause to the end of the first good cycle; None if none came.
         allowed: of that.
         left_in_fault: exit code of the daemon that was told to stop while the fault lasted; None
             where it did not run.
@@ -49,7 +49,7 @@ class Injection:
     name: str
     metric: bool = False
     log: bool = False
-    recovery: float = float("inf")
+    recovery: float | None = None
     allowed: float = 0.0
     left_in_fault: int | None = None
     factors_left: list[str] = field(default_factory=list)
@@ -70,7 +70,9 @@ class Injection:
         found = [f"error: {self.error}"] if self.error else []
         found += [] if self.metric else ["no metric shows it"]
         found += [] if self.log else ["no line of the log shows it"]
-        if self.recovery > self.allowed:
+        if self.recovery is None:
+            found.append("no recovery was seen")
+        elif self.recovery > self.allowed:
             found.append(f"recovered after {self.recovery:.1f} s, allowed {self.allowed:.1f} s")
         found += [f"{self.torn} torn lines in the audit log"] if self.torn else []
         named = ("lost", "held", "failed", "starved", "factors_left", "factors_after_kill")
@@ -89,15 +91,17 @@ class Injection:
         return {**asdict(self), "survived": self.survived, "complaints": self.complaints}
 
 
-def inject(fault: Fault, folder: Path, seed: int) -> Injection:
+def inject(fault: Fault, folder: Path, seed: int, slack: float = SLACK) -> Injection:
     """Try a fault on a cluster of its own; never raises for what the fault brings about.
 
     Args:
         fault: to try.
         folder: of the daemon's files; must be empty.
         seed: of the jobs and of moments.
+        slack: seconds of a cycle itself and of polling; more on a busy machine.
     """
     found, begin = Injection(name=fault.name), time.monotonic()
+    found.allowed = CYCLE + slack + fault.slack
     with ExitStack() as stack:
         if fault.clock:
             stack.enter_context(settable_clock(folder))
@@ -132,7 +136,6 @@ def _go_through(fault: Fault, scene: Scene, found: Injection) -> None:
     away = _begin_and_see(fault, scene, found)
     found.recovery = _recover(fault, scene)
     found.log = found.log or fault.log in scene.daemon.log[read:]
-    found.allowed = CYCLE + SLACK + fault.slack
     found.held += jobs.held_by_us()
     jobs.submit(FRESH)
     if fault.after_save:
@@ -200,7 +203,9 @@ def _watch_until_done(scene: Scene) -> None:
 
 
 def _judge(fault: Fault, scene: Scene, found: Injection, away: float) -> None:
-    grace = away + found.recovery + 2 * CYCLE + 2 * TIMEOUT + (JUMP if fault.clock else 0.0)
+    grace = (
+        away + (found.recovery or 0.0) + 2 * CYCLE + 2 * TIMEOUT + (JUMP if fault.clock else 0.0)
+    )
     verdict = scene.jobs.verdict(
         STARVATION, grace, reruns=fault.reruns_jobs or fault.after_save or fault.forgets_jobs
     )

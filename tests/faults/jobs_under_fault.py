@@ -192,7 +192,10 @@ class JobsUnderFault:
                 *failed(plain, self.cancelled, reruns=reruns),
                 *failed(rerun, self.cancelled, reruns=True),
             ],
-            starved=[*starved(late, bound, grace, self._closed), *self._wide_starved(seen, bound + grace)],
+            starved=[
+                *starved(late, bound, grace, self._closed),
+                *self._wide_starved(seen, bound + grace),
+            ],
         )
 
     def _wide_starved(self, seen: dict[str, SeenJob], bound: float) -> Iterator[str]:

@@ -37,7 +37,9 @@ def table_of(results: Sequence[Result]) -> str:
             fault.name,
             fault.sign.words if each["metric"] else "none",
             f"`{fault.log}`" if each["log"] else "none",
-            f"{each['recovery']:.1f} s of {each['allowed']:.0f}",
+            "no"
+            if each["recovery"] is None
+            else f"{each['recovery']:.1f} s of {each['allowed']:.0f}",
             str(each["jobs"]),
             str(harmed),
             str(left),

@@ -112,6 +112,7 @@ def good(name: str) -> Injection:
         {"metric": False},
         {"log": False},
         {"recovery": 5.1},
+        {"recovery": None},
         {"lost": ["7"]},
         {"held": ["7"]},
         {"failed": ["7"]},
