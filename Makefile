@@ -89,6 +89,7 @@ faults: $(VENV)/installed-test
 soak: $(VENV)/installed-test
 	tests/real/install_daemons.sh
 	$(BIN)/python -m tests.faults.soak --output soak-output
+
 fuzz: $(VENV)/installed-test
 	$(BIN)/python -m tests.fuzz.campaign --output fuzz-output
 
