@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from slurm_rl_plugin.accounting.sacct_fields import parse_time
 from slurm_rl_plugin.accounting.sacct_layout import Layout
@@ -52,7 +54,7 @@ def _fitting(texts: pl.Series, name: str, pattern: re.Pattern[str]) -> BoolArray
 def of_each(texts: pl.Series, meaning: Callable[[str], object], kind: type) -> np.ndarray:
     """What a function says of each text; asked once for each distinct one."""
     distinct = texts.unique()
-    told = np.array([meaning(text) for text in distinct.to_list()], dtype=kind)
+    told: NDArray[Any] = np.array([meaning(text) for text in distinct.to_list()], dtype=kind)
     return told[texts.replace_strict(distinct, np.arange(len(distinct)), return_dtype=pl.UInt32)]
 
 

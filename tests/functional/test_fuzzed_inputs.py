@@ -63,7 +63,7 @@ def test_a_campaign_is_counted_and_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = ["campaign", "--output", str(tmp_path), "--target", "swf", "--part"]
-    for part, total in (("0.0001", "40 inputs"), ("0.0002", "80 inputs"), ("0.0002", "80 inputs")):
+    for part, total in (("0.0001", "40 inputs"), ("0.0002", "80 inputs")):
         monkeypatch.setattr("sys.argv", [*words, part])
         assert main() == 0
         assert total in capsys.readouterr().out.splitlines()[-1]

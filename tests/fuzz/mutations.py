@@ -38,10 +38,14 @@ def mutated(seeds: Sequence[bytes], tokens: Sequence[bytes], rng: Random) -> byt
     if rng.random() < 0.02:
         return rng.randbytes(rng.randrange(200))
     content = rng.choice(seeds)
-    for _ in range(1 + min(int(rng.expovariate(0.5)), 12)):
+    for _ in range(1 + _some(rng, 0.5, 12)):
         harm = rng.choice(_HARMS)
         content = harm(content, [*_TOKENS, *_NUMBERS, *tokens], seeds, rng)[:LONGEST]
     return content
+
+
+def _some(rng: Random, rate: float, most: int) -> int:
+    return int(min(rng.expovariate(rate), most))
 
 
 _Harm = Callable[[bytes, Sequence[bytes], Sequence[bytes], Random], bytes]
@@ -72,12 +76,12 @@ def _replace(content: bytes, tokens: Sequence[bytes], seeds: Sequence[bytes], rn
 
 def _drop(content: bytes, tokens: Sequence[bytes], seeds: Sequence[bytes], rng: Random) -> bytes:
     begin = rng.randint(0, len(content))
-    return content[:begin] + content[begin + int(rng.expovariate(0.1)) :]
+    return content[:begin] + content[begin + _some(rng, 0.1, 1000) :]
 
 
 def _double(content: bytes, tokens: Sequence[bytes], seeds: Sequence[bytes], rng: Random) -> bytes:
     begin = rng.randint(0, len(content))
-    end = begin + int(rng.expovariate(0.05))
+    end = begin + _some(rng, 0.05, 1000)
     return content[:end] + content[begin:end] * rng.choice((1, 1, 2, 8)) + content[end:]
 
 
