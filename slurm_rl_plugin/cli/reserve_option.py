@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 from dataclasses import fields
 
 from slurm_rl_plugin.errors import ConfigurationError
@@ -19,7 +20,11 @@ _NAMES = {
 }
 
 #: By the attribute's type.
-_KINDS = {"int": int, "float": float, "bool": {"0": False, "1": True}.__getitem__}
+_KINDS: dict[str, Callable[[str], float]] = {
+    "int": int,
+    "float": float,
+    "bool": {"0": False, "1": True}.__getitem__,
+}
 
 
 def add_reserve_option(parser: argparse.ArgumentParser) -> None:
