@@ -18,7 +18,7 @@ from slurm_rl_plugin.policies.network import QNetwork
 _CLASS_STEP = 100.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class ReserveHead:
     """Processors kept free: `always` and a weight for each feature, log10(1 + count) / 3.
 
