@@ -218,7 +218,8 @@ class SlurmCluster:
             chosen = perhaps = [int(job_id) for job_id in job_ids]
         still = self._give_back_left_over(perhaps)
         report = lever.write([(job_id, 0) for job_id in chosen])
-        return replace(report, later=report.later | still | still_waiting(report.rejected))
+        still |= still_waiting(report.rejected) | self._still_shown(chosen)
+        return replace(report, later=report.later | still)
 
     def limit_batch(self, processors: int | None) -> None:
         """Limit batch jobs by a QOS or by licences; see `LimitsBatch.limit_batch`.
@@ -269,6 +270,14 @@ class SlurmCluster:
         except SlurmRLError as error:
             logger.error("left_over=%s reason=%s", other.name, error)
         return frozenset()
+
+    def _still_shown(self, written: Sequence[int]) -> frozenset[int]:
+        """Those that show a factor nevertheless: what a command says of a write may be wrong."""
+        if not written or self._lever is not self._site_factor:
+            return frozenset()
+        waiting = self._queue.waiting()
+        self._site_factor.look()
+        return self._site_factor.showing(waiting).intersection(written)
 
     def _lever_in_use(self) -> Lever:
         """The one that Slurm heeds; asked for once, and again in each `facts`."""

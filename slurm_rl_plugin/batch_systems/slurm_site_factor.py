@@ -80,6 +80,16 @@ class SiteFactorLever:
                     chosen[row.array_id] = None
         return list(chosen)
 
+    def showing(self, rows: Sequence[QueueRow]) -> frozenset[int]:
+        """Numbers of the jobs and arrays whose factor can be seen and is not 0."""
+        shown = set()
+        for row in rows:
+            for record in row.components or (row,):
+                terms = self._listed.get(record.job_id)
+                if terms is not None and terms.site and not terms.by_hand:
+                    shown.add(row.array_id)
+        return frozenset(shown)
+
     def write(self, changes: Sequence[Change]) -> ApplyReport:
         """See `Lever.write`."""
         if not changes:

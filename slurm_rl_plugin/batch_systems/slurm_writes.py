@@ -27,6 +27,8 @@ NO_RIGHT = "Invalid user id"
 DENIED = "Access/permission denied"
 #: What it says to a change of a job that has left the queue; any other refusal leaves it as it was.
 GONE = ("Invalid job id specified", "Job has already finished", "already completing or completed")
+#: What it says of those tasks of an array that it has changed, where it refuses others.
+DONE = "No error"
 Change = tuple[int, int]
 #: Fields of a job that `scontrol` can be told to set.
 SITE_FACTOR, NICE = "sitefactor", "nice"
@@ -124,20 +126,27 @@ class Scontrol:
 
 
 def _refusals(answer: Answer, asked: set[int]) -> dict[int, str]:
-    """Job id -> Slurm's words. The exit status is no guide: releases differ in it."""
+    """Job id -> Slurm's words. The exit status is no guide: releases differ in it.
+
+    An array of which some tasks were changed is not refused: the others have just left the queue,
+    or the next look at it shows that they have not.
+    """
     refused: dict[int, str] = {}
+    changed: set[int] = set()
     others: list[str] = []
     for line in answer.errors.splitlines():
         job_id, text = _refusal(line.strip())
         if any(phrase in line for phrase in UNREACHABLE):
             raise failure("scontrol", line)
-        if job_id in asked:
+        if job_id in asked and text == DONE:
+            changed.add(job_id)
+        elif job_id in asked:
             refused.setdefault(job_id, text)
         elif line.strip():
             others.append(line)
-    if answer.status and not refused:
+    if answer.status and not refused and not changed:
         raise failure("scontrol", "\n".join(others) or answer.errors or answer.output)
-    return refused
+    return {job_id: words for job_id, words in refused.items() if job_id not in changed}
 
 
 def _refusal(line: str) -> tuple[int, str]:

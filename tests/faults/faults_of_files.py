@@ -39,10 +39,6 @@ def _small_disk(scene: Scene):  # type: ignore[no-untyped-def]
     return _mounted(scene, "-t", "tmpfs", "-o", f"size={_SIZE}", "tmpfs")
 
 
-def _bound(scene: Scene):  # type: ignore[no-untyped-def]
-    return _mounted(scene, "--bind", str(scene.files))
-
-
 def _fill(scene: Scene) -> None:
     """To the last byte, but for a part of a page of the audit log itself."""
     with scene.files.joinpath("filler").open("wb", buffering=0) as file:
@@ -58,11 +54,16 @@ def _empty(scene: Scene) -> None:
 
 
 def _make_read_only(scene: Scene) -> None:
-    _mount("-o", "remount,bind,ro", str(scene.files))
+    """By a mount on top of it, since the daemon has a file of its own open there."""
+    folder = str(scene.files)
+    _mount("--bind", folder, folder)
+    scene.stack.callback(_make_writable, scene)
+    _mount("-o", "remount,bind,ro", folder)
 
 
 def _make_writable(scene: Scene) -> None:
-    _mount("-o", "remount,bind,rw", str(scene.files))
+    if scene.files.is_mount():
+        subprocess.run(["umount", "-l", str(scene.files)], check=True, timeout=20)
 
 
 def _truncate(part: float, scene: Scene) -> None:
@@ -151,7 +152,6 @@ FAULTS_OF_FILES = (
     ),
     Fault(
         name="folder read-only",
-        place=_bound,
         begin=_make_read_only,
         end=_make_writable,
         sign=UNWRITABLE,

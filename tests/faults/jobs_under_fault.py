@@ -167,7 +167,9 @@ class JobsUnderFault:
         return not here
 
     def _free_failed_launches(self) -> None:
-        """As an administrator would."""
+        """As an administrator would, who also puts back the node that Slurm took out for it."""
+        if "drain" in self.cluster.run("sinfo", "-h", "-o", "%t %T").stdout:
+            self.cluster.run("scontrol", "update", "nodename=n1", "state=resume", check=False)
         for each in self.seen().values():
             if each.state == PENDING and each.launch_failed:
                 self.cluster.run("scontrol", "release", each.job, check=False)

@@ -105,3 +105,22 @@ def test_a_lost_factor_of_a_job_with_almost_no_priority_is_written_again(
     for _ in range(2):
         cycle.run()
     assert order(cluster) == [3, 2, 1]
+
+
+def test_a_release_that_was_said_and_not_done_is_not_taken_for_done(
+    cluster: FakeCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A broken `scontrol` exits with 0 and writes nothing: the jobs must not be forgotten."""
+    cycle = cycle_on(cluster, tmp_path)
+    cycle.run()
+    carrying = {job for job in (1, 2, 3) if cluster.record(job)["site"]}
+    before = factors(cluster)
+    with monkeypatch.context() as broken:
+        broken.setattr("slurm_rl_plugin.batch_systems.slurm_writes.Scontrol.send", lambda *_: {})
+        report = cycle.release()
+    assert factors(cluster) == before
+    assert report.later == carrying
+    assert cycle.state.read() == carrying
+    assert cycle.release().later == frozenset()
+    assert factors(cluster) == [0, 0, 0]
+    assert cycle.state.read() == set()
