@@ -58,6 +58,12 @@ def _reserve_faults(given: GivenKeys) -> Iterator[str]:
             f"{lift.origin}: [reserve] lift_hours and idle_minutes are both 0, so a wide batch job "
             "might never start: give one of them."
         )
+    narrow = given.value("reserve", "narrow_first")
+    if mechanism.value in _RESERVE_NEEDS and narrow.value and not lift.value:
+        yield (
+            f"{narrow.origin}: [reserve] narrow_first puts wide batch jobs behind the others until "
+            "lift_hours, which is 0, so one might never start: give lift_hours."
+        )
     for name in ("qos", "license", "reservation"):
         value = given.value("reserve", name)
         if value.value and not _ONE_NAME.fullmatch(value.value):

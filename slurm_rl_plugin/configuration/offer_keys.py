@@ -87,7 +87,7 @@ OFFER = {
     "utility_model": Key(
         kind=str,
         default="",
-        meaning="model of `slurm-rl train --algorithm site-utility`, whose utilities the site "
+        meaning="model of slurm-rl train --algorithm site-utility, whose utilities the site "
         "publishes; empty for none",
         note="Computed at most once a minute while somebody asks. Where it is empty, or knows "
         "nothing of such jobs, the time utility of the expected wait is offered.",

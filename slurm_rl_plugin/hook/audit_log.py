@@ -162,7 +162,7 @@ def _append_whole(file: io.FileIO, content: bytes) -> None:
     Raises:
         OSError: as the file system says; the file is then what it was.
     """
-    end = file.seek(0, io.SEEK_END)
+    end = file.seek(0, io.SEEK_END) if file.seekable() else 0  # a pipe, such as /dev/stdout
     if end:
         file.seek(end - 1)
         if file.read(1) != b"\n":  # a daemon was killed in the midst of a line

@@ -139,7 +139,7 @@ class Cycle:
                 snapshot = self.batch_system.snapshot()
                 watch.lap("observe", begin)
                 if not self._shadow:
-                    self._written.look(snapshot.pending, self.disturbances)
+                    self._written.look(snapshot, self.disturbances)
                 report = self._order(snapshot, facts, watch)
             else:
                 report = obstacle
@@ -166,6 +166,7 @@ class Cycle:
                 self.stood_by, self._guard = False, self._new_guard()  # what the other remembers
             return None
         self.stood_by = True
+        self._written.forget()  # the other writes them now
         logger.info("mode=standby: another host's controller is in charge")
         return replace(self._report(), mode="standby")
 
@@ -366,8 +367,8 @@ class Cycle:
         adjustments: Counter[str] = Counter()
         if plan.releases:
             self._factors.before_writing(plan.snapshot, ())  # whoever wrote them
+            self._written.forget()  # before: a release may be cut short
             adjustments["reset"] = self._factors.release(self.batch_system).applied
-            self._written.forget()
             return replace(report, adjustments=adjustments, suppressed=suppressed)
         self._factors.before_writing(plan.snapshot, (change.job_id for change in changes))
         if changes:

@@ -176,7 +176,8 @@ class Daemon:
         waited, end = taken, self._pause(report)
         earliest, poll = self.pace.earliest(report), self.pace.poll(report)
         looks = report.succeeded and bool(report.events)
-        next_try = self.pace.longest if self._unanswered(report) else math.inf
+        # from the end of a cycle: one that took longer is not followed by the next without a pause
+        next_try = taken + self.pace.longest if self._unanswered(report) else math.inf
         while waited < end and not self.stop.is_set():
             self.alive()
             turned = self._disabled() != (report.mode == "disabled")

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from slurm_rl_plugin.domain import PendingJobs
+from slurm_rl_plugin.domain import PendingJobs, QueueSnapshot
+from slurm_rl_plugin.units import BoolArray
 
 logger = logging.getLogger(__name__)
 
@@ -22,7 +23,7 @@ ACCOUNTING, CLOCK, FACTOR, FOUND, STATE = DISTURBANCES = (
 )
 #: Seconds by which the clock of the day may leave the other clock between two cycles.
 LEAST_STEP = 5.0
-#: Looks at a backlog of accounting that does not shrink, after which it counts.
+#: Looks in a row at a backlog of accounting that does not shrink, after which it counts.
 BACKLOG_LOOKS = 3
 
 
@@ -61,7 +62,10 @@ class AccountingWatch:
         told = self._looks >= BACKLOG_LOOKS
         if waiting == 0 and told:
             logger.info("accounting=caught_up")
-        self._looks = 0 if waiting == 0 else self._looks + (not shrinks)
+        if waiting == 0 or (shrinks and not told):
+            self._looks = 0
+        else:
+            self._looks += not shrinks
         self._before = waiting
         if not told and self._looks >= BACKLOG_LOOKS:
             words = f"messages={waiting}: the accounting daemon takes none; look whether it runs"
@@ -89,9 +93,10 @@ class WrittenFactors:
 
     _known: dict[int, int] = field(default_factory=dict)
 
-    def look(self, pending: PendingJobs, disturbances: Disturbances) -> None:
+    def look(self, snapshot: QueueSnapshot, disturbances: Disturbances) -> None:
         """Take in the factors of a snapshot."""
-        visible = np.flatnonzero(~pending.admin_set)  # a priority set by hand hides ours
+        pending = snapshot.pending
+        visible = np.flatnonzero(_shows_factor(pending, snapshot.now))
         jobs, factors = pending.jobs.job_id[visible].tolist(), pending.factor[visible].tolist()
         seen = dict(zip(jobs, factors, strict=True))
         changed = [job for job, factor in seen.items() if self._known.get(job, factor) != factor]
@@ -116,3 +121,14 @@ class WrittenFactors:
     def forget(self) -> None:
         """Factors are taken back."""
         self._known.clear()
+
+
+def _shows_factor(pending: PendingJobs, now: float) -> BoolArray:
+    """Of which jobs the batch system tells the factor, and not the adapter what it takes it for.
+
+    A priority set by hand hides ours. Slurm tells nothing of held jobs and of those that are not
+    eligible yet, as requeued ones: they come back with the factor that they had. Where components
+    of a job stand apart, which one speaks for it may change.
+    """
+    shows = ~pending.admin_set & ~pending.held & (pending.jobs.eligible <= now)
+    return shows if pending.spread is None else shows & (pending.spread == 0)

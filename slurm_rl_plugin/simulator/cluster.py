@@ -118,7 +118,7 @@ def empty_cluster(
         clock=np.array([first, 0.0]),
         counts=counts,
         capacity=np.array([capacity], dtype=np.int64),
-        limit=np.zeros(CAME + 1) if limit is None else limit,
+        limit=np.zeros(MOST + 1) if limit is None else limit,
         pending=np.zeros(jobs + 1, dtype=np.int64),
         start=np.full(jobs, np.nan),
         end_time=np.zeros(places),

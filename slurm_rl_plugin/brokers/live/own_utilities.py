@@ -69,7 +69,13 @@ class OwnUtilities:
             if not self._done.is_set() or self._monotonic() < self._due:
                 return
             self._done.clear()
-        threading.Thread(target=self._renew, daemon=True).start()
+        try:
+            threading.Thread(target=self._renew, daemon=True).start()
+        except RuntimeError as error:  # no more threads: or nobody would ever try again
+            logger.warning("utilities=none reason=%s", error)
+            with self._lock:
+                self._due = self._monotonic() + PERIOD
+                self._done.set()
 
     def _fresh(self) -> PublishedUtilities | None:
         made = self._made

@@ -6,6 +6,8 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+import pytest
+
 from slurm_rl_plugin.brokers.live.job_document import job_request
 from slurm_rl_plugin.brokers.live.own_utilities import PERIOD, OwnUtilities
 from slurm_rl_plugin.domain.published_utilities import PublishedUtilities
@@ -123,4 +125,22 @@ def test_a_bug_ends_one_publication_and_no_more() -> None:
     own = site.own()
     assert own.current() is None
     site.now, site.fault = site.now + PERIOD, None
+    assert own.current() is not None
+
+
+def test_a_thread_that_cannot_be_begun_is_tried_again_and_nobody_waits_for_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    site = running()
+    own = site.own()
+    with monkeypatch.context() as patch:
+
+        def refused(thread: threading.Thread) -> None:
+            raise RuntimeError("can't start new thread")
+
+        patch.setattr(threading.Thread, "start", refused)
+        assert own.current() is None
+        assert own._done.is_set()
+    assert own.current() is None  # none is tried again at once
+    site.now += PERIOD
     assert own.current() is not None

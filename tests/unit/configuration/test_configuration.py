@@ -56,6 +56,11 @@ def test_every_default_passes_its_own_check() -> None:
         ("[[job_class]]\nclass = 'batch'\nname = 3", "is no regular expression"),
         ("[shares]\nfrom = 'lsf'", 'from = "slurm" (or "pbs") or one share an account'),
         ("[reward]\nfairness = 0.9", "reward weights"),
+        (
+            "[reserve]\nmechanism = 'qos'\nqos = 'batch'\nmost_processors = 4\n"
+            "narrow_first = true\nlift_hours = 0",
+            "so one might never start: give lift_hours.",
+        ),
         ("[[job_class]]\nclass = 'quick'", "job class 'quick' is unknown"),
         ("[[job_class]]\nclass = 'batch'\nname = '('", "is no regular expression"),
         ("[[job_class]]\nclass = 'batch'\nqueue = 'x'", "rule 1: queue is unknown"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import resource
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -71,3 +72,19 @@ def test_a_folder_that_is_gone_is_named(tmp_path: Path) -> None:
     cycle.audit.path.mkdir()
     with pytest.raises(ConfigurationError, match="cannot be written"):
         cycle.audit._append("x\n")
+
+
+def test_a_pipe_takes_the_lines_too(tmp_path: Path) -> None:
+    """As /dev/stdout in a container: who stops writing orders nothing any more."""
+    cycle = cycle_over(QueueInMemory(pending_jobs([3, 2, 1])), ScorePolicy([1, 2, 3]), tmp_path)
+    assert cycle.audit.path is not None
+    os.mkfifo(cycle.audit.path)
+    reader = os.open(cycle.audit.path, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        assert cycle.run().succeeded
+        lines = os.read(reader, 1 << 16).splitlines()
+    finally:
+        os.close(reader)
+    events = [json.loads(line)["event"] for line in lines]
+    assert events[0] == "cycle"
+    assert set(events[1:]) == {"write"}

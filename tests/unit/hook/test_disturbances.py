@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from slurm_rl_plugin.errors import BatchSystemUnavailable
 from slurm_rl_plugin.hook.disturbances import (
     ACCOUNTING,
     CLOCK,
@@ -18,7 +20,7 @@ from slurm_rl_plugin.hook.disturbances import (
     ClockWatch,
     Disturbances,
 )
-from tests.unit.hook.queues import QueueInMemory, ScorePolicy, pending_jobs
+from tests.unit.hook.queues import FACTS, QueueInMemory, ScorePolicy, pending_jobs
 from tests.unit.hook.test_cycle import cycle_over
 from tests.unit.hook.test_daemon import CountedStop, daemon_of
 
@@ -31,6 +33,8 @@ from tests.unit.hook.test_daemon import CountedStop, daemon_of
         ([3, 4, 5, 6, 7, 8], 1),  # once until it is gone
         ([9, 8, 7, 6, 5, 4], 0),  # somebody takes them
         ([3, 4, 5, 0, 3, 4, 5], 2),
+        ([3, 4, 2, 5, 1, 6, 2], 0),  # a busy site: never empty, and taken all the same
+        ([3, 4, 5, 2, 4, 5, 6], 1),
     ],
 )
 def test_accounting_that_takes_no_messages_is_told_once(backlog: list[int], told: int) -> None:
@@ -73,6 +77,57 @@ def test_refused_writes_and_hidden_factors_are_no_lost_ones(tmp_path: Path) -> N
     assert cycle.run().disturbances == {}
 
 
+@pytest.mark.parametrize("what", ["held", "not_eligible", "apart"])
+def test_factors_that_are_only_taken_for_0_are_no_lost_ones(tmp_path: Path, what: str) -> None:
+    """A requeued job waits a while without being listed, and then shows the factor it had."""
+    queue = QueueInMemory(pending_jobs([1, 2, 3], spread=[0, 0, 0]))
+    job = queue.pending.jobs
+    if what == "held":
+        queue.pending.held[0] = True
+    elif what == "not_eligible":
+        job.eligible[0] = queue.now + 120.0
+    else:  # another component of the job speaks for it next time
+        assert queue.pending.spread is not None
+        queue.pending.spread[0] = 1
+    cycle = cycle_over(queue, ScorePolicy([1, 2, 3]), tmp_path)
+    assert cycle.run().disturbances == {}
+    queue.pending.factor[0] -= 1
+    queue.pending.held[0] = False
+    queue.now += 120.0
+    assert cycle.run().disturbances == {}
+    queue.pending.factor[1] += 5
+    assert cycle.run().disturbances == {FACTOR: 1}
+
+
+def test_what_another_hosts_daemon_wrote_meanwhile_is_no_lost_write(tmp_path: Path) -> None:
+    queue = QueueInMemory(pending_jobs([3, 2, 1]))
+    cycle = cycle_over(queue, ScorePolicy([1, 2, 3]), tmp_path, beside_controllers=True)
+    cycle.run()
+    queue.known = replace(FACTS, in_charge=False)
+    assert cycle.run().mode == "standby"
+    cycle_over(queue, ScorePolicy([3, 1, 2]), tmp_path).run()
+    queue.known = FACTS
+    report = cycle.run()
+    assert (report.mode, report.disturbances) == ("active", {})
+
+
+def test_a_release_that_is_cut_short_is_no_lost_write(tmp_path: Path) -> None:
+    queue, policy = QueueInMemory(pending_jobs([3, 2, 1])), ScorePolicy([1, 2, 3])
+    cycle = cycle_over(queue, policy, tmp_path, fallback="site")
+    cycle.run()
+    release = queue.release
+
+    def cut(job_ids: np.ndarray | None = None):  # type: ignore[no-untyped-def]
+        release(job_ids)
+        raise BatchSystemUnavailable("no answer")
+
+    queue.release = cut  # type: ignore[method-assign]
+    policy.scores = [float("nan")] * 3
+    assert cycle.run().failure == "batch_system"
+    queue.release, policy.scores = release, [1, 2, 3]  # type: ignore[method-assign]
+    assert cycle.run().disturbances == {}
+
+
 def test_factors_of_an_earlier_run_are_told_at_the_start(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -112,7 +167,7 @@ def test_a_release_after_a_lost_state_file_also_frees_jobs_that_run(tmp_path: Pa
     released: list[set[int] | None] = []
     release = queue.release
 
-    def noted(job_ids: np.ndarray | None = None):  # type: ignore[no-untyped-def,type-arg]
+    def noted(job_ids: np.ndarray | None = None):  # type: ignore[no-untyped-def]
         released.append(None if job_ids is None else set(job_ids.tolist()))
         return release(job_ids)
 

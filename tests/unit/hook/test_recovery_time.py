@@ -88,3 +88,25 @@ def test_where_the_look_answers_and_the_cycle_fails_no_pause_doubles(tmp_path: P
 
     queue.snapshot = hangs  # type: ignore[assignment,method-assign]
     assert [daemon._pause(daemon.run_once()) for _ in range(4)] == [50.0] * 4
+
+
+def test_a_cycle_that_waits_longer_than_a_cycles_time_is_followed_by_a_pause(
+    tmp_path: Path,
+) -> None:
+    """The cheap look answers, what a cycle asks first does not: Slurm gets its rest."""
+    queue = QueueInMemory(pending_jobs([3, 2, 1]))
+    stop = CountedStop(10_000)
+    daemon, reports = daemon_of(cycle_over(queue, ScorePolicy([1, 2, 3]), tmp_path), stop)
+    hung = 0.0
+
+    def hangs() -> None:
+        nonlocal hung
+        hung += 60.0
+        if len(reports) == 4:
+            stop.set()
+        raise BatchSystemUnavailable("scontrol gave no answer within 60 s")
+
+    queue.facts = hangs  # type: ignore[assignment,method-assign]
+    daemon.pace, daemon.monotonic = Pace(longest=CYCLE), lambda: hung
+    daemon.run()
+    assert sum(stop.pauses) >= 3 * CYCLE  # the first doubled pause is over when the cycle is
