@@ -174,11 +174,7 @@ class QNetworkPolicy:
         wanted = ["score", *["reserve"] * self.holds, *["memory_out"] * bool(self.memory_size)]
         try:
             return dict(zip(wanted, self.session.run(wanted, inputs), strict=True))
-            metadata = dict(session.get_modelmeta().custom_metadata_map)
-        inputs = _check_inputs(path, session)
-    except PolicyError:
-        raise
-    except Exception as error:  # noqa: BLE001 - onnxruntime raises types of its own
+        except Exception as error:  # noqa: BLE001 - onnxruntime raises types of its own
             raise PolicyError(
                 f"model {self.card.path} failed on {jobs} jobs ({error}): retrain it."
             ) from None
