@@ -90,7 +90,8 @@ def recognise(log: LogFile, lines: list[str]) -> Layout:
     Raises:
         AccountingLogError: it is no dump, or lacks a field that the table needs.
     """
-    position, first = next((i, line) for i, line in enumerate(lines) if line.strip())
+    # a line of separators of ASCII's own (FS to US) is blank to str, but not to the file's check
+    position, first = next(((i, line) for i, line in enumerate(lines) if line.strip()), (0, ""))
     names = [name.strip().lower() for name in first.split(SEPARATOR)]
     trailing = names[-1] == ""
     named = names[:-1] if trailing else names

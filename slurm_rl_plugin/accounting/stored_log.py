@@ -177,6 +177,7 @@ def _is_sound(jobs: pl.DataFrame) -> bool:
     submit: FloatArray = jobs["submit"].to_numpy()
     finite: BoolArray = np.isfinite(submit) & np.isfinite(jobs["eligible"].to_numpy())
     ran = (jobs["run_time"].to_numpy() > 0) & (jobs["processors"].to_numpy() > 0)
+    ran &= ~(jobs["start"].to_numpy() < submit)
     return bool(np.all(finite & ran) and np.all(np.diff(submit) >= 0))
 
 

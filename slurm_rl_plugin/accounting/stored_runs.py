@@ -16,7 +16,7 @@ from slurm_rl_plugin.accounting.stored_log import COLUMNS
 #: Rows of a group, the least that is read of a file.
 GROUP = 1 << 16
 #: Jobs of one part of the joined file, about; one part is in memory at a time.
-PART = 1 << 20
+PART = 1 << 19
 _PLACE = "place"
 
 

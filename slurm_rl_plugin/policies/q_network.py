@@ -231,14 +231,16 @@ def load_q_network(path: Path) -> QNetworkPolicy:
             providers=["CPUExecutionProvider"],
             enable_fallback=0,  # it would try the same again, and print so to standard output
         )
+        metadata = dict(session.get_modelmeta().custom_metadata_map)
+        inputs = _check_inputs(path, session)
+    except PolicyError:
+        raise
     except Exception as error:  # noqa: BLE001 - onnxruntime raises types of its own
         raise ModelUnreadable(
             f"model {path} cannot be read as ONNX ({type(error).__name__}): copy it again or "
             "retrain."
         ) from None
-    metadata = dict(session.get_modelmeta().custom_metadata_map)
     schema = known_schema(path, metadata)
-    inputs = _check_inputs(path, session)
     card = ModelCard(path=path, sha256=hashlib.sha256(content).hexdigest(), metadata=metadata)
     return QNetworkPolicy(
         name=path.stem,

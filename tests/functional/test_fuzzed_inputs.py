@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from slurm_rl_plugin.errors import PolicyError
+from slurm_rl_plugin.policies.q_network import load_q_network
+from tests.architecture.markdown_documents import TOP
 from tests.fuzz.campaign import main
 from tests.fuzz.mutations import mutated
 from tests.fuzz.service_targets import RaisesBroken
@@ -57,6 +61,26 @@ def test_the_sound_inputs_are_taken(name: str, folder: Path) -> None:
 def test_inputs_that_hypothesis_draws(name: str, rng: object, folder: Path) -> None:
     fuzzed = TARGETS[name]
     fuzzed.build(folder)(mutated(fuzzed.seeds(folder), fuzzed.tokens, rng), folder)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", [b"jobs_centred", b"schema_name"])
+def test_a_model_whose_words_are_no_text_is_refused_without_a_word_of_the_library(
+    name: bytes, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    content = (TOP / "policy_models/default.onnx").read_bytes()
+    assert name in content
+    path = tmp_path / "model.onnx"
+    path.write_bytes(content.replace(name, b"\xff" + name[1:]))
+    with suppress(PolicyError):  # a node may be called anything: then the model is sound
+        load_q_network(path)
+    assert capfd.readouterr().out == ""
+
+
+def test_an_accept_that_the_library_cannot_read_is_answered(folder: Path) -> None:
+    accept = b"Accept: application/openmetrics-text; version=1Unknown.0.0"
+    assert TARGETS["metrics"].build(folder)(
+        b"GET /metrics HTTP/1.1\r\n" + accept + b"\r\n\r\n", folder
+    )
 
 
 def test_a_campaign_is_counted_and_goes_on(

@@ -11,12 +11,13 @@ import pytest
 
 from slurm_rl_plugin.accounting.stored_log import StoredLog
 from slurm_rl_plugin.accounting.swf_writer import write_swf
-from slurm_rl_plugin.cli import log_sample
+from slurm_rl_plugin.cli import log_sample, train
 from slurm_rl_plugin.cli.entry import main
 from slurm_rl_plugin.cli.log_arguments import NamedLog, add_log_options, read_named_log
 from slurm_rl_plugin.cli.log_excerpt import WEEK, LogExcerpt
 from slurm_rl_plugin.cli.log_sample import sampled
 from slurm_rl_plugin.errors import ConfigurationError
+from slurm_rl_plugin.learning.training import TrainingPlan
 from slurm_rl_plugin.simulator.generators import generated_log
 from tests.benchmarks.sacct_log import write_sacct_log
 
@@ -78,18 +79,7 @@ def test_what_cannot_be_is_refused_in_one_sentence(
     assert not (folder / "x.parquet").exists()
 
 
-def test_a_policy_does_the_same_on_either_form(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    found = []
-    for name in ("site.swf", "site.parquet"):
-        assert main(["evaluate", str(folder / name), "--policy", "sjf", "--json"]) == 0
-        document = json.loads(capsys.readouterr().out)
-        found.append((document["log"], document["policies"]))
-    assert found[0] == found[1]
-
-
-@pytest.mark.parametrize("excerpt", ["@jobs=100:250", "@weeks=2,seed=3", "@weeks=4"])
+@pytest.mark.parametrize("excerpt", ["", "@jobs=100:250", "@weeks=2,seed=3", "@weeks=4"])
 def test_a_part_of_either_form_is_the_same(folder: Path, excerpt: str) -> None:
     plain, stored = (read(f"{folder / name}{excerpt}") for name in ("site.swf", "site.parquet"))
     assert plain.report.checksum == stored.report.checksum
@@ -136,9 +126,16 @@ def test_of_a_large_log_train_draws_weeks_and_says_so(
     monkeypatch.setattr(log_sample, "MOST_JOBS", 2000)
     assert sampled(stored) == f"{stored}@weeks=2"
     assert "3,000 jobs of 4 weeks: 2 weeks are drawn" in capsys.readouterr().err
-    words = ["train", stored, "-o", str(folder / "m.onnx"), "--steps", "1", "--windows", "1"]
-    assert main([*words, "--json"]) == 0
-    manifest = json.loads(capsys.readouterr().out)
-    assert manifest["sources"][0]["log"] == "site.parquet@weeks=2"
-    assert "site.parquet@weeks=2" in manifest["command"]
-    assert manifest["sources"][0]["jobs"] < 3000
+
+    plans: list[TrainingPlan] = []
+
+    def plan_only(plan: TrainingPlan, output: Path, *, progress: object) -> None:
+        plans.append(plan)
+        raise ConfigurationError("the plan is enough.")
+
+    monkeypatch.setattr(train, "train_model", plan_only)
+    assert main(["train", stored, "-o", str(folder / "m.onnx")]) == 2
+    (plan,) = plans
+    assert plan.sources[0]["log"] == "site.parquet@weeks=2"
+    assert "slurm-rl train site.parquet@weeks=2 -o m.onnx" in plan.command
+    assert 0 < plan.sources[0]["jobs"] == len(plan.logs[0].log) < 3000

@@ -86,6 +86,12 @@ def test_field_names_are_told_in_any_case_and_order(read):
     assert log.run_time.tolist() == [86405.0]
 
 
+@pytest.mark.parametrize("text", ["\x1e\x1e", "\x1c\n\x1f"])
+def test_a_dump_of_blanks_that_are_none_to_the_file_is_refused(read, text):
+    with pytest.raises(AccountingLogError, match="no dump of `sacct -P`"):
+        read(text)
+
+
 def test_trailing_separators_of_sacct_p(read):
     log, report = read(HEADER + "|", line() + "|", line(JobIDRaw="8", JobName="a|b") + "|")
     assert report.kept == 2
