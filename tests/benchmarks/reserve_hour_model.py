@@ -34,7 +34,7 @@ class ReserveHead:
 
 
 #: 3 processors on a quiet machine; 2 or 1 the more interactive jobs run and batch jobs wait.
-RESERVE_HEAD = ReserveHead(always=2.8, running_interactive=-6.0, pending_batch=-2.0)
+RESERVE_HEAD = ReserveHead(always=3.1, running_interactive=-3.85, pending_batch=-3.0)
 
 
 def hour_network(head: ReserveHead | None = None) -> QNetwork:
