@@ -7,7 +7,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol
 
 from slurm_rl_plugin.batch_systems.port import ApplyReport
-from slurm_rl_plugin.batch_systems.slurm_process import UNREACHABLE, Answer, CommandRunner, failure
+from slurm_rl_plugin.batch_systems.slurm_process import (
+    UNREACHABLE,
+    Answer,
+    CommandRunner,
+    failure,
+    not_understood,
+)
 from slurm_rl_plugin.errors import ChangeRejected
 
 #: Slurm keeps a factor in 32 bits around an offset; the outermost values mean "none".
@@ -29,6 +35,8 @@ DENIED = "Access/permission denied"
 GONE = ("Invalid job id specified", "Job has already finished", "already completing or completed")
 #: What it says of those tasks of an array that it has changed, where it refuses others.
 DONE = "No error"
+#: What stands for bytes that are no text.
+NO_TEXT = "\N{REPLACEMENT CHARACTER}"
 Change = tuple[int, int]
 #: Fields of a job that `scontrol` can be told to set.
 SITE_FACTOR, NICE = "sitefactor", "nice"
@@ -134,6 +142,9 @@ def _refusals(answer: Answer, asked: set[int]) -> dict[int, str]:
     refused: dict[int, str] = {}
     changed: set[int] = set()
     others: list[str] = []
+    for line in (answer.errors + answer.output).splitlines():
+        if NO_TEXT in line:  # who says that has not done what it was told
+            raise not_understood("scontrol", line)
     for line in answer.errors.splitlines():
         job_id, text = _refusal(line.strip())
         if any(phrase in line for phrase in UNREACHABLE):

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.faults.fault import Scrape
+from tests.faults.set_clock import PRELOAD
 from tests.real.daemon_under_test import RunningHook, running_hook
 from tests.real.private_cluster import PrivateSlurm
 
@@ -70,7 +71,13 @@ class DaemonBeside:
                 rails=_RAILS,
                 more=_PACE + _SLURM + self.more,
                 state=self.files / "state.json",
-                before=("env", f"PATH={self.path}", "SLURM_RL_POLICY_INFERENCE_DEADLINE=1.5"),
+                before=(
+                    "env",
+                    "-u",
+                    PRELOAD,
+                    f"PATH={self.path}",
+                    "SLURM_RL_POLICY_INFERENCE_DEADLINE=1.5",
+                ),
                 program=self.program,
             )
         )
@@ -143,7 +150,7 @@ class DaemonBeside:
         return self.cluster.run(
             *(sys.executable, "-m", "slurm_rl_plugin.cli.entry", "release", "--unattended"),
             *("--config", f"{self.folder}/slurm-rl.toml"),
-            env={"PATH": self.path},
+            env={"PATH": self.path, PRELOAD: ""},
             check=False,
             timeout=60,
         )

@@ -16,6 +16,7 @@ from tests.faults.set_clock import JUMP, set_clock
 
 #: How often the daemon is killed.
 KILLS = int(os.environ.get("SLURM_RL_KILLS", "100"))
+_SHIFTED = "tests.faults.shifted_hook"
 _DROWSY = "tests.faults.drowsy_hook"
 
 
@@ -137,6 +138,7 @@ FAULTS_OF_THE_DAEMON = (
     Fault(
         name="clock jumps forward",
         clock=True,
+        program=_SHIFTED,
         begin=lambda scene: set_clock(scene.daemon.folder, JUMP),
         end=lambda scene: set_clock(scene.daemon.folder, 0.0),
         sign=Sign('slurm_rl_disturbances_total{reason="clock"}'),
@@ -145,6 +147,7 @@ FAULTS_OF_THE_DAEMON = (
     Fault(
         name="clock jumps back",
         clock=True,
+        program=_SHIFTED,
         begin=lambda scene: set_clock(scene.daemon.folder, -JUMP),
         end=lambda scene: set_clock(scene.daemon.folder, 0.0),
         sign=Sign('slurm_rl_disturbances_total{reason="clock"}'),

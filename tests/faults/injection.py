@@ -149,6 +149,8 @@ def _go_through(fault: Fault, scene: Scene, found: Injection) -> None:
     daemon.kill()
     _watch_until_done(scene)
     found.factors_after_kill = jobs.factors_left()
+    if fault.clock:  # slurmctld schedules nothing until its last pass is past again
+        scene.cluster.restart("slurmctld")
     jobs.finish()
     _judge(fault, scene, found, away)
 

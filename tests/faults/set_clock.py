@@ -9,6 +9,8 @@ from pathlib import Path
 
 #: Seconds that the clock jumps; no job's limit is as short.
 JUMP = 1800.0
+#: Variables: the file that tells how late it is, and what is preloaded.
+FILE, PRELOAD = "FAKETIME_TIMESTAMP_FILE", "LD_PRELOAD"
 LIBRARY = "faketime/libfaketimeMT.so.1"
 
 
@@ -29,8 +31,8 @@ def settable_clock(folder: Path) -> Iterator[None]:
     assert library is not None, "libfaketime is missing"
     set_clock(folder, 0.0)
     variables = {
-        "LD_PRELOAD": str(library),
-        "FAKETIME_TIMESTAMP_FILE": str(_path(folder)),
+        PRELOAD: str(library),
+        FILE: str(_path(folder)),
         "FAKETIME_NO_CACHE": "1",
         "FAKETIME_DONT_FAKE_MONOTONIC": "1",
         "DONT_FAKE_MONOTONIC": "1",

@@ -32,7 +32,7 @@ def slope_of(seconds: FloatArray, values: FloatArray, queue: FloatArray, seed: i
     Args:
         seconds: of each sample, shape [n].
         values: shape [n].
-        queue: pending jobs then, shape [n]; a longer queue needs more memory, and gives it back.
+        queue: pending jobs that explain a part of it, shape [n].
         seed: of the bootstrap.
     """
     design = np.column_stack([np.ones_like(seconds), seconds / HOUR, queue / 1000.0])

@@ -46,3 +46,10 @@ def test_one_that_was_not_changed_at_all_is(status: int) -> None:
 def test_a_failure_that_names_no_job_is_one() -> None:
     with pytest.raises(BatchSystemError):
         refused("scontrol: something odd\n", 1, 32)
+
+
+@pytest.mark.parametrize("status", [0, 1])
+def test_bytes_that_are_no_text_are_no_answer(status: int) -> None:
+    garbage = bytes(range(256)).decode(errors="replace")
+    with pytest.raises(BatchSystemError, match="not understood"):
+        refused(garbage, status, 32)
