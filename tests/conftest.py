@@ -1,0 +1,8 @@
+"""What all tests share: hypothesis does not judge how fast the machine is."""
+
+from hypothesis import HealthCheck, settings
+
+settings.register_profile(
+    "loaded machine", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
+)
+settings.load_profile("loaded machine")
