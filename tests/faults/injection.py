@@ -112,6 +112,7 @@ def inject(fault: Fault, folder: Path, seed: int, slack: float = SLACK) -> Injec
             _go_through(fault, scene, found)
         except Exception as error:  # noqa: BLE001 - a campaign goes on with the next one
             found.error = f"{type(error).__name__}: {error}"
+        if not found.survived:
             _keep(cluster, folder)
     found.seconds = time.monotonic() - begin
     return found
