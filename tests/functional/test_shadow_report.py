@@ -219,7 +219,8 @@ def test_the_price_is_that_of_the_limit_with_the_bounds_of_the_site(
     idle = f"{RESERVE}idle_minutes = 0.0000001\n"
     (tmp_path / "site.toml").write_text(text + idle + FROM_A_TERMINAL)
     site.change(2, batch=0)
-    price = report(words, "--since", "now-3days")["prediction"]["reserve_price"]
+    assert words("run", "--once")[0] == 0
+    price = report(words, "--since", "now-3days", "--moved", "1")["prediction"]["reserve_price"]
     assert set(price.values()) == {1.0}
 
 
