@@ -62,6 +62,8 @@ class LogStream:
             start = content.read(HEAD).removeprefix(BYTE_ORDER_MARK)
         if not start.strip():
             raise empty_fault(self.path)
+        if b"\0" in start:
+            raise binary_fault(self.path)
         return LogFile(self.path, start, "")
 
     def batches(self) -> Iterator[bytes]:

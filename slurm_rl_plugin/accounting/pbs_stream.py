@@ -6,11 +6,12 @@ import io
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import tzinfo
+from pathlib import Path
 
 import polars as pl
 
 from slurm_rl_plugin.accounting.log_stream import LogStream
-from slurm_rl_plugin.accounting.pbs import SiftedRecords
+from slurm_rl_plugin.accounting.pbs import SiftedRecords, no_run
 from slurm_rl_plugin.accounting.port import ReadReport
 from slurm_rl_plugin.accounting.stored_log import frame_of
 
@@ -34,6 +35,7 @@ class PbsStream:
     def __init__(self, zone: tzinfo | None = None) -> None:
         self._sifted = SiftedRecords(zone)
         self._report: ReadReport | None = None
+        self._path = Path()
 
     def jobs(self, stream: LogStream) -> Iterator[pl.DataFrame]:
         """Read a file; its jobs come with `rest`.
@@ -42,11 +44,18 @@ class PbsStream:
             AccountingLogError: as `pbs.PbsReader` says.
         """
         stream.head()
+        self._path = stream.path
         self._sifted.take(stream.path, _lines(stream))
         return iter(())
 
     def rest(self) -> Iterator[pl.DataFrame]:
-        """The jobs of all files, in submit order."""
+        """The jobs of all files, in submit order.
+
+        Raises:
+            AccountingLogError: no run ends in any of them; names the last one.
+        """
+        if not self._sifted.read:
+            raise no_run(self._path)
         log, self._report = self._sifted.log_and_report("")
         self._sifted = SiftedRecords(None)
         for first in range(0, len(log), _BATCH):

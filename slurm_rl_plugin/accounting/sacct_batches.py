@@ -49,7 +49,8 @@ class RecordCutter:
             data: whole lines, following those of the last call.
             last: nothing follows.
         """
-        lines = _Lines(_mended(self._rest + data), self._layout)
+        # what waits is mended already: a second return before a line's end is a letter of the text
+        lines = _Lines(self._rest + _mended(data), self._layout)
         begins = np.flatnonzero(lines.plain)
         done = lines.count if last else int(begins[-1]) if len(begins) else 0
         self._rest = lines.text(done, lines.count)

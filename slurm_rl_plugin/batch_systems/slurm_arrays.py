@@ -101,8 +101,16 @@ class SlurmArrays:
             if kind is not None:
                 raise BatchSystemError(f"{error or 'interrupted'}; {fault}") from error
         finally:
+            self._leave_no_empty_folder()
             if self._lock is not None:
                 self._lock.close()
+
+    def _leave_no_empty_folder(self) -> None:
+        """Nothing to go on from, as where a log cannot be read: then no folder either."""
+        with contextlib.suppress(OSError):
+            if [each.name for each in self.folder.iterdir()] == ["lock"]:
+                (self.folder / "lock").unlink()
+                self.folder.rmdir()
 
     def forget(self) -> None:
         """Remove the folder: the training is done."""

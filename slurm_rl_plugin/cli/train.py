@@ -276,18 +276,31 @@ def _command(options: argparse.Namespace, logs: list[NamedLog], estimates: list[
     words += ["--hold"] * options.hold + [f"--set {each}" for each in options.set]
     if options.config is not None:
         words.append(f"--config {options.config.name}")
-    processors, shares = _size_and_shares(options, logs)
-    if processors is not None:
-        words.append(f"--processors {processors}")
-    if shares is not None:
-        each = ",".join(f"{name}={share:.9g}" for name, share in shares.items())
-        words.append(f"--shares {each}")
+    words += _words_of_jobs(options, logs)
     if options.protocol is None:
         words.append(f"--windows {options.windows or _WINDOWS}")
     words.append(f"--seed {options.seed}")
     words += [f"--seeds {options.seeds}"] * (options.seeds > 1)
     words += ["--leave-one-out"] * options.leave_one_out
     return " ".join(words)
+
+
+def _words_of_jobs(options: argparse.Namespace, logs: list[NamedLog]) -> list[str]:
+    """What makes other jobs, sites or shares of the same logs."""
+    words = []
+    if options.partitions is not None:
+        each = ",".join(f"{name}={size}" for name, size in options.partitions.items())
+        words.append(f"--partitions {each}")
+    if options.whole_nodes_of > 1:
+        words.append(f"--whole-nodes-of {options.whole_nodes_of}")
+    words += ["--kill-at-limit"] * options.kill_at_limit
+    processors, shares = _size_and_shares(options, logs)
+    if processors is not None:
+        words.append(f"--processors {processors}")
+    if shares is not None:
+        each = ",".join(f"{name}={share:.9g}" for name, share in shares.items())
+        words.append(f"--shares {each}")
+    return words
 
 
 def _size_and_shares(

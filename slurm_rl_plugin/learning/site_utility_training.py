@@ -6,7 +6,6 @@ windows of the past are fitted, those of the later part say how well it tells wh
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
@@ -31,6 +30,7 @@ from slurm_rl_plugin.learning.site_utility import (
 )
 from slurm_rl_plugin.learning.trained_policy import Progress, TrainedPolicy
 from slurm_rl_plugin.learning.training_load import TrainingLoad
+from slurm_rl_plugin.learning.workplace import processors_here
 from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.policies.waiting_rules import WAITING_RULES
 from slurm_rl_plugin.simulator.partitions import QueueOrder
@@ -157,7 +157,7 @@ def _tried(
     """In all histories, side by side in threads."""
     drawn = [(turn, place) for place in range(len(histories))]
     one = partial(try_jobs, medians=medians, settings=settings)
-    with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
+    with ThreadPoolExecutor(max_workers=processors_here()) as pool:
         return joined(list(pool.map(lambda each, more: one(each, more=more), histories, drawn)))
 
 

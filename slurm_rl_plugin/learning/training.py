@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -36,6 +36,7 @@ from slurm_rl_plugin.learning.training_plan import TrainingPlan
 from slurm_rl_plugin.learning.trainings import Loads, Training, train_all
 from slurm_rl_plugin.learning.workplace import Workplace
 from slurm_rl_plugin.policies.network import QNetwork
+from slurm_rl_plugin.simulator.log_workload import PreparedLog
 from slurm_rl_plugin.simulator.simulation import SimulationSettings
 
 #: What a trained policy is compared with in its card.
@@ -114,15 +115,25 @@ def _load_key(plan: TrainingPlan) -> str:
     shares = [[list(each.accounts), each.shares.tolist()] for each in plan.logs]
     loads: list[Any] = [list(plan.sources), shares, list(plan.estimates), plan.backfilling]
     loads += [plan.windows, plan.heldout, str(plan.classifier)]
+    loads.append([_digest_of_jobs(each) for each in plan.logs])  # options change what was read
     if plan.start is not None:
-        loads.append(plan.start.linear.tolist())
+        loads.append(asdict(plan.start))
     if plan.class_limit is not None:
         loads.append(asdict(plan.class_limit))
     return _digest([loads, schema_of(plan.settings).digest])
 
 
 def _digest(value: Any) -> str:
-    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
+    words = json.dumps(value, sort_keys=True, default=np.ndarray.tolist)
+    return hashlib.sha256(words.encode()).hexdigest()
+
+
+def _digest_of_jobs(prepared: PreparedLog) -> str:
+    log, digest = prepared.log, hashlib.sha256(str(prepared.partition_capacities).encode())
+    columns = (log.submit, log.run_time, log.processors, log.time_limit, log.partition, log.user)
+    for column in (*columns, prepared.interactive, prepared.account):
+        digest.update(column.tobytes())
+    return digest.hexdigest()
 
 
 def _trainings(plan: TrainingPlan, output: Path, folder: Path) -> list[Training]:
@@ -162,10 +173,11 @@ def _leave_one_out(
     """Objective on the validation part of each log: trained without that log, and with all."""
     found = {}
     weights = plan.settings.weights
-    for source, prepared, policy in zip(plan.sources, plan.logs, without, strict=True):
+    names = _names(plan.sources)
+    for name, source, prepared, policy in zip(names, plan.sources, plan.logs, without, strict=True):
         alone = replace(plan, logs=[prepared], sources=[source], leave_one_out=False)
         loads = _loads_of(alone).validation
-        found[str(source["log"])] = {
+        found[name] = {
             "trained_without": mean_objective(policy.network, loads, weights),
             "trained_with": mean_objective(trained.network, loads, weights),
             **{rule: rule_objective(rule, loads, weights) for rule in COMPARED_RULES},
@@ -187,9 +199,16 @@ def _comparisons(plan: TrainingPlan, trained: TrainedPolicy) -> dict[str, RuleCo
     if not isinstance(trained.network, QNetwork):
         raise ConfigurationError("--protocol heldout does not take echo-state: choose another.")
     return {
-        str(source["log"]): compare_with_rules(trained.network, prepared, plan.classifier)
-        for source, prepared in zip(plan.sources, plan.logs, strict=True)
+        name: compare_with_rules(trained.network, prepared, plan.classifier)
+        for name, prepared in zip(_names(plan.sources), plan.logs, strict=True)
     }
+
+
+def _names(sources: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Of the logs; files of one name in several folders are counted."""
+    names = [str(source["log"]) for source in sources]
+    before = [names[:place].count(name) for place, name in enumerate(names)]
+    return [f"{name} ({n + 1})" if n else name for name, n in zip(names, before, strict=True)]
 
 
 def _loads(plan: TrainingPlan) -> Loads:

@@ -9,6 +9,7 @@ from typing import Any
 from slurm_rl_plugin.domain.job_class import JobClassifier
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.learning.algorithms import Settings, steps_of
+from slurm_rl_plugin.learning.site_utility import ALGORITHM as SITE_UTILITY
 from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.simulator.class_limit import ClassLimit
 from slurm_rl_plugin.simulator.log_workload import PreparedLog
@@ -51,6 +52,11 @@ class TrainingPlan:
     leave_one_out: bool = False
 
     def __post_init__(self) -> None:
+        if self.leave_one_out and self.algorithm == SITE_UTILITY:
+            raise ConfigurationError(
+                "--leave-one-out compares orders of the queue, and site-utility orders none: leave "
+                "it out."
+            )
         if self.leave_one_out and len(self.logs) < 2:
             raise ConfigurationError("--leave-one-out needs two logs at least: give another LOG.")
 

@@ -133,7 +133,7 @@ def _kept(training: Training) -> TrainedPolicy | None:
     """What an earlier run of the same training has left; None where it has left nothing whole."""
     try:
         key, policy = pickle.loads(training.finished.read_bytes())  # noqa: S301 - our own file
-    except (OSError, EOFError, ValueError, TypeError, AttributeError, pickle.UnpicklingError):
+    except Exception:  # noqa: BLE001 - a broken pickle raises anything; then it is trained anew
         return None
     return policy if key == training.key and isinstance(policy, TrainedPolicy) else None
 

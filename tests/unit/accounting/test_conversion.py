@@ -97,6 +97,20 @@ def test_every_form_of_log(case, ending, tmp_path):
     same(path, 50, 2)
 
 
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"01/02/2024 10:00:00;Q;1.srv;queue=x\n",  # no run ends
+        b"\0\0abc|x\n",
+        "\r\r\n".join([FIELDS, *(f"{n}|||||9|9|9|19|10||||1||OK|x" for n in range(9))]).encode(),
+    ],
+    ids=["PBS without a run", "binary", "returns of text before those of Windows"],
+)
+def test_what_is_odd_in_a_log_is_told_alike(content, tmp_path):
+    (tmp_path / "log").write_bytes(content)
+    same(tmp_path / "log", 60, 2)
+
+
 @settings(deadline=None, max_examples=100)
 @given(
     lines=st.lists(PIECES, max_size=25),

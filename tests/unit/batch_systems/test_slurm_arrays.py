@@ -62,6 +62,12 @@ def test_results_come_in_the_order_of_the_items(cluster, settings, capfd):
     assert not settings.folder.exists()
 
 
+def test_where_nothing_was_begun_no_folder_is_left(cluster, settings):
+    with pytest.raises(ConfigurationError), SlurmArrays(settings):
+        raise ConfigurationError("none.swf: there is no such file.")
+    assert not settings.folder.exists()
+
+
 def test_a_lost_worker_does_not_change_the_results(cluster, settings):
     cluster.lose(2)
     with SlurmArrays(settings) as place:

@@ -9,14 +9,17 @@ import numpy as np
 import pytest
 
 from slurm_rl_plugin.errors import ConfigurationError
+from slurm_rl_plugin.features.site import SITE
 from slurm_rl_plugin.learning import trainings
 from slurm_rl_plugin.learning.checkpoint import Checkpoint, steps_kept
 from slurm_rl_plugin.learning.policy_search_settings import PolicySearchSettings
 from slurm_rl_plugin.learning.sarsa_settings import SarsaSettings
-from slurm_rl_plugin.learning.training import train_model
-from slurm_rl_plugin.learning.training_load import mean_objective
+from slurm_rl_plugin.learning.site_utility import SiteUtilitySettings
+from slurm_rl_plugin.learning.training import _load_key, train_model
+from slurm_rl_plugin.learning.training_load import mean_objective, site_scaler
 from slurm_rl_plugin.learning.training_plan import TrainingPlan
 from slurm_rl_plugin.learning.workplace import ThisMachine, processors_here
+from slurm_rl_plugin.policies.network import network_from_parameters, parameter_count
 from slurm_rl_plugin.simulator.generators import mmn_log
 from slurm_rl_plugin.simulator.log_workload import prepare_log
 
@@ -111,11 +114,39 @@ def test_nothing_can_be_left_out_of_one_log():
         replace(PLAN, leave_one_out=True)
 
 
+def test_site_utilities_are_no_orders_that_a_left_out_log_could_judge():
+    with pytest.raises(ConfigurationError, match="site-utility orders none"):
+        replace(WITHOUT, algorithm="site-utility", settings=SiteUtilitySettings())
+
+
+def test_logs_of_one_name_are_told_apart(tmp_path):
+    alike = [{**source, "log": "site.swf"} for source in SOURCES]
+    _, manifest = train_model(replace(WITHOUT, sources=alike), tmp_path / "all.onnx")
+    _, expected = train_model(WITHOUT, tmp_path / "named.onnx")
+    assert list(manifest["leave_one_out"]) == ["site.swf", "site.swf (2)"]
+    found = list(manifest["leave_one_out"].values())
+    assert found == list(expected["leave_one_out"].values())
+
+
+def test_a_checkpoint_is_not_taken_up_by_other_jobs_or_another_start():
+    killed = replace(LOGS[0], log=replace(LOGS[0].log, run_time=LOGS[0].log.run_time / 2))
+    first, other = (
+        network_from_parameters(
+            SITE, np.full(parameter_count(SITE, 1), value), hidden=1, scaler=site_scaler()
+        )
+        for value in (0.0, 1.0)
+    )
+    other = replace(other, linear=first.linear)  # that of fitted networks is 0
+    plans = [PLAN, replace(PLAN, logs=[killed]), *(replace(PLAN, start=s) for s in (first, other))]
+    assert len({_load_key(plan) for plan in plans}) == len(plans)
+    assert _load_key(replace(PLAN, start=replace(other))) == _load_key(plans[-1])
+
+
 class Interrupted(Exception):
     """Stands for a power cut."""
 
 
-@pytest.mark.parametrize("harm", [None, "cut", "of another training"])
+@pytest.mark.parametrize("harm", [None, "cut", "of other code", "of another training"])
 def test_a_finished_training_is_not_repeated(tmp_path, monkeypatch, harm):
     expected = files(SEVERAL, tmp_path / "a")
 
@@ -130,6 +161,8 @@ def test_a_finished_training_is_not_repeated(tmp_path, monkeypatch, harm):
     (kept,) = folder.glob("*.finished")
     if harm == "cut":
         kept.write_bytes(kept.read_bytes()[:-9])
+    elif harm == "of other code":
+        kept.write_bytes(b"cslurm_rl_plugin.no_such_module\nname\n.")
     elif harm is not None:
         key, policy = pickle.loads(kept.read_bytes())
         kept.write_bytes(pickle.dumps(([*key[:-1], "other loads"], policy)))
