@@ -116,6 +116,7 @@ def fitted_models(
         np.concatenate([load.offered.run_time for load in loads]),
         np.concatenate([load.offered.interactive for load in loads]),
     )
+    beside = {name: path.with_suffix(".fitting") for name, path in paths.items()}
     models: dict[str, QNetworkPolicy] = {}
     tried: list[list[TriedJobs]] = [[] for _ in SITES]
     for number, load in enumerate(loads):
@@ -126,8 +127,10 @@ def fitted_models(
                 tried[place].append(found)
         after_load()
         if (number + 1) % size.loads == 0:
-            models = _exported(tried, medians, size.settings, paths)
-    return models
+            models = _exported(tried, medians, size.settings, beside)
+    for name, path in paths.items():  # a model under its own name has seen all iterations
+        beside[name].replace(path)
+    return {name: load_q_network(path) for name, path in paths.items()}
 
 
 def _explored(

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -27,6 +30,7 @@ from slurm_rl_plugin.reproduce.site_utility_load import (
     draw_load,
     site_terms,
 )
+from slurm_rl_plugin.reproduce.site_utility_models import QUICK_SIZE, fitted_models
 from slurm_rl_plugin.simulator.partitions import QueueOrder
 from slurm_rl_plugin.simulator.routed_sites import RoutedSite
 from slurm_rl_plugin.simulator.routing import NOWHERE, route_jobs
@@ -133,3 +137,32 @@ def test_a_gain_is_judged_by_its_interval() -> None:
     figures[EARLIEST_START]["J"] = figures["site utilities"]["J"] + noise
     verdicts = {claim.column: claim.reproduces for claim in claims_of(figures)}
     assert verdicts[f"J less that of {EARLIEST_START}"] is False
+
+
+class Interrupted(Exception):
+    """Stands for Ctrl-C."""
+
+
+def test_models_of_an_earlier_iteration_are_not_taken_for_the_last(
+    log: JobLog, tmp_path: Path
+) -> None:
+    size, loads = replace(QUICK_SIZE, iterations=2), 0
+
+    def interrupt() -> None:
+        nonlocal loads
+        loads += 1
+        if loads == 2:
+            raise Interrupted
+
+    with pytest.raises(Interrupted):
+        fitted_models(log, ORDER, "greedy", size, tmp_path / "a", interrupt)
+    (tmp_path / "b").mkdir()
+    checksums = [
+        [each.card.sha256 for each in found.values()]
+        for found in (
+            fitted_models(log, ORDER, "greedy", size, tmp_path / name, lambda: None)
+            for name in ("a", "b", "b")
+        )
+    ]
+    assert checksums[0] == checksums[1] == checksums[2]
+    assert {each.suffix for each in (tmp_path / "a").iterdir()} == {".onnx"}
