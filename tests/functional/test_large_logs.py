@@ -129,7 +129,7 @@ def test_of_a_large_log_train_draws_weeks_and_says_so(
 
     plans: list[TrainingPlan] = []
 
-    def plan_only(plan: TrainingPlan, output: Path, *, progress: object) -> None:
+    def plan_only(plan: TrainingPlan, output: Path, **more: object) -> None:
         plans.append(plan)
         raise ConfigurationError("the plan is enough.")
 

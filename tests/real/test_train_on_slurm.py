@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from slurm_rl_plugin.cli.entry import main
+from tests.fakes.ctrl_c import ctrl_c_is_heard
 from tests.real.conftest import running_slurm, skip_without_daemons
 from tests.real.private_cluster import ClusterPlan, PrivateSlurm
 
@@ -121,7 +122,7 @@ def test_whole_trainings_in_an_array_and_kill_9_give_the_local_result(
 
 
 def test_an_interruption_leaves_no_job(cluster: PrivateSlurm, tmp_path: Path) -> None:
-    with training(cluster, tmp_path / "there", SEEDS) as process:
+    with ctrl_c_is_heard(), training(cluster, tmp_path / "there", SEEDS) as process:
         first_running(cluster, process)
         process.send_signal(signal.SIGINT)
         _, errors = process.communicate(timeout=60)

@@ -21,6 +21,7 @@ from tests.fakes.array_slurm import (
     product,
     slow_product,
 )
+from tests.fakes.ctrl_c import ctrl_c_is_heard
 
 ITEMS = list(range(7))
 
@@ -73,7 +74,7 @@ def test_a_lost_worker_does_not_change_the_results(cluster, settings):
     with SlurmArrays(settings) as place:
         assert products(place) == [6 * item for item in ITEMS]
         assert place.cost.lost == 2
-    assert cluster.submitted == 2  # one array more, for both
+    assert cluster.submitted in (2, 3)  # one array more for both, or each where not seen at once
 
 
 def test_work_that_loses_every_worker_is_given_up(cluster, settings):
@@ -114,10 +115,10 @@ def test_short_items_share_a_worker_once_its_start_is_known(cluster, settings):
 
 
 def test_an_interruption_ends_the_jobs(cluster, settings):
-    threading.Timer(1.5, signal.raise_signal, [signal.SIGINT]).start()
     begin = time.monotonic()
+    threading.Timer(1.5, signal.raise_signal, [signal.SIGINT]).start()
     refusal = pytest.raises(KeyboardInterrupt)
-    with refusal, SlurmArrays(settings) as place:
+    with ctrl_c_is_heard(), refusal, SlurmArrays(settings) as place:
         place.each(slow_product, 60.0, ITEMS, warm_up=nothing)
     assert time.monotonic() - begin < 30
 
