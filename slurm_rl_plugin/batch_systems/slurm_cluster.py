@@ -272,11 +272,18 @@ class SlurmCluster:
         return frozenset()
 
     def _still_shown(self, written: Sequence[int]) -> frozenset[int]:
-        """Those that show a factor nevertheless: what a command says of a write may be wrong."""
+        """Those that show a factor nevertheless: what a command says of a write may be wrong.
+
+        Where the queue cannot be read the writes are believed: they need no reading to be made.
+        """
         if not written or self._lever is not self._site_factor:
             return frozenset()
-        waiting = self._queue.waiting()
-        self._site_factor.look()
+        try:
+            waiting = self._queue.waiting()
+            self._site_factor.look()
+        except BatchSystemError as error:
+            logger.warning("release=not_looked_at reason=%s", error)
+            return frozenset()
         return self._site_factor.showing(waiting).intersection(written)
 
     def _lever_in_use(self) -> Lever:

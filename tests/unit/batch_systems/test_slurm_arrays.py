@@ -125,7 +125,9 @@ def test_an_interruption_ends_the_jobs(cluster, settings):
 
 def test_jobs_of_a_killed_run_are_ended_first(cluster, settings):
     first = SlurmArrays(settings)
-    first._jobs.submit(settings.folder, first._worker(), settings.folder / "none", [[1], [2]])
+    settings.folder.mkdir()
+    shared = first._ship(SharedWork(slow_product, 60.0, nothing))
+    first._jobs.submit(settings.folder, first._worker(), shared, [[1], [2]])
     assert len(cluster.running) == 2
     with SlurmArrays(settings) as place:
         assert cluster.running == []

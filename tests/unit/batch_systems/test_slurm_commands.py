@@ -569,7 +569,7 @@ class TestWrites:
         sites = {job["job_id"]: job["site"] for job in cluster.state["jobs"]}
         assert sites == {1: 0, 2: 0, 3: 0, 4: 0, 5: 0, 6: 9}
 
-    def test_release_of_named_jobs_reads_nothing(self, cluster: FakeCluster) -> None:
+    def test_release_of_named_jobs_needs_no_reading(self, cluster: FakeCluster) -> None:
         cluster.add(2, site=9, reason="Dependency", eligible=None)
         cluster.break_command("squeue", "down")
         report = adapter(cluster).release(np.array([2, 77], dtype=np.int64))

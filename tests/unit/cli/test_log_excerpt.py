@@ -66,7 +66,7 @@ def test_a_file_may_be_cut_too(log):
         ("load=much", "load has 'much', which is no number"),
         ("load=inf", "load has 'inf', which is no number"),
         ("processors=0", "processors has '0', which is no number of at least 1"),
-        ("cores=3", "unknown setting 'cores' behind the @; give jobs=FIRST:LAST, load or"),
+        ("cores=3", "unknown setting 'cores' behind the @; give jobs=FIRST:LAST, load, processors"),
         ("jobs=0:301", "holds 300 jobs that ran: jobs=0:301 goes beyond"),
     ],
 )
