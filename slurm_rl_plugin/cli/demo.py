@@ -20,7 +20,7 @@ from slurm_rl_plugin.cli.evaluate import print_policies
 from slurm_rl_plugin.cli.figures import draw_schedules
 from slurm_rl_plugin.cli.hook_assembly import load_policy
 from slurm_rl_plugin.cli.log_arguments import peak_processors
-from slurm_rl_plugin.cli.progress import progress_bar
+from slurm_rl_plugin.cli.progress import COMPILES_FIRST, progress_bar
 from slurm_rl_plugin.cli.tables import print_json
 from slurm_rl_plugin.domain.job_class import JobClassifier, JobClassRule
 from slurm_rl_plugin.features.estimates import RequestedLimit, RunTimeEstimate
@@ -39,6 +39,7 @@ from slurm_rl_plugin.learning.training_plan import TrainingPlan
 from slurm_rl_plugin.metrics.collector import CycleMetrics
 from slurm_rl_plugin.metrics.http import serve_metrics
 from slurm_rl_plugin.policies.q_network import load_q_network
+from slurm_rl_plugin.simulator.compilation import compiled_before
 from slurm_rl_plugin.simulator.generators import generated_log
 from slurm_rl_plugin.simulator.log_workload import PreparedLog, prepare_log, select_prepared
 from slurm_rl_plugin.simulator.simulation import SimulationSettings
@@ -81,6 +82,8 @@ def main(options: argparse.Namespace) -> int:
     load = _generated_load(folder, options.seed)
     say(f"   real Slurm cluster: {len(cluster_log.log)} jobs; M/M/N load: {len(load.log)} jobs")
     say("2. training on the first 60 % of the M/M/N load")
+    if not compiled_before():
+        say(f"   {COMPILES_FIRST}")
     model = folder / "model.onnx"
     _train(load, model, options)
     say("3. evaluating on its last 40 %, and on the cluster's log, neither used in training")

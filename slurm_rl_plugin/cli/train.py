@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,7 +19,7 @@ from slurm_rl_plugin.cli.log_arguments import (
     read_named_logs,
 )
 from slurm_rl_plugin.cli.log_sample import sampled
-from slurm_rl_plugin.cli.progress import progress_bar
+from slurm_rl_plugin.cli.progress import COMPILES_FIRST, progress_bar
 from slurm_rl_plugin.cli.reserve_option import add_reserve_option, reserve_words
 from slurm_rl_plugin.cli.slurm_log import SLURM, print_origin
 from slurm_rl_plugin.cli.tables import print_json, print_table
@@ -44,6 +45,7 @@ from slurm_rl_plugin.learning.trained_policy import TrainedPolicy
 from slurm_rl_plugin.learning.training import train_model
 from slurm_rl_plugin.learning.training_plan import TrainingPlan
 from slurm_rl_plugin.policies.network import QNetwork
+from slurm_rl_plugin.simulator.compilation import compiled_before
 from slurm_rl_plugin.simulator.dispatch import BACKFILLING
 
 #: Windows taken from either part of a log.
@@ -130,6 +132,8 @@ def main(options: argparse.Namespace) -> int:
     start = None if options.start is None else import_network(model_path(options.start))
     with training_place(array_settings(options)) as place:
         plan = _plan(options, _read_logs(options), settings, start)
+        if sys.stderr.isatty() and not compiled_before():
+            print(f"slurm-rl train: {COMPILES_FIRST}", file=sys.stderr)
         begin = time.monotonic()
         with progress_bar("training", plan.steps, _measure(plan, place)) as progress:
             trained, manifest = train_model(plan, options.output, progress=progress, place=place)

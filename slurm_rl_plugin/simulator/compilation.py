@@ -49,6 +49,12 @@ def _keep_compiled_code() -> None:
 
 _keep_compiled_code()
 
+
+def compiled_before() -> bool:
+    """Whether an earlier run kept compiled code of these sources: a first one takes longer."""
+    return any(Path(str(numba.config.CACHE_DIR)).rglob("*.nbi"))
+
+
 # without the interpreter lock several simulations run beside each other in threads
 compiled: Any = njit(cache=True, nogil=True)
 #: For what is called for every job of a queue: a call would pass every array of the cluster.
