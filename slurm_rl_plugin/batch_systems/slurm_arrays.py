@@ -52,7 +52,7 @@ class SlurmArrays:
             self.settings = replace(settings, compiled_code=copied)
         self._jobs = ArrayJobs(self.settings)
         self._lock: IO[str] | None = None
-        self._shipped: tuple[Any, Path] | None = None
+        self._shipped: SharedWork | None = None
         self._rounds = 0
 
     @property
@@ -126,6 +126,8 @@ class SlurmArrays:
         on_look: Callable[[Sequence[bool]], None] | None = None,
     ) -> list[Any]:
         """See Workplace; a lost worker's items are given to another one, TRIES times in all."""
+        if not items:
+            return []
         path = self._ship(SharedWork(task, shared, warm_up))
         size = self._batch_size(len(items))
         batches = [items[first : first + size] for first in range(0, len(items), size)]
@@ -156,14 +158,14 @@ class SlurmArrays:
         return min(max(shared_out, worth), items)
 
     def _ship(self, work: SharedWork) -> Path:
-        """The file with what is shared, written once."""
-        if self._shipped is None or self._shipped[0] is not work.shared:
+        """The file with the task and what is shared, written once as long as both stay the same."""
+        path, before = self.folder / "shared.pickle", self._shipped
+        if before is None or before.task != work.task or before.shared is not work.shared:
             work.warm_up(work.shared)  # compiles here what each worker would compile
             self._copy_compiled_code()
-            path = self.folder / "shared.pickle"
             write_whole(path, pickle.dumps(work, pickle.HIGHEST_PROTOCOL))
-            self._shipped = (work.shared, path)
-        return self._shipped[1]
+            self._shipped = work
+        return path
 
     def _copy_compiled_code(self) -> None:
         if self._source is None or self.settings.compiled_code is None:

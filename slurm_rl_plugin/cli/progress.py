@@ -10,6 +10,7 @@ from functools import partial
 #: For those who wait at the beginning of the first run on a machine.
 COMPILES_FIRST = "the first run compiles the simulator for this machine: a minute or two"
 
+
 def _no_progress(step: int, value: float) -> None:
     del step, value
 

@@ -116,6 +116,11 @@ def product(factor: int, item: int) -> int:
     return factor * item
 
 
+def negative_product(factor: int, item: int) -> int:
+    """Another one."""
+    return -factor * item
+
+
 def slow_product(seconds: float, item: int) -> int:
     """A task that takes its time."""
     time.sleep(seconds)

@@ -16,6 +16,7 @@ from slurm_rl_plugin.errors import BatchSystemError, BatchSystemUnavailable, Con
 from tests.fakes.array_slurm import (
     ArraySlurm,
     broken,
+    negative_product,
     no_learning,
     nothing,
     product,
@@ -112,6 +113,19 @@ def test_short_items_share_a_worker_once_its_start_is_known(cluster, settings):
         assert place.cost.workers == 3
         assert products(place, factor=7) == [7 * item for item in ITEMS]  # shipped anew
         assert place.cost.workers == 4  # a product takes less than a start: one has them all
+
+
+def test_another_task_on_the_same_shared_data_is_shipped_too(cluster, settings):
+    with SlurmArrays(settings) as place:
+        products(place)
+        found = place.each(negative_product, 6, ITEMS, warm_up=nothing)
+    assert found == [-6 * item for item in ITEMS]
+
+
+def test_no_items_need_no_worker(cluster, settings):
+    with SlurmArrays(settings) as place:
+        assert products(place, items=[]) == []
+    assert cluster.submitted == 0
 
 
 def test_an_interruption_ends_the_jobs(cluster, settings):
