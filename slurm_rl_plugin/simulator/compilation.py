@@ -59,6 +59,10 @@ def compiled_before() -> bool:
 compiled: Any = njit(cache=True, nogil=True)
 #: For what is called for every job of a queue: a call would pass every array of the cluster.
 compiled_inline: Any = njit(cache=True, nogil=True, inline="always")
+#: For what makes and returns no array, and calls only such functions. Its caller holds its arrays
+#: all the while, so that none is counted; else each call counts every array of every argument up
+#: and down, which took two thirds of the market's time.
+compiled_borrowing: Any = njit(cache=True, nogil=True, _nrt=False)
 
 
 def compiled_copy(function: Any, **names: Any) -> Any:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from slurm_rl_plugin.simulator.compilation import compiled
+from slurm_rl_plugin.simulator.compilation import compiled, compiled_borrowing
 from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
 
 #: Indices into `Agreements.counts`.
@@ -77,7 +77,7 @@ def no_agreements(jobs: int, capacity: IntArray) -> Agreements:
     )
 
 
-@compiled
+@compiled_borrowing
 def next_event(jobs: MarketJobs, state: Agreements) -> float:
     """When the next job is submitted, ends, or has its planned start; inf when nothing follows."""
     counts, time = state.counts, np.inf
@@ -90,7 +90,7 @@ def next_event(jobs: MarketJobs, state: Agreements) -> float:
     return time
 
 
-@compiled
+@compiled_borrowing
 def end_jobs(jobs: MarketJobs, state: Agreements, now: float) -> None:
     """Let everything end that ends by now."""
     kept = 0
@@ -106,7 +106,7 @@ def end_jobs(jobs: MarketJobs, state: Agreements, now: float) -> None:
     state.counts[RUNNING] = kept
 
 
-@compiled
+@compiled_borrowing
 def _settle_lanes(state: Agreements, job: int) -> None:
     """Give a starting job its processors: the first idle ones of each of its machines."""
     first = 0
@@ -120,7 +120,7 @@ def _settle_lanes(state: Agreements, job: int) -> None:
         first = last
 
 
-@compiled
+@compiled_borrowing
 def start_planned(state: Agreements, now: float) -> None:
     """Start every job whose planned start has come."""
     counts, kept = state.counts, 0

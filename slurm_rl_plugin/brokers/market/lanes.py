@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from slurm_rl_plugin.simulator.compilation import compiled
+from slurm_rl_plugin.simulator.compilation import compiled, compiled_borrowing
 from slurm_rl_plugin.units import FloatArray, IntArray
 
 
@@ -67,7 +67,7 @@ def empty_lanes(processors: IntArray, places: int) -> Lanes:
     )
 
 
-@compiled
+@compiled_borrowing
 def allocate(lanes: Lanes, lane: int, begin: float, finish: float, owner: int) -> None:
     """Take a lane for an interval that is free on it."""
     place = lanes.depth[lane]
@@ -82,7 +82,7 @@ def allocate(lanes: Lanes, lane: int, begin: float, finish: float, owner: int) -
     lanes.last[lane] = max(lanes.last[lane], finish)
 
 
-@compiled
+@compiled_borrowing
 def drop_first(lanes: Lanes, lane: int) -> None:
     """Forget the first allocation of a lane."""
     for place in range(1, lanes.depth[lane]):
@@ -94,7 +94,7 @@ def drop_first(lanes: Lanes, lane: int) -> None:
         lanes.last[lane] = -np.inf
 
 
-@compiled
+@compiled_borrowing
 def drop_ended(lanes: Lanes, run_time: FloatArray, now: float) -> None:
     """Forget jobs that have ended by now, early or not: what they leave is free."""
     for lane in range(len(lanes.depth)):
@@ -116,7 +116,7 @@ def empty_gaps(lanes: Lanes) -> Gaps:
     )
 
 
-@compiled
+@compiled_borrowing
 def look(lanes: Lanes, gaps: Gaps, lane: int, time: float, now: float) -> None:
     """Find the gap of a lane around `time`, which must not be before that of the last look."""
     place = gaps.place[lane]
@@ -133,7 +133,7 @@ def look(lanes: Lanes, gaps: Gaps, lane: int, time: float, now: float) -> None:
             gaps.free[lane] = 0
 
 
-@compiled
+@compiled_borrowing
 def end_of_schedule(lanes: Lanes, machine: int, least: float) -> float:
     """When the last allocation of a machine ends, at the least `least`."""
     end = least
@@ -142,7 +142,7 @@ def end_of_schedule(lanes: Lanes, machine: int, least: float) -> float:
     return end
 
 
-@compiled
+@compiled_borrowing
 def taken_area(lanes: Lanes, machine: int, begin: float, end: float) -> float:
     """Processor-seconds that are taken on a machine between two instants."""
     area = 0.0

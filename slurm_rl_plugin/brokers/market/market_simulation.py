@@ -45,7 +45,7 @@ from slurm_rl_plugin.brokers.market.timetable import (
 )
 from slurm_rl_plugin.errors import ConfigurationError, SimulationError
 from slurm_rl_plugin.simulator.cluster import Workload
-from slurm_rl_plugin.simulator.compilation import compiled
+from slurm_rl_plugin.simulator.compilation import compiled, compiled_borrowing
 from slurm_rl_plugin.units import HOUR, BoolArray, FloatArray, IntArray
 
 #: When a job may run on several machines at once: never, where none is wide enough for it, or
@@ -204,7 +204,7 @@ def _trade(
             allocate(lanes, lane, begin, begin + jobs.allocated[job], job)
 
 
-@compiled
+@compiled_borrowing
 def _give_back_ended(jobs: MarketJobs, state: Agreements, table: Timetable, now: float) -> None:
     """Let everything end that ends by now, and free what it had for longer."""
     forget_past(table, now)
@@ -234,7 +234,7 @@ def _rebuild(jobs: MarketJobs, state: Agreements, lanes: Lanes, order: IntArray)
         _allocate_planned(jobs, state, lanes, order[place])
 
 
-@compiled
+@compiled_borrowing
 def _allocate_planned(jobs: MarketJobs, state: Agreements, lanes: Lanes, job: int) -> None:
     """Give a waiting job the first lanes of each of its machines that are free at its start."""
     begin = state.planned[job]

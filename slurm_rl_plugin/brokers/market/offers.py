@@ -24,7 +24,7 @@ from slurm_rl_plugin.brokers.market.lanes import (
 )
 from slurm_rl_plugin.brokers.market.prices import Terms, price, utility
 from slurm_rl_plugin.brokers.market.timetable import Timetable
-from slurm_rl_plugin.simulator.compilation import compiled
+from slurm_rl_plugin.simulator.compilation import compiled, compiled_borrowing
 from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
 
 #: Later starts that the fine selection looks at.
@@ -67,13 +67,13 @@ class Offer(NamedTuple):
     used: IntArray
 
 
-@compiled
+@compiled_borrowing
 def offered_start(start: float, request: Request) -> float:
     """The start that is offered for a planned one, seconds."""
     return start if start <= request.now else start + request.margin
 
 
-@compiled
+@compiled_borrowing
 def _long_enough(gaps: Gaps, lane: int, time: float, duration: float) -> bool:
     return gaps.free[lane] == 1 and gaps.end[lane] - time >= duration
 
@@ -199,7 +199,7 @@ def _split_offer(
     return found
 
 
-@compiled
+@compiled_borrowing
 def _may_have_room(
     table: Timetable, first: int, request: Request, missing: BoolArray, may_split: bool
 ) -> bool:
@@ -223,7 +223,7 @@ def _may_have_room(
     return True
 
 
-@compiled
+@compiled_borrowing
 def _count_room(
     lanes: Lanes, gaps: Gaps, time: float, request: Request, available: IntArray
 ) -> None:

@@ -36,7 +36,7 @@ from slurm_rl_plugin.brokers.market.timetable import (
     take,
     take_planned,
 )
-from slurm_rl_plugin.simulator.compilation import compiled
+from slurm_rl_plugin.simulator.compilation import compiled, compiled_borrowing
 from slurm_rl_plugin.units import FloatArray, IntArray
 
 #: How many jobs may be put before the others at an event.
@@ -114,7 +114,7 @@ def reschedule(jobs: MarketJobs, state: Agreements, draft: Draft, now: float) ->
     _start_out_of_turn(jobs, state, draft, now)
 
 
-@compiled
+@compiled_borrowing
 def _count_idle(state: Agreements, idle: IntArray) -> None:
     """Idle processors of each machine."""
     for machine in range(len(idle)):
@@ -123,7 +123,7 @@ def _count_idle(state: Agreements, idle: IntArray) -> None:
             idle[machine] -= state.parts[state.running[place], machine]
 
 
-@compiled
+@compiled_borrowing
 def _fits(jobs: MarketJobs, idle: IntArray, job: int) -> bool:
     """Whether a job fits into idle processors that it may use."""
     widest, total = 0, 0
@@ -134,7 +134,7 @@ def _fits(jobs: MarketJobs, idle: IntArray, job: int) -> bool:
     return widest >= jobs.processors[job] or (jobs.splits[job] and total >= jobs.processors[job])
 
 
-@compiled
+@compiled_borrowing
 def _keeps_promises(jobs: MarketJobs, state: Agreements, draft: Draft, fixed: int) -> bool:
     """Place the jobs of the trial behind the fixed ones; False at the first that would be late."""
     state.counts[ATTEMPTS] += 1
@@ -150,7 +150,7 @@ def _keeps_promises(jobs: MarketJobs, state: Agreements, draft: Draft, fixed: in
     return True
 
 
-@compiled
+@compiled_borrowing
 def _adopt(state: Agreements, draft: Draft, fixed: int) -> None:
     """Take over the trial behind the fixed ones."""
     for place in range(fixed, state.counts[WAITING]):
@@ -174,7 +174,7 @@ def _renew(jobs: MarketJobs, state: Agreements, draft: Draft) -> bool:
     return kept
 
 
-@compiled
+@compiled_borrowing
 def _move(draft: Draft, count: int, place: int, chosen: int) -> None:
     """A trial with one job moved forward to a place of the adopted order."""
     draft.trial[place] = chosen
@@ -186,7 +186,7 @@ def _move(draft: Draft, count: int, place: int, chosen: int) -> None:
             last += 1
 
 
-@compiled
+@compiled_borrowing
 def _put_first(jobs: MarketJobs, state: Agreements, draft: Draft) -> None:
     """Step 2."""
     fixed, count = 0, state.counts[WAITING]
@@ -203,7 +203,7 @@ def _put_first(jobs: MarketJobs, state: Agreements, draft: Draft) -> None:
             fixed += 1
 
 
-@compiled
+@compiled_borrowing
 def _fix_starting(jobs: MarketJobs, state: Agreements, draft: Draft, now: float) -> int:
     """Bring the jobs that start now to the front of the adopted order and fix them; how many."""
     count, starting, waiting = state.counts[WAITING], 0, 0
@@ -225,7 +225,7 @@ def _fix_starting(jobs: MarketJobs, state: Agreements, draft: Draft, now: float)
     return starting
 
 
-@compiled
+@compiled_borrowing
 def _delays_nobody_next(state: Agreements, draft: Draft, place: int, now: float) -> bool:
     """Whether the job at a place of the trial starts now, and the one behind it in time."""
     if draft.planned[place] > now:
@@ -236,7 +236,7 @@ def _delays_nobody_next(state: Agreements, draft: Draft, place: int, now: float)
     return draft.planned[head] <= state.planned[draft.trial[head]]
 
 
-@compiled
+@compiled_borrowing
 def _start_out_of_turn(jobs: MarketJobs, state: Agreements, draft: Draft, now: float) -> None:
     """Step 3."""
     count = state.counts[WAITING]

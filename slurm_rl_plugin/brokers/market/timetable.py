@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from slurm_rl_plugin.brokers.market.agreements import RUNNING, Agreements, MarketJobs
-from slurm_rl_plugin.simulator.compilation import compiled
+from slurm_rl_plugin.simulator.compilation import compiled_borrowing
 from slurm_rl_plugin.units import FloatArray, IntArray
 
 
@@ -42,7 +42,7 @@ def empty_timetable(places: int, machines: int) -> Timetable:
     )
 
 
-@compiled
+@compiled_borrowing
 def tabulate_running(jobs: MarketJobs, state: Agreements, table: Timetable, now: float) -> None:
     """The timetable of what runs, each job for all the time that it was given."""
     table.time[0] = now
@@ -54,7 +54,7 @@ def tabulate_running(jobs: MarketJobs, state: Agreements, table: Timetable, now:
         take(table, 0, state.start[job] + jobs.allocated[job], state.parts, job)
 
 
-@compiled
+@compiled_borrowing
 def take_planned(jobs: MarketJobs, state: Agreements, table: Timetable, job: int) -> None:
     """Take what a waiting job has in the present schedule."""
     begin = state.planned[job]
@@ -62,7 +62,7 @@ def take_planned(jobs: MarketJobs, state: Agreements, table: Timetable, job: int
     take(table, place, begin + jobs.allocated[job], state.parts, job)
 
 
-@compiled
+@compiled_borrowing
 def forget_past(table: Timetable, now: float) -> None:
     """Let a timetable begin now, not before its present beginning."""
     dropped = 0
@@ -76,7 +76,7 @@ def forget_past(table: Timetable, now: float) -> None:
     table.time[0] = now
 
 
-@compiled
+@compiled_borrowing
 def give_back(table: Timetable, end: float, parts: IntArray, row: int) -> None:
     """Give back the processors of a row of `parts`, from the beginning of the timetable on."""
     place = 0
@@ -86,7 +86,7 @@ def give_back(table: Timetable, end: float, parts: IntArray, row: int) -> None:
         place += 1
 
 
-@compiled
+@compiled_borrowing
 def copy_table(source: Timetable, target: Timetable) -> None:
     """Make one timetable the same as another."""
     points = source.points[0]
@@ -97,7 +97,7 @@ def copy_table(source: Timetable, target: Timetable) -> None:
     target.points[0] = points
 
 
-@compiled
+@compiled_borrowing
 def instant(table: Timetable, time: float) -> int:
     """Place of an instant, which is put in where it is not there; never before the first."""
     place = table.points[0]
@@ -116,7 +116,7 @@ def instant(table: Timetable, time: float) -> int:
     return place
 
 
-@compiled
+@compiled_borrowing
 def take(table: Timetable, first: int, end: float, parts: IntArray, row: int) -> None:
     """Take the processors of a row of `parts` from the instant at a place on until `end`."""
     last = instant(table, end)
@@ -125,7 +125,7 @@ def take(table: Timetable, first: int, end: float, parts: IntArray, row: int) ->
             table.free[place, machine] -= parts[row, machine]
 
 
-@compiled
+@compiled_borrowing
 def earliest(
     table: Timetable, jobs: MarketJobs, job: int, latest: float, parts: IntArray, row: int
 ) -> int:
@@ -149,7 +149,7 @@ def earliest(
     return -1
 
 
-@compiled
+@compiled_borrowing
 def _too_little(table: Timetable, jobs: MarketJobs, job: int, place: int) -> bool:
     """Whether a job has no room at an instant, whatever is free before it."""
     widest, total = 0, 0
@@ -161,7 +161,7 @@ def _too_little(table: Timetable, jobs: MarketJobs, job: int, place: int) -> boo
     return widest < processors and not (jobs.splits[job] and total >= processors)
 
 
-@compiled
+@compiled_borrowing
 def _blocked(table: Timetable, jobs: MarketJobs, job: int, first: int) -> int:
     """Place of the instant at which a job that starts at a place has no room; -1 for none.
 
@@ -184,7 +184,7 @@ def _blocked(table: Timetable, jobs: MarketJobs, job: int, first: int) -> int:
     return -1
 
 
-@compiled
+@compiled_borrowing
 def _divide(room: IntArray, processors: int, parts: IntArray, row: int) -> None:
     """Where a job goes: the narrowest room of one machine, or parts from the widest on."""
     alone = -1
