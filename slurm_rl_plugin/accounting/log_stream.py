@@ -27,8 +27,8 @@ from slurm_rl_plugin.accounting.log_file import (
 _Part = TypeVar("_Part")
 #: Bytes of one batch.
 BATCH = 16 << 20
-#: Bytes of a line at most: hundreds of times what a command line may have.
-LONGEST_LINE = 8 << 20
+#: Bytes of a line at most: twice what a command line may have, with all that else is in a row.
+LONGEST_LINE = 4 << 20
 #: So much of a log's beginning tells its format.
 HEAD = 1 << 20
 

@@ -57,8 +57,8 @@ class RecordCutter:
             return self._without_plain_rows(lines)
         done = lines.count if last else int(begins[-1])
         self._rest = lines.text(done, lines.count)
-        # a plain row before a line that is none may go on in it
-        alone = lines.plain[:done] & np.append(lines.plain[1:done], True)
+        # a plain row before a line that begins none may go on in it
+        alone = lines.plain[:done] & np.append(lines.begins[1:done], True)
         others = self._one_by_one(lines, np.flatnonzero(~alone))
         fields = pl.concat([lines.rows(alone), others.fields])
         places = np.concatenate([np.flatnonzero(alone) + 1, others.places])
@@ -83,7 +83,12 @@ class RecordCutter:
 
 
 class _Lines:
-    """Lines of a dump; `plain` are those that polars could cut, with sound values."""
+    """Lines of a dump.
+
+    Attributes:
+        plain: those that polars could cut, with sound values; shape [lines].
+        begins: those that surely begin a record, though it may be a broken one; shape [lines].
+    """
 
     def __init__(self, data: bytes, layout: Layout) -> None:
         self._data = data if not data or data.endswith(b"\n") else data + b"\n"
@@ -94,9 +99,20 @@ class _Lines:
         fields = _cut_all(self._data, layout)
         if fields.height != self.count:  # never seen; then none is plain
             fields = pl.DataFrame([[""] * self.count] * fields.width, schema=fields.schema)
-        right = self._with_all_separators(letters, fields)
+        lengths = fields.select(pl.sum_horizontal(pl.all().str.len_bytes().cast(pl.Int64)))
+        whole = np.diff(self._ends, prepend=-1) - 1
+        # beside what is in the fields: separators, and more behind one that is to spare
+        beside = whole - lengths.to_series().to_numpy()
+        if b"\r" in self._data:  # polars would take one at a line's end for a part of that
+            beside[np.searchsorted(self._ends, np.flatnonzero(letters == _RETURN))] = -1
+        right = beside == fields.width - 1
+        if layout.trailing:
+            right &= (fields.to_series(-1) == "").to_numpy()
         self._fields = with_numbers(fields.select(_names(len(layout.names))), layout)
         self.plain: BoolArray = sound_values(self._fields, layout, right)
+        # a line as long as the header may be one: that ends no record, nor begins one
+        others = (beside >= fields.width - 1) & (whole != len(layout.header.encode()))
+        self.begins: BoolArray = self.plain | others
 
     def text(self, first: int, after: int) -> bytes:
         """Lines from `first` until before `after`, with their ends."""
@@ -122,18 +138,6 @@ class _Lines:
         rows = pl.DataFrame([fields for _, fields in whole], schema=schema, orient="row")
         places = np.array([place for place, _ in whole], dtype=np.int64)
         return Batch(with_numbers(rows, self._layout), places, len(placed) - len(whole))
-
-    def _with_all_separators(self, letters: np.ndarray, fields: pl.DataFrame) -> BoolArray:
-        """Lines of which nothing is left out of their fields, nor left to add."""
-        lengths = fields.select(pl.sum_horizontal(pl.all().str.len_bytes().cast(pl.Int64)))
-        separators = fields.width - 1
-        right = np.diff(self._ends, prepend=-1) - 1 == lengths.to_series().to_numpy() + separators
-        if self._layout.trailing:
-            right &= (fields[str(separators)] == "").to_numpy()
-        if b"\r" in self._data:  # polars would take one at a line's end for a part of that
-            returns = np.flatnonzero(letters == _RETURN)
-            right[np.searchsorted(self._ends, returns)] = False
-        return np.asarray(right, dtype=np.bool_)
 
 
 def _names(count: int) -> list[str]:

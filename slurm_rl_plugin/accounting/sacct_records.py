@@ -33,6 +33,8 @@ class RecordsOfLines:
         self._held: list[str] | None = None
         self._has_held = False
         self.position = 0
+        # Every line of a broken stretch is asked about up to MOST_LINES times.
+        self._is_row = lru_cache(maxsize=2 * MOST_LINES)(lambda line: layout.cut(line) is not None)
 
     def cut(self, lines: Sequence[str], *, last: bool = True) -> Iterator[list[str] | None]:
         """Yield the records that end here, as `cut_records` does.
@@ -42,13 +44,11 @@ class RecordsOfLines:
             last: no other stretch follows.
         """
         layout, self.position = self._layout, 0
-        # Every line of a broken stretch is asked about up to MOST_LINES times.
-        is_row = lru_cache(maxsize=2 * MOST_LINES)(lambda line: layout.cut(line) is not None)
         # What a line is may depend on so many behind it.
         until = len(lines) if last else len(lines) - MOST_LINES
         while self.position < until:
             line = lines[self.position]
-            fields, used = _next_record(lines, self.position, layout, is_row)
+            fields, used = _next_record(lines, self.position, layout, self._is_row)
             self.position += used
             if fields is None and self._belongs_to_held(line):
                 continue
