@@ -48,8 +48,11 @@ def convert(
     streams = [LogStream(path, batch=batch, progress=progress) for path in files]
     form = _form(streams)
     try:
-        with replacing(output) as beside, _folder_beside(output) as folder:
-            runs = StoredRuns(Path(folder), part=part)
+        with (
+            replacing(output) as beside,
+            _folder_beside(output) as folder,
+            StoredRuns(Path(folder), part=part) as runs,
+        ):
             for stream in streams:
                 for jobs in form.jobs(stream):
                     runs.add(jobs)

@@ -110,3 +110,9 @@ def empty_fault(path: Path) -> AccountingLogError:
 def binary_fault(path: Path) -> AccountingLogError:
     """The error of a file that is no text."""
     return AccountingLogError(path, "the file is binary; give an accounting log in text form")
+
+
+def long_line_fault(path: Path, longest: int) -> AccountingLogError:
+    """The error of a file with a line that no batch system writes."""
+    problem = f"a line is longer than {longest >> 20} MiB; give an accounting log with its lines"
+    return AccountingLogError(path, problem)

@@ -19,6 +19,7 @@ from slurm_rl_plugin.accounting.log_file import (
     binary_fault,
     empty_fault,
     gzip_fault,
+    long_line_fault,
     open_fault,
     other_compression_fault,
 )
@@ -26,6 +27,8 @@ from slurm_rl_plugin.accounting.log_file import (
 _Part = TypeVar("_Part")
 #: Bytes of one batch.
 BATCH = 16 << 20
+#: Bytes of a line at most: twice what a command line may have, with all that else is in a row.
+LONGEST_LINE = 4 << 20
 #: So much of a log's beginning tells its format.
 HEAD = 1 << 20
 
@@ -81,21 +84,23 @@ class LogStream:
                     data, first = data.removeprefix(BYTE_ORDER_MARK), False
                 if b"\0" in data:
                     raise binary_fault(self.path)
-                lines, end, begun = data.rpartition(b"\n")
+                if _holds_long_line(data, begun=sum(map(len, rest))):
+                    raise long_line_fault(self.path, LONGEST_LINE)
+                end = data.rfind(b"\n") + 1
                 if end:
-                    yield b"".join([*rest, lines, end])
+                    yield b"".join([*rest, memoryview(data)[:end]])
                     rest = []
-                rest.append(begun)
+                rest.append(data[end:])
         if any(rest):
             yield b"".join(rest)
 
-    def _stored(self, data: bytes) -> None:
+    def _stored(self, data: memoryview) -> None:
         self._hash.update(data)
         if self._progress is not None:
             self._progress(len(data))
 
     @contextmanager
-    def _opened(self, seen: Callable[[bytes], None]) -> Iterator[IO[bytes]]:
+    def _opened(self, seen: Callable[[memoryview], None]) -> Iterator[IO[bytes]]:
         try:
             with self.path.open("rb") as stored:
                 magic = stored.read(4)
@@ -117,7 +122,7 @@ class LogStream:
 class _Told(io.RawIOBase):
     """A file that tells what is read of it."""
 
-    def __init__(self, stored: IO[bytes], seen: Callable[[bytes], None]) -> None:
+    def __init__(self, stored: io.BufferedReader, seen: Callable[[memoryview], None]) -> None:
         self._stored = stored
         self._seen = seen
 
@@ -127,14 +132,24 @@ class _Told(io.RawIOBase):
 
     def readinto(self, buffer: Any) -> int:
         """Read into a buffer, as RawIOBase asks."""
-        data = self._stored.read(len(buffer))
-        buffer[: len(data)] = data
-        self._seen(data)
-        return len(data)
+        count = self._stored.readinto(buffer)
+        self._seen(memoryview(buffer)[:count])
+        return count
 
 
-def _nothing(data: bytes) -> None:
+def _nothing(data: memoryview) -> None:
     del data
+
+
+def _holds_long_line(data: bytes, begun: int) -> bool:
+    """Whether a line is too long; the first one began so many bytes before."""
+    start = -begun
+    while len(data) - start > LONGEST_LINE:
+        end = data.rfind(b"\n", max(start, 0), start + LONGEST_LINE + 1)
+        if end < 0:
+            return True
+        start = end + 1
+    return False
 
 
 def read_ahead(parts: Iterator[_Part]) -> Iterator[_Part]:

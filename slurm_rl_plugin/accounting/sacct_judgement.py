@@ -8,9 +8,9 @@ from collections import Counter
 import numpy as np
 import polars as pl
 
-from slurm_rl_plugin.accounting.sacct_fields import is_unfinished, parse_count, parse_duration
+from slurm_rl_plugin.accounting.sacct_fields import is_unfinished, parse_duration
 from slurm_rl_plugin.accounting.sacct_layout import Layout
-from slurm_rl_plugin.accounting.sacct_values import counts, of_each, times
+from slurm_rl_plugin.accounting.sacct_values import counts, numbers, of_each, times
 from slurm_rl_plugin.accounting.seen_records import SeenRecords
 from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
 
@@ -48,7 +48,7 @@ class RecordJudge:
         if steps.any():
             fields, places = fields.filter(~steps), places[~steps]
         rows = _Columns(fields, layout)
-        reasons = {"duplicate record": self._told_before(fields, places), **rows.reasons()}
+        reasons = {"duplicate record": self._told_before(fields, places, layout), **rows.reasons()}
         kept = np.ones(fields.height, dtype=np.bool_)
         for reason, at_fault in reasons.items():
             if count := int(np.count_nonzero(kept & at_fault)):
@@ -58,9 +58,14 @@ class RecordJudge:
         self.kept += int(np.count_nonzero(kept))
         return rows.frame(kept).with_columns(pl.Series("place", places[kept]))
 
-    def _told_before(self, fields: pl.DataFrame, places: IntArray) -> BoolArray:
-        first, second = (fields.hash_rows(seed).to_numpy() for seed in _SEEDS)
-        return self._seen.told_before(first, second, places)
+    def _told_before(self, fields: pl.DataFrame, places: IntArray, layout: Layout) -> BoolArray:
+        # Records that differ, but in nothing that must be sound, are of one job: too few for the
+        # first digest to take two of them for the same.
+        texts = [str(place) for place in range(len(layout.names))]
+        strict = [str(place) for place, _ in layout.strict]
+        first = fields.select(texts).hash_rows(_SEEDS[0])
+        second = fields.select(strict).hash_rows(_SEEDS[1])
+        return self._seen.told_before(first.to_numpy(), second.to_numpy(), places)
 
     def _notice(self, rows: _Columns, kept: BoolArray, places: IntArray) -> None:
         submit, start = rows.submit[kept], rows.start[kept]
@@ -81,14 +86,10 @@ class _Columns:
 
     def __init__(self, fields: pl.DataFrame, layout: Layout) -> None:
         self._fields, self._layout = fields, layout
-        told = {
-            name: _value(fields, layout, name) for name in ("submit", "start", "end", "eligible")
-        }
-        self.submit, self.start, self.end, self.eligible = map(times, told.values())
+        told = (_value(fields, layout, name) for name in ("submit", "start", "end", "eligible"))
+        self.submit, self.start, self.end, self.eligible = (times(fields, each) for each in told)
         self.run_time = self._run_times()
-        self.processors = counts(
-            _value(fields, layout, "ncpus", "alloccpus", "reqcpus"), parse_count
-        )
+        self.processors = counts(fields, _value(fields, layout, "ncpus", "alloccpus", "reqcpus"))
 
     def reasons(self) -> dict[str, BoolArray]:
         """Why there is no job, the first that holds counts; a blank tells equal reasons apart."""
@@ -107,23 +108,24 @@ class _Columns:
 
     def frame(self, kept: BoolArray) -> pl.DataFrame:
         """The jobs as they are stored."""
-        fields, layout = self._fields.filter(kept), self._layout
-        submit, eligible, start = self.submit[kept], self.eligible[kept], self.start[kept]
+        fields, layout = self._fields, self._layout
+        submit, eligible, start = self.submit, self.eligible, self.start
         within = (submit <= eligible) & (eligible <= start)
         columns = {
-            "job_id": _job_numbers(_value(fields, layout, "jobidraw", "jobid")),
+            "job_id": _job_numbers(fields, _value(fields, layout, "jobidraw", "jobid"), kept),
             "submit": submit,
             "eligible": np.where(within, eligible, submit),
             "start": start,
-            "run_time": self.run_time[kept],
-            "processors": self.processors[kept].astype(np.int64),
+            "run_time": self.run_time,
+            "processors": self.processors,
             "time_limit": _time_limits(fields, layout),
         }
         names = {name: _value(fields, layout, field) for name, field in _NAMES.items()}
-        return pl.DataFrame({**columns, **names})
+        jobs = pl.DataFrame({**columns, **names}).filter(kept)
+        return jobs.with_columns(pl.col("processors").cast(pl.Int64))
 
     def _run_times(self) -> FloatArray:
-        told = counts(_value(self._fields, self._layout, "elapsedraw"), parse_count)
+        told = counts(self._fields, _value(self._fields, self._layout, "elapsedraw"))
         return _filled(
             _filled_by(told, _value(self._fields, self._layout, "elapsed")), self.end - self.start
         )
@@ -147,17 +149,16 @@ def _filled_by(values: FloatArray, durations: pl.Series) -> FloatArray:
 
 
 def _time_limits(fields: pl.DataFrame, layout: Layout) -> FloatArray:
-    minutes = counts(_value(fields, layout, "timelimitraw"), parse_count)
+    minutes = counts(fields, _value(fields, layout, "timelimitraw"))
     limit = _filled_by(60.0 * minutes, _value(fields, layout, "timelimit"))
     return np.where(limit > 0, limit, np.nan)
 
 
-def _job_numbers(texts: pl.Series) -> IntArray:
-    numbers = texts.cast(pl.Int64, strict=False)
-    odd = numbers.is_null()
-    found = numbers.fill_null(0).to_numpy().copy()
+def _job_numbers(fields: pl.DataFrame, texts: pl.Series, wanted: BoolArray) -> IntArray:
+    found = numbers(fields, texts).copy()
+    odd = wanted & (found < 0)
     if odd.any():
-        found[odd.to_numpy()] = of_each(texts.filter(odd), _first_number, np.int64)
+        found[odd] = of_each(texts.filter(odd), _first_number, np.int64)
     return found
 
 
@@ -175,7 +176,8 @@ def _value(fields: pl.DataFrame, layout: Layout, *names: str) -> pl.Series:
         told = fields[place]
         empty = told == ""
         if empty.any():
-            found = fields.select(pl.when(empty).then(found).otherwise(told)).to_series()
+            # of no one field any more, so of no name
+            found = fields.select(pl.when(empty).then(found).otherwise(told).alias("")).to_series()
         else:
             found = told
     return found

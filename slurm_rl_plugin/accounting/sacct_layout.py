@@ -74,8 +74,12 @@ class Layout:
         if extra < 0 or extra > (_MOST_EXTRA if self.free else 0):
             return None
         parts = text.split(SEPARATOR)
-        fields = _give_away(parts, self) if extra else parts
-        if fields is None or not self._is_sound(fields, several_lines="\n" in text):
+        if extra:
+            fields = _give_away(parts, self)
+        else:
+            sound = all(pattern.fullmatch(parts[i]) for i, pattern in self.strict)
+            fields = parts if sound else None
+        if fields is None or ("\n" in text and not self._breaks_in_free_text(fields)):
             return None
         return fields
 
@@ -117,12 +121,9 @@ class Layout:
         """Whether the last field may go on in the next line."""
         return not self.trailing and len(self.names) - 1 in self.free
 
-    def _is_sound(self, fields: list[str], *, several_lines: bool) -> bool:
-        if not all(pattern.fullmatch(fields[i]) for i, pattern in self.strict):
-            return False
-        return not several_lines or not any(
-            "\n" in value for i, value in enumerate(fields) if i not in self.free
-        )
+    def _breaks_in_free_text(self, fields: list[str]) -> bool:
+        """Whether line breaks are in free text only."""
+        return not any("\n" in value for i, value in enumerate(fields) if i not in self.free)
 
 
 def _give_away(parts: list[str], layout: Layout) -> list[str] | None:
@@ -134,18 +135,17 @@ def _give_away(parts: list[str], layout: Layout) -> list[str] | None:
     extra = len(parts) - len(layout.names)
     cost = [0.0] + [math.inf] * extra
     strict = dict(layout.strict)
+    unchanged = list(range(extra + 1))
     origins = []
     for column in range(len(layout.names)):
-        origin = list(range(extra + 1))
+        origin = unchanged
         if column in layout.free:
             cost, origin = _widen(cost, _COST_OF_WIDENING + layout.free[column])
-        elif column in strict:
-            for k in range(extra + 1):
-                cost[k] += 0.0 if strict[column].fullmatch(parts[column + k]) else math.inf
-        elif column in layout.loose:
-            for k in range(extra + 1):
-                fits = layout.loose[column].fullmatch(parts[column + k])
-                cost[k] += 0.0 if fits else _COST_OF_ODD_VALUE
+        elif (pattern := strict.get(column) or layout.loose.get(column)) is not None:
+            price = math.inf if column in strict else _COST_OF_ODD_VALUE
+            for k, so_far in enumerate(cost):
+                if so_far < math.inf and not pattern.fullmatch(parts[column + k]):
+                    cost[k] += price
         origins.append(origin)
     return _join(parts, origins) if math.isfinite(cost[extra]) else None
 

@@ -67,6 +67,6 @@ class SacctStream:
 
 
 def _cut(cutter: RecordCutter, stream: LogStream) -> Iterator[Batch]:
-    for data in stream.batches():
+    for data in read_ahead(stream.batches()):
         yield cutter.cut(data)
     yield cutter.cut(b"", last=True)

@@ -14,30 +14,61 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from slurm_rl_plugin.accounting.sacct_fields import parse_time
+from slurm_rl_plugin.accounting.sacct_fields import parse_count, parse_time
 from slurm_rl_plugin.accounting.sacct_layout import Layout
-from slurm_rl_plugin.units import BoolArray, FloatArray
+from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
 
 _TIMES = ("submit", "eligible", "start", "end")
 _COUNTS = ("elapsedraw", "timelimitraw", "ncpus", "alloccpus", "reqcpus")
-_NUMBERS = ("jobid", "jobidraw")
 _LOCAL_TIME = "%Y-%m-%dT%H:%M:%S"
 _DIGITS_OF_LOCAL_TIME = "[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}"
 #: Values of a field that surely look as they should; most of them do.
 _PLAIN = {
-    **dict.fromkeys(_TIMES, f"^(?:[0-9]{{1,11}}|{_DIGITS_OF_LOCAL_TIME})$"),
-    **dict.fromkeys(_COUNTS, "^[0-9]{1,9}$"),
-    **dict.fromkeys(_NUMBERS, "^[0-9]{1,18}$"),
+    **dict.fromkeys(_TIMES, f"^{_DIGITS_OF_LOCAL_TIME}$"),
     "state": "^[A-Z_]+$",
     "elapsed": "^[0-9]{1,2}:[0-9]{2}:[0-9]{2}$",
 }
+#: The most digits of a number that is sound in a field.
+_DIGITS = {**dict.fromkeys(_TIMES, 11), **dict.fromkeys(_COUNTS, 9), "jobid": 18, "jobidraw": 18}
+_NEVER = np.iinfo(np.int64).max
+#: By the length of a text the least number that is written so: 7, not 07 or +7.
+_LEAST = np.array([_NEVER, 0, *(10**digits for digits in range(1, 18)), _NEVER])
+#: Stands for what is no number.
+_NONE = -1
 
 
-def sound_values(fields: pl.DataFrame, layout: Layout) -> BoolArray:
-    """Which rows hold in every strict field what its pattern wants; shape [rows]."""
-    sound = np.ones(fields.height, dtype=np.bool_)
+def with_numbers(fields: pl.DataFrame, layout: Layout) -> pl.DataFrame:
+    """Fields, and beside those that are numbers mostly a column of what `_numbers` says of them."""
+    numeric = [i for i, name in enumerate(layout.names) if name in _DIGITS]
+    found = [pl.Series(f"#{i}", _numbers(fields[str(i)])) for i in numeric]
+    return fields.with_columns(found)
+
+
+def _numbers(texts: pl.Series) -> IntArray:
+    """The number of each text that is one as we would write it, at most 18 digits; else -1."""
+    numbers = texts.cast(pl.Int64, strict=False).fill_null(_NONE).to_numpy()
+    least = _LEAST[np.minimum(texts.str.len_bytes().to_numpy(), len(_LEAST) - 1)]
+    return np.where(numbers >= least, numbers, _NONE)
+
+
+def sound_values(fields: pl.DataFrame, layout: Layout, rows: BoolArray) -> BoolArray:
+    """Which of these rows hold in every strict field what its pattern wants.
+
+    Args:
+        fields: with numbers.
+        layout: of the fields.
+        rows: those that are asked about; shape [fields.height].
+    """
+    sound = rows.copy()
     for place, pattern in layout.strict:
-        sound &= _fitting(fields[str(place)], layout.names[place], pattern)
+        name, texts = layout.names[place], fields[str(place)]
+        if name in _DIGITS:
+            numbers = fields[f"#{place}"].to_numpy()
+            odd = sound & ((numbers < 0) | (numbers >= 10 ** _DIGITS[name]))
+        else:
+            odd = sound.copy()
+        if odd.any():
+            sound[odd] = _fitting(texts if odd.all() else texts.filter(odd), name, pattern)
     return sound
 
 
@@ -58,18 +89,38 @@ def of_each(texts: pl.Series, meaning: Callable[[str], object], kind: type) -> n
     return told[texts.replace_strict(distinct, np.arange(len(distinct)), return_dtype=pl.UInt32)]
 
 
-def counts(texts: pl.Series, parse: Callable[[str], float]) -> FloatArray:
-    """Whole numbers as float64; what is none goes through `parse`."""
-    return _with_plain(texts, _PLAIN["ncpus"], parse)
+def numbers(fields: pl.DataFrame, texts: pl.Series) -> IntArray:
+    """Plain numbers of one of the fields, or of texts put together of several; -1 for others."""
+    known = f"#{texts.name}"
+    return fields[known].to_numpy() if known in fields.columns else _numbers(texts)
 
 
-def times(texts: pl.Series) -> FloatArray:
+def counts(fields: pl.DataFrame, texts: pl.Series) -> FloatArray:
+    """Whole numbers as `sacct_fields.parse_count` tells them; shape [n]."""
+    found = numbers(fields, texts).astype(np.float64)
+    odd = found < 0
+    if odd.any():
+        found[odd] = of_each(texts.filter(odd), parse_count, np.float64)
+    return found
+
+
+def times(fields: pl.DataFrame, texts: pl.Series) -> FloatArray:
     """Seconds since the epoch as `sacct_fields.parse_time` tells them; shape [n]."""
-    found = _with_plain(texts, "^[0-9]{1,11}$")
+    found = numbers(fields, texts).astype(np.float64)
+    odd = found < 0
+    if odd.any():
+        found[odd] = _odd_times(texts if odd.all() else texts.filter(odd))
     found[found == 0.0] = np.nan
+    return found
+
+
+def _odd_times(texts: pl.Series) -> FloatArray:
     local = texts.str.contains(f"^{_DIGITS_OF_LOCAL_TIME}$").to_numpy()
-    if local.any():
-        found[local] = _local_times(texts.filter(local))
+    if local.all():
+        return _local_times(texts)
+    found = np.empty(len(texts))
+    found[local] = _local_times(texts.filter(local))
+    found[~local] = of_each(texts.filter(~local), parse_time, np.float64)
     return found
 
 
@@ -81,21 +132,3 @@ def _local_times(texts: pl.Series) -> FloatArray:
     if odd.any():
         seconds[odd] = of_each(texts.filter(odd), parse_time, np.float64)
     return seconds
-
-
-def _whole_numbers(texts: pl.Series) -> FloatArray:
-    return texts.cast(pl.Int64).cast(pl.Float64).to_numpy()
-
-
-def _with_plain(
-    texts: pl.Series, plain: str, parse: Callable[[str], float] | None = None
-) -> FloatArray:
-    """Whole numbers where the text is plain, elsewhere what `parse` says, or NaN."""
-    is_plain = texts.str.contains(plain).to_numpy()
-    if is_plain.all():
-        return _whole_numbers(texts).copy()
-    values = np.full(len(texts), np.nan)
-    values[is_plain] = _whole_numbers(texts.filter(is_plain))
-    if parse is not None:
-        values[~is_plain] = of_each(texts.filter(~is_plain), parse, np.float64)
-    return values

@@ -3,40 +3,57 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
+from typing import Self
 
 import numpy as np
 import polars as pl
 from polars.io.plugins import register_io_source
 
+from slurm_rl_plugin.accounting.log_stream import read_ahead
 from slurm_rl_plugin.accounting.stored_log import COLUMNS
+from slurm_rl_plugin.units import FloatArray, IntArray
 
 #: Rows of a group, the least that is read of a file.
 GROUP = 1 << 16
 #: Jobs of one part of the joined file, about; one part is in memory at a time.
 PART = 1 << 19
 _PLACE = "place"
+#: Rows of a group of a run: parts of a log in no order read a little of each run.
+_GROUP_OF_RUN = 1 << 15
+#: So many jobs of a run tell where it may be cut.
+_SAMPLES = 128
+#: Submit and place of a job.
+_Bound = tuple[float, int]
 
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """Jobs of one batch in submit order; the times between which they were submitted."""
+    """Jobs of some batches in submit order.
+
+    Attributes:
+        path: of the file that holds them.
+        first, last: submits between which all are.
+        sample: submit and place of every so manieth job; shapes [samples].
+        jobs: how many there are.
+    """
 
     path: Path
     first: float
     last: float
-    sample: np.ndarray
+    sample: tuple[FloatArray, IntArray]
     jobs: int
 
 
 class StoredRuns:
-    """A folder that fills with sorted batches.
+    """A folder that fills with sorted runs of jobs.
 
     Args:
         folder: for them; it must exist and is the caller's to remove.
-        part: jobs in memory at a time when the batches are joined.
+        part: jobs in memory at a time, in a run and when the runs are joined.
     """
 
     def __init__(self, folder: Path, *, part: int = PART) -> None:
@@ -44,6 +61,17 @@ class StoredRuns:
         self._part = part
         self._runs: list[_Run] = []
         self._places = 0
+        self._waiting: list[pl.DataFrame] = []
+        self._jobs = 0
+        self._worker = ThreadPoolExecutor(max_workers=1)
+        self._storing: Future[_Run] | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        """Wait for what is being written, so that the folder may be removed."""
+        self._worker.shutdown()
 
     def add(self, jobs: pl.DataFrame) -> None:
         """Put a batch by; jobs of equal submit keep the order in which they come.
@@ -55,13 +83,24 @@ class StoredRuns:
             return
         if _PLACE not in jobs.columns:
             jobs = jobs.with_columns(pl.Series(_PLACE, np.arange(jobs.height)))
-        ordered = jobs.select(*COLUMNS, pl.col(_PLACE) + self._places).sort("submit", _PLACE)
-        path = self._folder / f"run-{len(self._runs):06}"
-        ordered.write_parquet(path, compression="lz4", row_group_size=GROUP)
-        submit = ordered["submit"].to_numpy()
-        step = max(self._part // 64, 1)
-        self._runs.append(_Run(path, submit[0], submit[-1], submit[::step], jobs.height))
+        self._waiting.append(jobs.select(*COLUMNS, pl.col(_PLACE) + self._places))
         self._places += int(jobs[_PLACE].max()) + 1  # type: ignore[arg-type]
+        self._jobs += jobs.height
+        if self._jobs >= self._part:
+            self._store()
+
+    def _store(self) -> None:
+        """Have what waits written as one run, while the caller goes on; one run at a time."""
+        self._stored()
+        path = self._folder / f"run-{len(self._runs):06}"
+        self._storing = self._worker.submit(_stored_run, self._waiting, path)
+        self._waiting, self._jobs = [], 0
+
+    def _stored(self) -> None:
+        """Wait for the run that is being written."""
+        if self._storing is not None:
+            self._runs.append(self._storing.result())
+            self._storing = None
 
     def write(
         self,
@@ -81,11 +120,20 @@ class StoredRuns:
             columns: list[str] | None, condition: object, most: object, size: object
         ) -> Iterator[pl.DataFrame]:
             del condition, most, size  # nothing is asked that would need them
-            for part in self._ordered():
+            for part in read_ahead(self._ordered()):
                 yield part.with_columns(*changes).select(columns or list(COLUMNS))
 
+        if self._jobs:
+            self._store()
+        self._stored()
         rows = register_io_source(parts, schema=COLUMNS, is_pure=True)
-        rows.sink_parquet(path, row_group_size=GROUP, metadata=metadata)
+        rows.sink_parquet(
+            path,
+            compression="zstd",
+            compression_level=1,  # as small as others here, in two thirds of the time
+            row_group_size=GROUP,
+            metadata=metadata,
+        )
 
     def _ordered(self) -> Iterator[pl.DataFrame]:
         """Jobs, each part behind the one before it."""
@@ -96,14 +144,24 @@ class StoredRuns:
                 if part.height:
                     yield part.sort("submit", _PLACE)
 
-    def _bounds(self, runs: list[_Run]) -> list[tuple[float, float]]:
-        """Stretches of submit times that hold about `part` jobs each, all jobs together."""
-        samples = np.sort(np.concatenate([each.sample for each in runs]))
-        jobs = sum(each.jobs for each in runs)
-        count = max(round(jobs / self._part), 1)
-        cuts = np.unique(samples[np.linspace(0, len(samples) - 1, count + 1)[1:-1].astype(int)])
-        edges = [-np.inf, *cuts.tolist(), np.inf]
-        return list(pairwise(edges))
+    def _bounds(self, runs: list[_Run]) -> list[tuple[_Bound, _Bound]]:
+        """Stretches that hold about `part` jobs each, all jobs together."""
+        submits = np.concatenate([run.sample[0] for run in runs])
+        places = np.concatenate([run.sample[1] for run in runs])
+        count = max(round(sum(each.jobs for each in runs) / self._part), 1)
+        order = np.lexsort((places, submits))
+        cuts = np.unique(order[np.linspace(0, len(order) - 1, count + 1)[1:-1].astype(int)])
+        edges = sorted(zip(submits[cuts].tolist(), places[cuts].tolist(), strict=True))
+        return list(pairwise([(-np.inf, -1), *edges, (np.inf, -1)]))
+
+
+def _stored_run(batches: list[pl.DataFrame], path: Path) -> _Run:
+    ordered = pl.concat(batches).sort("submit", _PLACE)
+    ordered.write_parquet(path, compression="lz4", row_group_size=_GROUP_OF_RUN)
+    submit, place = (ordered[name].to_numpy() for name in ("submit", _PLACE))
+    step = max(len(submit) // _SAMPLES, 1)
+    sample = submit[::step].copy(), place[::step].copy()
+    return _Run(path, submit[0], submit[-1], sample, len(submit))
 
 
 def _overlapping(runs: list[_Run]) -> Iterator[list[_Run]]:
@@ -120,10 +178,16 @@ def _overlapping(runs: list[_Run]) -> Iterator[list[_Run]]:
         yield together
 
 
-def _meet(run: _Run, begin: float, end: float) -> bool:
-    return run.first < end and run.last >= begin
+def _meet(run: _Run, begin: _Bound, end: _Bound) -> bool:
+    return run.first <= end[0] and run.last >= begin[0]
 
 
-def _between(run: _Run, begin: float, end: float) -> pl.LazyFrame:
-    submit = pl.col("submit")
-    return pl.scan_parquet(run.path).filter((submit >= begin) & (submit < end))
+def _between(run: _Run, begin: _Bound, end: _Bound) -> pl.LazyFrame:
+    """Jobs of a run from one bound until before the other."""
+    rows = pl.scan_parquet(run.path)
+    submit, place = pl.col("submit"), pl.col(_PLACE)
+    if run.last >= end[0]:
+        rows = rows.filter((submit < end[0]) | ((submit == end[0]) & (place < end[1])))
+    if run.first <= begin[0]:
+        rows = rows.filter((submit > begin[0]) | ((submit == begin[0]) & (place >= begin[1])))
+    return rows
