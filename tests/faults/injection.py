@@ -112,15 +112,15 @@ def inject(fault: Fault, folder: Path, seed: int, slack: float = SLACK) -> Injec
             _go_through(fault, scene, found)
         except Exception as error:  # noqa: BLE001 - a campaign goes on with the next one
             found.error = f"{type(error).__name__}: {error}"
+        shutil.copy(cluster.directory / "log" / "slurmctld.log", folder)
         if not found.survived:
-            _keep(cluster, folder)
+            _keep_queue(cluster, folder)
     found.seconds = time.monotonic() - begin
     return found
 
 
-def _keep(cluster: PrivateSlurm, folder: Path) -> None:
+def _keep_queue(cluster: PrivateSlurm, folder: Path) -> None:
     """What helps to find out why."""
-    shutil.copy(cluster.directory / "log" / "slurmctld.log", folder)
     queue = cluster.run("squeue", "-t", "all", "-r", check=False)
     (folder / "squeue.txt").write_text(queue.stdout + queue.stderr)
 

@@ -1,6 +1,6 @@
 """One fault of the campaign in a process of its own: python -m tests.faults.one_fault NAME FOLDER.
 
-Writes FOLDER/result.json and keeps the logs of the daemon beside it.
+Writes FOLDER/result.json and keeps the logs of the daemon and of slurmctld beside it.
 """
 
 from __future__ import annotations

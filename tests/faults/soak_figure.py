@@ -41,7 +41,7 @@ def draw_soak(path: Path, samples: Samples, began: float, rounds: int, length: f
         layout="constrained",
     )
     for axis, (name, words, unit, colour) in zip(axes[:-1], _PANELS, strict=True):
-        at, values = np.array(samples[name]).T
+        at, values = _whole(samples[name], samples["memory"]).T
         axis.plot((at - began) / 60.0, values / unit, color=colour, lw=1.0)
         axis.set_ylabel(words)
         axis.set_ylim(0.0, max(1.1 * float(values.max()) / unit, 1.0))
@@ -54,6 +54,14 @@ def draw_soak(path: Path, samples: Samples, began: float, rounds: int, length: f
     with replacing(path) as beside:
         figure.savefig(beside, dpi=150, format="png")
     plt.close(figure)
+
+
+def _whole(
+    series: Sequence[tuple[float, float]], scrapes: Sequence[tuple[float, float]]
+) -> np.ndarray:
+    """A value for each scrape: pending jobs have no series while there are none."""
+    known = dict(series)
+    return np.array([(at, known.get(at, 0.0)) for at, _ in scrapes])
 
 
 def _draw_rounds(
