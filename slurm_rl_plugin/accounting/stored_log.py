@@ -98,7 +98,7 @@ class StoredLog:
     def _table(self, rows: pl.LazyFrame, count: int | None) -> JobLog:
         with _faults(self.path):
             jobs = rows.collect(engine="streaming")
-        if (count is not None and jobs.height != count) or not _is_sound(jobs):
+        if (count is not None and jobs.height != count) or not _is_sound(jobs, self.kind):
             raise AccountingLogError(self.path, "the file is damaged; convert the log again")
         return job_log(jobs, self.kind, self.processors_available)
 
@@ -170,15 +170,22 @@ def _indexed(texts: pl.Series, *, numbered: bool) -> tuple[IntArray, tuple[str, 
     return places.to_numpy().copy(), tuple(names)
 
 
-def _is_sound(jobs: pl.DataFrame) -> bool:
+def _is_sound(jobs: pl.DataFrame, kind: str) -> bool:
     """Whether the columns hold what a table of jobs may."""
     if any(jobs.null_count().row(0)):
+        return False
+    if kind == "swf" and not all(_are_numbers(jobs[name]) for name in NAMES):
         return False
     submit: FloatArray = jobs["submit"].to_numpy()
     finite: BoolArray = np.isfinite(submit) & np.isfinite(jobs["eligible"].to_numpy())
     ran = (jobs["run_time"].to_numpy() > 0) & (jobs["processors"].to_numpy() > 0)
     ran &= ~(jobs["start"].to_numpy() < submit)
     return bool(np.all(finite & ran) and np.all(np.diff(submit) >= 0))
+
+
+def _are_numbers(names: pl.Series) -> bool:
+    """Whether these are names as a workload log gives them, all of which are whole numbers."""
+    return bool(names.unique().str.contains(r"^-?[0-9]{1,19}$").all())
 
 
 @contextmanager

@@ -18,6 +18,9 @@ QUEUE_FIELDS = (
     *("Partition", "QOS", "BatchFlag", "NodeList", "ArrayTaskID", "HetJobID", "Name"),
 )
 SEPARATOR = "|"
+#: Where a record may begin: its number and the mark. Made once, and not with the mark of each call:
+#: `re` keeps the last 512 patterns that it was ever asked for.
+_BEGIN = re.compile(r"^(\d+)\|([^|\n]*)\|", re.MULTILINE)
 
 PENDING = "PENDING"
 #: States in which a job occupies processors. COMPLETING does not count: its work is over.
@@ -129,8 +132,7 @@ def parse_records(text: str, mark: str, known: Mapping[str, QueueRow]) -> dict[s
 
 
 def _records(text: str, mark: str) -> Iterator[str]:
-    begin = re.compile(rf"^(\d+){re.escape(SEPARATOR + mark + SEPARATOR)}", re.MULTILINE)
-    found = list(begin.finditer(text))
+    found = [match for match in _BEGIN.finditer(text) if match[2] == mark]
     before = text[: found[0].start()] if found else text
     if before.strip():
         raise not_understood("squeue", text.strip().splitlines()[0])

@@ -224,6 +224,7 @@ def load_q_network(path: Path) -> QNetworkPolicy:
     options.intra_op_num_threads = 1
     options.inter_op_num_threads = 1
     options.log_severity_level = 4
+    options.enable_mem_pattern = False  # it keeps a plan for each length of the queue ever met
     try:
         session = onnxruntime.InferenceSession(
             content,

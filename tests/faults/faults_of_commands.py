@@ -64,62 +64,34 @@ def _no_longer_change(scene: Scene) -> None:
             scene.cluster.run("scontrol", "update", f"jobid={job}", "starttime=now", check=False)
 
 
+def _by(command: str, script: str, name: str, sign: Sign, log: str, slack: float = 0.0) -> Fault:
+    """The daemon's calls of a command run a script instead."""
+    return Fault(
+        name=f"{command} {name}",
+        begin=lambda scene: _replaced(command, script, scene),
+        end=_mended,
+        sign=sign,
+        log=log,
+        slack=slack,
+    )
+
+
+_REJECTED = Sign('slurm_rl_adjustments_suppressed_total{reason="rejected"}')
+_CHANGED = Sign('slurm_rl_disturbances_total{reason="factor_changed"}')
+_SILENT = "scontrol gave no answer within"
 FAULTS_OF_COMMANDS = (
-    Fault(
-        name="scontrol hangs",
-        begin=lambda scene: _replaced("scontrol", "exec sleep 1000", scene),
-        end=_mended,
-        sign=UNREACHABLE,
-        log="scontrol gave no answer within",
-        slack=TIMEOUT,
-    ),
-    Fault(
-        name="scontrol says rc 0 with errors",
-        begin=lambda scene: _replaced("scontrol", _LIES, scene),
-        end=_mended,
-        sign=Sign('slurm_rl_adjustments_suppressed_total{reason="rejected"}'),
-        log="rejected=",
-    ),
-    Fault(
-        name="scontrol pretends to write",
-        begin=lambda scene: _replaced("scontrol", _PRETENDS, scene),
-        end=_mended,
-        sign=Sign('slurm_rl_disturbances_total{reason="factor_changed"}'),
-        log="disturbance=factor_changed",
-    ),
-    Fault(
-        name="scontrol prints garbage",
-        begin=lambda scene: _replaced("scontrol", f"cat >/dev/null; {_GARBAGE}", scene),
-        end=_mended,
-        sign=UNREACHABLE,
-        log=_NO_ANSWER,
-    ),
-    Fault(
-        name="squeue prints garbage",
-        begin=lambda scene: _replaced("squeue", _GARBAGE, scene),
-        end=_mended,
-        sign=UNREACHABLE,
-        log=_NO_ANSWER,
-    ),
-    Fault(
-        name="squeue ends in mid-line",
-        begin=lambda scene: _replaced("squeue", _HALF, scene),
-        end=_mended,
-        sign=UNREACHABLE,
-        log=_NO_ANSWER,
-    ),
-    Fault(
-        name="sprio prints garbage",
-        begin=lambda scene: _replaced("sprio", _GARBAGE, scene),
-        end=_mended,
-        sign=UNREACHABLE,
-        log=_NO_ANSWER,
-    ),
+    _by("scontrol", "exec sleep 1000", "hangs", UNREACHABLE, _SILENT, TIMEOUT),
+    _by("scontrol", _LIES, "says rc 0 with errors", _REJECTED, "rejected="),
+    _by("scontrol", _PRETENDS, "pretends to write", _CHANGED, "disturbance=factor_changed"),
+    _by("scontrol", f"cat >/dev/null; {_GARBAGE}", "prints garbage", UNREACHABLE, _NO_ANSWER),
+    _by("squeue", _GARBAGE, "prints garbage", UNREACHABLE, _NO_ANSWER),
+    _by("squeue", _HALF, "ends in mid-line", UNREACHABLE, _NO_ANSWER),
+    _by("sprio", _GARBAGE, "prints garbage", UNREACHABLE, _NO_ANSWER),
     Fault(
         name="jobs end, requeue, split and are held between read and write",
         begin=_jobs_change,
         end=_no_longer_change,
-        sign=Sign('slurm_rl_adjustments_suppressed_total{reason="rejected"}'),
+        sign=_REJECTED,
         log="rejected=",
     ),
 )

@@ -6,7 +6,7 @@ import hashlib
 import shutil
 import signal
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -97,6 +97,10 @@ def _swap(content: bytes, scene: Scene) -> None:
     scene.commands.mend()
 
 
+def _another() -> bytes:
+    return (MODELS / "responsive-reserve.onnx").read_bytes()
+
+
 def _damaged() -> bytes:
     content = bytearray((MODELS / "default.onnx").read_bytes())
     return bytes(content[: len(content) // 2])
@@ -128,21 +132,41 @@ def _sha256(model: str) -> str:
     return hashlib.sha256((MODELS / f"{model}.onnx").read_bytes()).hexdigest()
 
 
-_OWN = "FOLDER/model.onnx"
+def _cut_state(name: str, part: float) -> Fault:
+    """The state file keeps so much of its content."""
+    return Fault(
+        name=f"state file {name}",
+        begin=lambda scene: _truncate(part, scene),
+        sign=Sign('slurm_rl_disturbances_total{reason="state_file"}'),
+        log="state=unreadable",
+    )
+
+
+def _of_model(name: str, begin: Callable[[Scene], None], sign: Sign, log: str) -> Fault:
+    """Something happens to the model of a daemon as it is shipped."""
+    return Fault(
+        name=name,
+        place=_own_model,
+        program=SHIPPED,
+        model="FOLDER/model.onnx",
+        begin=begin,
+        end=_good_again,
+        sign=sign,
+        log=log,
+    )
+
+
+def _swapped(name: str, content: Callable[[], bytes], sign: Sign, log: str) -> Fault:
+    """The model is replaced under the running daemon."""
+    name = f"model swapped for {name}"
+    return _of_model(name, lambda scene: _swap(content(), scene), sign, log)
+
+
+_TAKEN = Sign("slurm_rl_model_info", labels=f'sha256="{_sha256("responsive-reserve")}"')
 _REFUSED = Sign("slurm_rl_last_reload_successful", 0.0)
 FAULTS_OF_FILES = (
-    Fault(
-        name="state file emptied",
-        begin=lambda scene: _truncate(0.0, scene),
-        sign=Sign('slurm_rl_disturbances_total{reason="state_file"}'),
-        log="state=unreadable",
-    ),
-    Fault(
-        name="state file cut in half",
-        begin=lambda scene: _truncate(0.5, scene),
-        sign=Sign('slurm_rl_disturbances_total{reason="state_file"}'),
-        log="state=unreadable",
-    ),
+    _cut_state("emptied", 0.0),
+    _cut_state("cut in half", 0.5),
     Fault(
         name="disk full",
         place=_small_disk,
@@ -158,44 +182,10 @@ FAULTS_OF_FILES = (
         sign=UNWRITABLE,
         log="Read-only file system",
     ),
-    Fault(
-        name="model swapped for another",
-        place=_own_model,
-        program=SHIPPED,
-        model=_OWN,
-        begin=lambda scene: _swap((MODELS / "responsive-reserve.onnx").read_bytes(), scene),
-        end=_good_again,
-        sign=Sign("slurm_rl_model_info", labels=f'sha256="{_sha256("responsive-reserve")}"'),
-        log="reload=done policy=model",
-    ),
-    Fault(
-        name="model swapped for a damaged one",
-        place=_own_model,
-        program=SHIPPED,
-        model=_OWN,
-        begin=lambda scene: _swap(_damaged(), scene),
-        end=_good_again,
-        sign=_REFUSED,
-        log="reload=refused",
-    ),
-    Fault(
-        name="model swapped for one of another schema",
-        place=_own_model,
-        program=SHIPPED,
-        model=_OWN,
-        begin=lambda scene: _swap(_other_schema(), scene),
-        end=_good_again,
-        sign=_REFUSED,
-        log="reload=refused",
-    ),
-    Fault(
-        name="daemon started with a damaged model",
-        place=_own_model,
-        program=SHIPPED,
-        model=_OWN,
-        begin=_start_with_damaged,
-        end=_good_again,
-        sign=FALLS_BACK,
-        log="model=refused",
+    _swapped("another", _another, _TAKEN, "reload=done policy=model"),
+    _swapped("a damaged one", _damaged, _REFUSED, "reload=refused"),
+    _swapped("one of another schema", _other_schema, _REFUSED, "reload=refused"),
+    _of_model(
+        "daemon started with a damaged model", _start_with_damaged, FALLS_BACK, "model=refused"
     ),
 )

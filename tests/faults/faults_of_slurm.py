@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 from tests.faults.daemon_beside import TIMEOUT
 from tests.faults.fault import UNREACHABLE, Fault, Sign
@@ -59,10 +60,6 @@ def _without_state(scene: Scene) -> None:
     scene.jobs.submit(8)
 
 
-def _killed(daemon: str, scene: Scene) -> None:
-    scene.cluster.kill(daemon)
-
-
 def _back(daemon: str, scene: Scene) -> None:
     scene.cluster.restart(daemon)
 
@@ -77,46 +74,44 @@ def _terminated(scene: Scene) -> None:
     scene.cluster.kill("slurmctld", signal.SIGTERM)
 
 
+def _gone(
+    name: str,
+    daemon: str,
+    sign: Sign,
+    log: str,
+    end: Callable[[Scene], None] | None = None,
+    **more: Any,
+) -> Fault:
+    """A daemon is killed, and started again at the end."""
+    return Fault(
+        name=f"{name} gone",
+        begin=lambda scene: scene.cluster.kill(daemon),
+        end=end or (lambda scene: _back(daemon, scene)),
+        sign=sign,
+        log=log,
+        **more,
+    )
+
+
+def _restarts(name: str, end: Callable[[Scene], None], **more: Any) -> Fault:
+    """slurmctld is stopped as an administrator does, and started again."""
+    return Fault(
+        name=f"slurmctld restarted {name}",
+        begin=_terminated,
+        end=end,
+        sign=UNREACHABLE,
+        log=_NO_ANSWER,
+        **more,
+    )
+
+
 _ACCOUNTING = Sign('slurm_rl_disturbances_total{reason="accounting_behind"}')
+_BEHIND = "disturbance=accounting_behind"
 FAULTS_OF_SLURM = (
     *_around_writes(),
-    Fault(
-        name="slurmctld restarted with its state",
-        begin=_terminated,
-        end=lambda scene: _back("slurmctld", scene),
-        sign=UNREACHABLE,
-        log=_NO_ANSWER,
-        after_save=True,
-    ),
-    Fault(
-        name="slurmctld restarted without its state",
-        begin=_terminated,
-        end=_without_state,
-        sign=UNREACHABLE,
-        log=_NO_ANSWER,
-        forgets_jobs=True,
-    ),
-    Fault(
-        name="slurmdbd gone",
-        begin=lambda scene: _killed("slurmdbd", scene),
-        end=lambda scene: _back("slurmdbd", scene),
-        sign=_ACCOUNTING,
-        log="disturbance=accounting_behind",
-    ),
-    Fault(
-        name="MariaDB gone",
-        begin=lambda scene: _killed("mariadbd", scene),
-        end=_database_back,
-        sign=_ACCOUNTING,
-        log="disturbance=accounting_behind",
-    ),
-    Fault(
-        name="munge gone",
-        begin=lambda scene: _killed("munged", scene),
-        end=lambda scene: _back("munged", scene),
-        sign=UNREACHABLE,
-        log=_NO_ANSWER,
-        reruns_jobs=True,
-        slack=TIMEOUT,
-    ),
+    _restarts("with its state", lambda scene: _back("slurmctld", scene), after_save=True),
+    _restarts("without its state", _without_state, forgets_jobs=True),
+    _gone("slurmdbd", "slurmdbd", _ACCOUNTING, _BEHIND),
+    _gone("MariaDB", "mariadbd", _ACCOUNTING, _BEHIND, end=_database_back),
+    _gone("munge", "munged", UNREACHABLE, _NO_ANSWER, reruns_jobs=True, slack=TIMEOUT),
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -91,27 +92,36 @@ def _second_leaves(scene: Scene) -> None:
         assert code == 0, second.log[-2000:]
 
 
+def _dies(name: str, begin: Callable[[Scene], None], patience: float) -> Fault:
+    """The daemon is killed, and started again at the end."""
+    return Fault(
+        name=name,
+        begin=begin,
+        end=_start,
+        counts_end=True,
+        sign=Sign(""),
+        log="disturbance=found_factors",
+        patience=patience,
+        slack=3.0,
+    )
+
+
+def _clock_jumps(name: str, seconds: float) -> Fault:
+    """The clock of the whole site is set, and set back at the end."""
+    return Fault(
+        name=f"clock jumps {name}",
+        clock=True,
+        program=_SHIFTED,
+        begin=lambda scene: set_clock(scene.daemon.folder, seconds),
+        end=lambda scene: set_clock(scene.daemon.folder, 0.0),
+        sign=Sign('slurm_rl_disturbances_total{reason="clock"}'),
+        log="disturbance=clock",
+    )
+
+
 FAULTS_OF_THE_DAEMON = (
-    Fault(
-        name="daemon killed",
-        begin=_kill,
-        end=_start,
-        counts_end=True,
-        sign=Sign(""),
-        log="disturbance=found_factors",
-        patience=3.0,
-        slack=3.0,
-    ),
-    Fault(
-        name="daemon killed again and again",
-        begin=_kill_often,
-        end=_start,
-        counts_end=True,
-        sign=Sign(""),
-        log="disturbance=found_factors",
-        patience=900.0,
-        slack=3.0,
-    ),
+    _dies("daemon killed", _kill, patience=3.0),
+    _dies("daemon killed again and again", _kill_often, patience=900.0),
     Fault(
         name="inference sleeps",
         program=_DROWSY,
@@ -135,22 +145,6 @@ FAULTS_OF_THE_DAEMON = (
         log="disturbance=factor_changed",
         slack=2.0,
     ),
-    Fault(
-        name="clock jumps forward",
-        clock=True,
-        program=_SHIFTED,
-        begin=lambda scene: set_clock(scene.daemon.folder, JUMP),
-        end=lambda scene: set_clock(scene.daemon.folder, 0.0),
-        sign=Sign('slurm_rl_disturbances_total{reason="clock"}'),
-        log="disturbance=clock",
-    ),
-    Fault(
-        name="clock jumps back",
-        clock=True,
-        program=_SHIFTED,
-        begin=lambda scene: set_clock(scene.daemon.folder, -JUMP),
-        end=lambda scene: set_clock(scene.daemon.folder, 0.0),
-        sign=Sign('slurm_rl_disturbances_total{reason="clock"}'),
-        log="disturbance=clock",
-    ),
+    _clock_jumps("forward", JUMP),
+    _clock_jumps("back", -JUMP),
 )

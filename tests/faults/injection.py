@@ -17,6 +17,7 @@ from tests.faults.scene import Scene, set_up
 from tests.faults.set_clock import JUMP, settable_clock
 from tests.real.conftest import running_slurm
 from tests.real.private_cluster import PrivateSlurm
+from tests.real.slurm_releases import SlurmRelease
 
 #: Seconds of a cycle itself and of polling.
 SLACK = 2.0
@@ -91,7 +92,13 @@ class Injection:
         return {**asdict(self), "survived": self.survived, "complaints": self.complaints}
 
 
-def inject(fault: Fault, folder: Path, seed: int, slack: float = SLACK) -> Injection:
+def inject(
+    fault: Fault,
+    folder: Path,
+    seed: int,
+    slack: float = SLACK,
+    release: SlurmRelease | None = None,
+) -> Injection:
     """Try a fault on a cluster of its own; never raises for what the fault brings about.
 
     Args:
@@ -99,28 +106,29 @@ def inject(fault: Fault, folder: Path, seed: int, slack: float = SLACK) -> Injec
         folder: of the daemon's files; must be empty.
         seed: of the jobs and of moments.
         slack: seconds of a cycle itself and of polling; more on a busy machine.
+        release: of Slurm; None for the installed one.
     """
     found, begin = Injection(name=fault.name), time.monotonic()
     found.allowed = CYCLE + slack + fault.slack
     with ExitStack() as stack:
         if fault.clock:
             stack.enter_context(settable_clock(folder))
-        cluster = stack.enter_context(running_slurm(PLAN))
+        cluster = stack.enter_context(running_slurm(PLAN, release))
         try:
             scene = set_up(fault, cluster, folder, seed, stack)
             stack.enter_context(fault.place(scene))
             _go_through(fault, scene, found)
         except Exception as error:  # noqa: BLE001 - a campaign goes on with the next one
             found.error = f"{type(error).__name__}: {error}"
+        shutil.copy(cluster.directory / "log" / "slurmctld.log", folder)
         if not found.survived:
-            _keep(cluster, folder)
+            _keep_queue(cluster, folder)
     found.seconds = time.monotonic() - begin
     return found
 
 
-def _keep(cluster: PrivateSlurm, folder: Path) -> None:
+def _keep_queue(cluster: PrivateSlurm, folder: Path) -> None:
     """What helps to find out why."""
-    shutil.copy(cluster.directory / "log" / "slurmctld.log", folder)
     queue = cluster.run("squeue", "-t", "all", "-r", check=False)
     (folder / "squeue.txt").write_text(queue.stdout + queue.stderr)
 

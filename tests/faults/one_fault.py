@@ -1,6 +1,6 @@
 """One fault of the campaign in a process of its own: python -m tests.faults.one_fault NAME FOLDER.
 
-Writes FOLDER/result.json and keeps the logs of the daemon beside it.
+Writes FOLDER/result.json and keeps the logs of the daemon and of slurmctld beside it.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from pathlib import Path
 from slurm_rl_plugin.whole_file import write_whole
 from tests.faults.every_fault import fault_named
 from tests.faults.injection import inject
+from tests.real.slurm_releases import RELEASES
 
 
 def main() -> None:
@@ -20,11 +21,13 @@ def main() -> None:
     parser.add_argument("name")
     parser.add_argument("folder", type=Path)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--release", choices=list(RELEASES))
     options = parser.parse_args()
     folder = options.folder.resolve()
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    found = inject(fault_named(options.name), folder, options.seed)
+    release = RELEASES.get(options.release)
+    found = inject(fault_named(options.name), folder, options.seed, release=release)
     write_whole(folder / "result.json", json.dumps(found.as_json(), indent=1) + "\n")
 
 

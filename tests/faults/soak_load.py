@@ -1,9 +1,9 @@
-"""The busiest day of a real log, in accelerated time."""
+"""A busy day of a real log, in accelerated time."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -55,6 +55,13 @@ def busiest_day(path: Path, speed: float, least: int) -> list[SoakJob]:
             interactive=bool(log.run_time[job] < SHORT),
         )
         for job in chosen
+    ]
+
+
+def day_after_day(day: Sequence[SoakJob], rounds: int, length: float) -> list[SoakJob]:
+    """The same day several times, each beginning `length` seconds after the one before."""
+    return [
+        replace(job, submit=job.submit + number * length) for number in range(rounds) for job in day
     ]
 
 

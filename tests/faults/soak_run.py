@@ -1,7 +1,8 @@
-"""A day's jobs on a real Slurm in accelerated time, the daemon active, Prometheus scraping."""
+"""Days of jobs on a real Slurm in accelerated time, the daemon active, Prometheus scraping."""
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -14,11 +15,13 @@ from tests.real.daemon_under_test import RunningHook, running_hook
 from tests.real.private_cluster import ClusterPlan, PrivateSlurm
 from tests.real.prometheus_server import api, prometheus_scraping
 
+logger = logging.getLogger(__name__)
+
 #: Seconds between two cycles at most.
 CYCLE = 5.0
 #: Seconds between samples.
 STEP = 2.0
-PROCESSORS = 16
+PROCESSORS = 32
 PLAN = ClusterPlan(
     nodes=1,
     processors_per_node=PROCESSORS,
@@ -45,16 +48,17 @@ class Soak:
     """What was measured.
 
     Attributes:
+        began: when the first round did, on Prometheus' clock.
         submitted: jobs.
         latest: seconds that the last of them was late at most.
         states: final state -> jobs, as Slurm's log of completions tells.
         seconds: of the run.
         samples: name of SERIES -> (time, value) of each sample of Prometheus.
         exit_code: of the daemon's stop.
-        factors_left: pending jobs with a factor after it.
         log: of the daemon.
     """
 
+    began: float = 0.0
     submitted: int = 0
     latest: float = 0.0
     states: dict[str, int] = field(default_factory=dict)
@@ -65,7 +69,7 @@ class Soak:
 
 
 def soak(jobs: Sequence[SoakJob], model: str, folder: Path, prometheus_port: int) -> Soak:
-    """Run the day once.
+    """Run them; an interruption (Ctrl-C) keeps what was seen until then.
 
     Args:
         jobs: in order of submission.
@@ -75,16 +79,19 @@ def soak(jobs: Sequence[SoakJob], model: str, folder: Path, prometheus_port: int
     """
     found = Soak()
     with running_slurm(PLAN) as cluster:
-        began = time.time()  # noqa: TID251 - Prometheus' clock
         with (
             running_hook(cluster, folder, model, cycle=CYCLE, more=_LINES) as hook,
             prometheus_scraping(hook.port, prometheus_port, folder),
         ):
-            _submit_in_time(cluster, jobs, hook, found)
-            _wait_until_done(cluster, hook, found.submitted)
+            found.began = time.time()  # noqa: TID251 - Prometheus' clock
+            try:
+                _submit_in_time(cluster, jobs, hook, found)
+                _wait_until_done(cluster, hook, found.submitted)
+            except KeyboardInterrupt:
+                logger.warning("interrupted: the figures are of what was seen until now")
             ended = time.time()  # noqa: TID251
-            found.seconds = ended - began
-            found.samples = _samples(prometheus_port, began, ended)
+            found.seconds = ended - found.began
+            found.samples = _samples(prometheus_port, found.began, ended)
             found.exit_code = hook.stop()
             found.log = hook.log
         found.states = _states(cluster)

@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pytest
 
 from slurm_rl_plugin.accounting.stored_log import StoredLog
@@ -16,7 +17,7 @@ from slurm_rl_plugin.cli.entry import main
 from slurm_rl_plugin.cli.log_arguments import NamedLog, add_log_options, read_named_log
 from slurm_rl_plugin.cli.log_excerpt import WEEK, LogExcerpt
 from slurm_rl_plugin.cli.log_sample import sampled
-from slurm_rl_plugin.errors import ConfigurationError
+from slurm_rl_plugin.errors import AccountingLogError, ConfigurationError
 from slurm_rl_plugin.learning.training import TrainingPlan
 from slurm_rl_plugin.simulator.generators import generated_log
 from tests.benchmarks.sacct_log import write_sacct_log
@@ -26,6 +27,20 @@ def read(argument: str) -> NamedLog:
     parser = argparse.ArgumentParser()
     add_log_options(parser)
     return read_named_log(argument, parser.parse_args([]))
+
+
+@pytest.mark.parametrize("name", ["account", "user", "partition"])
+@pytest.mark.parametrize("harm", ["\r", "", "r", "1.5", "9" * 5000])
+def test_a_stored_workload_log_whose_names_are_no_numbers_is_damaged(
+    name: str, harm: str, folder: Path, tmp_path: Path
+) -> None:
+    path, stored = tmp_path / "any.parquet", folder / "site.parquet"
+    jobs = pl.read_parquet(stored).with_columns(
+        pl.when(pl.int_range(pl.len()) == 7).then(pl.lit(harm)).otherwise(name).alias(name)
+    )
+    jobs.write_parquet(path, metadata=pl.read_parquet_metadata(stored))
+    with pytest.raises(AccountingLogError, match="the file is damaged; convert the log again"):
+        StoredLog(path).log()
 
 
 @pytest.fixture(scope="module")

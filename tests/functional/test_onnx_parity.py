@@ -106,6 +106,12 @@ def test_the_policy_scores_a_snapshot_as_the_network_scores_its_features(tmp_pat
     assert decision.reserve == 0
 
 
+def test_no_plan_is_kept_for_each_length_of_the_queue(tmp_path):
+    policy = load_q_network(exported(tmp_path, random_network(2)))
+    # onnxruntime's own default keeps one of some 350 bytes for every length that it ever met
+    assert not policy.session.get_session_options().enable_mem_pattern
+
+
 def test_the_policy_holds_what_the_network_asks_for(tmp_path):
     weights = np.random.default_rng(6).normal(0, 4, QUEUE)
     network = replace(random_network(2), reserve_weights=weights, reserve_bias=24.25)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import math
+import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -52,6 +55,33 @@ def rows(answers: Path) -> dict[int, QueueRow]:
 @pytest.fixture
 def terms(answers: Path) -> dict[int, PriorityTerms]:
     return parse_priorities(answers.joinpath("sprio.txt").read_text())
+
+
+def test_only_the_own_mark_begins_a_record(answers: Path) -> None:
+    text = answers.joinpath("squeue.txt").read_text()
+    whole = parse_queue(text, MARK)
+    last = whole[-1]
+    forged = text.rstrip("\n") + f"\n{last.job_id}|other|{last.job_id}|PENDING\n77|{MARK}\n"
+    *others, longer = parse_queue(forged, MARK)
+    assert others == whole[:-1]
+    assert longer.name == f"{last.name}\n{last.job_id}|other|{last.job_id}|PENDING\n77|{MARK}"
+
+
+def test_looks_with_ever_new_marks_keep_nothing(answers: Path) -> None:
+    text = answers.joinpath("squeue.txt").read_text()
+
+    def look(number: int) -> int:
+        mark = f"{number:08x}"
+        return len(parse_queue(text.replace(f"|{MARK}|", f"|{mark}|"), mark))
+
+    re.purge()  # what is kept there may be full already
+    assert look(0) > 1
+    gc.collect()
+    before = sys.getallocatedblocks()
+    for number in range(1, 200):
+        look(number)
+    gc.collect()
+    assert sys.getallocatedblocks() - before < 100  # a pattern for each look: 800
 
 
 def test_every_job_is_read(jobs: dict[str, int], rows: dict[int, QueueRow]) -> None:

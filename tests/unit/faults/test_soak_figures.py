@@ -9,9 +9,10 @@ import pytest
 
 from slurm_rl_plugin.accounting.swf_writer import write_swf
 from slurm_rl_plugin.simulator.generators import generated_log
-from tests.faults.soak import ALLOWED, missed_cycles
-from tests.faults.soak_load import busiest_day
-from tests.faults.soak_slopes import slope_of
+from slurm_rl_plugin.units import FloatArray
+from tests.faults.soak import ALLOWED, growth, judged_rounds, missed_cycles, options
+from tests.faults.soak_load import SoakJob, busiest_day, day_after_day
+from tests.faults.soak_rounds import growth_between
 
 SPEED = 96.0
 
@@ -29,18 +30,69 @@ def test_the_day_is_taken_whole_and_in_order(tmp_path: Path) -> None:
         busiest_day(path, SPEED, 10_000)
 
 
-@pytest.mark.parametrize("growth", [0.0, 40.0])
-def test_growth_is_told_from_the_queue_and_its_interval_holds_it(growth: float) -> None:
-    rng = np.random.default_rng(5)
-    seconds = np.arange(0.0, 1200.0, 2.0)
-    queue = 2000.0 * np.exp(-(((seconds - 300.0) / 150.0) ** 2))
-    noise = np.convolve(rng.normal(size=len(seconds)), np.ones(5) / 5, mode="same")
-    found = slope_of(
-        seconds, 100.0 + growth * seconds / 3600.0 + 3.0 * queue / 1000.0 + noise, queue
+def test_days_follow_each_other_with_the_same_jobs() -> None:
+    day = [SoakJob(submit=at, seconds=2.0, account=0, interactive=False) for at in (0.0, 40.0)]
+    assert [job.submit for job in day_after_day(day, 3, 60.0)] == [0, 40, 60, 100, 120, 160]
+
+
+#: Seconds of a round, and when the first one begins.
+ROUND, BEGAN = 600.0, 7000.0
+
+
+def _load(seconds: FloatArray) -> FloatArray:
+    """What a resource takes by the phase of a round, the same in each; far more than any growth."""
+    return 50.0 * np.sin(2.0 * np.pi * seconds / ROUND) ** 2
+
+
+def _samples(an_hour: float, noise: float, seed: int) -> list[tuple[float, float]]:
+    """Of a resource that grows from the start on, with a warm-up in the first round."""
+    rng = np.random.default_rng(seed)
+    since = np.arange(0.0, 7.0 * ROUND, 2.0)
+    step = np.repeat(rng.normal(size=7), len(since) // 7) * noise  # the same through a round
+    values = 1000.0 + _load(since) + an_hour * since / 3600.0 + step - 500.0 * (since < ROUND)
+    return list(zip((BEGAN + since).tolist(), values.tolist(), strict=True))
+
+
+@pytest.mark.parametrize("an_hour", [0.0, 4.0, -3.0])
+def test_growth_is_told_from_the_load_and_from_the_first_round(an_hour: float) -> None:
+    begins = judged_rounds(BEGAN, 7, ROUND)
+    assert begins == [BEGAN + number * ROUND for number in range(1, 7)]
+    found = growth_between(_samples(an_hour, 0.0, 1), begins, ROUND, np.mean)
+    assert found.differences == pytest.approx([an_hour] * 5)
+    assert found.lowest == pytest.approx(an_hour)
+    assert found.highest == pytest.approx(an_hour)
+    assert found.largest >= found.mean > 1000.0
+
+
+def test_the_interval_holds_the_growth_as_often_as_it_says() -> None:
+    begins = judged_rounds(BEGAN, 7, ROUND)
+    held = 0
+    for seed in range(60):
+        found = growth_between(_samples(4.0, 0.5, seed), begins, ROUND, np.mean)
+        held += found.lowest <= 4.0 <= found.highest
+    assert held >= 54  # steps of rounds that stand apart make it wider than it has to be
+
+
+def test_files_are_counted_between_calls_and_a_lost_one_is_seen() -> None:
+    at = np.arange(0.0, 7.0 * ROUND, 2.0)
+    busy = np.random.default_rng(3).integers(0, 2, len(at)) * 6.0
+    samples = list(zip((BEGAN + at).tolist(), (7.0 + busy).tolist(), strict=True))
+    assert (
+        growth({"memory": samples, "files": samples}, BEGAN, 7, ROUND)["files"]["differences"]
+        == [0.0] * 5
     )
-    assert found.lowest <= growth <= found.highest
-    assert found.highest - found.lowest < 5.0
-    assert found.largest >= found.mean >= 100.0
+    lost = [(when, value + (when - BEGAN) // ROUND) for when, value in samples]  # one a round
+    found = growth({"memory": lost, "files": lost}, BEGAN, 7, ROUND)["files"]
+    assert found["an_hour"] == pytest.approx(6.0)
+    assert found["lowest"] > 0.05 * found["mean"]
+
+
+def test_too_few_rounds_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(ValueError, match="3 are needed"):
+        growth_between(_samples(0.0, 0.0, 1), [BEGAN, BEGAN + ROUND], ROUND, np.mean)
+    with pytest.raises(SystemExit):
+        options(["--rounds", "3", "--output", str(tmp_path)])
+    assert "--rounds 4 or more" in capsys.readouterr().err
 
 
 def test_missed_cycles_are_gaps_between_good_ones() -> None:
