@@ -139,15 +139,15 @@ def _balance(results: LogResults) -> Any:
     axes[1].set_ylabel("utilization")
     axes[1].set_title("Figure 15")
     times = {name: [each.response / HOUR, each.wait / HOUR] for name, each in found.items()}
-    _bars(axes[2], [_RESPONSE, _WAIT], times)
-    axes[2].set_yscale("log")
+    _bars(axes[2], ["AWRT", "AWWT"], times)
+    axes[2].set_ylabel("hours")
     axes[2].set_title("Figure 16")
     legend_above(figure, axes[0])
     return figure
 
 
 def _functions(logs: Mapping[str, LogResults]) -> Any:
-    figure, axes = plt.subplots(2, 2, figsize=(11, 6.8), layout="constrained")
+    figure, axes = plt.subplots(2, 2, figsize=(11, 7.2), layout="constrained")
     for row, way in zip(axes, (EXACT, RESCHEDULED), strict=True):
         owners = {
             owner: _responses(logs, Cell(configuration="m128", owner=owner, user="UF3", way=way))
@@ -164,11 +164,10 @@ def _functions(logs: Mapping[str, LogResults]) -> Any:
             strict=True,
         ):
             _bars(axis, list(logs), series)
-            axis.set_yscale("log")
             axis.set_ylabel(_RESPONSE)
+            axis.set_ylim(0.0, 1.3 * max(value for values in series.values() for value in values))
+            axis.legend(ncols=len(series), fontsize=8, columnspacing=1.0, handlelength=1.0)
             axis.set_title(f"{title}, {way}")
-    for axis in axes[0]:
-        axis.legend(ncols=3, fontsize=8)
     return figure
 
 

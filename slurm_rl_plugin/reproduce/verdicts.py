@@ -53,7 +53,7 @@ def as_bound(
         low, high = measured.ci95
     holds = bool(high >= bound) if least else bool(low <= bound)
     side = "at least" if least else "at most"
-    text = f"{measured.value:.3g} against {side} {bound:.4g}"
+    text = f"{measured.value:.5g} against {side} {bound:.4g}"
     return Judgement(holds, text if holds or not remark else f"{text}: {remark}")
 
 
