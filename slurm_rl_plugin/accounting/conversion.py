@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,6 +13,7 @@ from slurm_rl_plugin.accounting.log_stream import BATCH, LogStream
 from slurm_rl_plugin.accounting.port import ReadReport, joined_checksum
 from slurm_rl_plugin.accounting.stored_log import metadata
 from slurm_rl_plugin.accounting.stored_runs import PART, StoredRuns
+from slurm_rl_plugin.accounting.working_folder import working_folder
 from slurm_rl_plugin.errors import AccountingLogError
 from slurm_rl_plugin.whole_file import replacing
 
@@ -50,8 +50,8 @@ def convert(
     try:
         with (
             replacing(output) as beside,
-            _folder_beside(output) as folder,
-            StoredRuns(Path(folder), part=part) as runs,
+            working_folder(output) as folder,
+            StoredRuns(folder, part=part) as runs,
         ):
             for stream in streams:
                 for jobs in form.jobs(stream):
@@ -60,7 +60,9 @@ def convert(
                 runs.add(jobs)
             report = form.report(joined_checksum([each.checksum for each in streams]))
             told = metadata(report, form.kind, form.processors_available)
-            runs.write(beside, told, form.finishing())
+            # whoever is killed meanwhile leaves one folder, which the next run removes
+            runs.write(folder / "joined", told, form.finishing())
+            (folder / "joined").replace(beside)
     except (OSError, PolarsError) as error:
         why = getattr(error, "strerror", None) or str(error).partition("\n")[0]
         problem = f"the file cannot be written ({why}); check the folder"
@@ -101,7 +103,3 @@ def _form(streams: Sequence[LogStream]) -> SacctStream | SwfStream | PbsStream:
     from slurm_rl_plugin.accounting.swf_stream import SwfStream  # noqa: PLC0415
 
     return SwfStream()
-
-
-def _folder_beside(output: Path) -> tempfile.TemporaryDirectory[str]:
-    return tempfile.TemporaryDirectory(prefix=f".{output.name}.", dir=output.parent)

@@ -52,10 +52,9 @@ class RecordCutter:
         """
         # what waits is mended already: a second return before a line's end is a letter of the text
         lines = _Lines(self._rest + _mended(data), self._layout)
-        begins = np.flatnonzero(lines.plain)
-        if not (last or len(begins)):
+        done = lines.count if last else lines.last_plain()
+        if not (last or done):
             return self._without_plain_rows(lines)
-        done = lines.count if last else int(begins[-1])
         self._rest = lines.text(done, lines.count)
         # a plain row before a line that begins none may go on in it
         alone = lines.plain[:done] & np.append(lines.begins[1:done], True)
@@ -65,7 +64,7 @@ class RecordCutter:
         return Batch(fields, places, others.cut_off)
 
     def _without_plain_rows(self, lines: _Lines) -> Batch:
-        """What ends in lines of which any may be more of the one before it."""
+        """What ends in lines of which any but the first may be more of the one before it."""
         found = list(self._odd.cut(lines.texts(0, lines.count), last=False))
         self._rest = lines.text(self._odd.position, lines.count)
         return lines.batch_of(enumerate(found))
@@ -113,6 +112,11 @@ class _Lines:
         # a line as long as the header may be one: that ends no record, nor begins one
         others = (beside >= fields.width - 1) & (whole != len(layout.header.encode()))
         self.begins: BoolArray = self.plain | others
+
+    def last_plain(self) -> int:
+        """Number of the last plain line, or 0."""
+        found = np.flatnonzero(self.plain)
+        return int(found[-1]) if len(found) else 0
 
     def text(self, first: int, after: int) -> bytes:
         """Lines from `first` until before `after`, with their ends."""

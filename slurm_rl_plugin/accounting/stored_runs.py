@@ -116,17 +116,14 @@ class StoredRuns:
             changes: columns that only the whole log tells.
         """
 
-        def parts(
+        def changed(
             columns: list[str] | None, condition: object, most: object, size: object
         ) -> Iterator[pl.DataFrame]:
             del condition, most, size  # nothing is asked that would need them
-            for part in read_ahead(self._ordered()):
+            for part in read_ahead(self.parts()):
                 yield part.with_columns(*changes).select(columns or list(COLUMNS))
 
-        if self._jobs:
-            self._store()
-        self._stored()
-        rows = register_io_source(parts, schema=COLUMNS, is_pure=True)
+        rows = register_io_source(changed, schema=COLUMNS, is_pure=True)
         rows.sink_parquet(
             path,
             compression="zstd",
@@ -135,8 +132,11 @@ class StoredRuns:
             metadata=metadata,
         )
 
-    def _ordered(self) -> Iterator[pl.DataFrame]:
-        """Jobs, each part behind the one before it."""
+    def parts(self) -> Iterator[pl.DataFrame]:
+        """All jobs in order, about `part` at a time, with their places."""
+        if self._jobs:
+            self._store()
+        self._stored()
         for runs in _overlapping(self._runs):
             for begin, end in self._bounds(runs):
                 rows = [_between(each, begin, end) for each in runs if _meet(each, begin, end)]

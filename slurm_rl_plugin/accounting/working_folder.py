@@ -1,0 +1,65 @@
+"""A hidden folder beside a file while that is made; one that a killed process left is removed."""
+
+from __future__ import annotations
+
+import fcntl
+import re
+import socket
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import IO
+
+_ENDING = ".work"
+#: Tells whose the folder is: locked as long as that process lives, its host's name inside.
+_OWNER = "owner"
+
+
+@contextmanager
+def working_folder(output: Path) -> Iterator[Path]:
+    """A new folder beside `output`, removed with the files in it when the block ends.
+
+    Those of the same output whose process was killed are removed first.
+
+    Raises:
+        OSError: it cannot be made.
+    """
+    for each in _of(output):
+        _remove_if_left(each)
+    folder = Path(tempfile.mkdtemp(prefix=f".{output.name}.", suffix=_ENDING, dir=output.parent))
+    with ExitStack() as stack:
+        stack.callback(_remove, folder)
+        owner = stack.enter_context((folder / _OWNER).open("w"))
+        # where files cannot be locked nobody can tell, so the folder stays without a name in it
+        with suppress(OSError):
+            _lock(owner)
+            owner.write(socket.gethostname())
+            owner.flush()
+        yield folder
+
+
+def _of(output: Path) -> list[Path]:
+    pattern = re.compile(rf"\.{re.escape(output.name)}\.\w{{8}}{re.escape(_ENDING)}")
+    return [each for each in output.parent.iterdir() if pattern.fullmatch(each.name)]
+
+
+def _remove_if_left(folder: Path) -> None:
+    """Remove a folder, unless its process may live: here, on another host, or nobody can tell."""
+    with suppress(OSError), (folder / _OWNER).open("r+") as owner:
+        if owner.read() == socket.gethostname():
+            _lock(owner)
+            _remove(folder)
+
+
+def _lock(file: IO[str]) -> None:
+    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def _remove(folder: Path) -> None:
+    """Remove a folder and its files; one in which a folder stands is none that we made."""
+    with suppress(OSError):
+        # the name of the owner last: whoever is killed meanwhile leaves what the next one knows
+        for each in sorted(folder.iterdir(), key=lambda file: file.name == _OWNER):
+            each.unlink()
+        folder.rmdir()

@@ -1,0 +1,80 @@
+"""A folder beside the output: gone after each run, and after a kill gone with the next one."""
+
+import socket
+import subprocess
+import sys
+
+import pytest
+
+from slurm_rl_plugin.accounting.working_folder import working_folder
+
+HOLDS_IT = """
+import sys
+from pathlib import Path
+from slurm_rl_plugin.accounting.working_folder import working_folder
+with working_folder(Path(sys.argv[1])) as folder:
+    (folder / "run").write_text("jobs")
+    print(folder, flush=True)
+    sys.stdin.read()
+"""
+
+
+def left_in(folder):
+    return sorted(each.name for each in folder.iterdir())
+
+
+def test_it_goes_with_its_files_whatever_ends_the_block(tmp_path):
+    with working_folder(tmp_path / "log.parquet") as folder:
+        (folder / "run").write_text("jobs")
+        assert folder.parent == tmp_path
+        assert folder.name.startswith(".log.parquet.")
+    with pytest.raises(KeyError), working_folder(tmp_path / "log.parquet"):
+        raise KeyError
+    assert left_in(tmp_path) == []
+
+
+def test_it_stays_as_long_as_its_process_lives(tmp_path):
+    output = tmp_path / "log.parquet"
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLDS_IT, str(output)],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    ) as child:  # fmt: skip
+        assert child.stdout is not None
+        try:
+            name = child.stdout.readline().strip().rpartition("/")[2]
+            with working_folder(output), working_folder(output):
+                assert len(left_in(tmp_path)) == 3
+            assert left_in(tmp_path) == [name]
+            with working_folder(tmp_path / "other.parquet"):
+                assert name in left_in(tmp_path)
+        finally:
+            child.kill()
+    with working_folder(tmp_path / "other.parquet"):
+        assert name in left_in(tmp_path)
+    with working_folder(output):
+        assert name not in left_in(tmp_path)
+    assert left_in(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    "owner", [None, "", "another-host", f"{socket.gethostname()}, or so"], ids=repr
+)
+def test_what_may_be_of_a_living_process_stays(tmp_path, owner):
+    left = tmp_path / ".log.parquet.abcd1234.work"
+    left.mkdir()
+    (left / "run").write_text("jobs")
+    if owner is not None:
+        (left / "owner").write_text(owner)
+    before = left_in(left)
+    with working_folder(tmp_path / "log.parquet"):
+        pass
+    assert left_in(left) == before
+
+
+def test_a_folder_that_we_did_not_make_stays(tmp_path):
+    for name in (".log.parquet.work", ".log.parquet.backup-of-may.work"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "owner").write_text(socket.gethostname())
+    with working_folder(tmp_path / "log.parquet"):
+        pass
+    assert left_in(tmp_path) == [".log.parquet.backup-of-may.work", ".log.parquet.work"]
