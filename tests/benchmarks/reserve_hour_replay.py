@@ -22,6 +22,8 @@ from tests.real.private_cluster import Account, ClusterPlan, PrivateSlurm
 #: Seconds of the hour that pass in one second of the run: what Slurm needs for an end, about a
 #: second, becomes so many in the hour.
 SPEED = 6.0
+#: Seconds of the hour between two cycles of the daemon, with and without a reserve.
+CYCLE = 15.0
 USERS = ("alice", "bob")
 _SCRIPT = Path(__file__).parents[2] / "deploy" / "slurm" / "job_submit.lua"
 _TABLE = '"/var/lib/slurm-rl/class-defaults"'
@@ -144,14 +146,14 @@ def _add_qos(cluster: PrivateSlurm) -> None:
 
 @contextmanager
 def _daemon(cluster: PrivateSlurm, side: Side, folder: Path, network: QNetwork) -> Iterator[None]:
-    """The daemon's own times are compressed as well: 30 s between cycles become 5 s."""
+    """The daemon's own times are compressed as well."""
     if not side.daemon:
         yield
         return
     model = folder / "model.onnx"
     export_network(network, model, {"algorithm": "reserve-hours"})
     more = f'class_defaults_file = "{_table_in(folder)}"\n{side.reserve}{_CLASS_RULE}'
-    with running_hook(cluster, folder, model, cycle=30.0 / SPEED, more=more) as hook:
+    with running_hook(cluster, folder, model, cycle=CYCLE / SPEED, more=more) as hook:
         yield
         assert hook.stop() == 0, hook.log
 

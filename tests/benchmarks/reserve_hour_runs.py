@@ -16,6 +16,7 @@ from tests.benchmarks.reserve_hour_load import HourPlan, lpc_like_hour
 from tests.benchmarks.reserve_hour_model import RESERVE_HEAD, hour_network
 from tests.benchmarks.reserve_hour_prediction import Latency
 from tests.benchmarks.reserve_hour_replay import (
+    CYCLE,
     SPEED,
     ReplayedJob,
     Side,
@@ -27,7 +28,8 @@ from tests.benchmarks.reserve_hour_replay import (
 PLAIN, ORDER, RESERVE = "plain", "order", "reserve"
 #: Processors that the daemon may keep free at most; the model says how many.
 MOST = 3
-LIMIT = ClassLimit(change_interval=30.0, lift_after=2700.0, idle_after=3600.0, narrow_first=True)
+#: A change no seldomer than a cycle: with 30 s for both, a cycle that is a little early skips one.
+LIMIT = ClassLimit(change_interval=10.0, lift_after=2700.0, idle_after=3600.0, narrow_first=True)
 SIDES = (
     Side(name=PLAIN),
     Side(name=ORDER, daemon=True),
@@ -75,7 +77,13 @@ def _run(seed: int, side: Side, plan: HourPlan, folder: Path) -> None:
 def _key(side: Side, plan: HourPlan) -> dict[str, object]:
     """What a kept run must have been made with."""
     model = asdict(RESERVE_HEAD) if side.daemon else None
-    return {"side": asdict(side), "plan": asdict(plan), "speed": SPEED, "model": model}
+    return {
+        "side": asdict(side),
+        "plan": asdict(plan),
+        "speed": SPEED,
+        "cycle": CYCLE,
+        "model": model,
+    }
 
 
 def _kept(folder: Path, seed: int, side: Side, plan: HourPlan) -> bool:
