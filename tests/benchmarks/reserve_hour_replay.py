@@ -24,6 +24,9 @@ from tests.real.private_cluster import Account, ClusterPlan, PrivateSlurm
 SPEED = 6.0
 #: Seconds of the hour between two cycles of the daemon, with and without a reserve.
 CYCLE = 15.0
+#: Calls take as long as ever, so that of a compressed hour they may take more than 0.1, which would
+#: be a cycle in 44 s of the hour (`busy_share`).
+BUSY_SHARE = 0.1 * SPEED
 USERS = ("alice", "bob")
 _SCRIPT = Path(__file__).parents[2] / "deploy" / "slurm" / "job_submit.lua"
 _TABLE = '"/var/lib/slurm-rl/class-defaults"'
@@ -152,7 +155,8 @@ def _daemon(cluster: PrivateSlurm, side: Side, folder: Path, network: QNetwork) 
         return
     model = folder / "model.onnx"
     export_network(network, model, {"algorithm": "reserve-hours"})
-    more = f'class_defaults_file = "{_table_in(folder)}"\n{side.reserve}{_CLASS_RULE}'
+    more = f'class_defaults_file = "{_table_in(folder)}"\nbusy_share = {BUSY_SHARE:g}\n'
+    more += f"{side.reserve}{_CLASS_RULE}"
     with running_hook(cluster, folder, model, cycle=CYCLE / SPEED, more=more) as hook:
         yield
         assert hook.stop() == 0, hook.log

@@ -16,6 +16,7 @@ from tests.benchmarks.reserve_hour_load import HourPlan, lpc_like_hour
 from tests.benchmarks.reserve_hour_model import RESERVE_HEAD, hour_network
 from tests.benchmarks.reserve_hour_prediction import Latency
 from tests.benchmarks.reserve_hour_replay import (
+    BUSY_SHARE,
     CYCLE,
     SPEED,
     ReplayedJob,
@@ -28,7 +29,6 @@ from tests.benchmarks.reserve_hour_replay import (
 PLAIN, ORDER, RESERVE = "plain", "order", "reserve"
 #: Processors that the daemon may keep free at most; the model says how many.
 MOST = 3
-#: A change no seldomer than a cycle: with 30 s for both, a cycle that is a little early skips one.
 LIMIT = ClassLimit(change_interval=10.0, lift_after=2700.0, idle_after=3600.0, narrow_first=True)
 SIDES = (
     Side(name=PLAIN),
@@ -82,6 +82,7 @@ def _key(side: Side, plan: HourPlan) -> dict[str, object]:
         "plan": asdict(plan),
         "speed": SPEED,
         "cycle": CYCLE,
+        "busy_share": BUSY_SHARE,
         "model": model,
     }
 
