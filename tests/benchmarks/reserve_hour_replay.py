@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from threading import Event
 
 from slurm_rl_plugin.learning.onnx_export import export_network
 from slurm_rl_plugin.policies.network import QNetwork
@@ -102,8 +103,12 @@ narrow_first = {str(limit.narrow_first).lower()}
 """
 
 
+class Stopped(Exception):
+    """The hour was broken off."""
+
+
 def replay(
-    side: Side, jobs: Sequence[HourJob], folder: Path, network: QNetwork
+    side: Side, jobs: Sequence[HourJob], folder: Path, network: QNetwork, stop: Event
 ) -> list[ReplayedJob]:
     """Run the hour once, on a cluster of its own.
 
@@ -112,12 +117,16 @@ def replay(
         jobs: in order of submission.
         folder: of the daemon's files; must be there.
         network: the daemon's model.
+        stop: breaks it off once it is set.
+
+    Raises:
+        Stopped: it was broken off; its cluster is gone.
     """
     with running_slurm(_plan_of(side, folder)) as cluster:
         _add_qos(cluster)
         with _daemon(cluster, side, folder, network):
-            sent = _submit_in_time(cluster, side, jobs)
-            _wait_until_all_started(cluster, side)
+            sent = submit_in_time(cluster, side, jobs, stop)
+            _wait_until_all_started(cluster, side, stop)
         _end_all(cluster)
         found = outcomes(cluster, list(sent))
     return [
@@ -162,12 +171,19 @@ def _daemon(cluster: PrivateSlurm, side: Side, folder: Path, network: QNetwork) 
         assert hook.stop() == 0, hook.log
 
 
-def _submit_in_time(cluster: PrivateSlurm, side: Side, jobs: Sequence[HourJob]) -> dict[int, float]:
-    """Job id -> when it was submitted, seconds of the run; in the order of the jobs."""
+def submit_in_time(
+    cluster: PrivateSlurm, side: Side, jobs: Sequence[HourJob], stop: Event
+) -> dict[int, float]:
+    """Job id -> when it was submitted, seconds of the run; in the order of the jobs.
+
+    Raises:
+        Stopped: `stop` is set.
+    """
     begin, sent, late = time.monotonic(), dict[int, float](), 0.0
     for place, job in enumerate(jobs):
         due = begin + job.submit / SPEED
-        time.sleep(max(due - time.monotonic(), 0.0))
+        if stop.wait(max(due - time.monotonic(), 0.0)):
+            raise Stopped
         late = max(late, time.monotonic() - due)
         number = cluster.submit(
             f"--qos={'interactive' if job.interactive else 'batch'}",
@@ -183,12 +199,16 @@ def _submit_in_time(cluster: PrivateSlurm, side: Side, jobs: Sequence[HourJob]) 
     return sent
 
 
-def _wait_until_all_started(cluster: PrivateSlurm, side: Side) -> None:
+def _wait_until_all_started(cluster: PrivateSlurm, side: Side, stop: Event) -> None:
     tell(f"{side.name}: all submitted")
-    waiting = ("squeue", "-h", "-t", "PD", "-o", "%A")
-    cluster.wait_until(
-        lambda: not cluster.run(*waiting, timeout=PATIENCE).stdout, HOUR / SPEED, "all started"
-    )
+
+    def nobody_waits() -> bool:
+        if stop.is_set():
+            raise Stopped
+        waiting = cluster.run("squeue", "-h", "-t", "PD", "-o", "%A", timeout=PATIENCE)
+        return not waiting.stdout
+
+    cluster.wait_until(nobody_waits, HOUR / SPEED, "all started")
 
 
 def _end_all(cluster: PrivateSlurm) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
+from threading import Event
 
 from slurm_rl_plugin.simulator.class_limit import ClassLimit
 from slurm_rl_plugin.whole_file import write_whole
@@ -54,6 +55,7 @@ def run_hours(seeds: Sequence[int], plan: HourPlan, folder: Path, *, at_once: in
         at_once: hours, with three clusters each; the three share what disturbs them.
     """
     folder.mkdir(parents=True, exist_ok=True)
+    stop = Event()
     for first in range(0, len(seeds), at_once):
         missing = [
             (seed, side)
@@ -62,13 +64,17 @@ def run_hours(seeds: Sequence[int], plan: HourPlan, folder: Path, *, at_once: in
             if not _kept(folder, seed, side, plan)
         ]
         with ThreadPoolExecutor(max(len(missing), 1)) as pool:
-            list(pool.map(lambda each: _run(*each, plan, folder), missing))
+            try:
+                list(pool.map(lambda each: _run(*each, plan, folder, stop), missing))
+            except BaseException:  # Ctrl-C and SIGTERM too: the clusters go, and then we
+                stop.set()
+                raise
     return {(seed, side.name): read_run(folder, seed, side) for seed in seeds for side in SIDES}
 
 
-def _run(seed: int, side: Side, plan: HourPlan, folder: Path) -> None:
+def _run(seed: int, side: Side, plan: HourPlan, folder: Path, stop: Event) -> None:
     with tempfile.TemporaryDirectory() as own:
-        jobs = replay(side, lpc_like_hour(seed, plan), Path(own), hour_network())
+        jobs = replay(side, lpc_like_hour(seed, plan), Path(own), hour_network(), stop)
     document = {"seed": seed, "side": side.name, "key": _key(side, plan), "jobs": as_rows(jobs)}
     write_whole(_path(folder, seed, side), json.dumps(document) + "\n")
     tell(f"hour {seed}, {side.name}: done")
