@@ -1,6 +1,6 @@
 """`make bench-reserve`: hours of load on real Slurms: alone, with our order, with a reserve.
 
-Needs root and Slurm's daemons, see tests/real/install_daemons.sh; about 7 minutes for each pair of
+Needs root and Slurm's daemons, see tests/real/install_daemons.sh; ten minutes for each pair of
 hours. The simulator's prediction of the same hours stands beside what was measured.
 """
 
@@ -20,6 +20,7 @@ import numpy as np
 from slurm_rl_plugin.whole_file import write_whole
 from tests.benchmarks.deep_queue import tell
 from tests.benchmarks.reserve_hour_figure import draw_hours
+from tests.benchmarks.reserve_hour_intervals import each_hour, intervals
 from tests.benchmarks.reserve_hour_load import HourPlan, lpc_like_hour
 from tests.benchmarks.reserve_hour_model import RESERVE_HEAD, hour_network
 from tests.benchmarks.reserve_hour_prediction import figures_of, predicted
@@ -37,7 +38,7 @@ from tests.benchmarks.reserve_hour_runs import (
 )
 
 #: Hours that were shown, fixed before they were looked at.
-SHOWN = (301, 302, 303, 304, 305, 306)
+SHOWN = tuple(range(501, 513))
 #: Seconds of the hour; longest run time of a batch job.
 _LONGEST = 3600.0
 
@@ -117,6 +118,18 @@ def print_table(real: Mapping[str, Figures], simulated: Mapping[str, Figures]) -
         print(f"{what:48s} {figure:>8s}  goal {goal}: {'met' if met else 'MISSED'}")
 
 
+def print_hours(runs: Runs, seeds: Sequence[int]) -> None:
+    """Each hour alone, and the intervals over hours."""
+    print("HOUR  I<=120S  I/SLURM  B/ORDER  UTIL.LOST")
+    for seed, figures, met in each_hour(runs, seeds):
+        cells = (
+            f"{figure:.3f}{' ' if fine else '!'}" for figure, fine in zip(figures, met, strict=True)
+        )
+        print(f"{seed:4d}  " + "  ".join(f"{cell:>7s}" for cell in cells))
+    for what, figure, low, high in intervals(runs, seeds):
+        print(f"{what:48s} {figure:8.3f}  95 % of draws of hours: {low:.3f} to {high:.3f}")
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure, print, write and draw."""
     chosen = options(arguments)
@@ -140,6 +153,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
             }
             for seed, name in runs
         },
+        "intervals": [
+            dict(zip(("what", "figure", "low", "high"), line, strict=True))
+            for line in intervals(runs, seeds)
+        ],
         "goals": [
             dict(zip(("what", "figure", "goal", "met"), line, strict=True))
             for line in goals(both["real"], both["predicted"])
@@ -147,6 +164,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     }
     write_whole(chosen.output / "reserve-hour.json", json.dumps(report, indent=2) + "\n")
     print_table(both["real"], both["predicted"])
+    print_hours(runs, seeds)
     draw_hours(chosen.output / "reserve-hour.png", runs, simulated)
     tell(f"wrote reserve-hour.json and reserve-hour.png into {chosen.output}")
 

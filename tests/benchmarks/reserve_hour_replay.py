@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from threading import Event
 
 from slurm_rl_plugin.learning.onnx_export import export_network
 from slurm_rl_plugin.policies.network import QNetwork
@@ -22,6 +23,11 @@ from tests.real.private_cluster import Account, ClusterPlan, PrivateSlurm
 #: Seconds of the hour that pass in one second of the run: what Slurm needs for an end, about a
 #: second, becomes so many in the hour.
 SPEED = 6.0
+#: Seconds of the hour between two cycles of the daemon, with and without a reserve.
+CYCLE = 15.0
+#: Calls take as long as ever, so that of a compressed hour they may take more than 0.1, which would
+#: be a cycle in 44 s of the hour (`busy_share`).
+BUSY_SHARE = 0.1 * SPEED
 USERS = ("alice", "bob")
 _SCRIPT = Path(__file__).parents[2] / "deploy" / "slurm" / "job_submit.lua"
 _TABLE = '"/var/lib/slurm-rl/class-defaults"'
@@ -97,8 +103,12 @@ narrow_first = {str(limit.narrow_first).lower()}
 """
 
 
+class Stopped(Exception):
+    """The hour was broken off."""
+
+
 def replay(
-    side: Side, jobs: Sequence[HourJob], folder: Path, network: QNetwork
+    side: Side, jobs: Sequence[HourJob], folder: Path, network: QNetwork, stop: Event
 ) -> list[ReplayedJob]:
     """Run the hour once, on a cluster of its own.
 
@@ -107,12 +117,16 @@ def replay(
         jobs: in order of submission.
         folder: of the daemon's files; must be there.
         network: the daemon's model.
+        stop: breaks it off once it is set.
+
+    Raises:
+        Stopped: it was broken off; its cluster is gone.
     """
     with running_slurm(_plan_of(side, folder)) as cluster:
         _add_qos(cluster)
         with _daemon(cluster, side, folder, network):
-            sent = _submit_in_time(cluster, side, jobs)
-            _wait_until_all_started(cluster, side)
+            sent = submit_in_time(cluster, side, jobs, stop)
+            _wait_until_all_started(cluster, side, stop)
         _end_all(cluster)
         found = outcomes(cluster, list(sent))
     return [
@@ -144,24 +158,32 @@ def _add_qos(cluster: PrivateSlurm) -> None:
 
 @contextmanager
 def _daemon(cluster: PrivateSlurm, side: Side, folder: Path, network: QNetwork) -> Iterator[None]:
-    """The daemon's own times are compressed as well: 30 s between cycles become 5 s."""
+    """The daemon's own times are compressed as well."""
     if not side.daemon:
         yield
         return
     model = folder / "model.onnx"
     export_network(network, model, {"algorithm": "reserve-hours"})
-    more = f'class_defaults_file = "{_table_in(folder)}"\n{side.reserve}{_CLASS_RULE}'
-    with running_hook(cluster, folder, model, cycle=30.0 / SPEED, more=more) as hook:
+    more = f'class_defaults_file = "{_table_in(folder)}"\nbusy_share = {BUSY_SHARE:g}\n'
+    more += f"{side.reserve}{_CLASS_RULE}"
+    with running_hook(cluster, folder, model, cycle=CYCLE / SPEED, more=more) as hook:
         yield
         assert hook.stop() == 0, hook.log
 
 
-def _submit_in_time(cluster: PrivateSlurm, side: Side, jobs: Sequence[HourJob]) -> dict[int, float]:
-    """Job id -> when it was submitted, seconds of the run; in the order of the jobs."""
+def submit_in_time(
+    cluster: PrivateSlurm, side: Side, jobs: Sequence[HourJob], stop: Event
+) -> dict[int, float]:
+    """Job id -> when it was submitted, seconds of the run; in the order of the jobs.
+
+    Raises:
+        Stopped: `stop` is set.
+    """
     begin, sent, late = time.monotonic(), dict[int, float](), 0.0
     for place, job in enumerate(jobs):
         due = begin + job.submit / SPEED
-        time.sleep(max(due - time.monotonic(), 0.0))
+        if stop.wait(max(due - time.monotonic(), 0.0)):
+            raise Stopped
         late = max(late, time.monotonic() - due)
         number = cluster.submit(
             f"--qos={'interactive' if job.interactive else 'batch'}",
@@ -177,12 +199,16 @@ def _submit_in_time(cluster: PrivateSlurm, side: Side, jobs: Sequence[HourJob]) 
     return sent
 
 
-def _wait_until_all_started(cluster: PrivateSlurm, side: Side) -> None:
+def _wait_until_all_started(cluster: PrivateSlurm, side: Side, stop: Event) -> None:
     tell(f"{side.name}: all submitted")
-    waiting = ("squeue", "-h", "-t", "PD", "-o", "%A")
-    cluster.wait_until(
-        lambda: not cluster.run(*waiting, timeout=PATIENCE).stdout, HOUR / SPEED, "all started"
-    )
+
+    def nobody_waits() -> bool:
+        if stop.is_set():
+            raise Stopped
+        waiting = cluster.run("squeue", "-h", "-t", "PD", "-o", "%A", timeout=PATIENCE)
+        return not waiting.stdout
+
+    cluster.wait_until(nobody_waits, HOUR / SPEED, "all started")
 
 
 def _end_all(cluster: PrivateSlurm) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
+from threading import Event
 
 from slurm_rl_plugin.simulator.class_limit import ClassLimit
 from slurm_rl_plugin.whole_file import write_whole
@@ -16,6 +17,8 @@ from tests.benchmarks.reserve_hour_load import HourPlan, lpc_like_hour
 from tests.benchmarks.reserve_hour_model import RESERVE_HEAD, hour_network
 from tests.benchmarks.reserve_hour_prediction import Latency
 from tests.benchmarks.reserve_hour_replay import (
+    BUSY_SHARE,
+    CYCLE,
     SPEED,
     ReplayedJob,
     Side,
@@ -27,7 +30,7 @@ from tests.benchmarks.reserve_hour_replay import (
 PLAIN, ORDER, RESERVE = "plain", "order", "reserve"
 #: Processors that the daemon may keep free at most; the model says how many.
 MOST = 3
-LIMIT = ClassLimit(change_interval=30.0, lift_after=2700.0, idle_after=3600.0, narrow_first=True)
+LIMIT = ClassLimit(change_interval=10.0, lift_after=2700.0, idle_after=3600.0, narrow_first=True)
 SIDES = (
     Side(name=PLAIN),
     Side(name=ORDER, daemon=True),
@@ -52,6 +55,7 @@ def run_hours(seeds: Sequence[int], plan: HourPlan, folder: Path, *, at_once: in
         at_once: hours, with three clusters each; the three share what disturbs them.
     """
     folder.mkdir(parents=True, exist_ok=True)
+    stop = Event()
     for first in range(0, len(seeds), at_once):
         missing = [
             (seed, side)
@@ -60,13 +64,17 @@ def run_hours(seeds: Sequence[int], plan: HourPlan, folder: Path, *, at_once: in
             if not _kept(folder, seed, side, plan)
         ]
         with ThreadPoolExecutor(max(len(missing), 1)) as pool:
-            list(pool.map(lambda each: _run(*each, plan, folder), missing))
+            try:
+                list(pool.map(lambda each: _run(*each, plan, folder, stop), missing))
+            except BaseException:  # Ctrl-C and SIGTERM too: the clusters go, and then we
+                stop.set()
+                raise
     return {(seed, side.name): read_run(folder, seed, side) for seed in seeds for side in SIDES}
 
 
-def _run(seed: int, side: Side, plan: HourPlan, folder: Path) -> None:
+def _run(seed: int, side: Side, plan: HourPlan, folder: Path, stop: Event) -> None:
     with tempfile.TemporaryDirectory() as own:
-        jobs = replay(side, lpc_like_hour(seed, plan), Path(own), hour_network())
+        jobs = replay(side, lpc_like_hour(seed, plan), Path(own), hour_network(), stop)
     document = {"seed": seed, "side": side.name, "key": _key(side, plan), "jobs": as_rows(jobs)}
     write_whole(_path(folder, seed, side), json.dumps(document) + "\n")
     tell(f"hour {seed}, {side.name}: done")
@@ -75,7 +83,14 @@ def _run(seed: int, side: Side, plan: HourPlan, folder: Path) -> None:
 def _key(side: Side, plan: HourPlan) -> dict[str, object]:
     """What a kept run must have been made with."""
     model = asdict(RESERVE_HEAD) if side.daemon else None
-    return {"side": asdict(side), "plan": asdict(plan), "speed": SPEED, "model": model}
+    return {
+        "side": asdict(side),
+        "plan": asdict(plan),
+        "speed": SPEED,
+        "cycle": CYCLE,
+        "busy_share": BUSY_SHARE,
+        "model": model,
+    }
 
 
 def _kept(folder: Path, seed: int, side: Side, plan: HourPlan) -> bool:

@@ -26,18 +26,26 @@ from tests.benchmarks.reserve_hour_runs import LATENCY, LIMIT
 #: Drawn from these seeds on.
 FIRST = 1000
 _DRAWS = 4000
-_IN_TURN = replace(LIMIT, narrow_first=False)
+_EARLIER = replace(LIMIT, change_interval=30.0)
+_IN_TURN = replace(_EARLIER, narrow_first=False)
+LARGER = ReserveHead(3.1, -3.85, -3.0)
 SMALLER = ReserveHead(2.8, -6.0, -2.0)
 SETTINGS: dict[str, tuple[ReserveHead, ClassLimit]] = {
     "1 processor": (ReserveHead(always=1.0), _IN_TURN),
     "2 processors": (ReserveHead(always=2.0), _IN_TURN),
     "3 processors": (ReserveHead(always=3.0), _IN_TURN),
     "by the queue": (SMALLER, _IN_TURN),
-    "1, narrow first": (ReserveHead(always=1.0), LIMIT),
-    "2, narrow first": (ReserveHead(always=2.0), LIMIT),
-    "3, narrow first": (ReserveHead(always=3.0), LIMIT),
-    "as in hours 301 to 306": (RESERVE_HEAD, LIMIT),
-    "as in hours 401 to 403": (SMALLER, LIMIT),
+    "1, narrow first": (ReserveHead(always=1.0), _EARLIER),
+    "2, narrow first": (ReserveHead(always=2.0), _EARLIER),
+    "3, narrow first": (ReserveHead(always=3.0), _EARLIER),
+    "as in hours 301 to 306": (LARGER, _EARLIER),
+    "as in hours 401 to 403": (SMALLER, _EARLIER),
+    "2.1, -2, -2": (ReserveHead(2.1, -2.0, -2.0), _EARLIER),
+    "301 to 306, changes in 60 s": (LARGER, replace(LIMIT, change_interval=60.0)),
+    "301 to 306, changes in 10 s": (LARGER, LIMIT),
+    "301 to 306, changes at once": (LARGER, replace(LIMIT, change_interval=0.0)),
+    "301 to 306, lift after 1800 s": (LARGER, replace(_EARLIER, lift_after=1800.0)),
+    "as in hours 501 to 512": (RESERVE_HEAD, LIMIT),
 }
 
 
@@ -137,7 +145,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Print a row a setting."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--hours", type=int, default=200)
-    parser.add_argument("--group", type=int, default=8, help="hours that are shown together")
+    parser.add_argument("--group", type=int, default=12, help="hours that are shown together")
     parser.add_argument("--search", type=float, default=0.0, metavar="SECONDS")
     chosen = parser.parse_args(arguments)
     tuning = Tuning(chosen.hours, chosen.group, LATENCY)

@@ -98,7 +98,7 @@ class Daemon:
     def reap(self) -> None:
         """Take the status of the killed process, so that no zombie stays."""
         if self.process is not None:
-            self.process.wait(timeout=10)
+            self.process.wait(timeout=60)
 
     def log_tail(self) -> str:
         """The end of what it printed and logged."""

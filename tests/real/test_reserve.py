@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
@@ -153,6 +154,47 @@ def test_a_wide_job_that_starves_below_the_limit_starts_once_it_is_lifted(
         "kept",
         "starving",
     ]
+
+
+def last_first(cluster: PrivateSlurm) -> list[int]:
+    """Ids of the waiting jobs, who has the lowest priority first."""
+    rows = cluster.run("squeue", "-h", "-t", "PD", "-o", "%Q %A").stdout.splitlines()
+    return [number for _, number in sorted(tuple(map(int, row.split())) for row in rows)]
+
+
+def end_some(cluster: PrivateSlurm, count: int) -> None:
+    """End running batch jobs of one processor, as many as asked for."""
+    rows = cluster.run("squeue", "-h", "-t", "R", "-u", "alice", "-o", "%A").stdout.split()
+    cluster.run("scancel", *rows[:count])
+
+
+def test_narrow_first_keeps_a_wide_job_behind_until_its_bound_and_then_first(
+    cluster: PrivateSlurm, tmp_path: Path
+) -> None:
+    """The bound comes by a reload, so that nothing depends on how long the first part takes."""
+    patient = f"{BY_QOS}narrow_first = true\nlift_hours = 1\n"
+    cluster.submit(user="bob", account="biology", minutes=1, seconds=60)
+    with running_hook(cluster, tmp_path, "reserve:2", cycle=0.5, more=patient) as hook:
+        hook.wait_for("batch_limit=5", 30)
+        submit_batch(cluster, 5)
+        cluster.wait_until(lambda: running(cluster) == 6, 20, "5 batch jobs beside one")
+        wide = cluster.submit("--qos=batch", user="alice", account="physics", processors=4)
+        submit_batch(cluster, 9)
+        behind = "the wide job, which came first, behind the narrow ones"
+        cluster.wait_until(lambda: last_first(cluster)[:1] == [wide], 30, behind)
+        end_some(cluster, 4)  # room for the wide job
+        cluster.wait_until(lambda: running(cluster) == 6, 30, "narrow jobs in their place")
+        assert wide in last_first(cluster)
+
+        impatient = patient.replace("lift_hours = 1", "lift_hours = 0.0001")
+        write_configuration(tmp_path, "reserve:2", mode="active", cycle=0.5, more=impatient)
+        hook.process.send_signal(signal.SIGHUP)
+        cluster.wait_until(lambda: last_first(cluster)[-1:] == [wide], 30, "the wide job first")
+        end_some(cluster, 4)
+        cluster.wait_until(lambda: wide not in last_first(cluster), 30, "the wide job's start")
+        assert last_first(cluster), "no narrow job waits that it could have gone before"
+        assert hook.stop() == 0
+    assert limit_of(cluster) == ""
 
 
 def test_who_is_operator_only_is_told_so_and_may_use_licences(

@@ -1,0 +1,99 @@
+"""How good any reserve could be: one that knows when the next interactive jobs come.
+
+It keeps as many processors free as interactive jobs come within the next seconds, which no policy
+of a live system can know, and changes the limit at once. Everything else is as in
+`reserve_hour_search`: the hours, Slurm's own times, interactive jobs first, the wide batch jobs
+behind. It runs in the readable simulator, since the compiled one takes networks and rules only.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import astuple, replace
+from functools import partial
+
+import numpy as np
+
+from tests.benchmarks.reserve_hour_load import PROCESSORS, lpc_like_hour
+from tests.benchmarks.reserve_hour_model import hour_network
+from tests.benchmarks.reserve_hour_prediction import predicted, workload_of
+from tests.benchmarks.reserve_hour_replay import ReplayedJob
+from tests.benchmarks.reserve_hour_runs import LATENCY, LIMIT
+from tests.benchmarks.reserve_hour_search import FIRST, measures, sums_of
+from tests.reference.loads import jobs_of
+from tests.reference.readable_simulator import Holder, Job, Limit, Moment, rule, simulate
+
+#: Seconds of the hour that it looks ahead, and processors that it keeps free at most.
+AHEAD = (60.0, 90.0, 120.0)
+MOST = (3, 9)
+
+
+def coming(ahead: float) -> Holder:
+    """Processors of the interactive jobs that come within `ahead` seconds."""
+
+    def hold(jobs: Sequence[Job], at: Moment) -> int:
+        soon = (at.now < job.submit <= at.now + ahead for job in jobs if job.interactive)
+        return sum(soon)
+
+    return hold
+
+
+def bounded(seed: int, ahead: float, most: int) -> list[ReplayedJob]:
+    """The hour with the reserve that knows what comes, but never keeps more than `most` free."""
+    jobs = lpc_like_hour(seed)
+    workload = workload_of(jobs, LATENCY)
+    start = simulate(
+        jobs_of(workload),
+        PROCESSORS,
+        rule("interactive-first"),
+        easy=True,
+        reserve=coming(ahead),
+        limit=Limit(*astuple(replace(LIMIT, change_interval=0.0, most=most))),
+    )
+    return [
+        ReplayedJob(
+            submit=job.submit,
+            sent=job.submit,
+            wait=begin - job.submit + LATENCY.start,
+            run_time=job.run_time,
+            processors=job.processors,
+            interactive=job.interactive,
+            wanted_run_time=job.run_time,
+        )
+        for job, begin in zip(jobs, start, strict=True)
+    ]
+
+
+def rows(hours: int, workers: int) -> Iterator[tuple[str, np.ndarray]]:  # type: ignore[type-arg]
+    """What is kept free, and the figures of the four goals over all hours."""
+    seeds = range(FIRST, FIRST + hours)
+    every = np.arange(hours)[None, :]
+    loads = [lpc_like_hour(seed) for seed in seeds]
+    plain = sums_of([predicted(jobs, LATENCY, None) for jobs in loads])
+    order = sums_of([predicted(jobs, LATENCY, hour_network()) for jobs in loads])
+    with ProcessPoolExecutor(workers) as pool:
+        for most in MOST:
+            for ahead in AHEAD:
+                kept = sums_of(list(pool.map(partial(bounded, ahead=ahead, most=most), seeds)))
+                name = f"who comes in {ahead:.0f} s, {most} at most"
+                yield name, measures(plain, order, kept, every)[:, 0]
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Print a row for each look ahead."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--hours", type=int, default=200)
+    parser.add_argument("--workers", type=int, default=2)
+    chosen = parser.parse_args(arguments)
+    print("RESERVE                        I<=120S  I/SLURM  B/ORDER  UTIL.LOST")
+    for name, found in rows(chosen.hours, chosen.workers):
+        print(
+            f"{name:30s} {found[0]:7.3f} {found[1]:8.3f} {found[2]:8.3f} {found[3]:10.4f}",
+            flush=True,
+        )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,86 @@
+"""What the report of the reserve's hours computes; the hours themselves run on real Slurms."""
+
+from __future__ import annotations
+
+from threading import Event
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tests.benchmarks.reserve_hour_bound import bounded, coming
+from tests.benchmarks.reserve_hour_intervals import each_hour, intervals
+from tests.benchmarks.reserve_hour_load import HourJob
+from tests.benchmarks.reserve_hour_prediction import figures_of
+from tests.benchmarks.reserve_hour_replay import ReplayedJob, Side, Stopped, submit_in_time
+from tests.benchmarks.reserve_hour_runs import ORDER, PLAIN, RESERVE
+from tests.reference.readable_simulator import Job, Moment
+
+
+def replayed(wait: float, *, interactive: bool) -> ReplayedJob:
+    return ReplayedJob(
+        submit=10.0,
+        sent=10.0,
+        wait=wait,
+        run_time=60.0,
+        processors=1,
+        interactive=interactive,
+        wanted_run_time=60.0,
+    )
+
+
+def hour(interactive: float, batch: float) -> list[ReplayedJob]:
+    return [replayed(interactive, interactive=True), replayed(batch, interactive=False)]
+
+
+def test_an_interval_holds_the_figure_and_is_a_point_where_all_hours_are_alike() -> None:
+    alike = {
+        (seed, side): hour(*waits)
+        for seed in (1, 2, 3)
+        for side, waits in (
+            (PLAIN, (100.0, 80.0)),
+            (ORDER, (50.0, 100.0)),
+            (RESERVE, (10.0, 120.0)),
+        )
+    }
+    found = {what: rest for what, *rest in intervals(alike, (1, 2, 3))}
+    assert found["interactive within 120 s, reserve"] == [1.0, 1.0, 1.0]
+    assert found["interactive wait, reserve / Slurm"] == pytest.approx([0.1] * 3)
+    assert found["batch wait, reserve / order"] == pytest.approx([1.2] * 3)
+    alike[3, RESERVE] = hour(130.0, 120.0)
+    found = {what: rest for what, *rest in intervals(alike, (1, 2, 3))}
+    figure, low, high = found["interactive wait, reserve / Slurm"]
+    assert low == pytest.approx(0.1)
+    assert figure == pytest.approx(0.5)
+    assert low < figure < high
+    assert [met for *_, met in each_hour(alike, (1, 2, 3))] == [
+        [True, True, False, True],
+        [True, True, False, True],
+        [False, False, False, True],
+    ]
+
+
+def test_the_bound_keeps_what_comes_soon_and_nothing_for_batch_jobs() -> None:
+    jobs = [Job(at, 60.0, 60.0, 1, 0, quick) for at, quick in ((5, True), (9, False), (20, True))]
+    moments = [coming(10.0)(jobs, Moment(now, [], [], [])) for now in (0.0, 5.0, 9.0, 10.0, 20.0)]
+    assert moments == [1, 0, 0, 1, 0]
+
+
+def test_a_longer_look_ahead_starts_interactive_jobs_sooner() -> None:
+    short, long = (figures_of(bounded(1000, ahead, 3)) for ahead in (0.0, 120.0))
+    assert long.interactive_wait < 0.7 * short.interactive_wait
+    assert long.batch_wait > short.batch_wait
+
+
+def test_an_hour_that_is_broken_off_submits_nothing_more() -> None:
+    stop, submitted = Event(), list[float]()
+
+    def submit(*_: str, **what: Any) -> int:
+        submitted.append(what["seconds"])
+        stop.set()
+        return 1
+
+    job = HourJob(submit=0.0, run_time=60.0, processors=1, interactive=True, account=0)
+    with pytest.raises(Stopped):
+        submit_in_time(SimpleNamespace(submit=submit), Side(name=PLAIN), [job] * 3, stop)  # type: ignore[arg-type]
+    assert submitted == [10.0]
