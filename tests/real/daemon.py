@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 LOG_LINES = 15
+#: In which a killed process is gone, on a machine that others use as well.
+KILLED_SECONDS = 60.0
 
 
 class ClusterError(Exception):
@@ -83,7 +85,7 @@ class Daemon:
             return
         self.process.send_signal(number)
         if number == signal.SIGKILL:
-            self.process.wait(timeout=10)
+            self.process.wait(timeout=KILLED_SECONDS)
 
     def terminate(self, seconds: float) -> None:
         """Ask it to end, and kill it where it has not after `seconds`."""
@@ -98,7 +100,7 @@ class Daemon:
     def reap(self) -> None:
         """Take the status of the killed process, so that no zombie stays."""
         if self.process is not None:
-            self.process.wait(timeout=60)
+            self.process.wait(timeout=KILLED_SECONDS)
 
     def log_tail(self) -> str:
         """The end of what it printed and logged."""
