@@ -16,7 +16,7 @@ TRAIN = [
     "onnx>=1.16",
     "cmaes>=0.10",
     "scikit-learn>=1.3",
-    "polars>=1.30",
+    "polars>=2.1",
     "submitit>=1.5",
 ]
 TEST = [
