@@ -108,9 +108,9 @@ def times(fields: pl.DataFrame, texts: pl.Series) -> FloatArray:
     """Seconds since the epoch as `sacct_fields.parse_time` tells them; shape [n]."""
     found = numbers(fields, texts).astype(np.float64)
     odd = found < 0
+    found[found == 0.0] = np.nan  # of the number 0 alone: 1970-01-01T00:00:00 is a time
     if odd.any():
         found[odd] = _odd_times(texts if odd.all() else texts.filter(odd))
-    found[found == 0.0] = np.nan
     return found
 
 

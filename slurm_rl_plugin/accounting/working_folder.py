@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import fcntl
+import os
 import re
 import socket
+import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -41,12 +43,25 @@ def working_folder(output: Path) -> Iterator[Path]:
 
 def _of(output: Path) -> list[Path]:
     pattern = re.compile(rf"\.{re.escape(output.name)}\.\w{{8}}{re.escape(_ENDING)}")
-    return [each for each in output.parent.iterdir() if pattern.fullmatch(each.name)]
+    return [
+        each
+        for each in output.parent.iterdir()
+        if pattern.fullmatch(each.name) and _may_be_ours(each)
+    ]
+
+
+def _may_be_ours(folder: Path) -> bool:
+    """Whether it is a folder of this user: root must not follow a link that somebody laid there."""
+    try:
+        found = folder.lstat()
+    except OSError:
+        return False
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
 
 
 def _remove_if_left(folder: Path) -> None:
     """Remove a folder, unless its process may live: here, on another host, or nobody can tell."""
-    with suppress(OSError), (folder / _OWNER).open("r+") as owner:
+    with suppress(OSError), (folder / _OWNER).open("r+", errors="replace") as owner:
         if owner.read() == socket.gethostname():
             _lock(owner)
             _remove(folder)
@@ -60,6 +75,9 @@ def _remove(folder: Path) -> None:
     """Remove a folder and its files; one in which a folder stands is none that we made."""
     with suppress(OSError):
         # the name of the owner last: whoever is killed meanwhile leaves what the next one knows
-        for each in sorted(folder.iterdir(), key=lambda file: file.name == _OWNER):
+        files = sorted(folder.iterdir(), key=lambda file: file.name == _OWNER)
+        if any(each.is_dir() for each in files):
+            return
+        for each in files:
             each.unlink()
         folder.rmdir()

@@ -26,7 +26,7 @@ VALUES = {
     "Partition": ["main", "gpu"],
     "QOS": ["normal"],
     "Submit": ["1000", "900", "1000", "2024-02-29T00:00:00", "Unknown", "2024-02-30T00:00:00",
-               "2024-02-28T23:59:60", "0000-01-01T00:00:00", "0", "now", ""],
+               "1970-01-01T00:00:00", "2024-02-28T23:59:60", "0000-01-01T00:00:00", "0", "now", ""],
     "Eligible": ["1000", "1010", "Unknown", "", "2024-02-29T00:00:10", "99999999999", "950"],
     "Start": ["1060", "1000", "2024-02-29T00:01:00", "Unknown", "None", "", "950"],
     "End": ["1160", "1000", "2024-02-29T01:01:00", "Unknown", "", "900"],
@@ -103,8 +103,10 @@ def test_every_form_of_log(case, ending, tmp_path):
         b"01/02/2024 10:00:00;Q;1.srv;queue=x\n",  # no run ends
         b"\0\0abc|x\n",
         "\r\r\n".join([FIELDS, *(f"{n}|||||9|9|9|19|10||||1||OK|x" for n in range(9))]).encode(),
+        f"{FIELDS}\n7|||||9|1970-01-01T00:00:00|9|19|10||||1||OK|x\n"
+        "8|||||9|9|1970-01-01T00:00:00|19|10||||1||OK|x\n".encode(),
     ],
-    ids=["PBS without a run", "binary", "returns of text before those of Windows"],
+    ids=["PBS without a run", "binary", "returns of text before those of Windows", "the epoch"],
 )
 def test_what_is_odd_in_a_log_is_told_alike(content, tmp_path):
     (tmp_path / "log").write_bytes(content)

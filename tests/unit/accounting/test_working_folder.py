@@ -1,5 +1,6 @@
 """A folder beside the output: gone after each run, and after a kill gone with the next one."""
 
+import os
 import socket
 import subprocess
 import sys
@@ -57,14 +58,14 @@ def test_it_stays_as_long_as_its_process_lives(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "owner", [None, "", "another-host", f"{socket.gethostname()}, or so"], ids=repr
+    "owner", [None, "", "another-host", f"{socket.gethostname()}, or so", "\udcff"], ids=repr
 )
 def test_what_may_be_of_a_living_process_stays(tmp_path, owner):
     left = tmp_path / ".log.parquet.abcd1234.work"
     left.mkdir()
     (left / "run").write_text("jobs")
     if owner is not None:
-        (left / "owner").write_text(owner)
+        (left / "owner").write_text(owner, errors="surrogateescape")
     before = left_in(left)
     with working_folder(tmp_path / "log.parquet"):
         pass
@@ -78,3 +79,36 @@ def test_a_folder_that_we_did_not_make_stays(tmp_path):
     with working_folder(tmp_path / "log.parquet"):
         pass
     assert left_in(tmp_path) == [".log.parquet.backup-of-may.work", ".log.parquet.work"]
+
+
+def test_a_folder_that_holds_another_keeps_all_of_its_files(tmp_path):
+    left = tmp_path / ".log.parquet.abcd1234.work"
+    left.mkdir()
+    (left / "before").write_text("mine")
+    (left / "within").mkdir()
+    (left / "after").write_text("mine")
+    (left / "owner").write_text(socket.gethostname())
+    with working_folder(tmp_path / "log.parquet"):
+        pass
+    assert left_in(left) == ["after", "before", "owner", "within"]
+
+
+def test_a_link_is_not_followed(tmp_path):
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "data").write_text("mine")
+    (tmp_path / "other" / "owner").write_text(socket.gethostname())
+    (tmp_path / ".log.parquet.abcd1234.work").symlink_to("other")
+    with working_folder(tmp_path / "log.parquet"):
+        pass
+    assert left_in(tmp_path / "other") == ["data", "owner"]
+
+
+def test_a_folder_of_another_user_stays(tmp_path, monkeypatch):
+    left = tmp_path / ".log.parquet.abcd1234.work"
+    left.mkdir()
+    (left / "owner").write_text(socket.gethostname())
+    user = os.geteuid()
+    monkeypatch.setattr(os, "geteuid", lambda: user + 1)
+    with working_folder(tmp_path / "log.parquet"):
+        pass
+    assert left_in(left) == ["owner"]
