@@ -60,7 +60,7 @@ class ClassLimit:
         most: processors kept free at most, whatever the policy wants.
 
     Raises:
-        ConfigurationError: a negative number, or neither bound: a wide job might never start.
+        ConfigurationError: a negative number, or no bound after which a wide job starts.
     """
 
     widest_batch_job: int = 1
@@ -81,6 +81,11 @@ class ClassLimit:
             raise ConfigurationError(
                 "below a limit that is never lifted a wide batch job may never start: give a "
                 f"finite lift_after or idle_after: {self}."
+            )
+        if self.narrow_first and math.isinf(self.lift_after):
+            raise ConfigurationError(
+                "behind narrow ones a wide batch job may never start: narrow_first needs a finite "
+                f"lift_after: {self}."
             )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import astuple, replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -191,10 +192,11 @@ def test_interactive_jobs_go_first_below_a_limit_whatever_the_policy_says() -> N
         {"lift_after": math.nan},
         {"lift_after": math.inf, "idle_after": math.inf},
         {"change_interval": math.inf},
+        {"narrow_first": True, "lift_after": math.inf},
         {"widest_batch_job": 0},
         {"most": -1.0},
     ],
 )
-def test_a_limit_that_could_starve_a_job_for_good_is_refused(wrong: dict[str, float]) -> None:
+def test_a_limit_that_could_starve_a_job_for_good_is_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(ConfigurationError):
-        ClassLimit(**wrong)  # type: ignore[arg-type]
+        ClassLimit(**wrong)

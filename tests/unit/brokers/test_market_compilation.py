@@ -38,6 +38,10 @@ BORROWING = {
 }
 
 
+def test_most_kernels_borrow():
+    assert len(BORROWING) > 20  # else the option of numba's that tells of it has another name
+
+
 def busy(seed: int, count: int = 50) -> Workload:
     """So many jobs for eight processors that some wait, with times at which many are equal."""
     rng = np.random.default_rng(seed)
