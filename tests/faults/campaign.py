@@ -77,7 +77,8 @@ def _tried(fault: Fault, chosen: argparse.Namespace) -> dict[str, Any]:
     """The kept result of a fault, or that of trying it now."""
     folder = chosen.output.resolve() / fault.folder
     kept = folder / "result.json"
-    if chosen.again or not kept.exists():
+    if chosen.again or not _same_trial(kept, chosen):
+        kept.unlink(missing_ok=True)
         words = ["-m", "tests.faults.one_fault", fault.name, str(folder)]
         words += ["--release", chosen.release] if chosen.release else []
         with (chosen.output / f"{fault.folder}.out").open("wb") as out:
@@ -92,6 +93,14 @@ def _tried(fault: Fault, chosen: argparse.Namespace) -> dict[str, Any]:
         return Injection(name=fault.name, error=f"no result: see {folder}.out").as_json()
     result: dict[str, Any] = json.loads(kept.read_text())
     return result
+
+
+def _same_trial(kept: Path, chosen: argparse.Namespace) -> bool:
+    """Whether a result is there, and of this release and seed."""
+    if not kept.exists():
+        return False
+    result = json.loads(kept.read_text())
+    return (result.get("release"), result.get("seed")) == (chosen.release, chosen.seed)
 
 
 def _say(found: dict[str, Any]) -> None:

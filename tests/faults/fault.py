@@ -26,11 +26,13 @@ class Sign:
         series: its name and labels as served; "" where the scrape itself must fail.
         value: that it must take; None where it must rise.
         labels: text that one of its label sets must hold.
+        stays: it has the value before as well, and keeps it: the fault changes nothing.
     """
 
     series: str
     value: float | None = None
     labels: str = ""
+    stays: bool = False
 
     def shows(self, before: Scrape, now: Scrape) -> bool:
         """Whether it does, by a scrape before the fault and one now."""
@@ -43,7 +45,8 @@ class Sign:
         if self.series not in now:
             return False
         if self.value is not None:
-            return now[self.series] == self.value
+            had = (before or {}).get(self.series) == self.value
+            return now[self.series] == self.value and had == self.stays
         return now[self.series] > (before or {}).get(self.series, 0.0)
 
     @property
@@ -53,7 +56,9 @@ class Sign:
             return "no answer to the scrape"
         if self.labels:
             return f"`{self.series}` has another `{self.labels.partition('=')[0]}`"
-        return f"`{self.series}` " + ("rises" if self.value is None else f"is {self.value:g}")
+        if self.value is None:
+            return f"`{self.series}` rises"
+        return f"`{self.series}` {'stays' if self.stays else 'is'} {self.value:g}"
 
 
 UNREACHABLE = Sign('slurm_rl_cycle_failures_total{reason="batch_system"}')

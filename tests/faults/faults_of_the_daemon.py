@@ -134,7 +134,7 @@ FAULTS_OF_THE_DAEMON = (
     Fault(
         name="two daemons on the same files",
         begin=_same_files,
-        sign=Sign("slurm_rl_up", 1.0),
+        sign=Sign("slurm_rl_up", 1.0, stays=True),
         log="another slurm-rl run holds",
     ),
     Fault(

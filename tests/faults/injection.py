@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -120,7 +120,8 @@ def inject(
             _go_through(fault, scene, found)
         except Exception as error:  # noqa: BLE001 - a campaign goes on with the next one
             found.error = f"{type(error).__name__}: {error}"
-        shutil.copy(cluster.directory / "log" / "slurmctld.log", folder)
+        with suppress(OSError):
+            shutil.copy(cluster.directory / "log" / "slurmctld.log", folder)
         if not found.survived:
             _keep_queue(cluster, folder)
     found.seconds = time.monotonic() - begin

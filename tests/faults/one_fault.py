@@ -28,7 +28,8 @@ def main() -> None:
     folder.mkdir(parents=True)
     release = RELEASES.get(options.release)
     found = inject(fault_named(options.name), folder, options.seed, release=release)
-    write_whole(folder / "result.json", json.dumps(found.as_json(), indent=1) + "\n")
+    result = found.as_json() | {"release": options.release, "seed": options.seed}
+    write_whole(folder / "result.json", json.dumps(result, indent=1) + "\n")
 
 
 if __name__ == "__main__":

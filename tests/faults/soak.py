@@ -80,10 +80,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         samples = json.loads((output / "samples.json").read_text())
     else:
         result, samples = _run(chosen)
+        write_whole(output / "soak.json", json.dumps(result, indent=1) + "\n")
+        write_whole(output / "samples.json", json.dumps(samples) + "\n")
     length = DAY / result["speed"]
+    if len(judged_rounds(0.0, result["rounds"], length)) < LEAST_ROUNDS:
+        print(f"{result['rounds']} whole rounds: too few to judge growth; samples are kept")
+        return 1
     result |= growth(samples, result["began"], result["rounds"], length)
     write_whole(output / "soak.json", json.dumps(result, indent=1) + "\n")
-    write_whole(output / "samples.json", json.dumps(samples) + "\n")
     draw_soak(output / "soak.png", samples, result["began"], result["rounds"], length)
     lines = list(goals(result))
     for what, figure, goal, met in lines:
@@ -102,7 +106,9 @@ def _run(chosen: argparse.Namespace) -> tuple[dict[str, Any], Samples]:
         probe.bind(("127.0.0.1", 0))
         port = int(probe.getsockname()[1])
     found = soak(day_after_day(day, chosen.rounds, length), chosen.model, folder, port)
-    result = figures_of(found) | {"rounds": min(chosen.rounds, int(found.seconds / length))}
+    whole = found.submitted == chosen.rounds * len(day)  # the last day's jobs may end early
+    rounds = chosen.rounds if whole else min(chosen.rounds, int(found.seconds / length))
+    result = figures_of(found) | {"rounds": rounds}
     source = {"log": chosen.log.name, "sha256": read_log_file(chosen.log).checksum}
     result |= {"source": source, "speed": chosen.speed, "cycle": CYCLE, "model": chosen.model}
     return result, found.samples
