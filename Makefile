@@ -15,7 +15,7 @@ help:
 	@echo "make check          ruff, mypy, import-linter"
 	@echo "make bench          speed and memory"
 	@echo "make bench-slurm    writes and cycles on a real Slurm with 10,000 jobs; about 15 minutes"
-	@echo "make bench-reserve  hours of load on a real Slurm with and without a reserve; about 20 minutes"
+	@echo "make bench-reserve  hours of load on a real Slurm with and without a reserve; about an hour"
 	@echo "make faults         faults injected on real Slurms, a table; as root, about 35 minutes"
 	@echo "make soak           a day of LPC-EGEE seven times on a real Slurm, accelerated; about 75 minutes"
 	@echo "make fuzz           a million faulty inputs to readers and services; goes on if interrupted"

@@ -65,12 +65,16 @@ def _own_line(parents: dict[int, int]) -> set[int]:
 
 def sweep(mark: str, folder: str = "", deadline: float = 5.0) -> set[int]:
     """Kill the marked processes until none is left; returns those that outlived `deadline` s."""
+    left = marked_processes(mark, folder)  # on a busy machine this look alone may take as long
     end = time.monotonic() + deadline
-    while (left := marked_processes(mark, folder)) and time.monotonic() < end:
+    while left:
         for pid in left:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         time.sleep(0.02)
+        left = marked_processes(mark, folder)
+        if time.monotonic() > end:
+            break
     return left
 
 
