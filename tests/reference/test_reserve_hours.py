@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.benchmarks.reserve_hour_bound import bounded, coming
+from tests.benchmarks.reserve_hour_foreseen import coming, foreseen
 from tests.benchmarks.reserve_hour_intervals import each_hour, intervals
 from tests.benchmarks.reserve_hour_load import HourJob
 from tests.benchmarks.reserve_hour_prediction import figures_of
@@ -67,7 +67,7 @@ def test_the_bound_keeps_what_comes_soon_and_nothing_for_batch_jobs() -> None:
 
 
 def test_a_longer_look_ahead_starts_interactive_jobs_sooner() -> None:
-    short, long = (figures_of(bounded(1000, ahead, 3)) for ahead in (0.0, 120.0))
+    short, long = (figures_of(foreseen(1000, ahead, 3)) for ahead in (0.0, 120.0))
     assert long.interactive_wait < 0.7 * short.interactive_wait
     assert long.batch_wait > short.batch_wait
 

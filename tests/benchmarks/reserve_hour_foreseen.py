@@ -1,9 +1,10 @@
-"""How good any reserve could be: one that knows when the next interactive jobs come.
+"""What a forecast would give: a reserve that knows when the next interactive jobs come.
 
 It keeps as many processors free as interactive jobs come within the next seconds, which no policy
 of a live system can know, and changes the limit at once. Everything else is as in
 `reserve_hour_search`: the hours, Slurm's own times, interactive jobs first, the wide batch jobs
-behind. It runs in the readable simulator, since the compiled one takes networks and rules only.
+behind. It is no bound on all policies: it does not look at who waits or at what ends soon. It runs
+in the readable simulator, since the compiled one takes networks and rules only.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ def coming(ahead: float) -> Holder:
     return hold
 
 
-def bounded(seed: int, ahead: float, most: int) -> list[ReplayedJob]:
+def foreseen(seed: int, ahead: float, most: int) -> list[ReplayedJob]:
     """The hour with the reserve that knows what comes, but never keeps more than `most` free."""
     jobs = lpc_like_hour(seed)
     workload = workload_of(jobs, LATENCY)
@@ -76,7 +77,7 @@ def rows(hours: int, workers: int) -> Iterator[tuple[str, np.ndarray]]:  # type:
     with ProcessPoolExecutor(workers) as pool:
         for most in MOST:
             for ahead in AHEAD:
-                kept = sums_of(list(pool.map(partial(bounded, ahead=ahead, most=most), seeds)))
+                kept = sums_of(list(pool.map(partial(foreseen, ahead=ahead, most=most), seeds)))
                 name = f"who comes in {ahead:.0f} s, {most} at most"
                 yield name, measures(plain, order, kept, every)[:, 0]
 
