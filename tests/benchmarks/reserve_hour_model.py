@@ -34,8 +34,8 @@ class ReserveHead:
 
 
 #: 3 processors on a quiet machine; 2 or 1 the more interactive jobs run and batch jobs wait. Chosen
-#: on hours 1000 to 1199 in the simulator, which decides at each event: .38 of groups of twelve hours
-#: meet all four goals, as many as with anything else that was tried.
+#: on hours 1000 to 1199 in the simulator, which decides at each event: .38 of groups of twelve
+#: hours meet all four goals, about as many as with any other head that was tried.
 RESERVE_HEAD = ReserveHead(always=3.1, running_interactive=-6.0, pending_batch=-3.0)
 
 
