@@ -1,4 +1,4 @@
-"""Tells records that were there before: about thirty bytes a record, whatever its length."""
+"""Tells records that were there before: 20 to 24 bytes a record, whatever its length."""
 
 from __future__ import annotations
 

@@ -18,11 +18,10 @@ from functools import partial
 import numpy as np
 
 from tests.benchmarks.reserve_hour_load import PROCESSORS, lpc_like_hour
-from tests.benchmarks.reserve_hour_model import hour_network
-from tests.benchmarks.reserve_hour_prediction import predicted, workload_of
+from tests.benchmarks.reserve_hour_prediction import workload_of
 from tests.benchmarks.reserve_hour_replay import ReplayedJob
 from tests.benchmarks.reserve_hour_runs import LATENCY, LIMIT
-from tests.benchmarks.reserve_hour_search import FIRST, measures, sums_of
+from tests.benchmarks.reserve_hour_search import FIRST, Tuning, measures, sums_of
 from tests.reference.loads import jobs_of
 from tests.reference.readable_simulator import Holder, Job, Limit, Moment, rule, simulate
 
@@ -71,15 +70,13 @@ def rows(hours: int, workers: int) -> Iterator[tuple[str, np.ndarray]]:  # type:
     """What is kept free, and the figures of the four goals over all hours."""
     seeds = range(FIRST, FIRST + hours)
     every = np.arange(hours)[None, :]
-    loads = [lpc_like_hour(seed) for seed in seeds]
-    plain = sums_of([predicted(jobs, LATENCY, None) for jobs in loads])
-    order = sums_of([predicted(jobs, LATENCY, hour_network()) for jobs in loads])
+    tuning = Tuning(hours, 1, LATENCY)
     with ProcessPoolExecutor(workers) as pool:
         for most in MOST:
             for ahead in AHEAD:
                 kept = sums_of(list(pool.map(partial(foreseen, ahead=ahead, most=most), seeds)))
                 name = f"who comes in {ahead:.0f} s, {most} at most"
-                yield name, measures(plain, order, kept, every)[:, 0]
+                yield name, measures(tuning.plain, tuning.order, kept, every)[:, 0]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

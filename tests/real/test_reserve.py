@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -83,12 +84,19 @@ def wait_for_metric(cluster: PrivateSlurm, hook: RunningHook, name: str, value: 
     cluster.wait_until(lambda: hook.metric(f"slurm_rl_{name} ") == value, 30, f"{name} {value}")
 
 
+@contextmanager
+def limiting_hook(cluster: PrivateSlurm, folder: Path, more: str = BY_QOS) -> Iterator[RunningHook]:
+    """A daemon that keeps 2 processors free beside an interactive job's: 5 are left of 8."""
+    cluster.submit(user="bob", account="biology", minutes=1, seconds=60)
+    with running_hook(cluster, folder, "reserve:2", cycle=0.5, more=more) as hook:
+        hook.wait_for("batch_limit=5", 30)
+        yield hook
+
+
 def test_processors_stay_free_and_an_interactive_job_starts_at_once(
     cluster: PrivateSlurm, tmp_path: Path
 ) -> None:
-    cluster.submit(user="bob", account="biology", minutes=1, seconds=60)
-    with running_hook(cluster, tmp_path, "reserve:2", cycle=0.5, more=BY_QOS) as hook:
-        hook.wait_for("batch_limit=5", 30)
+    with limiting_hook(cluster, tmp_path) as hook:
         submit_batch(cluster, 12)
         cluster.wait_until(lambda: running(cluster) == 6, 20, "5 batch jobs beside one")
         assert limit_of(cluster) == "cpu=5"
@@ -107,10 +115,8 @@ def test_a_qos_that_is_removed_meanwhile_holds_up_no_stop(
     cluster: PrivateSlurm, tmp_path: Path
 ) -> None:
     cluster.run("sacctmgr", "-i", "add", "qos", "bulk")
-    cluster.submit(user="bob", account="biology", minutes=1, seconds=60)
     more = BY_QOS.replace('"batch"', '"bulk"')
-    with running_hook(cluster, tmp_path, "reserve:2", cycle=0.5, more=more) as hook:
-        hook.wait_for("batch_limit=5", 30)
+    with limiting_hook(cluster, tmp_path, more) as hook:
         cluster.run("sacctmgr", "-i", "delete", "qos", "bulk")
         assert hook.stop() == 0
         assert not (tmp_path / "state.json.limits").exists()
@@ -119,9 +125,7 @@ def test_a_qos_that_is_removed_meanwhile_holds_up_no_stop(
 def test_a_disable_file_takes_it_back_and_its_end_brings_it_again(
     cluster: PrivateSlurm, tmp_path: Path
 ) -> None:
-    cluster.submit(user="bob", account="biology", minutes=1, seconds=60)
-    with running_hook(cluster, tmp_path, "reserve:2", cycle=0.5, more=BY_QOS) as hook:
-        hook.wait_for("batch_limit=5", 30)
+    with limiting_hook(cluster, tmp_path) as hook:
         wait_for_metric(cluster, hook, "batch_limit_processors", 5)
         (tmp_path / "DISABLE").touch()
         cluster.wait_until(lambda: limit_of(cluster) == "", 30, "no limit")
@@ -137,9 +141,7 @@ def test_a_wide_job_that_starves_below_the_limit_starts_once_it_is_lifted(
 ) -> None:
     """It waits longer than the 7.2 s that such a job may."""
     more = f"{BY_QOS}lift_hours = 0.002\nidle_minutes = 0\n"
-    cluster.submit(user="bob", account="biology", minutes=1, seconds=60)
-    with running_hook(cluster, tmp_path, "reserve:2", cycle=0.5, more=more) as hook:
-        hook.wait_for("batch_limit=5", 30)
+    with limiting_hook(cluster, tmp_path, more) as hook:
         wide = cluster.submit("--qos=batch", user="alice", account="physics", processors=7)
         state = ("squeue", "-h", "-j", str(wide), "-o", "%T")
         cluster.wait_until(
@@ -173,9 +175,7 @@ def test_narrow_first_keeps_a_wide_job_behind_until_its_bound_and_then_first(
 ) -> None:
     """The bound comes by a reload, so that nothing depends on how long the first part takes."""
     patient = f"{BY_QOS}narrow_first = true\nlift_hours = 1\n"
-    cluster.submit(user="bob", account="biology", minutes=1, seconds=60)
-    with running_hook(cluster, tmp_path, "reserve:2", cycle=0.5, more=patient) as hook:
-        hook.wait_for("batch_limit=5", 30)
+    with limiting_hook(cluster, tmp_path, patient) as hook:
         submit_batch(cluster, 5)
         cluster.wait_until(lambda: running(cluster) == 6, 20, "5 batch jobs beside one")
         wide = cluster.submit("--qos=batch", user="alice", account="physics", processors=4)
