@@ -85,6 +85,10 @@ class DisableFileError(SlurmRLError):
     """The disable file cannot be made or removed: do it as a user who may."""
 
 
+class LockHeld(SlurmRLError):
+    """What holds the daemon's lock is no daemon of ours: end that process."""
+
+
 class PolicyError(SlurmRLError):
     """The policy cannot decide: fall back to FIFO and mend the model."""
 

@@ -1,22 +1,43 @@
-"""Files are written whole or not at all: beside first, synced, then renamed over the old one."""
+"""Files are written whole or not at all: beside first, synced, then renamed over the old one.
+
+They are read whole too, and nothing that lies in a file's place is waited for.
+"""
 
 from __future__ import annotations
 
+import errno
+import io
 import os
+import re
+import secrets
+import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+
+#: Permissions of a file that names jobs or accounts: for its owner, and its group to read.
+PRIVATE = 0o640
+#: Bytes of the longest file that is read; a state file of a million jobs has 12 MB.
+LONGEST_FILE = 64 * 1024**2
+#: What a process that was killed left, also one of an earlier release, which named its own number.
+_LEFTOVER = re.compile(r"\..+\.([0-9a-f]{16}|\d+)\.part")
 
 
 @contextmanager
-def replacing(path: Path, *, sync: bool = True) -> Iterator[Path]:
+def replacing(path: Path, *, sync: bool = True, mode: int = 0o666) -> Iterator[Path]:
     """A path in the same folder to write to; it takes the place of `path` when the block ends well.
+
+    The file is there already, empty, under a name that nobody can foresee: where somebody else may
+    write to the folder as well, no link of his is followed.
 
     Args:
         path: the file to write or replace. A reader sees the old file or the new one, never half.
         sync: wait for the disk, so that this holds after a power cut as well.
+        mode: permissions, less the umask; those of the file before do not count.
     """
-    beside = path.with_name(f".{path.name}.{os.getpid()}.part")
+    beside = path.with_name(f".{path.name}.{secrets.token_hex(8)}.part")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    os.close(os.open(beside, flags, mode))
     try:
         yield beside
         if sync:
@@ -27,14 +48,59 @@ def replacing(path: Path, *, sync: bool = True) -> Iterator[Path]:
         beside.unlink(missing_ok=True)
 
 
-def write_whole(path: Path, content: str | bytes, *, sync: bool = True) -> None:
+def write_whole(path: Path, content: str | bytes, *, sync: bool = True, mode: int = 0o666) -> None:
     """Write or replace a file; see `replacing`.
 
     Raises:
         OSError: as the file system says; `path` is then what it was.
     """
-    with replacing(path, sync=sync) as beside:
+    with replacing(path, sync=sync, mode=mode) as beside:
         beside.write_bytes(content.encode() if isinstance(content, str) else content)
+
+
+def read_whole(path: Path) -> bytes:
+    """Read a file that is not long.
+
+    Raises:
+        OSError: as the file system says, or it is no plain file, or too long.
+    """
+    with plain_file(path) as file:
+        content: bytes = file.read(LONGEST_FILE + 1)
+    if len(content) > LONGEST_FILE:
+        raise OSError(errno.EFBIG, os.strerror(errno.EFBIG))
+    return content
+
+
+@contextmanager
+def plain_file(path: Path) -> Iterator[io.BufferedReader]:
+    """A file, open to read; a pipe or a device in its place, which might never end, is none.
+
+    Raises:
+        OSError: as the file system says, or it is no plain file.
+    """
+    with open(path, "rb", opener=_without_waiting) as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise OSError(errno.EINVAL, "not a plain file")
+        yield file
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK)
+
+
+def remove_leftovers(folder: Path, before: float) -> None:
+    """Remove what killed processes left of files that they were writing; what cannot be is left.
+
+    Args:
+        folder: of the files.
+        before: only what was last written before, seconds since the epoch: another host may just
+            be writing.
+    """
+    with suppress(OSError):
+        for each in folder.iterdir():
+            with suppress(OSError):
+                if _LEFTOVER.fullmatch(each.name) and each.lstat().st_mtime < before:
+                    each.unlink()
 
 
 def may_exist(path: Path) -> bool:

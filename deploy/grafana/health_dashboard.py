@@ -94,6 +94,10 @@ HEALTH: list[Row] = [
                     a_minute("slurm_rl_disturbances_total", "reason"),
                     "disturbance: {{reason}} {{cluster}}",
                 ),
+                (
+                    a_minute("slurm_rl_requests_changed_total", "what"),
+                    "request changed: {{what}} {{cluster}}",
+                ),
             ),
             lines(
                 "Duration of the phases",

@@ -154,7 +154,7 @@ MAIN: list[Row] = [
             ),
             lines(
                 "Age of pending jobs that could start",
-                "Since they were eligible. Held jobs do not count.",
+                "Accrued wait. Held jobs, and those that wait by their own doing, do not count.",
                 "s",
                 (
                     f"max by (cluster, job_class) (slurm_rl_pending_age_seconds_max{{{QUEUE}}})",

@@ -13,6 +13,8 @@ import pbs
 
 RESOURCE = "rl_score"
 LOWEST, HIGHEST = 1, 2**24
+#: Of the settings, and of what a user wrote: more is read of neither.
+LARGEST_FILE, LONGEST_NAME, LONGEST_TIME = 2**20, 256, 32
 
 
 def score_of(job, settings):
@@ -36,35 +38,42 @@ def fits(job, rule):
         return False
     if "queue" in rule and not re.search(rule["queue"], queue_of(job)):
         return False
-    if "name" in rule and not re.search(rule["name"], str(getattr(job, "Job_Name", "") or "")):
+    if "name" in rule and not re.search(rule["name"], name_of(job)):
         return False
     if "walltime_at_most" in rule:
         walltime = job.Resource_List["walltime"]
-        return walltime is not None and seconds_of(walltime) <= rule["walltime_at_most"]
+        return walltime is not None and 0 < seconds_of(walltime) <= rule["walltime_at_most"]
     return True
+
+
+def name_of(job):
+    """The job's name, as far as PBS lets it be long."""
+    return str(getattr(job, "Job_Name", "") or "")[:LONGEST_NAME]
 
 
 def queue_of(job):
     """The queue that was asked for; empty where the default is taken."""
     queue = getattr(job, "queue", None)
-    return str(getattr(queue, "name", queue) or "")
+    return str(getattr(queue, "name", queue) or "")[:LONGEST_NAME]
 
 
 def seconds_of(walltime):
-    """Seconds of PBS's duration, or of HH:MM:SS."""
-    try:
+    """Seconds of PBS's duration, or of HH:MM:SS; infinite for other words."""
+    if not isinstance(walltime, str):
         return int(walltime)
-    except ValueError:
-        seconds = 0
-        for part in str(walltime).split(":"):
-            seconds = 60 * seconds + int(part)
-        return seconds
+    parts = walltime[: LONGEST_TIME + 1].split(":")
+    if len(walltime) > LONGEST_TIME or not all(part.isdecimal() for part in parts):
+        return math.inf
+    seconds = 0
+    for part in parts:
+        seconds = 60 * seconds + int(part)
+    return seconds
 
 
 def main():
     """Give the job of this event its score."""
     with open(pbs.hook_config_filename, encoding="utf-8") as file:
-        settings = json.load(file)
+        settings = json.loads(file.read(LARGEST_FILE))
     job = pbs.event().job
     score = score_of(job, settings)
     if score is not None:

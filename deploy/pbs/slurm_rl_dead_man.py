@@ -15,12 +15,14 @@ import pbs
 
 #: The hook's own alarm must not come first.
 SECONDS_OF_QMGR = 20
+#: Of the settings: more is not read.
+LARGEST_FILE = 2**20
 
 
 def is_stale(path, seconds):
     """Whether a daemon has been silent for longer; without a file there is nothing to undo."""
     try:
-        return time.time() - os.stat(path).st_mtime > seconds  # noqa: TID251
+        return time.time() - os.lstat(path).st_mtime > seconds  # noqa: TID251
     except FileNotFoundError:
         return False
 
@@ -41,7 +43,7 @@ def qmgr_of(settings):
 def main():
     """Look at the file, and act once."""
     with open(pbs.hook_config_filename, encoding="utf-8") as file:
-        settings = json.load(file)
+        settings = json.loads(file.read(LARGEST_FILE))
     path = settings["heartbeat"]
     if not is_stale(path, float(settings["stale_seconds"])):
         return

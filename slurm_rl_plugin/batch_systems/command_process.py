@@ -55,6 +55,7 @@ class KillableCommands:
         stdin: str = "",
         extra: float = 0.0,
         name: str | None = None,
+        variables: Mapping[str, str] | None = None,
     ) -> Answer:
         """Run a command, `extra` seconds longer than usual where needed, whatever its status.
 
@@ -63,13 +64,16 @@ class KillableCommands:
             stdin: what it reads.
             extra: seconds on top of the time-out.
             name: what it is called in messages and metrics; by default as it is.
+            variables: of this child alone, on top of `environment`. Only its own user and root see
+                them, where every user of the host sees arguments.
 
         Raises:
             BatchSystemUnavailable: no answer in time, or there is no such command.
         """
         called = name or arguments[0]
         with self.timed(called):
-            return self._run(arguments, stdin, self.timeout + extra, called)
+            child = self._start(arguments, called, variables or {})
+            return self._wait(child, stdin, self.timeout + extra, called)
 
     @contextlib.contextmanager
     def timed(self, call: str) -> Iterator[None]:
@@ -81,8 +85,9 @@ class KillableCommands:
             if self._on_call is not None:
                 self._on_call(call, time.monotonic() - began)
 
-    def _run(self, arguments: Sequence[str], stdin: str, timeout: float, name: str) -> Answer:
-        child = self._start(arguments, name)
+    def _wait(
+        self, child: subprocess.Popen[bytes], stdin: str, timeout: float, name: str
+    ) -> Answer:
         try:
             output, errors = child.communicate(stdin.encode(), timeout)
         except subprocess.TimeoutExpired as error:
@@ -99,14 +104,16 @@ class KillableCommands:
             errors=errors.decode(errors="replace"),
         )
 
-    def _start(self, arguments: Sequence[str], name: str) -> subprocess.Popen[bytes]:
+    def _start(
+        self, arguments: Sequence[str], name: str, variables: Mapping[str, str]
+    ) -> subprocess.Popen[bytes]:
         try:
             return subprocess.Popen(
                 arguments,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
-                env=self.environment,
+                env={**self.environment, **variables},
                 start_new_session=True,  # so that its whole group can be killed
             )
         except OSError as error:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 
+from slurm_rl_plugin.batch_systems.kept_record import UNREADABLE, KeptRecord
 from slurm_rl_plugin.errors import ConfigurationError
-from slurm_rl_plugin.whole_file import write_whole
 
 _VERSION = 1
 
@@ -50,14 +49,15 @@ class LimitFile:
             ConfigurationError: the file cannot be read or is no such file.
         """
         try:
-            content = json.loads(self.path.read_text()) if self.path else None
-            return None if content is None else _parsed(content)
+            return KeptRecord(self.path).read(_parsed) if self.path else None
         except FileNotFoundError:
             return None
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        except UNREADABLE as error:
             raise ConfigurationError(
-                f"{self.path}, which keeps the site's own limit, cannot be read ({error}): set the "
-                "limit by hand as docs/reserve.md says, then remove the file."
+                f"{self.path}, which keeps the site's own limit, cannot be read ({error}), nor its "
+                "copy: set the limit by hand (sacctmgr -i modify qos NAME set GrpTRES=cpu=N, -1 "
+                "for none, or scontrol delete reservation=NAME; docs/reserve.md), then remove the "
+                "file."
             ) from None
 
     def write(self, standing: StandingLimit) -> None:
@@ -77,7 +77,7 @@ class LimitFile:
             "confirmed": standing.confirmed,
         }
         try:
-            write_whole(self.path, json.dumps(content))
+            KeptRecord(self.path).write(content)
         except OSError as error:
             raise ConfigurationError(
                 f"{self.path}, which keeps the site's own limit, cannot be written "
@@ -92,7 +92,7 @@ class LimitFile:
         """
         try:
             if self.path is not None:
-                self.path.unlink(missing_ok=True)
+                KeptRecord(self.path).remove()
         except OSError as error:
             raise ConfigurationError(
                 f"{self.path}, which keeps the site's own limit, cannot be removed "
@@ -104,10 +104,14 @@ def _parsed(content: dict[str, object]) -> StandingLimit:
     version, own, ours, names = (content[key] for key in ("version", "own", "ours", "names"))
     if version != _VERSION or not isinstance(ours, list) or not isinstance(names, list):
         raise ValueError(f"version {version}")
+    limit = None if own is None else int(str(own))
+    set_by_us = frozenset(int(each) for each in ours)
+    if limit is not None and any(each >= limit for each in set_by_us):
+        raise ValueError("ours is not below the site's own, as it always is")
     return StandingLimit(
         mechanism=str(content["mechanism"]),
         names=tuple(str(name) for name in names),
-        own=None if own is None else int(str(own)),
-        ours=frozenset(int(each) for each in ours),
+        own=limit,
+        ours=set_by_us,
         confirmed=content["confirmed"] is True,
     )

@@ -74,7 +74,9 @@ class Pbs:
         self._site = site
         #: Days of the past that the next snapshot tells of.
         self._history_days = site.history_days
-        self._limit = BatchLimit(self.commands, site.batch_queues, site.limits_file)
+        self._limit = BatchLimit(
+            self.commands, site.batch_queues, site.limits_file, site.limit_queues
+        )
         self._watch = PbsWatch()
         self._server: PbsServer | None = None
         self._looked: PbsServer | None = None
@@ -160,7 +162,9 @@ class Pbs:
         now = self._site.clock()
         running = [job for job in jobs if job.runs]
         build = PbsTables(self._site.shares or (), self._site.interactive)
-        pending = build.pending([job for job in jobs if job.waits], base)
+        waiting = [job for job in jobs if job.waits]
+        counts = self._server is not None and self._server.counts_eligible_time
+        pending = build.pending(waiting, base, now, counts_eligible_time=counts)
         running_jobs = RunningJobs(jobs=build.jobs(running), start=_starts(running))
         started_jobs = StartedJobs(jobs=build.jobs(started), start=_starts(started))
         ended_jobs = self._past(jobs, build, now) or EndedJobs(
@@ -187,6 +191,7 @@ class Pbs:
         """See `WatchesJobs.go_on_from`."""
         if isinstance(earlier, Pbs):
             self._watch = earlier._watch
+            self._limit.go_on_from(earlier._limit)
 
     def apply(self, changes: Sequence[FactorChange]) -> ApplyReport:
         """Write scores; see `BatchSystem.apply`.

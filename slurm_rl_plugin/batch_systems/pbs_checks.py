@@ -27,6 +27,12 @@ def pbs_checks(commands: PbsCommands, server: PbsServer) -> Iterator[OwnCheck]:
     yield _dead_man(commands)
     if not server.scheduling:
         yield OwnCheck("warn", "scheduling", "PBS starts no jobs now: scheduling is False")
+    if not server.counts_eligible_time:
+        what = (
+            "eligible_time_enable is off, so waiting at a limit of the user's own counts for the "
+            "starvation bound: qmgr -c 'set server eligible_time_enable = True'"
+        )
+        yield OwnCheck("warn", "eligible time", what)
     if not server.keeps_history:
         what = "job_history_enable is off: when jobs end is not told to models that learn from it"
         yield OwnCheck("warn", "job history", what)

@@ -23,7 +23,7 @@ SCORE = "rl_score"
 ATTRIBUTES = (
     *("Job_Name", "Job_Owner", "job_state", "queue", "ctime", "etime", "stime", "obittime"),
     *("mtime", "Hold_Types", "Account_Name", "project", "euser", "egroup", "interactive"),
-    *("array_state_count", "Resource_List", "resources_used"),
+    *("array_state_count", "Resource_List", "resources_used", "eligible_time", "comment"),
 )
 WAITING_STATES = frozenset("QHWTB")
 RUNNING_STATES = frozenset("RE")
@@ -52,6 +52,8 @@ class PbsJob:
         waits: whether it, or a subjob of it, may still start.
         score: the value of our resource; None where it has none, NaN where it is not finite.
         interactive: whether it was submitted from a terminal; None where unknown.
+        eligible_time: seconds of waiting that PBS counts; NaN where it counts none.
+        comment: why it waits, in the scheduler's words.
     """
 
     name: str
@@ -71,6 +73,8 @@ class PbsJob:
     waits: bool
     score: float | None
     interactive: bool | None
+    eligible_time: float
+    comment: str
 
     @property
     def runs(self) -> bool:
@@ -119,6 +123,8 @@ def parse_job(name: str, values: Mapping[str, Any]) -> PbsJob | None:
         waits=_waits(values, state),
         score=parse_score(resources.get(SCORE)),
         interactive=_interactive(values),
+        eligible_time=parse_duration(text(values.get("eligible_time"))),
+        comment=text(values.get("comment")),
     )
 
 

@@ -9,19 +9,18 @@ scheduling, where it is on, is set on once more, which starts a look.
 
 from __future__ import annotations
 
-import json
 import logging
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from slurm_rl_plugin.batch_systems.kept_record import UNREADABLE, KeptRecord
 from slurm_rl_plugin.batch_systems.pbs_fields import parse_count, text
 from slurm_rl_plugin.batch_systems.pbs_process import PbsCommands, failure, section
 from slurm_rl_plugin.batch_systems.pbs_server import QSTAT_SERVER, parse_server
 from slurm_rl_plugin.errors import BatchSystemError, BatchSystemUnavailable, ChangeRejected
-from slurm_rl_plugin.whole_file import write_whole
 
 logger = logging.getLogger(__name__)
 
@@ -57,13 +56,27 @@ class BatchLimit:
         commands: of PBS.
         queues: that are batch; may be empty.
         path: file that keeps the site's own limits while ours stand; None keeps none.
+        configured: queues that the site says are ours to limit; None where nobody knows what it
+            says, and the file alone counts.
     """
 
-    def __init__(self, commands: PbsCommands, queues: Sequence[str], path: Path | None) -> None:
+    def __init__(
+        self,
+        commands: PbsCommands,
+        queues: Sequence[str],
+        path: Path | None,
+        configured: Iterable[str] | None = None,
+    ) -> None:
         self._commands = commands
         self._queues = tuple(queues)
         self._path = path
+        self._configured = None if configured is None else frozenset(configured)
         self._known: dict[str, QueueLimit] = {}
+
+    def go_on_from(self, earlier: BatchLimit) -> None:
+        """What was ours to limit before a reload is ours to give back after it."""
+        if self._configured is not None and earlier._configured is not None:
+            self._configured |= earlier._configured
 
     def set(self, processors: int | None) -> None:
         """See `LimitsBatch.limit_batch`.
@@ -74,6 +87,7 @@ class BatchLimit:
             ChangeRejected: it cannot be set, or the record of the site's own cannot be trusted.
         """
         self._known = self._read_record()
+        self._refuse_strangers()
         if processors is not None and not self._queues:
             raise ChangeRejected("no batch queue is named whose processors could be limited")
         wanted = {} if processors is None else self._parts(processors)
@@ -83,6 +97,17 @@ class BatchLimit:
             self._look_now()
         if refused is not None:
             raise refused
+
+    def _refuse_strangers(self) -> None:
+        """Whoever writes the file must not thereby choose what is written to PBS."""
+        strange = [] if self._configured is None else sorted(set(self._known) - self._configured)
+        if strange:
+            what = ", ".join(strange)
+            raise ChangeRejected(
+                f"{self._path} names queue {what}, which [reserve] queues does not name, so "
+                f"nothing was changed: if the daemon limited {what}, name it there (mechanism may "
+                "stay off) and run `slurm-rl release`, else remove the file"
+            )
 
     def _parts(self, processors: int) -> dict[str, int]:
         if len(self._queues) == 1:
@@ -158,10 +183,10 @@ class BatchLimit:
         if self._path is None:
             return self._known
         try:
-            return _parse_record(json.loads(self._path.read_text()))
+            return KeptRecord(self._path).read(_parse_record)
         except FileNotFoundError:
             return {}
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        except UNREADABLE as error:
             raise ChangeRejected(
                 f"the record of the site's own limits, {self._path}, cannot be read ({error}): see "
                 f"`qmgr -c 'list queue @default {LIMIT}'`, mend the limits, then remove the file"
@@ -177,9 +202,9 @@ class BatchLimit:
             return
         try:
             if self._known:
-                write_whole(self._path, json.dumps(_record_of(self._known)))
+                KeptRecord(self._path).write(_record_of(self._known))
             else:
-                self._path.unlink(missing_ok=True)
+                KeptRecord(self._path).remove()
         except OSError as error:
             raise ChangeRejected(
                 f"{self._path} cannot be written ({error.strerror}): make its folder writable for "

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from slurm_rl_plugin.batch_systems.command_process import KillableCommands
+from slurm_rl_plugin.batch_systems.pbs_json import Told, read_json
 from slurm_rl_plugin.errors import BatchSystemError, BatchSystemUnavailable
 
 #: Words of a command that could not reach the server.
@@ -91,13 +91,13 @@ class PbsCommands(KillableCommands):
 
 
 def parse_json(command: str, text: str) -> dict[str, Any]:
-    """A document of `-F json`; line breaks inside values are taken, other faults are not.
+    """A document of `-F json`, also where a value in it is none; see `read_json`.
 
     Raises:
         BatchSystemError: the text has another form.
     """
     try:
-        document = json.loads(text, strict=False)
+        document = read_json(text)
     except (ValueError, RecursionError):
         document = None
     if not isinstance(document, dict):
@@ -106,14 +106,19 @@ def parse_json(command: str, text: str) -> dict[str, Any]:
 
 
 def section(document: Mapping[str, Any], name: str) -> dict[str, dict[str, Any]]:
-    """The named objects of one section, `Jobs` for example; without what is private to users."""
+    """The named objects of one section, `Jobs` for example; without what is private to users.
+
+    One that is told of twice is left out: up to PBS 23.06 the name of a variable could pretend to
+    be another job, and nobody can tell which of the two is meant.
+    """
     found = document.get(name)
     if not isinstance(found, dict):
         return {}
+    twice = found.twice if isinstance(found, Told) else frozenset()
     return {
         key: {field: each for field, each in value.items() if field not in PRIVATE}
         for key, value in found.items()
-        if isinstance(value, dict)
+        if isinstance(value, dict) and key not in twice
     }
 
 

@@ -33,6 +33,7 @@ class PbsServer:
         default_score: of jobs that carry none of their own; None where there is none.
         keeps_history: whether jobs that ended can be asked for.
         scheduling: whether jobs are started at all.
+        counts_eligible_time: whether a job's wait is counted without holds and limits of its own.
         counts: jobs in each state, and all ever seen.
     """
 
@@ -43,6 +44,7 @@ class PbsServer:
     default_score: float | None
     keeps_history: bool
     scheduling: bool
+    counts_eligible_time: bool
     counts: tuple[int, ...]
 
     @property
@@ -89,6 +91,7 @@ def parse_server(document: Mapping[str, Any]) -> PbsServer:
         default_score=parse_score(defaults.get(SCORE)) if isinstance(defaults, dict) else None,
         keeps_history=_is_true(values.get("job_history_enable")),
         scheduling=_is_true(values.get("scheduling")),
+        counts_eligible_time=_is_true(values.get("eligible_time_enable")),
         counts=_counts(values),
     )
 

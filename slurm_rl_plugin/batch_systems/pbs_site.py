@@ -27,6 +27,7 @@ class PbsSite:
             accounting files of this host; 0 asks for none.
         batch_queues: execution queues whose jobs are batch work, which `limit_batch` limits.
         limits_file: keeps the site's own limits of those queues while ours stand; None keeps none.
+        limit_queues: whose limits may be taken back; see `pbs_limits.BatchLimit`.
     """
 
     shares: Mapping[str, float] | None
@@ -39,6 +40,7 @@ class PbsSite:
     history_days: float = 0.0
     batch_queues: tuple[str, ...] = ()
     limits_file: Path | None = None
+    limit_queues: frozenset[str] | None = None
 
     def commands(self) -> PbsCommands:
         """Runs PBS's commands there."""

@@ -9,6 +9,7 @@ import numpy as np
 
 from slurm_rl_plugin.batch_systems.numbered_names import Names
 from slurm_rl_plugin.batch_systems.pbs_fields import PbsJob
+from slurm_rl_plugin.batch_systems.pbs_reasons import is_for_processors, is_own_doing
 from slurm_rl_plugin.domain import JobTable, PendingJobs
 from slurm_rl_plugin.domain.job_description import JobDescription
 
@@ -42,20 +43,39 @@ class PbsTables:
             ),
         )
 
-    def pending(self, jobs: Sequence[PbsJob], base: int) -> PendingJobs:
+    def pending(
+        self, jobs: Sequence[PbsJob], base: int, now: float, *, counts_eligible_time: bool
+    ) -> PendingJobs:
         """Columns of jobs that wait.
 
         What the rest of the site's formula makes of a job PBS tells nobody, so the site's own
         priority is the same for all, `base`: the score of a job that was never written.
+
+        Args:
+            jobs: those that wait.
+            base: the score of a job that was never written.
+            now: seconds since the epoch.
+            counts_eligible_time: whether the server does; else a job's wait counts from `etime`,
+                which a hold takes away and a limit does not.
         """
         count = len(jobs)
+        columns = self.jobs(jobs)
+        accrued = np.maximum(now - columns.eligible, 0.0)
+        if counts_eligible_time:
+            counted = np.array([job.eligible_time for job in jobs], dtype=np.float64)
+            accrued = np.fmin(counted, accrued)  # NaN where PBS does not tell
         return PendingJobs(
-            jobs=self.jobs(jobs),
+            jobs=columns,
             native_priority=np.full(count, base, dtype=np.int64),
             factor=np.array([factor_of(job, base) for job in jobs], dtype=np.int64),
             held=np.array([job.held for job in jobs], dtype=np.bool_),
             admin_set=np.zeros(count, dtype=np.bool_),
             nice=np.zeros(count, dtype=np.int64),
+            accrued=accrued,
+            own_doing=np.array([is_own_doing(job.comment) for job in jobs], dtype=np.bool_),
+            for_processors=np.array(
+                [is_for_processors(job.comment) for job in jobs], dtype=np.bool_
+            ),
         )
 
     @staticmethod

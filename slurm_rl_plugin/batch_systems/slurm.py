@@ -33,8 +33,8 @@ from slurm_rl_plugin.units import MINUTE
 ATTRIBUTES = (
     *("id", "array_id", "array_task_id", "array_tasks_waiting", "heterogeneous_id"),
     *("state", "state_reason", "priority", "nice", "cpus", "submit_time", "eligible_time"),
-    *("start_time", "end_time", "time_limit", "account", "user_name", "partition", "qos"),
-    *("is_batch_job", "allocated_nodes", "name"),
+    *("accrue_time", "start_time", "end_time", "time_limit", "account", "user_name"),
+    *("partition", "qos", "is_batch_job", "allocated_nodes", "name"),
 )
 #: As what Slurm shows a job that waits; the others are ways to be put back into the queue.
 WAITING_STATES = frozenset(
@@ -142,6 +142,7 @@ def _to_row(job: Mapping[str, Any]) -> QueueRow:
             processors=int(job["cpus"]),
             submit=_time(job["submit_time"], math.nan),
             eligible=_time(job["eligible_time"], math.inf),
+            accrue=_time(job["accrue_time"], math.inf),
             start=_time(job["start_time"], math.nan),
             end=_end(job),
             time_limit=_limit(job["time_limit"]),

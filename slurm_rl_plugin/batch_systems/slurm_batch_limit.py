@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
 from slurm_rl_plugin.batch_systems.limit_file import LimitFile, StandingLimit
+from slurm_rl_plugin.batch_systems.slurm_fields import QueueRow
 from slurm_rl_plugin.batch_systems.slurm_license_limit import LICENSES, LicenseLimit
 from slurm_rl_plugin.batch_systems.slurm_process import CommandRunner
 from slurm_rl_plugin.batch_systems.slurm_qos_limit import QOS, QosLimit
+from slurm_rl_plugin.batch_systems.slurm_reasons import NO_LICENSES, QOS_IS_FULL
 from slurm_rl_plugin.batch_systems.slurm_settings import SHOW_CONFIG, parse_settings
 from slurm_rl_plugin.errors import (
     BatchSystemUnavailable,
@@ -27,6 +30,10 @@ _SHOWN_WITHIN, _PAUSE = 3.0, 0.05
 #: A change that a killed daemon had begun is done within 0.4 s; it is waited for before the last
 #: look at what is stored.
 _SETTLES, _RESTORE_TRIES = 1.0, 4
+
+
+#: What carries a limit: the mechanism, and the names that it goes by.
+LimitNames = tuple[str, tuple[str, ...]]
 
 
 class LimitCarrier(Protocol):
@@ -94,6 +101,12 @@ class LimitSettings:
         """Those of the mechanism; see `StandingLimit.names`."""
         return (self.qos,) if self.mechanism == QOS else (self.license, self.reservation)
 
+    def keeps_back(self, row: QueueRow) -> bool:
+        """Whether a job may wait for this limit; whose licences it lacks Slurm does not say."""
+        if self.mechanism == QOS:
+            return row.reason == QOS_IS_FULL and row.qos == self.qos
+        return self.mechanism == LICENSES and row.reason == NO_LICENSES
+
 
 class SlurmBatchLimit:
     """Sets and takes back the limit, and remembers in a file what was there before.
@@ -102,14 +115,26 @@ class SlurmBatchLimit:
         commands: runs Slurm's commands.
         settings: what carries the limit; None limits nothing, and takes back what still stands.
         path: of the file; None limits nothing.
+        configured: mechanism and names of every limit that the site says is ours to set; None
+            where nobody knows what it says, and the file alone counts.
     """
 
     def __init__(
-        self, commands: CommandRunner, settings: LimitSettings | None, path: Path | None
+        self,
+        commands: CommandRunner,
+        settings: LimitSettings | None,
+        path: Path | None,
+        configured: Iterable[LimitNames] | None = None,
     ) -> None:
         self._commands = commands
         self._settings = settings
         self._file = LimitFile(path)
+        self._configured = None if configured is None else frozenset(configured)
+
+    def go_on_from(self, earlier: SlurmBatchLimit) -> None:
+        """What was ours to set before a reload is ours to take back after it."""
+        if self._configured is not None and earlier._configured is not None:
+            self._configured |= earlier._configured
 
     def set(self, processors: int) -> None:
         """Let batch jobs use so many processors; a lower limit of the site's own stays.
@@ -153,10 +178,11 @@ class SlurmBatchLimit:
             BatchSystemUnavailable: no answer in time; call again.
             BatchSystemError: an answer that cannot be understood.
             ChangeRejected: the right is missing.
-            ConfigurationError: the file is broken.
+            ConfigurationError: the file is broken, or names what the site never gave us.
         """
         standing = self._file.read()
         if standing is not None:
+            self._refuse_strangers(standing)
             carrier = carrier_of(self._commands, standing.mechanism, standing.names)
             try:
                 stored = carrier.stored()
@@ -164,6 +190,18 @@ class SlurmBatchLimit:
                 self._forget_with(carrier)
             else:
                 self._restore(carrier, _after_changes_by_hand(standing, carrier, stored))
+
+    def _refuse_strangers(self, standing: StandingLimit) -> None:
+        """Whoever writes the file must not thereby choose what is written to Slurm."""
+        named = (standing.mechanism, standing.names)
+        if self._configured is not None and named not in self._configured:
+            what = " ".join(standing.names)
+            key = "qos" if standing.mechanism == QOS else "license and reservation"
+            raise ConfigurationError(
+                f"{self._file.path} names {what}, which is not what [reserve] {key} names, so "
+                f"nothing was changed: if the daemon limited {what}, name it there (mechanism may "
+                "stay off) and run `slurm-rl release`, else remove the file."
+            )
 
     def _forget_with(self, carrier: LimitCarrier) -> None:
         """The site has removed what carried our limit, and the limit with it."""

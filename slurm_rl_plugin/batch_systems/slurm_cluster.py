@@ -90,7 +90,7 @@ class SlurmCluster:
         self._nice = NiceLever(by_nice, self._queue.waiting, site.nice_file)
         self._site_factor = SiteFactorLever(commands, FactorWriter(sender, site.writes_per_call))
         self._lever: Lever | None = None
-        self._limit = SlurmBatchLimit(commands, site.limit, site.limits_file)
+        self._limit = SlurmBatchLimit(commands, site.limit, site.limits_file, site.limit_names)
         self._watch = JobWatch()
         self._history_days = site.history_days
 
@@ -151,7 +151,10 @@ class SlurmCluster:
         terms = lever.terms(waiting, tiers)
         shares = self._site.shares
         build = TableBuilder([*(shares or ()), *tree.shares], self._site.interactive)
-        pending_jobs = build.pending(waiting, terms, tiers)
+        limit = self._site.limit
+        pending_jobs = build.pending(
+            waiting, terms, tiers, now, limit.keeps_back if limit else None
+        )
         running_jobs = RunningJobs(
             jobs=build.jobs(running),
             start=_starts(running),
@@ -180,6 +183,7 @@ class SlurmCluster:
         """See `WatchesJobs.go_on_from`."""
         if isinstance(earlier, SlurmCluster):
             self._watch = earlier._watch
+            self._limit.go_on_from(earlier._limit)
 
     def expected_start(self, request: JobRequest) -> float | None:
         """See `TellsStarts.expected_start`; tested as this process's user."""

@@ -55,5 +55,5 @@ class Squeue:
 
     def _read(self, *options: str) -> dict[str, QueueRow]:
         mark = secrets.token_hex(4)
-        text = self._commands.read([*SQUEUE, *options, "-O", queue_format(mark)])
+        text = self._commands.read([*SQUEUE, *options], queue_format(mark))
         return parse_records(text, mark, self._known)

@@ -10,12 +10,13 @@ from dataclasses import dataclass
 from slurm_rl_plugin.batch_systems.slurm_process import not_understood
 from slurm_rl_plugin.units import DAY, HOUR, MINUTE
 
-#: Fields of `squeue -O` in the order asked for. The job name comes last, since it may hold
+#: Fields of `squeue` in the order asked for. The job name comes last, since it may hold
 #: separators and newlines; no other field is a user's free text.
 QUEUE_FIELDS = (
     *("JobID", "ArrayJobID", "State", "Reason", "PriorityLong", "Nice", "NumCPUs"),
-    *("SubmitTime", "EligibleTime", "StartTime", "EndTime", "TimeLimit", "Account", "UserName"),
-    *("Partition", "QOS", "BatchFlag", "NodeList", "ArrayTaskID", "HetJobID", "Name"),
+    *("SubmitTime", "EligibleTime", "AccrueTime", "StartTime", "EndTime", "TimeLimit"),
+    *("Account", "UserName", "Partition", "QOS", "BatchFlag", "NodeList", "ArrayTaskID"),
+    *("HetJobID", "Name"),
 )
 SEPARATOR = "|"
 #: Where a record may begin: its number and the mark. Made once, and not with the mark of each call:
@@ -50,6 +51,8 @@ class QueueRow:
         array_id: number of the array; the same as `job_id` for a job that is no array.
         het_id: number of the heterogeneous job that it is a component of; 0 for no component.
         eligible: seconds since the epoch; infinite where Slurm gives none (held, dependency).
+        accrue: since when Slurm counts its age; infinite where it counts none. Without enforced
+            limits a hold does not reset it, as it does `eligible`.
         start: seconds since the epoch, expected where pending; NaN where Slurm gives none.
         end: seconds since the epoch, expected unless the job is over; NaN where Slurm gives none.
         time_limit: seconds; NaN where there is none.
@@ -68,6 +71,7 @@ class QueueRow:
     processors: int
     submit: float
     eligible: float
+    accrue: float
     start: float
     end: float
     time_limit: float
@@ -93,15 +97,19 @@ class QueueRow:
         return self.reason in HELD_REASONS or self.priority == 0
 
 
-def queue_format(mark: str) -> str:
-    """Argument of `squeue -O`; `mark` after the first field tells where a record begins."""
+def queue_format(mark: str) -> dict[str, str]:
+    """What makes `squeue` print these fields; `mark` after the first tells where a record begins.
+
+    A variable and not `-O`: every user of the host sees a command's arguments, and one who knew the
+    mark could rename a job to something that reads like another job's record.
+    """
     first, *others, last = QUEUE_FIELDS
     ends = [f"{first}:{SEPARATOR}{mark}{SEPARATOR}", *(f"{name}:{SEPARATOR}" for name in others)]
-    return ",".join([*ends, f"{last}:"])
+    return {"SQUEUE_FORMAT2": ",".join([*ends, f"{last}:"])}
 
 
 def parse_queue(text: str, mark: str) -> list[QueueRow]:
-    """Read the answer of `squeue -O` asked for with `queue_format(mark)`.
+    """Read the answer of a `squeue` that got `queue_format(mark)`.
 
     A job name may hold newlines and separators; only a caller who knows `mark` could forge the
     beginning of a record, so it must be new in every call.
@@ -163,6 +171,7 @@ def _to_row(field: dict[str, str]) -> QueueRow:
         processors=parse_count(field["NumCPUs"]),
         submit=parse_time(field["SubmitTime"], math.nan),
         eligible=parse_time(field["EligibleTime"], math.inf),
+        accrue=parse_time(field["AccrueTime"], math.inf),
         start=parse_time(field["StartTime"], math.nan),
         end=parse_time(field["EndTime"], math.nan),
         time_limit=parse_duration(field["TimeLimit"]),

@@ -19,7 +19,7 @@ from slurm_rl_plugin.batch_systems.slurm_fields import HELD_REASONS, QueueRow
 from slurm_rl_plugin.batch_systems.slurm_priorities import PriorityTerms
 from slurm_rl_plugin.batch_systems.slurm_writes import Change, FactorWriter
 from slurm_rl_plugin.errors import ConfigurationError
-from slurm_rl_plugin.whole_file import version_of, write_whole
+from slurm_rl_plugin.whole_file import PRIVATE, read_whole, version_of, write_whole
 
 logger = logging.getLogger(__name__)
 _VERSION = 1
@@ -190,7 +190,8 @@ class NiceLever:
             return
         jobs = {str(job): [each.own, sorted(each.ours)] for job, each in self._given.items()}
         try:
-            write_whole(self._path, json.dumps({"version": _VERSION, "jobs": jobs}))
+            content = json.dumps({"version": _VERSION, "jobs": jobs})
+            write_whole(self._path, content, mode=PRIVATE)
             self._version = version_of(self._path)
         except OSError as error:
             if tolerant:
@@ -214,7 +215,7 @@ def _read(path: Path) -> dict[int, GivenNice]:
         ConfigurationError: the file cannot be read or is no such file.
     """
     try:
-        content = json.loads(path.read_text())
+        content = json.loads(read_whole(path))
         if content["version"] != _VERSION:
             raise ValueError(f"version {content['version']}")
         return {
@@ -223,7 +224,12 @@ def _read(path: Path) -> dict[int, GivenNice]:
         }
     except FileNotFoundError:
         return {}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except PermissionError:
+        raise ConfigurationError(
+            f"{path}, which keeps the users' nice values, may not be read by this user: run it as "
+            "the daemon's user or a member of its group."
+        ) from None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
         raise ConfigurationError(
             f"{path}, which keeps the users' nice values, cannot be read ({error}): restore it, or "
             "move it away where no job has a nice value of ours."

@@ -68,14 +68,18 @@ class CommandRunner(KillableCommands):
             without_command="install Slurm's client commands or put them on the PATH",
         )
 
-    def read(self, arguments: Sequence[str]) -> str:
+    def read(self, arguments: Sequence[str], variables: Mapping[str, str] | None = None) -> str:
         """Output of a command that must succeed.
+
+        Args:
+            arguments: of the command, itself included.
+            variables: of this child alone; see `call`.
 
         Raises:
             BatchSystemUnavailable: no answer in time, or slurmctld cannot be reached.
             BatchSystemError: the command failed in another way.
         """
-        answer = self.call(arguments)
+        answer = self.call(arguments, variables=variables)
         if answer.status:
             raise failure(arguments[0], answer.errors or answer.output)
         return answer.output

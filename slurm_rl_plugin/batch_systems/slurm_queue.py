@@ -14,6 +14,7 @@ from slurm_rl_plugin.batch_systems.slurm_fields import (
     RUNNING_STATES,
     QueueRow,
 )
+from slurm_rl_plugin.batch_systems.slurm_reasons import is_own_doing
 
 
 class QueueReader(Protocol):
@@ -78,7 +79,8 @@ def whole_jobs(rows: Sequence[QueueRow]) -> list[QueueRow]:
 def _as_one(parts: Sequence[QueueRow]) -> QueueRow:
     """Under the number of the first component, the leader, which speaks for the others too.
 
-    It is held, not eligible or unlimited where one of them is. Its priority is the lowest: only
+    It is held, not eligible, unlimited or waiting by its own doing where one of them is, and has
+    accrued what the least of them has. Its priority is the lowest: only
     once that component has found its place can all of them start.
     """
     parts = sorted(parts, key=lambda row: row.job_id)
@@ -88,15 +90,22 @@ def _as_one(parts: Sequence[QueueRow]) -> QueueRow:
         job_id=leader.het_id,
         array_id=leader.het_id,
         state=min((row.state for row in parts), key=_progress),
-        reason=next((row.reason for row in parts if row.held), leader.reason),
+        reason=_reason(parts),
         priority=min(row.priority for row in parts),
         processors=sum(row.processors for row in parts),
         eligible=max(row.eligible for row in parts),
+        accrue=max(row.accrue for row in parts),
         start=float(np.max([row.start for row in parts])),
         end=float(np.max([row.end for row in parts])),
         time_limit=float(np.max([row.time_limit for row in parts])),
         components=tuple(parts),
     )
+
+
+def _reason(parts: Sequence[QueueRow]) -> str:
+    held = (row.reason for row in parts if row.held)
+    own = (row.reason for row in parts if is_own_doing(row.reason))
+    return next(held, None) or next(own, None) or parts[0].reason
 
 
 def _progress(state: str) -> int:

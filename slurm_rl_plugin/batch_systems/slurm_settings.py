@@ -146,6 +146,12 @@ def parse_submit_plugins(text: str) -> tuple[frozenset[str], Path]:
     return names - NOTHING, Path(conf[1] if conf else "/etc/slurm/slurm.conf").parent
 
 
+def parse_slurm_uid(text: str) -> int:
+    """The id of slurmctld's user, from the answer of SHOW_CONFIG; root's where it is not told."""
+    found = re.search(r"^SlurmUser\s*=\s*\S+\((\d+)\)", text, re.MULTILINE)
+    return int(found[1]) if found else 0
+
+
 def parse_cluster_name(text: str) -> str:
     """The cluster's name from the answer of SHOW_CONFIG.
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from slurm_rl_plugin.batch_systems.slurm_batch_limit import LimitSettings
+from slurm_rl_plugin.batch_systems.slurm_batch_limit import LimitNames, LimitSettings
 from slurm_rl_plugin.batch_systems.slurm_process import CommandRunner
 from slurm_rl_plugin.batch_systems.slurm_tables import JobClassRule
 
@@ -29,6 +29,7 @@ class SlurmSite:
         nice_file: keeps the users' nice values where Nice is the lever; None keeps none.
         limit: what carries a limit on batch jobs; None limits nothing.
         limits_file: keeps the site's own limit while ours stands; None limits nothing.
+        limit_names: of every limit that may be taken back; see `SlurmBatchLimit`.
     """
 
     shares: Mapping[str, float] | None
@@ -43,6 +44,7 @@ class SlurmSite:
     nice_file: Path | None = None
     limit: LimitSettings | None = None
     limits_file: Path | None = None
+    limit_names: frozenset[LimitNames] | None = None
 
     def commands(self) -> CommandRunner:
         """Runs Slurm's commands there."""

@@ -11,6 +11,7 @@ from slurm_rl_plugin.batch_systems.numbered_names import Names
 from slurm_rl_plugin.batch_systems.slurm_accounting import PastRun
 from slurm_rl_plugin.batch_systems.slurm_fields import QueueRow
 from slurm_rl_plugin.batch_systems.slurm_priorities import LOWEST_TIER, PriorityTerms
+from slurm_rl_plugin.batch_systems.slurm_reasons import FOR_PROCESSORS, is_own_doing
 from slurm_rl_plugin.domain import JobTable, PendingJobs
 from slurm_rl_plugin.domain.job_description import JobDescription
 
@@ -63,10 +64,22 @@ class TableBuilder:
         rows: Sequence[QueueRow],
         terms: Sequence[PriorityTerms],
         tiers: Mapping[str, int],
+        now: float,
+        keeps_back: Callable[[QueueRow], bool] | None = None,
     ) -> PendingJobs:
-        """Columns of waiting jobs and their priorities; `tiers` are those of the partitions."""
+        """Columns of waiting jobs and their priorities.
+
+        Args:
+            rows: one for each job.
+            terms: of their priorities, same order.
+            tiers: of the partitions.
+            now: seconds since the epoch.
+            keeps_back: whether our limit on batch jobs may be what a row waits for.
+        """
+        jobs = self.jobs(rows, whole_arrays=True)
+        counted_from = np.maximum(_floats([row.accrue for row in rows]), jobs.eligible)
         return PendingJobs(
-            jobs=self.jobs(rows, whole_arrays=True),
+            jobs=jobs,
             native_priority=_integers([term.native for term in terms]),
             factor=_integers([term.site for term in terms]),
             held=_booleans([row.held for row in rows]),
@@ -82,13 +95,21 @@ class TableBuilder:
             tier=_integers(
                 [max(tiers.get(name, LOWEST_TIER) for name in row.partitions) for row in rows]
             ),
+            accrued=np.maximum(now - counted_from, 0.0),
+            own_doing=_booleans([is_own_doing(row.reason) for row in rows]),
+            for_processors=_booleans(
+                [
+                    row.reason in FOR_PROCESSORS or (keeps_back is not None and keeps_back(row))
+                    for row in rows
+                ]
+            ),
         )
 
 
 def describe(row: QueueRow) -> JobDescription:
     """Show the class rules what they may see of a row."""
     return JobDescription(
-        partition=row.partition,
+        partition=",".join(row.partitions),
         qos=row.qos,
         name=row.name,
         time_limit=row.time_limit,
@@ -102,7 +123,9 @@ def first_of_each_array(rows: Iterable[QueueRow]) -> list[QueueRow]:
     """One row for each array or single job: of its records the one that can start first.
 
     A record that is not held goes before a held one, then an eligible one (a requeued task waits
-    two minutes), then the higher priority, then the lower number.
+    two minutes), then one that does not wait by its own doing, then the one eligible first, then
+    the higher priority, then the lower number. What it has accrued is the array's: no other record
+    lends it any.
     """
     best: dict[int, QueueRow] = {}
     for row in rows:
@@ -112,9 +135,11 @@ def first_of_each_array(rows: Iterable[QueueRow]) -> list[QueueRow]:
     return list(best.values())
 
 
-def _turn(row: QueueRow) -> tuple[bool, bool, float, int, int]:
+def _turn(row: QueueRow) -> tuple[bool, bool, bool, float, int, int]:
     unknown = math.isinf(row.eligible)
-    return row.held, unknown, 0.0 if unknown else row.eligible, -row.priority, row.job_id
+    since = 0.0 if unknown else row.eligible
+    own = is_own_doing(row.reason)
+    return row.held, unknown, own, since, -row.priority, row.job_id
 
 
 def _integers(values: Sequence[int]) -> np.ndarray[tuple[int], np.dtype[np.int64]]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import logging
 import os
+import sys
+from contextlib import suppress
 from pathlib import Path
 
 from slurm_rl_plugin.cli.tables import printable
@@ -12,9 +14,11 @@ from slurm_rl_plugin.configuration import (
     DEFAULT_PATH,
     Configuration,
     Flag,
+    KnownSite,
+    known_site,
     read_configuration,
-    readable_configuration,
 )
+from slurm_rl_plugin.hook.state_file import StateFile
 
 logger = logging.getLogger(__name__)
 
@@ -54,11 +58,56 @@ def configuration_of(
     return configuration
 
 
-def configuration_in_part(options: argparse.Namespace) -> tuple[Configuration | None, list[str]]:
-    """What can be read of it, and its faults; None where a file cannot be read at all."""
-    return readable_configuration(
-        options.config or DEFAULT_PATH, environment=os.environ, flags=_settings(options)
+def add_way_out_options(parser: argparse.ArgumentParser) -> None:
+    """Declare --config, --set and --state-file, for verbs that work without a configuration too."""
+    add_configuration_options(parser)
+    parser.set_defaults(verb=parser.prog.rpartition(" ")[2])
+    parser.add_argument(
+        "--state-file",
+        metavar="FILE",
+        help="the daemon's, which tells how to take factors back where the configuration cannot "
+        "be read; it is looked for otherwise",
     )
+
+
+def site_to_leave(options: argparse.Namespace) -> KnownSite:
+    """As much of the site as can be known; what is wrong with the configuration goes to stderr.
+
+    Raises:
+        ConfigurationError: --set gives no key.
+    """
+    found = quiet_site_to_leave(options)
+    tell_faults(options.verb, found)
+    return found
+
+
+def quiet_site_to_leave(options: argparse.Namespace) -> KnownSite:
+    """As `site_to_leave`, without a word.
+
+    Raises:
+        ConfigurationError: --set gives no key.
+    """
+    flags = _settings(options)
+    if options.state_file:
+        flags.append(Flag(f"hook.state_file={options.state_file}", "--state-file"))
+    return known_site(
+        options.config or DEFAULT_PATH,
+        environment=os.environ,
+        flags=flags,
+        left_behind=lambda path: StateFile(path).left_behind(),
+    )
+
+
+def tell_faults(verb: str, site: KnownSite) -> None:
+    """Say what is wrong with the configuration, and what is gone by in its place."""
+    lines = list(site.faults)
+    if not site.is_read:
+        told = StateFile(site.state_file).left_behind()
+        what = "as the daemon left it" if told else "which does not tell how; defaults are tried"
+        lines.append(f"going by the state file {site.state_file}, {what}.")
+    with suppress(OSError):
+        for line in lines:
+            print(f"slurm-rl {verb}: {line}", file=sys.stderr)
 
 
 def _settings(options: argparse.Namespace) -> list[Flag]:

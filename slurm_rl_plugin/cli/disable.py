@@ -22,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(options: argparse.Namespace) -> int:
     """Disable without end; 1 where a factor is left, or nobody can tell."""
-    configuration, path = configured_file(options)
+    site, path = configured_file(options)
     now = time.time()  # noqa: TID251 - the composition root
     found = read_disable_file(path)
     if found is not None and math.isinf(found.until):
@@ -31,4 +31,4 @@ def main(options: argparse.Namespace) -> int:
         made = Disablement(by=acting_user(), at=now, reason=options.reason)
         write_disable_file(path, made)
         print(f"disabled {made.words}: {path}")
-    return wait_until_taken_back(configuration, options.wait)
+    return wait_until_taken_back(site, options.wait)

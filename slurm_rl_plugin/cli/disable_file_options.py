@@ -8,8 +8,8 @@ import os
 import pwd
 from pathlib import Path
 
-from slurm_rl_plugin.cli.configuration_arguments import add_configuration_options, configuration_of
-from slurm_rl_plugin.configuration import Configuration
+from slurm_rl_plugin.cli.configuration_arguments import add_way_out_options, site_to_leave
+from slurm_rl_plugin.configuration import KnownSite
 from slurm_rl_plugin.errors import ConfigurationError
 
 #: Seconds that a verb waits for the daemon unless told otherwise.
@@ -23,7 +23,7 @@ def add_common_options(parser: argparse.ArgumentParser, *, reason: bool) -> None
         parser: of the verb.
         reason: whether it takes one.
     """
-    add_configuration_options(parser)
+    add_way_out_options(parser)
     if reason:
         parser.add_argument("--reason", default="", metavar="TEXT", help="shown by status and log")
     parser.add_argument(
@@ -35,20 +35,20 @@ def add_common_options(parser: argparse.ArgumentParser, *, reason: bool) -> None
     )
 
 
-def configured_file(options: argparse.Namespace) -> tuple[Configuration, Path]:
-    """The configuration and its disable file.
+def configured_file(options: argparse.Namespace) -> tuple[KnownSite, Path]:
+    """As much of the site as can be known, and its disable file.
 
     Raises:
-        ConfigurationError: the configuration is faulty, or names no such file.
+        ConfigurationError: no such file is named.
     """
-    configuration = configuration_of(options)
-    path = configuration.disable_file
+    site = site_to_leave(options)
+    path = site.configuration.disable_file
     if path is None:
         raise ConfigurationError(
             "no disable file is configured: give its path in [hook] disable_file and reload the "
             "daemon."
         )
-    return configuration, path
+    return site, path
 
 
 def acting_user() -> str:

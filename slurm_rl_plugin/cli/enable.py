@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import argparse
 import time
-from pathlib import Path
 
 from slurm_rl_plugin.cli.daemon_metrics import daemon_metrics
 from slurm_rl_plugin.cli.disable_file_options import add_common_options, configured_file
+from slurm_rl_plugin.cli.state_owner import become_state_owner
 from slurm_rl_plugin.configuration import Configuration
-from slurm_rl_plugin.hook.daemon import daemon_runs
+from slurm_rl_plugin.hook.daemon_lock import daemon_runs
 from slurm_rl_plugin.hook.disable_file import read_disable_file, remove_disable_file
-from slurm_rl_plugin.metrics.served import ServedMetrics
 
 #: Seconds between two questions.
 _PAUSE = 0.5
@@ -24,15 +23,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(options: argparse.Namespace) -> int:
     """Enable; 1 where a daemon runs and does not go on."""
-    configuration, path = configured_file(options)
+    site, path = configured_file(options)
     found = read_disable_file(path)
     remove_disable_file(path)
     print(f"enabled: it was disabled {found.words}" if found else "it was not disabled")
-    state = Path(configuration.values["hook"]["state_file"])
-    if daemon_runs(state) is False:
+    become_state_owner(site.configuration)
+    if daemon_runs(site.state_file) is False:
         print("no daemon runs: start it where the queue is to be ordered")
         return 0
-    return _wait_until_it_goes_on(configuration, options.wait)
+    return _wait_until_it_goes_on(site.configuration, options.wait)
 
 
 def _wait_until_it_goes_on(configuration: Configuration, seconds: float) -> int:
@@ -43,7 +42,7 @@ def _wait_until_it_goes_on(configuration: Configuration, seconds: float) -> int:
     deadline = time.monotonic() + seconds
     while True:
         told = daemon_metrics(configuration)
-        if isinstance(told, ServedMetrics) and told.mode not in ("disabled", ""):
+        if not isinstance(told, str) and told.mode not in ("disabled", ""):
             print(f"the daemon goes on: mode {told.mode}")
             return 0
         if time.monotonic() >= deadline:

@@ -7,9 +7,11 @@ import importlib
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from types import ModuleType
 
 from slurm_rl_plugin import __version__
+from slurm_rl_plugin.cli.by_hand import TAKE_BACK_BY_HAND
 from slurm_rl_plugin.errors import (
     AccountingLogError,
     ConfigurationError,
@@ -42,8 +44,14 @@ VERBS = {
     "show-config": "print the configuration in force",
     "benchmark": "measure the hook and the simulator",
 }
-#: Modules of the extra `train` that are not of `simulate`.
-_OF_TRAINING = ("onnx", "cmaes", "sklearn", "polars", "submitit")
+#: Verbs that stop the product or tell of it: whatever is broken, they end in one sentence.
+WAY_OUT = ("release", "disable", "enable", "pause", "status")
+#: Set to anything, a fault of ours shows where it happened.
+TRACEBACK = "SLURM_RL_TRACEBACK"
+#: Modules that come with an extra -> the extra; every other one comes with the product itself.
+_EXTRAS = dict.fromkeys(("numba", "matplotlib", "rich"), "simulate") | dict.fromkeys(
+    ("onnx", "cmaes", "sklearn", "polars", "submitit"), "train"
+)
 #: Faults of what the user gave: exit code 2.
 _USAGE_ERRORS = (ConfigurationError, AccountingLogError, ModelSchemaMismatch, ModelUnreadable)
 
@@ -96,25 +104,69 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         options = verb_parser(chosen.verb).parse_args(rest)
         return int(_module(chosen.verb).main(options))
-    except _USAGE_ERRORS as error:
-        sys.stderr.write(f"slurm-rl {chosen.verb}: {error}\n")
-        return 2
-    except SlurmRLError as error:
-        sys.stderr.write(f"slurm-rl {chosen.verb}: {error}\n")
-        return 1
-    except ModuleNotFoundError as error:
-        extra = "train" if error.name in _OF_TRAINING else "simulate"
-        sys.stderr.write(
-            f"slurm-rl {chosen.verb}: needs {error.name}: pip install 'slurm_rl_plugin[{extra}]'.\n"
-        )
-        return 1
-    except BrokenPipeError:
+    except KeyboardInterrupt:
+        return _failed(chosen.verb, "interrupted.")
+    except Exception as error:  # noqa: BLE001 - sorted there
+        return _ended_by(error, chosen.verb)
+
+
+def _ended_by(error: Exception, verb: str) -> int:
+    """Say in one sentence what ended a verb; its exit code.
+
+    Raises:
+        Exception: the error itself, where it is a fault of ours and the verb is none of WAY_OUT.
+    """
+    if isinstance(error, SlurmRLError):
+        return _failed(verb, str(error), 2 if isinstance(error, _USAGE_ERRORS) else 1)
+    if isinstance(error, BrokenPipeError):
         # the reader went away (slurm-rl ... | head): nothing is wrong, and nothing may be printed
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
-    except KeyboardInterrupt:
-        sys.stderr.write(f"slurm-rl {chosen.verb}: interrupted.\n")
-        return 1
+        return int(verb in WAY_OUT)  # nobody has heard whether all was done
+    if os.environ.get(TRACEBACK):
+        raise error
+    if isinstance(error, ImportError):
+        return _failed(verb, missing_library(verb, error))
+    if verb in WAY_OUT or isinstance(error, OSError):
+        return _failed(verb, _unforeseen(verb, error))
+    raise error
+
+
+def missing_library(verb: str, error: ImportError) -> str:
+    """What to install where a library is missing or cannot be loaded; one sentence."""
+    name = (error.name or "a library").partition(".")[0]
+    extra = _EXTRAS.get(name)
+    what = f"slurm_rl_plugin[{extra}]" if extra else "slurm_rl_plugin"
+    if isinstance(error, ModuleNotFoundError):
+        words = f"needs {name}: pip install '{what}'"
+    else:
+        words = (
+            f"{name} cannot be loaded ({_one_line(error)}): pip install --force-reinstall '{what}'"
+        )
+    return f"{words}{_by_hand(verb)}."
+
+
+def _unforeseen(verb: str, error: Exception) -> str:
+    return (
+        f"failed ({type(error).__name__}: {_one_line(error)}): mend that, or report it with what "
+        f"{TRACEBACK}=1 shows{_by_hand(verb)}."
+    )
+
+
+def _by_hand(verb: str) -> str:
+    """Factors must not stand for want of us."""
+    if verb not in WAY_OUT:
+        return ""
+    return f"; until then factors are taken back by `{TAKE_BACK_BY_HAND}`"
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())
+
+
+def _failed(verb: str, sentence: str, code: int = 1) -> int:
+    with suppress(OSError):
+        print(f"slurm-rl {verb}: {sentence}", file=sys.stderr)
+    return code
 
 
 if __name__ == "__main__":

@@ -47,8 +47,20 @@ def _job(document: Mapping[str, Any]) -> list[str]:
         f"{document['account']['name']}, partition {document['partition']}, "
         f"{document['processors']} processors, limit {slurm_duration(document['time_limit'])}, "
         f"waiting {slurm_duration(document['wait'])}{reason}.",
+        *_accrued(document),
         f"Class: {document['class']}, by the rule: {document['class_rule'] or 'not read'}.",
     ]
+
+
+def _accrued(document: Mapping[str, Any]) -> list[str]:
+    """Nothing where all its waiting counts."""
+    lines = []
+    if document["accrued"] < document["wait"]:
+        counts = slurm_duration(document["accrued"])
+        lines.append(f"Of its wait {counts} count: the batch system accrues no more.")
+    if document["passed_over"]:
+        lines.append("The starvation bound passes over it: it waits by its own doing.")
+    return lines
 
 
 def _place(document: Mapping[str, Any]) -> list[str]:

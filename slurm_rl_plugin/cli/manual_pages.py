@@ -26,6 +26,7 @@ _SIGNALS = (
     ("SIGHUP", "read configuration and model again; where one is faulty all stays as it was"),
 )
 _ENVIRONMENT = (
+    ("SLURM_RL_TRACEBACK", "set to anything, a fault of ours shows where it happened"),
     ("SLURM_CONF, PATH", "as Slurm's own commands use them, and where these are found"),
     ("NOTIFY_SOCKET", "of systemd; without it the daemon tells nobody that it is ready or alive"),
 )

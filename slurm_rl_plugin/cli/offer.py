@@ -6,16 +6,16 @@ import argparse
 import logging
 import os
 import signal
-import sys
 import time
 from types import FrameType
 
 from slurm_rl_plugin.cli.configuration_arguments import add_configuration_options, configuration_of
 from slurm_rl_plugin.cli.offer_assembly import build_offer_pages
+from slurm_rl_plugin.cli.service_log import log_to_standard_error
 from slurm_rl_plugin.configuration import Configuration
 from slurm_rl_plugin.hook.sd_notify import sd_notify
 from slurm_rl_plugin.hook.wishes import SignalWish
-from slurm_rl_plugin.metrics.http import MOST_CONNECTIONS, serve_pages
+from slurm_rl_plugin.metrics.http import serve_pages
 
 logger = logging.getLogger(__name__)
 
@@ -31,11 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(options: argparse.Namespace) -> int:
     """Serve until told to stop."""
-    logging.basicConfig(
-        stream=sys.stderr,
-        level=logging.DEBUG if options.verbose else logging.INFO,
-        format="%(levelname)s %(name)s %(message)s",
-    )
+    log_to_standard_error(verbose=options.verbose)
     configuration = configuration_of(options)
     stop = SignalWish(time.sleep)
 
@@ -62,7 +58,6 @@ def _serve(configuration: Configuration) -> None:
         where["port"],
         tls,
         section="offer",
-        of_one_client=MOST_CONNECTIONS // 2,  # one address cannot keep out all others
     )
     scheme = "http" if tls is None else "https"
     logger.info("offer=ready url=%s://%s:%d/offer", scheme, where["address"], port)

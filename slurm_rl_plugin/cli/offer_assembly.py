@@ -25,7 +25,7 @@ from slurm_rl_plugin.brokers.live.own_utilities import OwnUtilities
 from slurm_rl_plugin.brokers.live.recent_starts import RecentStarts, StartLimits
 from slurm_rl_plugin.brokers.live.request_rate import RequestRate
 from slurm_rl_plugin.brokers.live.shared_token import SharedToken
-from slurm_rl_plugin.cli.hook_assembly import build_batch_system
+from slurm_rl_plugin.cli.batch_system_assembly import build_batch_system
 from slurm_rl_plugin.configuration import Configuration
 from slurm_rl_plugin.domain.published_utilities import PublishedUtilities
 from slurm_rl_plugin.errors import ConfigurationError, PolicyError
@@ -49,11 +49,6 @@ def build_offer_pages(configuration: Configuration) -> OfferPages:
     """
     check_batch_system(configuration)
     given = configuration.values["offer"]
-    rate = RequestRate(
-        per_minute=given["requests_per_minute"],
-        at_once=given["requests_per_minute"] * _AT_ONCE,
-        monotonic=time.monotonic,
-    )
     utilities = build_own_utilities(configuration)
     desk = build_offer_desk(configuration, utilities)
     if utilities is not None:
@@ -62,8 +57,15 @@ def build_offer_pages(configuration: Configuration) -> OfferPages:
         answer=desk.answer,
         utilities=None if utilities is None else utilities.current,
         token=SharedToken(Path(given["token_file"])),
-        rate=rate,
+        rate=_rate(given["requests_per_minute"]),
+        strangers=_rate(given["requests_per_minute"]),
         monotonic=time.monotonic,
+    )
+
+
+def _rate(per_minute: float) -> RequestRate:
+    return RequestRate(
+        per_minute=per_minute, at_once=per_minute * _AT_ONCE, monotonic=time.monotonic
     )
 
 

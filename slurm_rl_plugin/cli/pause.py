@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(options: argparse.Namespace) -> int:
     """Pause; 1 where somebody has switched off for longer, a factor is left, or nobody can tell."""
-    configuration, path = configured_file(options)
+    site, path = configured_file(options)
     now = time.time()  # noqa: TID251 - the composition root
     until = float(math.ceil(now + options.span))  # the file holds whole seconds
     made = Disablement(by=acting_user(), at=now, until=until, reason=options.reason)
@@ -45,4 +45,4 @@ def main(options: argparse.Namespace) -> int:
         return 1
     write_disable_file(path, made)
     print(f"paused {made.words}: {path}")
-    return wait_until_taken_back(configuration, options.wait)
+    return wait_until_taken_back(site, options.wait)

@@ -14,8 +14,8 @@ from slurm_rl_plugin.batch_systems.pbs_checks import CLASS_HOOK, DEAD_MAN_HOOK
 from slurm_rl_plugin.batch_systems.pbs_fields import SCORE
 from slurm_rl_plugin.batch_systems.pbs_process import PbsCommands
 from slurm_rl_plugin.batch_systems.pbs_server import QSTAT_SERVER, parse_server
+from slurm_rl_plugin.cli.batch_system_assembly import heartbeat_path
 from slurm_rl_plugin.cli.configuration_arguments import add_configuration_options, configuration_of
-from slurm_rl_plugin.cli.hook_assembly import heartbeat_path
 from slurm_rl_plugin.cli.shipped_files import shipped_folder
 from slurm_rl_plugin.errors import BatchSystemError, ConfigurationError
 

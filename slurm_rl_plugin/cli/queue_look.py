@@ -10,7 +10,7 @@ from slurm_rl_plugin.cli.hook_assembly import LoadedPolicy, build_cycle, load_po
 from slurm_rl_plugin.configuration import Configuration
 from slurm_rl_plugin.hook.considered_jobs import ConsideredJobs
 from slurm_rl_plugin.hook.cycle import Cycle
-from slurm_rl_plugin.hook.daemon import daemon_runs
+from slurm_rl_plugin.hook.daemon_lock import daemon_runs
 from slurm_rl_plugin.hook.memory_file import MemoryFile, memory_path
 
 

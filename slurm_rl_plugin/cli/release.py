@@ -4,38 +4,42 @@ from __future__ import annotations
 
 import argparse
 import sys
-from pathlib import Path
+from contextlib import suppress
 
-from slurm_rl_plugin.batch_systems.port import BatchSystem, LimitsBatch
-from slurm_rl_plugin.cli.configuration_arguments import (
-    add_configuration_options,
-    configuration_in_part,
-    configuration_of,
-)
-from slurm_rl_plugin.cli.hook_assembly import (
+import numpy as np
+
+from slurm_rl_plugin.batch_systems.port import ApplyReport, BatchSystem, LimitsBatch
+from slurm_rl_plugin.cli.batch_system_assembly import (
     build_batch_system,
     class_defaults_path,
     limits_path,
 )
-from slurm_rl_plugin.configuration import Configuration
+from slurm_rl_plugin.cli.by_hand import TAKE_BACK_BY_HAND
+from slurm_rl_plugin.cli.configuration_arguments import (
+    add_way_out_options,
+    quiet_site_to_leave,
+    tell_faults,
+)
+from slurm_rl_plugin.cli.state_owner import become_state_owner
+from slurm_rl_plugin.configuration import KnownSite
 from slurm_rl_plugin.errors import BatchSystemUnavailable, SlurmRLError
 from slurm_rl_plugin.hook.carried_factors import CarriedFactors
-from slurm_rl_plugin.hook.class_defaults import (
-    factors_may_stand,
-    forget_given,
-    mark_given,
-)
-from slurm_rl_plugin.hook.cycle import NOBODY_IN_CHARGE
-from slurm_rl_plugin.hook.daemon import daemon_runs, only_daemon
+from slurm_rl_plugin.hook.class_defaults import factors_may_stand, forget_given, mark_given
+from slurm_rl_plugin.hook.daemon_lock import is_looked_after, only_daemon
+from slurm_rl_plugin.hook.in_charge import NOBODY_IN_CHARGE
 from slurm_rl_plugin.hook.state_file import StateFile
 from slurm_rl_plugin.whole_file import may_exist
 
 NOT_OURS = "released nothing: another host's controller is in charge; give --force to do it"
+NOT_KNOWN = (
+    "neither the configuration nor a state file can be read, so nobody knows what was written: "
+    f"mend one, give --state-file, or take factors back by `{TAKE_BACK_BY_HAND}`."
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    add_configuration_options(parser)
+    add_way_out_options(parser)
     parser.add_argument(
         "--force", action="store_true", help="beside a controller that is not in charge too"
     )
@@ -48,79 +52,128 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(options: argparse.Namespace) -> int:
     """Release every job, whoever gave it a factor; 1 where one keeps it for now."""
-    if options.unattended:
-        return _release_unattended(options)
-    configuration = configuration_of(options)
-    beside = configuration.values["hook"]["beside_controllers"]
-    return _release(configuration, beside and not options.force)
-
-
-def _release_unattended(options: argparse.Namespace) -> int:
-    """A fault in the configuration may be why the daemon is gone: factors must not stand for it."""
-    configuration, faults = configuration_in_part(options)
-    said = "".join(f"slurm-rl release: {fault}\n" for fault in faults)
-    if configuration is None:  # nobody knows where the state file is
-        sys.stderr.write(f"{said}slurm-rl release: nothing is taken back until it can be read.\n")
-        return 1
-    state = Path(configuration.values["hook"]["state_file"])
-    nothing_stands = StateFile(state).read() == set() and not may_exist(limits_path(state))
-    nothing_stands &= not factors_may_stand(class_defaults_path(configuration))
-    if daemon_runs(state) or nothing_stands:
+    site = quiet_site_to_leave(options)
+    become_state_owner(site.configuration)
+    if options.unattended and _rests(site):
         return 0
-    sys.stderr.write(said)
-    beside = configuration.values["hook"]["beside_controllers"]
-    # the faulty key may be the one that says that there are two daemons
-    return _release(configuration, bool(beside or faults) and not options.force, quiet=True)
+    tell_faults("release", site)
+    if not (site.is_read or may_exist(site.state_file)):
+        return _tell(NOT_KNOWN)
+    if options.unattended and not may_exist(site.state_file) and not _marked(site):
+        return _look_for_factors(site)
+    return _release(site, force=options.force, unattended=options.unattended)
 
 
-def _release(configuration: Configuration, heeds_others: bool, *, quiet: bool = False) -> int:
+def _rests(site: KnownSite) -> bool:
+    """Whether nothing is to be done: no factor of ours can stand, or a daemon runs.
+
+    A fault in the configuration may be why the daemon is gone: factors must not stand for it. A
+    state file that is not there tells nothing of a site that is to be ordered, or that is not
+    known: a daemon of ours may have lost it.
+
+    Raises:
+        LockHeld: factors may stand, and what holds the daemon's lock is no daemon.
+    """
+    is_active = site.configuration.values["hook"]["mode"] == "active"
+    tells = may_exist(site.state_file) or not (site.faults or is_active)
+    state = StateFile(site.state_file)
+    if tells and state.read() == set() and not (state.is_unanswered() or _marked(site)):
+        return True
+    return is_looked_after(site.state_file)
+
+
+def _marked(site: KnownSite) -> bool:
+    """Whether a file says that a limit or a table of ours may stand."""
+    defaults = class_defaults_path(site.configuration)
+    return may_exist(limits_path(site.state_file)) or factors_may_stand(defaults)
+
+
+def _look_for_factors(site: KnownSite) -> int:
+    """Nobody remembers a factor: those that stand may be somebody else's, so a person decides."""
+    pending = build_batch_system(site.configuration, []).snapshot().pending
+    standing = int(np.count_nonzero(pending.factor))
+    if not standing:
+        return 0
+    return _tell(
+        f"{standing} pending jobs carry a factor, and {site.state_file} is not there to tell "
+        "whether it is ours: `slurm-rl release` takes all of them back."
+    )
+
+
+def _release(site: KnownSite, *, force: bool, unattended: bool) -> int:
     """Release all.
 
     Args:
-        configuration: of the site.
-        heeds_others: not beside a controller that is not in charge.
-        quiet: says nothing then.
+        site: as much of it as is known.
+        force: beside a controller that is not in charge too.
+        unattended: what another host's daemon has to do is no failure.
     """
-    state = StateFile(Path(configuration.values["hook"]["state_file"]))
-    with only_daemon(state.path):  # a running daemon would order the queue again at once
-        slurm = build_batch_system(configuration, [])
-        in_charge = slurm.facts().in_charge if heeds_others else True
+    with only_daemon(site.state_file):  # a running daemon would order the queue again at once
+        system = build_batch_system(site.configuration, [])
+        # a faulty key may be the one that says that there are two daemons
+        heeds_others = site.beside_controllers is not False and not force
+        in_charge = system.facts().in_charge if heeds_others else True
         if in_charge is None:
             raise BatchSystemUnavailable(NOBODY_IN_CHARGE)
         if not in_charge:
-            if not quiet:
-                print(NOT_OURS)
-            return 0
-        limited = _take_limit_back(slurm, state.path)
-        defaults = class_defaults_path(configuration)
-        if defaults is not None:
-            mark_given(defaults)  # or new jobs would go on to get factors
-        # running jobs too: a requeued one comes back with the factor that it had
-        results = [CarriedFactors(state).release(slurm)]
-        # what then still carries a factor is in no state file
-        results.append(slurm.release(None))
-        later = frozenset[int]().union(*(result.later for result in results))
+            return 0 if unattended and site.beside_controllers else _tell(NOT_OURS)
+        return _take_all_back(site, system)
+
+
+def _take_all_back(site: KnownSite, system: BatchSystem) -> int:
+    """Take back the limit and the factors, and say so; 1 where something may still stand."""
+    state, defaults = StateFile(site.state_file), class_defaults_path(site.configuration)
+    forgotten = bool(site.faults) and not may_exist(state.path)
+    limit = _take_limit_back(system, site)
+    if defaults is not None:
+        mark_given(defaults)  # or new jobs would go on to get factors
+    # running jobs too: a requeued one comes back with the factor that it had
+    results = [CarriedFactors(state).release(system)]
+    # what then still carries a factor is in no state file
+    results.append(system.release(None))
+    later = frozenset[int]().union(*(result.later for result in results))
+    if defaults is not None and not later:
+        forget_given(defaults)
+    stays = [f"{state.path} is not there: running jobs may keep a factor"] if forgotten else []
+    if factors_may_stand(defaults):
+        stays.append(f"jobs may have factors of {defaults}, which cannot be taken away")
+    try:
         state.write(later)
-        if defaults is not None and not later:
-            forget_given(defaults)
-    rejected = {job: why for result in results for job, why in result.rejected.items()}
+    except SlurmRLError as error:
+        stays.append(str(error).rstrip("."))
+    _tell_results(results, limited=bool(limit))
+    for words in stays:
+        _tell(f"{words}.")
+    return 1 if later or stays or limit is False else 0
+
+
+def _tell_results(results: list[ApplyReport], *, limited: bool) -> None:
+    """At the end: whoever cannot be told is no reason to leave a factor."""
+    if limited:
+        print("released the limit on batch jobs")
     print(f"released {sum(result.applied for result in results)} jobs")
+    rejected = {job: why for result in results for job, why in result.rejected.items()}
     for job, why in sorted(rejected.items()):
         print(f"job {job}: {why}")
-    return 1 if later or limited else 0
 
 
-def _take_limit_back(slurm: BatchSystem, state: Path) -> bool:
-    """Give batch jobs back what a reserve takes from them; whether that has to be done later.
+def _take_limit_back(system: BatchSystem, site: KnownSite) -> bool | None:
+    """Give batch jobs back what a reserve takes from them; whether it was, None where none stood.
 
     Factors are taken back whatever becomes of it.
     """
-    if not may_exist(limits_path(state)) or not isinstance(slurm, LimitsBatch):
-        return False
+    if not may_exist(limits_path(site.state_file)) or not isinstance(system, LimitsBatch):
+        return None
     try:
-        slurm.limit_batch(None)
-    except SlurmRLError as error:
-        sys.stderr.write(f"slurm-rl release: the limit on batch jobs stays for now: {error}\n")
-        return True
-    print("released the limit on batch jobs")
-    return False
+        system.limit_batch(None)
+    except Exception as error:  # noqa: BLE001 - said, and factors must not stand for it
+        _tell(f"the limit on batch jobs stays for now: {error}")
+        return False
+    return True
+
+
+def _tell(sentence: str) -> int:
+    """On standard error; the exit code of what is not done."""
+    with suppress(OSError):
+        print(f"slurm-rl release: {sentence}", file=sys.stderr)
+    return 1

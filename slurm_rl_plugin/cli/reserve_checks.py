@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from slurm_rl_plugin.batch_systems.port import ChecksLimit, LimitsBatch
-from slurm_rl_plugin.cli.hook_assembly import limits_path
+from slurm_rl_plugin.cli.batch_system_assembly import limits_path
 from slurm_rl_plugin.cli.queue_look import QueueLook
 from slurm_rl_plugin.cli.site_checks import FAIL, PASS, WARN, SiteCheck
 from slurm_rl_plugin.configuration import Configuration
 from slurm_rl_plugin.errors import BatchSystemError
-from slurm_rl_plugin.hook.daemon import daemon_runs
+from slurm_rl_plugin.hook.daemon_lock import daemon_runs
 from slurm_rl_plugin.whole_file import may_exist
 
 

@@ -6,7 +6,6 @@ import argparse
 import logging
 import os
 import signal
-import sys
 import time
 from pathlib import Path
 from types import FrameType
@@ -23,12 +22,15 @@ from slurm_rl_plugin.cli.hook_assembly import (
     load_policy,
     load_policy_or_fall_back,
 )
+from slurm_rl_plugin.cli.service_log import log_to_standard_error
 from slurm_rl_plugin.cli.site_checks import NO_INFLUENCE_ON_PBS
+from slurm_rl_plugin.cli.state_owner import become_state_owner
 from slurm_rl_plugin.configuration import Configuration, Flag, changed_start_keys, with_start_values
 from slurm_rl_plugin.errors import BatchSystemError, ConfigurationError, SlurmRLError
 from slurm_rl_plugin.hook.cycle import Cycle
 from slurm_rl_plugin.hook.cycle_report import CycleReport
-from slurm_rl_plugin.hook.daemon import Daemon, Reloaded, only_daemon
+from slurm_rl_plugin.hook.daemon import Daemon, Reloaded
+from slurm_rl_plugin.hook.daemon_lock import only_daemon
 from slurm_rl_plugin.hook.sd_notify import sd_notify
 from slurm_rl_plugin.hook.wishes import SignalWish
 from slurm_rl_plugin.metrics.collector import CycleMetrics
@@ -48,12 +50,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(options: argparse.Namespace) -> int:
     """Run until told to stop; 1 if a factor could not be taken back."""
-    logging.basicConfig(
-        stream=sys.stderr,
-        level=logging.DEBUG if options.verbose else logging.INFO,
-        format="%(levelname)s %(name)s %(message)s",
-    )
+    log_to_standard_error(verbose=options.verbose)
     configuration = _configuration(options)
+    become_state_owner(configuration)
     check_model_file(configuration.values["policy"]["model"])
     with only_daemon(Path(configuration.values["hook"]["state_file"])):
         return _run(options, configuration)

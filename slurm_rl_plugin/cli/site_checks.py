@@ -20,8 +20,9 @@ from slurm_rl_plugin.batch_systems.port import (
 from slurm_rl_plugin.cli.queue_look import QueueLook
 from slurm_rl_plugin.configuration import Configuration
 from slurm_rl_plugin.errors import BatchSystemError
-from slurm_rl_plugin.hook.cycle import NO_CONTROLLER_HERE, NOBODY_IN_CHARGE, Cycle
-from slurm_rl_plugin.hook.daemon import daemon_runs
+from slurm_rl_plugin.hook.cycle import Cycle
+from slurm_rl_plugin.hook.daemon_lock import daemon_runs
+from slurm_rl_plugin.hook.in_charge import NO_CONTROLLER_HERE, NOBODY_IN_CHARGE
 
 PASS, WARN, FAIL = "pass", "warn", "fail"
 #: Releases of Slurm that the tests have run on.

@@ -79,7 +79,7 @@ def _rows(runner: CommandRunner, job: int) -> list[QueueRow]:
     mark = secrets.token_hex(4)
     # asked for one unknown job squeue fails, for several it does not: so name it twice
     words = ("squeue", "--noheader", "--all", "--local", "--states", "all", "--jobs")
-    return parse_queue(runner.read([*words, f"{job},{job}", "-O", queue_format(mark)]), mark)
+    return parse_queue(runner.read([*words, f"{job},{job}"], queue_format(mark)), mark)
 
 
 def _terms(text: str, numbers: set[int]) -> dict[str, dict[str, int]]:

@@ -11,16 +11,19 @@ from typing import Any
 
 import numpy as np
 
-from slurm_rl_plugin.cli.configuration_arguments import add_configuration_options, configuration_of
+from slurm_rl_plugin.cli.batch_system_assembly import build_batch_system, limits_path
+from slurm_rl_plugin.cli.configuration_arguments import (
+    add_way_out_options,
+    quiet_site_to_leave,
+)
 from slurm_rl_plugin.cli.daemon_metrics import daemon_metrics
-from slurm_rl_plugin.cli.hook_assembly import build_batch_system, limits_path, load_policy
+from slurm_rl_plugin.cli.state_owner import become_state_owner
 from slurm_rl_plugin.cli.tables import print_json, printable, slurm_duration, slurm_time
-from slurm_rl_plugin.configuration import Configuration
-from slurm_rl_plugin.errors import BatchSystemError, SlurmRLError
-from slurm_rl_plugin.hook.daemon import daemon_runs
+from slurm_rl_plugin.configuration import Configuration, KnownSite
+from slurm_rl_plugin.errors import SlurmRLError
+from slurm_rl_plugin.hook.daemon_lock import daemon_runs
 from slurm_rl_plugin.hook.disable_file import read_disable_file
 from slurm_rl_plugin.hook.state_file import StateFile
-from slurm_rl_plugin.metrics.served import ServedMetrics
 from slurm_rl_plugin.whole_file import may_exist
 
 #: A running daemon whose last good cycle is so many paces, and so many seconds, old is stuck.
@@ -29,14 +32,15 @@ _STALE_CYCLES, _STALE_SECONDS = 10, 300.0
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    add_configuration_options(parser)
+    add_way_out_options(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 
 def main(options: argparse.Namespace) -> int:
     """Print it; 1 when something is wrong."""
-    configuration = configuration_of(options)
-    document = status_of(configuration, time.time())  # noqa: TID251 - the composition root
+    site = quiet_site_to_leave(options)
+    become_state_owner(site.configuration)
+    document = status_of(site, time.time())  # noqa: TID251 - the composition root
     if options.json:
         print_json(document)
     else:
@@ -44,10 +48,10 @@ def main(options: argparse.Namespace) -> int:
     return 1 if document["problems"] else 0
 
 
-def status_of(configuration: Configuration, now: float) -> dict[str, Any]:
+def status_of(site: KnownSite, now: float) -> dict[str, Any]:
     """All that can be known from outside the daemon; `problems` are sentences."""
+    configuration, state_path = site.configuration, site.state_file
     hook = configuration.values["hook"]
-    state_path = Path(hook["state_file"])
     carried = StateFile(state_path).read()
     document: dict[str, Any] = {
         "time": now,
@@ -60,8 +64,16 @@ def status_of(configuration: Configuration, now: float) -> dict[str, Any]:
         "batch_limit_stands": may_exist(limits_path(state_path)),
         "slurm": _slurm(configuration),
     }
-    document["problems"] = _problems(document, float(hook["cycle"]))
+    document["problems"] = [*_faults(site), *_problems(document, float(hook["cycle"]))]
     return document
+
+
+def _faults(site: KnownSite) -> list[str]:
+    """What is wrong with the configuration, and what all else is told by then."""
+    if site.is_read:
+        return list(site.faults)
+    source = f"what is said of mode and policy is what {site.state_file} tells, or a default."
+    return [*site.faults, source]
 
 
 def _disablement(path: Path | None, now: float) -> dict[str, Any]:
@@ -77,22 +89,27 @@ def _disablement(path: Path | None, now: float) -> dict[str, Any]:
 def _policy(configuration: Configuration) -> dict[str, Any]:
     model = configuration.values["policy"]["model"]
     try:
+        from slurm_rl_plugin.cli.hook_assembly import load_policy  # noqa: PLC0415
+
         loaded = load_policy(model)
     except SlurmRLError as error:
         return {"name": model, "sha256": None, "refused": str(error)}
+    except ImportError as error:
+        refused = f"the model cannot be looked at: {error}; install slurm_rl_plugin again."
+        return {"name": model, "sha256": None, "refused": refused}
     return {"name": loaded.policy.name, "sha256": loaded.sha256 or None, "refused": None}
 
 
 def _metrics(configuration: Configuration) -> dict[str, Any]:
     answer = daemon_metrics(configuration)
-    return asdict(answer) if isinstance(answer, ServedMetrics) else {"unread": answer}
+    return {"unread": answer} if isinstance(answer, str) else asdict(answer)
 
 
 def _slurm(configuration: Configuration) -> dict[str, Any]:
     try:
         pending = build_batch_system(configuration, []).snapshot().pending
-    except BatchSystemError as error:
-        return {"reachable": False, "reason": str(error)}
+    except SlurmRLError as error:
+        return {"reachable": False, "reason": str(error).rstrip(".")}
     factors = int(np.count_nonzero(pending.factor))
     return {"reachable": True, "pending": len(pending), "with_factor": factors}
 
@@ -159,7 +176,7 @@ def _lines(document: dict[str, Any]) -> list[str]:
         f"mode: {document['mode']}{_disabled(document)}",
         f"policy: {policy['name']}{sha}",
         *_metric_lines(document),
-        f"state file: {'cannot be trusted' if carried is None else f'{carried} jobs'}",
+        f"state file: {'cannot be read or trusted' if carried is None else f'{carried} jobs'}",
         *["a limit of ours on batch jobs may stand"] * document["batch_limit_stands"],
         f"slurm: {answer}",
         *(f"problem: {each}" for each in document["problems"]),

@@ -7,10 +7,10 @@ from slurm_rl_plugin.configuration.key_definitions import DEFAULT_PATH, KEYS
 from slurm_rl_plugin.configuration.reading import (
     parse_configuration,
     read_configuration,
-    readable_configuration,
 )
 from slurm_rl_plugin.configuration.site_configuration import Configuration
 from slurm_rl_plugin.configuration.start_values import changed_start_keys, with_start_values
+from slurm_rl_plugin.configuration.way_out import KnownSite, known_site, way_out_of
 
 __all__ = [
     "DEFAULT_PATH",
@@ -20,9 +20,11 @@ __all__ = [
     "Configuration",
     "Flag",
     "Key",
+    "KnownSite",
     "changed_start_keys",
+    "known_site",
     "parse_configuration",
     "read_configuration",
-    "readable_configuration",
+    "way_out_of",
     "with_start_values",
 ]

@@ -37,8 +37,8 @@ class ConfigurationFile:
         return self.name if line is None else f"{self.name}:{line}"
 
 
-def read_files(path: Path, faults: list[str]) -> list[ConfigurationFile]:
-    """The named file and those of conf.d; what cannot be read is added to the faults."""
+def configuration_paths(path: Path, faults: list[str]) -> list[Path]:
+    """The named file and those of conf.d, in the order in which they count."""
     folder = path.parent / FURTHER_FILES
     found: list[Path] = []
     try:
@@ -47,7 +47,12 @@ def read_files(path: Path, faults: list[str]) -> list[ConfigurationFile]:
         if os.path.lexists(folder):  # else there is none
             faults.append(f"configuration {folder} cannot be read: {error.strerror}.")
     further = [each for each in found if each.suffix == ".toml" and each.name[0] != "."]
-    read = [read_file(each, faults) for each in (path, *further)]
+    return [path, *further]
+
+
+def read_files(path: Path, faults: list[str]) -> list[ConfigurationFile]:
+    """The named file and those of conf.d; what cannot be read is added to the faults."""
+    read = [read_file(each, faults) for each in configuration_paths(path, faults)]
     return [each for each in read if each is not None]
 
 

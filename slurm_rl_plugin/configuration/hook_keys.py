@@ -78,7 +78,8 @@ HOOK = {
         at_start=True,
         meaning="table from which job_submit.lua gives a new interactive job its factor at "
         "submission; empty for none",
-        note="slurmctld's user must be able to read it, and this user to write into its folder: "
+        note="slurmctld's user must be able to read it, this user to write it, and only root into "
+        "its folder, as `/var/lib/slurm-rl-class-defaults/table`: "
         "[class defaults](reserve-measured.md#factors-at-submission).",
     ),
     "audit_file": Key(

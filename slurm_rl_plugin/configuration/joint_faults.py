@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from slurm_rl_plugin.brokers.live.offer_worth import PRICE_VARIABLES, VALUE_VARIABLES
-from slurm_rl_plugin.brokers.live.remote_site import is_loopback
+from slurm_rl_plugin.brokers.live.site_connection import is_loopback
 from slurm_rl_plugin.brokers.market.formula import parse_formula
 from slurm_rl_plugin.configuration.given_keys import DEFAULT, GivenKeys
 from slurm_rl_plugin.configuration.reserve_keys import LICENSES, MAX_RUN_RES, QOS

@@ -47,26 +47,25 @@ def read_configuration(
     return _configuration(files, environment, flags, GivenKeys(keys=keys, faults=faults))
 
 
-def readable_configuration(
-    path: Path | None,
+def configuration_of_parts(
+    files: Iterable[ConfigurationFile],
+    environment: Mapping[str, str],
+    flags: Iterable[Flag],
     *,
-    environment: Mapping[str, str] = _NOTHING,
-    flags: Sequence[Flag] = (),
-    keys: Keys = KEYS,
-) -> tuple[Configuration | None, list[str]]:
-    """As `read_configuration`, with the default of each key that is faulty, and the faults.
+    complete: bool,
+) -> tuple[Configuration, list[str]]:
+    """What is right by itself, with the default of each key that is not, and the faults.
 
-    For what has to be done whatever else is wrong. None where a file cannot be read at all, so
-    that nobody knows what it says.
+    Args:
+        files: as far as they could be read.
+        environment: variables of the process.
+        flags: of the command line.
+        complete: they are all that there are, so that keys are looked at that must fit each other.
     """
-    faults: list[str] = []
-    files = [] if path is None else read_files(path, faults)
-    given = GivenKeys(keys=keys, faults=faults)
-    if faults:
-        return None, faults
-    shares, rules = _take_all(files, environment, flags, given)
-    weights_stand = not any("[reward]" in fault for fault in faults)
-    return _of(given, shares, rules, weights_stand=weights_stand), faults
+    given = GivenKeys(keys=KEYS)
+    shares, rules = _take_all(files, environment, flags, given, complete=complete)
+    weights_stand = not any("[reward]" in fault for fault in given.faults)
+    return _of(given, shares, rules, weights_stand=weights_stand), given.faults
 
 
 def parse_configuration(
@@ -87,7 +86,9 @@ def _configuration(
     flags: Iterable[Flag],
     given: GivenKeys,
 ) -> Configuration:
-    shares, rules = _take_all(files, environment, flags, given)
+    # else the other of a pair may stand where we could not look
+    complete = not given.faults
+    shares, rules = _take_all(files, environment, flags, given, complete=complete)
     if given.faults:
         raise ConfigurationError(given.faults)
     return _of(given, shares, rules)
@@ -98,16 +99,17 @@ def _take_all(
     environment: Mapping[str, str],
     flags: Iterable[Flag],
     given: GivenKeys,
+    *,
+    complete: bool,
 ) -> tuple[GivenShares, GivenRules]:
     shares, rules = GivenShares(), GivenRules()
-    all_read = not given.faults
     for file in files:
         take_file(given, file)
         shares = take_shares(shares, file, given.faults)
         rules = take_rules(rules, file, given.faults)
     take_environment(given, environment)
     take_flags(given, flags)
-    if all_read:  # else the other of a pair may stand where we could not look
+    if complete:
         add_joint_faults(given)
     return shares, rules
 
@@ -137,4 +139,5 @@ def _of(
         reward=RewardWeights(**weights),
         origins=origins,
         warnings=tuple(given.warnings),
+        is_whole=not given.faults,
     )

@@ -40,8 +40,8 @@ RESERVE = {
         kind=float,
         default=24.0,
         least=0,
-        meaning="a batch job of several processors that waits for longer lifts the limit until it "
-        "starts, and goes first; 0 for none",
+        meaning="a batch job of several processors that waits for them longer lifts the limit "
+        "until it starts, and goes first; 0 for none",
         note="Longer than such jobs wait on a good day, or the limit is lifted most of the time.",
     ),
     "idle_minutes": Key(

@@ -33,6 +33,7 @@ class Configuration:
         origins: section -> key -> where its value comes from; also of each share, and of each
             job-class rule by its number from 1.
         warnings: one sentence for each former name in use.
+        is_whole: no key was faulty; else some have their default for what the site wrote.
     """
 
     values: Mapping[str, Mapping[str, Any]]
@@ -43,6 +44,7 @@ class Configuration:
     reward: RewardWeights = field(default_factory=RewardWeights)
     origins: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
+    is_whole: bool = True
 
     @property
     def cycle_settings(self) -> CycleSettings:

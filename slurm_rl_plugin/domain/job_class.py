@@ -6,10 +6,11 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from slurm_rl_plugin.domain.job_description import JobDescription
 from slurm_rl_plugin.errors import ConfigurationError
-from slurm_rl_plugin.units import SHORT_JOB_RUN_TIME
+from slurm_rl_plugin.units import HOUR, SHORT_JOB_RUN_TIME
 
 _QUICK = r"(?i)(^|[-_])(interactive|interact|debug|short|dev|devel|test)($|[-_])"
 
@@ -20,7 +21,9 @@ class JobClassRule:
 
     Attributes:
         job_class: "interactive" or "batch".
-        partition, qos, name, account, user: regular expressions searched in the job's field.
+        partition, qos, name, account, user: regular expressions searched in the job's field. Of
+            several partitions or QOS that a job names, every one must fit an interactive rule and
+            one of them a batch rule: it may start in any.
         time_limit_at_most: seconds; a job without a known limit does not match.
         no_batch_script: True matches jobs started by srun or salloc.
 
@@ -66,12 +69,12 @@ class JobClassRule:
 
     def matches(self, job: JobDescription) -> bool:
         """Whether everything that the rule names fits the job."""
-        named = (
-            _fits(self.partition, job.partition)
-            and _fits(self.qos, job.qos)
-            and _fits(self.name, job.name)
-            and _fits(self.account, job.account)
-            and _fits(self.user, job.user)
+        named = (  # most are None, and a queue asks 100,000 times
+            (self.partition is None or self._fits_named(self.partition, job.partition))
+            and (self.qos is None or self._fits_named(self.qos, job.qos))
+            and (self.name is None or _fits(self.name, job.name))
+            and (self.account is None or _fits(self.account, job.account))
+            and (self.user is None or _fits(self.user, job.user))
         )
         if not named:
             return False
@@ -82,6 +85,13 @@ class JobClassRule:
         if self.no_batch_script is not None:
             return job.has_batch_script is (not self.no_batch_script)
         return True
+
+    def _fits_named(self, pattern: str, names: str) -> bool:
+        """Whether some names with commas between fit; nearly always it is one."""
+        if "," not in names:
+            return _fits(pattern, names)
+        enough = all if self.job_class == "interactive" else any
+        return enough(_fits(pattern, name) for name in names.split(","))
 
     def __str__(self) -> str:
         what = ", ".join(f"{key}={value!r}" for key, value in self._named().items())
@@ -100,16 +110,20 @@ class JobClassRule:
         return {key: value for key, value in values.items() if value is not None}
 
 
-def _fits(pattern: str | None, text: str) -> bool:
-    return pattern is None or re.search(pattern, text) is not None
+@lru_cache(maxsize=4096)  # a queue has few partitions and QOS; names of jobs pass through
+def _fits(pattern: str, text: str) -> bool:
+    return re.search(pattern, text) is not None
 
 
-#: Used where a site configures none: what names itself interactive, comes without a batch script,
-#: or promises to be done within a quarter of an hour.
+#: Of the default rule for jobs without a batch script: a working day. Nobody sits before a longer
+#: one, and without a bound `salloc` would be a way for any batch work.
+LONGEST_SESSION = 8 * HOUR
+#: Used where a site configures none: what names itself interactive, comes without a batch script
+#: for a session, or promises to be done within a quarter of an hour.
 DEFAULT_JOB_CLASS_RULES = (
     JobClassRule(job_class="interactive", partition=_QUICK),
     JobClassRule(job_class="interactive", qos=_QUICK),
-    JobClassRule(job_class="interactive", no_batch_script=True),
+    JobClassRule(job_class="interactive", no_batch_script=True, time_limit_at_most=LONGEST_SESSION),
     JobClassRule(job_class="interactive", time_limit_at_most=SHORT_JOB_RUN_TIME),
 )
 

@@ -10,7 +10,7 @@ class JobDescription:
     """The words of one job, as the batch system gives them.
 
     Attributes:
-        partition: where it was submitted; the first one, for a job that names several.
+        partition: where it was submitted; all, with commas, for a job that names several.
         qos: quality of service; empty where there is none.
         name: job name, any text.
         time_limit: requested run time in seconds; NaN where none is known.

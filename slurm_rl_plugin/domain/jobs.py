@@ -71,6 +71,12 @@ class PendingJobs:
             from its own; 0 for other jobs. None where the system knows no components.
         tier: jobs of a higher one start first whatever the priorities; of several partitions that
             a job may start in, the highest counts. None where the system knows none.
+        accrued: seconds of waiting that the batch system counts, 0 while it counts none, float64;
+            None where it counts all since a job was eligible.
+        own_doing: waits by what its user controls: a hold, a dependency, a limit of the user's or
+            account's own, nodes asked for that are down. None where the system tells of none.
+        for_processors: waits for processors alone, so more of them would let it start; not so
+            where the reason is unknown. None where the system tells no reasons.
     """
 
     jobs: JobTable
@@ -82,9 +88,22 @@ class PendingJobs:
     qos: IntArray | None = None
     spread: IntArray | None = None
     tier: IntArray | None = None
+    accrued: FloatArray | None = None
+    own_doing: BoolArray | None = None
+    for_processors: BoolArray | None = None
 
     def __len__(self) -> int:
         return len(self.jobs)
+
+    @property
+    def each_own_doing(self) -> BoolArray:
+        """Which jobs wait by their own doing, shape [n]; none where the system tells of none."""
+        return np.zeros(len(self), dtype=np.bool_) if self.own_doing is None else self.own_doing
+
+    @property
+    def each_for_processors(self) -> BoolArray:
+        """Which jobs wait for processors alone, shape [n]; all where nothing else is told."""
+        return ~self.each_own_doing if self.for_processors is None else self.for_processors
 
     @property
     def each_tier(self) -> IntArray:

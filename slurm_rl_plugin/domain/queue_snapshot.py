@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from slurm_rl_plugin.domain.jobs import EndedJobs, PendingJobs, RunningJobs, StartedJobs
 from slurm_rl_plugin.units import FloatArray
 
@@ -40,3 +42,14 @@ class QueueSnapshot:
     ended: EndedJobs = field(default_factory=EndedJobs.none)
     users: tuple[str, ...] = ()
     qos: tuple[str, ...] = ()
+
+    @property
+    def accrued_wait(self) -> FloatArray:
+        """Seconds of waiting that count in favour of each pending job, shape [pending].
+
+        What the batch system counts, so that age cannot be banked by a hold or a dependency; where
+        it counts nothing of its own, all since the job was eligible.
+        """
+        accrued = self.pending.accrued
+        since = self.now - self.pending.jobs.eligible if accrued is None else accrued
+        return np.maximum(since, 0.0)

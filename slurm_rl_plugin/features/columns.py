@@ -83,7 +83,7 @@ def site_job_features(
     interactive = jobs.interactive
     columns = static_job_features(estimate, limit, processors, interactive.astype(np.float64))
     columns += dynamic_job_features(
-        np.maximum(snapshot.now - jobs.eligible, 0.0),  # not eligible yet: no wait
+        snapshot.accrued_wait,
         estimate,
         processors,
         interactive,

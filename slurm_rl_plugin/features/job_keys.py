@@ -33,9 +33,13 @@ def user_keys(users: Sequence[str], index: IntArray) -> FloatArray:
         users: names.
         index: into `users`, shape [n]; any other number for a job whose user is unknown.
     """
-    met, place = np.unique(index, return_inverse=True)
-    names = (users[user] if 0 <= user < len(users) else "" for user in met.tolist())
-    return np.array([user_key(name) for name in names], dtype=np.float64)[place]
+    names = (*users, "")
+    is_known = (index >= 0) & (index < len(users))
+    place = np.where(is_known, index, len(users))
+    met = np.flatnonzero(np.bincount(place, minlength=len(names)))  # a queue has few of all users
+    keys = np.zeros(len(names))
+    keys[met] = [user_key(names[user]) for user in met.tolist()]
+    return keys[place]
 
 
 def template_keys(user: FloatArray, processors: IntArray, time_limit: FloatArray) -> FloatArray:

@@ -30,6 +30,9 @@ from slurm_rl_plugin.units import FloatArray
 #: Users and templates remembered; of more, those go of whom nothing was heard for longest.
 USERS_AT_MOST = 2_000
 TEMPLATES_AT_MOST = 8_000
+#: Seconds by which the time of a memory may be ahead of a clock that was set back: nothing is told
+#: twice. What is further ahead is of a clock that was wrong: nothing would count until it has come.
+LONGEST_AHEAD = 3600.0
 #: Version of the order of numbers in a memory.
 _LAYOUT = 1.0
 #: Numbers before the tables: layout, time, the site's row, users, templates.
@@ -83,7 +86,8 @@ class PastRuns:
             snapshot: the queue; its running jobs and those that ended tell.
         """
         events = RunEvents.between(self.time, snapshot)
-        now = max(self.time, snapshot.now)  # clocks may be set back
+        ahead = self.time - snapshot.now > LONGEST_AHEAD
+        now = snapshot.now if ahead else max(self.time, snapshot.now)
         if len(events) == 0:
             return replace(self, time=now)
         site = self.site.tolist()

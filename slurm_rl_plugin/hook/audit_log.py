@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +18,9 @@ from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.hook.batch_limit import LimitReport
 from slurm_rl_plugin.hook.cycle_report import CycleReport
 from slurm_rl_plugin.hook.queue_plan import QueuePlan
+from slurm_rl_plugin.hook.request_watch import RequestChange
 from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
+from slurm_rl_plugin.whole_file import PRIVATE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,6 +98,7 @@ class AuditLog:
         changes: Sequence[FactorChange],
         event: str,
         limit: LimitReport | None = None,
+        requests: Sequence[RequestChange] = (),
     ) -> None:
         """Append one cycle line and one line a change.
 
@@ -103,6 +107,7 @@ class AuditLog:
             changes: what is about to be written, or would be in shadow mode.
             event: "write" or "would_write".
             limit: on batch jobs that is about to be set, or would be; a line where it changes.
+            requests: what ranked jobs ask for otherwise; a line each, up to `order_limit`.
 
         Raises:
             ConfigurationError: the file cannot be written; nothing may be changed unaudited.
@@ -124,6 +129,9 @@ class AuditLog:
             **order.first(self.order_limit),
         }
         lines: list[dict[str, Any]] = [cycle]
+        for each in requests[: self.order_limit]:
+            values = {"job": each.job_id, "old": each.old, "new": each.new}
+            lines.append({"event": "request", **shared, "reason": each.part, **values})
         for change in changes:
             rank = place.get(change.job_id)  # None for a job that is exempt from now on
             lines.append(
@@ -147,13 +155,18 @@ class AuditLog:
     def _append(self, text: str) -> None:
         assert self.path is not None
         try:
-            with self.path.open("a+b", buffering=0) as file:
+            with open(self.path, "a+b", buffering=0, opener=_opened) as file:
                 _append_whole(file, text.encode())
         except OSError as error:
             raise ConfigurationError(
                 f"audit log {self.path} cannot be written ({error.strerror}): make its folder "
                 "writable for this user."
             ) from None
+
+
+def _opened(path: str, flags: int) -> int:
+    """A new file names jobs and accounts; one that is there stays as open as the site made it."""
+    return os.open(path, flags, PRIVATE)
 
 
 def _append_whole(file: io.FileIO, content: bytes) -> None:

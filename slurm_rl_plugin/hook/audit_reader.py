@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from slurm_rl_plugin.errors import ConfigurationError
+from slurm_rl_plugin.whole_file import plain_file
 
 #: What `event` of a line can be.
-EVENTS = ("cycle", "write", "would_write", "limit", "would_limit")
+EVENTS = ("cycle", "write", "would_write", "limit", "would_limit", "request")
 #: Those of them that are of no single job.
 WITHOUT_JOB = ("cycle", "limit", "would_limit")
 #: A longer line is none of ours; a cycle line names at most 1000 jobs.
@@ -73,7 +74,7 @@ class AuditReader:
         """The lines asked for."""
         for path in self.paths:
             try:
-                with path.open("rb") as stored:
+                with plain_file(path) as stored:
                     yield from self._lines_of(stored, wanted)
             except (OSError, EOFError, zlib.error) as error:  # a broken .gz says one of these
                 what = getattr(error, "strerror", None) or error
@@ -122,7 +123,7 @@ def audit_files(path: Path) -> list[Path]:
 def tail_of(path: Path, size: int) -> list[AuditLine]:
     """The lines in the last `size` bytes of an audit log that still grows; none without it."""
     try:
-        with path.open("rb") as file:
+        with plain_file(path) as file:
             behind = max(file.seek(0, 2) - size, 0)
             file.seek(behind)
             raw = file.read(size).splitlines()

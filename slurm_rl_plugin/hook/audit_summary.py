@@ -85,6 +85,8 @@ class AuditSummary:
         if line["event"] in LIMIT_EVENTS:
             self.limits.add(line)
             return
+        if line["event"] == "request":
+            return
         if line["event"] != "cycle":
             self.writes[line["event"]] += 1
             self.jobs.add(np.array([line["job"]]).astype(np.int64))

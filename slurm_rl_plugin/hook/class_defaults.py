@@ -3,7 +3,8 @@
 Without it an interactive job has no factor of ours until the next cycle. The table is good for some
 cycles only: slurmctld's script ignores an old one, so that nothing stands for a daemon that died.
 Jobs that got their factor from it are known to nobody until the next cycle has seen them. While the
-file is there, or the mark that it leaves, a release therefore looks at every waiting job.
+file holds anything, be it that no job is to heed it any more, a release therefore looks at every
+waiting job.
 """
 
 from __future__ import annotations
@@ -19,16 +20,20 @@ import numpy as np
 
 from slurm_rl_plugin.batch_systems.port import ApplyReport, BatchSystem, SchedulerFacts
 from slurm_rl_plugin.domain.job_class import JobClassRule
+from slurm_rl_plugin.hook.class_defaults_table import (
+    empty_table,
+    may_have_given,
+    void_table,
+    write_table,
+)
 from slurm_rl_plugin.hook.order_changes import LARGEST_FACTOR, SPACING
 from slurm_rl_plugin.hook.queue_plan import QueuePlan
 from slurm_rl_plugin.units import IntArray
-from slurm_rl_plugin.whole_file import may_exist, write_whole
 
 logger = logging.getLogger(__name__)
 
 _LEVER = "SiteFactor"
 _NOTHING = ApplyReport(applied=0, rejected={})
-VERSION = "slurm-rl-class-defaults 1"
 #: Of a rule, what the script cannot know of a job that is just being submitted.
 _UNTOLD = ("name", "account", "user")
 #: Of jobs that the script cannot tell the class of: it gives them nothing.
@@ -39,7 +44,7 @@ _PLAIN = re.compile(r"[^\s,=]+")
 
 @dataclass(slots=True, kw_only=True)
 class ClassDefaults:
-    """Writes the table and takes it away.
+    """Writes the table and voids it.
 
     Attributes:
         path: of the table; None writes none.
@@ -58,7 +63,7 @@ class ClassDefaults:
     @property
     def stands(self) -> bool:
         """Whether waiting jobs may have a factor that no cycle knows of."""
-        return self.path is not None and (may_exist(self.path) or may_exist(_mark(self.path)))
+        return factors_may_stand(self.path)
 
     def follow(
         self, plan: QueuePlan, facts: SchedulerFacts, influence: float, system: BatchSystem
@@ -83,19 +88,19 @@ class ClassDefaults:
         factor = interactive_factor(plan) if self._quick_first else 0
         lines = self._lines(plan, min(factor, influence))
         try:
-            write_whole(self.path, "\n".join([*lines, ""]), sync=False)
-        except OSError as error:  # the table in place is soon too old to be heeded
+            write_table(self.path, list(lines))
+        except OSError as error:  # what is in place is soon too old to be heeded, if it is at all
             self._complain(str(error.strerror))
         else:
             self._complained = ""
 
     def withdraw(self) -> None:
-        """Take the table away, but remember that jobs may have factors of it."""
+        """Void the table, but remember that jobs may have factors of it."""
         if self.path is not None:
             mark_given(self.path)
 
     def take_back(self, system: BatchSystem, before: ApplyReport = _NOTHING) -> ApplyReport:
-        """Take the table away and every factor that it may have given.
+        """Void the table and take back every factor that it may have given.
 
         Args:
             system: whose waiting jobs are looked at.
@@ -123,7 +128,6 @@ class ClassDefaults:
 
     def _lines(self, plan: QueuePlan, factor: float) -> Iterator[str]:
         now = plan.snapshot.now
-        yield VERSION
         yield f"from {math.floor(now)}"
         yield f"until {math.ceil(now + self.life)}"
         yield f"factor {math.floor(factor)}"
@@ -135,12 +139,12 @@ class ClassDefaults:
 
 
 def mark_given(path: Path) -> None:
-    """Take the table away, but remember that jobs may have factors of it.
+    """Void the table, but remember that jobs may have factors of it.
 
-    Where the folder does not let us, the table is soon too old; no factor of ours stays for it.
+    Where that cannot be, the table is soon too old; no factor of ours stays for it.
     """
     try:
-        path.replace(_mark(path))
+        void_table(path)
     except FileNotFoundError:
         return
     except OSError as error:
@@ -150,18 +154,16 @@ def mark_given(path: Path) -> None:
 def forget_given(path: Path) -> None:
     """Every waiting job was looked at."""
     try:
-        _mark(path).unlink(missing_ok=True)
+        empty_table(path)
+    except FileNotFoundError:
+        return
     except OSError as error:  # they are looked at once more
         logger.error("class_defaults=marked path=%s reason=%s", path, error.strerror)
 
 
 def factors_may_stand(path: Path | None) -> bool:
     """Whether a table stands or stood whose factors were not all taken back."""
-    return ClassDefaults(path=path).stands
-
-
-def _mark(path: Path) -> Path:
-    return path.with_name(path.name + ".given")
+    return path is not None and may_have_given(path)
 
 
 def _classes(plan: QueuePlan) -> tuple[IntArray, IntArray]:

@@ -31,6 +31,8 @@ class ConsideredJobs:
         current_rank: by the priority that the jobs have now, our factors included.
         untouched: why a job is never given a factor; "" for one that may be.
         wait: seconds since the job was eligible; 0 before.
+        accrued: those of them that count for the score, the starvation bound and a lift.
+        passed_over: whether it waits by its own doing, so that the starvation bound passes over it.
     """
 
     plan: QueuePlan
@@ -39,6 +41,8 @@ class ConsideredJobs:
     current_rank: IntArray
     untouched: tuple[str, ...]
     wait: FloatArray
+    accrued: FloatArray
+    passed_over: BoolArray
 
     @classmethod
     def of(cls, plan: QueuePlan, untouched: UntouchedJobs) -> Self:
@@ -54,6 +58,8 @@ class ConsideredJobs:
             current_rank=_ranks(snapshot, total_priority(pending), startable),
             untouched=_reasons(snapshot, untouched),
             wait=np.maximum(waited, 0.0),
+            accrued=np.where(startable, snapshot.accrued_wait, 0.0),
+            passed_over=pending.each_own_doing,
         )
 
     @property

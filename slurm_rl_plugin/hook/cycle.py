@@ -33,24 +33,17 @@ from slurm_rl_plugin.hook.cycle_report import CycleReport
 from slurm_rl_plugin.hook.cycle_settings import CycleSettings
 from slurm_rl_plugin.hook.disturbances import FOUND, AccountingWatch, Disturbances, WrittenFactors
 from slurm_rl_plugin.hook.guard_rails import GuardRail, UntouchedJobs
+from slurm_rl_plugin.hook.in_charge import NO_CONTROLLER_HERE, NOBODY_IN_CHARGE
 from slurm_rl_plugin.hook.memory_file import MemoryFile, memory_path
 from slurm_rl_plugin.hook.order_changes import in_safe_order
 from slurm_rl_plugin.hook.policy_guard import PolicyGuard
 from slurm_rl_plugin.hook.queue_plan import QueuePlan, planned_order
+from slurm_rl_plugin.hook.request_watch import ChangedRequests, RequestWatch
 from slurm_rl_plugin.hook.state_file import StateFile
 from slurm_rl_plugin.hook.stopwatch import Stopwatch
 from slurm_rl_plugin.policies.port import Policy
 
 logger = logging.getLogger(__name__)
-
-NO_CONTROLLER_HERE = (
-    "beside_controllers is set, but slurm.conf names no controller as this host is named: give "
-    "SlurmctldHost the name that `hostname -s` says, or run one daemon without beside_controllers."
-)
-NOBODY_IN_CHARGE = (
-    "no controller answered the ping of its own cluster, so which one is in charge cannot be told; "
-    "look with `scontrol ping`"
-)
 
 #: Failures of cycles that an answering batch system sees: they may last, and a limit that nobody
 #: lifts for a starving job must not last with them.
@@ -94,6 +87,7 @@ class Cycle:
     disturbances: Disturbances = field(default_factory=Disturbances)
     _accounting: AccountingWatch = field(default_factory=AccountingWatch)
     _written: WrittenFactors = field(default_factory=WrittenFactors)
+    _requests: RequestWatch = field(default_factory=RequestWatch)
     _factors: CarriedFactors = field(init=False)
     _guard: PolicyGuard = field(init=False)
     _denied: int = 0
@@ -167,6 +161,7 @@ class Cycle:
             return None
         self.stood_by = True
         self._written.forget()  # the other writes them now
+        self._requests.forget()
         logger.info("mode=standby: another host's controller is in charge")
         return replace(self._report(), mode="standby")
 
@@ -276,7 +271,8 @@ class Cycle:
                 for reason, matches in self.untouched.reasons(snapshot).items()
             }
         )
-        plan = self._plan(snapshot, facts, decision, fallback_reason)
+        requests = self._requests.look(snapshot, self.untouched.orderable(snapshot))
+        plan = self._plan(snapshot, facts, decision, fallback_reason, requests)
         suppressed["write_bound"] = max(len(plan.changes) - self.settings.max_writes, 0)
         changes = plan.changes[: self.settings.max_writes]
         begin = watch.lap("order", begin)
@@ -290,10 +286,11 @@ class Cycle:
             reserve=decision.reserve,
             limit=plan.limit,
             order=() if plan.releases else plan.order,
+            requests_changed=requests.parts,
         )
         what = "would_write" if self._shadow else "write"
         decided = decided_order(report, plan, self._guard.acted, self._unaudited)
-        self.audit.record(decided, changes, what, plan.limit)
+        self.audit.record(decided, changes, what, plan.limit, requests.changes)
         self._unaudited = []
         if self._shadow:
             suppressed["shadow"] = len(changes)
@@ -323,7 +320,9 @@ class Cycle:
         facts: SchedulerFacts,
         decision: Decision,
         fallback_reason: str | None,
+        requests: ChangedRequests | None = None,
     ) -> QueuePlan:
+        requests = requests or ChangedRequests()
         points = self._influence(facts)
         order, changes = planned_order(
             snapshot,
@@ -332,6 +331,7 @@ class Cycle:
             points,
             facts.highest_priority,
             self.settings.max_writes,
+            requests.lost,
         )
         releases = fallback_reason is not None and self.settings.fallback == "site"
         return QueuePlan(
@@ -344,6 +344,7 @@ class Cycle:
             limit=self.limit.planned(
                 snapshot, decision.reserve, fallback=fallback_reason is not None
             ),
+            requests=requests,
         )
 
     def _influence(self, facts: SchedulerFacts) -> float:
@@ -374,7 +375,12 @@ class Cycle:
         if changes:
             wanted = {change.job_id: change.new for change in changes}
             self._written.about_to_write(wanted)
-            result = self.batch_system.apply(in_safe_order(changes))
+            try:
+                result = self.batch_system.apply(in_safe_order(changes))
+            except BatchSystemUnavailable:
+                self._factors.without_answer()
+                raise
+            self._factors.answered()
             suppressed["rejected"] = len(result.rejected)
             self._written.written(
                 {job: factor for job, factor in wanted.items() if job not in result.rejected}

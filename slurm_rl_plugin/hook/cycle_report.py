@@ -52,6 +52,8 @@ class CycleReport:
         events: what had happened to jobs when the cycle began (`SchedulerLoad`).
         pass_interval: seconds between the scheduler's own looks at the queue; 0 where unknown.
         disturbances: what happened from outside and was got over, one of DISTURBANCES -> count.
+        requests_changed: what jobs ask for otherwise than when they were ranked, one of
+            REQUEST_PARTS -> jobs.
     """
 
     time: float
@@ -73,6 +75,7 @@ class CycleReport:
     events: tuple[int, ...] = ()
     pass_interval: float = 0.0
     disturbances: Mapping[str, int] = field(default_factory=dict)
+    requests_changed: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def succeeded(self) -> bool:

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import fcntl
 import logging
 import math
-import os
-import socket
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
-from slurm_rl_plugin.errors import ConfigurationError, SlurmRLError
+from slurm_rl_plugin.errors import SlurmRLError
 from slurm_rl_plugin.hook.cycle import Cycle
 from slurm_rl_plugin.hook.cycle_report import CycleReport
 from slurm_rl_plugin.hook.disable_file import Disablement, DisableWatch
@@ -29,82 +24,6 @@ LONGEST_PAUSE = 300.0
 _LEAVING_TRIES = 3
 #: Between signs of life and looks at the disable file while nothing else is to do, seconds.
 _SLICE = 5.0
-#: A look at the lock holds it for an instant: a daemon that starts then tries again.
-_LOCK_TRIES, _LOCK_PAUSE = 4, 0.05
-
-
-@contextmanager
-def only_daemon(state_path: Path) -> Iterator[None]:
-    """Hold this host's lock beside the state file: two daemons would undo each other's order.
-
-    Raises:
-        ConfigurationError: another daemon holds it, or the folder is missing or not writable.
-    """
-    path = lock_path(state_path)
-    try:
-        lock = _opened(path)
-    except OSError as error:
-        raise ConfigurationError(
-            f"lock file {path} cannot be opened ({error.strerror}): make its folder exist and "
-            "writable for this user."
-        ) from None
-    if not _locked(lock):
-        os.close(lock)
-        raise ConfigurationError(f"another slurm-rl run holds {path}: stop it first.")
-    try:
-        yield
-    finally:
-        os.close(lock)
-
-
-def _opened(path: Path) -> int:
-    """To write where this user may, as a lock on a network's file system wants it."""
-    try:
-        return os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
-    except PermissionError:  # root's, who released before the daemon first ran
-        if not path.exists():
-            raise
-        return os.open(path, os.O_RDONLY)
-
-
-def lock_path(state_path: Path) -> Path:
-    """The lock lies beside the state file, which daemons beside two controllers share."""
-    host = socket.gethostname().partition(".")[0]
-    return state_path.with_name(f"{state_path.name}.{host}.lock")
-
-
-def _locked(lock: int) -> bool:
-    for attempt in range(_LOCK_TRIES):
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            if attempt + 1 < _LOCK_TRIES:
-                time.sleep(_LOCK_PAUSE)
-        else:
-            return True
-    return False
-
-
-def daemon_runs(state_path: Path) -> bool | None:
-    """Whether a daemon (or a release) holds the lock; None where this user may not look.
-
-    Asks for a shared lock and gives it back at once: several lookers do not meet, no daemon loses
-    what it holds, and one that starts just then tries again. F_OFD_GETLK would take nothing, but
-    it knows nothing of locks made by flock; /proc/locks is not the same in a container.
-    """
-    try:
-        lock = os.open(lock_path(state_path), os.O_RDONLY)
-    except FileNotFoundError:
-        return False
-    except OSError:
-        return None
-    try:
-        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(lock)  # the lock goes with it
-    return False
 
 
 class Reloaded(NamedTuple):
@@ -155,6 +74,16 @@ class Daemon:
         Returns:
             Whether every factor of ours was taken back.
         """
+        try:
+            self._cycles()
+        except Exception:  # whatever breaks, no factor may stay for it
+            logger.exception("daemon=broken: leaving")
+            self.leave()
+            raise
+        return self.leave()
+
+    def _cycles(self) -> None:
+        """Cycle until `stop` is set."""
         self.cycle.look_back()
         while not self.stop.is_set():
             if self.reload_wanted.is_set():
@@ -164,7 +93,6 @@ class Daemon:
             if stood_by:  # calls that wait for a takeover are no work of the one who takes over
                 report = replace(report, calls=())
             self._rest(self.monotonic() - begin, report)
-        return self.leave()
 
     def _rest(self, taken: float, report: CycleReport) -> None:
         """Wait until the next cycle; a long pause must neither look dead nor miss a wish.
@@ -259,6 +187,9 @@ class Daemon:
         except SlurmRLError as error:
             logger.error("%s=yes release=failed reason=%s", why, error)
             return 0, str(error)
+        except Exception as error:  # a bug of ours must not end the tries
+            logger.exception("%s=yes release=broken", why)
+            return 0, f"{type(error).__name__}: {error}"
 
     def leave(self) -> bool:
         """Take back every factor; tries again while the batch system does not answer.
@@ -266,16 +197,17 @@ class Daemon:
         What the policy remembers is written down first: a stop may be cut short. On standby the
         factors are those of the daemon that acts.
         """
-        self.cycle.remember()
-        if not self.cycle.carries_factors:
-            return True
+        try:
+            self.cycle.remember()
+        except Exception:  # it costs some good decisions, and no job
+            logger.exception("leaving=forgets")
         for attempt in range(_LEAVING_TRIES):
             try:
-                if self.cycle.stands_by():
+                if not self.cycle.carries_factors or self.cycle.stands_by():
                     return True
                 result = self.cycle.release()
-            except SlurmRLError as error:
-                logger.warning("leaving=failed try=%d reason=%s", attempt + 1, error)
+            except Exception as error:  # noqa: BLE001 - told below, and tried again
+                self._tell_failed(attempt + 1, error)
                 self.sleep(2.0**attempt)
                 continue
             gone = len(result.rejected) - len(result.later)
@@ -287,6 +219,11 @@ class Daemon:
             self.sleep(2.0**attempt)  # whoever was refused may not be any more
         logger.error("leaving=failed: run `slurm-rl release` when the batch system answers")
         return False
+
+    def _tell_failed(self, tried: int, error: Exception) -> None:
+        known = isinstance(error, SlurmRLError)
+        words = error if known else f"{type(error).__name__}: {error}"
+        logger.warning("leaving=failed try=%d reason=%s", tried, words, exc_info=not known)
 
     def _pause(self, report: CycleReport) -> float:
         """Seconds from the beginning of this cycle to the next one."""

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from slurm_rl_plugin.errors import DisableFileError
-from slurm_rl_plugin.whole_file import write_whole
+from slurm_rl_plugin.whole_file import replacing
 
 #: A longer file is none of ours.
 _LONGEST = 10_000
@@ -87,8 +87,9 @@ def write_disable_file(path: Path, disablement: Disablement) -> None:
     }
     lines = [f"{key}: {' '.join(value.split())}\n" for key, value in values.items() if value]
     try:
-        write_whole(path, "".join(lines))
-        path.chmod(0o644)
+        with replacing(path) as beside:
+            beside.write_text("".join(lines))
+            beside.chmod(0o644)
     except OSError as error:
         raise DisableFileError(
             f"{path} cannot be made ({error.strerror}): do it as a user who may write to "

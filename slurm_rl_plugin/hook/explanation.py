@@ -76,6 +76,8 @@ class Explanation:
             "submit": float(jobs.submit[place]),
             "eligible": float(jobs.eligible[place]),
             "wait": float(self.considered.wait[place]),
+            "accrued": float(self.considered.accrued[place]),
+            "passed_over": bool(self.considered.passed_over[place]),
             "untouched": self.considered.untouched[place] or None,
         }
 

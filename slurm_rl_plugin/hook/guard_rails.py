@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import numpy as np
 
 from slurm_rl_plugin.domain import Decision, PendingJobs, QueueSnapshot
 from slurm_rl_plugin.errors import ScoreInvalid
-from slurm_rl_plugin.units import BoolArray, IntArray
+from slurm_rl_plugin.units import HOUR, MINUTE, BoolArray, IntArray
 
 
 class GuardRail(Protocol):
@@ -63,16 +63,31 @@ class ReserveWithinCapacity:
         return decision if reserve == decision.reserve else replace(decision, reserve=reserve)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+#: Seconds for which a job is passed over before it has its turn for some: the reason that Slurm
+#: shows is that of its last look, and it looks at the first jobs of the queue alone (the backfill
+#: at `bf_max_job_test` of them), so a limit may be long gone.
+PASSED_OVER, LOOKED_AT = 4.0 * HOUR, 5.0 * MINUTE
+
+
+@dataclass(slots=True, kw_only=True)
 class StarvationBound:
-    """A job that has waited longer than `bound` seconds since it was eligible goes first."""
+    """A job whose accrued wait is longer than `bound` seconds goes first.
+
+    One that waits by its own doing is passed over until it waits for the machine again: what it
+    accrued is kept, so a job that reaches a limit of its own now and then does not starve. Now and
+    then it has its turn, so that the batch system looks whether its reason still holds.
+    """
 
     bound: float
+    #: Job -> since when it is passed over, seconds since the epoch.
+    _since: dict[int, float] = field(default_factory=dict)
 
     def check(self, decision: Decision, snapshot: QueueSnapshot) -> Decision:
         """Put overdue jobs before all others, the longest waiting first."""
-        waited = snapshot.now - snapshot.pending.jobs.eligible
-        overdue = np.flatnonzero(waited > self.bound)
+        waited = snapshot.accrued_wait
+        is_overdue = waited > self.bound
+        is_overdue &= ~self._passed_over(snapshot, is_overdue & snapshot.pending.each_own_doing)
+        overdue = np.flatnonzero(is_overdue)
         if len(overdue) == 0:
             return decision
         # ranks, because next to a huge score the steps between overdue jobs would be lost
@@ -81,6 +96,17 @@ class StarvationBound:
         order = overdue[np.argsort(waited[overdue], kind="stable")]
         scores[order] = len(scores) + np.arange(len(order))
         return replace(decision, scores=scores)
+
+    def _passed_over(self, snapshot: QueueSnapshot, own: BoolArray) -> BoolArray:
+        """Those of them that do not have their turn now, shape [n]."""
+        places, now = np.flatnonzero(own), snapshot.now
+        jobs = snapshot.pending.jobs.job_id[places].tolist()
+        since = {job: min(self._since.get(job, now), now) for job in jobs}
+        over = {job: began for job, began in since.items() if now - began > PASSED_OVER + LOOKED_AT}
+        self._since = since | dict.fromkeys(over, now)
+        passed = np.zeros(len(own), dtype=np.bool_)
+        passed[places] = [now - self._since[job] <= PASSED_OVER for job in jobs]
+        return passed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

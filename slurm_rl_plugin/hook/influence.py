@@ -5,14 +5,18 @@ from __future__ import annotations
 import numpy as np
 
 from slurm_rl_plugin.hook.order_changes import HIGHEST_PRIORITY, LOWEST_PRIORITY, OrderChanges
-from slurm_rl_plugin.units import IntArray
+from slurm_rl_plugin.units import BoolArray, IntArray
 
 #: Part of the influence by which a written term may be off: ranks shift with every arrival.
 TOLERANCE = 0.02
 
 
 def bounded_changes(
-    native: IntArray, factor: IntArray, points: float, ceiling: int = HIGHEST_PRIORITY + 1
+    native: IntArray,
+    factor: IntArray,
+    points: float,
+    ceiling: int = HIGHEST_PRIORITY + 1,
+    lost: BoolArray | None = None,
 ) -> OrderChanges:
     """What to write so that the best place adds `points`, the last one next to nothing.
 
@@ -26,11 +30,14 @@ def bounded_changes(
         factor: our current term, same order; shape [n].
         points: what the best place is worth, priority points.
         ceiling: priority of the lowest job that must stay before all of these.
+        lost: jobs whose term was for another request and is not kept, shape [n]; None for none.
     """
     count = len(native)
     ideal = np.rint(points * np.arange(count, 0, -1) / max(count, 1)).astype(np.int64)
     ideal = np.minimum(ideal, np.maximum(ceiling - 1 - native, 0))
     off = np.abs(ideal - factor) > TOLERANCE * points
+    if lost is not None:
+        off |= lost & (ideal != factor)
     newcomers = (factor == 0) & (ideal > 0)  # 0 tells that a job was never placed
     moved = np.flatnonzero(off | newcomers)
     most_wrong_first = np.argsort(-np.abs(ideal - factor)[moved], kind="stable")

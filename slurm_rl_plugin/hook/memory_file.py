@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from slurm_rl_plugin.domain import Memory
-from slurm_rl_plugin.whole_file import write_whole
+from slurm_rl_plugin.whole_file import PRIVATE, read_whole, write_whole
 
 logger = logging.getLogger(__name__)
 #: First words of the only line of text; the numbers follow it, 8 bytes each.
@@ -38,7 +38,7 @@ class MemoryFile:
     def read(self) -> Memory | None:
         """The memory; None where there is none of this model."""
         try:
-            model, memory = _parse(self.path.read_bytes())
+            model, memory = _parse(read_whole(self.path))
             return memory if model == self.model_sha256 else None
         except FileNotFoundError:
             pass
@@ -52,7 +52,8 @@ class MemoryFile:
             return
         head = f"{_KIND} {self.model_sha256} {len(memory)}\n".encode()
         try:
-            write_whole(self.path, head + memory.astype(_NUMBERS).tobytes(), sync=False)
+            content = head + memory.astype(_NUMBERS).tobytes()
+            write_whole(self.path, content, sync=False, mode=PRIVATE)
         except OSError as error:
             logger.warning("memory=unwritable path=%s error=%s", self.path, error)
 

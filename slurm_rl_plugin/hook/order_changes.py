@@ -43,7 +43,9 @@ class OrderChanges:
     priority: IntArray
 
 
-def jobs_to_keep(priority: IntArray, ceiling: int = HIGHEST_PRIORITY + 1) -> BoolArray:
+def jobs_to_keep(
+    priority: IntArray, ceiling: int = HIGHEST_PRIORITY + 1, lost: BoolArray | None = None
+) -> BoolArray:
     """Which jobs of a wanted order may keep their priority, as many as possible.
 
     Jobs a before b can both stay iff priority[a] - priority[b] >= b - a: then the jobs between
@@ -54,6 +56,7 @@ def jobs_to_keep(priority: IntArray, ceiling: int = HIGHEST_PRIORITY + 1) -> Boo
         priority: current priority of each job, in the wanted order, first to start first;
             shape [n].
         ceiling: all must stay below it.
+        lost: jobs that may not keep theirs, shape [n]; None for none.
 
     Returns:
         bool[n].
@@ -62,6 +65,8 @@ def jobs_to_keep(priority: IntArray, ceiling: int = HIGHEST_PRIORITY + 1) -> Boo
     place = np.arange(count)
     has_room = priority >= LOWEST_PRIORITY + (count - 1 - place)
     has_room &= priority < ceiling - place
+    if lost is not None:
+        has_room &= ~lost
     level = -(priority + place)  # non-increasing becomes non-decreasing
     tails: list[int] = []
     tail_place: list[int] = []
@@ -86,7 +91,10 @@ def jobs_to_keep(priority: IntArray, ceiling: int = HIGHEST_PRIORITY + 1) -> Boo
 
 
 def order_changes(
-    priority: IntArray, ceiling: int = HIGHEST_PRIORITY + 1, most: int | None = None
+    priority: IntArray,
+    ceiling: int = HIGHEST_PRIORITY + 1,
+    most: int | None = None,
+    lost: BoolArray | None = None,
 ) -> OrderChanges:
     """The fewest writes after which priorities fall strictly along the wanted order.
 
@@ -99,10 +107,12 @@ def order_changes(
             fewer whole numbers lie below it than there are jobs.
         most: writes that are sent at a time; None for all. A longer queue is never spaced anew:
             begun and not ended, that would begin again each time.
+        lost: jobs whose priority was for another request and is not kept, shape [n]; None for
+            none.
     """
     if ceiling - LOWEST_PRIORITY < len(priority):
         ceiling = HIGHEST_PRIORITY + 1
-    keep = jobs_to_keep(priority, ceiling)
+    keep = jobs_to_keep(priority, ceiling, lost)
     if (most is None or len(priority) <= most) and _out_of_room(priority, keep):
         anew = _spaced_anew(priority, ceiling)
         if anew is not None:

@@ -19,7 +19,8 @@ from slurm_rl_plugin.hook.order_changes import (
     LARGEST_FACTOR,
     order_changes,
 )
-from slurm_rl_plugin.units import FloatArray, IntArray
+from slurm_rl_plugin.hook.request_watch import ChangedRequests
+from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
 
 
 class PlannedChanges(Sequence[FactorChange]):
@@ -62,10 +63,12 @@ class QueuePlan:
         decision: scores as the guard rails left them; FIFO's where the policy cannot be used.
         fallback_reason: why the policy is not used; None when it is.
         order: places of the orderable jobs, first to start first.
-        changes: every write that gives the order, the most valuable first.
+        changes: every write that gives the order, the most valuable first; before them those that
+            take away a place that was for another request.
         releases: the site's own order is wanted: our factors go, whatever `changes` says.
         memory: what the policy remembered before this decision.
         limit: on batch jobs that is to be set.
+        requests: what ranked jobs ask for otherwise since the last cycle.
     """
 
     snapshot: QueueSnapshot
@@ -76,6 +79,7 @@ class QueuePlan:
     releases: bool = False
     memory: Memory | None = None
     limit: LimitReport = field(default_factory=LimitReport)
+    requests: ChangedRequests = field(default_factory=ChangedRequests)
 
     @property
     def priority_after(self) -> IntArray:
@@ -97,6 +101,7 @@ def planned_order(
     influence: float = math.inf,
     highest: int = HIGHEST_PRIORITY,
     most: int | None = None,
+    lost: BoolArray | None = None,
 ) -> tuple[list[int], PlannedChanges]:
     """Job places in the decided order, and the fewest writes that give it.
 
@@ -107,15 +112,17 @@ def planned_order(
         influence: priority points that the best place is worth; inf where our order wins.
         highest: priority that the batch system takes.
         most: writes that are sent in one cycle; None for all.
+        lost: jobs whose place was for another request, shape [n]; their writes come first.
     """
     pending = snapshot.pending
     order = orderable_by_score(snapshot, scores, untouched)
     ceiling = _ceiling(snapshot, order, untouched, highest)
+    in_order = None if lost is None else lost[order]
     if math.isinf(influence):
-        wanted = order_changes(total_priority(pending)[order], ceiling, most)
+        wanted = order_changes(total_priority(pending)[order], ceiling, most, in_order)
     else:
         native, factor_now = pending.native_priority[order], pending.factor[order]
-        wanted = bounded_changes(native, factor_now, influence, ceiling)
+        wanted = bounded_changes(native, factor_now, influence, ceiling, in_order)
     moved = order[wanted.place]
     factor = np.clip(
         wanted.priority - pending.native_priority[moved], -LARGEST_FACTOR, LARGEST_FACTOR
@@ -126,6 +133,9 @@ def planned_order(
     kept = pending.factor[joined]
     kept[kept == 0] = 1  # 0 would tell that the job carries nothing of ours
     new = np.concatenate([factor, kept, np.zeros(len(freed), dtype=np.int64)])
+    if lost is not None:
+        first = np.argsort(~lost[places], kind="stable")
+        places, new = places[first], new[first]
     changes = PlannedChanges(pending.jobs.job_id[places], pending.factor[places], new)
     return order.tolist(), changes
 

@@ -62,7 +62,8 @@ class ReserveRail:
 
     def check(self, decision: Decision, snapshot: QueueSnapshot) -> Decision:
         """The decision with the reserve and the order that may be; see `GuardRail.check`."""
-        self._last_arrival = max(self._last_arrival, newest_interactive(snapshot))
+        newest = max(self._last_arrival, newest_interactive(snapshot))
+        self._last_arrival = min(newest, snapshot.now)  # nobody came tomorrow: the clock was wrong
         reserve = min(max(decision.reserve, 0), self.settings.most, snapshot.capacity)
         starving = starving_jobs(snapshot, self.settings.lift_after)
         nobody = snapshot.now - self._last_arrival > self.settings.idle_after
@@ -109,12 +110,15 @@ def starving_jobs(snapshot: QueueSnapshot, bound: float) -> IntArray:
     """Places of the batch jobs of several processors that have waited beyond `bound` seconds.
 
     Those are whom narrower jobs starve below a limit, as they take each processor that becomes
-    free. The longest waiting comes first.
+    free. One that more processors would not help is none of them: it would take the reserve from
+    all and not start. So is one that waits for a reason unknown here. The longest waiting comes
+    first.
     """
     pending = snapshot.pending
     jobs = pending.jobs
-    waited = snapshot.now - jobs.eligible
+    waited = snapshot.accrued_wait
     wide = _batch(jobs) & (jobs.processors > 1) & ~pending.held & (waited > bound)
+    wide &= pending.each_for_processors
     places = np.flatnonzero(wide & (jobs.processors <= snapshot.capacity))
     return places[np.argsort(-waited[places], kind="stable")]
 

@@ -34,6 +34,7 @@ from slurm_rl_plugin.hook.cycle_report import (
     CycleReport,
 )
 from slurm_rl_plugin.hook.disturbances import DISTURBANCES
+from slurm_rl_plugin.hook.request_watch import REQUEST_PARTS
 from slurm_rl_plugin.metrics.label_cap import LabelCap
 from slurm_rl_plugin.metrics.limit_families import limit_as_before, limit_families
 from slurm_rl_plugin.metrics.queue_families import (
@@ -158,6 +159,9 @@ class CycleMetrics:
         self._suppressed = counter(
             "adjustments_suppressed", "Changes not made.", "reason", SUPPRESSIONS
         )
+        self._requests_changed = counter(
+            "requests_changed", "Requests changed after the job was ranked.", "what", REQUEST_PARTS
+        )
         self._limit_changes = counter(
             "batch_limit_changes", "Changes of the limit on batch jobs.", "direction", LIMIT_CHANGES
         )
@@ -225,12 +229,14 @@ class CycleMetrics:
             self._failures.labels(report.failure).inc()
         elif report.time:
             self._success.set(report.time)
-        for direction, count in report.adjustments.items():
-            self._adjustments.labels(direction).inc(count)
-        for reason, count in report.disturbances.items():
-            self._disturbances.labels(reason).inc(count)
-        for reason, count in report.suppressed.items():
-            self._suppressed.labels(reason).inc(count)
+        for counter, counts in (
+            (self._adjustments, report.adjustments),
+            (self._disturbances, report.disturbances),
+            (self._requests_changed, report.requests_changed),
+            (self._suppressed, report.suppressed),
+        ):
+            for label, count in counts.items():
+                counter.labels(label).inc(count)
         self._count_limit(report.limit)
         for phase, seconds in report.phase_seconds.items():
             self._phases.labels(phase).observe(seconds)

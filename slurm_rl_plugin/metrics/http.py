@@ -2,9 +2,9 @@
 
 The metrics are served so, and the offers to brokers.
 
-A scanner that opens connections and says nothing must cost the head node next to nothing: so many
-connections are served at a time, each for so many seconds, and further ones are closed at once. TLS
-begins in the connection's own thread, never in the one that accepts.
+A client that opens connections and says nothing must cost the head node next to nothing and keep
+nobody out: see `open_connections`. TLS begins in the connection's own thread, never in the one that
+accepts.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ import ssl
 import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from socketserver import TCPServer, ThreadingMixIn
 from typing import Any, TextIO
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
@@ -24,21 +23,41 @@ from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 from prometheus_client import CollectorRegistry
 
 from slurm_rl_plugin.errors import ConfigurationError
+from slurm_rl_plugin.metrics.open_connections import DEADLINE, MOST_CONNECTIONS, OpenConnections
 from slurm_rl_plugin.metrics.pages import Pages, metrics_pages
 from slurm_rl_plugin.metrics.tls import ServedTls, TlsFiles
 
 logger = logging.getLogger(__name__)
 
-#: Connections that are served at a time.
-MOST_CONNECTIONS = 16
-#: Seconds that a client has for its whole request and to take the answer.
-DEADLINE = 10.0
+#: Bytes of a body that is waited for before its request is answered; a longer one is refused.
+_SHORT_BODY = 65536
+#: Seconds that a connection which was put out may take to give its place to the next.
+_PLACE = 1.0
+#: Seconds between two newcomers while all places are taken: OF_ONE_CLIENT times as long has who
+#: comes in a flood of connections to say what he wants. Meanwhile the others wait in the backlog.
+_PACE = 0.002
 #: Seconds between looks for connections past their deadline.
 _LOOK = 0.5
 
 
 class _QuietHandler(WSGIRequestHandler):
     """One request; what a client does wrong is no news."""
+
+    server: PageServer
+
+    def parse_request(self) -> bool:
+        """Read head and body: only then does an answer wait for us and no more for the client."""
+        if not super().parse_request():
+            return False
+        length = str(self.headers.get("Content-Length", "0"))
+        if not (length.isascii() and length.isdigit() and len(length) < 6):
+            return True
+        if int(length) <= _SHORT_BODY:
+            body = self.rfile.read(int(length))
+            self.rfile.close()
+            self.rfile = io.BytesIO(body)
+            self.server.connections.asked(self.request)
+        return True
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the name is inherited
         """Log nothing."""
@@ -54,9 +73,7 @@ class PageServer(ThreadingMixIn, WSGIServer):
     Args:
         address: host and port.
         tls: for HTTPS.
-        monotonic: clock of the deadline, seconds.
-        of_one_client: connections of one address that are served at a time; None for any number,
-            so that one client can keep out the others.
+        monotonic: clock of the deadlines, seconds.
 
     Raises:
         OSError: the address cannot be listened on.
@@ -64,7 +81,7 @@ class PageServer(ThreadingMixIn, WSGIServer):
 
     daemon_threads = True
     block_on_close = False
-    request_queue_size = 64
+    request_queue_size = 1024
     allow_reuse_address = True
 
     def __init__(
@@ -72,13 +89,10 @@ class PageServer(ThreadingMixIn, WSGIServer):
         address: tuple[str, int],
         tls: ServedTls | None = None,
         monotonic: Callable[[], float] = time.monotonic,
-        of_one_client: int | None = None,
     ) -> None:
         self._tls, self._monotonic = tls, monotonic
         self._free = threading.BoundedSemaphore(MOST_CONNECTIONS)
-        self._of_one_client = MOST_CONNECTIONS if of_one_client is None else of_one_client
-        self._since: dict[socket.socket, float] = {}
-        self._clients: dict[socket.socket, str] = {}
+        self.connections = OpenConnections()
         host, port = address
         found = socket.getaddrinfo(
             host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -95,9 +109,11 @@ class PageServer(ThreadingMixIn, WSGIServer):
     def get_request(self) -> tuple[socket.socket, Any]:
         """Accept; nothing is read here, so nobody can hold up the others."""
         connection, client = super().get_request()
-        if self._is_full(client):  # before TLS makes it dear
-            connection.close()
-            raise ConnectionRefusedError
+        if not self.connections.has_room(client[0]):  # before TLS makes it dear
+            time.sleep(_PACE)
+            if not self.connections.make_room(client[0]):
+                connection.close()
+                raise ConnectionRefusedError
         connection.settimeout(DEADLINE)
         if self._tls is not None:
             try:
@@ -109,18 +125,12 @@ class PageServer(ThreadingMixIn, WSGIServer):
                 raise
         return connection, client
 
-    def _is_full(self, client: Any) -> bool:
-        """Whether all places are taken, or those that this client may have."""
-        served = list(self._clients.values())
-        return len(served) >= MOST_CONNECTIONS or served.count(client[0]) >= self._of_one_client
-
     def process_request(self, request: Any, client_address: Any) -> None:
         """Give the connection a thread of its own, or close it where all are taken."""
-        if not self._free.acquire(blocking=False):
+        if not self._free.acquire(timeout=_PLACE):
             self.shutdown_request(request)
             return
-        self._since[request] = self._monotonic()
-        self._clients[request] = str(client_address[0])
+        self.connections.begin(request, client_address[0], self._monotonic())
         try:
             super().process_request(request, client_address)
         except RuntimeError:  # no further thread can be started
@@ -141,17 +151,12 @@ class PageServer(ThreadingMixIn, WSGIServer):
         super().finish_request(request, client_address)
 
     def _done(self, request: socket.socket) -> None:
-        self._since.pop(request, None)
-        self._clients.pop(request, None)
+        self.connections.ended(request)
         self._free.release()
 
     def service_actions(self) -> None:
-        """End connections past their deadline; their threads then see a broken connection."""
-        now = self._monotonic()
-        for connection, since in list(self._since.items()):
-            if now - since > DEADLINE:
-                with suppress(OSError):  # not SSLSocket's own, which is not for other threads
-                    socket.socket.shutdown(connection, socket.SHUT_RDWR)
+        """End connections past their deadline."""
+        self.connections.end_late(self._monotonic())
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A client that breaks off, or does not speak TLS, is no news."""
@@ -186,7 +191,6 @@ def serve_pages(
     tls: TlsFiles | None = None,
     *,
     section: str,
-    of_one_client: int | None = None,
 ) -> int:
     """Serve pages over HTTP, or HTTPS, in threads that end with the process.
 
@@ -196,7 +200,6 @@ def serve_pages(
         port: 0 takes any free one.
         tls: files for HTTPS.
         section: of the configuration, for messages.
-        of_one_client: see `PageServer`.
 
     Returns:
         The port in use.
@@ -206,7 +209,7 @@ def serve_pages(
     """
     served_tls = None if tls is None else ServedTls(tls)
     try:
-        server = PageServer((address, port), served_tls, of_one_client=of_one_client)
+        server = PageServer((address, port), served_tls)
     except (OSError, OverflowError) as error:
         what = "metrics cannot listen" if section == "metrics" else "cannot listen"
         raise ConfigurationError(

@@ -59,14 +59,14 @@ def _gauge(name: str, meaning: str, labels: Sequence[str]) -> GaugeMetricFamily:
 
 
 def _pending_families(queue: SeenQueue) -> Iterator[Metric]:
-    """Numbers and ages; a job that is held or may not start yet waits for nobody here."""
+    """Numbers and ages; who is held, may not start yet or waits by its own doing has no age."""
     pending, now = queue.snapshot.pending, queue.snapshot.now
     jobs = _gauge("pending_jobs", "Pending jobs seen.", _QUEUE)
     median = _gauge("pending_age_seconds_median", "Median age of jobs that could start.", _QUEUE)
     oldest = _gauge("pending_age_seconds_max", "Age of the oldest job that could start.", _QUEUE)
-    age = now - pending.jobs.eligible
+    age = queue.snapshot.accrued_wait
     group = 2 * queue.partition + pending.jobs.interactive
-    could_start = ~pending.held & (age >= 0.0)
+    could_start = ~pending.held & (pending.jobs.eligible <= now) & ~pending.each_own_doing
     for place, partition in enumerate(queue.partitions.labels):
         for interactive, job_class in enumerate(CLASSES):
             mine = group == 2 * place + interactive

@@ -7,11 +7,12 @@ import urllib.request
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from http.client import HTTPException
-
-from prometheus_client.metrics_core import Metric
-from prometheus_client.parser import text_string_to_metric_families
+from typing import TYPE_CHECKING
 
 from slurm_rl_plugin.metrics.tls import TlsFiles, reading_context
+
+if TYPE_CHECKING:
+    from prometheus_client.metrics_core import Metric
 
 #: Seconds that a daemon may take to answer.
 TIMEOUT = 2.0
@@ -75,12 +76,26 @@ def read_served_metrics(
     try:
         with direct.open(url, timeout=TIMEOUT) as answer:
             text = answer.read(LONGEST_ANSWER).decode()
-        return served_metrics(text_string_to_metric_families(text))
+        return _parsed(text)
+    except ImportError as error:
+        return f"the daemon's metrics cannot be read without prometheus_client ({error})"
     except OSError as error:
         reason = getattr(error, "reason", None) or error
         return f"no daemon answers at {url} ({reason})"
     except (HTTPException, ValueError, KeyError) as error:
         return f"what answers at {url} is no slurm-rl daemon ({error})"
+
+
+def _parsed(text: str) -> ServedMetrics:
+    """What a daemon answered.
+
+    Raises:
+        ImportError: prometheus_client is missing; asking is all that fails with it.
+        ValueError, KeyError: it is no answer of a daemon.
+    """
+    from prometheus_client.parser import text_string_to_metric_families  # noqa: PLC0415
+
+    return served_metrics(text_string_to_metric_families(text))
 
 
 def served_metrics(families: Iterable[Metric]) -> ServedMetrics:

@@ -8,7 +8,7 @@ style. `estimate` is the estimated run time in seconds.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -115,9 +115,14 @@ class RulePolicy:
     reserve: int = 0
 
     def decide(self, snapshot: QueueSnapshot, memory: Memory | None = None) -> Decision:
-        """Score the pending jobs by the rule."""
+        """Score the pending jobs by the rule.
+
+        Submission means arrival, as in the simulator: from when on a job's wait counts.
+        """
         del memory
         jobs = snapshot.pending.jobs
+        if snapshot.pending.accrued is not None:
+            jobs = replace(jobs, submit=snapshot.now - snapshot.accrued_wait)
         estimate = self.estimates.estimate(jobs.time_limit, jobs.interactive)
         scores = np.asarray(self.rule(jobs, estimate), dtype=np.float64)
         return Decision(scores=scores, reserve=self.reserve)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,8 +23,11 @@ from slurm_rl_plugin.features.recent_arrivals import ARRIVAL_MEMORY, recent_arri
 from slurm_rl_plugin.features.run_prediction import RunTimePrediction, prediction_in
 from slurm_rl_plugin.features.schema import FeatureSchema
 from slurm_rl_plugin.features.site import SITE
-from slurm_rl_plugin.policies.silent_onnxruntime import onnxruntime
 from slurm_rl_plugin.units import FloatArray
+
+#: Bytes of the largest model that is read: the shipped ones have less than 1 MB, and a file that is
+#: none must not take the head node's memory.
+LARGEST_MODEL = 64 * 1024**2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -211,15 +215,12 @@ def load_q_network(path: Path) -> QNetworkPolicy:
     """Read and check a model.
 
     Raises:
-        ModelUnreadable: missing, or no ONNX model that onnxruntime can run.
+        ModelUnreadable: missing, too large, or no ONNX model that onnxruntime can run.
         ModelSchemaMismatch: trained for other features than this release computes.
+        PolicyError: onnxruntime itself cannot be loaded.
     """
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise ModelUnreadable(
-            f"model {path} cannot be read ({error.strerror}): give the path of a model."
-        ) from None
+    content = _content(path)
+    onnxruntime = _onnxruntime(path)
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     options.inter_op_num_threads = 1
@@ -253,6 +254,45 @@ def load_q_network(path: Path) -> QNetworkPolicy:
         holds=any(each.name == "reserve" for each in session.get_outputs()),
         prediction=prediction_in(path, metadata) if schema == SITE else None,
     )
+
+
+def _content(path: Path) -> bytes:
+    """The bytes of a model; never more of them than a model may have.
+
+    Raises:
+        ModelUnreadable: the file is missing, no file, or too large.
+    """
+    try:
+        with path.open("rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            content = b"" if size > LARGEST_MODEL else file.read(LARGEST_MODEL + 1)
+    except OSError as error:
+        raise ModelUnreadable(
+            f"model {path} cannot be read ({error.strerror}): give the path of a model."
+        ) from None
+    if max(size, len(content)) > LARGEST_MODEL:
+        raise ModelUnreadable(
+            f"model {path} has more than {LARGEST_MODEL // 1024**2} MB, which no model of ours "
+            "has: give the path of a model."
+        )
+    return content
+
+
+def _onnxruntime(path: Path) -> Any:
+    """The inference library, loaded where a model needs it: nothing else may fail with it.
+
+    Raises:
+        PolicyError: it is missing or broken.
+    """
+    try:
+        from slurm_rl_plugin.policies.silent_onnxruntime import onnxruntime  # noqa: PLC0415
+    except Exception as error:  # noqa: BLE001 - a broken library may raise anything
+        words = " ".join(str(error).split()) or type(error).__name__
+        raise PolicyError(
+            f"model {path} cannot be used: onnxruntime cannot be loaded ({words}): install "
+            "slurm_rl_plugin again, or name a rule in [policy] model."
+        ) from None
+    return onnxruntime
 
 
 def _check_inputs(path: Path, session: Any) -> dict[str, int]:

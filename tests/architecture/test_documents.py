@@ -19,7 +19,7 @@ from slurm_rl_plugin.cli.hook_assembly import load_policy
 from slurm_rl_plugin.configuration import KEYS
 from slurm_rl_plugin.domain.job_class import JobClassRule
 from slurm_rl_plugin.features.site import SITE
-from slurm_rl_plugin.hook import batch_limit, cycle_report, disturbances
+from slurm_rl_plugin.hook import batch_limit, cycle_report, disturbances, request_watch
 from slurm_rl_plugin.hook.cycle_report import CycleReport
 from slurm_rl_plugin.metrics.collector import CycleMetrics
 from slurm_rl_plugin.policies.ordering_rules import LIVE_RULES, PREDICTED_RULES, STATIC_RULES
@@ -136,6 +136,7 @@ def test_closed_sets_of_label_values_are_documented() -> None:
         "slurm_rl_adjustments_total": cycle_report.DIRECTIONS,
         "slurm_rl_adjustments_suppressed_total": cycle_report.SUPPRESSIONS,
         "slurm_rl_disturbances_total": disturbances.DISTURBANCES,
+        "slurm_rl_requests_changed_total": request_watch.REQUEST_PARTS,
         "slurm_rl_batch_limit_reason": batch_limit.LIMIT_REASONS,
         "slurm_rl_batch_limit_changes_total": batch_limit.LIMIT_CHANGES,
         "slurm_rl_batch_limit_failures_total": batch_limit.LIMIT_FAILURES,

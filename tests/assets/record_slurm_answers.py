@@ -100,9 +100,9 @@ def record(cluster: PrivateSlurm) -> dict[str, str]:
     """File name -> its text."""
     jobs = prepare(cluster)
     times = {"SLURM_TIME_FORMAT": "%s"}
-    queue = ("--states", "all", "-O", queue_format(MARK))
+    form = times | queue_format(MARK)
     answers = {
-        "squeue.txt": cluster.run(*SQUEUE, *queue, env=times).stdout,
+        "squeue.txt": cluster.run(*SQUEUE, "--states", "all", env=form).stdout,
         "sprio.txt": cluster.run(*SPRIO).stdout,
         "sshare.txt": cluster.run(*SSHARE).stdout,
         "sinfo.txt": cluster.run(*SINFO).stdout,

@@ -30,7 +30,7 @@ CYCLE = 15.0
 BUSY_SHARE = 0.1 * SPEED
 USERS = ("alice", "bob")
 _SCRIPT = Path(__file__).parents[2] / "deploy" / "slurm" / "job_submit.lua"
-_TABLE = '"/var/lib/slurm-rl/class-defaults"'
+_TABLE = '"/var/lib/slurm-rl-class-defaults/table"'
 #: Slurm's defaults (60 s, 30 s, 5 min, 7 days) over SPEED, in the whole units that it takes.
 PLAN = ClusterPlan(
     nodes=4,

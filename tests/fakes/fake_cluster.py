@@ -79,6 +79,7 @@ class FakeCluster:
             "processors": 1,
             "submit": NOW - 100,
             "eligible": NOW - 100,
+            "accrue": "eligible",
             "start": None,
             "end": None,
             "time_limit": "10:00",

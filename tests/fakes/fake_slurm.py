@@ -21,7 +21,7 @@ from fake_limits import (
 
 NO_TERM = -2147483648
 FACTORS = {"%A": "age", "%B": "assoc", "%F": "fairshare", "%J": "size", "%P": "part", "%Q": "qos"}
-PART_FACTOR = {"batch": 100, "short": 1000}
+PART_FACTOR = {"batch": 100, "short": 1000, "debug": 500}
 
 
 def say(text):
@@ -65,7 +65,8 @@ def squeue(state, words, mode):
         for job in state["jobs"]:
             say(f"{job['job_id']}|{job['licenses']}")
         return 0
-    fields = [field.partition(":")[::2] for field in _option(words, "-O").split(",")]
+    form = _option(words, "-O") or os.environ["SQUEUE_FORMAT2"]
+    fields = [field.partition(":")[::2] for field in form.split(",")]
     states = _option(words, "--states")
     asked = _option(words, "--jobs")
     jobs = state["jobs"]
@@ -94,6 +95,7 @@ def _queue_values(job):
         "NumCPUs": str(job["processors"]),
         "SubmitTime": str(job["submit"]),
         "EligibleTime": "N/A" if job["eligible"] is None else str(job["eligible"]),
+        "AccrueTime": "N/A" if _accrue(job) is None else str(_accrue(job)),
         "StartTime": "N/A" if job["start"] is None else str(job["start"]),
         "EndTime": "N/A" if job["end"] is None else str(job["end"]),
         "TimeLimit": job["time_limit"],
@@ -107,6 +109,11 @@ def _queue_values(job):
         "HetJobID": str(job["het_id"] or "N/A"),
         "Name": job["name"],
     }
+
+
+def _accrue(job):
+    """Since it was eligible, unless a test says otherwise."""
+    return job["eligible"] if job["accrue"] == "eligible" else job["accrue"]
 
 
 def sprio(state, words, mode):

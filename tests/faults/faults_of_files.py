@@ -1,18 +1,24 @@
-"""The daemon's own files: the state truncated, the disk full or read-only, the model swapped."""
+"""The daemon's own files: the state truncated, the disk full or read-only, the model swapped.
+
+And what it is made of: its inference library cannot be loaded, its configuration cannot be read.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import os
 import shutil
 import signal
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from unittest.mock import patch
 
 from slurm_rl_plugin.policies.q_network import load_q_network
 from tests.architecture.markdown_documents import TOP
 from tests.faults.fault import FALLS_BACK, SHIPPED, UNWRITABLE, Fault, Sign
+from tests.faults.jobs_under_fault import site_factors_of_tasks
 from tests.faults.scene import Scene
 
 MODELS = TOP / "policy_models"
@@ -128,6 +134,60 @@ def _start_with_damaged(scene: Scene) -> None:
     scene.daemon.start()
 
 
+def _library(scene: Scene) -> Path:
+    """Stands before the real one on the daemon's path, once it is there."""
+    return Path(scene.daemon.folder) / "libraries" / "onnxruntime"
+
+
+@contextmanager
+def _breakable_library(scene: Scene) -> Iterator[None]:
+    shutil.copy(MODELS / "default.onnx", scene.daemon.folder / "model.onnx")
+    _library(scene).parent.mkdir()
+    with patch.dict(
+        os.environ, PYTHONPATH=os.pathsep.join([str(_library(scene).parent), str(TOP)])
+    ):
+        yield
+
+
+def _break_library(scene: Scene) -> None:
+    """The daemon dies, what it left is taken back, and it starts again, all without the library."""
+    _library(scene).mkdir(exist_ok=True)
+    _library(scene).joinpath("__init__.py").write_text("raise ImportError('no such library')\n")
+    if scene.daemon.runs:
+        scene.daemon.kill()
+    _release_after_kill(scene)
+    scene.daemon.start()
+
+
+def _mend_library(scene: Scene) -> None:
+    shutil.rmtree(_library(scene))
+    if scene.daemon.runs:
+        scene.daemon.signal(signal.SIGHUP)
+
+
+def _break_configuration(scene: Scene) -> None:
+    """A slip in the file, and the daemon dies; the state file alone tells what to do."""
+    path = Path(scene.daemon.folder) / "slurm-rl.toml"
+    path.write_text(path.read_text().replace("[hook]", "[hook", 1))
+    scene.daemon.kill()
+    scene.daemon.other_log.write_text(_release_after_kill(scene))
+
+
+def _release_after_kill(scene: Scene) -> str:
+    """As systemd runs it when a daemon has ended; what it said."""
+    done = scene.daemon.watchdog()
+    assert done.returncode == 0, done.stderr
+    left = [job for job, factor in site_factors_of_tasks(scene.cluster).items() if factor]
+    assert not left, f"factors stand: {left}"
+    return done.stderr
+
+
+def _start_again(scene: Scene) -> None:
+    """With a configuration that is whole."""
+    if not scene.daemon.runs:
+        scene.daemon.start()
+
+
 def _sha256(model: str) -> str:
     return hashlib.sha256((MODELS / f"{model}.onnx").read_bytes()).hexdigest()
 
@@ -187,5 +247,25 @@ FAULTS_OF_FILES = (
     _swapped("one of another schema", _other_schema, _REFUSED, "reload=refused"),
     _of_model(
         "daemon started with a damaged model", _start_with_damaged, FALLS_BACK, "model=refused"
+    ),
+    Fault(
+        name="onnxruntime cannot be loaded",
+        place=_breakable_library,
+        program=SHIPPED,
+        model="FOLDER/model.onnx",
+        begin=_break_library,
+        end=_mend_library,
+        sign=FALLS_BACK,
+        log="onnxruntime cannot be loaded",
+        slack=3.0,
+    ),
+    Fault(
+        name="configuration broken and daemon killed",
+        begin=_break_configuration,
+        end=_start_again,
+        counts_end=True,
+        sign=Sign(""),
+        log="going by the state file",
+        slack=3.0,
     ),
 )

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from tests.faults.daemon_beside import DaemonBeside
@@ -18,6 +19,8 @@ from tests.faults.set_clock import JUMP, set_clock
 #: How often the daemon is killed.
 KILLS = int(os.environ.get("SLURM_RL_KILLS", "100"))
 _SHIFTED = "tests.faults.shifted_hook"
+#: An account that owns nothing.
+_STRANGER = 61002
 _DROWSY = "tests.faults.drowsy_hook"
 
 
@@ -65,6 +68,35 @@ def _same_files(scene: Scene) -> None:
     )
     assert done.returncode == 2, done.stderr
     scene.daemon.other_log.write_text(done.stderr)
+
+
+def _stranger_locks(scene: Scene) -> None:
+    """While no daemon runs, a user who has no business there locks every file that he may open."""
+    if scene.daemon.runs:
+        scene.daemon.kill()
+    locks = 'for file in * .[!.]*; do flock -n -x "$file" sleep 600 & done; wait'
+    stranger = subprocess.Popen(
+        [
+            *("setpriv", f"--reuid={_STRANGER}", f"--regid={_STRANGER}", "--clear-groups"),
+            *("sh", "-c", locks),
+        ],
+        cwd=scene.files,  # the way there may be root's
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    (scene.daemon.folder / "stranger").write_text(str(stranger.pid))
+    scene.stack.callback(_stranger_leaves, scene)
+    scene.pause(0.5)
+    scene.daemon.start()
+
+
+def _stranger_leaves(scene: Scene) -> None:
+    path = scene.daemon.folder / "stranger"
+    if path.exists():
+        with suppress(ProcessLookupError):
+            os.killpg(int(path.read_text()), signal.SIGKILL)
+        path.unlink()
 
 
 def _own_files(scene: Scene) -> None:
@@ -136,6 +168,13 @@ FAULTS_OF_THE_DAEMON = (
         begin=_same_files,
         sign=Sign("slurm_rl_up", 1.0, stays=True),
         log="another slurm-rl run holds",
+    ),
+    Fault(
+        name="lock held by a stranger",
+        begin=_stranger_locks,
+        end=_stranger_leaves,
+        sign=Sign("slurm_rl_up", 1.0, stays=True),
+        log="disturbance=found_factors",
     ),
     Fault(
         name="two daemons with files of their own",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -41,13 +43,44 @@ def test_without_a_table_nothing_is_checked(tmp_path: Path) -> None:
         ("lua", "/t", OWN, "warn", "let it call slurm_rl_class_defaults"),
         ("lua", "/t", "ours", "warn", 'set TABLE = "/t" in it'),
         ("lua", "/t", "dofile('ours.lua') -- slurm_rl_class_defaults", "pass", "reads /t"),
-        ("all_partitions,lua", "/var/lib/slurm-rl/class-defaults", "ours", "pass", "reads /var"),
+        (
+            "all_partitions,lua",
+            "/var/lib/slurm-rl-class-defaults/table",
+            "ours",
+            "pass",
+            "reads /var",
+        ),
     ],
 )
 def test_what_is_missing_and_its_mend(
     tmp_path: Path, plugins: str, table: str, script: str | None, result: str, mend: str
 ) -> None:
     text = SCRIPT.read_text() if script == "ours" else script
-    [(how, what)] = found(tmp_path, table, plugins, text)
+    (how, what), _ = found(tmp_path, table, plugins, text)
+    assert how == result
+    assert mend in what
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root: folders are given to another user")
+@pytest.mark.parametrize(
+    ("change", "result", "mend"),
+    [
+        (lambda table: None, "pass", "only root"),
+        (lambda table: table.unlink(), "warn", "install -m 0664 -g slurmrl"),
+        (lambda table: os.chown(table.parent, 61001, 0), "warn", "set class_defaults_file to"),
+        (lambda table: table.parent.chmod(0o775), "warn", "may write into"),
+        (lambda table: os.chown(table, 61001, 0), "warn", "no regular file of root's"),
+        (lambda table: (table.unlink(), os.mkfifo(table)), "warn", "no regular file of root's"),
+    ],
+    ids=["as-shipped", "missing", "folder-of-another", "shared-folder", "file-of-another", "fifo"],
+)
+def test_who_may_put_another_file_in_its_place(
+    tmp_path: Path, change: Callable[[Path], object], result: str, mend: str
+) -> None:
+    table = tmp_path / "defaults" / "table"
+    table.parent.mkdir(mode=0o755)
+    table.touch(mode=0o664)
+    change(table)
+    _, (how, what) = found(tmp_path, str(table), "lua", "dofile('slurm_rl_class_defaults')")
     assert how == result
     assert mend in what

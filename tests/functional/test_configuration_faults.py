@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from slurm_rl_plugin.hook.daemon import only_daemon
+from slurm_rl_plugin.hook.daemon_lock import only_daemon
 from tests.architecture.markdown_documents import TOP
 from tests.fakes.fake_cluster import FakeCluster
 
@@ -140,7 +140,7 @@ def test_a_state_folder_that_cannot_be_written(site: Site) -> None:
     before = site.sections["hook"]
     site.sections["hook"] = before.replace("/state.json", "/state/state.json")
     fault = refused(site, before=needs_setpriv())
-    lock = f"state.json.{socket.gethostname()}.lock"
+    lock = f"state.json.{socket.gethostname()}.daemon"
     assert f"{lock} cannot be opened (Permission denied): make its folder" in fault
     site.sections["hook"] = before.replace("/state.json", "/none/state.json")
     assert "(No such file or directory): make its folder exist" in refused(site)
@@ -161,7 +161,7 @@ def test_thirty_faults_are_thirty_lines_of_every_verb(site: Site) -> None:
     site.sections["hook"] += "max_writes = -1\nmode = 3\n"
     env = {"SLURM_RL_HOOK_CYCLE": "x", "SLURM_RL_METRICS_PORT": "-1"}
     flags = ("--set", "hook.cycle=y", "--set", "hook.cyle=1")
-    for verb in ("run", "check", "show-config", "queue", "status", "audit", "release"):
+    for verb in ("run", "check", "show-config", "queue", "audit"):
         code, lines = site.run(verb, *flags, **env)
         assert (code, len(lines)) == (2, 30), (verb, lines)
         assert lines[0].startswith(f"slurm-rl {verb}: site.toml:6: [hook] max_writes is -1")
@@ -170,6 +170,11 @@ def test_thirty_faults_are_thirty_lines_of_every_verb(site: Site) -> None:
             == "conf.d/3.toml:7: [hook] key35 is unknown, give one of "
             + (lines[25].partition("give one of ")[2])
         )
+    code, lines = site.run("release", *flags, **env)
+    assert (code, len(lines)) == (2, 2)  # what was typed, before anything is done
+    code, lines = site.run("release", **env)  # and the others keep no factor
+    assert (code, len(lines)) == (1, 29), lines
+    assert lines[28].endswith("is not there: running jobs may keep a factor.")
 
 
 def test_a_fault_of_the_environment_or_a_flag_needs_no_file_to_be_wrong(site: Site) -> None:

@@ -7,7 +7,8 @@ import pytest
 from slurm_rl_plugin.batch_systems import slurm_adapter_choice
 from slurm_rl_plugin.batch_systems.slurm import Slurm
 from slurm_rl_plugin.batch_systems.slurm_commands import SlurmCommands
-from slurm_rl_plugin.cli.hook_assembly import build_batch_system, build_cycle, load_policy
+from slurm_rl_plugin.cli.batch_system_assembly import build_batch_system
+from slurm_rl_plugin.cli.hook_assembly import build_cycle, load_policy
 from slurm_rl_plugin.configuration import parse_configuration
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.features.run_prediction import PREDICTION_ENTRY, RunTimePrediction

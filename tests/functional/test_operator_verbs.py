@@ -14,7 +14,7 @@ from prometheus_client import CollectorRegistry, start_http_server
 
 from slurm_rl_plugin.features.run_prediction import PREDICTION_ENTRY, RunTimePrediction
 from slurm_rl_plugin.hook.cycle_report import CycleReport
-from slurm_rl_plugin.hook.daemon import only_daemon
+from slurm_rl_plugin.hook.daemon_lock import only_daemon
 from slurm_rl_plugin.learning.onnx_export import export_network
 from slurm_rl_plugin.metrics.collector import CycleMetrics
 from tests.fakes.fake_cluster import FakeCluster

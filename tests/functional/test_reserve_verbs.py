@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from slurm_rl_plugin.cli.entry import main
-from slurm_rl_plugin.hook.daemon import only_daemon
+from slurm_rl_plugin.hook.daemon_lock import only_daemon
 from slurm_rl_plugin.hook.state_file import StateFile
 from tests.fakes.fake_cluster import FakeCluster
 
@@ -127,7 +127,7 @@ class TestRun:
 
     def test_turned_off_it_is_taken_back(self, site: Site) -> None:
         assert site.run("run", "--once") == 0
-        site.reserve = {}
+        site.reserve["mechanism"] = "off"
         assert site.run("run", "--once") == 0
         assert (site.cpu, site.limits_file.exists()) == (None, False)
 
@@ -229,12 +229,12 @@ class TestVerbsThatLook:
         assert site.run("disable", "--wait", "0") == 1
         assert "a limit on batch jobs may stand" in capsys.readouterr().out
 
-    @pytest.mark.parametrize("name", ["defaults", "defaults.given"])
+    @pytest.mark.parametrize("version", [1, 0], ids=["heeded", "void"])
     def test_disable_waits_until_no_new_job_can_have_got_a_factor(
-        self, site: Site, capsys: pytest.CaptureFixture[str], name: str
+        self, site: Site, capsys: pytest.CaptureFixture[str], version: int
     ) -> None:
         site.hook["class_defaults_file"] = f"{site.folder}/defaults"
-        (site.folder / name).touch()
+        (site.folder / "defaults").write_text(f"slurm-rl-class-defaults {version}\n")
         assert site.run("disable", "--wait", "0") == 1
         assert "new jobs may get one at submission" in capsys.readouterr().out
         assert site.run("release", "--unattended") == 0

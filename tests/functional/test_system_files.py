@@ -18,7 +18,7 @@ DEPLOY = TOP / "deploy"
 UNITS = sorted((DEPLOY / "systemd").iterdir())
 SERVICES = [unit for unit in UNITS if unit.suffix == ".service"]
 #: 0 is best, 10 is no restriction at all.
-MOST_EXPOSED = 3.0
+MOST_EXPOSED = 1.5
 
 
 def tool(name: str) -> str:
@@ -112,14 +112,22 @@ def test_folders_are_those_of_the_units_and_the_configuration(root: Path) -> Non
     owners = {"root": 0} | {line[0]: int(line[2]) for line in lines}
     service = settings(DEPLOY / "systemd/slurm-rl.service")["Service"]
     wanted = {
-        "etc/" + service["ConfigurationDirectory"]: "root",
-        "var/lib/" + service["StateDirectory"]: "slurmrl",
-        "var/log/" + service["LogsDirectory"]: "slurmrl",
+        "etc/" + service["ConfigurationDirectory"]: ("root", 0o755),
+        "var/lib/" + service["StateDirectory"]: ("slurmrl", 0o755),
+        "var/log/" + service["LogsDirectory"]: ("slurmrl", int(service["LogsDirectoryMode"], 8)),
     }
-    for name, owner in wanted.items():
+    for name, (owner, mode) in wanted.items():
         status = (root / name).stat()
         assert status.st_uid == owners[owner], name
-        assert stat.S_IMODE(status.st_mode) == 0o755, name
+        assert stat.S_IMODE(status.st_mode) == mode, name
+
+
+def test_who_talks_to_strangers_is_not_the_daemon() -> None:
+    users = {unit.name: settings(unit)["Service"]["User"] for unit in SERVICES}
+    assert users["slurm-rl-offer.service"] != users["slurm-rl.service"]
+    assert (
+        "SupplementaryGroups" not in settings(DEPLOY / "systemd/slurm-rl-offer.service")["Service"]
+    )
 
 
 def test_the_package_tells_the_rollback_of_the_documents() -> None:

@@ -122,7 +122,11 @@ def offer_target(folder: Path) -> HttpTarget:
     token = folder / "token"
     token.write_text(TOKEN)
     pages = OfferPages(
-        answer=desk.answer, token=SharedToken(token), rate=rate, monotonic=lambda: 0.0
+        answer=desk.answer,
+        token=SharedToken(token),
+        rate=rate,
+        strangers=rate,
+        monotonic=lambda: 0.0,
     )
     return HttpTarget(pages, json_only=True)
 

@@ -60,19 +60,22 @@ class HeadNode:
 def booted_head_node(*binds: Path) -> Iterator[HeadNode]:
     """Boot one without our package; the user slurmrl is an operator, and six jobs can wait.
 
+    The user of the offer service has no right but to submit.
+
     Args:
         binds: folders of the machine that it sees; of /tmp and /run it sees no other.
     """
     skip_without_daemons()
     skip_without("systemd-nspawn", "nsenter", "dpkg")
-    add_system_user("slurmrl")
+    for user in ("slurmrl", "slurmrl-offer"):
+        add_system_user(user)
     # a unit sees neither /tmp nor /root
     directory = Path(tempfile.mkdtemp(prefix="private-slurm-", dir="/run"))
     directory.chmod(0o755)
     with ExitStack() as stack:
         stack.callback(shutil.rmtree, directory, ignore_errors=True)
         slurm = stack.enter_context(PrivateSlurm(directory, ClusterPlan(accounts=ACCOUNTS)))
-        slurm.run("sacctmgr", "-i", "add", "user", "slurmrl", "account=physics")
+        slurm.run("sacctmgr", "-i", "add", "user", "slurmrl,slurmrl-offer", "account=physics")
         slurm.run("sacctmgr", "-i", "modify", "user", "slurmrl", "set", "AdminLevel=Operator")
         try:
             root = stack.enter_context(booted_root(Path("/"), (slurm.directory, *binds)))

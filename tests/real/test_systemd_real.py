@@ -187,7 +187,8 @@ def test_an_upgrade_goes_on_where_a_daemon_ran(node: HeadNode, debian_package: P
 def test_the_offer_service_answers_under_every_restriction(node: HeadNode) -> None:
     token, folder = "t" * 64, node.root.folder / "etc/slurm-rl"
     (folder / "offer-token").write_text(token)
-    (folder / "offer-token").chmod(0o644)
+    node.root.run("chown", "slurmrl-offer", "/etc/slurm-rl/offer-token")
+    (folder / "offer-token").chmod(0o400)
     node.configure('[offer]\nport = 0\naccount = "physics"\n')
     node.slurm.run("scontrol", "update", "partition=short", "state=up")  # where no job waits
     node.systemctl("start", OFFER)  # comes back when it said that it is ready

@@ -2,7 +2,8 @@
 
 POST /offer answers a job with an offer, GET /utilities tells what the site publishes of itself.
 
-Whoever has no token learns nothing but that; the body is read after that, and not beyond its bound.
+Whoever has no token learns nothing but that, and takes no request from those who have it, although
+he may have their address; the body is read after that, and not beyond its bound.
 """
 
 from __future__ import annotations
@@ -45,7 +46,8 @@ class OfferPages:
     Attributes:
         answer: `OfferDesk.answer`.
         token: who may ask.
-        rate: how often.
+        rate: how often who gives it.
+        strangers: how often who gives none, or a wrong one, hears so; counted apart from `rate`.
         monotonic: seconds.
         utilities: what the site publishes now, None where nothing is fresh; no page where None.
     """
@@ -53,6 +55,7 @@ class OfferPages:
     answer: Callable[[Mapping[str, Any]], dict[str, Any]]
     token: SharedToken
     rate: RequestRate
+    strangers: RequestRate
     monotonic: Callable[[], float]
     utilities: Callable[[], PublishedUtilities | None] | None = None
     _refused: Counter[str] = field(default_factory=Counter)
@@ -117,11 +120,13 @@ class OfferPages:
         return body
 
     def _let_in(self, environ: dict[str, Any]) -> None:
-        pause = self.rate.pause(str(environ.get("REMOTE_ADDR", "")))
+        known = self.token.is_in(str(environ.get("HTTP_AUTHORIZATION", "")))
+        rate = self.rate if known else self.strangers
+        pause = rate.pause(str(environ.get("REMOTE_ADDR", "")))
         if pause > 0.0:
             words = f"too many requests: ask again in {math.ceil(pause)} s."
             raise OfferRefused("429 Too Many Requests", words, retry_after=pause)
-        if not self.token.is_in(str(environ.get("HTTP_AUTHORIZATION", ""))):
+        if not known:
             raise OfferRefused("401 Unauthorized", "give the site's token.")
         page = _page(environ)
         if page not in _METHODS:

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-import ipaddress
 import json
 import socket
 import ssl
 from dataclasses import dataclass
-from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from slurm_rl_plugin.brokers.live.job_document import job_document
 from slurm_rl_plugin.brokers.live.offer_document import site_offer
 from slurm_rl_plugin.brokers.live.shared_token import read_token
+from slurm_rl_plugin.brokers.live.site_connection import (
+    PlainConnection,
+    TlsConnection,
+    is_loopback,
+    numeric_address,
+    why_refused,
+)
 from slurm_rl_plugin.brokers.live.strict_json import strict_object
 from slurm_rl_plugin.domain.site import JobRequest, SiteOffer
 from slurm_rl_plugin.errors import ConfigurationError, OfferRefused
@@ -56,16 +62,13 @@ class SiteAddress:
             raise ConfigurationError(
                 f"url {self.url!r} would show the token to the network: give https."
             )
-
-
-def is_loopback(host: str) -> bool:
-    """Whether nobody but this host hears what is sent there."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
+        host = parts.hostname or ""
+        address = numeric_address(host)
+        why = None if address is None else why_refused(address, host)
+        if why is not None:
+            raise ConfigurationError(
+                f"url {self.url!r} names {why}, which no site has: give the name of its host."
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,8 +132,8 @@ class RemoteSite:
         parts = urlsplit(self.address.url)
         host = parts.hostname or ""
         if parts.scheme == "http":
-            return HTTPConnection(host, parts.port or 80, timeout=self.timeout)
-        return HTTPSConnection(host, parts.port or 443, timeout=self.timeout, context=self._tls())
+            return PlainConnection(host, parts.port or 80, timeout=self.timeout)
+        return TlsConnection(host, parts.port or 443, timeout=self.timeout, tls=self._tls())
 
     def _tls(self) -> ssl.SSLContext:
         where = self.address

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import ipaddress
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
 
+from slurm_rl_plugin.client_address import client_of
+
 #: Clients that are remembered; whoever asked longest ago is forgotten first.
 MOST_CLIENTS = 4096
-#: Bits of an IPv6 address that one client has to himself.
-_IPV6_CLIENT = 64
 
 
 class RequestRate:
@@ -34,7 +33,7 @@ class RequestRate:
 
     def pause(self, client: str) -> float:
         """Take one request of this client; seconds after which he may ask, 0 where he may now."""
-        who, now = _client(client), self._monotonic()
+        who, now = client_of(client), self._monotonic()
         with self._lock:
             left, since = self._left.pop(who, (self._at_once, now))
             left = min(self._at_once, left + (now - since) * self._per_second)
@@ -43,16 +42,3 @@ class RequestRate:
             while len(self._left) > MOST_CLIENTS:
                 self._left.popitem(last=False)
         return 0.0 if granted else (1.0 - left) / self._per_second
-
-
-def _client(address: str) -> str:
-    """An address; of IPv6 the network that one subscriber gets, in which he may have any."""
-    try:
-        found = ipaddress.ip_address(address.partition("%")[0])
-    except ValueError:
-        return address
-    if isinstance(found, ipaddress.IPv6Address):
-        if found.ipv4_mapped is not None:
-            return str(found.ipv4_mapped)
-        return str(ipaddress.ip_network((found, _IPV6_CLIENT), strict=False))
-    return str(found)

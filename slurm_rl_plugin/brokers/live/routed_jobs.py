@@ -100,7 +100,7 @@ class RoutedJobsFile:
             fcntl.flock(lock, fcntl.LOCK_EX)
             change = Change(self.read())
             yield change
-            write_whole(self.path, json.dumps(_document(change.jobs)))
+            write_whole(self.path, json.dumps(_document(change.jobs)), mode=0o600)
 
 
 @dataclass(slots=True)

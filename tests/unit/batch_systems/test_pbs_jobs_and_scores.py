@@ -166,7 +166,8 @@ def test_no_answer_crashes_and_every_job_fits_its_columns(
     job = parse_job(name, {**JOB, **changes})
     if job is None:
         return
-    pending = PbsTables((), JobClassifier().is_interactive).pending([job], DEFAULT_SCORE)
+    build = PbsTables((), JobClassifier().is_interactive)
+    pending = build.pending([job], DEFAULT_SCORE, NOW, counts_eligible_time=True)
     assert pending.jobs.processors[0] >= 1
     assert pending.jobs.eligible[0] >= pending.jobs.submit[0]
     assert np.isfinite(pending.jobs.submit).all()

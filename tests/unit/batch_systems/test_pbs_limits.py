@@ -263,3 +263,26 @@ def test_a_busy_queue_starves_no_other() -> None:
 def test_limits_in_the_words_of_qmgr(words: str, limit: int | None) -> None:
     """As recorded from 23.06.06."""
     assert limit_of(words) == limit
+
+
+def test_a_queue_that_the_site_does_not_name_is_not_touched(fake: FakePbs, record: Path) -> None:
+    before = adapter(fake, record)
+    before.limit_batch(3)
+    site = PbsSite(
+        shares=None,
+        interactive=JobClassifier().is_interactive,
+        clock=lambda: float(NOW),
+        environment=fake.env,
+        limits_file=record,
+        limit_queues=frozenset(),
+    )
+    later, kept = Pbs(site), record.read_text()
+    with pytest.raises(ChangeRejected, match=r"names queue batch, which .* does not name"):
+        later.limit_batch(None)
+    assert record.read_text() == kept
+    later.go_on_from(adapter(fake, record))  # which heeds the file alone
+    with pytest.raises(ChangeRejected):
+        later.limit_batch(None)
+    record.write_text("{")
+    before.limit_batch(None)  # from the copy
+    assert not record.exists()

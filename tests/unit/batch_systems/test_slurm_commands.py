@@ -120,7 +120,7 @@ class TestSnapshot:
         seen: list[JobDescription] = []
         snapshot = adapter(cluster, seen=seen).snapshot()
         assert seen[0] == JobDescription(
-            partition="batch",
+            partition="batch,short",
             qos="",
             name="trial",
             time_limit=93784.0,

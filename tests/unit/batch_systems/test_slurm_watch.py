@@ -26,6 +26,7 @@ def waiting_row(job_id: int, array_id: int, processors: int = 1) -> QueueRow:
         processors=processors,
         submit=0.0,
         eligible=0.0,
+        accrue=0.0,
         start=float("nan"),
         end=float("nan"),
         time_limit=600.0,

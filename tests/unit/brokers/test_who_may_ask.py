@@ -62,11 +62,15 @@ def test_only_the_whole_header_counts(tmp_path: Path, header: str) -> None:
 
 def test_who_asks_too_often_hears_when_to_ask_again(tmp_path: Path) -> None:
     (tmp_path / "token").write_text(TOKEN)
-    rate = RequestRate(per_minute=60.0, at_once=1.0, monotonic=lambda: 0.0)
+
+    def rate() -> RequestRate:
+        return RequestRate(per_minute=60.0, at_once=1.0, monotonic=lambda: 0.0)
+
     pages = OfferPages(
         answer=lambda document: {},
         token=SharedToken(tmp_path / "token"),
-        rate=rate,
+        rate=rate(),
+        strangers=rate(),
         monotonic=lambda: 0.0,
     )
     said: list[tuple[str, dict[str, str]]] = []
@@ -77,7 +81,10 @@ def test_who_asks_too_often_hears_when_to_ask_again(tmp_path: Path) -> None:
     environ = {"wsgi.input": None, "REMOTE_ADDR": "10.0.0.1", "REQUEST_METHOD": "GET"}
     pages(dict(environ), start_response)
     pages(dict(environ), start_response)
-    assert [status[:3] for status, _ in said] == ["401", "429"]
+    holder = {**environ, "HTTP_AUTHORIZATION": f"Bearer {TOKEN}"}
+    pages(dict(holder), start_response)
+    pages(dict(holder), start_response)
+    assert [status[:3] for status, _ in said] == ["401", "429", "404", "429"]
     assert said[0][1]["WWW-Authenticate"] == "Bearer"
     assert said[1][1]["Retry-After"] == "1"
 

@@ -31,6 +31,17 @@ def test_a_pattern_is_searched_in_its_own_field_only(field):
     assert not rule.matches(job(**dict.fromkeys(others, "abc")))
 
 
+@pytest.mark.parametrize("field", ["partition", "qos"])
+def test_of_several_names_all_are_interactive_or_one_is_batch(field):
+    quick = JobClassRule(job_class="interactive", **{field: "^debug"})
+    slow = JobClassRule(job_class="batch", **{field: "^long"})
+    assert quick.matches(job(**{field: "debug,debug2"}))
+    for names in ("debug,long", "long,debug"):
+        assert not quick.matches(job(**{field: names}))
+        assert slow.matches(job(**{field: names}))
+    assert not slow.matches(job(**{field: "debug,short"}))
+
+
 def test_a_rule_matches_only_if_everything_it_names_does():
     rule = JobClassRule(job_class="interactive", partition="short", user="ada")
     assert rule.matches(job(partition="short"))
@@ -81,7 +92,11 @@ def test_a_job_that_no_rule_matches_is_batch():
         ({"partition": "contest"}, False),  # "test" inside a word says nothing
         ({"qos": "short"}, True),
         ({"name": "debug"}, False),
-        ({"has_batch_script": False}, True),
+        ({"has_batch_script": False, "time_limit": 8 * 3600.0}, True),
+        ({"has_batch_script": False, "time_limit": 8 * 3600.0 + 60.0}, False),
+        ({"has_batch_script": False, "time_limit": math.nan}, False),
+        ({"partition": "debug,batch"}, False),
+        ({"partition": "debug,short"}, True),
         ({"time_limit": 900.0}, True),
         ({"time_limit": math.nan, "has_batch_script": None}, False),
     ],

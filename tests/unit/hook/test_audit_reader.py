@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import tracemalloc
 from pathlib import Path
 
@@ -122,3 +123,13 @@ def test_a_damaged_archive_is_told_and_the_next_file_is_read(tmp_path: Path) -> 
         "damaged.gz",
         "no",
     ]
+
+
+def test_nobody_waits_for_a_pipe_in_the_place_of_a_log(tmp_path: Path) -> None:
+    """Whoever has the daemon's account may lay one there; `audit` and `explain` read it."""
+    log = tmp_path / "audit.jsonl"
+    os.mkfifo(log)
+    reader = AuditReader([log])
+    assert times(reader) == []
+    assert reader.unread == [f"{log} cannot be read to its end (not a plain file)."]
+    assert tail_of(log, 1000) == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -101,6 +102,21 @@ def test_the_table_says_for_how_long_and_by_which_rules(tmp_path: Path) -> None:
     ]
 
 
+def test_slurmctlds_user_may_read_it_whatever_the_umask(tmp_path: Path) -> None:
+    table = tmp_path / "defaults"
+    before = os.umask(0o027)
+    try:
+        ClassDefaults(path=table).follow(
+            plan_of([5], [True], [1.0]),
+            FACTS,
+            np.inf,
+            System(),  # type: ignore[arg-type]
+        )
+    finally:
+        os.umask(before)
+    assert table.stat().st_mode & 0o777 == 0o644
+
+
 def factor_in(table: Path) -> int:
     (line,) = [each for each in table.read_text().splitlines() if each.startswith("factor ")]
     return int(line.split()[1])
@@ -139,11 +155,11 @@ def test_taken_back_only_when_every_waiting_job_was_looked_at(tmp_path: Path) ->
     known = ApplyReport(applied=3, rejected={})
     report = defaults.take_back(system, known)  # type: ignore[arg-type]
     assert (report.applied, report.later) == (4, frozenset({7}))
-    assert not table.exists()
+    assert table.read_text() == "slurm-rl-class-defaults 0\n"  # no script heeds it
     assert factors_may_stand(table)
     assert defaults.take_back(system).applied == 2  # type: ignore[arg-type]
     assert not factors_may_stand(table)
-    assert list(tmp_path.iterdir()) == []
+    assert table.read_text() == ""
     assert defaults.take_back(system, known) == known  # type: ignore[arg-type]
 
 
@@ -157,7 +173,7 @@ def test_nothing_is_given_where_we_give_no_order(tmp_path: Path, change: dict[st
     plan = replace(plan, **{k: v for k, v in change.items() if k == "releases"})  # type: ignore[arg-type]
     system = System(ApplyReport(applied=0, rejected={}))
     defaults.follow(plan, facts, np.inf, system)  # type: ignore[arg-type]
-    assert list(tmp_path.iterdir()) == []
+    assert table.read_text() == ""
     assert not system.reports
 
 
@@ -171,23 +187,26 @@ def test_a_folder_that_is_gone_is_said_once_and_stops_nothing(
     assert caplog.text.count("class_defaults=unwritable") == 1
 
 
-@pytest.mark.parametrize("faulty", ["replace", "stat"])
-def test_a_folder_that_lets_nothing_be_moved_holds_up_no_release(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, faulty: str
+@pytest.mark.parametrize("faulty", [(os, "open"), (Path, "stat")])
+def test_a_table_that_cannot_be_written_holds_up_no_release(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    faulty: tuple[object, str],
 ) -> None:
     table = tmp_path / "defaults"
-    table.touch()
+    table.write_text("slurm-rl-class-defaults 1\n")
 
     def refuse(*_: object, **__: object) -> None:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(Path, faulty, refuse)
-    monkeypatch.setattr(Path, "unlink", refuse)
+    monkeypatch.setattr(*faulty, refuse)
+    monkeypatch.setattr(os, "open", refuse)
     defaults = ClassDefaults(path=table)
     assert defaults.stands
     system = System(ApplyReport(applied=2, rejected={}))
     assert defaults.take_back(system).applied == 2  # type: ignore[arg-type]
-    assert caplog.text.count("Permission denied") == (2 if faulty == "replace" else 1)
+    assert caplog.text.count("Permission denied") == 2
     assert defaults.stands  # nobody knows whether it still gives factors
 
 
@@ -196,7 +215,7 @@ def test_rules_are_told_by_the_names_that_the_cluster_has() -> None:
     assert said == [
         "interactive partition=short",
         "interactive qos=my-debug",
-        "interactive no_batch_script=yes",
+        "interactive time_limit_at_most=28800 no_batch_script=yes",
         "interactive time_limit_at_most=900",
     ]
 

@@ -11,7 +11,8 @@ import pytest
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.hook.cycle import Cycle
 from slurm_rl_plugin.hook.cycle_report import CycleReport
-from slurm_rl_plugin.hook.daemon import Daemon, Reloaded, only_daemon
+from slurm_rl_plugin.hook.daemon import Daemon, Reloaded
+from slurm_rl_plugin.hook.daemon_lock import only_daemon
 from slurm_rl_plugin.hook.disable_file import Disablement, write_disable_file
 from slurm_rl_plugin.hook.memory_file import MemoryFile
 from slurm_rl_plugin.hook.pace import Pace
@@ -280,3 +281,57 @@ def test_a_pause_takes_factors_back_and_ends_by_itself(
     assert told[0].startswith("disabled=yes by root since 1970-")
     assert "until 1970-" in told[0]
     assert told[1:] == ["disabled=no"]
+
+
+def test_leaving_outlasts_a_fault_that_is_none_of_the_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue = QueueInMemory(pending_jobs([3, 2, 1]))
+    cycle = cycle_over(queue, ScorePolicy([1, 2, 3]), tmp_path)
+    daemon, _ = daemon_of(cycle, CountedStop(1))
+    release, faults = Cycle.release, [OverflowError("too large"), RuntimeError("a bug")]
+
+    def broken(self: Cycle):  # type: ignore[no-untyped-def]
+        if faults:
+            raise faults.pop()
+        return release(self)
+
+    monkeypatch.setattr(Cycle, "release", broken)
+    assert daemon.run()
+    assert queue.pending.factor.tolist() == [0, 0, 0]
+    faults += [OverflowError("too large")] * 3
+    daemon.run_once()
+    assert not daemon.leave()
+
+
+def test_a_fault_of_a_report_ends_the_daemon_without_a_factor(tmp_path: Path) -> None:
+    queue = QueueInMemory(pending_jobs([3, 2, 1]))
+    daemon, _ = daemon_of(cycle_over(queue, ScorePolicy([1, 2, 3]), tmp_path), CountedStop(9))
+
+    def broken(report: CycleReport) -> None:
+        assert any(queue.pending.factor)
+        raise RuntimeError("a bug")
+
+    daemon.publish = broken
+    with pytest.raises(RuntimeError, match="a bug"):
+        daemon.run()
+    assert queue.pending.factor.tolist() == [0, 0, 0]
+
+
+def test_shadow_mode_outlasts_a_fault_that_is_none_of_the_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue = QueueInMemory(pending_jobs([3, 2, 1]))
+    cycle_over(queue, ScorePolicy([1, 2, 3]), tmp_path).run()
+    shadow = cycle_over(queue, ScorePolicy([1, 2, 3]), tmp_path, shadow=True)
+    daemon, reports = daemon_of(shadow, CountedStop(1))
+
+    def broken(self: Cycle):  # type: ignore[no-untyped-def]
+        raise OverflowError("too large")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Cycle, "release", broken)
+        daemon.run_once()
+    daemon.run_once()
+    assert len(reports) == 2
+    assert queue.pending.factor.tolist() == [0, 0, 0]

@@ -19,7 +19,7 @@ from prometheus_client import CollectorRegistry, Gauge
 
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.hook.cycle_report import CycleReport
-from slurm_rl_plugin.metrics import http
+from slurm_rl_plugin.metrics import open_connections
 from slurm_rl_plugin.metrics.collector import CycleMetrics
 from slurm_rl_plugin.metrics.http import serve_metrics
 from slurm_rl_plugin.metrics.served import ServedMetrics, read_served_metrics
@@ -116,12 +116,13 @@ def until(condition: Callable[[], bool]) -> None:
 def test_silent_clients_take_few_threads_and_are_put_out(
     registry: CollectorRegistry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(http, "DEADLINE", 4.0)
+    monkeypatch.setattr(open_connections, "REQUEST_DEADLINE", 4.0)
     until(lambda: metrics_threads() == 0)
     port = serve_metrics(registry, "127.0.0.1", 0)
-    scanner = silent_clients(port, 3 * http.MOST_CONNECTIONS)
-    until(lambda: metrics_threads() >= http.MOST_CONNECTIONS)
-    assert metrics_threads() == http.MOST_CONNECTIONS
+    scanner = silent_clients(port, 3 * open_connections.MOST_CONNECTIONS)
+    until(lambda: metrics_threads() >= open_connections.OF_ONE_CLIENT)
+    assert get(port, "/metrics")[0] == 200
+    until(lambda: metrics_threads() <= open_connections.OF_ONE_CLIENT)
     until(lambda: metrics_threads() == 0)
     assert get(port, "/metrics")[0] == 200
     for each in scanner:
@@ -132,7 +133,7 @@ def test_a_client_that_sends_byte_by_byte_is_put_out(
     registry: CollectorRegistry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A time-out of each read alone would let it stay for ever."""
-    monkeypatch.setattr(http, "DEADLINE", 1.0)
+    monkeypatch.setattr(open_connections, "REQUEST_DEADLINE", 1.0)
     port = serve_metrics(registry, "127.0.0.1", 0)
     (slow,) = silent_clients(port, 1)
 
@@ -150,7 +151,7 @@ def test_a_client_that_sends_byte_by_byte_is_put_out(
 def test_a_client_that_takes_no_answer_is_put_out(
     registry: CollectorRegistry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(http, "DEADLINE", 1.0)
+    monkeypatch.setattr(open_connections, "DEADLINE", 1.0)
     long = Gauge("long", "x" * 50, ["name"], registry=registry)
     for number in range(3000):
         long.labels(f"{'y' * 3000}{number}")

@@ -132,6 +132,7 @@ class _LoadedJob(Job):
         self.cpus = job["processors"]
         self.submit_time = job["submit"]
         self.eligible_time = job["eligible"]
+        self.accrue_time = fake_slurm._accrue(job)
         self.start_time = job["start"]
         self.end_time = job["end"]
         self.time_limit = _minutes(job["time_limit"])

@@ -1,0 +1,24 @@
+"""Why a job waits, in the words of PBS's scheduler: the job's comment, which no user can set."""
+
+from __future__ import annotations
+
+import re
+
+#: A limit of the user, group or project; the overall one of a queue or the server is the site's.
+_OWN_LIMIT = re.compile(r"\b(per-)?(user|group|project)\b.*\blimit\b", re.IGNORECASE)
+#: What more free processors would mend; and the overall limit, which ours on batch queues is.
+_FOR_PROCESSORS = re.compile(
+    r"resource: (ncpus|nodect)\b|available resources on nodes|enough free nodes|top job"
+    r"|too few free resources|exclusive node|starving|overall limit on resource ncpus",
+    re.IGNORECASE,
+)
+
+
+def is_own_doing(comment: str) -> bool:
+    """Whether the job waits by what its user controls: a limit of the user or the project."""
+    return _OWN_LIMIT.search(comment) is not None
+
+
+def is_for_processors(comment: str) -> bool:
+    """Whether it waits for processors alone; so does one that no cycle of PBS has looked at."""
+    return not comment or _FOR_PROCESSORS.search(comment) is not None

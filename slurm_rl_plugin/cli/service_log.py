@@ -1,0 +1,45 @@
+"""The log of a service on standard error: one line for each record, whatever a stranger wrote.
+
+Reasons quote what users, sites and Slurm say. In a line they cannot end it, move a cursor or fill a
+disk; behind `reason=` and `error=`, which come last, all is words.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+
+from slurm_rl_plugin.cli.tables import printable
+
+#: Characters of the longest line.
+LONGEST_LINE = 4000
+
+
+class OneLineFormatter(logging.Formatter):
+    """A record as one line; those of a traceback follow it, indented."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - the name is inherited
+        """The line."""
+        return _line(super().formatMessage(record))
+
+    def formatException(self, ei: object) -> str:  # noqa: N802 - the name is inherited
+        """No line of it can be taken for a record."""
+        text = super().formatException(ei)  # type: ignore[arg-type] # as logging gives it
+        return "\n".join(f"  {_line(line)}" for line in text.split("\n"))
+
+
+def log_to_standard_error(*, verbose: bool) -> None:
+    """Begin the log.
+
+    Args:
+        verbose: debugging lines too.
+    """
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(OneLineFormatter("%(levelname)s %(name)s %(message)s"))
+    logging.basicConfig(handlers=[handler], level=logging.DEBUG if verbose else logging.INFO)
+
+
+def _line(text: str) -> str:
+    short = text[:LONGEST_LINE]
+    cut = f"... ({len(text)} characters)" if len(text) > LONGEST_LINE else ""
+    return printable(short) + cut

@@ -1,0 +1,132 @@
+"""The connections that are served at a time: how many, how long, and which one makes room.
+
+Where all places are taken, or those that one client may have, the newcomer is served and the one
+that has kept us waiting longest goes: a client that opens connections and says little puts out his
+own. What a client has asked for is never put out while the answer is made.
+"""
+
+from __future__ import annotations
+
+import select
+import socket
+import threading
+from collections import Counter
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from slurm_rl_plugin.client_address import client_of
+
+#: Connections that are served at a time, and of them those of one client.
+MOST_CONNECTIONS = 64
+OF_ONE_CLIENT = MOST_CONNECTIONS // 2
+#: Seconds that a client has to say what he wants, TLS included.
+REQUEST_DEADLINE = 5.0
+#: Seconds that he has for that and to take the answer.
+DEADLINE = 10.0
+
+
+@dataclass(slots=True)
+class _Connection:
+    """One that is served.
+
+    Attributes:
+        client: who opened it.
+        since: when, seconds.
+        asked: whether the whole request has come.
+    """
+
+    client: str
+    since: float
+    asked: bool = False
+
+
+@dataclass(slots=True)
+class OpenConnections:
+    """Those that are served now, oldest first; safe for threads."""
+
+    _served: dict[socket.socket, _Connection] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def has_room(self, address: str) -> bool:
+        """Whether a connection of this address may be served beside all others."""
+        with self._lock:
+            return not self._in_the_way(address)
+
+    def make_room(self, address: str) -> bool:
+        """End one so that one of this address may be served; False where each is being answered."""
+        with self._lock:
+            clients = self._in_the_way(address)
+            return not clients or self._put_out(clients)
+
+    def _in_the_way(self, address: str) -> set[str]:
+        """Clients one of whose connections has to go; none where there is room."""
+        client = client_of(address)
+        places = Counter(each.client for each in self._served.values())
+        if places[client] >= OF_ONE_CLIENT:
+            return {client}
+        if len(self._served) < MOST_CONNECTIONS:
+            return set()
+        most = max(places.values())
+        return {who for who, count in places.items() if count == most}
+
+    def begin(self, connection: socket.socket, address: str, now: float) -> None:
+        """It is served from now on."""
+        with self._lock:
+            self._served[connection] = _Connection(client_of(address), now)
+
+    def asked(self, connection: socket.socket) -> None:
+        """Its whole request has come."""
+        with self._lock:
+            if connection in self._served:
+                self._served[connection].asked = True
+
+    def ended(self, connection: socket.socket) -> None:
+        """It is no longer served."""
+        with self._lock:
+            self._served.pop(connection, None)
+
+    def end_late(self, now: float) -> None:
+        """End those past their deadline; their threads then see a broken connection."""
+        with self._lock:
+            late = [
+                connection
+                for connection, each in self._served.items()
+                if now - each.since > (DEADLINE if each.asked else REQUEST_DEADLINE)
+            ]
+            for connection in late:
+                self._end(connection)
+
+    def _put_out(self, clients: set[str]) -> bool:
+        """End the oldest connection of these clients that waits for its client, if there is one."""
+        theirs = [item for item in self._served.items() if item[1].client in clients]
+        silent = [connection for connection, each in theirs if not each.asked]
+        untaken = [connection for connection, each in theirs if each.asked and _is_full(connection)]
+        # what lies unread came just now, so its sender is not who keeps us waiting
+        unread = {connection for connection in silent if _says_something(connection)}
+        for connection in [*(each for each in silent if each not in unread), *untaken, *silent]:
+            self._end(connection)
+            return True
+        return False
+
+    def _end(self, connection: socket.socket) -> None:
+        self._served.pop(connection, None)
+        with suppress(OSError):  # not SSLSocket's own, which is not for other threads
+            socket.socket.shutdown(connection, socket.SHUT_RDWR)
+
+
+def _says_something(connection: socket.socket) -> bool:
+    return bool(_ready(connection, select.POLLIN) & select.POLLIN)
+
+
+def _is_full(connection: socket.socket) -> bool:
+    """Whether the client leaves what we send untaken."""
+    return not _ready(connection, select.POLLOUT)
+
+
+def _ready(connection: socket.socket, what: int) -> int:
+    poll = select.poll()
+    try:
+        poll.register(connection, what)
+    except (OSError, ValueError):  # closed meanwhile
+        return what
+    return sum(event for _, event in poll.poll(0))

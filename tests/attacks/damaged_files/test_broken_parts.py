@@ -1,0 +1,451 @@
+"""What is missing, broken or made to be so: libraries, state files, configurations, models.
+
+Whatever it is, the way out (`release`, `disable`, `enable`, `pause`, `status`, a stop) takes back
+every factor or says in one sentence why not, with exit code 1: never a traceback, never 0 with
+factors standing.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.architecture.markdown_documents import TOP
+from tests.fakes.fake_cluster import FakeCluster
+
+ENTRY = (sys.executable, "-m", "slurm_rl_plugin.cli.entry")
+LIBRARIES = ("onnxruntime", "prometheus_client", "numba", "onnx", "matplotlib", "rich")
+FAULTS = {
+    "missing": "raise ModuleNotFoundError(f'No module named {__name__!r}', name=__name__)",
+    "unloadable": "raise ImportError('libgomp.so.1: cannot open it', name=__name__)",
+    "broken": "raise OSError('libonnxruntime.so: invalid ELF header')",
+}
+BY_HAND = "sitefactor=0/' | scontrol"
+
+
+class Site:
+    """A fake Slurm with three jobs, two of which carry a factor of ours, and no daemon."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.slurm = FakeCluster(folder)
+        self.state = folder / "var" / "state.json"
+        self.state.parent.mkdir()
+        self.file = folder / "site.toml"
+        self.env = {**os.environ, **self.slurm.env, "PYTHONPATH": str(TOP)}
+        self.keys = {
+            "mode": "active",
+            "state_file": str(self.state),
+            "disable_file": str(folder / "DISABLE"),
+            "audit_file": "",
+        }
+        now = int(time.time())  # noqa: TID251 - the clock of the commands
+        self.slurm.set(now=now)
+        for job, minutes in ((1, 50), (2, 30), (3, 10)):
+            values = {"site": {1: 500, 2: 700}.get(job, 0), "time_limit": f"{minutes}:00"}
+            self.slurm.add(job, submit=now - 100, eligible=now - 100, **values)
+        self.remember(json.dumps({"version": 1, "jobs": [1, 2]}))
+        self.configure()
+
+    def remember(self, content: str) -> None:
+        self.state.write_text(content)
+
+    def configure(self, more: str = "", port: int = 0) -> None:
+        lines = "".join(f'{key} = "{value}"\n' for key, value in self.keys.items())
+        self.file.write_text(
+            f'[hook]\ncycle = 1\n{lines}[policy]\nmodel = "sjf"\n[metrics]\nport = {port}\n{more}'
+        )
+
+    def break_libraries(self, names: tuple[str, ...], fault: str) -> None:
+        """In a folder before all others on the path."""
+        for name in names:
+            package = self.folder / "broken" / name
+            package.mkdir(parents=True)
+            (package / "__init__.py").write_text(FAULTS[fault] + "\n")
+        self.env["PYTHONPATH"] = f"{self.folder / 'broken'}:{TOP}"
+
+    def says(self, *words: str, config: bool = True) -> tuple[int, str, str]:
+        """Exit code, standard output and standard error of a verb; never a traceback."""
+        given = ("--config", str(self.file)) if config else ()
+        done = subprocess.run(
+            [*ENTRY, *words, *given],
+            env=self.env,
+            cwd=self.folder,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=90,
+        )
+        assert "Traceback" not in done.stderr, done.stderr
+        return done.returncode, done.stdout, done.stderr
+
+    @property
+    def factors(self) -> list[int]:
+        return [self.slurm.record(job)["site"] for job in (1, 2, 3)]
+
+    @contextmanager
+    def daemon(self) -> Iterator[subprocess.Popen[bytes]]:
+        """A real one, once it has ordered the queue."""
+        for job in (1, 2):
+            self.slurm.change(job, site=0)
+        self.state.unlink()
+        with (self.folder / "daemon.log").open("w") as log:
+            process = subprocess.Popen(
+                [*ENTRY, "run", "--config", str(self.file)],
+                env=self.env,
+                stderr=log,
+                cwd=self.folder,
+            )
+            try:
+                until(lambda: any(self.factors), "factors")
+                yield process
+            finally:
+                if process.poll() is None:
+                    process.kill()
+                    process.wait(timeout=10)
+
+
+def until(condition: Callable[[], bool], what: str, seconds: float = 40.0) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, what
+        time.sleep(0.2)
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Site:
+    return Site(tmp_path)
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("unattended", [False, True], ids=["by hand", "unattended"])
+def test_release_needs_no_library_of_the_way_in(site: Site, fault: str, unattended: bool) -> None:
+    site.break_libraries(LIBRARIES, fault)
+    code, out, _ = site.says("release", *["--unattended"] * unattended)
+    assert (code, out) == (0, "released 2 jobs\n")
+    assert site.factors == [0, 0, 0]
+
+
+@pytest.mark.parametrize("library", ["onnxruntime", "prometheus_client"])
+def test_the_other_verbs_of_the_way_out_need_none_either(site: Site, library: str) -> None:
+    site.break_libraries((library,), "missing")
+    code, out, _ = site.says("disable", "--wait", "1")
+    assert (code, "2 pending jobs carry a factor" in out) == (1, True)
+    assert (site.folder / "DISABLE").exists()
+    assert site.says("release")[0] == 0
+    assert site.says("disable", "--wait", "1")[0] == 0
+    assert site.says("enable")[0] == 0
+    assert site.says("pause", "--for", "2h", "--wait", "1")[0] == 0
+    code, out, _ = site.says("status")
+    assert (code, "slurm: reachable" in out) == (0, True)
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_status_tells_that_the_model_cannot_be_looked_at(site: Site, fault: str) -> None:
+    site.break_libraries(("onnxruntime",), fault)
+    code, out, _ = site.says("status", "--set", "policy.model=default")
+    assert code == 1
+    assert "problem: model " in out
+    assert "onnxruntime cannot be loaded" in out
+    assert "slurm: reachable; 3 jobs pending, 2 with a factor" in out
+
+
+@pytest.mark.parametrize("verb", ["release", "disable", "status"])
+def test_without_numpy_they_say_what_does_it_by_hand(site: Site, verb: str) -> None:
+    site.break_libraries(("numpy",), "missing")
+    code, out, err = site.says(verb)
+    assert (code, out, err.count("\n")) == (1, "", 1)
+    assert "needs numpy: pip install 'slurm_rl_plugin'" in err
+    assert BY_HAND in err
+
+
+def test_a_daemon_without_onnxruntime_falls_back(site: Site) -> None:
+    site.break_libraries(("onnxruntime",), "unloadable")
+    words = ("run", "--once", "--set", "policy.model=default", "--set", "hook.mode=active")
+    code, _, err = site.says(*words)
+    assert (code, "model=refused" in err, "fallback=yes" in err) == (0, True, True)
+    assert site.says("release")[0] == 0
+    assert site.factors == [0, 0, 0]
+
+
+def test_a_daemon_without_prometheus_client_refuses_before_it_writes(site: Site) -> None:
+    site.break_libraries(("prometheus_client",), "missing")
+    before = site.state.read_bytes()
+    code, _, err = site.says("run")
+    assert (code, err.count("\n")) == (1, 1)
+    assert "needs prometheus_client: pip install 'slurm_rl_plugin'." in err
+    assert (site.factors, site.state.read_bytes()) == ([500, 700, 0], before)
+
+
+BROKEN = {
+    "a heading": lambda text: text.replace("[hook]", "[hook"),
+    "a quote": lambda text: text.replace('mode = "active"', 'mode = "active'),
+    "the quote of the state file": lambda text: text.replace('state.json"', "state.json"),
+    "a key given twice": lambda text: text.replace("cycle = 1", "cycle = 1\ncycle = 2"),
+    "bytes": lambda text: "\udcff\udcfe\n" + text,
+}
+
+
+@pytest.mark.parametrize("typo", BROKEN)
+@pytest.mark.parametrize("unattended", [False, True], ids=["by hand", "unattended"])
+def test_a_typo_in_the_configuration_leaves_no_factor(
+    site: Site, typo: str, unattended: bool
+) -> None:
+    broken = BROKEN[typo](site.file.read_text())
+    site.file.write_bytes(broken.encode(errors="surrogateescape"))
+    code, out, err = site.says("release", *["--unattended"] * unattended)
+    assert (code, out) == (0, "released 2 jobs\n")
+    assert site.factors == [0, 0, 0]
+    assert f"{site.file}" in err.splitlines()[0]
+    assert "going by the state file" in err
+
+
+def test_the_state_file_alone_takes_back_what_a_killed_daemon_left(site: Site) -> None:
+    """Of the configuration not a line is left; the table of class defaults stands in no other."""
+    table = site.folder / "table"
+    site.keys["class_defaults_file"] = str(table)
+    site.configure()
+    with site.daemon() as daemon:
+        until(table.exists, "a table of class defaults")
+        daemon.kill()
+        daemon.wait(timeout=10)
+    site.file.unlink()
+    code, _, err = site.says("release", "--unattended", "--state-file", str(site.state))
+    assert (code, site.factors, table.read_text()) == (0, [0, 0, 0], ""), err
+    assert f"going by the state file {site.state}, as the daemon left it" in err
+
+
+def test_the_environment_names_the_state_file(site: Site) -> None:
+    site.file.write_text("nothing = [that, is, TOML")
+    site.env["SLURM_RL_HOOK_STATE_FILE"] = str(site.state)
+    assert site.says("release", "--unattended")[0] == 0
+    assert site.factors == [0, 0, 0]
+
+
+@pytest.mark.parametrize("unattended", [False, True], ids=["by hand", "unattended"])
+def test_where_nothing_is_known_a_sentence_says_so(site: Site, unattended: bool) -> None:
+    site.state.unlink()
+    site.file.write_text(f'[hook\nstate_file = "{site.state}"\n')
+    code, out, err = site.says("release", *["--unattended"] * unattended)
+    assert (code, out) == (1, "")
+    assert BY_HAND in err
+    assert site.factors == [500, 700, 0]
+
+
+def test_disable_and_status_work_on_a_broken_configuration(site: Site) -> None:
+    site.file.write_text(site.file.read_text().replace("[hook]", "[hook"))
+    code, out, err = site.says("disable", "--wait", "1")
+    assert (code, "2 pending jobs carry a factor" in out) == (1, True)
+    assert (site.folder / "DISABLE").exists()
+    assert f"{site.file}:1: is no TOML" in err
+    code, out, _ = site.says("status")
+    assert code == 1
+    assert f"problem: {site.file}:1: is no TOML" in out
+    assert "state file: 2 jobs" in out
+    assert "2 with a factor" in out
+    assert site.says("enable")[0] == 0
+    assert not (site.folder / "DISABLE").exists()
+
+
+def test_disable_makes_a_daemon_stop_whose_configuration_broke(site: Site) -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    site.configure(port=port)
+    with site.daemon():
+        # the state file alone tells where to ask the daemon
+        site.file.write_text(f'x\ndisable_file = "{site.folder / "DISABLE"}"\n')
+        words = ("disable", "--wait", "30", "--state-file", str(site.state))
+        code, out, _ = site.says(*words)
+        assert (code, "taken its factors back" in out) == (0, True), out
+        assert site.factors == [0, 0, 0]
+
+
+@pytest.mark.parametrize(
+    "section",
+    [
+        '[reserve]\nmechanism = "magic"\n',
+        '[reserve]\nmechanism = "qos"\n',
+        "[offer]\naddress = 7\n",
+        '[route]\nformula = "("\n',
+        "[reward]\nfairness = 0.9\n",
+        "[shares]\nphysics = 7\n",
+        "[[job_class]]\nclas = 3\n",
+        "[guard_rails]\nstarvation_hours = -1\n",
+        "[unheard_of]\na = 1\n",
+    ],
+)
+@pytest.mark.parametrize("unattended", [False, True], ids=["by hand", "unattended"])
+def test_a_section_that_is_broken_leaves_no_factor(
+    site: Site, section: str, unattended: bool
+) -> None:
+    site.configure(section)
+    code, _, err = site.says("release", *["--unattended"] * unattended)
+    assert (code, site.factors) == (0, [0, 0, 0])
+    assert f"{site.file}:" in err
+    assert site.says("disable", "--wait", "1")[0] == 0
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        *(f'{{"version": 1, "jobs": [1, {job}]}}' for job in (2**63, 2**64, 10**30, -1, 0)),
+        '{"version": 2, "way_out": 7, "jobs": [1, 2]}',
+        '{"version": 2, "way_out": {"batch_system": {"timeout": "x"}, "hook": 3}, "jobs": [1, 2]}',
+        "[" * 5000,
+        "[]",
+        '{"version": 1, "jobs": [1e400]}',
+        "",
+    ],
+    ids=lambda text: text[:40],
+)
+@pytest.mark.parametrize("is_read", [True, False], ids=["configured", "no configuration"])
+def test_no_content_of_the_state_file_keeps_a_factor(
+    site: Site, content: str, is_read: bool
+) -> None:
+    site.remember(content)
+    if not is_read:
+        site.file.write_text(site.file.read_text().replace("[hook]", "[hook"))
+    assert site.says("release", "--unattended")[0] == 0
+    assert site.factors == [0, 0, 0]
+
+
+def test_a_daemon_over_a_state_file_with_a_number_too_large_leaves_nothing(site: Site) -> None:
+    with site.daemon() as daemon:
+        content = json.loads(site.state.read_text())
+        site.remember(json.dumps({**content, "jobs": [*content["jobs"], 2**63]}))
+        daemon.send_signal(signal.SIGTERM)
+        assert daemon.wait(timeout=60) == 0
+    assert site.factors == [0, 0, 0]
+
+
+def test_disable_over_a_damaged_state_file_is_no_success(site: Site) -> None:
+    """Jobs that run may carry factors, and are seen nowhere else."""
+    for job in (1, 2):
+        site.slurm.change(job, site=0)
+    site.remember('{"version": 1, "jo')
+    code, out, _ = site.says("disable", "--wait", "1")
+    assert (code, "slurm-rl release" in out) == (1, True)
+
+
+def test_a_state_file_that_cannot_be_written_is_said(site: Site) -> None:
+    site.state.unlink()
+    site.state.mkdir()
+    code, out, err = site.says("release")
+    assert (code, site.factors) == (1, [0, 0, 0])
+    assert "released 2 jobs" in out
+    assert "cannot be written" in err
+
+
+def test_an_active_site_without_its_state_file_is_not_passed_over(site: Site) -> None:
+    site.state.unlink()
+    code, _, err = site.says("release", "--unattended")
+    assert (code, site.factors) == (1, [500, 700, 0])
+    assert "2 pending jobs carry a factor" in err
+    assert site.says("release")[0] == 0
+    assert site.says("release", "--unattended") == (0, "", "")
+
+
+@pytest.mark.parametrize("gone", ["audit", "table", "memory"])
+def test_no_other_file_keeps_a_daemon_from_taking_its_factors_back(site: Site, gone: str) -> None:
+    folder = site.folder / "other"
+    folder.mkdir()
+    site.keys["audit_file"] = str(folder / "audit.jsonl") if gone == "audit" else ""
+    site.keys["class_defaults_file"] = str(folder / "table") if gone == "table" else ""
+    site.configure()
+    with site.daemon() as daemon:
+        shutil.rmtree(folder)
+        if gone == "memory":
+            site.state.with_name("state.json.memory").mkdir()
+        daemon.send_signal(signal.SIGTERM)
+        assert daemon.wait(timeout=60) == 0
+    assert site.factors == [0, 0, 0]
+
+
+@pytest.mark.parametrize("gone", ["audit", "table"])
+def test_no_other_file_keeps_a_release_from_taking_factors_back(site: Site, gone: str) -> None:
+    key = {"audit": "audit_file", "table": "class_defaults_file"}[gone]
+    site.keys[key] = str(site.folder / "nowhere" / gone)
+    site.configure()
+    assert site.says("release", "--unattended")[0] == 0
+    assert site.factors == [0, 0, 0]
+
+
+def test_a_port_that_is_taken_keeps_no_factor(site: Site) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        code, _, err = site.says("run", "--set", f"metrics.port={port}")
+        assert (code, "cannot listen" in err) == (2, True)
+        assert site.says("release", "--unattended", "--set", f"metrics.port={port}")[0] == 0
+    assert site.factors == [0, 0, 0]
+
+
+@pytest.mark.parametrize("model", ["missing.onnx", "garbage.onnx"])
+def test_a_model_that_is_missing_or_broken_keeps_no_factor(site: Site, model: str) -> None:
+    path = site.folder / model
+    if model.startswith("garbage"):
+        path.write_bytes(os.urandom(5000))
+    words = ("--set", f"policy.model={path}")
+    assert site.says("release", "--unattended", *words)[0] == 0
+    assert site.factors == [0, 0, 0]
+    code, out, _ = site.says("status", *words)
+    assert (code, f"problem: model {path} cannot be read" in out) == (1, True)
+
+
+MEASURED = """
+import resource, subprocess, sys
+done = subprocess.run(sys.argv[1:], capture_output=True, text=True)
+print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss // 1024)
+print(done.returncode, done.stdout, done.stderr)
+"""
+
+
+def test_a_model_of_a_gigabyte_is_refused_before_it_is_read(site: Site) -> None:
+    path = site.folder / "large.onnx"
+    with path.open("wb") as file:
+        file.truncate(2**30)  # takes no place on the disk
+    words = [*ENTRY, "status", "--config", str(site.file), "--set", f"policy.model={path}"]
+    done = subprocess.run(
+        [sys.executable, "-c", MEASURED, *words],
+        env=site.env,
+        cwd=site.folder,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=90,
+    )
+    megabytes, _, said = done.stdout.partition("\n")
+    assert int(megabytes) < 400
+    assert f"problem: model {path} has more than 64 MB" in said
+
+
+def test_a_slip_of_the_one_who_types_is_no_broken_configuration(site: Site) -> None:
+    code, _, err = site.says("release", "--set", "hook.mod=active")
+    assert (code, site.factors) == (2, [500, 700, 0])
+    assert "is no key" in err
+
+
+def test_a_fault_of_ours_is_one_sentence(site: Site) -> None:
+    """Whatever it is: here the batch system's own module cannot be understood by Python."""
+    broken = site.folder / "sitecustomize.py"
+    broken.write_text(
+        "import slurm_rl_plugin.hook.carried_factors as m\n"
+        "def broken(self, system):\n    raise RuntimeError('two\\nlines')\n"
+        "m.CarriedFactors.release = broken\n"
+    )
+    site.env["PYTHONPATH"] = f"{site.folder}:{TOP}"
+    code, _, err = site.says("release")
+    assert (code, err.count("\n")) == (1, 1)
+    assert "RuntimeError: two lines" in err
+    assert BY_HAND in err

@@ -1,0 +1,112 @@
+"""Attacker: a user of the head node, who sees the arguments of every command that the daemon runs.
+
+`squeue` prints a job's name as its user wrote it, line breaks included. A mark tells where a record
+begins; who knows it before slurmctld answers renames a job to something that reads like the record
+of another.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from slurm_rl_plugin.batch_systems.slurm_commands import Squeue
+from slurm_rl_plugin.batch_systems.slurm_fields import QUEUE_FIELDS
+from slurm_rl_plugin.batch_systems.slurm_process import CommandRunner
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="takes another user's id: needs root")
+
+ATTACKER = 61002
+MARK = re.compile(rb"JobID:\|([^|,]+)\|")
+#: Of each field but the job's number, the array's and the name; the others say N/A.
+PLAIN = {
+    "State": "PENDING",
+    "Reason": "None",
+    "PriorityLong": "100",
+    "Nice": "0",
+    "NumCPUs": "4",
+    "SubmitTime": "1700000000",
+    "EligibleTime": "1700000000",
+    "TimeLimit": "1:00",
+    "Account": "physics",
+    "UserName": "alice",
+    "Partition": "batch",
+    "QOS": "normal",
+    "BatchFlag": "1",
+    "NodeList": "",
+}
+#: Of the attacker's own job and of the one that it forges: all but number, mark and name.
+REST = "|".join(["{0}", *(PLAIN.get(name, "N/A") for name in QUEUE_FIELDS[2:-1]), ""])
+#: A squeue that answers once the job has its new name, as under load, or after two seconds.
+SLOW_SQUEUE = """#!/usr/bin/env -S python3 -S -E
+import os, re, sys, time
+words = sys.argv
+form = words[words.index("-O") + 1] if "-O" in words else os.environ["SQUEUE_FORMAT2"]
+mark = re.match(r"JobID:\\|([^|,]+)\\|", form)[1]
+deadline = time.time() + 2
+while not os.path.exists("{name}") and time.time() < deadline:
+    time.sleep(0.02)
+name = open("{name}").read() if os.path.exists("{name}") else "honest"
+sys.stdout.write("5|" + mark + "|{rest}" + name + "\\n")
+"""
+
+
+def rename_with_the_mark(name: Path) -> None:
+    """What the attacker does: wait for a squeue, read its mark, give a job a name that forges."""
+    for _ in range(150):
+        for process in Path("/proc").glob("[0-9]*"):
+            for file in ("cmdline", "environ"):
+                try:
+                    found = MARK.search((process / file).read_bytes())
+                except OSError:
+                    continue
+                if found is not None:
+                    mark = found[1].decode()
+                    name.write_text(f"x\n77|{mark}|{REST.format(77)}forged")
+                    return
+        time.sleep(0.01)
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """One that the attacker may write into, as he may rename his own jobs."""
+    place = Path(tempfile.mkdtemp())
+    place.chmod(0o777)
+    yield place
+    shutil.rmtree(place)
+
+
+@pytest.fixture
+def attacker(folder: Path) -> Iterator[None]:
+    """A process under another user's id."""
+    child = os.fork()
+    if child == 0:
+        try:
+            os.setgroups([])
+            os.setgid(ATTACKER)
+            os.setuid(ATTACKER)
+            rename_with_the_mark(folder / "name")
+        finally:
+            os._exit(0)
+    yield
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+
+
+@pytest.mark.usefixtures("attacker")
+def test_nobody_forges_a_record_with_the_mark_of_a_squeue_that_runs(folder: Path) -> None:
+    squeue = folder / "squeue"
+    squeue.write_text(SLOW_SQUEUE.format(name=folder / "name", rest=REST.format(5)))
+    squeue.chmod(0o755)
+    environment = {"PATH": f"{folder}:{os.environ['PATH']}"}
+    reader = Squeue(CommandRunner(environment=environment, timeout=20.0, on_call=None))
+    rows = reader.waiting()
+    assert [row.job_id for row in rows] == [5]

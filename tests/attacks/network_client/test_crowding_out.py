@@ -1,0 +1,148 @@
+"""Whoever reaches a port of ours: the metrics, and the offers of a site."""
+
+from __future__ import annotations
+
+import io
+import json
+import ssl
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prometheus_client import CollectorRegistry, Gauge
+
+from slurm_rl_plugin.cli.offer_assembly import build_offer_pages
+from slurm_rl_plugin.configuration import read_configuration
+from slurm_rl_plugin.metrics.http import serve_metrics
+from slurm_rl_plugin.metrics.tls import reading_context
+from tests.fakes.certificates import self_signed
+from tests.fakes.fake_cluster import FakeCluster
+
+TOKEN = "t" * 40
+ATTACKER = Path(__file__).with_name("slow_client.py")
+
+
+class Site:
+    """The offer service of a configured site, asked without a socket."""
+
+    def __init__(self, folder: Path) -> None:
+        (folder / "token").write_text(TOKEN)
+        path = folder / "slurm-rl.toml"
+        path.write_text(f'[offer]\ntoken_file = "{folder}/token"\nrequests_per_minute = 60\n')
+        self.pages = build_offer_pages(read_configuration(path, environment={}))
+
+    def ask(self, address: str, token: str, path: str = "/offer", method: str = "POST") -> int:
+        """The status of one answer."""
+        said: list[str] = []
+        body = json.dumps({"processors": 1, "time_limit": 600}).encode()
+        environ: dict[str, Any] = {
+            "REMOTE_ADDR": address,
+            "REQUEST_METHOD": method,
+            "PATH_INFO": path,
+            "CONTENT_LENGTH": str(len(body)),
+            "HTTP_AUTHORIZATION": f"Bearer {token}",
+            "wsgi.input": io.BytesIO(body),
+        }
+        self.pages(environ, lambda status, headers: said.append(status))
+        return int(said[0][:3])
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
+    for name, value in FakeCluster(tmp_path).env.items():
+        monkeypatch.setenv(name, value)
+    return Site(tmp_path)
+
+
+@pytest.mark.parametrize("path", ["/offer", "/utilities", "/"])
+def test_20000_requests_without_the_token_take_none_from_its_holder(site: Site, path: str) -> None:
+    """They come from the holder's own address, as another user of his login node sends them."""
+    statuses = {site.ask("127.0.0.1", "wrong" * 8, path) for _ in range(20_000)}
+    assert statuses == {401, 429}
+    assert site.ask("127.0.0.1", TOKEN) == 200
+
+
+def test_a_thousand_addresses_without_the_token_do_not_make_the_holders_forgotten(
+    site: Site,
+) -> None:
+    """Neither is he kept out, nor does his own count begin anew when others are remembered."""
+    while site.ask("127.0.0.1", TOKEN, "/nothing") != 429:
+        pass
+    for number in range(5000):
+        site.ask(f"127.1.{number // 250}.{number % 250}", "wrong" * 8)
+    assert site.ask("127.0.0.1", TOKEN, "/nothing") == 429
+    assert site.ask("127.0.0.2", TOKEN) == 200
+
+
+def test_a_holder_has_no_more_requests_than_the_site_says(site: Site) -> None:
+    statuses = [site.ask("127.0.0.1", TOKEN, "/nothing") for _ in range(40)]
+    assert statuses.count(404) in range(20, 23)
+    assert statuses.count(429) >= 18
+
+
+@contextmanager
+def attacker(port: int, *words: str) -> Iterator[None]:
+    """A process that holds connections until the test is over."""
+    process = subprocess.Popen(
+        [sys.executable, str(ATTACKER), str(port), *words], stdout=subprocess.PIPE
+    )
+    assert process.stdout is not None
+    try:
+        assert process.stdout.readline() == b"ready\n"
+        time.sleep(1.0)
+        yield
+        assert process.poll() is None
+    finally:
+        process.kill()
+        process.wait(timeout=10)
+        process.stdout.close()
+
+
+def scrapes(url: str, context: ssl.SSLContext | None = None, number: int = 30) -> int:
+    """How many of them have their answer in two seconds."""
+    good = 0
+    for _ in range(number):
+        try:
+            with urllib.request.urlopen(url, timeout=2.0, context=context) as answer:
+                good += b"slurm_rl_long" in answer.read()
+        except OSError:
+            pass
+        time.sleep(0.05)
+    return good
+
+
+@pytest.fixture
+def registry() -> CollectorRegistry:
+    """Of 1 MB, which no socket takes at once."""
+    registry = CollectorRegistry()
+    long = Gauge("slurm_rl_long", "words", ["name"], registry=registry)
+    for number in range(400):
+        long.labels(f"{'y' * 2500}{number}").set(1.0)
+    return registry
+
+
+@pytest.mark.parametrize("source", ["127.0.0.1", "127.0.0.9"])
+@pytest.mark.parametrize("kind", ["silent", "bytes", "untaken", "body"])
+def test_one_client_that_holds_all_it_can_keeps_no_scrape_out(
+    registry: CollectorRegistry, kind: str, source: str
+) -> None:
+    """Prometheus may have the same address as the attacker: both are on the head node."""
+    port = serve_metrics(registry, "127.0.0.1", 0)
+    with attacker(port, "64", source, kind, "0.01"):
+        assert scrapes(f"http://127.0.0.1:{port}/metrics") == 30
+
+
+def test_who_never_begins_tls_keeps_no_scrape_out(
+    registry: CollectorRegistry, tmp_path: Path
+) -> None:
+    files = self_signed(tmp_path, "head")
+    port = serve_metrics(registry, "127.0.0.1", 0, files)
+    with attacker(port, "64", "127.0.0.1", "silent", "0.01"):
+        context = reading_context(files.certificate)
+        assert scrapes(f"https://127.0.0.1:{port}/metrics", context) == 30

@@ -1,0 +1,89 @@
+"""The same attacks on a real Slurm that enforces limits: what it counts, what it says of why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from slurm_rl_plugin.domain import Decision, QueueSnapshot
+from slurm_rl_plugin.hook.guard_rails import StarvationBound
+from slurm_rl_plugin.hook.reserve_rail import starving_jobs
+from slurm_rl_plugin.policies.ordering_rules import rule_policy
+from tests.real.conftest import ACCOUNTS, running_slurm, skip_without_daemons
+from tests.real.drawn_order import adapter_of, cycle_of
+from tests.real.private_cluster import ClusterPlan, PrivateSlurm
+from tests.real.test_operator_commands import by_priority
+from tests.real.test_slurm_commands_real import wait_eligible, wait_state
+
+pytestmark = pytest.mark.real
+
+PLAN = ClusterPlan(
+    nodes=1, accounts=ACCOUNTS, options={"AccountingStorageEnforce": "associations,limits,qos"}
+)
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[PrivateSlurm]:
+    skip_without_daemons()
+    with running_slurm(PLAN) as slurm:
+        # all processors busy, so that jobs wait for them
+        busy = slurm.submit(user="alice", account="physics", processors=4, seconds=300)
+        wait_state(slurm, busy, "RUNNING")
+        yield slurm
+
+
+def accrued(snapshot: QueueSnapshot, job_id: int) -> float:
+    return float(snapshot.accrued_wait[snapshot.pending.jobs.job_id == job_id][0])
+
+
+def test_a_hold_and_its_release_begin_the_age_anew(cluster: PrivateSlurm) -> None:
+    system = adapter_of(cluster)
+    job = cluster.submit(user="alice", account="physics")
+    cluster.wait_until(lambda: accrued(system.snapshot(), job) >= 4.0, 20, "some age")
+    cluster.run("scontrol", "hold", str(job), user="alice")
+    assert accrued(system.snapshot(), job) == 0.0
+    cluster.run("scontrol", "release", str(job), user="alice")
+    wait_eligible(cluster, (job,))
+    assert accrued(system.snapshot(), job) < 4.0
+    cluster.run("scancel", str(job))
+
+
+def test_a_job_at_the_limit_of_its_own_account_lifts_nothing(cluster: PrivateSlurm) -> None:
+    system = adapter_of(cluster)
+    cluster.run("sacctmgr", "-i", "modify", "account", "biology", "set", "GrpTRES=cpu=1")
+    honest = cluster.submit(user="alice", account="physics", processors=2)
+    own = cluster.submit(user="bob", account="biology", processors=2)
+    words = ("squeue", "-h", "-j", str(own), "-o", "%r")
+    cluster.wait_until(
+        lambda: cluster.run(*words).stdout.startswith("AssocGrpCpu"), 60, "the limit as reason"
+    )
+    cluster.wait_until(lambda: accrued(system.snapshot(), honest) > 1.0, 20, "some age")
+    snapshot = system.snapshot()
+    ids = snapshot.pending.jobs.job_id
+    assert accrued(snapshot, own) > 0.0  # Slurm goes on counting
+    assert ids[starving_jobs(snapshot, 0.5)].tolist() == [honest]
+    decision = Decision(scores=(ids == own).astype(np.float64))
+    scores = StarvationBound(bound=0.5).check(decision, snapshot).scores
+    assert int(ids[int(np.argmax(scores))]) == honest
+    cluster.run("scancel", str(honest), str(own))
+
+
+def test_a_limit_raised_by_its_user_loses_the_place_at_the_next_look(
+    cluster: PrivateSlurm, tmp_path: Path
+) -> None:
+    honest = cluster.submit("--time=30", user="alice", account="physics")
+    raised = cluster.submit("--hold", "--time=600", user="alice", account="physics")
+    cluster.run("scontrol", "update", f"jobid={raised}", "timelimit=1", user="alice")
+    cluster.run("scontrol", "release", str(raised), user="alice")
+    wait_eligible(cluster, (honest, raised))
+    cycle = cycle_of(adapter_of(cluster), rule_policy("sjf"), tmp_path)
+    cycle.run()
+    assert by_priority(cluster) == [raised, honest]
+    # what a user may raise is the site's choice; root stands for one whose site lets users
+    cluster.run("scontrol", "update", f"jobid={raised}", "timelimit=600")
+    assert cycle.run().requests_changed == {"time_limit": 1}
+    assert by_priority(cluster) == [honest, raised]
+    cycle.release()

@@ -1,0 +1,230 @@
+"""Attacks by somebody who may submit jobs and no more: age banked, a place or a class bought."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from itertools import count
+from pathlib import Path
+
+import numpy as np
+import pytest
+from prometheus_client import CollectorRegistry, generate_latest
+
+from slurm_rl_plugin.batch_systems.slurm_commands import SlurmCommands
+from slurm_rl_plugin.domain import Decision, JobTable, PendingJobs, QueueSnapshot
+from slurm_rl_plugin.domain.job_class import JobClassifier
+from slurm_rl_plugin.hook.audit_log import AuditLog
+from slurm_rl_plugin.hook.cycle import Cycle
+from slurm_rl_plugin.hook.cycle_settings import CycleSettings
+from slurm_rl_plugin.hook.guard_rails import StarvationBound, UntouchedJobs, default_guard_rails
+from slurm_rl_plugin.hook.reserve_rail import KEPT, ReserveRail, ReserveSettings
+from slurm_rl_plugin.hook.state_file import StateFile
+from slurm_rl_plugin.metrics.collector import CycleMetrics
+from slurm_rl_plugin.policies.ordering_rules import rule_policy
+from tests.fakes.fake_cluster import NOW, FakeCluster
+from tests.unit.hook.queues import QueueInMemory, pending_jobs
+
+HOUR, DAY = 3600, 86_400
+HONEST, ATTACKER = 1, 2
+#: What a user can make a job wait for, in words that Slurm 22.05 to 26.05 show.
+OWN_DOING = (
+    *("AssocGrpCPUMinutesLimit", "AssocGrpCpuLimit", "AssocMaxJobsLimit", "AssocGrpGRESMinutes"),
+    *("QOSMaxCpuPerUserLimit", "QOSMaxJobsPerUserLimit", "QOSGrpCPUMinutesLimit"),
+    *("MaxCpuPerAccount", "MaxGRESRunMinsPerUser", "JobArrayTaskLimit", "DependencyNeverSatisfied"),
+    *("ReqNodeNotAvail", "ReqNodeNotAvail, UnavailableNodes:n9", "NodeDown", "BadConstraints"),
+    *("Reservation", "ReservationDeleted", "PartitionTimeLimit", "PartitionNodeLimit"),
+)
+#: What is not the user's, and more processors would not mend: such a job lifts no reserve either.
+NOT_FOR_PROCESSORS = ("Licenses", "PartitionDown", "QOSGrpCpuLimit", "AReasonOfALaterSlurm")
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> FakeCluster:
+    return FakeCluster(tmp_path)
+
+
+def snapshot_of(cluster: FakeCluster) -> QueueSnapshot:
+    site = replace(cluster.site(history_days=0.0), interactive=JobClassifier().is_interactive)
+    return SlurmCommands(site).snapshot()
+
+
+def first_by(snapshot: QueueSnapshot, scores: np.ndarray) -> int:
+    return int(snapshot.pending.jobs.job_id[int(np.argmax(scores))])
+
+
+def prefer_honest(snapshot: QueueSnapshot) -> Decision:
+    return Decision(scores=(snapshot.pending.jobs.job_id == HONEST).astype(np.float64), reserve=2)
+
+
+class TestBankedAge:
+    def test_a_hold_banks_no_age_for_the_starvation_bound(self, cluster: FakeCluster) -> None:
+        cluster.add(HONEST)
+        wide = {"processors": 64, "time_limit": "7-00:00:00", "submit": NOW - 73 * HOUR}
+        cluster.add(ATTACKER, eligible=NOW - 73 * HOUR, accrue=NOW - 60, **wide)
+        snapshot = snapshot_of(cluster)
+        decision = prefer_honest(snapshot)
+        assert StarvationBound(bound=72.0 * HOUR).check(decision, snapshot) is decision
+
+    def test_age_that_slurm_does_not_count_is_none(self, cluster: FakeCluster) -> None:
+        """Beyond MaxJobsAccruePU a job accrues nothing, however long it is eligible."""
+        cluster.add(HONEST)
+        cluster.add(ATTACKER, eligible=NOW - 73 * HOUR, accrue=None)
+        snapshot = snapshot_of(cluster)
+        decision = prefer_honest(snapshot)
+        assert StarvationBound(bound=72.0 * HOUR).check(decision, snapshot) is decision
+
+    def test_a_hold_banks_no_age_where_slurm_does_not_reset_it(self, cluster: FakeCluster) -> None:
+        """Without enforced limits a hold resets EligibleTime only; by submission it is oldest."""
+        cluster.add(HONEST)
+        cluster.add(ATTACKER, submit=NOW - 73 * HOUR, eligible=NOW - 60, accrue=NOW - 73 * HOUR)
+        snapshot = snapshot_of(cluster)
+        decision = prefer_honest(snapshot)
+        assert StarvationBound(bound=72.0 * HOUR).check(decision, snapshot) is decision
+        assert first_by(snapshot, rule_policy("fifo").decide(snapshot).scores) == HONEST
+
+    @pytest.mark.parametrize("reason", OWN_DOING)
+    def test_who_waits_by_its_own_doing_is_passed_over(
+        self, cluster: FakeCluster, reason: str
+    ) -> None:
+        cluster.add(HONEST)
+        cluster.add(ATTACKER, eligible=NOW - 80 * HOUR, processors=2, reason=reason)
+        snapshot = snapshot_of(cluster)
+        decision = prefer_honest(snapshot)
+        assert StarvationBound(bound=72.0 * HOUR).check(decision, snapshot) is decision
+
+    @pytest.mark.parametrize("reason", [*OWN_DOING, *NOT_FOR_PROCESSORS])
+    def test_one_job_does_not_switch_the_reserve_off(
+        self, cluster: FakeCluster, reason: str
+    ) -> None:
+        cluster.add(HONEST, submit=NOW, time_limit="1:00")
+        wide = {"processors": 2, "time_limit": "2:00:00"}
+        cluster.add(ATTACKER, eligible=NOW - 25 * HOUR, reason=reason, **wide)
+        snapshot = snapshot_of(cluster)
+        rail = ReserveRail(ReserveSettings(most=4, lift_after=24.0 * HOUR))
+        assert rail.check(prefer_honest(snapshot), snapshot).reserve == 2
+        assert rail.reason == KEPT
+
+    def test_a_job_that_reaches_its_limit_now_and_then_does_not_starve(
+        self, cluster: FakeCluster
+    ) -> None:
+        cluster.add(HONEST)
+        cluster.add(ATTACKER, eligible=NOW - 80 * HOUR, reason="AssocGrpCpuLimit")
+        cluster.change(ATTACKER, reason="Priority")
+        snapshot = snapshot_of(cluster)
+        decision = StarvationBound(bound=72.0 * HOUR).check(prefer_honest(snapshot), snapshot)
+        assert first_by(snapshot, decision.scores) == ATTACKER
+
+    def test_a_reason_that_slurm_does_not_look_at_again_starves_nobody(
+        self, cluster: FakeCluster
+    ) -> None:
+        """Far down a long queue Slurm shows the reason of a limit that is long gone."""
+        cluster.add(HONEST)
+        cluster.add(ATTACKER, eligible=NOW - 80 * HOUR, reason="AssocMaxJobsLimit")
+        seen, rail, first = snapshot_of(cluster), StarvationBound(bound=72.0 * HOUR), []
+        for minutes in range(12 * 60):
+            snapshot = replace(seen, now=NOW + 60.0 * minutes)
+            decision = rail.check(prefer_honest(snapshot), snapshot)
+            first.append(first_by(snapshot, decision.scores) == ATTACKER)
+        assert not any(first[: 4 * 60])
+        assert 8 <= sum(first) <= 12  # a few minutes, twice
+
+    def test_a_task_lends_its_array_no_age(self, cluster: FakeCluster) -> None:
+        """One task is kept at a node that is down; the others were released a minute ago."""
+        cluster.add(HONEST)
+        old, young = NOW - 80 * HOUR, NOW - 60
+        cluster.add(ATTACKER, array_id=9, tasks="1", eligible=old, reason="ReqNodeNotAvail")
+        cluster.add(3, array_id=9, tasks="2-9", eligible=young, accrue=young)
+        snapshot = snapshot_of(cluster)
+        decision = prefer_honest(snapshot)
+        assert StarvationBound(bound=72.0 * HOUR).check(decision, snapshot) is decision
+
+
+def with_limits(job_id: list[int], limits: list[float], factor: list[int]) -> PendingJobs:
+    pending = pending_jobs([1000] * len(job_id))
+    jobs: JobTable = replace(
+        pending.jobs, job_id=np.array(job_id), time_limit=np.array(limits, dtype=np.float64)
+    )
+    return replace(pending, jobs=jobs, factor=np.array(factor, dtype=np.int64))
+
+
+def cycle_over(queue: QueueInMemory, folder: Path, **settings: object) -> Cycle:
+    ticks = count()
+    return Cycle(
+        batch_system=queue,
+        policy=rule_policy("sjf"),
+        model_sha256="",
+        settings=CycleSettings(**{"shadow": False, **settings}),  # type: ignore[arg-type]
+        guard_rails=default_guard_rails(float("inf")),
+        untouched=UntouchedJobs(),
+        state=StateFile(folder / "state.json"),
+        audit=AuditLog(folder / "audit.jsonl"),
+        monotonic=lambda: next(ticks) * 0.001,
+    )
+
+
+class TestAPlaceBought:
+    @pytest.mark.parametrize("influence", [float("inf"), 24.0])
+    def test_a_raised_limit_loses_the_place_before_all_other_writes(
+        self, tmp_path: Path, influence: float
+    ) -> None:
+        """Twenty newcomers would take every write of the cycle, and the old factor would stay."""
+        queue = QueueInMemory(with_limits([HONEST, ATTACKER], [4.0 * HOUR, 60.0], [0, 0]))
+        cycle = cycle_over(queue, tmp_path, max_writes=3, influence=influence)
+        cycle.run()
+        assert queue.order()[0] == ATTACKER
+        newcomers = list(range(10, 30))
+        queue.pending = with_limits(
+            [HONEST, ATTACKER, *newcomers],
+            [4.0 * HOUR, 7.0 * DAY, *[30.0] * 20],
+            [*queue.pending.factor.tolist(), *[0] * 20],
+        )
+        cycle.run()
+        order = queue.order()
+        assert order.index(HONEST) < order.index(ATTACKER)
+
+    @pytest.mark.parametrize(
+        ("what", "change"),
+        [
+            ("time_limit", {"time_limit": np.array([600.0, 7.0 * DAY])}),
+            ("processors", {"processors": np.array([1, 512])}),
+        ],
+    )
+    def test_a_counter_and_the_audit_log_tell_of_it(
+        self, tmp_path: Path, what: str, change: dict[str, np.ndarray]
+    ) -> None:
+        registry = CollectorRegistry()
+        metrics = CycleMetrics(registry, {})
+        queue = QueueInMemory(with_limits([HONEST, ATTACKER], [600.0, 60.0], [0, 0]))
+        cycle = cycle_over(queue, tmp_path)
+        metrics.publish(cycle.run())
+        queue.pending = replace(queue.pending, jobs=replace(queue.pending.jobs, **change))
+        metrics.publish(cycle.run())
+        metrics.publish(cycle.run())  # told once
+        text = generate_latest(registry).decode()
+        assert f'slurm_rl_requests_changed_total{{what="{what}"}} 1.0' in text
+        told = [json.loads(line) for line in (tmp_path / "audit.jsonl").read_text().splitlines()]
+        requests = [line for line in told if line["event"] == "request"]
+        assert [(line["job"], line["reason"]) for line in requests] == [(ATTACKER, what)]
+
+
+class TestAClassBought:
+    @pytest.mark.parametrize(
+        "job",
+        [
+            {"partition": "debug,batch", "time_limit": "7-00:00:00", "processors": 1000},
+            {"batch": 0, "time_limit": "7-00:00:00"},
+            {"batch": 0, "time_limit": "UNLIMITED"},
+        ],
+        ids=["one of the partitions is quick", "salloc for a week", "salloc for ever"],
+    )
+    def test_batch_work_is_not_interactive(
+        self, cluster: FakeCluster, job: dict[str, object]
+    ) -> None:
+        cluster.add(ATTACKER, **job)
+        assert snapshot_of(cluster).pending.jobs.interactive.tolist() == [False]
+
+    def test_a_session_of_a_working_day_is(self, cluster: FakeCluster) -> None:
+        cluster.add(HONEST, batch=0, time_limit="8:00:00")
+        cluster.add(ATTACKER, partition="debug,short", time_limit="1-00:00:00")
+        assert snapshot_of(cluster).pending.jobs.interactive.tolist() == [True, True]

@@ -1,0 +1,38 @@
+from __future__ import annotations
+
+import pytest
+
+from slurm_rl_plugin.cli.by_hand import TAKE_BACK_BY_HAND
+from slurm_rl_plugin.cli.entry import missing_library
+from tests.architecture.markdown_documents import TOP
+
+
+@pytest.mark.parametrize(
+    ("name", "what"),
+    [
+        ("onnxruntime", "slurm_rl_plugin"),
+        ("prometheus_client.core", "slurm_rl_plugin"),
+        ("numpy", "slurm_rl_plugin"),
+        ("numba", "slurm_rl_plugin[simulate]"),
+        ("sklearn.linear_model", "slurm_rl_plugin[train]"),
+    ],
+)
+def test_it_names_what_brings_the_library(name: str, what: str) -> None:
+    error = ModuleNotFoundError("No module", name=name)
+    said = missing_library("evaluate", error)
+    assert said == f"needs {name.partition('.')[0]}: pip install '{what}'."
+
+
+def test_one_that_cannot_be_loaded_says_why() -> None:
+    said = missing_library("run", ImportError("libx.so:\n no such file", name="onnxruntime"))
+    assert said.startswith("onnxruntime cannot be loaded (libx.so: no such file): pip install")
+    assert TAKE_BACK_BY_HAND not in said
+
+
+def test_a_verb_of_the_way_out_says_what_does_it_by_hand() -> None:
+    assert TAKE_BACK_BY_HAND in missing_library("release", ImportError("x"))
+
+
+def test_the_line_is_the_one_of_the_documents() -> None:
+    for document in ("README.md", "docs/operators.md", "deploy/debian/prerm"):
+        assert TAKE_BACK_BY_HAND in (TOP / document).read_text()

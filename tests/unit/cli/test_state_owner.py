@@ -1,0 +1,75 @@
+"""Whom root becomes before it heeds the state folder."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from slurm_rl_plugin.cli.state_owner import become_state_owner
+from slurm_rl_plugin.configuration import Configuration
+from tests.attacks.another_user import DAEMON, STRANGER, as_user, needs_root
+
+pytestmark = needs_root
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    path = Path(tempfile.mkdtemp(dir="/tmp"))
+    path.chmod(0o755)
+    yield path
+    shutil.rmtree(path)
+
+
+def becomes(state_file: Path, uid: int = 0) -> list[list[int]]:
+    """The user and group ids of a process of `uid` afterwards."""
+    configuration = Configuration(values={"hook": {"state_file": str(state_file)}})
+
+    def act() -> list[list[int]]:
+        become_state_owner(configuration)
+        return [list(os.getresuid()), list(os.getresgid()), os.getgroups()]
+
+    found: list[list[int]] = as_user(uid, act)
+    return found
+
+
+def given(folder: Path, uid: int) -> Path:
+    folder.mkdir()
+    os.chown(folder, uid, uid)
+    return folder
+
+
+def test_the_owner_of_the_folder_for_good(folder: Path) -> None:
+    state = given(folder / "state", DAEMON)
+    assert becomes(state / "state.json") == [[DAEMON] * 3, [DAEMON] * 3, []]
+
+
+def test_root_stays_root_where_the_folder_is_its_own_or_not_there(folder: Path) -> None:
+    assert becomes(folder / "state.json")[0] == [0] * 3
+    assert becomes(folder / "missing" / "state.json")[0] == [0] * 3
+
+
+def test_a_folder_further_down_is_no_way_to_stay_root(folder: Path) -> None:
+    """Whoever owns the one above can put any folder of root's in its place."""
+    outer = given(folder / "state", DAEMON)
+    given(outer / "own", 0)
+    (outer / "link").symlink_to("/etc")
+    for name in ("own", "link", "missing"):
+        assert becomes(outer / name / "state.json")[0] == [DAEMON] * 3
+
+
+def test_a_link_of_roots_does_not_hide_whose_the_folder_is(folder: Path) -> None:
+    """Head nodes keep such folders elsewhere: /var/lib/slurm-rl -> /srv/slurm-rl."""
+    given(folder / "elsewhere", DAEMON)
+    (folder / "state").symlink_to("elsewhere")
+    assert becomes(folder / "state" / "state.json")[0] == [DAEMON] * 3
+    assert becomes(folder / "state" / "missing" / "state.json")[0] == [DAEMON] * 3
+
+
+def test_who_is_not_root_stays_who_he_is(folder: Path) -> None:
+    state = given(folder / "state", DAEMON)
+    assert becomes(state / "state.json", STRANGER)[0] == [STRANGER] * 3

@@ -1,0 +1,133 @@
+"""As much of a site as can be known from a broken configuration and a state file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from slurm_rl_plugin.configuration import (
+    Flag,
+    KnownSite,
+    known_site,
+    parse_configuration,
+    way_out_of,
+)
+from slurm_rl_plugin.configuration.standing_lines import standing_lines
+from slurm_rl_plugin.errors import ConfigurationError
+
+LEFT = way_out_of(
+    parse_configuration(
+        {
+            "hook": {"disable_file": "/left/DISABLE", "beside_controllers": True, "cycle": 7.0},
+            "batch_system": {"adapter": "slurm_commands", "timeout": 3.5},
+            "reserve": {"mechanism": "qos", "qos": "batch", "most_processors": 9},
+        },
+        "a daemon's",
+    )
+)
+
+
+def known(
+    path: Path, left: Mapping[str, Any] = LEFT, *flags: str, **environment: str
+) -> tuple[KnownSite, list[str]]:
+    """The site, and the state files that were looked at."""
+    asked: list[str] = []
+
+    def left_behind(state: Path) -> Mapping[str, Any]:
+        asked.append(str(state))
+        return left
+
+    words = [Flag(flag, f"--set {flag}") for flag in flags]
+    site = known_site(path, environment=environment, flags=words, left_behind=left_behind)
+    return site, asked
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "site.toml"
+
+
+def test_a_whole_configuration_asks_nobody_else(path: Path) -> None:
+    path.write_text('[hook]\nstate_file = "/s/state.json"\n')
+    site, asked = known(path)
+    assert (site.is_read, site.faults, asked) == (True, (), [])
+    assert site.beside_controllers is False
+    assert site.configuration.values["batch_system"]["adapter"] == "auto"
+
+
+def test_of_a_faulty_one_what_is_right_goes_before_what_was_left(path: Path) -> None:
+    path.write_text('[hook]\nstate_file = "/s/state.json"\n[batch_system]\nadapter = "cron"\n')
+    path.write_text(path.read_text() + "timeout = 8.0\n")
+    site, asked = known(path)
+    assert (site.is_read, asked) == (True, ["/s/state.json"])
+    assert len(site.faults) == 1
+    assert site.configuration.values["batch_system"]["adapter"] == "slurm_commands"
+    assert site.configuration.values["batch_system"]["timeout"] == 8.0
+    assert site.beside_controllers is True
+
+
+def test_one_that_cannot_be_read_is_told_by_the_state_file(path: Path) -> None:
+    path.write_text('[hook\nstate_file = "/s/state.json"\ndisable_file = "/s/DISABLE"\n')
+    site, asked = known(path)
+    assert (site.is_read, asked) == (False, ["/s/state.json"])
+    assert str(site.state_file) == "/s/state.json"
+    assert str(site.configuration.disable_file) == "/s/DISABLE"
+    assert site.configuration.reserve is not None
+    assert site.configuration.values["hook"]["cycle"] == 7.0
+
+
+def test_without_anything_left_the_lines_that_stand_count(path: Path) -> None:
+    path.write_text('[hook\nstate_file = "/s/state.json\ndisable_file = "/s/DISABLE"\n')
+    site, _ = known(path, {})
+    assert str(site.state_file) == "/s/state.json"
+    assert str(site.configuration.disable_file) == "/s/DISABLE"
+    assert site.beside_controllers is None
+
+
+def test_environment_and_flags_go_before_all(path: Path) -> None:
+    path.write_text('[hook\nstate_file = "/s/state.json"\n')
+    assert known(path, LEFT, SLURM_RL_HOOK_STATE_FILE="/e/state.json")[1] == ["/e/state.json"]
+    flag = "hook.state_file=/f/state.json"
+    assert known(path, LEFT, flag, SLURM_RL_HOOK_STATE_FILE="/e/s")[1] == ["/f/state.json"]
+    with pytest.raises(ConfigurationError, match="is no key"):
+        known(path, LEFT, "hook.state=/f")
+
+
+def test_a_configuration_that_is_not_there_is_told_by_the_default_file(path: Path) -> None:
+    site, asked = known(path)
+    assert asked == ["/var/lib/slurm-rl/state.json"]
+    assert "does not exist" in site.faults[0]
+
+
+def test_the_daemons_account_chooses_no_path_that_root_writes_to(path: Path) -> None:
+    path.write_text("[hook\n")
+    left = {
+        "hook": {"disable_file": "/etc/passwd", "state_file": "/etc/shadow"},
+        "policy": {"model": "/tmp/evil.onnx"},
+    }
+    values = known(path, left)[0].configuration.values
+    assert values["hook"]["disable_file"] == "/etc/slurm-rl/DISABLE"
+    assert values["hook"]["state_file"] == "/var/lib/slurm-rl/state.json"
+    assert values["policy"]["model"] == "default"
+
+
+@pytest.mark.parametrize("left", [{"hook": 3}, {"batch_system": {"timeout": "soon"}}, {"x": {}}])
+def test_what_was_left_and_is_no_value_is_the_default(path: Path, left: dict[str, Any]) -> None:
+    path.write_text("[hook\n")
+    assert known(path, left)[0].configuration.values["batch_system"]["timeout"] == 10.0
+
+
+def test_lines_stand_by_themselves(path: Path) -> None:
+    (path.parent / "conf.d").mkdir()
+    (path.parent / "conf.d" / "more.toml").write_text('state_file = "/d/state.json"\n')
+    path.write_bytes(
+        b'[hook\n# state_file = "/no"\n\xff\nstate_file = "/s"\nmode = "activ"\n'
+        b"port = 3\nbeside_controllers = true\nadapter = 'pbs' # words\nfairness = 0.9\n"
+    )
+    assert standing_lines(path, ("hook", "batch_system", "metrics")) == {
+        "hook": {"state_file": "/d/state.json", "beside_controllers": True},
+        "batch_system": {"adapter": "pbs"},
+    }
