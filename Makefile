@@ -4,12 +4,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := setup.py pyproject.toml
 
-.PHONY: help demo test test-releases test-pbs check bench bench-slurm bench-reserve faults soak fuzz \
+.PHONY: help demo test test-all test-releases test-pbs check bench bench-slurm bench-reserve faults soak fuzz \
   fuzz-coverage deb generated default-model paper-models reserve-model clean
 
 help:
 	@echo "make demo           the whole loop on a simulated cluster, under 5 minutes"
-	@echo "make test           all tests; real Slurm and Prometheus where they can be installed"
+	@echo "make test           what a change must pass: real Slurm and Prometheus where they can be installed"
+	@echo "make test-all       every test: papers and trainings made small, all on real daemons; an hour"
 	@echo "make test-releases  real tests on Slurm 24.11 and 26.05; as root, on Debian"
 	@echo "make test-pbs       real tests on an OpenPBS that runs here; as root, not on one in use"
 	@echo "make check          ruff, mypy, import-linter"
@@ -43,11 +44,20 @@ demo: $(VENV)/installed-train
 
 test: $(VENV)/installed-test
 	tests/real/install_daemons.sh
-	@real=$$(mktemp); $(BIN)/pytest -m real >"$$real" 2>&1 & beside=$$!; \
-	trap 'kill $$beside; rm -f "$$real"; exit 130' INT TERM; \
-	echo "tests on real daemons run beside the others; what they say comes last"; \
-	$(BIN)/pytest -m "not real"; others=$$?; wait $$beside; failed=$$?; \
-	cat "$$real"; rm -f "$$real"; exit $$((others | failed))
+	@$(call beside_each_other,real and promise,not real and not study)
+
+test-all: $(VENV)/installed-test
+	tests/real/install_daemons.sh
+	@$(call beside_each_other,real,not real)
+
+# Runs two selections of tests at the same time: those on real daemons mostly wait.
+define beside_each_other
+real=$$(mktemp); $(BIN)/pytest -m "$(1)" >"$$real" 2>&1 & beside=$$!; \
+trap 'kill $$beside; rm -f "$$real"; exit 130' INT TERM; \
+echo "tests on real daemons run beside the others; what they say comes last"; \
+$(BIN)/pytest -m "$(2)"; others=$$?; wait $$beside; failed=$$?; \
+cat "$$real"; rm -f "$$real"; exit $$((others | failed))
+endef
 
 test-releases: $(VENV)/installed-test
 	tests/real/install_daemons.sh

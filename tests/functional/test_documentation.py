@@ -194,7 +194,19 @@ def daemon(words: Sequence[str], *, until: str) -> str:
     return log + rest
 
 
-@pytest.mark.parametrize("command", COMMANDS, ids=str)
+def is_study(command: Command) -> bool:
+    """Whether it trains, searches or simulates windows: half a minute to two, even made small."""
+    verb = command.words[0]
+    return verb in {"reproduce", "train", "demo"} or "--protocol" in command.words
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        pytest.param(each, marks=[pytest.mark.study] * is_study(each), id=str(each))
+        for each in COMMANDS
+    ],
+)
 def test_commands_of_the_documents_run(
     command: Command, workplace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -258,6 +270,7 @@ def made_commands() -> Iterator[Command]:
             yield from (each for each in commands_in(line, target) if each.program == "slurm-rl")
 
 
+@pytest.mark.study
 def test_what_make_runs_works_on_small_input(
     workplace: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -314,6 +327,7 @@ def nice_values(cluster: PrivateSlurm) -> list[str]:
 
 
 @pytest.mark.real
+@pytest.mark.promise
 def test_the_rollback_line_takes_every_factor_back(
     closed_slurm: PrivateSlurm,  # noqa: F811 - the fixture
 ) -> None:
@@ -343,6 +357,7 @@ def test_the_rollback_line_takes_every_factor_back(
 
 
 @pytest.mark.real
+@pytest.mark.promise
 def test_factors_of_a_killed_daemon_stay_until_they_are_released(
     closed_slurm: PrivateSlurm,  # noqa: F811 - the fixture
     tmp_path: Path,

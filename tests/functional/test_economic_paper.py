@@ -13,6 +13,8 @@ from slurm_rl_plugin.learning.manifest import file_checksum
 from slurm_rl_plugin.reproduce.economic import QUICK_JOBS
 from slurm_rl_plugin.reproduce.economic_logs import CTC, EXTRACTS
 
+pytestmark = pytest.mark.study
+
 CONTRACT = {"name", "published", "measured", "ci95", "baselines", "verdict", "because"}
 JOBS = (max(EXTRACTS.values()) + 1) * QUICK_JOBS
 FIVE_WEEKS = 5 * 7 * 86400

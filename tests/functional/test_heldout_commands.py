@@ -28,6 +28,8 @@ from slurm_rl_plugin.reproduce.ablation import (
 from slurm_rl_plugin.reproduce.heldout_logs import FITTED, GOALS, LOGS, TO_BEST
 from slurm_rl_plugin.simulator.generators import generated_log
 
+pytestmark = pytest.mark.study
+
 SHORT = HeldoutProtocol(windows=4, warm_up=100, counted=200, further=50)
 SMALL = ("--protocol", "heldout", "--preset", "slowdown", "--steps", "2", "--set", "batch=2")
 

@@ -17,6 +17,8 @@ from slurm_rl_plugin.simulator.generators import generated_log
 from tests.architecture.markdown_documents import TOP, code_spans, table_rows
 from tests.functional.small_network import small_network
 
+pytestmark = pytest.mark.study
+
 #: The test part holds 2,540 jobs: five windows.
 LOG = "mmn:load=.8,jobs=6350,seed=3"
 HELDOUT = ("--protocol", "heldout", "--windows", "100")

@@ -15,6 +15,8 @@ from slurm_rl_plugin.learning.onnx_export import export_network
 from slurm_rl_plugin.policies.network import QNetwork, network_from_parameters, parameter_count
 from tests.functional.small_network import small_network
 
+pytestmark = pytest.mark.study
+
 
 def shortest_first() -> QNetwork:
     """Scores by the logarithm of the run time alone."""

@@ -12,6 +12,8 @@ import pytest
 from slurm_rl_plugin.cli.entry import main
 from slurm_rl_plugin.reproduce.learning_agents import QUICK, steps
 
+pytestmark = pytest.mark.study
+
 WORDS = ["reproduce", "learning-agents", "--quick"]
 CONTRACT = {"name", "published", "measured", "ci95", "baselines", "verdict", "because"}
 

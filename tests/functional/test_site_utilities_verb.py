@@ -15,6 +15,8 @@ from slurm_rl_plugin.reproduce import site_utilities
 from slurm_rl_plugin.reproduce.lpc_segments import LPC_EGEE
 from tests.functional.lpc_like import lpc_like_log
 
+pytestmark = pytest.mark.study
+
 WORDS = ["reproduce", "site-utilities"]
 
 

@@ -28,7 +28,7 @@ from tests.real.prometheus_server import prometheus_scraping, query
 from tests.real.site_factors import site_factors
 from tests.real.slurm_releases import SlurmRelease
 
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.real, pytest.mark.promise]
 
 MODEL = Path(__file__).parents[2] / "policy_models" / "default.onnx"
 INTERACTIVE, BATCH, SEED = 60, 30, 20261121

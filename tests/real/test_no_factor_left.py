@@ -20,7 +20,7 @@ from tests.real.test_slurm_commands_real import (
     wait_state,
 )
 
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.real, pytest.mark.promise]
 
 
 def site_of(slurm: PrivateSlurm, job: int) -> int:

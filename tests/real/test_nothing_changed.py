@@ -16,7 +16,7 @@ from tests.real.slurm_releases import SlurmRelease
 from tests.real.system_users import add_system_user
 from tests.real.test_slurm_commands_real import wait_eligible
 
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.real, pytest.mark.promise]
 
 TASKS = 10_000
 #: Ages would move priorities while the test looks at them.

@@ -15,7 +15,7 @@ import pytest
 
 from tests.real.private_cluster import PrivateSlurm
 
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.real, pytest.mark.promise]
 
 TOP = Path(__file__).parents[2]
 PLAIN_JOBS = 24

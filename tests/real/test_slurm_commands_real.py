@@ -90,6 +90,7 @@ def eligible_jobs(cluster: PrivateSlurm) -> tuple[int, ...]:
     return waiting
 
 
+@pytest.mark.promise
 class TestContract(BatchSystemContract):
     @pytest.fixture
     def queue(self, closed_slurm: PrivateSlurm) -> PreparedQueue:
@@ -363,6 +364,7 @@ class TestEnds:
         assert 2 <= past.end[place] - past.start[place] <= 10
 
 
+@pytest.mark.promise
 class TestOrder:
     def test_jobs_start_in_the_order_written(self, slurm: PrivateSlurm) -> None:
         scontrol(slurm, "update", "partition=batch", "state=down")

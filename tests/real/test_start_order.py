@@ -15,7 +15,7 @@ from tests.real.conftest import StartSlurm
 from tests.real.drawn_order import DrawnOrder, adapter_of, cycle_of
 from tests.real.private_cluster import Account, ClusterPlan, PrivateSlurm
 
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.real, pytest.mark.promise]
 
 JOBS_A_PARTITION = 100
 PARTITIONS = {"left": "n1", "right": "n2"}

@@ -11,7 +11,7 @@ from slurm_rl_plugin.units import MINUTE
 from tests.real.private_cluster import PrivateSlurm
 from tests.real.test_operator_commands import TOP, Operator, by_priority, sprio
 
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.real, pytest.mark.promise]
 
 #: Seconds that the pause lasts; the daemon looks at the file every five.
 PAUSE = 8.0

@@ -30,7 +30,10 @@ def test_erlang_c_of_one_server_is_the_known_formula() -> None:
     assert erlang_c_mean_wait(1, 0.8, 10.0) == pytest.approx(0.8 * 10.0 / 0.2)
 
 
-@pytest.mark.parametrize("load", [0.7, 0.9, 0.97])
+@pytest.mark.parametrize(
+    "load",
+    [pytest.param(0.7, marks=pytest.mark.study), 0.9, pytest.param(0.97, marks=pytest.mark.study)],
+)
 def test_mean_wait_of_mm50_agrees_with_erlang_c(load: float) -> None:
     log = mmn_log(np.random.default_rng(1), load=load, processors=SERVERS, jobs=JOBS)
     workload = Workload(

@@ -18,7 +18,7 @@ from tests.real.private_cluster import ClusterPlan, PrivateSlurm
 from tests.real.test_operator_commands import by_priority
 from tests.real.test_slurm_commands_real import wait_eligible, wait_state
 
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.real, pytest.mark.promise]
 
 PLAN = ClusterPlan(
     nodes=1, accounts=ACCOUNTS, options={"AccountingStorageEnforce": "associations,limits,qos"}

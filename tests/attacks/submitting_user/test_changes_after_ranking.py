@@ -178,6 +178,7 @@ def as_alice(cluster: PrivateSlurm, job: int | str, *changes: str) -> None:
 
 
 @pytest.mark.real
+@pytest.mark.promise
 @pytest.mark.parametrize(
     "change", ["timelimit=30", "numcpus=4", "partition=short", "numtasks=3"], ids=str
 )
@@ -190,6 +191,7 @@ def test_on_real_slurm_a_changed_job_loses_its_place_at_once(
 
 
 @pytest.mark.real
+@pytest.mark.promise
 def test_on_real_slurm_other_changes_and_the_daemons_own_writes_stand(
     cluster: PrivateSlurm,
 ) -> None:
@@ -201,6 +203,7 @@ def test_on_real_slurm_other_changes_and_the_daemons_own_writes_stand(
 
 
 @pytest.mark.real
+@pytest.mark.promise
 def test_on_real_slurm_no_update_of_an_array_is_refused(cluster: PrivateSlurm) -> None:
     whole = ranked(cluster, "--array=1-3")
     as_alice(cluster, whole, "timelimit=30")

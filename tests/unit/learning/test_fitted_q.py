@@ -1,6 +1,7 @@
 """Fitted Q repeats itself, goes on after an interruption, and learns what it is rewarded for."""
 
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
@@ -58,7 +59,9 @@ def weights(trained):
     return b"".join(getattr(network, name).tobytes() for name in names)
 
 
-UNINTERRUPTED = {kind: train(kind) for kind in ("feed-forward", "echo-state")}
+@cache
+def uninterrupted(kind):
+    return train(kind)
 
 
 class Interrupted(Exception):
@@ -75,9 +78,9 @@ def stop_at(last):
 
 @BOTH
 def test_same_seed_gives_the_same_network_and_another_seed_another(regressor):
-    assert weights(train(regressor)) == weights(UNINTERRUPTED[regressor])
+    assert weights(train(regressor)) == weights(uninterrupted(regressor))
     other = train(regressor, settings={"seed": 2})
-    assert weights(other) != weights(UNINTERRUPTED[regressor])
+    assert weights(other) != weights(uninterrupted(regressor))
 
 
 @BOTH
@@ -88,8 +91,8 @@ def test_an_interrupted_training_goes_on_and_ends_with_the_same_network(tmp_path
         train(regressor, checkpoint=checkpoint, progress=stop_at(last))
     assert len(checkpoint.read_text().splitlines()) == 1 + last
     resumed = train(regressor, checkpoint=checkpoint)
-    assert weights(resumed) == weights(UNINTERRUPTED[regressor])
-    assert resumed.curve == UNINTERRUPTED[regressor].curve
+    assert weights(resumed) == weights(uninterrupted(regressor))
+    assert resumed.curve == uninterrupted(regressor).curve
     assert not checkpoint.exists()
 
 
@@ -101,12 +104,12 @@ def test_a_checkpoint_of_another_training_is_not_taken_up(tmp_path, other):
     seen = []
     train("echo-state", checkpoint=checkpoint, progress=lambda step, _: seen.append(step))
     assert seen == [1, 2, 3, 4]
-    assert weights(train("echo-state")) == weights(UNINTERRUPTED["echo-state"])
+    assert weights(train("echo-state")) == weights(uninterrupted("echo-state"))
 
 
 @BOTH
 def test_the_best_by_validation_is_kept(regressor):
-    trained = UNINTERRUPTED[regressor]
+    trained = uninterrupted(regressor)
     assert [step for step, *_ in trained.curve] == [1, 2, 3, 4]
     assert trained.validation_objective == max(value for *_, value in trained.curve)
     there = mean_objective(trained.network, VALIDATION, SETTINGS.weights)
@@ -115,11 +118,11 @@ def test_the_best_by_validation_is_kept(regressor):
 
 
 def test_each_regressor_gives_its_own_form_of_network():
-    feed_forward = UNINTERRUPTED["feed-forward"].network
+    feed_forward = uninterrupted("feed-forward").network
     assert isinstance(feed_forward, QNetwork)
     assert feed_forward.activation == "sigmoid"
     assert not feed_forward.linear.any()
-    echo_state = UNINTERRUPTED["echo-state"].network
+    echo_state = uninterrupted("echo-state").network
     assert isinstance(echo_state, EchoStateNetwork)
     assert np.count_nonzero(echo_state.readout) == round(0.15 * 30)
 
@@ -128,7 +131,7 @@ def test_each_regressor_gives_its_own_form_of_network():
 def test_with_the_oracle_it_learns_short_jobs_first(regressor):
     fifo, sjf = (rule_objective(r, VALIDATION, SETTINGS.weights) for r in ("fifo", "sjf"))
     assert sjf > fifo
-    learned = UNINTERRUPTED[regressor].validation_objective
+    learned = uninterrupted(regressor).validation_objective
     assert learned > fifo + 0.8 * (sjf - fifo)
 
 
@@ -159,7 +162,7 @@ def test_a_schema_with_the_wait_learns_from_class_medians_what_the_wait_tells(re
 
 
 def experience(epsilon=0.3):
-    here = UNINTERRUPTED["echo-state"].network
+    here = uninterrupted("echo-state").network
     rng = np.random.default_rng(4)
     found = collect_experience(
         TRAINING[0].workload, here, TRAINING[0].settings, epsilon=epsilon, rng=rng
@@ -233,7 +236,7 @@ def test_both_regressors_find_a_linear_function():
 
 
 def test_the_trained_network_scores_alike_under_onnxruntime(tmp_path):
-    here, path = UNINTERRUPTED["echo-state"].network, tmp_path / "model.onnx"
+    here, path = uninterrupted("echo-state").network, tmp_path / "model.onnx"
     export_echo_state(here, path, {"algorithm": "fitted-q"})
     session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
     rng = np.random.default_rng(6)

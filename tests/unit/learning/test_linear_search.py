@@ -1,6 +1,7 @@
 """A search of the linear term, in batches, over a network that looks at past runs."""
 
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
@@ -54,7 +55,9 @@ def search(settings=LINEAR, **more):
     return search_policy(TRAINING, VALIDATION, settings, **more)
 
 
-FOUND = search()
+@cache
+def found():
+    return search()
 
 
 @pytest.fixture
@@ -100,7 +103,7 @@ def test_a_linear_search_changes_static_and_history_weights_only(more, searched,
 
 def test_the_prediction_is_the_templates_own_runs_where_none_is_given():
     untrained = RunTimePrediction.untrained().weights
-    assert FOUND.network.prediction.weights.tolist() == untrained.tolist()
+    assert found().network.prediction.weights.tolist() == untrained.tolist()
 
 
 def test_the_age_of_a_job_never_counts_against_it():
@@ -161,9 +164,9 @@ def test_an_interrupted_search_in_batches_goes_on_to_the_same_network(tmp_path):
     with pytest.raises(Interrupted):
         search(checkpoint=checkpoint, progress=stop)
     resumed = search(checkpoint=checkpoint)
-    assert resumed.network.linear.tolist() == FOUND.network.linear.tolist()
-    assert resumed.curve == FOUND.curve
-    assert resumed.simulated_jobs == FOUND.simulated_jobs == 3 * 5 * 2 * 150
+    assert resumed.network.linear.tolist() == found().network.linear.tolist()
+    assert resumed.curve == found().curve
+    assert resumed.simulated_jobs == found().simulated_jobs == 3 * 5 * 2 * 150
 
 
 def test_a_search_begins_where_it_is_told_and_keeps_its_prediction():
@@ -194,5 +197,5 @@ def test_without_history_no_weight_of_past_runs_is_searched(searched, hill):
 
 def test_the_start_by_past_runs_serves_short_jobs_better_than_the_request_alone():
     asked = replace(LINEAR, start="sjf", generations=1)
-    assert FOUND.curve[0][2] > search(asked).curve[0][2]
-    assert FOUND.validation_objective == mean_objective(FOUND.network, VALIDATION, FLAT)
+    assert found().curve[0][2] > search(asked).curve[0][2]
+    assert found().validation_objective == mean_objective(found().network, VALIDATION, FLAT)

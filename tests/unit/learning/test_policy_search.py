@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
@@ -49,7 +50,9 @@ def weights(trained):
     return b"".join(array.tobytes() for array in (*arrays, network.linear))
 
 
-UNINTERRUPTED = search()
+@cache
+def uninterrupted():
+    return search()
 
 
 class Interrupted(Exception):
@@ -65,8 +68,8 @@ def stop_at(last):
 
 
 def test_same_seed_gives_the_same_network_and_another_seed_another():
-    assert weights(search()) == weights(UNINTERRUPTED)
-    assert weights(search(settings={"seed": 6})) != weights(UNINTERRUPTED)
+    assert weights(search()) == weights(uninterrupted())
+    assert weights(search(settings={"seed": 6})) != weights(uninterrupted())
 
 
 @pytest.mark.parametrize("last", [1, 3, 5])
@@ -76,8 +79,8 @@ def test_an_interrupted_search_goes_on_and_ends_with_the_same_network(tmp_path, 
         search(checkpoint=checkpoint, progress=stop_at(last))
     assert len(checkpoint.read_text().splitlines()) == 1 + last
     resumed = search(checkpoint=checkpoint)
-    assert weights(resumed) == weights(UNINTERRUPTED)
-    assert resumed.curve == UNINTERRUPTED.curve
+    assert weights(resumed) == weights(uninterrupted())
+    assert resumed.curve == uninterrupted().curve
     assert not checkpoint.exists()
 
 
@@ -93,7 +96,7 @@ def test_a_resumed_search_takes_up_what_was_kept_instead_of_simulating_again(tmp
     with pytest.raises(Interrupted):
         search(checkpoint=checkpoint, progress=stop_at(3))
     spoil(checkpoint)
-    assert weights(search(checkpoint=checkpoint)) != weights(UNINTERRUPTED)
+    assert weights(search(checkpoint=checkpoint)) != weights(uninterrupted())
 
 
 @pytest.mark.parametrize(
@@ -111,7 +114,7 @@ def test_a_checkpoint_of_another_search_is_not_taken_up(tmp_path, other):
     with pytest.raises(Interrupted):
         search(checkpoint=checkpoint, progress=stop_at(3), **other)
     spoil(checkpoint)
-    assert weights(search(checkpoint=checkpoint)) == weights(UNINTERRUPTED)
+    assert weights(search(checkpoint=checkpoint)) == weights(uninterrupted())
 
 
 @pytest.mark.parametrize("cut", [1, 30], ids=["newline", "half a line"])
@@ -120,14 +123,14 @@ def test_a_checkpoint_cut_off_in_its_last_line_is_taken_up_before_it(tmp_path, c
     with pytest.raises(Interrupted):
         search(checkpoint=checkpoint, progress=stop_at(3))
     checkpoint.write_bytes(checkpoint.read_bytes()[:-cut])
-    assert weights(search(checkpoint=checkpoint)) == weights(UNINTERRUPTED)
+    assert weights(search(checkpoint=checkpoint)) == weights(uninterrupted())
 
 
 @pytest.mark.parametrize("content", [b"", b"\n", b"\x00\xff\n", b'{"settings"', b"[]\n[1, 2]\n"])
 def test_a_file_that_is_no_checkpoint_is_started_afresh(tmp_path, content):
     checkpoint = tmp_path / "kept"
     checkpoint.write_bytes(content)
-    assert weights(search(checkpoint=checkpoint)) == weights(UNINTERRUPTED)
+    assert weights(search(checkpoint=checkpoint)) == weights(uninterrupted())
 
 
 def initial_network(hidden):
@@ -190,12 +193,12 @@ def test_settings_that_make_no_search_are_refused(wrong):
 
 
 def test_the_best_of_the_validated_means_is_kept():
-    assert UNINTERRUPTED.validation_objective == max(value for *_, value in UNINTERRUPTED.curve)
-    assert [generation for generation, *_ in UNINTERRUPTED.curve] == [0, 2, 4, 6]
+    assert uninterrupted().validation_objective == max(value for *_, value in uninterrupted().curve)
+    assert [generation for generation, *_ in uninterrupted().curve] == [0, 2, 4, 6]
 
 
 def test_simulated_jobs_are_counted():
-    assert UNINTERRUPTED.simulated_jobs == 2 * 250 * 6 * 6
+    assert uninterrupted().simulated_jobs == 2 * 250 * 6 * 6
 
 
 @pytest.mark.parametrize(("training", "validation"), [([], VALIDATION), (TRAINING, [])])

@@ -24,6 +24,8 @@ from slurm_rl_plugin.reproduce.sampled_claims import (
 from slurm_rl_plugin.simulator.generators import generated_log
 from slurm_rl_plugin.simulator.log_workload import prepare_log
 
+pytestmark = pytest.mark.study
+
 TRACES = os.environ.get("SLURM_RL_TRACES")
 needs_traces = pytest.mark.skipif(
     not TRACES, reason="SLURM_RL_TRACES names no directory of workload traces"

@@ -12,6 +12,8 @@ from slurm_rl_plugin.cli.entry import main
 from slurm_rl_plugin.reproduce.claims import Claim
 from slurm_rl_plugin.reproduce.rlscheduler import reproduce
 
+pytestmark = pytest.mark.study
+
 TRACES = os.environ.get("SLURM_RL_TRACES")
 needs_traces = pytest.mark.skipif(
     not TRACES, reason="SLURM_RL_TRACES names no directory of workload traces"

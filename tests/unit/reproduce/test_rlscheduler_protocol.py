@@ -9,6 +9,8 @@ from slurm_rl_plugin.reproduce.rlscheduler import kernel_starts
 from slurm_rl_plugin.reproduce.rlscheduler_jobs import BenchmarkJobs, jobs_of_rows
 from slurm_rl_plugin.reproduce.rlscheduler_protocol import RULES, benchmark_starts
 
+pytestmark = pytest.mark.study
+
 PROCESSORS = 4
 
 

@@ -29,6 +29,8 @@ from slurm_rl_plugin.reproduce.rlscheduler_search import (
     search_weights,
 )
 
+pytestmark = pytest.mark.study
+
 PROCESSORS = 16
 SMALL = SearchSettings(generations=5, population=6)
 
