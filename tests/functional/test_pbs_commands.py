@@ -97,6 +97,7 @@ def test_without_the_formula_active_mode_is_refused(
 def test_check_of_a_site_where_all_is_well(
     site: FakePbs, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    site.set_server(eligible_time_enable="True")
     before = scores(site)
     assert main(["check", "--json", "--config", "site.toml"]) == 0
     checks = {each["name"]: each for each in json.loads(capsys.readouterr().out)["checks"]}
