@@ -36,7 +36,7 @@ from slurm_rl_plugin.simulator.cluster import (
     Cluster,
     Workload,
 )
-from slurm_rl_plugin.simulator.compilation import compiled
+from slurm_rl_plugin.simulator.compilation import compiled, compiled_borrowing
 from slurm_rl_plugin.units import DAY, HOUR, FloatArray, IntArray
 
 #: Ways to keep a reserve, as `--reserve-as` names them.
@@ -101,7 +101,7 @@ def limit_state(rule: ClassLimit | None) -> FloatArray:
     return state
 
 
-@compiled
+@compiled_borrowing
 def reserve_in_force(workload: Workload, cluster: Cluster, wanted: int) -> int:
     """The reserve that a decision goes by, after what the hook changes now.
 
@@ -138,7 +138,7 @@ def reserve_in_force(workload: Workload, cluster: Cluster, wanted: int) -> int:
     return int(limit[IN_FORCE])
 
 
-@compiled
+@compiled_borrowing
 def _note_arrivals(workload: Workload, cluster: Cluster) -> None:
     limit = cluster.limit
     for job in range(int(limit[CAME]), cluster.counts[NEXT_ARRIVAL]):
@@ -147,13 +147,13 @@ def _note_arrivals(workload: Workload, cluster: Cluster) -> None:
     limit[CAME] = cluster.counts[NEXT_ARRIVAL]
 
 
-@compiled
+@compiled_borrowing
 def _may_starve(workload: Workload, job: int) -> bool:
     """Narrower jobs take each processor that becomes free below the limit before such a job."""
     return workload.processors[job] > 1 and not workload.interactive[job]
 
 
-@compiled
+@compiled_borrowing
 def _starves_at(workload: Workload, cluster: Cluster) -> float:
     """When the longest waiting batch job of several processors has waited for too long."""
     first = np.inf
@@ -164,7 +164,7 @@ def _starves_at(workload: Workload, cluster: Cluster) -> float:
     return first
 
 
-@compiled
+@compiled_borrowing
 def _starving_now(workload: Workload, cluster: Cluster, job: int) -> bool:
     limit = cluster.limit
     if limit[STARVING] == 0.0 or not _may_starve(workload, job):
@@ -172,7 +172,7 @@ def _starving_now(workload: Workload, cluster: Cluster, job: int) -> bool:
     return workload.submit[job] + limit[LIFT_AFTER] <= cluster.clock[NOW]
 
 
-@compiled
+@compiled_borrowing
 def _step(workload: Workload, cluster: Cluster, job: int) -> int:
     """Jobs of a higher step go before all others: starving ones, or interactive below a limit."""
     limit = cluster.limit

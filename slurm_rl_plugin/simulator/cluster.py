@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from slurm_rl_plugin.errors import SimulationError
-from slurm_rl_plugin.simulator.compilation import compiled
+from slurm_rl_plugin.simulator.compilation import compiled_borrowing
 from slurm_rl_plugin.simulator.past_runs import NO_PAST, PastRuns
 from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
 
@@ -134,23 +134,24 @@ def empty_cluster(
     )
 
 
-@compiled
+@compiled_borrowing
 def account_usage_until(cluster: Cluster, time: float) -> None:
     """Charge running jobs to their accounts up to `time`, with the configured decay."""
     elapsed = time - cluster.usage_time[0]
     if elapsed <= 0.0:
         return
-    if np.isinf(cluster.half_life[0]):
-        cluster.account_usage[:] += cluster.account_rate * elapsed
-    else:
+    kept, charged = 1.0, elapsed
+    if not np.isinf(cluster.half_life[0]):
         rate = np.log(2.0) / cluster.half_life[0]
         kept = np.exp(-rate * elapsed)
-        cluster.account_usage[:] *= kept
-        cluster.account_usage[:] += cluster.account_rate * ((1.0 - kept) / rate)
+        charged = (1.0 - kept) / rate
+    for account in range(len(cluster.account_rate)):
+        usage = cluster.account_usage[account] * kept
+        cluster.account_usage[account] = usage + cluster.account_rate[account] * charged
     cluster.usage_time[0] = time
 
 
-@compiled
+@compiled_borrowing
 def _sift_down(end_time: FloatArray, end_job: IntArray, count: int) -> None:
     place = 0
     while True:
@@ -166,7 +167,7 @@ def _sift_down(end_time: FloatArray, end_job: IntArray, count: int) -> None:
         place = child
 
 
-@compiled
+@compiled_borrowing
 def _sift_up(end_time: FloatArray, end_job: IntArray, place: int) -> None:
     while place > 0:
         parent = (place - 1) // 2
@@ -177,7 +178,7 @@ def _sift_up(end_time: FloatArray, end_job: IntArray, place: int) -> None:
         place = parent
 
 
-@compiled
+@compiled_borrowing
 def _note_start(cluster: Cluster, job: int) -> None:
     """Append to `started`, starts of the same time by number: no batch system tells more."""
     place = cluster.counts[STARTED]
@@ -191,7 +192,7 @@ def _note_start(cluster: Cluster, job: int) -> None:
     cluster.counts[STARTED] += 1
 
 
-@compiled
+@compiled_borrowing
 def start_job(workload: Workload, cluster: Cluster, job: int) -> None:
     """Start a pending job now; the caller removes it from `pending` with `forget_started`."""
     counts, now = cluster.counts, cluster.clock[NOW]
@@ -220,7 +221,7 @@ def start_job(workload: Workload, cluster: Cluster, job: int) -> None:
     counts[RUNNING] = running + 1
 
 
-@compiled
+@compiled_borrowing
 def _note_end(workload: Workload, cluster: Cluster, job: int) -> None:
     """Append to `ended`; the heap gives ends at the same time in any order."""
     place = cluster.counts[ENDED]
@@ -235,7 +236,20 @@ def _note_end(workload: Workload, cluster: Cluster, job: int) -> None:
     cluster.counts[ENDED] += 1
 
 
-@compiled
+@compiled_borrowing
+def _first_not_before(times: FloatArray, count: int, time: float) -> int:
+    """Place of the first of `count` sorted times that is not before `time`."""
+    low, high = 0, count
+    while low < high:
+        middle = (low + high) // 2
+        if times[middle] < time:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@compiled_borrowing
 def _end_next_job(workload: Workload, cluster: Cluster) -> None:
     counts = cluster.counts
     job = cluster.end_job[0]
@@ -246,7 +260,7 @@ def _end_next_job(workload: Workload, cluster: Cluster) -> None:
     cluster.end_job[0] = cluster.end_job[last]
     _sift_down(cluster.end_time, cluster.end_job, last)
     expected = cluster.start[job] + workload.estimate[job]
-    place = np.searchsorted(cluster.expected_end[: last + 1], expected)
+    place = _first_not_before(cluster.expected_end, last + 1, expected)
     while cluster.expected_job[place] != job:
         place += 1
     for index in range(place, last):
@@ -259,7 +273,7 @@ def _end_next_job(workload: Workload, cluster: Cluster) -> None:
     cluster.account_rate[workload.account[job]] -= processors
 
 
-@compiled
+@compiled_borrowing
 def _arrive(workload: Workload, cluster: Cluster, rank: IntArray) -> None:
     """Queue the next job; with ranks given, `pending` stays sorted by them."""
     counts = cluster.counts
@@ -284,7 +298,7 @@ def _arrive(workload: Workload, cluster: Cluster, rank: IntArray) -> None:
     cluster.clock[PENDING_WORK] += workload.estimate[job] * workload.processors[job]
 
 
-@compiled
+@compiled_borrowing
 def next_event(workload: Workload, cluster: Cluster) -> float:
     """Time of the next end, arrival or change of the limit; inf when nothing more will happen."""
     time = np.inf
@@ -298,7 +312,7 @@ def next_event(workload: Workload, cluster: Cluster) -> float:
     return time
 
 
-@compiled
+@compiled_borrowing
 def advance(workload: Workload, cluster: Cluster, time: float, rank: IntArray) -> None:
     """Move the clock to `time` and let everything up to it happen: ends first, then arrivals.
 
@@ -322,7 +336,7 @@ def advance(workload: Workload, cluster: Cluster, time: float, rank: IntArray) -
         cluster.limit[WAKE] = np.inf
 
 
-@compiled
+@compiled_borrowing
 def forget_started(cluster: Cluster) -> None:
     """Drop started jobs from `pending`, keeping the order of the others."""
     kept = 0

@@ -15,7 +15,7 @@ from slurm_rl_plugin.simulator.cluster import (
     forget_started,
     start_job,
 )
-from slurm_rl_plugin.simulator.compilation import compiled
+from slurm_rl_plugin.simulator.compilation import compiled, compiled_borrowing
 from slurm_rl_plugin.simulator.conservative import dispatch_conservatively
 from slurm_rl_plugin.simulator.processors import processors_needed, processors_planned
 from slurm_rl_plugin.units import FloatArray, IntArray
@@ -24,13 +24,13 @@ NO_BACKFILLING, EASY, CONSERVATIVE = 0, 1, 2
 BACKFILLING = {"none": NO_BACKFILLING, "easy": EASY, "conservative": CONSERVATIVE}
 
 
-@compiled
+@compiled_borrowing
 def kept_back(workload: Workload, cluster: Cluster, job: int, reserve: int) -> bool:
     """Whether a job that fits into the idle processors is kept back by the reserve."""
     return processors_needed(workload, cluster, job, reserve) > cluster.counts[IDLE]
 
 
-@compiled
+@compiled_borrowing
 def shadow_of(workload: Workload, cluster: Cluster, head: int, reserve: int) -> tuple[float, int]:
     """When the head job is expected to fit, and the processors it then leaves spare.
 
@@ -50,7 +50,7 @@ def shadow_of(workload: Workload, cluster: Cluster, head: int, reserve: int) -> 
     return shadow, free - needed
 
 
-@compiled
+@compiled_borrowing
 def _batch_must_end_by(
     workload: Workload, cluster: Cluster, job: int, backfilling: int, reserve: int, bound: float
 ) -> float:
@@ -65,7 +65,7 @@ def _batch_must_end_by(
     return shadow_of(workload, cluster, job, reserve)[0]
 
 
-@compiled
+@compiled_borrowing
 def _too_long(workload: Workload, cluster: Cluster, job: int, batch_until: float) -> bool:
     """Whether a batch job would still run when the first kept-back one is expected to fit."""
     if workload.interactive[job]:
@@ -73,7 +73,7 @@ def _too_long(workload: Workload, cluster: Cluster, job: int, batch_until: float
     return cluster.clock[NOW] + workload.estimate[job] > batch_until
 
 
-@compiled
+@compiled_borrowing
 def _may_backfill(
     workload: Workload, cluster: Cluster, job: int, shadow: float, spare: int
 ) -> bool:
@@ -104,20 +104,27 @@ def dispatch_in_order(
     """
     if backfilling == CONSERVATIVE:
         return dispatch_conservatively(workload, cluster, order, reserve)
-    return _start_in_order(workload, cluster, order, backfilling, reserve)
+    return start_in_order(workload, cluster, order, len(order), backfilling, reserve)
 
 
-@compiled
-def _start_in_order(
-    workload: Workload, cluster: Cluster, order: IntArray, backfilling: int, reserve: int
+@compiled_borrowing
+def start_in_order(
+    workload: Workload,
+    cluster: Cluster,
+    order: IntArray,
+    count: int,
+    backfilling: int,
+    reserve: int,
 ) -> int:
+    """As `dispatch_in_order` of the first `count` jobs of `order`, but for CONSERVATIVE."""
     counts = cluster.counts
     started = 0
     head = -1
     looked, shadow, spare = False, 0.0, 0
     batch_until = np.inf
     idle = counts[IDLE]
-    for job in order:
+    for place in range(count):
+        job = order[place]
         if workload.processors[job] > idle:
             if idle == 0 or (head < 0 and backfilling == NO_BACKFILLING):
                 break
@@ -146,7 +153,7 @@ def _start_in_order(
     return started
 
 
-@compiled
+@compiled_borrowing
 def anything_fits(workload: Workload, cluster: Cluster) -> bool:
     """Whether some pending job is narrow enough for the idle processors."""
     idle = cluster.counts[IDLE]
@@ -156,7 +163,7 @@ def anything_fits(workload: Workload, cluster: Cluster) -> bool:
     return False
 
 
-@compiled
+@compiled_borrowing
 def _best(scores: FloatArray, jobs: IntArray, count: int) -> int:
     """Place of the highest score; ties go to the job submitted first."""
     best = 0
@@ -168,7 +175,7 @@ def _best(scores: FloatArray, jobs: IntArray, count: int) -> int:
     return best
 
 
-@compiled
+@compiled_borrowing
 def _remove(scores: FloatArray, jobs: IntArray, place: int, count: int) -> int:
     scores[place] = scores[count - 1]
     jobs[place] = jobs[count - 1]
@@ -202,6 +209,20 @@ def dispatch_by_score(
         # pending jobs stand in order of submission, which a stable sort keeps among equals
         order = jobs[np.argsort(-scores[:count], kind="mergesort")]
         return dispatch_conservatively(workload, cluster, order, reserve)
+    return _start_by_score(workload, cluster, scores, jobs, backfilling, reserve)
+
+
+@compiled_borrowing
+def _start_by_score(
+    workload: Workload,
+    cluster: Cluster,
+    scores: FloatArray,
+    jobs: IntArray,
+    backfilling: int,
+    reserve: int,
+) -> int:
+    counts = cluster.counts
+    count = counts[PENDING]
     started = 0
     head = -1
     batch_until = np.inf
@@ -230,7 +251,7 @@ def dispatch_by_score(
     return started
 
 
-@compiled
+@compiled_borrowing
 def _backfill_by_score(
     workload: Workload,
     cluster: Cluster,

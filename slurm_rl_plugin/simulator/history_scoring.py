@@ -21,7 +21,7 @@ from slurm_rl_plugin.features.run_prediction import (
     RunTimePrediction,
 )
 from slurm_rl_plugin.simulator.cluster import ENDED, NOW, PENDING, STARTED, Cluster, Workload
-from slurm_rl_plugin.simulator.compilation import compiled, compiled_inline
+from slurm_rl_plugin.simulator.compilation import compiled_borrowing, compiled_inline
 from slurm_rl_plugin.simulator.past_runs import (
     ENDED_EVENT,
     NO_PAST,
@@ -151,7 +151,7 @@ def _part_of(
 NO_HISTORY = history_part(None, None, np.empty((0, 0)), np.empty(0))
 
 
-@compiled
+@compiled_borrowing
 def _next_outlived(workload: Workload, cluster: Cluster, history: HistoryPart, kind: int) -> float:
     """When the next started job outlives a bound; inf where none is known to by now."""
     while history.seen[kind] < cluster.counts[STARTED]:
@@ -163,7 +163,7 @@ def _next_outlived(workload: Workload, cluster: Cluster, history: HistoryPart, k
     return np.inf
 
 
-@compiled
+@compiled_borrowing
 def _fold_next(workload: Workload, cluster: Cluster, history: HistoryPart) -> bool:
     """Fold the earliest event that is not folded yet; False where there is none."""
     first, kind = np.inf, -1
@@ -189,7 +189,7 @@ def _fold_next(workload: Workload, cluster: Cluster, history: HistoryPart) -> bo
     return True
 
 
-@compiled
+@compiled_borrowing
 def bring_up_to_now(workload: Workload, cluster: Cluster, history: HistoryPart) -> None:
     """Fold what runs have told since the last decision and count jobs alike."""
     while _fold_next(workload, cluster, history):
@@ -208,7 +208,7 @@ def bring_up_to_now(workload: Workload, cluster: Cluster, history: HistoryPart) 
         history.pending[template[cluster.pending[place]]] += 1
 
 
-@compiled
+@compiled_borrowing
 def _bring_facts_up(history: HistoryPart, user: int, template: int) -> None:
     """Rows change more seldom than predictions are made: what they tell is kept until then."""
     past = history.past
@@ -218,13 +218,14 @@ def _bring_facts_up(history: HistoryPart, user: int, template: int) -> None:
         fill_row_facts(history.user_facts[user], past.users[user])
         history.user_changed[user] = False
     if not past.template_known[template]:
-        history.template_facts[template] = history.user_facts[user]
+        for fact in range(ROW_FACTS):
+            history.template_facts[template, fact] = history.user_facts[user, fact]
     elif history.template_changed[template]:
         fill_row_facts(history.template_facts[template], past.templates[template])
         history.template_changed[template] = False
 
 
-@compiled
+@compiled_borrowing
 def _predicted(workload: Workload, history: HistoryPart, job: int, output: int) -> float:
     """One output of the prediction: the terms of `fill_known_facts` times their weights."""
     user, template = workload.past.user[job], workload.past.template[job]
@@ -238,7 +239,7 @@ def _predicted(workload: Workload, history: HistoryPart, job: int, output: int) 
     return total + weights[KNOWN_FACTS - 1] * history.past.template_known[template]
 
 
-@compiled
+@compiled_borrowing
 def _predict(workload: Workload, history: HistoryPart, job: int) -> None:
     """Compute the part of a job's template anew."""
     user, template = workload.past.user[job], workload.past.template[job]
@@ -253,7 +254,8 @@ def _predict(workload: Workload, history: HistoryPart, job: int) -> None:
     )
     part = history.part[template]
     hidden = len(part) - 1
-    part[:] = 0.0
+    for unit in range(len(part)):
+        part[unit] = 0.0
     for index in range(len(features)):
         for unit in range(hidden):
             part[unit] += features[index] * history.weights[index, unit]

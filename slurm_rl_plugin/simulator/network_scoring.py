@@ -17,7 +17,7 @@ from slurm_rl_plugin.simulator.cluster import (
     Cluster,
     Workload,
 )
-from slurm_rl_plugin.simulator.compilation import compiled, compiled_inline
+from slurm_rl_plugin.simulator.compilation import compiled, compiled_borrowing, compiled_inline
 from slurm_rl_plugin.simulator.history_scoring import (
     NO_HISTORY,
     HistoryPart,
@@ -190,7 +190,7 @@ def queue_part(
     return _take_queue(state, network, capacity, hidden)
 
 
-@compiled
+@compiled_borrowing
 def activate(value: float, activation: int) -> float:
     """One of ACTIVATIONS by its place there."""
     if activation == 0:
@@ -298,14 +298,31 @@ def score_pending(
     from_queue = np.zeros(len(network.output))
     reserve = queue_part(workload, cluster, network, usage, from_queue)
     inner = np.empty_like(from_queue)
+    if len(network.history.stamp) > 0:
+        bring_up_to_now(workload, cluster, network.history)
+    _fill_scores(workload, cluster, network, usage, largest, from_queue, inner, scores, jobs)
+    return reserve
+
+
+@compiled_borrowing
+def _fill_scores(
+    workload: Workload,
+    cluster: Cluster,
+    network: CompiledNetwork,
+    usage: FloatArray,
+    largest: float,
+    from_queue: FloatArray,
+    inner: FloatArray,
+    scores: FloatArray,
+    jobs: IntArray,
+) -> None:
+    """The loop of `score_pending`."""
     activation = network.activation[0]
     count = cluster.counts[PENDING]
     cluster.counts[SCORED_JOBS] += count
     now = cluster.clock[NOW]
     waiting_tells = len(network.dynamic_linear) > 0
     past_tells = len(network.history.stamp) > 0
-    if past_tells:
-        bring_up_to_now(workload, cluster, network.history)
     for place in range(count):
         job = cluster.pending[place]
         score = network.static_score[job]
@@ -320,4 +337,3 @@ def score_pending(
             score += network.output[unit] * activate(inner[unit], activation)
         scores[place] = score
         jobs[place] = job
-    return reserve

@@ -16,7 +16,7 @@ from slurm_rl_plugin.features.run_history import (
     SLOW,
     UNKNOWN,
 )
-from slurm_rl_plugin.simulator.compilation import compiled
+from slurm_rl_plugin.simulator.compilation import compiled, compiled_borrowing
 from slurm_rl_plugin.simulator.shared_functions import fold_ended, fold_outlived
 from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
 
@@ -100,7 +100,7 @@ def nothing_past(user: IntArray, template: IntArray, time_limit: FloatArray) -> 
 NO_PAST = nothing_past(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64), np.empty(0))
 
 
-@compiled
+@compiled_borrowing
 def fold_run(past: PastRuns, user: int, template: int, kind: int, run_time: float) -> None:
     """Let one event of a run tell the site, its user and its template.
 
@@ -114,10 +114,12 @@ def fold_run(past: PastRuns, user: int, template: int, kind: int, run_time: floa
         run_time: seconds; of ENDED_EVENT only.
     """
     if not past.user_known[user]:
-        past.users[user] = past.site
+        for place in range(HISTORY):
+            past.users[user, place] = past.site[place]
         past.user_known[user] = True
     if not past.template_known[template]:
-        past.templates[template] = past.users[user]
+        for place in range(HISTORY):
+            past.templates[template, place] = past.users[user, place]
         past.template_known[template] = True
     if kind == ENDED_EVENT:
         fold_ended(past.site, run_time, SITE_FAST, SITE_SLOW)

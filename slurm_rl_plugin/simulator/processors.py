@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from slurm_rl_plugin.simulator.cluster import LIMITED, RUNNING_INTERACTIVE, Cluster, Workload
-from slurm_rl_plugin.simulator.compilation import compiled
+from slurm_rl_plugin.simulator.compilation import compiled_borrowing
 
 
-@compiled
+@compiled_borrowing
 def processors_needed(workload: Workload, cluster: Cluster, job: int, reserve: int) -> int:
     """Idle processors at which a job may start: its own, and for a batch job the reserve.
 
@@ -23,7 +23,7 @@ def processors_needed(workload: Workload, cluster: Cluster, job: int, reserve: i
     return min(processors + reserve, cluster.capacity[0])
 
 
-@compiled
+@compiled_borrowing
 def processors_planned(workload: Workload, cluster: Cluster, job: int, reserve: int) -> int:
     """Idle processors at which backfilling plans the start of a job that does not fit now.
 

@@ -14,12 +14,14 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import matplotlib as mpl
 import numpy as np
 
 from slurm_rl_plugin.accounting.log_format import read_log
+from slurm_rl_plugin.features.run_prediction import RunTimePrediction
 from slurm_rl_plugin.features.site import SITE
 from slurm_rl_plugin.learning.training_load import site_scaler
 from slurm_rl_plugin.policies.network import QNetwork, network_from_parameters, parameter_count
@@ -107,10 +109,17 @@ def against_the_reference(prepared: PreparedLog) -> dict[str, float]:
     return ratios
 
 
-def network(hidden: int) -> QNetwork:
+def network(hidden: int, *, past_runs: bool = False) -> QNetwork:
+    """A scorer of random weights; those of past runs are 0 unless asked for."""
     parameters = np.random.default_rng(1).normal(size=parameter_count(SITE, hidden)) * 0.1
     parameters[-len(SITE.jobs) + SITE.jobs.index("log_work")] = -1.0
-    return network_from_parameters(SITE, parameters, hidden=hidden, scaler=site_scaler())
+    scorer = network_from_parameters(SITE, parameters, hidden=hidden, scaler=site_scaler())
+    if past_runs:
+        return replace(scorer, prediction=RunTimePrediction.untrained())
+    job_weights, linear = scorer.job_weights.copy(), scorer.linear.copy()
+    first = len(SITE.jobs) - len(SITE.history_jobs)
+    job_weights[first:], linear[first:] = 0.0, 0.0
+    return replace(scorer, job_weights=job_weights, linear=linear)
 
 
 def on_whole_logs(prepared: PreparedLog) -> dict[str, float]:
@@ -122,8 +131,12 @@ def on_whole_logs(prepared: PreparedLog) -> dict[str, float]:
     for policy in ("fifo", "saf"):
         scores = scores_of(policy, prepared, workload)
         rates[policy] = jobs / seconds(lambda s=scores: simulate_scores(workload, s, settings))
-    for name, hidden in (("linear scorer", 0), ("16 hidden units", 16)):
-        scorer = network(hidden)
+    scorers = {
+        "linear scorer": network(0),
+        "16 hidden units": network(16),
+        "16 hidden units, past runs": network(16, past_runs=True),
+    }
+    for name, scorer in scorers.items():
         rates[name] = jobs / seconds(lambda n=scorer: simulate_network(workload, n, settings))
     return rates
 
