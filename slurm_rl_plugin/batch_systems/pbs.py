@@ -165,7 +165,7 @@ class Pbs:
         waiting = [job for job in jobs if job.waits]
         counts = self._server is not None and self._server.counts_eligible_time
         pending = build.pending(waiting, base, now, counts_eligible_time=counts)
-        running_jobs = RunningJobs(jobs=build.jobs(running), start=_starts(running))
+        running_jobs = RunningJobs.seen(build.jobs(running), _starts(running), now)
         started_jobs = StartedJobs(jobs=build.jobs(started), start=_starts(started))
         ended_jobs = self._past(jobs, build, now) or EndedJobs(
             jobs=build.jobs(ended),

@@ -155,10 +155,11 @@ class SlurmCluster:
         pending_jobs = build.pending(
             waiting, terms, tiers, now, limit.keeps_back if limit else None
         )
-        running_jobs = RunningJobs(
-            jobs=build.jobs(running),
-            start=_starts(running),
-            requested=np.array([self._watch.requested(row) for row in running], dtype=np.int64),
+        running_jobs = RunningJobs.seen(
+            build.jobs(running),
+            _starts(running),
+            now,
+            np.array([self._watch.requested(row) for row in running], dtype=np.int64),
         )
         started_jobs = StartedJobs(jobs=build.jobs(started), start=_starts(started))
         here = {row.job_id for row in rows}  # what is in the queue still is told later

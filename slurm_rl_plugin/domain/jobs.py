@@ -138,6 +138,22 @@ class RunningJobs:
     start: FloatArray
     requested: IntArray | None = None
 
+    @classmethod
+    def seen(
+        cls, jobs: JobTable, start: FloatArray, now: float, requested: IntArray | None = None
+    ) -> Self:
+        """Running jobs as a batch system shows them, at times before it shows since when.
+
+        A start that is not told would make no score of any job finite: it counts as now.
+
+        Args:
+            jobs: n jobs.
+            start: seconds since the epoch, NaN where none is told; shape [n].
+            now: when they were seen, seconds since the epoch.
+            requested: see the class.
+        """
+        return cls(jobs=jobs, start=np.where(np.isnan(start), now, start), requested=requested)
+
     @property
     def as_requested(self) -> JobTable:
         """The jobs with the processors that they had asked for."""

@@ -103,10 +103,9 @@ def reproduce(plan: Plan, after_load: Callable[[], None]) -> SiteUtilities:
     """
     log = read_lpc(plan.traces)
     order = QueueOrder(network=plan.network)
-    weights = float(plan.network.queue_weights.sum() + plan.network.job_weights.sum())
-    models = fitted_models(log, order, repr(weights), plan.size, plan.models, after_load)
+    models = fitted_models(log, order, plan.network.digest, plan.size, plan.models, after_load)
     checksums = {name: policy.card.sha256 for name, policy in models.items()}
-    shelf = SeedShelf(plan.models, log, [repr(weights), str(plan.size.jobs), str(checksums)])
+    shelf = SeedShelf(plan.models, log, [plan.network.digest, str(plan.size.jobs), str(checksums)])
     measured: dict[str, list[tuple[dict[str, float], FloatArray]]] = {}
     for seed in range(plan.seeds):
         run = partial(_seed, log, order, models, plan.size.jobs, seed)

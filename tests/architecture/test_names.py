@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import ast
 import inspect
-from pathlib import Path
-
-import pytest
 
 from slurm_rl_plugin import errors
 from tests.architecture.markdown_documents import TOP
@@ -31,33 +28,6 @@ def test_no_file_is_longer_than_400_lines() -> None:
         path.relative_to(TOP).as_posix(): len(path.read_text().splitlines()) for path in MODULES
     }
     assert {name: length for name, length in lengths.items() if length > 400} == {}
-
-
-@pytest.mark.parametrize("path", MODULES, ids=lambda path: path.relative_to(TOP).as_posix())
-def test_modules_and_what_is_public_in_them_have_docstrings(path: Path) -> None:
-    tree = ast.parse(path.read_text())
-    assert ast.get_docstring(tree), "the module has none"
-    assert undocumented(tree.body) == []
-
-
-def undocumented(body: list[ast.stmt]) -> list[str]:
-    """Public functions and classes without a docstring, methods of public classes included."""
-    missing = []
-    for node in body:
-        if not isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            continue
-        if node.name.startswith("_"):
-            continue
-        if ast.get_docstring(node) is None:
-            missing.append(node.name)
-        if isinstance(node, ast.ClassDef):
-            missing += [f"{node.name}.{each}" for each in undocumented(node.body)]
-    return missing
-
-
-def test_a_missing_docstring_would_be_found() -> None:
-    tree = ast.parse("class A:\n  'x'\n  def b(self): ...\n  def _c(self): ...\ndef d(): ...")
-    assert undocumented(tree.body) == ["A.b", "d"]
 
 
 def error_classes() -> list[type]:

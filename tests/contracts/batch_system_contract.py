@@ -28,6 +28,7 @@ class PreparedQueue:
         waiting: at least three pending, eligible jobs that nobody holds, of any priorities.
         held: a pending job on hold; None where the system knows no hold.
         start: makes one of the waiting jobs start; None where the test cannot say so.
+        start_untold: makes one of them run before the batch system shows since when; None as above.
         end: makes the job that was started end; None where the test cannot say so.
         another: a fresh adapter of the same batch system, as a reload makes one; None for none.
     """
@@ -36,6 +37,7 @@ class PreparedQueue:
     waiting: tuple[int, ...]
     held: int | None = None
     start: Callable[[int], None] | None = None
+    start_untold: Callable[[int], None] | None = None
     end: Callable[[int], None] | None = None
     another: Callable[[], BatchSystem] | None = None
 
@@ -224,6 +226,16 @@ class BatchSystemContract:
         assert queue.waiting[1] in second.running.jobs.job_id.tolist()
         assert queue.waiting[1] not in second.pending.jobs.job_id.tolist()
         assert len(third.started) == 0
+
+    def test_a_start_that_is_not_told_yet_spoils_no_score(self, queue: PreparedQueue) -> None:
+        if queue.start_untold is None:
+            pytest.skip("this system tells every start")
+        queue.system.snapshot()
+        queue.start_untold(queue.waiting[1])
+        snapshot = queue.system.snapshot()
+        assert queue.waiting[1] in snapshot.running.jobs.job_id.tolist()
+        assert np.isfinite(snapshot.running.start).all()
+        assert snapshot.running.start.max() <= snapshot.now
 
     def test_an_adapter_that_goes_on_tells_starts_since_the_last_look_of_the_earlier_one(
         self, queue: PreparedQueue

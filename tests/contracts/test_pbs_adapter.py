@@ -37,6 +37,7 @@ def prepared(fake: FakePbs) -> PreparedQueue:
         waiting=(3, 4, 5),
         held=6,
         start=lambda job: fake.run_job(f"{job}.head"),
+        start_untold=lambda job: fake.change(f"{job}.head", job_state="R", stime=None),
         end=lambda job: fake.end_job(f"{job}.head"),
         another=adapter,
     )

@@ -69,6 +69,9 @@ class TestContract(BatchSystemContract):
             waiting=waiting,
             held=held,
             start=cluster.run_job,
+            start_untold=lambda job: cluster.change(
+                job, state="RUNNING", reason="None", nodes="n1"
+            ),
             end=cluster.end_job,
             another=lambda: adapter(cluster),
         )
