@@ -13,7 +13,7 @@ from slurm_rl_plugin.domain import QueueSnapshot
 from slurm_rl_plugin.features.history_table import HistoryTable
 from slurm_rl_plugin.features.job_keys import job_keys
 from slurm_rl_plugin.features.past_runs import PastRuns
-from slurm_rl_plugin.features.run_history import HISTORY
+from slurm_rl_plugin.features.run_history import HISTORY, SPENT, UNKNOWN, speaks_for
 from slurm_rl_plugin.features.run_prediction import (
     KNOWN_FACTS,
     RunTimePrediction,
@@ -51,10 +51,16 @@ def history_columns(
     facts = np.empty((KNOWN_FACTS, len(first)))
     limit = time_limit[first]
     processors = np.maximum(jobs.processors[first], 1).astype(np.float64)
+    speaks = speaks_for(user_rows[SPENT], limit, processors)
+    if not speaks.all():
+        nothing = np.array(UNKNOWN)[:, None]
+        user_rows = np.where(speaks, user_rows, nothing)
+        template_rows = np.where(speaks, template_rows, nothing)
+        user_known, known = user_known & speaks, known & speaks
     fill_known_facts(facts, limit, processors, user_rows, template_rows, user_known, known)
     very_short, short, hours, log_run = prediction.weights @ facts
     columns = history_features(very_short, short, hours, log_run, limit, known)
-    columns += alike_features(pending_alike, running_alike)
+    columns += tuple(speaks * told for told in alike_features(pending_alike, running_alike))
     told = np.empty((len(first), len(columns)), dtype=np.float32)
     for index, column in enumerate(columns):
         told[:, index] = column

@@ -7,16 +7,29 @@ from dataclasses import replace
 
 import numpy as np
 
-from slurm_rl_plugin.features.run_history import INVERSE, LAST, PREVIOUS, SHORT_RUN_TIMES
+from slurm_rl_plugin.features.run_history import (
+    INVERSE,
+    LAST,
+    PREVIOUS,
+    SHORT_RUN_TIMES,
+    UNKNOWN,
+)
 from slurm_rl_plugin.features.run_prediction import KNOWN_FACTS
 from slurm_rl_plugin.simulator.compilation import compiled
 from slurm_rl_plugin.simulator.log_workload import PreparedLog, RecentRuns, select_prepared
-from slurm_rl_plugin.simulator.past_runs import ENDED_EVENT, PastRuns, fold_run, known_rows
+from slurm_rl_plugin.simulator.past_runs import (
+    ENDED_EVENT,
+    PastRuns,
+    fold_run,
+    known_rows,
+    past_speaks,
+)
 from slurm_rl_plugin.simulator.shared_functions import fill_known_facts
 from slurm_rl_plugin.units import FloatArray, IntArray
 
 #: Events at which nothing is learned but something asked: a submission, a start.
 _SUBMITTED, _STARTED = ENDED_EVENT + 1, ENDED_EVENT + 2
+_NOTHING = np.array(UNKNOWN)
 
 
 def _events(prepared: PreparedLog) -> tuple[FloatArray, IntArray, IntArray]:
@@ -50,7 +63,8 @@ def _replay(
         number = job[event]
         user, template = past.user[number], past.template[number]
         if kind[event] <= ENDED_EVENT:
-            fold_run(past, user, template, kind[event], run_time[number])
+            wide = float(processors[number])
+            fold_run(past, user, template, kind[event], run_time[number], wide)
             ended[user] += kind[event] == ENDED_EVENT
         elif kind[event] == _SUBMITTED:
             if len(at_submission) and ended[user]:
@@ -60,14 +74,17 @@ def _replay(
                 at_submission[number, 1] = row[INVERSE]
         elif len(at_start):
             of_user, of_template = known_rows(past, user, template)
+            speaks = past_speaks(past, user, template, float(processors[number]))
+            if not speaks:
+                of_user = of_template = _NOTHING
             fill_known_facts(
                 at_start[number],
                 past.asked[template],
                 float(processors[number]),
                 of_user,
                 of_template,
-                1.0 * past.user_known[user],
-                1.0 * past.template_known[template],
+                1.0 * (speaks and past.user_known[user]),
+                1.0 * (speaks and past.template_known[template]),
             )
 
 

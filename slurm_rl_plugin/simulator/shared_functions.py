@@ -31,6 +31,8 @@ grid_features_2011 = compiled_copy(
 )
 fold_outlived = compiled_copy(run_history.fold_outlived)
 fold_ended = compiled_copy(run_history.fold_ended)
+fold_spent = compiled_copy(run_history.fold_spent)
+speaks_for = compiled_copy(run_history.speaks_for)
 fill_row_facts = compiled_copy(
     run_prediction.fill_row_facts, log_odds=compiled_copy(run_prediction.log_odds)
 )
