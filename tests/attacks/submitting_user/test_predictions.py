@@ -38,10 +38,10 @@ SHORT_RUNS = [
 
 
 def paid_for(job: Run, part: float = 1.0) -> list[Dummies]:
-    """So many core-seconds in runs just short of two hours, then ten of five seconds."""
+    """As much as the job asks for, in runs short of two hours; then ten runs of five seconds."""
     count = int(np.ceil(part * asked_by(job) / (64 * 7000.0)))
     like_the_job = Dummies(10, 5.0, job.processors, job.time_limit)
-    return [Dummies(count, 7000.0, 64), like_the_job]
+    return [Dummies(count, part * asked_by(job) / (64 * count), 64), like_the_job]
 
 
 @st.composite
