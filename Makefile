@@ -83,6 +83,7 @@ bench: $(VENV)/installed-test
 	$(BIN)/python -m tests.benchmarks.log_conversion --output bench-output
 	$(BIN)/python -m tests.benchmarks.agents_speed
 	$(BIN)/python -m tests.benchmarks.market_speed
+	$(BIN)/python -m tests.benchmarks.poisoned_prediction
 
 bench-slurm: $(VENV)/installed-test
 	tests/real/install_daemons.sh

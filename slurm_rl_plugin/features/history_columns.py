@@ -13,11 +13,12 @@ from slurm_rl_plugin.domain import QueueSnapshot
 from slurm_rl_plugin.features.history_table import HistoryTable
 from slurm_rl_plugin.features.job_keys import job_keys
 from slurm_rl_plugin.features.past_runs import PastRuns
-from slurm_rl_plugin.features.run_history import HISTORY
+from slurm_rl_plugin.features.run_history import HISTORY, SPENT, speaks_for
 from slurm_rl_plugin.features.run_prediction import (
     KNOWN_FACTS,
     RunTimePrediction,
     alike_features,
+    at_its_word,
     fill_known_facts,
     history_features,
 )
@@ -52,9 +53,13 @@ def history_columns(
     limit = time_limit[first]
     processors = np.maximum(jobs.processors[first], 1).astype(np.float64)
     fill_known_facts(facts, limit, processors, user_rows, template_rows, user_known, known)
-    very_short, short, hours, log_run = prediction.weights @ facts
-    columns = history_features(very_short, short, hours, log_run, limit, known)
-    columns += alike_features(pending_alike, running_alike)
+    predicted = prediction.weights @ facts
+    speaks = speaks_for(user_rows[SPENT], limit, processors)
+    if not speaks.all():
+        predicted = np.where(speaks, predicted, at_its_word(limit))
+    very_short, short, hours, log_run = predicted
+    columns = history_features(very_short, short, hours, log_run, limit, known & speaks)
+    columns += tuple(speaks * told for told in alike_features(pending_alike, running_alike))
     told = np.empty((len(first), len(columns)), dtype=np.float32)
     for index, column in enumerate(columns):
         told[:, index] = column

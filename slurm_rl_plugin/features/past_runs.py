@@ -18,12 +18,14 @@ from slurm_rl_plugin.features.run_events import ENDED, RunEvents
 from slurm_rl_plugin.features.run_history import (
     FAST,
     HISTORY,
+    LONG_RUN,
     SITE_FAST,
     SITE_SLOW,
     SLOW,
     UNKNOWN,
     fold_ended,
     fold_outlived,
+    fold_spent,
 )
 from slurm_rl_plugin.units import FloatArray
 
@@ -34,7 +36,7 @@ TEMPLATES_AT_MOST = 8_000
 #: twice. What is further ahead is of a clock that was wrong: nothing would count until it has come.
 LONGEST_AHEAD = 3600.0
 #: Version of the order of numbers in a memory.
-_LAYOUT = 1.0
+_LAYOUT = 2.0
 #: Numbers before the tables: layout, time, the site's row, users, templates.
 _HEAD = 2 + HISTORY + 2
 
@@ -113,9 +115,9 @@ def _fold(
     templates: dict[float, list[float]],
 ) -> None:
     """Let every event tell; plain numbers in lists, which Python changes faster than arrays."""
-    columns = (events.kind, events.run_time, events.user, events.template)
+    columns = (events.kind, events.run_time, events.processors, events.user, events.template)
     told = zip(*(column.tolist() for column in columns), strict=True)
-    for kind, run_time, user_key, template_key in told:
+    for kind, run_time, processors, user_key, template_key in told:
         user = users.get(user_key)
         if user is None:
             users[user_key] = user = site.copy()
@@ -126,7 +128,10 @@ def _fold(
             fold_ended(site, run_time, SITE_FAST, SITE_SLOW)
             fold_ended(user, run_time, FAST, SLOW)
             fold_ended(template, run_time, FAST, SLOW)
+            fold_spent(user, run_time, processors)
         else:
             fold_outlived(site, kind, SITE_FAST, SITE_SLOW)
             fold_outlived(user, kind, FAST, SLOW)
             fold_outlived(template, kind, FAST, SLOW)
+            if kind == ENDED - 1:
+                fold_spent(user, LONG_RUN, processors)

@@ -30,6 +30,7 @@ class RunEvents:
         kind: place in SHORT_RUN_TIMES of what was outlived, or ENDED.
         job_id: who tells.
         run_time: seconds; of ends only, else 0.
+        processors: of the job.
         user, template: keys of `features.job_keys`.
     """
 
@@ -37,6 +38,7 @@ class RunEvents:
     kind: IntArray
     job_id: IntArray
     run_time: FloatArray
+    processors: IntArray
     user: FloatArray
     template: FloatArray
 
@@ -62,7 +64,7 @@ class RunEvents:
         columns = [np.concatenate(column) for column in zip(*keyed, strict=True)]
         time, kind, job_id = columns[:3]
         order = np.lexsort((job_id, kind, time))
-        names = ("time", "kind", "job_id", "run_time", "user", "template")
+        names = ("time", "kind", "job_id", "run_time", "processors", "user", "template")
         return cls(**{name: column[order] for name, column in zip(names, columns, strict=True)})
 
 
@@ -107,4 +109,4 @@ def _keyed(
     users: tuple[str, ...], jobs: JobTable, time: FloatArray, kind: int, run_time: FloatArray
 ) -> tuple[FloatArray | IntArray, ...]:
     kinds = np.full(len(jobs), kind, dtype=np.int64)
-    return (time, kinds, jobs.job_id, run_time, *job_keys(users, jobs))
+    return (time, kinds, jobs.job_id, run_time, jobs.processors, *job_keys(users, jobs))

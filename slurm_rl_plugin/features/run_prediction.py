@@ -34,6 +34,8 @@ KNOWN_FACTS = TEMPLATE_FACTS + ROW_FACTS + 2
 PREDICTED = len(SHORT_RUN_TIMES) + 1
 #: Entry of a model's metadata that holds the weights.
 PREDICTION_ENTRY = "prediction"
+#: Logit of one in a thousand: that a job which is taken at its word ends before its time.
+_HARDLY_EVER = -6.9
 #: Keeps the log odds of a share of 0 or 1 finite.
 _NEVER_CERTAIN = 0.01
 
@@ -169,6 +171,18 @@ def history_features(
         np.log10(1.0 + expected) / 6.0,
         known,
     )
+
+
+def at_its_word(time_limit: Any) -> tuple[Any, ...]:
+    """What stands for a prediction of a request for which past runs do not speak.
+
+    It runs as long as it asks for; the outputs of a prediction, PREDICTED of them.
+
+    Args:
+        time_limit: requested seconds.
+    """
+    hardly = _HARDLY_EVER + 0.0 * time_limit
+    return (hardly, hardly, hardly, np.log10(1.0 + time_limit))
 
 
 def alike_features(pending_alike: Any, running_alike: Any) -> tuple[Any, ...]:

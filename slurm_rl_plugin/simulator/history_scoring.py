@@ -27,9 +27,11 @@ from slurm_rl_plugin.simulator.past_runs import (
     NO_PAST,
     PastRuns,
     fold_run,
+    past_speaks,
 )
 from slurm_rl_plugin.simulator.shared_functions import (
     alike_features,
+    at_its_word,
     fill_row_facts,
     history_features,
 )
@@ -52,6 +54,8 @@ class HistoryPart(NamedTuple):
         alike_weights: of the features of jobs alike, shape [_ALIKE, hidden].
         alike_linear: shape [_ALIKE].
         asked: what the request adds to each output of the prediction, shape [templates, PREDICTED].
+        processors: of the jobs of each template, shape [templates].
+        speaks: whether past runs spoke for each template when its part was computed, [templates].
         past: rows of history.
         user_facts: what the rows of users tell, shape [users, ROW_FACTS].
         user_changed: whose row has changed since, shape [users].
@@ -73,6 +77,8 @@ class HistoryPart(NamedTuple):
     alike_weights: FloatArray
     alike_linear: FloatArray
     asked: FloatArray
+    processors: FloatArray
+    speaks: BoolArray
     past: PastRuns
     user_facts: FloatArray
     user_changed: BoolArray
@@ -107,7 +113,8 @@ def history_part(
         if weights.any() or linear.any():
             raise SimulationError("a network that looks at past runs needs a run-time prediction.")
         nothing = np.zeros((PREDICTED, KNOWN_FACTS))
-        return _part_of(nothing, NO_PAST, np.empty((0, PREDICTED)), weights, linear)
+        none = np.empty((0, PREDICTED))
+        return _part_of(nothing, NO_PAST, none, np.empty(0), weights, linear)
     past = workload.past
     if len(past.template) != len(workload.submit):
         raise SimulationError("a network that looks at past runs needs to know users.")
@@ -115,13 +122,14 @@ def history_part(
     processors[past.template] = workload.processors
     request = (np.log10(1.0 + past.asked) / 6.0, np.log10(processors) / 4.0)
     asked = np.column_stack(request) @ prediction.weights[:, 1:USER_FACTS].T
-    return _part_of(prediction.weights, past.copy(), asked, weights, linear)
+    return _part_of(prediction.weights, past.copy(), asked, processors, weights, linear)
 
 
 def _part_of(
     prediction: FloatArray,
     past: PastRuns,
     asked: FloatArray,
+    processors: FloatArray,
     weights: FloatArray,
     linear: FloatArray,
 ) -> HistoryPart:
@@ -134,6 +142,8 @@ def _part_of(
         alike_weights=np.ascontiguousarray(weights[split:]),
         alike_linear=np.ascontiguousarray(linear[split:]),
         asked=asked,
+        processors=processors,
+        speaks=np.ones(templates, dtype=np.bool_),
         past=past,
         user_facts=np.zeros((users, ROW_FACTS)),
         user_changed=np.ones(users, dtype=np.bool_),
@@ -180,10 +190,12 @@ def _fold_next(workload: Workload, cluster: Cluster, history: HistoryPart) -> bo
     list_of = cluster.ended if kind == ENDED_EVENT else cluster.started
     job = list_of[history.seen[kind]]
     user = workload.past.user[job]
-    fold_run(history.past, user, workload.past.template[job], kind, workload.run_time[job])
+    template = workload.past.template[job]
+    processors = history.processors[template]
+    fold_run(history.past, user, template, kind, workload.run_time[job], processors)
     history.seen[kind] += 1
     history.user_changed[user] = True
-    history.template_changed[workload.past.template[job]] = True
+    history.template_changed[template] = True
     history.version[user] += 1
     history.version[-1] += 1
     return True
@@ -244,13 +256,21 @@ def _predict(workload: Workload, history: HistoryPart, job: int) -> None:
     """Compute the part of a job's template anew."""
     user, template = workload.past.user[job], workload.past.template[job]
     _bring_facts_up(history, user, template)
+    speaks = past_speaks(history.past, user, template, history.processors[template])
+    history.speaks[template] = speaks
+    very_short, short, hours, log_run = at_its_word(history.past.asked[template])
+    if speaks:
+        very_short = _predicted(workload, history, job, 0)
+        short = _predicted(workload, history, job, 1)
+        hours = _predicted(workload, history, job, 2)
+        log_run = _predicted(workload, history, job, 3)
     features = history_features(
-        _predicted(workload, history, job, 0),
-        _predicted(workload, history, job, 1),
-        _predicted(workload, history, job, 2),
-        _predicted(workload, history, job, 3),
+        very_short,
+        short,
+        hours,
+        log_run,
         history.past.asked[template],
-        1.0 * history.past.template_known[template],
+        1.0 * (speaks and history.past.template_known[template]),
     )
     part = history.part[template]
     hidden = len(part) - 1
@@ -280,12 +300,15 @@ def add_history(workload: Workload, history: HistoryPart, job: int, inner: Float
         _predict(workload, history, job)
         history.stamp[template] = stamp
     part = history.part[template]
-    alike = alike_features(history.pending[template], history.running[template])
     score = part[len(inner)]
+    for unit in range(len(inner)):
+        inner[unit] += part[unit]
+    if not history.speaks[template]:
+        return score
+    alike = alike_features(history.pending[template], history.running[template])
     for index in range(len(alike)):
         score += alike[index] * history.alike_linear[index]
     for unit in range(len(inner)):
-        inner[unit] += part[unit]
         for index in range(len(alike)):
             inner[unit] += alike[index] * history.alike_weights[index, unit]
     return score

@@ -10,14 +10,21 @@ from slurm_rl_plugin.features.estimates import UNKNOWN_RUN_TIME
 from slurm_rl_plugin.features.run_history import (
     FAST,
     HISTORY,
+    LONG_RUN,
     SHORT_RUN_TIMES,
     SITE_FAST,
     SITE_SLOW,
     SLOW,
+    SPENT,
     UNKNOWN,
 )
 from slurm_rl_plugin.simulator.compilation import compiled, compiled_borrowing
-from slurm_rl_plugin.simulator.shared_functions import fold_ended, fold_outlived
+from slurm_rl_plugin.simulator.shared_functions import (
+    fold_ended,
+    fold_outlived,
+    fold_spent,
+    speaks_for,
+)
 from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
 
 #: Kinds of events in which a run tells something: it has outlived one of SHORT_RUN_TIMES, or ended.
@@ -101,7 +108,9 @@ NO_PAST = nothing_past(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64),
 
 
 @compiled_borrowing
-def fold_run(past: PastRuns, user: int, template: int, kind: int, run_time: float) -> None:
+def fold_run(
+    past: PastRuns, user: int, template: int, kind: int, run_time: float, processors: float
+) -> None:
     """Let one event of a run tell the site, its user and its template.
 
     Who is met for the first time begins with what is known of the level above.
@@ -112,6 +121,7 @@ def fold_run(past: PastRuns, user: int, template: int, kind: int, run_time: floa
         template: number of the template.
         kind: place in SHORT_RUN_TIMES of what was outlived, or ENDED_EVENT.
         run_time: seconds; of ENDED_EVENT only.
+        processors: of the run.
     """
     if not past.user_known[user]:
         for place in range(HISTORY):
@@ -125,10 +135,13 @@ def fold_run(past: PastRuns, user: int, template: int, kind: int, run_time: floa
         fold_ended(past.site, run_time, SITE_FAST, SITE_SLOW)
         fold_ended(past.users[user], run_time, FAST, SLOW)
         fold_ended(past.templates[template], run_time, FAST, SLOW)
+        fold_spent(past.users[user], run_time, processors)
     else:
         fold_outlived(past.site, kind, SITE_FAST, SITE_SLOW)
         fold_outlived(past.users[user], kind, FAST, SLOW)
         fold_outlived(past.templates[template], kind, FAST, SLOW)
+        if kind == ENDED_EVENT - 1:
+            fold_spent(past.users[user], LONG_RUN, processors)
 
 
 @compiled
@@ -137,3 +150,10 @@ def known_rows(past: PastRuns, user: int, template: int) -> tuple[FloatArray, Fl
     of_user = past.users[user] if past.user_known[user] else past.site
     of_template = past.templates[template] if past.template_known[template] else of_user
     return of_user, of_template
+
+
+@compiled_borrowing
+def past_speaks(past: PastRuns, user: int, template: int, processors: float) -> bool:
+    """Whether past runs say how long jobs of a template will run (`run_history.speaks_for`)."""
+    spent = past.users[user, SPENT] if past.user_known[user] else 0.0
+    return speaks_for(spent, past.asked[template], processors)

@@ -50,7 +50,8 @@ def _replay(
         number = job[event]
         user, template = past.user[number], past.template[number]
         if kind[event] <= ENDED_EVENT:
-            fold_run(past, user, template, kind[event], run_time[number])
+            wide = float(processors[number])
+            fold_run(past, user, template, kind[event], run_time[number], wide)
             ended[user] += kind[event] == ENDED_EVENT
         elif kind[event] == _SUBMITTED:
             if len(at_submission) and ended[user]:

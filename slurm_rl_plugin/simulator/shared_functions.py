@@ -31,9 +31,12 @@ grid_features_2011 = compiled_copy(
 )
 fold_outlived = compiled_copy(run_history.fold_outlived)
 fold_ended = compiled_copy(run_history.fold_ended)
+fold_spent = compiled_copy(run_history.fold_spent)
+speaks_for = compiled_copy(run_history.speaks_for)
 fill_row_facts = compiled_copy(
     run_prediction.fill_row_facts, log_odds=compiled_copy(run_prediction.log_odds)
 )
 fill_known_facts = compiled_copy(run_prediction.fill_known_facts, fill_row_facts=fill_row_facts)
 history_features = compiled_copy(run_prediction.history_features)
+at_its_word = compiled_copy(run_prediction.at_its_word)
 alike_features = compiled_copy(run_prediction.alike_features)

@@ -8,10 +8,12 @@ import numpy as np
 import pytest
 
 from slurm_rl_plugin.errors import ModelSchemaMismatch
+from slurm_rl_plugin.features import history_columns
 from slurm_rl_plugin.features.columns import site_job_features, site_queue_features
 from slurm_rl_plugin.features.estimates import RequestedLimit
 from slurm_rl_plugin.features.past_runs import PastRuns
 from slurm_rl_plugin.features.recent_arrivals import ARRIVAL_MEMORY, recent_arrivals
+from slurm_rl_plugin.features.run_history import LARGE_REQUEST, speaks_for
 from slurm_rl_plugin.features.run_prediction import (
     KNOWN_FACTS,
     PREDICTED,
@@ -22,9 +24,9 @@ from slurm_rl_plugin.learning.onnx_export import export_network
 from slurm_rl_plugin.policies.q_network import load_q_network
 from slurm_rl_plugin.simulator.log_workload import prepare_log
 from slurm_rl_plugin.simulator.policy_driver import simulate_policy
-from slurm_rl_plugin.simulator.simulation import SimulationSettings
+from slurm_rl_plugin.simulator.simulation import SimulationSettings, simulate_network
 from tests.functional.small_network import small_network
-from tests.reference.loads import log_of, random_workload
+from tests.reference.loads import log_of, random_workload, users_workload
 from tests.unit.features.run_tables import USERS, ReadableHistory, Run, snapshot_of
 from tests.unit.features.test_past_runs import assert_same, random_runs, snapshots_of
 
@@ -167,3 +169,34 @@ def test_a_simulated_cluster_tells_the_policy_all_that_happened(predicts, seed):
         past = PastRuns.from_memory(listener.memories[place][ARRIVAL_MEMORY:])
         now = listener.times[place]
         assert_same(past, ReadableHistory.of([run for run in runs if run.start < now], now))
+
+
+@pytest.mark.parametrize("seed", [2, 3, 4])
+def test_the_head_node_and_the_simulator_agree_on_what_large_requests_have_paid_for(
+    predicts, seed, monkeypatch
+):
+    workload = users_workload(seed, 150, parallel=True, large=True)
+    limit = workload.past.asked[workload.past.template]
+    log = replace(
+        log_of(workload, available=96, time_limit=limit), user=workload.past.user, users=USERS
+    )
+    prepared = prepare_log(log)
+    believed = prepared.workload(RequestedLimit())
+    met = set()
+
+    def watched(spent, time_limit, processors):
+        speaks = speaks_for(spent, time_limit, processors)
+        large = np.asarray(time_limit * processors) >= LARGE_REQUEST
+        met.update(zip(large.tolist(), speaks.tolist(), strict=True))
+        return speaks
+
+    settings = SimulationSettings(capacity=prepared.capacity)
+    monkeypatch.setattr(history_columns, "speaks_for", watched)
+    online = simulate_policy(prepared, believed, predicts, settings)
+    network = replace(small_network(sees_history=True), prediction=PREDICTION)
+    compiled = simulate_network(believed, network, settings)
+    assert online.start.tolist() == compiled.start.tolist()
+    assert met == {(False, True), (True, False), (True, True)}
+    monkeypatch.setattr(history_columns, "speaks_for", lambda spent, *_: spent >= 0.0)
+    poisoned = simulate_policy(prepared, believed, predicts, settings)
+    assert poisoned.start.tolist() != compiled.start.tolist()  # else it would prove nothing

@@ -58,11 +58,13 @@ def random_workload(
     )
 
 
-def users_workload(seed: int, jobs: int = 80, *, parallel: bool) -> Workload:
+def users_workload(seed: int, jobs: int = 80, *, parallel: bool, large: bool = False) -> Workload:
     """A `random_workload` of three users with few templates, whose runs cross every bound.
 
     A quarter of the jobs ask for no time: they are of one template for each width, and to a
-    prediction they ask for an hour.
+    prediction they ask for an hour. `large` makes all eight times as wide, lets the widest ask
+    for 1536 core-hours or a little more, and most runs last long enough for one of the users
+    to pay for such a request at times.
     """
     workload = random_workload(seed, jobs, parallel=parallel)
     rng = np.random.default_rng(seed + 1000)
@@ -71,6 +73,11 @@ def users_workload(seed: int, jobs: int = 80, *, parallel: bool) -> Workload:
     asked = rng.choice([600.0, 9000.0], jobs)
     asked[rng.random(jobs) < 0.25] = -1.0
     user = rng.integers(0, 3, jobs)
+    if large:
+        asked = np.where(asked > 600.0, rng.choice([76_800.0, 80_000.0], jobs), asked)
+        user[rng.random(jobs) < 0.85] = 0
+        run_time = np.where(rng.random(jobs) < 0.02, 7500.0, rng.choice([2400.0, 7000.0], jobs))
+        processors = processors * 8
     kinds = np.column_stack([user, processors, asked])
     template = np.unique(kinds, axis=0, return_inverse=True)[1].reshape(-1)
     return workload._replace(

@@ -14,6 +14,8 @@ BOUNDS = (60.0, 900.0, 7200.0)
 ENDED = len(BOUNDS)
 #: (fast, slow) weight of the newest run.
 SITE_WEIGHTS, OWN_WEIGHTS = (0.02, 0.002), (0.5, 0.1)
+#: A run of two hours is a long one; a request of 1536 hours of one processor is a large one.
+LONG, LARGE = 7200.0, 1536.0 * 3600.0
 
 
 class Request(NamedTuple):
@@ -34,6 +36,7 @@ class Row:
     last: float = 3600.0
     previous: float = 3600.0
     inverse: float = 0.01
+    spent: float = 0.0
 
     def outlived(self, kind: int, weights: tuple[float, float]) -> Row:
         """A running job turns out to be no shorter than BOUNDS[kind]."""
@@ -47,13 +50,18 @@ class Row:
             _mean(mean, 1.0, weights) if run_time < bound else mean
             for mean, bound in zip(self.shorter, BOUNDS, strict=True)
         )
-        return Row(
+        return replace(
+            self,
             shorter=shorter,
             log_run=_mean(self.log_run, math.log10(1.0 + run_time), weights),
             last=run_time,
             previous=self.last,
             inverse=self.inverse + weights[1] * (1.0 / max(run_time, 10.0) - self.inverse),
         )
+
+    def paid(self, run_time: float, processors: int) -> Row:
+        """A user's run has cost this much; after a long one all begins at nothing."""
+        return replace(self, spent=self.spent + run_time * processors if run_time < LONG else 0.0)
 
     def facts(self) -> list[float]:
         """What the row tells a prediction."""
@@ -64,7 +72,7 @@ class Row:
     def numbers(self) -> list[float]:
         """The row as the package keeps it."""
         shares = [share for pair in self.shorter for share in pair]
-        return [*shares, *self.log_run, self.last, self.previous, self.inverse]
+        return [*shares, *self.log_run, self.last, self.previous, self.inverse, self.spent]
 
 
 def _mean(mean: tuple[float, float], newest: float, weights: tuple[float, float]) -> tuple:
@@ -92,12 +100,22 @@ class Rows:
         self.site = told(self.site, SITE_WEIGHTS)
         self.users[request.user] = told(self.users[request.user], OWN_WEIGHTS)
         self.templates[request.template] = told(self.templates[request.template], OWN_WEIGHTS)
+        if kind == ENDED or BOUNDS[kind] == LONG:
+            length = run_time if kind == ENDED else LONG
+            self.users[request.user] = self.users[request.user].paid(length, request.processors)
+
+    def speak_for(self, request: Request) -> bool:
+        """A small request always; a large one where its user has paid for one as large."""
+        asks = request.processors * request.time_limit
+        if asks < LARGE:
+            return True
+        return request.user in self.users and self.users[request.user].spent >= asks
 
     def facts(self, request: Request) -> list[float]:
         """What a prediction of a job is made of; who is not known is spoken for from above."""
+        asked = [math.log10(1 + request.time_limit) / 6, math.log10(request.processors) / 4]
         user = self.users.get(request.user, self.site)
         template = self.templates.get(request.template, user)
-        asked = [math.log10(1 + request.time_limit) / 6, math.log10(request.processors) / 4]
         known = [float(request.user in self.users), float(request.template in self.templates)]
         return [1.0, *asked, *user.facts(), *template.facts(), *known]
 
@@ -131,12 +149,14 @@ def rows_at(
 
 
 def predicted_features(
-    facts: Sequence[float], weights: Sequence[Sequence[float]], time_limit: float
+    facts: Sequence[float], weights: Sequence[Sequence[float]], time_limit: float, speak: bool
 ) -> list[float]:
-    """The six history features of a prediction."""
+    """The six history features of a prediction; without one a request is taken at its word."""
     *logits, log_run = [
         sum(weight * fact for weight, fact in zip(each, facts, strict=True)) for each in weights
     ]
+    if not speak:
+        logits, log_run = [-6.9, -6.9, -6.9], math.log10(1.0 + time_limit)
     shares = [1.0 / (1.0 + math.exp(-logit)) for logit in logits]
     minute, quarter, hours = (max(shares[: each + 1]) for each in range(3))
     parts = [minute, quarter - minute, hours - quarter, 1.0 - hours]
@@ -150,7 +170,7 @@ def predicted_features(
         quarter,
         math.log10(rate) / 4.0 + 1.25,
         math.log10(1.0 + expected) / 6.0,
-        facts[-1],
+        facts[-1] if speak else 0.0,
     ]
 
 
@@ -168,10 +188,13 @@ def history_columns(
     columns = []
     for job in moment.pending:
         request = requests[job]
-        many = math.log10(pending[request.template]) / 3.0
+        speaks = rows.speak_for(request)
+        many = math.log10(pending[request.template]) / 3.0 if speaks else 0.0
         alone = 0.0 if running.get(request.template) else many
         facts = rows.facts(request)
-        columns.append([*predicted_features(facts, weights, request.time_limit), many, alone])
+        speak = rows.speak_for(request)
+        told = predicted_features(facts, weights, request.time_limit, speak)
+        columns.append([*told, many, alone])
     return columns
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from slurm_rl_plugin.errors import SimulationError
+from slurm_rl_plugin.features.run_history import HISTORY
 from slurm_rl_plugin.features.run_prediction import KNOWN_FACTS, PREDICTED, RunTimePrediction
 from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.simulator.cluster import PENDING, RUNNING, Workload, advance, empty_cluster
@@ -17,7 +18,7 @@ from slurm_rl_plugin.simulator.partitions import QueueOrder, simulate_in_partiti
 from slurm_rl_plugin.simulator.past_runs import NO_PAST
 from slurm_rl_plugin.simulator.simulation import SimulationSettings, next_event, simulate_network
 from tests.reference.loads import jobs_of, requests_of, users_workload
-from tests.reference.readable_past_runs import Row, Rows, history_columns
+from tests.reference.readable_past_runs import LARGE, Row, Rows, history_columns, rows_at
 from tests.reference.readable_simulator import Moment, Scorer, simulate
 from tests.reference.test_network_against_readable_simulator import (
     CAPACITY,
@@ -44,11 +45,16 @@ def predicting_network(seed: int, activation: str = "relu") -> QNetwork:
     return replace(network, prediction=random_prediction(seed))
 
 
+def capacity_of(workload: Workload) -> int:
+    """Large requests are of jobs eight times as wide."""
+    return CAPACITY if workload.processors.max() <= CAPACITY else 8 * CAPACITY
+
+
 def features_with_past(
     workload: Workload, moment: Moment, network: QNetwork, known: Rows | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
     """The features of a moment, all that is known of past runs told anew."""
-    queue, seen = features_at(workload, moment, np.inf)
+    queue, seen = features_at(workload, moment, np.inf, capacity_of(workload))
     assert network.prediction is not None
     weights = network.prediction.weights.tolist()
     run_time = workload.run_time.tolist()
@@ -78,8 +84,10 @@ def random_rows(workload: Workload, seed: int) -> Rows:
             tuple(map(tuple, shares)), tuple(rng.uniform(1, 4, 2)), *lengths, rng.uniform(0.001, 1)
         )
 
+    paid = replace(row(), spent=LARGE)
+
     his = np.unique(workload.past.template[workload.past.user == 1])
-    return Rows(row(), {1: row()}, {int(each): row() for each in his[::2]})
+    return Rows(row(), {1: paid}, {int(each): row() for each in his[::2]})
 
 
 def with_rows(workload: Workload, rows: Rows) -> Workload:
@@ -126,9 +134,52 @@ def test_kernel_orders_by_past_runs_as_the_readable_simulator(
     assert simulate_network(workload, forgetful, how).start.tolist() != expected
 
 
+def kinds_met(workload: Workload, moment: Moment, known: Rows | None = None) -> set[str]:
+    """Of which kinds the pending jobs are, by whether past runs speak for them."""
+    requests, run_time = requests_of(workload), workload.run_time.tolist()
+    rows = rows_at(requests, moment.start, run_time, moment.now, known)
+    kinds = set()
+    for job in moment.pending:
+        asks = requests[job].processors * requests[job].time_limit
+        size = "small" if asks < LARGE else "just large" if asks == LARGE else "large"
+        kinds.add(f"{size}, {'paid' if rows.speak_for(requests[job]) else 'not paid'}")
+    return kinds
+
+
+#: Every kind there is: past runs speak for small requests whatever they have cost.
+KINDS = {"small, paid"} | {
+    f"{size}, {paid}" for size in ("just large", "large") for paid in ("paid", "not paid")
+}
+
+
+@pytest.mark.parametrize("backfilling", ["none", "easy"])
+def test_kernel_tells_of_large_requests_what_was_paid_for_as_the_readable_simulator(
+    backfilling: str,
+) -> None:
+    met = set()
+    for seed in (1, 2, 3):
+        workload = users_workload(seed, 140, parallel=True, large=True)
+        network = predicting_network(seed, "tanh")
+        scores = readable_scores(workload, network)
+
+        def watched(
+            jobs: object, moment: Moment, workload: Workload = workload, scores: Scorer = scores
+        ) -> list[float]:
+            met.update(kinds_met(workload, moment))
+            return scores(jobs, moment)
+
+        expected = simulate(
+            jobs_of(workload), capacity_of(workload), watched, easy=backfilling == "easy"
+        )
+        how = SimulationSettings(capacity=capacity_of(workload), backfilling=backfilling)
+        assert simulate_network(workload, network, how).start.tolist() == expected
+    assert met == KINDS
+
+
+@pytest.mark.parametrize("large", [False, True], ids=["small", "large"])
 @pytest.mark.parametrize("seed", [5, 7])
-def test_every_history_feature_is_that_of_the_readable_simulator(seed: int) -> None:
-    workload = users_workload(seed, jobs=150, parallel=True)
+def test_every_history_feature_is_that_of_the_readable_simulator(seed: int, large: bool) -> None:
+    workload = users_workload(seed, jobs=150, parallel=True, large=large)
     rows = random_rows(workload, seed)
     workload = with_rows(workload, rows)
     networks = [
@@ -137,8 +188,8 @@ def test_every_history_feature_is_that_of_the_readable_simulator(seed: int) -> N
     ]
     # one of each goes along with the simulation, as in a run; others are told all at once
     going = [compile_network(network, workload) for network in networks]
-    cluster = empty_cluster(workload, CAPACITY)
-    no_rank, seen = np.empty(0, dtype=np.int64), []
+    cluster = empty_cluster(workload, capacity_of(workload))
+    no_rank, seen, met = np.empty(0, dtype=np.int64), [], set()
     scores, jobs = np.empty(151), np.empty(151, dtype=np.int64)
     decision = 0
     while np.isfinite(event := next_event(workload, cluster)):
@@ -150,6 +201,7 @@ def test_every_history_feature_is_that_of_the_readable_simulator(seed: int) -> N
             running = sorted(cluster.end_job[: cluster.counts[RUNNING]].tolist())
             moment = Moment(event, pending, running, cluster.start.tolist())
             _, expected = features_with_past(workload, moment, networks[0], rows)
+            met |= kinds_met(workload, moment, rows)
             seen.append(expected[:, SEEN:])
             for index, network in enumerate(networks):
                 for compiled in (going[index], compile_network(network, workload)):
@@ -159,6 +211,7 @@ def test_every_history_feature_is_that_of_the_readable_simulator(seed: int) -> N
         order = cluster.pending[: cluster.counts[PENDING]]
         dispatch_in_order(workload, cluster, order[::-1].copy(), EASY, 0)
     assert sum(map(len, seen)) > 500
+    assert met == (KINDS if large else {"small, paid"})
     # a feature that never changes would be compared in vain
     assert (np.ptp(np.concatenate(seen), axis=0) > 0.01).all()
     assert workload.past.user_known.tolist() == [False, True, False]  # the run kept its own rows
@@ -177,7 +230,7 @@ def test_jobs_of_new_users_that_start_together_tell_in_the_order_of_their_number
         user=np.array([0, 1, 0, 1]),
         template=np.array([0, 1, 0, 1]),
         asked=np.full(2, 600.0),
-        templates=np.zeros((2, 11)),
+        templates=np.zeros((2, HISTORY)),
         template_known=np.zeros(2, dtype=np.bool_),
     )
     workload = workload._replace(past=past)

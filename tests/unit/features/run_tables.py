@@ -29,6 +29,7 @@ from slurm_rl_plugin.features.run_history import (
 
 USERS = ("ann", "bob", "carol", "dan")
 NOTHING = empty_job_table()
+TWO_HOURS = SHORT_RUN_TIMES.index(7200.0)
 
 
 @dataclass(frozen=True)
@@ -123,3 +124,12 @@ class ReadableHistory:
                 fold_ended(row, run.end - run.start, *pace)
             else:
                 fold_outlived(row, kind, *pace)
+        if kind == len(SHORT_RUN_TIMES) and run.end - run.start < 7200.0:
+            user[-1] += (run.end - run.start) * run.processors
+        elif kind >= TWO_HOURS:
+            user[-1] = 0.0  # what was spent before a long run no longer counts
+
+    def speaks_for(self, run: Run, limit: float) -> bool:
+        """Whether what is known counts for a pending job: a large one must have been paid for."""
+        spent = self.users.get(USERS[run.user], [0.0])[-1]
+        return run.processors * limit < 1536 * 3600 or spent >= run.processors * limit

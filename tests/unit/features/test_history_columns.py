@@ -1,6 +1,7 @@
 """History columns of a whole queue are those of each job looked at alone, and zero unless asked."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ import pytest
 from slurm_rl_plugin.features.columns import site_job_features
 from slurm_rl_plugin.features.history_columns import history_columns
 from slurm_rl_plugin.features.past_runs import PastRuns
-from slurm_rl_plugin.features.run_history import UNKNOWN
+from slurm_rl_plugin.features.run_history import LARGE_REQUEST, UNKNOWN
 from slurm_rl_plugin.features.run_prediction import (
     KNOWN_FACTS,
     PREDICTED,
@@ -29,12 +30,12 @@ def random_prediction(seed=1):
     return RunTimePrediction(weights=rng.normal(0, 0.7, (PREDICTED, KNOWN_FACTS)))
 
 
-def some_runs(rng, count, first=0):
+def some_runs(rng, count, first=0, widest=3):
     return [
         Run(
             first + number,
             int(rng.integers(len(USERS))),
-            int(rng.integers(1, 4)),
+            int(rng.integers(1, widest + 1)),
             float(rng.choice([600.0, 3600.0, 86400.0, NAN])),
             float(rng.integers(0, 10_000)),
         )
@@ -54,25 +55,45 @@ def of_one_job(run, limit, history, pending, running, prediction):
     user, template = history.users.get(name), history.templates.get((name, run.processors, asked))
     of_user = history.site if user is None else user
     facts = np.zeros(KNOWN_FACTS)
+    speaks = history.speaks_for(run, limit)
     known = float(template is not None)
     of_template = of_user if template is None else template
     fill_known_facts(
-        facts, limit, run.processors, of_user, of_template, float(user is not None), known
+        facts,
+        limit,
+        run.processors,
+        of_user,
+        of_template,
+        float(user is not None),
+        known,
     )
     predicted = prediction.weights @ facts
+    if not speaks:
+        predicted, known = [-6.9, -6.9, -6.9, math.log10(1.0 + limit)], 0.0
     features = history_features(*predicted, limit, known)
-    return [*features, *alike_features(alike(pending), alike(running))]
+    told = alike_features(alike(pending), alike(running)) if speaks else (0.0, 0.0)
+    return [*features, *told]
 
 
-@pytest.mark.parametrize("seed", range(5))
+#: Ended runs in each queue, the longest of them and the widest job. In the last ones requests of
+#: 86400 s on 64 processors and more are large.
+ENDED_RUNS = [0, 1, 8, 200, 200, 200, 200]
+LONGEST = [9999, 9999, 9999, 9999, 9999, 7000, 7250]
+WIDEST = [3, 3, 3, 3, 3, 160, 160]
+
+
+@pytest.mark.parametrize("seed", range(len(ENDED_RUNS)))
 def test_the_whole_queue_at_once_is_each_job_alone(seed):
     rng = np.random.default_rng(seed)
     ended = [
-        Run(r.job_id, r.user, r.processors, r.time_limit, r.start, r.start + rng.integers(1, 9999))
-        for r in some_runs(rng, [0, 1, 8, 200, 200][seed])
-        if r.user != 3 or seed == 4  # in the other queues dan is new
+        replace(r, end=r.start + int(rng.integers(1, LONGEST[seed])))
+        for r in some_runs(rng, ENDED_RUNS[seed], widest=WIDEST[seed])
+        if r.user != 3 or seed in (4, 6)  # in the other queues dan is new
     ]
-    running, pending = some_runs(rng, 30, 1000), some_runs(rng, 300, 2000)
+    running = some_runs(rng, 30, 1000, WIDEST[seed])
+    if seed >= 5:  # most of them have not yet outlived two hours
+        running = [replace(run, start=run.start + 1e4) for run in running[:3]]
+    pending = some_runs(rng, 300, 2000, WIDEST[seed])
     estimate = rng.choice([60.0, 7200.0], len(pending))
     snapshot = snapshot_of(20_000.0, running=running, ended=ended, pending=pending)
     past = PastRuns().after(snapshot)
@@ -81,6 +102,12 @@ def test_the_whole_queue_at_once_is_each_job_alone(seed):
     features = site_job_features(snapshot, estimate, past, prediction)[:, FIRST:]
     # whatever is estimated: to a prediction a job without a limit asks for the same as others
     limits = [3600.0 if math.isnan(run.time_limit) else run.time_limit for run in pending]
+    large = [
+        history.speaks_for(run, limit)
+        for run, limit in zip(pending, limits, strict=True)
+        if run.processors * limit >= LARGE_REQUEST
+    ]
+    assert set(large) == ({False, True} if seed >= 5 else set())
     expected = [
         of_one_job(run, limit, history, pending, running, prediction)
         for run, limit in zip(pending, limits, strict=True)

@@ -37,9 +37,10 @@ def test_one_short_run_by_hand():
     fast = [0.1 + 0.5 * 0.9, 0.4 + 0.5 * 0.6, 0.7 + 0.5 * 0.3, 3.0 + 0.5 * (log_run - 3.0)]
     slow = [0.1 + 0.1 * 0.9, 0.4 + 0.1 * 0.6, 0.7 + 0.1 * 0.3, 3.0 + 0.1 * (log_run - 3.0)]
     both = [value for pair in zip(fast, slow, strict=True) for value in pair]
-    expected = [*both, 30.0, 3600.0, 0.01 + 0.1 * (inverse - 0.01)]
+    expected = [*both, 30.0, 3600.0, 0.01 + 0.1 * (inverse - 0.01), 30.0 * 4]
     np.testing.assert_allclose(user, expected, rtol=1e-12)
-    np.testing.assert_array_equal(user, template)
+    np.testing.assert_array_equal(user[:-1], template[:-1])
+    assert template[-1] == site[-1] == 0.0
     assert site[0] == pytest.approx(0.1 + 0.02 * 0.9)
     assert site[1] == pytest.approx(0.1 + 0.002 * 0.9)
 
@@ -70,7 +71,9 @@ def test_who_is_new_begins_with_the_row_of_the_level_above():
     before_third = past.site
     past = past.after(snapshot_of(102.0, ended=[third]))
     assert rows_of(past, third)[USER][0] == pytest.approx((before_third[0] + 1) / 2)
-    np.testing.assert_array_equal(*rows_of(past, third)[1:])
+    user, template = rows_of(past, third)[1:]
+    np.testing.assert_array_equal(user[:-1], template[:-1])
+    assert (user[-1], template[-1]) == (5.0 * 8, 0.0)  # nothing of what the first user has spent
 
 
 def random_runs(rng, count, whole=True):
@@ -201,11 +204,22 @@ def test_memory_keeps_every_bit():
     assert back.users.lines.tobytes() == past.users.lines.tobytes()
 
 
+def test_a_memory_of_an_older_release_is_none():
+    """Version 1 knew not what runs had cost: a row had a number less, and all begins anew."""
+    rows = [np.array([4.0, 50.0, *UNKNOWN[:-1]]), np.array([7.0, 50.0, *UNKNOWN[:-1]])]
+    old = np.concatenate([[1.0, 50.0], UNKNOWN[:-1], [1.0, 1.0], *rows])
+    assert PastRuns.from_memory(old) is None
+    memory = PastRuns(time=1.0).to_memory()
+    assert memory[0] == 2.0
+    memory[0] = 1.0  # even where the lengths would fit
+    assert PastRuns.from_memory(memory) is None
+
+
 def test_another_memory_is_none():
     memory = PastRuns(time=1.0).to_memory()
     assert PastRuns.from_memory(memory) is not None
     wrong = [memory[:-1], np.concatenate([memory, [0.0]]), np.empty(0), np.ones(4)]
-    for place, value in ((0, 2.0), (-1, 1.0), (-2, -1.0), (-2, 0.5), (-1, np.nan)):
+    for place, value in ((0, 3.0), (-1, 1.0), (-2, -1.0), (-2, 0.5), (-1, np.nan)):
         changed = memory.copy()
         changed[place] = value
         wrong.append(changed)

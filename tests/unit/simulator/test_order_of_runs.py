@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from slurm_rl_plugin.features.run_history import HISTORY
 from slurm_rl_plugin.simulator.cluster import (
     ENDED,
     STARTED,
@@ -40,8 +41,8 @@ def at_once(run_time, submit=0.0) -> Workload:
         user=user,
         template=user,
         asked=np.full(2, 600.0),
-        users=np.zeros((2, 11)),
-        templates=np.zeros((2, 11)),
+        users=np.zeros((2, HISTORY)),
+        templates=np.zeros((2, HISTORY)),
         user_known=np.zeros(2, dtype=np.bool_),
         template_known=np.zeros(2, dtype=np.bool_),
     )

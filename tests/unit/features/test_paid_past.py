@@ -1,0 +1,132 @@
+"""Past runs speak for a large request only where they have cost as much; by hand."""
+
+import math
+
+import numpy as np
+import pytest
+
+from slurm_rl_plugin.features.history_columns import history_columns
+from slurm_rl_plugin.features.job_keys import user_key
+from slurm_rl_plugin.features.past_runs import PastRuns
+from slurm_rl_plugin.features.run_history import (
+    HISTORY,
+    LARGE_REQUEST,
+    SPENT,
+    fold_spent,
+    speaks_for,
+)
+from slurm_rl_plugin.features.run_prediction import KNOWN_FACTS, PREDICTED, RunTimePrediction
+from slurm_rl_plugin.features.site import SITE
+from tests.unit.features.run_tables import USERS, Run, snapshot_of
+
+ANN, BOB = 0, 1
+DAY = 86_400.0
+#: A day on 64 processors: 5,529,600 core-seconds.
+LARGE = Run(1000, ANN, 64, DAY, 0.0)
+PREDICTION = RunTimePrediction(
+    weights=np.random.default_rng(1).normal(0, 0.7, (PREDICTED, KNOWN_FACTS))
+)
+
+
+def spent_by(past, user):
+    place = past.users.places(np.array([user_key(USERS[user])]))
+    return float(past.users.rows[place[0], SPENT])
+
+
+def told_of(pending, past, running=()):
+    """The history columns of some pending jobs."""
+    snapshot = snapshot_of(past.time, pending=list(pending), running=list(running))
+    return history_columns(snapshot, snapshot.pending.jobs.time_limit, past, PREDICTION)
+
+
+def after(*ended, now=1e6):
+    return PastRuns().after(snapshot_of(now, ended=list(ended)))
+
+
+def test_a_request_is_large_from_1536_core_hours_on():
+    assert LARGE_REQUEST == 1536 * 3600 == 64 * DAY
+    assert speaks_for(0.0, DAY - 1.0, 64)
+    assert not speaks_for(0.0, DAY, 64)
+    assert not speaks_for(0.0, 1.0, 64 * int(DAY))  # wide and short counts as narrow and long
+
+
+def test_a_large_one_is_spoken_for_from_as_many_core_seconds_on():
+    assert not speaks_for(64 * DAY - 1.0, DAY, 64)
+    assert speaks_for(64 * DAY, DAY, 64)
+    assert not speaks_for(64 * DAY, DAY + 1.0, 64)
+
+
+def test_it_is_the_same_for_columns():
+    spent, limit = np.array([0.0, 0.0, 5_529_599.0, 5_529_600.0]), np.array([60.0, DAY, DAY, DAY])
+    assert speaks_for(spent, limit, np.full(4, 64)).tolist() == [True, False, False, True]
+
+
+def test_a_run_spends_its_time_on_all_its_processors_and_a_long_one_takes_all_back():
+    row = [0.0] * HISTORY
+    fold_spent(row, 100.0, 16.0)
+    fold_spent(row, 7199.0, 2.0)
+    assert row[SPENT] == 1600.0 + 14_398.0
+    fold_spent(row, 7200.0, 64.0)  # just two hours: a long run
+    assert row == [0.0] * HISTORY
+    fold_spent(row, 5.0, 1.0)
+    assert row[SPENT] == 5.0
+
+
+def test_who_outlives_two_hours_loses_all_while_he_runs_and_gains_nothing_at_the_end():
+    dummy = Run(1, ANN, 100, 7200.0, start=0.0, end=7000.0)
+    long = Run(2, ANN, 1, 9000.0, start=1000.0, end=8300.0)
+    past = PastRuns().after(snapshot_of(8199.0, ended=[dummy], running=[long]))
+    assert spent_by(past, ANN) == 700_000.0
+    past = past.after(snapshot_of(8200.0, running=[long]))
+    assert spent_by(past, ANN) == 0.0
+    after_it = Run(3, ANN, 1, 9000.0, start=8210.0, end=8220.0)
+    past = past.after(snapshot_of(8250.0, ended=[after_it], running=[long]))
+    past = past.after(snapshot_of(8310.0, ended=[long]))
+    assert spent_by(past, ANN) == 0.0
+
+
+def test_outliving_a_minute_or_a_quarter_takes_nothing_back():
+    dummy = Run(1, ANN, 10, 7200.0, start=0.0, end=50.0)
+    past = PastRuns().after(snapshot_of(5000.0, ended=[dummy], running=[Run(2, ANN, 4, DAY, 0.0)]))
+    assert spent_by(past, ANN) == 500.0
+
+
+def test_nobody_inherits_what_another_has_spent():
+    paid = Run(1, ANN, 1000, 7000.0, start=0.0, end=7000.0)
+    first = Run(2, BOB, 8, DAY, start=7001.0, end=7003.0)
+    past = after(paid, first)
+    assert (spent_by(past, ANN), spent_by(past, BOB)) == (7e6, 16.0)
+    assert past.site[SPENT] == 0.0
+    for user in (BOB, 2):  # one who has run and one of whom the site's row would speak
+        large = Run(9, user, 64, DAY, 0.0)
+        np.testing.assert_array_equal(told_of([large], past), told_of([large], PastRuns(time=1e6)))
+
+
+def test_a_template_is_spoken_for_by_what_its_user_spent_on_any():
+    other = Run(1, ANN, 800, 6912.0, start=0.0, end=6912.0)  # 5,529,600 core-seconds
+    past = after(other)
+    assert spent_by(past, ANN) == LARGE_REQUEST
+    assert (told_of([LARGE], past) != told_of([LARGE], PastRuns(time=1e6))).any()
+    less = after(Run(1, ANN, 800, 6912.0, start=0.0, end=6911.0))
+    np.testing.assert_array_equal(told_of([LARGE], less), told_of([LARGE], PastRuns(time=1e6)))
+
+
+def test_a_large_request_without_a_paid_past_is_taken_at_its_word():
+    dummies = [Run(n, ANN, 64, DAY, 10.0 * n, 10.0 * n + 5) for n in range(50)]
+    nobody = told_of([LARGE], PastRuns(time=1e6))
+    poisoned = told_of([LARGE] * 20, after(*dummies), running=dummies[:3])
+    np.testing.assert_array_equal(poisoned, np.repeat(nobody, 20, axis=0))
+    named = dict(zip(SITE.history_jobs, nobody[0].tolist(), strict=True))
+    assert named["template_known"] == named["log_pending_alike"] == 0.0
+    assert named["log_pending_alike_none_running"] == 0.0
+    assert named["log_predicted_run_time"] == pytest.approx(math.log10(1.0 + DAY) / 6.0)
+
+
+@pytest.mark.parametrize("limit", [DAY - 1.0, math.nan])
+def test_a_smaller_request_goes_on_learning(limit):
+    small = Run(1000, ANN, 64, limit, 0.0)
+    dummies = [Run(n, ANN, 64, limit, 10.0 * n, 10.0 * n + 5) for n in range(10)]
+    snapshot = snapshot_of(1e6, pending=[small])
+    asked = np.array([3600.0 if math.isnan(limit) else limit])
+    before = history_columns(snapshot, asked, PastRuns(time=1e6), PREDICTION)
+    assert (history_columns(snapshot, asked, after(*dummies), PREDICTION) != before).any()
