@@ -197,7 +197,7 @@ def _simulate_freely(
 ) -> None:
     """`_simulate_static` without a limit on a class and without conservative backfilling.
 
-    Nothing here makes an array, so no array is counted: three times as fast.
+    Nothing here makes an array, so no array is counted, which took most of the time.
     """
     counts = cluster.counts
     while True:
