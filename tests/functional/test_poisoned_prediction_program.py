@@ -31,5 +31,5 @@ def test_it_prints_a_table(capsys):
     head, *rows, least = capsys.readouterr().out.splitlines()
     assert head.split()[:3] == ["PROCS", "HOURS", "DUMMIES"]
     assert len(rows) == 4
-    assert re.match(r" +8 +24 alike +others +691,\d{3} +1 +\d+ +\S+$", rows[0])
+    assert re.match(r" +64 +24 alike +others +5,529,\d{3} +1 +\d+ +\S+$", rows[0])
     assert least.startswith("least price: {'rule': '1'")
