@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from itertools import count
 from pathlib import Path
 
 import numpy as np
@@ -14,16 +13,13 @@ from prometheus_client import CollectorRegistry, generate_latest
 from slurm_rl_plugin.batch_systems.slurm_commands import SlurmCommands
 from slurm_rl_plugin.domain import Decision, JobTable, PendingJobs, QueueSnapshot
 from slurm_rl_plugin.domain.job_class import JobClassifier
-from slurm_rl_plugin.hook.audit_log import AuditLog
-from slurm_rl_plugin.hook.cycle import Cycle
-from slurm_rl_plugin.hook.cycle_settings import CycleSettings
-from slurm_rl_plugin.hook.guard_rails import StarvationBound, UntouchedJobs, default_guard_rails
+from slurm_rl_plugin.hook.guard_rails import StarvationBound
 from slurm_rl_plugin.hook.reserve_rail import KEPT, ReserveRail, ReserveSettings
-from slurm_rl_plugin.hook.state_file import StateFile
 from slurm_rl_plugin.metrics.collector import CycleMetrics
 from slurm_rl_plugin.policies.ordering_rules import rule_policy
 from tests.fakes.fake_cluster import NOW, FakeCluster
 from tests.unit.hook.queues import QueueInMemory, pending_jobs
+from tests.unit.hook.test_cycle import cycle_over
 
 HOUR, DAY = 3600, 86_400
 HONEST, ATTACKER = 1, 2
@@ -148,21 +144,6 @@ def with_limits(job_id: list[int], limits: list[float], factor: list[int]) -> Pe
     return replace(pending, jobs=jobs, factor=np.array(factor, dtype=np.int64))
 
 
-def cycle_over(queue: QueueInMemory, folder: Path, **settings: object) -> Cycle:
-    ticks = count()
-    return Cycle(
-        batch_system=queue,
-        policy=rule_policy("sjf"),
-        model_sha256="",
-        settings=CycleSettings(**{"shadow": False, **settings}),  # type: ignore[arg-type]
-        guard_rails=default_guard_rails(float("inf")),
-        untouched=UntouchedJobs(),
-        state=StateFile(folder / "state.json"),
-        audit=AuditLog(folder / "audit.jsonl"),
-        monotonic=lambda: next(ticks) * 0.001,
-    )
-
-
 class TestAPlaceBought:
     @pytest.mark.parametrize("influence", [float("inf"), 24.0])
     def test_a_raised_limit_loses_the_place_before_all_other_writes(
@@ -170,7 +151,7 @@ class TestAPlaceBought:
     ) -> None:
         """Twenty newcomers would take every write of the cycle, and the old factor would stay."""
         queue = QueueInMemory(with_limits([HONEST, ATTACKER], [4.0 * HOUR, 60.0], [0, 0]))
-        cycle = cycle_over(queue, tmp_path, max_writes=3, influence=influence)
+        cycle = cycle_over(queue, rule_policy("sjf"), tmp_path, max_writes=3, influence=influence)
         cycle.run()
         assert queue.order()[0] == ATTACKER
         newcomers = list(range(10, 30))
@@ -196,7 +177,7 @@ class TestAPlaceBought:
         registry = CollectorRegistry()
         metrics = CycleMetrics(registry, {})
         queue = QueueInMemory(with_limits([HONEST, ATTACKER], [600.0, 60.0], [0, 0]))
-        cycle = cycle_over(queue, tmp_path)
+        cycle = cycle_over(queue, rule_policy("sjf"), tmp_path)
         metrics.publish(cycle.run())
         queue.pending = replace(queue.pending, jobs=replace(queue.pending.jobs, **change))
         metrics.publish(cycle.run())
