@@ -75,47 +75,47 @@ check: $(VENV)/installed-test
 	$(BIN)/lint-imports
 
 bench: $(VENV)/installed-test
-	$(BIN)/python -m tests.benchmarks.simulator_speed --output bench-output
+	$(BIN)/python -m bench.speed.simulator_speed --output bench-output
 	$(BIN)/slurm-rl benchmark hook --jobs 10000
 	$(BIN)/slurm-rl benchmark hook --jobs 100000
-	$(BIN)/python -m tests.benchmarks.metrics_answer
-	$(BIN)/python -m tests.benchmarks.large_queue
-	$(BIN)/python -m tests.benchmarks.log_conversion --output bench-output
-	$(BIN)/python -m tests.benchmarks.agents_speed
-	$(BIN)/python -m tests.benchmarks.market_speed
-	$(BIN)/python -m tests.benchmarks.poisoned_prediction
+	$(BIN)/python -m bench.speed.metrics_answer
+	$(BIN)/python -m bench.speed.large_queue
+	$(BIN)/python -m bench.speed.log_conversion --output bench-output
+	$(BIN)/python -m bench.speed.agents_speed
+	$(BIN)/python -m bench.speed.market_speed
+	$(BIN)/python -m bench.speed.poisoned_prediction
 
 bench-slurm: $(VENV)/installed-test
 	tests/real/install_daemons.sh
-	$(BIN)/python -m tests.benchmarks.slurm_queue --output bench-output
+	$(BIN)/python -m bench.speed.slurm_queue --output bench-output
 
 bench-reserve: $(VENV)/installed-test
 	tests/real/install_daemons.sh
-	$(BIN)/python -m tests.benchmarks.reserve_hour --output bench-output
+	$(BIN)/python -m bench.reserve_hours.campaign --output bench-output
 
 faults: $(VENV)/installed-test
 	tests/real/install_daemons.sh
-	$(BIN)/python -m tests.faults.campaign --output faults-output
+	$(BIN)/python -m bench.faults.campaign --output faults-output
 
 soak: $(VENV)/installed-test
 	tests/real/install_daemons.sh
-	$(BIN)/python -m tests.faults.soak --output soak-output
+	$(BIN)/python -m bench.soak.campaign --output soak-output
 
 fuzz: $(VENV)/installed-test
-	$(BIN)/python -m tests.fuzz.campaign --output fuzz-output
+	$(BIN)/python -m bench.fuzz.campaign --output fuzz-output
 
 fuzz-coverage: $(VENV)/installed-test
 	$(BIN)/pip install --quiet --disable-pip-version-check atheris
 	for target in swf sacct pbs configuration "offer body" metrics; do \
-	  $(BIN)/python -m tests.fuzz.coverage_guided "$$target" "fuzz-output/corpus/$$target" \
+	  $(BIN)/python -m bench.fuzz.coverage_guided "$$target" "fuzz-output/corpus/$$target" \
 	    -runs=50000 -seed=1 -print_final_stats=1 || exit 1; done
 
 deb:
 	deploy/debian/build.sh dist
 
 generated: $(VENV)/installed-test
-	$(BIN)/python -m slurm_rl_plugin.configuration.generated_files
-	$(BIN)/python -m slurm_rl_plugin.cli.generated_files
+	$(BIN)/python -m slurm_rl_plugin.configuration.generated.files
+	$(BIN)/python -m slurm_rl_plugin.cli.generated.files
 	$(BIN)/python deploy/grafana/generate_dashboards.py
 
 # The first 60 % of three logs of parallel machines; nothing behind that is looked at.

@@ -1,1 +1,1 @@
-"""Readers of accounting logs; import one by its own module name."""
+"""Readers of accounting logs, a folder for each format."""

@@ -11,16 +11,16 @@ from polars.exceptions import PolarsError
 from slurm_rl_plugin.accounting.log_format import files_of, kind_of
 from slurm_rl_plugin.accounting.log_stream import BATCH, LogStream
 from slurm_rl_plugin.accounting.port import ReadReport, joined_checksum
-from slurm_rl_plugin.accounting.stored_log import metadata
-from slurm_rl_plugin.accounting.stored_runs import PART, StoredRuns
+from slurm_rl_plugin.accounting.stored.log import metadata
+from slurm_rl_plugin.accounting.stored.runs import PART, StoredRuns
 from slurm_rl_plugin.accounting.working_folder import working_folder
 from slurm_rl_plugin.errors import AccountingLogError
 from slurm_rl_plugin.whole_file import replacing
 
 if TYPE_CHECKING:
-    from slurm_rl_plugin.accounting.pbs_stream import PbsStream
-    from slurm_rl_plugin.accounting.sacct_stream import SacctStream
-    from slurm_rl_plugin.accounting.swf_stream import SwfStream
+    from slurm_rl_plugin.accounting.pbs.stream import PbsStream
+    from slurm_rl_plugin.accounting.sacct.stream import SacctStream
+    from slurm_rl_plugin.accounting.swf.stream import SwfStream
 
 
 def convert(
@@ -71,7 +71,7 @@ def convert(
 
 
 def _files(logs: Sequence[Path]) -> list[Path]:
-    from slurm_rl_plugin.accounting.pbs import is_empty  # noqa: PLC0415
+    from slurm_rl_plugin.accounting.pbs.reader import is_empty  # noqa: PLC0415
 
     files = [file for log in logs for file in files_of(log)]
     # days on which nothing happened
@@ -90,16 +90,16 @@ def _form(streams: Sequence[LogStream]) -> SacctStream | SwfStream | PbsStream:
             problem = f"this is a log of {kind}, the one before of {kinds[0]}; convert each alone"
             raise AccountingLogError(stream.path, problem)
     if kinds[0] == "sacct":
-        from slurm_rl_plugin.accounting.sacct_stream import SacctStream  # noqa: PLC0415
+        from slurm_rl_plugin.accounting.sacct.stream import SacctStream  # noqa: PLC0415
 
         return SacctStream()
     if kinds[0] == "pbs":
-        from slurm_rl_plugin.accounting.pbs_stream import PbsStream  # noqa: PLC0415
+        from slurm_rl_plugin.accounting.pbs.stream import PbsStream  # noqa: PLC0415
 
         return PbsStream()
     if len(streams) > 1:
         problem = "logs in SWF count their seconds from a beginning of their own; convert one alone"
         raise AccountingLogError(streams[1].path, problem)
-    from slurm_rl_plugin.accounting.swf_stream import SwfStream  # noqa: PLC0415
+    from slurm_rl_plugin.accounting.swf.stream import SwfStream  # noqa: PLC0415
 
     return SwfStream()

@@ -26,20 +26,20 @@ def read_log(path: Path) -> tuple[JobLog, ReadReport]:
     if path.is_dir() or _is_pattern(path):
         return _read_daily_files(path)
     if is_parquet(path):
-        from slurm_rl_plugin.accounting.stored_log import StoredLogReader  # noqa: PLC0415
+        from slurm_rl_plugin.accounting.stored.log import StoredLogReader  # noqa: PLC0415
 
         return StoredLogReader().read(path)
     log = read_log_file(path)
     kind = kind_of(log)
     if kind == "swf":
-        from slurm_rl_plugin.accounting.swf import SwfReader  # noqa: PLC0415
+        from slurm_rl_plugin.accounting.swf.reader import SwfReader  # noqa: PLC0415
 
         return SwfReader().parse(log)
     if kind == "sacct":
-        from slurm_rl_plugin.accounting.sacct import SacctReader  # noqa: PLC0415
+        from slurm_rl_plugin.accounting.sacct.reader import SacctReader  # noqa: PLC0415
 
         return SacctReader().parse(log)
-    from slurm_rl_plugin.accounting.pbs import PbsReader  # noqa: PLC0415
+    from slurm_rl_plugin.accounting.pbs.reader import PbsReader  # noqa: PLC0415
 
     return PbsReader().parse(log)
 
@@ -71,7 +71,7 @@ def files_of(path: Path) -> list[Path]:
     """
     if not (path.is_dir() or _is_pattern(path)):
         return [path]
-    from slurm_rl_plugin.accounting.pbs import daily_files  # noqa: PLC0415
+    from slurm_rl_plugin.accounting.pbs.reader import daily_files  # noqa: PLC0415
 
     if path.is_dir():
         return daily_files(path)
@@ -95,7 +95,7 @@ def _is_pattern(path: Path) -> bool:
 
 
 def _read_daily_files(path: Path) -> tuple[JobLog, ReadReport]:
-    from slurm_rl_plugin.accounting.pbs import PbsReader  # noqa: PLC0415
+    from slurm_rl_plugin.accounting.pbs.reader import PbsReader  # noqa: PLC0415
 
     return PbsReader().read_files(files_of(path), path)
 

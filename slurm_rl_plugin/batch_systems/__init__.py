@@ -1,1 +1,1 @@
-"""Adapters that read and reorder a batch system's queue; import one by its own module name."""
+"""The port to a batch system, and what is behind it: Slurm, OpenPBS, a simulated cluster."""

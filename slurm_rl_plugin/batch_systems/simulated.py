@@ -17,7 +17,7 @@ from slurm_rl_plugin.batch_systems.port import (
     SchedulerLoad,
 )
 from slurm_rl_plugin.domain import JobTable, PendingJobs, QueueSnapshot
-from slurm_rl_plugin.simulator.cluster import (
+from slurm_rl_plugin.simulator.kernel.cluster import (
     ENDED,
     IDLE,
     NOW,
@@ -25,15 +25,15 @@ from slurm_rl_plugin.simulator.cluster import (
     empty_cluster,
     next_event,
 )
-from slurm_rl_plugin.simulator.dispatch import BACKFILLING, dispatch_in_order
-from slurm_rl_plugin.simulator.log_workload import PreparedLog
-from slurm_rl_plugin.simulator.policy_driver import (
+from slurm_rl_plugin.simulator.kernel.dispatch import BACKFILLING, dispatch_in_order
+from slurm_rl_plugin.simulator.schedules.policy_driver import (
     NO_RANK,
     jobs_ended_since,
     snapshot_of,
     waiting_jobs,
 )
-from slurm_rl_plugin.simulator.simulation import SimulationSettings
+from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
+from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog
 from slurm_rl_plugin.units import HOUR, FloatArray, IntArray
 
 

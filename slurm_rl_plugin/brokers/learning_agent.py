@@ -1,6 +1,6 @@
 """A broker that learns for each user which site answers soonest, without asking the sites.
 
-The probing rule of `agent_rules` on real sites: a few sites are looked at for each job, in
+The probing rule of `agents.rules` on real sites: a few sites are looked at for each job, in
 proportion to their processors, and that with the shortest expected response is ranked first. Users
 share nothing, as the agents of the 2005 paper. It learns only when jobs have ended; told of those
 that were sent (`sent`), it also learns from their silence. It keeps nothing between two calls of
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from slurm_rl_plugin.brokers.agent_rules import (
+from slurm_rl_plugin.brokers.agents.rules import (
     ProbeSettings,
     drawn_places,
     expected_wait,

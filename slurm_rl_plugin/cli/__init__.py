@@ -1,1 +1,1 @@
-"""The `slurm-rl` command: one file a verb."""
+"""The `slurm-rl` command: a folder for what its verbs do, a file for each verb."""

@@ -9,9 +9,10 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from types import ModuleType
+from typing import NamedTuple
 
 from slurm_rl_plugin import __version__
-from slurm_rl_plugin.cli.by_hand import TAKE_BACK_BY_HAND
+from slurm_rl_plugin.cli.off_switch.by_hand import TAKE_BACK_BY_HAND
 from slurm_rl_plugin.errors import (
     AccountingLogError,
     ConfigurationError,
@@ -20,29 +21,54 @@ from slurm_rl_plugin.errors import (
     SlurmRLError,
 )
 
-#: Verb -> what `slurm-rl --help` says of it; each has a module of its name in this package.
+
+class Verb(NamedTuple):
+    """A verb: its module below this package, imported when it is run, and what it is for."""
+
+    module: str
+    meaning: str
+
+
+#: Every verb of the command line, as `slurm-rl --help` lists them.
 VERBS = {
-    "demo": "the whole loop on a simulated cluster: train, shadow, active, plots, /metrics",
-    "train": "train a model on accounting logs",
-    "convert": "make one parquet file of accounting logs of any size; it is a LOG for all verbs",
-    "evaluate": "compare policies on an accounting log",
-    "reproduce": "run the experiment of a paper again, its figures beside ours",
-    "check": "whether the daemon could do its work here, and what mends it",
-    "pbs-setup": "the lines that prepare a PBS server, what each does and how to undo it",
-    "run": "the daemon beside the batch system",
-    "queue": "the pending jobs in the decided order, beside the site's own",
-    "explain": "why a pending job is where it is",
-    "status": "whether all is well with the daemon; exit code 1 if not",
-    "audit": "what was decided and written, from the audit log",
-    "disable": "stop writing and take every factor back, until `enable`",
-    "pause": "the same for some time; goes on by itself",
-    "enable": "go on after `disable` or `pause`",
-    "shadow-report": "what shadow mode would have changed, and what that would have been worth",
-    "release": "take back every factor that the daemon wrote",
-    "offer": "the service that tells brokers when this site would start a job",
-    "route": "ask all sites when they would start a job, and submit it to the best",
-    "show-config": "print the configuration in force",
-    "benchmark": "measure the hook and the simulator",
+    "demo": Verb(
+        "demo.demo", "the whole loop on a simulated cluster: train, shadow, active, plots, /metrics"
+    ),
+    "train": Verb("train.train", "train a model on accounting logs"),
+    "convert": Verb(
+        "logs.convert",
+        "make one parquet file of accounting logs of any size; it is a LOG for all verbs",
+    ),
+    "evaluate": Verb("evaluate.evaluate", "compare policies on an accounting log"),
+    "reproduce": Verb(
+        "reproduce.reproduce", "run the experiment of a paper again, its figures beside ours"
+    ),
+    "check": Verb("check.check", "whether the daemon could do its work here, and what mends it"),
+    "pbs-setup": Verb(
+        "check.pbs_setup", "the lines that prepare a PBS server, what each does and how to undo it"
+    ),
+    "run": Verb("daemon.run", "the daemon beside the batch system"),
+    "queue": Verb("look.queue", "the pending jobs in the decided order, beside the site's own"),
+    "explain": Verb("look.explain", "why a pending job is where it is"),
+    "status": Verb("look.status", "whether all is well with the daemon; exit code 1 if not"),
+    "audit": Verb("look.audit", "what was decided and written, from the audit log"),
+    "disable": Verb(
+        "off_switch.disable", "stop writing and take every factor back, until `enable`"
+    ),
+    "pause": Verb("off_switch.pause", "the same for some time; goes on by itself"),
+    "enable": Verb("off_switch.enable", "go on after `disable` or `pause`"),
+    "shadow-report": Verb(
+        "shadow.report", "what shadow mode would have changed, and what that would have been worth"
+    ),
+    "release": Verb("off_switch.release", "take back every factor that the daemon wrote"),
+    "offer": Verb(
+        "brokers.offer", "the service that tells brokers when this site would start a job"
+    ),
+    "route": Verb(
+        "brokers.route", "ask all sites when they would start a job, and submit it to the best"
+    ),
+    "show-config": Verb("look.show_config", "print the configuration in force"),
+    "benchmark": Verb("benchmark.benchmark", "measure the hook and the simulator"),
 }
 #: Verbs that stop the product or tell of it: whatever is broken, they end in one sentence.
 WAY_OUT = ("release", "disable", "enable", "pause", "status")
@@ -70,8 +96,8 @@ def program_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("-V", "--version", action="version", version=f"slurm-rl {__version__}")
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
-    for verb, meaning in VERBS.items():
-        verbs.add_parser(verb, help=meaning, add_help=False)
+    for name, verb in VERBS.items():
+        verbs.add_parser(name, help=verb.meaning, add_help=False)
     return parser
 
 
@@ -81,13 +107,13 @@ def verb_parser(verb: str) -> argparse.ArgumentParser:
     Raises:
         ModuleNotFoundError: an extra that the verb needs is not installed.
     """
-    parser = _Parser(prog=f"slurm-rl {verb}", description=VERBS[verb])
+    parser = _Parser(prog=f"slurm-rl {verb}", description=VERBS[verb].meaning)
     _module(verb).add_arguments(parser)
     return parser
 
 
 def _module(verb: str) -> ModuleType:
-    return importlib.import_module(f"slurm_rl_plugin.cli.{verb.replace('-', '_')}")
+    return importlib.import_module(f"slurm_rl_plugin.cli.{VERBS[verb].module}")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -1,10 +1,10 @@
 """The site's configuration: files, environment and flags become typed objects, with every fault."""
 
-from slurm_rl_plugin.configuration.environment import Flag
-from slurm_rl_plugin.configuration.hook_keys import SHIPPED_MODEL, SHIPPED_MODELS
-from slurm_rl_plugin.configuration.key import Key
-from slurm_rl_plugin.configuration.key_definitions import DEFAULT_PATH, KEYS
-from slurm_rl_plugin.configuration.reading import (
+from slurm_rl_plugin.configuration.keys.definitions import DEFAULT_PATH, KEYS
+from slurm_rl_plugin.configuration.keys.hook import SHIPPED_MODEL, SHIPPED_MODELS
+from slurm_rl_plugin.configuration.keys.key import Key
+from slurm_rl_plugin.configuration.reading.environment import Flag
+from slurm_rl_plugin.configuration.reading.precedence import (
     parse_configuration,
     read_configuration,
 )

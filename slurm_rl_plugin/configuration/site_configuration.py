@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from slurm_rl_plugin.configuration.reserve_keys import OFF
-from slurm_rl_plugin.configuration.shares import FROM_SLURM
+from slurm_rl_plugin.configuration.keys.reserve import OFF
+from slurm_rl_plugin.configuration.reading.shares import FROM_SLURM
 from slurm_rl_plugin.domain.job_class import JobClassifier
-from slurm_rl_plugin.hook.cycle_settings import CycleSettings
-from slurm_rl_plugin.hook.pace import Pace
-from slurm_rl_plugin.hook.reserve_rail import ReserveSettings
+from slurm_rl_plugin.hook.cycle.settings import CycleSettings
+from slurm_rl_plugin.hook.daemon.pace import Pace
+from slurm_rl_plugin.hook.rails.reserve import ReserveSettings
 from slurm_rl_plugin.metrics.tls import TlsFiles
 from slurm_rl_plugin.units import HOUR, MINUTE
 from slurm_rl_plugin.utility.reward import RewardWeights

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from slurm_rl_plugin.configuration.key import Keys
-from slurm_rl_plugin.configuration.key_definitions import KEYS
+from slurm_rl_plugin.configuration.keys.definitions import KEYS
+from slurm_rl_plugin.configuration.keys.key import Keys
 from slurm_rl_plugin.configuration.site_configuration import Configuration
 
 

@@ -6,10 +6,10 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from slurm_rl_plugin.configuration.files import shown
-from slurm_rl_plugin.configuration.job_class_rules import FIELDS
-from slurm_rl_plugin.configuration.key_definitions import JOB_CLASS
-from slurm_rl_plugin.configuration.shares import FROM, FROM_SLURM
+from slurm_rl_plugin.configuration.keys.definitions import JOB_CLASS
+from slurm_rl_plugin.configuration.reading.files import shown
+from slurm_rl_plugin.configuration.reading.job_class_rules import FIELDS
+from slurm_rl_plugin.configuration.reading.shares import FROM, FROM_SLURM
 from slurm_rl_plugin.domain.job_class import JobClassRule
 
 

@@ -11,12 +11,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from slurm_rl_plugin.configuration.environment import Flag
-from slurm_rl_plugin.configuration.files import ConfigurationFile, read_files
-from slurm_rl_plugin.configuration.given_keys import DEFAULT
-from slurm_rl_plugin.configuration.reading import configuration_of_parts
+from slurm_rl_plugin.configuration.reading.environment import Flag
+from slurm_rl_plugin.configuration.reading.files import ConfigurationFile, read_files
+from slurm_rl_plugin.configuration.reading.given_keys import DEFAULT
+from slurm_rl_plugin.configuration.reading.precedence import configuration_of_parts
+from slurm_rl_plugin.configuration.reading.standing_lines import standing_lines
 from slurm_rl_plugin.configuration.site_configuration import Configuration
-from slurm_rl_plugin.configuration.standing_lines import standing_lines
 from slurm_rl_plugin.errors import ConfigurationError
 
 _LEFT = ("hook", "batch_system", "reserve", "metrics")

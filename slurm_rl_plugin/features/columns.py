@@ -7,9 +7,9 @@ from numpy.typing import NDArray
 
 from slurm_rl_plugin.domain import QueueSnapshot
 from slurm_rl_plugin.features.estimates import UNKNOWN_RUN_TIME
-from slurm_rl_plugin.features.history_columns import history_columns
-from slurm_rl_plugin.features.past_runs import PastRuns
-from slurm_rl_plugin.features.run_prediction import RunTimePrediction
+from slurm_rl_plugin.features.history.columns import history_columns
+from slurm_rl_plugin.features.history.past_runs import PastRuns
+from slurm_rl_plugin.features.history.run_prediction import RunTimePrediction
 from slurm_rl_plugin.features.site import (
     SITE,
     SOON,

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from slurm_rl_plugin.domain import QueueSnapshot
 from slurm_rl_plugin.errors import ModelSchemaMismatch
 from slurm_rl_plugin.features.columns import site_job_features, site_queue_features
-from slurm_rl_plugin.features.past_runs import PastRuns
+from slurm_rl_plugin.features.history.past_runs import PastRuns
+from slurm_rl_plugin.features.history.run_prediction import RunTimePrediction
 from slurm_rl_plugin.features.reactive_grid import (
     REACTIVE_GRID,
     REACTIVE_GRID_2011,
@@ -23,7 +24,6 @@ from slurm_rl_plugin.features.reactive_grid_columns import (
     grid_queue_columns,
     grid_queue_columns_2011,
 )
-from slurm_rl_plugin.features.run_prediction import RunTimePrediction
 from slurm_rl_plugin.features.schema import FeatureSchema
 from slurm_rl_plugin.features.site import SITE
 from slurm_rl_plugin.units import FloatArray

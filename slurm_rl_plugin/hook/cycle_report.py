@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from slurm_rl_plugin.domain import QueueSnapshot
-from slurm_rl_plugin.hook.batch_limit import LimitReport
+from slurm_rl_plugin.hook.rails.batch_limit import LimitReport
 
 #: Closed lists: a metric's label never takes any other value.
 MODES = ("shadow", "active", "fallback", "disabled", "standby")

@@ -10,24 +10,25 @@ from pathlib import Path
 from typing import Any
 
 from slurm_rl_plugin.errors import ConfigurationError
+from slurm_rl_plugin.features.history.run_prediction import RunTimePrediction
 from slurm_rl_plugin.features.known_schemas import KNOWN_SCHEMAS
-from slurm_rl_plugin.features.run_prediction import RunTimePrediction
 from slurm_rl_plugin.features.schema import FeatureSchema
 from slurm_rl_plugin.features.site import SITE
-from slurm_rl_plugin.learning import fitted_q_settings, sarsa_settings
-from slurm_rl_plugin.learning.fitted_q import train_fitted_q
-from slurm_rl_plugin.learning.fitted_q_settings import FittedQSettings
-from slurm_rl_plugin.learning.policy_search import search_policy
-from slurm_rl_plugin.learning.policy_search_settings import (
+from slurm_rl_plugin.learning.fitted_q import settings as fitted_q_settings
+from slurm_rl_plugin.learning.fitted_q.iteration import train_fitted_q
+from slurm_rl_plugin.learning.fitted_q.settings import FittedQSettings
+from slurm_rl_plugin.learning.policy_search.search import search_policy
+from slurm_rl_plugin.learning.policy_search.settings import (
     SLOWDOWN,
     PolicySearchSettings,
     parameters_of,
 )
-from slurm_rl_plugin.learning.sarsa import train_sarsa
-from slurm_rl_plugin.learning.sarsa_settings import SarsaSettings
-from slurm_rl_plugin.learning.site_utility import ALGORITHM as SITE_UTILITY
-from slurm_rl_plugin.learning.site_utility import SiteUtilitySettings
-from slurm_rl_plugin.learning.site_utility_training import train_site_utility
+from slurm_rl_plugin.learning.sarsa import settings as sarsa_settings
+from slurm_rl_plugin.learning.sarsa.settings import SarsaSettings
+from slurm_rl_plugin.learning.sarsa.training import train_sarsa
+from slurm_rl_plugin.learning.site_utility.model import ALGORITHM as SITE_UTILITY
+from slurm_rl_plugin.learning.site_utility.model import SiteUtilitySettings
+from slurm_rl_plugin.learning.site_utility.training import train_site_utility
 from slurm_rl_plugin.learning.trained_policy import Progress, TrainedPolicy
 from slurm_rl_plugin.learning.training_load import TrainingLoad
 from slurm_rl_plugin.learning.workplace import Workplace

@@ -14,15 +14,15 @@ import numpy as np
 
 from slurm_rl_plugin.domain.job_class import JobClassifier
 from slurm_rl_plugin.features.estimates import RequestedLimit
-from slurm_rl_plugin.features.run_prediction import RunTimePrediction
-from slurm_rl_plugin.learning.evaluation import Candidate
-from slurm_rl_plugin.learning.heldout import (
+from slurm_rl_plugin.features.history.run_prediction import RunTimePrediction
+from slurm_rl_plugin.learning.evaluation.heldout import (
     HeldoutProtocol,
     best_heuristic,
     figures_of_windows,
     heuristics_on_training_part,
     windows_of,
 )
+from slurm_rl_plugin.learning.evaluation.paired import Candidate
 from slurm_rl_plugin.learning.load_windows import (
     TRAINING_FRACTION,
     class_known_at_submission,
@@ -30,12 +30,12 @@ from slurm_rl_plugin.learning.load_windows import (
     training_jobs,
     training_part,
 )
+from slurm_rl_plugin.learning.policy_search.rule_networks import RULE_WEIGHTS
 from slurm_rl_plugin.learning.prediction_fit import fit_prediction
-from slurm_rl_plugin.learning.rule_networks import RULE_WEIGHTS
 from slurm_rl_plugin.learning.training_load import TrainingLoad, mean_objective
 from slurm_rl_plugin.learning.workplace import processors_here
 from slurm_rl_plugin.policies.network import QNetwork
-from slurm_rl_plugin.simulator.log_workload import PreparedLog
+from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog
 from slurm_rl_plugin.units import FloatArray
 from slurm_rl_plugin.utility.reward import RewardWeights
 

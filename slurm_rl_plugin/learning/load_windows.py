@@ -9,8 +9,8 @@ import numpy as np
 
 from slurm_rl_plugin.domain.job_class import JobClassifier
 from slurm_rl_plugin.errors import ConfigurationError
-from slurm_rl_plugin.simulator.log_workload import PreparedLog, classify_log
-from slurm_rl_plugin.simulator.recorded_runs import windows_with_past
+from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog, classify_log
+from slurm_rl_plugin.simulator.workloads.recorded_runs import windows_with_past
 
 #: The first part of each log trains, the rest validates (definitions: time split).
 TRAINING_FRACTION = 0.6

@@ -12,10 +12,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from slurm_rl_plugin.errors import ConfigurationError
-from slurm_rl_plugin.features.run_history import SHORT_RUN_TIMES
-from slurm_rl_plugin.features.run_prediction import KNOWN_FACTS, PREDICTED, RunTimePrediction
-from slurm_rl_plugin.simulator.log_workload import PreparedLog
-from slurm_rl_plugin.simulator.recorded_runs import known_at_start
+from slurm_rl_plugin.features.history.run_history import SHORT_RUN_TIMES
+from slurm_rl_plugin.features.history.run_prediction import (
+    KNOWN_FACTS,
+    PREDICTED,
+    RunTimePrediction,
+)
+from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog
+from slurm_rl_plugin.simulator.workloads.recorded_runs import known_at_start
 from slurm_rl_plugin.units import FloatArray
 
 #: Jobs taken from each log at most, so that a long log does not outvote a short one.

@@ -15,7 +15,9 @@ from slurm_rl_plugin import __version__
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.features.estimates import ClassMedian
 from slurm_rl_plugin.learning.algorithms import schema_of
-from slurm_rl_plugin.learning.evaluation import estimates_of
+from slurm_rl_plugin.learning.evaluation.paired import estimates_of
+from slurm_rl_plugin.learning.export.manifest import file_checksum, write_card, write_manifest
+from slurm_rl_plugin.learning.export.model import export_model
 from slurm_rl_plugin.learning.heldout_training import (
     RuleComparison,
     compare_with_rules,
@@ -24,20 +26,18 @@ from slurm_rl_plugin.learning.heldout_training import (
     shipped_rule,
 )
 from slurm_rl_plugin.learning.load_windows import split_windows, training_part
-from slurm_rl_plugin.learning.manifest import file_checksum, write_card, write_manifest
-from slurm_rl_plugin.learning.model_export import export_model
-from slurm_rl_plugin.learning.rule_networks import rule_network
-from slurm_rl_plugin.learning.site_utility import ALGORITHM as SITE_UTILITY
-from slurm_rl_plugin.learning.site_utility import site_utility_entries
-from slurm_rl_plugin.learning.site_utility_training import class_medians
+from slurm_rl_plugin.learning.policy_search.rule_networks import rule_network
+from slurm_rl_plugin.learning.site_utility.model import ALGORITHM as SITE_UTILITY
+from slurm_rl_plugin.learning.site_utility.model import site_utility_entries
+from slurm_rl_plugin.learning.site_utility.training import class_medians
 from slurm_rl_plugin.learning.trained_policy import Progress, TrainedPolicy
 from slurm_rl_plugin.learning.training_load import TrainingLoad, mean_objective, rule_objective
 from slurm_rl_plugin.learning.training_plan import TrainingPlan
 from slurm_rl_plugin.learning.trainings import Loads, Training, train_all
 from slurm_rl_plugin.learning.workplace import Workplace
 from slurm_rl_plugin.policies.network import QNetwork
-from slurm_rl_plugin.simulator.log_workload import PreparedLog
-from slurm_rl_plugin.simulator.simulation import SimulationSettings
+from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
+from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog
 
 #: What a trained policy is compared with in its card.
 COMPARED_RULES = ("fifo", "sjf", "interactive-first", "min-run-wait")

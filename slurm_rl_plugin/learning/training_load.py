@@ -10,14 +10,14 @@ import numpy as np
 
 from slurm_rl_plugin.features.estimates import RequestedLimit, RunTimeEstimate
 from slurm_rl_plugin.features.site import SITE
-from slurm_rl_plugin.learning.evaluation import Candidate, schedule_of, starts_under
+from slurm_rl_plugin.learning.evaluation.paired import Candidate, schedule_of, starts_under
 from slurm_rl_plugin.learning.load_windows import log_window
 from slurm_rl_plugin.policies.echo_state import EchoStateNetwork
 from slurm_rl_plugin.policies.network import QNetwork
-from slurm_rl_plugin.simulator.cluster import Workload
-from slurm_rl_plugin.simulator.echo_state_simulation import simulate_learned
-from slurm_rl_plugin.simulator.log_workload import PreparedLog
-from slurm_rl_plugin.simulator.simulation import SimulationSettings
+from slurm_rl_plugin.simulator.kernel.cluster import Workload
+from slurm_rl_plugin.simulator.schedules.echo_state import simulate_learned
+from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
+from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog
 from slurm_rl_plugin.units import MINUTE, FloatArray
 from slurm_rl_plugin.utility.responsiveness import bounded_slowdown
 from slurm_rl_plugin.utility.reward import RewardWeights

@@ -9,10 +9,10 @@ from typing import Any
 from slurm_rl_plugin.domain.job_class import JobClassifier
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.learning.algorithms import Settings, steps_of
-from slurm_rl_plugin.learning.site_utility import ALGORITHM as SITE_UTILITY
+from slurm_rl_plugin.learning.site_utility.model import ALGORITHM as SITE_UTILITY
 from slurm_rl_plugin.policies.network import QNetwork
-from slurm_rl_plugin.simulator.class_limit import ClassLimit
-from slurm_rl_plugin.simulator.log_workload import PreparedLog
+from slurm_rl_plugin.simulator.kernel.class_limit import ClassLimit
+from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

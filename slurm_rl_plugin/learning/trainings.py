@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 
 from slurm_rl_plugin import __version__
 from slurm_rl_plugin.errors import ConfigurationError
-from slurm_rl_plugin.features.run_prediction import RunTimePrediction
+from slurm_rl_plugin.features.history.run_prediction import RunTimePrediction
 from slurm_rl_plugin.learning.algorithms import ALGORITHMS, Settings, train_policy
 from slurm_rl_plugin.learning.checkpoint import steps_kept
-from slurm_rl_plugin.learning.policy_search_settings import PolicySearchSettings
+from slurm_rl_plugin.learning.policy_search.settings import PolicySearchSettings
 from slurm_rl_plugin.learning.trained_policy import Progress, TrainedPolicy
 from slurm_rl_plugin.learning.training_load import TrainingLoad, short_load
 from slurm_rl_plugin.learning.workplace import Workplace

@@ -23,7 +23,6 @@ from prometheus_client.core import (
 )
 
 from slurm_rl_plugin import __version__
-from slurm_rl_plugin.hook.batch_limit import LIMIT_CHANGES, LIMIT_FAILURES, LimitReport
 from slurm_rl_plugin.hook.cycle_report import (
     CONFIGURED_MODES,
     DIRECTIONS,
@@ -34,7 +33,8 @@ from slurm_rl_plugin.hook.cycle_report import (
     CycleReport,
 )
 from slurm_rl_plugin.hook.disturbances import DISTURBANCES
-from slurm_rl_plugin.hook.request_watch import REQUEST_PARTS
+from slurm_rl_plugin.hook.order.request_watch import REQUEST_PARTS
+from slurm_rl_plugin.hook.rails.batch_limit import LIMIT_CHANGES, LIMIT_FAILURES, LimitReport
 from slurm_rl_plugin.metrics.label_cap import LabelCap
 from slurm_rl_plugin.metrics.limit_families import limit_as_before, limit_families
 from slurm_rl_plugin.metrics.queue_families import (

@@ -8,8 +8,8 @@ from dataclasses import replace
 
 from prometheus_client.core import GaugeMetricFamily, Metric, StateSetMetricFamily
 
-from slurm_rl_plugin.hook.batch_limit import LIMIT_REASONS, LimitReport
 from slurm_rl_plugin.hook.cycle_report import CycleReport
+from slurm_rl_plugin.hook.rails.batch_limit import LIMIT_REASONS, LimitReport
 
 
 def limit_families(report: CycleReport) -> Iterator[Metric]:

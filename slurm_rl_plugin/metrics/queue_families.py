@@ -9,7 +9,7 @@ import numpy as np
 from prometheus_client.core import GaugeMetricFamily, Metric
 
 from slurm_rl_plugin.domain import QueueSnapshot
-from slurm_rl_plugin.hook.order_changes import out_of_order
+from slurm_rl_plugin.hook.order.order_changes import out_of_order
 from slurm_rl_plugin.metrics.label_cap import CappedNames
 from slurm_rl_plugin.units import FloatArray, IntArray
 from slurm_rl_plugin.utility.fairness import fairness, share_deficit

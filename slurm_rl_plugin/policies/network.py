@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from slurm_rl_plugin.features.run_prediction import RunTimePrediction
+from slurm_rl_plugin.features.history.run_prediction import RunTimePrediction
 from slurm_rl_plugin.features.schema import FeatureSchema
 from slurm_rl_plugin.units import FloatArray
 

@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 from slurm_rl_plugin.domain import Decision, Memory, QueueSnapshot
 from slurm_rl_plugin.errors import ModelSchemaMismatch, ModelUnreadable, PolicyError, ScoreInvalid
 from slurm_rl_plugin.features.estimates import ClassMedian, RequestedLimit, RunTimeEstimate
+from slurm_rl_plugin.features.history.past_runs import PastRuns
+from slurm_rl_plugin.features.history.recent_arrivals import ARRIVAL_MEMORY, recent_arrivals
+from slurm_rl_plugin.features.history.run_prediction import RunTimePrediction, prediction_in
 from slurm_rl_plugin.features.known_schemas import feature_columns, known_schema
-from slurm_rl_plugin.features.past_runs import PastRuns
-from slurm_rl_plugin.features.recent_arrivals import ARRIVAL_MEMORY, recent_arrivals
-from slurm_rl_plugin.features.run_prediction import RunTimePrediction, prediction_in
 from slurm_rl_plugin.features.schema import FeatureSchema
 from slurm_rl_plugin.features.site import SITE
 from slurm_rl_plugin.units import FloatArray

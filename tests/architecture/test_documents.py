@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import ast
 import importlib
 import json
 import re
@@ -14,17 +15,19 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.core import Metric
 
 from slurm_rl_plugin import __version__
+from slurm_rl_plugin.cli.assembly.hook import load_policy
 from slurm_rl_plugin.cli.entry import VERBS
-from slurm_rl_plugin.cli.hook_assembly import load_policy
 from slurm_rl_plugin.configuration import KEYS
 from slurm_rl_plugin.domain.job_class import JobClassRule
 from slurm_rl_plugin.features.site import SITE
-from slurm_rl_plugin.hook import batch_limit, cycle_report, disturbances, request_watch
+from slurm_rl_plugin.hook import cycle_report, disturbances
 from slurm_rl_plugin.hook.cycle_report import CycleReport
+from slurm_rl_plugin.hook.order import request_watch
+from slurm_rl_plugin.hook.rails import batch_limit
 from slurm_rl_plugin.metrics.collector import CycleMetrics
 from slurm_rl_plugin.policies.ordering_rules import LIVE_RULES, PREDICTED_RULES, STATIC_RULES
 from slurm_rl_plugin.policies.waiting_rules import WAITING_RULES
-from slurm_rl_plugin.simulator.generators import _GENERATORS, _RANGES
+from slurm_rl_plugin.simulator.workloads.generators import _GENERATORS, _RANGES
 from slurm_rl_plugin.utility.summary import ScheduledJobs, summarise
 from tests.architecture.markdown_documents import (
     DOCUMENTS,
@@ -90,6 +93,23 @@ def test_the_drawing_of_layers_is_what_import_linter_checks() -> None:
     contracts = settings["tool"]["importlinter"]["contracts"]
     (checked,) = [each["layers"] for each in contracts if each["type"] == "layers"]
     assert drawn == checked
+
+
+def test_the_drawing_of_rooms_is_the_code() -> None:
+    (drawing,) = [each for each in code_blocks(DOCS / "rooms.md") if "rooms" in each.kind]
+    drawn, above = {}, []
+    for line in drawing.text.splitlines():
+        name, meaning = re.split(r"\s{2,}", line.strip(), maxsplit=1)
+        depth = (len(line) - len(line.lstrip())) // 2
+        above[depth:] = [name]
+        drawn["/".join(above)] = f"{meaning}."
+    package = TOP / "slurm_rl_plugin"
+    rooms = {
+        path.parent.relative_to(package).as_posix(): ast.get_docstring(ast.parse(path.read_text()))
+        for path in sorted(package.rglob("__init__.py"))
+        if path.parent != package
+    }
+    assert drawn == {room: (text or "").splitlines()[0] for room, text in rooms.items()}
 
 
 def test_architecture_fits_a_page() -> None:
@@ -240,7 +260,7 @@ def test_commands_are_understood(command: Command) -> None:
         return
     verb, *rest = command.words
     parser = argparse.ArgumentParser(exit_on_error=False)
-    importlib.import_module(f"slurm_rl_plugin.cli.{verb.replace('-', '_')}").add_arguments(parser)
+    importlib.import_module(f"slurm_rl_plugin.cli.{VERBS[verb].module}").add_arguments(parser)
     parser.parse_args(rest)  # ends the test where a word is not understood
 
 
@@ -270,7 +290,7 @@ def test_every_change_names_its_component() -> None:
     layers = {path.stem for path in (TOP / "slurm_rl_plugin").iterdir()}
     entries = re.findall(r"^\* (.*)$", (TOP / "CHANGELOG.md").read_text(), re.MULTILINE)
     assert entries
-    known = layers | {"docs", "build", "tests", "deploy"}
+    known = layers | {"docs", "build", "tests", "bench", "deploy"}
     assert {entry.partition(":")[0] for entry in entries} <= known
 
 

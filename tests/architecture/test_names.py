@@ -30,6 +30,17 @@ def test_no_file_is_longer_than_400_lines() -> None:
     assert {name: length for name, length in lengths.items() if length > 400} == {}
 
 
+def test_a_folder_shows_about_a_dozen_names() -> None:
+    shown = {path.parent for path in MODULES}
+    for folder in shown:
+        names = [
+            each
+            for each in folder.iterdir()
+            if each.name not in ("__init__.py", "__pycache__", "py.typed")
+        ]
+        assert len(names) <= 20, folder.relative_to(TOP)
+
+
 def error_classes() -> list[type]:
     return [each for _, each in inspect.getmembers(errors, inspect.isclass)]
 
@@ -61,6 +72,16 @@ def test_every_verb_of_a_site_reads_its_configuration_in_the_same_way() -> None:
 
     Training and comparison take files only, so that the same command makes the same model.
     """
-    readers = {path.stem for path in MODULES if "read_configuration(" in path.read_text()}
-    show_config = {"show_config"}  # for the defaults
-    assert readers == {"reading", "configuration_arguments", "log_arguments", "train"} | show_config
+    package = TOP / "slurm_rl_plugin"
+    readers = {
+        path.relative_to(package).as_posix()
+        for path in MODULES
+        if "read_configuration(" in path.read_text()
+    }
+    assert readers == {
+        "configuration/reading/precedence.py",
+        "cli/assembly/configuration_arguments.py",
+        "cli/logs/arguments.py",
+        "cli/train/train.py",
+        "cli/look/show_config.py",  # for the defaults
+    }

@@ -16,15 +16,15 @@ import subprocess
 import sys
 from pathlib import Path
 
-from slurm_rl_plugin.accounting.sacct_fields import SACCT_COMMAND
-from slurm_rl_plugin.batch_systems.slurm_accounting import SACCT
-from slurm_rl_plugin.batch_systems.slurm_cluster import SINFO, SSHARE
-from slurm_rl_plugin.batch_systems.slurm_commands import SQUEUE
-from slurm_rl_plugin.batch_systems.slurm_expected_start import PARTITIONS, TEST_ONLY
-from slurm_rl_plugin.batch_systems.slurm_fields import queue_format
-from slurm_rl_plugin.batch_systems.slurm_load import SDIAG
-from slurm_rl_plugin.batch_systems.slurm_settings import SHOW_CONFIG
-from slurm_rl_plugin.batch_systems.slurm_site_factor import SPRIO
+from slurm_rl_plugin.accounting.sacct.fields import SACCT_COMMAND
+from slurm_rl_plugin.batch_systems.slurm.accounting.past_runs import SACCT
+from slurm_rl_plugin.batch_systems.slurm.answers.fields import queue_format
+from slurm_rl_plugin.batch_systems.slurm.answers.load import SDIAG
+from slurm_rl_plugin.batch_systems.slurm.answers.settings import SHOW_CONFIG
+from slurm_rl_plugin.batch_systems.slurm.cluster import SINFO, SSHARE
+from slurm_rl_plugin.batch_systems.slurm.commands import SQUEUE
+from slurm_rl_plugin.batch_systems.slurm.levers.site_factor import SPRIO
+from slurm_rl_plugin.batch_systems.slurm.submission.expected_start import PARTITIONS, TEST_ONLY
 from tests.real.conftest import ACCOUNTS, running_slurm
 from tests.real.private_cluster import ClusterPlan, PrivateSlurm
 from tests.real.slurm_releases import RELEASES, SlurmRelease, missing_release

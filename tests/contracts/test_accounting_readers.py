@@ -7,10 +7,10 @@ from dataclasses import dataclass, fields
 import numpy as np
 import pytest
 
-from slurm_rl_plugin.accounting.pbs import PbsReader
+from slurm_rl_plugin.accounting.pbs.reader import PbsReader
 from slurm_rl_plugin.accounting.port import AccountingReader, JobLog
-from slurm_rl_plugin.accounting.sacct import SacctReader
-from slurm_rl_plugin.accounting.swf import SwfReader
+from slurm_rl_plugin.accounting.sacct.reader import SacctReader
+from slurm_rl_plugin.accounting.swf.reader import SwfReader
 from slurm_rl_plugin.errors import AccountingLogError
 
 SWF = """\

@@ -11,9 +11,9 @@ import pytest
 
 from slurm_rl_plugin.domain import StartedJobs
 from slurm_rl_plugin.errors import ConfigurationError
+from slurm_rl_plugin.features.history.past_runs import PastRuns
+from slurm_rl_plugin.features.history.recent_arrivals import ARRIVAL_MEMORY, recent_arrivals
 from slurm_rl_plugin.features.known_schemas import feature_columns
-from slurm_rl_plugin.features.past_runs import PastRuns
-from slurm_rl_plugin.features.recent_arrivals import ARRIVAL_MEMORY, recent_arrivals
 from slurm_rl_plugin.learning.algorithms import (
     ALGORITHMS,
     PRESETS,
@@ -23,14 +23,14 @@ from slurm_rl_plugin.learning.algorithms import (
     steps_of,
     train_policy,
 )
-from slurm_rl_plugin.learning.model_export import export_model, import_model
+from slurm_rl_plugin.learning.export.model import export_model, import_model
 from slurm_rl_plugin.learning.trained_policy import TrainedPolicy
 from slurm_rl_plugin.learning.training_load import TrainingLoad
 from slurm_rl_plugin.policies.echo_state import EchoStateNetwork
 from slurm_rl_plugin.policies.q_network import load_q_network
-from slurm_rl_plugin.simulator.generators import mmn_log
-from slurm_rl_plugin.simulator.log_workload import prepare_log
-from slurm_rl_plugin.simulator.simulation import SimulationSettings
+from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
+from slurm_rl_plugin.simulator.workloads.generators import mmn_log
+from slurm_rl_plugin.simulator.workloads.log_workload import prepare_log
 from tests.reference.loads import random_workload, snapshot_of
 from tests.reference.readable_simulator import Moment
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from slurm_rl_plugin.batch_systems.simulated import SimulatedCluster
-from slurm_rl_plugin.simulator.generators import mmn_log
-from slurm_rl_plugin.simulator.log_workload import prepare_log
-from slurm_rl_plugin.simulator.simulation import SimulationSettings
+from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
+from slurm_rl_plugin.simulator.workloads.generators import mmn_log
+from slurm_rl_plugin.simulator.workloads.log_workload import prepare_log
 from tests.contracts.batch_system_contract import BatchSystemContract, PreparedQueue
 
 

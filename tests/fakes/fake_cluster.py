@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from slurm_rl_plugin.batch_systems.slurm_site import SlurmSite
+from slurm_rl_plugin.batch_systems.slurm.site import SlurmSite
 
 BIN = Path(__file__).parent / "bin"
 NOW = 1_800_000_000

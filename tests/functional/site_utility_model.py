@@ -9,7 +9,7 @@ import numpy as np
 
 from slurm_rl_plugin.features.estimates import ClassMedian
 from slurm_rl_plugin.features.site import SITE
-from slurm_rl_plugin.learning.site_utility import export_site_utility
+from slurm_rl_plugin.learning.site_utility.model import export_site_utility
 from slurm_rl_plugin.learning.training_load import site_scaler
 from slurm_rl_plugin.policies.network import network_from_parameters, parameter_count
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from slurm_rl_plugin.hook.audit_log import AuditLog, DecidedOrder
+from slurm_rl_plugin.hook.audit.log import AuditLog, DecidedOrder
 from tests.architecture.markdown_documents import TOP
 from tests.functional.test_system_files import tool
 

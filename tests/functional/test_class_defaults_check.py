@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from slurm_rl_plugin.batch_systems.slurm_process import CommandRunner
-from slurm_rl_plugin.cli.class_defaults_check import class_defaults_of
+from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner
+from slurm_rl_plugin.cli.check.class_defaults import class_defaults_of
 from slurm_rl_plugin.configuration import read_configuration
 from tests.fakes.fake_cluster import FakeCluster
 

@@ -13,7 +13,7 @@ from onnx import TensorProto, helper
 
 from slurm_rl_plugin.cli.entry import VERBS, main
 from slurm_rl_plugin.features.site import SITE
-from slurm_rl_plugin.learning.onnx_export import export_network
+from slurm_rl_plugin.learning.export.network import export_network
 from tests.functional.small_network import small_network
 
 SWF_ROW = "{id} {submit} 5 {run} 1 -1 -1 1 900 -1 1 1 {group} -1 1 -1 -1 -1"

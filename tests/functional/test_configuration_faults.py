@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from slurm_rl_plugin.hook.daemon_lock import only_daemon
+from slurm_rl_plugin.hook.daemon.lock import only_daemon
 from tests.architecture.markdown_documents import TOP
 from tests.fakes.fake_cluster import FakeCluster
 

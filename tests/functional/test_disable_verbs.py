@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from slurm_rl_plugin.hook.disable_file import read_disable_file
+from slurm_rl_plugin.hook.memory.disable_file import read_disable_file
 from tests.architecture.markdown_documents import TOP
 from tests.fakes.fake_cluster import FakeCluster
 

@@ -25,22 +25,22 @@ from pathlib import Path
 import pytest
 
 from slurm_rl_plugin.accounting.conversion import convert
-from slurm_rl_plugin.accounting.swf_writer import write_swf
-from slurm_rl_plugin.cli.ablation_study import ABLATION
-from slurm_rl_plugin.cli.economic_paper import ECONOMIC
+from slurm_rl_plugin.accounting.swf.writer import write_swf
+from slurm_rl_plugin.cli.brokers.offer_assembly import build_offer_pages
 from slurm_rl_plugin.cli.entry import main
-from slurm_rl_plugin.cli.heldout_study import HELDOUT_STUDY
-from slurm_rl_plugin.cli.learned_papers import LEARNED_PAPERS
-from slurm_rl_plugin.cli.learning_agents import LEARNING_AGENTS
-from slurm_rl_plugin.cli.offer_assembly import build_offer_pages
-from slurm_rl_plugin.cli.site_utility_study import SITE_UTILITIES
+from slurm_rl_plugin.cli.reproduce.ablation import ABLATION
+from slurm_rl_plugin.cli.reproduce.economic import ECONOMIC
+from slurm_rl_plugin.cli.reproduce.heldout import HELDOUT_STUDY
+from slurm_rl_plugin.cli.reproduce.learned_papers import LEARNED_PAPERS
+from slurm_rl_plugin.cli.reproduce.learning_agents import LEARNING_AGENTS
+from slurm_rl_plugin.cli.reproduce.site_utilities import SITE_UTILITIES
 from slurm_rl_plugin.configuration import read_configuration
 from slurm_rl_plugin.learning import training
-from slurm_rl_plugin.learning.heldout import HeldoutProtocol
+from slurm_rl_plugin.learning.evaluation.heldout import HeldoutProtocol
+from slurm_rl_plugin.learning.export.network import export_network
 from slurm_rl_plugin.learning.heldout_training import compare_with_rules, heldout_loads
-from slurm_rl_plugin.learning.onnx_export import export_network
 from slurm_rl_plugin.metrics.http import serve_pages
-from slurm_rl_plugin.simulator.generators import generated_log, is_generator_name
+from slurm_rl_plugin.simulator.workloads.generators import generated_log, is_generator_name
 from tests.architecture.markdown_documents import (
     TOP,
     Command,

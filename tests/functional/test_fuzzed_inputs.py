@@ -11,13 +11,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from bench.fuzz.campaign import main
+from bench.fuzz.mutations import mutated
+from bench.fuzz.service_targets import RaisesBroken
+from bench.fuzz.targets import TARGETS, Target
 from slurm_rl_plugin.errors import PolicyError
 from slurm_rl_plugin.policies.q_network import load_q_network
 from tests.architecture.markdown_documents import TOP
-from tests.fuzz.campaign import main
-from tests.fuzz.mutations import mutated
-from tests.fuzz.service_targets import RaisesBroken
-from tests.fuzz.targets import TARGETS, Target
 
 #: Inputs of each target: those that take longer get fewer.
 INPUTS = {"conversion": 8, "any log": 100, "configuration": 60, "model": 60, "parquet": 60}

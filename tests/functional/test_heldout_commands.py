@@ -7,26 +7,26 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from slurm_rl_plugin.accounting.swf_writer import write_swf
+from slurm_rl_plugin.accounting.swf.writer import write_swf
 from slurm_rl_plugin.cli.entry import main
 from slurm_rl_plugin.learning import training
-from slurm_rl_plugin.learning.heldout import HeldoutProtocol
+from slurm_rl_plugin.learning.evaluation.heldout import HeldoutProtocol
+from slurm_rl_plugin.learning.export.network import import_network
 from slurm_rl_plugin.learning.heldout_training import (
     RuleComparison,
     compare_with_rules,
     heldout_loads,
 )
-from slurm_rl_plugin.learning.onnx_export import import_network
-from slurm_rl_plugin.learning.rule_networks import RULE_WEIGHTS, rule_network
-from slurm_rl_plugin.reproduce.ablation import (
+from slurm_rl_plugin.learning.policy_search.rule_networks import RULE_WEIGHTS, rule_network
+from slurm_rl_plugin.papers.heldout.ablation import (
     ALL_FEATURES,
     ALL_LOGS,
     FITTED_Q,
     TO_ALL,
     VARIANTS,
 )
-from slurm_rl_plugin.reproduce.heldout_logs import FITTED, GOALS, LOGS, TO_BEST
-from slurm_rl_plugin.simulator.generators import generated_log
+from slurm_rl_plugin.papers.heldout.logs import FITTED, GOALS, LOGS, TO_BEST
+from slurm_rl_plugin.simulator.workloads.generators import generated_log
 
 pytestmark = pytest.mark.study
 

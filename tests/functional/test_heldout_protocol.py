@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from slurm_rl_plugin.accounting.swf_writer import write_swf
+from slurm_rl_plugin.accounting.swf.writer import write_swf
 from slurm_rl_plugin.cli.entry import main
-from slurm_rl_plugin.learning.heldout import HEURISTICS
-from slurm_rl_plugin.learning.onnx_export import export_network
-from slurm_rl_plugin.simulator.generators import generated_log
+from slurm_rl_plugin.learning.evaluation.heldout import HEURISTICS
+from slurm_rl_plugin.learning.export.network import export_network
+from slurm_rl_plugin.simulator.workloads.generators import generated_log
 from tests.architecture.markdown_documents import TOP, code_spans, table_rows
 from tests.functional.small_network import small_network
 
@@ -96,7 +96,7 @@ def test_the_table_says_what_was_chosen_and_what_policies_saw(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     rules = ("sjf", "edf")
-    monkeypatch.setattr("slurm_rl_plugin.learning.heldout.HEURISTICS", rules)
+    monkeypatch.setattr("slurm_rl_plugin.learning.evaluation.heldout.HEURISTICS", rules)
     config = tmp_path / "site.toml"
     config.write_text('[[job_class]]\nclass = "interactive"\ntime_limit_at_most = 3600\n')
     printed = run(capsys, requested, *HELDOUT, "--config", config, "--policy", "interactive-first")

@@ -4,15 +4,15 @@ import logging
 
 import pytest
 
-from slurm_rl_plugin.batch_systems import slurm_adapter_choice
-from slurm_rl_plugin.batch_systems.slurm import Slurm
-from slurm_rl_plugin.batch_systems.slurm_commands import SlurmCommands
-from slurm_rl_plugin.cli.batch_system_assembly import build_batch_system
-from slurm_rl_plugin.cli.hook_assembly import build_cycle, load_policy
+from slurm_rl_plugin.batch_systems.slurm import adapter_choice as slurm_adapter_choice
+from slurm_rl_plugin.batch_systems.slurm.commands import SlurmCommands
+from slurm_rl_plugin.batch_systems.slurm.pyslurm_child.adapter import Slurm
+from slurm_rl_plugin.cli.assembly.batch_system import build_batch_system
+from slurm_rl_plugin.cli.assembly.hook import build_cycle, load_policy
 from slurm_rl_plugin.configuration import parse_configuration
 from slurm_rl_plugin.errors import ConfigurationError
-from slurm_rl_plugin.features.run_prediction import PREDICTION_ENTRY, RunTimePrediction
-from slurm_rl_plugin.learning.onnx_export import export_network
+from slurm_rl_plugin.features.history.run_prediction import PREDICTION_ENTRY, RunTimePrediction
+from slurm_rl_plugin.learning.export.network import export_network
 from tests.functional.small_network import small_network
 
 

@@ -10,17 +10,18 @@ import numpy as np
 import polars as pl
 import pytest
 
-from slurm_rl_plugin.accounting.stored_log import StoredLog
-from slurm_rl_plugin.accounting.swf_writer import write_swf
-from slurm_rl_plugin.cli import log_sample, train
+from bench.speed.sacct_log import write_sacct_log
+from slurm_rl_plugin.accounting.stored.log import StoredLog
+from slurm_rl_plugin.accounting.swf.writer import write_swf
 from slurm_rl_plugin.cli.entry import main
-from slurm_rl_plugin.cli.log_arguments import NamedLog, add_log_options, read_named_log
-from slurm_rl_plugin.cli.log_excerpt import WEEK, LogExcerpt
-from slurm_rl_plugin.cli.log_sample import sampled
+from slurm_rl_plugin.cli.logs import sample as log_sample
+from slurm_rl_plugin.cli.logs.arguments import NamedLog, add_log_options, read_named_log
+from slurm_rl_plugin.cli.logs.excerpt import WEEK, LogExcerpt
+from slurm_rl_plugin.cli.logs.sample import sampled
+from slurm_rl_plugin.cli.train import train
 from slurm_rl_plugin.errors import AccountingLogError, ConfigurationError
 from slurm_rl_plugin.learning.training import TrainingPlan
-from slurm_rl_plugin.simulator.generators import generated_log
-from tests.benchmarks.sacct_log import write_sacct_log
+from slurm_rl_plugin.simulator.workloads.generators import generated_log
 
 
 def read(argument: str) -> NamedLog:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from slurm_rl_plugin.cli.entry import main
-from slurm_rl_plugin.reproduce.learning_agents import QUICK, steps
+from slurm_rl_plugin.papers.learning_agents_2005.experiment import QUICK, steps
 
 pytestmark = pytest.mark.study
 

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from slurm_rl_plugin.batch_systems.slurm_commands import SlurmCommands
-from slurm_rl_plugin.hook.audit_log import AuditLog
-from slurm_rl_plugin.hook.cycle import Cycle
-from slurm_rl_plugin.hook.cycle_settings import CycleSettings
-from slurm_rl_plugin.hook.guard_rails import UntouchedJobs, default_guard_rails
-from slurm_rl_plugin.hook.state_file import StateFile
+from slurm_rl_plugin.batch_systems.slurm.commands import SlurmCommands
+from slurm_rl_plugin.hook.audit.log import AuditLog
+from slurm_rl_plugin.hook.cycle.cycle import Cycle
+from slurm_rl_plugin.hook.cycle.settings import CycleSettings
+from slurm_rl_plugin.hook.memory.state_file import StateFile
+from slurm_rl_plugin.hook.rails.guard_rails import UntouchedJobs, default_guard_rails
 from slurm_rl_plugin.policies.ordering_rules import rule_policy
 from tests.fakes.fake_cluster import NOW, FakeCluster
 
@@ -116,7 +116,9 @@ def test_a_release_that_was_said_and_not_done_is_not_taken_for_done(
     carrying = {job for job in (1, 2, 3) if cluster.record(job)["site"]}
     before = factors(cluster)
     with monkeypatch.context() as broken:
-        broken.setattr("slurm_rl_plugin.batch_systems.slurm_writes.Scontrol.send", lambda *_: {})
+        broken.setattr(
+            "slurm_rl_plugin.batch_systems.slurm.levers.writes.Scontrol.send", lambda *_: {}
+        )
         report = cycle.release()
     assert factors(cluster) == before
     assert report.later == carrying

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from slurm_rl_plugin.cli.entry import VERBS, verb_parser
-from slurm_rl_plugin.cli.generated_files import generated_files
+from slurm_rl_plugin.cli.generated.files import generated_files
 from tests.architecture.markdown_documents import TOP
 from tests.functional.test_system_files import run, tool
 

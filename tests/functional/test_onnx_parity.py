@@ -13,10 +13,10 @@ from onnx import numpy_helper
 from slurm_rl_plugin.errors import ModelSchemaMismatch, ModelUnreadable, PolicyError
 from slurm_rl_plugin.features.columns import site_job_features, site_queue_features
 from slurm_rl_plugin.features.estimates import ClassMedian, RequestedLimit
-from slurm_rl_plugin.features.recent_arrivals import recent_arrivals
+from slurm_rl_plugin.features.history.recent_arrivals import recent_arrivals
 from slurm_rl_plugin.features.site import SITE
-from slurm_rl_plugin.learning.onnx_export import export_network, import_network
-from slurm_rl_plugin.learning.onnx_file import read_onnx
+from slurm_rl_plugin.learning.export.network import export_network, import_network
+from slurm_rl_plugin.learning.export.onnx_file import read_onnx
 from slurm_rl_plugin.policies.network import ACTIVATIONS, QNetwork
 from slurm_rl_plugin.policies.q_network import load_q_network
 from slurm_rl_plugin.policies.silent_onnxruntime import onnxruntime

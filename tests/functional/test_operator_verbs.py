@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry, start_http_server
 
-from slurm_rl_plugin.features.run_prediction import PREDICTION_ENTRY, RunTimePrediction
+from slurm_rl_plugin.features.history.run_prediction import PREDICTION_ENTRY, RunTimePrediction
 from slurm_rl_plugin.hook.cycle_report import CycleReport
-from slurm_rl_plugin.hook.daemon_lock import only_daemon
-from slurm_rl_plugin.learning.onnx_export import export_network
+from slurm_rl_plugin.hook.daemon.lock import only_daemon
+from slurm_rl_plugin.learning.export.network import export_network
 from slurm_rl_plugin.metrics.collector import CycleMetrics
 from tests.fakes.fake_cluster import FakeCluster
 from tests.functional.small_network import small_network

@@ -8,23 +8,23 @@ import numpy as np
 import pytest
 
 from slurm_rl_plugin.errors import ModelSchemaMismatch
-from slurm_rl_plugin.features import history_columns
 from slurm_rl_plugin.features.columns import site_job_features, site_queue_features
 from slurm_rl_plugin.features.estimates import RequestedLimit
-from slurm_rl_plugin.features.past_runs import PastRuns
-from slurm_rl_plugin.features.recent_arrivals import ARRIVAL_MEMORY, recent_arrivals
-from slurm_rl_plugin.features.run_history import LARGE_REQUEST, speaks_for
-from slurm_rl_plugin.features.run_prediction import (
+from slurm_rl_plugin.features.history import columns as history_columns
+from slurm_rl_plugin.features.history.past_runs import PastRuns
+from slurm_rl_plugin.features.history.recent_arrivals import ARRIVAL_MEMORY, recent_arrivals
+from slurm_rl_plugin.features.history.run_history import LARGE_REQUEST, speaks_for
+from slurm_rl_plugin.features.history.run_prediction import (
     KNOWN_FACTS,
     PREDICTED,
     PREDICTION_ENTRY,
     RunTimePrediction,
 )
-from slurm_rl_plugin.learning.onnx_export import export_network
+from slurm_rl_plugin.learning.export.network import export_network
 from slurm_rl_plugin.policies.q_network import load_q_network
-from slurm_rl_plugin.simulator.log_workload import prepare_log
-from slurm_rl_plugin.simulator.policy_driver import simulate_policy
-from slurm_rl_plugin.simulator.simulation import SimulationSettings, simulate_network
+from slurm_rl_plugin.simulator.schedules.policy_driver import simulate_policy
+from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings, simulate_network
+from slurm_rl_plugin.simulator.workloads.log_workload import prepare_log
 from tests.functional.small_network import small_network
 from tests.reference.loads import log_of, random_workload, users_workload
 from tests.unit.features.run_tables import USERS, ReadableHistory, Run, snapshot_of

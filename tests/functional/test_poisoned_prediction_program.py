@@ -5,9 +5,9 @@ import re
 
 import pytest
 
-from slurm_rl_plugin.features import history_columns
-from slurm_rl_plugin.features.run_history import speaks_for
-from tests.benchmarks.poisoned_prediction import main
+from bench.speed.poisoned_prediction import main
+from slurm_rl_plugin.features.history import columns as history_columns
+from slurm_rl_plugin.features.history.run_history import speaks_for
 
 SMALL = ("--queues", "1", "--requests", "1", "--most", "10")
 

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from slurm_rl_plugin.cli.entry import main
-from slurm_rl_plugin.hook.daemon_lock import only_daemon
-from slurm_rl_plugin.hook.state_file import StateFile
+from slurm_rl_plugin.hook.daemon.lock import only_daemon
+from slurm_rl_plugin.hook.memory.state_file import StateFile
 from tests.fakes.fake_cluster import FakeCluster
 
 #: Usable processors of the fake cluster.

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from slurm_rl_plugin.accounting.sacct_fields import SACCT_FIELDS
-from slurm_rl_plugin.cli.shadow_prediction import candidates_of
+from slurm_rl_plugin.accounting.sacct.fields import SACCT_FIELDS
+from slurm_rl_plugin.cli.shadow.prediction import candidates_of
 from slurm_rl_plugin.configuration import read_configuration
 from tests.fakes.ended_jobs import ended_load
 from tests.fakes.fake_cluster import FakeCluster
@@ -103,9 +103,10 @@ def test_where_no_simulator_is_installed_the_first_part_is_told(
 ) -> None:
     assert words("run", "--once")[0] == 0
     for name in [each for each in sys.modules if each.startswith("slurm_rl_plugin.")]:
-        if name.split(".")[1] in ("simulator", "learning") or "shadow_prediction" in name:
+        room = name.split(".")[1]
+        if room in ("simulator", "learning") or name.endswith("cli.shadow.prediction"):
             monkeypatch.delitem(sys.modules, name)
-    monkeypatch.delitem(sys.modules, "slurm_rl_plugin.cli.log_arguments", raising=False)
+    monkeypatch.delitem(sys.modules, "slurm_rl_plugin.cli.logs.arguments", raising=False)
     monkeypatch.setitem(sys.modules, "numba", None)
     found = report(words, "--since", "now-3days", "--keep", "kept.sacct")
     assert found["shadow"]["cycles"] == 1

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from slurm_rl_plugin.simulator.generators import mmn_log
-from slurm_rl_plugin.simulator.log_workload import PreparedLog, prepare_log
-from tests.benchmarks.simulator_speed import against_the_reference, on_whole_logs, per_decision
+from bench.speed.simulator_speed import against_the_reference, on_whole_logs, per_decision
+from slurm_rl_plugin.simulator.workloads.generators import mmn_log
+from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog, prepare_log
 
 
 def small() -> PreparedLog:

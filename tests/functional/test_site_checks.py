@@ -13,7 +13,7 @@ import pytest
 from prometheus_client import CollectorRegistry, start_http_server
 
 from slurm_rl_plugin.cli.entry import main
-from slurm_rl_plugin.learning.onnx_export import export_network
+from slurm_rl_plugin.learning.export.network import export_network
 from slurm_rl_plugin.metrics.collector import CycleMetrics
 from tests.fakes.fake_cluster import FakeCluster
 from tests.functional.site_utility_model import write_site_utility_model
@@ -194,7 +194,7 @@ def test_decision_time_on_as_many_jobs_as_asked_for(checks: Checks, site: Site) 
 def test_decision_time_near_the_deadline_warns(
     checks: Checks, site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from slurm_rl_plugin.cli import model_checks  # noqa: PLC0415
+    from slurm_rl_plugin.cli.check import model as model_checks  # noqa: PLC0415
 
     class Clock:
         now = 0.0

@@ -12,14 +12,14 @@ from typing import Any
 import numpy as np
 
 from slurm_rl_plugin.batch_systems.port import BatchSystem
-from slurm_rl_plugin.batch_systems.slurm_commands import SlurmCommands
-from slurm_rl_plugin.batch_systems.slurm_site import SlurmSite
+from slurm_rl_plugin.batch_systems.slurm.commands import SlurmCommands
+from slurm_rl_plugin.batch_systems.slurm.site import SlurmSite
 from slurm_rl_plugin.domain import Decision, Memory, QueueSnapshot
-from slurm_rl_plugin.hook.audit_log import AuditLog
-from slurm_rl_plugin.hook.cycle import Cycle
-from slurm_rl_plugin.hook.cycle_settings import CycleSettings
-from slurm_rl_plugin.hook.guard_rails import UntouchedJobs, default_guard_rails
-from slurm_rl_plugin.hook.state_file import StateFile
+from slurm_rl_plugin.hook.audit.log import AuditLog
+from slurm_rl_plugin.hook.cycle.cycle import Cycle
+from slurm_rl_plugin.hook.cycle.settings import CycleSettings
+from slurm_rl_plugin.hook.memory.state_file import StateFile
+from slurm_rl_plugin.hook.rails.guard_rails import UntouchedJobs, default_guard_rails
 from slurm_rl_plugin.policies.port import Policy
 from tests.real.private_cluster import PrivateSlurm
 

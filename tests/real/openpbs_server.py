@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from slurm_rl_plugin.batch_systems.pbs_process import DEFAULT_CONF, read_pbs_conf
+from slurm_rl_plugin.batch_systems.pbs.process import DEFAULT_CONF, read_pbs_conf
 from tests.architecture.markdown_documents import TOP
 
 WANTED = "SLURM_RL_TEST_PBS"

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from slurm_rl_plugin.cli import run
+from slurm_rl_plugin.cli.assembly.hook import LoadedPolicy
+from slurm_rl_plugin.cli.daemon import run
 from slurm_rl_plugin.cli.entry import main
-from slurm_rl_plugin.cli.hook_assembly import LoadedPolicy
 from slurm_rl_plugin.domain import Decision, Memory, QueueSnapshot
 
 

@@ -16,13 +16,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from slurm_rl_plugin.batch_systems.pbs import Pbs
-from slurm_rl_plugin.batch_systems.pbs_checks import CLASS_HOOK
-from slurm_rl_plugin.batch_systems.pbs_fields import job_number
-from slurm_rl_plugin.batch_systems.pbs_scores import Ifl, Qalter
-from slurm_rl_plugin.batch_systems.pbs_site import PbsSite
+from slurm_rl_plugin.batch_systems.pbs.answers.fields import job_number
+from slurm_rl_plugin.batch_systems.pbs.checks import CLASS_HOOK
+from slurm_rl_plugin.batch_systems.pbs.cluster import Pbs
+from slurm_rl_plugin.batch_systems.pbs.lever.scores import Ifl, Qalter
+from slurm_rl_plugin.batch_systems.pbs.site import PbsSite
 from slurm_rl_plugin.batch_systems.port import FactorChange
-from slurm_rl_plugin.cli.pbs_setup import steps
+from slurm_rl_plugin.cli.check.pbs_setup import steps
 from slurm_rl_plugin.domain import Decision, Memory, QueueSnapshot
 from slurm_rl_plugin.domain.job_class import JobClassifier
 from tests.architecture.markdown_documents import TOP
@@ -239,8 +239,8 @@ def test_batch_is_limited_interactive_starts_and_release_restores(
 def test_a_user_without_the_right_is_told_so(server: InstalledPbs) -> None:
     server.qmgr(f"create queue {BATCH} queue_type=execution,enabled=True,started=True")
     program = (
-        "import os, pwd; from slurm_rl_plugin.batch_systems.pbs_limits import BatchLimit;"
-        "from slurm_rl_plugin.batch_systems.pbs_process import PbsCommands;"
+        "import os, pwd; from slurm_rl_plugin.batch_systems.pbs.batch_limit import BatchLimit;"
+        "from slurm_rl_plugin.batch_systems.pbs.process import PbsCommands;"
         f"user = pwd.getpwnam('{USER}');"  # the interpreter itself may be root's alone
         "os.setgroups([]); os.setgid(user.pw_gid); os.setuid(user.pw_uid);"
         "BatchLimit(PbsCommands(environment=None, timeout=30.0, on_call=None),"

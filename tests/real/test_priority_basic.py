@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from slurm_rl_plugin.batch_systems.port import FactorChange
-from slurm_rl_plugin.batch_systems.slurm_commands import SlurmCommands
-from slurm_rl_plugin.batch_systems.slurm_nice import HELD
+from slurm_rl_plugin.batch_systems.slurm.commands import SlurmCommands
+from slurm_rl_plugin.batch_systems.slurm.levers.nice import HELD
 from tests.contracts.batch_system_contract import BatchSystemContract, PreparedQueue
 from tests.real.cluster_files import CLOSED_PARTITIONS
 from tests.real.conftest import ACCOUNTS, StartSlurm, running_slurm, skip_without_daemons

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from slurm_rl_plugin.batch_systems.slurm import Slurm
-from slurm_rl_plugin.batch_systems.slurm_adapter_choice import choose_adapter, installed_pyslurm
-from slurm_rl_plugin.batch_systems.slurm_child_process import SlurmChild
-from slurm_rl_plugin.batch_systems.slurm_commands import Squeue
-from slurm_rl_plugin.batch_systems.slurm_fields import QueueRow
+from slurm_rl_plugin.batch_systems.slurm.adapter_choice import choose_adapter, installed_pyslurm
+from slurm_rl_plugin.batch_systems.slurm.answers.fields import QueueRow
+from slurm_rl_plugin.batch_systems.slurm.commands import Squeue
+from slurm_rl_plugin.batch_systems.slurm.pyslurm_child.adapter import Slurm
+from slurm_rl_plugin.batch_systems.slurm.pyslurm_child.child import SlurmChild
 from slurm_rl_plugin.errors import BatchSystemUnavailable, ChangeRejected
 from tests.contracts.batch_system_contract import (
     BatchSystemContract,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from slurm_rl_plugin.hook.cycle import Cycle
+from slurm_rl_plugin.hook.cycle.cycle import Cycle
 from tests.real.drawn_order import DrawnOrder, adapter_of, cycle_of
 from tests.real.private_cluster import PrivateSlurm
 from tests.real.test_first_light import site_factors

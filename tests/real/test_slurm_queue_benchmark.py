@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.benchmarks.queue_writes import fewest_writes, jobs_out_of_order
-from tests.benchmarks.slurm_queue import PARTS, main
+from bench.speed.queue_writes import fewest_writes, jobs_out_of_order
+from bench.speed.slurm_queue import PARTS, main
 from tests.real.conftest import skip_without_daemons
 
 SMALL = "--jobs 200 --orderings 1 --cycles 2 --pairs 1 --period 3"

@@ -13,9 +13,9 @@ from slurm_rl_plugin.domain import (
     StartedJobs,
 )
 from slurm_rl_plugin.domain.jobs import empty_job_table
-from slurm_rl_plugin.features.recent_arrivals import FADING_TIMES
-from slurm_rl_plugin.simulator.cluster import Workload
-from slurm_rl_plugin.simulator.past_runs import nothing_past
+from slurm_rl_plugin.features.history.recent_arrivals import FADING_TIMES
+from slurm_rl_plugin.simulator.kernel.cluster import Workload
+from slurm_rl_plugin.simulator.kernel.past_runs import nothing_past
 from tests.reference.readable_past_runs import Request
 from tests.reference.readable_simulator import Job, Moment, served
 

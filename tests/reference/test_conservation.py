@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from slurm_rl_plugin.errors import SimulationError
-from slurm_rl_plugin.simulator.cluster import (
+from slurm_rl_plugin.simulator.kernel.cluster import (
     IDLE,
     PENDING,
     RUNNING,
@@ -15,8 +15,8 @@ from slurm_rl_plugin.simulator.cluster import (
     empty_cluster,
     next_event,
 )
-from slurm_rl_plugin.simulator.dispatch import EASY, dispatch_in_order
-from slurm_rl_plugin.simulator.simulation import (
+from slurm_rl_plugin.simulator.kernel.dispatch import EASY, dispatch_in_order
+from slurm_rl_plugin.simulator.schedules.simulation import (
     SimulationSettings,
     simulate_network,
     simulate_scores,

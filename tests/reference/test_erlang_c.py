@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from slurm_rl_plugin.simulator.cluster import Workload
-from slurm_rl_plugin.simulator.generators import mmn_log
-from slurm_rl_plugin.simulator.simulation import SimulationSettings, simulate_scores
+from slurm_rl_plugin.simulator.kernel.cluster import Workload
+from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings, simulate_scores
+from slurm_rl_plugin.simulator.workloads.generators import mmn_log
 
 SERVERS = 50
 JOBS = 1_200_000

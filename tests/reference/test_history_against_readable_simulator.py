@@ -8,15 +8,29 @@ import numpy as np
 import pytest
 
 from slurm_rl_plugin.errors import SimulationError
-from slurm_rl_plugin.features.run_history import HISTORY
-from slurm_rl_plugin.features.run_prediction import KNOWN_FACTS, PREDICTED, RunTimePrediction
+from slurm_rl_plugin.features.history.run_history import HISTORY
+from slurm_rl_plugin.features.history.run_prediction import (
+    KNOWN_FACTS,
+    PREDICTED,
+    RunTimePrediction,
+)
 from slurm_rl_plugin.policies.network import QNetwork
-from slurm_rl_plugin.simulator.cluster import PENDING, RUNNING, Workload, advance, empty_cluster
-from slurm_rl_plugin.simulator.dispatch import EASY, dispatch_in_order
-from slurm_rl_plugin.simulator.network_scoring import compile_network, score_pending
-from slurm_rl_plugin.simulator.partitions import QueueOrder, simulate_in_partitions
-from slurm_rl_plugin.simulator.past_runs import NO_PAST
-from slurm_rl_plugin.simulator.simulation import SimulationSettings, next_event, simulate_network
+from slurm_rl_plugin.simulator.kernel.cluster import (
+    PENDING,
+    RUNNING,
+    Workload,
+    advance,
+    empty_cluster,
+)
+from slurm_rl_plugin.simulator.kernel.dispatch import EASY, dispatch_in_order
+from slurm_rl_plugin.simulator.kernel.past_runs import NO_PAST
+from slurm_rl_plugin.simulator.schedules.partitions import QueueOrder, simulate_in_partitions
+from slurm_rl_plugin.simulator.schedules.simulation import (
+    SimulationSettings,
+    next_event,
+    simulate_network,
+)
+from slurm_rl_plugin.simulator.scoring.network import compile_network, score_pending
 from tests.reference.loads import jobs_of, requests_of, users_workload
 from tests.reference.readable_past_runs import LARGE, Row, Rows, history_columns, rows_at
 from tests.reference.readable_simulator import Moment, Scorer, simulate

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from slurm_rl_plugin.policies.ordering_rules import STATIC_RULES
 from slurm_rl_plugin.policies.waiting_rules import WAITING_RULES
-from slurm_rl_plugin.simulator.cluster import Workload
-from slurm_rl_plugin.simulator.simulation import (
+from slurm_rl_plugin.simulator.kernel.cluster import Workload
+from slurm_rl_plugin.simulator.schedules.simulation import (
     SimulationSettings,
     simulate_scores,
     simulate_waiting_rule,

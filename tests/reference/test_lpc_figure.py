@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from slurm_rl_plugin.accounting.swf import SwfReader
-from slurm_rl_plugin.learning.evaluation import Candidate, evaluate
-from slurm_rl_plugin.simulator.log_workload import prepare_log
-from slurm_rl_plugin.simulator.simulation import SimulationSettings
+from slurm_rl_plugin.accounting.swf.reader import SwfReader
+from slurm_rl_plugin.learning.evaluation.paired import Candidate, evaluate
+from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
+from slurm_rl_plugin.simulator.workloads.log_workload import prepare_log
 
 TRACES = os.environ.get("SLURM_RL_TRACES")
 

@@ -16,7 +16,7 @@ from slurm_rl_plugin.policies.network import (
     network_from_parameters,
     parameter_count,
 )
-from slurm_rl_plugin.simulator.cluster import (
+from slurm_rl_plugin.simulator.kernel.cluster import (
     NOW,
     PENDING,
     RUNNING,
@@ -26,13 +26,13 @@ from slurm_rl_plugin.simulator.cluster import (
     empty_cluster,
     next_event,
 )
-from slurm_rl_plugin.simulator.dispatch import EASY, dispatch_in_order
-from slurm_rl_plugin.simulator.network_scoring import compile_network, score_pending
-from slurm_rl_plugin.simulator.simulation import (
+from slurm_rl_plugin.simulator.kernel.dispatch import EASY, dispatch_in_order
+from slurm_rl_plugin.simulator.schedules.simulation import (
     SimulationSettings,
     simulate_network,
     simulate_scores,
 )
+from slurm_rl_plugin.simulator.scoring.network import compile_network, score_pending
 from tests.reference.loads import arrived_by, jobs_of, random_workload, snapshot_of
 from tests.reference.readable_simulator import Moment, Scorer, simulate
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from slurm_rl_plugin.simulator.cluster import Workload
-from slurm_rl_plugin.simulator.partitions import QueueOrder, simulate_in_partitions
-from slurm_rl_plugin.simulator.simulation import (
+from slurm_rl_plugin.simulator.kernel.cluster import Workload
+from slurm_rl_plugin.simulator.schedules.partitions import QueueOrder, simulate_in_partitions
+from slurm_rl_plugin.simulator.schedules.simulation import (
     SimulationSettings,
     simulate_network,
     simulate_scores,

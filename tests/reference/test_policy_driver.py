@@ -8,17 +8,17 @@ import numpy as np
 import pytest
 
 from slurm_rl_plugin.domain import Decision, Memory, QueueSnapshot
-from slurm_rl_plugin.learning.onnx_export import export_network
+from slurm_rl_plugin.learning.export.network import export_network
 from slurm_rl_plugin.policies.ordering_rules import rule_policy
 from slurm_rl_plugin.policies.q_network import load_q_network
-from slurm_rl_plugin.simulator.generators import egee_log
-from slurm_rl_plugin.simulator.log_workload import PreparedLog, prepare_log
-from slurm_rl_plugin.simulator.policy_driver import simulate_policy
-from slurm_rl_plugin.simulator.simulation import (
+from slurm_rl_plugin.simulator.schedules.policy_driver import simulate_policy
+from slurm_rl_plugin.simulator.schedules.simulation import (
     SimulationSettings,
     simulate_network,
     simulate_scores,
 )
+from slurm_rl_plugin.simulator.workloads.generators import egee_log
+from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog, prepare_log
 from tests.functional.small_network import small_network
 
 

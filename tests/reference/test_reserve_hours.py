@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from tests.benchmarks.reserve_hour_foreseen import coming, foreseen
-from tests.benchmarks.reserve_hour_intervals import each_hour, intervals
-from tests.benchmarks.reserve_hour_load import HourJob
-from tests.benchmarks.reserve_hour_prediction import figures_of
-from tests.benchmarks.reserve_hour_replay import ReplayedJob, Side, Stopped, submit_in_time
-from tests.benchmarks.reserve_hour_runs import ORDER, PLAIN, RESERVE
+from bench.reserve_hours.foreseen import coming, foreseen
+from bench.reserve_hours.intervals import each_hour, intervals
+from bench.reserve_hours.load import HourJob
+from bench.reserve_hours.prediction import figures_of
+from bench.reserve_hours.replay import ReplayedJob, Side, Stopped, submit_in_time
+from bench.reserve_hours.runs import ORDER, PLAIN, RESERVE
 from tests.reference.readable_simulator import Job, Moment
 
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from slurm_rl_plugin.simulator.compilation import compiled, compiled_borrowing
+from slurm_rl_plugin.simulator.kernel.compilation import compiled, compiled_borrowing
 from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
 
 #: Indices into `Agreements.counts`.

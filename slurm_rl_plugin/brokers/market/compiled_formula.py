@@ -22,7 +22,7 @@ from slurm_rl_plugin.brokers.market.formula import (
     VARIABLE,
     Formula,
 )
-from slurm_rl_plugin.simulator.compilation import compiled
+from slurm_rl_plugin.simulator.kernel.compilation import compiled
 from slurm_rl_plugin.units import FloatArray, IntArray
 
 

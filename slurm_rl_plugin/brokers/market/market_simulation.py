@@ -44,8 +44,8 @@ from slurm_rl_plugin.brokers.market.timetable import (
     take_planned,
 )
 from slurm_rl_plugin.errors import ConfigurationError, SimulationError
-from slurm_rl_plugin.simulator.cluster import Workload
-from slurm_rl_plugin.simulator.compilation import compiled, compiled_borrowing
+from slurm_rl_plugin.simulator.kernel.cluster import Workload
+from slurm_rl_plugin.simulator.kernel.compilation import compiled, compiled_borrowing
 from slurm_rl_plugin.units import HOUR, BoolArray, FloatArray, IntArray
 
 #: When a job may run on several machines at once: never, where none is wide enough for it, or

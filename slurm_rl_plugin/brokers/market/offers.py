@@ -24,7 +24,7 @@ from slurm_rl_plugin.brokers.market.lanes import (
 )
 from slurm_rl_plugin.brokers.market.prices import Terms, price, utility
 from slurm_rl_plugin.brokers.market.timetable import Timetable
-from slurm_rl_plugin.simulator.compilation import compiled, compiled_borrowing
+from slurm_rl_plugin.simulator.kernel.compilation import compiled, compiled_borrowing
 from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
 
 #: Later starts that the fine selection looks at.

@@ -8,7 +8,7 @@ import numpy as np
 
 from slurm_rl_plugin.brokers.market.compiled_formula import CompiledFormula, formula_value
 from slurm_rl_plugin.brokers.market.lanes import Gaps, Lanes, end_of_schedule, taken_area
-from slurm_rl_plugin.simulator.compilation import compiled, compiled_borrowing
+from slurm_rl_plugin.simulator.kernel.compilation import compiled, compiled_borrowing
 from slurm_rl_plugin.units import IntArray
 
 #: Place of `utilization` in MACHINE_VARIABLES; the dearest variable is computed where it is named.

@@ -36,7 +36,7 @@ from slurm_rl_plugin.brokers.market.timetable import (
     take,
     take_planned,
 )
-from slurm_rl_plugin.simulator.compilation import compiled, compiled_borrowing
+from slurm_rl_plugin.simulator.kernel.compilation import compiled, compiled_borrowing
 from slurm_rl_plugin.units import FloatArray, IntArray
 
 #: How many jobs may be put before the others at an event.

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from slurm_rl_plugin.brokers.market.agreements import RUNNING, Agreements, MarketJobs
-from slurm_rl_plugin.simulator.compilation import compiled_borrowing
+from slurm_rl_plugin.simulator.kernel.compilation import compiled_borrowing
 from slurm_rl_plugin.units import FloatArray, IntArray
 
 

@@ -440,7 +440,7 @@ def test_a_fault_of_ours_is_one_sentence(site: Site) -> None:
     """Whatever it is: here the batch system's own module cannot be understood by Python."""
     broken = site.folder / "sitecustomize.py"
     broken.write_text(
-        "import slurm_rl_plugin.hook.carried_factors as m\n"
+        "import slurm_rl_plugin.hook.memory.carried_factors as m\n"
         "def broken(self, system):\n    raise RuntimeError('two\\nlines')\n"
         "m.CarriedFactors.release = broken\n"
     )

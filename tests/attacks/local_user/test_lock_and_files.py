@@ -69,7 +69,7 @@ def test_nobody_else_may_write_there(head_node: HeadNode) -> None:
 @pytest.mark.parametrize("uid", [DAEMON, 0])
 def test_a_live_daemon_is_left_alone_all_the_same(head_node: HeadNode, uid: int) -> None:
     """Whoever looks: its own account, and root."""
-    from slurm_rl_plugin.hook.daemon_lock import only_daemon  # noqa: PLC0415 - elsewhere before
+    from slurm_rl_plugin.hook.daemon.lock import only_daemon  # noqa: PLC0415 - elsewhere before
 
     head_node.configured()
     lock = only_daemon(head_node.state / "state.json")

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry, Gauge
 
-from slurm_rl_plugin.cli.offer_assembly import build_offer_pages
+from slurm_rl_plugin.cli.brokers.offer_assembly import build_offer_pages
 from slurm_rl_plugin.configuration import read_configuration
 from slurm_rl_plugin.metrics.http import serve_metrics
 from slurm_rl_plugin.metrics.tls import reading_context

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
-from slurm_rl_plugin.batch_systems.slurm_commands import SlurmCommands
+from slurm_rl_plugin.batch_systems.slurm.commands import SlurmCommands
 from slurm_rl_plugin.domain import Decision, JobTable, PendingJobs, QueueSnapshot
 from slurm_rl_plugin.domain.job_class import JobClassifier
-from slurm_rl_plugin.hook.guard_rails import StarvationBound
-from slurm_rl_plugin.hook.reserve_rail import KEPT, ReserveRail, ReserveSettings
+from slurm_rl_plugin.hook.rails.guard_rails import StarvationBound
+from slurm_rl_plugin.hook.rails.reserve import KEPT, ReserveRail, ReserveSettings
 from slurm_rl_plugin.metrics.collector import CycleMetrics
 from slurm_rl_plugin.policies.ordering_rules import rule_policy
 from tests.fakes.fake_cluster import NOW, FakeCluster

@@ -20,10 +20,10 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from slurm_rl_plugin.batch_systems.numbered_names import Names
-from slurm_rl_plugin.cli import run
+from slurm_rl_plugin.cli.daemon import run
 from slurm_rl_plugin.cli.entry import main
 from slurm_rl_plugin.domain import QueueSnapshot
-from slurm_rl_plugin.hook.audit_log import AuditLog, DecidedOrder
+from slurm_rl_plugin.hook.audit.log import AuditLog, DecidedOrder
 from slurm_rl_plugin.hook.cycle_report import CycleReport
 from slurm_rl_plugin.metrics.collector import CycleMetrics
 from slurm_rl_plugin.metrics.textfile import MetricsTextfile
@@ -32,7 +32,7 @@ from tests.fakes.fake_cluster import FakeCluster
 from tests.unit.hook.queues import pending_jobs, snapshot_of
 
 ACCOUNTS, SHOWN = 10_000, 200
-FORGED = "INFO slurm_rl_plugin.hook.daemon cycle=done mode=active"
+FORGED = "INFO slurm_rl_plugin.hook.daemon.daemon cycle=done mode=active"
 HOSTILE = [
     'x"} 1\nslurm_rl_up 0\nforged{a="b',
     "\\",
@@ -176,9 +176,9 @@ def daemon_log(monkeypatch: pytest.MonkeyPatch) -> Callable[[], str]:
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_record_is_one_line_whatever_it_quotes(daemon_log: Callable[[], str], name: str) -> None:
-    logging.getLogger("slurm_rl_plugin.hook.cycle").warning("cycle=failed reason=%s", name)
+    logging.getLogger("slurm_rl_plugin.hook.cycle.cycle").warning("cycle=failed reason=%s", name)
     (line,) = daemon_log().splitlines()
-    assert line.startswith("WARNING slurm_rl_plugin.hook.cycle cycle=failed reason=")
+    assert line.startswith("WARNING slurm_rl_plugin.hook.cycle.cycle cycle=failed reason=")
     assert line.isprintable()
     assert len(line) < 5000
 
@@ -187,9 +187,9 @@ def test_a_traceback_has_no_line_that_looks_like_a_record(daemon_log: Callable[[
     try:
         raise ValueError(f"a\n{FORGED}\x1b[2J")
     except ValueError:
-        logging.getLogger("slurm_rl_plugin.hook.cycle").exception("cycle=failed")
+        logging.getLogger("slurm_rl_plugin.hook.cycle.cycle").exception("cycle=failed")
     first, *others = daemon_log().splitlines()
-    assert first == "ERROR slurm_rl_plugin.hook.cycle cycle=failed"
+    assert first == "ERROR slurm_rl_plugin.hook.cycle.cycle cycle=failed"
     assert others
     assert all(line.startswith("  ") and line.isprintable() for line in others)
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from slurm_rl_plugin.batch_systems.pbs_fields import PbsJob, parse_job
-from slurm_rl_plugin.batch_systems.pbs_process import parse_json, section
+from slurm_rl_plugin.batch_systems.pbs.answers.fields import PbsJob, parse_job
+from slurm_rl_plugin.batch_systems.pbs.process import parse_json, section
 
 TOP = Path(__file__).parents[3]
 HOOKS = TOP / "deploy" / "pbs"

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from slurm_rl_plugin.features import history_columns
+from slurm_rl_plugin.features.history import columns as history_columns
 from slurm_rl_plugin.features.site import SITE
 from tests.attacks.poisoned_queue import (
     DAY,

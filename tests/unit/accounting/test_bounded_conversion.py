@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from slurm_rl_plugin.accounting import log_stream
 from slurm_rl_plugin.accounting.conversion import convert
 from slurm_rl_plugin.accounting.log_format import read_log
-from slurm_rl_plugin.accounting.sacct_batches import RecordCutter
-from slurm_rl_plugin.accounting.sacct_layout import Layout
-from slurm_rl_plugin.accounting.stored_log import COLUMNS
-from slurm_rl_plugin.accounting.stored_runs import StoredRuns
+from slurm_rl_plugin.accounting.sacct.batches import RecordCutter
+from slurm_rl_plugin.accounting.sacct.layout import Layout
+from slurm_rl_plugin.accounting.stored.log import COLUMNS
+from slurm_rl_plugin.accounting.stored.runs import StoredRuns
 from slurm_rl_plugin.errors import AccountingLogError
 from tests.unit.accounting.test_conversion import FIELDS, same
 

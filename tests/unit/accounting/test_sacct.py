@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slurm_rl_plugin.accounting.sacct import SacctReader
+from slurm_rl_plugin.accounting.sacct.reader import SacctReader
 from slurm_rl_plugin.errors import AccountingLogError
 
 FIELDS = (

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from slurm_rl_plugin.accounting.sacct import SacctReader
+from slurm_rl_plugin.accounting.sacct.reader import SacctReader
 
 RELEASES = sorted(
     path for path in Path(__file__).parents[2].glob("assets/slurm/*") if path.is_dir()

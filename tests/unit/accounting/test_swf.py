@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slurm_rl_plugin.accounting.port import JobLog
-from slurm_rl_plugin.accounting.swf import SwfReader, write_swf
+from slurm_rl_plugin.accounting.swf.reader import SwfReader, write_swf
 from slurm_rl_plugin.errors import AccountingLogError
 
 

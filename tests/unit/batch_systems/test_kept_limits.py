@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from slurm_rl_plugin.batch_systems.kept_record import KeptRecord
-from slurm_rl_plugin.batch_systems.slurm_batch_limit import LimitNames, LimitSettings
-from slurm_rl_plugin.batch_systems.slurm_commands import SlurmCommands
+from slurm_rl_plugin.batch_systems.slurm.batch_limit.limit import LimitNames, LimitSettings
+from slurm_rl_plugin.batch_systems.slurm.commands import SlurmCommands
 from slurm_rl_plugin.errors import ConfigurationError
 from tests.fakes.fake_cluster import FakeCluster
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from slurm_rl_plugin.batch_systems import pbs_adapter_choice
-from slurm_rl_plugin.batch_systems.pbs_adapter_choice import choose_batch_system
+from slurm_rl_plugin.batch_systems import detection as pbs_adapter_choice
+from slurm_rl_plugin.batch_systems.detection import choose_batch_system
 from tests.fakes.fake_pbs_cluster import FakePbs
 
 

@@ -16,22 +16,28 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slurm_rl_plugin.batch_systems import pbs_scores
-from slurm_rl_plugin.batch_systems.pbs import Pbs
-from slurm_rl_plugin.batch_systems.pbs_fairshare import parse_tree
-from slurm_rl_plugin.batch_systems.pbs_fields import (
+from slurm_rl_plugin.batch_systems.pbs.answers.fairshare import parse_tree
+from slurm_rl_plugin.batch_systems.pbs.answers.fields import (
     ATTRIBUTES,
     job_number,
     parse_job,
     parse_score,
     parse_time,
 )
-from slurm_rl_plugin.batch_systems.pbs_nodes import parse_capacity
-from slurm_rl_plugin.batch_systems.pbs_process import section
-from slurm_rl_plugin.batch_systems.pbs_scores import HIGHEST_SCORE, Found, Ifl, Qalter, ScoreWrite
-from slurm_rl_plugin.batch_systems.pbs_server import parse_server
-from slurm_rl_plugin.batch_systems.pbs_site import PbsSite
-from slurm_rl_plugin.batch_systems.pbs_tables import PbsTables
+from slurm_rl_plugin.batch_systems.pbs.answers.nodes import parse_capacity
+from slurm_rl_plugin.batch_systems.pbs.answers.server import parse_server
+from slurm_rl_plugin.batch_systems.pbs.cluster import Pbs
+from slurm_rl_plugin.batch_systems.pbs.lever import scores as pbs_scores
+from slurm_rl_plugin.batch_systems.pbs.lever.scores import (
+    HIGHEST_SCORE,
+    Found,
+    Ifl,
+    Qalter,
+    ScoreWrite,
+)
+from slurm_rl_plugin.batch_systems.pbs.process import section
+from slurm_rl_plugin.batch_systems.pbs.queue.job_tables import PbsTables
+from slurm_rl_plugin.batch_systems.pbs.site import PbsSite
 from slurm_rl_plugin.batch_systems.port import FactorChange
 from slurm_rl_plugin.domain import QueueSnapshot
 from slurm_rl_plugin.domain.job_class import JobClassifier

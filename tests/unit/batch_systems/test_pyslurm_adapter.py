@@ -10,9 +10,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from slurm_rl_plugin.batch_systems.slurm import ATTRIBUTES, PyslurmQueue, Slurm
-from slurm_rl_plugin.batch_systems.slurm_commands import Squeue
-from slurm_rl_plugin.batch_systems.slurm_fields import QueueRow
+from slurm_rl_plugin.batch_systems.slurm.answers.fields import QueueRow
+from slurm_rl_plugin.batch_systems.slurm.commands import Squeue
+from slurm_rl_plugin.batch_systems.slurm.pyslurm_child.adapter import (
+    ATTRIBUTES,
+    PyslurmQueue,
+    Slurm,
+)
 from slurm_rl_plugin.errors import BatchSystemError, BatchSystemUnavailable, ChangeRejected
 from tests.contracts.batch_system_contract import (
     BatchSystemContract,

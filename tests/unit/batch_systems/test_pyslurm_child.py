@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from slurm_rl_plugin.batch_systems import slurm_child_process
-from slurm_rl_plugin.batch_systems.slurm_child_process import PROGRAM, SlurmChild
+from slurm_rl_plugin.batch_systems.slurm.pyslurm_child import child as slurm_child_process
+from slurm_rl_plugin.batch_systems.slurm.pyslurm_child.child import PROGRAM, SlurmChild
 from slurm_rl_plugin.errors import BatchSystemError, BatchSystemUnavailable
 from tests.fakes.pyslurm_cluster import PyslurmCluster
 
@@ -199,8 +199,8 @@ def test_orphan_ends_by_itself(
     told = tmp_path / "pid"
     program = (
         "import os, sys, json, pathlib\n"
-        "from slurm_rl_plugin.batch_systems.slurm_child_process import SlurmChild\n"
-        "from slurm_rl_plugin.batch_systems.slurm_process import CommandRunner\n"
+        "from slurm_rl_plugin.batch_systems.slurm.pyslurm_child.child import SlurmChild\n"
+        "from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner\n"
         "commands = CommandRunner(environment=None, timeout=2.0, on_call=None)\n"
         "child = SlurmChild(commands)\n"
         "child.ask('read', {'read': ['id']})\n"

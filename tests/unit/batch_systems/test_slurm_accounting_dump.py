@@ -11,16 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slurm_rl_plugin.accounting.log_file import LogFile
-from slurm_rl_plugin.accounting.sacct import SacctReader
-from slurm_rl_plugin.accounting.sacct_fields import SACCT_FIELDS
-from slurm_rl_plugin.batch_systems.slurm_accounting_dump import (
+from slurm_rl_plugin.accounting.sacct.fields import SACCT_FIELDS
+from slurm_rl_plugin.accounting.sacct.reader import SacctReader
+from slurm_rl_plugin.batch_systems.slurm.accounting.dump import (
     ENDED_STATES,
     AccountingDump,
     month_stretches,
     read_accounting_dump,
 )
-from slurm_rl_plugin.batch_systems.slurm_fields import FINAL_STATES
-from slurm_rl_plugin.batch_systems.slurm_process import CommandRunner
+from slurm_rl_plugin.batch_systems.slurm.answers.fields import FINAL_STATES
+from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner
 from slurm_rl_plugin.errors import BatchSystemError, BatchSystemUnavailable, ConfigurationError
 from tests.fakes.ended_jobs import ended_job
 from tests.fakes.fake_cluster import FakeCluster

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from slurm_rl_plugin.batch_systems.slurm_adapter_choice import (
+from slurm_rl_plugin.batch_systems.slurm.adapter_choice import (
     choose_adapter,
     installed_pyslurm,
     running_slurm,
 )
-from slurm_rl_plugin.batch_systems.slurm_process import CommandRunner
+from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner
 from slurm_rl_plugin.errors import ConfigurationError
 
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from slurm_rl_plugin.batch_systems.slurm_accounting import _parse
-from slurm_rl_plugin.batch_systems.slurm_fields import (
+from slurm_rl_plugin.batch_systems.slurm.accounting.past_runs import _parse
+from slurm_rl_plugin.batch_systems.slurm.answers.fields import (
     FINAL_STATES,
     QueueRow,
     parse_all_processors,
@@ -22,10 +22,10 @@ from slurm_rl_plugin.batch_systems.slurm_fields import (
     parse_queue,
     parse_tiers,
 )
-from slurm_rl_plugin.batch_systems.slurm_priorities import PriorityTerms, parse_priorities
-from slurm_rl_plugin.batch_systems.slurm_queue import whole_jobs
-from slurm_rl_plugin.batch_systems.slurm_shares import parse_shares
-from slurm_rl_plugin.batch_systems.slurm_writes import _refusal
+from slurm_rl_plugin.batch_systems.slurm.answers.priorities import PriorityTerms, parse_priorities
+from slurm_rl_plugin.batch_systems.slurm.answers.shares import parse_shares
+from slurm_rl_plugin.batch_systems.slurm.levers.writes import _refusal
+from slurm_rl_plugin.batch_systems.slurm.queue.reader import whole_jobs
 from slurm_rl_plugin.errors import BatchSystemError
 
 RELEASES = sorted(

@@ -8,10 +8,11 @@ from dataclasses import replace
 
 import pytest
 
-from slurm_rl_plugin.batch_systems import array_jobs, slurm_arrays
-from slurm_rl_plugin.batch_systems.array_jobs import ArraySettings
-from slurm_rl_plugin.batch_systems.array_worker import ArrayWorker, SharedWork
-from slurm_rl_plugin.batch_systems.slurm_arrays import TRIES, SlurmArrays
+from slurm_rl_plugin.batch_systems.slurm.job_arrays import arrays as array_jobs
+from slurm_rl_plugin.batch_systems.slurm.job_arrays import workplace as slurm_arrays
+from slurm_rl_plugin.batch_systems.slurm.job_arrays.arrays import ArraySettings
+from slurm_rl_plugin.batch_systems.slurm.job_arrays.worker import ArrayWorker, SharedWork
+from slurm_rl_plugin.batch_systems.slurm.job_arrays.workplace import TRIES, SlurmArrays
 from slurm_rl_plugin.errors import BatchSystemError, BatchSystemUnavailable, ConfigurationError
 from tests.fakes.array_slurm import (
     ArraySlurm,

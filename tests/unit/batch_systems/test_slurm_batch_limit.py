@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from slurm_rl_plugin.batch_systems.limit_file import LimitFile, StandingLimit
-from slurm_rl_plugin.batch_systems.slurm_batch_limit import LimitSettings
-from slurm_rl_plugin.batch_systems.slurm_commands import SlurmCommands
-from slurm_rl_plugin.batch_systems.slurm_qos_limit import parse_live
+from slurm_rl_plugin.batch_systems.slurm.batch_limit.limit import LimitSettings
+from slurm_rl_plugin.batch_systems.slurm.batch_limit.qos import parse_live
+from slurm_rl_plugin.batch_systems.slurm.commands import SlurmCommands
 from slurm_rl_plugin.errors import (
     BatchSystemError,
     BatchSystemUnavailable,
@@ -124,7 +124,7 @@ def test_who_comes_after_a_kill_gives_back_what_was_there(
 def test_a_limit_that_slurmctld_was_not_told_of_is_still_taken_from_the_database(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("slurm_rl_plugin.batch_systems.slurm_batch_limit._SHOWN_WITHIN", 0.2)
+    monkeypatch.setattr("slurm_rl_plugin.batch_systems.slurm.batch_limit.limit._SHOWN_WITHIN", 0.2)
     site.cluster.set(slurmctld_misses_it=True)
     with pytest.raises(BatchSystemUnavailable, match="does not show a limit of 6 processors"):
         site.slurm.limit_batch(6)
@@ -201,7 +201,7 @@ def test_a_change_that_a_killed_daemon_had_begun_is_waited_for(
         StandingLimit(mechanism="qos", names=("batch",), ours=frozenset({6}))
     )
     monkeypatch.setattr(
-        "slurm_rl_plugin.batch_systems.slurm_batch_limit.time.sleep",
+        "slurm_rl_plugin.batch_systems.slurm.batch_limit.limit.time.sleep",
         lambda seconds: site.set_by_hand(6) if seconds == 1.0 and not site.writes else None,
     )
     site.slurm.limit_batch(None)

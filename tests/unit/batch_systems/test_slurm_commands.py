@@ -11,10 +11,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from slurm_rl_plugin.batch_systems import slurm_accounting
-from slurm_rl_plugin.batch_systems.slurm_commands import SlurmCommands
-from slurm_rl_plugin.batch_systems.slurm_site import SlurmSite
-from slurm_rl_plugin.batch_systems.slurm_writes import DENIED, NO_RIGHT
+from slurm_rl_plugin.batch_systems.slurm.accounting import past_runs as slurm_accounting
+from slurm_rl_plugin.batch_systems.slurm.commands import SlurmCommands
+from slurm_rl_plugin.batch_systems.slurm.levers.writes import DENIED, NO_RIGHT
+from slurm_rl_plugin.batch_systems.slurm.site import SlurmSite
 from slurm_rl_plugin.domain.job_description import JobDescription
 from slurm_rl_plugin.errors import BatchSystemError, BatchSystemUnavailable, ChangeRejected
 from tests.contracts.batch_system_contract import (

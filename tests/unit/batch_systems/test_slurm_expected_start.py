@@ -10,16 +10,16 @@ from pathlib import Path
 import pytest
 
 from slurm_rl_plugin.batch_systems.port import TellsStarts
-from slurm_rl_plugin.batch_systems.slurm_commands import SlurmCommands
-from slurm_rl_plugin.batch_systems.slurm_expected_start import (
+from slurm_rl_plugin.batch_systems.slurm.answers.settings import parse_cluster_name
+from slurm_rl_plugin.batch_systems.slurm.commands import SlurmCommands
+from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner
+from slurm_rl_plugin.batch_systems.slurm.submission.expected_start import (
     SlurmStarts,
     check_partitions,
     parse_partitions,
     parse_start,
     will_run_command,
 )
-from slurm_rl_plugin.batch_systems.slurm_process import CommandRunner
-from slurm_rl_plugin.batch_systems.slurm_settings import parse_cluster_name
 from slurm_rl_plugin.domain.job_description import JobDescription
 from slurm_rl_plugin.domain.site import NEEDS, JobRequest
 from slurm_rl_plugin.errors import BatchSystemError, BatchSystemUnavailable, JobNotAccepted

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from slurm_rl_plugin.batch_systems.port import ApplyReport, FactorChange
-from slurm_rl_plugin.batch_systems.slurm_commands import SlurmCommands
-from slurm_rl_plugin.batch_systems.slurm_nice import BURST, HELD
+from slurm_rl_plugin.batch_systems.slurm.commands import SlurmCommands
+from slurm_rl_plugin.batch_systems.slurm.levers.nice import BURST, HELD
 from slurm_rl_plugin.errors import BatchSystemUnavailable, ChangeRejected, ConfigurationError
 from tests.contracts.batch_system_contract import BatchSystemContract, PreparedQueue, factors
 from tests.fakes.fake_cluster import FakeCluster

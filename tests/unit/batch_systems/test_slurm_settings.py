@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from slurm_rl_plugin.batch_systems.slurm_load import BUSY_DATABASE, BUSY_THREADS, parse_load
-from slurm_rl_plugin.batch_systems.slurm_settings import parse_settings
+from slurm_rl_plugin.batch_systems.slurm.answers.load import BUSY_DATABASE, BUSY_THREADS, parse_load
+from slurm_rl_plugin.batch_systems.slurm.answers.settings import parse_settings
 from slurm_rl_plugin.errors import BatchSystemError
 
 RELEASES = sorted(

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from slurm_rl_plugin.batch_systems import slurm_watch
-from slurm_rl_plugin.batch_systems.slurm_fields import PENDING, RUNNING_STATES, QueueRow
-from slurm_rl_plugin.batch_systems.slurm_watch import JobWatch
+from slurm_rl_plugin.batch_systems.slurm.answers.fields import PENDING, RUNNING_STATES, QueueRow
+from slurm_rl_plugin.batch_systems.slurm.queue import job_watch as slurm_watch
+from slurm_rl_plugin.batch_systems.slurm.queue.job_watch import JobWatch
 
 #: Seconds for which Slurm keeps a job that is over.
 KEPT = 300.0

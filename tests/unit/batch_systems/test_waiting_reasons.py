@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from slurm_rl_plugin.batch_systems import pbs_reasons, slurm_reasons
-from slurm_rl_plugin.batch_systems.slurm_batch_limit import LimitSettings
-from slurm_rl_plugin.batch_systems.slurm_commands import SlurmCommands
+from slurm_rl_plugin.batch_systems.pbs.answers import reasons as pbs_reasons
+from slurm_rl_plugin.batch_systems.slurm.answers import reasons as slurm_reasons
+from slurm_rl_plugin.batch_systems.slurm.batch_limit.limit import LimitSettings
+from slurm_rl_plugin.batch_systems.slurm.commands import SlurmCommands
 from tests.fakes.fake_cluster import FakeCluster
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slurm_rl_plugin.brokers.agent_rules import (
+from slurm_rl_plugin.brokers.agents.rules import (
     best_score,
     drawn_places,
     expected_wait,

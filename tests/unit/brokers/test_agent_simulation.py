@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slurm_rl_plugin.brokers import agent_rules
-from slurm_rl_plugin.brokers.agent_grid import Grid, GridSettings, draw_grid
-from slurm_rl_plugin.brokers.agent_rules import ProbeSettings
-from slurm_rl_plugin.brokers.agent_simulation import (
+from slurm_rl_plugin.brokers.agents import rules as agent_rules
+from slurm_rl_plugin.brokers.agents.grid import Grid, GridSettings, draw_grid
+from slurm_rl_plugin.brokers.agents.rules import ProbeSettings
+from slurm_rl_plugin.brokers.agents.simulation import (
     LEAST_LOADED,
     LEAST_LOADED_IN_TURN,
     PAPER,

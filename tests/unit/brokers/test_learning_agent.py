@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from slurm_rl_plugin.brokers.agent_rules import ProbeSettings
+from slurm_rl_plugin.brokers.agents.rules import ProbeSettings
 from slurm_rl_plugin.brokers.learning_agent import LearningAgentBroker
 from slurm_rl_plugin.brokers.port import Broker, RoutedJob
 from slurm_rl_plugin.domain.job_description import JobDescription

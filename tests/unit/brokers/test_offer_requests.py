@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slurm_rl_plugin.batch_systems.slurm_process import UNREACHABLE
+from slurm_rl_plugin.batch_systems.slurm.process import UNREACHABLE
 from slurm_rl_plugin.brokers.live.job_document import (
     LONGEST_TEXT,
     LONGEST_TIME,

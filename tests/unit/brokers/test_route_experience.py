@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from slurm_rl_plugin.batch_systems.slurm_submission import user_submission
+from slurm_rl_plugin.batch_systems.slurm.submission.clusters import user_submission
 from slurm_rl_plugin.brokers.learning_agent import LearningAgentBroker
 from slurm_rl_plugin.brokers.live.job_document import job_request
 from slurm_rl_plugin.brokers.live.routed_jobs import JobOnItsWay, RoutedJobs, RoutedJobsFile
 from slurm_rl_plugin.brokers.port import RoutedJob
-from slurm_rl_plugin.cli.route_experience import learn_from_past
-from slurm_rl_plugin.cli.route_request import LONGEST_SCRIPT, given_command
+from slurm_rl_plugin.cli.brokers.route_experience import learn_from_past
+from slurm_rl_plugin.cli.brokers.route_request import LONGEST_SCRIPT, given_command
 from slurm_rl_plugin.domain.site import JobRequest, SiteOffer
 from slurm_rl_plugin.errors import ConfigurationError
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from slurm_rl_plugin.batch_systems.slurm_submission import EndedRun, parse_ended
+from slurm_rl_plugin.batch_systems.slurm.submission.clusters import EndedRun, parse_ended
 from slurm_rl_plugin.brokers.live.job_document import job_request
 from slurm_rl_plugin.brokers.live.routed_jobs import (
     FORGOTTEN,

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from slurm_rl_plugin.accounting.log_format import read_log
-from slurm_rl_plugin.accounting.swf_writer import write_swf
+from slurm_rl_plugin.accounting.swf.writer import write_swf
 from slurm_rl_plugin.cli.entry import main
-from slurm_rl_plugin.simulator.generators import egee_log
+from slurm_rl_plugin.simulator.workloads.generators import egee_log
 
 PROCESSORS = 5
 RESAMPLED = ("mean_wait", "mean_bounded_slowdown", "interactive_mean_wait")

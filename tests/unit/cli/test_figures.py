@@ -5,8 +5,8 @@ import time
 import numpy as np
 import pytest
 
-from slurm_rl_plugin.cli import figures
-from slurm_rl_plugin.cli.figures import draw_schedules
+from slurm_rl_plugin.cli.evaluate import schedule_figures as figures
+from slurm_rl_plugin.cli.evaluate.schedule_figures import draw_schedules
 from slurm_rl_plugin.utility.summary import ScheduledJobs
 
 NAMES = ["wait-cdf.png", "fairness.png", "queue-length.png", "gantt.png"]

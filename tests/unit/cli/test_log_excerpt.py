@@ -6,11 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from slurm_rl_plugin.accounting.swf_writer import write_swf
-from slurm_rl_plugin.cli.log_arguments import add_log_options, read_named_log
-from slurm_rl_plugin.cli.log_excerpt import LogExcerpt
+from slurm_rl_plugin.accounting.swf.writer import write_swf
+from slurm_rl_plugin.cli.logs.arguments import add_log_options, read_named_log
+from slurm_rl_plugin.cli.logs.excerpt import LogExcerpt
 from slurm_rl_plugin.errors import ConfigurationError
-from slurm_rl_plugin.simulator.generators import generated_log
+from slurm_rl_plugin.simulator.workloads.generators import generated_log
 
 
 def read(argument):

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from slurm_rl_plugin.cli.by_hand import TAKE_BACK_BY_HAND
 from slurm_rl_plugin.cli.entry import missing_library
+from slurm_rl_plugin.cli.off_switch.by_hand import TAKE_BACK_BY_HAND
 from tests.architecture.markdown_documents import TOP
 
 

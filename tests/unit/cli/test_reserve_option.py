@@ -8,8 +8,8 @@ import json
 import pytest
 
 from slurm_rl_plugin.cli.entry import main
-from slurm_rl_plugin.cli.reserve_option import add_reserve_option, reserve_words
-from slurm_rl_plugin.simulator.class_limit import ClassLimit
+from slurm_rl_plugin.cli.evaluate.reserve_option import add_reserve_option, reserve_words
+from slurm_rl_plugin.simulator.kernel.class_limit import ClassLimit
 
 
 def parsed(text: str) -> ClassLimit | None:

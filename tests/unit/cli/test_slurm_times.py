@@ -8,7 +8,7 @@ from datetime import datetime
 
 import pytest
 
-from slurm_rl_plugin.cli.job_arguments import count, job_number, job_numbers, names
+from slurm_rl_plugin.cli.look.job_arguments import count, job_number, job_numbers, names
 from slurm_rl_plugin.cli.slurm_times import parse_slurm_duration, parse_slurm_time
 from slurm_rl_plugin.cli.tables import printable, slurm_duration, slurm_time
 

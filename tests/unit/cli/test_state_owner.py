@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from slurm_rl_plugin.cli.state_owner import become_state_owner
+from slurm_rl_plugin.cli.assembly.state_owner import become_state_owner
 from slurm_rl_plugin.configuration import Configuration
 from tests.attacks.another_user import DAEMON, STRANGER, as_user, needs_root
 

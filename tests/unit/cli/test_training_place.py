@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slurm_rl_plugin.batch_systems.array_jobs import ArraySettings
-from slurm_rl_plugin.batch_systems.array_worker import WorkerReport
-from slurm_rl_plugin.batch_systems.slurm_arrays import SlurmArrays
+from slurm_rl_plugin.batch_systems.slurm.job_arrays.arrays import ArraySettings
+from slurm_rl_plugin.batch_systems.slurm.job_arrays.worker import WorkerReport
+from slurm_rl_plugin.batch_systems.slurm.job_arrays.workplace import SlurmArrays
 from slurm_rl_plugin.cli.entry import main
-from slurm_rl_plugin.cli.training_place import add_place_options, array_settings, cost_sentence
+from slurm_rl_plugin.cli.train.place import add_place_options, array_settings, cost_sentence
 
 
 def settings(tmp_path, *words):

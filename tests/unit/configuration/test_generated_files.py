@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from slurm_rl_plugin.configuration import KEYS, Key, parse_configuration, read_configuration
-from slurm_rl_plugin.configuration.example_file import example_text
-from slurm_rl_plugin.configuration.generated_files import generated_files, write_generated_files
-from slurm_rl_plugin.configuration.manual_page import manual_page
-from slurm_rl_plugin.configuration.reference_tables import BEGIN, END, with_tables
+from slurm_rl_plugin.configuration.generated.example_file import example_text
+from slurm_rl_plugin.configuration.generated.files import generated_files, write_generated_files
+from slurm_rl_plugin.configuration.generated.manual_page import manual_page
+from slurm_rl_plugin.configuration.generated.reference_tables import BEGIN, END, with_tables
 from slurm_rl_plugin.domain.job_class import DEFAULT_JOB_CLASS_RULES
 from tests.architecture.markdown_documents import TOP
 
@@ -36,7 +36,7 @@ STRANGE = {
 @pytest.mark.parametrize("path", generated_files(), ids=str)
 def test_committed_files_are_what_the_definitions_make(path: Path) -> None:
     assert (TOP / path).read_text() == generated_files()[path], (
-        "run python -m slurm_rl_plugin.configuration.generated_files"
+        "run python -m slurm_rl_plugin.configuration.generated.files"
     )
 
 

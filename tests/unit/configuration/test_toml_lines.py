@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slurm_rl_plugin.configuration.toml_lines import TomlPath, key_given_twice, lines_of
+from slurm_rl_plugin.configuration.reading.toml_lines import TomlPath, key_given_twice, lines_of
 
 WORDS = st.sampled_from(["hook", "cycle", "a-b", "1", '"qu.oted"', "'lit eral'", '"\\u00e9\\""'])
 #: Values that hold the line as LINE, and look like something else.

@@ -15,7 +15,7 @@ from slurm_rl_plugin.configuration import (
     parse_configuration,
     way_out_of,
 )
-from slurm_rl_plugin.configuration.standing_lines import standing_lines
+from slurm_rl_plugin.configuration.reading.standing_lines import standing_lines
 from slurm_rl_plugin.errors import ConfigurationError
 
 LEFT = way_out_of(

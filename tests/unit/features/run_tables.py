@@ -16,7 +16,7 @@ from slurm_rl_plugin.domain import (
     StartedJobs,
 )
 from slurm_rl_plugin.domain.jobs import empty_job_table
-from slurm_rl_plugin.features.run_history import (
+from slurm_rl_plugin.features.history.run_history import (
     FAST,
     SHORT_RUN_TIMES,
     SITE_FAST,

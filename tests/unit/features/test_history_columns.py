@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from slurm_rl_plugin.features.columns import site_job_features
-from slurm_rl_plugin.features.history_columns import history_columns
-from slurm_rl_plugin.features.past_runs import PastRuns
-from slurm_rl_plugin.features.run_history import LARGE_REQUEST, UNKNOWN
-from slurm_rl_plugin.features.run_prediction import (
+from slurm_rl_plugin.features.history.columns import history_columns
+from slurm_rl_plugin.features.history.past_runs import PastRuns
+from slurm_rl_plugin.features.history.run_history import LARGE_REQUEST, UNKNOWN
+from slurm_rl_plugin.features.history.run_prediction import (
     KNOWN_FACTS,
     PREDICTED,
     RunTimePrediction,

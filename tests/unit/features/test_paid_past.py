@@ -5,17 +5,21 @@ import math
 import numpy as np
 import pytest
 
-from slurm_rl_plugin.features.history_columns import history_columns
-from slurm_rl_plugin.features.job_keys import user_key
-from slurm_rl_plugin.features.past_runs import PastRuns
-from slurm_rl_plugin.features.run_history import (
+from slurm_rl_plugin.features.history.columns import history_columns
+from slurm_rl_plugin.features.history.job_keys import user_key
+from slurm_rl_plugin.features.history.past_runs import PastRuns
+from slurm_rl_plugin.features.history.run_history import (
     HISTORY,
     LARGE_REQUEST,
     SPENT,
     fold_spent,
     speaks_for,
 )
-from slurm_rl_plugin.features.run_prediction import KNOWN_FACTS, PREDICTED, RunTimePrediction
+from slurm_rl_plugin.features.history.run_prediction import (
+    KNOWN_FACTS,
+    PREDICTED,
+    RunTimePrediction,
+)
 from slurm_rl_plugin.features.site import SITE
 from tests.unit.features.run_tables import USERS, Run, snapshot_of
 

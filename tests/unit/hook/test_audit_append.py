@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from slurm_rl_plugin.errors import ConfigurationError
-from slurm_rl_plugin.hook.audit_reader import AuditFilter, AuditReader
+from slurm_rl_plugin.hook.audit.reader import AuditFilter, AuditReader
 from tests.unit.hook.queues import QueueInMemory, ScorePolicy, pending_jobs
 from tests.unit.hook.test_cycle import cycle_over
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from slurm_rl_plugin.errors import ConfigurationError
-from slurm_rl_plugin.hook.audit_reader import (
+from slurm_rl_plugin.hook.audit.reader import (
     LONGEST_LINE,
     AuditFilter,
     AuditReader,

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from slurm_rl_plugin.hook.audit_summary import MOST_NAMES, AuditSummary, JobsSeen
+from slurm_rl_plugin.hook.audit.summary import MOST_NAMES, AuditSummary, JobsSeen
 
 
 def cycle(time: float, order: list[int], **values: Any) -> dict[str, Any]:

@@ -11,10 +11,10 @@ import pytest
 
 from slurm_rl_plugin.domain import Decision, Memory, QueueSnapshot
 from slurm_rl_plugin.errors import BatchSystemUnavailable, ChangeRejected
-from slurm_rl_plugin.hook.batch_limit import BatchLimit
-from slurm_rl_plugin.hook.cycle import Cycle
-from slurm_rl_plugin.hook.guard_rails import default_guard_rails
-from slurm_rl_plugin.hook.reserve_rail import ReserveRail, ReserveSettings
+from slurm_rl_plugin.hook.cycle.cycle import Cycle
+from slurm_rl_plugin.hook.rails.batch_limit import BatchLimit
+from slurm_rl_plugin.hook.rails.guard_rails import default_guard_rails
+from slurm_rl_plugin.hook.rails.reserve import ReserveRail, ReserveSettings
 from tests.unit.hook.queues import FACTS, QueueInMemory, ScorePolicy, pending_jobs
 from tests.unit.hook.test_cycle import audit_lines, cycle_over
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from slurm_rl_plugin.hook.order_changes import ROOM_BELOW, order_changes
+from slurm_rl_plugin.hook.order.order_changes import ROOM_BELOW, order_changes
 from tests.unit.hook.queues import QueueInMemory, ScorePolicy, pending_jobs
 from tests.unit.hook.test_cycle import cycle_over
 

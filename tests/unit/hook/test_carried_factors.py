@@ -10,8 +10,8 @@ import pytest
 
 from slurm_rl_plugin.batch_systems.port import ApplyReport, BatchSystem
 from slurm_rl_plugin.errors import BatchSystemUnavailable
-from slurm_rl_plugin.hook.carried_factors import SETTLED, CarriedFactors
-from slurm_rl_plugin.hook.state_file import StateFile
+from slurm_rl_plugin.hook.memory.carried_factors import SETTLED, CarriedFactors
+from slurm_rl_plugin.hook.memory.state_file import StateFile
 from slurm_rl_plugin.units import IntArray
 from tests.unit.hook.queues import pending_jobs, snapshot_of
 

@@ -14,15 +14,15 @@ from hypothesis import strategies as st
 from slurm_rl_plugin.batch_systems.port import ApplyReport, SchedulerFacts
 from slurm_rl_plugin.domain import Decision
 from slurm_rl_plugin.domain.job_class import DEFAULT_JOB_CLASS_RULES, JobClassRule
-from slurm_rl_plugin.hook.batch_limit import LimitReport
-from slurm_rl_plugin.hook.class_defaults import (
+from slurm_rl_plugin.hook.class_defaults.class_defaults import (
     ClassDefaults,
     factors_may_stand,
     interactive_factor,
     told_rules,
 )
-from slurm_rl_plugin.hook.guard_rails import UntouchedJobs
-from slurm_rl_plugin.hook.queue_plan import QueuePlan, planned_order
+from slurm_rl_plugin.hook.order.queue_plan import QueuePlan, planned_order
+from slurm_rl_plugin.hook.rails.batch_limit import LimitReport
+from slurm_rl_plugin.hook.rails.guard_rails import UntouchedJobs
 from slurm_rl_plugin.units import FloatArray
 from tests.unit.hook.queues import pending_jobs, snapshot_of
 

@@ -12,14 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slurm_rl_plugin.domain import Decision, PendingJobs
-from slurm_rl_plugin.hook.audit_log import AuditLog
-from slurm_rl_plugin.hook.considered_jobs import ConsideredJobs
-from slurm_rl_plugin.hook.cycle import Cycle
-from slurm_rl_plugin.hook.cycle_settings import CycleSettings
-from slurm_rl_plugin.hook.guard_rails import UntouchedJobs, default_guard_rails
-from slurm_rl_plugin.hook.memory_file import MemoryFile
-from slurm_rl_plugin.hook.queue_plan import QueuePlan, planned_order
-from slurm_rl_plugin.hook.state_file import StateFile
+from slurm_rl_plugin.hook.audit.log import AuditLog
+from slurm_rl_plugin.hook.cycle.cycle import Cycle
+from slurm_rl_plugin.hook.cycle.settings import CycleSettings
+from slurm_rl_plugin.hook.memory.policy_memory import MemoryFile
+from slurm_rl_plugin.hook.memory.state_file import StateFile
+from slurm_rl_plugin.hook.order.considered_jobs import ConsideredJobs
+from slurm_rl_plugin.hook.order.queue_plan import QueuePlan, planned_order
+from slurm_rl_plugin.hook.rails.guard_rails import UntouchedJobs, default_guard_rails
 from tests.unit.hook.queues import QueueInMemory, ScorePolicy, pending_jobs, snapshot_of
 
 

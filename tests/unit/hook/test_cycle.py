@@ -10,15 +10,15 @@ import pytest
 
 from slurm_rl_plugin.batch_systems.port import FactorChange
 from slurm_rl_plugin.domain import Decision, Memory, QueueSnapshot
-from slurm_rl_plugin.hook.audit_log import AuditLog
-from slurm_rl_plugin.hook.carried_factors import REMEMBERED_AFTER_END
-from slurm_rl_plugin.hook.cycle import Cycle
-from slurm_rl_plugin.hook.cycle_settings import CycleSettings
-from slurm_rl_plugin.hook.guard_rails import UntouchedJobs, default_guard_rails
-from slurm_rl_plugin.hook.memory_file import MemoryFile
-from slurm_rl_plugin.hook.order_changes import in_safe_order
-from slurm_rl_plugin.hook.policy_guard import MEMORY_INTERVAL
-from slurm_rl_plugin.hook.state_file import StateFile
+from slurm_rl_plugin.hook.audit.log import AuditLog
+from slurm_rl_plugin.hook.cycle.cycle import Cycle
+from slurm_rl_plugin.hook.cycle.settings import CycleSettings
+from slurm_rl_plugin.hook.memory.carried_factors import REMEMBERED_AFTER_END
+from slurm_rl_plugin.hook.memory.policy_memory import MemoryFile
+from slurm_rl_plugin.hook.memory.state_file import StateFile
+from slurm_rl_plugin.hook.order.order_changes import in_safe_order
+from slurm_rl_plugin.hook.rails.guard_rails import UntouchedJobs, default_guard_rails
+from slurm_rl_plugin.hook.rails.policy_guard import MEMORY_INTERVAL
 from tests.unit.hook.queues import QueueInMemory, ScorePolicy, pending_jobs
 
 

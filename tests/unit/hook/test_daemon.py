@@ -9,15 +9,15 @@ from threading import Event
 import pytest
 
 from slurm_rl_plugin.errors import ConfigurationError
-from slurm_rl_plugin.hook.cycle import Cycle
+from slurm_rl_plugin.hook.cycle.cycle import Cycle
 from slurm_rl_plugin.hook.cycle_report import CycleReport
-from slurm_rl_plugin.hook.daemon import Daemon, Reloaded
-from slurm_rl_plugin.hook.daemon_lock import only_daemon
-from slurm_rl_plugin.hook.disable_file import Disablement, write_disable_file
-from slurm_rl_plugin.hook.memory_file import MemoryFile
-from slurm_rl_plugin.hook.pace import Pace
-from slurm_rl_plugin.hook.sd_notify import sd_notify
-from slurm_rl_plugin.hook.wishes import SignalWish
+from slurm_rl_plugin.hook.daemon.daemon import Daemon, Reloaded
+from slurm_rl_plugin.hook.daemon.lock import only_daemon
+from slurm_rl_plugin.hook.daemon.pace import Pace
+from slurm_rl_plugin.hook.daemon.sd_notify import sd_notify
+from slurm_rl_plugin.hook.daemon.signals import SignalWish
+from slurm_rl_plugin.hook.memory.disable_file import Disablement, write_disable_file
+from slurm_rl_plugin.hook.memory.policy_memory import MemoryFile
 from tests.unit.hook.queues import QueueInMemory, ScorePolicy, pending_jobs
 from tests.unit.hook.test_cycle import CountingPolicy, cycle_over
 
@@ -270,7 +270,7 @@ def test_a_pause_takes_factors_back_and_ends_by_itself(
     )
     daemon.pace = Pace(longest=300.0, soonest=300.0)
     daemon.clock = daemon.monotonic = lambda: seconds[0]
-    with caplog.at_level("INFO", logger="slurm_rl_plugin.hook.daemon"):
+    with caplog.at_level("INFO", logger="slurm_rl_plugin.hook.daemon.daemon"):
         daemon.run()
     assert [report.mode for report in reports] == ["active", "disabled", "active"]
     assert any(factors[0])

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from slurm_rl_plugin.errors import ConfigurationError, LockHeld
-from slurm_rl_plugin.hook.daemon_lock import daemon_runs, is_looked_after, lock_path, only_daemon
+from slurm_rl_plugin.hook.daemon.lock import daemon_runs, is_looked_after, lock_path, only_daemon
 
 
 @pytest.fixture

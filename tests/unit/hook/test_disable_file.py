@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from slurm_rl_plugin.errors import DisableFileError
-from slurm_rl_plugin.hook.disable_file import (
+from slurm_rl_plugin.hook.memory.disable_file import (
     Disablement,
     DisableWatch,
     read_disable_file,

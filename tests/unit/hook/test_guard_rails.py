@@ -7,7 +7,7 @@ import pytest
 
 from slurm_rl_plugin.domain import Decision
 from slurm_rl_plugin.errors import ScoreInvalid
-from slurm_rl_plugin.hook.guard_rails import (
+from slurm_rl_plugin.hook.rails.guard_rails import (
     CompleteRanking,
     FiniteScores,
     ReserveWithinCapacity,

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slurm_rl_plugin.hook.order_changes import HIGHEST_PRIORITY, order_changes
+from slurm_rl_plugin.hook.order.order_changes import HIGHEST_PRIORITY, order_changes
 
 queues = st.lists(st.integers(1, 40), max_size=9)
 

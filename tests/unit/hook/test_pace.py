@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from slurm_rl_plugin.hook.cycle_report import CycleReport
-from slurm_rl_plugin.hook.pace import Pace
+from slurm_rl_plugin.hook.daemon.pace import Pace
 
 
 def report(*, calls: float = 0.0, pass_interval: float = 30.0) -> CycleReport:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slurm_rl_plugin.hook.rank_moves import RankMoves, inversions, kendall_tau
+from slurm_rl_plugin.hook.audit.rank_moves import RankMoves, inversions, kendall_tau
 
 
 @given(st.lists(st.integers(-50, 50), unique=True, max_size=40))

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from slurm_rl_plugin.errors import BatchSystemUnavailable
-from slurm_rl_plugin.hook.daemon import Daemon
-from slurm_rl_plugin.hook.pace import Pace
+from slurm_rl_plugin.hook.daemon.daemon import Daemon
+from slurm_rl_plugin.hook.daemon.pace import Pace
 from tests.unit.hook.queues import QueueInMemory, ScorePolicy, pending_jobs
 from tests.unit.hook.test_cycle import cycle_over
 from tests.unit.hook.test_daemon import CountedStop, daemon_of

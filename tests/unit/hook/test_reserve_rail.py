@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slurm_rl_plugin.domain import Decision, JobTable, QueueSnapshot, RunningJobs
-from slurm_rl_plugin.hook.batch_limit import BatchLimit
-from slurm_rl_plugin.hook.guard_rails import StarvationBound, default_guard_rails
-from slurm_rl_plugin.hook.reserve_rail import (
+from slurm_rl_plugin.hook.rails.batch_limit import BatchLimit
+from slurm_rl_plugin.hook.rails.guard_rails import StarvationBound, default_guard_rails
+from slurm_rl_plugin.hook.rails.reserve import (
     KEPT,
     NOBODY,
     STARVING,

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from slurm_rl_plugin.hook.carried_factors import CarriedFactors
-from slurm_rl_plugin.hook.state_file import StateFile
+from slurm_rl_plugin.hook.memory.carried_factors import CarriedFactors
+from slurm_rl_plugin.hook.memory.state_file import StateFile
 from tests.unit.hook.queues import QueueInMemory, pending_jobs
 
 WAY_OUT = {"batch_system": {"adapter": "pbs"}}

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from slurm_rl_plugin.hook.guard_rails import UntouchedJobs
-from slurm_rl_plugin.hook.queue_plan import planned_order
+from slurm_rl_plugin.hook.order.queue_plan import planned_order
+from slurm_rl_plugin.hook.rails.guard_rails import UntouchedJobs
 from tests.unit.hook.queues import pending_jobs, snapshot_of
 
 

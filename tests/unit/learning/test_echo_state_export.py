@@ -9,8 +9,8 @@ import pytest
 
 from slurm_rl_plugin.errors import ModelSchemaMismatch, ModelUnreadable
 from slurm_rl_plugin.features.site import SITE
-from slurm_rl_plugin.learning.echo_state_export import export_echo_state, import_echo_state
-from slurm_rl_plugin.learning.onnx_file import read_onnx
+from slurm_rl_plugin.learning.export.echo_state import export_echo_state, import_echo_state
+from slurm_rl_plugin.learning.export.onnx_file import read_onnx
 from slurm_rl_plugin.policies.echo_state import EchoStateNetwork
 from slurm_rl_plugin.policies.reservoir import ReservoirSettings, random_echo_state
 from slurm_rl_plugin.policies.silent_onnxruntime import onnxruntime

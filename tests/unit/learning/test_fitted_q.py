@@ -9,26 +9,26 @@ import pytest
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.features.estimates import ClassMedian
 from slurm_rl_plugin.features.reactive_grid import REACTIVE_GRID_2011
-from slurm_rl_plugin.learning.echo_state_export import export_echo_state
-from slurm_rl_plugin.learning.fitted_q import train_fitted_q
-from slurm_rl_plugin.learning.fitted_q_settings import FittedQSettings
-from slurm_rl_plugin.learning.fitted_q_targets import rewards, targets, with_a_choice
-from slurm_rl_plugin.learning.q_regression import (
+from slurm_rl_plugin.learning.export.echo_state import export_echo_state
+from slurm_rl_plugin.learning.fitted_q.iteration import train_fitted_q
+from slurm_rl_plugin.learning.fitted_q.regression import (
     EchoStateRegressor,
     FeedForwardRegressor,
     Samples,
 )
+from slurm_rl_plugin.learning.fitted_q.settings import FittedQSettings
+from slurm_rl_plugin.learning.fitted_q.targets import rewards, targets, with_a_choice
 from slurm_rl_plugin.learning.training_load import TrainingLoad, mean_objective, rule_objective
 from slurm_rl_plugin.policies.echo_state import EchoStateNetwork
 from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.policies.reservoir import ReservoirSettings
 from slurm_rl_plugin.policies.silent_onnxruntime import onnxruntime
-from slurm_rl_plugin.simulator.compiled_echo_state import compile_echo_state
-from slurm_rl_plugin.simulator.experience import best_action_values
-from slurm_rl_plugin.simulator.generators import egee_log
-from slurm_rl_plugin.simulator.log_workload import prepare_log
-from slurm_rl_plugin.simulator.rollout import collect_experience
-from slurm_rl_plugin.simulator.simulation import SimulationSettings
+from slurm_rl_plugin.simulator.rollouts.experience import best_action_values
+from slurm_rl_plugin.simulator.rollouts.rollout import collect_experience
+from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
+from slurm_rl_plugin.simulator.scoring.compiled_echo_state import compile_echo_state
+from slurm_rl_plugin.simulator.workloads.generators import egee_log
+from slurm_rl_plugin.simulator.workloads.log_workload import prepare_log
 from slurm_rl_plugin.utility.reward import RewardWeights
 
 SETTINGS = FittedQSettings(iterations=4, kept=2, passes=3, reservoir=ReservoirSettings(size=30))

@@ -6,18 +6,18 @@ import numpy as np
 import pytest
 
 from slurm_rl_plugin.features.estimates import RequestedLimit
-from slurm_rl_plugin.features.run_prediction import RunTimePrediction
+from slurm_rl_plugin.features.history.run_prediction import RunTimePrediction
 from slurm_rl_plugin.features.site import SITE
-from slurm_rl_plugin.learning.fitted_q import train_fitted_q
-from slurm_rl_plugin.learning.fitted_q_settings import SLOWDOWN
-from slurm_rl_plugin.learning.fitted_q_site import SitePatterns, with_noise
-from slurm_rl_plugin.learning.fitted_q_targets import site_targets, slowdown_rewards
-from slurm_rl_plugin.learning.q_regression import FeedForwardRegressor
+from slurm_rl_plugin.learning.fitted_q.iteration import train_fitted_q
+from slurm_rl_plugin.learning.fitted_q.regression import FeedForwardRegressor
+from slurm_rl_plugin.learning.fitted_q.settings import SLOWDOWN
+from slurm_rl_plugin.learning.fitted_q.site_experience import SitePatterns, with_noise
+from slurm_rl_plugin.learning.fitted_q.targets import site_targets, slowdown_rewards
 from slurm_rl_plugin.learning.training_load import TrainingLoad, mean_objective, rule_objective
-from slurm_rl_plugin.simulator.generators import generated_log
-from slurm_rl_plugin.simulator.log_workload import prepare_log
-from slurm_rl_plugin.simulator.simulation import SimulationSettings
-from slurm_rl_plugin.simulator.site_experience import MOST_OTHERS, NOBODY, SiteExperience
+from slurm_rl_plugin.simulator.rollouts.site_experience import MOST_OTHERS, NOBODY, SiteExperience
+from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
+from slurm_rl_plugin.simulator.workloads.generators import generated_log
+from slurm_rl_plugin.simulator.workloads.log_workload import prepare_log
 
 SETTINGS = replace(SLOWDOWN, iterations=2, batch=2, passes=5)
 

@@ -12,8 +12,7 @@ from slurm_rl_plugin.domain.job_class import JobClassifier, JobClassRule
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.features.estimates import RequestedLimit
 from slurm_rl_plugin.features.site import SITE
-from slurm_rl_plugin.learning.evaluation import Candidate, evaluate, starts_under
-from slurm_rl_plugin.learning.heldout import (
+from slurm_rl_plugin.learning.evaluation.heldout import (
     HEURISTICS,
     HeldoutProtocol,
     best_heuristic,
@@ -22,15 +21,19 @@ from slurm_rl_plugin.learning.heldout import (
     training_and_test_windows,
     windows_of,
 )
+from slurm_rl_plugin.learning.evaluation.paired import Candidate, evaluate, starts_under
+from slurm_rl_plugin.learning.evaluation.paired_windows import (
+    overlapping_windows,
+    ratio_over_windows,
+)
 from slurm_rl_plugin.learning.load_windows import class_known_at_submission, log_window
-from slurm_rl_plugin.learning.paired_windows import overlapping_windows, ratio_over_windows
 from slurm_rl_plugin.learning.training_load import site_scaler
 from slurm_rl_plugin.policies.network import network_from_parameters, parameter_count
 from slurm_rl_plugin.policies.ordering_rules import PREDICTED_RULES
-from slurm_rl_plugin.simulator.generators import mmn_log
-from slurm_rl_plugin.simulator.log_workload import prepare_log
-from slurm_rl_plugin.simulator.recorded_runs import recent_runs
-from slurm_rl_plugin.simulator.simulation import SimulationSettings, simulate_scores
+from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings, simulate_scores
+from slurm_rl_plugin.simulator.workloads.generators import mmn_log
+from slurm_rl_plugin.simulator.workloads.log_workload import prepare_log
+from slurm_rl_plugin.simulator.workloads.recorded_runs import recent_runs
 
 SMALL = HeldoutProtocol(windows=20, warm_up=20, counted=40, further=10)
 CAPACITY = 6

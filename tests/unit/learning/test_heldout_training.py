@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from slurm_rl_plugin.errors import ConfigurationError
-from slurm_rl_plugin.learning.heldout import HEURISTICS, HeldoutProtocol
+from slurm_rl_plugin.learning.evaluation.heldout import HEURISTICS, HeldoutProtocol
 from slurm_rl_plugin.learning.heldout_training import (
     RuleComparison,
     best_reserve,
@@ -17,9 +17,9 @@ from slurm_rl_plugin.learning.heldout_training import (
     shipped_rule,
     with_reserve,
 )
-from slurm_rl_plugin.learning.rule_networks import RULE_WEIGHTS, rule_network
-from slurm_rl_plugin.simulator.generators import generated_log
-from slurm_rl_plugin.simulator.log_workload import prepare_log
+from slurm_rl_plugin.learning.policy_search.rule_networks import RULE_WEIGHTS, rule_network
+from slurm_rl_plugin.simulator.workloads.generators import generated_log
+from slurm_rl_plugin.simulator.workloads.log_workload import prepare_log
 from slurm_rl_plugin.utility.reward import RewardWeights
 
 SMALL = HeldoutProtocol(windows=3, warm_up=50, counted=100, further=50)

@@ -6,11 +6,11 @@ from functools import cache
 import numpy as np
 import pytest
 
-from slurm_rl_plugin.features.run_prediction import RunTimePrediction
+from slurm_rl_plugin.features.history.run_prediction import RunTimePrediction
 from slurm_rl_plugin.features.site import SITE
-from slurm_rl_plugin.learning import policy_search
-from slurm_rl_plugin.learning.policy_search import search_policy
-from slurm_rl_plugin.learning.policy_search_settings import (
+from slurm_rl_plugin.learning.policy_search import search as policy_search
+from slurm_rl_plugin.learning.policy_search.search import search_policy
+from slurm_rl_plugin.learning.policy_search.settings import (
     RESERVE_NUMBERS,
     PolicySearchSettings,
     initial_parameters,
@@ -18,9 +18,9 @@ from slurm_rl_plugin.learning.policy_search_settings import (
 )
 from slurm_rl_plugin.learning.training_load import TrainingLoad, mean_objective
 from slurm_rl_plugin.policies.network import parameter_count
-from slurm_rl_plugin.simulator.generators import mmn_log
-from slurm_rl_plugin.simulator.log_workload import prepare_log
-from slurm_rl_plugin.simulator.simulation import SimulationSettings
+from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
+from slurm_rl_plugin.simulator.workloads.generators import mmn_log
+from slurm_rl_plugin.simulator.workloads.log_workload import prepare_log
 from slurm_rl_plugin.utility.reward import RewardWeights
 
 FLAT = RewardWeights(tail=0.0, slowdown=10.0)

@@ -4,7 +4,10 @@ import numpy as np
 import pytest
 
 from slurm_rl_plugin.errors import ConfigurationError
-from slurm_rl_plugin.learning.paired_windows import overlapping_windows, ratio_over_windows
+from slurm_rl_plugin.learning.evaluation.paired_windows import (
+    overlapping_windows,
+    ratio_over_windows,
+)
 
 
 def rng(seed=1):

@@ -9,8 +9,8 @@ import pytest
 
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.features.site import RESERVE_FEATURES, SITE
-from slurm_rl_plugin.learning.policy_search import search_policy
-from slurm_rl_plugin.learning.policy_search_settings import (
+from slurm_rl_plugin.learning.policy_search.search import search_policy
+from slurm_rl_plugin.learning.policy_search.settings import (
     INITIAL_RESERVE,
     RESERVE_STEP,
     PolicySearchSettings,
@@ -23,9 +23,9 @@ from slurm_rl_plugin.learning.training_load import (
     site_scaler,
 )
 from slurm_rl_plugin.policies.network import network_from_parameters
-from slurm_rl_plugin.simulator.generators import mmn_log
-from slurm_rl_plugin.simulator.log_workload import prepare_log
-from slurm_rl_plugin.simulator.simulation import SimulationSettings, simulate_network
+from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings, simulate_network
+from slurm_rl_plugin.simulator.workloads.generators import mmn_log
+from slurm_rl_plugin.simulator.workloads.log_workload import prepare_log
 from slurm_rl_plugin.utility.reward import RewardWeights
 
 SETTINGS = PolicySearchSettings(hidden=2, generations=6, population=6, validate_every=2, seed=5)

@@ -6,16 +6,16 @@ import numpy as np
 import pytest
 
 from slurm_rl_plugin.errors import ConfigurationError
-from slurm_rl_plugin.features.run_prediction import (
+from slurm_rl_plugin.features.history.run_prediction import (
     KNOWN_FACTS,
     PREDICTED,
     RunTimePrediction,
 )
 from slurm_rl_plugin.learning import prediction_fit
 from slurm_rl_plugin.learning.prediction_fit import fit_prediction, prediction_quality
-from slurm_rl_plugin.simulator.generators import mmn_log
-from slurm_rl_plugin.simulator.log_workload import prepare_log
-from slurm_rl_plugin.simulator.recorded_runs import known_at_start
+from slurm_rl_plugin.simulator.workloads.generators import mmn_log
+from slurm_rl_plugin.simulator.workloads.log_workload import prepare_log
+from slurm_rl_plugin.simulator.workloads.recorded_runs import known_at_start
 
 #: What users' jobs run for: at once, minutes, half a day.
 LENGTHS = np.array([15.0, 400.0, 40000.0])

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from slurm_rl_plugin.errors import ModelSchemaMismatch
-from slurm_rl_plugin.features.run_prediction import (
+from slurm_rl_plugin.features.history.run_prediction import (
     KNOWN_FACTS,
     PREDICTED,
     PREDICTION_ENTRY,
     RunTimePrediction,
 )
-from slurm_rl_plugin.learning.onnx_export import export_network, import_network
+from slurm_rl_plugin.learning.export.network import export_network, import_network
 from tests.functional.small_network import small_network
 
 

@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 from slurm_rl_plugin.errors import ConfigurationError
-from slurm_rl_plugin.learning.evaluation import Candidate, starts_under
-from slurm_rl_plugin.learning.recorded_replay import (
+from slurm_rl_plugin.learning.evaluation.paired import Candidate, starts_under
+from slurm_rl_plugin.learning.evaluation.recorded_replay import (
     RECORDED,
     RECORDED_ORDER,
     RecordedReplay,
     replay,
 )
-from slurm_rl_plugin.learning.replay_figures import (
+from slurm_rl_plugin.learning.evaluation.replay_figures import (
     BETTER,
     GOALS,
     SAME,
@@ -26,9 +26,9 @@ from slurm_rl_plugin.learning.replay_figures import (
     compare,
     overall,
 )
-from slurm_rl_plugin.simulator.generators import generated_log
-from slurm_rl_plugin.simulator.log_workload import PreparedLog, prepare_log
-from slurm_rl_plugin.simulator.simulation import SimulationSettings
+from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
+from slurm_rl_plugin.simulator.workloads.generators import generated_log
+from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog, prepare_log
 from slurm_rl_plugin.units import DAY
 
 

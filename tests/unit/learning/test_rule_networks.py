@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from slurm_rl_plugin.errors import ConfigurationError
-from slurm_rl_plugin.learning.rule_networks import RULE_WEIGHTS, rule_network
-from slurm_rl_plugin.simulator.simulation import (
+from slurm_rl_plugin.learning.policy_search.rule_networks import RULE_WEIGHTS, rule_network
+from slurm_rl_plugin.simulator.schedules.simulation import (
     SimulationSettings,
     simulate_network,
     simulate_scores,

@@ -7,14 +7,14 @@ import pytest
 
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.features.reactive_grid import REACTIVE_GRID
-from slurm_rl_plugin.learning.evaluation import Candidate, starts_under
-from slurm_rl_plugin.learning.sarsa import SarsaLearner, train_sarsa
-from slurm_rl_plugin.learning.sarsa_settings import PAPER, WITH_WAIT, SarsaSettings
-from slurm_rl_plugin.learning.sarsa_sweeps import acted_starts, network_of, recorded_starts
+from slurm_rl_plugin.learning.evaluation.paired import Candidate, starts_under
+from slurm_rl_plugin.learning.sarsa.settings import PAPER, WITH_WAIT, SarsaSettings
+from slurm_rl_plugin.learning.sarsa.sweeps import acted_starts, network_of, recorded_starts
+from slurm_rl_plugin.learning.sarsa.training import SarsaLearner, train_sarsa
 from slurm_rl_plugin.learning.training_load import TrainingLoad, mean_objective
-from slurm_rl_plugin.simulator.generators import mmn_log
-from slurm_rl_plugin.simulator.log_workload import prepare_log
-from slurm_rl_plugin.simulator.simulation import SimulationSettings, simulate_network
+from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings, simulate_network
+from slurm_rl_plugin.simulator.workloads.generators import mmn_log
+from slurm_rl_plugin.simulator.workloads.log_workload import prepare_log
 from slurm_rl_plugin.utility.reward import RewardWeights
 
 ESTIMATE = len(REACTIVE_GRID.queue) + REACTIVE_GRID.jobs.index("log_estimate")

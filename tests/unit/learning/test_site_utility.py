@@ -9,7 +9,7 @@ import pytest
 
 from slurm_rl_plugin.features.estimates import ClassMedian
 from slurm_rl_plugin.features.site import SITE
-from slurm_rl_plugin.learning.site_utility import (
+from slurm_rl_plugin.learning.site_utility.model import (
     SiteHistory,
     SiteUtilitySettings,
     TriedJobs,
@@ -19,10 +19,10 @@ from slurm_rl_plugin.learning.site_utility import (
 )
 from slurm_rl_plugin.policies.q_network import load_q_network
 from slurm_rl_plugin.policies.site_utilities import published_utilities
-from slurm_rl_plugin.simulator.added_jobs import added_job_gains
-from slurm_rl_plugin.simulator.partitions import QueueOrder
-from slurm_rl_plugin.simulator.routed_sites import RoutedSite, SiteTerms
-from slurm_rl_plugin.simulator.simulation import SimulationSettings
+from slurm_rl_plugin.simulator.schedules.partitions import QueueOrder
+from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
+from slurm_rl_plugin.simulator.sites.added_jobs import added_job_gains
+from slurm_rl_plugin.simulator.sites.routed_sites import RoutedSite, SiteTerms
 from tests.reference.loads import random_workload
 
 MEDIANS = ClassMedian(interactive_median=60.0, batch_median=600.0)

@@ -9,20 +9,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from slurm_rl_plugin.accounting.swf_writer import write_swf
+from slurm_rl_plugin.accounting.swf.writer import write_swf
 from slurm_rl_plugin.cli.entry import main
 from slurm_rl_plugin.domain.published_utilities import JOB_CLASSES
 from slurm_rl_plugin.errors import ConfigurationError
-from slurm_rl_plugin.learning.rule_networks import rule_network
-from slurm_rl_plugin.learning.site_utility import SiteUtilitySettings
-from slurm_rl_plugin.learning.site_utility_training import SHARE_DEFICIT, train_site_utility
+from slurm_rl_plugin.learning.policy_search.rule_networks import rule_network
+from slurm_rl_plugin.learning.site_utility.model import SiteUtilitySettings
+from slurm_rl_plugin.learning.site_utility.training import SHARE_DEFICIT, train_site_utility
 from slurm_rl_plugin.learning.training_load import TrainingLoad
 from slurm_rl_plugin.policies.q_network import load_q_network
 from slurm_rl_plugin.policies.site_utilities import published_utilities
-from slurm_rl_plugin.simulator.class_limit import ClassLimit
-from slurm_rl_plugin.simulator.generators import generated_log, mmn_log
-from slurm_rl_plugin.simulator.log_workload import prepare_log
-from slurm_rl_plugin.simulator.simulation import SimulationSettings
+from slurm_rl_plugin.simulator.kernel.class_limit import ClassLimit
+from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
+from slurm_rl_plugin.simulator.workloads.generators import generated_log, mmn_log
+from slurm_rl_plugin.simulator.workloads.log_workload import prepare_log
 from tests.functional.small_network import small_network
 from tests.unit.hook.queues import pending_jobs, snapshot_of
 

@@ -9,16 +9,21 @@ import pytest
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.features.estimates import RequestedLimit
 from slurm_rl_plugin.features.site import SITE
-from slurm_rl_plugin.learning.evaluation import Candidate, estimates_of, evaluate, starts_under
+from slurm_rl_plugin.learning.evaluation.paired import (
+    Candidate,
+    estimates_of,
+    evaluate,
+    starts_under,
+)
+from slurm_rl_plugin.learning.export.manifest import file_checksum
+from slurm_rl_plugin.learning.export.network import import_network
 from slurm_rl_plugin.learning.load_windows import WINDOW_JOBS, split_windows
-from slurm_rl_plugin.learning.manifest import file_checksum
-from slurm_rl_plugin.learning.onnx_export import import_network
-from slurm_rl_plugin.learning.policy_search import PolicySearchSettings
+from slurm_rl_plugin.learning.policy_search.search import PolicySearchSettings
 from slurm_rl_plugin.learning.training import TrainingPlan, train_model
 from slurm_rl_plugin.policies.q_network import load_q_network
-from slurm_rl_plugin.simulator.generators import mmn_log
-from slurm_rl_plugin.simulator.log_workload import prepare_log
-from slurm_rl_plugin.simulator.simulation import SimulationSettings
+from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
+from slurm_rl_plugin.simulator.workloads.generators import mmn_log
+from slurm_rl_plugin.simulator.workloads.log_workload import prepare_log
 
 LOG = prepare_log(mmn_log(np.random.default_rng(1), processors=5, jobs=400))
 PLAN = TrainingPlan(

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from slurm_rl_plugin.features.estimates import RequestedLimit
-from slurm_rl_plugin.learning.evaluation import Candidate, evaluate, starts_under
+from slurm_rl_plugin.learning.evaluation.paired import Candidate, evaluate, starts_under
 from slurm_rl_plugin.learning.training_load import TrainingLoad, rule_objective
-from slurm_rl_plugin.simulator.generators import mmn_log
-from slurm_rl_plugin.simulator.log_workload import prepare_log
-from slurm_rl_plugin.simulator.simulation import SimulationSettings
+from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
+from slurm_rl_plugin.simulator.workloads.generators import mmn_log
+from slurm_rl_plugin.simulator.workloads.log_workload import prepare_log
 from slurm_rl_plugin.utility.reward import RewardWeights
 
 HOW = SimulationSettings(capacity=5, backfilling="easy")

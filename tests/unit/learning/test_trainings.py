@@ -12,16 +12,16 @@ from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.features.site import SITE
 from slurm_rl_plugin.learning import trainings
 from slurm_rl_plugin.learning.checkpoint import Checkpoint, steps_kept
-from slurm_rl_plugin.learning.policy_search_settings import PolicySearchSettings
-from slurm_rl_plugin.learning.sarsa_settings import SarsaSettings
-from slurm_rl_plugin.learning.site_utility import SiteUtilitySettings
+from slurm_rl_plugin.learning.policy_search.settings import PolicySearchSettings
+from slurm_rl_plugin.learning.sarsa.settings import SarsaSettings
+from slurm_rl_plugin.learning.site_utility.model import SiteUtilitySettings
 from slurm_rl_plugin.learning.training import _load_key, train_model
 from slurm_rl_plugin.learning.training_load import mean_objective, site_scaler
 from slurm_rl_plugin.learning.training_plan import TrainingPlan
 from slurm_rl_plugin.learning.workplace import ThisMachine, processors_here
 from slurm_rl_plugin.policies.network import network_from_parameters, parameter_count
-from slurm_rl_plugin.simulator.generators import mmn_log
-from slurm_rl_plugin.simulator.log_workload import prepare_log
+from slurm_rl_plugin.simulator.workloads.generators import mmn_log
+from slurm_rl_plugin.simulator.workloads.log_workload import prepare_log
 
 LOGS = [prepare_log(mmn_log(np.random.default_rng(n), processors=5, jobs=300)) for n in (1, 2)]
 SOURCES = [{"log": f"mmn{n}", "sha256": "", "jobs": 300, "processors": 5} for n in (1, 2)]

@@ -7,12 +7,12 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
+from bench.speed.metrics_answer import large_site_reports
 from slurm_rl_plugin import __version__
 from slurm_rl_plugin.domain import StartedJobs
-from slurm_rl_plugin.hook.batch_limit import LimitReport
 from slurm_rl_plugin.hook.cycle_report import CycleReport
+from slurm_rl_plugin.hook.rails.batch_limit import LimitReport
 from slurm_rl_plugin.metrics.collector import CycleMetrics
-from tests.benchmarks.metrics_answer import large_site_reports
 from tests.unit.hook.queues import job_table, pending_jobs, snapshot_of
 
 NAMES = {
@@ -327,7 +327,7 @@ def test_a_refused_reload_is_shown_until_one_succeeds(
 
 
 def test_a_large_site_is_served_in_less_than_300_kilobytes(registry: CollectorRegistry) -> None:
-    """500 accounts, 50,000 pending jobs, 80 partitions; timed in tests/benchmarks."""
+    """500 accounts, 50,000 pending jobs, 80 partitions; timed in bench/speed."""
     metrics = CycleMetrics(registry, {"name": "default"})
     for large in large_site_reports():
         metrics.publish(large)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from slurm_rl_plugin.features.run_prediction import RunTimePrediction
+from slurm_rl_plugin.features.history.run_prediction import RunTimePrediction
 from tests.functional.small_network import small_network
 
 

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from slurm_rl_plugin.cli.entry import main
-from slurm_rl_plugin.reproduce.heuristics import measures_of, reproduce, steps
-from slurm_rl_plugin.reproduce.heuristics_figures import GRID_OF_2008, HEURISTICS, SEGMENTS
-from slurm_rl_plugin.reproduce.sampled_claims import (
+from slurm_rl_plugin.papers.heuristics.earlier_figures import GRID_OF_2008, HEURISTICS, SEGMENTS
+from slurm_rl_plugin.papers.heuristics.experiment import measures_of, reproduce, steps
+from slurm_rl_plugin.papers.study.sampled_claims import (
     Measurement,
     Printed,
     SampledClaim,
@@ -21,8 +21,8 @@ from slurm_rl_plugin.reproduce.sampled_claims import (
     median,
     ratio_of_means,
 )
-from slurm_rl_plugin.simulator.generators import generated_log
-from slurm_rl_plugin.simulator.log_workload import prepare_log
+from slurm_rl_plugin.simulator.workloads.generators import generated_log
+from slurm_rl_plugin.simulator.workloads.log_workload import prepare_log
 
 pytestmark = pytest.mark.study
 

@@ -6,26 +6,19 @@ import numpy as np
 import pytest
 
 from slurm_rl_plugin.features.reactive_grid import REACTIVE_GRID_2011
-from slurm_rl_plugin.policies.network import QNetwork, network_from_parameters, parameter_count
-from slurm_rl_plugin.reproduce.effort import QUICK
-from slurm_rl_plugin.reproduce.learner_average import (
-    figures_by_learner,
-    measure_over_learners,
-    with_averages,
-)
-from slurm_rl_plugin.reproduce.non_markovian_claims import (
+from slurm_rl_plugin.papers.non_markovian_2011.claims import (
     claims_of_sentences,
     claims_of_tables,
     claims_on_native,
     memory_claim,
 )
-from slurm_rl_plugin.reproduce.non_markovian_load import (
+from slurm_rl_plugin.papers.non_markovian_2011.load import (
     contenders,
     generated,
     learning_task,
     medians_of,
 )
-from slurm_rl_plugin.reproduce.non_markovian_tables import (
+from slurm_rl_plugin.papers.non_markovian_2011.tables import (
     FIFO,
     FORGETFUL,
     LEARNED,
@@ -36,8 +29,15 @@ from slurm_rl_plugin.reproduce.non_markovian_tables import (
     TABLE_3,
     TABLE_3_COLUMNS,
 )
-from slurm_rl_plugin.reproduce.non_markovian_workload import claims_of_table_1, largest_deviation
-from slurm_rl_plugin.reproduce.paired_trials import PairedTrial, run_trial
+from slurm_rl_plugin.papers.non_markovian_2011.workload import claims_of_table_1, largest_deviation
+from slurm_rl_plugin.papers.study.effort import QUICK
+from slurm_rl_plugin.papers.study.learner_average import (
+    figures_by_learner,
+    measure_over_learners,
+    with_averages,
+)
+from slurm_rl_plugin.papers.study.paired_trials import PairedTrial, run_trial
+from slurm_rl_plugin.policies.network import QNetwork, network_from_parameters, parameter_count
 
 
 def shortest_first() -> QNetwork:

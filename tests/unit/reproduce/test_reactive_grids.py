@@ -8,19 +8,16 @@ import numpy as np
 import pytest
 
 from slurm_rl_plugin.features.reactive_grid import REACTIVE_GRID
-from slurm_rl_plugin.learning.evaluation import schedule_of
-from slurm_rl_plugin.learning.sarsa_settings import SarsaSettings
-from slurm_rl_plugin.policies.network import QNetwork, network_from_parameters, parameter_count
-from slurm_rl_plugin.reproduce.conservation import (
+from slurm_rl_plugin.learning.evaluation.paired import schedule_of
+from slurm_rl_plugin.learning.sarsa.settings import SarsaSettings
+from slurm_rl_plugin.papers.reactive_grids_2008.conservation import (
     implied_ratio,
     run_time_moments,
     smallest_ratio,
 )
-from slurm_rl_plugin.reproduce.effort import FULL, QUICK, Effort
-from slurm_rl_plugin.reproduce.hold_action import claims_of_holding
-from slurm_rl_plugin.reproduce.literal_reward import preference_for_long_jobs
-from slurm_rl_plugin.reproduce.paired_trials import LONGEST_FIRST, Contender, PairedTrial, run_trial
-from slurm_rl_plugin.reproduce.reactive_grid_load import (
+from slurm_rl_plugin.papers.reactive_grids_2008.hold_action import claims_of_holding
+from slurm_rl_plugin.papers.reactive_grids_2008.literal_reward import preference_for_long_jobs
+from slurm_rl_plugin.papers.reactive_grids_2008.load import (
     FEASIBLE,
     claims_of_table_1,
     contenders,
@@ -28,12 +25,20 @@ from slurm_rl_plugin.reproduce.reactive_grid_load import (
     learning_task,
     medians_of,
 )
-from slurm_rl_plugin.reproduce.reactive_grid_shares import claims_of_shares, fairness_over_time
-from slurm_rl_plugin.reproduce.reactive_grid_tables import FIFO, NATIVE, RL, SJF
-from slurm_rl_plugin.reproduce.reactive_grid_trace import claims_of_segment
-from slurm_rl_plugin.reproduce.reactive_grid_waits import claims_of_waits
-from slurm_rl_plugin.reproduce.trained_networks import NetworkShelf
-from slurm_rl_plugin.simulator.simulation import SimulationSettings
+from slurm_rl_plugin.papers.reactive_grids_2008.shares import claims_of_shares, fairness_over_time
+from slurm_rl_plugin.papers.reactive_grids_2008.tables import FIFO, NATIVE, RL, SJF
+from slurm_rl_plugin.papers.reactive_grids_2008.trace import claims_of_segment
+from slurm_rl_plugin.papers.reactive_grids_2008.waits import claims_of_waits
+from slurm_rl_plugin.papers.study.effort import FULL, QUICK, Effort
+from slurm_rl_plugin.papers.study.paired_trials import (
+    LONGEST_FIRST,
+    Contender,
+    PairedTrial,
+    run_trial,
+)
+from slurm_rl_plugin.papers.study.trained_networks import NetworkShelf
+from slurm_rl_plugin.policies.network import QNetwork, network_from_parameters, parameter_count
+from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.utility.fairness import fairness_at_starts
 
 

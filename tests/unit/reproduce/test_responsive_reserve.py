@@ -5,8 +5,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from slurm_rl_plugin.reproduce.block_figures import BLOCK_JOBS, WITHIN, measured_on_one_log
-from slurm_rl_plugin.reproduce.compared_figures import (
+from slurm_rl_plugin.papers.reactive_grids_2008.block_figures import (
+    BLOCK_JOBS,
+    WITHIN,
+    measured_on_one_log,
+)
+from slurm_rl_plugin.papers.reactive_grids_2008.compared_figures import (
     BATCH_TO_SJF,
     FAIRNESS_LOST,
     INTERACTIVE_GAIN,
@@ -15,12 +19,12 @@ from slurm_rl_plugin.reproduce.compared_figures import (
     WAIT_TO_SJF,
     measured,
 )
-from slurm_rl_plugin.reproduce.paired_trials import Contender, run_trial
-from slurm_rl_plugin.reproduce.responsive_reserve import SCALED, SEARCHES, _scaled
-from slurm_rl_plugin.reproduce.responsive_reserve_goals import SEGMENT_GOALS, SYNTHETIC_GOALS
-from slurm_rl_plugin.reproduce.sampled_claims import SampledClaim, measure, ratio_of_means
-from slurm_rl_plugin.simulator.generators import mmn_log
-from slurm_rl_plugin.simulator.log_workload import prepare_log
+from slurm_rl_plugin.papers.responsive_reserve.experiment import SCALED, SEARCHES, _scaled
+from slurm_rl_plugin.papers.responsive_reserve.goals import SEGMENT_GOALS, SYNTHETIC_GOALS
+from slurm_rl_plugin.papers.study.paired_trials import Contender, run_trial
+from slurm_rl_plugin.papers.study.sampled_claims import SampledClaim, measure, ratio_of_means
+from slurm_rl_plugin.simulator.workloads.generators import mmn_log
+from slurm_rl_plugin.simulator.workloads.log_workload import prepare_log
 from tests.functional.small_network import small_network
 
 POLICIES = {

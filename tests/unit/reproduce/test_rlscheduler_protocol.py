@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from slurm_rl_plugin.reproduce.rlscheduler import kernel_starts
-from slurm_rl_plugin.reproduce.rlscheduler_jobs import BenchmarkJobs, jobs_of_rows
-from slurm_rl_plugin.reproduce.rlscheduler_protocol import RULES, benchmark_starts
+from slurm_rl_plugin.papers.rlscheduler_2020.experiment import kernel_starts
+from slurm_rl_plugin.papers.rlscheduler_2020.jobs import BenchmarkJobs, jobs_of_rows
+from slurm_rl_plugin.papers.rlscheduler_2020.protocol import RULES, benchmark_starts
 
 pytestmark = pytest.mark.study
 

@@ -9,18 +9,21 @@ import numpy as np
 import pytest
 
 from slurm_rl_plugin.cli.entry import main
-from slurm_rl_plugin.reproduce.claims import Claim
-from slurm_rl_plugin.reproduce.rlscheduler import SEQUENCE_JOBS, SEQUENCE_STARTS, TRACES
-from slurm_rl_plugin.reproduce.rlscheduler_jobs import BenchmarkJobs
-from slurm_rl_plugin.reproduce.rlscheduler_protocol import benchmark_starts
-from slurm_rl_plugin.reproduce.rlscheduler_scorer import (
+from slurm_rl_plugin.papers.rlscheduler_2020.experiment import (
+    SEQUENCE_JOBS,
+    SEQUENCE_STARTS,
+    TRACES,
+)
+from slurm_rl_plugin.papers.rlscheduler_2020.jobs import BenchmarkJobs
+from slurm_rl_plugin.papers.rlscheduler_2020.protocol import benchmark_starts
+from slurm_rl_plugin.papers.rlscheduler_2020.scorer import (
     JOB_TERMS,
     STATE_TERMS,
     WEIGHTS,
     ScoredSequences,
     sjf_weights,
 )
-from slurm_rl_plugin.reproduce.rlscheduler_search import (
+from slurm_rl_plugin.papers.rlscheduler_2020.search import (
     BEST_OF_OTHERS,
     QUICK,
     Found,
@@ -28,6 +31,7 @@ from slurm_rl_plugin.reproduce.rlscheduler_search import (
     search_claims,
     search_weights,
 )
+from slurm_rl_plugin.papers.study.claims import Claim
 
 pytestmark = pytest.mark.study
 

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from slurm_rl_plugin.accounting.port import JobLog
-from slurm_rl_plugin.reproduce.site_utilities import COLUMNS, claims_of, grid_figures
-from slurm_rl_plugin.reproduce.site_utility_brokers import (
+from slurm_rl_plugin.papers.site_utilities_2008.brokers import (
     BASELINES,
     CONTENDERS,
     EARLIEST_START,
@@ -20,7 +19,8 @@ from slurm_rl_plugin.reproduce.site_utility_brokers import (
     request_of,
     routed_by,
 )
-from slurm_rl_plugin.reproduce.site_utility_load import (
+from slurm_rl_plugin.papers.site_utilities_2008.experiment import COLUMNS, claims_of, grid_figures
+from slurm_rl_plugin.papers.site_utilities_2008.load import (
     ACCOUNT_MIX,
     GRID_LOAD,
     SHOWN_SEGMENTS,
@@ -30,10 +30,10 @@ from slurm_rl_plugin.reproduce.site_utility_load import (
     draw_load,
     site_terms,
 )
-from slurm_rl_plugin.reproduce.site_utility_models import QUICK_SIZE, fitted_models
-from slurm_rl_plugin.simulator.partitions import QueueOrder
-from slurm_rl_plugin.simulator.routed_sites import RoutedSite
-from slurm_rl_plugin.simulator.routing import NOWHERE, route_jobs
+from slurm_rl_plugin.papers.site_utilities_2008.models import QUICK_SIZE, fitted_models
+from slurm_rl_plugin.simulator.schedules.partitions import QueueOrder
+from slurm_rl_plugin.simulator.sites.routed_sites import RoutedSite
+from slurm_rl_plugin.simulator.sites.routing import NOWHERE, route_jobs
 from tests.functional.lpc_like import lpc_like_log
 
 ORDER = QueueOrder(rule="utility-greedy")

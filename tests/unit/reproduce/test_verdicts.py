@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from slurm_rl_plugin.reproduce.sampled_claims import (
+from slurm_rl_plugin.papers.study.sampled_claims import (
     Judgement,
     Measurement,
     Printed,
     SampledClaim,
     measure,
 )
-from slurm_rl_plugin.reproduce.verdicts import as_bound, as_gain, as_one_draw
+from slurm_rl_plugin.papers.study.verdicts import as_bound, as_gain, as_one_draw
 
 HUNDRED = np.arange(100, dtype=np.float64)
 

@@ -19,14 +19,14 @@ from slurm_rl_plugin.features.reactive_grid_columns import (
     grid_queue_columns_2011,
 )
 from slurm_rl_plugin.features.site import SITE
-from slurm_rl_plugin.learning.echo_state_export import export_echo_state
-from slurm_rl_plugin.learning.evaluation import Candidate, starts_under
-from slurm_rl_plugin.learning.q_regression import fixed_scaler
+from slurm_rl_plugin.learning.evaluation.paired import Candidate, starts_under
+from slurm_rl_plugin.learning.export.echo_state import export_echo_state
+from slurm_rl_plugin.learning.fitted_q.regression import fixed_scaler
 from slurm_rl_plugin.policies.echo_state import EchoStateNetwork
 from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.policies.q_network import load_q_network
 from slurm_rl_plugin.policies.reservoir import ReservoirSettings, random_echo_state
-from slurm_rl_plugin.simulator.cluster import (
+from slurm_rl_plugin.simulator.kernel.cluster import (
     IDLE,
     NOW,
     PENDING,
@@ -34,17 +34,17 @@ from slurm_rl_plugin.simulator.cluster import (
     empty_cluster,
     next_event,
 )
-from slurm_rl_plugin.simulator.compiled_echo_state import compile_echo_state, without_memory
-from slurm_rl_plugin.simulator.dispatch import dispatch_by_score
-from slurm_rl_plugin.simulator.echo_state_scoring import queue_state, score_pending_from_memory
-from slurm_rl_plugin.simulator.echo_state_simulation import simulate_echo_state, simulate_learned
-from slurm_rl_plugin.simulator.experience import MOST_ACTIONS, best_action_values
-from slurm_rl_plugin.simulator.generators import egee_log
-from slurm_rl_plugin.simulator.log_workload import prepare_log
-from slurm_rl_plugin.simulator.policy_driver import NO_RANK, simulate_policy
-from slurm_rl_plugin.simulator.reactive_grid import grid_job_table
-from slurm_rl_plugin.simulator.rollout import collect_experience
-from slurm_rl_plugin.simulator.simulation import SimulationSettings
+from slurm_rl_plugin.simulator.kernel.dispatch import dispatch_by_score
+from slurm_rl_plugin.simulator.rollouts.experience import MOST_ACTIONS, best_action_values
+from slurm_rl_plugin.simulator.rollouts.rollout import collect_experience
+from slurm_rl_plugin.simulator.schedules.echo_state import simulate_echo_state, simulate_learned
+from slurm_rl_plugin.simulator.schedules.policy_driver import NO_RANK, simulate_policy
+from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
+from slurm_rl_plugin.simulator.scoring.compiled_echo_state import compile_echo_state, without_memory
+from slurm_rl_plugin.simulator.scoring.echo_state import queue_state, score_pending_from_memory
+from slurm_rl_plugin.simulator.scoring.reactive_grid import grid_job_table
+from slurm_rl_plugin.simulator.workloads.generators import egee_log
+from slurm_rl_plugin.simulator.workloads.log_workload import prepare_log
 from tests.reference.loads import random_workload
 
 SETTINGS = SimulationSettings(capacity=5)

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from slurm_rl_plugin.learning.evaluation import Candidate, schedule_of, starts_under
-from slurm_rl_plugin.simulator.generators import mmn_log
-from slurm_rl_plugin.simulator.log_workload import prepare_log, select_prepared
-from slurm_rl_plugin.simulator.simulation import SimulationSettings
+from slurm_rl_plugin.learning.evaluation.paired import Candidate, schedule_of, starts_under
+from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
+from slurm_rl_plugin.simulator.workloads.generators import mmn_log
+from slurm_rl_plugin.simulator.workloads.log_workload import prepare_log, select_prepared
 
 SUBMIT = np.array([0.0, 10.0, 20.0, 30.0])
 

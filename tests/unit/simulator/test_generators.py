@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from slurm_rl_plugin.errors import ConfigurationError
-from slurm_rl_plugin.simulator.generators import (
+from slurm_rl_plugin.simulator.workloads.generators import (
     egee_log,
     generated_log,
     is_generator_name,

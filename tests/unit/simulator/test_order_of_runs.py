@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slurm_rl_plugin.features.run_history import HISTORY
-from slurm_rl_plugin.simulator.cluster import (
+from slurm_rl_plugin.features.history.run_history import HISTORY
+from slurm_rl_plugin.simulator.kernel.cluster import (
     ENDED,
     STARTED,
     Workload,
@@ -17,11 +17,11 @@ from slurm_rl_plugin.simulator.cluster import (
     forget_started,
     start_job,
 )
-from slurm_rl_plugin.simulator.history_scoring import bring_up_to_now, history_part
-from slurm_rl_plugin.simulator.log_workload import prepare_log
-from slurm_rl_plugin.simulator.network_scoring import compile_network, score_pending
-from slurm_rl_plugin.simulator.recorded_runs import known_at_start, recent_runs
-from slurm_rl_plugin.simulator.simulation import SimulationSettings, simulate_network
+from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings, simulate_network
+from slurm_rl_plugin.simulator.scoring.history import bring_up_to_now, history_part
+from slurm_rl_plugin.simulator.scoring.network import compile_network, score_pending
+from slurm_rl_plugin.simulator.workloads.log_workload import prepare_log
+from slurm_rl_plugin.simulator.workloads.recorded_runs import known_at_start, recent_runs
 from tests.reference.loads import log_of, users_workload
 from tests.reference.test_history_against_readable_simulator import (
     predicting_network,

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from slurm_rl_plugin.simulator.perceptron import (
+from slurm_rl_plugin.simulator.scoring.perceptron import (
     descend,
     descend_through,
     perceptron_of,

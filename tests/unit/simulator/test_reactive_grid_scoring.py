@@ -18,16 +18,16 @@ from slurm_rl_plugin.features.reactive_grid_columns import (
     grid_queue_columns_2011,
 )
 from slurm_rl_plugin.policies.network import network_from_parameters, parameter_count
-from slurm_rl_plugin.simulator.cluster import NOW, PENDING, RUNNING, advance, empty_cluster
-from slurm_rl_plugin.simulator.cluster import next_event as next_event_of
-from slurm_rl_plugin.simulator.dispatch import EASY, dispatch_in_order
-from slurm_rl_plugin.simulator.network_scoring import compile_network, score_pending
-from slurm_rl_plugin.simulator.reactive_grid import grid_code, grid_job_table, grid_state
-from slurm_rl_plugin.simulator.simulation import (
+from slurm_rl_plugin.simulator.kernel.cluster import NOW, PENDING, RUNNING, advance, empty_cluster
+from slurm_rl_plugin.simulator.kernel.cluster import next_event as next_event_of
+from slurm_rl_plugin.simulator.kernel.dispatch import EASY, dispatch_in_order
+from slurm_rl_plugin.simulator.schedules.simulation import (
     SimulationSettings,
     simulate_network,
     simulate_scores,
 )
+from slurm_rl_plugin.simulator.scoring.network import compile_network, score_pending
+from slurm_rl_plugin.simulator.scoring.reactive_grid import grid_code, grid_job_table, grid_state
 from tests.reference.loads import random_workload, snapshot_of
 from tests.reference.readable_simulator import Moment
 

@@ -6,10 +6,14 @@ import numpy as np
 import pytest
 
 from slurm_rl_plugin.errors import ConfigurationError
-from slurm_rl_plugin.features.run_prediction import KNOWN_FACTS, ROW_FACTS, USER_FACTS
+from slurm_rl_plugin.features.history.run_prediction import KNOWN_FACTS, ROW_FACTS, USER_FACTS
 from slurm_rl_plugin.learning.load_windows import log_windows
-from slurm_rl_plugin.simulator.log_workload import prepare_log
-from slurm_rl_plugin.simulator.recorded_runs import known_at_start, recent_runs, windows_with_past
+from slurm_rl_plugin.simulator.workloads.log_workload import prepare_log
+from slurm_rl_plugin.simulator.workloads.recorded_runs import (
+    known_at_start,
+    recent_runs,
+    windows_with_past,
+)
 from tests.reference.loads import log_of, requests_of, users_workload
 from tests.reference.readable_past_runs import Rows, rows_at
 

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slurm_rl_plugin.accounting.swf_writer import write_swf
+from slurm_rl_plugin.accounting.swf.writer import write_swf
 from slurm_rl_plugin.errors import ConfigurationError
-from slurm_rl_plugin.simulator.generators import egee_log, mmn_log
-from slurm_rl_plugin.simulator.log_workload import prepare_log
-from slurm_rl_plugin.simulator.resampling import (
+from slurm_rl_plugin.simulator.workloads.generators import egee_log, mmn_log
+from slurm_rl_plugin.simulator.workloads.log_workload import prepare_log
+from slurm_rl_plugin.simulator.workloads.resampling import (
     WEEK,
     paired_ratio,
     resample_prepared,

@@ -8,16 +8,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slurm_rl_plugin.errors import SimulationError
-from slurm_rl_plugin.simulator.added_jobs import added_job_gains, outcome
-from slurm_rl_plugin.simulator.cluster import Workload
-from slurm_rl_plugin.simulator.partitions import QueueOrder
-from slurm_rl_plugin.simulator.routed_sites import RoutedSite, SiteTerms
-from slurm_rl_plugin.simulator.routing import NOWHERE, route_jobs
-from slurm_rl_plugin.simulator.simulation import (
+from slurm_rl_plugin.simulator.kernel.cluster import Workload
+from slurm_rl_plugin.simulator.schedules.partitions import QueueOrder
+from slurm_rl_plugin.simulator.schedules.simulation import (
     SimulationSettings,
     simulate_network,
     simulate_waiting_rule,
 )
+from slurm_rl_plugin.simulator.sites.added_jobs import added_job_gains, outcome
+from slurm_rl_plugin.simulator.sites.routed_sites import RoutedSite, SiteTerms
+from slurm_rl_plugin.simulator.sites.routing import NOWHERE, route_jobs
 from slurm_rl_plugin.utility.summary import JobMeasures, ScheduledJobs
 from slurm_rl_plugin.utility.time_utility import TimeUtilitySettings
 from tests.functional.small_network import small_network

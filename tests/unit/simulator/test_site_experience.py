@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from slurm_rl_plugin.simulator.cluster import (
+from slurm_rl_plugin.simulator.kernel.cluster import (
     IDLE,
     NOW,
     PENDING,
@@ -13,15 +13,15 @@ from slurm_rl_plugin.simulator.cluster import (
     empty_cluster,
     next_event,
 )
-from slurm_rl_plugin.simulator.dispatch import EASY, anything_fits, dispatch_by_score
-from slurm_rl_plugin.simulator.network_scoring import compile_network, score_pending
-from slurm_rl_plugin.simulator.past_runs import NO_PAST
-from slurm_rl_plugin.simulator.simulation import (
+from slurm_rl_plugin.simulator.kernel.dispatch import EASY, anything_fits, dispatch_by_score
+from slurm_rl_plugin.simulator.kernel.past_runs import NO_PAST
+from slurm_rl_plugin.simulator.rollouts.site_experience import MOST_OTHERS, NOBODY, site_experience
+from slurm_rl_plugin.simulator.schedules.simulation import (
     SimulationSettings,
     decision_time,
     simulate_network,
 )
-from slurm_rl_plugin.simulator.site_experience import MOST_OTHERS, NOBODY, site_experience
+from slurm_rl_plugin.simulator.scoring.network import compile_network, score_pending
 from tests.reference.loads import users_workload
 from tests.reference.test_history_against_readable_simulator import predicting_network
 from tests.reference.test_network_against_readable_simulator import CAPACITY

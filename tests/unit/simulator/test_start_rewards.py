@@ -5,14 +5,14 @@ import math
 import numpy as np
 import pytest
 
-from slurm_rl_plugin.simulator.cluster import (
+from slurm_rl_plugin.simulator.kernel.cluster import (
     Workload,
     advance,
     empty_cluster,
     forget_started,
     start_job,
 )
-from slurm_rl_plugin.simulator.start_rewards import (
+from slurm_rl_plugin.simulator.rollouts.start_rewards import (
     DIFFERENCE,
     DIFFERENCE_REACHED,
     LITERAL,

@@ -4,7 +4,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from slurm_rl_plugin.simulator.log_workload import RecentRuns, prepare_log, select_prepared
+from slurm_rl_plugin.simulator.workloads.log_workload import (
+    RecentRuns,
+    prepare_log,
+    select_prepared,
+)
 from tests.unit.simulator.test_log_workload import small_log
 
 

@@ -1,0 +1,76 @@
+"""A running site on which a fault is tried: a real cluster, its jobs, our daemon."""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bench.faults.daemon_beside import DaemonBeside
+from bench.faults.drowsy_hook import SLEEP
+from bench.faults.fault import Fault
+from bench.faults.jobs_under_fault import PLAN, JobsUnderFault
+from bench.faults.tampered_commands import TamperedCommands
+from tests.real.private_cluster import PrivateSlurm
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """See the module.
+
+    Attributes:
+        cluster: with real sleep jobs.
+        jobs: of it.
+        daemon: of ours.
+        commands: through which the daemon reaches Slurm.
+        rng: of the fault.
+        stack: takes away at last what a fault put there.
+        others: further daemons of ours.
+    """
+
+    cluster: PrivateSlurm
+    jobs: JobsUnderFault
+    daemon: DaemonBeside
+    commands: TamperedCommands
+    rng: random.Random
+    stack: ExitStack
+    others: list[DaemonBeside] = field(default_factory=list)
+
+    @property
+    def files(self) -> Path:
+        """Folder of the daemon's state file and audit log."""
+        return self.daemon.files
+
+    def wait_until(self, condition: Callable[[], bool], seconds: float, what: str) -> None:
+        """Poll until it holds."""
+        self.cluster.wait_until(condition, seconds, what)
+
+    def pause(self, seconds: float) -> None:
+        """Let a drawn time go by."""
+        time.sleep(seconds)
+
+
+def set_up(fault: Fault, cluster: PrivateSlurm, folder: Path, seed: int, stack: ExitStack) -> Scene:
+    """A scene for a fault; its daemon is not started yet."""
+    commands = TamperedCommands(folder / "commands")
+    daemon = DaemonBeside(
+        cluster=cluster,
+        folder=folder,
+        path=commands.make(cluster.env["PATH"]),
+        program=fault.program,
+        model=fault.model.replace("FOLDER", str(folder)),
+        more=fault.more.replace("FOLDER", str(folder)),
+        stack=stack,
+    )
+    daemon.files.mkdir()
+    os.environ[SLEEP] = str(folder / "sleep")
+    rng = random.Random(f"{fault.name} {seed}")
+    jobs = JobsUnderFault(cluster, random.Random(seed))
+    return Scene(cluster, jobs, daemon, commands, rng, stack)
+
+
+__all__ = ["PLAN", "Scene", "set_up"]

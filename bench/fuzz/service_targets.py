@@ -1,0 +1,161 @@
+"""What others send us: configuration files, models, and requests to the two HTTP services."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from prometheus_client import CollectorRegistry
+
+from slurm_rl_plugin.brokers.live.offer_desk import OfferDesk
+from slurm_rl_plugin.brokers.live.offer_pages import OfferPages
+from slurm_rl_plugin.brokers.live.offer_worth import OfferWorth
+from slurm_rl_plugin.brokers.live.recent_starts import RecentStarts, StartLimits
+from slurm_rl_plugin.brokers.live.request_rate import RequestRate
+from slurm_rl_plugin.brokers.live.shared_token import SharedToken
+from slurm_rl_plugin.cli.benchmark.drawn_queue import random_snapshot
+from slurm_rl_plugin.configuration import read_configuration
+from slurm_rl_plugin.domain.job_class import JobClassifier
+from slurm_rl_plugin.errors import ConfigurationError, PolicyError
+from slurm_rl_plugin.hook.rails.guard_rails import CompleteRanking, FiniteScores
+from slurm_rl_plugin.metrics.collector import CycleMetrics
+from slurm_rl_plugin.metrics.http import PageServer
+from slurm_rl_plugin.metrics.pages import Pages, metrics_pages
+from slurm_rl_plugin.policies.q_network import load_q_network
+
+TOKEN = "fuzz" * 8
+NOW = 1_800_000_000.0
+_ALLOWED = {200, 400, 401, 404, 405, 409, 411, 413, 414, 417, 429, 431, 501, 503, 505}
+
+
+def configure(content: bytes, folder: Path) -> bool:
+    """A configuration file."""
+    path = folder / "site.toml"
+    path.write_bytes(content)
+    try:
+        read_configuration(path)
+    except ConfigurationError as error:
+        faults = error.faults
+    else:
+        return True
+    assert faults
+    assert all(fault.strip() for fault in faults)
+    return False
+
+
+def load_model(content: bytes, folder: Path) -> bool:
+    """A model, and where it loads a decision by it."""
+    path = folder / "any.onnx"
+    path.write_bytes(content)
+    snapshot = random_snapshot(5, np.random.default_rng(1))
+    try:
+        decision = load_q_network(path).decide(snapshot)
+        for rail in (CompleteRanking(), FiniteScores()):
+            decision = rail.check(decision, snapshot)
+    except PolicyError:
+        return False
+    assert np.isfinite(decision.scores).all()
+    return True
+
+
+class _OneRequest:
+    """A connection whose client has said all that it will say."""
+
+    def __init__(self, content: bytes) -> None:
+        self._content = content
+        self.answer = b""
+
+    def makefile(self, mode: str, size: int = -1) -> io.BytesIO:
+        """What the client said."""
+        return io.BytesIO(self._content)
+
+    def sendall(self, data: Any) -> None:
+        """Take the answer."""
+        self.answer += bytes(data)
+
+    def settimeout(self, seconds: float | None) -> None:
+        """Nothing waits here."""
+
+
+class HttpTarget:
+    """One of our HTTP services, asked without a network."""
+
+    def __init__(self, pages: Pages, *, json_only: bool) -> None:
+        self._server = PageServer(("127.0.0.1", 0))
+        self._server.set_app(pages)
+        self._json_only = json_only
+
+    def __call__(self, content: bytes, folder: Path) -> bool:
+        """One request, as it comes from the network."""
+        connection = _OneRequest(content)
+        self._server.finish_request(connection, ("127.0.0.1", 1))
+        if not connection.answer:  # nothing was asked
+            return False
+        head, _, body = connection.answer.partition(b"\r\n\r\n")
+        if not head.startswith(b"HTTP/"):  # HTTP/0.9, or a status line that is none: words only
+            return False
+        status = int(head.split(b" ", 2)[1])
+        assert status in _ALLOWED, status
+        if self._json_only and b"Content-Type: application/json" in head:
+            document = json.loads(body)
+            assert ("error" in document) == (status != 200)
+        return status == 200
+
+
+def offer_target(folder: Path) -> HttpTarget:
+    """POST /offer, with a batch system that always has an answer."""
+    limits = StartLimits(keep=5.0, at_once=2, busy_share=1.0, patience=1.0)
+    ticks = iter(range(10**12))
+    desk = OfferDesk(
+        site=lambda: "fuzz",
+        starts=RecentStarts(lambda request: NOW + 60.0, limits, lambda: float(next(ticks))),
+        worth=OfferWorth("processors * run_time / 3600", JobClassifier().is_interactive),
+        all_processors=lambda: 1000,
+        clock=lambda: NOW,
+    )
+    rate = RequestRate(per_minute=10**9, at_once=10**9, monotonic=lambda: 0.0)
+    token = folder / "token"
+    token.write_text(TOKEN)
+    pages = OfferPages(
+        answer=desk.answer,
+        token=SharedToken(token),
+        rate=rate,
+        strangers=rate,
+        monotonic=lambda: 0.0,
+    )
+    return HttpTarget(pages, json_only=True)
+
+
+def offer_body_target(folder: Path) -> Callable[[bytes, Path], bool]:
+    """The same, asked by one who may, in a sound request: what is said is harmed, not how."""
+    target = offer_target(folder)
+
+    def ask(body: bytes, folder: Path) -> bool:
+        head = (
+            f"POST /offer HTTP/1.1\r\nAuthorization: Bearer {TOKEN}\r\nContent-Length: {len(body)}"
+        )
+        return target(f"{head}\r\n\r\n".encode() + body, folder)
+
+    return ask
+
+
+def metrics_target(folder: Path) -> HttpTarget:
+    """The daemon's endpoint."""
+    del folder
+    registry = CollectorRegistry()
+    CycleMetrics(registry, {"name": "fuzz"})
+    return HttpTarget(metrics_pages(registry), json_only=False)
+
+
+class RaisesBroken(logging.Handler):
+    """Lets a bug show that a service would only log."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Raise it."""
+        if "=broken" in record.getMessage() and record.exc_info and record.exc_info[1]:
+            raise record.exc_info[1]

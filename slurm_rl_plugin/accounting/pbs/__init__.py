@@ -1,0 +1,1 @@
+"""Accounting files of PBS and Torque."""

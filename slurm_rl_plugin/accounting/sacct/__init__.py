@@ -1,0 +1,1 @@
+"""Dumps of Slurm's `sacct -P`."""

@@ -1,0 +1,1 @@
+"""The Standard Workload Format of the Parallel Workloads Archive."""

@@ -1,0 +1,1 @@
+"""OpenPBS: its commands, and libpbs in a child."""

@@ -1,0 +1,1 @@
+"""What qstat, pbsnodes and pbsfs answer, read tolerantly."""

@@ -1,0 +1,225 @@
+"""One job as `qstat -f -F json` gives it, read tolerantly: values may be numbers or strings."""
+
+from __future__ import annotations
+
+import calendar
+import math
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from slurm_rl_plugin.accounting.pbs.fields import (
+    NO_ARRAY,
+    WHOLE_ARRAY,
+    account_of,
+    parse_duration,
+    parse_job_id,
+)
+
+SCORE = "rl_score"
+#: All of a job that `parse_job` reads.
+ATTRIBUTES = (
+    *("Job_Name", "Job_Owner", "job_state", "queue", "ctime", "etime", "stime", "obittime"),
+    *("mtime", "Hold_Types", "Account_Name", "project", "euser", "egroup", "interactive"),
+    *("array_state_count", "Resource_List", "resources_used", "eligible_time", "comment"),
+)
+WAITING_STATES = frozenset("QHWTB")
+RUNNING_STATES = frozenset("RE")
+FINAL_STATES = frozenset("FX")
+#: PBS numbers jobs below 2**40, so subjobs find numbers of their own above.
+_SUBJOB_SHIFT = 40
+#: Of one array; far more than PBS allows, and what 64 bits hold above.
+_SUBJOBS = 2**22
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PbsJob:
+    """A job, a whole array, or a subjob.
+
+    Attributes:
+        name: as PBS calls it, `12[].head` for an array.
+        job_id: its number, see `job_number`.
+        state: one letter.
+        queue, user, account, title: names; the title is the job's own.
+        processors: of the job, or of each subjob.
+        time_limit: seconds; NaN for none.
+        submit: seconds since the epoch.
+        eligible: the same; inf where it is not eligible.
+        start, end: the same; NaN where it has not.
+        held: somebody holds it, or it waits for another job.
+        waits: whether it, or a subjob of it, may still start.
+        score: the value of our resource; None where it has none, NaN where it is not finite.
+        interactive: whether it was submitted from a terminal; None where unknown.
+        eligible_time: seconds of waiting that PBS counts; NaN where it counts none.
+        comment: why it waits, in the scheduler's words.
+    """
+
+    name: str
+    job_id: int
+    state: str
+    queue: str
+    user: str
+    account: str
+    title: str
+    processors: int
+    time_limit: float
+    submit: float
+    eligible: float
+    start: float
+    end: float
+    held: bool
+    waits: bool
+    score: float | None
+    interactive: bool | None
+    eligible_time: float
+    comment: str
+
+    @property
+    def runs(self) -> bool:
+        """Whether it occupies processors; an array does so by its subjobs."""
+        return self.state in RUNNING_STATES
+
+
+def job_number(name: str) -> int | None:
+    """A whole number for a job: PBS's own, or one made of array and index; None for no job id."""
+    parts = parse_job_id(name)
+    if parts is None or parts.number >= 1 << _SUBJOB_SHIFT or parts.subjob >= _SUBJOBS:
+        return None
+    if parts.subjob in (NO_ARRAY, WHOLE_ARRAY):
+        return parts.number
+    return parts.number + ((parts.subjob + 1) << _SUBJOB_SHIFT)
+
+
+def is_array(name: str) -> bool:
+    """Whether this names an array as a whole."""
+    return "[]" in name
+
+
+def parse_job(name: str, values: Mapping[str, Any]) -> PbsJob | None:
+    """The job that a section tells of; None where it lacks what makes a job."""
+    job_id, state = job_number(name), text(values.get("job_state"))[:1]
+    submit = parse_time(values.get("ctime"))
+    if job_id is None or not state or math.isnan(submit):
+        return None
+    resources = _resources(values, "Resource_List")
+    start = parse_time(values.get("stime"))
+    return PbsJob(
+        name=name,
+        job_id=job_id,
+        state=state,
+        queue=text(values.get("queue")),
+        user=_user(values),
+        account=_account(values),
+        title=text(values.get("Job_Name")),
+        processors=_processors(resources),
+        time_limit=parse_duration(text(resources.get("walltime"))),
+        submit=submit,
+        eligible=_eligible(values, state, submit),
+        start=start,
+        end=_end(values, start),
+        held=state == "H" or text(values.get("Hold_Types")) not in ("", "n"),
+        waits=_waits(values, state),
+        score=parse_score(resources.get(SCORE)),
+        interactive=_interactive(values),
+        eligible_time=parse_duration(text(values.get("eligible_time"))),
+        comment=text(values.get("comment")),
+    )
+
+
+def text(value: Any) -> str:
+    """A value as text: PBS writes a name of digits as a number."""
+    if value is None or isinstance(value, dict | list):
+        return ""
+    return str(value)
+
+
+def parse_time(value: Any) -> float:
+    """Seconds since the epoch of `Sat Nov 21 00:13:53 2026` in UTC, or of a number; NaN else."""
+    words = text(value)
+    if words.isascii() and words.isdecimal():
+        return float(words) or math.nan
+    return _parse_clock(words)
+
+
+@lru_cache(maxsize=100_000)  # most times of a queue were in its last look too
+def _parse_clock(words: str) -> float:
+    try:
+        return float(calendar.timegm(time.strptime(words, "%a %b %d %H:%M:%S %Y")))
+    except ValueError:
+        return math.nan
+
+
+def parse_score(value: Any) -> float | None:
+    """The value of our resource: None where there is none, NaN where it is not finite."""
+    words = text(value).strip()
+    if not words:
+        return None
+    try:
+        score = float(words)
+    except ValueError:
+        return math.nan
+    return score if math.isfinite(score) else math.nan
+
+
+def parse_count(value: Any) -> int:
+    """A whole number of at least 0; 0 for anything else."""
+    words = text(value)
+    return int(words) if words.isascii() and words.isdecimal() and len(words) < 16 else 0
+
+
+def _resources(values: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    found = values.get(name)
+    return found if isinstance(found, dict) else {}
+
+
+def _user(values: Mapping[str, Any]) -> str:
+    return text(values.get("euser")) or text(values.get("Job_Owner")).partition("@")[0]
+
+
+def _account(values: Mapping[str, Any]) -> str:
+    return account_of(
+        {
+            "account": text(values.get("Account_Name")),
+            "project": text(values.get("project")),
+            "group": text(values.get("egroup")),
+            "user": _user(values),
+        }
+    )
+
+
+def _processors(resources: Mapping[str, Any]) -> int:
+    return parse_count(resources.get("ncpus")) or parse_count(resources.get("nodect")) or 1
+
+
+def _eligible(values: Mapping[str, Any], state: str, submit: float) -> float:
+    """From when it could run: `etime`, which a held or a waiting job has not."""
+    told = parse_time(values.get("etime"))
+    if not math.isnan(told):
+        return max(told, submit)
+    return math.inf if state in "HW" else submit
+
+
+def _end(values: Mapping[str, Any], start: float) -> float:
+    if text(values.get("job_state"))[:1] not in FINAL_STATES:
+        return math.nan
+    told = parse_time(values.get("obittime"))
+    if math.isnan(told):
+        used = parse_duration(text(_resources(values, "resources_used").get("walltime")))
+        told = start + used
+    return told if not math.isnan(told) else parse_time(values.get("mtime"))
+
+
+def _waits(values: Mapping[str, Any], state: str) -> bool:
+    if state != "B":
+        return state in WAITING_STATES
+    counts = dict(
+        word.partition(":")[::2] for word in text(values.get("array_state_count")).split()
+    )
+    return parse_count(counts.get("Queued")) > 0
+
+
+def _interactive(values: Mapping[str, Any]) -> bool | None:
+    told = text(values.get("interactive")).lower()
+    return told not in ("", "0", "false")

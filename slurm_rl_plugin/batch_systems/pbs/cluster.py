@@ -1,0 +1,297 @@
+"""OpenPBS: read by `qstat` and `pbsnodes`, ordered by an invisible resource in its formula."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from slurm_rl_plugin.batch_systems.pbs.answers.fairshare import Fairshare, shares_of, usage_of
+from slurm_rl_plugin.batch_systems.pbs.answers.fields import (
+    ATTRIBUTES,
+    SCORE,
+    PbsJob,
+    is_array,
+    parse_job,
+)
+from slurm_rl_plugin.batch_systems.pbs.answers.nodes import PBSNODES, parse_capacity
+from slurm_rl_plugin.batch_systems.pbs.answers.server import QSTAT_SERVER, PbsServer, parse_server
+from slurm_rl_plugin.batch_systems.pbs.batch_limit import BatchLimit
+from slurm_rl_plugin.batch_systems.pbs.checks import pbs_checks
+from slurm_rl_plugin.batch_systems.pbs.lever.libpbs import installed_library
+from slurm_rl_plugin.batch_systems.pbs.lever.scores import (
+    HIGHEST_SCORE,
+    SOUND_SCORES,
+    Ifl,
+    Qalter,
+    ScoreSender,
+    ScoreWrite,
+    is_sound,
+    write_scores,
+)
+from slurm_rl_plugin.batch_systems.pbs.past_runs import ended_before, read_history
+from slurm_rl_plugin.batch_systems.pbs.process import DEFAULT_HOME, section
+from slurm_rl_plugin.batch_systems.pbs.queue.job_tables import PbsTables, factor_of
+from slurm_rl_plugin.batch_systems.pbs.queue.job_watch import PbsWatch
+from slurm_rl_plugin.batch_systems.pbs.site import PbsSite
+from slurm_rl_plugin.batch_systems.port import (
+    ApplyReport,
+    BatchSystem,
+    FactorChange,
+    OwnCheck,
+    SchedulerFacts,
+    SchedulerLoad,
+)
+from slurm_rl_plugin.domain import EndedJobs, QueueSnapshot, RunningJobs, StartedJobs
+from slurm_rl_plugin.units import FloatArray, IntArray
+
+QSTAT = ("qstat", "-f", "-F", "json")
+
+
+class Pbs:
+    """An OpenPBS cluster, reordered by the resource `rl_score` in its job_sort_formula.
+
+    A factor is what a job's score has over that of a job that was never written: the server's
+    default of the resource. Factor 0 is written by clearing the score.
+
+    * An array is one row under its own number while a subjob waits; running subjobs are rows of
+      their own, under numbers above 2**40.
+    * What else the site's formula holds PBS tells nobody: the native priority is that default.
+    * Shares come from the configuration, else from `pbsfs`, else all accounts have the same.
+
+    Args:
+        site: what it has to know of the site.
+    """
+
+    name = "pbs"
+
+    def __init__(self, site: PbsSite) -> None:
+        self.commands = site.commands()
+        self._library = installed_library(self.commands)
+        self._sender: ScoreSender = Ifl(self._library) if self._library else Qalter(self.commands)
+        self._fairshare = Fairshare(self.commands)
+        self._site = site
+        #: Days of the past that the next snapshot tells of.
+        self._history_days = site.history_days
+        self._limit = BatchLimit(
+            self.commands, site.batch_queues, site.limits_file, site.limit_queues
+        )
+        self._watch = PbsWatch()
+        self._server: PbsServer | None = None
+        self._looked: PbsServer | None = None
+        #: What PBS calls each job, by its number.
+        self._names: dict[int, str] = {}
+
+    def facts(self) -> SchedulerFacts:
+        """Read the server's attributes; see `BatchSystem.facts`.
+
+        A submission or an end of a job makes the scheduler look at the whole queue at once.
+
+        Raises:
+            BatchSystemUnavailable: no answer in time.
+            BatchSystemError: an answer that cannot be understood.
+        """
+        server = self._looked = self.server()
+        return SchedulerFacts(
+            release=server.release,
+            lever=SCORE,
+            harm=server.harm(),
+            points_an_hour=0.0,
+            pass_interval=0.0,
+            in_charge=True,
+            highest_priority=HIGHEST_SCORE,
+        )
+
+    def load(self) -> SchedulerLoad:
+        """Counts of jobs by state; see `BatchSystem.load`.
+
+        What `facts` has just read serves once: a look takes a busy server 0.2 s.
+
+        Raises:
+            BatchSystemUnavailable: no answer in time.
+            BatchSystemError: an answer that cannot be understood.
+        """
+        server, self._looked = self._looked or self.server(), None
+        return SchedulerLoad(struggles=server.struggles(), events=server.counts)
+
+    def server(self) -> PbsServer:
+        """What the server says of itself, asked anew.
+
+        Raises:
+            BatchSystemUnavailable: no answer in time.
+            BatchSystemError: an answer that cannot be understood.
+        """
+        self._server = parse_server(self.commands.read_json(QSTAT_SERVER))
+        return self._server
+
+    def own_checks(self) -> Iterator[OwnCheck]:
+        """See `ChecksItself.own_checks`."""
+        return pbs_checks(self.commands, self.server())
+
+    def beat(self) -> None:
+        """Leave a sign of life where the dead-man hook of pbs_server looks for it.
+
+        Raises:
+            OSError: it cannot be left.
+        """
+        if self._site.heartbeat is not None:
+            self._site.heartbeat.touch()
+
+    def leave(self) -> None:
+        """Take the sign of life away: nothing of ours is left that anybody has to undo.
+
+        Raises:
+            OSError: it cannot be taken away.
+        """
+        if self._site.heartbeat is not None:
+            self._site.heartbeat.unlink(missing_ok=True)
+
+    def snapshot(self) -> QueueSnapshot:
+        """Read the queue; see `BatchSystem.snapshot`.
+
+        Raises:
+            BatchSystemUnavailable: no answer in time.
+            BatchSystemError: an answer that cannot be understood.
+        """
+        base = self._base()
+        jobs = self._jobs()
+        capacity = parse_capacity(self.commands.read_json(PBSNODES))
+        tree = self._fairshare.read()
+        started, ended = self._watch.told(jobs, self._ask_ended)
+        now = self._site.clock()
+        running = [job for job in jobs if job.runs]
+        build = PbsTables(self._site.shares or (), self._site.interactive)
+        waiting = [job for job in jobs if job.waits]
+        counts = self._server is not None and self._server.counts_eligible_time
+        pending = build.pending(waiting, base, now, counts_eligible_time=counts)
+        running_jobs = RunningJobs.seen(build.jobs(running), _starts(running), now)
+        started_jobs = StartedJobs(jobs=build.jobs(started), start=_starts(started))
+        ended_jobs = self._past(jobs, build, now) or EndedJobs(
+            jobs=build.jobs(ended),
+            start=_starts(ended),
+            end=np.array([min(job.end, now) for job in ended], dtype=np.float64),
+        )
+        accounts = build.accounts.all
+        return QueueSnapshot(
+            now=now,
+            pending=pending,
+            running=running_jobs,
+            started=started_jobs,
+            capacity=max(capacity, 1),
+            accounts=accounts,
+            partitions=build.queues.all,
+            shares=shares_of(accounts, self._site.shares, tree),
+            usage=usage_of(accounts, tree, running, now),
+            ended=ended_jobs,
+            users=build.users.all,
+        )
+
+    def go_on_from(self, earlier: BatchSystem) -> None:
+        """See `WatchesJobs.go_on_from`."""
+        if isinstance(earlier, Pbs):
+            self._watch = earlier._watch
+            self._limit.go_on_from(earlier._limit)
+
+    def apply(self, changes: Sequence[FactorChange]) -> ApplyReport:
+        """Write scores; see `BatchSystem.apply`.
+
+        Raises:
+            BatchSystemUnavailable: no answer in time; some changes may have been written.
+            ChangeRejected: no job that still waits took its score.
+            BatchSystemError: it cannot be told what was written.
+        """
+        base = self._base()
+        wanted = {change.job_id: base + change.new if change.new else None for change in changes}
+        return self._write(wanted)
+
+    def release(self, job_ids: IntArray | None = None) -> ApplyReport:
+        """Clear scores; see `BatchSystem.release`.
+
+        Raises:
+            BatchSystemUnavailable: no answer in time; call again.
+            ChangeRejected: no job that still waits took it.
+            BatchSystemError: it cannot be told what was written.
+        """
+        base = self._base()  # of the server: what a cleared score goes back to
+        if job_ids is None:
+            carrying = [job for job in self._jobs() if job.waits and factor_of(job, base)]
+            return self._write(dict.fromkeys([job.job_id for job in carrying]))
+        return self._write(dict.fromkeys(int(job_id) for job_id in job_ids))
+
+    def limit_batch(self, processors: int | None) -> None:
+        """See `LimitsBatch.limit_batch`; call it again where the queue has changed.
+
+        With several batch queues their parts follow what runs and waits in each of them.
+
+        Raises:
+            BatchSystemUnavailable: no answer in time; the limit may be either.
+            ChangeRejected: it cannot be set.
+            BatchSystemError: an answer that cannot be understood.
+        """
+        self._limit.set(processors)
+
+    def _write(self, wanted: Mapping[int, int | None]) -> ApplyReport:
+        if any(job_id not in self._names for job_id in wanted):
+            self._jobs()
+        rejected: dict[int, str] = {}
+        later: frozenset[int] = frozenset()
+        writes: dict[str, int] = {}
+        scores: list[ScoreWrite] = []
+        for job_id, score in wanted.items():
+            if job_id not in self._names:
+                rejected[job_id] = "Unknown Job Id"
+            elif score is not None and not is_sound(score):
+                rejected[job_id] = f"score {score} is no whole number of {SOUND_SCORES}"
+            else:
+                writes[self._names[job_id]] = job_id
+                scores.append(ScoreWrite(self._names[job_id], score and int(score)))
+        if scores:
+            default = self._server.default_score if self._server else None
+            refused, waiting = write_scores(self._sender, scores, default)
+            rejected.update((writes[name], words) for name, words in refused.items())
+            later = frozenset(writes[name] for name in waiting)
+        return ApplyReport(applied=len(wanted) - len(rejected), rejected=rejected, later=later)
+
+    def _base(self) -> int:
+        return (self._server or self.server()).base
+
+    def _jobs(self) -> list[PbsJob]:
+        """All that wait or run, subjobs that run included.
+
+        By libpbs, which is asked for what is needed only; `qstat` gives all attributes of all jobs.
+        """
+        if self._library is not None:
+            jobs = _parsed(self._library.ask({"read": ATTRIBUTES}))
+        else:
+            jobs = self._read([*QSTAT])
+        begun = [job.name for job in jobs if job.state == "B"]
+        if begun:
+            subjobs = self._read([*QSTAT, "-t", *begun], or_nothing=True)
+            jobs += [job for job in subjobs if job.runs and not is_array(job.name)]
+        self._names = {job.job_id: job.name for job in jobs}
+        return jobs
+
+    def _ask_ended(self, names: Sequence[str]) -> list[PbsJob]:
+        if self._server is None or not self._server.keeps_history:
+            return []
+        return self._read([*QSTAT, "-x", *names], or_nothing=True)
+
+    def _past(self, jobs: Sequence[PbsJob], build: PbsTables, now: float) -> EndedJobs | None:
+        """The runs of the past, the first time; None ever after."""
+        days, self._history_days = self._history_days, 0.0
+        home = self.commands.conf.get("PBS_HOME", DEFAULT_HOME)
+        log = read_history(home, days, now)
+        return ended_before(log, {job.job_id for job in jobs}, build.users) if log else None
+
+    def _read(self, arguments: Sequence[str], *, or_nothing: bool = False) -> list[PbsJob]:
+        return _parsed(self.commands.read_json(arguments, or_nothing=or_nothing))
+
+
+def _parsed(document: Mapping[str, Any]) -> list[PbsJob]:
+    found = (parse_job(name, values) for name, values in section(document, "Jobs").items())
+    return [job for job in found if job is not None]
+
+
+def _starts(jobs: Sequence[PbsJob]) -> FloatArray:
+    return np.array([job.start for job in jobs], dtype=np.float64)

@@ -1,0 +1,175 @@
+"""Scores written to PBS and read back: by one connection of libpbs, or by `qalter` job by job."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from slurm_rl_plugin.batch_systems.pbs.answers.fields import SCORE, WAITING_STATES, parse_score
+from slurm_rl_plugin.batch_systems.pbs.lever.libpbs import PbsLibrary
+from slurm_rl_plugin.batch_systems.pbs.process import PbsCommands, failure, section
+from slurm_rl_plugin.errors import BatchSystemError, BatchSystemUnavailable, ChangeRejected
+
+#: PBS keeps the resource in single precision, which holds every whole number up to here.
+HIGHEST_SCORE = 2**24
+#: At or below 0 a job would stand behind all that have no score at all.
+LOWEST_SCORE = 1
+SOUND_SCORES = f"{LOWEST_SCORE}..{HIGHEST_SCORE}"
+#: So many jobs are asked for by name; of more all are read.
+_FEW = 100
+#: After so many seconds of writing the rest waits for the next cycle: a daemon that gives no sign
+#: of life for longer is taken for dead, and PBS commits each change to its database.
+SECONDS_OF_WRITING = 30.0
+_STARTED = "it waits no longer"
+_NOT_SENT = "not sent in this cycle"
+_UNKNOWN = "Unknown Job Id"
+
+
+def is_sound(score: float) -> bool:
+    """Whether PBS keeps the score exactly and starts its job: whole, finite, within bounds."""
+    return LOWEST_SCORE <= score <= HIGHEST_SCORE and score == int(score)
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreWrite:
+    """The score that a job should get; None clears what it carries."""
+
+    job: str
+    score: int | None
+
+    @property
+    def value(self) -> str:
+        """What is sent."""
+        return "" if self.score is None else str(self.score)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What the server says of a job afterwards: its state, its score, words of a refusal."""
+
+    state: str
+    score: float | None
+    words: str = ""
+
+
+class ScoreSender(Protocol):
+    """Sends scores and reads them back."""
+
+    def send(self, writes: Sequence[ScoreWrite]) -> Mapping[str, Found]:
+        """What the server says of its jobs after the writes; jobs that it lacks are gone.
+
+        Raises:
+            BatchSystemUnavailable: no answer in time; some scores may have been written.
+            BatchSystemError: it cannot be told what was written.
+        """
+        ...
+
+
+class Qalter:
+    """One `qalter` a job; slow, but it needs nothing beside PBS's commands."""
+
+    def __init__(self, commands: PbsCommands) -> None:
+        self._commands = commands
+
+    def send(self, writes: Sequence[ScoreWrite]) -> Mapping[str, Found]:
+        """See `ScoreSender.send`."""
+        words: dict[str, str] = {}
+        until = time.monotonic() + SECONDS_OF_WRITING
+        for write in writes:
+            if time.monotonic() > until:
+                words[write.job] = _NOT_SENT
+                continue
+            answer = self._commands.call(["qalter", "-l", f"{SCORE}={write.value}", write.job])
+            if answer.status:
+                words[write.job] = _without_job(answer.errors or answer.output, write.job)
+                error = failure("qalter", answer.errors)
+                if isinstance(error, BatchSystemUnavailable):
+                    raise error
+        return self._read_back([write.job for write in writes], words)
+
+    def _read_back(self, jobs: Sequence[str], words: Mapping[str, str]) -> Mapping[str, Found]:
+        asked = jobs if len(jobs) <= _FEW else []
+        document = self._commands.read_json(
+            ["qstat", "-f", "-F", "json", *asked], or_nothing=bool(asked)
+        )
+        found: dict[str, Found] = {}
+        for name, values in section(document, "Jobs").items():
+            resources = values.get("Resource_List")
+            score = parse_score(resources.get(SCORE)) if isinstance(resources, dict) else None
+            found[name] = Found(str(values.get("job_state", "")), score, words.get(name, ""))
+        return found
+
+
+class Ifl:
+    """All scores by one connection of libpbs."""
+
+    def __init__(self, library: PbsLibrary) -> None:
+        self._library = library
+
+    def send(self, writes: Sequence[ScoreWrite]) -> Mapping[str, Found]:
+        """See `ScoreSender.send`."""
+        told = self._library.ask(
+            {
+                "resource": SCORE,
+                "writes": [[write.job, write.value] for write in writes],
+                "seconds": SECONDS_OF_WRITING,
+            },
+            extra=SECONDS_OF_WRITING,
+        )
+        jobs, sent = told.get("jobs"), int(told.get("sent", 0))
+        unsent = {write.job for write in writes[sent:]}
+        return {
+            name: Found(state, parse_score(score), _NOT_SENT if name in unsent else "")
+            for name, (state, score) in (jobs.items() if isinstance(jobs, dict) else ())
+        }
+
+
+def write_scores(
+    sender: ScoreSender, writes: Sequence[ScoreWrite], default: float | None
+) -> tuple[dict[str, str], frozenset[str]]:
+    """Write scores, read them back, and return those that are not as wanted, and why.
+
+    The second value names those of them that still wait, and so have to be written again.
+
+    Args:
+        sender: who sends them.
+        writes: every score from LOWEST_SCORE to HIGHEST_SCORE, or None.
+        default: what a job has that carries none.
+
+    Raises:
+        BatchSystemUnavailable: no answer in time; some scores may have been written.
+        BatchSystemError: it cannot be told what was written.
+        ChangeRejected: no job that still waits took its score.
+    """
+    if not all(write.score is None or is_sound(write.score) for write in writes):
+        raise BatchSystemError(f"a score is no whole number of {SOUND_SCORES}")
+    found = sender.send(writes)
+    refused: dict[str, str] = {}
+    ignored: set[str] = set()
+    for write in writes:
+        now = found.get(write.job)
+        if now is None or now.state not in WAITING_STATES:
+            refused[write.job] = _UNKNOWN if now is None else _STARTED
+        elif not _as_wanted(now.score, write.score, default):
+            refused[write.job] = now.words or f"it was sent {write.value!r} and has {now.score}"
+            ignored.add(write.job)
+    if ignored and len(ignored) == len(writes):
+        raise ChangeRejected(
+            f"PBS takes no score ({refused[writes[0].job]}): make the user of this daemon a "
+            f"manager or operator, and {SCORE} a resource of type float with flag i"
+        )
+    return refused, frozenset(ignored)
+
+
+def _as_wanted(score: float | None, wanted: int | None, default: float | None) -> bool:
+    if wanted is None:
+        return score is None or (default is not None and math.isclose(score, default))
+    return score is not None and math.isclose(score, wanted, rel_tol=1e-6)
+
+
+def _without_job(words: str, job: str) -> str:
+    first = next((line.strip() for line in words.splitlines() if line.strip()), "refused")
+    return first.replace(job, "").strip()

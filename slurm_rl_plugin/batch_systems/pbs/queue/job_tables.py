@@ -1,0 +1,105 @@
+"""Columns of the snapshot from PBS's jobs, one row for a whole job array that waits."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+
+import numpy as np
+
+from slurm_rl_plugin.batch_systems.numbered_names import Names
+from slurm_rl_plugin.batch_systems.pbs.answers.fields import PbsJob
+from slurm_rl_plugin.batch_systems.pbs.answers.reasons import is_for_processors, is_own_doing
+from slurm_rl_plugin.domain import JobTable, PendingJobs
+from slurm_rl_plugin.domain.job_description import JobDescription
+
+#: Beyond every score that is sent; somebody may have written one that 64 bits do not hold.
+_FARTHEST = 2.0**32
+JobClassRule = Callable[[JobDescription], bool]
+
+
+class PbsTables:
+    """Turns jobs into columns; accounts, users and queues are numbered on the way."""
+
+    def __init__(self, accounts: Iterable[str], interactive: JobClassRule) -> None:
+        self.accounts = Names(accounts)
+        self.queues = Names()
+        self.users = Names()
+        self._interactive = interactive
+
+    def jobs(self, jobs: Sequence[PbsJob]) -> JobTable:
+        """Columns of these jobs."""
+        return JobTable(
+            job_id=np.array([job.job_id for job in jobs], dtype=np.int64),
+            submit=np.array([job.submit for job in jobs], dtype=np.float64),
+            eligible=np.array([job.eligible for job in jobs], dtype=np.float64),
+            processors=np.array([job.processors for job in jobs], dtype=np.int64),
+            time_limit=np.array([job.time_limit for job in jobs], dtype=np.float64),
+            account=self._numbers(self.accounts, [job.account for job in jobs]),
+            user=self._numbers(self.users, [job.user for job in jobs]),
+            partition=self._numbers(self.queues, [job.queue for job in jobs]),
+            interactive=np.array(
+                [self._interactive(describe(job)) for job in jobs], dtype=np.bool_
+            ),
+        )
+
+    def pending(
+        self, jobs: Sequence[PbsJob], base: int, now: float, *, counts_eligible_time: bool
+    ) -> PendingJobs:
+        """Columns of jobs that wait.
+
+        What the rest of the site's formula makes of a job PBS tells nobody, so the site's own
+        priority is the same for all, `base`: the score of a job that was never written.
+
+        Args:
+            jobs: those that wait.
+            base: the score of a job that was never written.
+            now: seconds since the epoch.
+            counts_eligible_time: whether the server does; else a job's wait counts from `etime`,
+                which a hold takes away and a limit does not.
+        """
+        count = len(jobs)
+        columns = self.jobs(jobs)
+        accrued = np.maximum(now - columns.eligible, 0.0)
+        if counts_eligible_time:
+            counted = np.array([job.eligible_time for job in jobs], dtype=np.float64)
+            accrued = np.fmin(counted, accrued)  # NaN where PBS does not tell
+        return PendingJobs(
+            jobs=columns,
+            native_priority=np.full(count, base, dtype=np.int64),
+            factor=np.array([factor_of(job, base) for job in jobs], dtype=np.int64),
+            held=np.array([job.held for job in jobs], dtype=np.bool_),
+            admin_set=np.zeros(count, dtype=np.bool_),
+            nice=np.zeros(count, dtype=np.int64),
+            accrued=accrued,
+            own_doing=np.array([is_own_doing(job.comment) for job in jobs], dtype=np.bool_),
+            for_processors=np.array(
+                [is_for_processors(job.comment) for job in jobs], dtype=np.bool_
+            ),
+        )
+
+    @staticmethod
+    def _numbers(names: Names, words: Sequence[str]) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+        return np.array([names.number(word) for word in words], dtype=np.int64)
+
+
+def factor_of(job: PbsJob, base: int) -> int:
+    """Our term in a job's score; one that is not finite counts as the lowest, so it is mended."""
+    if job.score is None:
+        return 0
+    if math.isnan(job.score):
+        return -base
+    return round(min(max(job.score, -_FARTHEST), _FARTHEST)) - base
+
+
+def describe(job: PbsJob) -> JobDescription:
+    """Show the class rules what they may see of a job."""
+    return JobDescription(
+        partition=job.queue,
+        qos="",
+        name=job.title,
+        time_limit=job.time_limit,
+        has_batch_script=None if job.interactive is None else not job.interactive,
+        account=job.account,
+        user=job.user,
+    )

@@ -1,0 +1,47 @@
+"""What the adapter for PBS has to know of a site."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from slurm_rl_plugin.batch_systems.pbs.process import PbsCommands
+from slurm_rl_plugin.batch_systems.pbs.queue.job_tables import JobClassRule
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PbsSite:
+    """What the adapter has to know of a site and of the machine that it runs on.
+
+    Attributes:
+        shares: account -> share, scaled to sum 1; None asks `pbsfs`.
+        interactive: tells whether a job is of the interactive class.
+        clock: seconds since the epoch.
+        timeout: seconds that any call may take.
+        environment: variables of the calls, PATH and PBS_CONF_FILE among them; None takes this
+            process's own.
+        on_call: told each call's name and the seconds it took.
+        heartbeat: the file that `beat` touches; None for none.
+        history_days: the first snapshot reports the runs of so many days as ended, from the
+            accounting files of this host; 0 asks for none.
+        batch_queues: execution queues whose jobs are batch work, which `limit_batch` limits.
+        limits_file: keeps the site's own limits of those queues while ours stand; None keeps none.
+        limit_queues: whose limits may be taken back; see `pbs.batch_limit.BatchLimit`.
+    """
+
+    shares: Mapping[str, float] | None
+    interactive: JobClassRule
+    clock: Callable[[], float]
+    timeout: float = 10.0
+    environment: Mapping[str, str] | None = None
+    on_call: Callable[[str, float], None] | None = None
+    heartbeat: Path | None = None
+    history_days: float = 0.0
+    batch_queues: tuple[str, ...] = ()
+    limits_file: Path | None = None
+    limit_queues: frozenset[str] | None = None
+
+    def commands(self) -> PbsCommands:
+        """Runs PBS's commands there."""
+        return PbsCommands(environment=self.environment, timeout=self.timeout, on_call=self.on_call)

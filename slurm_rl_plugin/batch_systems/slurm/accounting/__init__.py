@@ -1,0 +1,1 @@
+"""What sacct remembers: past runs of the site, and whole logs for training."""

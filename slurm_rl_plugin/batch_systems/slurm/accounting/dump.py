@@ -1,0 +1,136 @@
+"""The accounting of jobs that ended, as `sacct` prints it: one query a month, joined to one dump.
+
+A job is asked for by a final state, and `sacct` then gives it in the stretch in which it ended, and
+in no other. A single query over years would hold slurmdbd up for everybody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner
+from slurm_rl_plugin.errors import BatchSystemError, BatchSystemUnavailable, ConfigurationError
+
+#: Every state of a job, or of a run that was requeued, that is over; names of 22.05 to 26.05.
+ENDED_STATES = (
+    *("BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY"),
+    *("PREEMPTED", "REQUEUED", "REVOKED", "TIMEOUT"),
+)
+SACCT = ("sacct", "--allusers", "-X", "--duplicates", "--parsable2")
+_DISABLED = "accounting storage is disabled"
+_NO_DATABASE = ("Problem talking to the database", "Connection refused", "timed out")
+_SECOND = timedelta(seconds=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stretch:
+    """Local time from `begin` to `end`, both seconds included; `end` is later."""
+
+    begin: datetime
+    end: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccountingDump:
+    """What the queries gave, under one header line.
+
+    Attributes:
+        text: as one `sacct` would have printed it.
+        lines: lines below the header; a job whose text holds line breaks has several.
+        commands: the command lines, one a stretch.
+    """
+
+    text: str
+    lines: int
+    commands: tuple[str, ...]
+
+
+def month_stretches(since: datetime, until: datetime) -> list[Stretch]:
+    """Cut a time at the beginnings of months; no second is in two stretches.
+
+    None is a single second long: `sacct` would take it for two, and a job would be in both.
+
+    Args:
+        since: local time, whole seconds.
+        until: local time, whole seconds, after `since`.
+    """
+    begins = [since]
+    month = _next_month(since)
+    while month < until:
+        if month - begins[-1] > _SECOND:
+            begins.append(month)
+        month = _next_month(month)
+    ends = [begin - _SECOND for begin in begins[1:]] + [until]
+    return [Stretch(begin=begin, end=end) for begin, end in zip(begins, ends, strict=True)]
+
+
+def _next_month(time: datetime) -> datetime:
+    within = time.replace(day=1) + timedelta(days=32)
+    return within.replace(day=1, hour=0, minute=0, second=0)
+
+
+def read_accounting_dump(
+    runner: CommandRunner,
+    fields: Sequence[str],
+    stretches: Sequence[Stretch],
+    progress: Callable[[int, float], None],
+) -> AccountingDump:
+    """Ask `sacct` for the jobs that ended in each stretch.
+
+    Args:
+        runner: of Slurm's commands, with a time-out that a month of jobs needs.
+        fields: of `sacct`, as its header names them.
+        stretches: in order, none overlapping another.
+        progress: told the queries done and the lines so far.
+
+    Raises:
+        ConfigurationError: this cluster keeps no accounting.
+        BatchSystemUnavailable: no answer in time, or slurmdbd cannot be reached.
+        BatchSystemError: `sacct` failed in another way.
+    """
+    parts: list[str] = []
+    commands: list[str] = []
+    lines = 0
+    for done, stretch in enumerate(stretches, start=1):
+        words = _query(fields, stretch)
+        header, _, rows = _answer(runner, words, stretch).partition("\n")
+        parts.append(rows if parts else f"{header}\n{rows}")
+        commands.append("SLURM_TIME_FORMAT=%s " + " ".join(words))
+        lines += rows.count("\n")
+        progress(done, float(lines))
+    return AccountingDump(text="".join(parts), lines=lines, commands=tuple(commands))
+
+
+def _query(fields: Sequence[str], stretch: Stretch) -> list[str]:
+    between = ["-S", stretch.begin.isoformat(), "-E", stretch.end.isoformat()]
+    return [*SACCT, *between, "-s", ",".join(ENDED_STATES), "-o", ",".join(fields)]
+
+
+def _answer(runner: CommandRunner, words: Sequence[str], stretch: Stretch) -> str:
+    try:
+        answer = runner.call(words)
+    except BatchSystemUnavailable as error:
+        raise BatchSystemUnavailable(
+            f"sacct gave no answer in time for jobs from {stretch.begin} to {stretch.end}; allow "
+            "it more, or check slurmdbd with `sacctmgr show cluster`"
+        ) from error
+    if answer.status:
+        raise _refusal(answer.errors or answer.output)
+    return answer.output
+
+
+def _refusal(words: str) -> ConfigurationError | BatchSystemError:
+    """The error for what `sacct` said when it failed."""
+    first = next((line.strip() for line in words.splitlines() if line.strip()), "(no message)")
+    if _DISABLED in words:
+        return ConfigurationError(
+            "sacct says that this cluster keeps no accounting (AccountingStorageType in "
+            "slurm.conf): set up slurmdbd, or give a LOG from elsewhere."
+        )
+    if any(phrase in words for phrase in _NO_DATABASE):
+        return BatchSystemUnavailable(
+            f"sacct cannot reach slurmdbd ({first}); check it with `sacctmgr show cluster`"
+        )
+    return BatchSystemError(f"sacct failed: {first}; run it by hand to see more")

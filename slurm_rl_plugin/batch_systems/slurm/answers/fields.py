@@ -1,0 +1,269 @@
+"""Slurm's words: fields of `squeue`, job states, and how times and numbers are written."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from slurm_rl_plugin.batch_systems.slurm.process import not_understood
+from slurm_rl_plugin.units import DAY, HOUR, MINUTE
+
+#: Fields of `squeue` in the order asked for. The job name comes last, since it may hold
+#: separators and newlines; no other field is a user's free text.
+QUEUE_FIELDS = (
+    *("JobID", "ArrayJobID", "State", "Reason", "PriorityLong", "Nice", "NumCPUs"),
+    *("SubmitTime", "EligibleTime", "AccrueTime", "StartTime", "EndTime", "TimeLimit"),
+    *("Account", "UserName", "Partition", "QOS", "BatchFlag", "NodeList", "ArrayTaskID"),
+    *("HetJobID", "Name"),
+)
+SEPARATOR = "|"
+#: Where a record may begin: its number and the mark. Made once, and not with the mark of each call:
+#: `re` keeps the last 512 patterns that it was ever asked for.
+_BEGIN = re.compile(r"^(\d+)\|([^|\n]*)\|", re.MULTILINE)
+
+PENDING = "PENDING"
+#: States in which a job occupies processors. COMPLETING does not count: its work is over.
+RUNNING_STATES = frozenset({"RUNNING", "CONFIGURING", "RESIZING", "SIGNALING", "STAGE_OUT"})
+#: States of a job that is over; a requeued one shows COMPLETING at first and then PENDING.
+FINAL_STATES = frozenset(
+    {
+        *("COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "NODE_FAIL", "PREEMPTED"),
+        *("BOOT_FAIL", "DEADLINE", "OUT_OF_MEMORY"),
+    }
+)
+HELD_REASONS = frozenset({"JobHeldUser", "JobHeldAdmin"})
+#: Values of a job state option that name exactly the jobs above.
+PENDING_AND_RUNNING = "PENDING,RUNNING,CONFIGURING"
+
+NO_TIME = frozenset({"N/A", "NONE", "Unknown", "None", "(null)", ""})
+NO_LIMIT = frozenset({"UNLIMITED", "NOT_SET", "INVALID", "Partition_Limit", "N/A", ""})
+SCALE = {"K": 1024, "M": 1024**2, "G": 1024**3}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueRow:
+    """One record of `squeue`: a job, a task of a job array, or the rest of a pending array.
+
+    Attributes:
+        job_id: number of the record, different for each task.
+        array_id: number of the array; the same as `job_id` for a job that is no array.
+        het_id: number of the heterogeneous job that it is a component of; 0 for no component.
+        eligible: seconds since the epoch; infinite where Slurm gives none (held, dependency).
+        accrue: since when Slurm counts its age; infinite where it counts none. Without enforced
+            limits a hold does not reset it, as it does `eligible`.
+        start: seconds since the epoch, expected where pending; NaN where Slurm gives none.
+        end: seconds since the epoch, expected unless the job is over; NaN where Slurm gives none.
+        time_limit: seconds; NaN where there is none.
+        partitions: those that it may start in, at least one.
+        nodes: node list; empty for a job that never started.
+        tasks: task numbers that the record stands for; empty for a job that is no array.
+        components: of the heterogeneous job that the row stands for as a whole; else empty.
+    """
+
+    job_id: int
+    array_id: int
+    state: str
+    reason: str
+    priority: int
+    nice: int
+    processors: int
+    submit: float
+    eligible: float
+    accrue: float
+    start: float
+    end: float
+    time_limit: float
+    account: str
+    user: str
+    partitions: tuple[str, ...]
+    qos: str
+    has_batch_script: bool
+    nodes: str
+    tasks: str
+    name: str
+    het_id: int = 0
+    components: tuple[QueueRow, ...] = ()
+
+    @property
+    def partition(self) -> str:
+        """A job for several partitions stands in the first one it names."""
+        return self.partitions[0]
+
+    @property
+    def held(self) -> bool:
+        """Whether a user or an administrator holds it."""
+        return self.reason in HELD_REASONS or self.priority == 0
+
+
+def queue_format(mark: str) -> dict[str, str]:
+    """What makes `squeue` print these fields; `mark` after the first tells where a record begins.
+
+    A variable and not `-O`: every user of the host sees a command's arguments, and one who knew the
+    mark could rename a job to something that reads like another job's record.
+    """
+    first, *others, last = QUEUE_FIELDS
+    ends = [f"{first}:{SEPARATOR}{mark}{SEPARATOR}", *(f"{name}:{SEPARATOR}" for name in others)]
+    return {"SQUEUE_FORMAT2": ",".join([*ends, f"{last}:"])}
+
+
+def parse_queue(text: str, mark: str) -> list[QueueRow]:
+    """Read the answer of a `squeue` that got `queue_format(mark)`.
+
+    A job name may hold newlines and separators; only a caller who knows `mark` could forge the
+    beginning of a record, so it must be new in every call.
+
+    Raises:
+        BatchSystemError: a record has another form.
+    """
+    return list(parse_records(text, mark, {}).values())
+
+
+def parse_records(text: str, mark: str, known: Mapping[str, QueueRow]) -> dict[str, QueueRow]:
+    """The same by record, without reading again what the last answer held.
+
+    Of 10,000 waiting jobs few change from one look to the next.
+
+    Args:
+        text: the answer.
+        mark: that it was asked for with.
+        known: what this function gave for an earlier answer.
+
+    Raises:
+        BatchSystemError: a record has another form.
+    """
+    return {
+        record: known[record] if record in known else _parse_record(record)
+        for record in _records(text, mark)
+    }
+
+
+def _records(text: str, mark: str) -> Iterator[str]:
+    found = [match for match in _BEGIN.finditer(text) if match[2] == mark]
+    before = text[: found[0].start()] if found else text
+    if before.strip():
+        raise not_understood("squeue", text.strip().splitlines()[0])
+    ends = [*(match.start() for match in found), len(text)][1:]
+    for match, end in zip(found, ends, strict=True):
+        yield match[1] + SEPARATOR + text[match.end() : end]
+
+
+def _parse_record(record: str) -> QueueRow:
+    values = record.split(SEPARATOR, len(QUEUE_FIELDS) - 1)
+    if len(values) != len(QUEUE_FIELDS):
+        raise not_understood("squeue", record)
+    field = dict(zip(QUEUE_FIELDS, values, strict=True))
+    try:
+        return _to_row(field)
+    except ValueError as error:
+        raise not_understood("squeue", record) from error
+
+
+def _to_row(field: dict[str, str]) -> QueueRow:
+    return QueueRow(
+        job_id=int(field["JobID"]),
+        array_id=int(field["ArrayJobID"]),
+        state=field["State"],
+        reason=field["Reason"],
+        priority=int(field["PriorityLong"]),
+        nice=int(field["Nice"]),
+        processors=parse_count(field["NumCPUs"]),
+        submit=parse_time(field["SubmitTime"], math.nan),
+        eligible=parse_time(field["EligibleTime"], math.inf),
+        accrue=parse_time(field["AccrueTime"], math.inf),
+        start=parse_time(field["StartTime"], math.nan),
+        end=parse_time(field["EndTime"], math.nan),
+        time_limit=parse_duration(field["TimeLimit"]),
+        account=field["Account"],
+        user=field["UserName"],
+        partitions=tuple(field["Partition"].split(",")),
+        qos=field["QOS"],
+        has_batch_script=field["BatchFlag"] == "1",
+        nodes=field["NodeList"],
+        tasks="" if field["ArrayTaskID"] == "N/A" else field["ArrayTaskID"],
+        name=field["Name"].removesuffix("\n"),
+        het_id=0 if field["HetJobID"] == "N/A" else int(field["HetJobID"]),
+    )
+
+
+def parse_time(text: str, missing: float) -> float:
+    """Seconds since the epoch, as printed under SLURM_TIME_FORMAT=%s.
+
+    Raises:
+        ValueError: neither a number nor one of Slurm's words for no time.
+    """
+    return missing if text in NO_TIME else float(int(text))
+
+
+def parse_duration(text: str) -> float:
+    """Seconds of `[days-][hours:]minutes:seconds`; NaN for Slurm's words for no limit.
+
+    Raises:
+        ValueError: another form.
+    """
+    if text in NO_LIMIT:
+        return math.nan
+    days, _, clock = text.rpartition("-")
+    parts = [int(part) for part in clock.split(":")]
+    if not 1 <= len(parts) <= 3:
+        raise ValueError(text)
+    hours, minutes, seconds = [0] * (3 - len(parts)) + parts
+    return int(days or 0) * DAY + hours * HOUR + minutes * MINUTE + seconds
+
+
+def parse_count(text: str) -> int:
+    """Read a number that Slurm may shorten with K, M or G, or give as a range (the least is meant).
+
+    Raises:
+        ValueError: another form.
+    """
+    least = text.partition("-")[0]
+    return int(float(least[:-1]) * SCALE[least[-1]]) if least[-1:] in SCALE else int(least)
+
+
+def parse_capacity(text: str) -> int:
+    """Usable processors from `sinfo -N -o "%N|%C|%R|%p"`: allocated and idle, each node once.
+
+    Raises:
+        BatchSystemError: a line has another form.
+    """
+    return sum(allocated + idle for allocated, idle, _, _ in _processors_of_nodes(text))
+
+
+def parse_all_processors(text: str) -> int:
+    """All processors from the same answer, those of nodes that are down or drained included.
+
+    Raises:
+        BatchSystemError: a line has another form.
+    """
+    return sum(total for _, _, _, total in _processors_of_nodes(text))
+
+
+def parse_tiers(text: str) -> dict[str, int]:
+    """Partition -> its PriorityTier, from the same answer; those without nodes are not in it.
+
+    Raises:
+        BatchSystemError: a line has another form.
+    """
+    tiers: dict[str, int] = {}
+    for line in text.splitlines():
+        try:
+            _node, _counts, partition, tier = line.split(SEPARATOR)
+            tiers[partition] = int(tier)
+        except ValueError as error:
+            raise not_understood("sinfo", line) from error
+    return tiers
+
+
+def _processors_of_nodes(text: str) -> list[tuple[int, int, int, int]]:
+    """Allocated, idle, other and all processors of each node, which has a line a partition."""
+    nodes: dict[str, tuple[int, int, int, int]] = {}
+    for line in text.splitlines():
+        try:
+            name, counts, _partition, _tier = line.split(SEPARATOR)
+            allocated, idle, other, total = (parse_count(part) for part in counts.split("/"))
+        except ValueError as error:
+            raise not_understood("sinfo", line) from error
+        nodes[name] = (allocated, idle, other, total)
+    return list(nodes.values())

@@ -1,0 +1,119 @@
+"""What `sprio` says: the priority of each eligible job and the terms that it is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from slurm_rl_plugin.batch_systems.slurm.process import not_understood
+
+#: Format letters of `sprio -o`: job, partition, total, site, nice, then the weighted factors
+#: age, association, fair share, job size, partition and QOS; TRES is a list and comes last.
+PRIORITY_FORMAT = "%i|%r|%Y|%S|%N|%A|%B|%F|%J|%P|%Q|%T"
+#: Slurm's NO_VAL, printed by 22.05 for the terms of a job with several partitions and a priority
+#: by hand; 24.11 prints 0.
+NO_TERM = -2147483648
+#: Points by which the printed, rounded factors and the total may differ: half a point for each
+#: of the seven factors.
+ROUNDING = 4
+LEAST_PRIORITY = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PriorityTerms:
+    """The parts of one job's priority, in points.
+
+    Attributes:
+        native: priority without our term.
+        site: our term, SiteFactor; 0 where the priority was set by hand and hides it.
+        by_hand: an administrator fixed the priority (`Priority=`, `sbatch --priority`). Slurm
+            then reports a total with every factor 0, or, in 22.05 for a job with several
+            partitions, factors that are no numbers.
+        own_nice: the user's nice value where ours stands in its place; None where it does not.
+        spread: points by which components of a heterogeneous job stand apart, those of the job
+            being the component's that speaks for it; 0 for other jobs.
+    """
+
+    native: int
+    site: int
+    by_hand: bool
+    own_nice: int | None = None
+    spread: int = 0
+
+
+#: Record number, partition, priority in all, and its terms.
+ListedJob = tuple[int, str, int, PriorityTerms]
+#: PriorityTier where slurm.conf names none; also taken for partitions without nodes.
+LOWEST_TIER = 1
+
+
+def parse_priorities(text: str) -> dict[int, PriorityTerms]:
+    """Record number -> terms, from `sprio -h -o PRIORITY_FORMAT`.
+
+    A job with several partitions has a line for each; see `best_terms`. Held jobs and jobs that
+    are not eligible (begin time, dependency, array limit) have no line.
+
+    Raises:
+        BatchSystemError: a line has another form.
+    """
+    return best_terms(parse_lines(text, {}).values(), {})
+
+
+def parse_lines(text: str, known: Mapping[str, ListedJob]) -> dict[str, ListedJob]:
+    """What each line says, without reading again those that an earlier answer held.
+
+    Args:
+        text: from `sprio -h -o PRIORITY_FORMAT`.
+        known: what this function gave for an earlier answer.
+
+    Raises:
+        BatchSystemError: a line has another form.
+    """
+    return {line: known[line] if line in known else _parse_line(line) for line in text.splitlines()}
+
+
+def best_terms(lines: Iterable[ListedJob], tiers: Mapping[str, int]) -> dict[int, PriorityTerms]:
+    """Record number -> terms in the partition that can start it first.
+
+    That is the one of the highest tier, and of several of that tier the one of the highest total.
+
+    Args:
+        lines: of `sprio`.
+        tiers: partition -> its tier; LOWEST_TIER where none is known.
+    """
+    best: dict[int, tuple[int, int, PriorityTerms]] = {}
+    for job_id, partition, total, terms in lines:
+        found = tiers.get(partition, LOWEST_TIER), total, terms
+        if job_id not in best or found[:2] > best[job_id][:2]:
+            best[job_id] = found
+    return {job_id: terms for job_id, (_, _, terms) in best.items()}
+
+
+def _parse_line(line: str) -> ListedJob:
+    try:
+        return _listed_job(line)
+    except ValueError as error:
+        raise not_understood("sprio", line) from error
+
+
+def _listed_job(line: str) -> ListedJob:
+    job_id, partition, *numbers, tres = line.split("|", 11)
+    total, site, nice, *factors = [int(number) for number in numbers]
+    factors.append(_tres_points(tres))
+    if len(factors) != 7:
+        raise ValueError(line)
+    by_hand = site == NO_TERM or (site == 0 and not any(factors) and total + nice > ROUNDING)
+    if by_hand:
+        return int(job_id), partition, total, PriorityTerms(native=total, site=0, by_hand=True)
+    native = total - site
+    if total <= LEAST_PRIORITY:
+        # Slurm cuts at 1, so that the total no longer tells what the rest adds up to.
+        native = max(sum(factors) - nice, LEAST_PRIORITY)
+    terms = PriorityTerms(native=native, site=site, by_hand=False)
+    return int(job_id), partition, total, terms
+
+
+def _tres_points(text: str) -> int:
+    """Sum of a list such as `cpu=12,mem=3`, in points."""
+    values = [part.partition("=")[2] for part in text.split(",") if part]
+    return round(sum(float(value) for value in values))

@@ -1,0 +1,193 @@
+"""What slurm.conf says of priorities and scheduling, and which controller is in charge."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from slurm_rl_plugin.batch_systems.slurm.answers.fields import parse_duration
+from slurm_rl_plugin.batch_systems.slurm.process import not_understood
+from slurm_rl_plugin.units import HOUR
+
+SHOW_CONFIG = ("scontrol", "show", "config")
+logger = logging.getLogger(__name__)
+
+#: Seconds between the passes of Slurm's main and backfill schedulers where slurm.conf names none.
+DEFAULT_PASSES = {"sched_interval": 60.0, "bf_interval": 30.0}
+NOTHING = frozenset({"(null)", "none", "NONE", ""})
+MULTIFACTOR, BASIC = "priority/multifactor", "priority/basic"
+#: Printed by `scontrol show config` and `scontrol ping` for each controller, the first in turn.
+_CONTROLLER = re.compile(r"^Slurmctld\(\w+\) at (?P<host>\S+) is (?P<state>UP|DOWN)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlurmSettings:
+    """What a running slurmctld goes by.
+
+    Attributes:
+        release: such as 22.05.8.
+        priority_type: MULTIFACTOR or BASIC.
+        site_factor_plugin: "" where none is loaded.
+        age_weight: priority points of a job of the highest age.
+        highest_age: seconds after which age adds no more.
+        scheduler: SchedulerParameters, "" for a word without a value.
+        controllers: host and whether it is up, the one that is to be in charge first.
+        enforced: words of AccountingStorageEnforce.
+    """
+
+    release: str
+    priority_type: str
+    site_factor_plugin: str
+    age_weight: float
+    highest_age: float
+    scheduler: Mapping[str, str]
+    controllers: tuple[tuple[str, bool], ...]
+    enforced: frozenset[str] = frozenset()
+
+    @property
+    def unlimited(self) -> str | None:
+        """Why no limit of a QOS is enforced, one sentence with the mend; None where they are."""
+        if "all" in self.enforced or {"limits", "qos"} <= self.enforced:
+            return None
+        words = ",".join(sorted(self.enforced | {"associations", "limits", "qos"}))
+        return (
+            "Slurm enforces no limits of a QOS: set AccountingStorageEnforce="
+            f"{words} in slurm.conf and restart slurmctld"
+        )
+
+    @property
+    def harm(self) -> str | None:
+        """Why writing would do nothing or would be undone, one sentence; None where it works."""
+        if self.priority_type not in (MULTIFACTOR, BASIC):
+            return (
+                f"PriorityType={self.priority_type} is not known to heed SiteFactor or Nice: set "
+                f'PriorityType={MULTIFACTOR} in slurm.conf, or mode = "shadow".'
+            )
+        if self.priority_type == MULTIFACTOR and self.site_factor_plugin:
+            return (
+                f"PrioritySiteFactorPlugin={self.site_factor_plugin} overwrites every factor: take "
+                'it out of slurm.conf, or set mode = "shadow".'
+            )
+        return None
+
+    def in_charge(self, host: str) -> bool | None:
+        """Whether a daemon on this host has to act; None where that cannot be told.
+
+        Beside a controller only the one in charge acts, so that two of them do not undo each
+        other's order; on a host without a controller the daemon always acts. One of them gave
+        this answer: where none is called up, its own ping was too slow.
+        """
+        if not self.names_controller(host):
+            return True
+        up = [_short(name) for name, is_up in self.controllers if is_up]
+        return up[0] == _short(host) if up else None
+
+    def names_controller(self, host: str) -> bool:
+        """Whether slurm.conf names a controller of this host."""
+        return _short(host) in [_short(name) for name, _ in self.controllers]
+
+    @property
+    def points_an_hour(self) -> float:
+        """Priority points that an hour of waiting is worth; 0 where age does not count."""
+        if self.priority_type != MULTIFACTOR or not self.highest_age > 0:
+            return 0.0
+        return self.age_weight / (self.highest_age / HOUR)
+
+    @property
+    def pass_interval(self) -> float:
+        """Seconds between Slurm's own passes over the queue, the more frequent kind."""
+        return min(self._interval(name) for name in DEFAULT_PASSES)
+
+    def _interval(self, name: str) -> float:
+        try:
+            given = float(self.scheduler.get(name, ""))
+        except ValueError:
+            return DEFAULT_PASSES[name]
+        return given if given > 0 else DEFAULT_PASSES[name]  # negative switches a scheduler off
+
+
+def _short(host: str) -> str:
+    return host.partition(".")[0]
+
+
+def parse_settings(text: str) -> SlurmSettings:
+    """Read the answer of SHOW_CONFIG.
+
+    Raises:
+        BatchSystemError: the line that names the priority plugin is missing.
+    """
+    lines = {}
+    for line in text.splitlines():
+        key, equals, value = line.partition("=")
+        if equals:
+            lines[key.strip()] = "" if value.strip() in NOTHING else value.strip()
+    if "PriorityType" not in lines:
+        raise not_understood("scontrol show config", "no line PriorityType")
+    return SlurmSettings(
+        release=lines.get("SLURM_VERSION", "unknown"),
+        priority_type=lines["PriorityType"],
+        site_factor_plugin=lines.get("PrioritySiteFactorPlugin", ""),
+        age_weight=_number(int, lines.get("PriorityWeightAge", "0")),
+        highest_age=_number(parse_duration, lines.get("PriorityMaxAge", "")),
+        scheduler=_parameters(lines.get("SchedulerParameters", "")),
+        controllers=tuple(_controllers(text)),
+        enforced=frozenset(_enforced(lines.get("AccountingStorageEnforce", ""))),
+    )
+
+
+def parse_submit_plugins(text: str) -> tuple[frozenset[str], Path]:
+    """JobSubmitPlugins and the folder of slurm.conf, from the answer of SHOW_CONFIG."""
+    plugins = re.search(r"^JobSubmitPlugins\s*=\s*(\S+)", text, re.MULTILINE)
+    conf = re.search(r"^SLURM_CONF\s*=\s*(\S+)", text, re.MULTILINE)
+    names = frozenset() if plugins is None else frozenset(plugins[1].split(","))
+    return names - NOTHING, Path(conf[1] if conf else "/etc/slurm/slurm.conf").parent
+
+
+def parse_slurm_uid(text: str) -> int:
+    """The id of slurmctld's user, from the answer of SHOW_CONFIG; root's where it is not told."""
+    found = re.search(r"^SlurmUser\s*=\s*\S+\((\d+)\)", text, re.MULTILINE)
+    return int(found[1]) if found else 0
+
+
+def parse_cluster_name(text: str) -> str:
+    """The cluster's name from the answer of SHOW_CONFIG.
+
+    Raises:
+        BatchSystemError: the line that tells it is missing.
+    """
+    found = re.search(r"^ClusterName\s*=\s*(\S+)", text, re.MULTILINE)
+    if found is None:
+        raise not_understood("scontrol show config", "no line ClusterName")
+    return found[1]
+
+
+def _number(kind: Callable[[str], float], text: str) -> float:
+    """A number that a cycle can do without: 0 where it is not understood."""
+    try:
+        return kind(text)
+    except ValueError:
+        logger.warning("setting=unknown value=%r", text)
+        return 0.0
+
+
+def _enforced(text: str) -> Iterator[str]:
+    """Words of AccountingStorageEnforce; `safe` is stricter than `limits` and holds it."""
+    for word in text.lower().split(","):
+        if word.strip():
+            yield word.strip()
+        if word.strip() == "safe":
+            yield "limits"
+
+
+def _parameters(text: str) -> dict[str, str]:
+    pairs = (word.partition("=") for word in text.split(",") if word)
+    return {key.strip().lower(): value for key, _, value in pairs}
+
+
+def _controllers(text: str) -> Iterator[tuple[str, bool]]:
+    for line in text.splitlines():
+        if found := _CONTROLLER.match(line.strip()):
+            yield found["host"], found["state"] == "UP"

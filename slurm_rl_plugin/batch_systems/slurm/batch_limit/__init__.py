@@ -1,0 +1,1 @@
+"""A limit on batch jobs, so that processors stay free: by a QOS, or by licences."""

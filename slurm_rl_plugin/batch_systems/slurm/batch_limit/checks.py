@@ -1,0 +1,171 @@
+"""What has to hold before a limit on batch jobs can work in Slurm, each with its mend."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from slurm_rl_plugin.batch_systems.port import OwnCheck
+from slurm_rl_plugin.batch_systems.slurm.answers.fields import QueueRow, parse_capacity
+from slurm_rl_plugin.batch_systems.slurm.answers.settings import SHOW_CONFIG, parse_settings
+from slurm_rl_plugin.batch_systems.slurm.batch_limit.licenses import LICENSES, LicenseLimit
+from slurm_rl_plugin.batch_systems.slurm.batch_limit.limit import LimitSettings, carrier_of
+from slurm_rl_plugin.batch_systems.slurm.batch_limit.qos import QOS, QosLimit
+from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner
+from slurm_rl_plugin.batch_systems.slurm.queue.job_tables import describe
+from slurm_rl_plugin.batch_systems.slurm.site import SlurmSite
+from slurm_rl_plugin.errors import BatchSystemError, ChangeRejected
+
+PASS, WARN, FAIL = "pass", "warn", "fail"
+ASSOCIATIONS = ("sacctmgr", "--noheader", "--parsable2", "show", "assoc", "format=Cluster,QOS")
+LICENSES_OF_JOBS = ("squeue", "--noheader", "--all", "--local", "-r", "-O", "JobID:|,Licenses:")
+#: Jobs that one line names.
+_SHOWN = 5
+
+
+def limit_checks(
+    site: SlurmSite,
+    commands: CommandRunner,
+    settings: LimitSettings,
+    rows: Sequence[QueueRow],
+    sinfo: Sequence[str],
+    *,
+    writes: bool,
+) -> Iterator[OwnCheck]:
+    """Every check of the configured mechanism.
+
+    Args:
+        site: that tells which jobs are batch jobs.
+        commands: run Slurm's commands.
+        settings: what is to carry the limit.
+        rows: of the jobs that wait or run.
+        sinfo: words of the command that tells the capacity.
+        writes: the right may be tried by a write that changes nothing.
+
+    Raises:
+        BatchSystemUnavailable: no answer in time.
+        BatchSystemError: an answer that cannot be understood.
+    """
+    batch = [row for row in rows if not site.interactive(describe(row))]
+    quick = [row for row in rows if site.interactive(describe(row))]
+    if settings.mechanism == QOS:
+        carrier = QosLimit(commands, settings.qos)
+        yield _enforced(commands)
+        yield _qos(carrier, site)
+        yield _only_this_cluster(commands, settings.qos)
+        having = {row.job_id for row in rows if row.qos.lower() == settings.qos.lower()}
+        fix = f"make {settings.qos} their DefaultQOS, or set it in job_submit.lua"
+        yield _jobs(batch, quick, having, f"QOS {settings.qos}", fix)
+    elif settings.mechanism == LICENSES:
+        yield _licenses(LicenseLimit(commands, *settings.names), commands, sinfo)
+        fix = f"let job_submit.lua add --licenses={settings.license}:<processors>"
+        having = _with_license(commands.read(LICENSES_OF_JOBS), settings.license)
+        yield _jobs(batch, quick, having, f"licence {settings.license}", fix)
+    else:
+        words = f'"{settings.mechanism}" is not of Slurm: set [reserve] mechanism = "qos"'
+        yield OwnCheck(FAIL, "reserve", words)
+        return
+    yield _right(commands, settings, writes=writes)
+
+
+def _enforced(commands: CommandRunner) -> OwnCheck:
+    unlimited = parse_settings(commands.read(SHOW_CONFIG)).unlimited
+    if unlimited is not None:
+        return OwnCheck(FAIL, "reserve limits", unlimited)
+    return OwnCheck(PASS, "reserve limits", "slurmctld enforces limits of a QOS")
+
+
+def _qos(carrier: QosLimit, site: SlurmSite) -> OwnCheck:
+    (name,) = carrier.names
+    try:
+        own = carrier.stored()
+        carrier.live()
+    except ChangeRejected as error:
+        return OwnCheck(FAIL, "reserve QOS", str(error))
+    if own is not None and (site.limits_file is None or not site.limits_file.exists()):
+        what = f"{name} has GrpTRES=cpu={own} of its own: ours is never higher, and it is given "
+        return OwnCheck(WARN, "reserve QOS", f"{what}back")
+    return OwnCheck(PASS, "reserve QOS", f"{name} is there")
+
+
+def _only_this_cluster(commands: CommandRunner, name: str) -> OwnCheck:
+    """The clusters of a database share their QOS, and our limit would be theirs too."""
+    settings = commands.read(SHOW_CONFIG)
+    here = next(
+        (line.partition("=")[2].strip() for line in settings.splitlines() if "ClusterName" in line),
+        "",
+    )
+    others = set()
+    for line in commands.read(ASSOCIATIONS).splitlines():
+        cluster, _, qos = line.partition("|")
+        if cluster != here and name.lower() in qos.lower().split(","):
+            others.add(cluster)
+    if others:
+        what = f"{name} is a QOS of {', '.join(sorted(others))} too: give each cluster its own"
+        return OwnCheck(FAIL, "reserve clusters", what)
+    return OwnCheck(PASS, "reserve clusters", f"no other cluster of the database uses {name}")
+
+
+def _jobs(
+    batch: Sequence[QueueRow],
+    quick: Sequence[QueueRow],
+    having: set[int],
+    what: str,
+    fix: str,
+) -> OwnCheck:
+    """Whether the limit meets the batch jobs, all of them, and nobody else."""
+    without = [row.job_id for row in batch if row.job_id not in having]
+    wrong = [row.job_id for row in quick if row.job_id in having]
+    if wrong:
+        words = f"interactive jobs have {what}, so the limit counts and stops them: {_some(wrong)}"
+        return OwnCheck(FAIL, "reserve jobs", f"{words}; give them another")
+    if batch and len(without) == len(batch):
+        return OwnCheck(FAIL, "reserve jobs", f"no batch job has {what}: {fix}")
+    if without:
+        words = f"{len(without)} of {len(batch)} batch jobs have not {what}: {_some(without)}"
+        return OwnCheck(WARN, "reserve jobs", f"{words}; {fix}")
+    if not batch:
+        return OwnCheck(WARN, "reserve jobs", f"no batch job is there to see whether it has {what}")
+    return OwnCheck(PASS, "reserve jobs", f"all {len(batch)} batch jobs have {what}")
+
+
+def _licenses(carrier: LicenseLimit, commands: CommandRunner, sinfo: Sequence[str]) -> OwnCheck:
+    try:
+        total = carrier.total()
+        carrier.live()
+    except ChangeRejected as error:
+        return OwnCheck(FAIL, "reserve licences", str(error))
+    capacity = parse_capacity(commands.read(sinfo))
+    if total != capacity:
+        what = f"{total} licences for {capacity} usable processors: make them as many"
+        return OwnCheck(WARN, "reserve licences", what)
+    return OwnCheck(PASS, "reserve licences", f"{total}, as many as processors")
+
+
+def _with_license(text: str, name: str) -> set[int]:
+    having = set()
+    for line in text.splitlines():
+        job, _, licenses = line.partition("|")
+        if job.strip().isdecimal() and any(
+            each.strip().partition(":")[0] == name for each in licenses.split(",")
+        ):
+            having.add(int(job))
+    return having
+
+
+def _right(commands: CommandRunner, settings: LimitSettings, *, writes: bool) -> OwnCheck:
+    if not writes:
+        return OwnCheck(WARN, "reserve right", "not tried: a daemon runs")
+    carrier = carrier_of(commands, settings.mechanism, settings.names)
+    try:
+        if isinstance(carrier, LicenseLimit):
+            carrier.try_right()
+        else:
+            carrier.write(carrier.stored())
+    except BatchSystemError as error:
+        return OwnCheck(FAIL, "reserve right", str(error))
+    return OwnCheck(PASS, "reserve right", "this user may limit batch jobs: nothing was changed")
+
+
+def _some(jobs: Sequence[int]) -> str:
+    more = f" and {len(jobs) - _SHOWN} more" if len(jobs) > _SHOWN else ""
+    return "job " + ", ".join(str(job) for job in jobs[:_SHOWN]) + more

@@ -1,0 +1,318 @@
+"""A limit on the batch class of a Slurm cluster: set, read back, and the site's own given back."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Protocol
+
+from slurm_rl_plugin.batch_systems.limit_file import LimitFile, StandingLimit
+from slurm_rl_plugin.batch_systems.slurm.answers.fields import QueueRow
+from slurm_rl_plugin.batch_systems.slurm.answers.reasons import NO_LICENSES, QOS_IS_FULL
+from slurm_rl_plugin.batch_systems.slurm.answers.settings import SHOW_CONFIG, parse_settings
+from slurm_rl_plugin.batch_systems.slurm.batch_limit.licenses import LICENSES, LicenseLimit
+from slurm_rl_plugin.batch_systems.slurm.batch_limit.qos import QOS, QosLimit
+from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner
+from slurm_rl_plugin.errors import (
+    BatchSystemUnavailable,
+    ChangeRejected,
+    ConfigurationError,
+    NothingCarriesLimit,
+)
+
+logger = logging.getLogger(__name__)
+#: slurmdbd tells slurmctld of a change; observed within 0.1 s.
+_SHOWN_WITHIN, _PAUSE = 3.0, 0.05
+#: A change that a killed daemon had begun is done within 0.4 s; it is waited for before the last
+#: look at what is stored.
+_SETTLES, _RESTORE_TRIES = 1.0, 4
+
+
+#: What carries a limit: the mechanism, and the names that it goes by.
+LimitNames = tuple[str, tuple[str, ...]]
+
+
+class LimitCarrier(Protocol):
+    """What of Slurm's carries a limit on the processors of batch jobs."""
+
+    @property
+    def mechanism(self) -> str:
+        """As the configuration calls it."""
+        ...
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """That it goes by."""
+        ...
+
+    def live(self) -> int | None:
+        """The limit that slurmctld goes by, processors; None for none.
+
+        Raises:
+            BatchSystemError: it cannot be read.
+            ChangeRejected: there is nothing that could carry a limit.
+        """
+        ...
+
+    def stored(self) -> int | None:
+        """The limit that a restart of slurmctld would find; raises as `live` does."""
+        ...
+
+    def write(self, limit: int | None) -> None:
+        """Set it; None for none.
+
+        Raises:
+            BatchSystemUnavailable: no answer in time; it may be either.
+            ChangeRejected: the right is missing.
+        """
+        ...
+
+    def site_own(self, found: int | None) -> int | None:
+        """Which part of a limit that was there before us is the site's own."""
+        ...
+
+    def as_carried(self, limit: int) -> int | None:
+        """What it would show for this limit; None where that limits nothing."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LimitSettings:
+    """What carries the limit.
+
+    Attributes:
+        mechanism: `qos` or `licenses`; another one limits nothing here.
+        qos: that batch jobs have.
+        license: that batch jobs ask for, one a processor.
+        reservation: of ours, that takes licences away from them.
+    """
+
+    mechanism: str
+    qos: str = ""
+    license: str = ""
+    reservation: str = ""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Those of the mechanism; see `StandingLimit.names`."""
+        return (self.qos,) if self.mechanism == QOS else (self.license, self.reservation)
+
+    def keeps_back(self, row: QueueRow) -> bool:
+        """Whether a job may wait for this limit; whose licences it lacks Slurm does not say."""
+        if self.mechanism == QOS:
+            return row.reason == QOS_IS_FULL and row.qos == self.qos
+        return self.mechanism == LICENSES and row.reason == NO_LICENSES
+
+
+class SlurmBatchLimit:
+    """Sets and takes back the limit, and remembers in a file what was there before.
+
+    Args:
+        commands: runs Slurm's commands.
+        settings: what carries the limit; None limits nothing, and takes back what still stands.
+        path: of the file; None limits nothing.
+        configured: mechanism and names of every limit that the site says is ours to set; None
+            where nobody knows what it says, and the file alone counts.
+    """
+
+    def __init__(
+        self,
+        commands: CommandRunner,
+        settings: LimitSettings | None,
+        path: Path | None,
+        configured: Iterable[LimitNames] | None = None,
+    ) -> None:
+        self._commands = commands
+        self._settings = settings
+        self._file = LimitFile(path)
+        self._configured = None if configured is None else frozenset(configured)
+
+    def go_on_from(self, earlier: SlurmBatchLimit) -> None:
+        """What was ours to set before a reload is ours to take back after it."""
+        if self._configured is not None and earlier._configured is not None:
+            self._configured |= earlier._configured
+
+    def set(self, processors: int) -> None:
+        """Let batch jobs use so many processors; a lower limit of the site's own stays.
+
+        Raises:
+            BatchSystemUnavailable: no answer in time; the limit may be either.
+            ChangeRejected: the right is missing, or there is nothing to carry a limit.
+            BatchSystemError: an answer that cannot be understood.
+            ConfigurationError: the site's own limit cannot be remembered; nothing was limited.
+        """
+        carrier = self._carrier()
+        standing = self._file.read()
+        if standing is not None and not _is_of(standing, carrier):
+            self.take_back()
+            standing = None
+        live = carrier.live()
+        if live is not None and _stands_already(processors, standing, carrier, live):
+            return  # the common case: one cheap question
+        self._refuse_without_enforcement(carrier)
+        ours_shows = standing is not None and live in standing.ours
+        stored = live if ours_shows else carrier.stored()
+        standing = _after_changes_by_hand(standing, carrier, stored)
+        wanted = carrier.as_carried(_lower(processors, standing.own))
+        if wanted is None or wanted == standing.own:
+            self._restore(carrier, standing)
+            return
+        self._file.write(replace(standing, ours=standing.ours | {wanted}, confirmed=False))
+        try:
+            carrier.write(wanted)
+        except ChangeRejected:  # as before, or nothing of ours
+            self._file.write(standing) if standing.ours else self._file.remove()
+            raise
+        _wait_until_shown(carrier, wanted)
+        self._file.write(replace(standing, ours=frozenset({wanted}), confirmed=True))
+        logger.info("batch_limit=%d own=%s by=%s", wanted, standing.own, carrier.mechanism)
+
+    def take_back(self) -> None:
+        """Give the site's own limit back, whatever the configuration says now.
+
+        Raises:
+            BatchSystemUnavailable: no answer in time; call again.
+            BatchSystemError: an answer that cannot be understood.
+            ChangeRejected: the right is missing.
+            ConfigurationError: the file is broken, or names what the site never gave us.
+        """
+        standing = self._file.read()
+        if standing is not None:
+            self._refuse_strangers(standing)
+            carrier = carrier_of(self._commands, standing.mechanism, standing.names)
+            try:
+                stored = carrier.stored()
+            except NothingCarriesLimit:
+                self._forget_with(carrier)
+            else:
+                self._restore(carrier, _after_changes_by_hand(standing, carrier, stored))
+
+    def _refuse_strangers(self, standing: StandingLimit) -> None:
+        """Whoever writes the file must not thereby choose what is written to Slurm."""
+        named = (standing.mechanism, standing.names)
+        if self._configured is not None and named not in self._configured:
+            what = " ".join(standing.names)
+            key = "qos" if standing.mechanism == QOS else "license and reservation"
+            raise ConfigurationError(
+                f"{self._file.path} names {what}, which is not what [reserve] {key} names, so "
+                f"nothing was changed: if the daemon limited {what}, name it there (mechanism may "
+                "stay off) and run `slurm-rl release`, else remove the file."
+            )
+
+    def _forget_with(self, carrier: LimitCarrier) -> None:
+        """The site has removed what carried our limit, and the limit with it."""
+        with suppress(NothingCarriesLimit):
+            carrier.live()
+            raise BatchSystemUnavailable(
+                f"slurmctld goes by {' '.join(carrier.names)}, which slurmdbd does not have; check "
+                "slurmdbd"
+            )
+        self._file.remove()
+        logger.warning("batch_limit=gone with=%s", " ".join(carrier.names))
+
+    def _restore(self, carrier: LimitCarrier, standing: StandingLimit) -> None:
+        """Write what was there before, until it is stored and slurmctld goes by it."""
+        for attempt in range(_RESTORE_TRIES):
+            if attempt and not standing.confirmed:
+                time.sleep(_SETTLES)  # a command of a daemon that was killed may still be at work
+            if carrier.stored() != standing.own:
+                carrier.write(standing.own)
+            elif attempt or standing.confirmed:
+                break
+        if not _is_shown(carrier, standing.own):
+            carrier.write(standing.own)  # slurmctld was not told
+            _wait_until_shown(carrier, standing.own)
+        self._file.remove()
+        logger.info("batch_limit=taken_back own=%s by=%s", standing.own, carrier.mechanism)
+
+    def _refuse_without_enforcement(self, carrier: LimitCarrier) -> None:
+        unlimited = parse_settings(self._commands.read(SHOW_CONFIG)).unlimited
+        if carrier.mechanism == QOS and unlimited is not None:
+            self.take_back()
+            raise ChangeRejected(unlimited)
+
+    def _carrier(self) -> LimitCarrier:
+        settings = self._settings
+        if settings is None or settings.mechanism not in (QOS, LICENSES):
+            raise ChangeRejected(
+                'Slurm limits batch jobs by a QOS or by licences: set [reserve] mechanism = "qos" '
+                'or "licenses"'
+            )
+        return carrier_of(self._commands, settings.mechanism, settings.names)
+
+
+def carrier_of(commands: CommandRunner, mechanism: str, names: tuple[str, ...]) -> LimitCarrier:
+    """What is called so.
+
+    Raises:
+        ConfigurationError: nothing of Slurm's is; the file of another batch system.
+    """
+    if mechanism == QOS and len(names) == 1:
+        return QosLimit(commands, *names)
+    if mechanism == LICENSES and len(names) == 2:
+        return LicenseLimit(commands, *names)
+    raise ConfigurationError(
+        f"the site's own limit is kept for mechanism {mechanism!r}, which is not Slurm's: take it "
+        "back with the configuration that it was set with."
+    )
+
+
+def _is_of(standing: StandingLimit, carrier: LimitCarrier) -> bool:
+    return (standing.mechanism, standing.names) == (carrier.mechanism, carrier.names)
+
+
+def _stands_already(
+    processors: int, standing: StandingLimit | None, carrier: LimitCarrier, live: int
+) -> bool:
+    """Whether slurmctld goes by our limit of now, or the site's own is as low and all there is."""
+    if standing is None:
+        own = carrier.site_own(live)
+        return own is not None and own <= processors
+    return live == _lower(processors, standing.own) and live in standing.ours
+
+
+def _lower(processors: int, own: int | None) -> int:
+    return processors if own is None else min(processors, own)
+
+
+def _after_changes_by_hand(
+    standing: StandingLimit | None, carrier: LimitCarrier, stored: int | None
+) -> StandingLimit:
+    """A limit that is neither ours nor what was there before is the site's own from now on."""
+    if standing is None:
+        return StandingLimit(
+            mechanism=carrier.mechanism,
+            names=carrier.names,
+            own=carrier.site_own(stored),
+            confirmed=True,  # nothing of ours is under way
+        )
+    if stored == standing.own or stored in standing.ours:
+        return standing
+    logger.warning("batch_limit=%s was set by hand: it is the site's own from now on", stored)
+    return replace(standing, own=carrier.site_own(stored), ours=frozenset())
+
+
+def _wait_until_shown(carrier: LimitCarrier, wanted: int | None) -> None:
+    """Until slurmctld goes by it.
+
+    Raises:
+        BatchSystemUnavailable: it does not in time.
+    """
+    if not _is_shown(carrier, wanted):
+        raise BatchSystemUnavailable(
+            f"slurmctld does not show a limit of {wanted} processors within {_SHOWN_WITHIN:g} s; "
+            "check slurmdbd and slurmctld"
+        )
+
+
+def _is_shown(carrier: LimitCarrier, wanted: int | None) -> bool:
+    end = time.monotonic() + _SHOWN_WITHIN
+    while carrier.live() != wanted:
+        if time.monotonic() > end:
+            return False
+        time.sleep(_PAUSE)
+    return True

@@ -1,0 +1,330 @@
+"""A Slurm cluster, read and reordered; who lists its jobs and who writes is given by an adapter."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from slurm_rl_plugin.batch_systems.port import (
+    ApplyReport,
+    BatchSystem,
+    FactorChange,
+    OwnCheck,
+    SchedulerFacts,
+    SchedulerLoad,
+)
+from slurm_rl_plugin.batch_systems.slurm.accounting.past_runs import PastRun, read_past_runs
+from slurm_rl_plugin.batch_systems.slurm.answers.fields import (
+    PENDING,
+    RUNNING_STATES,
+    QueueRow,
+    parse_capacity,
+    parse_tiers,
+)
+from slurm_rl_plugin.batch_systems.slurm.answers.load import SDIAG, parse_load
+from slurm_rl_plugin.batch_systems.slurm.answers.settings import BASIC, SHOW_CONFIG, parse_settings
+from slurm_rl_plugin.batch_systems.slurm.answers.shares import SHARE_FORMAT, parse_shares
+from slurm_rl_plugin.batch_systems.slurm.batch_limit.checks import limit_checks
+from slurm_rl_plugin.batch_systems.slurm.batch_limit.limit import SlurmBatchLimit
+from slurm_rl_plugin.batch_systems.slurm.levers.nice import NiceLever
+from slurm_rl_plugin.batch_systems.slurm.levers.port import Lever
+from slurm_rl_plugin.batch_systems.slurm.levers.site_factor import SiteFactorLever
+from slurm_rl_plugin.batch_systems.slurm.levers.writes import (
+    NICE,
+    ChangeSender,
+    FactorWriter,
+    Scontrol,
+    still_waiting,
+)
+from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner
+from slurm_rl_plugin.batch_systems.slurm.queue.job_tables import (
+    TableBuilder,
+    first_of_each_array,
+)
+from slurm_rl_plugin.batch_systems.slurm.queue.job_watch import JobWatch
+from slurm_rl_plugin.batch_systems.slurm.queue.reader import QueueReader, WholeJobs
+from slurm_rl_plugin.batch_systems.slurm.site import SlurmSite
+from slurm_rl_plugin.batch_systems.slurm.submission.expected_start import SlurmStarts
+from slurm_rl_plugin.domain import EndedJobs, QueueSnapshot, RunningJobs, StartedJobs
+from slurm_rl_plugin.domain.site import JobRequest
+from slurm_rl_plugin.errors import BatchSystemError, BatchSystemUnavailable, SlurmRLError
+from slurm_rl_plugin.units import FloatArray, IntArray
+
+logger = logging.getLogger(__name__)
+
+SSHARE = ("sshare", "--all", "--parsable2", "--noheader", "-o", SHARE_FORMAT)
+SINFO = ("sinfo", "--noheader", "--all", "--Node", "-o", "%N|%C|%R|%p")
+
+
+class SlurmCluster:
+    """A Slurm cluster, reordered by SiteFactor or, with `priority/basic`, by Nice.
+
+    Whoever lists the jobs and whoever writes, priorities come from `sprio` (nothing else shows a
+    factor), shares from `sshare`, capacity from `sinfo` and past runs from `sacct`.
+
+    What is special about Slurm's jobs:
+
+    * A pending job array is one row under the array's number, never split; its record that can
+      start first speaks for it. Running and started tasks are rows of their own.
+    * A heterogeneous job is one row under its first component's number, waiting or not.
+    * `eligible` is infinite where Slurm gives no time (held, dependency, array at its limit).
+    * A priority set by hand hides our term: `admin_set`, with factor 0.
+
+    Args:
+        site: what there is to know of it.
+        commands: runs Slurm's commands.
+        queue: lists the jobs.
+        sender: sends factors.
+    """
+
+    def __init__(
+        self, site: SlurmSite, commands: CommandRunner, queue: QueueReader, sender: ChangeSender
+    ) -> None:
+        self._site = site
+        self._runner = commands
+        self._queue = WholeJobs(queue)
+        by_nice = FactorWriter(Scontrol(commands, NICE), site.writes_per_call)
+        self._nice = NiceLever(by_nice, self._queue.waiting, site.nice_file)
+        self._site_factor = SiteFactorLever(commands, FactorWriter(sender, site.writes_per_call))
+        self._lever: Lever | None = None
+        self._limit = SlurmBatchLimit(commands, site.limit, site.limits_file, site.limit_names)
+        self._watch = JobWatch()
+        self._history_days = site.history_days
+
+    def facts(self) -> SchedulerFacts:
+        """Read slurm.conf as slurmctld has it; see `BatchSystem.facts`.
+
+        Raises:
+            BatchSystemUnavailable: no answer in time, or Slurm cannot be reached.
+            BatchSystemError: an answer that cannot be understood.
+        """
+        settings = parse_settings(self._runner.read(SHOW_CONFIG))
+        self._lever = self._nice if settings.priority_type == BASIC else self._site_factor
+        return SchedulerFacts(
+            release=settings.release,
+            lever=self._lever.name,
+            harm=settings.harm,
+            points_an_hour=settings.points_an_hour,
+            pass_interval=settings.pass_interval,
+            in_charge=settings.in_charge(self._site.host),
+            controller_here=settings.names_controller(self._site.host),
+        )
+
+    def load(self) -> SchedulerLoad:
+        """Ask `sdiag`; see `BatchSystem.load`.
+
+        Raises:
+            BatchSystemUnavailable: no answer in time, or Slurm cannot be reached.
+            BatchSystemError: an answer that cannot be understood.
+        """
+        text = self._runner.read(SDIAG)
+        try:
+            found = parse_load(text)
+        except BatchSystemError as error:  # a hint, and no reason not to act
+            logger.warning("load=unknown reason=%s", error)
+            return SchedulerLoad(struggles=None, events=())
+        # only changes of nice go to slurmdbd
+        struggles = found.struggles(database_counts=self._lever is self._nice)
+        return SchedulerLoad(struggles=struggles, events=found.events, backlog=found.database)
+
+    def snapshot(self) -> QueueSnapshot:
+        """Read the queue; see `BatchSystem.snapshot`.
+
+        Raises:
+            BatchSystemUnavailable: no answer in time, or Slurm cannot be reached.
+            BatchSystemError: an answer that cannot be understood.
+        """
+        lever = self._lever_in_use()
+        past = self._past_runs()  # may take a while, so before the queue is read
+        now = self._site.clock()
+        rows = self._queue.waiting_and_running()
+        lever.look()
+        tree = parse_shares(self._runner.read(SSHARE))
+        nodes = self._runner.read(SINFO)
+        started, ended = self._watch.told(rows, self._read_vanished(rows), now)
+        waiting = first_of_each_array(row for row in rows if row.state == PENDING)
+        running = [row for row in rows if row.state in RUNNING_STATES]
+        tiers = parse_tiers(nodes)
+        terms = lever.terms(waiting, tiers)
+        shares = self._site.shares
+        build = TableBuilder([*(shares or ()), *tree.shares], self._site.interactive)
+        limit = self._site.limit
+        pending_jobs = build.pending(
+            waiting, terms, tiers, now, limit.keeps_back if limit else None
+        )
+        running_jobs = RunningJobs.seen(
+            build.jobs(running),
+            _starts(running),
+            now,
+            np.array([self._watch.requested(row) for row in running], dtype=np.int64),
+        )
+        started_jobs = StartedJobs(jobs=build.jobs(started), start=_starts(started))
+        here = {row.job_id for row in rows}  # what is in the queue still is told later
+        ended_jobs = _ended(build, ended, [run for run in past if run.job_id not in here])
+        accounts = build.accounts.all
+        return QueueSnapshot(
+            now=now,
+            pending=pending_jobs,
+            running=running_jobs,
+            started=started_jobs,
+            capacity=parse_capacity(nodes),
+            accounts=accounts,
+            partitions=build.partitions.all,
+            shares=_to_sum_one(tree.shares if shares is None else shares, accounts),
+            usage=_to_sum_one(tree.usage, accounts),
+            ended=ended_jobs,
+            users=build.users.all,
+            qos=build.qos.all,
+        )
+
+    def go_on_from(self, earlier: BatchSystem) -> None:
+        """See `WatchesJobs.go_on_from`."""
+        if isinstance(earlier, SlurmCluster):
+            self._watch = earlier._watch
+            self._limit.go_on_from(earlier._limit)
+
+    def expected_start(self, request: JobRequest) -> float | None:
+        """See `TellsStarts.expected_start`; tested as this process's user."""
+        return SlurmStarts(self._runner).expected_start(request)
+
+    def apply(self, changes: Sequence[FactorChange]) -> ApplyReport:
+        """Write factors; see `BatchSystem.apply`.
+
+        Raises:
+            BatchSystemUnavailable: no answer in time; some changes may have been written.
+            ChangeRejected: the right to change priorities is missing.
+            BatchSystemError: a write failed for a reason that names no job.
+        """
+        lever = self._lever_in_use()
+        self._give_back_left_over()
+        return lever.write([(change.job_id, change.new) for change in changes])
+
+    def release(self, job_ids: IntArray | None = None) -> ApplyReport:
+        """Set our factor back to 0; see `BatchSystem.release`.
+
+        Without `job_ids` this also writes to pending jobs whose factor cannot be seen: one of
+        them may carry a factor of an earlier run.
+
+        Raises:
+            BatchSystemUnavailable: no answer in time; call again.
+            ChangeRejected: the right to change priorities is missing.
+            BatchSystemError: an answer that cannot be understood.
+        """
+        lever = self._lever_in_use()
+        if job_ids is None:
+            waiting = self._queue.waiting()
+            lever.look()
+            chosen = lever.carrying(waiting)
+            perhaps = list({row.array_id: None for row in waiting})
+        else:
+            chosen = perhaps = [int(job_id) for job_id in job_ids]
+        still = self._give_back_left_over(perhaps)
+        report = lever.write([(job_id, 0) for job_id in chosen])
+        still |= still_waiting(report.rejected) | self._still_shown(chosen)
+        return replace(report, later=report.later | still)
+
+    def limit_batch(self, processors: int | None) -> None:
+        """Limit batch jobs by a QOS or by licences; see `LimitsBatch.limit_batch`.
+
+        Raises:
+            BatchSystemUnavailable: no answer in time; the limit may be either.
+            ChangeRejected: the right is missing, limits are not enforced, or nothing can carry one.
+            BatchSystemError: an answer that cannot be understood.
+            ConfigurationError: the site's own limit cannot be remembered, or it is not known.
+        """
+        if processors is None:
+            self._limit.take_back()
+        else:
+            self._limit.set(processors)
+
+    def limit_checks(self, *, writes: bool) -> Iterator[OwnCheck]:
+        """See `ChecksLimit.limit_checks`."""
+        if self._site.limit is not None:
+            rows = self._queue.waiting_and_running()
+            yield from limit_checks(
+                self._site, self._runner, self._site.limit, rows, SINFO, writes=writes
+            )
+
+    def _give_back_left_over(self, perhaps: Sequence[int] = ()) -> frozenset[int]:
+        """The site has gone to `priority/basic` or from it: values of the other lever are left.
+
+        A fault of what is left over is no reason not to write or release factors.
+
+        Args:
+            perhaps: jobs that may have such a value too, of an earlier run.
+
+        Returns:
+            Jobs that keep one for now.
+
+        Raises:
+            BatchSystemUnavailable: no answer in time; then the rest has none either.
+        """
+        other = self._site_factor if self._lever is self._nice else self._nice
+        try:
+            if perhaps or other.carries:
+                report = other.give_back(perhaps)
+                if report.applied or report.later:
+                    words = (other.name, report.applied, len(report.later))
+                    logger.info("left_over=%s given_back=%d left=%d", *words)
+                return report.later
+        except BatchSystemUnavailable:
+            raise
+        except SlurmRLError as error:
+            logger.error("left_over=%s reason=%s", other.name, error)
+        return frozenset()
+
+    def _still_shown(self, written: Sequence[int]) -> frozenset[int]:
+        """Those that show a factor nevertheless: what a command says of a write may be wrong.
+
+        Where the queue cannot be read the writes are believed: they need no reading to be made.
+        """
+        if not written or self._lever is not self._site_factor:
+            return frozenset()
+        try:
+            waiting = self._queue.waiting()
+            self._site_factor.look()
+        except BatchSystemError as error:
+            logger.warning("release=not_looked_at reason=%s", error)
+            return frozenset()
+        return self._site_factor.showing(waiting).intersection(written)
+
+    def _lever_in_use(self) -> Lever:
+        """The one that Slurm heeds; asked for once, and again in each `facts`."""
+        if self._lever is None:
+            self.facts()
+        assert self._lever is not None
+        return self._lever
+
+    def _read_vanished(self, rows: Sequence[QueueRow]) -> list[QueueRow]:
+        """Ask for jobs that wait or run no longer; Slurm keeps them for MinJobAge (300 s)."""
+        ids = self._watch.ask_about(rows)
+        return self._queue.of_arrays(ids) if ids else []
+
+    def _past_runs(self) -> list[PastRun]:
+        """What accounting knows, the first time."""
+        days, self._history_days = self._history_days, 0.0
+        return read_past_runs(self._runner, days)
+
+
+def _starts(rows: Sequence[QueueRow] | Sequence[PastRun]) -> FloatArray:
+    return np.array([row.start for row in rows], dtype=np.float64)
+
+
+def _ended(build: TableBuilder, ended: Sequence[QueueRow], past: Sequence[PastRun]) -> EndedJobs:
+    """Jobs that were seen to end, or in the first snapshot those of the past: never both."""
+    return EndedJobs(
+        jobs=build.past_jobs(past) if past else build.jobs(ended),
+        start=_starts(past or ended),
+        end=np.array([each.end for each in past or ended], dtype=np.float64),
+        from_accounting=bool(past),
+    )
+
+
+def _to_sum_one(values: Mapping[str, float], names: Sequence[str]) -> FloatArray:
+    """One value for each name, 0 where there is none, scaled to sum 1 unless all are 0."""
+    column = np.array([values.get(name, 0.0) for name in names], dtype=np.float64)
+    whole = column.sum()
+    return column / whole if whole > 0 else column

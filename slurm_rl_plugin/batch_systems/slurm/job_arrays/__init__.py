@@ -1,0 +1,1 @@
+"""Trainings on the site's own Slurm: evaluations as tasks of job arrays."""

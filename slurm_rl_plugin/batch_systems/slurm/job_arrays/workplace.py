@@ -1,0 +1,270 @@
+"""Evaluations of a training on the site's own Slurm: batches of items as tasks of job arrays."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import math
+import pickle
+import shutil
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import IO, Any, Self
+
+from submitit.core.core import Job
+from submitit.core.utils import FailedJobError
+
+from slurm_rl_plugin.batch_systems.slurm.job_arrays.arrays import (
+    RESULT_SECONDS,
+    ArrayJobs,
+    ArraySettings,
+)
+from slurm_rl_plugin.batch_systems.slurm.job_arrays.cost import WorkersCost
+from slurm_rl_plugin.batch_systems.slurm.job_arrays.worker import (
+    ArrayWorker,
+    SharedWork,
+    WorkerReport,
+)
+from slurm_rl_plugin.errors import BatchSystemError, ConfigurationError
+from slurm_rl_plugin.whole_file import write_whole
+
+#: How often a batch is given to a worker before the training is given up.
+TRIES = 3
+#: Seconds between two looks at the folder of the results.
+LOOK_SECONDS = 0.5
+#: Stands before and after the trace in submitit's message.
+_RULE = "-" * 22
+_Job = Job[WorkerReport]
+
+
+class SlurmArrays:
+    """A `learning.workplace.Workplace` whose workers are tasks of job arrays.
+
+    With `with`: an exception, Ctrl-C included, ends the jobs; what checkpoints hold stays.
+
+    Args:
+        settings: how workers are asked for; compiled code is copied into their folder.
+
+    Attributes:
+        cost: of the workers so far.
+    """
+
+    def __init__(self, settings: ArraySettings) -> None:
+        self.cost = WorkersCost()
+        self.settings = settings
+        self._source = settings.compiled_code
+        if self._source is not None:
+            copied = settings.folder / "compiled"
+            self.settings = replace(settings, compiled_code=copied)
+        self._jobs = ArrayJobs(self.settings)
+        self._lock: IO[str] | None = None
+        self._shipped: SharedWork | None = None
+        self._rounds = 0
+
+    @property
+    def folder(self) -> Path:
+        """The folder that workers share with us."""
+        return self.settings.folder
+
+    def __enter__(self) -> Self:
+        """Take the folder; jobs that an earlier run left are cancelled.
+
+        Raises:
+            ConfigurationError: no usable Slurm here, or another training uses the folder.
+            BatchSystemError: Slurm does not answer.
+        """
+        self._jobs.check()
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            self._lock = (self.folder / "lock").open("w")
+        except OSError as error:
+            raise ConfigurationError(
+                f"--work-folder: {error.filename}: {error.strerror}; give another one."
+            ) from error
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ConfigurationError(
+                f"another training uses {self.folder}: wait for it, or give another --work-folder."
+            ) from None
+        except OSError:
+            pass  # a file system without locks: jobs are told apart by their name alone
+        self._jobs.cancel_all(wait=True)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: object
+    ) -> None:
+        """Leave no job behind.
+
+        Raises:
+            BatchSystemError: an exception came, and its jobs cannot be ended.
+        """
+        try:
+            if kind is not None or self.cost.lost:
+                self._jobs.cancel_all(wait=False)
+        except BatchSystemError as fault:
+            if kind is not None:
+                raise BatchSystemError(f"{error or 'interrupted'}; {fault}") from error
+        finally:
+            self._leave_no_empty_folder()
+            if self._lock is not None:
+                self._lock.close()
+
+    def _leave_no_empty_folder(self) -> None:
+        """Nothing to go on from, as where a log cannot be read: then no folder either."""
+        with contextlib.suppress(OSError):
+            if [each.name for each in self.folder.iterdir()] == ["lock"]:
+                (self.folder / "lock").unlink()
+                self.folder.rmdir()
+
+    def forget(self) -> None:
+        """Remove the folder: the training is done."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def each(
+        self,
+        task: Callable[[Any, Any], Any],
+        shared: Any,
+        items: Sequence[Any],
+        *,
+        warm_up: Callable[[Any], None],
+        on_look: Callable[[Sequence[bool]], None] | None = None,
+    ) -> list[Any]:
+        """See Workplace; a lost worker's items are given to another one, TRIES times in all."""
+        if not items:
+            return []
+        path = self._ship(SharedWork(task, shared, warm_up))
+        size = self._batch_size(len(items))
+        batches = [items[first : first + size] for first in range(0, len(items), size)]
+        self._rounds += 1
+        folder = self.folder / f"round-{self._rounds}"
+        shutil.rmtree(folder, ignore_errors=True)  # of an earlier run
+        begin = time.monotonic()
+        found = _Round(self._jobs, folder, path, batches, self._worker())
+        for finished in found.looks():
+            if on_look is not None:
+                on_look(
+                    [done for done, batch in zip(finished, batches, strict=True) for _ in batch]
+                )
+        self.cost.lost += found.lost
+        self.cost.add(found.reports, time.monotonic() - begin)
+        shutil.rmtree(folder, ignore_errors=True)
+        return [result for report in found.reports for result in report.results]
+
+    def _worker(self) -> ArrayWorker:
+        return ArrayWorker(self.settings.processors)
+
+    def _batch_size(self, items: int) -> int:
+        """Items of a worker: so many that they take as long as its start, or all workers busy."""
+        shared_out = math.ceil(items / self.settings.workers)
+        if not self.cost.worked:
+            return shared_out
+        worth = math.ceil(self.cost.overhead / self.cost.seconds_of_item)
+        return min(max(shared_out, worth), items)
+
+    def _ship(self, work: SharedWork) -> Path:
+        """The file with the task and what is shared, written once as long as both stay the same."""
+        path, before = self.folder / "shared.pickle", self._shipped
+        if before is None or before.task != work.task or before.shared is not work.shared:
+            work.warm_up(work.shared)  # compiles here what each worker would compile
+            self._copy_compiled_code()
+            write_whole(path, pickle.dumps(work, pickle.HIGHEST_PROTOCOL))
+            self._shipped = work
+        return path
+
+    def _copy_compiled_code(self) -> None:
+        if self._source is None or self.settings.compiled_code is None:
+            return
+        with contextlib.suppress(OSError, shutil.Error):  # workers compile what is not there
+            shutil.copytree(self._source, self.settings.compiled_code, dirs_exist_ok=True)
+
+
+class _Round:
+    """Batches given to workers until each has been worked off."""
+
+    def __init__(
+        self,
+        jobs: ArrayJobs,
+        folder: Path,
+        shared: Path,
+        batches: Sequence[Sequence[Any]],
+        worker: ArrayWorker,
+    ) -> None:
+        self._jobs, self._folder, self._shared = jobs, folder, shared
+        self._batches, self._worker = batches, worker
+        self._reports: dict[int, WorkerReport] = {}
+        self._tries = [0] * len(batches)
+        self._running: dict[int, _Job] = {}
+        self.lost = 0
+
+    @property
+    def reports(self) -> list[WorkerReport]:
+        """Of all batches, in their order, once every look is taken."""
+        return [self._reports[place] for place in range(len(self._batches))]
+
+    def looks(self) -> Iterator[list[bool]]:
+        """Which batches are done, each time that somebody has looked; ends when all are.
+
+        Raises:
+            ConfigurationError: as a task says, or Slurm refuses workers.
+            BatchSystemError: a worker failed, or one batch lost TRIES workers.
+        """
+        while len(self._reports) < len(self._batches):
+            self._submit()
+            for place, job in list(self._running.items()):
+                if job.done():
+                    self._take(place, job)
+            yield [place in self._reports for place in range(len(self._batches))]
+            if self._running:
+                time.sleep(max(LOOK_SECONDS, 0.01 * len(self._running)))
+
+    def _submit(self) -> None:
+        """Give each batch that nobody works on to a worker."""
+        known = {*self._reports, *self._running}
+        places = [place for place in range(len(self._batches)) if place not in known]
+        if not places:
+            return
+        chosen = [self._batches[place] for place in places]
+        jobs = self._jobs.submit(self._folder, self._worker, self._shared, chosen)
+        self._running.update(zip(places, jobs, strict=True))
+        for place in places:
+            self._tries[place] += 1
+
+    def _take(self, place: int, job: _Job) -> None:
+        """Take the report of an ended worker, or count it as lost."""
+        del self._running[place]
+        state = job.state
+        job._results_timeout_s = RESULT_SECONDS if state.startswith("COMPLETED") else 1
+        error = job.exception()
+        if error is None:
+            report = job.result()
+            if report.refused is not None:
+                raise ConfigurationError(report.refused)
+            self._reports[place] = report
+            return
+        if isinstance(error, FailedJobError) and "UncompletedJobError" not in str(error):
+            what = _last_line(str(error).partition(_RULE)[2].partition(_RULE)[0])
+            raise BatchSystemError(f"worker {job.job_id} failed: {what}; see {self._folder}.")
+        self.lost += 1
+        if self._tries[place] >= TRIES:
+            raise BatchSystemError(
+                f"{TRIES} workers for the same work were lost, the last one, {job.job_id}, as "
+                f"{state} ({_last_line(_log(job))}): give them more time or memory by "
+                f"--slurm-option, or look into {self._folder}; the same command goes on from here."
+            )
+        with contextlib.suppress(BatchSystemError):
+            self._jobs.cancel([job.job_id])  # whatever Slurm still means to do with it
+
+
+def _log(job: _Job) -> str:
+    with contextlib.suppress(OSError):
+        return job.stderr() or ""
+    return ""
+
+
+def _last_line(words: str) -> str:
+    lines = [line.strip() for line in words.splitlines() if line.strip()]
+    return lines[-1] if lines else "no log: do the nodes see this folder?"

@@ -1,0 +1,162 @@
+"""SiteFactor as the lever: an additive term of `priority/multifactor` that nobody else uses."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from slurm_rl_plugin.batch_systems.port import ApplyReport
+from slurm_rl_plugin.batch_systems.slurm.answers.fields import QueueRow
+from slurm_rl_plugin.batch_systems.slurm.answers.priorities import (
+    PRIORITY_FORMAT,
+    ROUNDING,
+    ListedJob,
+    PriorityTerms,
+    best_terms,
+    parse_lines,
+)
+from slurm_rl_plugin.batch_systems.slurm.levers.writes import Change, FactorWriter
+from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner
+
+SPRIO = ("sprio", "--noheader", "-o", PRIORITY_FORMAT)
+
+
+class SiteFactorLever:
+    """Reads factors from `sprio`, which alone shows them, and writes them; see `Lever`.
+
+    Held jobs and jobs that are not eligible yet are not listed by `sprio`; their factor is what we
+    last wrote or saw, 0 if never, and the rest of their priority is native. A priority set by hand
+    hides our term.
+
+    A factor of a heterogeneous job is that of its component with the lowest native priority; the
+    other ones get what puts them at the same priority. Slurm sets the factor of all when told to
+    set the leader's, so that is written first, and 0 needs no more.
+    """
+
+    name = "SiteFactor"
+
+    def __init__(self, commands: CommandRunner, writer: FactorWriter) -> None:
+        self._commands = commands
+        self._writer = writer
+        self._lines: Mapping[str, ListedJob] = {}
+        self._listed: Mapping[int, PriorityTerms] = {}
+        #: Factors that we wrote or saw, by array number: `sprio` does not list every job.
+        self._factors: dict[int, int] = {}
+        #: Arrays whose factor did not show once.
+        self._doubted: set[int] = set()
+        #: Leader -> component -> points from it up to the one that speaks for the job.
+        self._lifts: dict[int, dict[int, int]] = {}
+
+    @property
+    def carries(self) -> bool:
+        """See `Lever.carries`."""
+        return any(self._factors.values())
+
+    def look(self) -> None:
+        """See `Lever.look`."""
+        self._lines = parse_lines(self._commands.read(SPRIO), self._lines)
+        self._listed = best_terms(self._lines.values(), {})
+
+    def terms(self, waiting: Sequence[QueueRow], tiers: Mapping[str, int]) -> list[PriorityTerms]:
+        """See `Lever.terms`."""
+        if len(set(tiers.values())) > 1:
+            self._listed = best_terms(self._lines.values(), tiers)
+        self._lifts.clear()
+        terms = [self._terms(row) for row in waiting]
+        self._doubted.intersection_update(row.array_id for row in waiting)
+        self._factors = {
+            row.array_id: self._factors.get(row.array_id, 0) if term.by_hand else term.site
+            for row, term in zip(waiting, terms, strict=True)
+        }
+        return terms
+
+    def carrying(self, rows: Sequence[QueueRow]) -> list[int]:
+        """See `Lever.carrying`; those whose factor cannot be seen are among them."""
+        chosen: dict[int, None] = {}
+        for row in rows:
+            for record in row.components or (row,):
+                terms = self._listed.get(record.job_id)
+                if terms is None or terms.by_hand or terms.site:
+                    chosen[row.array_id] = None
+        return list(chosen)
+
+    def showing(self, rows: Sequence[QueueRow]) -> frozenset[int]:
+        """Numbers of the jobs and arrays whose factor can be seen and is not 0."""
+        shown = set()
+        for row in rows:
+            for record in row.components or (row,):
+                terms = self._listed.get(record.job_id)
+                if terms is not None and terms.site and not terms.by_hand:
+                    shown.add(row.array_id)
+        return frozenset(shown)
+
+    def write(self, changes: Sequence[Change]) -> ApplyReport:
+        """See `Lever.write`."""
+        if not changes:
+            return ApplyReport(applied=0, rejected={})
+        leader_of: dict[int, int] = {}
+        wanted: list[Change] = []
+        for job_id, factor in changes:
+            lifts = self._lifts.get(job_id, {}) if factor else {}
+            of_leader = lifts.get(job_id, 0)
+            wanted.append((job_id, factor + of_leader))
+            for component, lift in lifts.items():
+                leader_of[component] = job_id
+                if lift != of_leader:
+                    wanted.append((component, factor + lift))
+        refused = self._writer.write(wanted).rejected
+        rejected = {leader_of.get(number, number): words for number, words in refused.items()}
+        for job_id, factor in changes:
+            if job_id not in rejected:
+                self._factors[job_id] = factor
+        return ApplyReport(applied=len(changes) - len(rejected), rejected=rejected)
+
+    def give_back(self, job_ids: Sequence[int] = ()) -> ApplyReport:
+        """See `Lever.give_back`; `priority/basic` stores a factor too, and heeds none."""
+        known = (job_id for job_id, factor in self._factors.items() if factor)
+        report = self.write([(job_id, 0) for job_id in dict.fromkeys([*job_ids, *known])])
+        self._factors.clear()  # a job that is gone is not asked again
+        return report
+
+    def _hides(self, row: QueueRow, listed: PriorityTerms) -> bool:
+        """Whether a priority of 1 to 4, which looks like one without any points, was set by hand.
+
+        Then it hides what we write. One write may have been lost by slurmctld; where the factor
+        does not show after a second one, it is hidden.
+        """
+        if listed.site != 0 or listed.native > ROUNDING:
+            self._doubted.discard(row.array_id)
+            return False
+        if self._factors.get(row.array_id, 0) == 0:
+            return False
+        doubted = row.array_id in self._doubted
+        self._doubted.add(row.array_id)
+        return doubted
+
+    def _terms(self, row: QueueRow) -> PriorityTerms:
+        listed = self._terms_listed(row)
+        if listed is not None:
+            return replace(listed, by_hand=True) if self._hides(row, listed) else listed
+        factor = self._factors.get(row.array_id, 0)
+        native = max(row.priority - factor, 1) if row.priority else 0
+        return PriorityTerms(native=native, site=factor, by_hand=False)
+
+    def _terms_listed(self, row: QueueRow) -> PriorityTerms | None:
+        """What `sprio` says of a row.
+
+        Of a heterogeneous job the component speaks that the site puts last, since all wait for
+        it; where the priority of one was set by hand, that one does.
+        """
+        if not row.components:
+            return self._listed.get(row.job_id)
+        numbers = [each.job_id for each in row.components]
+        listed = {each: self._listed[each] for each in numbers if each in self._listed}
+        if len(listed) < len(numbers):  # one cannot start yet, so none can
+            return None
+        speaker = min(listed.values(), key=lambda terms: (not terms.by_hand, terms.native))
+        self._lifts[row.job_id] = {
+            each: speaker.native - terms.native for each, terms in listed.items()
+        }
+        total = speaker.native + speaker.site
+        spread = max(abs(terms.native + terms.site - total) for terms in listed.values())
+        return replace(speaker, spread=spread)

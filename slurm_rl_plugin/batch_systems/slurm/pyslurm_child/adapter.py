@@ -1,0 +1,187 @@
+"""Slurm by pyslurm in a child process: it lists jobs and writes factors; the rest are commands.
+
+pyslurm shows no factor in any release, so priorities, shares and capacity come from `sprio`,
+`sshare` and `sinfo` here too (`SlurmCluster`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from slurm_rl_plugin.batch_systems.slurm.answers.fields import (
+    FINAL_STATES,
+    PENDING,
+    RUNNING_STATES,
+    QueueRow,
+)
+from slurm_rl_plugin.batch_systems.slurm.cluster import SlurmCluster
+from slurm_rl_plugin.batch_systems.slurm.levers.writes import (
+    SECONDS_A_WRITE,
+    Change,
+    ChangeSender,
+    Scontrol,
+)
+from slurm_rl_plugin.batch_systems.slurm.process import not_understood
+from slurm_rl_plugin.batch_systems.slurm.pyslurm_child.child import SlurmChild
+from slurm_rl_plugin.batch_systems.slurm.site import SlurmSite
+from slurm_rl_plugin.units import MINUTE
+
+#: Attributes of `pyslurm.Job` that are asked for; the same in 22.5.2 to 25.11.2. Times are seconds
+#: since the epoch, limits minutes; what is unknown, unlimited or 0 is None, task number 0 too.
+ATTRIBUTES = (
+    *("id", "array_id", "array_task_id", "array_tasks_waiting", "heterogeneous_id"),
+    *("state", "state_reason", "priority", "nice", "cpus", "submit_time", "eligible_time"),
+    *("accrue_time", "start_time", "end_time", "time_limit", "account", "user_name"),
+    *("partition", "qos", "is_batch_job", "allocated_nodes", "name"),
+)
+#: As what Slurm shows a job that waits; the others are ways to be put back into the queue.
+WAITING_STATES = frozenset(
+    {PENDING, "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "RESV_DEL_HOLD", "SPECIAL_EXIT"}
+)
+NO_LIMIT = (None, "UNLIMITED")
+SIGN, WHOLE = 1 << 31, 1 << 32
+
+
+class Slurm(SlurmCluster):
+    """A Slurm cluster reached by pyslurm where it can; what it does stands at `SlurmCluster`.
+
+    `on_call` is told of questions to the child as `pyslurm_read` and `pyslurm_write`.
+    """
+
+    name = "slurm"
+
+    def __init__(self, site: SlurmSite) -> None:
+        commands = site.commands()
+        child = SlurmChild(commands)
+        queue = PyslurmQueue(child)
+        sender = PyslurmSender(child, queue, Scontrol(commands))
+        super().__init__(site, commands, queue, sender)
+
+
+class PyslurmQueue:
+    """Lists jobs by `pyslurm.Jobs.load()`; see `QueueReader`.
+
+    It gives every job that slurmctld knows, so one call tells of those that are over too.
+    """
+
+    def __init__(self, child: SlurmChild) -> None:
+        self._child = child
+        self._rows: list[QueueRow] = []
+        #: Jobs of the last look that are neither of an array nor of a heterogeneous job.
+        self.single: frozenset[int] = frozenset()
+
+    def waiting_and_running(self) -> list[QueueRow]:
+        """See `QueueReader.waiting_and_running`."""
+        self._look()
+        return [row for row in self._rows if row.state in WAITING_STATES | RUNNING_STATES]
+
+    def waiting(self) -> list[QueueRow]:
+        """See `QueueReader.waiting`."""
+        self._look()
+        return [row for row in self._rows if row.state in WAITING_STATES]
+
+    def of_arrays(self, array_ids: Sequence[int]) -> list[QueueRow]:
+        """See `QueueReader.of_arrays`; answers from the last look."""
+        wanted = set(array_ids)
+        return [row for row in self._rows if row.array_id in wanted or row.het_id in wanted]
+
+    def _look(self) -> None:
+        answer = self._child.ask("pyslurm_read", {"read": ATTRIBUTES})
+        jobs = [dict(zip(ATTRIBUTES, values, strict=True)) for values in answer["jobs"]]
+        self._rows = [_to_row(job) for job in jobs]
+        self.single = frozenset(
+            job["id"] for job in jobs if job["array_id"] is None and job["heterogeneous_id"] is None
+        )
+
+
+class PyslurmSender:
+    """Sends changes of single jobs through pyslurm, all others through `scontrol`.
+
+    pyslurm names one record of slurmctld by its number; of a job array that is the rest from which
+    no task was split off yet, and those that were would keep their factor. `scontrol` names the
+    array and changes all its records in one request, whatever was split off since the last look.
+    So it gets arrays, heterogeneous jobs, and numbers that no look has shown.
+    """
+
+    def __init__(self, child: SlurmChild, queue: PyslurmQueue, scontrol: ChangeSender) -> None:
+        self._child = child
+        self._queue = queue
+        self._scontrol = scontrol
+
+    def send(self, changes: Sequence[Change]) -> dict[int, str]:
+        """See `ChangeSender.send`."""
+        singles = [change for change in changes if change[0] in self._queue.single]
+        others = [change for change in changes if change[0] not in self._queue.single]
+        refused: dict[int, str] = {}
+        if singles:
+            answer = self._child.ask(
+                "pyslurm_write", {"write": singles}, extra=SECONDS_A_WRITE * len(singles)
+            )
+            refused.update({int(job_id): words for job_id, words in answer["refused"]})
+        if others:
+            refused.update(self._scontrol.send(others))
+        return refused
+
+
+def _to_row(job: Mapping[str, Any]) -> QueueRow:
+    """One record as `squeue` would show it.
+
+    Raises:
+        BatchSystemError: a value of another kind.
+    """
+    try:
+        return QueueRow(
+            job_id=int(job["id"]),
+            array_id=int(job["array_id"] or job["id"]),
+            state=str(job["state"]),
+            reason=str(job["state_reason"] or "None"),
+            priority=int(job["priority"] or 0),
+            nice=_signed(job["nice"] or 0),
+            processors=int(job["cpus"]),
+            submit=_time(job["submit_time"], math.nan),
+            eligible=_time(job["eligible_time"], math.inf),
+            accrue=_time(job["accrue_time"], math.inf),
+            start=_time(job["start_time"], math.nan),
+            end=_end(job),
+            time_limit=_limit(job["time_limit"]),
+            account=job["account"] or "",
+            user=job["user_name"] or "",
+            partitions=tuple((job["partition"] or "").split(",")),
+            qos=job["qos"] or "",
+            has_batch_script=bool(job["is_batch_job"]),
+            nodes=job["allocated_nodes"] or "",
+            tasks=_tasks(job),
+            name=job["name"] or "",
+            het_id=int(job["heterogeneous_id"] or 0),
+        )
+    except (TypeError, ValueError) as error:
+        raise not_understood("pyslurm", str(dict(job))) from error
+
+
+def _signed(nice: int) -> int:
+    """Undo what releases before 25.11 make of a negative number: they take it for unsigned."""
+    return nice - WHOLE if nice >= SIGN else nice
+
+
+def _time(value: int | None, missing: float) -> float:
+    return missing if value is None else float(value)
+
+
+def _limit(minutes: int | str | None) -> float:
+    """Seconds; NaN where there is no limit, or the partition's own."""
+    return math.nan if minutes in NO_LIMIT else float(minutes or 0) * MINUTE
+
+
+def _end(job: Mapping[str, Any]) -> float:
+    """When it ended or will; a job without a limit has an end a year ahead that means nothing."""
+    endless = job["time_limit"] in NO_LIMIT and job["state"] not in FINAL_STATES
+    return math.nan if endless else _time(job["end_time"], math.nan)
+
+
+def _tasks(job: Mapping[str, Any]) -> str:
+    """Task numbers of a record; pyslurm does not tell task number 0 from none."""
+    if job["array_id"] is None:
+        return ""
+    return job["array_tasks_waiting"] or str(job["array_task_id"] or 0)

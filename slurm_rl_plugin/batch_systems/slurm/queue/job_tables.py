@@ -1,0 +1,154 @@
+"""Columns of the snapshot from rows of `squeue`, one row for a whole pending job array."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+import numpy as np
+
+from slurm_rl_plugin.batch_systems.numbered_names import Names
+from slurm_rl_plugin.batch_systems.slurm.accounting.past_runs import PastRun
+from slurm_rl_plugin.batch_systems.slurm.answers.fields import QueueRow
+from slurm_rl_plugin.batch_systems.slurm.answers.priorities import LOWEST_TIER, PriorityTerms
+from slurm_rl_plugin.batch_systems.slurm.answers.reasons import FOR_PROCESSORS, is_own_doing
+from slurm_rl_plugin.domain import JobTable, PendingJobs
+from slurm_rl_plugin.domain.job_description import JobDescription
+
+JobClassRule = Callable[[JobDescription], bool]
+
+
+class TableBuilder:
+    """Turns rows into columns; accounts, users and partitions are numbered on the way."""
+
+    def __init__(self, accounts: Iterable[str], interactive: JobClassRule) -> None:
+        self.accounts = Names(accounts)
+        self.partitions = Names()
+        self.users = Names()
+        self.qos = Names()
+        self._interactive = interactive
+
+    def jobs(self, rows: Sequence[QueueRow], *, whole_arrays: bool = False) -> JobTable:
+        """Columns of these rows, keyed by the array's number where `whole_arrays` is set."""
+        numbers = [row.array_id if whole_arrays else row.job_id for row in rows]
+        return JobTable(
+            job_id=_integers(numbers),
+            submit=_floats([row.submit for row in rows]),
+            eligible=_floats([row.eligible for row in rows]),
+            processors=_integers([row.processors for row in rows]),
+            time_limit=_floats([row.time_limit for row in rows]),
+            account=_integers([self.accounts.number(row.account) for row in rows]),
+            user=_integers([self.users.number(row.user) if row.user else -1 for row in rows]),
+            partition=_integers([self.partitions.number(row.partition) for row in rows]),
+            interactive=_booleans([self._interactive(describe(row)) for row in rows]),
+        )
+
+    def past_jobs(self, runs: Sequence[PastRun]) -> JobTable:
+        """Columns of runs from accounting; account, partition and class are not asked for."""
+        submit = _floats([run.submit for run in runs])
+        nowhere = np.full(len(runs), -1, dtype=np.int64)
+        return JobTable(
+            job_id=_integers([run.job_id for run in runs]),
+            submit=submit,
+            eligible=submit,
+            processors=_integers([run.processors for run in runs]),
+            time_limit=_floats([run.time_limit for run in runs]),
+            account=nowhere,
+            user=_integers([self.users.number(run.user) if run.user else -1 for run in runs]),
+            partition=nowhere,
+            interactive=np.zeros(len(runs), dtype=np.bool_),
+        )
+
+    def pending(
+        self,
+        rows: Sequence[QueueRow],
+        terms: Sequence[PriorityTerms],
+        tiers: Mapping[str, int],
+        now: float,
+        keeps_back: Callable[[QueueRow], bool] | None = None,
+    ) -> PendingJobs:
+        """Columns of waiting jobs and their priorities.
+
+        Args:
+            rows: one for each job.
+            terms: of their priorities, same order.
+            tiers: of the partitions.
+            now: seconds since the epoch.
+            keeps_back: whether our limit on batch jobs may be what a row waits for.
+        """
+        jobs = self.jobs(rows, whole_arrays=True)
+        counted_from = np.maximum(_floats([row.accrue for row in rows]), jobs.eligible)
+        return PendingJobs(
+            jobs=jobs,
+            native_priority=_integers([term.native for term in terms]),
+            factor=_integers([term.site for term in terms]),
+            held=_booleans([row.held for row in rows]),
+            admin_set=_booleans([term.by_hand for term in terms]),
+            nice=_integers(
+                [
+                    row.nice if term.own_nice is None else term.own_nice
+                    for row, term in zip(rows, terms, strict=True)
+                ]
+            ),
+            qos=_integers([self.qos.number(row.qos) for row in rows]),
+            spread=_integers([term.spread for term in terms]),
+            tier=_integers(
+                [max(tiers.get(name, LOWEST_TIER) for name in row.partitions) for row in rows]
+            ),
+            accrued=np.maximum(now - counted_from, 0.0),
+            own_doing=_booleans([is_own_doing(row.reason) for row in rows]),
+            for_processors=_booleans(
+                [
+                    row.reason in FOR_PROCESSORS or (keeps_back is not None and keeps_back(row))
+                    for row in rows
+                ]
+            ),
+        )
+
+
+def describe(row: QueueRow) -> JobDescription:
+    """Show the class rules what they may see of a row."""
+    return JobDescription(
+        partition=",".join(row.partitions),
+        qos=row.qos,
+        name=row.name,
+        time_limit=row.time_limit,
+        has_batch_script=row.has_batch_script,
+        account=row.account,
+        user=row.user,
+    )
+
+
+def first_of_each_array(rows: Iterable[QueueRow]) -> list[QueueRow]:
+    """One row for each array or single job: of its records the one that can start first.
+
+    A record that is not held goes before a held one, then an eligible one (a requeued task waits
+    two minutes), then one that does not wait by its own doing, then the one eligible first, then
+    the higher priority, then the lower number. What it has accrued is the array's: no other record
+    lends it any.
+    """
+    best: dict[int, QueueRow] = {}
+    for row in rows:
+        other = best.get(row.array_id)
+        if other is None or _turn(row) < _turn(other):
+            best[row.array_id] = row
+    return list(best.values())
+
+
+def _turn(row: QueueRow) -> tuple[bool, bool, bool, float, int, int]:
+    unknown = math.isinf(row.eligible)
+    since = 0.0 if unknown else row.eligible
+    own = is_own_doing(row.reason)
+    return row.held, unknown, own, since, -row.priority, row.job_id
+
+
+def _integers(values: Sequence[int]) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    return np.array(values, dtype=np.int64)
+
+
+def _floats(values: Sequence[float]) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    return np.array(values, dtype=np.float64)
+
+
+def _booleans(values: Sequence[bool]) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    return np.array(values, dtype=np.bool_)

@@ -1,0 +1,155 @@
+"""Which jobs started and which ended between two looks at the queue, each told once."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from slurm_rl_plugin.batch_systems.slurm.answers.fields import (
+    FINAL_STATES,
+    PENDING,
+    RUNNING_STATES,
+    QueueRow,
+)
+
+#: Vanished jobs asked for in one snapshot; the rest waits for the next one.
+ASK_AT_MOST = 1000
+#: Task numbers of a job that is no array.
+PLAIN_JOB = frozenset({""})
+
+
+class JobWatch:
+    """Remembers who waited and who ran, to tell new starts and new ends.
+
+    A job, or a task of a job array, starts once and ends once, whether it is ever seen running or
+    came and went between two snapshots. One that is requeued has not ended; seen waiting again it
+    starts again when it runs anew. At the first look nothing has started, as all that runs is old.
+
+    A job that runs no more is asked for until Slurm says how it is: suspended and completing ones
+    may go on or be requeued. Where Slurm has forgotten a job, its end is not told: nobody knows
+    when it was, and to guess would tell those who learn from past runs something wrong.
+    """
+
+    def __init__(self) -> None:
+        self._since: float | None = None
+        self._waiting: dict[int, frozenset[str]] = {}
+        self._to_ask: dict[int, None] = {}
+        self._asked: list[int] = []
+        #: Both: number of a job -> number of its array.
+        self._started: dict[int, int] = {}
+        self._not_ended: dict[int, int] = {}
+        #: Number of an array -> processors that it asked for; Slurm shows them until it starts.
+        self._requested: dict[int, int] = {}
+
+    def ask_about(self, rows: Sequence[QueueRow]) -> list[int]:
+        """Numbers of jobs and arrays that waited or ran before and of which something is gone."""
+        waiting = _waiting_tasks(rows)
+        running = {row.job_id: row.array_id for row in rows if row.state in RUNNING_STATES}
+        for array_id, tasks in self._waiting.items():
+            plain_and_runs = tasks == PLAIN_JOB and array_id in running
+            if waiting.get(array_id) != tasks and not plain_and_runs:
+                self._to_ask[array_id] = None
+        here = {row.job_id for row in rows}
+        for job_id, array_id in self._not_ended.items():
+            if job_id not in here:
+                self._to_ask[array_id] = None
+        self._not_ended |= running  # now, as it may be over when a failed look is taken again
+        self._waiting = waiting
+        self._asked = list(self._to_ask)[:ASK_AT_MOST]
+        return self._asked
+
+    def told(
+        self, rows: Sequence[QueueRow], answers: Sequence[QueueRow], now: float
+    ) -> tuple[list[QueueRow], list[QueueRow]]:
+        """Rows of the jobs that started, and of those that ended, since the last call.
+
+        Those that ended show the processors that they had asked for.
+
+        Args:
+            rows: of all that waits or runs.
+            answers: to the question `ask_about`.
+            now: seconds since the epoch.
+        """
+        first = self._since is None
+        for array_id in self._asked:  # not earlier: the question may have failed
+            self._to_ask.pop(array_id, None)
+        if self._since is None:
+            self._since = math.floor(now)  # Slurm's times are whole seconds
+        gone = [row for row in answers if _ran(row) and row.start >= self._since]
+        running = [row for row in rows if row.state in RUNNING_STATES]
+        for row in rows:
+            if row.state == PENDING:
+                self._started.pop(row.job_id, None)
+                self._requested[row.array_id] = row.processors
+        started = [row for row in _first_of_each(running, gone) if row.job_id not in self._started]
+        self._started.update((row.job_id, row.array_id) for row in started)
+        ended = self._ended(rows, answers, started)
+        self._forget(running)
+        return [] if first else started, ended
+
+    def requested(self, row: QueueRow) -> int:
+        """Processors that a job had asked for; those that it got where it was not seen waiting."""
+        return self._requested.get(row.array_id, row.processors)
+
+    def _ended(
+        self,
+        rows: Sequence[QueueRow],
+        answers: Sequence[QueueRow],
+        started: Sequence[QueueRow],
+    ) -> list[QueueRow]:
+        here, asked = {row.job_id for row in rows}, set(self._asked)
+        answer_for = {row.job_id: row for row in answers}
+        watched = {**self._not_ended, **{row.job_id: row.array_id for row in started}}
+        self._not_ended = {row.job_id: row.array_id for row in rows if row.state in RUNNING_STATES}
+        for row in answers:  # of tasks that were suspended at the first look too
+            if row.job_id not in here and row.state not in (PENDING, *FINAL_STATES):
+                self._not_ended[row.job_id] = row.array_id
+        ended: list[QueueRow] = []
+        for job_id, array_id in watched.items():
+            row_now = answer_for.get(job_id)
+            if job_id in here:
+                continue
+            if row_now is None and array_id not in asked:
+                self._not_ended[job_id] = array_id  # its turn to be asked for comes
+            elif row_now is not None and row_now.state in FINAL_STATES and _ran(row_now):
+                ended.append(replace(row_now, processors=self.requested(row_now)))
+        return ended
+
+    def _forget(self, running: Sequence[QueueRow]) -> None:
+        """Keep only jobs that can be met again: running ones and tasks of arrays asked for."""
+        alive = {row.job_id for row in running}
+        arrays = self._waiting.keys() | self._to_ask.keys() | {row.array_id for row in running}
+        arrays |= set(self._not_ended.values())
+        self._started = {
+            job_id: array_id
+            for job_id, array_id in self._started.items()
+            if job_id in alive or array_id in arrays
+        }
+        self._requested = {
+            array_id: processors
+            for array_id, processors in self._requested.items()
+            if array_id in arrays
+        }
+
+
+def _first_of_each(*tables: Sequence[QueueRow]) -> list[QueueRow]:
+    """The rows of some tables, each job once."""
+    rows: dict[int, QueueRow] = {}
+    for table in tables:
+        for row in table:
+            rows.setdefault(row.job_id, row)
+    return list(rows.values())
+
+
+def _ran(row: QueueRow) -> bool:
+    """Whether it got nodes; a job that was cancelled while it waited has a start time too."""
+    return row.state != PENDING and bool(row.nodes) and not math.isnan(row.start)
+
+
+def _waiting_tasks(rows: Iterable[QueueRow]) -> dict[int, frozenset[str]]:
+    tasks: dict[int, set[str]] = {}
+    for row in rows:
+        if row.state == PENDING:
+            tasks.setdefault(row.array_id, set()).add(row.tasks)
+    return {array_id: frozenset(names) for array_id, names in tasks.items()}

@@ -1,0 +1,146 @@
+"""Submits to one of several clusters, and reads what became of such jobs, as the user who asks."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from slurm_rl_plugin.batch_systems.command_process import Answer
+from slurm_rl_plugin.batch_systems.slurm.answers.fields import FINAL_STATES, parse_time
+from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner, failure, not_understood
+from slurm_rl_plugin.errors import BatchSystemUnavailable, JobNotAccepted, SubmissionUnknown
+
+#: Words after which slurmctld may have the job although nobody was told.
+_PERHAPS_TAKEN = (
+    *("Socket timed out", "Zero Bytes were transmitted", "Insane message", "Unexpected message"),
+    *("send failure", "receive failure", "shutdown failure", "Transport endpoint"),
+    *("Connection reset", "Connection timed out", "Broken pipe"),
+)
+#: Variables that would name other clusters than the chosen one.
+_OTHER_CLUSTERS = ("SBATCH_CLUSTERS", "SLURM_CLUSTERS")
+_SUBMITTED = re.compile(r"^(?:Submitted batch job )?(?P<job>\d+)(?: on cluster \S+|;\S*)?$", re.M)
+_ENDED_FIELDS = ("JobIDRaw", "Submit", "Start", "End", "State")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndedRun:
+    """When a job ran; seconds since the epoch."""
+
+    job_id: int
+    submitted: float
+    started: float
+    ended: float
+
+
+@dataclass(frozen=True, slots=True)
+class SlurmSubmission:
+    """Speaks to the clusters that share one accounting database.
+
+    Args:
+        submitting: runs sbatch with the user's own environment, which his job inherits.
+        asking: runs sacct.
+    """
+
+    submitting: CommandRunner
+    asking: CommandRunner
+
+    def submit(self, cluster: str, words: Sequence[str], script: str | None) -> tuple[int, str]:
+        """Run `sbatch -M CLUSTER WORDS`; the job's number there, and what sbatch said.
+
+        Args:
+            cluster: where.
+            words: of the user, behind `sbatch`.
+            script: for standard input; None where sbatch does not read it.
+
+        Raises:
+            JobNotAccepted: surely not submitted; in Slurm's words.
+            SubmissionUnknown: it may have been submitted.
+        """
+        command = ["sbatch", f"--clusters={cluster}", *words]
+        try:
+            answer = self.submitting.call(command, stdin=script or "")
+        except BatchSystemUnavailable as error:
+            raise _unknown(cluster, str(error)) from None
+        except KeyboardInterrupt:  # sbatch was killed, perhaps behind the submission
+            raise _unknown(cluster, "interrupted") from None
+        return _submitted(cluster, answer)
+
+    def ended(self, cluster: str, job_ids: Sequence[int]) -> tuple[list[EndedRun], list[int]]:
+        """Which of the jobs have run and ended, and which ended without having run.
+
+        Raises:
+            BatchSystemError: accounting does not answer, or in a form that is not understood.
+        """
+        answer = self.asking.call(
+            [
+                *("sacct", f"--clusters={cluster}", "-X", "--parsable2", "--noheader"),
+                *("--jobs", ",".join(str(job_id) for job_id in job_ids)),
+                *("-S", "now-90days", "-o", ",".join(_ENDED_FIELDS)),
+            ]
+        )
+        if answer.status:
+            raise failure("sacct", answer.errors or answer.output)
+        return parse_ended(answer.output)
+
+
+def _submitted(cluster: str, answer: Answer) -> tuple[int, str]:
+    said = (answer.errors + answer.output).strip()
+    found = _SUBMITTED.search(answer.output)
+    if found is not None:  # whatever the exit status: there is a job
+        return int(found["job"]), answer.output.strip()
+    if answer.status == 0:
+        raise SubmissionUnknown(f"sbatch said {said[:200]!r}: look with `squeue -M {cluster} --me`")
+    # without a word, or killed, sbatch may have been cut off behind the submission
+    if not said or answer.status < 0 or any(words in said for words in _PERHAPS_TAKEN):
+        raise _unknown(
+            cluster, said.splitlines()[-1] if said else f"sbatch ended with {answer.status}"
+        )
+    raise JobNotAccepted(said.splitlines()[-1])
+
+
+def _unknown(cluster: str, words: str) -> SubmissionUnknown:
+    return SubmissionUnknown(
+        f"{words}: the job may be on {cluster}, look with `squeue -M {cluster} --me` before you "
+        "submit it again"
+    )
+
+
+def parse_ended(text: str) -> tuple[list[EndedRun], list[int]]:
+    """Jobs that ran and ended, and those that ended without having run.
+
+    Raises:
+        BatchSystemError: a line has another form.
+    """
+    ran: list[EndedRun] = []
+    never: list[int] = []
+    for line in text.splitlines():
+        try:
+            job, *times, state = line.split("|")
+            submitted, started, ended = (parse_time(each, -1.0) for each in times)
+            job_id = int(job)
+        except ValueError as error:
+            raise not_understood("sacct", line) from error
+        if state.split(" ")[0] not in FINAL_STATES:
+            continue
+        if started < 0.0 or ended < started:
+            never.append(job_id)
+        else:
+            run = EndedRun(job_id=job_id, submitted=submitted, started=started, ended=ended)
+            ran.append(run)
+    return ran, never
+
+
+def user_submission(environment: Mapping[str, str], timeout: float) -> SlurmSubmission:
+    """For a user's own submission.
+
+    Args:
+        environment: of the user: his job gets it from sbatch, so nothing of ours may be in it.
+        timeout: seconds that a call may take.
+    """
+    asking = CommandRunner(environment=environment, timeout=timeout, on_call=None)
+    submitting = CommandRunner(environment=environment, timeout=timeout, on_call=None)
+    submitting.environment = {
+        key: value for key, value in environment.items() if key not in _OTHER_CLUSTERS
+    }
+    return SlurmSubmission(submitting=submitting, asking=asking)

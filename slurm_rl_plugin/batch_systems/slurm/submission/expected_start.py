@@ -1,0 +1,183 @@
+"""When Slurm would start a job, by its own will-run test: `sbatch --test-only` submits nothing.
+
+slurmctld counts running and pending jobs of the asked partition, but neither its state nor its time
+limit where EnforcePartLimits is off: these are read from `sinfo`, so that no start is promised to a
+job that would wait for ever.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from slurm_rl_plugin.batch_systems.slurm.answers.fields import parse_duration
+from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner, failure, not_understood
+from slurm_rl_plugin.batch_systems.slurm.submission.options import least_processors
+from slurm_rl_plugin.domain.site import NEEDS, JobRequest
+from slurm_rl_plugin.errors import BatchSystemUnavailable, ConfigurationError, JobNotAccepted
+from slurm_rl_plugin.units import MINUTE
+
+TEST_ONLY = ("sbatch", "--test-only", "--chdir=/", "--output=/dev/null", "--wrap=true")
+PARTITIONS = ("sinfo", "--noheader", "--all", "-o", "%P|%a|%l")
+#: What sinfo says of a partition that lets jobs run for ever.
+NO_LIMIT = "infinite"
+#: 26.05 puts a letter between the time and `using`.
+_STARTS = re.compile(r"\bJob \d+ to start at (?P<time>\S+).*? using \d+ processors")
+_REFUSED = re.compile(r"^(?:sbatch: error:|allocation failure:) *(?P<words>.+)$", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Partition:
+    """What decides whether a job may start in a partition at all.
+
+    Attributes:
+        name: without the star of the default one.
+        is_default: whether jobs that name none go there.
+        is_up: whether jobs start there now.
+        longest: seconds that a job may ask for; inf for no limit.
+    """
+
+    name: str
+    is_default: bool
+    is_up: bool
+    longest: float
+
+
+@dataclass(frozen=True, slots=True)
+class SlurmStarts:
+    """Tells starts; see `TellsStarts`. Any number of threads may ask at once.
+
+    Slurm tests as the user who asks, so accounts and QOS are checked by *his* associations.
+
+    Args:
+        commands: runs Slurm's commands as this process's user.
+        account: that every test is made under; "" takes the job's own.
+    """
+
+    commands: CommandRunner
+    account: str = ""
+
+    def expected_start(self, request: JobRequest) -> float | None:
+        """See `TellsStarts.expected_start`.
+
+        Raises:
+            JobNotAccepted: Slurm would not take the job, or no partition would ever start it.
+            BatchSystemUnavailable: no answer in time, or slurmctld cannot be reached.
+            BatchSystemError: an answer that cannot be understood.
+        """
+        check_partitions(request, parse_partitions(self.commands.read(PARTITIONS)))
+        answer = self.commands.call(will_run_command(request, self.account))
+        return parse_start(answer.status, answer.errors + answer.output)
+
+
+def will_run_command(request: JobRequest, account: str) -> list[str]:
+    """The command of a will-run test; each value is one word, which no value can leave."""
+    job, needs = request.job, dict(request.needs)
+    words = {
+        "partition": job.partition,
+        "account": account or job.account,
+        "qos": job.qos,
+        "job-name": job.name,
+        "time": "" if math.isnan(job.time_limit) else str(math.ceil(job.time_limit / MINUTE)),
+        **{name: needs[name] for name in NEEDS if name in needs},
+    }
+    if not _makes_up(request.processors, needs):
+        words["ntasks"] = str(_tasks(request.processors, needs.get("cpus-per-task", "")))
+    given = [f"--{name}={value}" for name, value in words.items() if value]
+    return [*TEST_ONLY, *given, *(["--exclusive"] if needs.get("exclusive") == "" else [])]
+
+
+def _makes_up(processors: int, needs: Mapping[str, str]) -> bool:
+    """Whether tasks or nodes that are asked for make up so many processors by themselves."""
+    if "ntasks" in needs:
+        return True
+    try:
+        return "nodes" in needs and least_processors(needs) >= processors
+    except ConfigurationError:  # Slurm refuses it in its own words
+        return True
+
+
+def _tasks(processors: int, of_each: str) -> int:
+    """Tasks that make up so many processors."""
+    each = int(of_each) if of_each.isascii() and of_each.isdigit() else 1
+    return math.ceil(processors / max(each, 1))
+
+
+def parse_start(status: int, text: str) -> float:
+    """The time of a will-run test.
+
+    Args:
+        status: exit status of the command.
+        text: all that it said.
+
+    Raises:
+        JobNotAccepted: Slurm would not take the job.
+        BatchSystemUnavailable: slurmctld cannot be reached.
+        BatchSystemError: another form.
+    """
+    found = _STARTS.search(text)
+    if found is not None:
+        return _seconds(found["time"])
+    refused = [each["words"] for each in _REFUSED.finditer(text)]
+    error = failure(TEST_ONLY[0], text)
+    if isinstance(error, BatchSystemUnavailable):
+        raise error
+    if status and refused:
+        raise JobNotAccepted(f"Slurm would not take the job: {refused[-1]}")
+    raise not_understood(" ".join(TEST_ONLY[:2]), text.strip().partition("\n")[0])
+
+
+def _seconds(text: str) -> float:
+    """Seconds since the epoch, as SLURM_TIME_FORMAT=%s has them or in the form without it."""
+    try:
+        return float(text) if text.isdigit() else datetime.fromisoformat(text).timestamp()
+    except (ValueError, OverflowError, OSError):
+        raise not_understood(" ".join(TEST_ONLY[:2]), text) from None
+
+
+def parse_partitions(text: str) -> list[Partition]:
+    """The answer of PARTITIONS.
+
+    Raises:
+        BatchSystemError: a line has another form.
+    """
+    return list(dict.fromkeys(_partitions(text)))
+
+
+def _partitions(text: str) -> Iterator[Partition]:
+    for line in text.splitlines():
+        try:
+            name, state, limit = line.split("|")
+            longest = math.inf if limit == NO_LIMIT else parse_duration(limit)
+        except ValueError as error:
+            raise not_understood("sinfo", line) from error
+        yield Partition(
+            name=name.removesuffix("*"),
+            is_default=name.endswith("*"),
+            is_up=state == "up",
+            longest=longest,
+        )
+
+
+def check_partitions(request: JobRequest, partitions: list[Partition]) -> None:
+    """Refuse a job that no partition it names would start.
+
+    Raises:
+        JobNotAccepted: says why.
+    """
+    asked = [name for name in request.job.partition.split(",") if name]
+    mine = [each for each in partitions if (each.name in asked if asked else each.is_default)]
+    if not mine:
+        what = f"no partition {', '.join(asked)}" if asked else "no default partition"
+        raise JobNotAccepted(f"Slurm has {what} here")
+    up = [each for each in mine if each.is_up]
+    if not up:
+        raise JobNotAccepted(f"partition {mine[0].name} is not up")
+    limit = request.job.time_limit
+    if not math.isnan(limit) and all(limit > each.longest for each in up):
+        raise JobNotAccepted(
+            f"partition {up[0].name} gives {up[0].longest / MINUTE:.0f} minutes at most"
+        )

@@ -1,0 +1,241 @@
+"""What a command `sbatch ...` asks for, before it is run: its words, its variables, its script.
+
+Only what decides where and when a job may start is read; all else is left to sbatch.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from slurm_rl_plugin.batch_systems.slurm.submission.option_names import (
+    FLAG_LETTERS,
+    FLAGS,
+    VALUED,
+    VALUED_LETTERS,
+    VARIABLES,
+)
+from slurm_rl_plugin.domain.job_description import JobDescription
+from slurm_rl_plugin.domain.site import NEEDS, JobRequest
+from slurm_rl_plugin.errors import ConfigurationError
+from slurm_rl_plugin.units import DAY, HOUR, MINUTE
+
+#: Options with which a job has one place only, and why.
+_BOUND = {
+    "clusters": "names clusters itself: leave it out, the site is chosen here",
+    "dependency": "waits for jobs of one cluster: submit it there",
+    "reservation": "names a reservation of one cluster: submit it there",
+    "nodelist": "names nodes of one cluster: submit it there",
+    "test-only": "submits nothing: leave it out",
+    "uid": "is for root: submit it yourself",
+    "wait": "waits until the job has ended, and sbatch is not waited for so long: leave it out",
+}
+_TIME = re.compile(
+    r"(?:(?P<days>\d{1,5})-(?P<hours>\d{1,5})(?::(?P<minutes>\d{1,5}))?(?::(?P<seconds>\d{1,5}))?"
+    r"|(?P<clock>\d{1,9}(?::\d{1,5}){0,2}))",
+    re.ASCII,
+)
+_NO_LIMIT = frozenset({"", "0", "-1", "infinite", "unlimited"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SbatchCommand:
+    """A command that was understood as far as it goes.
+
+    Attributes:
+        words: behind `sbatch`, as given.
+        options: long name -> value, of the words alone.
+        script: word that names the batch script; None where it is on standard input, or wrapped.
+    """
+
+    words: tuple[str, ...]
+    options: Mapping[str, str]
+    script: str | None
+
+    @property
+    def reads_stdin(self) -> bool:
+        """Whether sbatch would read its script from standard input."""
+        return self.script is None and "wrap" not in self.options
+
+
+def sbatch_command(command: Sequence[str]) -> SbatchCommand:
+    """Understand the words `sbatch ...`.
+
+    Raises:
+        ConfigurationError: another command, an option that is not known, or one that binds the
+            job to one place.
+    """
+    if not command or command[0].rpartition("/")[2] != "sbatch":
+        raise ConfigurationError(
+            "give the command to submit with behind --, such as -- sbatch job.sh."
+        )
+    words = tuple(command[1:])
+    options, rest = _options(words, "sbatch")
+    script = words[rest] if rest < len(words) else None
+    if ":" in words[:rest] or script == ":":
+        raise ConfigurationError(
+            "a heterogeneous job cannot be routed: submit it where it is to run."
+        )
+    return SbatchCommand(words=words, options=options, script=script)
+
+
+def job_request_of(
+    command: SbatchCommand, script: str, environment: Mapping[str, str], user: str
+) -> JobRequest:
+    """What the command asks for; the words go over variables, these over the script's lines.
+
+    Args:
+        command: as understood.
+        script: text of the batch script; "" for none.
+        environment: variables that sbatch reads.
+        user: login name.
+
+    Raises:
+        ConfigurationError: a line of the script or a value is not understood, or it binds the job
+            to one place.
+    """
+    given = script_options(script)
+    given |= {name: environment[key] for key, name in VARIABLES.items() if key in environment}
+    given |= command.options
+    for name, why in _BOUND.items():
+        if name in given:
+            raise ConfigurationError(f"sbatch --{name} {why}.")
+    needs = {name: given[name] for name in NEEDS if name in given}
+    return JobRequest(
+        job=JobDescription(
+            partition=given.get("partition", ""),
+            qos=given.get("qos", ""),
+            name=given.get("job-name", (command.script or "").rpartition("/")[2]),
+            time_limit=parse_time_limit(given.get("time", "")),
+            has_batch_script=True,
+            account=given.get("account", ""),
+            user=user,
+        ),
+        processors=least_processors(needs),
+        needs=tuple(sorted(needs.items())),
+    )
+
+
+def script_options(script: str) -> dict[str, str]:
+    """Options of the lines #SBATCH, up to the first command, as sbatch reads them.
+
+    Raises:
+        ConfigurationError: a line is not understood; names it.
+    """
+    found: dict[str, str] = {}
+    for number, line in enumerate(script.splitlines(), start=1):
+        if line.startswith("#SBATCH"):
+            where = f"line {number} of the script"
+            try:
+                words = shlex.split(line.removeprefix("#SBATCH"), comments=True)
+            except ValueError as error:
+                raise ConfigurationError(f"{where}: {error}: mend its quotes.") from None
+            if words in (["hetjob"], ["packjob"]):
+                raise ConfigurationError(
+                    f"{where}: a heterogeneous job cannot be routed: submit it where it is to run."
+                )
+            found |= _options(words, where)[0]
+        elif line.strip() and not line.lstrip().startswith("#"):
+            break
+    return found
+
+
+def parse_time_limit(text: str) -> float:
+    """Seconds of sbatch's --time; NaN for none.
+
+    Args:
+        text: minutes, minutes:seconds, hours:minutes:seconds, days-hours, days-hours:minutes or
+            days-hours:minutes:seconds.
+
+    Raises:
+        ConfigurationError: another form.
+    """
+    if text.strip().lower() in _NO_LIMIT:
+        return math.nan
+    found = _TIME.fullmatch(text.strip())
+    if found is None:
+        raise ConfigurationError(f"time limit {text!r} is none: give one as sbatch --time takes.")
+    if found["clock"] is None:
+        parts = [int(found[name] or 0) for name in ("days", "hours", "minutes", "seconds")]
+    else:
+        clock = [int(part) for part in found["clock"].split(":")]
+        hours, minutes, seconds = [[0, *clock, 0], [0, *clock], clock][len(clock) - 1]
+        parts = [0, hours, minutes, seconds]
+    return sum(part * unit for part, unit in zip(parts, (DAY, HOUR, MINUTE, 1.0), strict=True))
+
+
+def _options(words: Sequence[str], where: str) -> tuple[dict[str, str], int]:
+    """Long name -> value, and the place of the first word that is no option."""
+    found: dict[str, str] = {}
+    place = 0
+    while place < len(words) and words[place].startswith("-") and words[place] != "-":
+        word = words[place]
+        place += 1
+        if word == "--":
+            break
+        follows = words[place] if place < len(words) else None
+        taken = False
+        for name, value in _read(word, where):
+            if value is None:
+                if follows is None:
+                    raise ConfigurationError(f"{where}: {word} wants a value.")
+                taken = True
+            found[name] = follows or "" if value is None else value
+        place += taken
+    return found, place
+
+
+def _read(word: str, where: str) -> Iterator[tuple[str, str | None]]:
+    """Options of one word; the value is None where it is the next word."""
+    if word.startswith("--"):
+        name, sign, value = word[2:].partition("=")
+        meant = [each for each in sorted(FLAGS | VALUED) if each.startswith(name)]
+        if meant and name not in meant:  # sbatch takes --clust=x for --clusters=x
+            raise ConfigurationError(f"{where}: --{name} may be --{meant[0]}: write its full name.")
+        if sign:
+            yield name, value
+        elif name in FLAGS:
+            yield name, ""
+        elif name in VALUED:
+            yield name, None
+        else:
+            raise ConfigurationError(
+                f"{where}: --{name} is not known here: write --{name}=VALUE, or its full name."
+            )
+        return
+    letters = word[1:]
+    for place, letter in enumerate(letters):
+        if letter in VALUED_LETTERS:
+            rest = letters[place + 1 :].removeprefix("=")
+            yield VALUED_LETTERS[letter], rest or None
+            return
+        if letter in FLAG_LETTERS:
+            yield FLAG_LETTERS[letter], ""
+
+
+def least_processors(needs: Mapping[str, str]) -> int:
+    """Processors that a job asks for, at least.
+
+    Args:
+        needs: names of NEEDS and their values, as sbatch takes them.
+
+    Raises:
+        ConfigurationError: a count is none.
+    """
+    nodes = _count(needs, "nodes")
+    tasks = _count(needs, "ntasks", nodes * _count(needs, "ntasks-per-node"))
+    return tasks * _count(needs, "cpus-per-task")
+
+
+def _count(needs: Mapping[str, str], name: str, default: int = 1) -> int:
+    """The number of an option, the least of a range."""
+    text = needs.get(name, "")
+    if not text:
+        return default
+    least = re.match(r"(\d{1,8})([kKmM]?)(?![\w.])", text, re.ASCII)
+    if least is None or int(least[1]) < 1:
+        raise ConfigurationError(f"sbatch --{name} {text!r} is no number: give one of at least 1.")
+    return int(least[1]) * {"": 1, "k": 1024, "m": 1024**2}[least[2].lower()]

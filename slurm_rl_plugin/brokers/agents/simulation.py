@@ -1,0 +1,258 @@
+"""A grid of many agents, tick by tick (2005, sections 2 and 3).
+
+In a tick agents are replaced, hear of jobs that completed, submit theirs one after the other; the
+load is read; then each resource works off its queue. A wait is what stands in the queue over the
+capacity, so that an agent can be told of it at once, as in the paper, or when the job completes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from slurm_rl_plugin.brokers.agents.grid import Grid, GridSettings
+from slurm_rl_plugin.brokers.agents.memory import (
+    NO_JOB,
+    AgentMemory,
+    Rows,
+    agent_memory,
+    best_score,
+    choose_place,
+    experience,
+    forget,
+    learn_score,
+    learn_wait,
+    note_completed,
+    note_sent,
+    place_of,
+)
+from slurm_rl_plugin.brokers.agents.queues import (
+    Course,
+    begin,
+    hear_later,
+    join_queue,
+    least_loaded,
+    work,
+)
+from slurm_rl_plugin.brokers.agents.rules import ProbeSettings
+from slurm_rl_plugin.simulator.kernel.compilation import compiled, compiled_inline
+from slurm_rl_plugin.units import FloatArray, IntArray
+
+RANDOM, LEAST_LOADED, LEAST_LOADED_IN_TURN = "random", "least loaded", "least loaded in turn"
+OPTIMAL_SPLIT, PAPER, PROBING = "optimal split", "paper's agents", "probing agents"
+RULES = (RANDOM, LEAST_LOADED, LEAST_LOADED_IN_TURN, OPTIMAL_SPLIT, PAPER, PROBING)
+_RANDOM, _LEAST_LOADED, _IN_TURN, _SPLIT, _PAPER, _PROBING = range(len(RULES))
+#: Chosen on grids of 240 agents and 60 resources (capacities 5-500, jobs 8-800); times in ticks.
+TICK_PROBES = ProbeSettings(probes=4, weight=0.03, recent=3.0, fading=300.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentRule:
+    """How agents choose.
+
+    Attributes:
+        name: one of RULES.
+        noise: probability of a random choice instead (2005, section 3.2).
+        at_completion: they learn when a job completes; otherwise as soon as it is submitted.
+        known: M, resources that a probing agent uses.
+        probes: its constants.
+    """
+
+    name: str
+    noise: float = 0.0
+    at_completion: bool = False
+    known: int = 4
+    probes: ProbeSettings = TICK_PROBES
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GridRun:
+    """What came of a grid under a rule.
+
+    Attributes:
+        load: queued work / capacity, mean over the resources, after the submissions of each tick;
+            shape [ticks].
+        resource: that each job went to, shape [n].
+        wait: ticks from submission to start, shape [n].
+        response: ticks from submission to completion, shape [n].
+        backlog: work left at the end, shape [R].
+    """
+
+    load: FloatArray
+    resource: IntArray
+    wait: FloatArray
+    response: FloatArray
+    backlog: FloatArray
+
+
+class _Compiled(NamedTuple):
+    """An `AgentRule` for compiled code."""
+
+    rule: int
+    noise: float
+    at_completion: bool
+    probes: ProbeSettings
+
+
+def run_grid(settings: GridSettings, grid: Grid, rule: AgentRule, seed: int) -> GridRun:
+    """Simulate.
+
+    Args:
+        settings: that the grid was drawn with.
+        grid: capacities and submissions.
+        rule: of all agents.
+        seed: of their own random choices; the same seed gives the same bytes.
+    """
+    known = min(rule.known, settings.resources)
+    compiled_rule = _Compiled(
+        rule=RULES.index(rule.name),
+        noise=rule.noise,
+        at_completion=rule.at_completion,
+        probes=rule.probes._replace(probes=min(rule.probes.probes, known)),
+    )
+    course = begin(settings, grid)
+    memory = agent_memory(
+        scoring=settings.agents if rule.name == PAPER else 0,
+        probing=settings.agents if rule.name == PROBING else 0,
+        resources=settings.resources,
+        places=known,
+    )
+    _run(grid, compiled_rule, memory, np.random.default_rng([seed, 1]), course)
+    resource, wait = course.jobs["resource"].copy(), course.jobs["wait"].copy()
+    return GridRun(
+        load=course.ticks["load"].copy(),
+        resource=resource,
+        wait=wait,
+        response=wait + grid.size / grid.capacity[resource],
+        backlog=course.resources["backlog"].copy(),
+    )
+
+
+@compiled
+def _run(
+    grid: Grid, rule: _Compiled, memory: AgentMemory, rng: np.random.Generator, course: Course
+) -> None:
+    """The loop over ticks."""
+    for agent in range(len(memory.places)):
+        forget(memory, agent, grid.capacity, rng)
+    least = np.empty(len(course.resources), dtype=np.int64)
+    job = leaver = 0
+    for tick in range(len(course.ticks)):
+        leaver = _replace_leavers(grid, memory, course, leaver, tick, rng)
+        _hear(rule, memory, course, tick)
+        job = _submit(rule, memory, course, least, job, tick, rng)
+        course.ticks[tick].load = work(course.resources)
+
+
+@compiled
+def _replace_leavers(
+    grid: Grid,
+    memory: AgentMemory,
+    course: Course,
+    leaver: int,
+    tick: int,
+    rng: np.random.Generator,
+) -> int:
+    """New agents for those who leave in this tick; the number of the next leaver."""
+    while leaver < len(grid.leaver) and grid.leaver_tick[leaver] == tick:
+        agent = grid.leaver[leaver]
+        course.born[agent] = tick
+        forget(memory, agent, grid.capacity, rng)
+        leaver += 1
+    return leaver
+
+
+@compiled
+def _hear(rule: _Compiled, memory: AgentMemory, course: Course, tick: int) -> None:
+    """Agents learn from jobs that completed since the last tick; not from their predecessors'."""
+    jobs, resources, born = course.jobs, course.resources, course.born
+    scores, tallies, places = memory.scores, memory.tallies, memory.places
+    heard = course.ticks[tick].first
+    while heard != NO_JOB:
+        told = jobs[heard]
+        if told.tick >= born[told.agent]:
+            if rule.rule == _PROBING:
+                note_completed(places[told.agent], jobs, told.resource)
+            run_time = told.size / resources[told.resource].capacity
+            _learn(rule, scores, tallies, places, told, run_time, tick)
+        heard = told.following
+
+
+@compiled
+def _submit(
+    rule: _Compiled,
+    memory: AgentMemory,
+    course: Course,
+    least: IntArray,
+    job: int,
+    tick: int,
+    rng: np.random.Generator,
+) -> int:
+    """The submissions of a tick, one after the other; the number of the next job."""
+    jobs, resources, ticks, split = course.jobs, course.resources, course.ticks, course.split
+    scores, tallies, places, chances = memory
+    equal = least_loaded(resources, least) if rule.rule == _LEAST_LOADED else 0
+    while job < len(jobs) and jobs[job].tick == tick:
+        sent = jobs[job]
+        agent = sent.agent
+        # to pass an array on counts references, which costs as much as the work: few are passed
+        if rule.rule == _RANDOM or (rule.noise > 0.0 and rng.random() < rule.noise):
+            chosen = int(rng.random() * len(resources))
+        elif rule.rule == _PAPER:
+            chosen = best_score(scores[agent], rng.random())
+        elif rule.rule == _PROBING:
+            chosen = choose_place(places[agent], chances[agent], jobs, job, rule.probes, rng)
+        else:
+            chosen = _choose_knowing(rule, resources, split, least, equal, rng)
+        run_time = join_queue(sent, resources[chosen], chosen)
+        if not rule.at_completion:
+            _learn(rule, scores, tallies, places, sent, run_time, tick)
+        else:
+            hear_later(jobs, ticks, job, tick + resources[chosen].load)
+            if rule.rule == _PROBING:
+                note_sent(places[agent], jobs, job)
+        job += 1
+    return job
+
+
+@compiled_inline
+def _choose_knowing(
+    rule: _Compiled,
+    resources: Rows,
+    split: FloatArray,
+    least: IntArray,
+    equal: int,
+    rng: np.random.Generator,
+) -> int:
+    """The resource that a job goes to whose agent knows all capacities, or all loads."""
+    if rule.rule == _SPLIT:
+        return min(int(np.searchsorted(split, rng.random(), side="right")), len(split) - 1)
+    if rule.rule == _IN_TURN:
+        equal = least_loaded(resources, least)
+    return least[int(rng.random() * equal)]
+
+
+@compiled_inline
+def _learn(
+    rule: _Compiled,
+    scores: IntArray,
+    tallies: Rows,
+    places: Rows,
+    told: Any,
+    run_time: float,
+    tick: int,
+) -> None:
+    """An agent hears what its job met."""
+    agent = told.agent
+    if rule.rule == _PAPER:
+        met = experience(told.wait, run_time, told.size)
+        learn_score(scores[agent], tallies[agent], told.resource, met)
+    elif rule.rule == _PROBING:
+        number = place_of(places[agent], told.resource)
+        if number != NO_JOB:  # noise sends jobs where the agent keeps nothing in mind
+            place = places[agent, number]
+            learn_wait(place, told.wait, float(tick), rule.probes.weight)
+            if not rule.at_completion:
+                place.busy = tick + told.wait + run_time

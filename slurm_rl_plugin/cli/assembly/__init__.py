@@ -1,0 +1,1 @@
+"""Builds the hook and the batch system from a configuration; verbs only call them."""

@@ -1,0 +1,114 @@
+"""Options of the verbs that work on a configured site, and what they and the environment give."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+from slurm_rl_plugin.cli.tables import printable
+from slurm_rl_plugin.configuration import (
+    DEFAULT_PATH,
+    Configuration,
+    Flag,
+    KnownSite,
+    known_site,
+    read_configuration,
+)
+from slurm_rl_plugin.hook.memory.state_file import StateFile
+
+logger = logging.getLogger(__name__)
+
+
+def add_configuration_options(parser: argparse.ArgumentParser) -> None:
+    """Declare --config and --set."""
+    parser.add_argument("--config", type=Path, metavar="FILE", help=f"default {DEFAULT_PATH}")
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="SECTION.KEY=VALUE",
+        help="a key of the configuration, over environment and files; repeat it",
+    )
+
+
+def configuration_of(
+    options: argparse.Namespace, *flags: Flag, or_defaults: bool = False
+) -> Configuration:
+    """The configuration in force; warnings go to the log, which is standard error.
+
+    Args:
+        options: as declared by `add_configuration_options`.
+        flags: what other options of the verb say of keys; these go before --set.
+        or_defaults: where no file is named, the usual one may be missing.
+
+    Raises:
+        ConfigurationError: lists every fault.
+    """
+    settings = _settings(options)
+    path = options.config or DEFAULT_PATH
+    if or_defaults and options.config is None and not path.exists():
+        path = None
+    configuration = read_configuration(path, environment=os.environ, flags=[*settings, *flags])
+    for warning in configuration.warnings:
+        logger.warning("%s", warning)
+    return configuration
+
+
+def add_way_out_options(parser: argparse.ArgumentParser) -> None:
+    """Declare --config, --set and --state-file, for verbs that work without a configuration too."""
+    add_configuration_options(parser)
+    parser.set_defaults(verb=parser.prog.rpartition(" ")[2])
+    parser.add_argument(
+        "--state-file",
+        metavar="FILE",
+        help="the daemon's, which tells how to take factors back where the configuration cannot "
+        "be read; it is looked for otherwise",
+    )
+
+
+def site_to_leave(options: argparse.Namespace) -> KnownSite:
+    """As much of the site as can be known; what is wrong with the configuration goes to stderr.
+
+    Raises:
+        ConfigurationError: --set gives no key.
+    """
+    found = quiet_site_to_leave(options)
+    tell_faults(options.verb, found)
+    return found
+
+
+def quiet_site_to_leave(options: argparse.Namespace) -> KnownSite:
+    """As `site_to_leave`, without a word.
+
+    Raises:
+        ConfigurationError: --set gives no key.
+    """
+    flags = _settings(options)
+    if options.state_file:
+        flags.append(Flag(f"hook.state_file={options.state_file}", "--state-file"))
+    return known_site(
+        options.config or DEFAULT_PATH,
+        environment=os.environ,
+        flags=flags,
+        left_behind=lambda path: StateFile(path).left_behind(),
+    )
+
+
+def tell_faults(verb: str, site: KnownSite) -> None:
+    """Say what is wrong with the configuration, and what is gone by in its place."""
+    lines = list(site.faults)
+    if not site.is_read:
+        told = StateFile(site.state_file).left_behind()
+        what = "as the daemon left it" if told else "which does not tell how; defaults are tried"
+        lines.append(f"going by the state file {site.state_file}, {what}.")
+    with suppress(OSError):
+        for line in lines:
+            print(f"slurm-rl {verb}: {line}", file=sys.stderr)
+
+
+def _settings(options: argparse.Namespace) -> list[Flag]:
+    return [Flag(setting, printable(f"--set {setting}")) for setting in options.set]

@@ -1,0 +1,160 @@
+"""Builds the hook from a configuration: the model, or its stand-in, and the cycle."""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from slurm_rl_plugin.cli.assembly.batch_system import (
+    build_batch_system,
+    class_defaults_path,
+    limits_path,
+)
+from slurm_rl_plugin.cli.assembly.shipped_files import shipped_folder
+from slurm_rl_plugin.configuration import SHIPPED_MODELS, Configuration, way_out_of
+from slurm_rl_plugin.configuration.keys.reserve import LICENSES, QOS
+from slurm_rl_plugin.errors import ConfigurationError, PolicyError
+from slurm_rl_plugin.hook.audit.log import AuditLog
+from slurm_rl_plugin.hook.class_defaults.class_defaults import ClassDefaults
+from slurm_rl_plugin.hook.cycle.cycle import Cycle
+from slurm_rl_plugin.hook.memory.state_file import StateFile
+from slurm_rl_plugin.hook.rails.batch_limit import BatchLimit
+from slurm_rl_plugin.hook.rails.guard_rails import UntouchedJobs, default_guard_rails
+from slurm_rl_plugin.hook.rails.reserve import ReserveRail
+from slurm_rl_plugin.policies.ordering_rules import is_live_rule, rule_policy
+from slurm_rl_plugin.policies.port import Policy
+from slurm_rl_plugin.policies.q_network import load_q_network
+from slurm_rl_plugin.policies.unavailable import UnavailablePolicy
+
+logger = logging.getLogger(__name__)
+
+#: Seconds for which the table of class defaults is good beyond three cycles.
+_DEFAULTS_LIFE = 30.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadedPolicy:
+    """A policy and what metrics say of its model.
+
+    Attributes:
+        policy: who scores jobs.
+        sha256: of the model; "" for a rule.
+        labels: of the metric that describes the model.
+        learns_from_runs: whether it wants to know the runs of the past.
+    """
+
+    policy: Policy
+    sha256: str = ""
+    labels: dict[str, str] = field(default_factory=dict)
+    learns_from_runs: bool = False
+
+
+def model_path(model: str) -> Path:
+    """Where a model is: one of SHIPPED_MODELS, or a path."""
+    if model not in SHIPPED_MODELS:
+        return Path(model)
+    return shipped_folder("policy_models") / f"{model}.onnx"
+
+
+def check_model_file(model: str) -> None:
+    """Refuse a model that is not there: no daemon should start on a slip in its path.
+
+    A file that is there and broken is another matter: it may break while the site relies on the
+    daemon, which then falls back.
+
+    Raises:
+        ConfigurationError: the file is missing or may not be read by this user.
+    """
+    if is_live_rule(model):
+        return
+    path = model_path(model)
+    try:
+        path.open("rb").close()
+    except OSError as error:
+        raise ConfigurationError(
+            f"model {path} cannot be read ({error.strerror}): give the path of a model, or the "
+            "name of a rule, in [policy] model."
+        ) from None
+
+
+def load_policy(model: str) -> LoadedPolicy:
+    """A rule by its name, or a model by its path.
+
+    Raises:
+        PolicyError: the model cannot be used.
+    """
+    if is_live_rule(model):
+        return LoadedPolicy(policy=rule_policy(model), labels={"name": model})
+    network = load_q_network(model_path(model))
+    card = network.card
+    labels = {
+        "name": network.name,
+        "sha256": card.sha256,
+        "schema": card.metadata.get("schema_name", ""),
+        "schema_digest": card.metadata.get("schema_digest", ""),
+        "algorithm": card.metadata.get("algorithm", ""),
+    }
+    return LoadedPolicy(
+        policy=network,
+        sha256=card.sha256,
+        labels=labels,
+        learns_from_runs=network.prediction is not None,
+    )
+
+
+def load_policy_or_fall_back(model: str) -> LoadedPolicy:
+    """As `load_policy`; a model that cannot be used refuses each decision, so FIFO takes over."""
+    try:
+        return load_policy(model)
+    except PolicyError as error:
+        logger.error("model=refused reason=%s", error)
+        stand_in = UnavailablePolicy(name=Path(model).stem, reason=error)
+        return LoadedPolicy(policy=stand_in, labels={"name": stand_in.name, "refused": "true"})
+
+
+def build_cycle(configuration: Configuration, loaded: LoadedPolicy) -> Cycle:
+    """A cycle over the configured batch system."""
+    calls: list[tuple[str, float]] = []
+    hook, rails = configuration.values["hook"], configuration.values["guard_rails"]
+    reserve = ReserveRail(configuration.reserve) if configuration.reserve else None
+    return Cycle(
+        batch_system=build_batch_system(
+            configuration, calls, learns_from_runs=loaded.learns_from_runs
+        ),
+        policy=loaded.policy,
+        model_sha256=loaded.sha256,
+        settings=configuration.cycle_settings,
+        guard_rails=default_guard_rails(configuration.starvation_bound, reserve),
+        untouched=UntouchedJobs(
+            accounts=tuple(rails["exempt_accounts"]),
+            partitions=tuple(rails["exempt_partitions"]),
+            qos=tuple(rails["exempt_qos"]),
+        ),
+        state=StateFile(Path(hook["state_file"]), way_out_of(configuration)),
+        audit=AuditLog(Path(hook["audit_file"]) if hook["audit_file"] else None),
+        monotonic=time.monotonic,
+        limit=BatchLimit(
+            rail=reserve,
+            file=limits_path(Path(hook["state_file"])),
+            monotonic=time.monotonic,
+        ),
+        class_defaults=_class_defaults(configuration),
+        calls=calls,
+    )
+
+
+def _class_defaults(configuration: Configuration) -> ClassDefaults:
+    """Good for three cycles: one that is late is no reason to give new jobs nothing."""
+    reserve, more = configuration.values["reserve"], {}
+    if reserve["mechanism"] == QOS:
+        more = {"batch_qos": reserve["qos"]}
+    elif reserve["mechanism"] == LICENSES:
+        more = {"batch_license": reserve["license"]}
+    return ClassDefaults(
+        path=class_defaults_path(configuration),
+        rules=configuration.classifier.rules,
+        life=3.0 * configuration.pace.longest + _DEFAULTS_LIFE,
+        more=more,
+    )

@@ -1,0 +1,1 @@
+"""`slurm-rl benchmark`: how fast the hook decides and the simulator runs."""

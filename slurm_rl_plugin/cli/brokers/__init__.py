@@ -1,0 +1,1 @@
+"""`slurm-rl offer` and `slurm-rl route`: between sites."""

@@ -1,0 +1,186 @@
+"""Builds the offer service of a configured site: joins the batch system to the broker's side."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from slurm_rl_plugin.batch_systems.detection import choose_batch_system
+from slurm_rl_plugin.batch_systems.slurm.answers.fields import parse_all_processors
+from slurm_rl_plugin.batch_systems.slurm.answers.settings import SHOW_CONFIG, parse_cluster_name
+from slurm_rl_plugin.batch_systems.slurm.cluster import SINFO
+from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner
+from slurm_rl_plugin.batch_systems.slurm.submission.expected_start import SlurmStarts
+from slurm_rl_plugin.brokers.live.offer_desk import OfferDesk
+from slurm_rl_plugin.brokers.live.offer_pages import OfferPages
+from slurm_rl_plugin.brokers.live.offer_worth import OfferWorth
+from slurm_rl_plugin.brokers.live.own_utilities import OwnUtilities
+from slurm_rl_plugin.brokers.live.recent_starts import RecentStarts, StartLimits
+from slurm_rl_plugin.brokers.live.request_rate import RequestRate
+from slurm_rl_plugin.brokers.live.shared_token import SharedToken
+from slurm_rl_plugin.cli.assembly.batch_system import build_batch_system
+from slurm_rl_plugin.configuration import Configuration
+from slurm_rl_plugin.domain.published_utilities import PublishedUtilities
+from slurm_rl_plugin.errors import ConfigurationError, PolicyError
+from slurm_rl_plugin.policies.q_network import QNetworkPolicy, load_q_network
+from slurm_rl_plugin.policies.site_utilities import check_site_utility, published_utilities
+
+logger = logging.getLogger(__name__)
+
+#: Seconds for which name and processors of the site are taken as they were.
+_KNOWN_FOR = 60.0
+#: Part of the requests of a minute that may come without a pause.
+_AT_ONCE = 1 / 3
+
+
+def build_offer_pages(configuration: Configuration) -> OfferPages:
+    """The page that the service serves.
+
+    Raises:
+        ConfigurationError: the batch system has no will-run test, the token cannot be read, or the
+            utility model cannot be used.
+    """
+    check_batch_system(configuration)
+    given = configuration.values["offer"]
+    utilities = build_own_utilities(configuration)
+    desk = build_offer_desk(configuration, utilities)
+    if utilities is not None:
+        utilities.renew()
+    return OfferPages(
+        answer=desk.answer,
+        utilities=None if utilities is None else utilities.current,
+        token=SharedToken(Path(given["token_file"])),
+        rate=_rate(given["requests_per_minute"]),
+        strangers=_rate(given["requests_per_minute"]),
+        monotonic=time.monotonic,
+    )
+
+
+def _rate(per_minute: float) -> RequestRate:
+    return RequestRate(
+        per_minute=per_minute, at_once=per_minute * _AT_ONCE, monotonic=time.monotonic
+    )
+
+
+def check_batch_system(configuration: Configuration) -> None:
+    """Only Slurm tells when a job would start.
+
+    Raises:
+        ConfigurationError: it is OpenPBS.
+    """
+    if choose_batch_system(configuration.values["batch_system"]["adapter"], os.environ).pbs:
+        raise ConfigurationError(
+            "offers need Slurm's will-run test, and OpenPBS has none: run `slurm-rl offer` at "
+            "sites with Slurm only."
+        )
+
+
+def offer_commands(configuration: Configuration) -> CommandRunner:
+    """Runs the service's commands."""
+    timeout = float(configuration.values["offer"]["timeout"])
+    return CommandRunner(environment=None, timeout=timeout, on_call=None)
+
+
+def build_offer_desk(configuration: Configuration, utilities: OwnUtilities | None) -> OfferDesk:
+    """What makes the offers."""
+    given = configuration.values["offer"]
+    commands = offer_commands(configuration)
+    limits = StartLimits(
+        keep=float(given["keep"]),
+        at_once=given["tests_at_once"],
+        busy_share=float(given["busy_share"]),
+        patience=float(given["timeout"]),
+    )
+    starts = SlurmStarts(commands, given["account"])
+    return OfferDesk(
+        site=_site_name(commands),
+        starts=RecentStarts(starts.expected_start, limits, time.monotonic),
+        worth=OfferWorth(
+            given["price"],
+            configuration.classifier.is_interactive,
+            None if utilities is None else utilities.utility,
+        ),
+        all_processors=Remembered(lambda: parse_all_processors(commands.read(SINFO))).value,
+        clock=time.time,  # noqa: TID251 - the composition root hands out the clock
+    )
+
+
+def utility_model(configuration: Configuration) -> QNetworkPolicy | None:
+    """The model of [offer] utility_model; None where there is none.
+
+    Raises:
+        ConfigurationError: it cannot be read, or it is none of a site's utility.
+    """
+    name = configuration.values["offer"]["utility_model"]
+    if not name:
+        return None
+    try:
+        policy = load_q_network(Path(name))
+        check_site_utility(policy)
+    except PolicyError as error:
+        raise ConfigurationError(f"[offer] utility_model: {error}") from None
+    return policy
+
+
+def build_own_utilities(configuration: Configuration) -> OwnUtilities | None:
+    """What publishes the site's utilities, from a look at the queue as the daemon has it.
+
+    Raises:
+        ConfigurationError: see `utility_model`.
+    """
+    policy = utility_model(configuration)
+    if policy is None:
+        return None
+    given, calls = configuration.values["offer"], list[tuple[str, float]]()
+    site = _site_name(offer_commands(configuration))
+    # asks Slurm which adapter may work, so not before the first publication
+    batch_system = cache(lambda: build_batch_system(configuration, calls))
+
+    def publish() -> PublishedUtilities:
+        calls.clear()
+        return published_utilities(policy, batch_system().snapshot(), site=site())
+
+    return OwnUtilities(
+        publish,
+        patience=float(given["timeout"]) / 2.0,  # the will-run test of the same request takes time
+        busy_share=float(given["busy_share"]),
+        clock=time.time,  # noqa: TID251 - the composition root hands out the clock
+        monotonic=time.monotonic,
+    )
+
+
+def _site_name(commands: CommandRunner) -> Callable[[], str]:
+    return Remembered(lambda: parse_cluster_name(commands.read(SHOW_CONFIG))).value
+
+
+@dataclass(slots=True)
+class Remembered:
+    """A fact of the site that changes rarely; one thread at a time asks for it.
+
+    Attributes:
+        ask: for it.
+    """
+
+    ask: Callable[[], Any]
+    _value: Any = None
+    _until: float = 0.0
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def value(self) -> Any:
+        """As it was at most a minute ago.
+
+        Raises:
+            BatchSystemError: as `ask` does.
+        """
+        with self._lock:
+            if time.monotonic() >= self._until:
+                self._value = self.ask()
+                self._until = time.monotonic() + _KNOWN_FOR
+            return self._value

@@ -1,0 +1,175 @@
+"""`slurm-rl route`: asks all sites when they would start a job, ranks them, and may submit it."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import sys
+import time
+from dataclasses import dataclass
+
+from slurm_rl_plugin.batch_systems.slurm.submission.clusters import SlurmSubmission, user_submission
+from slurm_rl_plugin.batch_systems.slurm.submission.options import SbatchCommand
+from slurm_rl_plugin.brokers.live.asked_sites import SiteAnswer, ask_sites
+from slurm_rl_plugin.brokers.live.remote_site import RemoteSite
+from slurm_rl_plugin.brokers.live.routed_jobs import JobOnItsWay, RoutedJobsFile
+from slurm_rl_plugin.brokers.port import Broker, RankedSite
+from slurm_rl_plugin.brokers.registry import BROKERS, LEARNERS, BrokerParts
+from slurm_rl_plugin.cli.assembly.configuration_arguments import (
+    add_configuration_options,
+    configuration_of,
+)
+from slurm_rl_plugin.cli.brokers.route_experience import learn_from_past, state_file
+from slurm_rl_plugin.cli.brokers.route_request import given_command, request_of, sites_of
+from slurm_rl_plugin.cli.brokers.route_table import print_ranking, ranking_document
+from slurm_rl_plugin.cli.check.surroundings import now
+from slurm_rl_plugin.cli.tables import print_json, printable
+from slurm_rl_plugin.configuration import Configuration
+from slurm_rl_plugin.domain.site import JobRequest
+from slurm_rl_plugin.errors import ConfigurationError, JobNotAccepted
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    add_configuration_options(parser)
+    parser.add_argument("--submit", action="store_true", help="submit to the best, with sbatch -M")
+    parser.add_argument(
+        "--broker", choices=BROKERS, help="who ranks the sites; default as [route] broker"
+    )
+    parser.add_argument(
+        "--formula", help="what an offer is worth to you, for --broker market; default as [route]"
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+    parser.add_argument(
+        "command",
+        nargs=argparse.REMAINDER,
+        metavar="COMMAND",
+        help="sbatch and its words, behind --",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Route:
+    """A job on its way to a site.
+
+    Attributes:
+        configuration: in force.
+        command: of the user.
+        script: that sbatch reads from standard input; None where it does not.
+        request: what sites are told.
+        submission: submits, and asks accounting.
+        past: the user's routed jobs.
+    """
+
+    configuration: Configuration
+    command: SbatchCommand
+    script: str | None
+    request: JobRequest
+    submission: SlurmSubmission
+    past: RoutedJobsFile
+
+
+def main(options: argparse.Namespace) -> int:
+    """Rank, print, and submit where that is wanted; 1 where no site takes the job."""
+    configuration = configuration_of(options, or_defaults=True)
+    named = options.broker or configuration.values["route"]["broker"]
+    broker = _broker(named, options.formula, configuration)
+    route = _route(options, configuration)
+    sites = sites_of(configuration, os.environ)
+    answers = ask_sites(
+        [RemoteSite(site, float(configuration.values["route"]["timeout"])) for site in sites],
+        route.request,
+        float(configuration.values["route"]["timeout"]),
+        time.monotonic,
+    )
+    if named in LEARNERS:
+        learn_from_past(broker, route.past, route.submission, now(), _tell)
+    ranking = _ranking(broker, route.request, answers)
+    silent = [answer for answer in answers if answer.promised is None]
+    if not options.json and "parsable" not in route.command.options:
+        print_ranking(ranking, silent, now())
+    submitted = _submit(route, ranking) if options.submit and ranking else None
+    if options.json:
+        print_json(ranking_document(ranking, silent, submitted, now()))
+    elif submitted is not None:
+        sys.stdout.write(f"{submitted[2]}\n")
+    if not ranking:
+        _tell("no site would take the job now.")
+    return 0 if ranking and (submitted is not None or not options.submit) else 1
+
+
+def _broker(named: str, formula: str | None, configuration: Configuration) -> Broker:
+    parts = BrokerParts(
+        clock=now,
+        seed=time.time_ns(),
+        formula=formula or configuration.values["route"]["formula"],
+        is_interactive=configuration.classifier.is_interactive,
+    )
+    return BROKERS[named](parts)
+
+
+def _route(options: argparse.Namespace, configuration: Configuration) -> Route:
+    command, script = given_command(options.command)
+    if options.submit and shutil.which("sbatch") is None:
+        raise ConfigurationError("there is no sbatch here: run this where jobs are submitted.")
+    timeout = float(configuration.values["route"]["submit_timeout"])
+    return Route(
+        configuration=configuration,
+        command=command,
+        script=script if command.reads_stdin else None,
+        request=request_of(command, script, os.environ),
+        submission=user_submission(os.environ, timeout),
+        past=RoutedJobsFile(state_file(os.environ)),
+    )
+
+
+def _ranking(broker: Broker, request: JobRequest, answers: list[SiteAnswer]) -> list[RankedSite]:
+    """Of the sites that made an offer, with the offer beside each."""
+    offering = [answer for answer in answers if answer.promised is not None]
+    offers = {answer.name: answer.promised for answer in offering}
+    ranking = broker.rank(request, offering)
+    return [
+        each
+        if each.offer is not None
+        else RankedSite(
+            site=each.site, merit=each.merit, reason=each.reason, offer=offers[each.site]
+        )
+        for each in ranking
+        if each.site in offers
+    ]
+
+
+def _submit(route: Route, ranking: list[RankedSite]) -> tuple[str, int, str] | None:
+    """Submit to the first that takes it: its name, the job's number, and what sbatch said.
+
+    Raises:
+        SubmissionUnknown: nobody knows whether it was taken, so no other site is tried.
+    """
+    for each in ranking:
+        submitted = now()
+        try:
+            job_id, said = route.submission.submit(each.site, route.command.words, route.script)
+        except JobNotAccepted as error:
+            _tell(f"{each.site} did not take the job: {error}")
+            continue
+        _remember(
+            route,
+            JobOnItsWay(site=each.site, job_id=job_id, request=route.request, submitted=submitted),
+        )
+        return each.site, job_id, said
+    return None
+
+
+def _remember(route: Route, job: JobOnItsWay) -> None:
+    """Keep it to learn from; only experience is lost where it cannot be kept."""
+    try:
+        with route.past.changing() as change:
+            change.jobs = change.jobs.with_submitted(job)
+    except OSError as error:
+        _tell(f"job {job.job_id} is not remembered ({error}).")
+
+
+def _tell(words: str) -> None:
+    """Say something beside what is printed."""
+    sys.stderr.write(f"slurm-rl route: {printable(words)}\n")

@@ -1,0 +1,88 @@
+"""`slurm-rl check`: whether the daemon could do its work here, one line a check with the mend."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import asdict
+
+from slurm_rl_plugin.cli.assembly.configuration_arguments import (
+    add_configuration_options,
+    configuration_of,
+)
+from slurm_rl_plugin.cli.assembly.hook import check_model_file
+from slurm_rl_plugin.cli.check.batch_system import (
+    FAIL,
+    SiteCheck,
+    adapter,
+    own_checks,
+    scheduler_of,
+    site,
+)
+from slurm_rl_plugin.cli.check.model import FEWEST_JOBS, model_of
+from slurm_rl_plugin.cli.check.offers import offer_checks
+from slurm_rl_plugin.cli.check.reserve import reserve_of
+from slurm_rl_plugin.cli.check.surroundings import files_of, now, port_of, surroundings_of
+from slurm_rl_plugin.cli.look.job_arguments import count
+from slurm_rl_plugin.cli.look.queue_look import look_at_queue
+from slurm_rl_plugin.cli.tables import print_json, print_table
+from slurm_rl_plugin.configuration import Configuration
+from slurm_rl_plugin.errors import BatchSystemError
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    add_configuration_options(parser)
+    parser.add_argument(
+        "--jobs",
+        type=count,
+        metavar="N",
+        help=f"time a decision on so many jobs (default: those that wait, {FEWEST_JOBS} at least)",
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+
+
+def main(options: argparse.Namespace) -> int:
+    """Check and print; 1 where a check fails."""
+    configuration = configuration_of(options)
+    check_model_file(configuration.values["policy"]["model"])
+    checks = checks_of(configuration, options.jobs)
+    failed = sum(check.result == FAIL for check in checks)
+    if options.json:
+        print_json({"failed": failed, "checks": [asdict(check) for check in checks]})
+    else:
+        rows = [[check.result, check.name, check.what] for check in checks]
+        print_table(["RESULT", "CHECK", "WHAT"], rows)
+    return 1 if failed else 0
+
+
+def checks_of(configuration: Configuration, jobs: int | None = None) -> list[SiteCheck]:
+    """Every check; where the batch system does not answer those on it are one failure.
+
+    Args:
+        configuration: of the site.
+        jobs: waiting jobs that a decision is timed on; by default those of now, 1000 at least.
+    """
+    checks = [
+        *files_of(configuration, now()),
+        port_of(configuration),
+        *offer_checks(configuration, now()),
+    ]
+    try:
+        look = look_at_queue(configuration)
+        system = look.cycle.batch_system
+        facts, load = system.facts(), system.load()
+        own = own_checks(system) or list(
+            surroundings_of(configuration, look.loaded.learns_from_runs, now)
+        )
+    except BatchSystemError as error:
+        failed = SiteCheck(FAIL, "batch system", str(error))
+        return [failed, adapter(configuration), *checks, *model_of(configuration)]
+    found = site(configuration, facts, load, look.cycle)
+    return [
+        *found,
+        *scheduler_of(configuration, look),
+        *reserve_of(configuration, look),
+        *own,
+        *checks,
+        *model_of(configuration, look, jobs),
+    ]

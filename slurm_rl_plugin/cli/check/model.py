@@ -1,0 +1,87 @@
+"""Checks of `slurm-rl check` on the model: its digest, its goals, its time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import numpy as np
+
+from slurm_rl_plugin.cli.assembly.hook import LoadedPolicy, load_policy
+from slurm_rl_plugin.cli.benchmark.drawn_queue import queue_beside
+from slurm_rl_plugin.cli.check.batch_system import FAIL, PASS, WARN, SiteCheck
+from slurm_rl_plugin.cli.look.queue_look import QueueLook
+from slurm_rl_plugin.configuration import Configuration
+from slurm_rl_plugin.errors import PolicyError
+
+#: Waiting jobs that a decision is tried on at least.
+FEWEST_JOBS = 1000
+_REPEATS = 3
+
+
+def model_of(
+    configuration: Configuration, look: QueueLook | None = None, jobs: int | None = None
+) -> Iterator[SiteCheck]:
+    """Whether the model can be used, was trained for the site's goals, and is quick enough.
+
+    Args:
+        configuration: of the site.
+        look: at the queue; None where Slurm does not answer.
+        jobs: waiting jobs to decide on; by default those of now, 1000 at least.
+    """
+    try:
+        loaded = load_policy(configuration.values["policy"]["model"])
+    except PolicyError as error:
+        yield SiteCheck(FAIL, "model", str(error))
+        return
+    yield SiteCheck(PASS, "model", f"{loaded.policy.name} {loaded.sha256[:12]}".strip())
+    yield reward_of(configuration, loaded)
+    if look is not None:
+        waiting = len(look.considered.plan.snapshot.pending)
+        yield _decision_time(configuration, loaded, look, jobs or max(waiting, FEWEST_JOBS))
+
+
+def reward_of(configuration: Configuration, loaded: LoadedPolicy) -> SiteCheck:
+    """Reward weights act by training alone: the model must have been trained for the site's."""
+    card = getattr(loaded.policy, "card", None)
+    if card is None:
+        return SiteCheck(PASS, "reward", "a rule has no reward: [reward] is not used")
+    trained, wanted = card.reward_weights, configuration.values["reward"]
+    if not trained:
+        return SiteCheck(
+            WARN, "reward", "the model does not say what it was trained for: [reward] is not used"
+        )
+    differs = [key for key in wanted if abs(trained.get(key, 0.0) - wanted[key]) > 1e-9]
+    if not differs:
+        return SiteCheck(PASS, "reward", "the model was trained for the weights of [reward]")
+    told = ", ".join(f"{key} = {trained.get(key, 0.0):g}" for key in differs)
+    return SiteCheck(
+        FAIL,
+        "reward",
+        f"the model was trained with {told}: train one for your [reward], or set it as trained",
+    )
+
+
+def _decision_time(
+    configuration: Configuration, loaded: LoadedPolicy, look: QueueLook, jobs: int
+) -> SiteCheck:
+    plan = look.considered.plan
+    snapshot = queue_beside(plan.snapshot, jobs, np.random.default_rng(1))
+    deadline = float(configuration.values["policy"]["inference_deadline"])
+    taken = []
+    for _ in range(_REPEATS):
+        began = time.monotonic()
+        try:
+            loaded.policy.decide(snapshot, plan.memory)
+        except PolicyError as error:
+            return SiteCheck(FAIL, "decision time", str(error))
+        taken.append(time.monotonic() - began)
+    seconds = float(np.median(taken))
+    what = f"{seconds:.3f} s for {jobs} jobs, allowed {deadline:g} s"
+    if seconds >= deadline:
+        return SiteCheck(
+            FAIL, "decision time", f"{what}: raise inference_deadline or take a smaller model"
+        )
+    if seconds >= deadline / 2:
+        return SiteCheck(WARN, "decision time", f"{what}: raise inference_deadline")
+    return SiteCheck(PASS, "decision time", what)

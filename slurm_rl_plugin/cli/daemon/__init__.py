@@ -1,0 +1,1 @@
+"""`slurm-rl run`: the daemon, and what it says of itself."""

@@ -1,0 +1,253 @@
+"""`slurm-rl run`: the daemon beside the batch system."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import signal
+import time
+from pathlib import Path
+from types import FrameType
+
+from prometheus_client import CollectorRegistry
+
+from slurm_rl_plugin.batch_systems.pbs.answers.fields import SCORE
+from slurm_rl_plugin.batch_systems.port import BatchSystem, SignOfLife, WatchesJobs
+from slurm_rl_plugin.cli.assembly.configuration_arguments import (
+    add_configuration_options,
+    configuration_of,
+)
+from slurm_rl_plugin.cli.assembly.hook import (
+    LoadedPolicy,
+    build_cycle,
+    check_model_file,
+    load_policy,
+    load_policy_or_fall_back,
+)
+from slurm_rl_plugin.cli.assembly.state_owner import become_state_owner
+from slurm_rl_plugin.cli.check.batch_system import NO_INFLUENCE_ON_PBS
+from slurm_rl_plugin.cli.daemon.service_log import log_to_standard_error
+from slurm_rl_plugin.configuration import Configuration, Flag, changed_start_keys, with_start_values
+from slurm_rl_plugin.errors import BatchSystemError, ConfigurationError, SlurmRLError
+from slurm_rl_plugin.hook.cycle.cycle import Cycle
+from slurm_rl_plugin.hook.cycle_report import CycleReport
+from slurm_rl_plugin.hook.daemon.daemon import Daemon, Reloaded
+from slurm_rl_plugin.hook.daemon.lock import only_daemon
+from slurm_rl_plugin.hook.daemon.sd_notify import sd_notify
+from slurm_rl_plugin.hook.daemon.signals import SignalWish
+from slurm_rl_plugin.metrics.collector import CycleMetrics
+from slurm_rl_plugin.metrics.http import serve_metrics
+from slurm_rl_plugin.metrics.textfile import MetricsTextfile
+
+logger = logging.getLogger(__name__)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    add_configuration_options(parser)
+    parser.add_argument("--once", action="store_true", help="one cycle, then exit; keeps factors")
+    parser.add_argument("--shadow", action="store_true", help="write nothing, whatever FILE says")
+    parser.add_argument("-v", "--verbose", action="store_true", help="log debugging lines too")
+
+
+def main(options: argparse.Namespace) -> int:
+    """Run until told to stop; 1 if a factor could not be taken back."""
+    log_to_standard_error(verbose=options.verbose)
+    configuration = _configuration(options)
+    become_state_owner(configuration)
+    check_model_file(configuration.values["policy"]["model"])
+    with only_daemon(Path(configuration.values["hook"]["state_file"])):
+        return _run(options, configuration)
+
+
+def _configuration(options: argparse.Namespace) -> Configuration:
+    """What is in force, with --shadow over all else.
+
+    Raises:
+        ConfigurationError: lists every fault.
+    """
+    shadow = [Flag("hook.mode=shadow", "--shadow")] if options.shadow else []
+    return configuration_of(options, *shadow)
+
+
+def _check_reward(configuration: Configuration, loaded: LoadedPolicy) -> None:
+    """Reward weights act by training only: say so where the model was trained for others."""
+    card = getattr(loaded.policy, "card", None)
+    trained = card.reward_weights if card is not None else {}
+    wanted = configuration.values["reward"]
+    if trained and any(abs(trained.get(key, 0.0) - wanted[key]) > 1e-9 for key in wanted):
+        logger.warning(
+            "reward=differs configured=%s trained=%s: retrain, or set [reward] as trained",
+            dict(wanted),
+            trained,
+        )
+
+
+def _check_lever(configuration: Configuration, cycle: Cycle) -> None:
+    """Say what will be written and what it is worth; refuse where it would do nothing.
+
+    A batch system that does not answer is no reason not to start: each cycle checks again.
+
+    Raises:
+        ConfigurationError: active mode would do nothing or would be undone.
+    """
+    try:
+        facts = cycle.batch_system.facts()
+    except BatchSystemError as error:
+        logger.warning("lever=unknown reason=%s", error)
+        return
+    if facts.harm is not None and not cycle.settings.shadow:
+        raise ConfigurationError(f"mode is active, but {facts.harm}")
+    hours = float(configuration.values["hook"]["influence_hours"])
+    if hours and facts.lever == SCORE and not cycle.settings.shadow:
+        raise ConfigurationError(f"mode is active, but {NO_INFLUENCE_ON_PBS}.")
+    if hours and hours * facts.points_an_hour < 1.0 and not cycle.settings.shadow:
+        raise ConfigurationError(
+            f"[hook] influence_hours = {hours:g} is worth nothing where age is (in Slurm "
+            "raise PriorityWeightAge): set influence_hours = 0."
+        )
+    worth = f"{hours:g} h = {hours * facts.points_an_hour:.0f} points" if hours else "full"
+    logger.info(
+        "lever=%s influence=%s release=%s%s",
+        facts.lever,
+        worth,
+        facts.release,
+        f" harm={facts.harm}" if facts.harm else "",
+    )
+
+
+def _run(options: argparse.Namespace, configuration: Configuration) -> int:
+    loaded = load_policy_or_fall_back(configuration.values["policy"]["model"])
+    _check_reward(configuration, loaded)
+    cycle = build_cycle(configuration, loaded)
+    _check_lever(configuration, cycle)
+    where = configuration.values["metrics"]
+    registry = CollectorRegistry()
+    metrics = CycleMetrics(registry, loaded.labels, where["max_accounts"])
+    _describe(metrics, configuration, cycle)
+    path = where["textfile"]
+    textfile = MetricsTextfile(path=Path(path), registry=registry) if path else None
+    daemon = _daemon(options, configuration, cycle, metrics, textfile)
+    if options.once:
+        return 0 if daemon.run_once().succeeded else 1
+    port = serve_metrics(registry, where["address"], where["port"], configuration.tls)
+    logger.info(
+        "daemon=ready mode=%s policy=%s metrics=%s://%s:%d/metrics",
+        configuration.values["hook"]["mode"],
+        cycle.policy.name,
+        "http" if configuration.tls is None else "https",
+        where["address"],
+        port,
+    )
+    sd_notify("READY=1", os.environ)
+    daemon.alive()
+    released = daemon.run()
+    if textfile is not None:
+        textfile.remove()
+    if released:
+        _gone(daemon.cycle.batch_system)
+    return 0 if released else 1
+
+
+def _describe(metrics: CycleMetrics, configuration: Configuration, cycle: Cycle) -> None:
+    """Serve what the configuration says."""
+    metrics.describe_site(
+        mode=configuration.values["hook"]["mode"],
+        starvation_bound=configuration.starvation_bound,
+        adapter=cycle.batch_system.name,
+    )
+
+
+def _daemon(
+    options: argparse.Namespace,
+    configuration: Configuration,
+    cycle: Cycle,
+    metrics: CycleMetrics,
+    textfile: MetricsTextfile | None,
+) -> Daemon:
+    stop, reload_wanted = SignalWish(time.sleep), SignalWish(time.sleep)
+
+    def on_stop(number: int, frame: FrameType | None) -> None:
+        del number, frame
+        sd_notify("STOPPING=1", os.environ)
+        stop.set()
+
+    def on_reload(number: int, frame: FrameType | None) -> None:
+        del number, frame
+        reload_wanted.set()
+
+    def publish(report: CycleReport) -> None:
+        metrics.publish(report)
+        if textfile is not None:
+            textfile.write()
+
+    signal.signal(signal.SIGTERM, on_stop)
+    signal.signal(signal.SIGINT, on_stop)
+    signal.signal(signal.SIGHUP, on_reload)
+    daemon = Daemon(
+        cycle=cycle,
+        pace=configuration.pace,
+        publish=publish,
+        stop=stop,
+        reload_wanted=reload_wanted,
+        reload=lambda: _reloaded(options, configuration, metrics, daemon.cycle),
+        disable_file=configuration.disable_file,
+        alive=lambda: _alive(daemon.cycle.batch_system),
+        monotonic=time.monotonic,
+        clock=time.time,  # noqa: TID251 - the composition root hands out the clock
+        sleep=time.sleep,
+    )
+    return daemon
+
+
+def _alive(system: BatchSystem) -> None:
+    """Tell whoever watches us, the batch system itself included."""
+    sd_notify("WATCHDOG=1", os.environ)
+    if isinstance(system, SignOfLife):
+        try:
+            system.beat()
+        except OSError as error:
+            logger.error("heartbeat=failed reason=%s", error)
+
+
+def _gone(system: BatchSystem) -> None:
+    """Nothing of ours is left: nobody has to undo anything when no sign of life comes."""
+    if isinstance(system, SignOfLife):
+        try:
+            system.leave()
+        except OSError as error:
+            logger.error("heartbeat=left reason=%s", error)
+
+
+def _reloaded(
+    options: argparse.Namespace,
+    started: Configuration,
+    metrics: CycleMetrics,
+    earlier: Cycle,
+) -> Reloaded | None:
+    """What the files say now; None, and all as before, where they are faulty."""
+    metrics.tell_reload(succeeded=False)
+    try:
+        fresh = _configuration(options)
+        configuration = with_start_values(started, fresh)
+        loaded = load_policy(configuration.values["policy"]["model"])
+        cycle = build_cycle(configuration, loaded)
+        _check_lever(configuration, cycle)
+        if isinstance(cycle.batch_system, WatchesJobs):
+            cycle.batch_system.go_on_from(earlier.batch_system)
+        cycle.limit.go_on_from(earlier.limit)
+    except SlurmRLError as error:
+        logger.error("reload=refused reason=%s", error)
+        return None
+    except Exception:  # a bug of ours must not end a daemon that has factors to take back
+        logger.exception("reload=broken")
+        return None
+    metrics.describe_model(loaded.labels)
+    _describe(metrics, configuration, cycle)
+    metrics.tell_reload(succeeded=True)
+    logger.info("reload=done policy=%s", loaded.policy.name)
+    left_out = [f"[{section}] {name}" for section, name in changed_start_keys(started, fresh)]
+    if left_out:
+        logger.warning("reload=incomplete: a change of %s needs a restart", ", ".join(left_out))
+    return Reloaded(cycle, configuration.pace, configuration.disable_file)

@@ -1,0 +1,1 @@
+"""`slurm-rl demo`: the whole loop on a simulated cluster."""

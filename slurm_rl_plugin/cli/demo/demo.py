@@ -1,0 +1,261 @@
+"""`slurm-rl demo`: the whole loop on a simulated cluster, from accounting logs to a live queue."""
+
+from __future__ import annotations
+
+import argparse
+import time
+import urllib.request
+from collections.abc import Callable
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from prometheus_client import CollectorRegistry
+
+from slurm_rl_plugin.accounting.log_format import read_log
+from slurm_rl_plugin.accounting.swf.writer import write_swf
+from slurm_rl_plugin.batch_systems.simulated import SimulatedCluster
+from slurm_rl_plugin.cli.assembly.hook import load_policy
+from slurm_rl_plugin.cli.evaluate.evaluate import print_policies
+from slurm_rl_plugin.cli.evaluate.schedule_figures import draw_schedules
+from slurm_rl_plugin.cli.logs.arguments import peak_processors
+from slurm_rl_plugin.cli.progress import COMPILES_FIRST, progress_bar
+from slurm_rl_plugin.cli.tables import print_json
+from slurm_rl_plugin.domain.job_class import JobClassifier, JobClassRule
+from slurm_rl_plugin.features.estimates import RequestedLimit, RunTimeEstimate
+from slurm_rl_plugin.hook.audit.log import AuditLog
+from slurm_rl_plugin.hook.cycle.cycle import Cycle
+from slurm_rl_plugin.hook.cycle.settings import CycleSettings
+from slurm_rl_plugin.hook.memory.state_file import StateFile
+from slurm_rl_plugin.hook.rails.guard_rails import UntouchedJobs, default_guard_rails
+from slurm_rl_plugin.learning.evaluation.paired import Candidate, schedule_of, starts_under
+from slurm_rl_plugin.learning.export.manifest import file_checksum
+from slurm_rl_plugin.learning.export.model import import_model
+from slurm_rl_plugin.learning.load_windows import TRAINING_FRACTION
+from slurm_rl_plugin.learning.policy_search.settings import PolicySearchSettings
+from slurm_rl_plugin.learning.training import train_model
+from slurm_rl_plugin.learning.training_plan import TrainingPlan
+from slurm_rl_plugin.metrics.collector import CycleMetrics
+from slurm_rl_plugin.metrics.http import serve_metrics
+from slurm_rl_plugin.policies.q_network import load_q_network
+from slurm_rl_plugin.simulator.kernel.compilation import compiled_before
+from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
+from slurm_rl_plugin.simulator.workloads.generators import generated_log
+from slurm_rl_plugin.simulator.workloads.log_workload import (
+    PreparedLog,
+    prepare_log,
+    select_prepared,
+)
+from slurm_rl_plugin.units import DAY, FloatArray
+from slurm_rl_plugin.utility.summary import ScheduledJobs, summarise
+from slurm_rl_plugin.whole_file import write_whole
+
+#: A loaded site: half of the jobs are short, the processors are in use 95 % of the time.
+_LOAD = "mmn:interactive=.4,load=.99,processors=50,jobs=6000,seed={seed}"
+_GENERATIONS = 25
+#: Users of the bundled log asked for at most this many seconds where they wanted an answer at once.
+_CLUSTER_QUICK_LIMIT = 60.0
+#: Seconds between cycles of the hook on the simulated cluster.
+_CYCLE = 60.0
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.add_argument(
+        "-o",
+        "--output",
+        type=Path,
+        default=Path("demo-output"),
+        metavar="DIR",
+        help="for all files",
+    )
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--generations", type=int, default=_GENERATIONS, help="training effort")
+    parser.add_argument("--serve", action="store_true", help="keep serving /metrics until Ctrl-C")
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+
+
+def main(options: argparse.Namespace) -> int:
+    """Run the loop and print one table and where everything lies."""
+    say: Callable[[str], None] = _silent if options.json else print
+    folder: Path = options.output
+    folder.mkdir(parents=True, exist_ok=True)
+    say("1. reading accounting logs")
+    cluster_log = _bundled_log()
+    load = _generated_load(folder, options.seed)
+    say(f"   real Slurm cluster: {len(cluster_log.log)} jobs; M/M/N load: {len(load.log)} jobs")
+    say("2. training on the first 60 % of the M/M/N load")
+    if not compiled_before():
+        say(f"   {COMPILES_FIRST}")
+    model = folder / "model.onnx"
+    _train(load, model, options)
+    say("3. evaluating on its last 40 %, and on the cluster's log, neither used in training")
+    held_out = select_prepared(
+        load, np.arange(int(len(load.log) * TRAINING_FRACTION), len(load.log))
+    )
+    trained_for = load_q_network(model).estimates
+    schedules = _evaluate(held_out, model, trained_for)
+    say("4. running the hook on a simulated cluster: shadow, then active")
+    registry = CollectorRegistry()
+    port, schedules_of_hook = _run_hook(held_out, model, folder, registry, say)
+    schedules.update(schedules_of_hook)
+    document = _report(
+        folder, held_out, schedules, _evaluate(cluster_log, model, RequestedLimit()), cluster_log
+    )
+    document["metrics_port"] = port
+    if options.json:
+        print_json(document)
+    else:
+        _print_report(document, folder)
+    if options.serve:
+        say(f"serving http://127.0.0.1:{port}/metrics until Ctrl-C")
+        while True:
+            time.sleep(3600)
+    return 0
+
+
+def _silent(text: str) -> None:
+    del text
+
+
+def _bundled_log() -> PreparedLog:
+    bundled = resources.files("slurm_rl_plugin.cli") / "demo_logs" / "cluster-sacct.log"
+    with resources.as_file(bundled) as path:
+        log, _ = read_log(path)
+    classifier = JobClassifier(
+        (JobClassRule(job_class="interactive", time_limit_at_most=_CLUSTER_QUICK_LIMIT),)
+    )
+    return prepare_log(log, capacity=peak_processors(log), classifier=classifier)
+
+
+def _generated_load(folder: Path, seed: int) -> PreparedLog:
+    """Generate the load, and read it back as a site's log would be."""
+    text = _LOAD.format(seed=seed)
+    path = folder / "mmn.swf"
+    write_swf(path, generated_log(text), comments=[f"generated: {text}", "MaxProcs: 50"])
+    log, _ = read_log(path)
+    return prepare_log(log, capacity=50)
+
+
+def _train(load: PreparedLog, model: Path, options: argparse.Namespace) -> None:
+    plan = TrainingPlan(
+        logs=[load],
+        sources=[
+            {
+                "log": "mmn.swf",
+                "sha256": file_checksum(model.with_name("mmn.swf")),
+                "jobs": len(load.log),
+                "processors": load.capacity,
+                "class_rule": load.class_rule,
+            }
+        ],
+        estimates=["class-median"],
+        backfilling="none",
+        windows=1,
+        algorithm="policy-search",
+        settings=PolicySearchSettings(hidden=4, generations=options.generations, seed=options.seed),
+        command=f"slurm-rl demo --seed {options.seed}",
+    )
+    with progress_bar("   training", options.generations, "objective") as progress:
+        train_model(plan, model, progress=progress)
+
+
+def _evaluate(
+    prepared: PreparedLog, model: Path, estimates: RunTimeEstimate
+) -> dict[str, ScheduledJobs]:
+    settings = SimulationSettings(capacity=prepared.capacity)
+    workload = prepared.workload(estimates)
+    candidates = [Candidate(name="fifo"), Candidate(name="sjf")]
+    candidates.append(Candidate(name="model", network=import_model(model)))
+    return {
+        each.name: schedule_of(prepared, starts_under(each, prepared, workload, settings), settings)
+        for each in candidates
+    }
+
+
+def _run_hook(
+    prepared: PreparedLog,
+    model: Path,
+    folder: Path,
+    registry: CollectorRegistry,
+    say: Callable[[str], None],
+) -> tuple[int, dict[str, ScheduledJobs]]:
+    """The same jobs twice behind the hook; metrics are scraped over HTTP at the end."""
+    loaded = load_policy(str(model))
+    metrics = CycleMetrics(registry, loaded.labels)
+    port = serve_metrics(registry, "127.0.0.1", 0)
+    schedules: dict[str, ScheduledJobs] = {}
+    settings = SimulationSettings(capacity=prepared.capacity, half_life=7 * DAY)
+    for mode in ("shadow", "active"):
+        cluster = SimulatedCluster(prepared, settings)
+        audit = folder / f"audit-{mode}.jsonl"
+        audit.unlink(missing_ok=True)
+        cycle = Cycle(
+            batch_system=cluster,
+            policy=loaded.policy,
+            model_sha256=loaded.sha256,
+            settings=CycleSettings(shadow=mode == "shadow"),
+            guard_rails=default_guard_rails(2 * DAY),
+            untouched=UntouchedJobs(),
+            state=StateFile(folder / "state.json"),
+            audit=AuditLog(audit),
+            monotonic=time.monotonic,
+        )
+        schedules[f"hook {mode}"] = schedule_of(
+            prepared, _drive(cluster, cycle, metrics, mode), settings
+        )
+        say(f"   {mode}: audit in {audit}")
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+        write_whole(folder / "metrics.txt", answer.read().decode())
+    return port, schedules
+
+
+def _drive(cluster: SimulatedCluster, cycle: Cycle, metrics: CycleMetrics, mode: str) -> FloatArray:
+    """Cycle until every job has run; returns the starts."""
+    hours = 0
+    with progress_bar(f"   {mode}", 1, "simulated_hours") as progress:
+        while not cluster.finished:
+            metrics.publish(cycle.run())
+            cluster.advance(cluster.now + _CYCLE)
+            hours += 1
+            progress(0, hours * _CYCLE / 3600.0)
+    return cluster.start
+
+
+def _report(
+    folder: Path,
+    held_out: PreparedLog,
+    schedules: dict[str, ScheduledJobs],
+    cluster_schedules: dict[str, ScheduledJobs],
+    cluster_log: PreparedLog,
+) -> dict[str, Any]:
+    figures = draw_schedules(folder, schedules)
+    return {
+        "policies": {
+            name: summarise(jobs, accounts=held_out.accounts) for name, jobs in schedules.items()
+        },
+        "cluster_log_policies": {
+            name: summarise(jobs, accounts=cluster_log.accounts)
+            for name, jobs in cluster_schedules.items()
+        },
+        "figures": [str(path) for path in figures],
+    }
+
+
+def _print_report(document: dict[str, Any], folder: Path) -> None:
+    print("\nM/M/N load, last 40 % (waits in seconds):")
+    print_policies(document)
+    print("\nthe real cluster's log, replayed:")
+    print_policies({"policies": document["cluster_log_policies"]})
+    print(f"\neverything lies in {folder}/")
+    meanings = {
+        "model.onnx": "the model, with its manifest model.json and card model.md",
+        "wait-cdf.png": "waits of both classes under each policy",
+        "fairness.png": "fairness over time",
+        "audit-active.jsonl": "every decision and write of the hook",
+        "metrics.txt": "what /metrics served",
+        "mmn.swf": "the load",
+    }
+    for name, meaning in meanings.items():
+        print(f"  {name:20s} {meaning}")

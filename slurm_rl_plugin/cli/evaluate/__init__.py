@@ -1,0 +1,1 @@
+"""`slurm-rl evaluate`: policies side by side on one log."""

@@ -1,0 +1,284 @@
+"""`slurm-rl evaluate`: the same jobs under several policies, side by side."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from slurm_rl_plugin.cli.evaluate.heldout import (
+    HELDOUT,
+    check_heldout_options,
+    heldout_entry,
+    print_heldout,
+)
+from slurm_rl_plugin.cli.evaluate.options import add_arguments
+from slurm_rl_plugin.cli.evaluate.resampled_logs import compare_on_resampled_logs, print_resampled
+from slurm_rl_plugin.cli.evaluate.reserve_option import reserve_words
+from slurm_rl_plugin.cli.evaluate.schedule_export import export_schedule, file_names
+from slurm_rl_plugin.cli.evaluate.user_summary import print_users, summarise_users
+from slurm_rl_plugin.cli.logs.arguments import NamedLog, read_named_log, read_named_logs
+from slurm_rl_plugin.cli.logs.slurm_log import print_origin
+from slurm_rl_plugin.cli.tables import print_json, print_table
+from slurm_rl_plugin.errors import ConfigurationError, ModelUnreadable
+from slurm_rl_plugin.features.estimates import RunTimeEstimate
+from slurm_rl_plugin.learning.evaluation.paired import (
+    Candidate,
+    estimates_of,
+    schedule_of,
+    starts_under,
+)
+from slurm_rl_plugin.policies.q_network import load_q_network
+from slurm_rl_plugin.simulator.kernel.class_limit import ClassLimit
+from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
+from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog
+from slurm_rl_plugin.simulator.workloads.resampling import scale_load
+from slurm_rl_plugin.units import FloatArray
+from slurm_rl_plugin.utility.summary import ScheduledJobs, summarise
+
+__all__ = ["add_arguments", "main", "print_policies"]
+
+#: Figures that not every policy table has, and their columns.
+_FURTHER = {"mean_wait_since_submit": "SINCE-SUBMIT", "jobs_per_second": "JOBS/S"}
+
+
+def main(options: argparse.Namespace) -> int:
+    """Evaluate and print."""
+    check_heldout_options(options)
+    options.backfill = options.backfill or ("easy" if options.protocol == HELDOUT else "none")
+    candidates = [_candidate(name) for name in options.policy or ["fifo", "sjf"]]
+    log = _log(options, candidates)
+    if options.protocol == HELDOUT:
+        return _evaluate_heldout(options, log, candidates)
+    estimates, in_sample = _estimates(options, log)
+    settings = SimulationSettings(
+        capacity=log.prepared.capacity,
+        backfilling=options.backfill,
+        cycle=options.cycle,
+        reserve=options.reserve,
+        class_limit=options.reserve_as,
+    )
+    if sum(options.drop) >= len(log.prepared.log):
+        raise ConfigurationError(
+            f"--drop {options.drop[0]},{options.drop[1]} leaves none of the "
+            f"{len(log.prepared.log)} jobs to count."
+        )
+    _make_folders(options)
+    schedules: dict[str, ScheduledJobs] = {}
+    policies: dict[str, Any] = {}
+    for candidate in candidates:
+        start, speed = _starts(candidate, log, estimates, settings, options.timing)
+        schedule = schedules[candidate.name] = schedule_of(log.prepared, start, settings)
+        entry = policies[candidate.name] = _entry(log.prepared, schedule, options)
+        if options.timing:
+            entry["jobs_per_second"] = speed
+    document: dict[str, Any] = {"log": _log_entry(log, options, in_sample), "policies": policies}
+    if options.resample is not None:
+        document["resampled"] = compare_on_resampled_logs(
+            candidates,
+            log.prepared,
+            estimates,
+            settings,
+            samples=options.resample,
+            seed=options.seed,
+            drop=options.drop,
+        )
+    if options.export is not None:
+        document["exports"] = _exports(options, log, schedules)
+    if options.plot is not None:
+        document["figures"] = _plots(options.plot, schedules)
+    if options.json:
+        print_json(document)
+    else:
+        _print_document(document)
+    return 0
+
+
+def _evaluate_heldout(
+    options: argparse.Namespace, log: NamedLog, candidates: list[Candidate]
+) -> int:
+    heldout = heldout_entry(candidates, log.prepared, options)
+    if options.json:
+        entry = _log_entry(log, options, in_sample=False)
+        print_json({"log": entry, "policies": heldout["policies"], "heldout": heldout})
+    else:
+        print_heldout(heldout)
+    return 0
+
+
+def _log(options: argparse.Namespace, candidates: list[Candidate]) -> NamedLog:
+    """The one log that is asked for; whence it comes is printed where it is Slurm's own."""
+    (log,) = read_named_logs([options.log] if options.log else [], options)
+    log = _scaled(log, options.scale_load, candidates)
+    if not options.json:
+        print_origin(log.origin, log.whence, log.prepared)
+    return log
+
+
+def _scaled(log: NamedLog, factor: float, candidates: list[Candidate]) -> NamedLog:
+    """The log at another load; its class medians and shares are those of the same jobs."""
+    if factor != 1.0 and any(each.name == "native" for each in candidates):
+        raise ConfigurationError(
+            "policy native has no starts at another load: leave out native or --scale-load."
+        )
+    prepared = log.prepared
+    return replace(log, prepared=replace(prepared, log=scale_load(prepared.log, factor)))
+
+
+def _make_folders(options: argparse.Namespace) -> None:
+    """Before the work that their files come from, so that nothing is lost."""
+    for option, folder in (("--plot", options.plot), ("--export", options.export)):
+        try:
+            if folder is not None:
+                folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ConfigurationError(
+                f"{option} {folder}: the folder cannot be made ({error.strerror})."
+            ) from None
+
+
+def _candidate(name: str) -> Candidate:
+    if not name.endswith(".onnx"):
+        return Candidate(name=name)
+    from slurm_rl_plugin.learning.export.model import import_model  # noqa: PLC0415 - extra
+
+    try:
+        return Candidate(name=name, network=import_model(Path(name)))
+    except ModelUnreadable:
+        # a graph that we did not write: onnxruntime may still run it, decision by decision
+        return Candidate(name=name, policy=load_q_network(Path(name)))
+
+
+def _estimates(options: argparse.Namespace, log: NamedLog) -> tuple[RunTimeEstimate | None, bool]:
+    """The estimate, and whether it was made from the evaluated log itself."""
+    training = log
+    if options.estimates_from is not None:
+        training = read_named_log(options.estimates_from, options)
+    in_sample = options.estimates == "class-median" and options.estimates_from is None
+    return estimates_of(options.estimates, training.prepared), in_sample
+
+
+def _starts(
+    candidate: Candidate,
+    log: NamedLog,
+    estimates: RunTimeEstimate | None,
+    settings: SimulationSettings,
+    timing: bool,
+) -> tuple[FloatArray, float | None]:
+    workload = log.prepared.workload(estimates)
+    start = starts_under(candidate, log.prepared, workload, settings)
+    if not timing:
+        return start, None
+    begin = time.perf_counter()  # the run above has compiled everything
+    starts_under(candidate, log.prepared, workload, settings)
+    return start, len(start) / (time.perf_counter() - begin)
+
+
+def _entry(
+    prepared: PreparedLog, schedule: ScheduledJobs, options: argparse.Namespace
+) -> dict[str, Any]:
+    """One policy's figures; where jobs were not eligible at once also the wait since submission."""
+    entry = summarise(schedule, drop=options.drop, accounts=prepared.accounts)
+    if prepared.eligible_after is not None:
+        first, last = options.drop
+        since_submit = schedule.wait + prepared.eligible_after
+        entry["mean_wait_since_submit"] = float(
+            since_submit[first : len(since_submit) - last].mean()
+        )
+    if options.users:
+        entry["users"] = summarise_users(prepared.log, schedule, options.drop)
+    return entry
+
+
+def _log_entry(log: NamedLog, options: argparse.Namespace, in_sample: bool) -> dict[str, Any]:
+    prepared, later = log.prepared, log.prepared.eligible_after
+    return {
+        **log.origin,
+        **log.whence,
+        "name": log.name,
+        "sha256": log.report.checksum,
+        "jobs": log.report.read,
+        "ran": len(prepared.log),
+        "dropped": log.dropped,
+        "noticed": log.report.noticed,
+        **({"other_records": log.report.other_records} if log.report.other_records else {}),
+        **({"malformed": list(log.report.malformed)} if log.report.malformed else {}),
+        "processors": prepared.capacity,
+        "shares": dict(zip(prepared.accounts, prepared.shares.tolist(), strict=True)),
+        "class_rule": prepared.class_rule,
+        "estimates": options.estimates,
+        "in_sample": in_sample,
+        "backfill": options.backfill,
+        "drop": list(options.drop),
+        "scale_load": options.scale_load,
+        **_limit_entry(options.reserve_as),
+        "eligible_later": 0 if later is None else int((later > 0).sum()),
+    }
+
+
+def _limit_entry(limit: ClassLimit | None) -> dict[str, Any]:
+    return {} if limit is None else {"reserve_as": "limit", "class_limit": asdict(limit)}
+
+
+def _print_document(document: Mapping[str, Any]) -> None:
+    print_policies(dict(document))
+    if any("users" in entry for entry in document["policies"].values()):
+        print_users(document["policies"])
+    if "resampled" in document:
+        print_resampled(document["resampled"])
+
+
+def print_policies(document: dict[str, Any]) -> None:
+    """One row a policy; waits in seconds."""
+    header = ["POLICY", "WAIT", "MAXWAIT", "I-WAIT", "I<=120S", "B-WAIT", "BSLD", "R", "U", "F"]
+    rows = []
+    for name, entry in document["policies"].items():
+        interactive, batch = entry["classes"]["interactive"], entry["classes"]["batch"]
+        row = [
+            name,
+            entry["mean_wait"],
+            entry["max_wait"],
+            interactive["mean_wait"],
+            interactive["within_120s"],
+            batch["mean_wait"],
+            entry["mean_bounded_slowdown"],
+            entry["responsiveness"],
+            entry["time_utility"],
+            entry["fairness"],
+        ]
+        rows.append(row + [entry[key] for key in _FURTHER if key in entry])
+    entries = document["policies"].values()
+    header += [_FURTHER[key] for key in _FURTHER if any(key in entry for entry in entries)]
+    print_table(header, rows)
+
+
+def _plots(folder: Path, schedules: Mapping[str, ScheduledJobs]) -> list[str]:
+    from slurm_rl_plugin.cli.evaluate.schedule_figures import draw_schedules  # noqa: PLC0415 - matplotlib is heavy
+
+    return [str(path) for path in draw_schedules(folder, schedules)]
+
+
+def _exports(
+    options: argparse.Namespace, log: NamedLog, schedules: Mapping[str, ScheduledJobs]
+) -> list[str]:
+    """Two files for each policy; the header of the SWF file says where it comes from."""
+    source = f"log {log.name}, sha256 {log.report.checksum or 'none: generated'}"
+    system = (
+        f"--backfill {options.backfill} --estimates {options.estimates} --cycle {options.cycle:g} "
+        f"--reserve {options.reserve} --scale-load {options.scale_load:g}"
+    )
+    system = " ".join([system, *reserve_words(options.reserve_as)])
+    note = "Waits are simulated; the log's own notices apply to its jobs"
+    if log.prepared.eligible_after is not None:
+        note += "; a submit is the time at which the job was eligible"
+    paths: list[Path] = []
+    for (policy, schedule), name in zip(
+        schedules.items(), file_names(list(schedules)), strict=True
+    ):
+        comments = [f"slurm-rl evaluate --policy {policy} {system}", source]
+        comments.append(note)
+        paths += export_schedule(options.export, name, log.prepared, schedule, comments)
+    return [str(path) for path in paths]

@@ -1,0 +1,240 @@
+"""`slurm-rl evaluate --protocol heldout`: the later part of a log, the earlier one's best rule."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+
+from slurm_rl_plugin.cli.logs.arguments import at_least_one, configured_classifier
+from slurm_rl_plugin.cli.progress import progress_bar
+from slurm_rl_plugin.cli.tables import print_table
+from slurm_rl_plugin.errors import ConfigurationError
+from slurm_rl_plugin.features.history.run_history import SHORT_RUN_TIMES
+from slurm_rl_plugin.learning.evaluation.heldout import (
+    HeldoutProtocol,
+    WindowFigures,
+    best_heuristic,
+    figures_of_windows,
+    heuristics_on_training_part,
+    training_and_test_windows,
+)
+from slurm_rl_plugin.learning.evaluation.paired import Candidate
+from slurm_rl_plugin.learning.evaluation.paired_windows import (
+    overlapping_windows,
+    ratio_over_windows,
+)
+from slurm_rl_plugin.learning.load_windows import class_known_at_submission, training_jobs
+from slurm_rl_plugin.learning.prediction_fit import prediction_quality
+from slurm_rl_plugin.policies.network import QNetwork
+from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog
+from slurm_rl_plugin.units import HOUR
+
+HELDOUT = "heldout"
+#: Fewer windows than this are no held-out evaluation.
+FEWEST_WINDOWS = 100
+#: Always reported: the plain queue, and what most sites run.
+ALWAYS_REPORTED = ("fifo", "multifactor")
+#: What the protocol leaves to nobody: option -> the values (of `options`) that go with it.
+_FIXED: dict[str, tuple[Any, ...]] = {
+    "--backfill": (None, "easy"),
+    "--estimates": ("requested",),
+    "--estimates-from": (None,),
+    "--drop": ((0, 0),),
+    "--reserve": (0,),
+    "--reserve-as": (None,),
+    "--resample": (None,),
+    "--timing": (False,),
+    "--users": (False,),
+    "--plot": (None,),
+    "--export": (None,),
+}
+
+
+def add_heldout_options(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.add_argument(
+        "--protocol",
+        choices=[HELDOUT],
+        help="heldout: rules chosen on the first 60 %% of LOG, policies compared on the rest",
+    )
+    parser.add_argument(
+        "--windows",
+        type=_windows,
+        metavar="N",
+        help=f"of each part with --protocol heldout (default: {HeldoutProtocol().windows})",
+    )
+
+
+def check_heldout_options(options: argparse.Namespace) -> None:
+    """Refuse what does not go together.
+
+    Raises:
+        ConfigurationError: an option that the protocol settles itself, `native`, or `--windows`
+            without the protocol.
+    """
+    if options.protocol != HELDOUT:
+        if options.windows is not None:
+            raise ConfigurationError("--windows belongs to --protocol heldout: give both.")
+        return
+    for option, allowed in _FIXED.items():
+        if getattr(options, option[2:].replace("-", "_")) not in allowed:
+            raise ConfigurationError(
+                f"{option} does not go with --protocol heldout, which sets jobs, EASY backfilling "
+                f"and requested times itself: leave out {option}."
+            )
+    if "native" in (options.policy or ()):
+        raise ConfigurationError(
+            "policy native does not go with --protocol heldout: its starts were made on a machine "
+            "that was not empty at the beginning of a window. Leave out native."
+        )
+
+
+def heldout_entry(
+    candidates: Sequence[Candidate], prepared: PreparedLog, options: argparse.Namespace
+) -> dict[str, Any]:
+    """The `heldout` part of `evaluate --json`.
+
+    Args:
+        candidates: the policies asked for.
+        prepared: the log; its classes may come from actual run times.
+        options: `config` (job-class rules), `cycle`, `windows` and `seed`.
+
+    Raises:
+        ConfigurationError: a log too short for one window, or an unknown policy.
+    """
+    protocol = HeldoutProtocol(
+        cycle=options.cycle, windows=options.windows or HeldoutProtocol().windows
+    )
+    training, test = training_and_test_windows(prepared, protocol)
+    known = class_known_at_submission(prepared, configured_classifier(options))
+    # an unknown policy is told before the work, not after
+    figures_of_windows(candidates, known, test[:1], protocol)
+    with progress_bar("training part", len(training), "bounded slowdown") as progress:
+        rules = heuristics_on_training_part(known, training, protocol, progress=progress)
+    best = best_heuristic(rules)
+    compared = _with_rules(candidates, (*ALWAYS_REPORTED, best))
+    with progress_bar("test part", len(test), "bounded slowdown") as progress:
+        figures = figures_of_windows(compared, known, test, protocol, progress=progress)
+    block = overlapping_windows(test, protocol.jobs)
+    part = len(prepared.log) - training_jobs(prepared)
+    return {
+        "windows": len(test),
+        "independent_windows": round(protocol.independent_windows(part), 1),
+        "best_heuristic": best,
+        "training_bounded_slowdown": rules,
+        "ratio_to_best_heuristic": _ratios(figures, best, block, options.seed),
+        "ratio_to_multifactor": _ratios(figures, "multifactor", block, options.seed),
+        "policies": {name: _pooled(each) for name, each in figures.items()},
+        "run_time_predictions": _predictions(candidates, known),
+        "class_rule": known.class_rule,
+        "jobs_without_request": _jobs_without_request(prepared),
+    }
+
+
+def _predictions(candidates: Sequence[Candidate], known: PreparedLog) -> dict[str, dict[str, Any]]:
+    """How well each network that predicts run times does so on the test part, by itself."""
+    border, jobs = training_jobs(known), len(known.log)
+    return {
+        each.name: asdict(prediction_quality(each.network.prediction, known, border, jobs))
+        for each in candidates
+        if isinstance(each.network, QNetwork) and each.network.prediction is not None
+    }
+
+
+def _with_rules(candidates: Sequence[Candidate], rules: Sequence[str]) -> list[Candidate]:
+    """The policies asked for and the rules, none twice, in that order."""
+    compared = {each.name: each for each in candidates}
+    for name in rules:
+        compared.setdefault(name, Candidate(name=name))
+    return list(compared.values())
+
+
+def _ratios(
+    figures: dict[str, WindowFigures], to: str, block: int, seed: int
+) -> dict[str, dict[str, Any]]:
+    """Every policy's bounded slowdown over that of one of them; all draw the same windows."""
+    ratios = {}
+    for name, each in figures.items():
+        ratio = ratio_over_windows(
+            each.bounded_slowdown,
+            figures[to].bounded_slowdown,
+            np.random.default_rng(seed),
+            block=block,
+        )
+        ratios[name] = {
+            "mean": ratio.mean,
+            "geometric_mean": ratio.geometric_mean,
+            "ci95": None if ratio.ci95 is None else list(ratio.ci95),
+        }
+    return ratios
+
+
+def _pooled(figures: WindowFigures) -> dict[str, float | None]:
+    short = float(figures.short_jobs.sum())
+    return {
+        "mean_bounded_slowdown": float(figures.bounded_slowdown.mean()),
+        "short_within_120s": float(figures.short_within_120s.sum()) / short if short else None,
+        "mean_max_wait": float(figures.max_wait.mean()),
+        "fairness": float(figures.fairness.mean()),
+    }
+
+
+def _jobs_without_request(prepared: PreparedLog) -> int:
+    """Jobs whose run time stands for the request (definitions): their policies are no forecast."""
+    limit = prepared.log.time_limit
+    return int((~(np.isfinite(limit) & (limit > 0))).sum())
+
+
+def print_heldout(heldout: dict[str, Any]) -> None:
+    """How the rule was chosen, then one row a policy; max wait in hours, short jobs in per cent."""
+    print("mean bounded slowdown on the training part (geometric mean over windows):")
+    rules = sorted(heldout["training_bounded_slowdown"].items(), key=lambda each: each[1])
+    print_table(["RULE", "BSLD"], rules)
+    print(
+        f"\nbest heuristic: {heldout['best_heuristic']}; windows of the test part: "
+        f"{heldout['windows']}, independent: {heldout['independent_windows']}; GEO: geometric mean "
+        "of the ratios in the windows"
+    )
+    header = ["POLICY", "BSLD", "TO-BEST", "GEO", "(95 %)", "TO-MULTIFACTOR", "GEO", "(95 %)"]
+    rows = []
+    for name, entry in heldout["policies"].items():
+        row: list[Any] = [name, entry["mean_bounded_slowdown"]]
+        for to in ("ratio_to_best_heuristic", "ratio_to_multifactor"):
+            ratio = heldout[to][name]
+            interval = ratio["ci95"]
+            row += [ratio["mean"], ratio["geometric_mean"]]
+            row.append(None if interval is None else "{:.3f}-{:.3f}".format(*interval))
+        share = entry["short_within_120s"]
+        row.append(None if share is None else 100 * share)
+        row += [entry["mean_max_wait"] / HOUR, entry["fairness"]]
+        rows.append(row)
+    print_table([*header, "SHORT<=120S%", "MAXWAIT-H", "F"], rows)
+    if heldout["run_time_predictions"]:
+        _print_predictions(heldout["run_time_predictions"])
+    print(f"\nclass that policies see: {heldout['class_rule']}")
+    if unknown := heldout["jobs_without_request"]:
+        print(f"jobs that asked for no time, whose run time stands for the request: {unknown}")
+
+
+def _print_predictions(predictions: dict[str, dict[str, Any]]) -> None:
+    """One row a model: area under the curve of each bound, mean error of log10 of the run time."""
+    bounds = [f"AUC<{bound:g}S" for bound in SHORT_RUN_TIMES]
+    print("\nrun times as predicted at each start of the test part (.5 is chance):")
+    rows = [
+        [name, *each["auc"], each["log_error"], each["log_error_requested"]]
+        for name, each in predictions.items()
+    ]
+    print_table(["MODEL", *bounds, "LOG10-ERROR", "OF THE REQUEST"], rows)
+
+
+def _windows(text: str) -> int:
+    number = at_least_one(text)
+    if number < FEWEST_WINDOWS:
+        raise argparse.ArgumentTypeError(
+            f"{number} windows are too few: give {FEWEST_WINDOWS} at least"
+        )
+    return number

@@ -1,0 +1,102 @@
+"""Options of `slurm-rl evaluate` and what they may be."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from pathlib import Path
+
+from slurm_rl_plugin.cli.evaluate.heldout import add_heldout_options
+from slurm_rl_plugin.cli.evaluate.reserve_option import add_reserve_option
+from slurm_rl_plugin.cli.logs.arguments import add_log_options
+from slurm_rl_plugin.features.estimates import ESTIMATE_KINDS
+from slurm_rl_plugin.simulator.kernel.dispatch import BACKFILLING
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.add_argument(
+        "log",
+        metavar="LOG",
+        nargs="?",
+        help="SWF or sacct log, or mmn:... or egee:...; none with --from slurm",
+    )
+    parser.add_argument(
+        "--policy",
+        action="append",
+        metavar="NAME|MODEL",
+        help="a rule, native, or an .onnx file; repeat to compare (default: fifo and sjf)",
+    )
+    add_log_options(parser)
+    parser.add_argument("--backfill", choices=sorted(BACKFILLING), help="default: none")
+    parser.add_argument("--estimates", choices=ESTIMATE_KINDS, default="requested")
+    parser.add_argument(
+        "--estimates-from", metavar="LOG", help="log that class medians come from (default: LOG)"
+    )
+    parser.add_argument(
+        "--drop", type=_drop, default=(0, 0), metavar="FIRST,LAST", help="jobs not counted"
+    )
+    parser.add_argument("--cycle", type=float, default=0.0, metavar="SECONDS")
+    parser.add_argument("--reserve", type=int, default=0, metavar="PROCESSORS")
+    add_reserve_option(parser)
+    parser.add_argument("--timing", action="store_true", help="also measure jobs per second")
+    parser.add_argument("--users", action="store_true", help="also a summary of each user")
+    parser.add_argument(
+        "--scale-load",
+        type=_factor,
+        default=1.0,
+        metavar="F",
+        help="divide the gaps between arrivals by F; run times stay as they are",
+    )
+    parser.add_argument(
+        "--resample",
+        type=_samples,
+        metavar="N",
+        help="also compare on N logs made of weeks of LOG, drawn with replacement",
+    )
+    parser.add_argument(
+        "--seed", type=_seed, default=1, metavar="S", help="of what is drawn (default: 1)"
+    )
+    add_heldout_options(parser)
+    parser.add_argument(
+        "--plot", type=Path, metavar="DIR", help="draw waits, fairness, queue and machine as PNG"
+    )
+    parser.add_argument(
+        "--export", type=Path, metavar="DIR", help="write each schedule as SWF and as CSV"
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+
+
+def _factor(text: str) -> float:
+    value = _number(text, float)
+    if value is None or not (math.isfinite(value) and value > 0):
+        raise argparse.ArgumentTypeError(f"{text!r} is no number above 0")
+    return value
+
+
+def _samples(text: str) -> int:
+    value = _number(text, int)
+    if value is None or value < 2:
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number of at least 2")
+    return int(value)
+
+
+def _seed(text: str) -> int:
+    value = _number(text, int)
+    if value is None or value < 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number of at least 0")
+    return int(value)
+
+
+def _number(text: str, kind: type[int] | type[float]) -> float | None:
+    try:
+        return kind(text)
+    except ValueError:
+        return None
+
+
+def _drop(text: str) -> tuple[int, int]:
+    parts = text.split(",")
+    if len(parts) != 2 or not all(part.strip().isdigit() for part in parts):
+        raise argparse.ArgumentTypeError(f"{text!r} is not FIRST,LAST: write two whole numbers")
+    return int(parts[0]), int(parts[1])

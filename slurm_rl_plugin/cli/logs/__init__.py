@@ -1,0 +1,1 @@
+"""LOG arguments of every verb, and `slurm-rl convert`."""

@@ -1,0 +1,265 @@
+"""`--from slurm`: the log straight from the cluster's accounting, with its size and its shares."""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from slurm_rl_plugin.accounting.log_file import LogFile
+from slurm_rl_plugin.accounting.port import JobLog, ReadReport
+from slurm_rl_plugin.accounting.sacct.fields import SACCT_FIELDS
+from slurm_rl_plugin.accounting.sacct.reader import SacctReader
+from slurm_rl_plugin.batch_systems.slurm.accounting.dump import (
+    AccountingDump,
+    month_stretches,
+    read_accounting_dump,
+)
+from slurm_rl_plugin.batch_systems.slurm.answers.fields import parse_all_processors
+from slurm_rl_plugin.batch_systems.slurm.answers.shares import parse_shares
+from slurm_rl_plugin.batch_systems.slurm.cluster import SINFO, SSHARE
+from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner
+from slurm_rl_plugin.cli.progress import progress_bar
+from slurm_rl_plugin.errors import AccountingLogError, ConfigurationError
+from slurm_rl_plugin.whole_file import write_whole
+
+if TYPE_CHECKING:  # a head node has no simulator, and reads its accounting all the same
+    from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog
+
+#: What `--from` calls this source.
+SLURM = "slurm"
+#: Seconds that a query of one month may take.
+SECONDS = 600.0
+#: Seconds that `sinfo` and `sshare` may take.
+_SECONDS_OF_OTHERS = 60.0
+_WHENCE = {
+    "sinfo": "all of the cluster's, by sinfo; --processors gives others",
+    "sshare": "Slurm's own, by sshare; --shares gives others",
+    "work": "fractions of the work: sshare has none of these accounts",
+    "options": "as given",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlurmLog:
+    """What accounting tells.
+
+    Attributes:
+        log: jobs that ran and ended in the time asked for.
+        report: of the reader.
+        origin: for manifests and reports: source, since, until, commands, records, dropped.
+    """
+
+    log: JobLog
+    report: ReadReport
+    origin: dict[str, Any]
+
+
+class SlurmOrModel(argparse.Action):
+    """`--from slurm` names the source of jobs, `--from MODEL` the network to start from."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: Any,
+        option_string: str | None = None,
+    ) -> None:
+        """Set `source` or `start`."""
+        del parser, option_string
+        setattr(namespace, "source" if values == SLURM else "start", values)
+
+
+def add_slurm_options(parser: argparse.ArgumentParser) -> None:
+    """Options of the source, but for `--from` itself."""
+    group = parser.add_argument_group("the cluster's own accounting (--from slurm)")
+    group.add_argument(
+        "--since", type=_local_time, metavar="TIME", help="jobs that ended from this day or time on"
+    )
+    group.add_argument(
+        "--until", type=_local_time, metavar="TIME", help="and until then (default: now)"
+    )
+    group.add_argument(
+        "--keep", type=Path, metavar="FILE", help="also write what sacct gave; it is a LOG"
+    )
+    group.add_argument(
+        "--sacct-timeout",
+        type=_seconds,
+        default=SECONDS,
+        metavar="SECONDS",
+        help=f"allowed for each query, one a month (default: {SECONDS:g})",
+    )
+
+
+def check_slurm_options(options: argparse.Namespace) -> None:
+    """Refuse what does not go together, before anything is asked.
+
+    Raises:
+        ConfigurationError: an option of another source, a time that is none, or no `sacct`.
+    """
+    if options.source is None:
+        for name in ("since", "until", "keep"):
+            if getattr(options, name) is not None:
+                raise ConfigurationError(f"--{name} belongs to --from slurm: give both.")
+        return
+    if options.since is None:
+        raise ConfigurationError("--from slurm needs a beginning: give --since 2026-01-01.")
+    if options.keep is not None and not options.keep.resolve().parent.is_dir():
+        raise ConfigurationError(f"--keep {options.keep}: there is no such folder; make it.")
+    if shutil.which("sacct") is None:
+        raise ConfigurationError(
+            "--from slurm needs sacct, which is not on the PATH: install Slurm's client commands, "
+            "or run this where they are."
+        )
+
+
+def read_slurm_log(options: argparse.Namespace, now: datetime) -> SlurmLog:
+    """Ask `sacct` for the jobs that ended between --since and --until.
+
+    Args:
+        options: checked by `check_slurm_options`.
+        now: local time.
+
+    Raises:
+        ConfigurationError: times that are none, or a cluster without accounting.
+        AccountingLogError: no job ran, or an answer that is no dump.
+        BatchSystemError: Slurm does not answer.
+    """
+    since, until = options.since, options.until or now.replace(microsecond=0)
+    if since >= until:
+        raise ConfigurationError(f"--since {since} is not before --until {until}: turn them.")
+    dump = _dump(since, until, options.sacct_timeout)
+    content = dump.text.encode()
+    if options.keep is not None:
+        _keep(options.keep, content)
+    log, report = _read(dump, content, f"from {since} to {until}")
+    origin = {
+        "source": SLURM,
+        "since": since.isoformat(),
+        "until": until.isoformat(),
+        "commands": list(dump.commands),
+        "records": report.read,
+        "dropped": report.dropped,
+    }
+    return SlurmLog(log=log, report=report, origin=origin)
+
+
+def keep_dump(path: Path, since: float, until: float | None) -> None:
+    """Write what `sacct` gives of a time; for those who have no simulator to use it here.
+
+    Args:
+        path: of the file, a LOG for other verbs.
+        since: seconds since the epoch.
+        until: seconds since the epoch; None for now.
+
+    Raises:
+        BatchSystemError: accounting does not answer.
+        ConfigurationError: times that are none, no accounting, or the file cannot be written.
+    """
+    begin = datetime.fromtimestamp(since).replace(microsecond=0)
+    end = (datetime.now() if until is None else datetime.fromtimestamp(until)).replace(
+        microsecond=0
+    )
+    if begin >= end:
+        raise ConfigurationError(f"--since {begin} is not before --until {end}: turn them.")
+    _keep(path, _dump(begin, end, SECONDS).text.encode())
+
+
+def _dump(since: datetime, until: datetime, timeout: float) -> AccountingDump:
+    runner = CommandRunner(environment=None, timeout=timeout, on_call=None)
+    stretches = month_stretches(since, until)
+    with progress_bar("sacct, month by month", len(stretches), "lines") as progress:
+        return read_accounting_dump(runner, SACCT_FIELDS, stretches, progress)
+
+
+def _keep(path: Path, content: bytes) -> None:
+    try:
+        write_whole(path, content)
+    except OSError as error:
+        raise ConfigurationError(
+            f"--keep {path}: the file cannot be written ({error.strerror}); name another."
+        ) from None
+
+
+def _read(dump: AccountingDump, content: bytes, when: str) -> tuple[JobLog, ReadReport]:
+    if not dump.lines:
+        raise AccountingLogError("sacct", f"no job ended {when}; give an earlier --since")
+    checksum = hashlib.sha256(content).hexdigest()
+    log, report = SacctReader().parse(LogFile(Path("sacct"), content, checksum))
+    if not len(log):
+        problem = f"none of the {report.read} jobs that ended {when} ever ran"
+        raise AccountingLogError("sacct", f"{problem}; give an earlier --since")
+    return log, report
+
+
+def cluster_processors() -> int:
+    """All processors of the cluster, by `sinfo`; those of nodes that are down as well.
+
+    Raises:
+        BatchSystemError: no answer, or one that is not understood.
+    """
+    return parse_all_processors(_other_commands().read(SINFO))
+
+
+def slurm_shares(accounts: Sequence[str]) -> dict[str, float] | None:
+    """Slurm's shares of these accounts, sum 1, by `sshare`; None where none of them has any.
+
+    What an account without jobs does not use falls to the others, as in Slurm's fair tree.
+
+    Raises:
+        BatchSystemError: no answer, or one that is not understood.
+    """
+    tree = parse_shares(_other_commands().read(SSHARE))
+    found = {name: tree.shares[name] for name in accounts if tree.shares.get(name, 0.0) > 0}
+    whole = sum(found.values())
+    return {name: share / whole for name, share in found.items()} or None
+
+
+def _other_commands() -> CommandRunner:
+    return CommandRunner(environment=None, timeout=_SECONDS_OF_OTHERS, on_call=None)
+
+
+def print_origin(
+    origin: Mapping[str, Any], whence: Mapping[str, str], prepared: PreparedLog
+) -> None:
+    """How many jobs, the size of the machine and the shares, and whence; nothing for other logs."""
+    if not origin:
+        return
+    dropped = ", ".join(f"{count} {reason}" for reason, count in origin["dropped"].items())
+    shares = ", ".join(
+        f"{name}={share:.3g}"
+        for name, share in zip(prepared.accounts, prepared.shares.tolist(), strict=True)
+    )
+    print(
+        f"accounting: {origin['records']} jobs ended {origin['since']} to {origin['until']}; "
+        f"taken: {len(prepared.log)}" + (f" (not: {dropped})" if dropped else "")
+    )
+    print(f"processors: {prepared.capacity} ({_WHENCE[whence['processors_from']]})")
+    print(f"shares: {shares} ({_WHENCE[whence['shares_from']]})")
+
+
+def _local_time(text: str) -> datetime:
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        time = None
+    if time is None or time.tzinfo is not None:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no local time: write 2026-01-31 or 2026-01-31T12:00"
+        )
+    return time.replace(microsecond=0)
+
+
+def _seconds(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds above 0")
+    return value

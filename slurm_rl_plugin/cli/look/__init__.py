@@ -1,0 +1,1 @@
+"""Verbs that only look: status, queue, explain, audit, show-config."""

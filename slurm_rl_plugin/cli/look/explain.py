@@ -1,0 +1,195 @@
+"""`slurm-rl explain`: why one pending job is where it is."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+from slurm_rl_plugin.batch_systems.detection import choose_batch_system
+from slurm_rl_plugin.cli.assembly.configuration_arguments import (
+    add_configuration_options,
+    configuration_of,
+)
+from slurm_rl_plugin.cli.look.explanation_text import print_explanation
+from slurm_rl_plugin.cli.look.job_arguments import job_number
+from slurm_rl_plugin.cli.look.limit_text import limit_sentence
+from slurm_rl_plugin.cli.look.queue_look import QueueLook, look_at_queue
+from slurm_rl_plugin.cli.look.slurm_job_record import SlurmJobRecord, read_job_record
+from slurm_rl_plugin.cli.tables import print_json
+from slurm_rl_plugin.configuration import Configuration
+from slurm_rl_plugin.errors import JobNotPending, SlurmRLError
+from slurm_rl_plugin.hook.audit.reader import AuditFilter, tail_of
+from slurm_rl_plugin.hook.cycle.explanation import Explanation
+from slurm_rl_plugin.hook.memory.disable_file import read_disable_file
+from slurm_rl_plugin.policies.network import QNetwork
+from slurm_rl_plugin.policies.q_network import QNetworkPolicy
+
+#: Bytes at the end of the audit log that are searched, and lines shown.
+AUDIT_TAIL, AUDIT_LINES = 20_000_000, 3
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.add_argument("job", type=job_number, metavar="JOBID", help="a job, an array or a task")
+    add_configuration_options(parser)
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+
+
+def main(options: argparse.Namespace) -> int:
+    """Decide on the whole queue and say all about one job."""
+    configuration = configuration_of(options)
+    timeout = float(configuration.values["batch_system"]["timeout"])
+    if choose_batch_system(configuration.values["batch_system"]["adapter"], os.environ).pbs:
+        record = SlurmJobRecord(unread=("its record: `qstat -f JOBID` shows it.",))
+    else:
+        record = read_job_record(options.job, timeout)
+    document = explained(configuration, options.job, record)
+    if options.json:
+        print_json(document)
+    else:
+        print_explanation(document)
+    return 0
+
+
+def explained(configuration: Configuration, job: int, record: SlurmJobRecord) -> dict[str, Any]:
+    """The document of one job.
+
+    Raises:
+        JobNotPending: it waits no more, or never did.
+        BatchSystemError: the queue cannot be read.
+    """
+    number = record.rows[0].array_id if record.rows else job
+    if record.rows and record.pending is None:
+        raise JobNotPending(
+            f"job {job} is {record.rows[0].state} and waits no more: see `slurm-rl audit -j "
+            f"{number}` for what was written to it."
+        )
+    look = look_at_queue(configuration)
+    places = look.considered.plan.snapshot.pending.jobs.job_id.tolist()
+    if number not in places:
+        raise JobNotPending(
+            f"job {job} is not in the queue: `slurm-rl queue` lists those that are."
+        )
+    explanation = Explanation(
+        cycle=look.cycle, considered=look.considered, place=places.index(number)
+    )
+    document = {**explanation.document(), **_decision(look), **_record(configuration, record)}
+    document["writes"] = _writes(configuration)
+    if document["features"] is not None:
+        _add_linear_part(look, document)
+    document["audit"] = _audit(configuration, number)
+    document["not_read"] = [*record.unread, *_not_read(configuration, look, document)]
+    return document
+
+
+def _decision(look: QueueLook) -> dict[str, Any]:
+    return {
+        "policy": look.cycle.policy.name,
+        "model": look.cycle.model_sha256 or None,
+        "fallback": look.considered.plan.fallback_reason,
+        "reserve": look.considered.plan.decision.reserve,
+        "batch_limit": _batch_limit(look),
+    }
+
+
+def _batch_limit(look: QueueLook) -> dict[str, Any]:
+    limit = look.considered.plan.limit
+    return {
+        "processors": limit.processors,
+        "reason": limit.reason,
+        "words": limit_sentence(limit),
+    }
+
+
+def _writes(configuration: Configuration) -> dict[str, Any]:
+    """Whether anything is written at present: the mode, and what has switched it off."""
+    path = configuration.disable_file
+    found = None if path is None else read_disable_file(path)
+    counts = found is not None and found.counts(time.time())  # noqa: TID251 - composition root
+    return {
+        "mode": configuration.values["hook"]["mode"],
+        "disabled": found.words if found is not None and counts else None,
+    }
+
+
+def _record(configuration: Configuration, record: SlurmJobRecord) -> dict[str, Any]:
+    """Words of the record, and the class rule that they match."""
+    row, description = record.pending, record.description
+    if row is None or description is None:
+        return {"name": None, "qos": None, "reason": None, "class_rule": None, "terms": {}}
+    rule = configuration.classifier.matching_rule(description)
+    return {
+        "name": row.name,
+        "qos": row.qos or None,
+        "reason": row.reason,
+        "tasks": row.tasks or None,
+        "class_rule": str(rule) if rule else "no rule matches, so batch",
+        "terms": record.terms,
+    }
+
+
+def _add_linear_part(look: QueueLook, document: dict[str, Any]) -> None:
+    """Add weight * (value - mean) / scale of each feature, where the graph is one of ours."""
+    weights = _linear_weights(look)
+    for feature in document["features"]:
+        weight, mean, scale = weights.get(feature["name"], (math.nan, 0.0, 1.0))
+        linear = weight * (feature["value"] - mean) / scale
+        feature["linear"] = None if math.isnan(linear) else linear
+
+
+def _linear_weights(look: QueueLook) -> dict[str, tuple[float, float, float]]:
+    """Feature -> weight, mean and scale; {} where they cannot be read: onnx is not needed here."""
+    policy = look.cycle.policy
+    if not isinstance(policy, QNetworkPolicy):
+        return {}
+    try:
+        from slurm_rl_plugin.learning.export.model import import_model  # noqa: PLC0415 - extra
+
+        network = import_model(policy.card.path)
+    except (ModuleNotFoundError, SlurmRLError):
+        return {}
+    if not isinstance(network, QNetwork):
+        return {}
+    columns = (network.linear.tolist(), network.job_mean.tolist(), network.job_scale.tolist())
+    return dict(zip(policy.schema.jobs, zip(*columns, strict=True), strict=True))
+
+
+def _audit(configuration: Configuration, number: int) -> list[dict[str, Any]]:
+    path = configuration.values["hook"]["audit_file"]
+    if not path:
+        return []
+    wanted = AuditFilter(jobs=frozenset({number}))
+    lines = [line for line in tail_of(Path(path), AUDIT_TAIL) if wanted.takes(line)]
+    return lines[-AUDIT_LINES:]
+
+
+def _not_read(configuration: Configuration, look: QueueLook, document: dict[str, Any]) -> list[str]:
+    """What is unknown, said rather than guessed."""
+    missing = []
+    by_sprio = look.cycle.batch_system.name != "pbs"
+    if by_sprio and document["untouched"] in ("held", "not_eligible"):
+        missing.append(
+            "its factor and the terms of its priority: sprio lists no job that is held or not "
+            "eligible."
+        )
+    if not document["account"]["any_usage"]:
+        missing.append(
+            "usage: none at all is reported; Slurm keeps none where PriorityWeightFairshare is 0."
+        )
+    if not math.isfinite(document["time_limit"]):
+        missing.append("a time limit: the job has none.")
+    if look.asked_accounting and not configuration.values["batch_system"]["history_days"]:
+        missing.append("past runs: history_days is 0 and no daemon remembers any.")
+    features = document["features"] or []
+    if any(feature["linear"] is None for feature in features):
+        missing.append(
+            "the linear part of the score: that needs the onnx package and a model of ours."
+        )
+    path = configuration.values["hook"]["audit_file"]
+    if not path or not Path(path).exists():
+        missing.append("the audit log: there is none yet.")
+    return missing

@@ -1,0 +1,182 @@
+"""An explanation as sentences and small tables that fit one screen."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from slurm_rl_plugin.cli.tables import print_table, printable, slurm_duration, slurm_time
+from slurm_rl_plugin.hook.rails.batch_limit import OFF
+
+#: Features shown; --json has them all.
+FEATURES = 6
+#: What the operator reads for each reason of `UntouchedJobs`.
+UNTOUCHED = {
+    "held": "it is held",
+    "admin_set": "its priority was set by hand",
+    "not_eligible": "it is not eligible yet (dependency, begin time or array limit)",
+    "exempt_account": "its account is exempt ([guard_rails] exempt_accounts)",
+    "exempt_partition": "its partition is exempt ([guard_rails] exempt_partitions)",
+    "exempt_qos": "its QOS is exempt ([guard_rails] exempt_qos)",
+}
+
+
+def print_explanation(document: Mapping[str, Any]) -> None:
+    """Print the document of `slurm-rl explain`."""
+    for line in (
+        *_job(document),
+        *_place(document),
+        *_run_time(document["run_time"]),
+        _account(document["account"]),
+        *_limit(document),
+        *_priority(document),
+    ):
+        print(printable(line))
+    _print_features(document)
+    _print_neighbours(document)
+    _print_audit(document["audit"])
+    for sentence in document["not_read"]:
+        print(printable(f"Not read: {sentence}"))
+
+
+def _job(document: Mapping[str, Any]) -> list[str]:
+    reason = f" ({document['reason']})" if document["reason"] else ""
+    array = f", tasks {document['tasks']}" if document.get("tasks") else ""
+    return [
+        f"Job {document['job']}{array} of {document['user']}: account "
+        f"{document['account']['name']}, partition {document['partition']}, "
+        f"{document['processors']} processors, limit {slurm_duration(document['time_limit'])}, "
+        f"waiting {slurm_duration(document['wait'])}{reason}.",
+        *_accrued(document),
+        f"Class: {document['class']}, by the rule: {document['class_rule'] or 'not read'}.",
+    ]
+
+
+def _accrued(document: Mapping[str, Any]) -> list[str]:
+    """Nothing where all its waiting counts."""
+    lines = []
+    if document["accrued"] < document["wait"]:
+        counts = slurm_duration(document["accrued"])
+        lines.append(f"Of its wait {counts} count: the batch system accrues no more.")
+    if document["passed_over"]:
+        lines.append("The starvation bound passes over it: it waits by its own doing.")
+    return lines
+
+
+def _place(document: Mapping[str, Any]) -> list[str]:
+    ranks = document["ranks"]
+    lines = []
+    if document["fallback"]:
+        lines.append(f"The policy is not used: {document['fallback']}")
+    if document["untouched"]:
+        lines.append(f"Never touched by us: {UNTOUCHED[document['untouched']]}.")
+    if ranks["decided"] is None:
+        return [*lines, "It has no rank: it cannot start now."]
+    lines.append(
+        f"Rank: {ranks['decided']} of {ranks['of']} in the decided order; {ranks['site']} by the "
+        f"site's own priority; {ranks['now']} by the priorities of now."
+    )
+    if document["score"] is not None and not document["fallback"]:
+        model = f", model {document['model'][:12]}" if document["model"] else ""
+        lines.append(f"Score: {document['score']:.6g} (policy {document['policy']}{model}).")
+    if document["fallback"]:
+        return lines
+    return [*lines, *_guard_rails(document["guard_rails"])]
+
+
+def _guard_rails(rails: list[dict[str, Any]]) -> list[str]:
+    if not rails:
+        return ["Guard rails: none changed the order."]
+    return [
+        f"Guard rail {rail['rail']}: place {rail['place_before'] or '-'} of the ordered jobs "
+        f"became {rail['place_after'] or '-'}."
+        for rail in rails
+    ]
+
+
+def _run_time(run_time: Mapping[str, Any]) -> list[str]:
+    if run_time["estimate"] is None:
+        return []
+    line = f"Run time: estimate {slurm_duration(run_time['estimate'])} ({run_time['kind']})"
+    predicted = run_time["predicted"]
+    if predicted is None:
+        return [f"{line}; the policy predicts none."]
+    known = "runs alike are known" if predicted["template_known"] else "no run alike is known"
+    return [
+        f"{line}; predicted {slurm_duration(predicted['median'])} (median), "
+        f"{slurm_duration(predicted['expected'])} (mean), below 60 s with "
+        f"{predicted['below_60_s']:.0%}, below 15 min with {predicted['below_900_s']:.0%}; {known}."
+    ]
+
+
+def _account(account: Mapping[str, Any]) -> str:
+    return f"Account {account['name']}: share {account['share']:.3f}, usage {account['usage']:.3f}."
+
+
+def _limit(document: Mapping[str, Any]) -> list[str]:
+    """Nothing where [reserve] is off."""
+    limit = document["batch_limit"]
+    if limit["reason"] == OFF:
+        return []
+    of_it = " It is one of them." if document["class"] == "batch" else " It is none of them."
+    words = limit["words"]
+    return [f"Reserve: {words}{of_it if limit['processors'] is not None else ''}"]
+
+
+def _priority(document: Mapping[str, Any]) -> list[str]:
+    priority, write = document["priority"], document["write"]
+    lines = [
+        f"Priority now: {priority['total']} = {priority['native']} of the site + factor "
+        f"{priority['factor']}."
+    ]
+    for partition, terms in document["terms"].items():
+        told = ", ".join(f"{name} {points}" for name, points in terms.items())
+        lines.append(f"  in partition {partition}: {told}")
+    if document["writes"]["disabled"]:
+        lines.append(f"Nothing is written now: disabled {document['writes']['disabled']}.")
+    elif document["writes"]["mode"] == "shadow":
+        lines.append("Nothing is written now: the mode is shadow.")
+    if write is None:
+        return [*lines, "A cycle in active mode would write nothing to it."]
+    late = "" if write["this_cycle"] else ", in a later cycle (max_writes)"
+    return [
+        *lines,
+        f"A cycle in active mode would write factor {write['new']} instead of "
+        f"{write['old']}{late}.",
+    ]
+
+
+def _print_features(document: Mapping[str, Any]) -> None:
+    if document["features"] is None:
+        return
+    print()
+    shown = document["features"][:FEATURES]
+    rows = [
+        [each[key] for key in ("name", "value", "median", "effect", "linear")] for each in shown
+    ]
+    print_table(["FEATURE", "VALUE", "MEDIAN", "EFFECT", "LINEAR"], rows)
+    print("EFFECT: the score less what it would be with the median of the queue. LINEAR: weight *")
+    print("(value - mean) / scale, the part of the network without hidden units.")
+
+
+def _print_neighbours(document: Mapping[str, Any]) -> None:
+    if not document["neighbours"]:
+        return
+    print()
+    names = ("rank", "site_rank", "job", "user", "account", "partition", "class")
+    rows = []
+    for each in document["neighbours"]:
+        mark = "*" if each["job"] == document["job"] else ""
+        last = [slurm_duration(each["wait"]), each["untouched"] or each["score"]]
+        rows.append([mark, *(each[name] for name in names), *last])
+    header = [name.replace("_", "").upper() for name in names]
+    print_table(["", *header, "WAIT", "SCORE"], rows)
+
+
+def _print_audit(lines: list[dict[str, Any]]) -> None:
+    if not lines:
+        return
+    print()
+    names = ("event", "policy", "old", "new", "reason")
+    rows = [[slurm_time(line["time"]), *(line.get(name) for name in names)] for line in lines]
+    print_table(["AUDIT", *(name.upper() for name in names)], rows)

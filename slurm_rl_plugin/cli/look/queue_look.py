@@ -1,0 +1,57 @@
+"""One look at the queue with the configured policy, for the verbs that only look."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from slurm_rl_plugin.cli.assembly.hook import LoadedPolicy, build_cycle, load_policy_or_fall_back
+from slurm_rl_plugin.configuration import Configuration
+from slurm_rl_plugin.hook.cycle.cycle import Cycle
+from slurm_rl_plugin.hook.daemon.lock import daemon_runs
+from slurm_rl_plugin.hook.memory.policy_memory import MemoryFile, memory_path
+from slurm_rl_plugin.hook.order.considered_jobs import ConsideredJobs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueLook:
+    """What a cycle would decide now.
+
+    Attributes:
+        cycle: that would decide; it is never run.
+        loaded: its policy.
+        considered: the pending jobs.
+        asked_accounting: the past runs came from accounting, as at a start of the daemon.
+    """
+
+    cycle: Cycle
+    loaded: LoadedPolicy
+    considered: ConsideredJobs
+    asked_accounting: bool
+
+
+def look_at_queue(configuration: Configuration) -> QueueLook:
+    """Decide on the queue of now as a cycle in shadow mode would, and leave nothing behind.
+
+    Where a daemon runs, its memory knows the past runs. Where none does, accounting is asked as at
+    a start, and the deadline of a decision does not count: a first one that has to learn from a
+    month of runs may be late, which costs a daemon one cycle and would leave us without an answer.
+
+    Raises:
+        BatchSystemError: the queue cannot be read.
+    """
+    loaded = load_policy_or_fall_back(configuration.values["policy"]["model"])
+    asks = loaded.learns_from_runs and not _daemon_remembers(configuration, loaded)
+    cycle = build_cycle(configuration, replace(loaded, learns_from_runs=asks))
+    cycle.settings = replace(cycle.settings, shadow=True)
+    if asks:
+        cycle.settings = replace(cycle.settings, inference_deadline=math.inf)
+    considered = ConsideredJobs.of(cycle.look(), cycle.untouched)
+    return QueueLook(cycle=cycle, loaded=loaded, considered=considered, asked_accounting=asks)
+
+
+def _daemon_remembers(configuration: Configuration, loaded: LoadedPolicy) -> bool:
+    state = Path(configuration.values["hook"]["state_file"])
+    memory = MemoryFile(path=memory_path(state), model_sha256=loaded.sha256, read_only=True)
+    return bool(daemon_runs(state)) and memory.read() is not None

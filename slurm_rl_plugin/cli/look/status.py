@@ -1,0 +1,213 @@
+"""`slurm-rl status`: whether all is well, as a health check asks it."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from slurm_rl_plugin.cli.assembly.batch_system import build_batch_system, limits_path
+from slurm_rl_plugin.cli.assembly.configuration_arguments import (
+    add_way_out_options,
+    quiet_site_to_leave,
+)
+from slurm_rl_plugin.cli.assembly.state_owner import become_state_owner
+from slurm_rl_plugin.cli.daemon.metrics import daemon_metrics
+from slurm_rl_plugin.cli.tables import print_json, printable, slurm_duration, slurm_time
+from slurm_rl_plugin.configuration import Configuration, KnownSite
+from slurm_rl_plugin.errors import SlurmRLError
+from slurm_rl_plugin.hook.daemon.lock import daemon_runs
+from slurm_rl_plugin.hook.memory.disable_file import read_disable_file
+from slurm_rl_plugin.hook.memory.state_file import StateFile
+from slurm_rl_plugin.whole_file import may_exist
+
+#: A running daemon whose last good cycle is so many paces, and so many seconds, old is stuck.
+_STALE_CYCLES, _STALE_SECONDS = 10, 300.0
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    add_way_out_options(parser)
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+
+
+def main(options: argparse.Namespace) -> int:
+    """Print it; 1 when something is wrong."""
+    site = quiet_site_to_leave(options)
+    become_state_owner(site.configuration)
+    document = status_of(site, time.time())  # noqa: TID251 - the composition root
+    if options.json:
+        print_json(document)
+    else:
+        print("\n".join(printable(line) for line in _lines(document)))
+    return 1 if document["problems"] else 0
+
+
+def status_of(site: KnownSite, now: float) -> dict[str, Any]:
+    """All that can be known from outside the daemon; `problems` are sentences."""
+    configuration, state_path = site.configuration, site.state_file
+    hook = configuration.values["hook"]
+    carried = StateFile(state_path).read()
+    document: dict[str, Any] = {
+        "time": now,
+        "daemon": {True: "runs", False: "absent", None: "unknown"}[daemon_runs(state_path)],
+        "mode": hook["mode"],
+        **_disablement(configuration.disable_file, now),
+        "policy": _policy(configuration),
+        "metrics": _metrics(configuration),
+        "jobs_in_state_file": None if carried is None else len(carried),
+        "batch_limit_stands": may_exist(limits_path(state_path)),
+        "slurm": _slurm(configuration),
+    }
+    document["problems"] = [*_faults(site), *_problems(document, float(hook["cycle"]))]
+    return document
+
+
+def _faults(site: KnownSite) -> list[str]:
+    """What is wrong with the configuration, and what all else is told by then."""
+    if site.is_read:
+        return list(site.faults)
+    source = f"what is said of mode and policy is what {site.state_file} tells, or a default."
+    return [*site.faults, source]
+
+
+def _disablement(path: Path | None, now: float) -> dict[str, Any]:
+    """Whether the daemon is to write nothing; who said so, why and until when."""
+    found = None if path is None else read_disable_file(path)
+    return {
+        "disabled": found is not None and found.counts(now),
+        "disable_file": str(path) if path else None,
+        "disablement": None if found is None else {**asdict(found), "words": found.words},
+    }
+
+
+def _policy(configuration: Configuration) -> dict[str, Any]:
+    model = configuration.values["policy"]["model"]
+    try:
+        from slurm_rl_plugin.cli.assembly.hook import load_policy  # noqa: PLC0415
+
+        loaded = load_policy(model)
+    except SlurmRLError as error:
+        return {"name": model, "sha256": None, "refused": str(error)}
+    except ImportError as error:
+        refused = f"the model cannot be looked at: {error}; install slurm_rl_plugin again."
+        return {"name": model, "sha256": None, "refused": refused}
+    return {"name": loaded.policy.name, "sha256": loaded.sha256 or None, "refused": None}
+
+
+def _metrics(configuration: Configuration) -> dict[str, Any]:
+    answer = daemon_metrics(configuration)
+    return {"unread": answer} if isinstance(answer, str) else asdict(answer)
+
+
+def _slurm(configuration: Configuration) -> dict[str, Any]:
+    try:
+        pending = build_batch_system(configuration, []).snapshot().pending
+    except SlurmRLError as error:
+        return {"reachable": False, "reason": str(error).rstrip(".")}
+    factors = int(np.count_nonzero(pending.factor))
+    return {"reachable": True, "pending": len(pending), "with_factor": factors}
+
+
+def _problems(document: dict[str, Any], pace: float) -> list[str]:
+    problems = []
+    absent = document["daemon"] == "absent"
+    if absent and document["mode"] == "active" and not document["disabled"]:
+        problems.append("mode is active and no daemon runs: start it.")
+    if document["policy"]["refused"]:
+        problems.append(document["policy"]["refused"])
+    if not document["slurm"]["reachable"]:
+        problems.append(document["slurm"]["reason"] + ".")
+    left = document["slurm"].get("with_factor", 0) or document["jobs_in_state_file"]
+    if absent and (left or document["jobs_in_state_file"] is None):
+        problems.append(
+            "jobs carry factors and no daemon looks after them: start it, or run "
+            "`slurm-rl release`."
+        )
+    if absent and document["batch_limit_stands"]:
+        problems.append(
+            "a limit on batch jobs may stand and no daemon looks after it: start it, or run "
+            "`slurm-rl release`."
+        )
+    return problems + _daemon_problems(document, pace)
+
+
+def _daemon_problems(document: dict[str, Any], pace: float) -> list[str]:
+    """What the daemon itself tells."""
+    told = document["metrics"]
+    if "unread" in told or document["daemon"] == "absent":
+        return []
+    problems = []
+    if told["fallback"]:
+        problems.append("the policy is not used, fallback is active: its log says why.")
+    if told["batch_limit_fails"]:
+        problems.append("the limit on batch jobs cannot be set: the daemon's log says why.")
+    if told["cycles"] and not told["up"]:
+        problems.append("the last cycle failed: the daemon's log says why.")
+    age = document["time"] - told["last_success"]
+    stale = age > max(_STALE_CYCLES * pace, _STALE_SECONDS)
+    if (
+        told["up"]
+        and told["mode"] not in ("disabled", "standby")
+        and told["last_success"]
+        and stale
+    ):
+        problems.append(
+            f"the last good cycle was {slurm_duration(age)} ago: the daemon may hang, restart it."
+        )
+    return problems
+
+
+def _lines(document: dict[str, Any]) -> list[str]:
+    policy, slurm = document["policy"], document["slurm"]
+    carried = document["jobs_in_state_file"]
+    sha = f", model {policy['sha256'][:12]}" if policy["sha256"] else ""
+    if slurm["reachable"]:
+        answer = f"reachable; {slurm['pending']} jobs pending, {slurm['with_factor']} with a factor"
+    else:
+        answer = "not reachable"
+    return [
+        f"daemon: {document['daemon']}",
+        f"mode: {document['mode']}{_disabled(document)}",
+        f"policy: {policy['name']}{sha}",
+        *_metric_lines(document),
+        f"state file: {'cannot be read or trusted' if carried is None else f'{carried} jobs'}",
+        *["a limit of ours on batch jobs may stand"] * document["batch_limit_stands"],
+        f"slurm: {answer}",
+        *(f"problem: {each}" for each in document["problems"]),
+        *["all is well"] * (not document["problems"]),
+    ]
+
+
+def _disabled(document: dict[str, Any]) -> str:
+    found = document["disablement"]
+    if found is None:
+        return ""
+    if not document["disabled"]:
+        return f"; a pause is over ({found['words']})"
+    kind = "disabled" if math.isinf(found["until"]) else "paused"
+    return f", {kind} {found['words']}: nothing is written"
+
+
+def _metric_lines(document: dict[str, Any]) -> list[str]:
+    told = document["metrics"]
+    if "unread" in told:
+        return [f"metrics: {told['unread']}"]
+    failed = ", ".join(f"{count} {reason}" for reason, count in told["failures"].items())
+    when = slurm_time(told["last_success"]) if told["last_success"] else "never"
+    lines = [
+        f"daemon's mode: {told['mode']}, fallback {'active' if told['fallback'] else 'no'}",
+        f"last success: {when}",
+        f"cycles: {told['cycles']}, failed: {failed or '0'}, writes: {told['writes']}",
+    ]
+    if told["batch_limit"] is not None:
+        lines.append(f"batch jobs: {told['batch_limit']} processors together at most")
+    served, configured = told["model"].get("sha256", ""), document["policy"]["sha256"] or ""
+    if served != configured:
+        lines.append(f"daemon's model: {served[:12] or told['model'].get('name')}: not reloaded")
+    return lines

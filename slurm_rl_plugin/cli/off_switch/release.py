@@ -1,0 +1,183 @@
+"""`slurm-rl release`: take back every factor that the daemon wrote, running or not."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from contextlib import suppress
+
+import numpy as np
+
+from slurm_rl_plugin.batch_systems.port import ApplyReport, BatchSystem, LimitsBatch
+from slurm_rl_plugin.cli.assembly.batch_system import (
+    build_batch_system,
+    class_defaults_path,
+    limits_path,
+)
+from slurm_rl_plugin.cli.assembly.configuration_arguments import (
+    add_way_out_options,
+    quiet_site_to_leave,
+    tell_faults,
+)
+from slurm_rl_plugin.cli.assembly.state_owner import become_state_owner
+from slurm_rl_plugin.cli.off_switch.by_hand import TAKE_BACK_BY_HAND
+from slurm_rl_plugin.configuration import KnownSite
+from slurm_rl_plugin.errors import BatchSystemUnavailable, SlurmRLError
+from slurm_rl_plugin.hook.class_defaults.class_defaults import (
+    factors_may_stand,
+    forget_given,
+    mark_given,
+)
+from slurm_rl_plugin.hook.cycle.in_charge import NOBODY_IN_CHARGE
+from slurm_rl_plugin.hook.daemon.lock import is_looked_after, only_daemon
+from slurm_rl_plugin.hook.memory.carried_factors import CarriedFactors
+from slurm_rl_plugin.hook.memory.state_file import StateFile
+from slurm_rl_plugin.whole_file import may_exist
+
+NOT_OURS = "released nothing: another host's controller is in charge; give --force to do it"
+NOT_KNOWN = (
+    "neither the configuration nor a state file can be read, so nobody knows what was written: "
+    f"mend one, give --state-file, or take factors back by `{TAKE_BACK_BY_HAND}`."
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    add_way_out_options(parser)
+    parser.add_argument(
+        "--force", action="store_true", help="beside a controller that is not in charge too"
+    )
+    parser.add_argument(
+        "--unattended",
+        action="store_true",
+        help="nothing while a daemon runs or no factor of ours stands; for systemd",
+    )
+
+
+def main(options: argparse.Namespace) -> int:
+    """Release every job, whoever gave it a factor; 1 where one keeps it for now."""
+    site = quiet_site_to_leave(options)
+    become_state_owner(site.configuration)
+    if options.unattended and _rests(site):
+        return 0
+    tell_faults("release", site)
+    if not (site.is_read or may_exist(site.state_file)):
+        return _tell(NOT_KNOWN)
+    if options.unattended and not may_exist(site.state_file) and not _marked(site):
+        return _look_for_factors(site)
+    return _release(site, force=options.force, unattended=options.unattended)
+
+
+def _rests(site: KnownSite) -> bool:
+    """Whether nothing is to be done: no factor of ours can stand, or a daemon runs.
+
+    A fault in the configuration may be why the daemon is gone: factors must not stand for it. A
+    state file that is not there tells nothing of a site that is to be ordered, or that is not
+    known: a daemon of ours may have lost it.
+
+    Raises:
+        LockHeld: factors may stand, and what holds the daemon's lock is no daemon.
+    """
+    is_active = site.configuration.values["hook"]["mode"] == "active"
+    tells = may_exist(site.state_file) or not (site.faults or is_active)
+    state = StateFile(site.state_file)
+    if tells and state.read() == set() and not (state.is_unanswered() or _marked(site)):
+        return True
+    return is_looked_after(site.state_file)
+
+
+def _marked(site: KnownSite) -> bool:
+    """Whether a file says that a limit or a table of ours may stand."""
+    defaults = class_defaults_path(site.configuration)
+    return may_exist(limits_path(site.state_file)) or factors_may_stand(defaults)
+
+
+def _look_for_factors(site: KnownSite) -> int:
+    """Nobody remembers a factor: those that stand may be somebody else's, so a person decides."""
+    pending = build_batch_system(site.configuration, []).snapshot().pending
+    standing = int(np.count_nonzero(pending.factor))
+    if not standing:
+        return 0
+    return _tell(
+        f"{standing} pending jobs carry a factor, and {site.state_file} is not there to tell "
+        "whether it is ours: `slurm-rl release` takes all of them back."
+    )
+
+
+def _release(site: KnownSite, *, force: bool, unattended: bool) -> int:
+    """Release all.
+
+    Args:
+        site: as much of it as is known.
+        force: beside a controller that is not in charge too.
+        unattended: what another host's daemon has to do is no failure.
+    """
+    with only_daemon(site.state_file):  # a running daemon would order the queue again at once
+        system = build_batch_system(site.configuration, [])
+        # a faulty key may be the one that says that there are two daemons
+        heeds_others = site.beside_controllers is not False and not force
+        in_charge = system.facts().in_charge if heeds_others else True
+        if in_charge is None:
+            raise BatchSystemUnavailable(NOBODY_IN_CHARGE)
+        if not in_charge:
+            return 0 if unattended and site.beside_controllers else _tell(NOT_OURS)
+        return _take_all_back(site, system)
+
+
+def _take_all_back(site: KnownSite, system: BatchSystem) -> int:
+    """Take back the limit and the factors, and say so; 1 where something may still stand."""
+    state, defaults = StateFile(site.state_file), class_defaults_path(site.configuration)
+    forgotten = bool(site.faults) and not may_exist(state.path)
+    limit = _take_limit_back(system, site)
+    if defaults is not None:
+        mark_given(defaults)  # or new jobs would go on to get factors
+    # running jobs too: a requeued one comes back with the factor that it had
+    results = [CarriedFactors(state).release(system)]
+    # what then still carries a factor is in no state file
+    results.append(system.release(None))
+    later = frozenset[int]().union(*(result.later for result in results))
+    if defaults is not None and not later:
+        forget_given(defaults)
+    stays = [f"{state.path} is not there: running jobs may keep a factor"] if forgotten else []
+    if factors_may_stand(defaults):
+        stays.append(f"jobs may have factors of {defaults}, which cannot be taken away")
+    try:
+        state.write(later)
+    except SlurmRLError as error:
+        stays.append(str(error).rstrip("."))
+    _tell_results(results, limited=bool(limit))
+    for words in stays:
+        _tell(f"{words}.")
+    return 1 if later or stays or limit is False else 0
+
+
+def _tell_results(results: list[ApplyReport], *, limited: bool) -> None:
+    """At the end: whoever cannot be told is no reason to leave a factor."""
+    if limited:
+        print("released the limit on batch jobs")
+    print(f"released {sum(result.applied for result in results)} jobs")
+    rejected = {job: why for result in results for job, why in result.rejected.items()}
+    for job, why in sorted(rejected.items()):
+        print(f"job {job}: {why}")
+
+
+def _take_limit_back(system: BatchSystem, site: KnownSite) -> bool | None:
+    """Give batch jobs back what a reserve takes from them; whether it was, None where none stood.
+
+    Factors are taken back whatever becomes of it.
+    """
+    if not may_exist(limits_path(site.state_file)) or not isinstance(system, LimitsBatch):
+        return None
+    try:
+        system.limit_batch(None)
+    except Exception as error:  # noqa: BLE001 - said, and factors must not stand for it
+        _tell(f"the limit on batch jobs stays for now: {error}")
+        return False
+    return True
+
+
+def _tell(sentence: str) -> int:
+    """On standard error; the exit code of what is not done."""
+    with suppress(OSError):
+        print(f"slurm-rl release: {sentence}", file=sys.stderr)
+    return 1

@@ -1,0 +1,1 @@
+"""`slurm-rl reproduce`: the studies of `papers`, one module a study."""

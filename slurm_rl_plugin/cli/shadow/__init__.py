@@ -1,0 +1,1 @@
+"""`slurm-rl shadow-report`: what active mode would have changed."""

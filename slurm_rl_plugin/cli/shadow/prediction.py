@@ -1,0 +1,231 @@
+"""The replay of `slurm-rl shadow-report`: what the model would have made of the site's own jobs."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from slurm_rl_plugin.cli.assembly.hook import model_path
+from slurm_rl_plugin.cli.logs.arguments import NamedLog, read_named_log, read_named_logs
+from slurm_rl_plugin.cli.logs.slurm_log import SECONDS, SLURM
+from slurm_rl_plugin.cli.progress import parts_bar
+from slurm_rl_plugin.configuration import Configuration
+from slurm_rl_plugin.errors import ModelUnreadable
+from slurm_rl_plugin.hook.rails.reserve import ReserveSettings
+from slurm_rl_plugin.learning.evaluation.paired import Candidate
+from slurm_rl_plugin.learning.evaluation.recorded_replay import (
+    RECORDED_ORDER,
+    RecordedReplay,
+    replay,
+)
+from slurm_rl_plugin.learning.evaluation.replay_figures import (
+    GOALS,
+    RESAMPLES,
+    compare,
+    figures_of,
+    overall,
+)
+from slurm_rl_plugin.learning.load_windows import class_known_at_submission
+from slurm_rl_plugin.policies.network import QNetwork
+from slurm_rl_plugin.policies.ordering_rules import LIVE_RULES, is_live_rule, rule_policy
+from slurm_rl_plugin.policies.q_network import load_q_network
+from slurm_rl_plugin.simulator.kernel.class_limit import ClassLimit
+from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
+from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog, select_prepared
+from slurm_rl_plugin.utility.summary import ScheduledJobs
+
+#: Behind the name of a model: the same order, and no processors kept free.
+WITHOUT = "without reserve"
+#: Fewer jobs that ran are not replayed at all.
+FEWEST_JOBS = 20
+#: What a replay does not know, said with every one.
+NOT_KNOWN = (
+    "users who would submit other jobs if they waited less",
+    "nodes, memory and GPUs: the machine is so many equal processors",
+    "outages, reservations, QOS limits and partitions",
+    "jobs that waited and never ran",
+    "run times as they would have been beside other jobs",
+)
+
+
+def predict(
+    configuration: Configuration,
+    options: argparse.Namespace,
+    first: float | None,
+    last: float | None,
+) -> tuple[dict[str, Any], dict[str, ScheduledJobs]]:
+    """The document of the replay and its schedules; a sentence where the jobs are too few.
+
+    Args:
+        configuration: of the site: model, shares, job classes, and how far its order goes.
+        options: `log`, `config`, `processors` and `keep`.
+        first: seconds since the epoch from which on jobs ended; None for no bound, which only a
+            LOG allows.
+        last: until when.
+
+    Raises:
+        AccountingLogError: the log cannot be read or holds no job of this time.
+        BatchSystemError: accounting does not answer.
+        ConfigurationError: options or log that do not fit.
+        PolicyError: the model cannot be read.
+    """
+    candidates = candidates_of(configuration)
+    candidate = candidates[0]
+    log = _log(configuration, options, first, last)
+    prepared = log.prepared
+    if len(prepared.log) < FEWEST_JOBS:
+        few = f"{len(prepared.log)} jobs of this time ran: too few to replay, take a longer one."
+        return {"unavailable": few}, {}
+    rules = configuration.classifier if configuration.has_class_rules else None
+    replayed = replay(
+        prepared,
+        class_known_at_submission(prepared, rules),
+        candidates,
+        _settings(configuration, prepared),
+    )
+    with parts_bar("intervals", RESAMPLES) as progress:
+        rng = np.random.default_rng(1)
+        compared = compare(replayed, candidate.name, RECORDED_ORDER, rng, progress)
+    document = {
+        "log": {**log.origin, **log.whence, "name": log.name, "sha256": log.report.checksum},
+        "jobs": len(prepared.log),
+        "counted_jobs": replayed.counted,
+        "dropped": log.dropped,
+        "processors": prepared.capacity,
+        "class_rule": prepared.class_rule,
+        "shares": dict(zip(prepared.accounts, prepared.shares.tolist(), strict=True)),
+        "model": candidate.name,
+        "compared_with": RECORDED_ORDER,
+        "policies": _policies(replayed),
+        "reserve_price": _reserve_price(_policies(replayed), [each.name for each in candidates]),
+        "figures": {name: asdict(each) for name, each in compared.items()},
+        "goals": list(GOALS),
+        "verdict": overall(compared),
+        "not_known": list(NOT_KNOWN),
+    }
+    return document, replayed.schedules
+
+
+def _policies(replayed: RecordedReplay) -> dict[str, dict[str, float]]:
+    counted = slice(replayed.first, replayed.last)
+    return {name: figures_of(jobs, counted) for name, jobs in replayed.schedules.items()}
+
+
+def candidates_of(configuration: Configuration) -> list[Candidate]:
+    """The policy as it is configured; where it keeps processors free, itself without that behind.
+
+    In the compiled simulator where it can be; a graph of others decision by decision.
+    """
+    model, off = configuration.values["policy"]["model"], configuration.reserve is None
+    if not is_live_rule(model):
+        return _networks(model, off=off)
+    if model in LIVE_RULES:
+        return [Candidate(name=model)]
+    plain = Candidate(name="interactive-first")
+    return [plain] if off else [Candidate(name=model, policy=rule_policy(model)), plain]
+
+
+def _networks(model: str, *, off: bool) -> list[Candidate]:
+    path = model_path(model)
+    name = Path(model).name
+    try:
+        from slurm_rl_plugin.learning.export.model import import_model  # noqa: PLC0415 - extra
+
+        network = import_model(path)
+    except (ModuleNotFoundError, ModelUnreadable):
+        return [Candidate(name=name, policy=load_q_network(path))]
+    if not isinstance(network, QNetwork) or network.reserve_weights is None:
+        return [Candidate(name=name, network=network)]
+    without = replace(network, reserve_weights=None, reserve_bias=0.0)
+    if off:
+        return [Candidate(name=name, network=without)]
+    return [
+        Candidate(name=name, network=network),
+        Candidate(name=f"{name} {WITHOUT}", network=without),
+    ]
+
+
+def _reserve_price(
+    figures: Mapping[str, Mapping[str, float]], names: Sequence[str]
+) -> dict[str, float] | None:
+    """Mean waits with the reserve over those without, of classes that waited; None for none."""
+    if len(names) == 1:
+        return None
+    kept, free = (figures[name] for name in names)
+    waits = [f"{job_class}_mean_wait" for job_class in ("batch", "interactive")]
+    return {wait: kept[wait] / free[wait] for wait in waits if free[wait] > 0}  # NaN is not
+
+
+def _settings(configuration: Configuration, prepared: PreparedLog) -> SimulationSettings:
+    """EASY, with the order and the limit as the daemon is configured to write them."""
+    return SimulationSettings(
+        capacity=prepared.capacity,
+        backfilling="easy",
+        influence=configuration.cycle_settings.influence,
+        refresh=configuration.pace.longest,
+        starvation=configuration.starvation_bound,
+        class_limit=_class_limit(configuration.reserve),
+    )
+
+
+def _class_limit(reserve: ReserveSettings | None) -> ClassLimit | None:
+    """The limit on batch jobs as the daemon would keep it."""
+    if reserve is None:
+        return None
+    return ClassLimit(
+        widest_batch_job=reserve.widest_batch_job,
+        change_interval=reserve.change_interval,
+        lift_after=reserve.lift_after,
+        idle_after=reserve.idle_after,
+        narrow_first=reserve.narrow_first,
+        most=float(reserve.most),
+    )
+
+
+def _log(
+    configuration: Configuration,
+    options: argparse.Namespace,
+    first: float | None,
+    last: float | None,
+) -> NamedLog:
+    """The log that is named, cut to the time; else the cluster's own accounting of it."""
+    whole = argparse.Namespace(
+        source=None if options.log else SLURM,
+        since=_local(first),
+        until=_local(last),
+        keep=options.keep,
+        sacct_timeout=SECONDS,
+        processors=options.processors,
+        partitions=None,
+        shares=configuration.shares,
+        whole_nodes_of=1,
+        kill_at_limit=False,
+        config=options.config,
+    )
+    if not options.log:
+        (log,) = read_named_logs([], whole)
+        return log
+    log = read_named_log(options.log, whole)
+    return replace(log, prepared=_cut(log, first, last))
+
+
+def _cut(log: NamedLog, first: float | None, last: float | None) -> PreparedLog:
+    """The jobs that ended in a time, as accounting gives them."""
+    prepared = log.prepared
+    end = prepared.log.start + prepared.log.run_time
+    chosen = np.ones(len(end), dtype=np.bool_)
+    if first is not None:
+        chosen &= end >= first
+    if last is not None:
+        chosen &= end <= last
+    return select_prepared(prepared, np.flatnonzero(chosen))
+
+
+def _local(seconds: float | None) -> datetime | None:
+    return None if seconds is None else datetime.fromtimestamp(seconds).replace(microsecond=0)

@@ -1,0 +1,208 @@
+"""`slurm-rl shadow-report`: what shadow mode would have changed, and what that would be worth."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from slurm_rl_plugin.cli.assembly.configuration_arguments import (
+    add_configuration_options,
+    configuration_of,
+)
+from slurm_rl_plugin.cli.progress import parts_bar
+from slurm_rl_plugin.cli.shadow.text import print_prediction, print_shadow
+from slurm_rl_plugin.cli.slurm_times import parse_slurm_time
+from slurm_rl_plugin.cli.tables import print_json
+from slurm_rl_plugin.configuration import Configuration
+from slurm_rl_plugin.errors import ConfigurationError, SlurmRLError
+from slurm_rl_plugin.hook.audit.reader import AuditFilter, AuditReader, audit_files
+from slurm_rl_plugin.hook.audit.summary import AuditSummary
+
+#: Seconds of accounting that are asked for at least.
+_SHORTEST = 60.0
+#: Packages of the simulator, which a head node need not have.
+_SIMULATOR = ("numba", "llvmlite", "onnx")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+
+    def moment(text: str) -> float:
+        return parse_slurm_time(text, datetime.now())
+
+    parser.add_argument(
+        "log",
+        nargs="?",
+        metavar="LOG",
+        help="replay the jobs of this dump of sacct instead of asking accounting",
+    )
+    add_configuration_options(parser)
+    when = "YYYY-MM-DD[THH:MM[:SS]] or now-4weeks"
+    parser.add_argument("-S", "--since", type=moment, metavar="TIME", help=when)
+    parser.add_argument("-E", "--until", type=moment, metavar="TIME", help=when)
+    parser.add_argument(
+        "--moved",
+        type=_ranks,
+        default=10,
+        metavar="N",
+        help="a job counts as moved beyond so many ranks, 0 to 100 (default: 10)",
+    )
+    parser.add_argument(
+        "--processors", type=_processors, metavar="N", help="size of the machine (default: sinfo's)"
+    )
+    parser.add_argument("--keep", type=Path, metavar="FILE", help="write what sacct gave; a LOG")
+    parser.add_argument("--no-replay", action="store_true", help="the audit log alone")
+    parser.add_argument("--plot", type=Path, metavar="FILE", help="draw both parts as PNG")
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+
+
+def main(options: argparse.Namespace) -> int:
+    """Report; what cannot be told is a sentence, and the rest is told all the same."""
+    configuration = _configuration(options)
+    if options.plot is not None and not options.plot.resolve().parent.is_dir():
+        raise ConfigurationError(f"--plot {options.plot}: there is no such folder; make it.")
+    if options.log and options.keep is not None:
+        raise ConfigurationError("--keep writes what sacct gives: leave it out beside a LOG.")
+    draw = _drawing() if options.plot is not None else None
+    shadow, summary = _shadow(configuration, options)
+    if not options.json:
+        print_shadow(shadow)
+    prediction, schedules = _prediction(configuration, options, shadow)
+    document: dict[str, Any] = {"shadow": shadow, "prediction": prediction}
+    if draw is not None:
+        draw(options.plot, summary, options.moved, schedules)
+        document["figure"] = str(options.plot)
+    if options.json:
+        print_json(document)
+    else:
+        print_prediction(prediction)
+    return 0
+
+
+def _drawing() -> Callable[..., None]:
+    """Looked for before the work, so that nothing is lost where matplotlib is missing."""
+    from slurm_rl_plugin.cli.shadow.figure import draw_shadow  # noqa: PLC0415 - matplotlib
+
+    return draw_shadow
+
+
+def _configuration(options: argparse.Namespace) -> Configuration:
+    """Elsewhere than on the head node there is a LOG and mostly no configuration."""
+    return configuration_of(options, or_defaults=bool(options.log))
+
+
+def _shadow(
+    configuration: Configuration, options: argparse.Namespace
+) -> tuple[dict[str, Any], AuditSummary]:
+    summary = AuditSummary()
+    try:
+        reader = _reader(configuration.values["hook"]["audit_file"])
+    except ConfigurationError as error:
+        if not options.log:
+            raise
+        return {"unavailable": str(error)}, summary
+    since = -math.inf if options.since is None else options.since
+    until = math.inf if options.until is None else options.until
+    with parts_bar("audit log", _size(reader)) as reader.progress:
+        for line in reader.lines(AuditFilter(since=since, until=until)):
+            summary.add(line)
+    document = summary.document(options.moved)
+    return {**document, "bad_lines": reader.bad, "unread": reader.unread}, summary
+
+
+def _size(reader: AuditReader) -> int:
+    """Bytes of all files, 1 at least; logrotate may take one away meanwhile."""
+    size = 0
+    for path in reader.paths:
+        with suppress(OSError):
+            size += path.stat().st_size
+    return max(size, 1)
+
+
+def _reader(path: str) -> AuditReader:
+    if not path:
+        raise ConfigurationError("no audit log is kept: give its path in [hook] audit_file.")
+    return AuditReader(audit_files(Path(path)))
+
+
+def _prediction(
+    configuration: Configuration, options: argparse.Namespace, shadow: dict[str, Any]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The replay's document and its schedules; {} and a sentence where there is none."""
+    if options.no_replay:
+        return {"unavailable": "--no-replay was given."}, {}
+    first, last = (options.since, options.until) if options.log else _stretch(options, shadow)
+    if not options.log and first is None:
+        sentence = "the audit log has no cycle in this time, so no time to replay: give --since."
+        return {"unavailable": sentence}, {}
+    try:
+        from slurm_rl_plugin.cli.shadow.prediction import predict  # noqa: PLC0415 - the extra
+
+        document, schedules = predict(configuration, options, first, last)
+        return {"warning": _warning(shadow), **document}, schedules
+    except ModuleNotFoundError as error:
+        if error.name not in _SIMULATOR:
+            raise
+        return {"unavailable": _elsewhere(str(error.name), options, first, last)}, {}
+    except SlurmRLError as error:
+        if options.log:  # somebody named it, and has to mend it
+            raise
+        return {"unavailable": str(error)}, {}
+
+
+def _stretch(
+    options: argparse.Namespace, shadow: dict[str, Any]
+) -> tuple[float | None, float | None]:
+    """The time to ask accounting for: what is given, else that of the audited cycles."""
+    first = shadow.get("first") if options.since is None else options.since
+    last = shadow.get("last") if options.until is None else options.until
+    if first is not None and last is not None and options.until is None:
+        last = max(last, first + _SHORTEST)  # of a single cycle
+    return first, last
+
+
+def _warning(shadow: dict[str, Any]) -> str | None:
+    """While the daemon wrote, the recorded order was not the site's own."""
+    wrote = sum(shadow.get("modes", {}).get(mode, 0) for mode in ("active", "fallback"))
+    if not wrote:
+        return None
+    return (
+        f"In {wrote} cycles of this time the daemon wrote its own order, which is then what was "
+        "recorded: give --since and --until of the time in shadow mode."
+    )
+
+
+def _elsewhere(
+    missing: str, options: argparse.Namespace, first: float | None, last: float | None
+) -> str:
+    """What to do where the simulator is not installed; a dump is written here if asked for."""
+    if not options.log and options.keep is not None and first is not None:
+        from slurm_rl_plugin.cli.logs.slurm_log import keep_dump  # noqa: PLC0415 - asks sacct
+
+        try:
+            keep_dump(options.keep, first, last)
+        except SlurmRLError as error:
+            sys.stderr.write(f"slurm-rl shadow-report: {error}\n")
+    return (
+        f"the replay needs {missing}, which a head node need not have: pip install "
+        "'slurm_rl_plugin[simulate,train]' here, or write a dump with --keep FILE and run "
+        "`slurm-rl shadow-report FILE` with the same --config where it is installed."
+    )
+
+
+def _ranks(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or int(text) > 100:
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number from 0 to 100")
+    return int(text)
+
+
+def _processors(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number of at least 1")
+    return int(text)

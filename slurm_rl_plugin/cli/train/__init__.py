@@ -1,0 +1,1 @@
+"""`slurm-rl train`: from accounting logs to a model."""

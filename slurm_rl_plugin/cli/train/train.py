@@ -1,0 +1,321 @@
+"""`slurm-rl train`: accounting logs become an ONNX model with a manifest and a card."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from slurm_rl_plugin.cli.assembly.hook import model_path
+from slurm_rl_plugin.cli.evaluate.heldout import HELDOUT
+from slurm_rl_plugin.cli.evaluate.reserve_option import add_reserve_option, reserve_words
+from slurm_rl_plugin.cli.logs.arguments import (
+    NamedLog,
+    add_log_options,
+    at_least_one,
+    configured_classifier,
+    read_named_logs,
+)
+from slurm_rl_plugin.cli.logs.sample import sampled
+from slurm_rl_plugin.cli.logs.slurm_log import SLURM, print_origin
+from slurm_rl_plugin.cli.progress import COMPILES_FIRST, progress_bar
+from slurm_rl_plugin.cli.tables import print_json, print_table
+from slurm_rl_plugin.cli.train.place import (
+    add_place_options,
+    array_settings,
+    cost_entry,
+    cost_sentence,
+    training_place,
+)
+from slurm_rl_plugin.cli.train.text import (
+    print_heldout,
+    print_leave_one_out,
+    print_uselessness,
+)
+from slurm_rl_plugin.configuration import read_configuration
+from slurm_rl_plugin.errors import ConfigurationError
+from slurm_rl_plugin.features.estimates import ESTIMATE_KINDS
+from slurm_rl_plugin.learning.algorithms import ALGORITHMS, PRESETS, Settings, settings_of
+from slurm_rl_plugin.learning.export.network import import_network
+from slurm_rl_plugin.learning.site_utility.model import ALGORITHM as SITE_UTILITY
+from slurm_rl_plugin.learning.trained_policy import TrainedPolicy
+from slurm_rl_plugin.learning.training import train_model
+from slurm_rl_plugin.learning.training_plan import TrainingPlan
+from slurm_rl_plugin.policies.network import QNetwork
+from slurm_rl_plugin.simulator.kernel.compilation import compiled_before
+from slurm_rl_plugin.simulator.kernel.dispatch import BACKFILLING
+
+#: Windows taken from either part of a log.
+_WINDOWS = 2
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.add_argument(
+        "logs",
+        metavar="LOG",
+        nargs="*",
+        help="SWF, sacct or PBS logs, what `convert` made of them, or mmn:... or egee:...; "
+        "behind an @ a part of it or another load; "
+        "none with --from slurm",
+    )
+    parser.add_argument("-o", "--output", type=Path, required=True, metavar="MODEL.onnx")
+    parser.add_argument("--algorithm", choices=list(ALGORITHMS), default="policy-search")
+    parser.add_argument(
+        "--preset",
+        choices=PRESETS,
+        help="paper: the settings that the paper printed; slowdown: for parallel machines",
+    )
+    parser.add_argument(
+        "--estimates",
+        action="append",
+        choices=ESTIMATE_KINDS,
+        help="what run times the policy believes; repeat to train for several (default: requested)",
+    )
+    add_log_options(parser, or_model=True)
+    parser.add_argument(
+        "--backfill", choices=sorted(BACKFILLING), help="of the simulated system (default: none)"
+    )
+    add_reserve_option(parser)
+    parser.add_argument("--hidden", type=at_least_one, metavar="N", help="hidden units")
+    parser.add_argument(
+        "--steps", type=at_least_one, metavar="N", help="generations, sweeps, iterations or rounds"
+    )
+    parser.add_argument(
+        "--hold", action="store_true", help="also learn how many processors to keep for interactive"
+    )
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="another setting of the algorithm, such as epsilon=.3 or reward=literal; repeat",
+    )
+    parser.add_argument(
+        "--windows",
+        type=at_least_one,
+        metavar="N",
+        help=f"windows taken from each log (default: {_WINDOWS})",
+    )
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument(
+        "--seeds",
+        type=at_least_one,
+        default=1,
+        metavar="N",
+        help="train N times from --seed on, keep what validates best",
+    )
+    parser.add_argument(
+        "--leave-one-out",
+        action="store_true",
+        help="also train without each LOG in turn, and say what that is worth on it",
+    )
+    parser.add_argument(
+        "--protocol",
+        choices=[HELDOUT],
+        help="heldout: leave the last 40 %% of each LOG untouched; where no training beats the "
+        "best rule, the model is that rule",
+    )
+    add_place_options(parser)
+    parser.add_argument("--plot", type=Path, metavar="DIR", help="draw the learning curve as PNG")
+    parser.add_argument("--json", action="store_true", help="print the manifest as JSON")
+
+
+def main(options: argparse.Namespace) -> int:
+    """Train and say how it compares."""
+    _check_output(options.output)
+    _check_protocol(options)
+    settings = _settings(options)
+    start = None if options.start is None else import_network(model_path(options.start))
+    with training_place(array_settings(options)) as place:
+        plan = _plan(options, _read_logs(options), settings, start)
+        if sys.stderr.isatty() and not compiled_before():
+            print(f"slurm-rl train: {COMPILES_FIRST}", file=sys.stderr)
+        begin = time.monotonic()
+        with progress_bar("training", plan.steps, _measure(plan, place)) as progress:
+            trained, manifest = train_model(plan, options.output, progress=progress, place=place)
+        seconds = time.monotonic() - begin
+    measure = ALGORITHMS[plan.algorithm].measure
+    if options.plot is not None:
+        _plot(options.plot, options.output.stem, plan.algorithm, trained)
+    if options.json:
+        print_json(manifest if place is None else {**manifest, "workers": cost_entry(place.cost)})
+        return 0
+    rows = [[row["policy"], row["objective"]] for row in manifest["validation"]]
+    print_table(["POLICY", measure.upper()], rows)
+    if "heldout" in manifest:
+        print_heldout(manifest["heldout"])
+    if plan.leave_one_out:
+        print_leave_one_out(manifest["leave_one_out"])
+    print_uselessness(trained)
+    if place is not None:
+        print(cost_sentence(place.cost))
+    print(f"trained in {seconds:.0f} s on {trained.simulated_jobs:,} simulated jobs")
+    print(f"wrote {options.output} with its manifest (.json) and card (.md)")
+    return 0
+
+
+def _read_logs(options: argparse.Namespace) -> list[NamedLog]:
+    logs = read_named_logs([sampled(each) for each in options.logs], options)
+    if not options.json:
+        for log in logs:
+            print_origin(log.origin, log.whence, log.prepared)
+    return logs
+
+
+def _check_output(output: Path) -> None:
+    """Before the work that it is for."""
+    folder = output.resolve().parent
+    if not folder.is_dir():
+        raise ConfigurationError(f"folder {folder} does not exist: make it, or give another -o.")
+    if output.suffix != ".onnx":
+        raise ConfigurationError(f"-o {output} must end in .onnx.")
+
+
+def _measure(plan: TrainingPlan, place: object) -> str:
+    """What the figure beside the bar is: where trainings run whole, how many are finished."""
+    whole = place is not None and plan.steps > plan.steps_of_one
+    whole = whole or (place is not None and plan.algorithm != "policy-search")
+    return "finished" if whole else ALGORITHMS[plan.algorithm].measure
+
+
+def _plot(folder: Path, name: str, algorithm: str, trained: TrainedPolicy) -> None:
+    from slurm_rl_plugin.cli.train.learning_curve import draw_learning_curve  # noqa: PLC0415 - heavy
+
+    how = ALGORITHMS[algorithm]
+    path = folder / f"{name}-learning-curve.png"
+    draw_learning_curve(path, trained.curve, how.steps[1], name, measure=how.measure)
+
+
+def _settings(options: argparse.Namespace) -> Settings:
+    changes: dict[str, str] = {}
+    for text in options.set:
+        key, sign, value = text.partition("=")
+        if not sign:
+            raise ConfigurationError(f"--set {text}: write name=value.")
+        changes[key.strip()] = value.strip()
+    counted = ALGORITHMS[options.algorithm].steps[0]
+    for key, given in (("hidden", options.hidden), (counted, options.steps)):
+        if given is not None:
+            changes[key] = str(given)
+    if options.hold:
+        changes["hold"] = "true"
+    settings = settings_of(options.algorithm, changes, preset=options.preset)
+    reward = settings.weights
+    if options.config is not None and options.algorithm != SITE_UTILITY:
+        reward = read_configuration(options.config).reward
+    return dataclasses.replace(settings, seed=options.seed, weights=reward)
+
+
+def _check_protocol(options: argparse.Namespace) -> None:
+    """Refuse what the held-out protocol settles itself.
+
+    Raises:
+        ConfigurationError: one of those options.
+    """
+    if options.protocol is None:
+        return
+    if options.estimates not in (None, ["requested"]) or options.backfill not in (None, "easy"):
+        raise ConfigurationError(
+            "--protocol heldout trains with requested times under EASY: leave out --estimates and "
+            "--backfill."
+        )
+    if options.algorithm in ("echo-state", SITE_UTILITY):
+        raise ConfigurationError(
+            f"--protocol heldout does not take {options.algorithm}: choose another."
+        )
+    if options.reserve_as is not None:
+        raise ConfigurationError(
+            "--protocol heldout learns no limit on batch jobs: leave out --reserve-as."
+        )
+    if options.windows is not None:
+        raise ConfigurationError("--protocol heldout has windows of its own: leave out --windows.")
+
+
+def _plan(
+    options: argparse.Namespace,
+    logs: list[NamedLog],
+    settings: Settings,
+    start: QNetwork | None,
+) -> TrainingPlan:
+    estimates = options.estimates or ["requested"]
+    return TrainingPlan(
+        logs=[log.prepared for log in logs],
+        sources=[log.source for log in logs],
+        estimates=estimates,
+        backfilling=options.backfill or ("none" if options.protocol is None else "easy"),
+        windows=options.windows or _WINDOWS,
+        algorithm=options.algorithm,
+        settings=settings,
+        command=_command(options, logs, estimates),
+        seeds=options.seeds,
+        heldout=options.protocol == HELDOUT,
+        classifier=configured_classifier(options),
+        start=start,
+        class_limit=options.reserve_as,
+        leave_one_out=options.leave_one_out,
+    )
+
+
+def _command(options: argparse.Namespace, logs: list[NamedLog], estimates: list[str]) -> str:
+    """The command that makes the same model, but for the folders of the logs."""
+    words = ["slurm-rl train", *(log.words for log in logs), f"-o {options.output.name}"]
+    words += [f"--algorithm {options.algorithm}"]
+    words += [f"--preset {options.preset}"] * (options.preset is not None)
+    words += [f"--estimates {kind}" for kind in estimates] * (options.protocol is None)
+    if options.protocol is None:
+        words.append(f"--backfill {options.backfill or 'none'}")
+    else:
+        words.append(f"--protocol {options.protocol}")
+    if options.start is not None:
+        name = Path(options.start).name
+        words.append(f"--from {f'./{name}' if name == SLURM else name}")
+    for name in ("hidden", "steps"):
+        if getattr(options, name) is not None:
+            words.append(f"--{name} {getattr(options, name)}")
+    words += reserve_words(options.reserve_as)
+    words += ["--hold"] * options.hold + [f"--set {each}" for each in options.set]
+    if options.config is not None:
+        words.append(f"--config {options.config.name}")
+    words += _words_of_jobs(options, logs)
+    if options.protocol is None:
+        words.append(f"--windows {options.windows or _WINDOWS}")
+    words.append(f"--seed {options.seed}")
+    words += [f"--seeds {options.seeds}"] * (options.seeds > 1)
+    words += ["--leave-one-out"] * options.leave_one_out
+    return " ".join(words)
+
+
+def _words_of_jobs(options: argparse.Namespace, logs: list[NamedLog]) -> list[str]:
+    """What makes other jobs, sites or shares of the same logs."""
+    words = []
+    if options.partitions is not None:
+        each = ",".join(f"{name}={size}" for name, size in options.partitions.items())
+        words.append(f"--partitions {each}")
+    if options.whole_nodes_of > 1:
+        words.append(f"--whole-nodes-of {options.whole_nodes_of}")
+    words += ["--kill-at-limit"] * options.kill_at_limit
+    processors, shares = _size_and_shares(options, logs)
+    if processors is not None:
+        words.append(f"--processors {processors}")
+    if shares is not None:
+        each = ",".join(f"{name}={share:.9g}" for name, share in shares.items())
+        words.append(f"--shares {each}")
+    return words
+
+
+def _size_and_shares(
+    options: argparse.Namespace, logs: list[NamedLog]
+) -> tuple[int | None, Mapping[str, float] | None]:
+    """What the command must name: as given, or as Slurm said on that day."""
+    processors, shares = options.processors, options.shares
+    for log in logs:
+        prepared = log.prepared
+        if log.whence.get("processors_from") == "sinfo":
+            processors = prepared.capacity
+        if log.whence.get("shares_from") == "sshare":
+            shares = dict(zip(prepared.accounts, prepared.shares.tolist(), strict=True))
+    return processors, shares

@@ -1,0 +1,1 @@
+"""Files that are made of the definitions of keys: example, manual page, tables."""

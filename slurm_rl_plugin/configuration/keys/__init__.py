@@ -1,0 +1,1 @@
+"""What may be configured: each key with its type, default, bounds and meaning."""

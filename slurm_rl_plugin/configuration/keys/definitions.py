@@ -1,0 +1,41 @@
+"""All keys of the configuration: the one table that everything else is made of."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from slurm_rl_plugin.configuration.keys.goals import GUARD_RAILS, METRICS, REWARD
+from slurm_rl_plugin.configuration.keys.hook import BATCH_SYSTEM, HOOK, POLICY
+from slurm_rl_plugin.configuration.keys.key import Key
+from slurm_rl_plugin.configuration.keys.offers import OFFER, ROUTE
+from slurm_rl_plugin.configuration.keys.reserve import RESERVE
+
+DEFAULT_PATH = Path("/etc/slurm-rl/slurm-rl.toml")
+
+KEYS: dict[str, dict[str, Key]] = {
+    "hook": HOOK,
+    "batch_system": BATCH_SYSTEM,
+    "policy": POLICY,
+    "reward": REWARD,
+    "guard_rails": GUARD_RAILS,
+    "reserve": RESERVE,
+    "metrics": METRICS,
+    "offer": OFFER,
+    "route": ROUTE,
+}
+#: What is to be said of a whole section, in Markdown.
+SECTION_NOTES = {
+    "reward": "The weights act by training: `slurm-rl train --config` maximises them and records "
+    "them in the model. `slurm-rl check` fails, and the daemon logs a warning, where the model was "
+    "trained for others. The first three sum to 1; the defaults are those of the default model "
+    "([objective](definitions.md#objective-of-training)).",
+    "guard_rails": "Held jobs, jobs with a priority set by hand and jobs that cannot start yet are "
+    "never touched either.",
+    "reserve": "Processors kept free of batch jobs, so that interactive ones start at once; off by "
+    "default. The model says how many ([reserve](reserve.md)).",
+    "metrics": "What is served: [metrics](metrics.md).",
+    "offer": "Of the offer service, which reads them when it starts: [brokers](brokers.md).",
+    "route": "Of `slurm-rl route`, which users run: [brokers](brokers.md#for-users).",
+}
+#: Sections with keys of the site's own choice.
+SHARES, JOB_CLASS = "shares", "job_class"

@@ -1,0 +1,148 @@
+"""Keys of the daemon's cycle: [hook], [batch_system] and [policy]."""
+
+from __future__ import annotations
+
+from slurm_rl_plugin.configuration.keys.key import Key
+
+#: Names the model that is installed with the package.
+SHIPPED_MODEL = "default"
+#: Models that come with the package, by name.
+SHIPPED_MODELS = (SHIPPED_MODEL, "responsive-reserve", "reactive-grids", "non-markovian")
+
+HOOK = {
+    "mode": Key(
+        kind=str,
+        default="shadow",
+        choices=("shadow", "active"),
+        meaning="shadow decides and reports but writes nothing; active writes factors",
+        note="Start with shadow.",
+    ),
+    "cycle": Key(kind=float, default=30.0, least=0.1, meaning="most seconds between cycles"),
+    "soonest_cycle": Key(
+        kind=float,
+        default=0.0,
+        least=0,
+        meaning="seconds until a cycle may follow another when jobs have come, started or "
+        "ended; 0 for half of the scheduler's own pass",
+        note="The scheduler's pass is the shorter of `sched_interval` and `bf_interval`.",
+    ),
+    "busy_share": Key(
+        kind=float,
+        default=0.1,
+        least=0.001,
+        most=1,
+        meaning="most of the time that the batch system may be busy with our calls",
+        note="After a cycle whose calls took 2 s the next one begins 20 s after it at the "
+        "earliest.",
+    ),
+    "influence_hours": Key(
+        kind=float,
+        default=0.0,
+        least=0,
+        meaning="hours of age that the best place in our order is worth; 0 for no bound: our "
+        "order wins",
+    ),
+    "beside_controllers": Key(
+        kind=bool,
+        default=False,
+        meaning="a daemon runs beside each controller: only the one in charge's acts",
+        note="See [two controllers](operators.md#two-controllers).",
+    ),
+    "max_writes": Key(
+        kind=int,
+        default=2000,
+        least=0,
+        meaning="most writes in one cycle",
+        note="The jobs that go first come first.",
+    ),
+    "disable_file": Key(
+        kind=str,
+        default="/etc/slurm-rl/DISABLE",
+        meaning="while this file exists, nothing is written and our factors are taken back",
+        note="Empty for none. `slurm-rl disable`, `pause` and `enable` make and remove it; a pause "
+        "counts [until its end](operators.md#turn-it-off).",
+    ),
+    "state_file": Key(
+        kind=str,
+        least=1,
+        default="/var/lib/slurm-rl/state.json",
+        at_start=True,
+        meaning="where the jobs that carry a factor of ours are remembered",
+        note="Its folder must be writable; the lock of the daemon and the memory of the policy lie "
+        "beside it. Change it only while the daemon is stopped.",
+    ),
+    "class_defaults_file": Key(
+        kind=str,
+        default="",
+        # the table of before would go on to give factors that nobody takes back
+        at_start=True,
+        meaning="table from which job_submit.lua gives a new interactive job its factor at "
+        "submission; empty for none",
+        note="slurmctld's user must be able to read it, this user to write it, and only root into "
+        "its folder, as `/var/lib/slurm-rl-class-defaults/table`: "
+        "[class defaults](reserve-measured.md#factors-at-submission).",
+    ),
+    "audit_file": Key(
+        kind=str,
+        default="/var/log/slurm-rl/audit.jsonl",
+        meaning="one JSON line a cycle and a write; empty for none",
+        note="A cycle whose line cannot be written changes nothing.",
+    ),
+}
+
+BATCH_SYSTEM = {
+    "adapter": Key(
+        kind=str,
+        default="auto",
+        choices=("auto", "slurm_commands", "slurm", "pbs"),
+        meaning="how the batch system is reached: slurm is by pyslurm, auto takes it where it "
+        "fits, and pbs where OpenPBS answers and no Slurm",
+        note="Which, and why: [operators](operators.md#pyslurm-or-commands), [OpenPBS](pbs.md).",
+    ),
+    "timeout": Key(
+        kind=float,
+        default=10.0,
+        least=0.1,
+        meaning="seconds until a command is killed",
+        note="A run of `scontrol` gets 0.01 s more for each write, `sacct` 50 s; the child that "
+        "runs pyslurm is killed after the same times.",
+    ),
+    "history_days": Key(
+        kind=float,
+        default=30.0,
+        least=0,
+        meaning="days of past runs that a start reads from accounting; 0 for none",
+        note="Only for a model that predicts run times ([operators](operators.md#what-is-"
+        "remembered)).",
+    ),
+}
+
+POLICY = {
+    "model": Key(
+        kind=str,
+        default=SHIPPED_MODEL,
+        least=1,
+        meaning="path of a .onnx model, or the name of a rule such as sjf or a shipped model",
+        note="Rules: `fifo`, `sjf`, `saf`, `edf`, `interactive-first`, `min-run-wait`, "
+        "and `reserve:N`: interactive jobs first, N processors kept free of batch jobs. Shipped "
+        f"models: {', '.join(f'`{name}`' for name in SHIPPED_MODELS)}.",
+    ),
+    "fallback": Key(
+        kind=str,
+        default="fifo",
+        choices=("fifo", "site"),
+        meaning="when the model fails: order by submission, or take our factors back",
+    ),
+    "inference_deadline": Key(
+        kind=float,
+        default=2.0,
+        least=0.001,
+        meaning="seconds that a decision may take",
+        note="Measured after the decision: a late one is thrown away, a hanging one is not "
+        "interrupted.",
+    ),
+    "breaker_failures": Key(
+        kind=int, default=5, least=1, meaning="failures in a row until the model rests"
+    ),
+    "breaker_rest": Key(kind=int, default=10, least=0, meaning="cycles that it rests"),
+}

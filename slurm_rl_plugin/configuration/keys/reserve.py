@@ -1,0 +1,81 @@
+"""Keys of the reserve for interactive jobs: [reserve]."""
+
+from __future__ import annotations
+
+from slurm_rl_plugin.configuration.keys.key import Key
+
+#: What carries the limit on batch jobs.
+OFF, QOS, LICENSES, MAX_RUN_RES = "off", "qos", "licenses", "max_run_res"
+
+RESERVE = {
+    "mechanism": Key(
+        kind=str,
+        default=OFF,
+        choices=(OFF, QOS, LICENSES, MAX_RUN_RES),
+        meaning="what limits batch jobs: in Slurm a QOS or licences, in PBS max_run_res of queues; "
+        "off keeps nothing free",
+        note="Which one, and how to set it up: [reserve](reserve.md).",
+    ),
+    "most_processors": Key(
+        kind=int,
+        default=0,
+        least=0,
+        meaning="processors kept free of batch jobs at most, beside those that interactive jobs "
+        "use; batch jobs are those that no [[job_class]] rule calls interactive",
+    ),
+    "widest_batch_job": Key(
+        kind=int,
+        default=1,
+        least=1,
+        meaning="batch jobs of so many processors always fit: the limit is never lower",
+    ),
+    "change_seconds": Key(
+        kind=float,
+        default=60.0,
+        least=1,
+        meaning="seconds between two changes of the limit at least",
+        note="Lifting it for a starving job, in fallback or on the way out does not wait.",
+    ),
+    "lift_hours": Key(
+        kind=float,
+        default=24.0,
+        least=0,
+        meaning="a batch job of several processors that waits for them longer lifts the limit "
+        "until it starts, and goes first; 0 for none",
+        note="Longer than such jobs wait on a good day, or the limit is lifted most of the time.",
+    ),
+    "idle_minutes": Key(
+        kind=float,
+        default=60.0,
+        least=0,
+        meaning="nothing is kept free once no interactive job has come for so long; 0 for no end",
+    ),
+    "narrow_first": Key(
+        kind=bool,
+        default=False,
+        meaning="while something is kept free, batch jobs wider than widest_batch_job wait behind "
+        "the narrower ones, until lift_hours",
+        note="A wide job blocks those behind it and then does not fit below the limit itself.",
+    ),
+    "qos": Key(
+        kind=str,
+        default="",
+        meaning="QOS of the batch jobs, for mechanism qos",
+        note="Of this cluster alone: the clusters of a database share their QOS.",
+    ),
+    "license": Key(
+        kind=str,
+        default="slot",
+        meaning="licence that batch jobs ask for, one a processor, for mechanism licenses",
+    ),
+    "reservation": Key(
+        kind=str,
+        default="slurm-rl-reserve",
+        meaning="name of our reservation of these licences, which nobody else may use",
+    ),
+    "queues": Key(
+        kind=list,
+        default=[],
+        meaning="execution queues of the batch jobs, for mechanism max_run_res",
+    ),
+}

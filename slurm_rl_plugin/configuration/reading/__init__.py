@@ -1,0 +1,1 @@
+"""From files, environment and flags to values: where each came from, and all faults."""

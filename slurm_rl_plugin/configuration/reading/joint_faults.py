@@ -1,0 +1,121 @@
+"""Faults of keys that must fit each other; looked for where each of them is right by itself."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from slurm_rl_plugin.brokers.live.offer_worth import PRICE_VARIABLES, VALUE_VARIABLES
+from slurm_rl_plugin.brokers.live.site_connection import is_loopback
+from slurm_rl_plugin.brokers.market.formula import parse_formula
+from slurm_rl_plugin.configuration.keys.reserve import LICENSES, MAX_RUN_RES, QOS
+from slurm_rl_plugin.configuration.reading.given_keys import DEFAULT, GivenKeys
+from slurm_rl_plugin.errors import ConfigurationError
+from slurm_rl_plugin.utility.reward import RewardWeights
+
+#: Sections that serve.
+_SERVING = ("metrics", "offer")
+#: Key of such a section that is given -> the one that it needs.
+_NEEDS = (
+    ("tls_certificate", "tls_key"),
+    ("tls_key", "tls_certificate"),
+    ("tls_client_ca", "tls_certificate"),
+)
+
+
+#: Mechanism of [reserve] -> keys that it needs.
+_RESERVE_NEEDS = {
+    QOS: ("most_processors", "qos"),
+    LICENSES: ("most_processors", "license", "reservation"),
+    MAX_RUN_RES: ("most_processors", "queues"),
+}
+#: They become words of a command of Slurm's, which takes commas and blanks for several names.
+_ONE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
+
+
+def add_joint_faults(given: GivenKeys) -> None:
+    """Add them to the faults."""
+    given.faults.extend(_reserve_faults(given))
+    given.faults.extend(_reward_faults(given))
+    given.faults.extend(_tls_faults(given))
+    given.faults.extend(_offer_faults(given))
+
+
+def _reserve_faults(given: GivenKeys) -> Iterator[str]:
+    if "reserve" not in given.keys:
+        return
+    mechanism = given.value("reserve", "mechanism")
+    for name in _RESERVE_NEEDS.get(mechanism.value, ()):
+        known = ("reserve", name) not in given.faulty
+        if known and not given.value("reserve", name).value:
+            yield (
+                f'{mechanism.origin}: [reserve] mechanism = "{mechanism.value}" needs {name}: give '
+                "both."
+            )
+    lift, idle = given.value("reserve", "lift_hours"), given.value("reserve", "idle_minutes")
+    if mechanism.value in _RESERVE_NEEDS and not lift.value and not idle.value:
+        yield (
+            f"{lift.origin}: [reserve] lift_hours and idle_minutes are both 0, so a wide batch job "
+            "might never start: give one of them."
+        )
+    narrow = given.value("reserve", "narrow_first")
+    if mechanism.value in _RESERVE_NEEDS and narrow.value and not lift.value:
+        yield (
+            f"{narrow.origin}: [reserve] narrow_first puts wide batch jobs behind the others until "
+            "lift_hours, which is 0, so one might never start: give lift_hours."
+        )
+    for name in ("qos", "license", "reservation"):
+        value = given.value("reserve", name)
+        if value.value and not _ONE_NAME.fullmatch(value.value):
+            yield (
+                f"{value.origin}: [reserve] {name} is {value.value!r}, give one name of letters, "
+                "digits, dots, dashes and underscores."
+            )
+
+
+def _reward_faults(given: GivenKeys) -> Iterator[str]:
+    weights = {name: given.value("reward", name) for name in given.keys.get("reward", ())}
+    if any(("reward", name) in given.faulty for name in weights):
+        return
+    try:
+        RewardWeights(**{name: float(each.value) for name, each in weights.items()})
+    except ConfigurationError as error:
+        origins = [each.origin for each in weights.values() if each.origin != DEFAULT]
+        yield f"{origins[0]}: [reward]: {error}"
+
+
+def _tls_faults(given: GivenKeys) -> Iterator[str]:
+    for section in _SERVING:
+        if section not in given.keys:
+            continue
+        for name, needed in _NEEDS:
+            value = given.value(section, name)
+            known = (section, needed) not in given.faulty
+            if value.value and known and not given.value(section, needed).value:
+                yield f"{value.origin}: [{section}] {name} needs {needed}: give both, or neither."
+
+
+def _offer_faults(given: GivenKeys) -> Iterator[str]:
+    if "offer" not in given.keys:
+        return
+    address = given.value("offer", "address")
+    tls = ("offer", "tls_certificate") in given.faulty or given.value("offer", "tls_certificate")[0]
+    if not tls and not is_loopback(address.value):
+        yield (
+            f"{address.origin}: [offer] address {address.value!r} would show the token to the "
+            "network: give tls_certificate and tls_key, or address 127.0.0.1."
+        )
+    yield from _formula_faults(given, "offer", "price", PRICE_VARIABLES)
+    yield from _formula_faults(given, "route", "formula", VALUE_VARIABLES)
+
+
+def _formula_faults(
+    given: GivenKeys, section: str, name: str, variables: tuple[str, ...]
+) -> Iterator[str]:
+    if name not in given.keys.get(section, ()) or (section, name) in given.faulty:
+        return
+    formula = given.value(section, name)
+    try:
+        parse_formula(formula.value, variables)
+    except ConfigurationError as error:
+        yield f"{formula.origin}: [{section}] {name}: {error}"

@@ -1,0 +1,108 @@
+"""The history columns of a snapshot: what past runs and jobs alike tell of each pending job.
+
+What is told depends on the template and the time limit only, so it is computed once for each
+pair of them that waits, however many jobs there are.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from slurm_rl_plugin.domain import QueueSnapshot
+from slurm_rl_plugin.features.history.job_keys import job_keys
+from slurm_rl_plugin.features.history.past_runs import PastRuns
+from slurm_rl_plugin.features.history.run_history import HISTORY, SPENT, speaks_for
+from slurm_rl_plugin.features.history.run_prediction import (
+    KNOWN_FACTS,
+    RunTimePrediction,
+    alike_features,
+    at_its_word,
+    fill_known_facts,
+    history_features,
+)
+from slurm_rl_plugin.features.history.table import HistoryTable
+from slurm_rl_plugin.features.site import SITE
+from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
+
+
+def history_columns(
+    snapshot: QueueSnapshot,
+    time_limit: FloatArray,
+    past: PastRuns,
+    prediction: RunTimePrediction,
+) -> NDArray[np.float32]:
+    """History features of the pending jobs of a snapshot, float32[n, len(SITE.history_jobs)].
+
+    Args:
+        snapshot: the queue.
+        time_limit: requested seconds of each pending job, UNKNOWN_RUN_TIME where none, shape [n].
+        past: what runs have told up to the snapshot.
+        prediction: of the model.
+    """
+    jobs, running = snapshot.pending.jobs, snapshot.running.as_requested
+    if len(jobs) == 0:
+        return np.empty((0, len(SITE.history_jobs)), dtype=np.float32)
+    user, template = job_keys(snapshot.users, jobs)
+    first, group, pending_alike = _alike(template, time_limit)
+    _, running_template = job_keys(snapshot.users, running)
+    running_alike = _counted(running_template, template[first])
+    user_rows, user_known = _rows(past.users, user[first], _repeated(past.site, len(first)))
+    template_rows, known = _rows(past.templates, template[first], user_rows)
+    facts = np.empty((KNOWN_FACTS, len(first)))
+    limit = time_limit[first]
+    processors = np.maximum(jobs.processors[first], 1).astype(np.float64)
+    fill_known_facts(facts, limit, processors, user_rows, template_rows, user_known, known)
+    predicted = prediction.weights @ facts
+    speaks = speaks_for(user_rows[SPENT], limit, processors)
+    if not speaks.all():
+        predicted = np.where(speaks, predicted, at_its_word(limit))
+    very_short, short, hours, log_run = predicted
+    columns = history_features(very_short, short, hours, log_run, limit, known & speaks)
+    columns += tuple(speaks * told for told in alike_features(pending_alike, running_alike))
+    told = np.empty((len(first), len(columns)), dtype=np.float32)
+    for index, column in enumerate(columns):
+        told[:, index] = column
+    return told[group]
+
+
+def _alike(template: FloatArray, time_limit: FloatArray) -> tuple[IntArray, IntArray, IntArray]:
+    """Groups of jobs of the same template and time limit.
+
+    Returns:
+        A job of each group, shape [groups]; the group of each job, [n]; how many jobs wait of each
+        group's template, [groups].
+    """
+    order = np.argsort(template)
+    by_template, limit = template[order], time_limit[order]
+    another = np.ones(len(order), dtype=np.bool_)  # of another template than the job before
+    another[1:] = by_template[1:] != by_template[:-1]
+    begins = another.copy()  # another group
+    begins[1:] |= limit[1:] != limit[:-1]
+    group = np.empty(len(order), dtype=np.int64)
+    group[order] = np.cumsum(begins) - 1
+    of_template = np.cumsum(another) - 1
+    return order[begins], group, np.bincount(of_template)[of_template[begins]]
+
+
+def _counted(keys: FloatArray, wanted: FloatArray) -> IntArray:
+    """How many of `keys` are each of `wanted`."""
+    met = np.sort(keys)
+    return np.searchsorted(met, wanted, side="right") - np.searchsorted(met, wanted, side="left")
+
+
+def _repeated(row: FloatArray, count: int) -> FloatArray:
+    return np.broadcast_to(row[:, None], (HISTORY, count))
+
+
+def _rows(
+    table: HistoryTable, keys: FloatArray, otherwise: FloatArray
+) -> tuple[FloatArray, BoolArray]:
+    """Rows of history, shape [HISTORY, n], and for which of the keys there is one, [n]."""
+    place = table.places(keys)
+    known = place >= 0
+    if known.all():  # as in most queues: nobody needs a stand-in
+        return np.ascontiguousarray(table.rows[place].T), known
+    rows = np.array(otherwise)
+    rows[:, known] = table.rows[place[known]].T
+    return rows, known

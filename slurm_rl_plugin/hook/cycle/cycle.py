@@ -1,0 +1,398 @@
+"""One scheduling cycle: observe, decide, guard, order changes, apply, report."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from slurm_rl_plugin.batch_systems.port import (
+    ApplyReport,
+    BatchSystem,
+    FactorChange,
+    SchedulerFacts,
+    SchedulerLoad,
+)
+from slurm_rl_plugin.domain import Decision, QueueSnapshot
+from slurm_rl_plugin.errors import (
+    BatchSystemError,
+    BatchSystemUnavailable,
+    ChangeRejected,
+    SlurmRLError,
+)
+from slurm_rl_plugin.hook.audit.log import AuditLog, decided_order
+from slurm_rl_plugin.hook.class_defaults.class_defaults import ClassDefaults
+from slurm_rl_plugin.hook.cycle.in_charge import NO_CONTROLLER_HERE, NOBODY_IN_CHARGE
+from slurm_rl_plugin.hook.cycle.settings import CycleSettings
+from slurm_rl_plugin.hook.cycle.stopwatch import Stopwatch
+from slurm_rl_plugin.hook.cycle_report import CycleReport
+from slurm_rl_plugin.hook.disturbances import (
+    FOUND,
+    AccountingWatch,
+    Disturbances,
+    WrittenFactors,
+)
+from slurm_rl_plugin.hook.memory.carried_factors import CarriedFactors
+from slurm_rl_plugin.hook.memory.policy_memory import MemoryFile, memory_path
+from slurm_rl_plugin.hook.memory.state_file import StateFile
+from slurm_rl_plugin.hook.order.order_changes import in_safe_order
+from slurm_rl_plugin.hook.order.queue_plan import QueuePlan, planned_order
+from slurm_rl_plugin.hook.order.request_watch import ChangedRequests, RequestWatch
+from slurm_rl_plugin.hook.rails.batch_limit import BatchLimit
+from slurm_rl_plugin.hook.rails.guard_rails import GuardRail, UntouchedJobs
+from slurm_rl_plugin.hook.rails.policy_guard import PolicyGuard
+from slurm_rl_plugin.policies.port import Policy
+
+logger = logging.getLogger(__name__)
+
+#: Failures of cycles that an answering batch system sees: they may last, and a limit that nobody
+#: lifts for a starving job must not last with them.
+_NO_LIMIT_AFTER = ("write", "internal", "refused")
+
+
+@dataclass(slots=True, kw_only=True)
+class Cycle:
+    """Runs cycles.
+
+    Attributes:
+        batch_system: where jobs are read and ordered.
+        policy: who scores them.
+        model_sha256: of the policy's model; "" for a rule.
+        settings: what the site allows.
+        guard_rails: checks on each decision.
+        untouched: jobs that never get a factor.
+        state: where the jobs with factors are remembered; the policy's memory lies beside it.
+        audit: where decisions and writes are recorded.
+        monotonic: clock for durations, seconds.
+        limit: on batch jobs, so that processors stay free for interactive ones.
+        class_defaults: what a job gets that is submitted between two cycles.
+        calls: seconds of batch-system calls, filled by the adapter, emptied by each report.
+        stood_by: whether the last cycle that Slurm answered was another host's to do.
+        disturbances: what happened from outside, emptied by each report.
+    """
+
+    batch_system: BatchSystem
+    policy: Policy
+    model_sha256: str
+    settings: CycleSettings
+    guard_rails: Sequence[GuardRail]
+    untouched: UntouchedJobs
+    state: StateFile
+    audit: AuditLog
+    monotonic: Callable[[], float]
+    limit: BatchLimit = field(default_factory=BatchLimit)
+    class_defaults: ClassDefaults = field(default_factory=ClassDefaults)
+    calls: list[tuple[str, float]] = field(default_factory=list)
+    stood_by: bool = False
+    disturbances: Disturbances = field(default_factory=Disturbances)
+    _accounting: AccountingWatch = field(default_factory=AccountingWatch)
+    _written: WrittenFactors = field(default_factory=WrittenFactors)
+    _requests: RequestWatch = field(default_factory=RequestWatch)
+    _factors: CarriedFactors = field(init=False)
+    _guard: PolicyGuard = field(init=False)
+    _denied: int = 0
+    _unaudited: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._factors = CarriedFactors(self.state, self.disturbances)
+        self._guard = self._new_guard()
+
+    def _new_guard(self, *, read_only: bool = False) -> PolicyGuard:
+        return PolicyGuard(
+            guard_rails=self.guard_rails,
+            deadline=self.settings.inference_deadline,
+            breaker_failures=self.settings.breaker_failures,
+            breaker_rest=self.settings.breaker_rest,
+            monotonic=self.monotonic,
+            memory_file=MemoryFile(
+                path=memory_path(self.state.path),
+                model_sha256=self.model_sha256,
+                read_only=read_only,
+            ),
+        )
+
+    def run(self) -> CycleReport:
+        """One cycle; never raises for a fault of the batch system, the policy or a file."""
+        watch = Stopwatch(self.monotonic)
+        snapshot: QueueSnapshot | None = None
+        known: dict[str, Any] = {}
+        ours = False
+        self._denied = max(self._denied - 1, 0)
+        try:
+            begin = self.monotonic()
+            facts = self.batch_system.facts()
+            known |= {"pass_interval": facts.pass_interval, "release": facts.release}
+            obstacle = self._standby(facts)
+            if obstacle is None:  # on standby no more is asked
+                ours = not self._is_astray(facts)
+                load = self.batch_system.load()
+                known["events"] = load.events
+                self._accounting.look(load.backlog, self.disturbances)
+                obstacle = self._obstacle(facts, load)
+            if obstacle is None:
+                snapshot = self.batch_system.snapshot()
+                watch.lap("observe", begin)
+                if not self._shadow:
+                    self._written.look(snapshot, self.disturbances)
+                report = self._order(snapshot, facts, watch)
+            else:
+                report = obstacle
+        except ChangeRejected as error:
+            self._denied = self.settings.breaker_rest
+            report = self._failed("write", str(error), snapshot)
+        except BatchSystemError as error:
+            report = self._failed("batch_system", str(error), snapshot)
+        except SlurmRLError as error:
+            report = self._failed("write", str(error), snapshot)
+        except Exception as error:  # whatever breaks, the site must not notice
+            logger.exception("cycle=failed failure=internal")
+            report = self._failed("internal", str(error), snapshot)
+        if ours and report.failure in _NO_LIMIT_AFTER:
+            report = replace(report, limit=self.limit.lift(self.batch_system))
+        known |= {"calls": tuple(self.calls), "disturbances": self.disturbances.taken()}
+        self.calls.clear()
+        return replace(report, phase_seconds=watch.phases, **known)
+
+    def _standby(self, facts: SchedulerFacts) -> CycleReport | None:
+        """The report of a cycle that is another host's to do, or None."""
+        if not self._is_anothers(facts):
+            if self.stood_by:
+                self.stood_by, self._guard = False, self._new_guard()  # what the other remembers
+            return None
+        self.stood_by = True
+        self._written.forget()  # the other writes them now
+        self._requests.forget()
+        logger.info("mode=standby: another host's controller is in charge")
+        return replace(self._report(), mode="standby")
+
+    def _obstacle(self, facts: SchedulerFacts, load: SchedulerLoad) -> CycleReport | None:
+        """The report of a cycle that had better do nothing, or None."""
+        if load.struggles is not None:
+            return self._failed("busy", load.struggles, None)
+        harm = facts.harm
+        if self._is_astray(facts):
+            harm = NO_CONTROLLER_HERE  # two such daemons would undo each other's order
+        if harm is not None and not self.settings.shadow:
+            return self._failed("refused", harm, None)
+        return None
+
+    def _is_astray(self, facts: SchedulerFacts) -> bool:
+        """Whether this host has no controller to be beside."""
+        return self.settings.beside_controllers and not facts.controller_here
+
+    def release(self) -> ApplyReport:
+        """Take back every factor of ours, and the limit on batch jobs.
+
+        Raises:
+            BatchSystemUnavailable: no answer in time; call again.
+        """
+        self.class_defaults.withdraw()  # or new jobs would go on to get factors
+        self._written.forget()
+        try:
+            report = self._factors.release(self.batch_system)
+            return self.class_defaults.take_back(self.batch_system, report)
+        finally:  # neither waits for the other
+            self.limit.take_back(self.batch_system)
+
+    def look_back(self) -> None:
+        """Tell of factors that an earlier run left, which this one goes on with.
+
+        Beside several controllers they may be those of a daemon that runs.
+        """
+        if self.carries_factors and not self.settings.beside_controllers:
+            self.disturbances.tell(FOUND, "an earlier run has not taken its factors back")
+
+    def remember(self) -> None:
+        """Write down what the policy remembers, before a stop or a reload.
+
+        On standby another host's daemon does.
+        """
+        if not self.stood_by:
+            self._guard.remember()
+
+    def stands_by(self) -> bool:
+        """Whether the factors are those of a daemon on another host.
+
+        Raises:
+            BatchSystemUnavailable: no answer in time: it cannot be told.
+        """
+        return self.settings.beside_controllers and self._is_anothers(self.batch_system.facts())
+
+    def _is_anothers(self, facts: SchedulerFacts) -> bool:
+        """Whether another host's daemon has to act.
+
+        Raises:
+            BatchSystemUnavailable: it cannot be told.
+        """
+        if not self.settings.beside_controllers:
+            return False
+        if facts.in_charge is None:
+            raise BatchSystemUnavailable(NOBODY_IN_CHARGE)
+        return not facts.in_charge
+
+    @property
+    def carries_factors(self) -> bool:
+        """Whether some job may carry a factor of ours, or a limit of ours may stand."""
+        return bool(self._factors) or self.limit.stands or self.class_defaults.stands
+
+    @property
+    def _shadow(self) -> bool:
+        """Nothing is written: as configured, or since the right was denied."""
+        return self.settings.shadow or self._denied > 0
+
+    def _report(self) -> CycleReport:
+        return CycleReport(
+            time=0.0,
+            mode="shadow" if self._shadow else "active",
+            policy=self.policy.name,
+            model_sha256=self.model_sha256,
+        )
+
+    def _failed(self, failure: str, reason: str, snapshot: QueueSnapshot | None) -> CycleReport:
+        logger.error("cycle=failed failure=%s reason=%s", failure, reason)
+        self._unaudited = [*self._unaudited[-999:], failure]
+        return replace(
+            self._report(),
+            time=snapshot.now if snapshot else 0.0,
+            snapshot=snapshot,
+            failure=failure,
+            failure_reason=reason,
+        )
+
+    def _order(
+        self, snapshot: QueueSnapshot, facts: SchedulerFacts, watch: Stopwatch
+    ) -> CycleReport:
+        begin = self.monotonic()
+        decision, fallback_reason = self._guard.decide(self.policy, snapshot)
+        begin = watch.lap("decide", begin)
+        suppressed = Counter(
+            {
+                reason: int(np.count_nonzero(matches))
+                for reason, matches in self.untouched.reasons(snapshot).items()
+            }
+        )
+        requests = self._requests.look(snapshot, self.untouched.orderable(snapshot))
+        plan = self._plan(snapshot, facts, decision, fallback_reason, requests)
+        suppressed["write_bound"] = max(len(plan.changes) - self.settings.max_writes, 0)
+        changes = plan.changes[: self.settings.max_writes]
+        begin = watch.lap("order", begin)
+        report = CycleReport(
+            time=snapshot.now,
+            mode=self._mode(fallback_reason),
+            policy=self.policy.name if fallback_reason is None else self.settings.fallback,
+            model_sha256=self.model_sha256,
+            snapshot=snapshot,
+            fallback_reason=fallback_reason,
+            reserve=decision.reserve,
+            limit=plan.limit,
+            order=() if plan.releases else plan.order,
+            requests_changed=requests.parts,
+        )
+        what = "would_write" if self._shadow else "write"
+        decided = decided_order(report, plan, self._guard.acted, self._unaudited)
+        self.audit.record(decided, changes, what, plan.limit, requests.changes)
+        self._unaudited = []
+        if self._shadow:
+            suppressed["shadow"] = len(changes)
+            limit = self.limit.only_shown(self.batch_system, plan.limit)
+            return replace(report, suppressed=suppressed, limit=limit)
+        report = self._apply(report, plan, changes, suppressed)
+        self.class_defaults.follow(plan, facts, self._influence(facts), self.batch_system)
+        report = replace(report, limit=self.limit.carry_out(self.batch_system, plan.limit))
+        watch.lap("apply", begin)
+        return report
+
+    def look(self) -> QueuePlan:
+        """What a cycle would decide now; nothing is written, audited or remembered.
+
+        Raises:
+            BatchSystemError: the queue cannot be read.
+        """
+        facts, snapshot = self.batch_system.facts(), self.batch_system.snapshot()
+        guard = self._new_guard(read_only=True)
+        remembered = guard.memory
+        decision, fallback_reason = guard.decide(self.policy, snapshot)
+        return replace(self._plan(snapshot, facts, decision, fallback_reason), memory=remembered)
+
+    def _plan(
+        self,
+        snapshot: QueueSnapshot,
+        facts: SchedulerFacts,
+        decision: Decision,
+        fallback_reason: str | None,
+        requests: ChangedRequests | None = None,
+    ) -> QueuePlan:
+        requests = requests or ChangedRequests()
+        points = self._influence(facts)
+        order, changes = planned_order(
+            snapshot,
+            decision.scores,
+            self.untouched,
+            points,
+            facts.highest_priority,
+            self.settings.max_writes,
+            requests.lost,
+        )
+        releases = fallback_reason is not None and self.settings.fallback == "site"
+        return QueuePlan(
+            snapshot=snapshot,
+            decision=decision,
+            fallback_reason=fallback_reason,
+            order=order,
+            changes=[] if releases else changes,
+            releases=releases,
+            limit=self.limit.planned(
+                snapshot, decision.reserve, fallback=fallback_reason is not None
+            ),
+            requests=requests,
+        )
+
+    def _influence(self, facts: SchedulerFacts) -> float:
+        """Priority points that the best place is worth; inf where our order wins."""
+        if math.isinf(self.settings.influence):
+            return math.inf
+        return self.settings.influence * facts.points_an_hour
+
+    def _mode(self, fallback_reason: str | None) -> str:
+        if self._shadow:
+            return "shadow"
+        return "active" if fallback_reason is None else "fallback"
+
+    def _apply(
+        self,
+        report: CycleReport,
+        plan: QueuePlan,
+        changes: Sequence[FactorChange],
+        suppressed: Counter[str],
+    ) -> CycleReport:
+        adjustments: Counter[str] = Counter()
+        if plan.releases:
+            self._factors.before_writing(plan.snapshot, ())  # whoever wrote them
+            self._written.forget()  # before: a release may be cut short
+            adjustments["reset"] = self._factors.release(self.batch_system).applied
+            return replace(report, adjustments=adjustments, suppressed=suppressed)
+        self._factors.before_writing(plan.snapshot, (change.job_id for change in changes))
+        if changes:
+            wanted = {change.job_id: change.new for change in changes}
+            self._written.about_to_write(wanted)
+            try:
+                result = self.batch_system.apply(in_safe_order(changes))
+            except BatchSystemUnavailable:
+                self._factors.without_answer()
+                raise
+            self._factors.answered()
+            suppressed["rejected"] = len(result.rejected)
+            self._written.written(
+                {job: factor for job, factor in wanted.items() if job not in result.rejected}
+            )
+            for change in changes:
+                if change.job_id not in result.rejected:
+                    adjustments["up" if change.new > change.old else "down"] += 1
+            for job, words in list(result.rejected.items())[:1]:
+                logger.info("rejected=%d first=%d reason=%s", len(result.rejected), job, words)
+        return replace(report, adjustments=adjustments, suppressed=suppressed)

@@ -1,0 +1,203 @@
+"""Why one pending job is where it is: all that a decision knows of it, as one document."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from slurm_rl_plugin.domain import QueueSnapshot
+from slurm_rl_plugin.hook.cycle.cycle import Cycle
+from slurm_rl_plugin.hook.order.considered_jobs import ConsideredJobs
+from slurm_rl_plugin.hook.order.queue_plan import QueuePlan, orderable_by_score
+from slurm_rl_plugin.hook.rails.guard_rails import rail_name
+from slurm_rl_plugin.policies.feature_effects import feature_effects
+from slurm_rl_plugin.policies.ordering_rules import RulePolicy
+from slurm_rl_plugin.policies.q_network import QNetworkPolicy
+from slurm_rl_plugin.units import FloatArray
+
+#: Jobs shown on either side of the explained one.
+NEIGHBOURS = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """Explains the job at one place of a plan.
+
+    Attributes:
+        cycle: whose settings, policy and guard rails decided.
+        considered: the pending jobs of the plan.
+        place: of the job in the snapshot.
+    """
+
+    cycle: Cycle
+    considered: ConsideredJobs
+    place: int
+
+    def document(self) -> dict[str, Any]:
+        """Everything, in the units of the snapshot; None for what does not apply.
+
+        Raises:
+            PolicyError: the model fails when it is asked about single features.
+        """
+        return {
+            **self._facts(),
+            "ranks": self._ranks(),
+            "score": self._score(),
+            "run_time": self._run_time(),
+            "features": self._features(),
+            "account": self._account(),
+            "guard_rails": self._guard_rails(),
+            "priority": self._priority(),
+            "write": self._write(),
+            "neighbours": self._neighbours(),
+        }
+
+    @property
+    def _plan(self) -> QueuePlan:
+        return self.considered.plan
+
+    @property
+    def _snapshot(self) -> QueueSnapshot:
+        return self.considered.plan.snapshot
+
+    def _facts(self) -> dict[str, Any]:
+        snapshot, place = self._snapshot, self.place
+        jobs = snapshot.pending.jobs
+        user = int(jobs.user[place])
+        return {
+            "job": int(jobs.job_id[place]),
+            "user": snapshot.users[user] if 0 <= user < len(snapshot.users) else "",
+            "partition": snapshot.partitions[jobs.partition[place]],
+            "class": "interactive" if jobs.interactive[place] else "batch",
+            "processors": int(jobs.processors[place]),
+            "time_limit": float(jobs.time_limit[place]),
+            "submit": float(jobs.submit[place]),
+            "eligible": float(jobs.eligible[place]),
+            "wait": float(self.considered.wait[place]),
+            "accrued": float(self.considered.accrued[place]),
+            "passed_over": bool(self.considered.passed_over[place]),
+            "untouched": self.considered.untouched[place] or None,
+        }
+
+    def _ranks(self) -> dict[str, Any]:
+        considered, place = self.considered, self.place
+        return {
+            "decided": int(considered.rank[place]) or None,
+            "site": int(considered.site_rank[place]) or None,
+            "now": int(considered.current_rank[place]) or None,
+            "of": considered.ranked,
+        }
+
+    def _score(self) -> float | None:
+        """None for a job that we do not order: its score counts nowhere. FIFO's in a fallback."""
+        ordered = not self.considered.untouched[self.place] and not self._plan.releases
+        return float(self._plan.decision.scores[self.place]) if ordered else None
+
+    def _run_time(self) -> dict[str, Any]:
+        """What the policy believes, seconds; a prediction only of a model that makes one."""
+        policy, jobs = self.cycle.policy, self._snapshot.pending.jobs
+        if not isinstance(policy, QNetworkPolicy | RulePolicy):
+            return {"estimate": None, "kind": None, "predicted": None}
+        one = jobs.select(np.array([self.place]))
+        estimate = float(policy.estimates.estimate(one.time_limit, one.interactive)[0])
+        document: dict[str, Any] = {"estimate": estimate, "kind": policy.estimates.kind}
+        document["predicted"] = None
+        if isinstance(policy, QNetworkPolicy) and policy.prediction is not None:
+            document["predicted"] = self._predicted(policy)
+        return document
+
+    def _predicted(self, policy: QNetworkPolicy) -> dict[str, Any]:
+        """Read back from the features, which are logarithms divided by 6."""
+        row = policy.job_features(self._snapshot, self._plan.memory)[self.place].tolist()
+        told = dict(zip(policy.schema.jobs, row, strict=True))
+        return {
+            "median": 10.0 ** (6.0 * told["log_predicted_run_time"]) - 1.0,
+            "expected": 10.0 ** (6.0 * told["log_expected_run_time"]) - 1.0,
+            "below_60_s": told["probability_very_short"],
+            "below_900_s": told["probability_short"],
+            "template_known": bool(told["template_known"]),
+        }
+
+    def _features(self) -> list[dict[str, Any]] | None:
+        """Effects on the score; None for a rule, for a fallback and for a job not ordered."""
+        policy = self.cycle.policy
+        used = isinstance(policy, QNetworkPolicy) and self._plan.fallback_reason is None
+        if not used or self.considered.untouched[self.place]:
+            return None
+        assert isinstance(policy, QNetworkPolicy)
+        found = feature_effects(policy, self._snapshot, self._plan.memory, self.place)
+        return [asdict(each) for each in found]
+
+    def _account(self) -> dict[str, Any]:
+        snapshot = self._snapshot
+        index = int(snapshot.pending.jobs.account[self.place])
+        return {
+            "name": snapshot.accounts[index],
+            "share": float(snapshot.shares[index]),
+            "usage": float(snapshot.usage[index]),
+            "any_usage": bool(snapshot.usage.any()),
+        }
+
+    def _guard_rails(self) -> list[dict[str, Any]]:
+        """Rails that changed the scores, and the job's place among the ordered ones around it."""
+        if self._plan.fallback_reason is not None or not len(self._plan.order):
+            return []
+        decision = self.cycle.policy.decide(self._snapshot, self._plan.memory)
+        acted = []
+        for rail in self.cycle.guard_rails:
+            after = rail.check(decision, self._snapshot)
+            if after is not decision and after.scores is not decision.scores:
+                places = (self._place_by(decision.scores), self._place_by(after.scores))
+                names = ("rail", "place_before", "place_after")
+                acted.append(dict(zip(names, (rail_name(rail), *places), strict=True)))
+            decision = after
+        return acted
+
+    def _place_by(self, scores: FloatArray) -> int | None:
+        order = orderable_by_score(self._snapshot, scores, self.cycle.untouched).tolist()
+        return order.index(self.place) + 1 if self.place in order else None
+
+    def _priority(self) -> dict[str, Any]:
+        pending = self._snapshot.pending
+        native, factor = int(pending.native_priority[self.place]), int(pending.factor[self.place])
+        return {
+            "native": native,
+            "factor": factor,
+            "total": native + factor,
+            "nice": int(pending.nice[self.place]),
+        }
+
+    def _write(self) -> dict[str, Any] | None:
+        """What a cycle would write to the job; None where it would write nothing."""
+        job = self._snapshot.pending.jobs.job_id[self.place]
+        for place, change in enumerate(self._plan.changes):
+            if change.job_id == job:
+                in_time = place < self.cycle.settings.max_writes
+                return {"old": change.old, "new": change.new, "this_cycle": in_time}
+        factor = int(self._snapshot.pending.factor[self.place])
+        if self._plan.releases and factor:
+            return {"old": factor, "new": 0, "this_cycle": True}
+        return None
+
+    def _neighbours(self) -> list[dict[str, Any]]:
+        """The job and those next to it in the decided order."""
+        order = [place for place in self.considered.in_order if self.considered.rank[place]]
+        if self.place not in order:
+            return []
+        middle = order.index(self.place)
+        near = order[max(middle - NEIGHBOURS, 0) : middle + NEIGHBOURS + 1]
+        return [self._at(place) for place in near]
+
+    def _at(self, place: int) -> dict[str, Any]:
+        other = Explanation(cycle=self.cycle, considered=self.considered, place=place)
+        facts, ranks = other._facts(), other._ranks()
+        kept = ("job", "user", "partition", "class", "wait", "untouched")
+        return {
+            "rank": ranks["decided"],
+            "site_rank": ranks["site"],
+            **{name: facts[name] for name in kept},
+            "account": other._account()["name"],
+            "score": other._score(),
+        }

@@ -1,0 +1,1 @@
+"""The process around the cycles: its lock, its pace, its signals."""

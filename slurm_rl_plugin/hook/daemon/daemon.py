@@ -1,0 +1,260 @@
+"""The daemon: cycles at a pace, backs off without an answer, leaves no factor behind."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import NamedTuple
+
+from slurm_rl_plugin.errors import SlurmRLError
+from slurm_rl_plugin.hook.cycle.cycle import Cycle
+from slurm_rl_plugin.hook.cycle_report import CycleReport
+from slurm_rl_plugin.hook.daemon.pace import Pace
+from slurm_rl_plugin.hook.daemon.signals import Wish
+from slurm_rl_plugin.hook.disturbances import ClockWatch
+from slurm_rl_plugin.hook.memory.disable_file import Disablement, DisableWatch
+
+logger = logging.getLogger(__name__)
+
+#: Longest pause between tries while the batch system does not answer, seconds.
+LONGEST_PAUSE = 300.0
+_LEAVING_TRIES = 3
+#: Between signs of life and looks at the disable file while nothing else is to do, seconds.
+_SLICE = 5.0
+
+
+class Reloaded(NamedTuple):
+    """What the files on disk say now; see the attributes of the same names of `Daemon`."""
+
+    cycle: Cycle
+    pace: Pace
+    disable_file: Path | None
+
+
+@dataclass(slots=True, kw_only=True)
+class Daemon:
+    """Runs cycles until told to stop.
+
+    Attributes:
+        cycle: what to run.
+        pace: when cycles are due.
+        publish: given each report; metrics listen here.
+        stop: set by the signal handler.
+        reload_wanted: set by SIGHUP.
+        reload: reads the files on disk anew; None where they are faulty.
+        disable_file: while it counts nothing is written and our factors are taken back.
+        alive: called every few seconds (the systemd watchdog).
+        monotonic: clock for the pace, seconds.
+        clock: seconds since the epoch, for the end of a pause.
+        sleep: waits some seconds between tries to leave, when `stop` is set already.
+    """
+
+    cycle: Cycle
+    pace: Pace
+    publish: Callable[[CycleReport], None]
+    stop: Wish
+    reload_wanted: Wish
+    reload: Callable[[], Reloaded | None]
+    disable_file: Path | None
+    alive: Callable[[], None]
+    monotonic: Callable[[], float]
+    clock: Callable[[], float]
+    sleep: Callable[[float], None]
+    _unreachable: int = 0
+    _clock_watch: ClockWatch = field(default_factory=ClockWatch)
+    _disable_watch: DisableWatch = field(default_factory=DisableWatch)
+    _disabled_by: Disablement | None = None
+
+    def run(self) -> bool:
+        """Cycle until `stop` is set, then leave.
+
+        Returns:
+            Whether every factor of ours was taken back.
+        """
+        try:
+            self._cycles()
+        except Exception:  # whatever breaks, no factor may stay for it
+            logger.exception("daemon=broken: leaving")
+            self.leave()
+            raise
+        return self.leave()
+
+    def _cycles(self) -> None:
+        """Cycle until `stop` is set."""
+        self.cycle.look_back()
+        while not self.stop.is_set():
+            if self.reload_wanted.is_set():
+                self._reload()
+            begin, stood_by = self.monotonic(), self.cycle.stood_by
+            report = self.run_once()
+            if stood_by:  # calls that wait for a takeover are no work of the one who takes over
+                report = replace(report, calls=())
+            self._rest(self.monotonic() - begin, report)
+
+    def _rest(self, taken: float, report: CycleReport) -> None:
+        """Wait until the next cycle; a long pause must neither look dead nor miss a wish.
+
+        Args:
+            taken: seconds since the cycle began.
+            report: of that cycle.
+        """
+        waited, end = taken, self._pause(report)
+        earliest, poll = self.pace.earliest(report), self.pace.poll(report)
+        looks = report.succeeded and bool(report.events)
+        # from the end of a cycle: one that took longer is not followed by the next without a pause
+        next_try = taken + self.pace.longest if self._unanswered(report) else math.inf
+        while waited < end and not self.stop.is_set():
+            self.alive()
+            turned = self._disabled() != (report.mode == "disabled")
+            if turned or self.reload_wanted.is_set():
+                return
+            if looks and waited >= earliest:
+                begin = self.monotonic()
+                changed = self._changed(report)
+                if changed:
+                    return
+                looks = changed is not None  # who did not answer is left alone until the cycle
+                waited += self.monotonic() - begin
+            if waited >= next_try:
+                begin = self.monotonic()
+                if self._answers():
+                    return
+                waited += self.monotonic() - begin
+                next_try = waited + self.pace.longest
+            next_look = max(earliest - waited, poll)
+            pause = min(max(end - waited, 0.0), next_look, max(next_try - waited, 0.0), _SLICE)
+            self.stop.wait(pause)
+            waited += pause
+        self.alive()
+
+    def _changed(self, report: CycleReport) -> bool | None:
+        """Whether anything has happened to jobs since a cycle began; None without an answer."""
+        try:
+            load = self.cycle.batch_system.load()
+        except SlurmRLError as error:
+            logger.warning("look=failed reason=%s", error)
+            return None
+        return load.events != report.events and load.struggles is None
+
+    def _unanswered(self, report: CycleReport) -> bool:
+        """Whether the cheap look itself failed, or told that the batch system struggles."""
+        return report.failure == "busy" or (self._unreachable > 0 and not report.events)
+
+    def _answers(self) -> bool:
+        """Whether a cheap look says that a cycle may go well again; one a cycle's time, no more."""
+        try:
+            return self.cycle.batch_system.load().struggles is None
+        except SlurmRLError:
+            return False
+        finally:
+            self.cycle.calls.clear()  # a call without an answer is no work of the batch system
+
+    def run_once(self) -> CycleReport:
+        """One cycle, or none while disabled; published and logged."""
+        self._clock_watch.look(self.clock(), self.monotonic(), self.cycle.disturbances)
+        report = self._disabled_report() if self._disabled() else self._cycle_report()
+        away = report.failure in ("batch_system", "busy")
+        self._unreachable = self._unreachable + 1 if away else 0
+        self.publish(report)
+        snapshot = report.snapshot
+        logger.info(
+            "cycle=done mode=%s policy=%s pending=%d running=%d writes=%d failure=%s fallback=%s",
+            report.mode,
+            report.policy,
+            len(snapshot.pending) if snapshot else 0,
+            len(snapshot.running) if snapshot else 0,
+            report.writes,
+            report.failure or "none",
+            "yes" if report.fallback_reason else "no",
+        )
+        return report
+
+    def _cycle_report(self) -> CycleReport:
+        """A cycle; in shadow mode nothing may carry a factor, not even of an earlier active run."""
+        if self.cycle.settings.shadow and self.cycle.carries_factors:
+            self._release_once("shadow")
+        return self.cycle.run()
+
+    def _release_once(self, why: str) -> tuple[int, str | None]:
+        """How many factors were taken back, and why not if they were not."""
+        try:
+            if self.cycle.stands_by():
+                return 0, None
+            return self.cycle.release().applied, None
+        except SlurmRLError as error:
+            logger.error("%s=yes release=failed reason=%s", why, error)
+            return 0, str(error)
+        except Exception as error:  # a bug of ours must not end the tries
+            logger.exception("%s=yes release=broken", why)
+            return 0, f"{type(error).__name__}: {error}"
+
+    def leave(self) -> bool:
+        """Take back every factor; tries again while the batch system does not answer.
+
+        What the policy remembers is written down first: a stop may be cut short. On standby the
+        factors are those of the daemon that acts.
+        """
+        try:
+            self.cycle.remember()
+        except Exception:  # it costs some good decisions, and no job
+            logger.exception("leaving=forgets")
+        for attempt in range(_LEAVING_TRIES):
+            try:
+                if not self.cycle.carries_factors or self.cycle.stands_by():
+                    return True
+                result = self.cycle.release()
+            except Exception as error:  # noqa: BLE001 - told below, and tried again
+                self._tell_failed(attempt + 1, error)
+                self.sleep(2.0**attempt)
+                continue
+            gone = len(result.rejected) - len(result.later)
+            logger.info(
+                "leaving=done released=%d gone=%d left=%d", result.applied, gone, len(result.later)
+            )
+            if not result.later:
+                return True
+            self.sleep(2.0**attempt)  # whoever was refused may not be any more
+        logger.error("leaving=failed: run `slurm-rl release` when the batch system answers")
+        return False
+
+    def _tell_failed(self, tried: int, error: Exception) -> None:
+        known = isinstance(error, SlurmRLError)
+        words = error if known else f"{type(error).__name__}: {error}"
+        logger.warning("leaving=failed try=%d reason=%s", tried, words, exc_info=not known)
+
+    def _pause(self, report: CycleReport) -> float:
+        """Seconds from the beginning of this cycle to the next one."""
+        if self._unanswered(report):
+            return min(self.pace.longest * 2.0 ** min(self._unreachable, 10), LONGEST_PAUSE)
+        return self.pace.latest(report)
+
+    def _disabled(self) -> bool:
+        found = self._disable_watch.standing(self.disable_file, self.clock(), self.monotonic())
+        if found != self._disabled_by:
+            logger.info("disabled=%s", f"yes {found.words}" if found else "no")
+        self._disabled_by = found
+        return found is not None
+
+    def _disabled_report(self) -> CycleReport:
+        reset, failure = 0, None
+        if self.cycle.carries_factors:
+            reset, failure = self._release_once("disabled")
+        return CycleReport(
+            time=0.0,
+            mode="disabled",
+            policy=self.cycle.policy.name,
+            model_sha256=self.cycle.model_sha256,
+            failure="batch_system" if failure else None,
+            failure_reason=failure,
+            adjustments={"reset": reset},
+        )
+
+    def _reload(self) -> None:
+        self.reload_wanted.clear()
+        self.cycle.remember()  # the fresh cycle reads it
+        fresh = self.reload()
+        if fresh is not None:
+            self.cycle, self.pace, self.disable_file = fresh

@@ -1,0 +1,158 @@
+"""Which jobs carry a factor of ours: remembered across restarts, forgotten late, never too few."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from slurm_rl_plugin.batch_systems.port import ApplyReport, BatchSystem
+from slurm_rl_plugin.domain import QueueSnapshot
+from slurm_rl_plugin.errors import SlurmRLError
+from slurm_rl_plugin.hook.disturbances import STATE, Disturbances
+from slurm_rl_plugin.hook.memory.state_file import StateFile
+from slurm_rl_plugin.whole_file import version_of
+
+logger = logging.getLogger(__name__)
+
+#: Seconds for which a job that is neither pending nor running is remembered: while it completes
+#: or is suspended it can still be requeued, and comes back with the factor it had.
+REMEMBERED_AFTER_END = 600.0
+#: Seconds in which the batch system does what nobody waits for any more: a command that was ended
+#: without an answer has sent its writes, and a slurmctld that wakes up does them in any order.
+SETTLED = 2.0
+#: After so many the state file is written: a release that is cut short goes on there.
+RELEASED_AT_ONCE = 2000
+
+
+@dataclass(slots=True)
+class CarriedFactors:
+    """The jobs that may carry a factor of ours.
+
+    Attributes:
+        state: the file that keeps them; the daemon beside another controller may write it too.
+        disturbances: told where the file cannot be trusted.
+        sleep: waits some seconds.
+    """
+
+    state: StateFile
+    disturbances: Disturbances = field(default_factory=Disturbances)
+    sleep: Callable[[float], None] = time.sleep
+    _jobs: set[int] | None = None
+    #: The file is lost: whatever is in the queue may carry a factor of ours.
+    _is_lost: bool = False
+    _version: tuple[int, int] | None = None
+    _away: dict[int, float] = field(default_factory=dict)
+    #: The file holds our way out.
+    _has_told: bool = False
+    #: A write got no answer, and none since has got one.
+    _is_unanswered: bool = False
+    _told_unanswered: bool = False
+
+    def __bool__(self) -> bool:
+        jobs = self._known()
+        return jobs is None or bool(jobs) or self._is_unanswered
+
+    def before_writing(self, snapshot: QueueSnapshot, job_ids: Iterable[int]) -> None:
+        """Remember the jobs about to be written, and forget those that are gone for good.
+
+        Called before the write: a crash in between may only remember too many.
+
+        Raises:
+            ConfigurationError: the state file cannot be written; then nothing may be.
+        """
+        pending = snapshot.pending
+        alive = {*pending.jobs.job_id.tolist(), *snapshot.running.jobs.job_id.tolist()}
+        carrying = set(pending.jobs.job_id[pending.factor != 0].tolist())
+        self._remember(carrying | self._not_yet_gone(alive, snapshot.now) | set(job_ids))
+
+    def without_answer(self) -> None:
+        """A write got no answer: it may still be done, also after one that takes it back."""
+        if not self._is_unanswered:
+            self._is_unanswered = True
+            self._forget_all_but(self._jobs or set())
+
+    def answered(self) -> None:
+        """The batch system has done what came last."""
+        if self._is_unanswered:
+            self._is_unanswered = False
+            self._forget_all_but(self._jobs or set())
+
+    def release(self, batch_system: BatchSystem) -> ApplyReport:
+        """Take back every factor of ours; once more where an earlier write got no answer.
+
+        Raises:
+            BatchSystemUnavailable: no answer in time; call again.
+        """
+        self._is_unanswered |= self.state.is_unanswered()
+        ours = np.array(sorted(self._known() or ()), dtype=np.int64)
+        result = self._release(batch_system)
+        if self._is_unanswered:
+            self.sleep(SETTLED)
+            late = batch_system.release(ours if len(ours) else None)
+            result = replace(
+                result, rejected=result.rejected | late.rejected, later=result.later | late.later
+            )
+            self._is_unanswered = False
+            self._forget_all_but(set(result.later))
+        return result
+
+    def _release(self, batch_system: BatchSystem) -> ApplyReport:
+        jobs = self._known()
+        result = ApplyReport(applied=0, rejected={})
+        if jobs is None:  # whatever carries a factor may be ours; of a job that runs it is not seen
+            result = batch_system.release(None)
+            running = batch_system.snapshot().running.jobs.job_id.tolist()
+            jobs = (self._jobs or set()) | set(running)
+        waiting = sorted(jobs)
+        if not waiting:
+            self._forget_all_but(set(result.later))
+        while waiting:
+            now, waiting = waiting[:RELEASED_AT_ONCE], waiting[RELEASED_AT_ONCE:]
+            part = batch_system.release(np.array(now, dtype=np.int64))
+            result = ApplyReport(
+                applied=result.applied + part.applied,
+                rejected=result.rejected | part.rejected,
+                later=result.later | part.later,
+            )
+            self._forget_all_but({*result.later, *waiting})
+        return result
+
+    def _forget_all_but(self, jobs: set[int]) -> None:
+        try:
+            self._remember(jobs)
+        except SlurmRLError as error:  # the factors are gone, which is what counts
+            logger.error("state=unwritable reason=%s", error)
+            self._jobs, self._is_lost = jobs, False
+
+    def _known(self) -> set[int] | None:
+        """The jobs; None where the file is lost, what this process knows itself is kept then."""
+        version = version_of(self.state.path)
+        if self._jobs is None or (version is not None and version != self._version):
+            found, self._version = self.state.read(), version
+            self._is_lost = found is None
+            if found is None:
+                words = f"path={self.state.path}: every job in the queue may carry a factor of ours"
+                self.disturbances.tell(STATE, words)
+                found = self._jobs or set()
+            self._jobs = found
+        return None if self._is_lost else self._jobs
+
+    def _remember(self, jobs: set[int]) -> None:
+        tells = self.state.way_out is not None and not self._has_told
+        told = self._told_unanswered == self._is_unanswered
+        if jobs != self._jobs or self._is_lost or tells or not told:
+            self.state.write(jobs, unanswered=self._is_unanswered)
+            self._has_told, self._told_unanswered = True, self._is_unanswered
+            self._version, self._is_lost = version_of(self.state.path), False
+        self._jobs = jobs
+
+    def _not_yet_gone(self, alive: set[int], now: float) -> set[int]:
+        """Ours, except those away for so long that they will not be requeued any more."""
+        known = self._known()
+        jobs = (self._jobs or set()) | alive if known is None else known
+        self._away = {job: self._away.get(job, now) for job in jobs - alive}
+        return {job for job in jobs if now - self._away.get(job, now) <= REMEMBERED_AFTER_END}

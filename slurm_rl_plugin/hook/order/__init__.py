@@ -1,0 +1,1 @@
+"""From a decision to the fewest writes that bring it about."""

@@ -1,0 +1,179 @@
+"""What a decision means for the queue: the order, and the writes that would bring it about."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import overload
+
+import numpy as np
+
+from slurm_rl_plugin.batch_systems.port import FactorChange
+from slurm_rl_plugin.domain import Decision, Memory, PendingJobs, QueueSnapshot
+from slurm_rl_plugin.hook.order.influence import bounded_changes
+from slurm_rl_plugin.hook.order.order_changes import (
+    HIGHEST_PRIORITY,
+    LARGEST_FACTOR,
+    order_changes,
+)
+from slurm_rl_plugin.hook.order.request_watch import ChangedRequests
+from slurm_rl_plugin.hook.rails.batch_limit import LimitReport
+from slurm_rl_plugin.hook.rails.guard_rails import UntouchedJobs, total_priority
+from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
+
+
+class PlannedChanges(Sequence[FactorChange]):
+    """Writes as columns, made objects when they are asked for: few of many are sent in a cycle.
+
+    Args:
+        job_id, old, new: of each write, shape [writes].
+    """
+
+    def __init__(self, job_id: IntArray, old: IntArray, new: IntArray) -> None:
+        self._job_id, self._old, self._new = job_id, old, new
+
+    def __len__(self) -> int:
+        return len(self._job_id)
+
+    def __iter__(self) -> Iterator[FactorChange]:
+        columns = (self._job_id.tolist(), self._old.tolist(), self._new.tolist())
+        for job, old, new in zip(*columns, strict=True):
+            yield FactorChange(job_id=job, old=old, new=new)
+
+    @overload
+    def __getitem__(self, place: int) -> FactorChange: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> list[FactorChange]: ...
+
+    def __getitem__(self, place: int | slice) -> FactorChange | list[FactorChange]:
+        if isinstance(place, slice):
+            return list(PlannedChanges(self._job_id[place], self._old[place], self._new[place]))
+        job, old, new = (int(each[place]) for each in (self._job_id, self._old, self._new))
+        return FactorChange(job_id=job, old=old, new=new)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueuePlan:
+    """A decision on one snapshot, before anything is written.
+
+    Attributes:
+        snapshot: the queue.
+        decision: scores as the guard rails left them; FIFO's where the policy cannot be used.
+        fallback_reason: why the policy is not used; None when it is.
+        order: places of the orderable jobs, first to start first.
+        changes: every write that gives the order, the most valuable first; before them those that
+            take away a place that was for another request.
+        releases: the site's own order is wanted: our factors go, whatever `changes` says.
+        memory: what the policy remembered before this decision.
+        limit: on batch jobs that is to be set.
+        requests: what ranked jobs ask for otherwise since the last cycle.
+    """
+
+    snapshot: QueueSnapshot
+    decision: Decision
+    fallback_reason: str | None
+    order: list[int]
+    changes: Sequence[FactorChange]
+    releases: bool = False
+    memory: Memory | None = None
+    limit: LimitReport = field(default_factory=LimitReport)
+    requests: ChangedRequests = field(default_factory=ChangedRequests)
+
+    @property
+    def priority_after(self) -> IntArray:
+        """Priority of each pending job once all is written, shape [n]."""
+        pending = self.snapshot.pending
+        if self.releases:
+            return pending.native_priority.copy()
+        factor = pending.factor.copy()
+        place_of = {job: place for place, job in enumerate(pending.jobs.job_id.tolist())}
+        for change in self.changes:
+            factor[place_of[change.job_id]] = change.new
+        return pending.native_priority + factor
+
+
+def planned_order(
+    snapshot: QueueSnapshot,
+    scores: FloatArray,
+    untouched: UntouchedJobs,
+    influence: float = math.inf,
+    highest: int = HIGHEST_PRIORITY,
+    most: int | None = None,
+    lost: BoolArray | None = None,
+) -> tuple[list[int], PlannedChanges]:
+    """Job places in the decided order, and the fewest writes that give it.
+
+    Args:
+        snapshot: the queue.
+        scores: of every pending job, shape [n].
+        untouched: jobs that get no factor.
+        influence: priority points that the best place is worth; inf where our order wins.
+        highest: priority that the batch system takes.
+        most: writes that are sent in one cycle; None for all.
+        lost: jobs whose place was for another request, shape [n]; their writes come first.
+    """
+    pending = snapshot.pending
+    order = orderable_by_score(snapshot, scores, untouched)
+    ceiling = _ceiling(snapshot, order, untouched, highest)
+    in_order = None if lost is None else lost[order]
+    if math.isinf(influence):
+        wanted = order_changes(total_priority(pending)[order], ceiling, most, in_order)
+    else:
+        native, factor_now = pending.native_priority[order], pending.factor[order]
+        wanted = bounded_changes(native, factor_now, influence, ceiling, in_order)
+    moved = order[wanted.place]
+    factor = np.clip(
+        wanted.priority - pending.native_priority[moved], -LARGEST_FACTOR, LARGEST_FACTOR
+    )
+    freed = np.flatnonzero(untouched.exempt(snapshot) & (pending.factor != 0))
+    joined = _torn_apart(pending, order, moved, factor)
+    places = np.concatenate([moved, joined, freed])
+    kept = pending.factor[joined]
+    kept[kept == 0] = 1  # 0 would tell that the job carries nothing of ours
+    new = np.concatenate([factor, kept, np.zeros(len(freed), dtype=np.int64)])
+    if lost is not None:
+        first = np.argsort(~lost[places], kind="stable")
+        places, new = places[first], new[first]
+    changes = PlannedChanges(pending.jobs.job_id[places], pending.factor[places], new)
+    return order.tolist(), changes
+
+
+def _torn_apart(
+    pending: PendingJobs, order: IntArray, moved: IntArray, factor: IntArray
+) -> IntArray:
+    """Places of jobs to write though they stand right: another job is between their components.
+
+    A write puts the components of a job together, whatever value it sets.
+    """
+    if pending.spread is None or not pending.spread[order].any():
+        return np.empty(0, dtype=np.int64)
+    priority = total_priority(pending)
+    priority[moved] = pending.native_priority[moved] + factor
+    by_priority = np.sort(priority[~pending.held])
+    whole = np.setdiff1d(order[pending.spread[order] > 0], moved)
+    low, high = priority[whole] - pending.spread[whole], priority[whole] + pending.spread[whole]
+    among = np.searchsorted(by_priority, high, "right") - np.searchsorted(by_priority, low)
+    return np.asarray(whole[among > 1], dtype=np.int64)
+
+
+def orderable_by_score(
+    snapshot: QueueSnapshot, scores: FloatArray, untouched: UntouchedJobs
+) -> IntArray:
+    """Places of the orderable jobs, highest score first; ties by submission, then by number."""
+    jobs = snapshot.pending.jobs
+    may = np.flatnonzero(untouched.orderable(snapshot))
+    return may[np.lexsort((jobs.job_id[may], jobs.submit[may], -scores[may]))]
+
+
+def _ceiling(
+    snapshot: QueueSnapshot, order: IntArray, untouched: UntouchedJobs, highest: int
+) -> int:
+    """Below the untouched jobs that the site itself puts before all jobs we may order."""
+    pending = snapshot.pending
+    others = ~untouched.orderable(snapshot) & ~pending.held
+    others &= pending.jobs.eligible <= snapshot.now
+    native = pending.native_priority
+    before = native[others & (native > native[order].max(initial=0))]
+    return int(before.min()) if len(before) else highest + 1

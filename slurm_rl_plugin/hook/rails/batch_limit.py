@@ -1,0 +1,194 @@
+"""The limit on batch jobs from cycle to cycle: changed seldom, lifted at once, taken back."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from slurm_rl_plugin.batch_systems.port import BatchSystem, LimitsBatch
+from slurm_rl_plugin.domain import QueueSnapshot
+from slurm_rl_plugin.errors import BatchSystemUnavailable, ChangeRejected, SlurmRLError
+from slurm_rl_plugin.hook.rails.reserve import (
+    KEPT,
+    NOBODY,
+    STARVING,
+    UNWANTED,
+    ReserveRail,
+    batch_limit,
+)
+from slurm_rl_plugin.whole_file import may_exist
+
+logger = logging.getLogger(__name__)
+
+OFF, FALLBACK = "off", "fallback"
+#: Why the limit is what it is.
+LIMIT_REASONS = (OFF, UNWANTED, KEPT, NOBODY, STARVING, FALLBACK)
+#: Directions of changes: batch jobs get fewer processors, get more, or have no limit any more.
+LIMIT_CHANGES = ("lowered", "raised", "lifted")
+#: Why a limit could not be set or taken back.
+LIMIT_FAILURES = ("refused", "unavailable")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LimitReport:
+    """The limit on batch jobs in one cycle.
+
+    Attributes:
+        processors: that batch jobs may use together from this cycle on (in shadow mode: that they
+            might); None for no limit.
+        before: the same of the cycle before.
+        reason: one of LIMIT_REASONS.
+        change: one of LIMIT_CHANGES; None where it stays.
+        failure: one of LIMIT_FAILURES; then the limit is what it was.
+        failure_reason: one sentence.
+        failing: the last try to set it failed; the next one comes later.
+    """
+
+    processors: int | None = None
+    before: int | None = None
+    reason: str = OFF
+    change: str | None = None
+    failure: str | None = None
+    failure_reason: str | None = None
+    failing: bool = False
+
+
+@dataclass(slots=True, kw_only=True)
+class BatchLimit:
+    """Turns reserves into limits.
+
+    Attributes:
+        rail: that gives the reserve its bounds; None where the site keeps nothing free.
+        file: there while a limit of ours may stand, in the care of the batch-system adapter.
+        monotonic: clock for the time between changes, seconds.
+    """
+
+    rail: ReserveRail | None = None
+    file: Path | None = None
+    monotonic: Callable[[], float] = field(default=lambda: 0.0)
+    _limit: int | None = None
+    _changed: float = -math.inf
+    _complained: str = ""
+
+    @property
+    def stands(self) -> bool:
+        """Whether a limit of ours may stand."""
+        return self.file is not None and may_exist(self.file)
+
+    def go_on_from(self, earlier: BatchLimit) -> None:
+        """After a reload: which limit it is, when it was changed, who has come."""
+        self._limit, self._changed = earlier._limit, earlier._changed
+        if self.rail is not None and earlier.rail is not None:
+            self.rail.go_on_from(earlier.rail)
+
+    def planned(self, snapshot: QueueSnapshot, reserve: int, *, fallback: bool) -> LimitReport:
+        """Which limit this cycle is to set; nothing is remembered.
+
+        Args:
+            snapshot: the queue.
+            reserve: of the guarded decision, processors.
+            fallback: the policy is not used, so nobody asks for a reserve.
+        """
+        rail = self.rail
+        if rail is None:
+            reason, wanted = OFF, None
+        elif fallback:
+            reason, wanted = FALLBACK, None
+        else:
+            reason = rail.reason
+            wanted = batch_limit(snapshot, reserve, rail.settings.widest_batch_job)
+        at_once = reason in (OFF, STARVING, FALLBACK)
+        if wanted != self._limit and not at_once and self._too_soon():
+            wanted = self._limit
+        return LimitReport(
+            processors=wanted,
+            before=self._limit,
+            reason=reason,
+            change=_direction(self._limit, wanted),
+        )
+
+    def carry_out(self, system: BatchSystem, planned: LimitReport) -> LimitReport:
+        """Set the limit and remember it; a failure is reported, not raised."""
+        if planned.processors is None and not self.stands:  # as it should be, or not yet time
+            if planned.reason != KEPT:
+                self._complained = ""
+            return replace(self._remembered(planned), failing=bool(self._complained))
+        try:
+            self._set(system, planned.processors)
+        except SlurmRLError as error:
+            return self._failed(planned, error)
+        self._complained = ""
+        return self._remembered(planned)
+
+    def only_shown(self, system: BatchSystem, planned: LimitReport) -> LimitReport:
+        """Limit nothing, in shadow mode; one of an earlier time is taken back."""
+        if self.stands:
+            failed = self.carry_out(system, LimitReport(before=self._limit, reason=OFF))
+            if failed.failure is not None:
+                return failed
+        return self._remembered(planned)
+
+    def _remembered(self, planned: LimitReport) -> LimitReport:
+        """The limit is now as planned, or would be in shadow mode."""
+        if planned.processors != self._limit:
+            self._limit, self._changed = planned.processors, self.monotonic()
+        return planned
+
+    def lift(self, system: BatchSystem) -> LimitReport:
+        """Take the limit back where a cycle cannot follow the queue: as in fallback, at once."""
+        change = _direction(self._limit, None)
+        lifted = LimitReport(before=self._limit, reason=FALLBACK, change=change)
+        try:
+            return self.carry_out(system, lifted)
+        except Exception as error:  # that cycle has failed already
+            logger.exception("batch_limit=failed")
+            return self._failed(lifted, ChangeRejected(str(error)))
+
+    def take_back(self, system: BatchSystem) -> None:
+        """Give the site its own limit back, where one of ours may stand.
+
+        Raises:
+            BatchSystemUnavailable: no answer in time; call again.
+            SlurmRLError: it cannot be; see `LimitsBatch.limit_batch`.
+        """
+        if self.stands:
+            self._set(system, None)
+        self._limit = None
+
+    def _set(self, system: BatchSystem, processors: int | None) -> None:
+        if not isinstance(system, LimitsBatch):
+            raise ChangeRejected(
+                f'{system.name} cannot limit batch jobs: set [reserve] mechanism = "off"'
+            )
+        system.limit_batch(processors)
+
+    def _too_soon(self) -> bool:
+        assert self.rail is not None
+        return self.monotonic() - self._changed < self.rail.settings.change_interval
+
+    def _failed(self, planned: LimitReport, error: SlurmRLError) -> LimitReport:
+        """The next try is as far off as the next change would be."""
+        self._changed = self.monotonic()
+        if str(error) != self._complained:  # the same every minute would fill the log
+            self._complained = str(error)
+            logger.error("batch_limit=failed reason=%s", error)
+        failure = "unavailable" if isinstance(error, BatchSystemUnavailable) else "refused"
+        return replace(
+            planned,
+            processors=planned.before,
+            change=None,
+            failure=failure,
+            failure_reason=str(error),
+            failing=True,
+        )
+
+
+def _direction(before: int | None, after: int | None) -> str | None:
+    if before == after:
+        return None
+    if after is None:
+        return "lifted"
+    return "lowered" if before is None or after < before else "raised"

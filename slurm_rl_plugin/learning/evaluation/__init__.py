@@ -1,0 +1,1 @@
+"""Policies measured on the same jobs: paired windows, held out, recorded replay."""

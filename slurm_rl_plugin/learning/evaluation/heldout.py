@@ -1,0 +1,247 @@
+"""The held-out protocol: a rule chosen on the past of a log, policies compared on what came after.
+
+Both parts are looked at through many windows, each simulated from an empty machine under EASY with
+the times that users requested. docs/definitions.md says what each figure means.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from slurm_rl_plugin.errors import ConfigurationError
+from slurm_rl_plugin.features.estimates import RequestedLimit
+from slurm_rl_plugin.learning.evaluation.paired import Candidate, starts_under
+from slurm_rl_plugin.learning.load_windows import log_windows, training_jobs
+from slurm_rl_plugin.learning.workplace import processors_here
+from slurm_rl_plugin.policies.ordering_rules import PREDICTED_RULES
+from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
+from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog
+from slurm_rl_plugin.simulator.workloads.recorded_runs import recent_runs
+from slurm_rl_plugin.units import INTERACTIVE_WAIT_GOAL, SHORT_JOB_RUN_TIME, FloatArray
+from slurm_rl_plugin.utility.fairness import fairness_at_starts
+from slurm_rl_plugin.utility.responsiveness import bounded_slowdown
+
+#: The simple rules, the best of which on the training part is what a learned policy must beat.
+HEURISTICS = (
+    *("fifo", "sjf", "saf", "f1", "wfp3", "unicep", "expansion-factor"),
+    *("sjf-predicted", "saf-predicted", "wspt-predicted"),
+)
+
+#: Called after each window with how many are done and the mean bounded slowdown of the last.
+Progress = Callable[[int, float], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldoutProtocol:
+    """Sizes of the protocol, in jobs, and the batch system of its windows.
+
+    Attributes:
+        windows: of each part of the log; fewer where a part has fewer places to begin one.
+        warm_up: jobs before the counted ones, so that these do not meet an empty machine.
+        counted: jobs that are measured.
+        further: jobs behind, so that the last counted ones are overtaken as they would be.
+        cycle: seconds between scheduling decisions; 0 decides at every event.
+        influence: hours of age that the best place in a network's order is worth to a job.
+        refresh: seconds between two cycles of the hook that writes a network's scores.
+        starvation: seconds of waiting after which a job goes first under a network.
+
+    Raises:
+        ConfigurationError: no windows, none counted, or a negative number.
+    """
+
+    windows: int = 128
+    warm_up: int = 1000
+    counted: int = 1024
+    further: int = 512
+    cycle: float = 0.0
+    influence: float = math.inf
+    refresh: float = 0.0
+    starvation: float = math.inf
+
+    def __post_init__(self) -> None:
+        if min(self.windows, self.counted) < 1 or min(self.warm_up, self.further, self.cycle) < 0:
+            raise ConfigurationError(
+                "the held-out protocol needs at least one window and one counted job, and no "
+                f"negative number: {self}."
+            )
+
+    @property
+    def jobs(self) -> int:
+        """Length of a window."""
+        return self.warm_up + self.counted + self.further
+
+    def settings(self, capacity: int) -> SimulationSettings:
+        """EASY on a machine of that many processors."""
+        return SimulationSettings(
+            capacity=capacity,
+            backfilling="easy",
+            cycle=self.cycle,
+            influence=self.influence,
+            refresh=self.refresh,
+            starvation=self.starvation,
+        )
+
+    def independent_windows(self, part_jobs: int) -> float:
+        """How many windows without a common counted job a part of that many jobs holds."""
+        return (part_jobs - self.warm_up - self.further) / self.counted
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WindowFigures:
+    """Figures of one policy over the counted jobs of each window; shape [windows], time order.
+
+    Logs are pooled by concatenation.
+
+    Attributes:
+        bounded_slowdown: mean bounded slowdown.
+        short_jobs: jobs of an actual run time < 900 s.
+        short_within_120s: those of them that waited 120 s at most.
+        max_wait: longest wait, seconds.
+        fairness: mean of F_j, on the service since the beginning of the window.
+    """
+
+    bounded_slowdown: FloatArray
+    short_jobs: FloatArray
+    short_within_120s: FloatArray
+    max_wait: FloatArray
+    fairness: FloatArray
+
+
+def training_and_test_windows(
+    prepared: PreparedLog, protocol: HeldoutProtocol
+) -> tuple[list[int], list[int]]:
+    """First jobs of the windows of both parts: of the first 60 % of the jobs, and of the rest.
+
+    Raises:
+        ConfigurationError: a part is shorter than a window.
+    """
+    jobs, border = len(prepared.log), training_jobs(prepared)
+    return windows_of(0, border, protocol), windows_of(border, jobs, protocol)
+
+
+def windows_of(part_first: int, part_last: int, protocol: HeldoutProtocol) -> list[int]:
+    """First jobs of windows spaced evenly over a part of a log, ascending, none twice.
+
+    Args:
+        part_first: the part's first job.
+        part_last: the job behind the part's last one; no window reaches it.
+        protocol: how many windows, and their length.
+
+    Raises:
+        ConfigurationError: the part is shorter than a window.
+    """
+    latest = part_last - protocol.jobs
+    if latest < part_first:
+        raise ConfigurationError(
+            f"the part of the log from job {part_first} on has {part_last - part_first} jobs: a "
+            f"window of the held-out protocol needs {protocol.jobs}. Give a longer log."
+        )
+    places = np.linspace(part_first, latest, protocol.windows).round().astype(np.int64)
+    return [int(first) for first in np.unique(places)]
+
+
+def figures_of_windows(
+    candidates: Sequence[Candidate],
+    prepared: PreparedLog,
+    firsts: Sequence[int],
+    protocol: HeldoutProtocol,
+    *,
+    progress: Progress | None = None,
+) -> dict[str, WindowFigures]:
+    """Simulate the policies in each window from an empty machine; all meet the same jobs.
+
+    Windows run beside each other in threads: the compiled simulator needs no interpreter. F1 counts
+    submit times from the start of the log as everywhere in the package, not of the window.
+
+    Args:
+        candidates: the policies, of different names.
+        prepared: the log with classes known at submission (`class_known_at_submission`).
+        firsts: first job of each window, ascending.
+        protocol: lengths and batch system.
+        progress: called after each window.
+
+    Returns:
+        The figures under the name of each policy.
+
+    Raises:
+        ConfigurationError: an unknown policy.
+    """
+    if prepared.recent_runs is None and any(each.name in PREDICTED_RULES for each in candidates):
+        prepared = replace(prepared, recent_runs=recent_runs(prepared))
+    windows = log_windows(prepared, firsts, protocol.jobs)
+
+    def measured(window: PreparedLog) -> list[list[float]]:
+        workload = window.workload(RequestedLimit())
+        settings = protocol.settings(window.capacity)
+        return [
+            _figures(window, starts_under(each, window, workload, settings), protocol)
+            for each in candidates
+        ]
+
+    rows: list[list[list[float]]] = []
+    with ThreadPoolExecutor(max_workers=processors_here()) as pool:
+        for row in pool.map(measured, windows):
+            rows.append(row)
+            if progress is not None:
+                progress(len(rows), row[-1][0])
+    columns = np.array(rows).transpose(1, 2, 0)
+    return {
+        each.name: WindowFigures(
+            bounded_slowdown=figures[0],
+            short_jobs=figures[1],
+            short_within_120s=figures[2],
+            max_wait=figures[3],
+            fairness=figures[4],
+        )
+        for each, figures in zip(candidates, columns, strict=True)
+    }
+
+
+def _figures(window: PreparedLog, start: FloatArray, protocol: HeldoutProtocol) -> list[float]:
+    """Of one window, in the order of WindowFigures."""
+    counted = slice(protocol.warm_up, protocol.warm_up + protocol.counted)
+    run_time = window.log.run_time
+    wait = (start - window.log.submit)[counted]
+    fairness = fairness_at_starts(
+        start, run_time, window.log.processors, window.account, window.shares
+    )
+    short = run_time[counted] < SHORT_JOB_RUN_TIME
+    return [
+        float(bounded_slowdown(wait, run_time[counted]).mean()),
+        float(short.sum()),
+        float((short & (wait <= INTERACTIVE_WAIT_GOAL)).sum()),
+        float(wait.max()),
+        float(fairness[counted].mean()),
+    ]
+
+
+def heuristics_on_training_part(
+    prepared: PreparedLog,
+    firsts: Sequence[int],
+    protocol: HeldoutProtocol,
+    *,
+    progress: Progress | None = None,
+) -> dict[str, float]:
+    """Bounded slowdown of each of HEURISTICS: geometric mean over the training windows.
+
+    Args:
+        prepared: the log with classes known at submission.
+        firsts: first jobs of the training windows.
+        protocol: lengths and batch system.
+        progress: called after each window.
+    """
+    rules = [Candidate(name=name) for name in HEURISTICS]
+    figures = figures_of_windows(rules, prepared, firsts, protocol, progress=progress)
+    return {
+        name: float(np.exp(np.log(each.bounded_slowdown).mean())) for name, each in figures.items()
+    }
+
+
+def best_heuristic(training_bounded_slowdown: dict[str, float]) -> str:
+    """The rule with the least bounded slowdown; of equal ones the first in HEURISTICS."""
+    return min(training_bounded_slowdown, key=training_bounded_slowdown.__getitem__)

@@ -1,0 +1,159 @@
+"""Paired evaluation: the same jobs under several policies, measured by docs/definitions.md."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from slurm_rl_plugin.errors import ConfigurationError
+from slurm_rl_plugin.features.estimates import ClassMedian, RequestedLimit, RunTimeEstimate
+from slurm_rl_plugin.policies.echo_state import EchoStateNetwork
+from slurm_rl_plugin.policies.network import QNetwork
+from slurm_rl_plugin.policies.ordering_rules import PREDICTED_RULES, STATIC_RULES
+from slurm_rl_plugin.policies.port import Policy
+from slurm_rl_plugin.policies.waiting_rules import WAITING_RULES
+from slurm_rl_plugin.simulator.kernel.cluster import Workload
+from slurm_rl_plugin.simulator.schedules.echo_state import simulate_learned
+from slurm_rl_plugin.simulator.schedules.partitions import QueueOrder, simulate_in_partitions
+from slurm_rl_plugin.simulator.schedules.policy_driver import simulate_policy
+from slurm_rl_plugin.simulator.schedules.simulation import (
+    SimulationSettings,
+    simulate_scores,
+    simulate_waiting_rule,
+)
+from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog
+from slurm_rl_plugin.simulator.workloads.recorded_runs import recent_runs
+from slurm_rl_plugin.units import FloatArray
+from slurm_rl_plugin.utility.summary import ScheduledJobs, summarise
+from slurm_rl_plugin.utility.time_utility import TimeUtilitySettings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """A policy to evaluate.
+
+    Attributes:
+        name: of a rule, "native", or what reports call the network or policy.
+        network: simulated in the compiled loop.
+        policy: asked decision by decision; for what the compiled loop cannot run.
+    """
+
+    name: str
+    network: QNetwork | EchoStateNetwork | None = None
+    policy: Policy | None = None
+
+
+def estimates_of(kind: str, training_log: PreparedLog) -> RunTimeEstimate | None:
+    """The run-time estimate of that kind; None is the oracle.
+
+    Args:
+        kind: "oracle", "requested" or "class-median".
+        training_log: where class medians come from.
+    """
+    if kind == "oracle":
+        return None
+    if kind == "requested":
+        return RequestedLimit()
+    return ClassMedian.of(training_log.log.run_time, training_log.interactive)
+
+
+def starts_under(
+    candidate: Candidate, prepared: PreparedLog, workload: Workload, settings: SimulationSettings
+) -> FloatArray:
+    """When each job starts under the candidate, seconds, shape [n].
+
+    Raises:
+        ConfigurationError: an unknown rule, or "native" on a log that records no starts.
+    """
+    if prepared.partition_capacities and candidate.name != "native":
+        return _starts_in_partitions(candidate, prepared, workload, settings)
+    if candidate.network is not None:
+        return simulate_learned(workload, candidate.network, settings).start
+    if candidate.policy is not None:
+        return simulate_policy(prepared, workload, candidate.policy, settings).start
+    if candidate.name == "native":
+        return _recorded_starts(prepared)
+    if candidate.name in WAITING_RULES:
+        return simulate_waiting_rule(workload, candidate.name, settings).start
+    return simulate_scores(workload, _static_scores(candidate, prepared, workload), settings).start
+
+
+def _static_scores(candidate: Candidate, prepared: PreparedLog, workload: Workload) -> FloatArray:
+    if candidate.name in PREDICTED_RULES:
+        recent = prepared.recent_runs or recent_runs(prepared)
+        rule = PREDICTED_RULES[candidate.name]
+        return rule(prepared.log.processors.astype(np.float64), recent.predicted, recent.rate)
+    if candidate.name not in STATIC_RULES:
+        rules = sorted([*STATIC_RULES, *PREDICTED_RULES, *WAITING_RULES])
+        known = ", ".join([*rules, "native"])
+        raise ConfigurationError(
+            f"unknown policy {candidate.name!r}: give one of {known}, or the path of an "
+            ".onnx model."
+        )
+    scores = STATIC_RULES[candidate.name](prepared.jobs(), workload.estimate)
+    return np.asarray(scores, dtype=np.float64)
+
+
+def _starts_in_partitions(
+    candidate: Candidate, prepared: PreparedLog, workload: Workload, settings: SimulationSettings
+) -> FloatArray:
+    if candidate.policy is not None or isinstance(candidate.network, EchoStateNetwork):
+        raise ConfigurationError(
+            f"{candidate.name} can only be driven on a machine that all jobs share: leave out "
+            "--partitions."
+        )
+    if candidate.network is not None:
+        order = QueueOrder(network=candidate.network)
+    elif candidate.name in WAITING_RULES:
+        order = QueueOrder(rule=candidate.name)
+    else:
+        order = QueueOrder(scores=_static_scores(candidate, prepared, workload))
+    return simulate_in_partitions(
+        workload, prepared.log.partition, prepared.partition_capacities, order, settings
+    ).start
+
+
+def _recorded_starts(prepared: PreparedLog) -> FloatArray:
+    if np.isnan(prepared.log.start).any():
+        missing = int(np.isnan(prepared.log.start).sum())
+        raise ConfigurationError(
+            f"policy native needs recorded starts, which {missing} jobs of this log lack."
+        )
+    return prepared.log.start
+
+
+def schedule_of(
+    prepared: PreparedLog, start: FloatArray, settings: SimulationSettings
+) -> ScheduledJobs:
+    """The jobs of a log with the starts that a policy gave them."""
+    return ScheduledJobs(
+        submit=prepared.log.submit,
+        start=start,
+        run_time=prepared.log.run_time,
+        processors=prepared.log.processors,
+        account=prepared.account,
+        interactive=prepared.interactive,
+        shares=prepared.shares,
+        capacity=settings.capacity,
+    )
+
+
+def evaluate(
+    candidate: Candidate,
+    prepared: PreparedLog,
+    estimates: RunTimeEstimate | None,
+    settings: SimulationSettings,
+    *,
+    drop: tuple[int, int] = (0, 0),
+    time_utility: TimeUtilitySettings | None = None,
+) -> dict[str, Any]:
+    """One policy's entry of `evaluate --json`; see `summarise` for what it holds."""
+    start = starts_under(candidate, prepared, prepared.workload(estimates), settings)
+    return summarise(
+        schedule_of(prepared, start, settings),
+        drop=drop,
+        accounts=prepared.accounts,
+        settings=time_utility,
+    )

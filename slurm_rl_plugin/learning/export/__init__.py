@@ -1,0 +1,1 @@
+"""A trained network as an ONNX file with a manifest and a card, and back."""

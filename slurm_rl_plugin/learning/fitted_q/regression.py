@@ -1,0 +1,190 @@
+"""The regressors of fitted Q iteration: a feed-forward network and the readout of a reservoir."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from slurm_rl_plugin.features.history.run_prediction import RunTimePrediction
+from slurm_rl_plugin.features.schema import FeatureSchema
+from slurm_rl_plugin.policies.echo_state import EchoStateNetwork
+from slurm_rl_plugin.policies.network import (
+    QNetwork,
+    network_from_parameters,
+    parameter_count,
+)
+from slurm_rl_plugin.policies.reservoir import ReservoirSettings, Scaler, random_echo_state
+from slurm_rl_plugin.simulator.scoring.compiled_echo_state import without_memory
+from slurm_rl_plugin.units import FloatArray
+
+
+class Samples(NamedTuple):
+    """What a Q-function is fitted to; the order of the rows does not matter any more.
+
+    Attributes:
+        queue: queue features, shape [samples, Fq].
+        jobs: features of the job that was started, shape [samples, Fx].
+        states: reservoir after that start, shape [samples, H].
+        targets: shape [samples].
+    """
+
+    queue: FloatArray
+    jobs: FloatArray
+    states: FloatArray
+    targets: FloatArray
+
+
+class QRegressor(Protocol):
+    """Fits the free numbers of one form of Q-function."""
+
+    def driven(self, parameters: Sequence[float] | None) -> EchoStateNetwork:
+        """The Q-function in the form that rollouts drive; None is the one before any fit."""
+        ...
+
+    def network(self, parameters: Sequence[float]) -> QNetwork | EchoStateNetwork:
+        """The Q-function as it is kept."""
+        ...
+
+    def fit(self, samples: Samples, seed: int) -> list[float]:
+        """The parameters that serve the samples best."""
+        ...
+
+
+def fixed_scaler(schema: FeatureSchema) -> Scaler:
+    """(x - .5) / .5 for every input, the same for every model (ADR 8)."""
+    queue, jobs = len(schema.queue), len(schema.jobs)
+    return np.full(queue, 0.5), np.full(queue, 0.5), np.full(jobs, 0.5), np.full(jobs, 0.5)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FeedForwardRegressor:
+    """One hidden layer of sigmoid units, fitted from scratch each time (Riedmiller 2005).
+
+    Attributes:
+        schema: what the inputs mean.
+        hidden: units.
+        passes: over the samples.
+        decay: L2 penalty on the weights.
+        prediction: of run times, for the history features of the schema; None where it has none.
+    """
+
+    schema: FeatureSchema
+    hidden: int
+    passes: int
+    decay: float
+    prediction: RunTimePrediction | None = None
+
+    def driven(self, parameters: Sequence[float] | None) -> EchoStateNetwork:
+        """The network as a reservoir without links."""
+        numbers = [0.0] * self._size() if parameters is None else parameters
+        return without_memory(self.network(numbers))
+
+    def network(self, parameters: Sequence[float]) -> QNetwork:
+        """The network with these weights; its direct linear term is 0."""
+        numbers = np.asarray(parameters, dtype=np.float64)
+        network = network_from_parameters(
+            self.schema,
+            numbers[:-1],
+            hidden=self.hidden,
+            scaler=fixed_scaler(self.schema),
+            activation="sigmoid",
+            prediction=self.prediction,
+        )
+        return replace(network, output_bias=float(numbers[-1]))
+
+    def fit(self, samples: Samples, seed: int) -> list[float]:
+        """Weights by Adam; the targets are standardised meanwhile."""
+        from sklearn.exceptions import ConvergenceWarning  # noqa: PLC0415 - slow, only here
+        from sklearn.neural_network import MLPRegressor  # noqa: PLC0415 - slow, only here
+
+        mean = float(samples.targets.mean())
+        scale = float(samples.targets.std()) or 1.0
+        model = MLPRegressor(
+            hidden_layer_sizes=(self.hidden,),
+            activation="logistic",
+            learning_rate_init=0.01,
+            alpha=self.decay,
+            max_iter=self.passes,
+            n_iter_no_change=self.passes,
+            random_state=seed,
+        )
+        with warnings.catch_warnings():  # the number of passes is fixed on purpose
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            model.fit(_scaled(self.schema, samples), (samples.targets - mean) / scale)
+        inner, output = model.coefs_
+        linear = np.zeros(len(self.schema.jobs))
+        parts = (inner.ravel(), model.intercepts_[0], output[:, 0] * scale, linear)
+        bias = float(model.intercepts_[1][0]) * scale + mean
+        return [*np.concatenate(parts).tolist(), bias]
+
+    def _size(self) -> int:
+        return parameter_count(self.schema, self.hidden) + 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EchoStateRegressor:
+    """The readout of a fixed reservoir and the direct weights by ridge regression (Jaeger 2003).
+
+    Attributes:
+        reservoir: the network with a silent output.
+        ridge: penalty on standardised inputs, per sample.
+    """
+
+    reservoir: EchoStateNetwork
+    ridge: float
+
+    @classmethod
+    def drawn(
+        cls, schema: FeatureSchema, settings: ReservoirSettings, ridge: float, seed: int
+    ) -> EchoStateRegressor:
+        """With a random reservoir."""
+        rng = np.random.default_rng(seed)
+        reservoir = random_echo_state(schema, settings, fixed_scaler(schema), rng)
+        return cls(reservoir=reservoir, ridge=ridge)
+
+    def driven(self, parameters: Sequence[float] | None) -> EchoStateNetwork:
+        """The network itself."""
+        return self.reservoir if parameters is None else self.network(parameters)
+
+    def network(self, parameters: Sequence[float]) -> EchoStateNetwork:
+        """The reservoir with this readout."""
+        schema, connected = self.reservoir.schema, self.reservoir.connected
+        sizes = [int(connected.sum()), len(schema.queue), len(schema.jobs)]
+        parts = np.split(np.asarray(parameters, dtype=np.float64), np.cumsum(sizes))
+        readout = np.zeros(len(connected))
+        readout[connected] = parts[0]
+        return replace(
+            self.reservoir,
+            readout=readout,
+            queue_linear=parts[1],
+            job_linear=parts[2],
+            output_bias=float(parts[3][0]),
+        )
+
+    def fit(self, samples: Samples, seed: int) -> list[float]:
+        """Weights by least squares with a penalty; nothing in it is random."""
+        from sklearn.linear_model import Ridge  # noqa: PLC0415 - slow, only here
+
+        del seed
+        inputs = np.hstack(
+            [
+                samples.states[:, self.reservoir.connected],
+                _scaled(self.reservoir.schema, samples),
+            ]
+        )
+        mean, scale = inputs.mean(axis=0), inputs.std(axis=0)
+        scale = np.where(scale > 1e-9, scale, 1.0)
+        model = Ridge(alpha=self.ridge * len(inputs))
+        model.fit((inputs - mean) / scale, samples.targets)
+        weights = model.coef_ / scale
+        return [*weights.tolist(), float(model.intercept_ - mean @ weights)]
+
+
+def _scaled(schema: FeatureSchema, samples: Samples) -> FloatArray:
+    queue_mean, queue_scale, job_mean, job_scale = fixed_scaler(schema)
+    queue = (samples.queue - queue_mean) / queue_scale
+    return np.hstack([queue, (samples.jobs - job_mean) / job_scale])

@@ -1,0 +1,187 @@
+"""Policy search: CMA-ES over the weights of a small Q-network inside the compiled simulator."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+
+from slurm_rl_plugin.errors import ConfigurationError
+from slurm_rl_plugin.features.history.run_prediction import RunTimePrediction
+from slurm_rl_plugin.features.site import RESERVE_FEATURES, SITE
+from slurm_rl_plugin.learning.checkpoint import Checkpoint
+from slurm_rl_plugin.learning.policy_search.settings import (
+    RESERVE_NUMBERS,
+    RESERVE_STEP,
+    PolicySearchSettings,
+    initial_parameters,
+    search_bounds,
+    searched_places,
+)
+from slurm_rl_plugin.learning.trained_policy import Progress, TrainedPolicy
+from slurm_rl_plugin.learning.training_load import (
+    TrainingLoad,
+    drawn_loads,
+    mean_objective,
+    short_load,
+    site_scaler,
+)
+from slurm_rl_plugin.learning.workplace import ThisMachine, Workplace, processors_here
+from slurm_rl_plugin.policies.network import QNetwork, network_from_parameters
+from slurm_rl_plugin.units import FloatArray, IntArray
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Search:
+    """What turns searched numbers into a network.
+
+    Attributes:
+        settings: of the search.
+        parameters: all numbers of the network that it starts with.
+        places: of the searched ones among them.
+        prediction: of run times; None for a network that does not look at past runs.
+    """
+
+    settings: PolicySearchSettings
+    parameters: FloatArray
+    places: IntArray
+    prediction: RunTimePrediction | None
+
+    def network(self, searched: FloatArray) -> QNetwork:
+        """The network with these numbers in the searched places."""
+        settings, parameters = self.settings, self.parameters.copy()
+        parameters[self.places] = searched
+        if settings.hold:
+            reserve = parameters[-RESERVE_NUMBERS:] * RESERVE_STEP
+            unseen = np.zeros(len(SITE.queue) - len(RESERVE_FEATURES))
+            parameters = np.concatenate([parameters[:-RESERVE_NUMBERS], unseen, reserve])
+        return network_from_parameters(
+            SITE,
+            parameters,
+            hidden=settings.hidden,
+            scaler=site_scaler(),
+            hold=settings.hold,
+            prediction=self.prediction,
+        )
+
+
+_Shared = tuple[_Search, Sequence[TrainingLoad]]
+
+
+def _objective(shared: _Shared, candidate: tuple[FloatArray, int]) -> float:
+    """Objective of searched numbers on the training loads of their generation."""
+    (search, training), (searched, generation) = shared, candidate
+    settings = search.settings
+    loads = drawn_loads(training, settings.batch, settings.seed, generation)
+    return mean_objective(search.network(searched), loads, settings.weights)
+
+
+def _compile(shared: _Shared) -> None:
+    """Make a worker compile, or load, what an objective calls."""
+    search, training = shared
+    start = search.network(search.parameters[search.places])
+    mean_objective(start, [short_load(training[0])], search.settings.weights)
+
+
+def unsearched_network(
+    settings: PolicySearchSettings, prediction: RunTimePrediction | None
+) -> QNetwork:
+    """The network that a search without `hold` starts from, as it is."""
+    return network_from_parameters(
+        SITE,
+        initial_parameters(settings),
+        hidden=settings.hidden,
+        scaler=site_scaler(),
+        prediction=prediction,
+    )
+
+
+def search_policy(
+    training: Sequence[TrainingLoad],
+    validation: Sequence[TrainingLoad],
+    settings: PolicySearchSettings,
+    *,
+    prediction: RunTimePrediction | None = None,
+    start: FloatArray | None = None,
+    checkpoint: Path | None = None,
+    load_key: str = "",
+    progress: Progress | None = None,
+    place: Workplace | None = None,
+) -> TrainedPolicy:
+    """Maximise the site's objective over the weights of a network.
+
+    Args:
+        training: loads on which candidates are compared; each sees the same ones.
+        validation: loads that choose among the search's means; never searched on.
+        settings: of the search.
+        prediction: of run times, for a network that looks at past runs; untrained by default.
+        start: where the search starts instead of `initial_parameters`, of the same shape.
+        checkpoint: file that keeps the progress; a search with the same settings and loads that
+            was interrupted goes on from there and ends with the same result.
+        load_key: names the loads and all else that shapes the search but its settings, so that a
+            checkpoint of other loads is not taken up.
+        progress: called after each generation with its number and the best objective so far.
+        place: where candidates are evaluated; by default in threads of this machine.
+
+    Raises:
+        ConfigurationError: no training or no validation load.
+    """
+    from cmaes import CMA  # noqa: PLC0415 - brings scipy.stats, which no worker has to wait for
+
+    if not training or not validation:
+        raise ConfigurationError("policy search needs at least one training and validation load.")
+    kept = Checkpoint(checkpoint, {"settings": asdict(settings), "loads": load_key})
+    if prediction is None and settings.history:
+        prediction = RunTimePrediction.untrained()
+    search = _Search(
+        settings=settings,
+        parameters=initial_parameters(settings) if start is None else start,
+        places=searched_places(settings),
+        prediction=prediction if settings.history else None,
+    )
+    place, shared = place or ThisMachine(), (search, training)
+    best = search.parameters[search.places]
+    evolution = CMA(
+        mean=best,
+        sigma=settings.step,
+        bounds=search_bounds(settings),
+        seed=settings.seed,
+        population_size=settings.population or None,
+    )
+
+    def valued(searched: FloatArray, loads: Sequence[TrainingLoad]) -> float:
+        network = search.network(searched)
+        return mean_objective(network, loads, settings.weights, threads=processors_here())
+
+    best_value = valued(best, validation)
+    first = valued(best, drawn_loads(training, settings.batch, settings.seed, 0))
+    curve: list[tuple[int, float, float]] = [(0, first, best_value)]
+    simulated = 0
+    for generation in range(1, settings.generations + 1):
+        candidates = [evolution.ask() for _ in range(evolution.population_size)]
+        loads = drawn_loads(training, settings.batch, settings.seed, generation)
+        simulated += len(candidates) * sum(len(load.workload.submit) for load in loads)
+        if generation <= len(kept.steps):
+            objectives = kept.steps[generation - 1]
+        else:
+            tried = [(candidate, generation) for candidate in candidates]
+            objectives = place.each(_objective, shared, tried, warm_up=_compile)
+            kept.add(objectives)
+        evolution.tell([(x, -value) for x, value in zip(candidates, objectives, strict=True)])
+        if generation % settings.validate_every == 0 or generation == settings.generations:
+            mean = np.array(evolution.mean)
+            value = valued(mean, validation)
+            curve.append((generation, max(objectives), value))
+            if value > best_value:
+                best_value, best = value, mean
+        if progress is not None:
+            progress(generation, best_value)
+    kept.forget()
+    return TrainedPolicy(
+        network=search.network(best),
+        validation_objective=best_value,
+        curve=tuple(curve),
+        simulated_jobs=simulated,
+    )

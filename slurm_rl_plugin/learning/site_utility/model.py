@@ -1,0 +1,238 @@
+"""A site's utility of one more job, learned from the site's own simulated history.
+
+The networks that order a queue give scores, in which only the order means anything, and those of
+two sites cannot be compared. What a matchmaker needs is Q(s, accept) - Q(s, refuse): what a job of
+a class and an account, accepted now, adds to the sum of (U + F)/2 over the site's jobs. Both are
+simulated from the same state with the same jobs to come, and the difference is fitted.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from slurm_rl_plugin.errors import ConfigurationError
+from slurm_rl_plugin.features.columns import site_queue_features
+from slurm_rl_plugin.features.estimates import ClassMedian
+from slurm_rl_plugin.features.history.recent_arrivals import recent_arrivals
+from slurm_rl_plugin.features.offered_jobs import offered_job_features, offered_jobs
+from slurm_rl_plugin.features.site import SITE
+from slurm_rl_plugin.learning.export.network import export_network
+from slurm_rl_plugin.learning.fitted_q.regression import FeedForwardRegressor, Samples
+from slurm_rl_plugin.policies.network import QNetwork
+from slurm_rl_plugin.policies.site_utilities import SCORES_ENTRY, SITE_UTILITY
+from slurm_rl_plugin.simulator.kernel.cluster import Workload
+from slurm_rl_plugin.simulator.sites.added_jobs import added_job_gains
+from slurm_rl_plugin.simulator.sites.routed_sites import RoutedSite, SiteTerms
+from slurm_rl_plugin.units import HOUR, FloatArray, IntArray
+from slurm_rl_plugin.utility.reward import RewardWeights
+
+#: Classes in the order of JOB_CLASSES.
+_INTERACTIVE = (True, False)
+#: What `slurm-rl train --algorithm` and the models' metadata call it.
+ALGORITHM = "site-utility"
+_J_OF_2008 = RewardWeights(time_utility=0.5, responsiveness=0.0, fairness=0.5, tail=0.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SiteUtilitySettings:
+    """How a site's utility is fitted.
+
+    Attributes:
+        horizon: seconds that are looked ahead.
+        rounds: of a training on a site's own log; each tries jobs at other instants and fits anew.
+        states: instants of a history at which one more job is tried, in each round.
+        most: largest gain or loss of U and of F that counts, in jobs; beyond it one odd future
+            would decide.
+        hidden: sigmoid units.
+        passes: over the samples.
+        decay: L2 penalty on the weights.
+        order: rule that orders the queue of a site's own log where no model does.
+        seed: of everything random.
+        weights: of the objective, J of the 2008 paper: what sites publish must be in one unit, so
+            no site's [reward] changes them.
+
+    Raises:
+        ConfigurationError: no round or no state.
+    """
+
+    horizon: float = 24 * HOUR
+    rounds: int = 6
+    states: int = 80
+    most: float = 3.0
+    hidden: int = 12
+    passes: int = 30
+    decay: float = 1e-3
+    order: str = "multifactor"
+    seed: int = 1
+    weights: RewardWeights = _J_OF_2008
+
+    def __post_init__(self) -> None:
+        for name in ("rounds", "states", "hidden", "passes"):
+            if getattr(self, name) < 1:
+                raise ConfigurationError(
+                    f"setting {name} is {getattr(self, name)}: give a number of at least 1."
+                )
+        if not self.horizon > 0.0:
+            raise ConfigurationError(f"setting horizon is {self.horizon:g}: give seconds above 0.")
+
+
+class SiteHistory(NamedTuple):
+    """What came to a site in one simulation.
+
+    Attributes:
+        terms: of the site.
+        offered: every job of the simulation, in order of submission.
+        came: numbers of those that came to the site, ascending.
+    """
+
+    terms: SiteTerms
+    offered: Workload
+    came: IntArray
+
+
+class TriedJobs(NamedTuple):
+    """Jobs of every kind tried in states of a site.
+
+    Attributes:
+        queue: queue features, shape [samples, Fq].
+        jobs: job features, shape [samples, Fj].
+        gain: of the sums of U and of F, shape [samples, 2].
+    """
+
+    queue: FloatArray
+    jobs: FloatArray
+    gain: FloatArray
+
+
+def try_jobs(
+    history: SiteHistory,
+    medians: ClassMedian,
+    settings: SiteUtilitySettings,
+    more: Sequence[int] = (),
+) -> TriedJobs:
+    """Walk through a history and try one more job of each class and account now and then.
+
+    Args:
+        history: of the site.
+        medians: run times that the site knows of its classes.
+        settings: of the fit.
+        more: numbers that tell this draw of instants from others of the same history.
+    """
+    rng = np.random.default_rng([settings.seed, len(history.came), *more])
+    site = RoutedSite(history.terms, history.offered)
+    kinds = _jobs_of_each_kind(history)
+    submit = history.offered.submit[history.came]
+    count = min(settings.states, len(submit))
+    chosen = set(np.sort(rng.choice(len(submit), count, replace=False)).tolist())
+    rows: list[tuple[FloatArray, FloatArray, FloatArray]] = []
+    for place, job in enumerate(history.came):
+        if place in chosen:
+            site.run_until(float(np.nextafter(submit[place], -np.inf)))
+            added = [int(rng.choice(each)) for each in kinds.values()]
+            ahead, times = history.came[place:], submit[place:]
+            gains = added_job_gains(site, added, ahead, times, settings.horizon)
+            queue, jobs = _features(site, medians)
+            rows.append((np.tile(queue, (len(added), 1)), jobs[list(kinds)], gains))
+        site.take(int(job))
+    return TriedJobs(*(np.concatenate(each) for each in zip(*rows, strict=True)))
+
+
+def _jobs_of_each_kind(history: SiteHistory) -> dict[int, IntArray]:
+    """Row in `offered_jobs` -> numbers of the offered jobs of that kind that fit, if any."""
+    jobs = history.offered
+    kinds = offered_jobs(0.0, _INTERACTIVE, len(history.terms.accounts))
+    fits = jobs.processors <= history.terms.settings.capacity
+    found = {}
+    for row, (interactive, account) in enumerate(
+        zip(kinds.interactive, kinds.account, strict=True)
+    ):
+        same = fits & (jobs.interactive == interactive)
+        alike = np.flatnonzero(same & (jobs.account == account))
+        if len(alike):
+            typical = float(jobs.run_time[same].mean())
+            found[row] = _nearest(alike, jobs.run_time[alike], typical)
+    return found
+
+
+def _nearest(numbers: IntArray, run_time: FloatArray, typical: float) -> IntArray:
+    """The tenth of the jobs whose run time is nearest to the typical one.
+
+    What is looked for is the mean over the jobs of a kind. Run times have a heavy tail and what a
+    job takes grows with its own: a job of the mean run time tells as much, with less noise.
+    """
+    kept = max(len(numbers) // 10, 1)
+    return numbers[np.argsort(np.abs(run_time - typical), kind="stable")[:kept]]
+
+
+def _features(site: RoutedSite, medians: ClassMedian) -> tuple[FloatArray, FloatArray]:
+    """What the model is told when it publishes: the very lines of the head node."""
+    snapshot = site.snapshot()
+    waiting, running = snapshot.pending.jobs, snapshot.running.jobs
+    queue = site_queue_features(
+        snapshot,
+        medians.estimate(waiting.time_limit, waiting.interactive),
+        medians.estimate(running.time_limit, running.interactive),
+        recent_arrivals(snapshot)[1:],
+    )
+    jobs = offered_job_features(snapshot, _INTERACTIVE, medians)
+    return queue.astype(np.float64), jobs.astype(np.float64)
+
+
+def joined(tried: Sequence[TriedJobs]) -> TriedJobs:
+    """All of them as one."""
+    return TriedJobs(*(np.concatenate(each) for each in zip(*tried, strict=True)))
+
+
+def gain_of_objective(tried: TriedJobs, settings: SiteUtilitySettings) -> FloatArray:
+    """What each tried job adds to the sum of (U + F)/2, odd futures bounded; shape [samples]."""
+    bounded = np.clip(tried.gain, -settings.most, settings.most)
+    return np.asarray(bounded.mean(axis=1), dtype=np.float64)
+
+
+def fit_site_utility(tried: Sequence[TriedJobs], settings: SiteUtilitySettings) -> QNetwork:
+    """The network whose score is the expected gain of the sum of (U + F)/2.
+
+    Args:
+        tried: in one or more histories of the site.
+        settings: of the fit.
+    """
+    columns = joined(tried)
+    gain = gain_of_objective(columns, settings)
+    regressor = FeedForwardRegressor(
+        schema=SITE, hidden=settings.hidden, passes=settings.passes, decay=settings.decay
+    )
+    states = np.empty((len(gain), 0))
+    samples = Samples(columns.queue, columns.jobs, states, gain)
+    return regressor.network(regressor.fit(samples, settings.seed))
+
+
+def site_utility_entries(medians: ClassMedian) -> dict[str, str]:
+    """Metadata without which a model's scores are an order and no utilities.
+
+    Args:
+        medians: run times of the classes that the model was fitted with.
+    """
+    return {
+        SCORES_ENTRY: SITE_UTILITY,
+        "estimates": medians.kind,
+        "class_medians": json.dumps(
+            {"interactive": medians.interactive_median, "batch": medians.batch_median}
+        ),
+    }
+
+
+def export_site_utility(network: QNetwork, path: Path, medians: ClassMedian) -> None:
+    """Write it as the ONNX file that `published_utilities` takes.
+
+    Args:
+        network: of `fit_site_utility`.
+        path: the .onnx file.
+        medians: see `site_utility_entries`.
+    """
+    export_network(network, path, {"algorithm": ALGORITHM, **site_utility_entries(medians)})

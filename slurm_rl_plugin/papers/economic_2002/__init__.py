@@ -1,0 +1,1 @@
+"""Economic scheduling (Ernemann, Hamscher, Yahyapour 2002)."""

@@ -1,0 +1,221 @@
+"""What the 2002 paper says of its market, and the goals of ours, as claims with verdicts.
+
+The paper prints bars without figures, so that its claims are sentences; "similar" is read here as
+within 5 %.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+
+from slurm_rl_plugin.brokers.market.functions import MACHINE_FUNCTIONS, USER_FUNCTIONS
+from slurm_rl_plugin.papers.economic_2002.experiment import (
+    LIKE_CTC,
+    TABULATED,
+    Economic,
+    LogResults,
+    combinations,
+    paper_split,
+)
+from slurm_rl_plugin.papers.economic_2002.logs import EXTRACTS
+from slurm_rl_plugin.papers.economic_2002.result_store import (
+    ASKED,
+    CONFIGURATIONS,
+    EASY,
+    EASY_EXACT,
+    EXACT,
+    FCFS,
+    RESCHEDULED,
+    Cell,
+)
+from slurm_rl_plugin.papers.study.sampled_claims import (
+    Judgement,
+    Measurement,
+    Printed,
+    SampledClaim,
+    measure,
+    ratio_of_means,
+)
+from slurm_rl_plugin.papers.study.verdicts import as_bound
+
+RESPONSE = "AWRT (s)"
+_SIMILAR = "1.05"
+
+
+def economic_claims(found: Economic) -> list[SampledClaim]:
+    """Goals first, then the paper's sentences figure by figure, then the whole table."""
+    claims: list[SampledClaim] = []
+    for name, results in found.logs.items():
+        claims += _goals(name, results)
+    claims += _over_seeds(found)
+    for name, results in found.logs.items():
+        claims += _comparisons(name, results)
+    claims += _functions(found.logs[LIKE_CTC])
+    for name, results in found.logs.items():
+        claims += _table(name, results)
+    return claims
+
+
+def _bounded(
+    group: str,
+    policy: str,
+    column: str,
+    value: float,
+    bound: str,
+    *,
+    source: str = "paper",
+    least: bool = False,
+    baselines: Mapping[str, float] | None = None,
+) -> SampledClaim:
+    measured, printed = Measurement(value=value), Printed.of(bound)
+    return SampledClaim(
+        group=group,
+        policy=policy,
+        column=column,
+        measured=measured,
+        printed=printed,
+        source=source,
+        baselines=baselines or {},
+        judged=as_bound(measured, printed.value, least=least, logs=1),
+    )
+
+
+def _goals(name: str, results: LogResults) -> Iterator[SampledClaim]:
+    """Rescheduling with user estimates against EASY with the same."""
+    easy = results.conventional[EASY]
+    source = "goal" if name in EXTRACTS else "measured beside the goals"
+    for configuration in TABULATED:
+        yield _bounded(
+            f"goal, {name}",
+            f"{configuration} MF1 UF1, rescheduling",
+            "AWRT / EASY's, user estimates",
+            results.response(Cell(configuration=configuration)) / easy,
+            "1.00",
+            source=source,
+            baselines=results.conventional,
+        )
+
+
+def _over_seeds(found: Economic) -> Iterator[SampledClaim]:
+    easy = [each.conventional[EASY] for each in found.seeds]
+    for configuration in TABULATED:
+        cell = Cell(configuration=configuration)
+        market = [each.response(cell) for each in found.seeds]
+        measured = measure(np.array([market, easy]), ratio_of_means)
+        yield SampledClaim(
+            group="logs like CTC",
+            policy=f"{configuration} MF1 UF1, rescheduling",
+            column="AWRT / EASY's, user estimates",
+            measured=measured,
+            printed=Printed.of("1.00"),
+            source="measured beside the goals",
+            judged=as_bound(measured, 1.0, least=False, logs=len(easy)),
+        )
+
+
+def _comparisons(name: str, results: LogResults) -> Iterator[SampledClaim]:
+    """Figures 10 to 13: against the conventional schedulers, and one machine against several."""
+    easy, exact = results.conventional[EASY], results.conventional[EASY_EXACT]
+    for configuration in TABULATED:
+        best, figures = results.best(configuration, EXACT)
+        yield _bounded(
+            f"Fig. 10, {name}",
+            f"{configuration} best ({best.owner} {best.user}), exact times",
+            "AWRT / FCFS with backfilling",
+            figures.response / exact,
+            "1",
+        )
+        plain = results.response(Cell(configuration=configuration, way=EXACT))
+        label = f"{configuration} MF1 UF1"
+        yield _bounded(
+            f"Fig. 11, {name}",
+            f"{label}, exact times",
+            "AWRT / FCFS with backfilling",
+            plain / exact,
+            "1",
+        )
+        asked = results.response(Cell(configuration=configuration, way=ASKED))
+        column = "AWRT / EASY's, user estimates"
+        yield _bounded(f"Fig. 11, {name}", f"{label}, user estimates", column, asked / easy, "1")
+    yield from _machines(name, results)
+
+
+def _machines(name: str, results: LogResults) -> Iterator[SampledClaim]:
+    for way in (EXACT, RESCHEDULED):
+        single = results.response(Cell(configuration="m512", way=way))
+        column = "AWRT / that of one machine"
+        for configuration in CONFIGURATIONS:
+            if configuration != "m512":
+                several = results.response(Cell(configuration=configuration, way=way))
+                policy = f"{configuration} MF1 UF1, {way}"
+                yield _bounded(f"Fig. 12-13, {name}", policy, column, several / single, _SIMILAR)
+        split = results.response(paper_split(way))
+        policy = f"m128 MF1 UF1, {way}, only wide jobs split"
+        yield _bounded(f"Fig. 12-13, {name}", policy, column, split / single, _SIMILAR)
+
+
+def _functions(results: LogResults) -> Iterator[SampledClaim]:
+    """Figures 14 to 18: what functions do to the balance of m128 and to response times."""
+    pairs = (("MF1", "UF1"), ("MF1", "UF2"), ("MF2", "UF2"))
+    found = {
+        pair: results.cells[Cell(configuration="m128", owner=pair[0], user=pair[1], way=EXACT)]
+        for pair in pairs
+    }
+    area = found["MF1", "UF1"].squashed_area
+    spread = 100.0 * (max(area) - min(area)) / max(area)
+    yield _bounded(
+        "Fig. 14", "m128 MF1 UF1", "largest difference of squashed areas (%)", spread, "18"
+    )
+    two = sorted(found["MF2", "UF2"].squashed_area)[-2:]
+    part = 100.0 * sum(two) / sum(found["MF2", "UF2"].squashed_area)
+    yield _bounded("Fig. 14", "m128 MF2 UF2", "work of two machines (%)", part, "67", least=True)
+    low = 100.0 * max(found["MF1", "UF2"].utilization)
+    yield _bounded("Fig. 15", "m128 MF1 UF2", "highest utilization (%)", low, "29")
+    high = 100.0 * min(found["MF1", "UF1"].utilization)
+    yield _bounded("Fig. 15", "m128 MF1 UF1", "lowest utilization (%)", high, "61", least=True)
+    for pair in pairs[1:]:
+        ratio = found[pair].response / found["MF1", "UF1"].response
+        policy = f"m128 {pair[0]} {pair[1]}"
+        yield _bounded("Fig. 16", policy, "AWRT / that of MF1 UF1", ratio, "1", least=True)
+    yield _winner(results, "Fig. 17", "MF2", {owner: (owner, "UF3") for owner in MACHINE_FUNCTIONS})
+    yield _winner(results, "Fig. 18", "UF1", {user: ("MF2", user) for user in USER_FUNCTIONS})
+
+
+def _winner(
+    results: LogResults, figure: str, paper: str, pairs: Mapping[str, tuple[str, str]]
+) -> SampledClaim:
+    """Whether the function that the paper finds best of its kind is the best here."""
+    responses = {
+        name: results.response(Cell(configuration="m128", owner=owner, user=user, way=EXACT))
+        for name, (owner, user) in pairs.items()
+    }
+    best = min(responses, key=lambda name: responses[name])
+    return SampledClaim(
+        group=figure,
+        policy=f"m128, {paper} of {', '.join(responses)}",
+        column="AWRT / the best of the others",
+        measured=Measurement(
+            value=responses[paper] / min(v for name, v in responses.items() if name != paper)
+        ),
+        printed=Printed.of("1"),
+        source="paper",
+        judged=Judgement(best == paper, f"the best is {best}"),
+    )
+
+
+def _table(name: str, results: LogResults) -> Iterator[SampledClaim]:
+    """Every market's and every conventional scheduler's AWRT."""
+    for scheduler in (FCFS, EASY, EASY_EXACT):
+        value = Measurement(value=results.conventional[scheduler])
+        yield SampledClaim(group=name, policy=scheduler, column=RESPONSE, measured=value)
+    for configuration in TABULATED:
+        for way in (EXACT, RESCHEDULED):
+            for cell in combinations(configuration, way):
+                yield SampledClaim(
+                    group=name,
+                    policy=f"{configuration} {cell.owner} {cell.user}, {way}",
+                    column=RESPONSE,
+                    measured=Measurement(value=results.response(cell)),
+                )

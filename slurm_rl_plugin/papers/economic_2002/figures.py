@@ -1,0 +1,175 @@
+"""Figures 10 to 18 of the 2002 paper, a few to a picture, and a manifest with their checksums."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from matplotlib import pyplot as plt
+
+from slurm_rl_plugin.brokers.market.functions import MACHINE_FUNCTIONS, USER_FUNCTIONS
+from slurm_rl_plugin.learning.export.manifest import file_checksum, write_manifest
+from slurm_rl_plugin.papers.economic_2002.experiment import (
+    LIKE_CTC,
+    TABULATED,
+    Economic,
+    LogResults,
+    Plan,
+)
+from slurm_rl_plugin.papers.economic_2002.logs import EXTRACT_JOBS
+from slurm_rl_plugin.papers.economic_2002.result_store import (
+    CONFIGURATIONS,
+    EASY,
+    EASY_EXACT,
+    EXACT,
+    FCFS,
+    RESCHEDULED,
+    Cell,
+    CellFigures,
+)
+from slurm_rl_plugin.papers.study.figure_file import draw_all, legend_above
+from slurm_rl_plugin.units import HOUR
+
+#: Functions of Figures 14 to 16.
+_BALANCED = (("MF1", "UF1"), ("MF1", "UF2"), ("MF2", "UF2"))
+_RESPONSE, _WAIT = "AWRT (h)", "AWWT (h)"
+
+
+def draw_economic(folder: Path, plan: Plan, found: Economic, version: str) -> list[str]:
+    """Draw all figures.
+
+    Args:
+        folder: of the PNG files and `economic.json`, made where it does not exist.
+        plan: what was run.
+        found: what came out.
+        version: of this package.
+
+    Returns:
+        Paths of the PNG files.
+    """
+    paths = draw_all(
+        folder,
+        {
+            "economic-10-11.png": lambda: _against_conventional(found.logs),
+            "economic-12-13.png": lambda: _configurations(found.logs),
+            "economic-14-16.png": lambda: _balance(found.logs[LIKE_CTC]),
+            "economic-17-18.png": lambda: _functions(found.logs),
+        },
+    )
+    command = "slurm-rl reproduce economic" + (" --quick" if plan.quick else "")
+    manifest = {
+        "command": f"{command} --seeds {plan.seeds}",
+        "version": version,
+        "workloads": list(found.logs),
+        "jobs": plan.jobs,
+        "full_size": plan.jobs == EXTRACT_JOBS,
+        "figures": {Path(path).name: file_checksum(Path(path)) for path in paths},
+    }
+    write_manifest(folder / "economic.json", manifest)
+    return paths
+
+
+def _bars(axis: Any, names: Sequence[str], series: Mapping[str, Sequence[float]]) -> None:
+    """Groups of bars next to each other."""
+    width = 0.85 / len(series)
+    for number, (label, values) in enumerate(series.items()):
+        places = [place + (number - (len(series) - 1) / 2) * width for place in range(len(names))]
+        axis.bar(places, values, width, label=label)
+    axis.set_xticks(range(len(names)), names)
+    axis.grid(axis="y", alpha=0.3)
+
+
+def _against_conventional(logs: Mapping[str, LogResults]) -> Any:
+    figure, axes = plt.subplots(1, 2, figsize=(11, 4.2), sharey=True, layout="constrained")
+    for axis, configuration in zip(axes, TABULATED, strict=True):
+        plain = [Cell(configuration=configuration, way=way) for way in (EXACT, RESCHEDULED)]
+        series = {
+            f"{FCFS}": [each.conventional[FCFS] / HOUR for each in logs.values()],
+            "EASY, user estimates": [each.conventional[EASY] / HOUR for each in logs.values()],
+            "MF1 UF1, rescheduling": [each.response(plain[1]) / HOUR for each in logs.values()],
+            EASY_EXACT: [each.conventional[EASY_EXACT] / HOUR for each in logs.values()],
+            "MF1 UF1, exact times": [each.response(plain[0]) / HOUR for each in logs.values()],
+            "best functions, exact times": [
+                each.best(configuration, EXACT)[1].response / HOUR for each in logs.values()
+            ],
+        }
+        _bars(axis, list(logs), series)
+        axis.set_title(f"Figures 10 and 11: {configuration}")
+    highest = max(value for values in series.values() for value in values)
+    lowest = min(value for values in series.values() for value in values)
+    axes[0].set_ylim(max(0.0, lowest - 2.0 * (highest - lowest)), None)
+    axes[0].set_ylabel(f"{_RESPONSE}; the axis does not begin at 0")
+    legend_above(figure, axes[0], columns=3)
+    return figure
+
+
+def _configurations(logs: Mapping[str, LogResults]) -> Any:
+    figure, axes = plt.subplots(2, 2, figsize=(11, 6.4), sharey="col", layout="constrained")
+    for row, way in zip(axes, (EXACT, RESCHEDULED), strict=True):
+        for axis, label, column in zip(row, (_RESPONSE, _WAIT), ("response", "wait"), strict=True):
+            series = {
+                name: [
+                    getattr(each.cells[Cell(configuration=name, way=way)], column) / HOUR
+                    for each in logs.values()
+                ]
+                for name in CONFIGURATIONS
+            }
+            _bars(axis, list(logs), series)
+            axis.set_ylabel(label)
+            axis.set_title(f"Figures 12 and 13: MF1 UF1, {way}")
+    legend_above(figure, axes[0, 0])
+    return figure
+
+
+def _balance(results: LogResults) -> Any:
+    figure, axes = plt.subplots(1, 3, figsize=(12, 4), layout="constrained")
+    found: dict[str, CellFigures] = {
+        f"{owner} {user}": results.cells[
+            Cell(configuration="m128", owner=owner, user=user, way=EXACT)
+        ]
+        for owner, user in _BALANCED
+    }
+    machines = [f"machine {place + 1}" for place in range(len(CONFIGURATIONS["m128"]))]
+    areas = {name: [area / HOUR for area in each.squashed_area] for name, each in found.items()}
+    _bars(axes[0], machines, areas)
+    axes[0].set_ylabel("squashed area (processor-hours)")
+    axes[0].set_title("Figure 14")
+    _bars(axes[1], machines, {name: each.utilization for name, each in found.items()})
+    axes[1].set_ylabel("utilization")
+    axes[1].set_title("Figure 15")
+    times = {name: [each.response / HOUR, each.wait / HOUR] for name, each in found.items()}
+    _bars(axes[2], ["AWRT", "AWWT"], times)
+    axes[2].set_ylabel("hours")
+    axes[2].set_title("Figure 16")
+    legend_above(figure, axes[0])
+    return figure
+
+
+def _functions(logs: Mapping[str, LogResults]) -> Any:
+    figure, axes = plt.subplots(2, 2, figsize=(11, 7.2), layout="constrained")
+    for row, way in zip(axes, (EXACT, RESCHEDULED), strict=True):
+        owners = {
+            owner: _responses(logs, Cell(configuration="m128", owner=owner, user="UF3", way=way))
+            for owner in MACHINE_FUNCTIONS
+        }
+        users = {
+            user: _responses(logs, Cell(configuration="m128", owner="MF2", user=user, way=way))
+            for user in USER_FUNCTIONS
+        }
+        for axis, series, title in zip(
+            row,
+            (owners, users),
+            ("Figure 17: m128, UF3", "Figure 18: m128, MF2"),
+            strict=True,
+        ):
+            _bars(axis, list(logs), series)
+            axis.set_ylabel(_RESPONSE)
+            axis.set_ylim(0.0, 1.3 * max(value for values in series.values() for value in values))
+            axis.legend(ncols=len(series), fontsize=8, columnspacing=1.0, handlelength=1.0)
+            axis.set_title(f"{title}, {way}")
+    return figure
+
+
+def _responses(logs: Mapping[str, LogResults], cell: Cell) -> list[float]:
+    return [each.response(cell) / HOUR for each in logs.values()]

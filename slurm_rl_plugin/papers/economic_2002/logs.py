@@ -1,0 +1,125 @@
+"""The workloads of the 2002 paper: three extracts of CTC-SP2, and logs like it.
+
+Its fourth workload, a synthetic one made from CTC's, is not public: weeks of CTC-SP2 drawn with
+replacement stand in for it, one log a seed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from slurm_rl_plugin.accounting.port import JobLog
+from slurm_rl_plugin.accounting.swf.reader import SwfReader
+from slurm_rl_plugin.errors import ConfigurationError
+from slurm_rl_plugin.features.estimates import RequestedLimit
+from slurm_rl_plugin.simulator.kernel.cluster import Workload
+from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings, simulate_scores
+from slurm_rl_plugin.simulator.workloads.log_workload import prepare_log, select_jobs
+from slurm_rl_plugin.simulator.workloads.resampling import resample_weeks
+from slurm_rl_plugin.units import FloatArray
+
+CTC = "CTC-SP2-1996-3.1-cln"
+#: All configurations have as many processors.
+PROCESSORS = 512
+#: Jobs of each workload.
+EXTRACT_JOBS = 10_000
+#: Name -> which extract of so many jobs it is (Table 2).
+EXTRACTS: Mapping[str, int] = {"10-20k": 1, "30-40k": 3, "60-70k": 6}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EconomicLog:
+    """A workload with what its users asked for, and with what its jobs really take.
+
+    Attributes:
+        asked: estimates as users gave them; the run time where a job ran longer, which some did
+            by seconds, so that no job is cut off and every scheduler runs the same work.
+        exact: estimates are the run times.
+    """
+
+    asked: Workload
+    exact: Workload
+
+    def weighted_response(self, start: FloatArray) -> float:
+        """Average weighted response time: weighted by processors times run time, seconds."""
+        work = self.exact
+        weight = work.run_time * work.processors
+        return float(np.average(start + work.run_time - work.submit, weights=weight))
+
+    def weighted_wait(self, start: FloatArray) -> float:
+        """Average weighted wait time, with the same weights, seconds."""
+        work = self.exact
+        return float(np.average(start - work.submit, weights=work.run_time * work.processors))
+
+
+def read_ctc(folder: Path, jobs: int = EXTRACT_JOBS) -> JobLog:
+    """The jobs of CTC-SP2 that ran.
+
+    Args:
+        folder: with the log.
+        jobs: of each extract; there must be enough for the last one.
+
+    Raises:
+        ConfigurationError: the folder does not hold it, or it is too short.
+        AccountingLogError: it cannot be read.
+    """
+    for path in (folder / f"{CTC}.swf.gz", folder / f"{CTC}.swf"):
+        if path.is_file():
+            log = SwfReader().read(path)[0]
+            needed = (max(EXTRACTS.values()) + 1) * jobs
+            if len(log) < needed:
+                raise ConfigurationError(
+                    f"{path} has {len(log)} jobs that ran: the extracts need {needed}."
+                )
+            return log
+    raise ConfigurationError(
+        f"{folder} holds no {CTC}.swf.gz: give the directory of the traces, which is at the "
+        "Parallel Workloads Archive."
+    )
+
+
+def extract(log: JobLog, number: int, jobs: int = EXTRACT_JOBS) -> EconomicLog:
+    """Jobs `number * jobs` to `(number + 1) * jobs` - 1 of those that ran."""
+    return economic_log(select_jobs(log, np.arange(number * jobs, (number + 1) * jobs)))
+
+
+def like_ctc(log: JobLog, seed: int, jobs: int = EXTRACT_JOBS) -> EconomicLog:
+    """A log of weeks of CTC-SP2 drawn with replacement, its first jobs."""
+    drawn = resample_weeks(log, np.random.default_rng(seed))
+    return economic_log(select_jobs(drawn, np.arange(min(jobs, len(drawn)))))
+
+
+def economic_log(log: JobLog) -> EconomicLog:
+    """A log made ready for all schedulers.
+
+    Raises:
+        ConfigurationError: no job fits.
+    """
+    prepared = prepare_log(log, capacity=PROCESSORS)
+    asked = prepared.workload(RequestedLimit())
+    estimate = np.maximum(asked.estimate, asked.run_time)
+    return EconomicLog(
+        asked=asked._replace(estimate=estimate), exact=asked._replace(estimate=asked.run_time)
+    )
+
+
+def conventional_starts(workload: Workload, backfilling: str) -> FloatArray:
+    """First come, first served on one machine of 512 processors, "none" or "easy"; shape [n]."""
+    order = -np.arange(len(workload.submit), dtype=np.float64)
+    settings = SimulationSettings(capacity=PROCESSORS, backfilling=backfilling)
+    return simulate_scores(workload, order, settings).start
+
+
+def checked_seeds(seeds: int) -> Sequence[int]:
+    """The seeds of logs like CTC-SP2.
+
+    Raises:
+        ConfigurationError: fewer than two give no interval.
+    """
+    if seeds < 2:
+        raise ConfigurationError(f"--seeds {seeds}: an interval over the seeds needs at least 2.")
+    return range(seeds)

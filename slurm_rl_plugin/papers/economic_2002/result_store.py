@@ -1,0 +1,165 @@
+"""One market on one log: what is measured of it, and a shelf so that a second run need not."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from slurm_rl_plugin.brokers.market.functions import MACHINE_FUNCTIONS, USER_FUNCTIONS
+from slurm_rl_plugin.brokers.market.market_simulation import (
+    MarketSchedule,
+    MarketSettings,
+    simulate_market,
+)
+from slurm_rl_plugin.papers.economic_2002.logs import EconomicLog, conventional_starts
+from slurm_rl_plugin.simulator.kernel.compilation import source_digest
+from slurm_rl_plugin.whole_file import write_whole
+
+#: Processors of the machines of each configuration (Table 1).
+CONFIGURATIONS: Mapping[str, tuple[int, ...]] = {
+    "m128": (128,) * 4,
+    "m256": (256,) * 2,
+    "m384": (384, 64, 16, 16, 16, 16),
+    "m512": (512,),
+}
+#: Ways to run a market: as the paper did, with exact times or what users asked for, or with the
+#: rescheduling that it leaves open.
+EXACT, ASKED, RESCHEDULED = "exact times", "user estimates", "rescheduling"
+#: Conventional schedulers on the one machine of m512.
+FCFS, EASY, EASY_EXACT = "FCFS", "EASY", "EASY, exact times"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """A market to run.
+
+    Attributes:
+        configuration: one of CONFIGURATIONS.
+        owner: one of MACHINE_FUNCTIONS.
+        user: one of USER_FUNCTIONS.
+        way: EXACT, ASKED or RESCHEDULED.
+        splitting: when jobs may run on several machines.
+    """
+
+    configuration: str
+    owner: str = "MF1"
+    user: str = "UF1"
+    way: str = RESCHEDULED
+    splitting: str = "wherever better"
+
+    @property
+    def settings(self) -> MarketSettings:
+        """Of the market."""
+        return MarketSettings(
+            machines=CONFIGURATIONS[self.configuration],
+            owner=MACHINE_FUNCTIONS[self.owner],
+            user=USER_FUNCTIONS[self.user],
+            splitting=self.splitting,
+            rescheduling=self.way == RESCHEDULED,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CellFigures:
+    """What a schedule is like.
+
+    Attributes:
+        response: average weighted response time, seconds.
+        wait: average weighted wait time, seconds.
+        promised_response: average weighted response time had every job started as late as agreed
+            upon, seconds.
+        squashed_area: processor-seconds run by each machine.
+        utilization: of each machine, from the first submission to the last end, in [0, 1].
+        split_jobs: jobs that ran on several machines.
+    """
+
+    response: float
+    wait: float
+    promised_response: float
+    squashed_area: tuple[float, ...]
+    utilization: tuple[float, ...]
+    split_jobs: int
+
+
+def run_cell(log: EconomicLog, cell: Cell) -> CellFigures:
+    """Simulate a market and measure."""
+    schedule = simulate_market(log.exact if cell.way == EXACT else log.asked, cell.settings)
+    return _figures(log, cell, schedule)
+
+
+def _figures(log: EconomicLog, cell: Cell, schedule: MarketSchedule) -> CellFigures:
+    run_time = log.exact.run_time
+    area = (schedule.parts * run_time[:, None]).sum(axis=0)
+    span = (schedule.start + run_time).max() - log.exact.submit.min()
+    capacity = np.array(CONFIGURATIONS[cell.configuration])
+    return CellFigures(
+        response=log.weighted_response(schedule.start),
+        wait=log.weighted_wait(schedule.start),
+        promised_response=log.weighted_response(schedule.promised),
+        squashed_area=tuple(float(each) for each in area),
+        utilization=tuple(float(each) for each in area / (capacity * span)),
+        split_jobs=int(((schedule.parts > 0).sum(axis=1) > 1).sum()),
+    )
+
+
+def run_conventional(log: EconomicLog) -> dict[str, float]:
+    """Average weighted response time of the conventional schedulers, seconds."""
+    return {
+        FCFS: log.weighted_response(conventional_starts(log.asked, "none")),
+        EASY: log.weighted_response(conventional_starts(log.asked, "easy")),
+        EASY_EXACT: log.weighted_response(conventional_starts(log.exact, "easy")),
+    }
+
+
+class CellShelf:
+    """Keeps what was measured, so that an interrupted run goes on where it was.
+
+    Args:
+        folder: of the files; None keeps nothing. A file is of one state of the sources, one log
+            and one market.
+        add: told after each cell.
+    """
+
+    def __init__(self, folder: Path | None, add: Callable[[int], None]) -> None:
+        self._folder, self._add = folder, add
+        self._code = "" if folder is None else source_digest("papers")
+
+    def take(self, name: str, log: EconomicLog, cell: Cell) -> CellFigures:
+        """The figures of a market on a log, measured now or before."""
+        found = self._kept(name, log, asdict(cell), lambda: asdict(run_cell(log, cell)))
+        areas = {key: tuple(found[key]) for key in ("squashed_area", "utilization")}
+        return CellFigures(**{**found, **areas})
+
+    def take_conventional(self, name: str, log: EconomicLog) -> dict[str, float]:
+        """The same of the conventional schedulers."""
+        return self._kept(name, log, {}, lambda: run_conventional(log))
+
+    def _kept(
+        self, name: str, log: EconomicLog, key: Mapping[str, Any], run: Callable[[], dict[str, Any]]
+    ) -> dict[str, Any]:
+        if self._folder is None:
+            found = run()
+        else:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            path = self._folder / f"economic-{self._digest(name, log, key)}.json"
+            if path.is_file():
+                found = json.loads(path.read_text())
+            else:
+                found = run()
+                write_whole(path, json.dumps(found), sync=False)
+        self._add(1)
+        return found
+
+    def _digest(self, name: str, log: EconomicLog, key: Mapping[str, Any]) -> str:
+        words = json.dumps([self._code, name, dict(key)], sort_keys=True)
+        digest = hashlib.sha256(words.encode())
+        for column in (log.asked.submit, log.asked.estimate, log.exact.run_time):
+            digest.update(column.tobytes())
+        digest.update(log.asked.processors.tobytes())
+        return digest.hexdigest()[:24]

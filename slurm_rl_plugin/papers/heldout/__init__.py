@@ -1,0 +1,1 @@
+"""Whether a learned order beats the best simple rule on what it has never seen."""

@@ -1,0 +1,138 @@
+"""What features and the algorithm are worth: the same training without a group, or by fitted Q.
+
+Trained on the past of all logs at once, as the model that comes with the package; measured on what
+came after, in the same windows. docs/definitions.md: held-out protocol.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from slurm_rl_plugin.learning.evaluation.heldout import (
+    WindowFigures,
+    best_heuristic,
+    figures_of_windows,
+    heuristics_on_training_part,
+    training_and_test_windows,
+)
+from slurm_rl_plugin.learning.evaluation.paired import Candidate
+from slurm_rl_plugin.learning.evaluation.paired_windows import overlapping_windows
+from slurm_rl_plugin.learning.load_windows import class_known_at_submission
+from slurm_rl_plugin.papers.heldout.experiment import Plan
+from slurm_rl_plugin.papers.heldout.logs import TO_BEST
+from slurm_rl_plugin.papers.heldout.networks import HeldoutTraining
+from slurm_rl_plugin.papers.heldout.seed_ratios import ratio_over_logs, ratio_over_seeds
+from slurm_rl_plugin.papers.study.sampled_claims import SampledClaim
+from slurm_rl_plugin.papers.study.trained_networks import NetworkShelf
+from slurm_rl_plugin.policies.network import QNetwork
+from slurm_rl_plugin.units import FloatArray
+
+ALL_FEATURES = "all features"
+#: Variant -> changes of the search's settings; without predictions it starts from what was asked.
+VARIANTS: Mapping[str, Mapping[str, Any]] = {
+    ALL_FEATURES: {},
+    "without jobs alike": {"without": "alike"},
+    "without predicted run times": {"without": "prediction", "start": "saf"},
+    "without past runs": {"without": "prediction,alike", "start": "saf"},
+    "without the request": {"without": "request"},
+    "without processors": {"without": "processors"},
+}
+#: All features, and fitted Q iteration in place of the search.
+FITTED_Q = "fitted Q iteration"
+TO_ALL = "slowdown / that with all features"
+ALL_LOGS = "all logs"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AblatedLog:
+    """What came out on one log.
+
+    Attributes:
+        best: the best rule of the training part.
+        rule: its figures on the test windows.
+        variants: variant -> figures of each seed in the same windows.
+        block: consecutive windows that depend on each other.
+    """
+
+    best: str
+    rule: WindowFigures
+    variants: Mapping[str, list[WindowFigures]]
+    block: int
+
+    def ratios(self, variant: str, column: str) -> FloatArray:
+        """Logarithm of a ratio of each seed and window, shape [seeds, windows]."""
+        below = [self.rule] * len(self.variants[variant])
+        if column == TO_ALL:
+            below = self.variants[ALL_FEATURES]
+        pairs = zip(self.variants[variant], below, strict=True)
+        return np.array([np.log(a.bounded_slowdown / b.bounded_slowdown) for a, b in pairs])
+
+
+def ablate(
+    plan: Plan, shelf: NetworkShelf, after_log: Callable[[], None] = lambda: None
+) -> dict[str, AblatedLog]:
+    """Train every variant with every seed, then measure each log.
+
+    Args:
+        plan: what is studied.
+        shelf: keeps the networks.
+        after_log: called when a log has been measured.
+    """
+    logs = {name: log.prepared for name, log in plan.logs.items()}
+    checksums = {name: log.checksum for name, log in plan.logs.items()}
+    networks: dict[str, list[QNetwork]] = {variant: [] for variant in (*VARIANTS, FITTED_Q)}
+    for seed in range(plan.seeds):
+        training = HeldoutTraining(logs, checksums, plan.size, seed, shelf)
+        for variant, changes in VARIANTS.items():
+            networks[variant].append(training.pooled(list(logs), changes).q_network)
+        networks[FITTED_Q].append(training.fitted(list(logs)).q_network)
+    found = {}
+    for name, log in logs.items():
+        found[name] = _measured(log, networks, plan)
+        after_log()
+    return found
+
+
+def training_steps(plan: Plan) -> int:
+    """For the progress bar: generations of all trainings, and one for each log."""
+    each = len(VARIANTS) * plan.size.settings.generations + plan.size.fitted.iterations
+    return plan.seeds * each + len(plan.logs)
+
+
+def _measured(log: Any, networks: Mapping[str, list[QNetwork]], plan: Plan) -> AblatedLog:
+    known, protocol = class_known_at_submission(log), plan.size.test
+    training, test = training_and_test_windows(known, protocol)
+    best = best_heuristic(heuristics_on_training_part(known, training, protocol))
+    learned = [
+        Candidate(name=f"{variant} {place}", network=network)
+        for variant, each in networks.items()
+        for place, network in enumerate(each)
+    ]
+    figures = figures_of_windows([Candidate(name=best), *learned], known, test, protocol)
+    return AblatedLog(
+        best=best,
+        rule=figures[best],
+        variants={
+            variant: [figures[f"{variant} {place}"] for place in range(len(each))]
+            for variant, each in networks.items()
+        },
+        block=overlapping_windows(test, protocol.jobs),
+    )
+
+
+def ablation_claims(found: Mapping[str, AblatedLog]) -> Iterator[SampledClaim]:
+    """Every variant on every log, then on all logs together; nothing is claimed of them."""
+    for name, log in found.items():
+        for variant in log.variants:
+            for column in (TO_BEST, TO_ALL):
+                measured = ratio_over_seeds(log.ratios(variant, column), log.block)
+                yield SampledClaim(group=name, policy=variant, column=column, measured=measured)
+    for variant in (*VARIANTS, FITTED_Q):
+        for column in (TO_BEST, TO_ALL):
+            logs = ((log.ratios(variant, column), log.block) for log in found.values())
+            measured = ratio_over_logs(logs)
+            yield SampledClaim(group=ALL_LOGS, policy=variant, column=column, measured=measured)

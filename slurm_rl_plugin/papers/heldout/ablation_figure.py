@@ -1,0 +1,43 @@
+"""Picture of the ablation: slowdown without each group of features, over that with all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+
+from slurm_rl_plugin.papers.heldout.ablation import FITTED_Q, TO_ALL, VARIANTS, AblatedLog
+from slurm_rl_plugin.papers.heldout.seed_ratios import ratio_over_seeds
+from slurm_rl_plugin.papers.study.figure_file import draw_all
+
+mpl.use("Agg")  # head nodes have no display
+from matplotlib import pyplot as plt
+
+
+def draw_ablation(folder: Path, found: Mapping[str, AblatedLog]) -> list[str]:
+    """Draw ablation.png."""
+    return draw_all(folder, {"ablation.png": lambda: _ratios(found)})
+
+
+def _ratios(found: Mapping[str, AblatedLog]) -> Any:
+    """One panel a log: each variant's seeds as points, their median with its interval."""
+    figure, axes = plt.subplots(
+        1, len(found), figsize=(4 * len(found), 3.5), sharey=True, layout="constrained"
+    )
+    variants = [*list(VARIANTS)[1:], FITTED_Q]
+    for axis, (name, log) in zip(np.atleast_1d(axes), found.items(), strict=True):
+        for place, variant in enumerate(reversed(variants)):
+            rows = log.ratios(variant, TO_ALL)
+            median = ratio_over_seeds(rows, log.block)
+            low, high = median.ci95 or (median.value, median.value)
+            axis.plot([low, high], [place, place], color="C0", linewidth=2)
+            axis.plot(np.exp(rows.mean(axis=1)), [place] * len(rows), ".", color="tab:grey")
+            axis.plot(median.value, place, "o", color="C0")
+        axis.axvline(1.0, color="black", linewidth=0.8)
+        axis.set_yticks(range(len(variants)), variants[::-1])
+        axis.set_title(name)
+    figure.supxlabel(f"{TO_ALL}: geometric mean over windows, 95 % interval; grey: seeds")
+    return figure

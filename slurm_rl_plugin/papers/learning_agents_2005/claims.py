@@ -1,0 +1,238 @@
+"""What the 2005 paper says of its Fig. 2 to 5, and goals for agents that learn better, judged."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+
+from slurm_rl_plugin.brokers.agents.simulation import (
+    LEAST_LOADED,
+    LEAST_LOADED_IN_TURN,
+    PAPER,
+    PROBING,
+    RANDOM,
+)
+from slurm_rl_plugin.papers.learning_agents_2005.experiment import (
+    CRITICAL_RATE,
+    FIGURE_5,
+    LATE,
+    LEAVING,
+    NOISE,
+    RATE_OF_DYNAMICS,
+    RATES_OF_FIGURE_2,
+    RATES_OF_FIGURE_3,
+    Measured,
+    group_of,
+    group_of_leaving,
+    with_noise,
+)
+from slurm_rl_plugin.papers.study.sampled_claims import (
+    Measurement,
+    Printed,
+    SampledClaim,
+    measure,
+    ratio_of_means,
+)
+from slurm_rl_plugin.papers.study.verdicts import as_bound, as_gain
+from slurm_rl_plugin.units import FloatArray
+
+LOAD, RESPONSE = "load", "response (ticks)"
+TO_LEAST_LOADED = "load / least loaded"
+GROWTH = "load at the end / load in the middle"
+TO_PAPER = {LOAD: "load / paper's agents", RESPONSE: "response / paper's agents"}
+#: "Similar" and "comparable" of the paper, as a factor.
+SIMILAR = 2.0
+#: A load that grows by this factor from the middle of a run to its end has no steady state.
+GROWING = 1.2
+#: g -> what probing agents are to reach of the paper's load and response.
+GOALS = {0.20: "0.65", 0.22: "0.40"}
+_GOAL_AT_COMPLETION = "5"
+
+
+def claims_of(found: Mapping[str, Measured]) -> list[SampledClaim]:
+    """All claims and goals, then every load and response."""
+    return [
+        *_figure_2(found),
+        *_figure_3(found),
+        *_figure_4(found),
+        *_figure_5(found),
+        *_goals(found),
+        *_all_figures(found),
+    ]
+
+
+def _ratio(above: FloatArray, below: FloatArray) -> Measurement:
+    return measure(np.array([above, below]), ratio_of_means)
+
+
+def _bounded(
+    group: str,
+    policy: str,
+    column: str,
+    values: tuple[FloatArray, FloatArray],
+    bound: str,
+    *,
+    least: bool = False,
+    source: str = "paper",
+    baselines: Mapping[str, float] | None = None,
+) -> SampledClaim:
+    """A ratio of means over the same seeds, against a bound."""
+    measured = _ratio(*values)
+    printed = Printed.of(bound)
+    return SampledClaim(
+        group=group,
+        policy=policy,
+        column=column,
+        measured=measured,
+        printed=printed,
+        source=source,
+        baselines=baselines or {},
+        judged=as_bound(measured, printed.value, least=least, logs=len(values[0])),
+    )
+
+
+def _growth(measured: Measured, rule: str) -> tuple[FloatArray, FloatArray]:
+    return measured.load[rule], measured.middle[rule]
+
+
+def _loads(measured: Measured) -> dict[str, float]:
+    return {name: float(values.mean()) for name, values in measured.load.items()}
+
+
+def _figure_2(found: Mapping[str, Measured]) -> Iterator[SampledClaim]:
+    """Random keeps up below g = .15 and then grows; the paper's agents stay near least loaded."""
+    for rate in RATES_OF_FIGURE_2:
+        group = group_of(2, rate)
+        measured = found[group]
+        loads = _loads(measured)
+        pair = (measured.load[PAPER], measured.load[LEAST_LOADED])
+        yield _bounded(group, PAPER, TO_LEAST_LOADED, pair, str(SIMILAR), baselines=loads)
+        growth = _growth(measured, PAPER)
+        yield _bounded(group, PAPER, GROWTH, growth, str(GROWING), baselines=loads)
+        if rate == RATES_OF_FIGURE_2[0]:
+            pair = (measured.load[RANDOM], measured.load[LEAST_LOADED])
+            yield _bounded(group, RANDOM, TO_LEAST_LOADED, pair, str(SIMILAR), baselines=loads)
+    yield from _random_diverges(found[group_of(2, CRITICAL_RATE)])
+
+
+def _random_diverges(measured: Measured) -> Iterator[SampledClaim]:
+    """Above R Cmin / (N Jav) random choices have no steady state.
+
+    The slowest resources are overloaded by 1 %: their queues grow without end, but slowly, so that
+    it is asked whether the mean load grows at all.
+    """
+    group, loads = group_of(2, CRITICAL_RATE), _loads(measured)
+    pair = (measured.load[RANDOM], measured.load[LEAST_LOADED])
+    yield _bounded(
+        *(group, RANDOM, TO_LEAST_LOADED, pair, str(SIMILAR)), least=True, baselines=loads
+    )
+    grown = measure(measured.load[RANDOM] - measured.middle[RANDOM])
+    yield SampledClaim(
+        group=group,
+        policy=RANDOM,
+        column="load at the end less that in the middle",
+        measured=grown,
+        printed=Printed.of("0"),
+        source="paper",
+        baselines=loads,
+        judged=as_gain(grown),
+    )
+
+
+def _figure_3(found: Mapping[str, Measured]) -> Iterator[SampledClaim]:
+    """The paper's agents come to the load of least loaded; both keep up until g = .22."""
+    for rate in RATES_OF_FIGURE_3:
+        group = group_of(3, rate)
+        measured = found[group]
+        loads = _loads(measured)
+        pair = (measured.load[PAPER], measured.load[LEAST_LOADED])
+        yield _bounded(group, PAPER, TO_LEAST_LOADED, pair, "1", baselines=loads)
+        if rate == RATES_OF_FIGURE_3[-1]:
+            for rule in (PAPER, LEAST_LOADED):
+                growth = _growth(measured, rule)
+                yield _bounded(group, rule, GROWTH, growth, str(GROWING), baselines=loads)
+    yield _late(found[group_of(3, RATE_OF_DYNAMICS)])
+
+
+def _late(measured: Measured) -> SampledClaim:
+    """To hear of jobs when they complete is said to take a longer training, and no more (4)."""
+    return _bounded(
+        group_of(3, RATE_OF_DYNAMICS),
+        PAPER + LATE,
+        "load / told at once",
+        (measured.load[PAPER + LATE], measured.load[PAPER]),
+        str(SIMILAR),
+        baselines=_loads(measured),
+    )
+
+
+def _figure_4(found: Mapping[str, Measured]) -> Iterator[SampledClaim]:
+    """Few leaving agents are said to do no harm, many to do much."""
+    steady = found[FIGURE_5].load[with_noise(PAPER, 0.0)]
+    few, *_, many = LEAVING[1:]
+    for leaving, least, bound in ((few, False, SIMILAR), (many, True, SIMILAR)):
+        group = group_of_leaving(leaving)
+        measured = found[group]
+        pair = (measured.load[PAPER], steady)
+        yield _bounded(
+            *(group, PAPER, "load / load without leaving", pair, str(bound)),
+            least=least,
+            baselines=_loads(measured),
+        )
+
+
+def _figure_5(found: Mapping[str, Measured]) -> Iterator[SampledClaim]:
+    """The load is sustained up to eps = R Cmin / (g N Jav) = .025, and not far above it."""
+    measured = found[FIGURE_5]
+    steady = measured.load[with_noise(PAPER, 0.0)]
+    for noise in NOISE[1:]:
+        rule = with_noise(PAPER, noise)
+        column = "load / load without noise"
+        yield _bounded(FIGURE_5, rule, column, (measured.load[rule], steady), "1", least=True)
+    for noise, least in ((NOISE[1], False), (NOISE[-1], True)):
+        rule = with_noise(PAPER, noise)
+        growth = _growth(measured, rule)
+        yield _bounded(FIGURE_5, rule, GROWTH, growth, str(GROWING), least=least)
+
+
+def _goals(found: Mapping[str, Measured]) -> Iterator[SampledClaim]:
+    for rate, bound in GOALS.items():
+        group = group_of(3, rate)
+        measured = found[group]
+        for name, values in ((LOAD, measured.load), (RESPONSE, measured.response)):
+            means = {rule: float(each.mean()) for rule, each in values.items()}
+            yield _bounded(
+                *(group, PROBING, TO_PAPER[name], (values[PROBING], values[PAPER]), bound),
+                source="goal",
+                baselines=means,
+            )
+    group = group_of(3, RATE_OF_DYNAMICS)
+    measured = found[group]
+    pair = (measured.load[PROBING], measured.load[LEAST_LOADED_IN_TURN])
+    yield _bounded(
+        *(group, PROBING, f"load / {LEAST_LOADED_IN_TURN}", pair, "1"),
+        source="goal",
+        baselines=_loads(measured),
+    )
+    late = measure(measured.load[PROBING + LATE])
+    goal = Printed.of(_GOAL_AT_COMPLETION)
+    yield SampledClaim(
+        group=group,
+        policy=PROBING + LATE,
+        column=f"{LOAD}, goal",
+        measured=late,
+        printed=goal,
+        source="goal",
+        baselines=_loads(measured),
+        judged=as_bound(late, goal.value, least=False, logs=len(measured.load[PROBING + LATE])),
+    )
+
+
+def _all_figures(found: Mapping[str, Measured]) -> Iterator[SampledClaim]:
+    for group, measured in found.items():
+        for rule in measured.load:
+            for column, values in ((LOAD, measured.load), (RESPONSE, measured.response)):
+                yield SampledClaim(
+                    group=group, policy=rule, column=column, measured=measure(values[rule])
+                )

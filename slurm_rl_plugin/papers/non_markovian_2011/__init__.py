@@ -1,0 +1,1 @@
+"""Non-Markovian reinforcement learning for reactive grid scheduling (Perez et al. 2011)."""

@@ -1,0 +1,153 @@
+"""The 2011 paper, "Non-Markovian Reinforcement Learning for Reactive Grid scheduling", run again.
+
+Fitted Q iteration with a feed-forward and with an echo state network, run times known (ORA) or the
+median of their class (EST), trained on generated logs of seeds 1000 and above and measured on seeds
+0 to N - 1 and on segments of LPC-EGEE, which stand in for the log of the LAL site.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from slurm_rl_plugin.accounting.port import JobLog
+from slurm_rl_plugin.papers.non_markovian_2011.claims import (
+    claims_of_sentences,
+    claims_of_tables,
+    claims_on_native,
+)
+from slurm_rl_plugin.papers.non_markovian_2011.load import (
+    LOADS,
+    contenders,
+    generated,
+    learn,
+    medians_of,
+    training_logs,
+)
+from slurm_rl_plugin.papers.non_markovian_2011.tables import FORGETFUL, LEARNED
+from slurm_rl_plugin.papers.non_markovian_2011.workload import claims_of_table_1
+from slurm_rl_plugin.papers.study.effort import FULL, Effort
+from slurm_rl_plugin.papers.study.learner_average import with_averages
+from slurm_rl_plugin.papers.study.lpc_segments import (
+    PROCESSORS_OF_2011,
+    PROCESSORS_OF_LPC,
+    SEGMENT_DROP,
+    prepared_segments,
+    read_lpc,
+)
+from slurm_rl_plugin.papers.study.paired_trials import PairedTrial, run_trial
+from slurm_rl_plugin.papers.study.sampled_claims import SampledClaim
+from slurm_rl_plugin.papers.study.trained_networks import LearnedNetwork, NetworkShelf
+
+MEASURED_SEGMENTS = (17, 18, 19)
+#: Segment before them, from which a site would know the medians.
+_EARLIER = 16
+#: The first and last jobs are not counted (2011, section 4.1).
+_DROP = (500, 500)
+_CAPACITIES = (PROCESSORS_OF_2011, PROCESSORS_OF_LPC)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What to run.
+
+    Attributes:
+        seeds: generated logs of each load, seeds 0 to `seeds` - 1.
+        traces: folder with LPC-EGEE; None leaves the segments out.
+        effort: sizes of logs and trainings.
+    """
+
+    seeds: int
+    traces: Path | None = None
+    effort: Effort = FULL
+
+    @property
+    def steps(self) -> int:
+        """Simulated logs and iterations of fitted Q, for a progress bar."""
+        segments = len(MEASURED_SEGMENTS) * len(_CAPACITIES) * (self.traces is not None)
+        trainings = (len(LEARNED) + len(FORGETFUL)) * self.effort.learners
+        return len(LOADS) * self.seeds + segments + trainings * self.effort.iterations
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NonMarkovian:
+    """What came out.
+
+    Attributes:
+        claims: of every table, figure and sentence.
+        generated: name of a generated load -> policies on it.
+        segments: processors -> policies on the segments of LPC-EGEE; empty without traces.
+    """
+
+    claims: list[SampledClaim]
+    generated: Mapping[str, PairedTrial]
+    segments: Mapping[int, PairedTrial]
+
+
+def reproduce(plan: Plan, shelf: NetworkShelf, after_log: Callable[[], None]) -> NonMarkovian:
+    """Train, simulate and judge.
+
+    Args:
+        plan: what to run.
+        shelf: of trained networks.
+        after_log: told after each simulated log.
+
+    Raises:
+        ConfigurationError: the folder of traces does not hold LPC-EGEE.
+        AccountingLogError: LPC-EGEE cannot be read.
+    """
+    log = None if plan.traces is None else read_lpc(plan.traces)  # may fail: before the trainings
+    networks = learn(plan.effort, shelf)
+    loads = {
+        f"EGEE-like load {load}": _generated(plan, load, networks, after_log) for load in LOADS
+    }
+    segments = {} if log is None else _segments(plan, log, networks, after_log)
+    groups = dict(loads)
+    if segments:
+        groups[_group(PROCESSORS_OF_2011)] = segments[PROCESSORS_OF_2011]
+    claims = list(claims_of_table_1(generated(LOADS[0], range(plan.seeds), plan.effort)))
+    for group, trial in groups.items():
+        claims += [*claims_of_tables(group, trial), *claims_of_sentences(group, trial)]
+    if segments:  # the native scheduler had its own machine: only there it is compared fairly
+        machine = PROCESSORS_OF_LPC
+        claims += claims_on_native(_group(machine), segments[machine])
+    return NonMarkovian(claims=claims, generated=loads, segments=segments)
+
+
+def _group(capacity: int) -> str:
+    return f"LPC-EGEE segments 17 to 19, {capacity} processors"
+
+
+def _generated(
+    plan: Plan,
+    load: float,
+    networks: Mapping[str, Sequence[LearnedNetwork]],
+    after_log: Callable[[], None],
+) -> PairedTrial:
+    medians = medians_of(training_logs(plan.effort))
+    trial = run_trial(
+        generated(load, range(plan.seeds), plan.effort),
+        contenders(networks, medians, native=False),
+        plan.effort.drop_of(_DROP),
+        after_log,
+    )
+    return with_averages(trial, networks)
+
+
+def _segments(
+    plan: Plan,
+    log: JobLog,
+    networks: Mapping[str, Sequence[LearnedNetwork]],
+    after_log: Callable[[], None],
+) -> dict[int, PairedTrial]:
+    found = {}
+    for capacity in _CAPACITIES:
+        earlier = prepared_segments(log, [_EARLIER], capacity)[_EARLIER]
+        logs = prepared_segments(log, MEASURED_SEGMENTS, capacity, plan.effort.jobs)
+        policies = contenders(networks, medians_of([earlier]), native=True)
+        drop = plan.effort.drop_of(SEGMENT_DROP)
+        found[capacity] = with_averages(
+            run_trial(logs.values(), policies, drop, after_log), networks
+        )
+    return found

@@ -1,0 +1,144 @@
+"""The loads of the 2011 paper, the policies tried on them and what the networks learn on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from slurm_rl_plugin.features.estimates import ClassMedian
+from slurm_rl_plugin.learning.fitted_q.iteration import train_fitted_q
+from slurm_rl_plugin.learning.fitted_q.settings import FittedQSettings
+from slurm_rl_plugin.learning.training_load import TrainingLoad
+from slurm_rl_plugin.papers.non_markovian_2011.tables import (
+    FIFO,
+    FORGETFUL,
+    LEARNED,
+    NATIVE,
+    SJF,
+)
+from slurm_rl_plugin.papers.study.effort import Effort
+from slurm_rl_plugin.papers.study.paired_trials import Contender
+from slurm_rl_plugin.papers.study.trained_networks import (
+    LearnedNetwork,
+    LearningTask,
+    Loads,
+    NetworkShelf,
+)
+from slurm_rl_plugin.policies.reservoir import ReservoirSettings
+from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
+from slurm_rl_plugin.simulator.workloads.generators import egee_log
+from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog, prepare_log
+
+JOBS, PROCESSORS = 9500, 81
+SHARES = {"vo0": 0.53, "vo1": 0.19, "vo2": 0.10, "vo3": 0.18}
+#: Loads of the generator that are measured: that of the description, where queues are rare, and
+#: one with the queues that the paper's native figures speak of.
+LOADS = (0.44, 0.7)
+#: Load to learn on: without a queue there is nothing to learn.
+_TRAINING_LOAD = 0.7
+_TRAINING_SEED, _VALIDATION_SEED = 1000, 2000
+#: Without recurrent weights the echo state network sees the present alone.
+_WITHOUT_MEMORY = ReservoirSettings(spectral_radius=0.0, leak=1.0)
+_SETTINGS = {
+    "NN": FittedQSettings(regressor="feed-forward"),
+    "ESN": FittedQSettings(regressor="echo-state"),
+    "ESN0": FittedQSettings(regressor="echo-state", reservoir=_WITHOUT_MEMORY),
+}
+
+
+def generated(load: float, seeds: Iterable[int], effort: Effort) -> list[PreparedLog]:
+    """EGEE-like logs, one a seed, with the paper's targets on its 81 processors."""
+    jobs = effort.jobs_of(JOBS)
+    logs = (egee_log(np.random.default_rng(seed), load=load, jobs=jobs) for seed in seeds)
+    return [prepare_log(log, capacity=PROCESSORS, shares=SHARES) for log in logs]
+
+
+def medians_of(logs: Sequence[PreparedLog]) -> ClassMedian:
+    """Median run time of each class over logs that are not measured (EST)."""
+    return ClassMedian.of(
+        np.concatenate([log.log.run_time for log in logs]),
+        np.concatenate([log.interactive for log in logs]),
+    )
+
+
+def training_logs(effort: Effort) -> list[PreparedLog]:
+    """Generated logs of seeds 1000 and above."""
+    seeds = range(_TRAINING_SEED, _TRAINING_SEED + effort.training)
+    return generated(_TRAINING_LOAD, seeds, effort)
+
+
+def learning_task(name: str, learner: int, effort: Effort) -> LearningTask:
+    """Fitted Q for a learned policy, on logs of seeds 1000 and above, chosen on 2000 and above.
+
+    Args:
+        name: one of LEARNED or FORGETFUL.
+        learner: seed of the training.
+        effort: how many logs and iterations.
+    """
+    regressor, estimates = name.split("-")
+    settings = replace(_SETTINGS[regressor], iterations=effort.iterations, seed=learner)
+
+    def loads() -> Loads:
+        training = training_logs(effort)
+        medians = medians_of(training) if estimates == "EST" else None
+        seeds = range(_VALIDATION_SEED, _VALIDATION_SEED + effort.validation)
+        return (
+            _training_loads(training, medians),
+            _training_loads(generated(_TRAINING_LOAD, seeds, effort), medians),
+        )
+
+    counts = (effort.training, effort.validation)
+    return LearningTask(
+        name=f"non-markovian-{name.lower()}-{learner}",
+        settings=settings,
+        train=train_fitted_q,
+        sources=[f"egee load={_TRAINING_LOAD} jobs={effort.jobs_of(JOBS)} {counts} {estimates}"],
+        loads=loads,
+        steps=effort.iterations,
+    )
+
+
+def _training_loads(
+    logs: Iterable[PreparedLog], estimates: ClassMedian | None
+) -> list[TrainingLoad]:
+    return [
+        TrainingLoad.of(log, estimates, SimulationSettings(capacity=log.capacity)) for log in logs
+    ]
+
+
+def learn(effort: Effort, shelf: NetworkShelf) -> dict[str, list[LearnedNetwork]]:
+    """Each of LEARNED and FORGETFUL -> its networks, one a learner."""
+    return {
+        name: [
+            shelf.take(learning_task(name, learner, effort)).network
+            for learner in range(1, effort.learners + 1)
+        ]
+        for name in (*LEARNED, *FORGETFUL)
+    }
+
+
+def contenders(
+    networks: Mapping[str, Sequence[LearnedNetwork]], medians: ClassMedian, *, native: bool
+) -> dict[str, Contender]:
+    """The policies of an experiment; learned ones as "<name> <learner>".
+
+    Args:
+        networks: of each learned policy.
+        medians: of the classes' run times on logs that are not measured, for EST.
+        native: whether the logs record starts.
+    """
+    found = {NATIVE: Contender(rule="native")} if native else {}
+    found |= {
+        FIFO: Contender(rule="fifo"),
+        "interactive first": Contender(rule="interactive-first"),
+        SJF: Contender(rule="sjf"),
+        "min(run + wait) EST": Contender(rule="min-run-wait", estimates=medians),
+        "SJF oracle, 4 held": Contender(rule="sjf", reserve=4),
+    }
+    for name, learned in networks.items():
+        estimates = medians if name.endswith("EST") else None
+        for learner, network in enumerate(learned, start=1):
+            found[f"{name} {learner}"] = Contender(network=network, estimates=estimates)
+    return found

@@ -1,0 +1,1 @@
+"""Utility-based reinforcement learning for reactive grids (Perez et al. 2008)."""

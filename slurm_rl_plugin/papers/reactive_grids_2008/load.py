@@ -1,0 +1,164 @@
+"""The generated load of the 2008 paper, the policies tried on it and what the network learns on."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from slurm_rl_plugin.features.estimates import ClassMedian
+from slurm_rl_plugin.learning.evaluation.paired import Candidate, starts_under
+from slurm_rl_plugin.learning.sarsa.settings import SarsaSettings
+from slurm_rl_plugin.learning.sarsa.training import train_sarsa
+from slurm_rl_plugin.learning.training_load import TrainingLoad
+from slurm_rl_plugin.papers.reactive_grids_2008.tables import FIFO, RL, SJF, TABLE_I
+from slurm_rl_plugin.papers.study.effort import Effort
+from slurm_rl_plugin.papers.study.paired_trials import LONGEST_FIRST, Contender
+from slurm_rl_plugin.papers.study.sampled_claims import Printed, SampledClaim, measure
+from slurm_rl_plugin.papers.study.trained_networks import LearningTask, Loads
+from slurm_rl_plugin.policies.network import QNetwork
+from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
+from slurm_rl_plugin.simulator.workloads.generators import mmn_log
+from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog, prepare_log
+from slurm_rl_plugin.units import HOUR, MINUTE, SHORT_JOB_RUN_TIME
+from slurm_rl_plugin.utility.reward import RewardWeights
+
+JOBS, PROCESSORS, LOAD = 6000, 50, 0.99
+#: Targets that the work can meet, and targets that it cannot (2008, section VI.A and B).
+FEASIBLE = {"vo0": 0.7, "vo1": 0.2, "vo2": 0.05, "vo3": 0.05}
+INFEASIBLE = {"vo0": 0.4, "vo1": 0.2, "vo2": 0.2, "vo3": 0.2}
+#: The last jobs are not counted, for the queue drains (2008, section V.B).
+DROP = (0, 500)
+#: First seeds of the logs to learn on and to choose on; the measured ones begin at 0.
+TRAINING_SEED, VALIDATION_SEED = 1000, 2000
+#: Rule whose starts stand in a generated log for those of the site's scheduler.
+_SITE_RULE = "interactive-first"
+
+#: U/2 + F/2 with the price of a long tail (definitions): chooses among a training's networks.
+OBJECTIVE = RewardWeights(time_utility=0.5, responsiveness=0.0, fairness=0.5)
+
+
+def rates(interactive: float) -> tuple[float, float]:
+    """Mu and lambda, 1/s, of the load with that fraction of interactive jobs (section V.B)."""
+    mu = -math.log(1.0 - interactive) / SHORT_JOB_RUN_TIME
+    return mu, LOAD * PROCESSORS * mu
+
+
+def claims_of_table_1() -> list[SampledClaim]:
+    """Table I follows from p, the 900 s bound, the load and the number of processors."""
+    claims = []
+    for interactive, printed in TABLE_I.items():
+        mu, arrivals = rates(interactive)
+        computed = (mu, arrivals, 1.0 / mu / MINUTE, JOBS / arrivals / HOUR)
+        columns = ("mu (1/s)", "lambda (1/s)", "mean run time (min)", "duration (h)")
+        for column, text, value in zip(columns, printed, computed, strict=True):
+            claims.append(
+                SampledClaim(
+                    group=f"Table I, p = {interactive}",
+                    policy="load",
+                    column=column,
+                    measured=measure(np.array([value])),
+                    printed=Printed.of(text),
+                    source="paper",
+                )
+            )
+    return claims
+
+
+def generated(
+    interactive: float, seeds: Iterable[int], effort: Effort, shares: Mapping[str, float]
+) -> list[PreparedLog]:
+    """Logs of the 2008 load, one a seed, with the given targets."""
+    jobs = effort.jobs_of(JOBS)
+    logs = (
+        mmn_log(np.random.default_rng(seed), interactive=interactive, jobs=jobs) for seed in seeds
+    )
+    return [prepare_log(log, capacity=PROCESSORS, shares=shares) for log in logs]
+
+
+def learning_task(
+    name: str,
+    interactive: float,
+    effort: Effort,
+    settings: SarsaSettings,
+    *,
+    shares: Mapping[str, float] = FEASIBLE,
+    recorded: bool = False,
+    training_jobs: int = 0,
+) -> LearningTask:
+    """SARSA on logs of seeds 1000 and above, chosen on seeds 2000 and above.
+
+    Args:
+        name: of the experiment.
+        interactive: p of the load.
+        effort: how many logs and sweeps.
+        settings: of SARSA; its sweeps and its objective are set here.
+        shares: targets of the accounts.
+        recorded: give the logs starts, as the site would have recorded them.
+        training_jobs: of a log to learn on, where they are shorter than those to choose on.
+    """
+    settings = replace(settings, sweeps=effort.sweeps, weights=OBJECTIVE)
+    counts = (effort.training, effort.validation)
+    short = replace(effort, jobs=training_jobs or effort.jobs)
+
+    def loads() -> Loads:
+        return (
+            training_loads(_logs(TRAINING_SEED, counts[0], short)),
+            training_loads(_logs(VALIDATION_SEED, counts[1], effort)),
+        )
+
+    def _logs(first: int, count: int, size: Effort) -> Sequence[PreparedLog]:
+        logs = generated(interactive, range(first, first + count), size, shares)
+        return [with_recorded_starts(log) for log in logs] if recorded else logs
+
+    return LearningTask(
+        name=f"{name}-p{interactive}",
+        settings=settings,
+        train=train_sarsa,
+        sources=[
+            f"mmn p={interactive} jobs={effort.jobs_of(JOBS)} {counts}",
+            f"{dict(shares)} {recorded}",
+            *([f"training jobs={training_jobs}"] if training_jobs else []),
+        ],
+        loads=loads,
+        steps=effort.sweeps,
+    )
+
+
+def with_recorded_starts(log: PreparedLog) -> PreparedLog:
+    """The log as a site that serves interactive jobs first would have recorded it."""
+    settings = SimulationSettings(capacity=log.capacity)
+    start = starts_under(Candidate(name=_SITE_RULE), log, log.workload(None), settings)
+    return replace(log, log=replace(log.log, start=start))
+
+
+def training_loads(logs: Iterable[PreparedLog]) -> list[TrainingLoad]:
+    """The logs with run times known (ORA), on an empty machine without backfilling."""
+    return [TrainingLoad.of(log, None, SimulationSettings(capacity=log.capacity)) for log in logs]
+
+
+def contenders(network: QNetwork, medians: ClassMedian) -> dict[str, Contender]:
+    """The policies of the experiments on generated load.
+
+    Args:
+        network: the learned one.
+        medians: of the classes' run times on a training log, for EST.
+    """
+    return {
+        FIFO: Contender(rule="fifo"),
+        RL: Contender(network=network),
+        SJF: Contender(rule="sjf"),
+        "EDF": Contender(rule="edf"),
+        "interactive first": Contender(rule="interactive-first"),
+        "min(run + wait) EST": Contender(rule="min-run-wait", estimates=medians),
+        LONGEST_FIRST: Contender(rule=LONGEST_FIRST),
+        "SJF oracle, 1 held": Contender(rule="sjf", reserve=1),
+        "SJF oracle, 2 held": Contender(rule="sjf", reserve=2),
+    }
+
+
+def medians_of(log: PreparedLog) -> ClassMedian:
+    """Median run time of each class of a training log."""
+    return ClassMedian.of(log.log.run_time, log.interactive)

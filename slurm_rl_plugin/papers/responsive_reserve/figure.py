@@ -1,0 +1,77 @@
+"""What holding processors gives and costs: one panel a load, a point a policy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+
+from slurm_rl_plugin.papers.reactive_grids_2008.compared_figures import (
+    BATCH_TO_SJF,
+    WAIT_TO_FIFO,
+    measured,
+)
+from slurm_rl_plugin.papers.reactive_grids_2008.tables import NATIVE
+from slurm_rl_plugin.papers.responsive_reserve.experiment import SCALED, ResponsiveReserve
+from slurm_rl_plugin.papers.responsive_reserve.goals import (
+    SEGMENT_GOALS,
+    SYNTHETIC_GOALS,
+    Goal,
+)
+from slurm_rl_plugin.papers.study.figure_file import draw_all, legend_above
+from slurm_rl_plugin.papers.study.paired_trials import PairedTrial
+
+mpl.use("Agg")  # head nodes have no display
+from matplotlib import pyplot as plt
+
+_MARKERS = "osD^v<>PX*hp"
+
+
+def draw_responsive_reserve(folder: Path, found: ResponsiveReserve) -> list[str]:
+    """Draw responsive-reserve.png; with segments also responsive-reserve-segments.png."""
+    drawings = {"responsive-reserve.png": lambda: _synthetic(found)}
+    if found.segments:
+        drawings["responsive-reserve-segments.png"] = lambda: _segments(found)
+    return draw_all(folder, drawings)
+
+
+def _synthetic(found: ResponsiveReserve) -> Any:
+    figure, axes = plt.subplots(1, len(found.synthetic), figsize=(12, 4.6), layout="constrained")
+    for axis, (p, trial) in zip(axes, found.synthetic.items(), strict=True):
+        _panel(axis, trial, (WAIT_TO_FIFO, "J"), SYNTHETIC_GOALS[p])
+        axis.set_title(f"2008 load, p = {p}")
+    legend_above(figure, axes[0], columns=6)
+    return figure
+
+
+def _segments(found: ResponsiveReserve) -> Any:
+    figure, axes = plt.subplots(2, 2, figsize=(11, 8.5), layout="constrained")
+    for axis, (number, trial) in zip(axes.flat, found.segments.items(), strict=True):
+        _panel(axis, trial, (BATCH_TO_SJF, "R"), SEGMENT_GOALS[number])
+        points = [
+            [measured(trial, name, column).value for name in SCALED if name in trial.measures]
+            for column in (BATCH_TO_SJF, "R")
+        ]
+        axis.plot(*points, color="black", linewidth=0.8, label="reserve scaled 0 to 2 times")
+        axis.set_title(f"LPC-EGEE segment {number}")
+    legend_above(figure, axes[0, 0], columns=5)
+    return figure
+
+
+def _panel(axis: Any, trial: PairedTrial, columns: tuple[str, str], goals: Sequence[Goal]) -> None:
+    # the native starts were made on another machine, far to the left
+    shown = [name for name in trial.measures if name not in SCALED and name != NATIVE]
+    for place, name in enumerate(shown):
+        across, up = (measured(trial, name, column).value for column in columns)
+        marker = _MARKERS[place % len(_MARKERS)]
+        axis.plot(across, up, marker, color=f"C{place % 10}", markersize=7, label=name)
+    for goal in goals:
+        line = {"color": "tab:grey", "linestyle": ":", "linewidth": 1.0, "label": "goals"}
+        if goal.column == columns[0]:
+            axis.axvline(float(goal.bound), **line)
+        elif goal.column == columns[1]:
+            axis.axhline(float(goal.bound), **line)
+    axis.set_xlabel(columns[0])
+    axis.set_ylabel(columns[1])

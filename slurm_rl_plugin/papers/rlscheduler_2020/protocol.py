@@ -1,0 +1,278 @@
+"""The scheduler of the RLScheduler benchmark (SC20), which is not the package's own kernel.
+
+Three things set it apart. The job that a rule chooses is kept until it starts, whatever arrives
+meanwhile. Arrivals join the queue only while time moves, that is while the chosen job waits for
+processors or while the queue is empty. Backfilling is weaker than EASY: in the order of submission
+whatever the rule, only for jobs that end strictly before the shadow time, without the rule of the
+spare processors.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from slurm_rl_plugin.papers.rlscheduler_2020.jobs import BenchmarkJobs
+from slurm_rl_plugin.simulator.kernel.compilation import compiled
+from slurm_rl_plugin.units import FloatArray, IntArray
+
+FCFS, SJF, SAF, F1, WFP3, UNICEP = range(6)
+RULES = {"FCFS": FCFS, "SJF": SJF, "SAF": SAF, "F1": F1, "WFP3": WFP3, "UNICEP": UNICEP}
+
+#: The start time of a queued job in the benchmark; its WFP3 and UNICEP compute a wait from it.
+_UNSET_START = -1.0
+#: In place of a number of RULES: jobs are scored by coefficients, see `scored_starts`.
+_BY_COEFFICIENTS = -1
+#: What the coefficients of a job multiply when it is scored, in their order.
+STATE_TERMS = ("one", "log_wait", "log_wait_over_requested", "fits_now", "free_fraction")
+#: Scales of order 1: six hours of waiting, or 147 requested times, count as 1.
+_LOG_WAIT_SCALE, _LOG_RATIO_SCALE = 10.0, 5.0
+#: Indices into `_State.counts`.
+_ARRIVED, _QUEUED, _RUNNING, _FREE, _DECISIONS = range(5)
+
+
+class _State(NamedTuple):
+    """What changes: [now], counts, and job numbers of which the first counts[...] are valid.
+
+    `end`, `expected_end`, `start` and `score` are indexed by job number.
+    """
+
+    clock: FloatArray
+    counts: IntArray
+    queue: IntArray
+    running: IntArray
+    start: FloatArray
+    end: FloatArray
+    expected_end: FloatArray
+    score: FloatArray
+
+
+class _Choice(NamedTuple):
+    """How the next job is chosen.
+
+    Attributes:
+        rule: one of the numbers of RULES, or _BY_COEFFICIENTS.
+        wait_is_known: whether the rule sees the time a job has waited.
+        capacity: processors.
+        coefficients: of each job, shape [n, len(STATE_TERMS)]; empty under a rule.
+    """
+
+    rule: int
+    wait_is_known: bool
+    capacity: int
+    coefficients: FloatArray
+
+
+def benchmark_starts(
+    jobs: BenchmarkJobs,
+    capacity: int,
+    rule: str,
+    *,
+    backfilling: bool = False,
+    wait_is_known: bool = False,
+) -> FloatArray:
+    """When each job starts on an empty machine, seconds, shape [n].
+
+    Args:
+        jobs: one sequence; none wider than the machine.
+        capacity: processors.
+        rule: one of RULES.
+        backfilling: the benchmark's own, not EASY.
+        wait_is_known: WFP3 and UNICEP see the time a job has waited; the benchmark's do not.
+    """
+    choice = _Choice(RULES[rule], wait_is_known, capacity, np.empty((0, len(STATE_TERMS))))
+    state = _empty_machine(jobs, capacity)
+    _schedule(jobs, state, choice, backfilling)
+    return state.start
+
+
+def scored_starts(
+    jobs: BenchmarkJobs, capacity: int, coefficients: FloatArray, *, backfilling: bool = True
+) -> tuple[FloatArray, int]:
+    """When each job starts if the lowest sum of coefficients times STATE_TERMS is chosen.
+
+    The terms are what a scheduler knows when it chooses: ln(1 + wait in s) / 10,
+    ln(1 + wait / requested time) / 5, 1 if the job fits on the free processors (else 0), and the
+    free part of the machine.
+
+    Args:
+        jobs: one sequence; none wider than the machine.
+        capacity: processors.
+        coefficients: of each job, shape [n, len(STATE_TERMS)].
+        backfilling: the benchmark's own, not EASY.
+
+    Returns:
+        Starts, seconds, shape [n], and how often a job was chosen.
+    """
+    choice = _Choice(_BY_COEFFICIENTS, True, capacity, np.ascontiguousarray(coefficients))
+    state = _empty_machine(jobs, capacity)
+    _schedule(jobs, state, choice, backfilling)
+    return state.start, int(state.counts[_DECISIONS])
+
+
+def _empty_machine(jobs: BenchmarkJobs, capacity: int) -> _State:
+    count = len(jobs.submit)
+    return _State(
+        clock=np.array([jobs.submit[0]]),
+        counts=np.array([0, 0, 0, capacity, 0], dtype=np.int64),
+        queue=np.zeros(count, dtype=np.int64),
+        running=np.zeros(count, dtype=np.int64),
+        start=np.full(count, np.nan),
+        end=np.zeros(count),
+        expected_end=np.zeros(count),
+        score=np.zeros(count),
+    )
+
+
+@compiled
+def _score(jobs: BenchmarkJobs, job: int, rule: int, start: float) -> float:
+    """The lower, the earlier; `start` is when the job would start, for those that see its wait."""
+    submit, requested = jobs.submit[job], jobs.requested[job]
+    processors = jobs.processors[job]
+    wait = start - submit
+    if rule == SJF:
+        return requested
+    if rule == SAF:
+        return requested * processors
+    if rule == F1:
+        length = np.log10(requested if requested > 0.0 else 0.1)
+        return length * processors + 870.0 * np.log10(submit if submit > 0.0 else 0.1)
+    if rule == WFP3:
+        return -((wait / requested) ** 3) * processors
+    if rule == UNICEP:
+        return -(wait + 1e-15) / (np.log2(processors + 1e-15) * requested)
+    return submit
+
+
+# In this file and not beside the features: numba keeps machine code that only a change of the
+# caller's own file makes stale.
+@compiled
+def _score_by_coefficients(jobs: BenchmarkJobs, state: _State, job: int, choice: _Choice) -> float:
+    """The lower, the earlier."""
+    own = choice.coefficients[job]
+    free = state.counts[_FREE]
+    wait = state.clock[0] - jobs.submit[job]
+    score = own[0] + own[1] * np.log1p(wait) / _LOG_WAIT_SCALE
+    score += own[2] * np.log1p(wait / max(jobs.requested[job], 1.0)) / _LOG_RATIO_SCALE
+    if jobs.processors[job] <= free:
+        score += own[3]
+    return score + own[4] * free / choice.capacity
+
+
+@compiled
+def _schedule(jobs: BenchmarkJobs, state: _State, choice: _Choice, backfilling: bool) -> None:
+    counts = state.counts
+    for _ in range(len(jobs.submit)):
+        while counts[_QUEUED] == 0:
+            if not _move_time(jobs, state):
+                return  # the rest of the jobs was backfilled
+        chosen = _choose(jobs, state, choice)
+        if backfilling and jobs.processors[chosen] > counts[_FREE]:
+            shadow = _shadow_time(jobs, state, chosen)
+            _sort(state.queue, counts[_QUEUED], state.score)
+            while jobs.processors[chosen] > counts[_FREE]:
+                _sort(state.queue, counts[_QUEUED], jobs.submit)
+                _backfill(jobs, state, shadow)
+                _move_time(jobs, state)
+        while jobs.processors[chosen] > counts[_FREE]:
+            _move_time(jobs, state)
+        _start(jobs, state, chosen)
+
+
+@compiled
+def _choose(jobs: BenchmarkJobs, state: _State, choice: _Choice) -> int:
+    """The job of the lowest score; ties go to the one submitted first, then to the first queued."""
+    start = state.clock[0] if choice.wait_is_known else _UNSET_START
+    state.counts[_DECISIONS] += 1
+    best = state.queue[0]
+    for place in range(state.counts[_QUEUED]):
+        job = state.queue[place]
+        if choice.rule == _BY_COEFFICIENTS:
+            score = _score_by_coefficients(jobs, state, job, choice)
+        else:
+            score = _score(jobs, job, choice.rule, start)
+        state.score[job] = score
+        if score < state.score[best] or (
+            score == state.score[best] and jobs.submit[job] < jobs.submit[best]
+        ):
+            best = job
+    return best
+
+
+@compiled
+def _move_time(jobs: BenchmarkJobs, state: _State) -> bool:
+    """Let the next thing happen, an arrival before an end at the same time; False if none will."""
+    counts = state.counts
+    end = np.inf
+    if counts[_RUNNING] > 0:
+        _sort(state.running, counts[_RUNNING], state.end)
+        end = state.end[state.running[0]]
+    arrival = counts[_ARRIVED]
+    if arrival < len(jobs.submit) and jobs.submit[arrival] <= end:
+        state.clock[0] = max(state.clock[0], jobs.submit[arrival])
+        state.queue[counts[_QUEUED]] = arrival
+        counts[_QUEUED] += 1
+        counts[_ARRIVED] += 1
+        return True
+    if counts[_RUNNING] == 0:
+        return False
+    state.clock[0] = max(state.clock[0], end)
+    counts[_FREE] += jobs.processors[state.running[0]]
+    counts[_RUNNING] = _remove(state.running, counts[_RUNNING], state.running[0])
+    return True
+
+
+@compiled
+def _start(jobs: BenchmarkJobs, state: _State, job: int) -> None:
+    counts, now = state.counts, state.clock[0]
+    state.start[job] = now
+    state.end[job] = now + jobs.run_time[job]
+    state.expected_end[job] = now + jobs.requested[job]
+    counts[_FREE] -= jobs.processors[job]
+    counts[_QUEUED] = _remove(state.queue, counts[_QUEUED], job)
+    state.running[counts[_RUNNING]] = job
+    counts[_RUNNING] += 1
+
+
+@compiled
+def _shadow_time(jobs: BenchmarkJobs, state: _State, chosen: int) -> float:
+    """When the chosen job fits if the running jobs end as requested; may already have passed."""
+    _sort(state.running, state.counts[_RUNNING], state.expected_end)
+    free = state.counts[_FREE]
+    shadow = state.clock[0]
+    for place in range(state.counts[_RUNNING]):
+        free += jobs.processors[state.running[place]]
+        shadow = state.expected_end[state.running[place]]
+        if free >= jobs.processors[chosen]:
+            break
+    return shadow
+
+
+@compiled
+def _backfill(jobs: BenchmarkJobs, state: _State, shadow: float) -> None:
+    """Start what fits and ends before the shadow time, in the order of the queue."""
+    for job in state.queue[: state.counts[_QUEUED]].copy():
+        ends_before = state.clock[0] + jobs.requested[job] < shadow
+        if ends_before and jobs.processors[job] <= state.counts[_FREE]:
+            _start(jobs, state, job)
+
+
+@compiled
+def _sort(job_numbers: IntArray, count: int, key: FloatArray) -> None:
+    """Sort the first `count` in place by key[job]; equal keys keep their order (as ties do)."""
+    for unsorted in range(1, count):
+        job, place = job_numbers[unsorted], unsorted
+        while place > 0 and key[job_numbers[place - 1]] > key[job]:
+            job_numbers[place] = job_numbers[place - 1]
+            place -= 1
+        job_numbers[place] = job
+
+
+@compiled
+def _remove(job_numbers: IntArray, count: int, job: int) -> int:
+    place = 0
+    while job_numbers[place] != job:
+        place += 1
+    job_numbers[place : count - 1] = job_numbers[place + 1 : count]
+    return count - 1

@@ -1,0 +1,208 @@
+"""Site utilities (2008, section II.C): a matchmaker that ranks three sites by what they publish."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from slurm_rl_plugin.accounting.port import JobLog
+from slurm_rl_plugin.papers.site_utilities_2008.brokers import (
+    BASELINES,
+    CONTENDERS,
+    SITE_UTILITIES,
+    routed_by,
+)
+from slurm_rl_plugin.papers.site_utilities_2008.load import (
+    SHOWN_SEGMENTS,
+    SITES,
+    GridLoad,
+    draw_load,
+    site_terms,
+)
+from slurm_rl_plugin.papers.site_utilities_2008.models import (
+    FULL_SIZE,
+    SiteUtilitySize,
+    fitted_models,
+)
+from slurm_rl_plugin.papers.site_utilities_2008.result_store import SeedFigures, SeedShelf
+from slurm_rl_plugin.papers.study.lpc_segments import SEGMENT_DROP, read_lpc
+from slurm_rl_plugin.papers.study.sampled_claims import SampledClaim, measure
+from slurm_rl_plugin.papers.study.verdicts import as_gain
+from slurm_rl_plugin.policies.network import QNetwork
+from slurm_rl_plugin.policies.q_network import QNetworkPolicy
+from slurm_rl_plugin.simulator.schedules.partitions import QueueOrder
+from slurm_rl_plugin.simulator.sites.routed_sites import RoutedSite
+from slurm_rl_plugin.simulator.sites.routing import NOWHERE, route_jobs
+from slurm_rl_plugin.units import INTERACTIVE_WAIT_GOAL, FloatArray, IntArray
+from slurm_rl_plugin.utility.summary import JobMeasures, ScheduledJobs
+from slurm_rl_plugin.utility.time_utility import TimeUtilitySettings
+
+#: What is measured of each seed; J, U and F are means over all counted jobs of all sites.
+COLUMNS = ("J", "U", "F", "mean wait", "interactive within 120 s")
+_GROUP = "three sites"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What to run.
+
+    Attributes:
+        seeds: loads drawn from the shown segments, seeds 0 to `seeds` - 1.
+        traces: folder with LPC-EGEE.
+        network: that orders the queue of every site, the local scheduler of 2008.
+        models: folder of the sites' utility models, and of what each seed gave: an interrupted run
+            goes on there.
+        size: of loads and trainings.
+    """
+
+    seeds: int
+    traces: Path
+    network: QNetwork
+    models: Path
+    size: SiteUtilitySize = FULL_SIZE
+
+    @property
+    def steps(self) -> int:
+        """Simulated loads, for a progress bar."""
+        return self.size.steps + self.seeds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SiteUtilities:
+    """What came out.
+
+    Attributes:
+        claims: the differences, then every contender's figures.
+        figures: contender -> column -> a figure of each seed, shape [seeds].
+        routed: contender -> part of the routed jobs that each site got, shape [seeds, sites].
+        models: sha256 of each site's model by the site's name.
+    """
+
+    claims: list[SampledClaim]
+    figures: Mapping[str, Mapping[str, FloatArray]]
+    routed: Mapping[str, FloatArray]
+    models: Mapping[str, str]
+
+
+def reproduce(plan: Plan, after_load: Callable[[], None]) -> SiteUtilities:
+    """Fit the sites' models on some segments, then route jobs of others with every broker.
+
+    Args:
+        plan: what to run.
+        after_load: told after each simulated load.
+
+    Raises:
+        ConfigurationError: the folder of traces does not hold LPC-EGEE.
+        AccountingLogError: LPC-EGEE cannot be read.
+    """
+    log = read_lpc(plan.traces)
+    order = QueueOrder(network=plan.network)
+    models = fitted_models(log, order, plan.network.digest, plan.size, plan.models, after_load)
+    checksums = {name: policy.card.sha256 for name, policy in models.items()}
+    shelf = SeedShelf(plan.models, log, [plan.network.digest, str(plan.size.jobs), str(checksums)])
+    measured: dict[str, list[tuple[dict[str, float], FloatArray]]] = {}
+    for seed in range(plan.seeds):
+        run = partial(_seed, log, order, models, plan.size.jobs, seed)
+        for contender, found in shelf.take(seed, run).items():
+            measured.setdefault(contender, []).append(found)
+        after_load()
+    figures = {
+        name: {column: np.array([row[column] for row, _ in rows]) for column in COLUMNS}
+        for name, rows in measured.items()
+    }
+    return SiteUtilities(
+        claims=list(claims_of(figures)),
+        figures=figures,
+        routed={name: np.array([part for _, part in rows]) for name, rows in measured.items()},
+        models=checksums,
+    )
+
+
+def _seed(
+    log: JobLog, order: QueueOrder, models: Mapping[str, QNetworkPolicy], jobs: int, seed: int
+) -> SeedFigures:
+    """Every contender on the same load, side by side in threads."""
+    load = draw_load(log, SHOWN_SEGMENTS, jobs, (seed,))
+
+    def run(contender: str) -> tuple[dict[str, float], FloatArray]:
+        sites = [RoutedSite(site_terms(site, order), load.offered) for site in SITES]
+        route = routed_by(contender, sites, models, np.random.default_rng([seed, 1]))
+        where, start = route_jobs(sites, load.offered, load.home, route)
+        sent = np.bincount(where[load.home == NOWHERE], minlength=len(sites))
+        return grid_figures(load, where, start), sent / sent.sum()
+
+    with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
+        return dict(zip(CONTENDERS, pool.map(run, CONTENDERS), strict=True))
+
+
+def grid_figures(load: GridLoad, where: IntArray, start: FloatArray) -> dict[str, float]:
+    """COLUMNS of all sites together.
+
+    A job's fairness is that of its own site at its start: each site has shares of its own. The
+    first and last jobs of the whole grid are not counted (SEGMENT_DROP, at most a tenth).
+
+    Args:
+        load: the jobs.
+        where: place of each job's site, shape [n].
+        start: seconds, shape [n].
+    """
+    jobs, count = load.offered, len(start)
+    useful, fair = np.empty(count), np.empty(count)
+    for place, site in enumerate(SITES):
+        mine = np.flatnonzero(where == place)
+        measures = JobMeasures.of(
+            ScheduledJobs(
+                submit=jobs.submit[mine],
+                start=start[mine],
+                run_time=jobs.run_time[mine],
+                processors=jobs.processors[mine],
+                account=jobs.account[mine],
+                interactive=jobs.interactive[mine],
+                shares=np.array(site.shares),
+                capacity=site.capacity,
+            ),
+            TimeUtilitySettings(),
+        )
+        useful[mine], fair[mine] = measures.time_utility, measures.fairness
+    drop = [min(each, count // 10) for each in SEGMENT_DROP]
+    counted = slice(drop[0], count - drop[1])
+    wait = (start - jobs.submit)[counted]
+    quick = wait[jobs.interactive[counted]] <= INTERACTIVE_WAIT_GOAL
+    mean_useful, mean_fair = float(useful[counted].mean()), float(fair[counted].mean())
+    return {
+        "J": (mean_useful + mean_fair) / 2,
+        "U": mean_useful,
+        "F": mean_fair,
+        "mean wait": float(wait.mean()),
+        "interactive within 120 s": float(quick.mean()) if len(quick) else float("nan"),
+    }
+
+
+def claims_of(figures: Mapping[str, Mapping[str, FloatArray]]) -> Iterator[SampledClaim]:
+    """J against each baseline as a paired difference, then what each contender reached.
+
+    Args:
+        figures: contender -> column -> a figure of each seed, shape [seeds].
+    """
+    means = {name: float(figures[name]["J"].mean()) for name in BASELINES}
+    for baseline in BASELINES:
+        difference = measure(figures[SITE_UTILITIES]["J"] - figures[baseline]["J"])
+        yield SampledClaim(
+            group=_GROUP,
+            policy=SITE_UTILITIES,
+            column=f"J less that of {baseline}",
+            measured=difference,
+            baselines=means,
+            judged=as_gain(difference),
+        )
+    for contender, columns in figures.items():
+        for column in COLUMNS:
+            yield SampledClaim(
+                group=_GROUP, policy=contender, column=column, measured=measure(columns[column])
+            )

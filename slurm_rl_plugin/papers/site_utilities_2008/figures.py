@@ -1,0 +1,76 @@
+"""Pictures of the experiment on site utilities."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+
+from slurm_rl_plugin.papers.site_utilities_2008.brokers import BASELINES, SITE_UTILITIES
+from slurm_rl_plugin.papers.site_utilities_2008.experiment import SiteUtilities
+from slurm_rl_plugin.papers.site_utilities_2008.load import SITES
+from slurm_rl_plugin.papers.study.figure_file import draw_all
+from slurm_rl_plugin.papers.study.sampled_claims import measure
+
+mpl.use("Agg")  # head nodes have no display
+from matplotlib import pyplot as plt
+
+
+def draw_site_utilities(folder: Path, found: SiteUtilities) -> list[str]:
+    """Draw site-utilities-gain.png and site-utilities-brokers.png."""
+    return draw_all(
+        folder,
+        {
+            "site-utilities-gain.png": lambda: _gains(found),
+            "site-utilities-brokers.png": lambda: _brokers(found),
+        },
+    )
+
+
+def _gains(found: SiteUtilities) -> Any:
+    """J of site utilities less that of each baseline: a point a seed, and their mean."""
+    figure, axis = plt.subplots(figsize=(8, 2.8), layout="constrained")
+    for place, name in enumerate(reversed(BASELINES)):
+        gain = found.figures[SITE_UTILITIES]["J"] - found.figures[name]["J"]
+        mean = measure(gain)
+        low, high = mean.ci95 or (mean.value, mean.value)
+        axis.plot(gain, np.full(len(gain), place - 0.15), ".", color="tab:grey", alpha=0.6)
+        axis.plot([low, high], [place + 0.1, place + 0.1], color="C0", linewidth=3)
+        axis.plot(mean.value, place + 0.1, "o", color="C0")
+    axis.axvline(0.0, color="black", linewidth=0.8)
+    axis.set_yticks(range(len(BASELINES)), [f"less {name}" for name in reversed(BASELINES)])
+    axis.set_ylim(-0.5, len(BASELINES) - 0.5)
+    axis.set_xlabel("difference in J of the same jobs: mean with 95 % interval; grey: seeds")
+    return figure
+
+
+def _brokers(found: SiteUtilities) -> Any:
+    """U, F and J of each broker, and what part of the routed jobs each site got."""
+    names = list(found.figures)
+    figure, axes = plt.subplots(
+        1, 2, figsize=(12, 3.6), sharey=True, layout="constrained", width_ratios=(3, 2)
+    )
+    places = np.arange(len(names))
+    for number, column in enumerate(("U", "F", "J")):
+        for place, name in enumerate(names):
+            mean = measure(found.figures[name][column])
+            low, high = mean.ci95 or (mean.value, mean.value)
+            height = place + 0.22 * (number - 1)
+            label = column if place == 0 else None
+            axes[0].plot([low, high], [height, height], color=f"C{number}", linewidth=2)
+            axes[0].plot(mean.value, height, "o", color=f"C{number}", label=label)
+    axes[0].set_yticks(places, names)
+    axes[0].invert_yaxis()
+    axes[0].set_xlabel("mean over all jobs of all sites, 95 % interval over the seeds")
+    axes[0].legend(loc="best")
+    left = np.zeros(len(names))
+    for number, site in enumerate(SITES):
+        part = np.array([found.routed[name][:, number].mean() for name in names])
+        label = f"{site.name}: {site.capacity} processors"
+        axes[1].barh(places, part, left=left, color=f"C{number + 3}", label=label)
+        left += part
+    axes[1].set_xlabel("part of the routed jobs")
+    figure.legend(*axes[1].get_legend_handles_labels(), loc="outside upper right", ncols=len(SITES))
+    return figure

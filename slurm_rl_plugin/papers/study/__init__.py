@@ -1,0 +1,1 @@
+"""What every study is made of: claims with verdicts, paired trials, figures."""

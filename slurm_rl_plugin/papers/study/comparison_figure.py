@@ -1,0 +1,47 @@
+"""Published and measured figures of an experiment over each other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+
+from slurm_rl_plugin.papers.study.claims import Claim
+
+mpl.use("Agg")  # head nodes have no display
+from matplotlib import pyplot as plt
+
+
+def draw_comparison(path: Path, claims: Sequence[Claim], quantity: str) -> None:
+    """One row of cells a group, on a logarithmic scale.
+
+    Args:
+        path: PNG file; its folder is made where it does not exist.
+        claims: of positive figures in one unit.
+        quantity: name and unit of the figures.
+    """
+    groups = list(dict.fromkeys(claim.group for claim in claims))
+    figure, axes = plt.subplots(
+        len(groups), 1, figsize=(10, 3.2 * len(groups)), squeeze=False, layout="constrained"
+    )
+    for axis, group in zip(axes[:, 0], groups, strict=True):
+        _draw_group(axis, [claim for claim in claims if claim.group == group])
+        axis.set_title(group)
+        axis.set_ylabel(quantity)
+    axes[0, 0].legend()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=120)
+    plt.close(figure)
+
+
+def _draw_group(axis: Any, claims: Sequence[Claim]) -> None:
+    places = range(len(claims))
+    published = [claim.published for claim in claims]
+    measured = [claim.measured for claim in claims]
+    axis.plot(places, published, "o", markersize=10, markerfacecolor="none", label="published")
+    axis.plot(places, measured, "x", label="measured")
+    axis.set_yscale("log")
+    axis.set_xticks(places, [claim.cell for claim in claims], rotation=45, ha="right", fontsize=8)
+    axis.grid(alpha=0.3)

@@ -1,0 +1,180 @@
+"""Policies side by side on the same logs, and what a paper measures of each schedule."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from slurm_rl_plugin.features.estimates import RunTimeEstimate
+from slurm_rl_plugin.learning.evaluation.paired import Candidate, schedule_of, starts_under
+from slurm_rl_plugin.papers.study.trained_networks import LearnedNetwork
+from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings, simulate_scores
+from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog
+from slurm_rl_plugin.units import INTERACTIVE_WAIT_GOAL, FloatArray
+from slurm_rl_plugin.utility.responsiveness import relative_overhead, responsiveness
+from slurm_rl_plugin.utility.summary import ScheduledJobs, summarise
+
+LONGEST_FIRST = "longest first"
+_CLASSES = {"interactive": True, "batch": False}
+#: Part of the interactive jobs that counts as the worst (2011, section 5.1).
+_WORST = 0.05
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contender:
+    """A policy with what it knows and what it holds back.
+
+    Attributes:
+        rule: as `evaluate` calls it, "native" or LONGEST_FIRST; "" for a network.
+        network: learned; None for a rule.
+        estimates: of run times; None is the oracle.
+        reserve: processors kept free of batch work.
+    """
+
+    rule: str = ""
+    network: LearnedNetwork | None = None
+    estimates: RunTimeEstimate | None = None
+    reserve: int = 0
+
+    def schedule(self, prepared: PreparedLog) -> ScheduledJobs:
+        """The log's jobs as this policy starts them."""
+        settings = SimulationSettings(capacity=prepared.capacity, reserve=self.reserve)
+        return schedule_of(prepared, self._starts(prepared, settings), settings)
+
+    def _starts(self, prepared: PreparedLog, settings: SimulationSettings) -> FloatArray:
+        workload = prepared.workload(self.estimates)
+        if self.rule == LONGEST_FIRST:
+            return simulate_scores(workload, workload.estimate, settings).start
+        candidate = Candidate(name=self.rule, network=self.network)
+        return starts_under(candidate, prepared, workload, settings)
+
+
+def measures_of(jobs: ScheduledJobs, drop: tuple[int, int]) -> dict[str, float]:
+    """What the papers' tables and sentences speak of, column -> figure.
+
+    Waits in seconds. "work-weighted wait" is the sum of run time * wait of all jobs, dropped ones
+    too; "overhead <= 1" the part of the interactive jobs whose wait is at most their run time;
+    "worst 5 %" the mean responsiveness of the 5 % least responsive interactive jobs.
+
+    Args:
+        jobs: a schedule.
+        drop: how many first and last jobs by submit order are not counted.
+    """
+    summary = summarise(jobs, drop=drop)
+    counted = slice(drop[0], len(jobs.submit) - drop[1])
+    wait, run_time = jobs.wait[counted], jobs.run_time[counted]
+    response = responsiveness(wait, run_time)
+    quick = jobs.interactive[counted]
+    found = {
+        "mean wait": summary["mean_wait"],
+        "longest wait": summary["max_wait"],
+        "U": summary["time_utility"],
+        "R": summary["responsiveness"],
+        "R std": float(response.std()),
+        "F": summary["fairness"],
+        "F at the end": summary["fairness_final"],
+        "J": summary["objective"],
+        "work-weighted wait": float((jobs.run_time * jobs.wait).sum()),
+        "overhead <= 1": _part(relative_overhead(wait, run_time)[quick] <= 1.0),
+        "worst 5 %": _worst(response[quick]),
+        "interactive R > 0.9": _part(response[quick] > 0.9),
+        "interactive R > 0.5": _part(response[quick] > 0.5),
+    }
+    for name, flag in _CLASSES.items():
+        found |= _measures_of_class(name, wait[quick == flag], response[quick == flag])
+    return {column: float("nan") if value is None else value for column, value in found.items()}
+
+
+def _measures_of_class(name: str, wait: FloatArray, response: FloatArray) -> dict[str, Any]:
+    if len(wait) == 0:
+        wait = response = np.full(1, np.nan)
+    return {
+        f"{name} mean wait": float(wait.mean()),
+        f"{name} median wait": float(np.median(wait)),
+        f"{name} std of waits": float(wait.std()),
+        f"{name} longest wait": float(wait.max()),
+        f"{name} within 120 s": _part(wait <= INTERACTIVE_WAIT_GOAL),
+        f"{name} R": float(response.mean()),
+        f"{name} R std": float(response.std()),
+    }
+
+
+def _part(condition: Any) -> float:
+    return float(np.mean(condition)) if len(condition) else float("nan")
+
+
+def _worst(response: FloatArray) -> float:
+    if len(response) == 0:
+        return float("nan")
+    return float(np.sort(response)[: max(round(_WORST * len(response)), 1)].mean())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairedTrial:
+    """What each policy made of the same logs.
+
+    Attributes:
+        schedules: policy -> one schedule a log.
+        measures: policy -> column -> one figure a log, shape [logs].
+        drop: first and last jobs that are not counted.
+    """
+
+    schedules: Mapping[str, Sequence[ScheduledJobs]]
+    measures: Mapping[str, Mapping[str, FloatArray]]
+    drop: tuple[int, int]
+
+    def figure(self, policy: str, column: str) -> FloatArray:
+        """One figure a log, shape [logs]."""
+        return self.measures[policy][column]
+
+    def means(self, column: str, policies: Iterable[str]) -> dict[str, float]:
+        """Policy -> the mean over the logs, for those that took part."""
+        known = [name for name in policies if name in self.measures]
+        return {name: float(self.figure(name, column).mean()) for name in known}
+
+    def ratio(self, column: str, policy: str, to: str) -> FloatArray:
+        """A policy's figure over another's on the same log, shape [logs]."""
+        return np.asarray(self.figure(policy, column) / self.figure(to, column))
+
+    def pooled(self, policy: str, *, interactive: bool) -> tuple[FloatArray, FloatArray]:
+        """Waits and run times of the counted jobs of a class, all logs together, seconds."""
+        waits, run_times = [], []
+        for jobs in self.schedules[policy]:
+            counted = slice(self.drop[0], len(jobs.submit) - self.drop[1])
+            mine = jobs.interactive[counted] == interactive
+            waits.append(jobs.wait[counted][mine])
+            run_times.append(jobs.run_time[counted][mine])
+        return np.concatenate(waits), np.concatenate(run_times)
+
+
+def run_trial(
+    logs: Iterable[PreparedLog],
+    contenders: Mapping[str, Contender],
+    drop: tuple[int, int],
+    after_log: Callable[[], None],
+) -> PairedTrial:
+    """Simulate every contender on every log.
+
+    Args:
+        logs: all are run under every contender.
+        contenders: by the name that tables show.
+        drop: how many first and last jobs of a log are not counted.
+        after_log: told after each log.
+    """
+    schedules: dict[str, list[ScheduledJobs]] = {name: [] for name in contenders}
+    for prepared in logs:
+        for name, contender in contenders.items():
+            schedules[name].append(contender.schedule(prepared))
+        after_log()
+    measures = {
+        name: _columns([measures_of(jobs, drop) for jobs in each])
+        for name, each in schedules.items()
+    }
+    return PairedTrial(schedules=schedules, measures=measures, drop=drop)
+
+
+def _columns(rows: Sequence[Mapping[str, float]]) -> dict[str, FloatArray]:
+    return {column: np.array([row[column] for row in rows]) for column in rows[0]}

@@ -1,0 +1,128 @@
+"""Networks that a reproduction trains, kept in files so that a second run need not train again."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from slurm_rl_plugin import __version__
+from slurm_rl_plugin.errors import SimulationError
+from slurm_rl_plugin.learning.export.model import export_model, import_model
+from slurm_rl_plugin.learning.trained_policy import Progress, TrainedPolicy
+from slurm_rl_plugin.learning.training_load import TrainingLoad
+from slurm_rl_plugin.policies.echo_state import EchoStateNetwork
+from slurm_rl_plugin.policies.network import QNetwork
+from slurm_rl_plugin.simulator.kernel.compilation import source_digest
+from slurm_rl_plugin.whole_file import write_whole
+
+LearnedNetwork = QNetwork | EchoStateNetwork
+#: Training loads and validation loads.
+Loads = tuple[Sequence[TrainingLoad], Sequence[TrainingLoad]]
+#: [step, objective on the training loads, objective on the validation loads].
+Curve = Sequence[tuple[int, float, float]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LearningTask:
+    """What a network is trained on, and how.
+
+    Attributes:
+        name: of the experiment, for the file.
+        settings: of the trainer; a dataclass.
+        train: the trainer.
+        sources: text that says which loads these are.
+        loads: makes them; asked only where there is no file.
+        steps: how often the trainer reports progress.
+    """
+
+    name: str
+    settings: Any
+    train: Callable[..., TrainedPolicy]
+    sources: Sequence[str]
+    loads: Callable[[], Loads]
+    steps: int
+
+    @property
+    def stem(self) -> str:
+        """Name and digest of code, settings and loads: another training has another file."""
+        code = source_digest("learning")
+        described = [__version__, code, asdict(self.settings), list(self.sources)]
+        text = json.dumps(described, sort_keys=True, default=str)
+        return f"{self.name}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Learned:
+    """A network and how the training went."""
+
+    network: LearnedNetwork
+    curve: Curve
+
+    @property
+    def q_network(self) -> QNetwork:
+        """The network, of a trainer that gives no other kind.
+
+        Raises:
+            SimulationError: it is an echo state network.
+        """
+        if not isinstance(self.network, QNetwork):
+            raise SimulationError("a trainer of feed-forward networks gave another kind.")
+        return self.network
+
+
+class NetworkShelf:
+    """A folder of trained networks: `<experiment>-<digest>.onnx`, the curve beside it as .json."""
+
+    def __init__(self, folder: Path, progress: Callable[[int], None]) -> None:
+        """Take up a folder.
+
+        Args:
+            folder: made where it does not exist.
+            progress: told the number of training steps done since it was told last.
+        """
+        self._folder = folder
+        self._progress = progress
+
+    def take(self, task: LearningTask) -> Learned:
+        """The network of a task: from its file, or trained now.
+
+        It is read back from the file in either case: weights are float32 there, and the first
+        run must give what the second does.
+
+        Raises:
+            ModelUnreadable: the file is damaged.
+        """
+        path = self._folder / f"{task.stem}.onnx"
+        story = path.with_suffix(".json")
+        if path.exists() and story.exists():
+            self._progress(task.steps)
+        else:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            self._train(task, path, story)
+        curve = [tuple(point) for point in json.loads(story.read_text())["curve"]]
+        return Learned(network=import_model(path), curve=curve)
+
+    def _train(self, task: LearningTask, path: Path, story: Path) -> None:
+        training, validation = task.loads()
+        trained = task.train(
+            training,
+            validation,
+            task.settings,
+            checkpoint=path.with_name(path.name + ".checkpoint"),
+            load_key=task.stem,
+            progress=self._report(),
+        )
+        described = {"sources": list(task.sources), "curve": [list(p) for p in trained.curve]}
+        export_model(trained.network, path, {"algorithm": task.name})
+        write_whole(story, json.dumps(described, default=str) + "\n")
+
+    def _report(self) -> Progress:
+        def told(step: int, value: float) -> None:
+            del step, value
+            self._progress(1)
+
+        return told

@@ -1,0 +1,70 @@
+"""Verdicts on what a paper prints: one draw of a random figure, a bound, a difference."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from slurm_rl_plugin.papers.study.sampled_claims import Judgement, Measurement, Printed
+from slurm_rl_plugin.units import FloatArray
+
+#: Logs of which an interval says something.
+FEW_LOGS = 10
+#: Part of the draws that counts as usual.
+_USUAL = (0.025, 0.975)
+
+
+def as_one_draw(printed: Printed, draws: FloatArray, remark: str = "") -> Judgement:
+    """Whether a figure printed for one random log is a usual one among ours.
+
+    A mean wait at load .99 varies several-fold from log to log: that the printed figure is not
+    our mean says nothing.
+
+    Args:
+        printed: of one log.
+        draws: ours, one a log; of a single log it must be equal as printed.
+        remark: why it differs, where it does; a clause without a full stop.
+    """
+    if len(draws) < 2:
+        holds = bool(abs(draws[0] - printed.value) <= printed.unit / 2)
+        text = f"measured {draws[0]:.4g} on the one log"
+    else:
+        low, high = np.quantile(draws, _USUAL)
+        holds = bool(low - printed.unit / 2 <= printed.value <= high + printed.unit / 2)
+        place = "within" if holds else "outside"
+        text = f"printed figure {place} {low:.4g} to {high:.4g}, the middle 95 % of single logs"
+    return Judgement(holds, text if holds or not remark else f"{text}: {remark}")
+
+
+def as_bound(
+    measured: Measurement, bound: float, *, least: bool, logs: int = FEW_LOGS, remark: str = ""
+) -> Judgement:
+    """Whether a figure keeps to a bound that the text of a paper states; its interval may reach it.
+
+    Args:
+        measured: with its interval over the logs, where there are several.
+        bound: as stated.
+        least: whether the figure is to be at least the bound; otherwise at most.
+        logs: how many were measured; the interval of a few reaches anything, so that the mean
+            alone is judged.
+        remark: why it does not, where it does not; a clause without a full stop.
+    """
+    low = high = measured.value
+    if measured.ci95 is not None and logs >= FEW_LOGS:
+        low, high = measured.ci95
+    holds = bool(high >= bound) if least else bool(low <= bound)
+    side = "at least" if least else "at most"
+    text = f"{measured.value:.5g} against {side} {bound:.4g}"
+    return Judgement(holds, text if holds or not remark else f"{text}: {remark}")
+
+
+def as_gain(difference: Measurement, remark: str = "") -> Judgement:
+    """Whether a paired difference is an improvement: its whole interval lies above 0.
+
+    Args:
+        difference: new less old, of a figure of which more is better.
+        remark: why not, where it is none; a clause without a full stop.
+    """
+    low, high = difference.ci95 or (difference.value, difference.value)
+    text = f"paired difference {difference.value:+.3g}, 95 % interval {low:+.3g} to {high:+.3g}"
+    holds = bool(low > 0.0)
+    return Judgement(holds, text if holds or not remark else f"{text}: {remark}")

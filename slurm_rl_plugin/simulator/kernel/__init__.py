@@ -1,0 +1,1 @@
+"""The compiled event loop: cluster, who starts now, backfilling."""

@@ -1,0 +1,231 @@
+"""The reserve as a live batch system keeps it: a limit on what the batch class uses together.
+
+The papers' hold action starts a batch job only where so many processors stay free behind it. A
+batch system knows no such thing; it knows a limit on a class (Slurm: GrpTRES of a QOS; PBS:
+max_run_res). It is changed seldom, jobs at the limit are passed over without standing in anybody's
+way, and wide jobs starve below it unless it is lifted for them. The rules are those of the hook's
+guard rail of the reserve.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from slurm_rl_plugin.errors import ConfigurationError
+from slurm_rl_plugin.simulator.kernel.cluster import (
+    CAME,
+    CHANGE_INTERVAL,
+    IDLE_AFTER,
+    IN_FORCE,
+    LAST_CAME,
+    LIFT_AFTER,
+    LIMITED,
+    MOST,
+    NARROW_FIRST,
+    NEXT_ARRIVAL,
+    NOW,
+    PENDING,
+    RUNNING_INTERACTIVE,
+    SET_AT,
+    STARVING,
+    WAKE,
+    WIDEST,
+    Cluster,
+    Workload,
+)
+from slurm_rl_plugin.simulator.kernel.compilation import compiled, compiled_borrowing
+from slurm_rl_plugin.units import DAY, HOUR, FloatArray, IntArray
+
+#: Ways to keep a reserve, as `--reserve-as` names them.
+FREE, LIMIT = "free", "limit"
+RESERVE_AS = (FREE, LIMIT)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClassLimit:
+    """How the limit of the batch class follows the wanted reserve; see [reserve].
+
+    Attributes:
+        widest_batch_job: processors; batch jobs up to this width always fit into the limit.
+        change_interval: seconds between two changes of the limit; lifting it does not wait.
+        lift_after: a batch job of several processors that has waited for so many seconds lifts the
+            limit until it starts, and goes first; inf for none.
+        idle_after: seconds since the last interactive job came, after which there is no limit; inf
+            for ever.
+        narrow_first: below the limit batch jobs wider than `widest_batch_job` go behind the others,
+            which a wide one would only keep from the processors that it is not let have.
+        most: processors kept free at most, whatever the policy wants.
+
+    Raises:
+        ConfigurationError: a negative number, or no bound after which a wide job starts.
+    """
+
+    widest_batch_job: int = 1
+    change_interval: float = 60.0
+    lift_after: float = DAY
+    idle_after: float = HOUR
+    narrow_first: bool = False
+    most: float = math.inf
+
+    def __post_init__(self) -> None:
+        least_0 = (self.change_interval, self.lift_after, self.idle_after, self.most)
+        if not all(number >= 0.0 for number in least_0) or self.widest_batch_job < 1:
+            raise ConfigurationError(
+                f"a limit on batch jobs takes no negative number and leaves room for a job of at "
+                f"least 1 processor: {self}."
+            )
+        if math.isinf(self.change_interval) or math.isinf(min(self.lift_after, self.idle_after)):
+            raise ConfigurationError(
+                "below a limit that is never lifted a wide batch job may never start: give a "
+                f"finite lift_after or idle_after: {self}."
+            )
+        if self.narrow_first and math.isinf(self.lift_after):
+            raise ConfigurationError(
+                "behind narrow ones a wide batch job may never start: narrow_first needs a finite "
+                f"lift_after: {self}."
+            )
+
+
+def limit_state(rule: ClassLimit | None) -> FloatArray:
+    """`Cluster.limit` before the first decision; all 0 where processors are kept free."""
+    state = np.zeros(MOST + 1)
+    if rule is not None:
+        state[LIMITED] = 1.0
+        state[WIDEST], state[CHANGE_INTERVAL] = rule.widest_batch_job, rule.change_interval
+        state[LIFT_AFTER], state[IDLE_AFTER] = rule.lift_after, rule.idle_after
+        state[NARROW_FIRST], state[MOST] = rule.narrow_first, rule.most
+        state[SET_AT], state[LAST_CAME], state[WAKE] = -np.inf, -np.inf, np.inf
+    return state
+
+
+@compiled_borrowing
+def reserve_in_force(workload: Workload, cluster: Cluster, wanted: int) -> int:
+    """The reserve that a decision goes by, after what the hook changes now.
+
+    Args:
+        workload: the jobs.
+        cluster: its limit is changed in place, and when to look again is noted.
+        wanted: processors that the policy wants to keep free of batch work.
+
+    Returns:
+        `wanted` where processors are kept free; else the capacity less what batch jobs may use.
+    """
+    limit, now = cluster.limit, cluster.clock[NOW]
+    if limit[LIMITED] == 0.0:
+        return wanted
+    _note_arrivals(workload, cluster)
+    wanted = min(wanted, int(min(limit[MOST], cluster.capacity[0])))
+    starves_at = _starves_at(workload, cluster)
+    nobody_at = limit[LAST_CAME]  # -inf where none has ever come
+    if not np.isinf(nobody_at):
+        nobody_at += limit[IDLE_AFTER]
+    kept = 0
+    if wanted > 0 and starves_at > now and nobody_at > now:
+        room = cluster.capacity[0] - cluster.counts[RUNNING_INTERACTIVE] - wanted
+        kept = cluster.capacity[0] - max(room, int(limit[WIDEST]))
+    starving = wanted > 0 and nobody_at > now and starves_at <= now
+    limit[STARVING] = 1.0 if starving else 0.0
+    may_change = limit[SET_AT] + limit[CHANGE_INTERVAL]
+    if kept != limit[IN_FORCE] and (starving or now >= may_change):
+        limit[IN_FORCE], limit[SET_AT] = kept, now
+    limit[WAKE] = may_change if kept != limit[IN_FORCE] else np.inf
+    for time in (starves_at, nobody_at):
+        if time > now:
+            limit[WAKE] = min(limit[WAKE], time)
+    return int(limit[IN_FORCE])
+
+
+@compiled_borrowing
+def _note_arrivals(workload: Workload, cluster: Cluster) -> None:
+    limit = cluster.limit
+    for job in range(int(limit[CAME]), cluster.counts[NEXT_ARRIVAL]):
+        if workload.interactive[job]:
+            limit[LAST_CAME] = workload.submit[job]
+    limit[CAME] = cluster.counts[NEXT_ARRIVAL]
+
+
+@compiled_borrowing
+def _may_starve(workload: Workload, job: int) -> bool:
+    """Narrower jobs take each processor that becomes free below the limit before such a job."""
+    return workload.processors[job] > 1 and not workload.interactive[job]
+
+
+@compiled_borrowing
+def _starves_at(workload: Workload, cluster: Cluster) -> float:
+    """When the longest waiting batch job of several processors has waited for too long."""
+    first = np.inf
+    for place in range(cluster.counts[PENDING]):
+        job = cluster.pending[place]
+        if _may_starve(workload, job):
+            first = min(first, workload.submit[job] + cluster.limit[LIFT_AFTER])
+    return first
+
+
+@compiled_borrowing
+def _starving_now(workload: Workload, cluster: Cluster, job: int) -> bool:
+    limit = cluster.limit
+    if limit[STARVING] == 0.0 or not _may_starve(workload, job):
+        return False
+    return workload.submit[job] + limit[LIFT_AFTER] <= cluster.clock[NOW]
+
+
+@compiled_borrowing
+def _step(workload: Workload, cluster: Cluster, job: int) -> int:
+    """Jobs of a higher step go before all others: starving ones, or interactive below a limit."""
+    limit = cluster.limit
+    if limit[STARVING] > 0.0:
+        return 2 if _starving_now(workload, cluster, job) else 0
+    if limit[IN_FORCE] == 0.0:
+        return 0
+    if workload.interactive[job]:
+        return 2
+    return 1 if limit[NARROW_FIRST] > 0.0 and workload.processors[job] <= limit[WIDEST] else 0
+
+
+@compiled
+def score_by_rail(workload: Workload, cluster: Cluster, scores: FloatArray, jobs: IntArray) -> None:
+    """Raise the scores of those whom the rail of the reserve puts first, in place.
+
+    Args:
+        workload: the jobs.
+        cluster: read only, after `reserve_in_force`.
+        scores: of the pending jobs, shape [pending].
+        jobs: pending job numbers in order of submission.
+    """
+    limit, count = cluster.limit, cluster.counts[PENDING]
+    if limit[STARVING] == 0.0 and limit[IN_FORCE] == 0.0:
+        return
+    # ranks, because a score may be too large for anything to be added
+    best_first = np.argsort(-scores[:count], kind="mergesort")
+    for rank in range(count):
+        scores[best_first[rank]] = float(count - rank)
+    for place in range(count):
+        step = _step(workload, cluster, jobs[place])
+        if step > 0 and limit[STARVING] > 0.0:
+            scores[place] = 2 * count - place  # who waits longest
+        else:
+            scores[place] += step * count
+
+
+@compiled
+def order_by_rail(workload: Workload, cluster: Cluster, order: IntArray) -> IntArray:
+    """As `score_by_rail`, for pending jobs that already stand in order.
+
+    Returns:
+        The order, a copy where the rail changes it.
+    """
+    limit = cluster.limit
+    if limit[STARVING] == 0.0 and limit[IN_FORCE] == 0.0:
+        return order
+    changed, last = np.empty_like(order), 0
+    for step in (2, 1, 0):
+        for job in order:
+            if _step(workload, cluster, job) == step:
+                changed[last] = job
+                last += 1
+        if step == 2 and limit[STARVING] > 0.0:
+            changed[:last].sort()  # by submission: who waits longest
+    return changed

@@ -1,0 +1,1 @@
+"""Simulations that write down what a learner learns from."""

@@ -1,0 +1,250 @@
+"""Experience on the `site` schema: the starts of a finished simulation, walked through again.
+
+Under EASY a queue is ordered, and who starts is up to the batch system. So a load is simulated
+first, and then its starts are walked through with a probe in the scorer's place: a network whose
+hidden units, before activation, are the features themselves.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from slurm_rl_plugin.features.history.run_prediction import RunTimePrediction
+from slurm_rl_plugin.features.site import SITE
+from slurm_rl_plugin.policies.network import QNetwork
+from slurm_rl_plugin.simulator.kernel.cluster import (
+    LIMITED,
+    NOW,
+    PENDING,
+    WAKE,
+    Cluster,
+    Workload,
+    advance,
+    forget_started,
+    next_event,
+    start_job,
+)
+from slurm_rl_plugin.simulator.kernel.compilation import compiled
+from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings, decision_time
+from slurm_rl_plugin.simulator.scoring.history import bring_up_to_now
+from slurm_rl_plugin.simulator.scoring.network import (
+    CompiledNetwork,
+    compile_network,
+    job_part,
+    queue_part,
+)
+from slurm_rl_plugin.simulator.scoring.rules import current_usage
+from slurm_rl_plugin.units import FloatArray, IntArray
+
+#: Jobs left waiting that are written down at a start; of more, evenly spaced ones stand for all.
+MOST_OTHERS = 16
+#: No job.
+NOBODY = -1
+#: Run time below which bounded slowdown counts none shorter, seconds.
+_BOUND = 10.0
+
+
+class SiteExperience(NamedTuple):
+    """The starts of one simulation that left somebody waiting, in their order.
+
+    Columns of one start: the job that started, then up to MOST_OTHERS of those left waiting by
+    this decision. Features are those of the decision, before anything started.
+
+    Attributes:
+        now: when, seconds, shape [n].
+        queue: queue features, shape [n, Fq].
+        job: numbers of the jobs, NOBODY where there are fewer, shape [n, 1 + MOST_OTHERS].
+        features: of these jobs, shape [n, 1 + MOST_OTHERS, Fx].
+        spared: slowdown that each would lose if those left waiting went first, one by one.
+        lost: slowdown that those left waiting lose if it goes first; shape as `job`.
+    """
+
+    now: FloatArray
+    queue: FloatArray
+    job: IntArray
+    features: FloatArray
+    spared: FloatArray
+    lost: FloatArray
+
+
+def feature_probe(prediction: RunTimePrediction | None) -> QNetwork:
+    """A network of the `site` schema whose hidden units are the features before activation.
+
+    Args:
+        prediction: of run times; None leaves the history features 0.
+    """
+    queue, jobs = len(SITE.queue), len(SITE.jobs)
+    itself = np.eye(queue + jobs)
+    job_weights = itself[queue:].copy()
+    if prediction is None:
+        job_weights[-len(SITE.history_jobs) :] = 0.0
+    return QNetwork(
+        schema=SITE,
+        queue_mean=np.zeros(queue),
+        queue_scale=np.ones(queue),
+        job_mean=np.zeros(jobs),
+        job_scale=np.ones(jobs),
+        queue_weights=itself[:queue],
+        job_weights=job_weights,
+        bias=np.zeros(queue + jobs),
+        output=np.ones(queue + jobs),  # so that the queue is looked at
+        linear=np.zeros(jobs),
+        prediction=prediction,
+    )
+
+
+def _empty_experience(starts: int) -> SiteExperience:
+    columns = (starts, 1 + MOST_OTHERS)
+    return SiteExperience(
+        now=np.empty(starts),
+        queue=np.empty((starts, len(SITE.queue))),
+        job=np.full(columns, NOBODY, dtype=np.int64),
+        features=np.zeros((*columns, len(SITE.jobs))),
+        spared=np.zeros(columns),
+        lost=np.zeros(columns),
+    )
+
+
+@compiled
+def _starting_first(cluster: Cluster, start: FloatArray, jobs: IntArray) -> int:
+    """Fill `jobs` with the pending jobs, those that start now first; how many of these."""
+    count, now = cluster.counts[PENDING], cluster.clock[NOW]
+    place = 0
+    for starting in (True, False):
+        if not starting:
+            first_left = place
+        for each in range(count):
+            job = cluster.pending[each]
+            if (start[job] <= now) == starting:
+                jobs[place] = job
+                place += 1
+    return first_left
+
+
+@compiled
+def _interchange(
+    workload: Workload, capacity: int, job: int, left: IntArray
+) -> tuple[float, float]:
+    """Slowdown that a job is spared and that the others lose if it goes before those left.
+
+    Whoever goes first holds the machine for its work over the capacity, and a delay costs a job
+    the more slowdown the shorter it is (Smith 1956).
+    """
+    weight = 1.0 / max(workload.run_time[job], _BOUND)
+    delay = workload.run_time[job] * workload.processors[job] / capacity
+    spared, lost = 0.0, 0.0
+    for other in left:
+        if other != job:
+            run_time = workload.run_time[other]
+            spared += weight * run_time * workload.processors[other] / capacity
+            lost += delay / max(run_time, _BOUND)
+    return spared, lost
+
+
+@compiled
+def _write_down(
+    workload: Workload,
+    cluster: Cluster,
+    probe: CompiledNetwork,
+    experience: SiteExperience,
+    first: int,
+    starting: IntArray,
+    left: IntArray,
+) -> None:
+    """Write down the starts of one decision from the row `first` on; none has happened yet."""
+    usage, largest = current_usage(cluster), workload.shares.max()
+    now, capacity = cluster.clock[NOW], cluster.capacity[0]
+    from_queue = np.zeros(len(probe.output))
+    queue_part(workload, cluster, probe, usage, from_queue)
+    if len(probe.history.stamp) > 0:
+        bring_up_to_now(workload, cluster, probe.history)
+    inner = np.empty_like(from_queue)
+    seen = experience.queue.shape[1]
+    kept = min(len(left), MOST_OTHERS)
+    for row in range(first, first + len(starting)):
+        experience.now[row] = now
+        experience.queue[row] = from_queue[:seen]
+        for column in range(1 + kept):
+            job = starting[row - first]
+            if column > 0:
+                job = left[(column - 1) * len(left) // kept]
+            job_part(workload, probe, job, now, usage, largest, from_queue, inner)
+            experience.job[row, column] = job
+            experience.features[row, column] = inner[seen:]
+            spared, lost = _interchange(workload, capacity, job, left)
+            experience.spared[row, column] = spared
+            experience.lost[row, column] = lost
+
+
+@compiled
+def _wake_for_next(cluster: Cluster, start: FloatArray) -> None:
+    """A changed limit lets jobs start though nothing arrives or ends."""
+    if cluster.limit[LIMITED] == 0.0:
+        return
+    for place in range(cluster.counts[PENDING]):
+        cluster.limit[WAKE] = min(cluster.limit[WAKE], start[cluster.pending[place]])
+
+
+@compiled
+def _walk(
+    workload: Workload,
+    cluster: Cluster,
+    probe: CompiledNetwork,
+    start: FloatArray,
+    cycle: float,
+    experience: SiteExperience,
+) -> int:
+    """Fill `experience`; how many starts were written down."""
+    no_rank = np.empty(0, dtype=np.int64)
+    jobs = np.empty(len(start) + 1, dtype=np.int64)
+    row = 0
+    while True:
+        event = next_event(workload, cluster)
+        if np.isinf(event):
+            return row
+        advance(workload, cluster, decision_time(event, cycle), no_rank)
+        count = cluster.counts[PENDING]
+        starting = _starting_first(cluster, start, jobs)
+        if starting == 0:
+            _wake_for_next(cluster, start)
+            continue
+        if starting < count:
+            left = jobs[starting:count]
+            _write_down(workload, cluster, probe, experience, row, jobs[:starting], left)
+            row += starting
+        for place in range(starting):
+            start_job(workload, cluster, jobs[place])
+        forget_started(cluster)
+        _wake_for_next(cluster, start)
+
+
+def site_experience(
+    workload: Workload,
+    start: FloatArray,
+    settings: SimulationSettings,
+    prediction: RunTimePrediction | None,
+) -> SiteExperience:
+    """The starts of a simulation with the features that a scorer saw when it chose.
+
+    Args:
+        workload: the jobs in submit order.
+        start: of each job, as a simulation with these settings gave it, seconds, shape [n].
+        settings: the batch system.
+        prediction: of run times; None leaves the history features 0.
+
+    Raises:
+        SimulationError: a job wider than the machine, or a prediction for nameless users.
+    """
+    experience = _empty_experience(len(start))
+    starts = _walk(
+        workload,
+        settings.empty_cluster(workload),
+        compile_network(feature_probe(prediction), workload),
+        start,
+        settings.cycle,
+        experience,
+    )
+    columns = experience._asdict().items()
+    return experience._replace(**{name: column[:starts].copy() for name, column in columns})

@@ -1,0 +1,1 @@
+"""Scores inside the compiled loop: rules, networks, echo state networks."""

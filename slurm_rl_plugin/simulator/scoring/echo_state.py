@@ -1,0 +1,129 @@
+"""An echo state network inside the compiled loop; its memory is carried from decision to decision.
+
+Scores need only the units that the output sees. The whole reservoir is stepped once a decision,
+with the job that was chosen.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from slurm_rl_plugin.simulator.kernel.cluster import NOW, PENDING, SCORED_JOBS, Cluster, Workload
+from slurm_rl_plugin.simulator.kernel.compilation import compiled
+from slurm_rl_plugin.simulator.kernel.compiled_features import log_wait
+from slurm_rl_plugin.simulator.scoring.compiled_echo_state import CompiledEchoState
+from slurm_rl_plugin.simulator.scoring.reactive_grid import GRID_WAIT, grid_state
+from slurm_rl_plugin.units import FloatArray, IntArray
+
+
+@compiled
+def queue_state(workload: Workload, cluster: Cluster, network: CompiledEchoState) -> FloatArray:
+    """The queue features now, float64[Fq]."""
+    features = grid_state(workload, cluster, network.places, network.grid[0])
+    state = np.empty(len(features))
+    for place in range(len(features)):
+        state[place] = features[place]
+    return state
+
+
+@compiled
+def shared_inner(network: CompiledEchoState, state: FloatArray, memory: FloatArray) -> FloatArray:
+    """What every unit sums up before a job is looked at: links, queue and bias; float64[H]."""
+    inner = network.bias.copy()
+    for place in range(len(state)):
+        for unit in range(len(inner)):
+            inner[unit] += state[place] * network.queue_weights[place, unit]
+    for unit in range(len(inner)):
+        for link in range(network.row[unit], network.row[unit + 1]):
+            inner[unit] += network.weight[link] * memory[network.column[link]]
+    return inner
+
+
+@compiled
+def shared_score(network: CompiledEchoState, state: FloatArray, memory: FloatArray) -> float:
+    """The part of the score that all jobs of a decision have in common."""
+    score = 0.0
+    for place in range(len(state)):
+        score += state[place] * network.queue_linear[place]
+    kept = 1.0 - network.leak[0]
+    for place in range(len(network.seen)):
+        score += network.readout[place] * kept * memory[network.seen[place]]
+    return score
+
+
+@compiled
+def seen_part(network: CompiledEchoState, inner: FloatArray) -> FloatArray:
+    """The entries of `shared_inner` of the units that the output sees, float64[R]."""
+    part = np.empty(len(network.seen))
+    for place in range(len(part)):
+        part[place] = inner[network.seen[place]]
+    return part
+
+
+@compiled
+def job_score(
+    network: CompiledEchoState, seen_inner: FloatArray, common: float, job: int, wait: float
+) -> float:
+    """Score of a job that has waited so long, seconds, from `seen_part` and `shared_score`."""
+    waited = log_wait(wait) if network.grid[0] == GRID_WAIT else 0.0
+    score = 0.0
+    row = network.job_inner[job]
+    for place in range(len(seen_inner)):
+        inner = seen_inner[place] + row[place] + waited * network.waits_seen[place]
+        score += network.readout[place] / (1.0 + np.exp(-inner))
+    direct = network.job_score[job] + waited * network.wait_linear[0]
+    return common + direct + network.leak[0] * score
+
+
+@compiled
+def step_memory(
+    network: CompiledEchoState, inner: FloatArray, job: int, wait: float, memory: FloatArray
+) -> None:
+    """Let the memory become the state of the chosen job; `inner` is used up."""
+    if network.grid[0] == GRID_WAIT:
+        inner += log_wait(wait) * network.waits
+    for feature in range(network.jobs.shape[1]):
+        value = network.jobs[job, feature]
+        for unit in range(len(inner)):
+            inner[unit] += value * network.job_weights[feature, unit]
+    leak = network.leak[0]
+    for unit in range(len(inner)):
+        memory[unit] = (1.0 - leak) * memory[unit] + leak / (1.0 + np.exp(-inner[unit]))
+
+
+@compiled
+def score_pending_from_memory(
+    workload: Workload,
+    cluster: Cluster,
+    network: CompiledEchoState,
+    memory: FloatArray,
+    scores: FloatArray,
+    jobs: IntArray,
+) -> None:
+    """Score every pending job now and step the memory with the best one, the first of equals.
+
+    Args:
+        workload: the jobs.
+        cluster: read only, but for the count of scored jobs; some job is pending.
+        network: the scorer.
+        memory: shape [H]; changed in place.
+        scores: filled for the first counts[PENDING] places.
+        jobs: filled with the pending job numbers in the order of `scores`.
+    """
+    state = queue_state(workload, cluster, network)
+    inner = shared_inner(network, state, memory)
+    common = shared_score(network, state, memory)
+    seen_inner = seen_part(network, inner)
+    now = cluster.clock[NOW]
+    count = cluster.counts[PENDING]
+    cluster.counts[SCORED_JOBS] += count
+    best = 0
+    for place in range(count):
+        job = cluster.pending[place]
+        jobs[place] = job
+        wait = now - workload.submit[job]
+        scores[place] = job_score(network, seen_inner, common, job, wait)
+        if scores[place] > scores[best]:
+            best = place
+    chosen = jobs[best]
+    step_memory(network, inner, chosen, now - workload.submit[chosen], memory)

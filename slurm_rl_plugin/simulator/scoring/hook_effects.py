@@ -1,0 +1,101 @@
+"""What the hook makes of a network's scores: bounded influence, old scores, starvation bound."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from slurm_rl_plugin.simulator.kernel.cluster import NOW, PENDING, Cluster, Workload
+from slurm_rl_plugin.simulator.kernel.compilation import compiled
+from slurm_rl_plugin.units import HOUR, FloatArray, IntArray
+
+#: Above every score: a job older than the starvation bound goes first, the oldest first of all.
+_STARVED = 1e15
+
+
+class HookEffects(NamedTuple):
+    """How the hook writes scores, and what it has written.
+
+    Attributes:
+        influence: hours of age that the best place in the order is worth, shape [1]; inf where the
+            order alone counts.
+        refresh: seconds between two cycles of the hook, shape [1]; 0 where every decision sees
+            scores of its own instant.
+        starvation: seconds of waiting after which a job goes first, shape [1]; inf for never.
+        written_at: when scores were written last, shape [1].
+        written: what was written for each job, NaN for a job that came later, shape [n].
+    """
+
+    influence: FloatArray
+    refresh: FloatArray
+    starvation: FloatArray
+    written_at: FloatArray
+    written: FloatArray
+
+
+def hook_effects(
+    jobs: int, influence: float = np.inf, refresh: float = 0.0, starvation: float = np.inf
+) -> HookEffects:
+    """Effects for a workload of that many jobs; see HookEffects for the rest."""
+    return HookEffects(
+        influence=np.array([influence]),
+        refresh=np.array([refresh]),
+        starvation=np.array([starvation]),
+        written_at=np.array([-np.inf]),
+        written=np.full(jobs if refresh > 0.0 else 0, np.nan),
+    )
+
+
+@compiled
+def _keep_written(
+    cluster: Cluster, effects: HookEffects, scores: FloatArray, jobs: IntArray
+) -> None:
+    """Between cycles jobs keep what was written; those that came since stand behind all others."""
+    now, count = cluster.clock[NOW], cluster.counts[PENDING]
+    if now - effects.written_at[0] >= effects.refresh[0]:
+        effects.written_at[0] = now
+        for place in range(count):
+            effects.written[jobs[place]] = scores[place]
+        return
+    for place in range(count):
+        written = effects.written[jobs[place]]
+        scores[place] = -_STARVED if np.isnan(written) else written
+
+
+@compiled
+def _bound_influence(
+    workload: Workload, cluster: Cluster, effects: HookEffects, scores: FloatArray, jobs: IntArray
+) -> None:
+    """A job's priority is its age; its place in the order adds up to `influence` hours to it."""
+    count = cluster.counts[PENDING]
+    # pending jobs stand in order of submission, which a stable sort keeps among equals
+    best_first = np.argsort(-scores[:count], kind="mergesort")
+    for place in range(count):
+        job = best_first[place]
+        age = (cluster.clock[NOW] - workload.submit[jobs[job]]) / HOUR
+        scores[job] = age + effects.influence[0] * (count - place) / count
+
+
+@compiled
+def as_written(
+    workload: Workload, cluster: Cluster, effects: HookEffects, scores: FloatArray, jobs: IntArray
+) -> None:
+    """Turn a network's scores into those that the batch system goes by.
+
+    Args:
+        workload: the jobs.
+        cluster: read only.
+        effects: changed in place.
+        scores: of the pending jobs in the order of `jobs`; changed in place.
+        jobs: pending job numbers.
+    """
+    if effects.refresh[0] > 0.0:
+        _keep_written(cluster, effects, scores, jobs)
+    if not np.isinf(effects.influence[0]):
+        _bound_influence(workload, cluster, effects, scores, jobs)
+    if not np.isinf(effects.starvation[0]):
+        for place in range(cluster.counts[PENDING]):
+            wait = cluster.clock[NOW] - workload.submit[jobs[place]]
+            if wait > effects.starvation[0]:
+                scores[place] = _STARVED + wait

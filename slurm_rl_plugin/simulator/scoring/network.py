@@ -1,0 +1,343 @@
+"""A Q-network evaluated inside the compiled loop, on the features of its schema."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from slurm_rl_plugin.errors import SimulationError
+from slurm_rl_plugin.features.reactive_grid import account_places
+from slurm_rl_plugin.features.site import SITE, static_job_features
+from slurm_rl_plugin.policies.network import ACTIVATIONS, QNetwork
+from slurm_rl_plugin.simulator.kernel.cluster import (
+    NOW,
+    PENDING,
+    SCORED_JOBS,
+    Cluster,
+    Workload,
+)
+from slurm_rl_plugin.simulator.kernel.compilation import (
+    compiled,
+    compiled_borrowing,
+    compiled_inline,
+)
+from slurm_rl_plugin.simulator.kernel.compiled_features import dynamic_job_features, log_wait
+from slurm_rl_plugin.simulator.scoring.history import (
+    NO_HISTORY,
+    HistoryPart,
+    add_history,
+    bring_up_to_now,
+    history_part,
+)
+from slurm_rl_plugin.simulator.scoring.reactive_grid import (
+    GRID_WAIT,
+    NO_GRID,
+    grid_code,
+    grid_job_table,
+    grid_state,
+)
+from slurm_rl_plugin.simulator.scoring.rules import current_usage
+from slurm_rl_plugin.simulator.scoring.site_queue import no_arrivals, queue_features_now
+from slurm_rl_plugin.units import FloatArray, IntArray
+
+
+class CompiledNetwork(NamedTuple):
+    """A QNetwork with its scaler folded in and everything that never changes summed up.
+
+    Attributes:
+        queue_weights: shape [Fq, hidden].
+        dynamic_weights: shape [dynamic features, hidden].
+        dynamic_linear: shape [dynamic features].
+        output: shape [hidden].
+        static_hidden: static features, bias and scaler of each job, shape [n, hidden].
+        static_score: linear part of the static features of each job, shape [n].
+        activation: index into ACTIVATIONS, shape [1].
+        reserve_weights: shape [Fq]; all 0 for a network that holds nothing.
+        reserve_bias: shape [1].
+        arrived: recent arrivals, as `no_arrivals` makes them; changes while the network scores.
+        history: what past runs add; changes while the network scores.
+        grid: code of a schema with the papers' state, NO_GRID for `site`, shape [1].
+        places: VO place of each account in the papers' schemas, shape [accounts].
+    """
+
+    queue_weights: FloatArray
+    dynamic_weights: FloatArray
+    dynamic_linear: FloatArray
+    output: FloatArray
+    static_hidden: FloatArray
+    static_score: FloatArray
+    activation: IntArray
+    reserve_weights: FloatArray
+    reserve_bias: FloatArray
+    arrived: FloatArray
+    history: HistoryPart
+    grid: IntArray
+    places: IntArray
+
+
+def compile_network(network: QNetwork, workload: Workload) -> CompiledNetwork:
+    """Fold the scaler into the weights and the static features of a workload into offsets.
+
+    Raises:
+        SimulationError: the network was made for another schema.
+    """
+    grid = grid_code(network.schema)
+    if grid == NO_GRID and network.schema.digest != SITE.digest:
+        raise SimulationError(
+            "only networks of the site and reactive-grid schemas can be simulated."
+        )
+    job_weights = network.job_weights / network.job_scale[:, None]
+    linear = network.linear / network.job_scale
+    queue_weights = network.queue_weights / network.queue_scale[:, None]
+    bias = network.bias - network.queue_mean @ queue_weights - network.job_mean @ job_weights
+    hold = np.zeros_like(network.queue_scale)
+    if network.reserve_weights is not None:
+        hold = network.reserve_weights / network.queue_scale
+    static = _static_features(workload) if grid == NO_GRID else grid_job_table(workload)
+    known = static.shape[1]
+    last = known + len(network.schema.dynamic_jobs)
+    history = history_part(network.prediction, workload, job_weights[last:], linear[last:])
+    if not (job_weights[known:last].any() or linear[known:last].any()):
+        last = known  # what counts nothing is not computed
+    return CompiledNetwork(
+        queue_weights=np.ascontiguousarray(queue_weights),
+        dynamic_weights=np.ascontiguousarray(job_weights[known:last]),
+        dynamic_linear=np.ascontiguousarray(linear[known:last]),
+        output=np.ascontiguousarray(network.output),
+        static_hidden=static @ job_weights[:known] + bias,
+        static_score=static @ linear[:known]
+        - float(network.job_mean @ linear)
+        + network.output_bias,
+        activation=np.array([ACTIVATIONS.index(network.activation)], dtype=np.int64),
+        reserve_weights=hold,
+        reserve_bias=np.array([network.reserve_bias - float(network.queue_mean @ hold)]),
+        arrived=no_arrivals(workload) if _sees_queue(network) else np.empty(0),
+        history=history,
+        grid=np.array([grid], dtype=np.int64),
+        places=account_places(workload.shares),
+    )
+
+
+def _sees_queue(network: QNetwork) -> bool:
+    """Whether the queue features can change an order or a reserve."""
+    return bool(network.output.any()) or network.reserve_weights is not None
+
+
+def _static_features(workload: Workload) -> FloatArray:
+    """Static job features of the `site` schema, float64[n, static features]."""
+    return np.column_stack(
+        static_job_features(
+            workload.estimate,
+            workload.time_limit,
+            workload.processors.astype(np.float64),
+            workload.interactive.astype(np.float64),
+        )
+    )
+
+
+def no_network() -> CompiledNetwork:
+    """What stands in for a network where a rule scores."""
+    empty, table = np.empty(0), np.empty((0, 0))
+    return CompiledNetwork(
+        queue_weights=table,
+        dynamic_weights=table,
+        dynamic_linear=empty,
+        output=empty,
+        static_hidden=table,
+        static_score=empty,
+        activation=np.zeros(1, dtype=np.int64),
+        reserve_weights=empty,
+        reserve_bias=np.zeros(1),
+        arrived=empty,
+        history=NO_HISTORY,
+        grid=np.zeros(1, dtype=np.int64),
+        places=np.zeros(0, dtype=np.int64),
+    )
+
+
+@compiled
+def _take_queue(features: Any, network: CompiledNetwork, capacity: int, hidden: FloatArray) -> int:
+    """Add the part of the queue features to `hidden`; the processors to hold, within capacity."""
+    wanted = network.reserve_bias[0]
+    for place in range(len(features)):
+        wanted += features[place] * network.reserve_weights[place]
+        for unit in range(len(hidden)):
+            hidden[unit] += features[place] * network.queue_weights[place, unit]
+    return int(min(max(np.floor(wanted + 0.5), 0.0), float(capacity)))
+
+
+@compiled
+def queue_part(
+    workload: Workload,
+    cluster: Cluster,
+    network: CompiledNetwork,
+    usage: FloatArray,
+    hidden: FloatArray,
+) -> int:
+    """Add the part of the queue features now to `hidden`; the processors to hold.
+
+    Args:
+        workload: the jobs.
+        cluster: read only.
+        network: its recent arrivals are brought up to now.
+        usage: fraction of the consumed service of each account, shape [accounts].
+        hidden: hidden units before activation, shape [hidden].
+    """
+    if len(network.arrived) == 0:
+        return 0
+    capacity = cluster.capacity[0]
+    if network.grid[0] == NO_GRID:
+        features = queue_features_now(workload, cluster, usage, network.arrived)
+        return _take_queue(features, network, capacity, hidden)
+    state = grid_state(workload, cluster, network.places, network.grid[0])
+    return _take_queue(state, network, capacity, hidden)
+
+
+@compiled_borrowing
+def activate(value: float, activation: int) -> float:
+    """One of ACTIVATIONS by its place there."""
+    if activation == 0:
+        return max(value, 0.0)
+    if activation == 1:
+        return np.tanh(value)
+    return 1.0 / (1.0 + np.exp(-value))
+
+
+@compiled_inline
+def _waiting_part(
+    workload: Workload,
+    network: CompiledNetwork,
+    job: int,
+    now: float,
+    usage: FloatArray,
+    largest: float,
+    inner: FloatArray,
+) -> float:
+    """Add the features that change while a job waits to `inner`; their part of the linear term."""
+    wait = now - workload.submit[job]
+    if network.grid[0] == GRID_WAIT:
+        waited = log_wait(wait)
+        for unit in range(len(inner)):
+            inner[unit] += waited * network.dynamic_weights[0, unit]
+        return waited * network.dynamic_linear[0]
+    account = workload.account[job]
+    features = dynamic_job_features(
+        wait,
+        workload.estimate[job],
+        float(workload.processors[job]),
+        workload.interactive[job],
+        workload.shares[account],
+        usage[account],
+        largest,
+    )
+    linear = 0.0
+    for index in range(len(features)):
+        linear += features[index] * network.dynamic_linear[index]
+        weights = network.dynamic_weights[index]
+        for unit in range(len(inner)):  # units inside: these run side by side in hardware
+            inner[unit] += features[index] * weights[unit]
+    return linear
+
+
+@compiled
+def job_part(
+    workload: Workload,
+    network: CompiledNetwork,
+    job: int,
+    now: float,
+    usage: FloatArray,
+    largest: float,
+    from_queue: FloatArray,
+    inner: FloatArray,
+) -> float:
+    """Fill `inner` with hidden units before activation for a waiting job; its linear term.
+
+    The loop of `score_pending` for one job. That loop keeps lines of its own: calling this one
+    there, inlined, made the simulator slower by a tenth.
+
+    Args:
+        workload: the jobs.
+        network: the scorer; its past runs are brought up to now.
+        job: its number.
+        now: seconds.
+        usage: fraction of the consumed service of each account, shape [accounts].
+        largest: largest share of any account.
+        from_queue: what `queue_part` made of zeros, shape [hidden].
+        inner: shape [hidden].
+    """
+    score = network.static_score[job]
+    static = network.static_hidden[job]
+    for unit in range(len(inner)):
+        inner[unit] = from_queue[unit] + static[unit]
+    if len(network.history.stamp) > 0:
+        score += add_history(workload, network.history, job, inner)
+    if len(network.dynamic_linear) > 0:
+        score += _waiting_part(workload, network, job, now, usage, largest, inner)
+    return score
+
+
+@compiled
+def score_pending(
+    workload: Workload,
+    cluster: Cluster,
+    network: CompiledNetwork,
+    scores: FloatArray,
+    jobs: IntArray,
+) -> int:
+    """Score every pending job now.
+
+    Args:
+        workload: the jobs.
+        cluster: read only, but for the count of scored jobs.
+        network: the scorer; its recent arrivals and its past runs are brought up to now.
+        scores: filled for the first counts[PENDING] places.
+        jobs: filled with the pending job numbers in the order of `scores`.
+
+    Returns:
+        Processors to keep free of batch work.
+    """
+    usage = current_usage(cluster)
+    largest = workload.shares.max()
+    from_queue = np.zeros(len(network.output))
+    reserve = queue_part(workload, cluster, network, usage, from_queue)
+    inner = np.empty_like(from_queue)
+    if len(network.history.stamp) > 0:
+        bring_up_to_now(workload, cluster, network.history)
+    _fill_scores(workload, cluster, network, usage, largest, from_queue, inner, scores, jobs)
+    return reserve
+
+
+@compiled_borrowing
+def _fill_scores(
+    workload: Workload,
+    cluster: Cluster,
+    network: CompiledNetwork,
+    usage: FloatArray,
+    largest: float,
+    from_queue: FloatArray,
+    inner: FloatArray,
+    scores: FloatArray,
+    jobs: IntArray,
+) -> None:
+    """The loop of `score_pending`."""
+    activation = network.activation[0]
+    count = cluster.counts[PENDING]
+    cluster.counts[SCORED_JOBS] += count
+    now = cluster.clock[NOW]
+    waiting_tells = len(network.dynamic_linear) > 0
+    past_tells = len(network.history.stamp) > 0
+    for place in range(count):
+        job = cluster.pending[place]
+        score = network.static_score[job]
+        static = network.static_hidden[job]
+        for unit in range(len(inner)):
+            inner[unit] = from_queue[unit] + static[unit]
+        if past_tells:
+            score += add_history(workload, network.history, job, inner)
+        if waiting_tells:
+            score += _waiting_part(workload, network, job, now, usage, largest, inner)
+        for unit in range(len(inner)):
+            score += network.output[unit] * activate(inner[unit], activation)
+        scores[place] = score
+        jobs[place] = job

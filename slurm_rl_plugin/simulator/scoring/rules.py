@@ -1,0 +1,75 @@
+"""Scores of the rules that change while jobs wait, inside the compiled loop."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from slurm_rl_plugin.policies import waiting_rules
+from slurm_rl_plugin.policies.waiting_rules import WAITING_RULES
+from slurm_rl_plugin.simulator.kernel.cluster import NOW, PENDING, SCORED_JOBS, Cluster, Workload
+from slurm_rl_plugin.simulator.kernel.compilation import compiled, compiled_copy
+from slurm_rl_plugin.simulator.kernel.compiled_features import time_utility, time_utility_loss_rate
+from slurm_rl_plugin.units import FloatArray, IntArray
+
+_wfp3 = compiled_copy(waiting_rules.wfp3)
+_unicep = compiled_copy(waiting_rules.unicep)
+_expansion_factor = compiled_copy(waiting_rules.expansion_factor)
+_utility_greedy = compiled_copy(
+    waiting_rules.utility_greedy,
+    time_utility=time_utility,
+    time_utility_loss_rate=time_utility_loss_rate,
+)
+_multifactor = compiled_copy(waiting_rules.multifactor)
+
+_WFP3, _UNICEP, _EXPANSION_FACTOR, _UTILITY_GREEDY = (
+    WAITING_RULES.index(name) for name in ("wfp3", "unicep", "expansion-factor", "utility-greedy")
+)
+
+
+@compiled
+def current_usage(cluster: Cluster) -> FloatArray:
+    """Fraction of the (decayed) consumed service of each account; all 0 while there is none."""
+    total = cluster.account_usage.sum()
+    if total <= 0.0:
+        return np.zeros_like(cluster.account_usage)
+    return cluster.account_usage / total
+
+
+@compiled
+def score_pending_by_rule(
+    workload: Workload, cluster: Cluster, rule: int, scores: FloatArray, jobs: IntArray
+) -> None:
+    """Score every pending job now.
+
+    Args:
+        workload: the jobs.
+        cluster: read only, but for the count of scored jobs.
+        rule: index into WAITING_RULES.
+        scores: filled for the first counts[PENDING] places.
+        jobs: filled with the pending job numbers in the order of `scores`.
+    """
+    usage = current_usage(cluster)
+    now = cluster.clock[NOW]
+    capacity = float(cluster.capacity[0])
+    count = cluster.counts[PENDING]
+    cluster.counts[SCORED_JOBS] += count
+    for place in range(count):
+        job = cluster.pending[place]
+        wait = now - workload.submit[job]
+        estimate = workload.estimate[job]
+        processors = float(workload.processors[job])
+        if rule == _WFP3:
+            score = _wfp3(wait, estimate, processors)
+        elif rule == _UNICEP:
+            score = _unicep(wait, estimate, processors)
+        elif rule == _EXPANSION_FACTOR:
+            score = _expansion_factor(wait, estimate)
+        elif rule == _UTILITY_GREEDY:
+            score = _utility_greedy(wait, estimate, processors, workload.interactive[job])
+        else:
+            account = workload.account[job]
+            score = _multifactor(
+                wait, processors, capacity, usage[account], workload.shares[account]
+            )
+        scores[place] = score
+        jobs[place] = job

@@ -1,0 +1,1 @@
+"""Several simulated sites, and what one more job changes for one."""

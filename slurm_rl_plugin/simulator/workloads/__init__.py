@@ -1,0 +1,1 @@
+"""Workloads: from accounting logs, resampled, or generated."""

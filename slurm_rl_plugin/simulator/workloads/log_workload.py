@@ -1,0 +1,293 @@
+"""From an accounting log to a workload: job classes, shares, estimates, jobs that cannot run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from slurm_rl_plugin.accounting.port import JobLog
+from slurm_rl_plugin.domain import JobTable
+from slurm_rl_plugin.domain.job_class import JobClassifier
+from slurm_rl_plugin.domain.job_description import JobDescription
+from slurm_rl_plugin.errors import ConfigurationError
+from slurm_rl_plugin.features.estimates import RunTimeEstimate
+from slurm_rl_plugin.simulator.kernel.cluster import Workload
+from slurm_rl_plugin.simulator.kernel.past_runs import NO_PAST, PastRuns, nothing_past
+from slurm_rl_plugin.simulator.workloads.log_shares import OTHER_ACCOUNT, shares_of
+from slurm_rl_plugin.units import SHORT_JOB_RUN_TIME, BoolArray, FloatArray, IntArray
+
+__all__ = [
+    "OTHER_ACCOUNT",
+    "PreparedLog",
+    "RecentRuns",
+    "classify_log",
+    "prepare_log",
+    "select_jobs",
+    "select_prepared",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecentRuns:
+    """What the last runs of each job's user told when the job was submitted; shape [n].
+
+    Attributes:
+        predicted: mean of the last two run times, at most the request, seconds.
+        rate: mean of 1 / max(run time, 10 s).
+    """
+
+    predicted: FloatArray
+    rate: FloatArray
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreparedLog:
+    """A log made ready to be simulated.
+
+    A job is there for the scheduler from the moment it is eligible: in `log`, submits are these
+    times. Only a log that tells of begin times, dependencies or holds has other ones.
+
+    Attributes:
+        log: the jobs that fit the machine, in the order in which they became eligible.
+        interactive: job class, shape [n].
+        class_rule: how the class was found, for the report.
+        account: index into `accounts`, shape [n].
+        accounts: names.
+        shares: shape [accounts], sum 1.
+        capacity: processors of the machine.
+        partition_capacities: processors of each of the log's partitions where they do not share
+            any; () where all jobs share the machine.
+        dropped: reason -> number of jobs of the log left out.
+        past: whose the jobs are, and what is known of earlier runs.
+        recent_runs: what users' last runs told at submission; None where nobody asked.
+        eligible_after: seconds from the user's submission until the job was eligible, shape [n];
+            None where the log tells of no such job.
+    """
+
+    log: JobLog
+    interactive: BoolArray
+    class_rule: str
+    account: IntArray
+    accounts: tuple[str, ...]
+    shares: FloatArray
+    capacity: int
+    partition_capacities: tuple[int, ...] = ()
+    dropped: dict[str, int] = field(default_factory=dict)
+    past: PastRuns = NO_PAST
+    recent_runs: RecentRuns | None = None
+    eligible_after: FloatArray | None = None
+
+    @property
+    def requested(self) -> FloatArray:
+        """Requested seconds; the run time where a job asked for none (definitions); shape [n]."""
+        limit = self.log.time_limit
+        return np.where(np.isfinite(limit) & (limit > 0), limit, self.log.run_time)
+
+    def jobs(self) -> JobTable:
+        """The columns that ordering rules look at."""
+        log = self.log
+        return JobTable(
+            job_id=log.job_id,
+            submit=log.submit,
+            eligible=log.eligible,
+            processors=log.processors,
+            time_limit=log.time_limit,
+            account=self.account,
+            user=log.user,
+            partition=log.partition,
+            interactive=self.interactive,
+        )
+
+    def workload(self, estimates: RunTimeEstimate | None) -> Workload:
+        """The workload as a policy believes it; None is the oracle, who knows the run times.
+
+        Where a job asked for no time, its run time stands for the request (definitions).
+        """
+        log = self.log
+        known = np.isfinite(log.time_limit) & (log.time_limit > 0)
+        estimate = log.run_time
+        if estimates is not None:
+            estimate = estimates.estimate(self.requested, self.interactive)
+        return Workload(
+            submit=log.submit,
+            run_time=log.run_time,
+            estimate=np.asarray(estimate, dtype=np.float64),
+            time_limit=np.where(known, log.time_limit, estimate),
+            processors=log.processors,
+            account=self.account,
+            interactive=self.interactive,
+            shares=self.shares,
+            past=self.past,
+        )
+
+
+def prepare_log(
+    log: JobLog,
+    *,
+    capacity: int | None = None,
+    shares: Mapping[str, float] | None = None,
+    classifier: JobClassifier | None = None,
+    whole_nodes_of: int = 1,
+    kill_at_limit: bool = False,
+    partitions: Mapping[str, int] | None = None,
+) -> PreparedLog:
+    """Classify jobs, find shares and leave out jobs wider than the machine.
+
+    Args:
+        log: as read.
+        capacity: processors; by default what the log says.
+        shares: share of each account, sum 1; by default each account's fraction of the log's
+            work, the four largest kept and the rest summed up as `_other`.
+        classifier: job-class rules; by default run time < 900 s for SWF logs (definitions), and
+            the default rules otherwise; by the run time that the log records.
+        whole_nodes_of: processors of a node where jobs get whole nodes; a job then occupies the
+            next multiple.
+        kill_at_limit: end jobs at their requested time, as most sites do; otherwise they run as
+            long as the log says.
+        partitions: processors of each partition by its name in the log, where partitions share
+            none; jobs of others are left out. The capacity is then their sum.
+
+    Raises:
+        ConfigurationError: no capacity known, no job left, or shares that do not fit.
+    """
+    capacity = sum(partitions.values()) if partitions else capacity or log.processors_available
+    if not capacity or capacity < 1:
+        raise ConfigurationError(
+            "the log does not say how many processors the machine has: give --processors."
+        )
+    rounded = -(-log.processors // whole_nodes_of) * whole_nodes_of
+    log = replace(log, processors=rounded)
+    log, dropped, capacities = _jobs_that_fit(log, capacity, partitions)
+    if len(log) == 0:
+        raise ConfigurationError("the log has no job that ran and fits the machine.")
+    log, eligible_after = _from_eligibility(log)
+    interactive, class_rule = classify_log(log, classifier)
+    if kill_at_limit:
+        log = replace(log, run_time=np.fmin(log.run_time, log.time_limit))
+    account, accounts, share_vector = shares_of(log, shares)
+    return PreparedLog(
+        log=log,
+        interactive=interactive,
+        class_rule=class_rule,
+        account=account,
+        accounts=accounts,
+        shares=share_vector,
+        capacity=capacity,
+        partition_capacities=capacities,
+        dropped=dropped,
+        past=_told_apart(log),
+        eligible_after=eligible_after,
+    )
+
+
+def _from_eligibility(log: JobLog) -> tuple[JobLog, FloatArray | None]:
+    """The log with jobs that come when they are eligible, and how long after their submission.
+
+    No scheduler may start a job before its begin time, a dependency's end or the release of a hold.
+    """
+    later = log.eligible - log.submit
+    if not (later > 0).any():
+        return log, None
+    order = np.argsort(log.eligible, kind="stable")
+    log = select_jobs(log, order)
+    return replace(log, submit=log.eligible), later[order]
+
+
+def _told_apart(log: JobLog) -> PastRuns:
+    """Users and their templates: jobs that ask for the same processors and time limit."""
+    limit = np.nan_to_num(log.time_limit, nan=-1.0)
+    user = np.unique(log.user, return_inverse=True)[1].astype(np.int64)
+    template = user
+    for column in (log.processors, limit):
+        values, place = np.unique(column, return_inverse=True)
+        template = np.unique(template * len(values) + place, return_inverse=True)[1]
+    return nothing_past(user, template.astype(np.int64), log.time_limit)
+
+
+def _jobs_that_fit(
+    log: JobLog, capacity: int, partitions: Mapping[str, int] | None
+) -> tuple[JobLog, dict[str, int], tuple[int, ...]]:
+    """Jobs that can run at all, how many cannot and why, and each partition's processors."""
+    if not partitions:
+        reasons = {"wider than the machine": log.processors > capacity}
+        capacities: tuple[int, ...] = ()
+    else:
+        unknown = [name for name in partitions if name not in log.partitions]
+        if unknown:
+            raise ConfigurationError(
+                f"the log has no partition {unknown[0]!r}: its partitions are "
+                f"{', '.join(map(repr, log.partitions))}."
+            )
+        capacities = tuple(partitions.get(name, 0) for name in log.partitions)
+        room = np.array(capacities)[log.partition]
+        reasons = {
+            "of a partition without processors": room == 0,
+            "wider than its partition": (room > 0) & (log.processors > room),
+        }
+    dropped = {reason: int(each.sum()) for reason, each in reasons.items() if each.any()}
+    keep = ~np.logical_or.reduce(list(reasons.values()))
+    return select_jobs(log, keep), dropped, capacities
+
+
+def select_jobs(log: JobLog, index: BoolArray | IntArray) -> JobLog:
+    """The chosen jobs of a log, in that order."""
+    places = np.arange(len(log))[index]
+    arrays = ("job_id", "submit", "eligible", "start", "run_time", "processors", "time_limit")
+    columns: dict[str, Any] = {
+        name: getattr(log, name)[places] for name in (*arrays, "account", "user")
+    }
+    columns["partition"] = log.partition[places]
+    texts: dict[str, Any] = {
+        name: tuple(getattr(log, name)[place] for place in places)
+        for name in ("qos", "job_name", "submit_line")
+    }
+    return replace(log, **columns, **texts)
+
+
+def select_prepared(prepared: PreparedLog, index: IntArray) -> PreparedLog:
+    """The chosen jobs of a prepared log with the shares of the whole."""
+    recent, later = prepared.recent_runs, prepared.eligible_after
+    if recent is not None:
+        recent = RecentRuns(predicted=recent.predicted[index], rate=recent.rate[index])
+    return replace(
+        prepared,
+        log=select_jobs(prepared.log, index),
+        interactive=prepared.interactive[index],
+        account=prepared.account[index],
+        dropped={},
+        past=prepared.past.of_jobs(index),
+        recent_runs=recent,
+        eligible_after=None if later is None else later[index],
+    )
+
+
+def classify_log(log: JobLog, classifier: JobClassifier | None) -> tuple[BoolArray, str]:
+    """Job class of each job and how it was found."""
+    if classifier is None and log.kind == "swf":
+        return log.run_time < SHORT_JOB_RUN_TIME, f"run time < {SHORT_JOB_RUN_TIME:g} s"
+    rules = classifier or JobClassifier()
+    seen: dict[JobDescription, bool] = {}
+    interactive = np.empty(len(log), dtype=np.bool_)
+    for place in range(len(log)):
+        job = _description(log, place)
+        if job not in seen:
+            seen[job] = rules.is_interactive(job)
+        interactive[place] = seen[job]
+    return interactive, "; ".join(str(rule) for rule in rules.rules)
+
+
+def _description(log: JobLog, place: int) -> JobDescription:
+    line = log.submit_line[place].split()
+    limit = float(log.time_limit[place])
+    return JobDescription(
+        partition=log.partitions[log.partition[place]],
+        qos=log.qos[place],
+        name=log.job_name[place],
+        time_limit=limit,
+        has_batch_script=None if not line else line[0].rsplit("/", 1)[-1] == "sbatch",
+        account=log.accounts[log.account[place]],
+        user=log.users[log.user[place]] if log.user[place] >= 0 else "",
+    )

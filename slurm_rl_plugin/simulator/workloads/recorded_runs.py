@@ -1,0 +1,155 @@
+"""What was known of past runs when jobs were submitted and started, by a log's own schedule."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from slurm_rl_plugin.features.history.run_history import INVERSE, LAST, PREVIOUS, SHORT_RUN_TIMES
+from slurm_rl_plugin.features.history.run_prediction import KNOWN_FACTS
+from slurm_rl_plugin.simulator.kernel.compilation import compiled
+from slurm_rl_plugin.simulator.kernel.compiled_features import fill_known_facts
+from slurm_rl_plugin.simulator.kernel.past_runs import ENDED_EVENT, PastRuns, fold_run, known_rows
+from slurm_rl_plugin.simulator.workloads.log_workload import (
+    PreparedLog,
+    RecentRuns,
+    select_prepared,
+)
+from slurm_rl_plugin.units import FloatArray, IntArray
+
+#: Events at which nothing is learned but something asked: a submission, a start.
+_SUBMITTED, _STARTED = ENDED_EVENT + 1, ENDED_EVENT + 2
+
+
+def _events(prepared: PreparedLog) -> tuple[FloatArray, IntArray, IntArray]:
+    """Time, kind and job of all events in order; jobs of unknown start began at submission."""
+    log = prepared.log
+    start = np.where(np.isfinite(log.start), log.start, log.submit)
+    jobs = np.arange(len(log))
+    outlived = [jobs[log.run_time >= bound] for bound in SHORT_RUN_TIMES]
+    times = [start[chosen] + SHORT_RUN_TIMES[kind] for kind, chosen in enumerate(outlived)]
+    parts = [*outlived, jobs, jobs, jobs]
+    time = np.concatenate([*times, start + log.run_time, log.submit, start])
+    kind = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
+    job = np.concatenate(parts)
+    order = np.lexsort((job, kind, time))
+    return time[order], kind[order], job[order]
+
+
+@compiled
+def _replay(
+    past: PastRuns,
+    kind: IntArray,
+    job: IntArray,
+    run_time: FloatArray,
+    processors: IntArray,
+    at_submission: FloatArray,
+    at_start: FloatArray,
+) -> None:
+    """Go through events; fill what is asked for where the arrays have rows."""
+    ended = 2 * past.user_known.astype(np.int64)  # runs of each user; of rows known before, two
+    for event in range(len(kind)):
+        number = job[event]
+        user, template = past.user[number], past.template[number]
+        if kind[event] <= ENDED_EVENT:
+            wide = float(processors[number])
+            fold_run(past, user, template, kind[event], run_time[number], wide)
+            ended[user] += kind[event] == ENDED_EVENT
+        elif kind[event] == _SUBMITTED:
+            if len(at_submission) and ended[user]:
+                row = past.users[user]
+                before = row[PREVIOUS] if ended[user] > 1 else row[LAST]
+                at_submission[number, 0] = 0.5 * (row[LAST] + before)
+                at_submission[number, 1] = row[INVERSE]
+        elif len(at_start):
+            of_user, of_template = known_rows(past, user, template)
+            fill_known_facts(
+                at_start[number],
+                past.asked[template],
+                float(processors[number]),
+                of_user,
+                of_template,
+                1.0 * past.user_known[user],
+                1.0 * past.template_known[template],
+            )
+
+
+class _Replay:
+    """A log gone through up to some time, and no further until asked."""
+
+    def __init__(self, prepared: PreparedLog) -> None:
+        self.past = prepared.past.copy()
+        self._prepared = prepared
+        self._time, self._kind, self._job = _events(prepared)
+        self._done = 0
+
+    def run(
+        self,
+        until: float,
+        at_submission: FloatArray | None = None,
+        at_start: FloatArray | None = None,
+    ) -> None:
+        """Go through what happened before a time, seconds."""
+        last = int(np.searchsorted(self._time, until))
+        events = slice(self._done, last)
+        nothing = np.empty((0, 0))
+        log = self._prepared.log
+        _replay(
+            self.past,
+            self._kind[events],
+            self._job[events],
+            log.run_time,
+            log.processors,
+            nothing if at_submission is None else at_submission,
+            nothing if at_start is None else at_start,
+        )
+        self._done = max(last, self._done)
+
+
+def windows_with_past(
+    prepared: PreparedLog, firsts: Sequence[int], count: int
+) -> list[PreparedLog]:
+    """Windows of a log that know what the log's runs told strictly before their first submission.
+
+    A job that still runs then tells nothing more: it is none of the window's.
+
+    Args:
+        prepared: the log.
+        firsts: first job of each window.
+        count: jobs of a window.
+    """
+    replay = _Replay(prepared)
+    windows: dict[int, PreparedLog] = {}
+    for first in sorted(set(firsts)):
+        replay.run(float(prepared.log.submit[first]) if count else -np.inf)
+        known = replace(prepared, past=replay.past)
+        windows[first] = select_prepared(known, np.arange(first, first + count))
+    return [windows[first] for first in firsts]
+
+
+def known_at_start(prepared: PreparedLog) -> FloatArray:
+    """What a prediction of each job is made of when the log says that it started.
+
+    Returns:
+        float64[n, KNOWN_FACTS], as `fill_known_facts`.
+    """
+    facts = np.zeros((len(prepared.log), KNOWN_FACTS))
+    _Replay(prepared).run(np.inf, at_start=facts)
+    return facts
+
+
+def recent_runs(prepared: PreparedLog) -> RecentRuns:
+    """What users' last runs told when each job was submitted.
+
+    The mean of the two last run times as in Tsafrir, Etsion and Feitelson 2007, at most the
+    request; of one run its own, and the request where no run of the user has ended.
+    """
+    told = np.full((len(prepared.log), 2), np.nan)
+    _Replay(prepared).run(np.inf, at_submission=told)
+    requested = np.maximum(prepared.requested, 1.0)
+    known = np.isfinite(told[:, 0])
+    predicted = np.where(known, np.clip(told[:, 0], 1.0, requested), requested)
+    rate = np.where(known, told[:, 1], 1.0 / np.maximum(requested, 10.0))
+    return RecentRuns(predicted=predicted, rate=rate)

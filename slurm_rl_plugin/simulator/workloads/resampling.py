@@ -1,0 +1,219 @@
+"""Other logs made of one log: denser arrivals, weeks drawn anew; and how sure a ratio is.
+
+Weeks keep what the arrivals of a site have in common (days, nights, week-ends, bursts of a user);
+only what lies more than a week apart is torn. See Feitelson, "Resampling with feedback" (2016), for
+what open resampling leaves out: users here do not react to the waits that a policy gives them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from slurm_rl_plugin.accounting.port import JobLog
+from slurm_rl_plugin.errors import ConfigurationError
+from slurm_rl_plugin.simulator.workloads.log_workload import (
+    PreparedLog,
+    select_jobs,
+    select_prepared,
+)
+from slurm_rl_plugin.units import DAY, FloatArray, IntArray
+
+WEEK = 7 * DAY
+#: A single week drawn again and again is always the same log.
+FEWEST_WEEKS = 2
+#: Blocks of which an interval can be told at all.
+FEWEST_BLOCKS = 2
+
+
+def scale_load(log: JobLog, factor: float) -> JobLog:
+    """The same jobs arriving `factor` times as fast: the gaps between submits divided by it.
+
+    Run times, processors and requested times are untouched, so that the offered load is multiplied
+    by the factor. Recorded starts belong to the old arrivals and become NaN.
+
+    Args:
+        log: the log; a factor of 1 gives it back.
+        factor: > 0.
+
+    Raises:
+        ConfigurationError: the factor is no positive number, or the log is empty.
+    """
+    if not (np.isfinite(factor) and factor > 0):
+        raise ConfigurationError(f"a load cannot be multiplied by {factor:g}: give a number > 0.")
+    _check_not_empty(log)
+    if factor == 1.0:
+        return log
+    submit = log.submit[0] + (log.submit - log.submit[0]) / factor
+    return replace(
+        log,
+        submit=submit,
+        eligible=submit + (log.eligible - log.submit),
+        start=np.full(len(log), np.nan),
+    )
+
+
+def resample_weeks(log: JobLog, rng: np.random.Generator, weeks: int | None = None) -> JobLog:
+    """A log of the same span made of weeks of this one, drawn with replacement.
+
+    Weeks count from the first submit, so that a job keeps its weekday and its hour. What follows
+    the last whole week is drawn from the beginnings of all weeks. Jobs are numbered from 1;
+    eligible times and recorded starts move with the submit.
+
+    Args:
+        log: in submit order.
+        rng: source of randomness.
+        weeks: how many whole weeks to make; by default as long a log as this one.
+
+    Raises:
+        ConfigurationError: the log has fewer than two whole weeks, or `weeks` is less than 1.
+    """
+    index, shift = _draw(log, rng, weeks)
+    return _moved(select_jobs(log, index), shift)
+
+
+def resample_prepared(
+    prepared: PreparedLog, rng: np.random.Generator, weeks: int | None = None
+) -> PreparedLog:
+    """`resample_weeks` of a prepared log; classes, accounts and shares stay those of the whole."""
+    index, shift = _draw(prepared.log, rng, weeks)
+    drawn = select_prepared(prepared, index)
+    return replace(drawn, log=_moved(drawn.log, shift))
+
+
+def whole_weeks(log: JobLog) -> int:
+    """Whole weeks between the first and the last submit."""
+    return int((log.submit[-1] - log.submit[0]) // WEEK) if len(log) else 0
+
+
+def _draw(log: JobLog, rng: np.random.Generator, weeks: int | None) -> tuple[IntArray, FloatArray]:
+    """Places of the drawn jobs in the log, and by how many seconds each moves."""
+    _check_not_empty(log)
+    known = whole_weeks(log)
+    if known < FEWEST_WEEKS:
+        days = (log.submit[-1] - log.submit[0]) / DAY
+        raise ConfigurationError(
+            f"the log spans {days:.1f} days: resampling draws whole weeks and needs two at least."
+        )
+    if weeks is not None and weeks < 1:
+        raise ConfigurationError(f"a log of {weeks} weeks cannot be made: ask for one at least.")
+    since = log.submit - log.submit[0]
+    week_of = (since // WEEK).astype(np.int64)
+    drawn = rng.integers(known, size=known if weeks is None else weeks)
+    parts = [np.flatnonzero(week_of == week) for week in drawn]
+    if weeks is None:
+        week = int(rng.integers(known + 1))
+        begun = since - week * WEEK
+        parts.append(np.flatnonzero((week_of == week) & (begun <= since[-1] - known * WEEK)))
+        drawn = np.append(drawn, week)
+    index = np.concatenate(parts)
+    if len(index) == 0:
+        raise ConfigurationError("the weeks drawn hold no job: the log is too thin to resample.")
+    moved_by = WEEK * (np.arange(len(drawn)) - drawn)
+    return index, np.repeat(moved_by, [len(part) for part in parts])
+
+
+def _moved(log: JobLog, shift: FloatArray) -> JobLog:
+    return replace(
+        log,
+        job_id=np.arange(1, len(log) + 1),
+        submit=log.submit + shift,
+        eligible=log.eligible + shift,
+        start=log.start + shift,
+    )
+
+
+def _check_not_empty(log: JobLog) -> None:
+    if len(log) == 0:
+        raise ConfigurationError("the log has no job.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ratio:
+    """A ratio of means and its 95 % confidence interval (lower, upper)."""
+
+    mean: float
+    ci95: tuple[float, float]
+
+
+def paired_ratio(
+    numerators: FloatArray,
+    denominators: FloatArray,
+    rng: np.random.Generator,
+    resamples: int = 2000,
+) -> Ratio:
+    """Ratio of the means over blocks, with a percentile bootstrap over blocks (definitions).
+
+    The blocks must be independent of each other: seeds, or windows that do not overlap. Logs that
+    `resample_weeks` made of one log are not; `resampled_ratio` is for them.
+
+    Args:
+        numerators: figure of one policy in each block, shape [blocks], >= 0.
+        denominators: of the other policy in the same blocks, >= 0, not all 0.
+        rng: source of randomness.
+        resamples: how often the blocks are drawn.
+
+    Raises:
+        ConfigurationError: fewer than two blocks, unequal numbers of them, a figure that is
+            negative or not finite, denominators all 0, or no resamples.
+    """
+    _check_blocks(numerators, denominators)
+    if resamples < 1:
+        raise ConfigurationError(f"{resamples} resamples give no interval: ask for one at least.")
+    blocks = len(numerators)
+    drawn = rng.integers(blocks, size=(resamples, blocks))
+    ratios = _ratio(numerators[drawn].mean(axis=1), denominators[drawn].mean(axis=1))
+    return Ratio(
+        mean=float(np.mean(numerators) / np.mean(denominators)), ci95=_central_part(ratios)
+    )
+
+
+def resampled_ratio(numerators: FloatArray, denominators: FloatArray) -> Ratio:
+    """Ratio of the means over resampled logs; the interval is that of their own ratios.
+
+    Each log already is a draw of the log's blocks, its weeks: the middle 95 % of the ratios is the
+    bootstrap interval over weeks. More draws make it smoother, never narrower than the weeks allow.
+
+    Args:
+        numerators: figure of one policy in each resampled log, shape [samples], >= 0.
+        denominators: of the other policy in the same logs, >= 0, not all 0.
+
+    Raises:
+        ConfigurationError: as `paired_ratio`.
+    """
+    _check_blocks(numerators, denominators)
+    return Ratio(
+        mean=float(np.mean(numerators) / np.mean(denominators)),
+        ci95=_central_part(_ratio(numerators, denominators)),
+    )
+
+
+def _check_blocks(numerators: FloatArray, denominators: FloatArray) -> None:
+    if numerators.ndim != 1 or numerators.shape != denominators.shape:
+        raise ConfigurationError(
+            f"paired figures need one of each policy in every block, not {numerators.shape} and "
+            f"{denominators.shape}."
+        )
+    if len(numerators) < FEWEST_BLOCKS:
+        raise ConfigurationError(
+            f"{len(numerators)} block gives no interval: two at least are needed."
+        )
+    figures = np.concatenate([numerators, denominators])
+    if not (np.isfinite(figures).all() and (figures >= 0).all()):
+        raise ConfigurationError("a figure of a block is negative or not finite: no ratio of it.")
+    if not denominators.any():
+        raise ConfigurationError("the figure to compare with is 0 in every block: no ratio to it.")
+
+
+def _ratio(numerators: FloatArray, denominators: FloatArray) -> FloatArray:
+    """Elementwise; over 0 infinite, 0 over 0 is 1 since the policies do not differ."""
+    over_nothing = np.where(numerators > 0, np.inf, 1.0)
+    return np.divide(numerators, denominators, out=over_nothing, where=denominators > 0)
+
+
+def _central_part(values: FloatArray) -> tuple[float, float]:
+    # the outer of the two neighbours: no interpolation between a number and infinity
+    ordered = np.sort(values)
+    last = len(ordered) - 1
+    return float(ordered[int(0.025 * last)]), float(ordered[int(np.ceil(0.975 * last))])

@@ -1,0 +1,151 @@
+"""What the campaign of faults calls lost, held, failed and starved."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bench.faults.every_fault import FAULTS, fault_named
+from bench.faults.fault import Sign
+from bench.faults.injection import Injection
+from bench.faults.job_outcomes import SeenJob, failed, held, lost, starved
+from bench.faults.reliability_table import BEGIN, END, summary_of, table_of, with_table
+
+BOUND, GRACE = 25.0, 10.0
+
+
+def job(name: str, **more: object) -> SeenJob:
+    usual = {
+        "state": "COMPLETED",
+        "reason": "None",
+        "restarts": 0,
+        "eligible": 0.0,
+        "start": 5.0,
+        "processors": 1,
+        "priority": 100,
+    }
+    return SeenJob(job=name, **{**usual, **more})  # type: ignore[arg-type]
+
+
+def test_a_job_that_nobody_knows_is_lost() -> None:
+    assert lost({"1", "2_3"}, {"1": job("1")}) == ["2_3"]
+
+
+def test_held_is_by_reason_or_by_priority_and_not_by_its_user() -> None:
+    seen = [
+        job("1", state="PENDING", reason="JobHeldAdmin"),
+        job("2", state="PENDING", reason="Priority", priority=0),
+        job("3", state="PENDING", reason="JobHeldUser"),
+        job("4", priority=0),  # has run
+        job("5", state="PENDING", reason="launch_failed_requeued_held", priority=0),  # by Slurm
+    ]
+    found = held({each.job: each for each in seen}, {"3"})
+    assert found == ["1 (JobHeldAdmin)", "2 (Priority)"]
+
+
+@pytest.mark.parametrize("reruns", [True, False])
+def test_failed_is_what_did_not_complete_or_ran_again(reruns: bool) -> None:
+    seen = [
+        job("1"),
+        job("2", state="CANCELLED"),
+        job("3", state="CANCELLED"),
+        job("4", restarts=1),
+    ]
+    found = list(failed({each.job: each for each in seen}, {"3"}, reruns=reruns))
+    assert found == ["2 (CANCELLED)", *([] if reruns else ["4 (run again 1 times)"])]
+
+
+def test_a_job_is_starved_where_a_newer_one_of_its_size_passes_it_beyond_the_bound() -> None:
+    old = job("old", start=60.0)
+    assert starved([old, job("new", eligible=40.0, start=50.0)], BOUND, GRACE)
+    assert not starved([old, job("new", eligible=40.0, start=50.0)], BOUND, GRACE, until=45.0)
+    assert not starved([old, job("early", eligible=20.0, start=30.0)], BOUND, GRACE)
+    assert not starved([old, job("as old", eligible=1.0, start=50.0)], BOUND, GRACE)
+    assert not starved(
+        [job("wide", start=60.0, processors=2), job("new", eligible=40.0, start=50.0)], BOUND, GRACE
+    )
+
+
+@given(st.lists(st.tuples(st.floats(0, 100), st.floats(0, 100)), max_size=20))
+def test_who_start_in_the_order_in_which_they_came_are_never_starved(
+    times: list[tuple[float, float]],
+) -> None:
+    eligible, begins = (
+        sorted(each[0] for each in times),
+        sorted(each[0] + each[1] for each in times),
+    )
+    jobs = [
+        job(str(place), eligible=came, start=began)
+        for place, (came, began) in enumerate(zip(eligible, begins, strict=True))
+    ]
+    assert starved(jobs, BOUND, GRACE) == []
+
+
+@pytest.mark.parametrize(
+    ("sign", "before", "now", "shows"),
+    [
+        (Sign("a"), {"a": 1.0}, {"a": 2.0}, True),
+        (Sign("a"), {"a": 2.0}, {"a": 2.0}, False),
+        (Sign("a"), None, {"a": 1.0}, True),
+        (Sign("a", 0.0), {"a": 1.0}, {"a": 0.0}, True),
+        (Sign("a", 0.0), {"a": 1.0}, None, False),
+        (Sign(""), {"a": 1.0}, None, True),
+        (Sign(""), {"a": 1.0}, {"a": 1.0}, False),
+        (Sign("a", labels='b="c"'), {}, {'a{b="c"}': 1.0}, True),
+        (Sign("a", labels='b="c"'), {}, {'a{b="d"}': 1.0}, False),
+    ],
+)
+def test_a_sign_shows_by_what_was_scraped(
+    sign: Sign, before: dict[str, float] | None, now: dict[str, float] | None, shows: bool
+) -> None:
+    assert sign.shows(before, now) == shows
+
+
+def good(name: str) -> Injection:
+    return Injection(name=name, metric=True, log=True, recovery=2.0, allowed=5.0, jobs=50)
+
+
+@pytest.mark.parametrize(
+    "spoilt",
+    [
+        {"metric": False},
+        {"log": False},
+        {"recovery": 5.1},
+        {"recovery": None},
+        {"lost": ["7"]},
+        {"held": ["7"]},
+        {"failed": ["7"]},
+        {"starved": ["7"]},
+        {"factors_left": ["7"]},
+        {"factors_after_kill": ["7"]},
+        {"torn": 1},
+        {"error": "no cluster"},
+    ],
+)
+def test_nothing_that_went_wrong_counts_as_survived(spoilt: dict[str, object]) -> None:
+    found = good(FAULTS[0].name)
+    assert found.survived
+    for name, value in spoilt.items():
+        setattr(found, name, value)
+    assert not found.survived
+    assert len(found.complaints) == 1
+
+
+def test_faults_have_names_and_folders_of_their_own() -> None:
+    assert len({fault.name for fault in FAULTS}) == len({fault.folder for fault in FAULTS})
+    assert len({fault.name for fault in FAULTS}) == len(FAULTS)
+    with pytest.raises(KeyError):
+        fault_named("no such fault")
+
+
+def test_the_document_holds_the_table_between_its_marks() -> None:
+    results = [good(fault.name).as_json() for fault in FAULTS[:2]]
+    made = with_table(f"before\n{BEGIN}\nold\n{END}\nafter\n", results)
+    assert made == (
+        f"before\n{BEGIN}\n{summary_of(results)}\n\n{table_of(results)}\n{END}\nafter\n"
+    )
+    assert with_table(made, results) == made
+    assert "2 faults injected, 2 survived; of 100 jobs 0 lost" in made
+    with pytest.raises(ValueError, match="no lines"):
+        with_table("nothing", results)
