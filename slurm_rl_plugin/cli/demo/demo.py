@@ -39,7 +39,7 @@ from slurm_rl_plugin.learning.training_plan import TrainingPlan
 from slurm_rl_plugin.metrics.collector import CycleMetrics
 from slurm_rl_plugin.metrics.http import serve_metrics
 from slurm_rl_plugin.policies.q_network import load_q_network
-from slurm_rl_plugin.simulator.kernel.compilation import compiled_before
+from slurm_rl_plugin.simulator.kernel.kept_code import compiled_before
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.simulator.workloads.generators import generated_log
 from slurm_rl_plugin.simulator.workloads.log_workload import (

@@ -127,9 +127,9 @@ def _compiled_code() -> Path | None:
     """Where the simulator's compiled code is kept here; None where the user says where."""
     if os.environ.get("NUMBA_CACHE_DIR"):  # sbatch hands it on
         return None
-    from numba import config  # noqa: PLC0415 - heavy
+    from slurm_rl_plugin.simulator.kernel.kept_code import kept_code  # noqa: PLC0415 - heavy
 
-    return Path(config.CACHE_DIR)
+    return kept_code()
 
 
 def _sbatch_options(words: list[str]) -> dict[str, str | bool]:

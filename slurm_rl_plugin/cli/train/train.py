@@ -45,8 +45,8 @@ from slurm_rl_plugin.learning.trained_policy import TrainedPolicy
 from slurm_rl_plugin.learning.training import train_model
 from slurm_rl_plugin.learning.training_plan import TrainingPlan
 from slurm_rl_plugin.policies.network import QNetwork
-from slurm_rl_plugin.simulator.kernel.compilation import compiled_before
 from slurm_rl_plugin.simulator.kernel.dispatch import BACKFILLING
+from slurm_rl_plugin.simulator.kernel.kept_code import compiled_before
 
 #: Windows taken from either part of a log.
 _WINDOWS = 2

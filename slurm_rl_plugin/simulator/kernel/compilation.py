@@ -1,15 +1,17 @@
-"""How the simulator is compiled, and where compiled code is kept between runs."""
+"""How the simulator is compiled."""
 
 from __future__ import annotations
 
 import hashlib
-import os
+import sys
 import types
 from pathlib import Path
 from typing import Any
 
 import numba
 from numba import njit
+
+from slurm_rl_plugin.simulator.kernel.kept_code import keep_compiled_code
 
 #: Folders with sources that can end up in compiled code.
 _COMPILED_FOLDERS = (
@@ -24,8 +26,7 @@ _COMPILED_FOLDERS = (
 def source_digest(*more: str) -> str:
     """Digest of every source that can end up in compiled code, and of other folders, 16 digits.
 
-    numba looks only at a function's own file when it decides whether its cached machine code is
-    stale, not at the files of the functions it calls; hence one cache folder a state of sources.
+    Results that are kept from run to run name it.
 
     Args:
         more: folders of the package besides those, with what lies below them.
@@ -39,20 +40,7 @@ def source_digest(*more: str) -> str:
     return digest.hexdigest()[:16]
 
 
-def _keep_compiled_code() -> None:
-    if os.environ.get("NUMBA_CACHE_DIR"):
-        return
-    home = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    numba.config.CACHE_DIR = str(Path(home) / "slurm-rl" / f"compiled-{source_digest()}")
-
-
-_keep_compiled_code()
-
-
-def compiled_before() -> bool:
-    """Whether an earlier run kept compiled code of these sources: a first one takes longer."""
-    return any(Path(str(numba.config.CACHE_DIR)).rglob("*.nbi"))
-
+keep_compiled_code()
 
 # without the interpreter lock several simulations run beside each other in threads
 compiled: Any = njit(cache=True, nogil=True)
@@ -77,4 +65,5 @@ def compiled_copy(function: Any, **names: Any) -> Any:
     )
     copy.__module__ = function.__module__
     copy.__qualname__ = function.__qualname__
+    copy.__dict__["compiled_in"] = sys._getframe(1).f_globals["__name__"]  # whose imports count
     return compiled(copy)

@@ -1,0 +1,86 @@
+"""Compiled code is kept between runs, by what it computes: a docstring compiles nothing again.
+
+numba looks only at a function's own file when it decides whether its kept machine code is stale,
+not at the files of the functions it calls, and it looks at every byte of it.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numba
+from numba.core.caching import FunctionCache
+
+from slurm_rl_plugin.simulator.kernel.import_closure import PACKAGE, closure_digest
+
+
+class KeptByClosure:
+    """Tells numba where the code of a function of ours is kept; it calls this a cache locator.
+
+    A folder for each module and state of what it computes with, so that branches, clones and
+    machines of one CPU type share what they have in common.
+    """
+
+    def __init__(self, function: Any, source: str) -> None:
+        self._py_file = source  # numba names it in its warnings
+        module = getattr(function, "compiled_in", function.__module__)
+        self._digest = closure_digest(module)
+        self._folder = kept_code() / f"{module.removeprefix(f'{PACKAGE.name}.')}-{self._digest}"
+
+    @classmethod
+    def from_function(cls, function: Any, source: str) -> KeptByClosure | None:
+        """The place for a function; None for one that is not ours, or where none can be made."""
+        if not function.__module__.startswith(f"{PACKAGE.name}."):
+            return None
+        place = cls(function, source)
+        try:
+            place.ensure_cache_path()
+        except OSError:
+            return None
+        return place
+
+    def ensure_cache_path(self) -> None:
+        """Make the folder.
+
+        Raises:
+            OSError: it cannot be made, or not be written into.
+        """
+        self._folder.mkdir(parents=True, exist_ok=True)
+        if not os.access(self._folder, os.W_OK):
+            raise PermissionError(self._folder)
+
+    def get_cache_path(self) -> str:
+        """The folder."""
+        return str(self._folder)
+
+    def get_source_stamp(self) -> str:
+        """What must be as it was when the code was compiled."""
+        return self._digest
+
+    def get_disambiguator(self) -> str:
+        """Nothing: numba tells functions of one name in a module apart by their byte code."""
+        return ""
+
+
+def kept_code() -> Path:
+    """The folder with all compiled code; it may be removed at any time."""
+    return Path(str(numba.config.CACHE_DIR))
+
+
+def keep_compiled_code() -> None:
+    """Let numba keep the code of our functions, below NUMBA_CACHE_DIR where that is set."""
+    if not os.environ.get("NUMBA_CACHE_DIR"):
+        home = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+        numba.config.CACHE_DIR = str(Path(home) / "slurm-rl" / "compiled")
+    locators = FunctionCache._impl_class._locator_classes
+    if KeptByClosure not in locators:
+        locators.insert(0, KeptByClosure)
+
+
+def compiled_before() -> bool:
+    """Whether an earlier run kept the simulator's code: a first one takes longer."""
+    module = "simulator.schedules.simulation"
+    folder = kept_code() / f"{module}-{closure_digest(f'{PACKAGE.name}.{module}')}"
+    return any(folder.glob("*.nbi"))

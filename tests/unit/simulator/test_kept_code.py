@@ -1,0 +1,114 @@
+"""Compiled code is kept by what it computes: a docstring compiles nothing, a formula its users."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from slurm_rl_plugin.simulator.kernel import import_closure
+from slurm_rl_plugin.simulator.kernel.import_closure import PACKAGE
+
+KERNEL = "slurm_rl_plugin.kernel"
+SOURCES = {
+    "__init__": "",
+    "units": "SECOND = 1.0",
+    "speed": '"""Speed."""\n\n\ndef twice(x):\n    """Two of it."""\n    return 2 * x',
+    "kernel": "from slurm_rl_plugin.speed import twice\nfrom slurm_rl_plugin import units",
+    "beside": "from slurm_rl_plugin.units import SECOND",
+}
+
+
+@pytest.fixture
+def sources(tmp_path, monkeypatch):
+    """A package of five modules."""
+    package = tmp_path / "slurm_rl_plugin"
+    package.mkdir()
+    for name, text in SOURCES.items():
+        (package / f"{name}.py").write_text(text)
+    monkeypatch.setattr(import_closure, "PACKAGE", package)
+    import_closure._read.cache_clear()
+    import_closure.closure_digest.cache_clear()
+    yield package
+    import_closure._read.cache_clear()
+    import_closure.closure_digest.cache_clear()
+
+
+def digest_after(sources: Path, name: str, text: str) -> str:
+    (sources / f"{name}.py").write_text(text)
+    import_closure._read.cache_clear()
+    import_closure.closure_digest.cache_clear()
+    return import_closure.closure_digest(KERNEL)
+
+
+def test_a_module_computes_with_what_it_imports(sources):
+    assert import_closure.import_closure(KERNEL) == {
+        KERNEL,
+        "slurm_rl_plugin.speed",
+        "slurm_rl_plugin.units",
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("speed", "def twice(x):\n    # a comment\n\n    return 2 * x"),
+        ("speed", '"""Other words."""\ndef twice(x):\n    """Of other words."""\n    return 2*x'),
+        ("beside", "SECOND = 3.0"),
+    ],
+)
+def test_words_and_strangers_change_nothing(sources, name, text):
+    assert digest_after(sources, name, text) == digest_after(sources, "units", SOURCES["units"])
+    before = digest_after(sources, name, SOURCES[name])
+    assert digest_after(sources, name, text) == before
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("speed", "def twice(x):\n    return 3 * x"),
+        ("units", "SECOND = 2.0"),
+        ("kernel", "from slurm_rl_plugin.speed import twice\nfrom slurm_rl_plugin import beside"),
+    ],
+)
+def test_what_is_computed_elsewhere_counts(sources, name, text):
+    before = import_closure.closure_digest(KERNEL)
+    assert digest_after(sources, name, text) != before
+
+
+PROGRAM = """
+from slurm_rl_plugin.simulator.kernel.compiled_features import log_wait
+print(round(float(log_wait(3.0)), 6), sum(log_wait.stats.cache_hits.values()))
+"""
+
+
+def run_in(tree: Path, kept: Path) -> list[str]:
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM],
+        env={"PYTHONPATH": str(tree), "XDG_CACHE_HOME": str(kept), "PATH": "/usr/bin:/bin"},
+        cwd=tree,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=300,
+    )
+    return done.stdout.split()
+
+
+def test_another_clone_with_other_docstrings_compiles_nothing_a_formula_does(tmp_path):
+    one, other = tmp_path / "one", tmp_path / "other"
+    for tree in (one, other):
+        shutil.copytree(PACKAGE, tree / PACKAGE.name, ignore=shutil.ignore_patterns("__pycache__"))
+    formula = other / PACKAGE.name / "features" / "reactive_grid.py"
+    first, compiled = run_in(one, tmp_path / "kept")
+    assert compiled == "0"
+    formula.write_text(
+        formula.read_text().replace('"""The papers', '"""Other words.\n\nThe papers', 1)
+    )
+    assert run_in(other, tmp_path / "kept") == [first, "1"]
+    text = formula.read_text()
+    changed = text.replace("def log_wait(", "_MORE = 1.0\n\n\ndef log_wait(")
+    assert changed != text
+    formula.write_text(changed)
+    assert run_in(other, tmp_path / "kept") == [first, "0"]
