@@ -7,6 +7,7 @@ not at the files of the functions it calls, and it looks at every byte of it.
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,9 @@ import numba
 from numba.core.caching import FunctionCache
 
 from slurm_rl_plugin.simulator.kernel.import_closure import PACKAGE, closure_digest
+
+#: States of a module whose code is kept beside each other: branches, releases.
+_STATES = 4
 
 
 class KeptByClosure:
@@ -27,7 +31,8 @@ class KeptByClosure:
         self._py_file = source  # numba names it in its warnings
         module = getattr(function, "compiled_in", function.__module__)
         self._digest = closure_digest(module)
-        self._folder = kept_code() / f"{module.removeprefix(f'{PACKAGE.name}.')}-{self._digest}"
+        self._module = module.removeprefix(f"{PACKAGE.name}.")
+        self._folder = kept_code() / f"{self._module}-{self._digest}"
 
     @classmethod
     def from_function(cls, function: Any, source: str) -> KeptByClosure | None:
@@ -42,12 +47,16 @@ class KeptByClosure:
         return place
 
     def ensure_cache_path(self) -> None:
-        """Make the folder.
+        """Make the folder, in the place of the oldest where the module has enough.
 
         Raises:
             OSError: it cannot be made, or not be written into.
         """
-        self._folder.mkdir(parents=True, exist_ok=True)
+        if not self._folder.is_dir():
+            self._folder.mkdir(parents=True, exist_ok=True)
+            states = sorted(kept_code().glob(f"{self._module}-*"), key=_made)
+            for state in states[:-_STATES]:
+                shutil.rmtree(state, ignore_errors=True)
         if not os.access(self._folder, os.W_OK):
             raise PermissionError(self._folder)
 
@@ -62,6 +71,13 @@ class KeptByClosure:
     def get_disambiguator(self) -> str:
         """Nothing: numba tells functions of one name in a module apart by their byte code."""
         return ""
+
+
+def _made(folder: Path) -> float:
+    try:
+        return folder.stat().st_mtime
+    except OSError:  # another process has removed it
+        return 0.0
 
 
 def kept_code() -> Path:

@@ -1,5 +1,6 @@
 """Compiled code is kept by what it computes: a docstring compiles nothing, a formula its users."""
 
+import os
 import shutil
 import subprocess
 import sys
@@ -112,3 +113,17 @@ def test_another_clone_with_other_docstrings_compiles_nothing_a_formula_does(tmp
     assert changed != text
     formula.write_text(changed)
     assert run_in(other, tmp_path / "kept") == [first, "0"]
+
+
+def test_of_many_states_of_a_module_the_oldest_go(tmp_path):
+    kept = tmp_path / "kept" / "slurm-rl" / "compiled"
+    for day in range(9):
+        folder = kept / f"simulator.kernel.compiled_features-{day:016}"
+        folder.mkdir(parents=True)
+        os.utime(folder, (day, day))
+    (kept / "simulator.kernel.cluster-0").mkdir()
+    run_in(PACKAGE.parent, tmp_path / "kept")
+    left = {folder.name for folder in kept.glob("simulator.kernel.compiled_features-*")}
+    assert len(left) == 4
+    assert {f"simulator.kernel.compiled_features-{day:016}" for day in (6, 7, 8)} < left
+    assert (kept / "simulator.kernel.cluster-0").is_dir()
