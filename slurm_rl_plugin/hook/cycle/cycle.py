@@ -3,31 +3,29 @@
 from __future__ import annotations
 
 import logging
-import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 
 from slurm_rl_plugin.batch_systems.port import (
     ApplyReport,
     BatchSystem,
-    FactorChange,
     SchedulerFacts,
     SchedulerLoad,
 )
-from slurm_rl_plugin.domain import Decision, QueueSnapshot
+from slurm_rl_plugin.domain import QueueSnapshot
 from slurm_rl_plugin.errors import (
     BatchSystemError,
-    BatchSystemUnavailable,
     ChangeRejected,
     SlurmRLError,
 )
 from slurm_rl_plugin.hook.audit.log import AuditLog, decided_order
 from slurm_rl_plugin.hook.class_defaults.class_defaults import ClassDefaults
-from slurm_rl_plugin.hook.cycle.in_charge import NO_CONTROLLER_HERE, NOBODY_IN_CHARGE
+from slurm_rl_plugin.hook.cycle.factor_writes import FactorWrites
+from slurm_rl_plugin.hook.cycle.in_charge import Charge
+from slurm_rl_plugin.hook.cycle.planning import QueuePlanner
 from slurm_rl_plugin.hook.cycle.settings import CycleSettings
 from slurm_rl_plugin.hook.cycle.stopwatch import Stopwatch
 from slurm_rl_plugin.hook.cycle_report import CycleReport
@@ -40,8 +38,7 @@ from slurm_rl_plugin.hook.disturbances import (
 from slurm_rl_plugin.hook.memory.carried_factors import CarriedFactors
 from slurm_rl_plugin.hook.memory.policy_memory import MemoryFile, memory_path
 from slurm_rl_plugin.hook.memory.state_file import StateFile
-from slurm_rl_plugin.hook.order.order_changes import in_safe_order
-from slurm_rl_plugin.hook.order.queue_plan import QueuePlan, planned_order
+from slurm_rl_plugin.hook.order.queue_plan import QueuePlan
 from slurm_rl_plugin.hook.order.request_watch import ChangedRequests, RequestWatch
 from slurm_rl_plugin.hook.rails.batch_limit import BatchLimit
 from slurm_rl_plugin.hook.rails.guard_rails import GuardRail, UntouchedJobs
@@ -120,18 +117,17 @@ class Cycle:
         """One cycle; never raises for a fault of the batch system, the policy or a file."""
         watch = Stopwatch(self.monotonic)
         snapshot: QueueSnapshot | None = None
-        known: dict[str, Any] = {}
+        facts: SchedulerFacts | None = None
+        load: SchedulerLoad | None = None
         ours = False
         self._denied = max(self._denied - 1, 0)
         try:
             begin = self.monotonic()
             facts = self.batch_system.facts()
-            known |= {"pass_interval": facts.pass_interval, "release": facts.release}
             obstacle = self._standby(facts)
             if obstacle is None:  # on standby no more is asked
-                ours = not self._is_astray(facts)
+                ours = not self._charge.is_astray(facts)
                 load = self.batch_system.load()
-                known["events"] = load.events
                 self._accounting.look(load.backlog, self.disturbances)
                 obstacle = self._obstacle(facts, load)
             if obstacle is None:
@@ -154,13 +150,21 @@ class Cycle:
             report = self._failed("internal", str(error), snapshot)
         if ours and report.failure in _NO_LIMIT_AFTER:
             report = replace(report, limit=self.limit.lift(self.batch_system))
-        known |= {"calls": tuple(self.calls), "disturbances": self.disturbances.taken()}
+        calls = tuple(self.calls)
         self.calls.clear()
-        return replace(report, phase_seconds=watch.phases, **known)
+        return replace(
+            report,
+            phase_seconds=watch.phases,
+            pass_interval=facts.pass_interval if facts else report.pass_interval,
+            release=facts.release if facts else report.release,
+            events=load.events if load else report.events,
+            calls=calls,
+            disturbances=self.disturbances.taken(),
+        )
 
     def _standby(self, facts: SchedulerFacts) -> CycleReport | None:
         """The report of a cycle that is another host's to do, or None."""
-        if not self._is_anothers(facts):
+        if not self._charge.is_anothers(facts):
             if self.stood_by:
                 self.stood_by, self._guard = False, self._new_guard()  # what the other remembers
             return None
@@ -174,16 +178,10 @@ class Cycle:
         """The report of a cycle that had better do nothing, or None."""
         if load.struggles is not None:
             return self._failed("busy", load.struggles, None)
-        harm = facts.harm
-        if self._is_astray(facts):
-            harm = NO_CONTROLLER_HERE  # two such daemons would undo each other's order
+        harm = self._charge.harm(facts)
         if harm is not None and not self.settings.shadow:
             return self._failed("refused", harm, None)
         return None
-
-    def _is_astray(self, facts: SchedulerFacts) -> bool:
-        """Whether this host has no controller to be beside."""
-        return self.settings.beside_controllers and not facts.controller_here
 
     def release(self) -> ApplyReport:
         """Take back every factor of ours, and the limit on batch jobs.
@@ -221,24 +219,28 @@ class Cycle:
         Raises:
             BatchSystemUnavailable: no answer in time: it cannot be told.
         """
-        return self.settings.beside_controllers and self._is_anothers(self.batch_system.facts())
-
-    def _is_anothers(self, facts: SchedulerFacts) -> bool:
-        """Whether another host's daemon has to act.
-
-        Raises:
-            BatchSystemUnavailable: it cannot be told.
-        """
-        if not self.settings.beside_controllers:
-            return False
-        if facts.in_charge is None:
-            raise BatchSystemUnavailable(NOBODY_IN_CHARGE)
-        return not facts.in_charge
+        return self.settings.beside_controllers and self._charge.is_anothers(
+            self.batch_system.facts()
+        )
 
     @property
     def carries_factors(self) -> bool:
         """Whether some job may carry a factor of ours, or a limit of ours may stand."""
         return bool(self._factors) or self.limit.stands or self.class_defaults.stands
+
+    @property
+    def _charge(self) -> Charge:
+        return Charge(self.settings.beside_controllers)
+
+    @property
+    def _planner(self) -> QueuePlanner:
+        return QueuePlanner(settings=self.settings, untouched=self.untouched, limit=self.limit)
+
+    @property
+    def _writes(self) -> FactorWrites:
+        return FactorWrites(
+            batch_system=self.batch_system, carried=self._factors, written=self._written
+        )
 
     @property
     def _shadow(self) -> bool:
@@ -277,7 +279,7 @@ class Cycle:
             }
         )
         requests = self._requests.look(snapshot, self.untouched.orderable(snapshot))
-        plan = self._plan(snapshot, facts, decision, fallback_reason, requests)
+        plan = self._planner.plan(snapshot, facts, decision, fallback_reason, requests)
         suppressed["write_bound"] = max(len(plan.changes) - self.settings.max_writes, 0)
         changes = plan.changes[: self.settings.max_writes]
         begin = watch.lap("order", begin)
@@ -301,8 +303,12 @@ class Cycle:
             suppressed["shadow"] = len(changes)
             limit = self.limit.only_shown(self.batch_system, plan.limit)
             return replace(report, suppressed=suppressed, limit=limit)
-        report = self._apply(report, plan, changes, suppressed)
-        self.class_defaults.follow(plan, facts, self._influence(facts), self.batch_system)
+        adjustments, rejected = self._writes.carry_out(plan, changes)
+        if rejected is not None:
+            suppressed["rejected"] = rejected
+        report = replace(report, adjustments=adjustments, suppressed=suppressed)
+        influence = self._planner.influence(facts)
+        self.class_defaults.follow(plan, facts, influence, self.batch_system)
         report = replace(report, limit=self.limit.carry_out(self.batch_system, plan.limit))
         watch.lap("apply", begin)
         return report
@@ -317,82 +323,10 @@ class Cycle:
         guard = self._new_guard(read_only=True)
         remembered = guard.memory
         decision, fallback_reason = guard.decide(self.policy, snapshot)
-        return replace(self._plan(snapshot, facts, decision, fallback_reason), memory=remembered)
-
-    def _plan(
-        self,
-        snapshot: QueueSnapshot,
-        facts: SchedulerFacts,
-        decision: Decision,
-        fallback_reason: str | None,
-        requests: ChangedRequests | None = None,
-    ) -> QueuePlan:
-        requests = requests or ChangedRequests()
-        points = self._influence(facts)
-        order, changes = planned_order(
-            snapshot,
-            decision.scores,
-            self.untouched,
-            points,
-            facts.highest_priority,
-            self.settings.max_writes,
-            requests.lost,
-        )
-        releases = fallback_reason is not None and self.settings.fallback == "site"
-        return QueuePlan(
-            snapshot=snapshot,
-            decision=decision,
-            fallback_reason=fallback_reason,
-            order=order,
-            changes=[] if releases else changes,
-            releases=releases,
-            limit=self.limit.planned(
-                snapshot, decision.reserve, fallback=fallback_reason is not None
-            ),
-            requests=requests,
-        )
-
-    def _influence(self, facts: SchedulerFacts) -> float:
-        """Priority points that the best place is worth; inf where our order wins."""
-        if math.isinf(self.settings.influence):
-            return math.inf
-        return self.settings.influence * facts.points_an_hour
+        plan = self._planner.plan(snapshot, facts, decision, fallback_reason, ChangedRequests())
+        return replace(plan, memory=remembered)
 
     def _mode(self, fallback_reason: str | None) -> str:
         if self._shadow:
             return "shadow"
         return "active" if fallback_reason is None else "fallback"
-
-    def _apply(
-        self,
-        report: CycleReport,
-        plan: QueuePlan,
-        changes: Sequence[FactorChange],
-        suppressed: Counter[str],
-    ) -> CycleReport:
-        adjustments: Counter[str] = Counter()
-        if plan.releases:
-            self._factors.before_writing(plan.snapshot, ())  # whoever wrote them
-            self._written.forget()  # before: a release may be cut short
-            adjustments["reset"] = self._factors.release(self.batch_system).applied
-            return replace(report, adjustments=adjustments, suppressed=suppressed)
-        self._factors.before_writing(plan.snapshot, (change.job_id for change in changes))
-        if changes:
-            wanted = {change.job_id: change.new for change in changes}
-            self._written.about_to_write(wanted)
-            try:
-                result = self.batch_system.apply(in_safe_order(changes))
-            except BatchSystemUnavailable:
-                self._factors.without_answer()
-                raise
-            self._factors.answered()
-            suppressed["rejected"] = len(result.rejected)
-            self._written.written(
-                {job: factor for job, factor in wanted.items() if job not in result.rejected}
-            )
-            for change in changes:
-                if change.job_id not in result.rejected:
-                    adjustments["up" if change.new > change.old else "down"] += 1
-            for job, words in list(result.rejected.items())[:1]:
-                logger.info("rejected=%d first=%d reason=%s", len(result.rejected), job, words)
-        return replace(report, adjustments=adjustments, suppressed=suppressed)
