@@ -86,12 +86,19 @@ def test_paths_of_modules_and_tests_exist() -> None:
             )
 
 
-def test_the_drawing_of_layers_is_what_import_linter_checks() -> None:
-    (drawing,) = [each for each in code_blocks(DOCS / "architecture.md") if "layers" in each.kind]
-    drawn = [re.split(r"\s{2,}", line)[0] for line in drawing.text.splitlines()]
+def test_the_drawings_of_layers_are_what_import_linter_checks() -> None:
+    drawn = {
+        block.kind: [re.split(r"\s{2,}", line)[0] for line in block.text.splitlines()]
+        for document in (DOCS / "architecture.md", DOCS / "rooms.md")
+        for block in code_blocks(document)
+        if block.kind.startswith("text layers")
+    }
     settings = tomllib.loads((TOP / "pyproject.toml").read_text())
-    contracts = settings["tool"]["importlinter"]["contracts"]
-    (checked,) = [each["layers"] for each in contracts if each["type"] == "layers"]
+    checked = {}
+    for contract in settings["tool"]["importlinter"]["contracts"]:
+        if contract["type"] == "layers":
+            _, _, room = contract["containers"][0].partition(".")
+            checked["text layers" + (f" of {room}" if room else "")] = contract["layers"]
     assert drawn == checked
 
 
