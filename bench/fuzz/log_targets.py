@@ -45,7 +45,9 @@ def read_sacct(content: bytes, folder: Path) -> bool:
     lines = plain_lines(file)
     layout = recognise(file, lines)
     rows = [fields for line in lines if (fields := layout.cut(line)) is not None]
-    records = sum("." not in layout.value(fields, "jobid", "jobidraw") for fields in rows)
+    whose = [layout.column[name] for name in ("jobid", "jobidraw") if name in layout.column]
+    told = [next((row[place] for place in whose if row[place]), "") for row in rows]
+    records = sum("." not in each for each in told)
     assert report.read >= records
     return _accounted_for(log, report)
 

@@ -27,12 +27,12 @@ class Batch(NamedTuple):
     Attributes:
         fields: one column of text a field, named by its place, and those of `with_numbers`.
         places: tell the order of the dump; shape [records], not negative.
-        cut_off: records that are not whole.
+        cut_off: such numbers too, of records that are not whole; shape [those].
     """
 
     fields: pl.DataFrame
     places: IntArray
-    cut_off: int
+    cut_off: IntArray
 
 
 class RecordCutter:
@@ -141,7 +141,8 @@ class _Lines:
         schema = dict.fromkeys(_names(len(self._layout.names)), pl.String)
         rows = pl.DataFrame([fields for _, fields in whole], schema=schema, orient="row")
         places = np.array([place for place, _ in whole], dtype=np.int64)
-        return Batch(with_numbers(rows, self._layout), places, len(placed) - len(whole))
+        cut_off = np.array([place for place, each in placed if each is None], dtype=np.int64)
+        return Batch(with_numbers(rows, self._layout), places, cut_off)
 
 
 def _names(count: int) -> list[str]:
@@ -167,7 +168,7 @@ def _cut_all(data: bytes, layout: Layout) -> pl.DataFrame:
 
 
 def _mended(data: bytes) -> bytes:
-    """As `sacct.SacctReader` decodes: line ends of Windows made plain, broken letters marked."""
+    """As `reader.plain_lines` decodes: line ends of Windows made plain, broken letters marked."""
     if b"\r" in data:
         data = data.replace(b"\r\n", b"\n")
     return data if data.isascii() else data.decode("utf-8", errors="replace").encode()

@@ -1,13 +1,16 @@
-"""What `sacct.SacctReader` says of one record, said of a batch of them at once."""
+"""Which records of `sacct` are jobs, and why others are none: said of a batch of them at once."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Iterable
 
 import numpy as np
 import polars as pl
 
+from slurm_rl_plugin.accounting.port import ReadReport
+from slurm_rl_plugin.accounting.sacct.batches import Batch
 from slurm_rl_plugin.accounting.sacct.fields import is_unfinished, parse_duration
 from slurm_rl_plugin.accounting.sacct.layout import Layout
 from slurm_rl_plugin.accounting.sacct.values import counts, numbers, of_each, times
@@ -15,6 +18,7 @@ from slurm_rl_plugin.accounting.seen_records import SeenRecords
 from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
 
 _SEEDS = (1, 2)
+_CUT_OFF, _TWICE = "truncated record", "duplicate record"
 _NAMES = {
     "account": "account",
     "user": "user",
@@ -26,36 +30,49 @@ _NAMES = {
 
 
 class RecordJudge:
-    """Sorts records into jobs and reasons, as `sacct` does; remembers what it has seen.
+    """Sorts records into jobs and reasons; remembers what it has seen.
 
-    Attributes:
-        dropped: reason -> records.
-        noticed: oddity -> jobs.
-        kept: jobs.
+    Reasons and oddities are counted in the order in which the log shows the first of each.
     """
 
     def __init__(self) -> None:
-        self.dropped: Counter[str] = Counter()
-        self.noticed: Counter[str] = Counter()
-        self.kept = 0
+        self._dropped: Counter[str] = Counter()
+        self._noticed: Counter[str] = Counter()
+        self._kept = 0
         self._seen = SeenRecords()
         self._last_submit = -np.inf
 
-    def jobs(self, fields: pl.DataFrame, places: IntArray, layout: Layout) -> pl.DataFrame:
+    @property
+    def records(self) -> int:
+        """Whole records so far."""
+        return self._kept + sum(self._dropped.values()) - self._dropped.get(_CUT_OFF, 0)
+
+    def report(self, checksum: str) -> ReadReport:
+        """What became of every record."""
+        return ReadReport(
+            read=self._kept + sum(self._dropped.values()),
+            kept=self._kept,
+            dropped=dict(self._dropped),
+            noticed=dict(self._noticed),
+            checksum=checksum,
+        )
+
+    def jobs(self, batch: Batch, layout: Layout) -> pl.DataFrame:
         """The jobs among records; columns as in `stored.log.COLUMNS`, and `place`."""
-        whose = _value(fields, layout, "jobid", "jobidraw")
-        steps = whose.str.contains(".", literal=True).to_numpy()
+        fields, places = batch.fields, batch.places
+        steps = _value(fields, layout, "jobid", "jobidraw").str.contains(".", literal=True)
         if steps.any():
-            fields, places = fields.filter(~steps), places[~steps]
+            fields, places = fields.filter(~steps), places[~steps.to_numpy()]
         rows = _Columns(fields, layout)
-        reasons = {"duplicate record": self._told_before(fields, places, layout), **rows.reasons()}
+        reasons = [(_TWICE, self._told_before(fields, places, layout)), *rows.reasons()]
+        dropped = [(_CUT_OFF, batch.cut_off)]
         kept = np.ones(fields.height, dtype=np.bool_)
-        for reason, at_fault in reasons.items():
-            if count := int(np.count_nonzero(kept & at_fault)):
-                self.dropped[reason.strip()] += count
+        for reason, at_fault in reasons:
+            dropped.append((reason, places[kept & at_fault]))
             kept &= ~at_fault
+        _count(self._dropped, dropped)
         self._notice(rows, kept, places[kept])
-        self.kept += int(np.count_nonzero(kept))
+        self._kept += int(np.count_nonzero(kept))
         return rows.frame(kept).with_columns(pl.Series("place", places[kept]))
 
     def _told_before(self, fields: pl.DataFrame, places: IntArray, layout: Layout) -> BoolArray:
@@ -70,15 +87,26 @@ class RecordJudge:
     def _notice(self, rows: _Columns, kept: BoolArray, places: IntArray) -> None:
         submit, start = rows.submit[kept], rows.start[kept]
         eligible, run_time = rows.eligible[kept], rows.run_time[kept]
-        in_order = submit[np.argsort(places)]
-        found = {
-            "eligible outside submit to start": (eligible < submit) | (eligible > start),
-            "elapsed is not end minus start": np.abs(rows.end[kept] - start - run_time) > 1,
-            "submit going backwards": np.diff(in_order, prepend=self._last_submit) < 0,
-        }
-        self.noticed.update({name: int(each.sum()) for name, each in found.items() if each.any()})
+        order = np.argsort(places)
+        in_order = submit[order]
+        outside = (eligible < submit) | (eligible > start)
+        unlike = np.abs(rows.end[kept] - start - run_time) > 1
+        backwards = np.diff(in_order, prepend=self._last_submit) < 0
+        found = (
+            ("eligible outside submit to start", places[outside]),
+            ("elapsed is not end minus start", places[unlike]),
+            ("submit going backwards", places[order[backwards]]),
+        )
+        _count(self._noticed, found)
         if len(submit):
             self._last_submit = float(in_order[-1])
+
+
+def _count(counts: Counter[str], found: Iterable[tuple[str, IntArray]]) -> None:
+    """Add to counts what was found at places, first what the log shows first."""
+    shown = [(name, places) for name, places in found if len(places)]
+    for name, places in sorted(shown, key=lambda each: int(each[1].min())):
+        counts[name] += len(places)
 
 
 class _Columns:
@@ -91,20 +119,20 @@ class _Columns:
         self.run_time = self._run_times()
         self.processors = counts(fields, _value(fields, layout, "ncpus", "alloccpus", "reqcpus"))
 
-    def reasons(self) -> dict[str, BoolArray]:
-        """Why there is no job, the first that holds counts; a blank tells equal reasons apart."""
+    def reasons(self) -> list[tuple[str, BoolArray]]:
+        """Why there is no job; of several reasons the first counts."""
         state = _value(self._fields, self._layout, "state")
-        return {
-            "not finished": of_each(state, _waits_or_runs, np.bool_),
-            "no submit time": np.isnan(self.submit),
-            "never ran": np.isnan(self.start),
-            "end before start": self.end < self.start,
-            "negative run time": self.run_time < 0,
-            "not finished ": np.isnan(self.run_time),
-            "never ran ": self.run_time == 0,
-            "start before submit": self.start < self.submit,
-            "no processors": ~(self.processors > 0),
-        }
+        return [
+            ("not finished", of_each(state, _waits_or_runs, np.bool_)),
+            ("no submit time", np.isnan(self.submit)),
+            ("never ran", np.isnan(self.start)),
+            ("end before start", self.end < self.start),
+            ("negative run time", self.run_time < 0),
+            ("not finished", np.isnan(self.run_time)),
+            ("never ran", self.run_time == 0),
+            ("start before submit", self.start < self.submit),
+            ("no processors", ~(self.processors > 0)),
+        ]
 
     def frame(self, kept: BoolArray) -> pl.DataFrame:
         """The jobs as they are stored."""
@@ -167,7 +195,7 @@ def _first_number(text: str) -> int:
 
 
 def _value(fields: pl.DataFrame, layout: Layout, *names: str) -> pl.Series:
-    """As `Layout.value`: the first of these fields that tells something, else ""."""
+    """The first of these fields that tells something, else ""."""
     places = [str(layout.column[name]) for name in names if name in layout.column]
     if not places:
         return pl.Series("", [""], dtype=pl.String).new_from_index(0, fields.height)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -51,14 +50,6 @@ class Layout:
     def free(self) -> dict[int, int]:
         """Columns of free text with their rank: a lower rank holds separators more often."""
         return {i: FREE_TEXT.index(name) for i, name in enumerate(self.names) if name in FREE_TEXT}
-
-    def value(self, fields: Sequence[str], *names: str) -> str:
-        """Return the first value told under one of these names, "" where there is none."""
-        for name in names:
-            column = self.column.get(name)
-            if column is not None and fields[column]:
-                return fields[column]
-        return ""
 
     def cut(self, text: str) -> list[str] | None:
         """Cut a row (of several lines if free text holds line breaks) into its fields.

@@ -11,17 +11,11 @@ from slurm_rl_plugin.accounting.sacct.layout import Layout
 MOST_LINES = 50
 
 
-def cut_records(lines: Sequence[str], layout: Layout) -> Iterator[list[str] | None]:
-    """Yield the fields of each record, None for a record that is cut off.
+class RecordsOfLines:
+    """Cuts stretches of lines one after the other; what follows a stretch may still be part of it.
 
     A line that neither is nor begins a record goes on the last field of the record before it, if
     that is free text, or is the rest of one that is cut off.
-    """
-    return RecordsOfLines(layout).cut(lines)
-
-
-class RecordsOfLines:
-    """Cuts stretches of lines one after the other; what follows a stretch may still be part of it.
 
     Attributes:
         position: lines of the last stretch before it are done; those from it on belong before the
@@ -37,7 +31,7 @@ class RecordsOfLines:
         self._is_row = lru_cache(maxsize=2 * MOST_LINES)(lambda line: layout.cut(line) is not None)
 
     def cut(self, lines: Sequence[str], *, last: bool = True) -> Iterator[list[str] | None]:
-        """Yield the records that end here, as `cut_records` does.
+        """Yield the fields of each record that ends here, None for a record that is cut off.
 
         Args:
             lines: of a stretch.

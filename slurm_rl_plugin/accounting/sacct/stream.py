@@ -10,15 +10,13 @@ from slurm_rl_plugin.accounting.log_stream import LogStream, read_ahead
 from slurm_rl_plugin.accounting.port import ReadReport
 from slurm_rl_plugin.accounting.sacct.batches import Batch, RecordCutter
 from slurm_rl_plugin.accounting.sacct.judgement import RecordJudge
-from slurm_rl_plugin.accounting.sacct.reader import no_record, plain_lines, recognise
-
-_CUT_OFF = "truncated record"
+from slurm_rl_plugin.accounting.sacct.reader import KIND, no_record, plain_lines, recognise
 
 
 class SacctStream:
     """Jobs of one dump, or of several that belong together."""
 
-    kind = "sacct"
+    kind = KIND
     processors_available = None
 
     def __init__(self) -> None:
@@ -33,24 +31,15 @@ class SacctStream:
         head = stream.head()
         lines = plain_lines(head)
         layout = recognise(head, lines)
-        cutter, judge, before = RecordCutter(layout), self._judge, self._records()
-        for batch in read_ahead(_cut(cutter, stream)):
-            if batch.cut_off:
-                judge.dropped[_CUT_OFF] += batch.cut_off
-            yield judge.jobs(batch.fields, batch.places, layout)
-        if self._records() == before:
+        judge, before = self._judge, self._judge.records
+        for batch in read_ahead(_cut(RecordCutter(layout), stream)):
+            yield judge.jobs(batch, layout)
+        if judge.records == before:
             raise no_record(head, lines, layout)
 
     def report(self, checksum: str) -> ReadReport:
         """What became of every record."""
-        judge = self._judge
-        return ReadReport(
-            read=judge.kept + sum(judge.dropped.values()),
-            kept=judge.kept,
-            dropped=dict(judge.dropped),
-            noticed=dict(judge.noticed),
-            checksum=checksum,
-        )
+        return self._judge.report(checksum)
 
     def finishing(self) -> tuple[pl.Expr, ...]:
         """What only the whole log tells of its jobs: nothing."""
@@ -59,11 +48,6 @@ class SacctStream:
     def rest(self) -> Iterator[pl.DataFrame]:
         """Jobs that only the whole log tells: none."""
         return iter(())
-
-    def _records(self) -> int:
-        """Whole records so far."""
-        judge = self._judge
-        return judge.kept + sum(judge.dropped.values()) - judge.dropped[_CUT_OFF]
 
 
 def _cut(cutter: RecordCutter, stream: LogStream) -> Iterator[Batch]:

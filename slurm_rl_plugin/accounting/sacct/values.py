@@ -96,7 +96,7 @@ def numbers(fields: pl.DataFrame, texts: pl.Series) -> IntArray:
 
 
 def counts(fields: pl.DataFrame, texts: pl.Series) -> FloatArray:
-    """Whole numbers as `sacct_fields.parse_count` tells them; shape [n]."""
+    """Whole numbers as `fields.parse_count` tells them; shape [n]."""
     found = numbers(fields, texts).astype(np.float64)
     odd = found < 0
     if odd.any():
@@ -105,7 +105,7 @@ def counts(fields: pl.DataFrame, texts: pl.Series) -> FloatArray:
 
 
 def times(fields: pl.DataFrame, texts: pl.Series) -> FloatArray:
-    """Seconds since the epoch as `sacct_fields.parse_time` tells them; shape [n]."""
+    """Seconds since the epoch as `fields.parse_time` tells them; shape [n]."""
     found = numbers(fields, texts).astype(np.float64)
     odd = found < 0
     found[found == 0.0] = np.nan  # of the number 0 alone: 1970-01-01T00:00:00 is a time

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 from slurm_rl_plugin.accounting.log_file import LogFile
 from slurm_rl_plugin.accounting.port import JobLog, ReadReport
 from slurm_rl_plugin.accounting.sacct.fields import SACCT_FIELDS
-from slurm_rl_plugin.accounting.sacct.reader import SacctReader
 from slurm_rl_plugin.batch_systems.slurm.accounting.dump import (
     AccountingDump,
     month_stretches,
@@ -189,6 +188,9 @@ def _keep(path: Path, content: bytes) -> None:
 def _read(dump: AccountingDump, content: bytes, when: str) -> tuple[JobLog, ReadReport]:
     if not dump.lines:
         raise AccountingLogError("sacct", f"no job ended {when}; give an earlier --since")
+    # comes with an extra, which a head node that only keeps the dump does without
+    from slurm_rl_plugin.accounting.sacct.reader import SacctReader  # noqa: PLC0415
+
     checksum = hashlib.sha256(content).hexdigest()
     log, report = SacctReader().parse(LogFile(Path("sacct"), content, checksum))
     if not len(log):
