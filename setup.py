@@ -10,13 +10,12 @@ VERSION = next(
     for line in (TOP / "slurm_rl_plugin" / "__init__.py").read_text().splitlines()
     if line.startswith("__version__")
 )
-SIMULATE = ["numba>=0.60", "matplotlib>=3.8", "rich>=13"]
+SIMULATE = ["numba>=0.60", "matplotlib>=3.8", "rich>=13", "polars>=2.1"]
 TRAIN = [
     *SIMULATE,
     "onnx>=1.16",
     "cmaes>=0.10",
     "scikit-learn>=1.3",
-    "polars>=2.1",
     "submitit>=1.5",
 ]
 TEST = [

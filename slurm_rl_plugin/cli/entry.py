@@ -75,8 +75,8 @@ WAY_OUT = ("release", "disable", "enable", "pause", "status")
 #: Set to anything, a fault of ours shows where it happened.
 TRACEBACK = "SLURM_RL_TRACEBACK"
 #: Modules that come with an extra -> the extra; every other one comes with the product itself.
-_EXTRAS = dict.fromkeys(("numba", "matplotlib", "rich"), "simulate") | dict.fromkeys(
-    ("onnx", "cmaes", "sklearn", "polars", "submitit"), "train"
+_EXTRAS = dict.fromkeys(("numba", "matplotlib", "rich", "polars"), "simulate") | dict.fromkeys(
+    ("onnx", "cmaes", "sklearn", "submitit"), "train"
 )
 #: Faults of what the user gave: exit code 2.
 _USAGE_ERRORS = (ConfigurationError, AccountingLogError, ModelSchemaMismatch, ModelUnreadable)
