@@ -6,6 +6,8 @@ import argparse
 import re
 from datetime import datetime
 
+from slurm_rl_plugin.accounting.sacct.durations import asked_seconds
+
 _UNITS = {"second": 1, "minute": 60, "hour": 3600, "day": 86400, "week": 604800}
 _RELATIVE = re.compile(r"now(?:(?P<sign>[+-])(?P<count>\d{1,9})(?P<unit>[a-z]*))?")
 _FORMS = ("%Y-%m-%d", "%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S")
@@ -13,7 +15,6 @@ _CLOCK_FORMS = ("%H:%M", "%H:%M:%S")
 _SHORT_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 _COUNTED = re.compile(r"(\d{1,9})([smhdw])", re.ASCII)
 _UNITED = re.compile(r"(?:\d{1,9}[smhdw])+", re.ASCII)
-_SPAN = re.compile(r"(?:(?P<days>\d{1,6})-)?(?P<clock>\d{1,9}(?::\d{1,2}){0,2})", re.ASCII)
 #: Ten years: beyond, somebody means `disable`.
 _LONGEST_SPAN = 3650 * 86400.0
 
@@ -76,8 +77,11 @@ def parse_slurm_duration(text: str) -> float:
         argparse.ArgumentTypeError: another form, no time at all, or more than ten years.
     """
     words = text.strip()
-    seconds = _in_units(words) if _UNITED.fullmatch(words) else _in_slurm_form(words)
-    if seconds is None or not 0 < seconds <= _LONGEST_SPAN:
+    try:
+        seconds = _in_units(words) if _UNITED.fullmatch(words) else asked_seconds(words)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds <= _LONGEST_SPAN:
         raise argparse.ArgumentTypeError(
             f"{text!r} is no span of time: give such as 30m, 2h, 1-00:00:00 or minutes"
         )
@@ -86,19 +90,6 @@ def parse_slurm_duration(text: str) -> float:
 
 def _in_units(words: str) -> float:
     return float(sum(int(n) * _SHORT_UNITS[unit] for n, unit in _COUNTED.findall(words)))
-
-
-def _in_slurm_form(words: str) -> float | None:
-    found = _SPAN.fullmatch(words)
-    if found is None:
-        return None
-    parts = [int(part) for part in found["clock"].split(":")]
-    if found["days"] is not None:
-        hours, minutes, seconds = (*parts, 0, 0)[:3]
-        return float(int(found["days"]) * 86400 + hours * 3600 + minutes * 60 + seconds)
-    if len(parts) == 3:
-        return float(parts[0] * 3600 + parts[1] * 60 + parts[2])
-    return float(parts[0] * 60 + (parts[1] if len(parts) == 2 else 0))
 
 
 def _not_a_time(text: str) -> argparse.ArgumentTypeError:

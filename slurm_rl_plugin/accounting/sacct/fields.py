@@ -6,6 +6,8 @@ import math
 import re
 from datetime import datetime
 
+from slurm_rl_plugin.accounting.sacct.durations import printed_seconds
+
 
 def _words(text: str) -> tuple[str, ...]:
     return tuple(text.split())
@@ -110,15 +112,11 @@ def parse_time(text: str) -> float:
 
 
 def parse_duration(text: str) -> float:
-    """Return the seconds of `[days-][hours:]minutes:seconds`; NaN for words and nothing."""
+    """Return the seconds that a job took or may take, or less than 0; NaN for words and nothing."""
     if ":" not in text:
         return math.nan
-    sign = -1.0 if text.startswith("-") else 1.0
-    days, dash, clock = text.removeprefix("-").rpartition("-")
-    seconds = 0.0
-    for part in clock.split(":"):
-        seconds = 60.0 * seconds + float(part)
-    return sign * (seconds + (86400.0 * float(days) if dash else 0.0))
+    seconds = printed_seconds(text.removeprefix("-"))
+    return -seconds if text.startswith("-") else seconds
 
 
 def parse_count(text: str) -> float:

@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from slurm_rl_plugin.accounting.sacct.durations import printed_seconds
 from slurm_rl_plugin.batch_systems.slurm.process import not_understood
-from slurm_rl_plugin.units import DAY, HOUR, MINUTE
 
 #: Fields of `squeue` in the order asked for. The job name comes last, since it may hold
 #: separators and newlines; no other field is a user's free text.
@@ -197,19 +197,12 @@ def parse_time(text: str, missing: float) -> float:
 
 
 def parse_duration(text: str) -> float:
-    """Seconds of `[days-][hours:]minutes:seconds`; NaN for Slurm's words for no limit.
+    """Seconds as Slurm prints them; NaN for its words for no limit.
 
     Raises:
         ValueError: another form.
     """
-    if text in NO_LIMIT:
-        return math.nan
-    days, _, clock = text.rpartition("-")
-    parts = [int(part) for part in clock.split(":")]
-    if not 1 <= len(parts) <= 3:
-        raise ValueError(text)
-    hours, minutes, seconds = [0] * (3 - len(parts)) + parts
-    return int(days or 0) * DAY + hours * HOUR + minutes * MINUTE + seconds
+    return math.nan if text in NO_LIMIT else printed_seconds(text)
 
 
 def parse_count(text: str) -> int:

@@ -11,6 +11,7 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from slurm_rl_plugin.accounting.sacct.durations import asked_seconds
 from slurm_rl_plugin.batch_systems.slurm.submission.option_names import (
     FLAG_LETTERS,
     FLAGS,
@@ -21,7 +22,6 @@ from slurm_rl_plugin.batch_systems.slurm.submission.option_names import (
 from slurm_rl_plugin.domain.job_description import JobDescription
 from slurm_rl_plugin.domain.site import NEEDS, JobRequest
 from slurm_rl_plugin.errors import ConfigurationError
-from slurm_rl_plugin.units import DAY, HOUR, MINUTE
 
 #: Options with which a job has one place only, and why.
 _BOUND = {
@@ -33,11 +33,6 @@ _BOUND = {
     "uid": "is for root: submit it yourself",
     "wait": "waits until the job has ended, and sbatch is not waited for so long: leave it out",
 }
-_TIME = re.compile(
-    r"(?:(?P<days>\d{1,5})-(?P<hours>\d{1,5})(?::(?P<minutes>\d{1,5}))?(?::(?P<seconds>\d{1,5}))?"
-    r"|(?P<clock>\d{1,9}(?::\d{1,5}){0,2}))",
-    re.ASCII,
-)
 _NO_LIMIT = frozenset({"", "0", "-1", "infinite", "unlimited"})
 
 
@@ -155,16 +150,12 @@ def parse_time_limit(text: str) -> float:
     """
     if text.strip().lower() in _NO_LIMIT:
         return math.nan
-    found = _TIME.fullmatch(text.strip())
-    if found is None:
-        raise ConfigurationError(f"time limit {text!r} is none: give one as sbatch --time takes.")
-    if found["clock"] is None:
-        parts = [int(found[name] or 0) for name in ("days", "hours", "minutes", "seconds")]
-    else:
-        clock = [int(part) for part in found["clock"].split(":")]
-        hours, minutes, seconds = [[0, *clock, 0], [0, *clock], clock][len(clock) - 1]
-        parts = [0, hours, minutes, seconds]
-    return sum(part * unit for part, unit in zip(parts, (DAY, HOUR, MINUTE, 1.0), strict=True))
+    try:
+        return asked_seconds(text.strip())
+    except ValueError:
+        raise ConfigurationError(
+            f"time limit {text!r} is none: give one as sbatch --time takes."
+        ) from None
 
 
 def _options(words: Sequence[str], where: str) -> tuple[dict[str, str], int]:
