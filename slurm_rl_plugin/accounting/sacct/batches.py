@@ -13,7 +13,8 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
-from slurm_rl_plugin.accounting.sacct.layout import SEPARATOR, Layout
+from slurm_rl_plugin.accounting.sacct.fields import SEPARATOR
+from slurm_rl_plugin.accounting.sacct.layout import Layout
 from slurm_rl_plugin.accounting.sacct.records import RecordsOfLines
 from slurm_rl_plugin.accounting.sacct.values import sound_values, with_numbers
 from slurm_rl_plugin.units import BoolArray, IntArray

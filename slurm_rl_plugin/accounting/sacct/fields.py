@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 from datetime import datetime
 
 from slurm_rl_plugin.accounting.sacct.durations import printed_seconds
+
+SEPARATOR = "|"
 
 
 def _words(text: str) -> tuple[str, ...]:
@@ -97,6 +100,24 @@ _UNFINISHED = frozenset(
 def is_unfinished(state: str) -> bool:
     """Whether a State says that the job still waits or runs."""
     return state in _UNFINISHED
+
+
+def sound_values(names: Sequence[str], line: str) -> list[str]:
+    """The values of a row without free text.
+
+    Args:
+        names: of its fields.
+        line: as `sacct -P` prints it.
+
+    Raises:
+        ValueError: a value is missing, or does not look as one of its field.
+    """
+    values = line.split(SEPARATOR)
+    for name, value in zip(names, values, strict=True):
+        pattern = STRICT.get(name.lower())
+        if pattern is not None and not pattern.fullmatch(value):
+            raise ValueError(f"{value!r} is no {name}")
+    return values
 
 
 def parse_time(text: str) -> float:

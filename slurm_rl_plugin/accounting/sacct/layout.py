@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 
-from slurm_rl_plugin.accounting.sacct.fields import FREE_TEXT, LOOSE, STRICT
+from slurm_rl_plugin.accounting.sacct.fields import FREE_TEXT, LOOSE, SEPARATOR, STRICT
 
-SEPARATOR = "|"
 #: A row with more separators than this to spare is taken as broken.
 _MOST_EXTRA = 500
 _COST_OF_WIDENING = 1_000

@@ -8,9 +8,15 @@ from pathlib import Path
 from slurm_rl_plugin.accounting.log_file import LogFile, read_log_file
 from slurm_rl_plugin.accounting.port import JobLog, ReadReport
 from slurm_rl_plugin.accounting.sacct.batches import RecordCutter
-from slurm_rl_plugin.accounting.sacct.fields import REQUIRED, SACCT_COMMAND, STRICT, XDMOD_FIELDS
+from slurm_rl_plugin.accounting.sacct.fields import (
+    REQUIRED,
+    SACCT_COMMAND,
+    SEPARATOR,
+    STRICT,
+    XDMOD_FIELDS,
+)
 from slurm_rl_plugin.accounting.sacct.judgement import RecordJudge
-from slurm_rl_plugin.accounting.sacct.layout import SEPARATOR, Layout
+from slurm_rl_plugin.accounting.sacct.layout import Layout
 from slurm_rl_plugin.accounting.sacct.records import MOST_LINES
 from slurm_rl_plugin.accounting.stored.log import job_log
 from slurm_rl_plugin.errors import AccountingLogError

@@ -10,14 +10,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from slurm_rl_plugin.batch_systems.slurm.answers.fields import FINAL_STATES
 from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner
 from slurm_rl_plugin.errors import BatchSystemError, BatchSystemUnavailable, ConfigurationError
 
 #: Every state of a job, or of a run that was requeued, that is over; names of 22.05 to 26.05.
-ENDED_STATES = (
-    *("BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY"),
-    *("PREEMPTED", "REQUEUED", "REVOKED", "TIMEOUT"),
-)
+ENDED_STATES = tuple(sorted(FINAL_STATES | {"REQUEUED", "REVOKED"}))
 SACCT = ("sacct", "--allusers", "-X", "--duplicates", "--parsable2")
 _DISABLED = "accounting storage is disabled"
 _NO_DATABASE = ("Problem talking to the database", "Connection refused", "timed out")

@@ -7,7 +7,8 @@ import logging
 import math
 from dataclasses import dataclass
 
-from slurm_rl_plugin.batch_systems.slurm.answers.fields import FINAL_STATES, parse_count, parse_time
+from slurm_rl_plugin.accounting.sacct.fields import parse_count, parse_time, sound_values
+from slurm_rl_plugin.batch_systems.slurm.answers.fields import FINAL_STATES
 from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner, failure
 from slurm_rl_plugin.errors import BatchSystemError
 from slurm_rl_plugin.units import DAY, MINUTE
@@ -85,16 +86,18 @@ def _run(line: str) -> PastRun | None:
     Raises:
         ValueError: the line has another form.
     """
-    job_id, user, processors, allocated, limit, submit, start, end, state = line.split("|")
-    if state.partition(" ")[0] not in FINAL_STATES or parse_count(allocated or "0") == 0:
+    told = sound_values(FIELDS, line)
+    job_id, user, processors, allocated, limit, submit, start, end, state = told
+    if state.partition(" ")[0] not in FINAL_STATES or not parse_count(allocated) > 0:
         return None
+    minutes = parse_count(limit)
     run = PastRun(
         job_id=int(job_id),
         user=user,
-        processors=parse_count(processors),
-        time_limit=int(limit) * MINUTE if limit.isdigit() else math.nan,
-        submit=parse_time(submit, math.nan),
-        start=parse_time(start, math.nan),
-        end=parse_time(end, math.nan),
+        processors=int(parse_count(processors)),
+        time_limit=minutes * MINUTE if minutes >= 0 else math.nan,
+        submit=parse_time(submit),
+        start=parse_time(start),
+        end=parse_time(end),
     )
     return run if run.submit <= run.start <= run.end else None

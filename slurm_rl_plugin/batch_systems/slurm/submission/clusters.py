@@ -6,8 +6,9 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from slurm_rl_plugin.accounting.sacct.fields import parse_time, sound_values
 from slurm_rl_plugin.batch_systems.command_process import Answer
-from slurm_rl_plugin.batch_systems.slurm.answers.fields import FINAL_STATES, parse_time
+from slurm_rl_plugin.batch_systems.slurm.answers.fields import FINAL_STATES
 from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner, failure, not_understood
 from slurm_rl_plugin.errors import BatchSystemUnavailable, JobNotAccepted, SubmissionUnknown
 
@@ -116,14 +117,14 @@ def parse_ended(text: str) -> tuple[list[EndedRun], list[int]]:
     never: list[int] = []
     for line in text.splitlines():
         try:
-            job, *times, state = line.split("|")
-            submitted, started, ended = (parse_time(each, -1.0) for each in times)
+            job, *times, state = sound_values(_ENDED_FIELDS, line)
+            submitted, started, ended = map(parse_time, times)
             job_id = int(job)
         except ValueError as error:
             raise not_understood("sacct", line) from error
         if state.split(" ")[0] not in FINAL_STATES:
             continue
-        if started < 0.0 or ended < started:
+        if not started <= ended:
             never.append(job_id)
         else:
             run = EndedRun(job_id=job_id, submitted=submitted, started=started, ended=ended)
