@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol, runtime_checkable
 
 from slurm_rl_plugin.domain import QueueSnapshot
-from slurm_rl_plugin.domain.site import JobRequest
 from slurm_rl_plugin.units import IntArray
 
 #: Calls of any adapter that ask accounting, which is not the scheduler: its load does not count.
@@ -190,24 +189,6 @@ class LimitsBatch(Protocol):
             BatchSystemUnavailable: no answer in time; the limit may be either.
             ChangeRejected: the right to set limits is missing, or the batch system does not
                 enforce them.
-        """
-        ...
-
-
-@runtime_checkable
-class TellsStarts(Protocol):
-    """A batch system that tells when a job would start, were it submitted now."""
-
-    def expected_start(self, request: JobRequest) -> float | None:
-        """Its own estimate, in seconds since the epoch; nothing is submitted.
-
-        Returns:
-            The time; None where the job would be taken and no time is known.
-
-        Raises:
-            JobNotAccepted: it would not take the job, or never start it; in its own words.
-            BatchSystemUnavailable: no answer in time.
-            BatchSystemError: an answer that cannot be understood.
         """
         ...
 

@@ -47,9 +47,7 @@ from slurm_rl_plugin.batch_systems.slurm.queue.job_tables import (
 from slurm_rl_plugin.batch_systems.slurm.queue.job_watch import JobWatch
 from slurm_rl_plugin.batch_systems.slurm.queue.reader import QueueReader, WholeJobs
 from slurm_rl_plugin.batch_systems.slurm.site import SlurmSite
-from slurm_rl_plugin.batch_systems.slurm.submission.expected_start import SlurmStarts
 from slurm_rl_plugin.domain import EndedJobs, QueueSnapshot, RunningJobs, StartedJobs
-from slurm_rl_plugin.domain.site import JobRequest
 from slurm_rl_plugin.errors import BatchSystemError, BatchSystemUnavailable, SlurmRLError
 from slurm_rl_plugin.units import FloatArray, IntArray
 
@@ -185,10 +183,6 @@ class SlurmCluster:
         if isinstance(earlier, SlurmCluster):
             self._watch = earlier._watch
             self._limit.go_on_from(earlier._limit)
-
-    def expected_start(self, request: JobRequest) -> float | None:
-        """See `TellsStarts.expected_start`; tested as this process's user."""
-        return SlurmStarts(self._runner).expected_start(request)
 
     def apply(self, changes: Sequence[FactorChange]) -> ApplyReport:
         """Write factors; see `BatchSystem.apply`.

@@ -66,7 +66,8 @@ class RecentStarts:
     """Asks for starts within limits; safe for threads.
 
     Args:
-        ask: the batch system, `TellsStarts.expected_start`.
+        ask: the batch system, which tells seconds since the epoch, or None where it would take the
+            job and knows no time.
         limits: see `StartLimits`.
         monotonic: seconds.
     """

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from slurm_rl_plugin.batch_systems.detection import choose_batch_system
+from slurm_rl_plugin.batch_systems.slurm.job_record import SlurmJobRecord, read_job_record
 from slurm_rl_plugin.cli.assembly.configuration_arguments import (
     add_configuration_options,
     configuration_of,
@@ -18,7 +19,6 @@ from slurm_rl_plugin.cli.look.explanation_text import print_explanation
 from slurm_rl_plugin.cli.look.job_arguments import job_number
 from slurm_rl_plugin.cli.look.limit_text import limit_sentence
 from slurm_rl_plugin.cli.look.queue_look import QueueLook, look_at_queue
-from slurm_rl_plugin.cli.look.slurm_job_record import SlurmJobRecord, read_job_record
 from slurm_rl_plugin.cli.tables import print_json
 from slurm_rl_plugin.configuration import Configuration
 from slurm_rl_plugin.errors import JobNotPending, SlurmRLError

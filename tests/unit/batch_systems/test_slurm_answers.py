@@ -22,7 +22,11 @@ from slurm_rl_plugin.batch_systems.slurm.answers.fields import (
     parse_queue,
     parse_tiers,
 )
-from slurm_rl_plugin.batch_systems.slurm.answers.priorities import PriorityTerms, parse_priorities
+from slurm_rl_plugin.batch_systems.slurm.answers.priorities import (
+    PriorityTerms,
+    best_terms,
+    parse_lines,
+)
 from slurm_rl_plugin.batch_systems.slurm.answers.shares import parse_shares
 from slurm_rl_plugin.batch_systems.slurm.levers.writes import _refusal
 from slurm_rl_plugin.batch_systems.slurm.queue.reader import whole_jobs
@@ -54,7 +58,11 @@ def rows(answers: Path) -> dict[int, QueueRow]:
 
 @pytest.fixture
 def terms(answers: Path) -> dict[int, PriorityTerms]:
-    return parse_priorities(answers.joinpath("sprio.txt").read_text())
+    return priorities(answers.joinpath("sprio.txt").read_text())
+
+
+def priorities(text: str) -> dict[int, PriorityTerms]:
+    return best_terms(parse_lines(text, {}).values(), {})
 
 
 def test_only_the_own_mark_begins_a_record(answers: Path) -> None:
@@ -223,8 +231,8 @@ def test_counts(text: str, count: int) -> None:
 
 def test_priority_that_is_all_rounding_is_not_by_hand() -> None:
     line = "1|batch|{total}|0|0|0|0|0|0|0|0|"
-    assert not parse_priorities(line.format(total=4))[1].by_hand
-    assert parse_priorities(line.format(total=5))[1].by_hand
+    assert not priorities(line.format(total=4))[1].by_hand
+    assert priorities(line.format(total=5))[1].by_hand
 
 
 def test_sub_accounts_divide_their_parents_share() -> None:

@@ -9,9 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from slurm_rl_plugin.batch_systems.port import TellsStarts
 from slurm_rl_plugin.batch_systems.slurm.answers.settings import parse_cluster_name
-from slurm_rl_plugin.batch_systems.slurm.commands import SlurmCommands
 from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner
 from slurm_rl_plugin.batch_systems.slurm.submission.expected_start import (
     SlurmStarts,
@@ -167,12 +165,11 @@ def test_a_partition_that_would_never_start_the_job_is_refused() -> None:
     check_partitions(replace(REQUEST, job=job), partitions)
 
 
-def test_the_adapter_tells_starts_and_one_that_hangs_is_killed(tmp_path: Path) -> None:
+def test_starts_are_told_and_a_command_that_hangs_is_killed(tmp_path: Path) -> None:
     fake = FakeCluster(tmp_path)
     fake.set(wait=100)
-    adapter = SlurmCommands(fake.site())
-    assert isinstance(adapter, TellsStarts)
-    start = adapter.expected_start(REQUEST)
+    commands = CommandRunner(environment=fake.env, timeout=30.0, on_call=None)
+    start = SlurmStarts(commands).expected_start(REQUEST)
     assert start is not None
     assert start > 1_700_000_000
     fake.break_command("sbatch", "hang")

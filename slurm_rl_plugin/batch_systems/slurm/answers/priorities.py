@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
+from slurm_rl_plugin.batch_systems.slurm.answers.fields import SEPARATOR
 from slurm_rl_plugin.batch_systems.slurm.process import not_understood
 
 #: Format letters of `sprio -o`: job, partition, total, site, nice, then the weighted factors
 #: age, association, fair share, job size, partition and QOS; TRES is a list and comes last.
 PRIORITY_FORMAT = "%i|%r|%Y|%S|%N|%A|%B|%F|%J|%P|%Q|%T"
+#: The numbers of a line, between job and partition and the TRES.
+TERMS = ("total", "site", "nice", "age", "association", "fairshare", "job_size", "partition", "qos")
 #: Slurm's NO_VAL, printed by 22.05 for the terms of a job with several partitions and a priority
 #: by hand; 24.11 prints 0.
 NO_TERM = -2147483648
@@ -47,20 +50,11 @@ ListedJob = tuple[int, str, int, PriorityTerms]
 LOWEST_TIER = 1
 
 
-def parse_priorities(text: str) -> dict[int, PriorityTerms]:
-    """Record number -> terms, from `sprio -h -o PRIORITY_FORMAT`.
+def parse_lines(text: str, known: Mapping[str, ListedJob]) -> dict[str, ListedJob]:
+    """What each line says, without reading again those that an earlier answer held.
 
     A job with several partitions has a line for each; see `best_terms`. Held jobs and jobs that
     are not eligible (begin time, dependency, array limit) have no line.
-
-    Raises:
-        BatchSystemError: a line has another form.
-    """
-    return best_terms(parse_lines(text, {}).values(), {})
-
-
-def parse_lines(text: str, known: Mapping[str, ListedJob]) -> dict[str, ListedJob]:
-    """What each line says, without reading again those that an earlier answer held.
 
     Args:
         text: from `sprio -h -o PRIORITY_FORMAT`.
@@ -97,23 +91,58 @@ def _parse_line(line: str) -> ListedJob:
 
 
 def _listed_job(line: str) -> ListedJob:
-    job_id, partition, *numbers, tres = line.split("|", 11)
-    total, site, nice, *factors = [int(number) for number in numbers]
-    factors.append(_tres_points(tres))
-    if len(factors) != 7:
-        raise ValueError(line)
+    job_id, partition, (total, site, nice, *factors), tres = _cut(line)
+    factors.append(round(sum(points for _, points in tres)))
     by_hand = site == NO_TERM or (site == 0 and not any(factors) and total + nice > ROUNDING)
     if by_hand:
-        return int(job_id), partition, total, PriorityTerms(native=total, site=0, by_hand=True)
+        return job_id, partition, total, PriorityTerms(native=total, site=0, by_hand=True)
     native = total - site
     if total <= LEAST_PRIORITY:
         # Slurm cuts at 1, so that the total no longer tells what the rest adds up to.
         native = max(sum(factors) - nice, LEAST_PRIORITY)
     terms = PriorityTerms(native=native, site=site, by_hand=False)
-    return int(job_id), partition, total, terms
+    return job_id, partition, total, terms
 
 
-def _tres_points(text: str) -> int:
-    """Sum of a list such as `cpu=12,mem=3`, in points."""
-    values = [part.partition("=")[2] for part in text.split(",") if part]
-    return round(sum(float(value) for value in values))
+def parse_terms(text: str, jobs: Collection[int]) -> dict[str, dict[str, int]]:
+    """Partition -> term -> points of a job, 0 left out but for the total and our term.
+
+    Args:
+        text: from `sprio -h -o PRIORITY_FORMAT`; of several records that are in one partition the
+            first speaks, and words in place of a line say that it lists no such job.
+        jobs: numbers of the job's records.
+
+    Raises:
+        BatchSystemError: a line has another form.
+    """
+    terms: dict[str, dict[str, int]] = {}
+    for line in text.splitlines():
+        if SEPARATOR not in line:
+            continue
+        try:
+            job_id, partition, numbers, tres = _cut(line)
+            points = dict(zip(TERMS, numbers, strict=True))
+            points |= {f"tres_{name}": round(value) for name, value in tres}
+        except ValueError as error:
+            raise not_understood("sprio", line) from error
+        if job_id in jobs and partition not in terms:
+            terms[partition] = {name: points[name] for name in points if _tells(name, points[name])}
+    return terms
+
+
+def _tells(name: str, points: int) -> bool:
+    return points != NO_TERM and (points != 0 or name in ("total", "site"))
+
+
+def _cut(line: str) -> tuple[int, str, list[int], list[tuple[str, float]]]:
+    """Job, partition, the numbers of TERMS, and name and points of each TRES.
+
+    Raises:
+        ValueError: the line has another form.
+    """
+    job_id, partition, *numbers, tres = line.split(SEPARATOR, len(TERMS) + 2)
+    if len(numbers) != len(TERMS):
+        raise ValueError(line)
+    parts = (part.partition("=") for part in tres.split(",") if part)
+    listed = [(name, float(points)) for name, _, points in parts]
+    return int(job_id), partition, [int(number) for number in numbers], listed

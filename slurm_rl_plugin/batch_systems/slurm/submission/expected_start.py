@@ -48,7 +48,7 @@ class Partition:
 
 @dataclass(frozen=True, slots=True)
 class SlurmStarts:
-    """Tells starts; see `TellsStarts`. Any number of threads may ask at once.
+    """Tells when a job would start, were it submitted now. Any number of threads may ask at once.
 
     Slurm tests as the user who asks, so accounts and QOS are checked by *his* associations.
 
@@ -61,7 +61,7 @@ class SlurmStarts:
     account: str = ""
 
     def expected_start(self, request: JobRequest) -> float | None:
-        """See `TellsStarts.expected_start`.
+        """Slurm's own estimate, in seconds since the epoch; nothing is submitted.
 
         Raises:
             JobNotAccepted: Slurm would not take the job, or no partition would ever start it.

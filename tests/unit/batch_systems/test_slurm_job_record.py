@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from slurm_rl_plugin.cli.look.slurm_job_record import read_job_record
+from slurm_rl_plugin.batch_systems.slurm.job_record import read_job_record
 from tests.fakes.fake_cluster import FakeCluster
 
 

@@ -12,15 +12,12 @@ from slurm_rl_plugin.batch_systems.slurm.answers.fields import (
     parse_queue,
     queue_format,
 )
-from slurm_rl_plugin.batch_systems.slurm.answers.priorities import NO_TERM, PRIORITY_FORMAT
+from slurm_rl_plugin.batch_systems.slurm.answers.priorities import PRIORITY_FORMAT, parse_terms
 from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner
 from slurm_rl_plugin.batch_systems.slurm.queue.job_tables import describe, first_of_each_array
 from slurm_rl_plugin.batch_systems.slurm.queue.reader import whole_jobs
 from slurm_rl_plugin.domain.job_description import JobDescription
 from slurm_rl_plugin.errors import BatchSystemError
-
-#: The numbers of a line of `sprio` in PRIORITY_FORMAT, between job and partition and the TRES.
-TERMS = ("total", "site", "nice", "age", "association", "fairshare", "job_size", "partition", "qos")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,8 +67,8 @@ def read_job_record(job: int, timeout: float) -> SlurmJobRecord:
         return SlurmJobRecord(rows=rows)
     try:
         answer = runner.read(["sprio", "--noheader", "-j", str(job), "-o", PRIORITY_FORMAT])
-        return SlurmJobRecord(rows=rows, terms=_terms(answer, numbers))
-    except (BatchSystemError, ValueError) as error:
+        return SlurmJobRecord(rows=rows, terms=parse_terms(answer, numbers))
+    except BatchSystemError as error:
         return SlurmJobRecord(rows=rows, unread=(f"the terms of its priority: {error}.",))
 
 
@@ -80,28 +77,3 @@ def _rows(runner: CommandRunner, job: int) -> list[QueueRow]:
     # asked for one unknown job squeue fails, for several it does not: so name it twice
     words = ("squeue", "--noheader", "--all", "--local", "--states", "all", "--jobs")
     return parse_queue(runner.read([*words, f"{job},{job}"], queue_format(mark)), mark)
-
-
-def _terms(text: str, numbers: set[int]) -> dict[str, dict[str, int]]:
-    """Terms by partition of the job's first record, 0 left out but for the total and ours.
-
-    Raises:
-        ValueError: a line has another form.
-    """
-    terms: dict[str, dict[str, int]] = {}
-    for line in text.splitlines():
-        if "|" not in line:  # it says in words that it lists no such job
-            continue
-        number, partition, *values, tres = line.split("|", len(TERMS) + 2)
-        if int(number) not in numbers or partition in terms:
-            continue
-        points = dict(zip(TERMS, (int(value) for value in values), strict=True))
-        parts = (each.partition("=") for each in tres.split(",") if each)
-        points.update({f"tres_{name}": round(float(value)) for name, _, value in parts})
-        always = ("total", "site")
-        terms[partition] = {
-            name: value
-            for name, value in points.items()
-            if value != NO_TERM and (value or name in always)
-        }
-    return terms
