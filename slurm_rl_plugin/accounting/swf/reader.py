@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -75,7 +76,7 @@ class SwfReader:
             noticed=oddities(rows_kept),
             checksum=log.checksum,
         )
-        return _to_job_log(rows_kept[order], machine_size([text])), report
+        return _whole(jobs_of(rows_kept[order]), machine_size([text])), report
 
 
 def parse_rows(log: LogFile, lines: list[str], *, before: int = 0) -> FloatArray:
@@ -144,7 +145,7 @@ def sift(rows: FloatArray) -> tuple[BoolArray, dict[str, int]]:
     faults = {
         "negative run time": (run_time < 0) & (run_time != _UNKNOWN),
         "never ran": (run_time == 0) | (run_time == _UNKNOWN),
-        "no processors": processors_of(rows) <= 0,
+        "no processors": _processors_of(rows) <= 0,
         "negative submit time": rows[:, 1] < 0,
     }
     kept = np.ones(len(rows), dtype=np.bool_)
@@ -157,7 +158,7 @@ def sift(rows: FloatArray) -> tuple[BoolArray, dict[str, int]]:
     return kept, dropped
 
 
-def processors_of(rows: FloatArray) -> IntArray:
+def _processors_of(rows: FloatArray) -> IntArray:
     """Processors of each job: allocated ones, else those asked for."""
     return np.where(rows[:, 4] == _UNKNOWN, rows[:, 7], rows[:, 4]).astype(np.int64)
 
@@ -182,20 +183,19 @@ def machine_size(texts: Iterable[str]) -> int | None:
     return sizes.get("MaxProcs") or sizes.get("MaxNodes") or None
 
 
-def _to_job_log(rows: FloatArray, processors_available: int | None) -> JobLog:
+def jobs_of(rows: FloatArray) -> JobLog:
+    """Rows of jobs that ran, whose accounts are their groups; shape [rows, 18]."""
     user, users = _index(rows[:, 11])
     account, accounts = _index(rows[:, 12])
-    if not tells_groups(accounts):
-        account, accounts = user, users
     partition, partitions = _index(rows[:, 14])
     nothing = ("",) * len(rows)
     return JobLog(
         job_id=rows[:, 0].astype(np.int64),
         submit=rows[:, 1].copy(),
         eligible=rows[:, 1].copy(),
-        start=starts(rows[:, 1], rows[:, 2]),
+        start=_starts(rows[:, 1], rows[:, 2]),
         run_time=rows[:, 3].copy(),
-        processors=processors_of(rows),
+        processors=_processors_of(rows),
         time_limit=np.where(rows[:, 8] > 0, rows[:, 8], np.nan),
         account=account,
         user=user,
@@ -206,9 +206,16 @@ def _to_job_log(rows: FloatArray, processors_available: int | None) -> JobLog:
         qos=nothing,
         job_name=nothing,
         submit_line=nothing,
-        processors_available=processors_available,
+        processors_available=None,
         kind="swf",
     )
+
+
+def _whole(jobs: JobLog, processors_available: int | None) -> JobLog:
+    """The jobs with what only the whole log tells."""
+    if not tells_groups(jobs.accounts):
+        jobs = replace(jobs, account=jobs.user, accounts=jobs.users)
+    return replace(jobs, processors_available=processors_available)
 
 
 def tells_groups(groups: Iterable[str]) -> bool:
@@ -221,7 +228,7 @@ def _index(numbers: FloatArray) -> tuple[IntArray, tuple[str, ...]]:
     return positions.astype(np.int64), tuple(str(value) for value in values)
 
 
-def starts(submit: FloatArray, wait: FloatArray) -> FloatArray:
+def _starts(submit: FloatArray, wait: FloatArray) -> FloatArray:
     """Recorded starts; NaN where no wait is told."""
     start = np.where(wait < 0, np.nan, submit + wait)
     # A sum of decimal fractions is off by a last binary digit, which would not survive a rewrite.

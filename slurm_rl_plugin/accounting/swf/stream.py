@@ -10,14 +10,14 @@ import polars as pl
 
 from slurm_rl_plugin.accounting.log_stream import LogStream
 from slurm_rl_plugin.accounting.port import ReadReport
+from slurm_rl_plugin.accounting.stored.log import frame_of
 from slurm_rl_plugin.accounting.swf.reader import (
+    jobs_of,
     machine_size,
     no_job,
     oddities,
     parse_rows,
-    processors_of,
     sift,
-    starts,
     tells_groups,
 )
 from slurm_rl_plugin.units import FloatArray
@@ -81,26 +81,6 @@ class SwfStream:
         self._noticed.update(oddities(jobs, self._last_submit))
         if len(jobs):
             self._last_submit = float(jobs[-1, 1])
-        frame = _frame(jobs)
-        self._groups.update(frame["account"].unique().to_list())
-        return frame
-
-
-def _frame(jobs: FloatArray) -> pl.DataFrame:
-    """Rows as they are stored; names are the log's numbers."""
-    numbered = {"user": 11, "account": 12, "partition": 14}
-    nothing = pl.lit("", dtype=pl.String)
-    return pl.DataFrame(
-        {
-            "job_id": jobs[:, 0].astype(np.int64),
-            "submit": jobs[:, 1],
-            "eligible": jobs[:, 1],
-            "start": starts(jobs[:, 1], jobs[:, 2]),
-            "run_time": jobs[:, 3],
-            "processors": processors_of(jobs),
-            "time_limit": np.where(jobs[:, 8] > 0, jobs[:, 8], np.nan),
-            **{name: jobs[:, column].astype(np.int64) for name, column in numbered.items()},
-        }
-    ).with_columns(
-        pl.col(*numbered).cast(pl.String), qos=nothing, job_name=nothing, submit_line=nothing
-    )
+        log = jobs_of(jobs)
+        self._groups.update(log.accounts)
+        return frame_of(log)
