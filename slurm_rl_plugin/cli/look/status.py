@@ -21,13 +21,18 @@ from slurm_rl_plugin.cli.daemon.metrics import daemon_metrics
 from slurm_rl_plugin.cli.tables import print_json, printable, slurm_duration, slurm_time
 from slurm_rl_plugin.configuration import Configuration, KnownSite
 from slurm_rl_plugin.errors import SlurmRLError
-from slurm_rl_plugin.hook.daemon.lock import daemon_runs
+from slurm_rl_plugin.hook.daemon.lock import daemon_runs, lock_path
 from slurm_rl_plugin.hook.memory.disable_file import read_disable_file
 from slurm_rl_plugin.hook.memory.state_file import StateFile
 from slurm_rl_plugin.whole_file import may_exist
 
 #: A running daemon whose last good cycle is so many paces, and so many seconds, old is stuck.
 _STALE_CYCLES, _STALE_SECONDS = 10, 300.0
+#: What mends the absence of a daemon, or says that it is meant.
+_START_IT = (
+    "start it with `systemctl enable --now slurm-rl.service` (`slurm-rl run` without systemd), or "
+    "say with `slurm-rl disable --reason TEXT` that it is not to run."
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -56,6 +61,7 @@ def status_of(site: KnownSite, now: float) -> dict[str, Any]:
     document: dict[str, Any] = {
         "time": now,
         "daemon": {True: "runs", False: "absent", None: "unknown"}[daemon_runs(state_path)],
+        "daemon_ran_before": may_exist(lock_path(state_path)),
         "mode": hook["mode"],
         **_disablement(configuration.disable_file, now),
         "policy": _policy(configuration),
@@ -117,8 +123,8 @@ def _slurm(configuration: Configuration) -> dict[str, Any]:
 def _problems(document: dict[str, Any], pace: float) -> list[str]:
     problems = []
     absent = document["daemon"] == "absent"
-    if absent and document["mode"] == "active" and not document["disabled"]:
-        problems.append("mode is active and no daemon runs: start it.")
+    if absent and not document["disabled"]:
+        problems.append(_absence(document))
     if document["policy"]["refused"]:
         problems.append(document["policy"]["refused"])
     if not document["slurm"]["reachable"]:
@@ -135,6 +141,14 @@ def _problems(document: dict[str, Any], pace: float) -> list[str]:
             "`slurm-rl release`."
         )
     return problems + _daemon_problems(document, pace)
+
+
+def _absence(document: dict[str, Any]) -> str:
+    """Why no daemon is a problem in every mode: nobody switched it off, and nothing is decided."""
+    if not document["daemon_ran_before"]:
+        return f"no daemon has run on this host yet: {_START_IT}"
+    lost = "ordered" if document["mode"] == "active" else "decided, recorded or measured"
+    return f"no daemon runs, so nothing is {lost} (mode {document['mode']}): {_START_IT}"
 
 
 def _daemon_problems(document: dict[str, Any], pace: float) -> list[str]:
@@ -172,7 +186,7 @@ def _lines(document: dict[str, Any]) -> list[str]:
     else:
         answer = "not reachable"
     return [
-        f"daemon: {document['daemon']}",
+        f"daemon: {document['daemon']}{_why_absent(document)}",
         f"mode: {document['mode']}{_disabled(document)}",
         f"policy: {policy['name']}{sha}",
         *_metric_lines(document),
@@ -182,6 +196,14 @@ def _lines(document: dict[str, Any]) -> list[str]:
         *(f"problem: {each}" for each in document["problems"]),
         *["all is well"] * (not document["problems"]),
     ]
+
+
+def _why_absent(document: dict[str, Any]) -> str:
+    if document["daemon"] != "absent":
+        return ""
+    if document["disabled"]:
+        return ", and switched off by the disable file: that is no problem"
+    return "" if document["daemon_ran_before"] else ", and has not run on this host yet"
 
 
 def _disabled(document: dict[str, Any]) -> str:
