@@ -30,6 +30,7 @@ from slurm_rl_plugin.learning.policy_search.rule_networks import rule_network
 from slurm_rl_plugin.learning.site_utility.model import ALGORITHM as SITE_UTILITY
 from slurm_rl_plugin.learning.site_utility.model import site_utility_entries
 from slurm_rl_plugin.learning.site_utility.training import class_medians
+from slurm_rl_plugin.learning.small_parts import parts_too_small
 from slurm_rl_plugin.learning.trained_policy import Progress, TrainedPolicy
 from slurm_rl_plugin.learning.training_load import TrainingLoad, mean_objective, rule_objective
 from slurm_rl_plugin.learning.training_plan import TrainingPlan
@@ -271,4 +272,11 @@ def _manifest(
         "simulated_jobs": trained.simulated_jobs,
         "curve": [list(point) for point in trained.curve],
         "validation": table,
+        **_too_small(plan),
     }
+
+
+def _too_small(plan: TrainingPlan) -> dict[str, str]:
+    """What manifest and card say of a log that tells nothing; no entry where it is long enough."""
+    warning = parts_too_small(plan.logs, heldout=plan.heldout)
+    return {} if warning is None else {"too_small": warning}

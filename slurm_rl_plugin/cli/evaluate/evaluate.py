@@ -112,6 +112,8 @@ def _evaluate_heldout(
 def _log(options: argparse.Namespace, candidates: list[Candidate]) -> NamedLog:
     """The one log that is asked for; whence it comes is printed where it is Slurm's own."""
     (log,) = read_named_logs([options.log] if options.log else [], options)
+    if any(each.name == "native" for each in candidates):
+        log = log.with_starts()
     log = _scaled(log, options.scale_load, candidates)
     if not options.json:
         print_origin(log.origin, log.whence, log.prepared)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,6 +30,7 @@ from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.simulator.workloads.generators import generated_log, is_generator_name
 from slurm_rl_plugin.simulator.workloads.log_shares import check_shares
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog, prepare_log
+from slurm_rl_plugin.simulator.workloads.started_jobs import jobs_with_starts
 from slurm_rl_plugin.units import FloatArray, IntArray
 
 if TYPE_CHECKING:
@@ -58,6 +59,10 @@ class NamedLog:
     def dropped(self) -> dict[str, int]:
         """Reason -> jobs left out by the reader or because they do not fit the machine."""
         return {**self.report.dropped, **self.prepared.dropped}
+
+    def with_starts(self) -> NamedLog:
+        """The same without the few jobs whose start is not recorded, where starts are replayed."""
+        return replace(self, prepared=jobs_with_starts(self.prepared))
 
     @property
     def words(self) -> str:

@@ -210,8 +210,8 @@ def _log(
     )
     if not options.log:
         (log,) = read_named_logs([], whole)
-        return log
-    log = read_named_log(options.log, whole)
+        return log.with_starts()
+    log = read_named_log(options.log, whole).with_starts()
     return replace(log, prepared=_cut(log, first, last))
 
 
@@ -224,7 +224,7 @@ def _cut(log: NamedLog, first: float | None, last: float | None) -> PreparedLog:
         chosen &= end >= first
     if last is not None:
         chosen &= end <= last
-    return select_prepared(prepared, np.flatnonzero(chosen))
+    return replace(select_prepared(prepared, np.flatnonzero(chosen)), dropped=prepared.dropped)
 
 
 def _local(seconds: float | None) -> datetime | None:

@@ -40,6 +40,7 @@ from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.features.estimates import ESTIMATE_KINDS
 from slurm_rl_plugin.learning.algorithms import ALGORITHMS, PRESETS, Settings, settings_of
 from slurm_rl_plugin.learning.export.network import import_network
+from slurm_rl_plugin.learning.sarsa.settings import SarsaSettings
 from slurm_rl_plugin.learning.site_utility.model import ALGORITHM as SITE_UTILITY
 from slurm_rl_plugin.learning.trained_policy import TrainedPolicy
 from slurm_rl_plugin.learning.training import train_model
@@ -131,7 +132,10 @@ def main(options: argparse.Namespace) -> int:
     settings = _settings(options)
     start = None if options.start is None else import_network(model_path(options.start))
     with training_place(array_settings(options)) as place:
-        plan = _plan(options, _read_logs(options), settings, start)
+        logs = _read_logs(options)
+        if isinstance(settings, SarsaSettings) and settings.pretraining == "recorded":
+            logs = [log.with_starts() for log in logs]
+        plan = _plan(options, logs, settings, start)
         if sys.stderr.isatty() and not compiled_before():
             print(f"slurm-rl train: {COMPILES_FIRST}", file=sys.stderr)
         begin = time.monotonic()
@@ -146,6 +150,8 @@ def main(options: argparse.Namespace) -> int:
         return 0
     rows = [[row["policy"], row["objective"]] for row in manifest["validation"]]
     print_table(["POLICY", measure.upper()], rows)
+    if "too_small" in manifest:
+        print(f"warning: {manifest['too_small']}")
     if "heldout" in manifest:
         print_heldout(manifest["heldout"])
     if plan.leave_one_out:

@@ -58,6 +58,7 @@ def _card_lines(name: str, manifest: Mapping[str, Any]) -> list[str]:
         _MEASURES.get(manifest["algorithm"], _OBJECTIVE),
         "",
         *_objective_table(manifest["validation"]),
+        *_too_small(manifest.get("too_small")),
         *_comparison(manifest.get("heldout")),
         "",
         "## When not to use it",
@@ -103,6 +104,11 @@ def _warning(manifest: Mapping[str, Any]) -> tuple[str, ...]:
     if manifest["algorithm"] == "site-utility":
         return _SITE_UTILITY_WARNING
     return _PLAIN_WARNING if "heldout" not in manifest else _HELDOUT_WARNING
+
+
+def _too_small(warning: str | None) -> list[str]:
+    """That the table above tells nothing, where the log was too short."""
+    return [] if warning is None else ["", f"**Not to be trusted**: {warning}"]
 
 
 def _comparison(heldout: Mapping[str, Any] | None) -> list[str]:

@@ -47,6 +47,8 @@ def test_training_writes_model_manifest_and_card_that_agree(tmp_path):
     assert manifest["schema"]["digest"] == SITE.digest
     assert manifest["sha256"] in (tmp_path / "site.md").read_text()
     assert manifest["validation"][-1]["objective"] == trained.validation_objective
+    assert "the validation part (160 jobs) are too small" in manifest["too_small"]
+    assert manifest["too_small"] in (tmp_path / "site.md").read_text()
     model = load_q_network(path)
     assert model.card.sha256 == manifest["sha256"]
     assert model.card.reward_weights == manifest["reward_weights"]
