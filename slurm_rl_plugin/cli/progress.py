@@ -37,6 +37,7 @@ def progress_bar(title: str, steps: int, measure: str) -> Iterator[Callable[[int
         from rich.console import Console  # noqa: PLC0415 - only where a terminal shows it
         from rich.progress import Progress  # noqa: PLC0415
     except ModuleNotFoundError:  # on a head node, which has no more than the daemon needs
+        _plain_progress(title, steps, 0, 0.0)
         yield partial(_plain_progress, title, steps)
         sys.stderr.write("\r\033[K")
         return

@@ -9,6 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+from slurm_rl_plugin.units import DAY, HOUR
+
 
 def print_table(
     header: Sequence[str], rows: Sequence[Sequence[Any]], *, with_header: bool = True
@@ -35,6 +37,19 @@ def print_parsable(header: Sequence[str] | None, rows: Iterable[Sequence[Any]]) 
 def printable(text: str) -> str:
     """A text that cannot move the cursor: users choose names."""
     return "".join(letter if letter.isprintable() else "?" for letter in text)
+
+
+#: The units of `waiting_time`, for a legend.
+WAIT_UNITS = "in seconds unless h (hours) or d (days) stands behind it"
+
+
+def waiting_time(seconds: float | None) -> float | str | None:
+    """A wait for a table: seconds below three hours, hours below two days, days above."""
+    if seconds is None or not abs(seconds) >= 3 * HOUR:
+        return seconds
+    if abs(seconds) < 2 * DAY:
+        return f"{seconds / HOUR:.1f} h"
+    return f"{seconds / DAY:.1f} d"
 
 
 def slurm_duration(seconds: float) -> str:

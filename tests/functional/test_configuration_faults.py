@@ -50,7 +50,8 @@ class Site:
             timeout=60,
         )
         lines = done.stderr.splitlines()
-        return done.returncode, [line for line in lines if not line.startswith(("INFO ", "WARN"))]
+        quiet = (" INFO slurm_rl_plugin.", " WARNING slurm_rl_plugin.")
+        return done.returncode, [line for line in lines if not any(each in line for each in quiet)]
 
 
 @pytest.fixture

@@ -7,7 +7,9 @@ disk; behind `reason=` and `error=`, which come last, all is words.
 from __future__ import annotations
 
 import logging
+import os
 import sys
+from typing import IO
 
 from slurm_rl_plugin.cli.tables import printable
 
@@ -29,14 +31,26 @@ class OneLineFormatter(logging.Formatter):
 
 
 def log_to_standard_error(*, verbose: bool) -> None:
-    """Begin the log.
+    """Begin the log; each record begins with the local time, unless the journal notes it.
 
     Args:
         verbose: debugging lines too.
     """
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(OneLineFormatter("%(levelname)s %(name)s %(message)s"))
+    when = "" if _is_journal(sys.stderr) else "%(asctime)s "
+    handler.setFormatter(
+        OneLineFormatter(f"{when}%(levelname)s %(name)s %(message)s", datefmt="%Y-%m-%dT%H:%M:%S")
+    )
     logging.basicConfig(handlers=[handler], level=logging.DEBUG if verbose else logging.INFO)
+
+
+def _is_journal(stream: IO[str]) -> bool:
+    """Whether what is written goes to systemd's journal, as it says in JOURNAL_STREAM."""
+    try:
+        found = os.fstat(stream.fileno())
+    except (OSError, ValueError):  # no file: a test's, say
+        return False
+    return os.environ.get("JOURNAL_STREAM") == f"{found.st_dev}:{found.st_ino}"
 
 
 def _line(text: str) -> str:

@@ -17,8 +17,8 @@ from slurm_rl_plugin.accounting.log_format import read_log
 from slurm_rl_plugin.accounting.swf.writer import write_swf
 from slurm_rl_plugin.batch_systems.simulated import SimulatedCluster
 from slurm_rl_plugin.cli.assembly.hook import load_policy
-from slurm_rl_plugin.cli.evaluate.evaluate import print_policies
 from slurm_rl_plugin.cli.evaluate.schedule_figures import draw_schedules
+from slurm_rl_plugin.cli.evaluate.text import print_policies
 from slurm_rl_plugin.cli.logs.arguments import peak_processors
 from slurm_rl_plugin.cli.progress import COMPILES_FIRST, progress_bar
 from slurm_rl_plugin.cli.tables import print_json

@@ -16,13 +16,14 @@ from slurm_rl_plugin.cli.evaluate.heldout import (
     print_heldout,
 )
 from slurm_rl_plugin.cli.evaluate.options import add_arguments
-from slurm_rl_plugin.cli.evaluate.resampled_logs import compare_on_resampled_logs, print_resampled
+from slurm_rl_plugin.cli.evaluate.resampled_logs import compare_on_resampled_logs
 from slurm_rl_plugin.cli.evaluate.reserve_option import reserve_words
 from slurm_rl_plugin.cli.evaluate.schedule_export import export_schedule, file_names
-from slurm_rl_plugin.cli.evaluate.user_summary import print_users, summarise_users
+from slurm_rl_plugin.cli.evaluate.text import print_document
+from slurm_rl_plugin.cli.evaluate.user_summary import summarise_users
 from slurm_rl_plugin.cli.logs.arguments import NamedLog, read_named_log, read_named_logs
 from slurm_rl_plugin.cli.logs.slurm_log import print_origin
-from slurm_rl_plugin.cli.tables import print_json, print_table
+from slurm_rl_plugin.cli.tables import print_json
 from slurm_rl_plugin.errors import ConfigurationError, ModelUnreadable
 from slurm_rl_plugin.features.estimates import RunTimeEstimate
 from slurm_rl_plugin.learning.evaluation.paired import (
@@ -39,10 +40,7 @@ from slurm_rl_plugin.simulator.workloads.resampling import scale_load
 from slurm_rl_plugin.units import FloatArray
 from slurm_rl_plugin.utility.summary import ScheduledJobs, summarise
 
-__all__ = ["add_arguments", "main", "print_policies"]
-
-#: Figures that not every policy table has, and their columns.
-_FURTHER = {"mean_wait_since_submit": "SINCE-SUBMIT", "jobs_per_second": "JOBS/S"}
+__all__ = ["add_arguments", "main"]
 
 
 def main(options: argparse.Namespace) -> int:
@@ -93,7 +91,7 @@ def main(options: argparse.Namespace) -> int:
     if options.json:
         print_json(document)
     else:
-        _print_document(document)
+        print_document(document)
     return 0
 
 
@@ -223,38 +221,6 @@ def _log_entry(log: NamedLog, options: argparse.Namespace, in_sample: bool) -> d
 
 def _limit_entry(limit: ClassLimit | None) -> dict[str, Any]:
     return {} if limit is None else {"reserve_as": "limit", "class_limit": asdict(limit)}
-
-
-def _print_document(document: Mapping[str, Any]) -> None:
-    print_policies(dict(document))
-    if any("users" in entry for entry in document["policies"].values()):
-        print_users(document["policies"])
-    if "resampled" in document:
-        print_resampled(document["resampled"])
-
-
-def print_policies(document: dict[str, Any]) -> None:
-    """One row a policy; waits in seconds."""
-    header = ["POLICY", "WAIT", "MAXWAIT", "I-WAIT", "I<=120S", "B-WAIT", "BSLD", "R", "U", "F"]
-    rows = []
-    for name, entry in document["policies"].items():
-        interactive, batch = entry["classes"]["interactive"], entry["classes"]["batch"]
-        row = [
-            name,
-            entry["mean_wait"],
-            entry["max_wait"],
-            interactive["mean_wait"],
-            interactive["within_120s"],
-            batch["mean_wait"],
-            entry["mean_bounded_slowdown"],
-            entry["responsiveness"],
-            entry["time_utility"],
-            entry["fairness"],
-        ]
-        rows.append(row + [entry[key] for key in _FURTHER if key in entry])
-    entries = document["policies"].values()
-    header += [_FURTHER[key] for key in _FURTHER if any(key in entry for entry in entries)]
-    print_table(header, rows)
 
 
 def _plots(folder: Path, schedules: Mapping[str, ScheduledJobs]) -> list[str]:

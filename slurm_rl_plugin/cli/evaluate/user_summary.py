@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from slurm_rl_plugin.accounting.port import JobLog
-from slurm_rl_plugin.cli.tables import print_table
+from slurm_rl_plugin.cli.tables import print_table, waiting_time
 from slurm_rl_plugin.units import FloatArray
 from slurm_rl_plugin.utility.responsiveness import bounded_slowdown
 from slurm_rl_plugin.utility.summary import ScheduledJobs
@@ -48,7 +48,7 @@ def print_users(policies: Mapping[str, Mapping[str, Any]]) -> None:
     """Users with most jobs first, one row for each under each policy."""
     print()
     rows = [
-        [user, policy, each["jobs"], each["mean_wait"], each["mean_bounded_slowdown"]]
+        [user, policy, each["jobs"], waiting_time(each["mean_wait"]), each["mean_bounded_slowdown"]]
         for policy, entry in policies.items()
         for user, each in entry["users"].items()
     ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import datetime
@@ -14,13 +15,14 @@ import numpy as np
 from slurm_rl_plugin.cli.assembly.hook import model_path
 from slurm_rl_plugin.cli.logs.arguments import NamedLog, read_named_log, read_named_logs
 from slurm_rl_plugin.cli.logs.slurm_log import SECONDS, SLURM
-from slurm_rl_plugin.cli.progress import parts_bar
+from slurm_rl_plugin.cli.progress import COMPILES_FIRST, parts_bar
 from slurm_rl_plugin.configuration import Configuration
 from slurm_rl_plugin.errors import ModelUnreadable
 from slurm_rl_plugin.hook.rails.reserve import ReserveSettings
 from slurm_rl_plugin.learning.evaluation.paired import Candidate
 from slurm_rl_plugin.learning.evaluation.recorded_replay import (
     RECORDED_ORDER,
+    SIMULATED,
     RecordedReplay,
     replay,
 )
@@ -36,6 +38,7 @@ from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.policies.ordering_rules import LIVE_RULES, is_live_rule, rule_policy
 from slurm_rl_plugin.policies.q_network import load_q_network
 from slurm_rl_plugin.simulator.kernel.class_limit import ClassLimit
+from slurm_rl_plugin.simulator.kernel.compilation import compiled_before
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog, select_prepared
 from slurm_rl_plugin.utility.summary import ScheduledJobs
@@ -77,18 +80,23 @@ def predict(
     """
     candidates = candidates_of(configuration)
     candidate = candidates[0]
-    log = _log(configuration, options, first, last)
-    prepared = log.prepared
-    if len(prepared.log) < FEWEST_JOBS:
-        few = f"{len(prepared.log)} jobs of this time ran: too few to replay, take a longer one."
-        return {"unavailable": few}, {}
-    rules = configuration.classifier if configuration.has_class_rules else None
-    replayed = replay(
-        prepared,
-        class_known_at_submission(prepared, rules),
-        candidates,
-        _settings(configuration, prepared),
-    )
+    if sys.stderr.isatty() and not compiled_before():
+        print(f"slurm-rl shadow-report: {COMPILES_FIRST}", file=sys.stderr)
+    with parts_bar("reading and replaying", 1 + SIMULATED + len(candidates)) as progress:
+        log = _log(configuration, options, first, last)
+        progress(1)
+        prepared = log.prepared
+        if len(prepared.log) < FEWEST_JOBS:
+            few = f"{len(prepared.log)} jobs of this time ran: too few to replay, take a longer one"
+            return {"unavailable": f"{few}."}, {}
+        rules = configuration.classifier if configuration.has_class_rules else None
+        replayed = replay(
+            prepared,
+            class_known_at_submission(prepared, rules),
+            candidates,
+            _settings(configuration, prepared),
+            progress,
+        )
     with parts_bar("intervals", RESAMPLES) as progress:
         rng = np.random.default_rng(1)
         compared = compare(replayed, candidate.name, RECORDED_ORDER, rng, progress)

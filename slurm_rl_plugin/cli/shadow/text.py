@@ -5,17 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from slurm_rl_plugin.cli.tables import print_table, printable, slurm_duration, slurm_time
+from slurm_rl_plugin.cli.tables import (
+    WAIT_UNITS,
+    print_table,
+    printable,
+    slurm_duration,
+    slurm_time,
+    waiting_time,
+)
 
 #: Accounts shown; --json has them all.
 ACCOUNTS = 8
 #: Where so many times the jobs would be needed to tell a difference, there is hardly one.
 _NEXT_TO_NONE = 20
-#: What figures are called, and their unit.
+#: What figures are called.
 NAMES = {
-    "mean_wait": "mean wait (s)",
-    "median_wait": "median wait (s)",
-    "p95_wait": "95 % wait at most (s)",
+    "mean_wait": "mean wait",
+    "median_wait": "median wait",
+    "p95_wait": "95 % wait at most",
     "within_120s": "waited 120 s at most",
     "mean_bounded_slowdown": "mean bounded slowdown",
     "fairness": "fairness",
@@ -100,13 +107,19 @@ def print_prediction(prediction: Mapping[str, Any]) -> None:
     if price := prediction.get("reserve_price"):
         parts = [f"{figure_name(name)} times {ratio:.3f}" for name, ratio in price.items()]
         print(f"Price of the reserve, beside the same order without: {', '.join(parts)}.")
+    if dropped := prediction["dropped"]:
+        print(f"Jobs that are left out: {_counts(dropped)}.")
     print("native: as recorded. native order: the recorded order on the simulated machine.")
+    print(
+        f"I-, B-: interactive and batch jobs. Waits are {WAIT_UNITS}. BSLD: mean bounded slowdown."
+    )
     _print_policies(prediction["policies"])
     print(f"\n{prediction['model']} beside the {prediction['compared_with']}:")
     rows = []
     for name, each in prediction["figures"].items():
-        values = [each["model"], each["site"], each["difference"], _interval(each["ci95"])]
-        rows.append([figure_name(name), each["jobs"], *values, each["verdict"]])
+        values = [_shown(name, each[key]) for key in ("model", "site", "difference")]
+        interval = _interval(name, each["ci95"])
+        rows.append([figure_name(name), each["jobs"], *values, interval, each["verdict"]])
     header = ["FIGURE", "JOBS", "MODEL", "SITE", "DIFFERENCE", "(95 %)", "VERDICT"]
     print_table(header, rows)
     print(f"\n{verdict_sentence(prediction)}")
@@ -127,7 +140,10 @@ def _print_policies(policies: Mapping[str, Mapping[str, Any]]) -> None:
         "BSLD": "mean_bounded_slowdown",
         "F": "fairness",
     }
-    rows = [[name, *(each[key] for key in columns.values())] for name, each in policies.items()]
+    rows = [
+        [name, *(_shown(key, each[key]) for key in columns.values())]
+        for name, each in policies.items()
+    ]
     print_table(["POLICY", *columns], rows)
 
 
@@ -155,8 +171,16 @@ def figure_name(key: str) -> str:
     return NAMES[key]
 
 
-def _interval(ci95: tuple[float, float] | None) -> str | None:
-    return None if ci95 is None else f"{ci95[0]:.4g} to {ci95[1]:.4g}"
+def _shown(key: str, value: float) -> float | str | None:
+    """A figure for a table; waits in units that are easily read."""
+    return waiting_time(value) if key.endswith("_wait") else value
+
+
+def _interval(key: str, ci95: tuple[float, float] | None) -> str | None:
+    if ci95 is None:
+        return None
+    bounds = [_shown(key, each) for each in ci95]
+    return " to ".join(each if isinstance(each, str) else f"{each:.4g}" for each in bounds)
 
 
 def _rounded(jobs: int) -> int:

@@ -8,7 +8,7 @@ with, and the difference between it and the record tells how far the machine is 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -25,6 +25,8 @@ from slurm_rl_plugin.utility.summary import ScheduledJobs
 RECORDED, RECORDED_ORDER = "native", "native order"
 #: Rules beside them.
 BASELINES = ("multifactor", "fifo")
+#: What is simulated in any case: the recorded order, and the rules.
+SIMULATED = 1 + len(BASELINES)
 #: Fractions of the jobs at the beginning and at the end that are not counted: the first ones meet
 #: a machine that is empty only in the simulation, behind the last ones nobody comes.
 UNCOUNTED = (0.1, 0.05)
@@ -54,6 +56,7 @@ def replay(
     seen: PreparedLog,
     candidates: Sequence[Candidate],
     settings: SimulationSettings,
+    progress: Callable[[int], None],
 ) -> RecordedReplay:
     """Replay a log under the site's order, the baselines and some candidates.
 
@@ -62,6 +65,7 @@ def replay(
         seen: the same with the classes that a policy may see.
         candidates: of different names.
         settings: the simulated batch system.
+        progress: called with 1 after each simulation: `SIMULATED`, and one a candidate.
 
     Raises:
         ConfigurationError: the log lacks recorded starts, or an unknown policy.
@@ -75,8 +79,10 @@ def replay(
     workload = seen.workload(RequestedLimit())
     starts: dict[str, FloatArray] = {RECORDED: np.maximum(recorded, prepared.log.submit)}
     starts[RECORDED_ORDER] = simulate_scores(workload, -recorded, settings).start
+    progress(1)
     for each in (*(Candidate(name=name) for name in BASELINES), *candidates):
         starts[each.name] = starts_under(each, seen, workload, settings)
+        progress(1)
     jobs = len(prepared.log)
     first, last = int(jobs * UNCOUNTED[0]), jobs - int(jobs * UNCOUNTED[1])
     return RecordedReplay(

@@ -14,6 +14,7 @@ def test_a_terminal_without_rich_gets_a_plain_line(
     for name in ("rich", "rich.console", "rich.progress"):
         monkeypatch.setitem(sys.modules, name, None)
     with parts_bar("audit log", 200) as add:
+        assert "audit log 0%" in capsys.readouterr().err
         add(50)
         add(150)
     said = capsys.readouterr()

@@ -40,14 +40,18 @@ def recorded_by(rule: str, jobs: int) -> tuple[PreparedLog, SimulationSettings]:
     return replace(prepared, log=replace(prepared.log, start=start)), settings
 
 
+def silent(done: int) -> None:
+    del done
+
+
 def replayed(rule: str, candidate: str, jobs: int) -> RecordedReplay:
     prepared, settings = recorded_by(rule, jobs)
-    return replay(prepared, prepared, [Candidate(name=candidate)], settings)
+    return replay(prepared, prepared, [Candidate(name=candidate)], settings, silent)
 
 
 def compared(one: RecordedReplay, name: str) -> dict[str, ComparedFigure]:
     rng = np.random.default_rng(1)
-    return compare(one, name, RECORDED_ORDER, rng, lambda done: None)
+    return compare(one, name, RECORDED_ORDER, rng, silent)
 
 
 def test_the_order_of_a_simulated_record_gives_that_record_again() -> None:
@@ -62,7 +66,7 @@ def test_a_log_without_starts_is_refused() -> None:
     prepared = prepare_log(generated_log("mmn:jobs=50"))
     settings = SimulationSettings(capacity=prepared.capacity)
     with pytest.raises(ConfigurationError, match="no recorded start"):
-        replay(prepared, prepared, [], settings)
+        replay(prepared, prepared, [], settings, silent)
 
 
 def test_few_jobs_give_no_verdict_and_say_how_many_would() -> None:

@@ -1,0 +1,87 @@
+"""What `slurm-rl evaluate` prints for people: policies, accounts, and what the columns mean."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from slurm_rl_plugin.cli.evaluate.resampled_logs import print_resampled
+from slurm_rl_plugin.cli.evaluate.user_summary import print_users
+from slurm_rl_plugin.cli.tables import WAIT_UNITS, print_table, waiting_time
+
+#: Figures that not every policy table has, and their columns.
+_FURTHER = {"mean_wait_since_submit": "SINCE-SUBMIT", "jobs_per_second": "JOBS/S"}
+#: Accounts shown, those with most jobs; --json has them all.
+ACCOUNTS = 8
+_LEGEND = (
+    f"WAIT, MAXWAIT: mean and longest wait, {WAIT_UNITS}. I-, B-: interactive and batch jobs.",
+    "I<=120S: fraction of the interactive jobs that started within 120 s. BSLD: mean bounded "
+    "slowdown, (wait + run time) over the run time (10 s at least); 1 is best.",
+    "R, U, F: responsiveness, time utility and fairness to the accounts' shares, from 0 to 1; more "
+    "is better.",
+)
+
+
+def print_document(document: Mapping[str, Any]) -> None:
+    """Every table of one evaluation, and a legend below the first."""
+    print_policies(document)
+    for line in _LEGEND:
+        print(line)
+    if dropped := document["log"]["dropped"]:
+        reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(dropped.items()))
+        print(f"Jobs of the log that are left out: {reasons}.")
+    _print_accounts(document["policies"])
+    if any("users" in entry for entry in document["policies"].values()):
+        print_users(document["policies"])
+    if "resampled" in document:
+        print_resampled(document["resampled"])
+
+
+def print_policies(document: Mapping[str, Any]) -> None:
+    """One row a policy."""
+    header = ["POLICY", "WAIT", "MAXWAIT", "I-WAIT", "I<=120S", "B-WAIT", "BSLD", "R", "U", "F"]
+    rows = []
+    for name, entry in document["policies"].items():
+        interactive, batch = entry["classes"]["interactive"], entry["classes"]["batch"]
+        row = [
+            name,
+            waiting_time(entry["mean_wait"]),
+            waiting_time(entry["max_wait"]),
+            waiting_time(interactive["mean_wait"]),
+            interactive["within_120s"],
+            waiting_time(batch["mean_wait"]),
+            entry["mean_bounded_slowdown"],
+            entry["responsiveness"],
+            entry["time_utility"],
+            entry["fairness"],
+        ]
+        rows.append(row + [_further(entry, key) for key in _FURTHER if key in entry])
+    entries = document["policies"].values()
+    header += [_FURTHER[key] for key in _FURTHER if any(key in entry for entry in entries)]
+    print_table(header, rows)
+
+
+def _further(entry: Mapping[str, Any], key: str) -> Any:
+    return waiting_time(entry[key]) if "wait" in key else entry[key]
+
+
+def _print_accounts(policies: Mapping[str, Mapping[str, Any]]) -> None:
+    """The mean wait of each account under each policy; nothing where all jobs are of one."""
+    accounts = next(iter(policies.values()))["accounts"]
+    if len(accounts) < 2:
+        return
+    largest = sorted(accounts, key=lambda name: (-accounts[name]["jobs"], name))[:ACCOUNTS]
+    rows = [
+        [
+            name,
+            accounts[name]["jobs"],
+            accounts[name]["share"],
+            accounts[name]["work_fraction"],
+            *(waiting_time(entry["accounts"][name]["mean_wait"]) for entry in policies.values()),
+        ]
+        for name in largest
+    ]
+    print("\nmean wait of each account (SHARE: what it should get; WORK: its part of the work):")
+    print_table(["ACCOUNT", "JOBS", "SHARE", "WORK", *policies], rows)
+    if hidden := len(accounts) - len(largest):
+        print(f"{hidden} more accounts: see --json.")
