@@ -235,6 +235,9 @@ def qmgr(state, words, mode):
             say(f"    {name} = {value}")
         return 0
     if command == "list hook":
+        if mode == "operator":
+            complain("slurmrl@head is unauthorized to access hooks data from server head")
+            return 1
         for name in state["hooks"]:
             say(f"Hook {name}\n    enabled = true")
         return 0

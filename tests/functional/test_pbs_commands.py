@@ -86,6 +86,22 @@ def test_release_clears_every_score(site: FakePbs, capsys: pytest.CaptureFixture
     assert set(scores(site).values()) == {DEFAULT_SCORE}
 
 
+def test_jobs_that_ended_are_counted_and_are_no_failure(
+    site: FakePbs, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["run", "--once", "--config", "site.toml"]) == 0
+    for job in (1, 2, 3):
+        site.forget(f"{job}.head")
+    site.run_job("4.head")
+    capsys.readouterr()
+    assert main(["release", "--config", "site.toml"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "released 1 jobs"
+    assert lines[1].startswith("3 jobs need none taken back any more")
+    assert "2 'Unknown Job Id'" in lines[1]
+    assert len(lines) == 2
+
+
 def test_without_the_formula_active_mode_is_refused(
     site: FakePbs, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -16,6 +16,8 @@ from slurm_rl_plugin.errors import BatchSystemError
 FIRST_THAT_RESTARTS = (22, 5)
 DEAD_MAN_HOOK, CLASS_HOOK = "slurm_rl_dead_man", "slurm_rl_class"
 _SETUP = "see `slurm-rl pbs-setup --print`"
+_LIST_HOOKS = ["qmgr", "-c", "list hook"]
+_AS_A_MANAGER = f"`qmgr -c 'list hook {DEAD_MAN_HOOK}'`"
 
 
 def pbs_checks(commands: PbsCommands, server: PbsServer) -> Iterator[OwnCheck]:
@@ -81,7 +83,8 @@ def _by_queue(home: str) -> OwnCheck:
     try:
         words = path.read_text(errors="replace")
     except OSError as error:
-        return OwnCheck("warn", "by_queue", f"{path} cannot be read ({error.strerror})")
+        what = f"{path} cannot be read ({error.strerror}): ask root whether by_queue is False there"
+        return OwnCheck("warn", "by_queue", what)
     on = [
         name
         for name in ("by_queue", "round_robin")
@@ -94,11 +97,20 @@ def _by_queue(home: str) -> OwnCheck:
 
 
 def _dead_man(commands: PbsCommands) -> OwnCheck:
+    """Whether the hook is there, as far as this user may see: an operator is shown no hook."""
     try:
-        hooks = re.findall(r"^Hook (\S+)", commands.read(["qmgr", "-c", "list hook"]), re.MULTILINE)
-    except BatchSystemError:
-        hooks = []  # no manager may list none
+        answer = commands.call(_LIST_HOOKS)
+        words = "" if not (answer.status or answer.errors) else (answer.errors or answer.output)
+        hooks = re.findall(r"^Hook (\S+)", answer.output, re.MULTILINE)
+    except BatchSystemError as error:
+        words, hooks = str(error), []
     if DEAD_MAN_HOOK in hooks:
         return OwnCheck("pass", "dead man", f"the hook {DEAD_MAN_HOOK} is there")
+    if words.strip():
+        what = (
+            f"whether the hook {DEAD_MAN_HOOK} is there cannot be seen as an operator "
+            f"({words.strip().splitlines()[0].rstrip('.')}); ask a manager: {_AS_A_MANAGER}"
+        )
+        return OwnCheck("warn", "dead man", what)
     what = f"no hook {DEAD_MAN_HOOK}: scores of a daemon that was killed stay in force; {_SETUP}"
     return OwnCheck("warn", "dead man", what)

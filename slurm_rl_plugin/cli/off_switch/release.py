@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections import Counter
 from contextlib import suppress
 
 import numpy as np
@@ -157,8 +158,15 @@ def _tell_results(results: list[ApplyReport], *, limited: bool) -> None:
         print("released the limit on batch jobs")
     print(f"released {sum(result.applied for result in results)} jobs")
     rejected = {job: why for result in results for job, why in result.rejected.items()}
-    for job, why in sorted(rejected.items()):
-        print(f"job {job}: {why}")
+    later = frozenset[int]().union(*(result.later for result in results))
+    for job in sorted(later & rejected.keys()):
+        print(f"job {job}: {rejected[job]}")
+    if gone := Counter(why for job, why in rejected.items() if job not in later):
+        reasons = ", ".join(f"{count} {why!r}" for why, count in gone.most_common())
+        print(
+            f"{gone.total()} jobs need none taken back any more, as they have started or ended: "
+            f"{reasons}"
+        )
 
 
 def _take_limit_back(system: BatchSystem, site: KnownSite) -> bool | None:

@@ -476,3 +476,12 @@ def test_a_site_that_was_never_set_up_is_told_what_is_missing(fake: FakePbs) -> 
         "warn",
         "warn",
     )
+
+
+def test_a_hook_that_an_operator_may_not_see_is_not_called_missing(fake: FakePbs) -> None:
+    fake.break_command("qmgr", "operator")
+    (check,) = [each for each in adapter(fake).own_checks() if each.name == "dead man"]
+    assert check.result == "warn"
+    assert "cannot be seen as an operator (slurmrl@head is unauthorized" in check.what
+    assert "ask a manager: `qmgr -c 'list hook slurm_rl_dead_man'`" in check.what
+    assert "no hook" not in check.what
