@@ -49,7 +49,7 @@ def fitting_pyslurm(release: SlurmRelease | None) -> None:
     if not found.startswith(f"{major}.{minor}."):
         pytest.skip(
             f"needs pyslurm {major}.{minor} for this Python (found: {found}): build the newest tag "
-            f"v{major}.{minor}.* of github.com/PySlurm/pyslurm, as docs/operators.md says"
+            f"v{major}.{minor}.* of github.com/PySlurm/pyslurm, as docs/install.md says"
         )
 
 

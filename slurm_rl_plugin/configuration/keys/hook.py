@@ -46,7 +46,7 @@ HOOK = {
         kind=bool,
         default=False,
         meaning="a daemon runs beside each controller: only the one in charge's acts",
-        note="See [two controllers](operators.md#two-controllers).",
+        note="See [two controllers](slurm.md#two-controllers).",
     ),
     "max_writes": Key(
         kind=int,
@@ -97,7 +97,7 @@ BATCH_SYSTEM = {
         choices=("auto", "slurm_commands", "slurm", "pbs"),
         meaning="how the batch system is reached: slurm is by pyslurm, auto takes it where it "
         "fits, and pbs where OpenPBS answers and no Slurm",
-        note="Which, and why: [operators](operators.md#pyslurm-or-commands), [OpenPBS](pbs.md).",
+        note="Which, and why: [install](install.md#pyslurm-or-commands), [OpenPBS](pbs.md).",
     ),
     "timeout": Key(
         kind=float,
@@ -112,7 +112,7 @@ BATCH_SYSTEM = {
         default=30.0,
         least=0,
         meaning="days of past runs that a start reads from accounting; 0 for none",
-        note="Only for a model that predicts run times ([operators](operators.md#what-is-"
+        note="Only for a model that predicts run times ([with your Slurm](slurm.md#what-is-"
         "remembered)).",
     ),
 }
