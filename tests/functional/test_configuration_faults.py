@@ -122,7 +122,7 @@ def test_a_model_that_this_user_may_not_read(site: Site) -> None:
 
 
 def test_a_model_that_is_there_and_broken_does_not_stop_the_daemon(site: Site) -> None:
-    """It may break while the site relies on the daemon; docs/troubleshooting.md says what happens."""
+    """It may break while the site relies on the daemon; docs/troubleshooting.md says what then."""
     path = site.folder / "model.onnx"
     path.write_text("no graph")
     site.sections["policy"] = f'model = "{path}"\n'

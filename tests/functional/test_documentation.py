@@ -48,6 +48,7 @@ from tests.architecture.markdown_documents import (
     code_blocks,
     commands_in,
     rollback_line,
+    section,
     table_rows,
 )
 from tests.fakes.array_slurm import ArraySlurm
@@ -299,8 +300,9 @@ def check_demo(printed: str, folder: Path) -> None:
 
 
 @pytest.mark.skipif(not TRACES, reason="SLURM_RL_TRACES names no directory of workload traces")
-def test_measured_figures_of_the_readme(capsys: pytest.CaptureFixture[str]) -> None:
-    rows = [cells for cells in table_rows(README.read_text()) if len(cells) == 8]
+def test_measured_figures_on_sequential_jobs(capsys: pytest.CaptureFixture[str]) -> None:
+    table = section(TOP / "docs" / "heldout.md", "A log of sequential jobs")
+    rows = [cells for cells in table_rows(table) if len(cells) == 8]
     assert len(rows) == 5
     policies = [cells[0] for cells in rows[:-1]] + [str(TOP / "policy_models" / rows[-1][0])]
     words = [str(Path(str(TRACES)) / "LPC-D_190257-199831.swf.gz"), "--processors", "81"]
@@ -314,6 +316,34 @@ def test_measured_figures_of_the_readme(capsys: pytest.CaptureFixture[str]) -> N
         measured += [quick["within_120s"], entry["responsiveness"]]
         measured += [entry["time_utility"], entry["fairness"]]
         assert [float(cell) for cell in cells[1:]] == pytest.approx(measured, rel=2e-3, abs=6e-4)
+
+
+#: The last 40 % of the jobs that ran, in each log of the README's table, column by column.
+SHIPPED_ON = (
+    "SDSC-SP2-1998-4.2-cln.swf.gz@jobs=32420:54034",
+    "HPC2N-2002-2.2-cln.swf.gz@jobs=121722:202871",
+    "CTC-SP2-1996-3.1-cln.swf.gz@jobs=46323:77205",
+)
+
+
+@pytest.mark.study
+@pytest.mark.skipif(not TRACES, reason="SLURM_RL_TRACES names no directory of workload traces")
+@pytest.mark.parametrize("column", [0, 1, 2], ids=["SDSC-SP2", "HPC2N", "CTC-SP2"])
+def test_the_readme_leads_with_what_ships(capsys: pytest.CaptureFixture[str], column: int) -> None:
+    """The default model under the default settings: `shadow-report` gives the README's figures."""
+    log = str(Path(str(TRACES)) / SHIPPED_ON[column])
+    assert main(["shadow-report", log, "--json"]) == 0
+    prediction = json.loads(capsys.readouterr().out)["prediction"]
+    assert prediction["model"] == "default"
+    found = [prediction["policies"][name] for name in ("default", "multifactor", "native order")]
+    told = {cells[0]: cells[1:] for cells in table_rows(README.read_text()) if len(cells) == 4}
+    for row, figure in (
+        ("mean bounded slowdown", "mean_bounded_slowdown"),
+        ("jobs that run below 900 s: started within 120 s", "interactive_within_120s"),
+    ):
+        shown = [float(each) for each in told[row][column].split(";")]
+        measured = [each[figure] for each in found]
+        assert shown == pytest.approx(measured, rel=0.02), row
 
 
 def site_factors(cluster: PrivateSlurm) -> list[int]:

@@ -124,7 +124,8 @@ def _by_queue() -> Step:
 
 def _class_hook() -> Step:
     return Step(
-        "New jobs get the score of their class, by the rules of the .json file; optional.",
+        "New jobs get the score of their class, by the rules of the .json file; optional. It acts "
+        "at once, in shadow mode too.",
         (
             _qmgr(f"create hook {CLASS_HOOK} event=queuejob,alarm=5"),
             _qmgr(f"import hook {CLASS_HOOK} application/x-python default {_file(CLASS_HOOK)}.py"),
@@ -160,8 +161,8 @@ def _formula(formula: str) -> Step:
         else ("unset server job_sort_formula")
     )
     return Step(
-        "The scores come into force. The site's own terms decide between jobs of one score. Some "
-        "releases before 22.05 do not start again while a formula is set (openpbs issue 2530): "
+        "The scores come into force, at once and in shadow mode too. The site's own terms decide "
+        "between jobs of one score. Some releases before 22.05 do not start again while a formula is set (openpbs issue 2530): "
         "restart pbs_server once when the site can stand it. Leave job_sort_formula_threshold "
         "unset: a job at or below it never runs.",
         (_qmgr(f'set server job_sort_formula = "{ours}"'),),
