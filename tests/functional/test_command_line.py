@@ -94,6 +94,49 @@ def test_evaluate_gives_the_documented_json(
     assert document["policies"]["native"]["mean_wait"] == 5
 
 
+def test_evaluate_tells_people_what_the_columns_mean_and_who_waits(
+    capsys: pytest.CaptureFixture[str], swf: Path
+) -> None:
+    _, out, _ = run(capsys, "evaluate", swf)
+    assert "WAIT, MAXWAIT: mean and longest wait, in seconds unless h (hours) or d (days)" in out
+    assert "BSLD: mean bounded slowdown" in out
+    assert "R, U, F: responsiveness, time utility and fairness" in out
+    place = out.splitlines().index(
+        next(line for line in out.splitlines() if line.startswith("ACCOUNT"))
+    )
+    header, *accounts = [line.split() for line in out.splitlines()[place:]]
+    assert header == ["ACCOUNT", "JOBS", "SHARE", "WORK", "fifo", "sjf"]
+    assert [(row[0], row[1]) for row in accounts] == [("1", "30"), ("2", "30")]
+
+
+def test_single_jobs_without_a_start_are_dropped_and_counted(
+    capsys: pytest.CaptureFixture[str], swf: Path, tmp_path: Path
+) -> None:
+    lines = swf.read_text().splitlines()
+    lines[7] = lines[7].replace(" 5 ", " -1 ", 1)  # its wait is not known
+    swf.write_text("\n".join(lines) + "\n")
+    _, out, _ = run(capsys, "evaluate", swf, "--policy", "native", "--json")
+    document = json.loads(out)
+    assert (document["log"]["jobs"], document["log"]["ran"]) == (60, 59)
+    assert document["log"]["dropped"] == {"no recorded start": 1}
+    assert document["policies"]["native"]["jobs"] == 59
+    _, out, _ = run(capsys, "evaluate", swf, "--policy", "native")
+    assert "Jobs of the log that are left out: 1 no recorded start." in out
+    _, out, _ = run(capsys, "evaluate", swf, "--json")
+    assert json.loads(out)["log"]["ran"] == 60  # rules need no recorded start
+    code, out, err = run(capsys, "shadow-report", swf, "--set", "policy.model=sjf")
+    assert (code, err) == (0, "")
+    assert "Replay of 59 jobs" in out
+    assert "Jobs that are left out: 1 no recorded start." in out
+
+
+def test_a_log_without_starts_is_still_refused(
+    capsys: pytest.CaptureFixture[str], swf: Path
+) -> None:
+    swf.write_text(swf.read_text().replace(" 5 ", " -1 "))
+    assert "which 60 jobs of this log lack" in fault(capsys, "evaluate", swf, "--policy=native")
+
+
 def test_evaluate_drops_jobs_from_the_count_but_not_from_the_queue(
     capsys: pytest.CaptureFixture[str], swf: Path
 ) -> None:
@@ -115,7 +158,8 @@ def test_train_writes_a_model_that_evaluate_takes(
     capsys: pytest.CaptureFixture[str], swf: Path, tmp_path: Path
 ) -> None:
     path = tmp_path / "trained.onnx"
-    code, _, _ = run(capsys, "train", swf, "-o", path, "--steps", 2, "--hidden", 2)
+    code, out, _ = run(capsys, "train", swf, "-o", path, "--steps", 2, "--hidden", 2)
+    assert "warning: the training part (36 jobs in 35 minutes) and the validation part" in out
     assert code == 0
     manifest = json.loads(path.with_suffix(".json").read_text())
     assert manifest["sources"][0]["log"] == "small.swf"

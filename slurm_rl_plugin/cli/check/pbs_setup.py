@@ -162,9 +162,9 @@ def _formula(formula: str) -> Step:
     )
     return Step(
         "The scores come into force, at once and in shadow mode too. The site's own terms decide "
-        "between jobs of one score. Some releases before 22.05 do not start again while a formula is set (openpbs issue 2530): "
-        "restart pbs_server once when the site can stand it. Leave job_sort_formula_threshold "
-        "unset: a job at or below it never runs.",
+        "between jobs of one score. Some releases before 22.05 do not start again while a formula "
+        "is set (openpbs issue 2530): restart pbs_server once when the site can stand it. Leave "
+        "job_sort_formula_threshold unset: a job at or below it never runs.",
         (_qmgr(f'set server job_sort_formula = "{ours}"'),),
         (_qmgr(back),),
     )
