@@ -43,7 +43,10 @@ VERBS = {
     "reproduce": Verb(
         "reproduce.reproduce", "run the experiment of a paper again, its figures beside ours"
     ),
-    "check": Verb("check.check", "whether the daemon could do its work here, and what mends it"),
+    "check": Verb(
+        "check.check",
+        "whether the daemon could do its work here, and what mends it; one write changes nothing",
+    ),
     "pbs-setup": Verb(
         "check.pbs_setup", "the lines that prepare a PBS server, what each does and how to undo it"
     ),
