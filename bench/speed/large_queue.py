@@ -29,7 +29,6 @@ from slurm_rl_plugin.batch_systems.port import (
     SchedulerLoad,
 )
 from slurm_rl_plugin.cli.assembly.hook import load_policy
-from slurm_rl_plugin.configuration import SHIPPED_MODEL
 from slurm_rl_plugin.domain import QueueSnapshot
 from slurm_rl_plugin.hook.audit.log import AuditLog
 from slurm_rl_plugin.hook.cycle.cycle import Cycle
@@ -37,6 +36,7 @@ from slurm_rl_plugin.hook.cycle.settings import CycleSettings
 from slurm_rl_plugin.hook.memory.state_file import StateFile
 from slurm_rl_plugin.hook.rails.guard_rails import UntouchedJobs, default_guard_rails
 from slurm_rl_plugin.metrics.collector import CycleMetrics
+from slurm_rl_plugin.policies.registry import SHIPPED_MODEL
 from slurm_rl_plugin.units import DAY, MINUTE
 
 FACTS = SchedulerFacts(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -11,6 +11,7 @@ import numpy as np
 from bench.speed.deep_queue import PATIENCE, OrderedQueue, tell
 from bench.speed.paired_ratio import paired_ratio
 from slurm_rl_plugin.batch_systems.slurm.answers.load import SDIAG, parse_load
+from slurm_rl_plugin.cli.benchmark.fewest_writes import fewest_writes
 from slurm_rl_plugin.domain import QueueSnapshot
 from slurm_rl_plugin.hook.order.order_changes import in_safe_order
 from tests.real.private_cluster import ClusterError
@@ -70,7 +71,7 @@ def steady_cycles(queue: OrderedQueue, cycles: int) -> dict[str, object]:
         priority = wanted_priorities(report.snapshot, queue.policy.scores)
         row = {
             "writes": report.writes,
-            "minimum": fewest_writes(priority),
+            "minimum": fewest_writes(np.array(priority, dtype=np.int64)),
             "out_of_order": jobs_out_of_order(priority),
             "seconds": seconds,
             "phase_seconds": dict(report.phase_seconds),
@@ -91,22 +92,6 @@ def wanted_priorities(snapshot: QueueSnapshot, scores: dict[int, float]) -> list
     )
     wanted = sorted((-scores[job], submit, job, priority) for job, submit, priority in columns)
     return [priority for _, _, _, priority in wanted]
-
-
-def fewest_writes(priority: Sequence[int]) -> int:
-    """Jobs that cannot all keep their priority, if those between are to find whole numbers.
-
-    Patience sorting of priority + place, which must not rise; under the last job kept there is a
-    number for each job behind it.
-    """
-    count = len(priority)
-    piles: list[int] = []
-    for place, value in enumerate(priority):
-        if value >= count - place:
-            level = -(value + place)
-            pile = bisect_right(piles, level)
-            piles[pile : pile + 1] = [level]
-    return count - len(piles)
 
 
 def jobs_out_of_order(priority: Sequence[int]) -> int:

@@ -23,8 +23,12 @@ import numpy as np
 from slurm_rl_plugin.accounting.log_format import read_log
 from slurm_rl_plugin.features.history.run_prediction import RunTimePrediction
 from slurm_rl_plugin.features.site import SITE
-from slurm_rl_plugin.learning.training_load import site_scaler
-from slurm_rl_plugin.policies.network import QNetwork, network_from_parameters, parameter_count
+from slurm_rl_plugin.policies.network import (
+    QNetwork,
+    fixed_scaler,
+    network_from_parameters,
+    parameter_count,
+)
 from slurm_rl_plugin.policies.ordering_rules import STATIC_RULES
 from slurm_rl_plugin.simulator.kernel.cluster import Workload
 from slurm_rl_plugin.simulator.schedules.simulation import (
@@ -117,7 +121,7 @@ def network(hidden: int, *, past_runs: bool = False) -> QNetwork:
     """A scorer of random weights; those of past runs are 0 unless asked for."""
     parameters = np.random.default_rng(1).normal(size=parameter_count(SITE, hidden)) * 0.1
     parameters[-len(SITE.jobs) + SITE.jobs.index("log_work")] = -1.0
-    scorer = network_from_parameters(SITE, parameters, hidden=hidden, scaler=site_scaler())
+    scorer = network_from_parameters(SITE, parameters, hidden=hidden, scaler=fixed_scaler(SITE))
     if past_runs:
         return replace(scorer, prediction=RunTimePrediction.untrained())
     job_weights, linear = scorer.job_weights.copy(), scorer.linear.copy()

@@ -1,7 +1,6 @@
 """The site's configuration: files, environment and flags become typed objects, with every fault."""
 
 from slurm_rl_plugin.configuration.keys.definitions import DEFAULT_PATH, KEYS
-from slurm_rl_plugin.configuration.keys.hook import SHIPPED_MODEL, SHIPPED_MODELS
 from slurm_rl_plugin.configuration.keys.key import Key
 from slurm_rl_plugin.configuration.reading.environment import Flag
 from slurm_rl_plugin.configuration.reading.precedence import (
@@ -15,8 +14,6 @@ from slurm_rl_plugin.configuration.way_out import KnownSite, known_site, way_out
 __all__ = [
     "DEFAULT_PATH",
     "KEYS",
-    "SHIPPED_MODEL",
-    "SHIPPED_MODELS",
     "Configuration",
     "Flag",
     "Key",

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from pathlib import Path
-
 import numpy as np
 from numpy.typing import NDArray
 
 from slurm_rl_plugin.domain import QueueSnapshot
-from slurm_rl_plugin.errors import ModelSchemaMismatch
 from slurm_rl_plugin.features.columns import site_job_features, site_queue_features
 from slurm_rl_plugin.features.history.past_runs import PastRuns
 from slurm_rl_plugin.features.history.run_prediction import RunTimePrediction
@@ -29,24 +25,6 @@ from slurm_rl_plugin.features.site import SITE
 from slurm_rl_plugin.units import FloatArray
 
 KNOWN_SCHEMAS = (SITE, REACTIVE_GRID, REACTIVE_GRID_2011, REACTIVE_GRID_WAIT)
-
-
-def known_schema(path: Path, metadata: Mapping[str, str]) -> FeatureSchema:
-    """The schema that a model's metadata name.
-
-    Raises:
-        ModelSchemaMismatch: trained for other features than this release computes.
-    """
-    for schema in KNOWN_SCHEMAS:
-        if metadata.get("schema_digest") == schema.digest:
-            return schema
-    name = metadata.get("schema_name", "unknown")
-    computed = {schema.name: schema for schema in KNOWN_SCHEMAS}.get(name, SITE)
-    raise ModelSchemaMismatch(
-        f"model {path} was trained for schema {name} version "
-        f"{metadata.get('schema_version', '?')}, this release computes {computed.name} version "
-        f"{computed.version}: retrain it."
-    )
 
 
 def feature_columns(

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from slurm_rl_plugin.features.scales import log_seconds, log_work_hours
 from slurm_rl_plugin.features.schema import FeatureSchema
 from slurm_rl_plugin.units import FloatArray, IntArray
 
@@ -67,21 +68,6 @@ def account_places(shares: FloatArray) -> IntArray:
     return np.minimum(places, VO_PLACES - 1)
 
 
-def log_release(next_release: Any) -> Any:
-    """Seconds until the next release on a logarithmic scale: 1 at 11 days."""
-    return np.log10(1.0 + next_release) / 6.0
-
-
-def log_work_hours(work: Any, capacity: Any) -> Any:
-    """Processor-seconds as hours of the whole machine on a logarithmic scale: 1 at 10,000."""
-    return np.log10(1.0 + work / (3600.0 * capacity)) / 4.0
-
-
-def log_wait(wait: Any) -> Any:
-    """Seconds since submission, >= 0, on a logarithmic scale: 1 at 11 days."""
-    return np.log10(1.0 + wait) / 6.0
-
-
 def grid_features(
     capacity: Any,
     idle: Any,
@@ -102,7 +88,7 @@ def grid_features(
         received: fraction of the consumed service of each VO place, shape [VO_PLACES].
     """
     return (
-        log_release(next_release),
+        log_seconds(next_release),
         idle / capacity,
         log_work_hours(pending_work, capacity),
         running_utility * 1.0,
@@ -136,7 +122,7 @@ def grid_features_2011(
     """
     return (
         log_work_hours(running_work, capacity),
-        log_release(next_release),
+        log_seconds(next_release),
         log_work_hours(pending_work, capacity),
         idle / capacity,
         queued[0] * 1.0,
@@ -157,5 +143,5 @@ def grid_job_features(estimate: Any, interactive: Any, place: Any) -> tuple[Any,
     return (
         interactive * 1.0,
         place / (VO_PLACES - 1.0),
-        np.log10(1.0 + estimate) / 6.0,
+        log_seconds(estimate),
     )

@@ -13,8 +13,8 @@ from slurm_rl_plugin.features.reactive_grid import (
     grid_features,
     grid_features_2011,
     grid_job_features,
-    log_wait,
 )
+from slurm_rl_plugin.features.scales import log_seconds
 from slurm_rl_plugin.units import FloatArray
 from slurm_rl_plugin.utility.time_utility import time_utility
 
@@ -95,6 +95,6 @@ def grid_job_columns_with_wait(
     snapshot: QueueSnapshot, estimate: FloatArray
 ) -> NDArray[np.float32]:
     """Job features of REACTIVE_GRID_WAIT, float32[n, 4]; arguments as `grid_job_columns`."""
-    wait = log_wait(snapshot.accrued_wait).astype(np.float32)
+    wait = log_seconds(snapshot.accrued_wait).astype(np.float32)
     columns = (grid_job_columns(snapshot, estimate), wait)
     return np.column_stack(columns)

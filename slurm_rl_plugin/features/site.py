@@ -10,11 +10,24 @@ from typing import Any
 
 import numpy as np
 
+from slurm_rl_plugin.features.scales import log_processors, log_seconds, log_work_hours
 from slurm_rl_plugin.features.schema import FeatureSchema
 from slurm_rl_plugin.utility.time_utility import time_utility, time_utility_loss_rate
 
 #: Seconds in which an interactive job should start (definitions: within_120s).
 SOON = 120.0
+
+#: The queue features that tell how many processors to hold, in the order of `reserve_features`.
+RESERVE_FEATURES = (
+    "log_pending_interactive",
+    "log_pending_batch",
+    "log_running_interactive",
+    "log_released_soon",
+    "log_shortest_batch",
+    "log_arrived_in_10_min",
+    "log_arrived_in_1_h",
+    "log_arrived_in_6_h",
+)
 
 SITE = FeatureSchema(
     name="site",
@@ -28,14 +41,7 @@ SITE = FeatureSchema(
         "log_next_release",
         "running_interactive_fraction",
         "fairness",
-        "log_pending_interactive",
-        "log_pending_batch",
-        "log_running_interactive",
-        "log_released_soon",
-        "log_shortest_batch",
-        "log_arrived_in_10_min",
-        "log_arrived_in_1_h",
-        "log_arrived_in_6_h",
+        *RESERVE_FEATURES,
     ),
     static_jobs=(
         "log_estimate",
@@ -63,9 +69,6 @@ SITE = FeatureSchema(
         "log_pending_alike_none_running",
     ),
 )
-
-#: The queue features that tell how many processors to hold, the last ones of `SITE.queue`.
-RESERVE_FEATURES = SITE.queue[8:]
 
 
 def queue_features(
@@ -97,8 +100,8 @@ def queue_features(
         np.log10(1.0 + pending_jobs) / 5.0,
         pending_interactive / np.maximum(pending_jobs, 1.0),
         np.log10(1.0 + pending_processors / capacity) / 3.0,
-        np.log10(1.0 + pending_work / (3600.0 * capacity)) / 4.0,
-        np.log10(1.0 + next_release) / 6.0,
+        log_work_hours(pending_work, capacity),
+        log_seconds(next_release),
         running_interactive / capacity,
         fairness_now * 1.0,
     )
@@ -130,7 +133,7 @@ def reserve_features(
         np.log10(1.0 + pending_batch) / 3.0,
         np.log10(1.0 + running_interactive) / 3.0,
         np.log10(1.0 + released_soon) / 3.0,
-        np.log10(1.0 + shortest_batch) / 6.0,
+        log_seconds(shortest_batch),
         np.log10(1.0 + arrived[0]) / 3.0,
         np.log10(1.0 + arrived[1]) / 3.0,
         np.log10(1.0 + arrived[2]) / 3.0,
@@ -149,9 +152,9 @@ def static_job_features(
         interactive: 1.0 for interactive, 0.0 for batch.
     """
     return (
-        np.log10(1.0 + estimate) / 6.0,
-        np.log10(1.0 + time_limit) / 6.0,
-        np.log10(1.0 * processors) / 4.0,
+        log_seconds(estimate),
+        log_seconds(time_limit),
+        log_processors(processors),
         np.log10(1.0 + estimate * processors) / 9.0,
         interactive * 1.0,
     )
@@ -182,8 +185,8 @@ def dynamic_job_features(
     utility = time_utility(turnaround, estimate, interactive)
     rate = time_utility_loss_rate(turnaround, estimate, interactive, utility)
     return (
-        np.log10(1.0 + wait) / 6.0,
-        np.log10(1.0 + turnaround) / 6.0,
+        log_seconds(wait),
+        log_seconds(turnaround),
         counted / (counted + wait),
         utility * 1.0,
         np.log10(rate / (counted * processors) + 1e-12) / 12.0 + 0.5,

@@ -1,4 +1,4 @@
-"""What a policy is trained on: loads with FIFO's figures beside them, and the feature scaler."""
+"""What a policy is trained on: loads with FIFO's figures beside them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from slurm_rl_plugin.features.estimates import RequestedLimit, RunTimeEstimate
-from slurm_rl_plugin.features.site import SITE
 from slurm_rl_plugin.learning.evaluation.paired import Candidate, schedule_of, starts_under
 from slurm_rl_plugin.learning.load_windows import log_window
 from slurm_rl_plugin.policies.echo_state import EchoStateNetwork
@@ -29,8 +28,6 @@ _SHORT_BATCH_WAIT = 15 * MINUTE
 
 #: Jobs of a load on which a worker only compiles.
 _SHORT_LOAD = 100
-
-Scaler = tuple[FloatArray, FloatArray, FloatArray, FloatArray]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,13 +153,3 @@ def rule_objective(rule: str, loads: Sequence[TrainingLoad], weights: RewardWeig
         start = starts_under(Candidate(name=rule), load.prepared, load.workload, load.settings)
         values.append(load.objective(start, weights))
     return float(np.mean(values))
-
-
-def site_scaler() -> Scaler:
-    """Mean and scale of the site features; they are made to lie near [0, 1] on any site.
-
-    Fixed numbers instead of a sample's moments: what one site's log shows must not shift what a
-    feature means on another.
-    """
-    queue, jobs = len(SITE.queue), len(SITE.jobs)
-    return np.full(queue, 0.5), np.full(queue, 0.5), np.full(jobs, 0.5), np.full(jobs, 0.5)

@@ -79,7 +79,3 @@ class EchoStateNetwork:
         states = (1.0 - self.leak) * memory + self.leak / (1.0 + np.exp(-inner))
         direct = scaled_queue @ self.queue_linear + scaled_jobs @ self.job_linear
         return states @ self.readout + direct + self.output_bias, states
-
-    def next_memory(self, scores: FloatArray, states: FloatArray, memory: FloatArray) -> FloatArray:
-        """The memory after a decision: the best job's state; as before on an empty queue."""
-        return states[np.argmax(scores)] if len(scores) else memory

@@ -13,6 +13,8 @@ from slurm_rl_plugin.units import FloatArray
 
 #: Hidden activations; the place in this tuple is the code the compiled loop uses.
 ACTIVATIONS = ("relu", "tanh", "sigmoid")
+#: Queue mean, queue scale, job mean, job scale.
+Scaler = tuple[FloatArray, FloatArray, FloatArray, FloatArray]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,6 +99,16 @@ class QNetwork:
         return float(scaled @ self.reserve_weights + self.reserve_bias)
 
 
+def fixed_scaler(schema: FeatureSchema) -> Scaler:
+    """(x - .5) / .5 for every input: features are made to lie near [0, 1] on any site (ADR 8).
+
+    Fixed numbers instead of a sample's moments: what one site's log shows must not shift what a
+    feature means on another.
+    """
+    queue, jobs = len(schema.queue), len(schema.jobs)
+    return np.full(queue, 0.5), np.full(queue, 0.5), np.full(jobs, 0.5), np.full(jobs, 0.5)
+
+
 def parameter_count(schema: FeatureSchema, hidden: int, *, hold: bool = False) -> int:
     """How many numbers `network_from_parameters` takes."""
     scores = (len(schema.queue) + len(schema.jobs) + 2) * hidden + len(schema.jobs)
@@ -108,7 +120,7 @@ def network_from_parameters(
     parameters: FloatArray,
     *,
     hidden: int,
-    scaler: tuple[FloatArray, FloatArray, FloatArray, FloatArray],
+    scaler: Scaler,
     activation: str = "relu",
     hold: bool = False,
     prediction: RunTimePrediction | None = None,

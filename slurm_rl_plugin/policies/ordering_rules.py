@@ -8,13 +8,10 @@ style. `estimate` is the estimated run time in seconds.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 
 import numpy as np
 
-from slurm_rl_plugin.domain import Decision, JobTable, Memory, QueueSnapshot
-from slurm_rl_plugin.errors import ConfigurationError
-from slurm_rl_plugin.features.estimates import RequestedLimit, RunTimeEstimate
+from slurm_rl_plugin.domain import JobTable
 from slurm_rl_plugin.units import FloatArray
 from slurm_rl_plugin.utility.time_utility import SIGMA
 
@@ -92,66 +89,3 @@ PREDICTED_RULES: dict[str, Callable[[FloatArray, FloatArray, FloatArray], FloatA
     "saf-predicted": _saf_predicted,
     "wspt-predicted": _wspt_predicted,
 }
-#: Rules that can order a live queue; F1 counts time from the start of a log.
-LIVE_RULES = tuple(name for name in STATIC_RULES if name != "f1")
-#: Before a number: interactive jobs first, and so many processors kept free of batch work.
-RESERVE_RULE = "reserve:"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RulePolicy:
-    """One of STATIC_RULES as a policy for the hook.
-
-    Attributes:
-        name: as a configuration calls it.
-        rule: gives the scores.
-        estimates: of run times.
-        reserve: processors that it always wants kept free of batch work.
-    """
-
-    name: str
-    rule: Rule
-    estimates: RunTimeEstimate
-    reserve: int = 0
-
-    def decide(self, snapshot: QueueSnapshot, memory: Memory | None = None) -> Decision:
-        """Score the pending jobs by the rule.
-
-        Submission means arrival, as in the simulator: from when on a job's wait counts.
-        """
-        del memory
-        jobs = snapshot.pending.jobs
-        if snapshot.pending.accrued is not None:
-            jobs = replace(jobs, submit=snapshot.now - snapshot.accrued_wait)
-        estimate = self.estimates.estimate(jobs.time_limit, jobs.interactive)
-        scores = np.asarray(self.rule(jobs, estimate), dtype=np.float64)
-        return Decision(scores=scores, reserve=self.reserve)
-
-
-def is_live_rule(name: str) -> bool:
-    """Whether `rule_policy` knows it: one of LIVE_RULES, or `reserve:4` for example."""
-    return name in LIVE_RULES or _reserve_in(name) is not None
-
-
-def _reserve_in(name: str) -> int | None:
-    number = name.removeprefix(RESERVE_RULE)
-    return int(number) if name.startswith(RESERVE_RULE) and number.isdecimal() else None
-
-
-def rule_policy(name: str, estimates: RunTimeEstimate | None = None) -> RulePolicy:
-    """The rule of that name; estimates default to the requested time limit.
-
-    Raises:
-        ConfigurationError: there is no such rule for a live queue.
-    """
-    estimates = estimates or RequestedLimit()
-    reserve = _reserve_in(name)
-    if reserve is not None:
-        rule = STATIC_RULES["interactive-first"]
-        return RulePolicy(name=name, rule=rule, estimates=estimates, reserve=reserve)
-    if name not in LIVE_RULES:
-        known = ", ".join(sorted([*LIVE_RULES, f"{RESERVE_RULE}N"]))
-        raise ConfigurationError(
-            f"unknown policy {name!r}: give one of {known}, or the path of an .onnx model."
-        )
-    return RulePolicy(name=name, rule=STATIC_RULES[name], estimates=estimates)

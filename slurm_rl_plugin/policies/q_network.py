@@ -20,7 +20,8 @@ from slurm_rl_plugin.features.estimates import ClassMedian, RequestedLimit, RunT
 from slurm_rl_plugin.features.history.past_runs import PastRuns
 from slurm_rl_plugin.features.history.recent_arrivals import ARRIVAL_MEMORY, recent_arrivals
 from slurm_rl_plugin.features.history.run_prediction import RunTimePrediction, prediction_in
-from slurm_rl_plugin.features.known_schemas import feature_columns, known_schema
+from slurm_rl_plugin.features.known_schemas import feature_columns
+from slurm_rl_plugin.features.model_schema import known_schema
 from slurm_rl_plugin.features.schema import FeatureSchema
 from slurm_rl_plugin.features.site import SITE
 from slurm_rl_plugin.units import FloatArray

@@ -9,10 +9,8 @@ import numpy as np
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.features.schema import FeatureSchema
 from slurm_rl_plugin.policies.echo_state import EchoStateNetwork
+from slurm_rl_plugin.policies.network import Scaler
 from slurm_rl_plugin.units import FloatArray
-
-#: Queue mean, queue scale, job mean, job scale.
-Scaler = tuple[FloatArray, FloatArray, FloatArray, FloatArray]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,6 +5,7 @@ Elementwise, plain numpy style: the simulator compiles these very lines. Higher 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -77,5 +78,12 @@ def utility_greedy(wait: Any, estimate: Any, processors: Any, interactive: Any) 
     return rate / (np.maximum(estimate, 1.0) * processors)
 
 
-#: Names; the place is the code that the compiled loop uses.
-WAITING_RULES = ("wfp3", "unicep", "expansion-factor", "utility-greedy", "multifactor")
+#: By name; parameters are named as above, since others fill them in by name (`rule_policy`). The
+#: simulator compiles each (simulator/scoring/rules.py).
+WAITING_RULES: Mapping[str, Callable[..., Any]] = {
+    "wfp3": wfp3,
+    "unicep": unicep,
+    "expansion-factor": expansion_factor,
+    "utility-greedy": utility_greedy,
+    "multifactor": multifactor,
+}

@@ -25,8 +25,7 @@ from slurm_rl_plugin.hook.cycle_report import CycleReport
 from slurm_rl_plugin.hook.order import request_watch
 from slurm_rl_plugin.hook.rails import batch_limit
 from slurm_rl_plugin.metrics.collector import CycleMetrics
-from slurm_rl_plugin.policies.ordering_rules import LIVE_RULES, PREDICTED_RULES, STATIC_RULES
-from slurm_rl_plugin.policies.waiting_rules import WAITING_RULES
+from slurm_rl_plugin.policies.registry import NAMED_POLICIES, NATIVE
 from slurm_rl_plugin.simulator.workloads.generators import _GENERATORS, _RANGES
 from slurm_rl_plugin.utility.summary import ScheduledJobs, summarise
 from tests.architecture.markdown_documents import (
@@ -231,12 +230,13 @@ def test_the_feature_schema_is_documented() -> None:
 
 def test_ordering_rules_are_defined() -> None:
     rows = table_rows(section(DOCS / "definitions.md", "Ordering rules"))
-    known = {*STATIC_RULES, *PREDICTED_RULES, *WAITING_RULES}
-    assert {code_spans(row[0])[0] for row in rows} == known
+    known = {each.name for each in NAMED_POLICIES.values() if each.is_rule}
+    assert {code_spans(row[0])[0] for row in rows} == known - {NATIVE}
 
 
 def test_rules_of_the_daemon_are_named_in_the_configuration() -> None:
-    assert set(LIVE_RULES) <= set(code_spans(section(DOCS / "configuration.md", "[policy]")))
+    live = {each.name for each in NAMED_POLICIES.values() if not each.needs_log}
+    assert live <= set(code_spans(section(DOCS / "configuration.md", "[policy]")))
 
 
 def test_generators_are_documented_with_their_defaults() -> None:

@@ -10,8 +10,7 @@ import numpy as np
 from slurm_rl_plugin.features.estimates import ClassMedian
 from slurm_rl_plugin.features.site import SITE
 from slurm_rl_plugin.learning.site_utility.model import export_site_utility
-from slurm_rl_plugin.learning.training_load import site_scaler
-from slurm_rl_plugin.policies.network import network_from_parameters, parameter_count
+from slurm_rl_plugin.policies.network import fixed_scaler, network_from_parameters, parameter_count
 
 MEDIANS = ClassMedian(interactive_median=60.0, batch_median=3600.0)
 
@@ -20,6 +19,6 @@ def write_site_utility_model(path: Path) -> Path:
     """The model whose score is twice the share deficit, whatever else is seen; its path."""
     parameters = np.zeros(parameter_count(SITE, 1))
     parameters[-len(SITE.jobs) :][SITE.jobs.index("share_deficit")] = 1.0
-    network = network_from_parameters(SITE, parameters, hidden=1, scaler=site_scaler())
+    network = network_from_parameters(SITE, parameters, hidden=1, scaler=fixed_scaler(SITE))
     export_site_utility(replace(network, output_bias=1.0), path, MEDIANS)  # the scaler's middle
     return path

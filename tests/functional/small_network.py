@@ -5,8 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from slurm_rl_plugin.features.site import SITE
-from slurm_rl_plugin.learning.training_load import site_scaler
-from slurm_rl_plugin.policies.network import QNetwork, network_from_parameters, parameter_count
+from slurm_rl_plugin.policies.network import (
+    QNetwork,
+    fixed_scaler,
+    network_from_parameters,
+    parameter_count,
+)
 
 
 def small_network(
@@ -15,7 +19,7 @@ def small_network(
     """Random weights, none for history unless asked: that takes a run-time prediction too."""
     parameters = np.random.default_rng(seed).normal(size=parameter_count(SITE, hidden))
     network = network_from_parameters(
-        SITE, parameters, hidden=hidden, scaler=site_scaler(), activation=activation
+        SITE, parameters, hidden=hidden, scaler=fixed_scaler(SITE), activation=activation
     )
     if not sees_history:
         network.job_weights[-len(SITE.history_jobs) :] = 0.0

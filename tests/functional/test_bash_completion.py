@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from slurm_rl_plugin.cli.entry import VERBS, verb_parser
-from slurm_rl_plugin.configuration import SHIPPED_MODELS
-from slurm_rl_plugin.policies.ordering_rules import LIVE_RULES
+from slurm_rl_plugin.policies.registry import NAMED_POLICIES, SHIPPED_MODELS
 from tests.architecture.markdown_documents import TOP
 from tests.functional.test_system_files import tool
 
@@ -63,10 +62,12 @@ def test_values_are_those_of_the_parser(verb: str, tmp_path: Path) -> None:
 
 def test_policies_and_models_are_offered_beside_files(tmp_path: Path) -> None:
     (tmp_path / "mine.onnx").touch()
-    names = {*LIVE_RULES, *SHIPPED_MODELS, "mine.onnx"}
-    for words in (("evaluate", "--policy"), ("benchmark", "hook", "--policy")):
-        assert set(offered(tmp_path, *words, "")) == names
-    assert offered(tmp_path, "evaluate", "--policy", "m") == ["min-run-wait", "mine.onnx"]
+    live = {each.name for each in NAMED_POLICIES.values() if not each.needs_log}
+    assert set(offered(tmp_path, "evaluate", "--policy", "")) == {*NAMED_POLICIES, "mine.onnx"}
+    assert set(offered(tmp_path, "benchmark", "hook", "--policy", "")) == {*live, "mine.onnx"}
+    models = {"slurm", *SHIPPED_MODELS, "mine.onnx"}
+    assert set(offered(tmp_path, "train", "--from", "")) == models
+    assert offered(tmp_path, "evaluate", "--policy", "mi") == ["min-run-wait", "mine.onnx"]
 
 
 def test_files_are_offered_where_a_file_is_wanted(tmp_path: Path) -> None:

@@ -11,9 +11,12 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
+from slurm_rl_plugin.cli.benchmark import benchmark
 from slurm_rl_plugin.cli.entry import VERBS, main
 from slurm_rl_plugin.features.site import SITE
+from slurm_rl_plugin.hook.order.order_changes import OrderChanges
 from slurm_rl_plugin.learning.export.network import export_network
+from slurm_rl_plugin.units import IntArray
 from tests.functional.small_network import small_network
 
 SWF_ROW = "{id} {submit} 5 {run} 1 -1 -1 1 900 -1 1 1 {group} -1 1 -1 -1 -1"
@@ -312,3 +315,17 @@ def test_benchmark_hook_gives_the_documented_json(
     assert document["jobs"] == 500
     assert set(document["decide_seconds"]) == {"median", "p99"}
     assert document["writes"] == document["minimum_writes"]
+
+
+def test_benchmark_hook_fails_where_the_writes_are_not_the_fewest(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def one_more(priority: IntArray, most: int | None = None) -> OrderChanges:
+        return OrderChanges(place=np.arange(len(priority) + 1), priority=priority)
+
+    words = ["--jobs", 40, "--repeats", 1, "--policy", "sjf", "--json"]
+    assert run(capsys, "benchmark", "hook", *words)[0] == 0
+    monkeypatch.setattr(benchmark, "order_changes", one_more)
+    code, out, err = run(capsys, "benchmark", "hook", *words)
+    assert (code, json.loads(out)["writes"]) == (1, 41)
+    assert "the hook sends 41 writes where 40" in err

@@ -13,7 +13,7 @@ from slurm_rl_plugin.hook.cycle.cycle import Cycle
 from slurm_rl_plugin.hook.cycle.settings import CycleSettings
 from slurm_rl_plugin.hook.memory.state_file import StateFile
 from slurm_rl_plugin.hook.rails.guard_rails import UntouchedJobs, default_guard_rails
-from slurm_rl_plugin.policies.ordering_rules import rule_policy
+from slurm_rl_plugin.policies.registry import rule_policy
 from tests.fakes.fake_cluster import NOW, FakeCluster
 
 LIMITS = ("30:00", "20:00", "10:00")

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from slurm_rl_plugin.cli.assembly.hook import load_policy, model_path
-from slurm_rl_plugin.configuration import SHIPPED_MODELS
 from slurm_rl_plugin.learning.export.manifest import file_checksum
 from slurm_rl_plugin.learning.export.model import import_model
+from slurm_rl_plugin.policies.registry import SHIPPED_MODELS
 from tests.reference.loads import random_workload, snapshot_of
 from tests.reference.readable_simulator import Moment
 

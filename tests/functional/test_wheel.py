@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from slurm_rl_plugin.configuration import SHIPPED_MODELS
+from slurm_rl_plugin.policies.registry import SHIPPED_MODELS
 from tests.architecture.markdown_documents import TOP
 
 SOURCES = (

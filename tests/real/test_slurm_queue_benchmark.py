@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from bench.speed.queue_writes import fewest_writes, jobs_out_of_order
+from bench.speed.queue_writes import jobs_out_of_order
 from bench.speed.slurm_queue import PARTS, main
+from slurm_rl_plugin.cli.benchmark.fewest_writes import fewest_writes
 from tests.real.conftest import skip_without_daemons
 
 SMALL = "--jobs 200 --orderings 1 --cycles 2 --pairs 1 --period 3"
@@ -41,5 +43,5 @@ def test_every_part_on_a_small_queue(tmp_path: Path, capsys: pytest.CaptureFixtu
     ],
 )
 def test_the_minimum(priority: list[int], fewest: int, out_of_order: int) -> None:
-    assert fewest_writes(priority) == fewest
+    assert fewest_writes(np.array(priority)) == fewest
     assert jobs_out_of_order(priority) == out_of_order

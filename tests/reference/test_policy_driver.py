@@ -9,8 +9,8 @@ import pytest
 
 from slurm_rl_plugin.domain import Decision, Memory, QueueSnapshot
 from slurm_rl_plugin.learning.export.network import export_network
-from slurm_rl_plugin.policies.ordering_rules import rule_policy
 from slurm_rl_plugin.policies.q_network import load_q_network
+from slurm_rl_plugin.policies.registry import rule_policy
 from slurm_rl_plugin.simulator.schedules.policy_driver import simulate_policy
 from slurm_rl_plugin.simulator.schedules.simulation import (
     SimulationSettings,

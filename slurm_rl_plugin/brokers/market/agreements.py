@@ -21,7 +21,6 @@ class MarketJobs(NamedTuple):
         run_time: seconds that a job will really run.
         allocated: seconds that it asks for and is given; never less than it runs.
         processors: that it asks for.
-        open_to: machines that its request gets to, shape [n, machines].
         splits: whether it may run on several of them at once.
     """
 
@@ -29,7 +28,6 @@ class MarketJobs(NamedTuple):
     run_time: FloatArray
     allocated: FloatArray
     processors: IntArray
-    open_to: BoolArray
     splits: BoolArray
 
 

@@ -46,7 +46,7 @@ from slurm_rl_plugin.brokers.market.timetable import (
 from slurm_rl_plugin.errors import ConfigurationError, SimulationError
 from slurm_rl_plugin.simulator.kernel.cluster import Workload
 from slurm_rl_plugin.simulator.kernel.compilation import compiled, compiled_borrowing
-from slurm_rl_plugin.units import HOUR, BoolArray, FloatArray, IntArray
+from slurm_rl_plugin.units import HOUR, FloatArray, IntArray
 
 #: When a job may run on several machines at once: never, where none is wide enough for it, or
 #: wherever the user likes such an offer better.
@@ -61,15 +61,13 @@ class MarketSettings:
     """How a market works.
 
     Attributes:
-        machines: processors of each; each is a domain of its own.
+        machines: processors of each; every request gets to all of them.
         owner: price function of every machine.
         user: utility function of every job.
         splitting: one of SPLITTING.
         rescheduling: whether jobs may start before the agreed time.
         margin: with rescheduling, what owners add to a planned start that is not at once before
             they offer it, seconds: room to reschedule others. The user's function sees the sum.
-        reach: which domains a request of each domain gets to, shape [machines, machines]; None
-            for all. Jobs are submitted to the domains in turn, as in the paper.
     """
 
     machines: tuple[int, ...]
@@ -78,7 +76,6 @@ class MarketSettings:
     splitting: str = "wherever better"
     rescheduling: bool = True
     margin: float = MARGIN
-    reach: BoolArray | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,13 +134,8 @@ def simulate_market(workload: Workload, settings: MarketSettings) -> MarketSched
 def _market_jobs(workload: Workload, settings: MarketSettings, capacity: IntArray) -> MarketJobs:
     if (workload.estimate < workload.run_time).any():
         raise SimulationError("a job would run longer than the market gives it.")
-    machines, count = len(capacity), len(workload.submit)
-    reach = np.ones((machines, machines), dtype=np.bool_)
-    if settings.reach is not None:
-        reach = settings.reach
-    open_to = reach[np.arange(count) % machines]
-    sizes = open_to * capacity
-    room = sizes.max(axis=1) if settings.splitting == "never" else sizes.sum(axis=1)
+    count, widest = len(workload.submit), capacity.max()
+    room = widest if settings.splitting == "never" else capacity.sum()
     if count and (workload.processors > room).any():
         raise ConfigurationError(
             "a job is wider than the machines that it may run on: let jobs be split, or leave "
@@ -151,13 +143,12 @@ def _market_jobs(workload: Workload, settings: MarketSettings, capacity: IntArra
         )
     splits = np.full(count, settings.splitting == "wherever better")
     if settings.splitting == "where too wide":
-        splits = workload.processors > sizes.max(axis=1)
+        splits = workload.processors > widest
     return MarketJobs(
         submit=workload.submit,
         run_time=workload.run_time,
         allocated=workload.estimate,
         processors=workload.processors,
-        open_to=open_to,
         splits=splits,
     )
 
@@ -178,7 +169,6 @@ def _request(jobs: MarketJobs, job: int, margin: float) -> Request:
         jobs.submit[job],
         jobs.processors[job],
         jobs.allocated[job],
-        jobs.open_to[job],
         jobs.splits[job],
         margin,
     )

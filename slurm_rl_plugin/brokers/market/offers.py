@@ -40,7 +40,6 @@ class Request(NamedTuple):
         now: when it is asked for, seconds.
         processors: how many it asks for.
         duration: seconds that it is allocated.
-        open_to: machines that its request gets to, shape [machines].
         splits: whether it may run on several of them at once.
         margin: what owners add to a start that is not now, seconds.
     """
@@ -48,7 +47,6 @@ class Request(NamedTuple):
     now: float
     processors: int
     duration: float
-    open_to: BoolArray
     splits: bool
     margin: float
 
@@ -209,7 +207,7 @@ def _may_have_room(
     """
     room, end = table.room, table.time[first] + request.duration
     for machine in range(len(room)):
-        room[machine] = table.free[first, machine] if request.open_to[machine] else 0
+        room[machine] = table.free[first, machine]
     for place in range(first, table.points[0]):
         if place > first and table.time[place] >= end:
             break
@@ -230,8 +228,6 @@ def _count_room(
     """Count each machine's lanes with room at an instant."""
     for machine in range(len(available)):
         available[machine] = 0
-        if not request.open_to[machine]:
-            continue
         for lane in range(lanes.first[machine], lanes.first[machine + 1]):
             look(lanes, gaps, lane, time, request.now)
             available[machine] += _long_enough(gaps, lane, time, request.duration)
@@ -239,7 +235,7 @@ def _count_room(
 
 @compiled
 def best_offer(lanes: Lanes, table: Timetable, request: Request, terms: Terms) -> Offer:
-    """The offer that is worth most to the user, of all machines that the request gets to.
+    """The offer of all machines that is worth most to the user.
 
     Args:
         lanes: the schedule of all processors, without what has ended.
@@ -255,7 +251,7 @@ def best_offer(lanes: Lanes, table: Timetable, request: Request, terms: Terms) -
     missing = np.zeros(machines, dtype=np.bool_)  # machines still to make an offer
     for machine in range(machines):
         size = lanes.first[machine + 1] - lanes.first[machine]
-        missing[machine] = request.open_to[machine] and size >= request.processors
+        missing[machine] = size >= request.processors
     may_split = request.splits
     best = Offer(
         np.zeros(3), np.empty(request.processors, dtype=np.int64), np.zeros(1, dtype=np.int64)

@@ -125,12 +125,11 @@ def _count_idle(state: Agreements, idle: IntArray) -> None:
 
 @compiled_borrowing
 def _fits(jobs: MarketJobs, idle: IntArray, job: int) -> bool:
-    """Whether a job fits into idle processors that it may use."""
+    """Whether a job fits into idle processors."""
     widest, total = 0, 0
     for machine in range(len(idle)):
-        if jobs.open_to[job, machine]:
-            widest = max(widest, idle[machine])
-            total += idle[machine]
+        widest = max(widest, idle[machine])
+        total += idle[machine]
     return widest >= jobs.processors[job] or (jobs.splits[job] and total >= jobs.processors[job])
 
 

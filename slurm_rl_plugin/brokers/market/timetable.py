@@ -154,9 +154,8 @@ def _too_little(table: Timetable, jobs: MarketJobs, job: int, place: int) -> boo
     """Whether a job has no room at an instant, whatever is free before it."""
     widest, total = 0, 0
     for machine in range(len(table.room)):
-        if jobs.open_to[job, machine]:
-            widest = max(widest, table.free[place, machine])
-            total += table.free[place, machine]
+        widest = max(widest, table.free[place, machine])
+        total += table.free[place, machine]
     processors = jobs.processors[job]
     return widest < processors and not (jobs.splits[job] and total >= processors)
 
@@ -169,7 +168,7 @@ def _blocked(table: Timetable, jobs: MarketJobs, job: int, first: int) -> int:
     """
     processors, room = jobs.processors[job], table.room
     for machine in range(len(room)):
-        room[machine] = table.free[first, machine] if jobs.open_to[job, machine] else 0
+        room[machine] = table.free[first, machine]
     end = table.time[first] + jobs.allocated[job]
     for place in range(first, table.points[0]):
         if place > first and table.time[place] >= end:

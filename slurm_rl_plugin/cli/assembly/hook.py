@@ -13,7 +13,7 @@ from slurm_rl_plugin.cli.assembly.batch_system import (
     limits_path,
 )
 from slurm_rl_plugin.cli.assembly.shipped_files import shipped_folder
-from slurm_rl_plugin.configuration import SHIPPED_MODELS, Configuration, way_out_of
+from slurm_rl_plugin.configuration import Configuration, way_out_of
 from slurm_rl_plugin.configuration.keys.reserve import LICENSES, QOS
 from slurm_rl_plugin.errors import ConfigurationError, PolicyError
 from slurm_rl_plugin.hook.audit.log import AuditLog
@@ -23,9 +23,9 @@ from slurm_rl_plugin.hook.memory.state_file import StateFile
 from slurm_rl_plugin.hook.rails.batch_limit import BatchLimit
 from slurm_rl_plugin.hook.rails.guard_rails import UntouchedJobs, default_guard_rails
 from slurm_rl_plugin.hook.rails.reserve import ReserveRail
-from slurm_rl_plugin.policies.ordering_rules import is_live_rule, rule_policy
 from slurm_rl_plugin.policies.port import Policy
 from slurm_rl_plugin.policies.q_network import load_q_network
+from slurm_rl_plugin.policies.registry import SHIPPED_MODELS, named_policy, unknown_policy
 from slurm_rl_plugin.policies.unavailable import UnavailablePolicy
 
 logger = logging.getLogger(__name__)
@@ -59,20 +59,24 @@ def model_path(model: str) -> Path:
 
 
 def check_model_file(model: str) -> None:
-    """Refuse a model that is not there: no daemon should start on a slip in its path.
+    """Refuse a model that is not there: no daemon should start on a slip in its name or path.
 
     A file that is there and broken is another matter: it may break while the site relies on the
     daemon, which then falls back.
 
     Raises:
-        ConfigurationError: the file is missing or may not be read by this user.
+        ConfigurationError: the file is missing or may not be read by this user, or the name is of
+            a policy that orders logs only, or of none.
     """
-    if is_live_rule(model):
+    named, path = named_policy(model), model_path(model)
+    if named is not None and named.is_rule:
+        named.live()
         return
-    path = model_path(model)
     try:
         path.open("rb").close()
     except OSError as error:
+        if named is None and path.name == model and path.suffix != ".onnx":
+            raise unknown_policy(model, live=True) from None
         raise ConfigurationError(
             f"model {path} cannot be read ({error.strerror}): give the path of a model, or the "
             "name of a rule, in [policy] model."
@@ -83,10 +87,12 @@ def load_policy(model: str) -> LoadedPolicy:
     """A rule by its name, or a model by its path.
 
     Raises:
+        ConfigurationError: a policy that orders logs only.
         PolicyError: the model cannot be used.
     """
-    if is_live_rule(model):
-        return LoadedPolicy(policy=rule_policy(model), labels={"name": model})
+    named = named_policy(model)
+    if named is not None and named.is_rule:
+        return LoadedPolicy(policy=named.live(), labels={"name": model})
     network = load_q_network(model_path(model))
     card = network.card
     labels = {

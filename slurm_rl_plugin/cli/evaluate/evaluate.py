@@ -9,6 +9,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+from slurm_rl_plugin.cli.assembly.candidates import candidate_of
 from slurm_rl_plugin.cli.evaluate.heldout import (
     HELDOUT,
     check_heldout_options,
@@ -24,7 +25,7 @@ from slurm_rl_plugin.cli.evaluate.user_summary import summarise_users
 from slurm_rl_plugin.cli.logs.arguments import NamedLog, read_named_log, read_named_logs
 from slurm_rl_plugin.cli.logs.slurm_log import print_origin
 from slurm_rl_plugin.cli.tables import print_json
-from slurm_rl_plugin.errors import ConfigurationError, ModelUnreadable
+from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.features.estimates import RunTimeEstimate
 from slurm_rl_plugin.learning.evaluation.paired import (
     Candidate,
@@ -32,7 +33,7 @@ from slurm_rl_plugin.learning.evaluation.paired import (
     schedule_of,
     starts_under,
 )
-from slurm_rl_plugin.policies.q_network import load_q_network
+from slurm_rl_plugin.policies.registry import NATIVE
 from slurm_rl_plugin.simulator.kernel.class_limit import ClassLimit
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog
@@ -47,7 +48,7 @@ def main(options: argparse.Namespace) -> int:
     """Evaluate and print."""
     check_heldout_options(options)
     options.backfill = options.backfill or ("easy" if options.protocol == HELDOUT else "none")
-    candidates = [_candidate(name) for name in options.policy or ["fifo", "sjf"]]
+    candidates = [candidate_of(name) for name in options.policy or ["fifo", "sjf"]]
     log = _log(options, candidates)
     if options.protocol == HELDOUT:
         return _evaluate_heldout(options, log, candidates)
@@ -120,7 +121,7 @@ def _log(options: argparse.Namespace, candidates: list[Candidate]) -> NamedLog:
 
 def _scaled(log: NamedLog, factor: float, candidates: list[Candidate]) -> NamedLog:
     """The log at another load; its class medians and shares are those of the same jobs."""
-    if factor != 1.0 and any(each.name == "native" for each in candidates):
+    if factor != 1.0 and any(each.name == NATIVE for each in candidates):
         raise ConfigurationError(
             "policy native has no starts at another load: leave out native or --scale-load."
         )
@@ -138,18 +139,6 @@ def _make_folders(options: argparse.Namespace) -> None:
             raise ConfigurationError(
                 f"{option} {folder}: the folder cannot be made ({error.strerror})."
             ) from None
-
-
-def _candidate(name: str) -> Candidate:
-    if not name.endswith(".onnx"):
-        return Candidate(name=name)
-    from slurm_rl_plugin.learning.export.model import import_model  # noqa: PLC0415 - extra
-
-    try:
-        return Candidate(name=name, network=import_model(Path(name)))
-    except ModelUnreadable:
-        # a graph that we did not write: onnxruntime may still run it, decision by decision
-        return Candidate(name=name, policy=load_q_network(Path(name)))
 
 
 def _estimates(options: argparse.Namespace, log: NamedLog) -> tuple[RunTimeEstimate | None, bool]:

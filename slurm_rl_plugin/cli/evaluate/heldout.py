@@ -30,6 +30,7 @@ from slurm_rl_plugin.learning.evaluation.paired_windows import (
 from slurm_rl_plugin.learning.load_windows import class_known_at_submission, training_jobs
 from slurm_rl_plugin.learning.prediction_fit import prediction_quality
 from slurm_rl_plugin.policies.network import QNetwork
+from slurm_rl_plugin.policies.registry import NATIVE
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog
 from slurm_rl_plugin.units import HOUR
 
@@ -86,7 +87,7 @@ def check_heldout_options(options: argparse.Namespace) -> None:
                 f"{option} does not go with --protocol heldout, which sets jobs, EASY backfilling "
                 f"and requested times itself: leave out {option}."
             )
-    if "native" in (options.policy or ()):
+    if NATIVE in (options.policy or ()):
         raise ConfigurationError(
             "policy native does not go with --protocol heldout: its starts were made on a machine "
             "that was not empty at the beginning of a window. Leave out native."

@@ -25,7 +25,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--policy",
         action="append",
         metavar="NAME|MODEL",
-        help="a rule, native, or an .onnx file; repeat to compare (default: fifo and sjf)",
+        help="a rule, native, a shipped model or an .onnx file; repeat to compare (default: fifo "
+        "and sjf)",
     )
     add_log_options(parser)
     parser.add_argument("--backfill", choices=sorted(BACKFILLING), help="default: none")

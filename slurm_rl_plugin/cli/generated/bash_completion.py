@@ -8,13 +8,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from slurm_rl_plugin.cli.entry import VERBS, program_parser, verb_parser
-from slurm_rl_plugin.configuration import SHIPPED_MODELS
-from slurm_rl_plugin.policies.ordering_rules import LIVE_RULES
+from slurm_rl_plugin.policies.registry import NAMED_POLICIES, SHIPPED_MODELS
 
 #: What an argument's placeholder says of its values: names, and that files may be given too.
 NAMES_OF_PLACEHOLDERS = {
-    "NAME|MODEL": (*LIVE_RULES, *SHIPPED_MODELS),
-    "slurm|NAME|MODEL.onnx": ("slurm", *LIVE_RULES, *SHIPPED_MODELS),
+    "NAME|MODEL": tuple(NAMED_POLICIES),
+    "RULE|MODEL": tuple(each.name for each in NAMED_POLICIES.values() if not each.needs_log),
+    "slurm|NAME|MODEL.onnx": ("slurm", *SHIPPED_MODELS),
     "LOG": (),
 }
 _HEAD = """\

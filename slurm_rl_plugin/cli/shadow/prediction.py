@@ -12,12 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from slurm_rl_plugin.cli.assembly.hook import model_path
+from slurm_rl_plugin.cli.assembly.candidates import candidate_of
 from slurm_rl_plugin.cli.logs.arguments import NamedLog, read_named_log, read_named_logs
 from slurm_rl_plugin.cli.logs.slurm_log import SECONDS, SLURM
 from slurm_rl_plugin.cli.progress import COMPILES_FIRST, parts_bar
 from slurm_rl_plugin.configuration import Configuration
-from slurm_rl_plugin.errors import ModelUnreadable
 from slurm_rl_plugin.hook.rails.reserve import ReserveSettings
 from slurm_rl_plugin.learning.evaluation.paired import Candidate
 from slurm_rl_plugin.learning.evaluation.recorded_replay import (
@@ -35,8 +34,7 @@ from slurm_rl_plugin.learning.evaluation.replay_figures import (
 )
 from slurm_rl_plugin.learning.load_windows import class_known_at_submission
 from slurm_rl_plugin.policies.network import QNetwork
-from slurm_rl_plugin.policies.ordering_rules import LIVE_RULES, is_live_rule, rule_policy
-from slurm_rl_plugin.policies.q_network import load_q_network
+from slurm_rl_plugin.policies.registry import named_policy
 from slurm_rl_plugin.simulator.kernel.class_limit import ClassLimit
 from slurm_rl_plugin.simulator.kernel.kept_code import compiled_before
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
@@ -131,32 +129,24 @@ def candidates_of(configuration: Configuration) -> list[Candidate]:
     In the compiled simulator where it can be; a graph of others decision by decision.
     """
     model, off = configuration.values["policy"]["model"], configuration.reserve is None
-    if not is_live_rule(model):
+    named = named_policy(model)
+    if named is None or not named.is_rule:
         return _networks(model, off=off)
-    if model in LIVE_RULES:
+    if not named.live().reserve:
         return [Candidate(name=model)]
     plain = Candidate(name="interactive-first")
-    return [plain] if off else [Candidate(name=model, policy=rule_policy(model)), plain]
+    return [plain] if off else [Candidate(name=model), plain]
 
 
 def _networks(model: str, *, off: bool) -> list[Candidate]:
-    path = model_path(model)
-    name = Path(model).name
-    try:
-        from slurm_rl_plugin.learning.export.model import import_model  # noqa: PLC0415 - extra
-
-        network = import_model(path)
-    except (ModuleNotFoundError, ModelUnreadable):
-        return [Candidate(name=name, policy=load_q_network(path))]
+    candidate = candidate_of(model, name=Path(model).name)
+    network = candidate.network
     if not isinstance(network, QNetwork) or network.reserve_weights is None:
-        return [Candidate(name=name, network=network)]
+        return [candidate]
     without = replace(network, reserve_weights=None, reserve_bias=0.0)
     if off:
-        return [Candidate(name=name, network=without)]
-    return [
-        Candidate(name=name, network=network),
-        Candidate(name=f"{name} {WITHOUT}", network=without),
-    ]
+        return [replace(candidate, network=without)]
+    return [candidate, Candidate(name=f"{candidate.name} {WITHOUT}", network=without)]
 
 
 def _reserve_price(

@@ -46,6 +46,7 @@ from slurm_rl_plugin.learning.trained_policy import TrainedPolicy
 from slurm_rl_plugin.learning.training import train_model
 from slurm_rl_plugin.learning.training_plan import TrainingPlan
 from slurm_rl_plugin.policies.network import QNetwork
+from slurm_rl_plugin.policies.registry import named_policy
 from slurm_rl_plugin.simulator.kernel.dispatch import BACKFILLING
 from slurm_rl_plugin.simulator.kernel.kept_code import compiled_before
 
@@ -130,7 +131,7 @@ def main(options: argparse.Namespace) -> int:
     _check_output(options.output)
     _check_protocol(options)
     settings = _settings(options)
-    start = None if options.start is None else import_network(model_path(options.start))
+    start = None if options.start is None else _start(options.start)
     with training_place(array_settings(options)) as place:
         logs = _read_logs(options)
         if isinstance(settings, SarsaSettings) and settings.pretraining == "recorded":
@@ -162,6 +163,22 @@ def main(options: argparse.Namespace) -> int:
     print(f"trained in {seconds:.0f} s on {trained.simulated_jobs:,} simulated jobs")
     print(f"wrote {options.output} with its manifest (.json) and card (.md)")
     return 0
+
+
+def _start(model: str) -> QNetwork:
+    """The network to start from, by its path or as one that is shipped.
+
+    Raises:
+        ConfigurationError: a rule.
+        PolicyError: the model cannot be used.
+    """
+    named = named_policy(model)
+    if named is not None and named.is_rule:
+        raise ConfigurationError(
+            f"--from {model}: a rule is no network to start from: give a model, or the rule in "
+            "--set start=RULE (policy-search) or --set order=RULE (site-utility)."
+        )
+    return import_network(model_path(model))
 
 
 def _read_logs(options: argparse.Namespace) -> list[NamedLog]:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from slurm_rl_plugin.configuration.keys.key import Key
+from slurm_rl_plugin.policies.registry import NAMED_POLICIES, SHIPPED_MODEL, SHIPPED_MODELS
 
-#: Names the model that is installed with the package.
-SHIPPED_MODEL = "default"
-#: Models that come with the package, by name.
-SHIPPED_MODELS = (SHIPPED_MODEL, "responsive-reserve", "reactive-grids", "non-markovian")
+_RULES = [each.name for each in NAMED_POLICIES.values() if each.is_rule and not each.needs_log]
 
 HOOK = {
     "mode": Key(
@@ -123,9 +121,9 @@ POLICY = {
         default=SHIPPED_MODEL,
         least=1,
         meaning="path of a .onnx model, or the name of a rule such as sjf or a shipped model",
-        note="Rules: `fifo`, `sjf`, `saf`, `edf`, `interactive-first`, `min-run-wait`, "
-        "and `reserve:N`: interactive jobs first, N processors kept free of batch jobs. Shipped "
-        f"models: {', '.join(f'`{name}`' for name in SHIPPED_MODELS)}.",
+        note=f"Rules: {', '.join(f'`{name}`' for name in _RULES)}, and `reserve:N`: interactive "
+        "jobs first, N processors kept free of batch jobs. Shipped models: "
+        f"{', '.join(f'`{name}`' for name in SHIPPED_MODELS)}.",
     ),
     "fallback": Key(
         kind=str,

@@ -20,6 +20,7 @@ import numpy as np
 
 from slurm_rl_plugin.errors import ModelSchemaMismatch
 from slurm_rl_plugin.features.history.run_history import INVERSE, LOG_RUN, SHORT, SHORT_RUN_TIMES
+from slurm_rl_plugin.features.scales import SECONDS_SPAN, log_processors, log_seconds
 from slurm_rl_plugin.units import FloatArray
 
 _SHARES = 2 * len(SHORT_RUN_TIMES)
@@ -29,7 +30,9 @@ ROW_FACTS = _SHARES + 3
 #: places on, whether a run of either is known (2).
 USER_FACTS = 3
 TEMPLATE_FACTS = USER_FACTS + ROW_FACTS
-KNOWN_FACTS = TEMPLATE_FACTS + ROW_FACTS + 2
+USER_KNOWN = TEMPLATE_FACTS + ROW_FACTS
+TEMPLATE_KNOWN = USER_KNOWN + 1
+KNOWN_FACTS = TEMPLATE_KNOWN + 1
 #: What it gives: a logit for each of SHORT_RUN_TIMES, then log10(1 + run time).
 PREDICTED = len(SHORT_RUN_TIMES) + 1
 #: Entry of a model's metadata that holds the weights.
@@ -109,12 +112,16 @@ def fill_known_facts(
         template_known: the same for the template.
     """
     facts[0] = 1.0
-    facts[1] = np.log10(1.0 + time_limit) / 6.0
-    facts[2] = np.log10(1.0 * processors) / 4.0
+    facts[1], facts[2] = request_facts(time_limit, processors)
     fill_row_facts(facts[USER_FACTS : USER_FACTS + ROW_FACTS], user)
     fill_row_facts(facts[TEMPLATE_FACTS : TEMPLATE_FACTS + ROW_FACTS], template)
-    facts[KNOWN_FACTS - 2] = user_known
-    facts[KNOWN_FACTS - 1] = template_known
+    facts[USER_KNOWN] = user_known
+    facts[TEMPLATE_KNOWN] = template_known
+
+
+def request_facts(time_limit: Any, processors: Any) -> tuple[Any, Any]:
+    """What the request tells, each near [-1, 1]: the facts from place 1 to USER_FACTS."""
+    return log_seconds(time_limit), log_processors(processors)
 
 
 def fill_row_facts(facts: Any, row: Any) -> None:
@@ -126,8 +133,8 @@ def fill_row_facts(facts: Any, row: Any) -> None:
     """
     for share in range(_SHARES):
         facts[share] = log_odds(row[SHORT + share]) / 5.0
-    facts[_SHARES] = row[LOG_RUN] / 6.0
-    facts[_SHARES + 1] = row[LOG_RUN + 1] / 6.0
+    facts[_SHARES] = row[LOG_RUN] / SECONDS_SPAN
+    facts[_SHARES + 1] = row[LOG_RUN + 1] / SECONDS_SPAN
     facts[_SHARES + 2] = np.log10(row[INVERSE]) / 6.0
 
 
@@ -164,11 +171,11 @@ def history_features(
         + (1.0 - third) / longest
     )
     return (
-        log_run / 6.0,
+        log_run / SECONDS_SPAN,
         first,
         second,
         np.log10(rate) / 4.0 + 1.25,
-        np.log10(1.0 + expected) / 6.0,
+        log_seconds(expected),
         known,
     )
 

@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 
 from slurm_rl_plugin.domain import QueueSnapshot
+from slurm_rl_plugin.features.scales import seconds_at
 from slurm_rl_plugin.hook.cycle.cycle import Cycle
 from slurm_rl_plugin.hook.order.considered_jobs import ConsideredJobs
 from slurm_rl_plugin.hook.order.queue_plan import QueuePlan, orderable_by_score
 from slurm_rl_plugin.hook.rails.guard_rails import rail_name
 from slurm_rl_plugin.policies.feature_effects import feature_effects
-from slurm_rl_plugin.policies.ordering_rules import RulePolicy
 from slurm_rl_plugin.policies.q_network import QNetworkPolicy
+from slurm_rl_plugin.policies.rule_policy import RulePolicy
 from slurm_rl_plugin.units import FloatArray
 
 #: Jobs shown on either side of the explained one.
@@ -109,12 +110,12 @@ class Explanation:
         return document
 
     def _predicted(self, policy: QNetworkPolicy) -> dict[str, Any]:
-        """Read back from the features, which are logarithms divided by 6."""
+        """Read back from the features."""
         row = policy.job_features(self._snapshot, self._plan.memory)[self.place].tolist()
         told = dict(zip(policy.schema.jobs, row, strict=True))
         return {
-            "median": 10.0 ** (6.0 * told["log_predicted_run_time"]) - 1.0,
-            "expected": 10.0 ** (6.0 * told["log_expected_run_time"]) - 1.0,
+            "median": seconds_at(told["log_predicted_run_time"]),
+            "expected": seconds_at(told["log_expected_run_time"]),
             "below_60_s": told["probability_very_short"],
             "below_900_s": told["probability_short"],
             "template_known": bool(told["template_known"]),

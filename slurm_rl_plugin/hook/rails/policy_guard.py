@@ -10,8 +10,8 @@ from slurm_rl_plugin.domain import Decision, Memory, QueueSnapshot
 from slurm_rl_plugin.errors import PolicyError, PolicyTimeout
 from slurm_rl_plugin.hook.memory.policy_memory import MemoryFile
 from slurm_rl_plugin.hook.rails.guard_rails import GuardRail, rail_name
-from slurm_rl_plugin.policies.ordering_rules import rule_policy
 from slurm_rl_plugin.policies.port import Policy
+from slurm_rl_plugin.policies.registry import rule_policy
 
 logger = logging.getLogger(__name__)
 

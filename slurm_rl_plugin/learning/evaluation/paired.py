@@ -13,7 +13,13 @@ from slurm_rl_plugin.policies.echo_state import EchoStateNetwork
 from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.policies.ordering_rules import PREDICTED_RULES, STATIC_RULES
 from slurm_rl_plugin.policies.port import Policy
-from slurm_rl_plugin.policies.waiting_rules import WAITING_RULES
+from slurm_rl_plugin.policies.registry import (
+    NATIVE,
+    NamedPolicy,
+    PolicyKind,
+    named_policy,
+    unknown_policy,
+)
 from slurm_rl_plugin.simulator.kernel.cluster import Workload
 from slurm_rl_plugin.simulator.schedules.echo_state import simulate_learned
 from slurm_rl_plugin.simulator.schedules.partitions import QueueOrder, simulate_in_partitions
@@ -35,7 +41,7 @@ class Candidate:
     """A policy to evaluate.
 
     Attributes:
-        name: of a rule, "native", or what reports call the network or policy.
+        name: of a rule of the registry, or what reports call the network or policy.
         network: simulated in the compiled loop.
         policy: asked decision by decision; for what the compiled loop cannot run.
     """
@@ -67,52 +73,72 @@ def starts_under(
     Raises:
         ConfigurationError: an unknown rule, or "native" on a log that records no starts.
     """
-    if prepared.partition_capacities and candidate.name != "native":
+    if prepared.partition_capacities and candidate.name != NATIVE:
         return _starts_in_partitions(candidate, prepared, workload, settings)
     if candidate.network is not None:
         return simulate_learned(workload, candidate.network, settings).start
     if candidate.policy is not None:
         return simulate_policy(prepared, workload, candidate.policy, settings).start
-    if candidate.name == "native":
+    return _starts_by_rule(_rule(candidate), prepared, workload, settings)
+
+
+def _starts_by_rule(
+    named: NamedPolicy, prepared: PreparedLog, workload: Workload, settings: SimulationSettings
+) -> FloatArray:
+    if named.kind is PolicyKind.RECORDED:
         return _recorded_starts(prepared)
-    if candidate.name in WAITING_RULES:
-        return simulate_waiting_rule(workload, candidate.name, settings).start
-    return simulate_scores(workload, _static_scores(candidate, prepared, workload), settings).start
+    if named.kind is PolicyKind.WAITING:
+        return simulate_waiting_rule(workload, named.name, settings).start
+    if named.kind is PolicyKind.RESERVE:
+        return simulate_policy(prepared, workload, named.live(), settings).start
+    return simulate_scores(workload, _static_scores(named, prepared, workload), settings).start
 
 
-def _static_scores(candidate: Candidate, prepared: PreparedLog, workload: Workload) -> FloatArray:
-    if candidate.name in PREDICTED_RULES:
+def _rule(candidate: Candidate) -> NamedPolicy:
+    """The rule of a candidate that is known by its name alone.
+
+    Raises:
+        ConfigurationError: there is none of that name.
+    """
+    named = named_policy(candidate.name)
+    if named is None or not named.is_rule:
+        raise unknown_policy(candidate.name, live=False)
+    return named
+
+
+def _static_scores(named: NamedPolicy, prepared: PreparedLog, workload: Workload) -> FloatArray:
+    if named.kind is PolicyKind.PREDICTED:
         recent = prepared.recent_runs or recent_runs(prepared)
-        rule = PREDICTED_RULES[candidate.name]
+        rule = PREDICTED_RULES[named.name]
         return rule(prepared.log.processors.astype(np.float64), recent.predicted, recent.rate)
-    if candidate.name not in STATIC_RULES:
-        rules = sorted([*STATIC_RULES, *PREDICTED_RULES, *WAITING_RULES])
-        known = ", ".join([*rules, "native"])
-        raise ConfigurationError(
-            f"unknown policy {candidate.name!r}: give one of {known}, or the path of an "
-            ".onnx model."
-        )
-    scores = STATIC_RULES[candidate.name](prepared.jobs(), workload.estimate)
+    scores = STATIC_RULES[named.name](prepared.jobs(), workload.estimate)
     return np.asarray(scores, dtype=np.float64)
 
 
 def _starts_in_partitions(
     candidate: Candidate, prepared: PreparedLog, workload: Workload, settings: SimulationSettings
 ) -> FloatArray:
-    if candidate.policy is not None or isinstance(candidate.network, EchoStateNetwork):
+    order = _order_in_partitions(candidate, prepared, workload)
+    return simulate_in_partitions(
+        workload, prepared.log.partition, prepared.partition_capacities, order, settings
+    ).start
+
+
+def _order_in_partitions(
+    candidate: Candidate, prepared: PreparedLog, workload: Workload
+) -> QueueOrder:
+    driven = candidate.policy is not None or isinstance(candidate.network, EchoStateNetwork)
+    if isinstance(candidate.network, QNetwork) and not driven:
+        return QueueOrder(network=candidate.network)
+    named = None if driven else _rule(candidate)
+    if named is None or named.kind is PolicyKind.RESERVE:
         raise ConfigurationError(
             f"{candidate.name} can only be driven on a machine that all jobs share: leave out "
             "--partitions."
         )
-    if candidate.network is not None:
-        order = QueueOrder(network=candidate.network)
-    elif candidate.name in WAITING_RULES:
-        order = QueueOrder(rule=candidate.name)
-    else:
-        order = QueueOrder(scores=_static_scores(candidate, prepared, workload))
-    return simulate_in_partitions(
-        workload, prepared.log.partition, prepared.partition_capacities, order, settings
-    ).start
+    if named.kind is PolicyKind.WAITING:
+        return QueueOrder(rule=named.name)
+    return QueueOrder(scores=_static_scores(named, prepared, workload))
 
 
 def _recorded_starts(prepared: PreparedLog) -> FloatArray:

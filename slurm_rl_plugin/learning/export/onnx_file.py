@@ -11,7 +11,7 @@ import onnx
 from onnx import helper, numpy_helper
 
 from slurm_rl_plugin.errors import ModelUnreadable
-from slurm_rl_plugin.features.known_schemas import known_schema
+from slurm_rl_plugin.features.model_schema import known_schema, schema_entries
 from slurm_rl_plugin.features.schema import FeatureSchema
 from slurm_rl_plugin.units import FloatArray
 from slurm_rl_plugin.whole_file import write_whole
@@ -71,13 +71,7 @@ def write_onnx(
     model = helper.make_model(
         graph, opset_imports=[helper.make_opsetid("", _OPSET)], ir_version=_IR_VERSION
     )
-    entries = {
-        "schema_name": schema.name,
-        "schema_version": str(schema.version),
-        "schema_digest": schema.digest,
-        **metadata,
-    }
-    helper.set_model_props(model, entries)
+    helper.set_model_props(model, {**schema_entries(schema), **metadata})
     onnx.checker.check_model(model)
     write_whole(path, model.SerializeToString())
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from slurm_rl_plugin.features.reactive_grid import log_wait
+from slurm_rl_plugin.features.scales import log_seconds
 from slurm_rl_plugin.learning.fitted_q.regression import QRegressor, Samples
 from slurm_rl_plugin.learning.fitted_q.settings import SCHEMAS, FittedQSettings
 from slurm_rl_plugin.learning.fitted_q.targets import rewards, targets, with_a_choice
@@ -69,4 +69,4 @@ class GridPatterns:
         if not SCHEMAS[self.settings.schema].dynamic_jobs:
             return table
         wait = experience.now - workload.submit[experience.job]
-        return np.column_stack([table, log_wait(wait)])
+        return np.column_stack([table, log_seconds(wait)])

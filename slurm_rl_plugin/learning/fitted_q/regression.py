@@ -14,10 +14,11 @@ from slurm_rl_plugin.features.schema import FeatureSchema
 from slurm_rl_plugin.policies.echo_state import EchoStateNetwork
 from slurm_rl_plugin.policies.network import (
     QNetwork,
+    fixed_scaler,
     network_from_parameters,
     parameter_count,
 )
-from slurm_rl_plugin.policies.reservoir import ReservoirSettings, Scaler, random_echo_state
+from slurm_rl_plugin.policies.reservoir import ReservoirSettings, random_echo_state
 from slurm_rl_plugin.simulator.scoring.compiled_echo_state import without_memory
 from slurm_rl_plugin.units import FloatArray
 
@@ -52,12 +53,6 @@ class QRegressor(Protocol):
     def fit(self, samples: Samples, seed: int) -> list[float]:
         """The parameters that serve the samples best."""
         ...
-
-
-def fixed_scaler(schema: FeatureSchema) -> Scaler:
-    """(x - .5) / .5 for every input, the same for every model (ADR 8)."""
-    queue, jobs = len(schema.queue), len(schema.jobs)
-    return np.full(queue, 0.5), np.full(queue, 0.5), np.full(jobs, 0.5), np.full(jobs, 0.5)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,8 +8,12 @@ import numpy as np
 
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.features.site import SITE
-from slurm_rl_plugin.learning.training_load import site_scaler
-from slurm_rl_plugin.policies.network import QNetwork, network_from_parameters, parameter_count
+from slurm_rl_plugin.policies.network import (
+    QNetwork,
+    fixed_scaler,
+    network_from_parameters,
+    parameter_count,
+)
 
 #: Rules whose order is that of a sum of logarithms, and the weights of the scaled features that
 #: make it; a feature is log10(1 + x) over its scale, so that seconds count from one on.
@@ -38,4 +42,4 @@ def rule_network(rule: str) -> QNetwork:
     linear = parameters[-len(SITE.jobs) :]
     for feature, weight in RULE_WEIGHTS[rule].items():
         linear[SITE.jobs.index(feature)] = weight
-    return network_from_parameters(SITE, parameters, hidden=1, scaler=site_scaler())
+    return network_from_parameters(SITE, parameters, hidden=1, scaler=fixed_scaler(SITE))

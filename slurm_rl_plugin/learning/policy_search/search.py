@@ -26,10 +26,9 @@ from slurm_rl_plugin.learning.training_load import (
     drawn_loads,
     mean_objective,
     short_load,
-    site_scaler,
 )
 from slurm_rl_plugin.learning.workplace import ThisMachine, Workplace, processors_here
-from slurm_rl_plugin.policies.network import QNetwork, network_from_parameters
+from slurm_rl_plugin.policies.network import QNetwork, fixed_scaler, network_from_parameters
 from slurm_rl_plugin.units import FloatArray, IntArray
 
 
@@ -55,13 +54,14 @@ class _Search:
         parameters[self.places] = searched
         if settings.hold:
             reserve = parameters[-RESERVE_NUMBERS:] * RESERVE_STEP
-            unseen = np.zeros(len(SITE.queue) - len(RESERVE_FEATURES))
-            parameters = np.concatenate([parameters[:-RESERVE_NUMBERS], unseen, reserve])
+            weights = np.zeros(len(SITE.queue))
+            weights[[SITE.queue.index(name) for name in RESERVE_FEATURES]] = reserve[:-1]
+            parameters = np.concatenate([parameters[:-RESERVE_NUMBERS], weights, reserve[-1:]])
         return network_from_parameters(
             SITE,
             parameters,
             hidden=settings.hidden,
-            scaler=site_scaler(),
+            scaler=fixed_scaler(SITE),
             hold=settings.hold,
             prediction=self.prediction,
         )
@@ -93,7 +93,7 @@ def unsearched_network(
         SITE,
         initial_parameters(settings),
         hidden=settings.hidden,
-        scaler=site_scaler(),
+        scaler=fixed_scaler(SITE),
         prediction=prediction,
     )
 

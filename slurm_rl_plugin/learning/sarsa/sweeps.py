@@ -10,8 +10,8 @@ from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.features.reactive_grid import account_places
 from slurm_rl_plugin.features.schema import FeatureSchema
 from slurm_rl_plugin.learning.sarsa.settings import SarsaSettings
-from slurm_rl_plugin.learning.training_load import Scaler, TrainingLoad
-from slurm_rl_plugin.policies.network import QNetwork
+from slurm_rl_plugin.learning.training_load import TrainingLoad
+from slurm_rl_plugin.policies.network import QNetwork, Scaler
 from slurm_rl_plugin.simulator.rollouts.recorded_starts import recorded_transitions
 from slurm_rl_plugin.simulator.rollouts.sarsa import Course, GridInputs, Transitions, sarsa_sweep
 from slurm_rl_plugin.simulator.rollouts.start_rewards import DIFFERENCE, DIFFERENCE_REACHED, LITERAL

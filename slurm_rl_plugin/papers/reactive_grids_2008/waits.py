@@ -24,7 +24,6 @@ from slurm_rl_plugin.papers.study.sampled_claims import (
     ratio_of_means,
 )
 from slurm_rl_plugin.papers.study.verdicts import as_bound, as_one_draw
-from slurm_rl_plugin.units import FloatArray
 
 _STATISTICS = ("mean wait", "std of waits", "longest wait")
 _MISPRINTED = ("454", "343")
@@ -168,9 +167,3 @@ def _part(interactive: float, trial: PairedTrial, column: str, remark: str) -> S
         baselines=trial.means(column, BASELINES),
         judged=as_bound(measured, _GOOD_PART, least=True, remark=remark),
     )
-
-
-def wait_fractions(waits: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """The cumulative distribution of waits: sorted waits, and the fraction of jobs up to each."""
-    ordered = np.sort(waits)
-    return ordered, np.arange(1, len(ordered) + 1) / len(ordered)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from slurm_rl_plugin.features import reactive_grid, site
+from slurm_rl_plugin.features import reactive_grid, scales, site
 from slurm_rl_plugin.features.history import run_history, run_prediction
 from slurm_rl_plugin.simulator.kernel.compilation import compiled_copy
 from slurm_rl_plugin.utility import fairness as plain_fairness
@@ -13,22 +13,27 @@ time_utility = compiled_copy(plain_time_utility.time_utility, choose=choose)
 time_utility_loss_rate = compiled_copy(plain_time_utility.time_utility_loss_rate, choose=choose)
 share_deficit = compiled_copy(plain_fairness.share_deficit)
 fairness = compiled_copy(plain_fairness.fairness, share_deficit=share_deficit)
-queue_features = compiled_copy(site.queue_features)
-reserve_features = compiled_copy(site.reserve_features)
-static_job_features = compiled_copy(site.static_job_features)
+log_seconds = compiled_copy(scales.log_seconds)
+log_work_hours = compiled_copy(scales.log_work_hours)
+log_processors = compiled_copy(scales.log_processors)
+queue_features = compiled_copy(
+    site.queue_features, log_seconds=log_seconds, log_work_hours=log_work_hours
+)
+reserve_features = compiled_copy(site.reserve_features, log_seconds=log_seconds)
+static_job_features = compiled_copy(
+    site.static_job_features, log_seconds=log_seconds, log_processors=log_processors
+)
 dynamic_job_features = compiled_copy(
     site.dynamic_job_features,
     time_utility=time_utility,
     time_utility_loss_rate=time_utility_loss_rate,
+    log_seconds=log_seconds,
 )
-log_wait = compiled_copy(reactive_grid.log_wait)
-log_release = compiled_copy(reactive_grid.log_release)
-log_work_hours = compiled_copy(reactive_grid.log_work_hours)
 grid_features = compiled_copy(
-    reactive_grid.grid_features, log_release=log_release, log_work_hours=log_work_hours
+    reactive_grid.grid_features, log_seconds=log_seconds, log_work_hours=log_work_hours
 )
 grid_features_2011 = compiled_copy(
-    reactive_grid.grid_features_2011, log_release=log_release, log_work_hours=log_work_hours
+    reactive_grid.grid_features_2011, log_seconds=log_seconds, log_work_hours=log_work_hours
 )
 fold_outlived = compiled_copy(run_history.fold_outlived)
 fold_ended = compiled_copy(run_history.fold_ended)
@@ -37,7 +42,13 @@ speaks_for = compiled_copy(run_history.speaks_for)
 fill_row_facts = compiled_copy(
     run_prediction.fill_row_facts, log_odds=compiled_copy(run_prediction.log_odds)
 )
-fill_known_facts = compiled_copy(run_prediction.fill_known_facts, fill_row_facts=fill_row_facts)
-history_features = compiled_copy(run_prediction.history_features)
+fill_known_facts = compiled_copy(
+    run_prediction.fill_known_facts,
+    fill_row_facts=fill_row_facts,
+    request_facts=compiled_copy(
+        run_prediction.request_facts, log_seconds=log_seconds, log_processors=log_processors
+    ),
+)
+history_features = compiled_copy(run_prediction.history_features, log_seconds=log_seconds)
 at_its_word = compiled_copy(run_prediction.at_its_word)
 alike_features = compiled_copy(run_prediction.alike_features)

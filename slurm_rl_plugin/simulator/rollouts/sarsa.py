@@ -19,7 +19,7 @@ from slurm_rl_plugin.simulator.kernel.cluster import (
     start_job,
 )
 from slurm_rl_plugin.simulator.kernel.compilation import compiled
-from slurm_rl_plugin.simulator.kernel.compiled_features import log_wait
+from slurm_rl_plugin.simulator.kernel.compiled_features import log_seconds
 from slurm_rl_plugin.simulator.kernel.processors import processors_needed
 from slurm_rl_plugin.simulator.rollouts.start_rewards import start_reward
 from slurm_rl_plugin.simulator.schedules.simulation import decision_time
@@ -109,7 +109,7 @@ def _take_job(
     known = grid.jobs.shape[1]
     row[:known] = grid.jobs[job]
     if grid.grid == GRID_WAIT:
-        waited = log_wait(cluster.clock[NOW] - workload.submit[job])
+        waited = log_seconds(cluster.clock[NOW] - workload.submit[job])
         row[known] = (waited - grid.wait_mean) / grid.wait_scale
 
 

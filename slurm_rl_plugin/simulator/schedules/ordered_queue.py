@@ -6,7 +6,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from slurm_rl_plugin.policies.waiting_rules import WAITING_RULES
 from slurm_rl_plugin.simulator.kernel.cluster import NOW, Cluster, Workload, advance, next_event
 from slurm_rl_plugin.simulator.kernel.compilation import compiled
 from slurm_rl_plugin.simulator.kernel.dispatch import BACKFILLING
@@ -14,6 +13,7 @@ from slurm_rl_plugin.simulator.schedules.partitions import QueueOrder
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings, decide_scored
 from slurm_rl_plugin.simulator.scoring.hook_effects import HookEffects
 from slurm_rl_plugin.simulator.scoring.network import CompiledNetwork, compile_network, no_network
+from slurm_rl_plugin.simulator.scoring.rules import rule_code
 from slurm_rl_plugin.units import FloatArray, IntArray
 
 
@@ -22,7 +22,7 @@ class OrderedQueue(NamedTuple):
 
     Attributes:
         network: scores the queue where rule < 0.
-        rule: index into WAITING_RULES.
+        rule: code of one of WAITING_RULES.
         backfilling: code of BACKFILLING.
         reserve: processors kept free of batch work.
         effects: of the hook.
@@ -57,7 +57,7 @@ def ordered_queue(
     network = no_network() if order.network is None else compile_network(order.network, workload)
     return OrderedQueue(
         network=network,
-        rule=-1 if order.rule is None else WAITING_RULES.index(order.rule),
+        rule=rule_code(order.rule),
         backfilling=BACKFILLING[settings.backfilling],
         reserve=settings.reserve,
         effects=settings.effects(places),

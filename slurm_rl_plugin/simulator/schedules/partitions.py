@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from slurm_rl_plugin.policies.network import QNetwork
-from slurm_rl_plugin.policies.waiting_rules import WAITING_RULES
 from slurm_rl_plugin.simulator.kernel.cluster import (
     DECISIONS,
     SCORED_JOBS,
@@ -33,6 +32,7 @@ from slurm_rl_plugin.simulator.scoring.network import (
     compile_network,
     no_network,
 )
+from slurm_rl_plugin.simulator.scoring.rules import rule_code
 from slurm_rl_plugin.units import FloatArray, IntArray
 
 
@@ -144,7 +144,7 @@ def _partitions(
                 cluster=settings.empty_cluster(mine, beside, capacity),
                 rank=rank_of(np.empty(0) if order.scores is None else order.scores[job]),
                 network=network,
-                rule=-1 if order.rule is None else WAITING_RULES.index(order.rule),
+                rule=rule_code(order.rule),
                 effects=settings.effects(len(job)),
                 scores=np.empty(len(job) + 1),
                 places=np.empty(len(job) + 1, dtype=np.int64),

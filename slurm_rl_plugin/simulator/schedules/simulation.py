@@ -9,7 +9,6 @@ import numpy as np
 
 from slurm_rl_plugin.errors import SimulationError
 from slurm_rl_plugin.policies.network import QNetwork
-from slurm_rl_plugin.policies.waiting_rules import WAITING_RULES
 from slurm_rl_plugin.simulator.kernel.class_limit import (
     ClassLimit,
     limit_state,
@@ -45,7 +44,7 @@ from slurm_rl_plugin.simulator.scoring.network import (
     no_network,
     score_pending,
 )
-from slurm_rl_plugin.simulator.scoring.rules import score_pending_by_rule
+from slurm_rl_plugin.simulator.scoring.rules import rule_code, score_pending_by_rule
 from slurm_rl_plugin.units import FloatArray, IntArray
 
 
@@ -55,7 +54,7 @@ class SimulationSettings:
 
     Attributes:
         capacity: processors.
-        backfilling: "none" or "easy".
+        backfilling: "none", "easy" or "conservative".
         cycle: seconds between scheduling decisions; 0 decides at every event.
         reserve: processors kept from batch work; a network may ask for more.
         half_life: seconds after which past usage counts half in the features; inf for never.
@@ -309,7 +308,7 @@ def simulate_waiting_rule(
     Raises:
         SimulationError: a job wider than the machine, or one that never started.
     """
-    return _simulate(workload, no_network(), WAITING_RULES.index(name), settings)
+    return _simulate(workload, no_network(), rule_code(name), settings)
 
 
 def _simulate(

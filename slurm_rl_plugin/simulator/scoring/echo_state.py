@@ -10,7 +10,7 @@ import numpy as np
 
 from slurm_rl_plugin.simulator.kernel.cluster import NOW, PENDING, SCORED_JOBS, Cluster, Workload
 from slurm_rl_plugin.simulator.kernel.compilation import compiled
-from slurm_rl_plugin.simulator.kernel.compiled_features import log_wait
+from slurm_rl_plugin.simulator.kernel.compiled_features import log_seconds
 from slurm_rl_plugin.simulator.scoring.compiled_echo_state import CompiledEchoState
 from slurm_rl_plugin.simulator.scoring.reactive_grid import GRID_WAIT, grid_state
 from slurm_rl_plugin.units import FloatArray, IntArray
@@ -65,7 +65,7 @@ def job_score(
     network: CompiledEchoState, seen_inner: FloatArray, common: float, job: int, wait: float
 ) -> float:
     """Score of a job that has waited so long, seconds, from `seen_part` and `shared_score`."""
-    waited = log_wait(wait) if network.grid[0] == GRID_WAIT else 0.0
+    waited = log_seconds(wait) if network.grid[0] == GRID_WAIT else 0.0
     score = 0.0
     row = network.job_inner[job]
     for place in range(len(seen_inner)):
@@ -81,7 +81,7 @@ def step_memory(
 ) -> None:
     """Let the memory become the state of the chosen job; `inner` is used up."""
     if network.grid[0] == GRID_WAIT:
-        inner += log_wait(wait) * network.waits
+        inner += log_seconds(wait) * network.waits
     for feature in range(network.jobs.shape[1]):
         value = network.jobs[job, feature]
         for unit in range(len(inner)):

@@ -17,8 +17,11 @@ from slurm_rl_plugin.features.history.run_prediction import (
     PREDICTED,
     ROW_FACTS,
     TEMPLATE_FACTS,
+    TEMPLATE_KNOWN,
     USER_FACTS,
+    USER_KNOWN,
     RunTimePrediction,
+    request_facts,
 )
 from slurm_rl_plugin.simulator.kernel.cluster import ENDED, NOW, PENDING, STARTED, Cluster, Workload
 from slurm_rl_plugin.simulator.kernel.compilation import compiled_borrowing, compiled_inline
@@ -120,8 +123,8 @@ def history_part(
         raise SimulationError("a network that looks at past runs needs to know users.")
     processors = np.ones(len(past.templates))
     processors[past.template] = workload.processors
-    request = (np.log10(1.0 + past.asked) / 6.0, np.log10(processors) / 4.0)
-    asked = np.column_stack(request) @ prediction.weights[:, 1:USER_FACTS].T
+    request = np.column_stack(request_facts(past.asked, processors))
+    asked = request @ prediction.weights[:, 1:USER_FACTS].T
     return _part_of(prediction.weights, past.copy(), asked, processors, weights, linear)
 
 
@@ -247,8 +250,8 @@ def _predicted(workload: Workload, history: HistoryPart, job: int, output: int) 
     for fact in range(ROW_FACTS):
         total += weights[USER_FACTS + fact] * of_user[fact]
         total += weights[TEMPLATE_FACTS + fact] * of_template[fact]
-    total += weights[KNOWN_FACTS - 2] * history.past.user_known[user]
-    return total + weights[KNOWN_FACTS - 1] * history.past.template_known[template]
+    total += weights[USER_KNOWN] * history.past.user_known[user]
+    return total + weights[TEMPLATE_KNOWN] * history.past.template_known[template]
 
 
 @compiled_borrowing

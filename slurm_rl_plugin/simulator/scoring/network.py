@@ -22,7 +22,7 @@ from slurm_rl_plugin.simulator.kernel.compilation import (
     compiled_borrowing,
     compiled_inline,
 )
-from slurm_rl_plugin.simulator.kernel.compiled_features import dynamic_job_features, log_wait
+from slurm_rl_plugin.simulator.kernel.compiled_features import dynamic_job_features, log_seconds
 from slurm_rl_plugin.simulator.scoring.history import (
     NO_HISTORY,
     HistoryPart,
@@ -217,7 +217,7 @@ def _waiting_part(
     """Add the features that change while a job waits to `inner`; their part of the linear term."""
     wait = now - workload.submit[job]
     if network.grid[0] == GRID_WAIT:
-        waited = log_wait(wait)
+        waited = log_seconds(wait)
         for unit in range(len(inner)):
             inner[unit] += waited * network.dynamic_weights[0, unit]
         return waited * network.dynamic_linear[0]

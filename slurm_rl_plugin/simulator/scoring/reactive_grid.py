@@ -28,6 +28,7 @@ from slurm_rl_plugin.simulator.kernel.compiled_features import (
     time_utility,
 )
 from slurm_rl_plugin.simulator.scoring.rules import current_usage
+from slurm_rl_plugin.simulator.scoring.site_queue import next_release
 from slurm_rl_plugin.units import FloatArray, IntArray
 
 #: Codes of the schemas in the compiled loop; NO_GRID is any other schema.
@@ -45,13 +46,6 @@ def grid_job_table(workload: Workload) -> FloatArray:
     places = account_places(workload.shares)[workload.account]
     interactive = workload.interactive.astype(np.float64)
     return np.column_stack(grid_job_features(workload.estimate, interactive, places))
-
-
-@compiled
-def _next_release(cluster: Cluster) -> float:
-    if cluster.counts[RUNNING] == 0:
-        return 0.0
-    return max(cluster.expected_end[0] - cluster.clock[NOW], 0.0)
 
 
 @compiled
@@ -108,7 +102,7 @@ def grid_state(
     """
     # a recorded log may have had more processors than it says
     capacity, idle = float(cluster.capacity[0]), float(max(cluster.counts[IDLE], 0))
-    work, release = max(cluster.clock[PENDING_WORK], 0.0), _next_release(cluster)
+    work, release = max(cluster.clock[PENDING_WORK], 0.0), next_release(cluster)
     if code != GRID_2011:
         utility = _running_utility(workload, cluster)
         return grid_features(capacity, idle, work, release, utility, _received(cluster, places))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from slurm_rl_plugin.errors import SimulationError
 from slurm_rl_plugin.policies import waiting_rules
-from slurm_rl_plugin.policies.waiting_rules import WAITING_RULES
 from slurm_rl_plugin.simulator.kernel.cluster import NOW, PENDING, SCORED_JOBS, Cluster, Workload
 from slurm_rl_plugin.simulator.kernel.compilation import compiled, compiled_copy
 from slurm_rl_plugin.simulator.kernel.compiled_features import time_utility, time_utility_loss_rate
@@ -21,9 +21,26 @@ _utility_greedy = compiled_copy(
 )
 _multifactor = compiled_copy(waiting_rules.multifactor)
 
-_WFP3, _UNICEP, _EXPANSION_FACTOR, _UTILITY_GREEDY = (
-    WAITING_RULES.index(name) for name in ("wfp3", "unicep", "expansion-factor", "utility-greedy")
-)
+#: Codes of the rules that `score_pending_by_rule` knows.
+_WFP3, _UNICEP, _EXPANSION_FACTOR, _UTILITY_GREEDY, _MULTIFACTOR = range(5)
+_CODES = {
+    "wfp3": _WFP3,
+    "unicep": _UNICEP,
+    "expansion-factor": _EXPANSION_FACTOR,
+    "utility-greedy": _UTILITY_GREEDY,
+    "multifactor": _MULTIFACTOR,
+}
+
+
+def rule_code(name: str | None) -> int:
+    """The code of one of WAITING_RULES in the compiled loop; -1 for None, where no rule scores.
+
+    Raises:
+        SimulationError: the loop does not know the rule.
+    """
+    if name is not None and name not in _CODES:
+        raise SimulationError(f"the simulator compiles no rule {name!r}: add it to its scores.")
+    return -1 if name is None else _CODES[name]
 
 
 @compiled
@@ -44,7 +61,7 @@ def score_pending_by_rule(
     Args:
         workload: the jobs.
         cluster: read only, but for the count of scored jobs.
-        rule: index into WAITING_RULES.
+        rule: a code of `rule_code`.
         scores: filled for the first counts[PENDING] places.
         jobs: filled with the pending job numbers in the order of `scores`.
     """
@@ -66,10 +83,12 @@ def score_pending_by_rule(
             score = _expansion_factor(wait, estimate)
         elif rule == _UTILITY_GREEDY:
             score = _utility_greedy(wait, estimate, processors, workload.interactive[job])
-        else:
+        elif rule == _MULTIFACTOR:
             account = workload.account[job]
             score = _multifactor(
                 wait, processors, capacity, usage[account], workload.shares[account]
             )
+        else:
+            score = np.nan  # `rule_code` gives no other codes
         scores[place] = score
         jobs[place] = job

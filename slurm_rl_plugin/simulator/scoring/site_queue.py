@@ -52,6 +52,14 @@ def _count_arrivals(workload: Workload, cluster: Cluster, arrived: FloatArray) -
 
 
 @compiled
+def next_release(cluster: Cluster) -> float:
+    """Seconds until the next running job is expected to end; 0 if none runs."""
+    if cluster.counts[RUNNING] == 0:
+        return 0.0
+    return max(cluster.expected_end[0] - cluster.clock[NOW], 0.0)
+
+
+@compiled
 def _released_soon(workload: Workload, cluster: Cluster) -> int:
     """Processors whose job is expected to end within SOON seconds, or should have ended."""
     until = cluster.clock[NOW] + SOON
@@ -87,9 +95,6 @@ def queue_features_now(
         arrived: brought up to now; see `no_arrivals`.
     """
     counts = cluster.counts
-    next_release = 0.0
-    if counts[RUNNING] > 0:
-        next_release = max(cluster.expected_end[0] - cluster.clock[NOW], 0.0)
     _count_arrivals(workload, cluster, arrived)
     relative = queue_features(
         float(cluster.capacity[0]),
@@ -98,7 +103,7 @@ def queue_features_now(
         float(counts[PENDING_INTERACTIVE]),
         float(counts[PENDING_PROCESSORS]),
         max(cluster.clock[PENDING_WORK], 0.0),
-        next_release,
+        next_release(cluster),
         float(counts[RUNNING_INTERACTIVE]),
         fairness(workload.shares, usage),
     )

@@ -11,7 +11,7 @@ import pytest
 from slurm_rl_plugin.domain import Decision, QueueSnapshot
 from slurm_rl_plugin.hook.rails.guard_rails import StarvationBound
 from slurm_rl_plugin.hook.rails.reserve import starving_jobs
-from slurm_rl_plugin.policies.ordering_rules import rule_policy
+from slurm_rl_plugin.policies.registry import rule_policy
 from tests.real.conftest import ACCOUNTS, running_slurm, skip_without_daemons
 from tests.real.drawn_order import adapter_of, cycle_of
 from tests.real.private_cluster import ClusterPlan, PrivateSlurm

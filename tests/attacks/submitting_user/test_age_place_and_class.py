@@ -16,7 +16,7 @@ from slurm_rl_plugin.domain.job_class import JobClassifier
 from slurm_rl_plugin.hook.rails.guard_rails import StarvationBound
 from slurm_rl_plugin.hook.rails.reserve import KEPT, ReserveRail, ReserveSettings
 from slurm_rl_plugin.metrics.collector import CycleMetrics
-from slurm_rl_plugin.policies.ordering_rules import rule_policy
+from slurm_rl_plugin.policies.registry import rule_policy
 from tests.fakes.fake_cluster import NOW, FakeCluster
 from tests.unit.hook.queues import QueueInMemory, pending_jobs
 from tests.unit.hook.test_cycle import cycle_over

@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slurm_rl_plugin.brokers.market.domains import reach
 from slurm_rl_plugin.brokers.market.functions import MACHINE_FUNCTIONS, USER_FUNCTIONS
 from slurm_rl_plugin.brokers.market.market_simulation import (
     MarketSchedule,
@@ -82,18 +81,6 @@ def test_every_agreement_is_kept(rows, machines, owner, user, rescheduling, marg
         assert (jobs.processors[split] > max(machines)).all()
     if not rescheduling:
         assert (found.start == found.promised).all()
-
-
-@settings(max_examples=20, deadline=None)
-@given(rows=st.lists(JOB, min_size=1, max_size=30), hops=st.integers(0, 3))
-def test_jobs_stay_within_their_hops(rows, hops):
-    rows = [(gap, asked, part, min(processors, 4)) for gap, asked, part, processors in rows]
-    jobs, line = workload(rows), {"a": ["b"], "b": ["c"], "c": []}
-    within = reach(line, hops)
-    found = simulate_market(jobs, MarketSettings(machines=(4, 4, 4), reach=within))
-    check(jobs, found, (4, 4, 4))
-    asked_at = np.arange(len(rows)) % 3
-    assert not (found.parts[~within[asked_at]] > 0).any()
 
 
 @settings(max_examples=20, deadline=None)

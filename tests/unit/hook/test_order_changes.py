@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from slurm_rl_plugin.cli.benchmark.fewest_writes import fewest_writes
 from slurm_rl_plugin.hook.order.order_changes import HIGHEST_PRIORITY, order_changes
 
 queues = st.lists(st.integers(1, 40), max_size=9)
@@ -19,7 +20,7 @@ def after(priority: list[int]) -> np.ndarray:
     return result
 
 
-def fewest_writes(priority: list[int]) -> int:
+def by_trying_all(priority: list[int]) -> int:
     """By trying every set of jobs that could keep their priority."""
     count = len(priority)
     for size in range(count, -1, -1):
@@ -39,7 +40,7 @@ def test_priorities_fall_strictly_along_the_wanted_order(priority: list[int]) ->
 
 @given(queues)
 def test_no_order_can_be_had_with_fewer_writes(priority: list[int]) -> None:
-    assert len(order_changes(np.array(priority, dtype=np.int64)).place) == fewest_writes(priority)
+    assert len(order_changes(np.array(priority, dtype=np.int64)).place) == by_trying_all(priority)
 
 
 @given(st.lists(st.integers(1, HIGHEST_PRIORITY), max_size=300))
@@ -96,3 +97,14 @@ def test_all_stay_below_the_ceiling_while_numbers_last() -> None:
     assert changes.priority.max() < 12
     crowded = order_changes(np.ones(50, dtype=np.int64), ceiling=12)
     assert len(set(crowded.priority.tolist())) == len(crowded.place)
+
+
+@given(queues)
+def test_the_count_of_the_benchmark_is_that_of_all_sets(priority: list[int]) -> None:
+    assert fewest_writes(np.array(priority, dtype=np.int64)) == by_trying_all(priority)
+
+
+@given(st.lists(st.integers(HIGHEST_PRIORITY - 400, HIGHEST_PRIORITY + 5), max_size=300))
+def test_the_count_of_the_benchmark_is_that_of_the_hook_at_the_top(priority: list[int]) -> None:
+    queue = np.array(priority, dtype=np.int64)
+    assert fewest_writes(queue) == len(order_changes(queue, most=1).place)

@@ -67,7 +67,7 @@ def test_onnxruntime_scores_and_remembers_as_the_network_over_50_decisions(tmp_p
         inputs = {"queue": queue, "jobs": table, "memory_in": there}
         score, there = session.run(["score", "memory_out"], inputs)
         scores, states = network.scores(queue, table, here)
-        here = network.next_memory(scores, states, here)
+        here = states[np.argmax(scores)] if jobs else here
         assert score.dtype == there.dtype == np.float32
         assert score.shape == (jobs,)
         np.testing.assert_allclose(score, scores, rtol=1e-5, atol=1e-5)

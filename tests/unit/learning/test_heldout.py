@@ -27,8 +27,7 @@ from slurm_rl_plugin.learning.evaluation.paired_windows import (
     ratio_over_windows,
 )
 from slurm_rl_plugin.learning.load_windows import class_known_at_submission, log_window
-from slurm_rl_plugin.learning.training_load import site_scaler
-from slurm_rl_plugin.policies.network import network_from_parameters, parameter_count
+from slurm_rl_plugin.policies.network import fixed_scaler, network_from_parameters, parameter_count
 from slurm_rl_plugin.policies.ordering_rules import PREDICTED_RULES
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings, simulate_scores
 from slurm_rl_plugin.simulator.workloads.generators import mmn_log
@@ -161,7 +160,7 @@ def test_a_log_has_no_window_beyond_its_end():
 def only_interactive_matters():
     parameters = np.zeros(parameter_count(SITE, 2))
     parameters[SITE.jobs.index("interactive") - len(SITE.jobs)] = 1.0
-    return network_from_parameters(SITE, parameters, hidden=2, scaler=site_scaler())
+    return network_from_parameters(SITE, parameters, hidden=2, scaler=fixed_scaler(SITE))
 
 
 @pytest.mark.parametrize("name", ["interactive-first", "network"])

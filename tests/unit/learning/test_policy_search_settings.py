@@ -15,8 +15,7 @@ from slurm_rl_plugin.learning.policy_search.settings import (
     search_bounds,
     searched_places,
 )
-from slurm_rl_plugin.learning.training_load import site_scaler
-from slurm_rl_plugin.policies.network import network_from_parameters, parameter_count
+from slurm_rl_plugin.policies.network import fixed_scaler, network_from_parameters, parameter_count
 
 
 def test_the_age_alone_is_bounded_and_in_a_linear_search_alone():
@@ -72,7 +71,7 @@ def test_features_left_out_weigh_nothing_and_are_not_searched(group, searched):
     )
     parameters = initial_parameters(settings)
     parameters[searched_places(settings)] = np.random.default_rng(1).normal(size=1)
-    found = network_from_parameters(SITE, parameters, hidden=2, scaler=site_scaler())
+    found = network_from_parameters(SITE, parameters, hidden=2, scaler=fixed_scaler(SITE))
     for name in SITE.jobs:
         place = SITE.jobs.index(name)
         seen = bool(found.linear[place]) or bool(found.job_weights[place].any())

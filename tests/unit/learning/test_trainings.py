@@ -16,10 +16,10 @@ from slurm_rl_plugin.learning.policy_search.settings import PolicySearchSettings
 from slurm_rl_plugin.learning.sarsa.settings import SarsaSettings
 from slurm_rl_plugin.learning.site_utility.model import SiteUtilitySettings
 from slurm_rl_plugin.learning.training import _load_key, train_model
-from slurm_rl_plugin.learning.training_load import mean_objective, site_scaler
+from slurm_rl_plugin.learning.training_load import mean_objective
 from slurm_rl_plugin.learning.training_plan import TrainingPlan
 from slurm_rl_plugin.learning.workplace import ThisMachine, processors_here
-from slurm_rl_plugin.policies.network import network_from_parameters, parameter_count
+from slurm_rl_plugin.policies.network import fixed_scaler, network_from_parameters, parameter_count
 from slurm_rl_plugin.simulator.workloads.generators import mmn_log
 from slurm_rl_plugin.simulator.workloads.log_workload import prepare_log
 
@@ -132,7 +132,7 @@ def test_a_checkpoint_is_not_taken_up_by_other_jobs_or_another_start():
     killed = replace(LOGS[0], log=replace(LOGS[0].log, run_time=LOGS[0].log.run_time / 2))
     first, other = (
         network_from_parameters(
-            SITE, np.full(parameter_count(SITE, 1), value), hidden=1, scaler=site_scaler()
+            SITE, np.full(parameter_count(SITE, 1), value), hidden=1, scaler=fixed_scaler(SITE)
         )
         for value in (0.0, 1.0)
     )

@@ -65,17 +65,6 @@ def test_scores_are_those_of_the_written_formula():
     assert scores[1] == pytest.approx(score, rel=1e-12)
 
 
-def test_the_next_memory_is_the_state_of_the_best_job():
-    drawn = with_output(network())
-    rng = np.random.default_rng(6)
-    memory = rng.random(100)
-    scores, states = drawn.scores(rng.random(QUEUE), rng.random((9, JOBS)), memory)
-    chosen = drawn.next_memory(scores, states, memory)
-    np.testing.assert_array_equal(chosen, states[int(np.argmax(scores))])
-    nothing = drawn.scores(rng.random(QUEUE), np.empty((0, JOBS)), memory)
-    np.testing.assert_array_equal(drawn.next_memory(*nothing, memory), memory)
-
-
 @pytest.mark.parametrize("settings", [{}, {"spectral_radius": 0.99}, {"leak": 0.2}])
 def test_two_memories_become_one_under_the_same_inputs(settings):
     drawn = network(7, **settings)

@@ -5,7 +5,8 @@ import pytest
 
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.features.estimates import ClassMedian
-from slurm_rl_plugin.policies.ordering_rules import PREDICTED_RULES, STATIC_RULES, rule_policy
+from slurm_rl_plugin.policies.ordering_rules import PREDICTED_RULES, STATIC_RULES
+from slurm_rl_plugin.policies.registry import rule_policy
 from slurm_rl_plugin.simulator.kernel.cluster import Workload
 from tests.reference.loads import snapshot_of
 from tests.reference.readable_simulator import Moment
@@ -56,7 +57,9 @@ def test_interactive_first_separates_classes_over_any_span_of_epoch_seconds():
 
 
 def test_an_unknown_rule_is_refused_with_the_known_ones():
-    with pytest.raises(ConfigurationError, match=r"'lifo': give one of edf, fifo.*\.onnx"):
+    with pytest.raises(
+        ConfigurationError, match=r"'lifo': give one of edf, expansion-factor.*\.onnx"
+    ):
         rule_policy("lifo")
 
 
@@ -78,5 +81,5 @@ def test_rules_by_predicted_run_times_order_as_their_names_say(name, order):
 def test_rules_by_predicted_run_times_are_none_of_a_live_queue():
     for name in PREDICTED_RULES:
         assert name not in STATIC_RULES
-        with pytest.raises(ConfigurationError, match="unknown policy"):
+        with pytest.raises(ConfigurationError, match="orders no live queue: it goes by what a log"):
             rule_policy(name)

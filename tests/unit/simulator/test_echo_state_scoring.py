@@ -12,18 +12,17 @@ from slurm_rl_plugin.features.reactive_grid import (
     REACTIVE_GRID,
     REACTIVE_GRID_2011,
     REACTIVE_GRID_WAIT,
-    log_wait,
 )
 from slurm_rl_plugin.features.reactive_grid_columns import (
     grid_job_columns,
     grid_queue_columns_2011,
 )
+from slurm_rl_plugin.features.scales import log_seconds
 from slurm_rl_plugin.features.site import SITE
 from slurm_rl_plugin.learning.evaluation.paired import Candidate, starts_under
 from slurm_rl_plugin.learning.export.echo_state import export_echo_state
-from slurm_rl_plugin.learning.fitted_q.regression import fixed_scaler
 from slurm_rl_plugin.policies.echo_state import EchoStateNetwork
-from slurm_rl_plugin.policies.network import QNetwork
+from slurm_rl_plugin.policies.network import QNetwork, fixed_scaler
 from slurm_rl_plugin.policies.q_network import load_q_network
 from slurm_rl_plugin.policies.reservoir import ReservoirSettings, random_echo_state
 from slurm_rl_plugin.simulator.kernel.cluster import (
@@ -68,7 +67,7 @@ def network(seed=1, schema=REACTIVE_GRID_2011, leak=0.5):
 def job_table(schema, workload, jobs, now):
     """Job features as the schema lists them."""
     table = grid_job_table(workload)[jobs]
-    wait = log_wait(now - workload.submit[jobs])
+    wait = log_seconds(now - workload.submit[jobs])
     return np.column_stack([table, wait]) if schema.dynamic_jobs else table
 
 
@@ -121,7 +120,7 @@ class EchoStatePolicy:
         queue = grid_queue_columns_2011(snapshot, estimate, other)
         memory = self.network.empty_memory() if memory is None else memory
         scores, states = self.network.scores(queue, grid_job_columns(snapshot, estimate), memory)
-        return Decision(scores=scores, memory=self.network.next_memory(scores, states, memory))
+        return Decision(scores=scores, memory=states[np.argmax(scores)])
 
 
 @pytest.mark.parametrize("cycle", [0.0, 600.0])

@@ -1,0 +1,34 @@
+"""A policy by its name or path as the simulator takes it, for the verbs that compare policies."""
+
+from __future__ import annotations
+
+from slurm_rl_plugin.cli.assembly.hook import model_path
+from slurm_rl_plugin.errors import ModelUnreadable
+from slurm_rl_plugin.learning.evaluation.paired import Candidate
+from slurm_rl_plugin.policies.q_network import load_q_network
+from slurm_rl_plugin.policies.registry import named_policy, unknown_policy
+
+
+def candidate_of(model: str, *, name: str | None = None) -> Candidate:
+    """A rule, a shipped model or the model of a path; in the compiled simulator where it can be.
+
+    Args:
+        model: as [policy] model and --policy have it.
+        name: what reports call it; as it is given by default.
+
+    Raises:
+        ConfigurationError: neither a name that is known nor a path.
+        PolicyError: the model cannot be used.
+    """
+    named, path = named_policy(model), model_path(model)
+    if named is not None and named.is_rule:
+        return Candidate(name=model)
+    if named is None and path.suffix != ".onnx" and not path.is_file():
+        raise unknown_policy(model, live=False)
+    try:
+        from slurm_rl_plugin.learning.export.model import import_model  # noqa: PLC0415 - extra
+
+        return Candidate(name=name or model, network=import_model(path))
+    except (ModuleNotFoundError, ModelUnreadable):
+        # a graph that we did not write: onnxruntime may still run it, decision by decision
+        return Candidate(name=name or model, policy=load_q_network(path))

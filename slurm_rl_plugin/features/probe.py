@@ -1,0 +1,124 @@
+"""What this release computes for each feature of a fixed queue: tells a changed formula.
+
+Names and version of a schema say what a feature is called, not what it is. The queue below gives
+each feature a value of its own, made by the whole way from a snapshot to the columns.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from functools import lru_cache
+
+import numpy as np
+
+from slurm_rl_plugin.domain import (
+    EndedJobs,
+    JobTable,
+    PendingJobs,
+    QueueSnapshot,
+    RunningJobs,
+    StartedJobs,
+)
+from slurm_rl_plugin.domain.jobs import empty_job_table
+from slurm_rl_plugin.features.estimates import RequestedLimit
+from slurm_rl_plugin.features.history.past_runs import PastRuns
+from slurm_rl_plugin.features.history.recent_arrivals import recent_arrivals
+from slurm_rl_plugin.features.history.run_prediction import (
+    KNOWN_FACTS,
+    PREDICTED,
+    RunTimePrediction,
+)
+from slurm_rl_plugin.features.known_schemas import feature_columns
+from slurm_rl_plugin.features.schema import FeatureSchema
+from slurm_rl_plugin.units import FloatArray, IntArray
+
+#: Decimals of a value that count: features lie near [0, 1], in single precision.
+_DECIMALS = 9
+#: Seconds since the epoch at which the queue is seen.
+_NOW = 1_700_000_000.0
+#: Of the waiting jobs: seconds since they came, processors, seconds asked for.
+_WAITED = np.array([17.0, 230.0, 3500.0, 41.0, 86_000.0, 900.0, 5.0, 7200.0])
+_PROCESSORS = np.array([1, 4, 16, 1, 64, 2, 8, 4])
+_ASKED = np.array([600.0, 3600.0, 86_400.0, 600.0, 172_800.0, np.nan, 1800.0, 3600.0])
+#: Of the running jobs: seconds since they started.
+_AGE = np.array([50.0, 420.0, 2000.0, 9950.0, 40_000.0])
+#: Of the jobs that have ended: seconds that they ran.
+_RAN = np.array([5.0, 40.0, 70.0, 300.0, 800.0, 1000.0, 3000.0, 3700.0, 9000.0, 2.0, 55.0, 2e4])
+
+
+def _jobs(ago: FloatArray, processors: IntArray, asked: FloatArray) -> JobTable:
+    """Jobs of users and classes in turn that came `ago` seconds before now."""
+    number = np.arange(len(ago))
+    return JobTable(
+        job_id=number,
+        submit=_NOW - ago,
+        eligible=_NOW - ago,
+        processors=processors,
+        time_limit=asked,
+        account=number**2 % 5,
+        user=number % 3,
+        partition=np.zeros(len(ago), dtype=np.int64),
+        interactive=number % 2 == 0,
+    )
+
+
+def probe_snapshot() -> QueueSnapshot:
+    """Eight jobs wait, five run, twelve have ended; some alike, one that asked for no time."""
+    wait = np.array([30.0, 4000.0, 200.0, 90_000.0, 10.0])
+    asked = np.array([600.0, 3600.0, 86_400.0, 10_000.0, 172_800.0])
+    running = _jobs(_AGE + wait, np.array([2, 4, 1, 16, 7]), asked)
+    other = 1.0 + (np.arange(len(_RAN)) % 3 == 0)  # every third is like none that waits
+    over = _jobs(
+        _RAN + 5000.0, np.resize(_PROCESSORS, len(_RAN)), np.resize(_ASKED, len(_RAN)) * other
+    )
+    nothing = empty_job_table()
+    return QueueSnapshot(
+        now=_NOW,
+        pending=PendingJobs.untouched(_jobs(_WAITED, _PROCESSORS, _ASKED)),
+        running=RunningJobs(jobs=running, start=_NOW - _AGE),
+        started=StartedJobs(jobs=nothing, start=nothing.submit),
+        ended=EndedJobs(
+            jobs=over, start=_NOW - _RAN - 1000.0, end=np.full(len(_RAN), _NOW - 1000.0)
+        ),
+        capacity=96,
+        accounts=("a", "b", "c", "d", "e"),
+        partitions=("all",),
+        shares=np.array([0.4, 0.25, 0.2, 0.1, 0.05]),
+        usage=np.array([0.1, 0.2, 0.3, 0.15, 0.25]),
+        users=("u", "v", "w"),
+    )
+
+
+def probe_values(schema: FeatureSchema) -> dict[str, list[float]]:
+    """Each feature of the fixed queue: one value of a queue feature, one a job of a job feature."""
+    snapshot, estimates = probe_snapshot(), RequestedLimit()
+    waiting, running = snapshot.pending.jobs, snapshot.running.jobs
+    weights = (np.arange(PREDICTED * KNOWN_FACTS, dtype=np.float64) % 7.0 - 3.0) / 10.0
+    queue, jobs = feature_columns(
+        schema,
+        snapshot,
+        estimates.estimate(waiting.time_limit, waiting.interactive),
+        estimates.estimate(running.time_limit, running.interactive),
+        recent_arrivals(snapshot)[1:],
+        PastRuns().after(snapshot),
+        RunTimePrediction(weights=weights.reshape(PREDICTED, KNOWN_FACTS)),
+    )
+    told = {name: [value] for name, value in zip(schema.queue, queue.tolist(), strict=True)}
+    columns = zip(schema.jobs, jobs.T.tolist(), strict=True)
+    return told | {f"{name} of jobs": column for name, column in columns}
+
+
+def digest_of(values: Mapping[str, list[float]]) -> str:
+    """sha256 over names and values of features, hexadecimal; rounded, so that machines agree."""
+    lines = [
+        " ".join([name, *(f"{round(value, _DECIMALS) + 0.0:.{_DECIMALS}f}" for value in column)])
+        for name, column in values.items()
+    ]
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+
+
+@lru_cache
+def probe_digest(schema: FeatureSchema) -> str:
+    """The digest of what this release computes for the schema."""
+    return digest_of(probe_values(schema))

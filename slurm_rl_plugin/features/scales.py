@@ -1,0 +1,33 @@
+"""The logarithmic scales that features share, elementwise: the simulator compiles these very lines.
+
+A feature of time or work spans many powers of ten; on such a scale it lies near [0, 1].
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+#: Powers of ten of seconds that a scale of seconds spans: 1 is 11 days.
+SECONDS_SPAN = 6.0
+
+
+def log_seconds(seconds: Any) -> Any:
+    """Seconds, >= 0, on a logarithmic scale: 0 at none, 1 at 11 days."""
+    return np.log10(1.0 + seconds) / SECONDS_SPAN
+
+
+def seconds_at(scale: Any) -> Any:
+    """The inverse of `log_seconds`: the seconds at a place of the scale."""
+    return 10.0 ** (SECONDS_SPAN * scale) - 1.0
+
+
+def log_work_hours(work: Any, capacity: Any) -> Any:
+    """Processor-seconds as hours of the whole machine on a logarithmic scale: 1 at 10,000."""
+    return np.log10(1.0 + work / (3600.0 * capacity)) / 4.0
+
+
+def log_processors(processors: Any) -> Any:
+    """Processors, >= 1, on a logarithmic scale: 1 at 10,000."""
+    return np.log10(1.0 * processors) / 4.0

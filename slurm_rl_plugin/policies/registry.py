@@ -1,0 +1,150 @@
+"""Every policy that has a name: who is given one asks here what it is, and who may take it.
+
+The daemon, `evaluate`, `shadow-report`, `train`, `benchmark` and the documents know the same names.
+A name that some of them cannot take says why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from slurm_rl_plugin.errors import ConfigurationError
+from slurm_rl_plugin.features.estimates import RequestedLimit, RunTimeEstimate
+from slurm_rl_plugin.policies.ordering_rules import PREDICTED_RULES, STATIC_RULES
+from slurm_rl_plugin.policies.rule_policy import RulePolicy, static_rule, waiting_rule
+from slurm_rl_plugin.policies.waiting_rules import WAITING_RULES
+
+#: Names the model that is installed with the package.
+SHIPPED_MODEL = "default"
+#: Models that come with the package, by name.
+SHIPPED_MODELS = (SHIPPED_MODEL, "responsive-reserve", "reactive-grids", "non-markovian")
+#: Before a number: interactive jobs first, and so many processors kept free of batch work.
+RESERVE_RULE = "reserve:"
+#: Takes the starts that a log recorded.
+NATIVE = "native"
+
+
+class PolicyKind(Enum):
+    """How a policy of some name comes to its order."""
+
+    STATIC = "an order that never changes while jobs wait"
+    PREDICTED = "a static order by run times that a log's own schedule predicts"
+    WAITING = "an order that changes while jobs wait"
+    RESERVE = "interactive jobs first, and processors kept free of batch work"
+    RECORDED = "the starts that a log recorded"
+    MODEL = "a learned network that is shipped"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamedPolicy:
+    """A policy that has a name.
+
+    Attributes:
+        name: as configurations and command lines call it.
+        kind: how it comes to its order.
+        needs_log: why no live queue can be ordered by it, as the end of a sentence; "" where one
+            can.
+        reserve: processors that it keeps free of batch work.
+    """
+
+    name: str
+    kind: PolicyKind
+    needs_log: str = ""
+    reserve: int = 0
+
+    @property
+    def is_rule(self) -> bool:
+        """Whether no model has to be read for it."""
+        return self.kind is not PolicyKind.MODEL
+
+    def live(self, estimates: RunTimeEstimate | None = None) -> RulePolicy:
+        """The rule as a policy of a live queue; estimates default to the requested time limit.
+
+        Raises:
+            ConfigurationError: it is no rule for a live queue.
+        """
+        if self.needs_log:
+            raise ConfigurationError(
+                f"policy {self.name} orders no live queue: {self.needs_log}. Give one of "
+                f"{', '.join(known_names(live=True))}, or the path of an .onnx model."
+            )
+        if self.kind is PolicyKind.WAITING:
+            rule = waiting_rule(WAITING_RULES[self.name])
+        elif self.kind in (PolicyKind.STATIC, PolicyKind.RESERVE):
+            ordered = self.name if self.kind is PolicyKind.STATIC else "interactive-first"
+            rule = static_rule(STATIC_RULES[ordered])
+        else:
+            raise ConfigurationError(f"policy {self.name} is a model and no rule.")
+        return RulePolicy(
+            name=self.name,
+            rule=rule,
+            estimates=estimates or RequestedLimit(),
+            reserve=self.reserve,
+        )
+
+
+#: Rules that order logs only, and why.
+_NEEDS_LOG = {
+    "f1": "it counts submit times from the start of a log",
+    **dict.fromkeys(
+        PREDICTED_RULES,
+        "it goes by what a log tells of each user's last runs when a job is submitted (models "
+        "with history=true learn from them on a live queue)",
+    ),
+    NATIVE: "its starts are those that a log recorded",
+}
+_KINDS: Mapping[PolicyKind, Iterable[str]] = {
+    PolicyKind.STATIC: STATIC_RULES,
+    PolicyKind.PREDICTED: PREDICTED_RULES,
+    PolicyKind.WAITING: WAITING_RULES,
+    PolicyKind.RECORDED: (NATIVE,),
+    PolicyKind.MODEL: SHIPPED_MODELS,
+}
+#: Every name but those of RESERVE_RULE, of which there is one for each number.
+NAMED_POLICIES: Mapping[str, NamedPolicy] = {
+    name: NamedPolicy(name=name, kind=kind, needs_log=_NEEDS_LOG.get(name, ""))
+    for kind, names in _KINDS.items()
+    for name in names
+}
+
+
+def named_policy(name: str) -> NamedPolicy | None:
+    """The policy of that name, `reserve:4` for example; None for any other text, as a path is."""
+    number = name.removeprefix(RESERVE_RULE)
+    if name.startswith(RESERVE_RULE) and number.isdecimal():
+        return NamedPolicy(name=name, kind=PolicyKind.RESERVE, reserve=int(number))
+    return NAMED_POLICIES.get(name)
+
+
+def known_names(*, live: bool) -> list[str]:
+    """What may be given as a name, sorted: rules and what else orders, then shipped models.
+
+    Args:
+        live: only what orders a live queue.
+    """
+    known = [each for each in NAMED_POLICIES.values() if not (live and each.needs_log)]
+    rules = [each.name for each in known if each.is_rule and each.name != NATIVE]
+    recorded = [] if live else [NATIVE]
+    return [*sorted([*rules, f"{RESERVE_RULE}N"]), *recorded, *SHIPPED_MODELS]
+
+
+def rule_policy(name: str, estimates: RunTimeEstimate | None = None) -> RulePolicy:
+    """The rule of that name for a live queue; estimates default to the requested time limit.
+
+    Raises:
+        ConfigurationError: there is no such rule for a live queue.
+    """
+    named = named_policy(name)
+    if named is None:
+        raise unknown_policy(name, live=True)
+    return named.live(estimates)
+
+
+def unknown_policy(name: str, *, live: bool) -> ConfigurationError:
+    """What to say of a name that is none."""
+    return ConfigurationError(
+        f"unknown policy {name!r}: give one of {', '.join(known_names(live=live))}, or the path "
+        "of an .onnx model."
+    )

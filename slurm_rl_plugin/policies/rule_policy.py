@@ -1,0 +1,79 @@
+"""A rule as a policy of a live queue: scores from a snapshot, the same as in the simulator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from inspect import signature
+from typing import Any
+
+import numpy as np
+
+from slurm_rl_plugin.domain import Decision, JobTable, Memory, QueueSnapshot
+from slurm_rl_plugin.features.estimates import RunTimeEstimate
+from slurm_rl_plugin.policies.ordering_rules import Rule
+from slurm_rl_plugin.units import FloatArray
+
+#: Scores, shape [n], of the pending jobs of a snapshot: (snapshot, jobs, estimated seconds). The
+#: jobs are submitted when they arrived, as in the simulator: from when on a job's wait counts.
+QueueRule = Callable[[QueueSnapshot, JobTable, FloatArray], FloatArray]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RulePolicy:
+    """A rule as a policy for the hook.
+
+    Attributes:
+        name: as a configuration calls it.
+        rule: gives the scores.
+        estimates: of run times.
+        reserve: processors that it always wants kept free of batch work.
+    """
+
+    name: str
+    rule: QueueRule
+    estimates: RunTimeEstimate
+    reserve: int = 0
+
+    def decide(self, snapshot: QueueSnapshot, memory: Memory | None = None) -> Decision:
+        """Score the pending jobs by the rule."""
+        del memory
+        jobs = snapshot.pending.jobs
+        if snapshot.pending.accrued is not None:
+            jobs = replace(jobs, submit=snapshot.now - snapshot.accrued_wait)
+        estimate = self.estimates.estimate(jobs.time_limit, jobs.interactive)
+        scores = np.asarray(self.rule(snapshot, jobs, estimate), dtype=np.float64)
+        return Decision(scores=scores, reserve=self.reserve)
+
+
+def static_rule(rule: Rule) -> QueueRule:
+    """A rule of STATIC_RULES on a snapshot: the time and what was used tell it nothing."""
+
+    def scores(snapshot: QueueSnapshot, jobs: JobTable, estimate: FloatArray) -> FloatArray:
+        del snapshot
+        return rule(jobs, estimate)
+
+    return scores
+
+
+def waiting_rule(rule: Callable[..., Any]) -> QueueRule:
+    """A rule of WAITING_RULES on a snapshot; it gets the columns that its parameters are named of.
+
+    These are wait, estimate, processors, interactive, capacity, usage and share, as `multifactor`
+    and `utility_greedy` describe them.
+    """
+    names = tuple(signature(rule).parameters)
+
+    def scores(snapshot: QueueSnapshot, jobs: JobTable, estimate: FloatArray) -> FloatArray:
+        columns = {
+            "wait": snapshot.accrued_wait,
+            "estimate": estimate,
+            "processors": np.maximum(jobs.processors, 1).astype(np.float64),
+            "interactive": jobs.interactive,
+            "capacity": float(max(snapshot.capacity, 1)),
+            "usage": snapshot.usage[jobs.account],
+            "share": snapshot.shares[jobs.account],
+        }
+        return np.asarray(rule(*(columns[name] for name in names)), dtype=np.float64)
+
+    return scores

@@ -1,0 +1,70 @@
+"""Every rule that changes while jobs wait scores in the compiled loop as on a live queue."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from slurm_rl_plugin.errors import SimulationError
+from slurm_rl_plugin.features.estimates import RequestedLimit
+from slurm_rl_plugin.policies.registry import NAMED_POLICIES, PolicyKind
+from slurm_rl_plugin.simulator.kernel.cluster import NOW, Cluster, Workload, advance, empty_cluster
+from slurm_rl_plugin.simulator.schedules.policy_driver import NO_RANK
+from slurm_rl_plugin.simulator.scoring import rules
+from slurm_rl_plugin.simulator.scoring.rules import current_usage, rule_code, score_pending_by_rule
+from tests.reference.loads import snapshot_of
+from tests.reference.readable_simulator import Moment
+
+WAITING = [each.name for each in NAMED_POLICIES.values() if each.kind is PolicyKind.WAITING]
+LIMIT = np.array([300.0, 7200.0, 90.0, 900.0])
+LOAD = Workload(
+    submit=np.array([0.0, 10.0, 400.0, 450.0]),
+    run_time=LIMIT,
+    estimate=LIMIT + 1.0,  # so that the snapshot shows every limit
+    time_limit=LIMIT,
+    processors=np.array([1, 4, 2, 1]),
+    account=np.array([0, 1, 0, 2]),
+    interactive=np.array([True, False, True, False]),
+    shares=np.array([0.5, 0.3, 0.2]),
+)
+AT = 500.0
+
+
+def waiting_cluster() -> Cluster:
+    """All four jobs wait on 8 processors; two accounts have used some."""
+    cluster = empty_cluster(LOAD, 8)
+    cluster.account_usage[:] = [30.0, 70.0, 0.0]
+    advance(LOAD, cluster, AT, NO_RANK)
+    assert cluster.clock[NOW] == AT
+    return cluster
+
+
+def compiled_scores(code: int) -> list[float]:
+    scores, jobs = np.empty(5), np.empty(5, dtype=np.int64)
+    workload = LOAD._replace(estimate=LIMIT)
+    score_pending_by_rule(workload, waiting_cluster(), code, scores, jobs)
+    return scores[np.argsort(jobs[:4])].tolist()
+
+
+def test_the_loop_has_a_code_of_its_own_for_every_waiting_rule() -> None:
+    assert rules._CODES.keys() == set(WAITING)
+    assert len({rule_code(name) for name in WAITING}) == len(WAITING)
+    assert rule_code(None) == -1
+    with pytest.raises(SimulationError, match="compiles no rule 'lifo'"):
+        rule_code("lifo")
+
+
+@pytest.mark.parametrize("name", WAITING)
+def test_the_loop_scores_as_the_rule_does(name: str) -> None:
+    snapshot = snapshot_of(LOAD, Moment(AT, [0, 1, 2, 3], [], [np.nan] * 4), 8)
+    usage = current_usage(waiting_cluster())
+    policy = NAMED_POLICIES[name].live(RequestedLimit())
+    live = policy.decide(replace(snapshot, usage=usage)).scores
+    assert len(set(live.tolist())) == 4
+    assert compiled_scores(rule_code(name)) == pytest.approx(live.tolist(), rel=1e-12)
+
+
+def test_a_code_without_a_branch_scores_as_nothing() -> None:
+    assert np.isnan(compiled_scores(len(WAITING))).all()

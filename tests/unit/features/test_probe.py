@@ -1,0 +1,100 @@
+"""A formula that changes under its schema's version is found: here, and when a model loads."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from slurm_rl_plugin.errors import ModelSchemaMismatch
+from slurm_rl_plugin.features import columns, probe, scales
+from slurm_rl_plugin.features.known_schemas import KNOWN_SCHEMAS
+from slurm_rl_plugin.features.model_schema import PROBE_ENTRY, known_schema, schema_entries
+from slurm_rl_plugin.features.probe import digest_of, probe_digest, probe_values
+from slurm_rl_plugin.features.site import SITE
+
+#: Schema and version -> digest and values. An entry is never changed, only added.
+STORED = json.loads((Path(__file__).parent / "feature_probe.json").read_text())
+MODEL = Path("model.onnx")
+EVERY = pytest.mark.parametrize("schema", KNOWN_SCHEMAS, ids=lambda schema: schema.name)
+
+
+@EVERY
+def test_the_features_of_a_version_are_what_they_were(schema):
+    # If this fails, a formula has changed: raise the schema's version, retrain, and add an entry
+    # with `python -m tests.unit.features.test_probe`.
+    stored, now = STORED[f"{schema.name} {schema.version}"], probe_values(schema)
+    assert list(now) == list(stored["values"])
+    for name, column in stored["values"].items():
+        assert now[name] == pytest.approx(column, rel=0.0, abs=1e-7), name
+    assert probe_digest(schema) == stored["digest"]
+
+
+@EVERY
+def test_stored_values_have_the_stored_digest(schema):
+    stored = STORED[f"{schema.name} {schema.version}"]
+    assert digest_of(stored["values"]) == stored["digest"]
+
+
+@EVERY
+def test_the_fixed_queue_tells_every_feature_from_0_and_job_features_from_each_other(schema):
+    values = probe_values(schema)
+    silent = [name for name, column in values.items() if not any(column)]
+    assert silent in ([], ["queued_fraction_2"])
+    columns_of_jobs = [tuple(column) for column in values.values() if len(column) > 1]
+    same = len(columns_of_jobs) - len(set(columns_of_jobs))
+    assert same <= 1  # whoever asks for a time is estimated to run that long
+
+
+def test_a_changed_formula_changes_the_digest_and_refuses_new_models_only(monkeypatch):
+    new, before = schema_entries(SITE), probe_digest(SITE)
+    old = {name: value for name, value in new.items() if name != PROBE_ENTRY}
+    assert known_schema(MODEL, new) == known_schema(MODEL, old) == SITE
+    probe_digest.cache_clear()
+    monkeypatch.setattr(columns, "SOON", 1210.0)
+    assert probe_digest(SITE) != before
+    assert known_schema(MODEL, old) == SITE
+    with pytest.raises(ModelSchemaMismatch, match=r"schema site version 3 that were computed"):
+        known_schema(MODEL, new)
+    monkeypatch.undo()
+    probe_digest.cache_clear()
+    assert probe_digest(SITE) == before
+
+
+def test_a_value_counts_to_nine_decimals():
+    values = probe_values(SITE)
+    name = "log_wait of jobs"
+    nearly = {**values, name: [each + 1e-12 for each in values[name]]}
+    other = {**values, name: [each + 1e-8 for each in values[name]]}
+    assert digest_of(nearly) == digest_of(values) != digest_of(other)
+
+
+def test_another_schema_is_refused_whatever_its_values():
+    with pytest.raises(ModelSchemaMismatch, match="version 99, this release computes site"):
+        known_schema(
+            MODEL,
+            schema_entries(SITE)
+            | {"schema_version": "99", "schema_digest": replace(SITE, version=99).digest},
+        )
+
+
+@pytest.mark.parametrize("seconds", [0.0, 1.0, 59.0, 3600.0, 1e6, 3e7])
+def test_seconds_come_back_from_their_scale(seconds):
+    assert scales.seconds_at(scales.log_seconds(seconds)) == pytest.approx(
+        seconds, rel=1e-12, abs=1e-9
+    )
+
+
+def add_entries() -> None:
+    """Store what is computed for schemas and versions that have no entry."""
+    for schema in KNOWN_SCHEMAS:
+        entry = {"digest": probe.probe_digest(schema), "values": probe_values(schema)}
+        STORED.setdefault(f"{schema.name} {schema.version}", entry)
+    path = Path(__file__).parent / "feature_probe.json"
+    path.write_text(json.dumps(STORED, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    add_entries()
