@@ -24,6 +24,7 @@ TEST = [
     "hypothesis>=6.100",
     "pytest-benchmark>=4",
     "pytest-rerunfailures>=14",
+    "scipy>=1.15",
     "import-linter>=2",
     "ruff>=0.8",
     "mypy>=1.13",

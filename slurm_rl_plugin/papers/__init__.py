@@ -1,1 +1,16 @@
-"""Published experiments run again: each gives claims with the published and the measured figure."""
+"""Published experiments run again: each gives claims with the published and the measured figure.
+
+A study is a folder with a module `study`, and a line in `registry`. What studies may use of the
+rest of the package, and no more than that (import-linter keeps it so):
+
+* `accounting`: `port`, `swf.reader`, `log_format` and `log_file`, to read a published log;
+* `simulator`: `workloads`, `schedules`, `sites`, rules and usage of `scoring`, `kernel.cluster`,
+  and `kernel.compilation` for code of their own that is to be compiled;
+* `learning`: the trainers with their settings (`algorithms`, `sarsa`, `fitted_q`, `policy_search`,
+  `site_utility`, `heldout_training`), their loads (`training_load`, `load_windows`), `export`, and
+  of `evaluation` `paired`, `paired_windows`, `heldout` and `bootstrap`;
+* `policies`: networks and what publishes a site's utility, but no rule of the hook;
+* `features`: `estimates` and the schema `reactive_grid`;
+* `brokers`: `port`, the simulated `market` and `agents`, `earliest_start` and `site_utility`;
+* `utility`, `domain`, `errors`, `units` and `whole_file`.
+"""

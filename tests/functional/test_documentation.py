@@ -28,18 +28,13 @@ from slurm_rl_plugin.accounting.conversion import convert
 from slurm_rl_plugin.accounting.swf.writer import write_swf
 from slurm_rl_plugin.cli.brokers.offer_assembly import build_offer_pages
 from slurm_rl_plugin.cli.entry import main
-from slurm_rl_plugin.cli.reproduce.ablation import ABLATION
-from slurm_rl_plugin.cli.reproduce.economic import ECONOMIC
-from slurm_rl_plugin.cli.reproduce.heldout import HELDOUT_STUDY
-from slurm_rl_plugin.cli.reproduce.learned_papers import LEARNED_PAPERS
-from slurm_rl_plugin.cli.reproduce.learning_agents import LEARNING_AGENTS
-from slurm_rl_plugin.cli.reproduce.site_utilities import SITE_UTILITIES
 from slurm_rl_plugin.configuration import read_configuration
 from slurm_rl_plugin.learning import training
 from slurm_rl_plugin.learning.evaluation.heldout import HeldoutProtocol
 from slurm_rl_plugin.learning.export.network import export_network
 from slurm_rl_plugin.learning.heldout_training import compare_with_rules, heldout_loads
 from slurm_rl_plugin.metrics.http import serve_pages
+from slurm_rl_plugin.papers.registry import STUDIES
 from slurm_rl_plugin.simulator.workloads.generators import generated_log, is_generator_name
 from tests.architecture.markdown_documents import (
     TOP,
@@ -73,14 +68,7 @@ SMALLER_BY_VERB = {
     "demo": ["--generations", "2"],
     "train": ["--steps", "2"],
 }
-QUICK_PAPERS = (
-    *LEARNED_PAPERS,
-    HELDOUT_STUDY,
-    ABLATION,
-    ECONOMIC,
-    LEARNING_AGENTS,
-    SITE_UTILITIES,
-)
+QUICK_PAPERS = tuple(name for name, study in STUDIES.items() if study.keeps)
 #: Windows of held-out training that fit into a short log.
 SHORT = HeldoutProtocol(windows=4, warm_up=100, counted=200, further=50)
 NEEDS_SLURM = (
@@ -212,7 +200,7 @@ def test_commands_of_the_documents_run(
     command: Command, workplace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     words = made_smaller(command.words)
-    if command.words[0] == "reproduce" and command.words[1] != LEARNING_AGENTS:
+    if command.words[0] == "reproduce" and command.words[1] != "learning-agents":
         if not TRACES:
             pytest.skip("SLURM_RL_TRACES names no directory of workload traces")
         (workplace / "traces").symlink_to(TRACES)

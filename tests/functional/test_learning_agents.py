@@ -32,11 +32,11 @@ def test_figures_claims_and_manifest(tmp_path: Path, capsys: pytest.CaptureFixtu
     manifest = json.loads((folder / "learning-agents.json").read_text())
     assert manifest["command"] == "slurm-rl reproduce learning-agents --seeds 3 --quick"
     assert manifest["claims"] == document["claims"]
-    assert len(document["figures"]) == len(manifest["sha256"]) == 4
+    assert len(document["figures"]) == len(manifest["figures"]) == 4
     for path in map(Path, document["figures"]):
         content = path.read_bytes()
         assert content[:4] == b"\x89PNG"
-        assert manifest["sha256"][path.name] == hashlib.sha256(content).hexdigest()
+        assert manifest["figures"][path.name] == hashlib.sha256(content).hexdigest()
     assert main([*WORDS, "--seeds", "3", "--json"]) == 0
     again = json.loads(capsys.readouterr().out)
     assert again["claims"] == document["claims"]

@@ -1,1 +1,1 @@
-"""`slurm-rl reproduce`: the studies of `papers`, one module a study."""
+"""`slurm-rl reproduce`: the studies of `papers`; what each does stands there."""

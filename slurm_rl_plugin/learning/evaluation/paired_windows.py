@@ -1,7 +1,7 @@
 """Two policies on the same windows of a log: the ratio of a figure, and how sure it is.
 
-Windows that share jobs are not independent of each other. The interval comes from a moving-block
-bootstrap (Künsch 1989): blocks of consecutive windows are drawn, as long as windows overlap.
+Windows that share jobs are not independent of each other: blocks of consecutive windows are drawn
+for the interval, as long as windows overlap.
 """
 
 from __future__ import annotations
@@ -13,12 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from slurm_rl_plugin.errors import ConfigurationError
-from slurm_rl_plugin.units import FloatArray, IntArray
-
-#: How often the blocks are drawn.
-RESAMPLES = 2000
-#: Blocks that must fit beside each other: a single one is the same in every draw.
-FEWEST_BLOCKS = 2
+from slurm_rl_plugin.learning.evaluation.bootstrap import BLOCK_RESAMPLES, mean_over_windows
+from slurm_rl_plugin.units import FloatArray
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +38,7 @@ def ratio_over_windows(
     rng: np.random.Generator,
     *,
     block: int = 1,
-    resamples: int = RESAMPLES,
+    resamples: int = BLOCK_RESAMPLES,
 ) -> WindowRatio:
     """Ratio of a figure over paired windows, with a moving-block bootstrap interval.
 
@@ -71,23 +67,6 @@ def ratio_over_windows(
     )
 
 
-def mean_over_windows(
-    values: FloatArray, rng: np.random.Generator, *, block: int = 1, resamples: int = RESAMPLES
-) -> tuple[float, tuple[float, float] | None]:
-    """Mean of a figure over windows, with the same bootstrap interval as `ratio_over_windows`.
-
-    Args:
-        values: of each window, shape [windows], time order.
-        rng: source of randomness.
-        block: consecutive windows that depend on each other, at least 1.
-        resamples: how often the blocks are drawn.
-    """
-    if len(values) < FEWEST_BLOCKS * block:
-        return float(values.mean()), None
-    low, high = np.quantile(block_means(values, rng, block, resamples), (0.025, 0.975))
-    return float(values.mean()), (float(low), float(high))
-
-
 def overlapping_windows(firsts: Sequence[int], jobs: int) -> int:
     """The most consecutive windows of which any two share a job; at least 1.
 
@@ -98,34 +77,6 @@ def overlapping_windows(firsts: Sequence[int], jobs: int) -> int:
     places = np.asarray(firsts)
     ends = np.searchsorted(places, places + jobs, side="left")
     return max(int((ends - np.arange(len(places))).max(initial=1)), 1)
-
-
-def block_means(
-    values: FloatArray, rng: np.random.Generator, block: int, resamples: int
-) -> FloatArray:
-    """Mean of each resample, shape [resamples]; the last block is cut to the number of windows.
-
-    Args:
-        values: of each window, shape [windows], time order.
-        rng: source of randomness.
-        block: consecutive windows drawn together, at most as many as there are.
-        resamples: how often.
-    """
-    places = drawn_places(len(values), rng, block, resamples)
-    return np.asarray(values[places].mean(axis=1), dtype=np.float64)
-
-
-def drawn_places(count: int, rng: np.random.Generator, block: int, resamples: int) -> IntArray:
-    """Places of each resample: moving blocks beside each other, shape [resamples, count].
-
-    Args:
-        count: of how many values, in time order.
-        rng: source of randomness.
-        block: consecutive values drawn together, at most `count`.
-        resamples: how often.
-    """
-    begins = rng.integers(count - block + 1, size=(resamples, -(-count // block)))
-    return (begins[:, :, None] + np.arange(block)).reshape(resamples, -1)[:, :count]
 
 
 def _check_figures(numerators: FloatArray, denominators: FloatArray) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from slurm_rl_plugin.learning.evaluation.paired_windows import drawn_places
+from slurm_rl_plugin.learning.evaluation.bootstrap import ENDS, drawn_places
 from slurm_rl_plugin.learning.evaluation.recorded_replay import RecordedReplay
 from slurm_rl_plugin.units import DAY, INTERACTIVE_WAIT_GOAL, BoolArray, FloatArray, IntArray
 from slurm_rl_plugin.utility.summary import JobMeasures, ScheduledJobs
@@ -165,7 +165,7 @@ def compare(
             places = drawn_places(replayed.counted, rng, block, 1)[0]
             drawn[row] = mine.figures(places) - theirs.figures(places)
             progress(1)
-        bounds = np.quantile(drawn, (0.025, 0.975), axis=0)
+        bounds = np.quantile(drawn, ENDS, axis=0)
     jobs = {True: int(mine.interactive.sum()), None: replayed.counted}
     jobs[False] = replayed.counted - jobs[True]
     return {

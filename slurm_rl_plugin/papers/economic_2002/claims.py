@@ -7,6 +7,7 @@ within 5 %.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 import numpy as np
 
@@ -20,7 +21,7 @@ from slurm_rl_plugin.papers.economic_2002.experiment import (
     paper_split,
 )
 from slurm_rl_plugin.papers.economic_2002.logs import EXTRACTS
-from slurm_rl_plugin.papers.economic_2002.result_store import (
+from slurm_rl_plugin.papers.economic_2002.markets import (
     ASKED,
     CONFIGURATIONS,
     EASY,
@@ -38,7 +39,7 @@ from slurm_rl_plugin.papers.study.sampled_claims import (
     measure,
     ratio_of_means,
 )
-from slurm_rl_plugin.papers.study.verdicts import as_bound
+from slurm_rl_plugin.papers.study.verdicts import bounded, unjudged
 
 RESPONSE = "AWRT (s)"
 _SIMILAR = "1.05"
@@ -59,27 +60,9 @@ def economic_claims(found: Economic) -> list[SampledClaim]:
 
 
 def _bounded(
-    group: str,
-    policy: str,
-    column: str,
-    value: float,
-    bound: str,
-    *,
-    source: str = "paper",
-    least: bool = False,
-    baselines: Mapping[str, float] | None = None,
+    group: str, policy: str, column: str, value: float, bound: str, **more: Any
 ) -> SampledClaim:
-    measured, printed = Measurement(value=value), Printed.of(bound)
-    return SampledClaim(
-        group=group,
-        policy=policy,
-        column=column,
-        measured=measured,
-        printed=printed,
-        source=source,
-        baselines=baselines or {},
-        judged=as_bound(measured, printed.value, least=least, logs=1),
-    )
+    return bounded((group, policy, column), Measurement(value=value), bound, **more)
 
 
 def _goals(name: str, results: LogResults) -> Iterator[SampledClaim]:
@@ -101,18 +84,13 @@ def _goals(name: str, results: LogResults) -> Iterator[SampledClaim]:
 def _over_seeds(found: Economic) -> Iterator[SampledClaim]:
     easy = [each.conventional[EASY] for each in found.seeds]
     for configuration in TABULATED:
-        cell = Cell(configuration=configuration)
-        market = [each.response(cell) for each in found.seeds]
+        plain = Cell(configuration=configuration)
+        market = [each.response(plain) for each in found.seeds]
         measured = measure(np.array([market, easy]), ratio_of_means)
-        yield SampledClaim(
-            group="logs like CTC",
-            policy=f"{configuration} MF1 UF1, rescheduling",
-            column="AWRT / EASY's, user estimates",
-            measured=measured,
-            printed=Printed.of("1.00"),
-            source="measured beside the goals",
-            judged=as_bound(measured, 1.0, least=False, logs=len(easy)),
-        )
+        column = "AWRT / EASY's, user estimates"
+        cell = ("logs like CTC", f"{configuration} MF1 UF1, rescheduling", column)
+        beside = "measured beside the goals"
+        yield bounded(cell, measured, "1.00", source=beside, logs=len(easy))
 
 
 def _comparisons(name: str, results: LogResults) -> Iterator[SampledClaim]:
@@ -209,13 +187,10 @@ def _table(name: str, results: LogResults) -> Iterator[SampledClaim]:
     """Every market's and every conventional scheduler's AWRT."""
     for scheduler in (FCFS, EASY, EASY_EXACT):
         value = Measurement(value=results.conventional[scheduler])
-        yield SampledClaim(group=name, policy=scheduler, column=RESPONSE, measured=value)
+        yield unjudged((name, scheduler, RESPONSE), value)
     for configuration in TABULATED:
         for way in (EXACT, RESCHEDULED):
             for cell in combinations(configuration, way):
-                yield SampledClaim(
-                    group=name,
-                    policy=f"{configuration} {cell.owner} {cell.user}, {way}",
-                    column=RESPONSE,
-                    measured=Measurement(value=results.response(cell)),
-                )
+                policy = f"{configuration} {cell.owner} {cell.user}, {way}"
+                value = Measurement(value=results.response(cell))
+                yield unjudged((name, policy, RESPONSE), value)

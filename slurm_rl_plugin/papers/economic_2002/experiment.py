@@ -7,28 +7,30 @@ processors in all comparisons: what the market has in four is never more.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from typing import Any
 
+from slurm_rl_plugin.accounting.port import JobLog
 from slurm_rl_plugin.brokers.market.functions import MACHINE_FUNCTIONS, USER_FUNCTIONS
 from slurm_rl_plugin.papers.economic_2002.logs import (
-    EXTRACT_JOBS,
     EXTRACTS,
     EconomicLog,
     extract,
     like_ctc,
-    read_ctc,
 )
-from slurm_rl_plugin.papers.economic_2002.result_store import (
+from slurm_rl_plugin.papers.economic_2002.markets import (
     ASKED,
     CONFIGURATIONS,
     EXACT,
     RESCHEDULED,
     Cell,
     CellFigures,
-    CellShelf,
+    run_cell,
+    run_conventional,
 )
+from slurm_rl_plugin.papers.study.result_store import ResultStore, digest_of, stem_of
 
 #: The log that stands for the paper's synthetic one.
 LIKE_CTC = "like CTC"
@@ -36,32 +38,6 @@ LIKE_CTC = "like CTC"
 TABULATED = ("m512", "m128")
 #: Jobs of each workload of a quick run.
 QUICK_JOBS = 60
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """What to run.
-
-    Attributes:
-        traces: folder with CTC-SP2.
-        seeds: logs like CTC-SP2 on which rescheduling is compared with EASY.
-        quick: small workloads.
-    """
-
-    traces: Path
-    seeds: int
-    quick: bool = False
-
-    @property
-    def jobs(self) -> int:
-        """Of each workload."""
-        return QUICK_JOBS if self.quick else EXTRACT_JOBS
-
-    @property
-    def steps(self) -> int:
-        """Schedules, for a progress bar; those of the conventional schedulers count as one."""
-        workloads = len(EXTRACTS) + 1
-        return workloads * (len(_cells()) + 1) + self.seeds * (len(TABULATED) + 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,39 +103,57 @@ def _cells() -> list[Cell]:
     return list(dict.fromkeys(found))
 
 
-def reproduce(plan: Plan, shelf_of: Callable[[], CellShelf]) -> Economic:
+def steps(seeds: int) -> int:
+    """Schedules, for a progress bar; those of the conventional schedulers count as one."""
+    workloads = len(EXTRACTS) + 1
+    return workloads * (len(_cells()) + 1) + seeds * (len(TABULATED) + 1)
+
+
+def reproduce(
+    log: JobLog, seeds: int, jobs: int, store: ResultStore, after_cell: Callable[[], None]
+) -> Economic:
     """Run everything.
 
     Args:
-        plan: what to run.
-        shelf_of: gives the shelf once the log has been found.
-
-    Raises:
-        ConfigurationError: the folder does not hold CTC-SP2, or too little of it.
-        AccountingLogError: it cannot be read.
+        log: CTC-SP2.
+        seeds: logs like CTC-SP2 on which rescheduling is compared with EASY.
+        jobs: of each workload.
+        store: of what was measured.
+        after_cell: told after each market, and after the conventional schedulers.
     """
-    log = read_ctc(plan.traces, plan.jobs)
-    shelf = shelf_of()
-    workloads = {name: extract(log, number, plan.jobs) for name, number in EXTRACTS.items()}
-    workloads[LIKE_CTC] = like_ctc(log, 0, plan.jobs)
-    logs = {name: _run(name, each, _cells(), shelf) for name, each in workloads.items()}
+    workloads = {name: extract(log, number, jobs) for name, number in EXTRACTS.items()}
+    workloads[LIKE_CTC] = like_ctc(log, 0, jobs)
     compared = [Cell(configuration=name) for name in TABULATED]
-    seeds = [
-        _run(f"{LIKE_CTC} {seed}", like_ctc(log, seed, plan.jobs), compared, shelf)
-        for seed in range(plan.seeds)
+    logs = {name: _run(name, each, _cells(), store, after_cell) for name, each in workloads.items()}
+    drawn = [
+        _run(f"{LIKE_CTC} {seed}", like_ctc(log, seed, jobs), compared, store, after_cell)
+        for seed in range(seeds)
     ]
-    return Economic(logs=logs, seeds=tuple(seeds))
+    return Economic(logs=logs, seeds=tuple(drawn))
 
 
-def _run(name: str, log: EconomicLog, cells: list[Cell], shelf: CellShelf) -> LogResults:
+def _run(
+    name: str,
+    log: EconomicLog,
+    cells: Sequence[Cell],
+    store: ResultStore,
+    after_cell: Callable[[], None],
+) -> LogResults:
+    columns = (log.asked.submit, log.asked.estimate, log.exact.run_time, log.asked.processors)
+    digest = digest_of(*columns)
+
+    def kept(key: Mapping[str, Any], measure: Callable[[], Any]) -> Any:
+        found = store.figures(stem_of("economic", name, digest, key), measure)
+        after_cell()
+        return found
+
+    conventional = kept({}, partial(run_conventional, log))
+    measured = {cell: kept(asdict(cell), partial(_cell_figures, log, cell)) for cell in cells}
     return LogResults(
-        conventional=shelf.take_conventional(name, log),
-        cells=dict(_measured(name, log, cells, shelf)),
+        conventional=conventional,
+        cells={cell: CellFigures(**found) for cell, found in measured.items()},
     )
 
 
-def _measured(
-    name: str, log: EconomicLog, cells: list[Cell], shelf: CellShelf
-) -> Iterator[tuple[Cell, CellFigures]]:
-    for cell in cells:
-        yield cell, shelf.take(name, log, cell)
+def _cell_figures(log: EconomicLog, cell: Cell) -> dict[str, Any]:
+    return asdict(run_cell(log, cell))

@@ -1,24 +1,19 @@
-"""Figures 10 to 18 of the 2002 paper, a few to a picture, and a manifest with their checksums."""
+"""Figures 10 to 18 of the 2002 paper, a few to a picture."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from matplotlib import pyplot as plt
 
 from slurm_rl_plugin.brokers.market.functions import MACHINE_FUNCTIONS, USER_FUNCTIONS
-from slurm_rl_plugin.learning.export.manifest import file_checksum, write_manifest
 from slurm_rl_plugin.papers.economic_2002.experiment import (
     LIKE_CTC,
     TABULATED,
-    Economic,
     LogResults,
-    Plan,
 )
-from slurm_rl_plugin.papers.economic_2002.logs import EXTRACT_JOBS
-from slurm_rl_plugin.papers.economic_2002.result_store import (
+from slurm_rl_plugin.papers.economic_2002.markets import (
     CONFIGURATIONS,
     EASY,
     EASY_EXACT,
@@ -28,7 +23,8 @@ from slurm_rl_plugin.papers.economic_2002.result_store import (
     Cell,
     CellFigures,
 )
-from slurm_rl_plugin.papers.study.figure_file import draw_all, legend_above
+from slurm_rl_plugin.papers.study.figure_file import legend_above
+from slurm_rl_plugin.papers.study.study import Drawings
 from slurm_rl_plugin.units import HOUR
 
 #: Functions of Figures 14 to 16.
@@ -36,38 +32,14 @@ _BALANCED = (("MF1", "UF1"), ("MF1", "UF2"), ("MF2", "UF2"))
 _RESPONSE, _WAIT = "AWRT (h)", "AWWT (h)"
 
 
-def draw_economic(folder: Path, plan: Plan, found: Economic, version: str) -> list[str]:
-    """Draw all figures.
-
-    Args:
-        folder: of the PNG files and `economic.json`, made where it does not exist.
-        plan: what was run.
-        found: what came out.
-        version: of this package.
-
-    Returns:
-        Paths of the PNG files.
-    """
-    paths = draw_all(
-        folder,
-        {
-            "economic-10-11.png": lambda: _against_conventional(found.logs),
-            "economic-12-13.png": lambda: _configurations(found.logs),
-            "economic-14-16.png": lambda: _balance(found.logs[LIKE_CTC]),
-            "economic-17-18.png": lambda: _functions(found.logs),
-        },
-    )
-    command = "slurm-rl reproduce economic" + (" --quick" if plan.quick else "")
-    manifest = {
-        "command": f"{command} --seeds {plan.seeds}",
-        "version": version,
-        "workloads": list(found.logs),
-        "jobs": plan.jobs,
-        "full_size": plan.jobs == EXTRACT_JOBS,
-        "figures": {Path(path).name: file_checksum(Path(path)) for path in paths},
+def drawings_of(logs: Mapping[str, LogResults]) -> Drawings:
+    """All figures, of each workload's results."""
+    return {
+        "economic-10-11.png": lambda: _against_conventional(logs),
+        "economic-12-13.png": lambda: _configurations(logs),
+        "economic-14-16.png": lambda: _balance(logs[LIKE_CTC]),
+        "economic-17-18.png": lambda: _functions(logs),
     }
-    write_manifest(folder / "economic.json", manifest)
-    return paths
 
 
 def _bars(axis: Any, names: Sequence[str], series: Mapping[str, Sequence[float]]) -> None:

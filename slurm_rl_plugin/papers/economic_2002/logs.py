@@ -6,7 +6,7 @@ replacement stand in for it, one log a seed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from slurm_rl_plugin.accounting.port import JobLog
 from slurm_rl_plugin.accounting.swf.reader import SwfReader
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.features.estimates import RequestedLimit
+from slurm_rl_plugin.papers.study.archived_logs import archived_log
 from slurm_rl_plugin.simulator.kernel.cluster import Workload
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings, simulate_scores
 from slurm_rl_plugin.simulator.workloads.log_workload import prepare_log, select_jobs
@@ -67,19 +68,14 @@ def read_ctc(folder: Path, jobs: int = EXTRACT_JOBS) -> JobLog:
         ConfigurationError: the folder does not hold it, or it is too short.
         AccountingLogError: it cannot be read.
     """
-    for path in (folder / f"{CTC}.swf.gz", folder / f"{CTC}.swf"):
-        if path.is_file():
-            log = SwfReader().read(path)[0]
-            needed = (max(EXTRACTS.values()) + 1) * jobs
-            if len(log) < needed:
-                raise ConfigurationError(
-                    f"{path} has {len(log)} jobs that ran: the extracts need {needed}."
-                )
-            return log
-    raise ConfigurationError(
-        f"{folder} holds no {CTC}.swf.gz: give the directory of the traces, which is at the "
-        "Parallel Workloads Archive."
-    )
+    path = archived_log(folder, CTC)
+    log = SwfReader().read(path)[0]
+    needed = (max(EXTRACTS.values()) + 1) * jobs
+    if len(log) < needed:
+        raise ConfigurationError(
+            f"{path} has {len(log)} jobs that ran: the extracts need {needed}."
+        )
+    return log
 
 
 def extract(log: JobLog, number: int, jobs: int = EXTRACT_JOBS) -> EconomicLog:
@@ -112,14 +108,3 @@ def conventional_starts(workload: Workload, backfilling: str) -> FloatArray:
     order = -np.arange(len(workload.submit), dtype=np.float64)
     settings = SimulationSettings(capacity=PROCESSORS, backfilling=backfilling)
     return simulate_scores(workload, order, settings).start
-
-
-def checked_seeds(seeds: int) -> Sequence[int]:
-    """The seeds of logs like CTC-SP2.
-
-    Raises:
-        ConfigurationError: fewer than two give no interval.
-    """
-    if seeds < 2:
-        raise ConfigurationError(f"--seeds {seeds}: an interval over the seeds needs at least 2.")
-    return range(seeds)

@@ -7,7 +7,7 @@ from typing import Any
 
 from slurm_rl_plugin.brokers.market.functions import MACHINE_FUNCTIONS, USER_FUNCTIONS
 from slurm_rl_plugin.papers.economic_2002.experiment import TABULATED, Economic
-from slurm_rl_plugin.papers.economic_2002.result_store import EASY, EXACT, RESCHEDULED, Cell
+from slurm_rl_plugin.papers.economic_2002.markets import EASY, EXACT, RESCHEDULED, Cell
 
 
 def combination_rows(found: Economic) -> Iterator[dict[str, Any]]:

@@ -26,8 +26,9 @@ from slurm_rl_plugin.papers.heldout.experiment import Plan
 from slurm_rl_plugin.papers.heldout.logs import TO_BEST
 from slurm_rl_plugin.papers.heldout.networks import HeldoutTraining
 from slurm_rl_plugin.papers.heldout.seed_ratios import ratio_over_logs, ratio_over_seeds
+from slurm_rl_plugin.papers.study.result_store import ResultStore
 from slurm_rl_plugin.papers.study.sampled_claims import SampledClaim
-from slurm_rl_plugin.papers.study.trained_networks import NetworkShelf
+from slurm_rl_plugin.papers.study.verdicts import unjudged
 from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.units import FloatArray
 
@@ -72,21 +73,19 @@ class AblatedLog:
         return np.array([np.log(a.bounded_slowdown / b.bounded_slowdown) for a, b in pairs])
 
 
-def ablate(
-    plan: Plan, shelf: NetworkShelf, after_log: Callable[[], None] = lambda: None
-) -> dict[str, AblatedLog]:
+def ablate(plan: Plan, store: ResultStore, after_log: Callable[[], None]) -> dict[str, AblatedLog]:
     """Train every variant with every seed, then measure each log.
 
     Args:
         plan: what is studied.
-        shelf: keeps the networks.
+        store: keeps the networks.
         after_log: called when a log has been measured.
     """
     logs = {name: log.prepared for name, log in plan.logs.items()}
     checksums = {name: log.checksum for name, log in plan.logs.items()}
     networks: dict[str, list[QNetwork]] = {variant: [] for variant in (*VARIANTS, FITTED_Q)}
     for seed in range(plan.seeds):
-        training = HeldoutTraining(logs, checksums, plan.size, seed, shelf)
+        training = HeldoutTraining(logs, checksums, plan.size, seed, store)
         for variant, changes in VARIANTS.items():
             networks[variant].append(training.pooled(list(logs), changes).q_network)
         networks[FITTED_Q].append(training.fitted(list(logs)).q_network)
@@ -129,10 +128,9 @@ def ablation_claims(found: Mapping[str, AblatedLog]) -> Iterator[SampledClaim]:
     for name, log in found.items():
         for variant in log.variants:
             for column in (TO_BEST, TO_ALL):
-                measured = ratio_over_seeds(log.ratios(variant, column), log.block)
-                yield SampledClaim(group=name, policy=variant, column=column, measured=measured)
+                ratio = ratio_over_seeds(log.ratios(variant, column), log.block)
+                yield unjudged((name, variant, column), ratio)
     for variant in (*VARIANTS, FITTED_Q):
         for column in (TO_BEST, TO_ALL):
             logs = ((log.ratios(variant, column), log.block) for log in found.values())
-            measured = ratio_over_logs(logs)
-            yield SampledClaim(group=ALL_LOGS, policy=variant, column=column, measured=measured)
+            yield unjudged((ALL_LOGS, variant, column), ratio_over_logs(logs))

@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
-import matplotlib as mpl
 import numpy as np
+from matplotlib import pyplot as plt
 
 from slurm_rl_plugin.papers.heldout.ablation import FITTED_Q, TO_ALL, VARIANTS, AblatedLog
 from slurm_rl_plugin.papers.heldout.seed_ratios import ratio_over_seeds
-from slurm_rl_plugin.papers.study.figure_file import draw_all
-
-mpl.use("Agg")  # head nodes have no display
-from matplotlib import pyplot as plt
+from slurm_rl_plugin.papers.study.study import Drawings
 
 
-def draw_ablation(folder: Path, found: Mapping[str, AblatedLog]) -> list[str]:
-    """Draw ablation.png."""
-    return draw_all(folder, {"ablation.png": lambda: _ratios(found)})
+def drawings_of(found: Mapping[str, AblatedLog]) -> Drawings:
+    """The one figure."""
+    return {"ablation.png": lambda: _ratios(found)}
 
 
 def _ratios(found: Mapping[str, AblatedLog]) -> Any:

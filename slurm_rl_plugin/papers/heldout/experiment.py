@@ -8,7 +8,7 @@ docs/definitions.md: held-out protocol.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -41,12 +41,14 @@ from slurm_rl_plugin.papers.heldout.logs import (
     UNSEARCHED,
     WITHOUT,
     StudyLog,
+    read_study_logs,
 )
-from slurm_rl_plugin.papers.heldout.networks import HeldoutTraining, StudySize
+from slurm_rl_plugin.papers.heldout.networks import QUICK_STUDY, HeldoutTraining, StudySize
 from slurm_rl_plugin.papers.heldout.seed_ratios import over_seeds, ratio_over_logs, ratio_over_seeds
-from slurm_rl_plugin.papers.study.sampled_claims import Measurement, Printed, SampledClaim
-from slurm_rl_plugin.papers.study.trained_networks import NetworkShelf
-from slurm_rl_plugin.papers.study.verdicts import as_bound
+from slurm_rl_plugin.papers.study.result_store import ResultStore
+from slurm_rl_plugin.papers.study.sampled_claims import Measurement, SampledClaim
+from slurm_rl_plugin.papers.study.study import Asked
+from slurm_rl_plugin.papers.study.verdicts import bounded, unjudged
 from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.units import HOUR, FloatArray
 
@@ -75,6 +77,21 @@ class Plan:
     logs: Mapping[str, StudyLog]
     seeds: int
     size: StudySize
+
+    @classmethod
+    def of(cls, asked: Asked) -> Plan:
+        """What is asked of a study on the logs of parallel machines.
+
+        Raises:
+            ConfigurationError: no logs, no seeds, or a network.
+            AccountingLogError: a log cannot be read.
+        """
+        seeds = asked.number_of_seeds(fewest=1, why="give at least 1")
+        no_traces = f"{asked.paper} needs logs: give the directory of the traces."
+        traces = asked.traces_or_refuse(no_traces)
+        asked.refuse_policy("it trains its networks itself")
+        size = QUICK_STUDY if asked.quick else StudySize()
+        return cls(logs=read_study_logs(traces), seeds=seeds, size=size)
 
     @property
     def steps(self) -> int:
@@ -109,23 +126,20 @@ class LogStudy:
     effects: dict[str, WindowFigures] = field(default_factory=dict)
 
 
-def study_log(
-    name: str, plan: Plan, shelf: NetworkShelf, after_log: Callable[[], None] = lambda: None
-) -> LogStudy:
+def study_log(name: str, plan: Plan, store: ResultStore) -> LogStudy:
     """Train, choose on the past of a log, then measure on what came after.
 
     Args:
         name: of the log.
         plan: what is studied.
-        shelf: keeps the networks.
-        after_log: called when the log is done.
+        store: keeps the networks.
     """
     logs = {each: log.prepared for each, log in plan.logs.items()}
     checksums = {each: log.checksum for each, log in plan.logs.items()}
     networks: dict[str, list[QNetwork]] = {kind: [] for kind in (WITHOUT, FITTED, TUNED, HOLDING)}
     reserves, validated = [], []
     for seed in range(plan.seeds):
-        training = HeldoutTraining(logs, checksums, plan.size, seed, shelf)
+        training = HeldoutTraining(logs, checksums, plan.size, seed, store)
         others = [each for each in logs if each != name]
         without = training.pooled(others)
         tuned = training.fine_tuned(name, without)
@@ -139,9 +153,7 @@ def study_log(
         if seed == 0:
             networks[UNSEARCHED] = [training.start(others)]
     chosen = networks[TUNED][int(np.argmax(validated))]
-    study = _measured(logs[name], networks, chosen, plan.size.test, reserves)
-    after_log()
-    return study
+    return _measured(logs[name], networks, chosen, plan.size.test, reserves)
 
 
 def _measured(
@@ -250,23 +262,10 @@ def study_claims(studies: Mapping[str, LogStudy]) -> Iterator[SampledClaim]:
             for column in COLUMNS:
                 found = figure_of(study, policy, column)
                 goal = goals.get((policy, column))
-                bound = None if goal is None else Printed.of(goal.bound)
-                judged = None
-                if goal is not None and bound is not None:
-                    judged = as_bound(found, bound.value, least=goal.least)
-                yield SampledClaim(
-                    group=name,
-                    policy=policy,
-                    column=column,
-                    measured=found,
-                    printed=bound,
-                    source="goal",
-                    judged=judged,
-                )
+                cell = (name, policy, column)
+                if goal is None:
+                    yield unjudged(cell, found)
+                else:
+                    yield bounded(cell, found, goal.bound, least=goal.least, source="goal")
     for policy in (WITHOUT, FITTED, TUNED, HOLDING):
-        yield SampledClaim(
-            group="all logs",
-            policy=policy,
-            column=TO_BEST,
-            measured=pooled_ratio(studies, policy),
-        )
+        yield unjudged(("all logs", policy, TO_BEST), pooled_ratio(studies, policy))

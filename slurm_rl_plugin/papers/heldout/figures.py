@@ -3,29 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
-import matplotlib as mpl
 import numpy as np
+from matplotlib import pyplot as plt
 
 from slurm_rl_plugin.papers.heldout.experiment import LogStudy, figure_of
 from slurm_rl_plugin.papers.heldout.logs import GOALS, TO_BEST
-from slurm_rl_plugin.papers.study.figure_file import draw_all, legend_above
-
-mpl.use("Agg")  # head nodes have no display
-from matplotlib import pyplot as plt
+from slurm_rl_plugin.papers.study.figure_file import legend_above
+from slurm_rl_plugin.papers.study.study import Drawings
 
 
-def draw_heldout(folder: Path, studies: Mapping[str, LogStudy]) -> list[str]:
-    """Draw heldout-ratios.png and heldout-effects.png."""
-    return draw_all(
-        folder,
-        {
-            "heldout-ratios.png": lambda: _ratios(studies),
-            "heldout-effects.png": lambda: _effects(studies),
-        },
-    )
+def drawings_of(studies: Mapping[str, LogStudy]) -> Drawings:
+    """Ratios of every policy, and what the hook does to them."""
+    return {
+        "heldout-ratios.png": lambda: _ratios(studies),
+        "heldout-effects.png": lambda: _effects(studies),
+    }
 
 
 def _ratios(studies: Mapping[str, LogStudy]) -> Any:

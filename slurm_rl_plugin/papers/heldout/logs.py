@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from slurm_rl_plugin.accounting.log_format import read_log
 from slurm_rl_plugin.errors import ConfigurationError
+from slurm_rl_plugin.papers.study.archived_logs import log_in
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog, prepare_log
 
 #: Name -> file of the Parallel Workloads Archive; logs of parallel machines with user estimates.
@@ -77,11 +78,10 @@ def read_study_logs(folder: Path) -> dict[str, StudyLog]:
     """
     found = {}
     for name, file in LOGS.items():
-        for path in (folder / f"{file}.swf.gz", folder / f"{file}.swf"):
-            if path.is_file():
-                log, report = read_log(path)
-                found[name] = StudyLog(prepare_log(log), report.checksum)
-                break
+        path = log_in(folder, file)
+        if path is not None:
+            log, report = read_log(path)
+            found[name] = StudyLog(prepare_log(log), report.checksum)
     if len(found) < FEWEST_LOGS:
         files = ", ".join(f"{file}.swf.gz" for file in LOGS.values())
         raise ConfigurationError(

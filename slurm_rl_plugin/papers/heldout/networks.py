@@ -21,7 +21,7 @@ from slurm_rl_plugin.learning.heldout_training import (
 from slurm_rl_plugin.learning.policy_search.search import unsearched_network
 from slurm_rl_plugin.learning.policy_search.settings import SLOWDOWN, PolicySearchSettings
 from slurm_rl_plugin.learning.trained_policy import TrainedPolicy
-from slurm_rl_plugin.papers.study.trained_networks import Learned, LearningTask, Loads, NetworkShelf
+from slurm_rl_plugin.papers.study.result_store import Learned, LearningTask, Loads, ResultStore
 from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog
 
@@ -67,7 +67,7 @@ QUICK_STUDY = StudySize(
 
 
 class HeldoutTraining:
-    """Trains the networks of one seed, or takes them from the shelf."""
+    """Trains the networks of one seed, or takes them from the store."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class HeldoutTraining:
         checksums: Mapping[str, str],
         size: StudySize,
         seed: int,
-        shelf: NetworkShelf,
+        store: ResultStore,
     ) -> None:
         """Prepare; nothing is trained yet.
 
@@ -84,9 +84,9 @@ class HeldoutTraining:
             checksums: name -> sha256 of its file.
             size: how much is trained.
             seed: of the trainings.
-            shelf: keeps the networks.
+            store: keeps the networks.
         """
-        self._logs, self._checksums, self._size, self._shelf = logs, checksums, size, shelf
+        self._logs, self._checksums, self._size, self._store = logs, checksums, size, store
         self._seed = seed
         self._made: dict[tuple[str, ...], HeldoutLoads] = {}
 
@@ -163,4 +163,4 @@ class HeldoutTraining:
             loads=training_and_validation,
             steps=steps,
         )
-        return self._shelf.take(task)
+        return self._store.network(task)

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from slurm_rl_plugin.learning.evaluation.paired_windows import (
-    RESAMPLES,
+from slurm_rl_plugin.learning.evaluation.bootstrap import (
     block_means,
+    interval_of,
     mean_over_windows,
 )
 from slurm_rl_plugin.papers.study.sampled_claims import Measurement
@@ -48,6 +48,6 @@ def ratio_over_logs(logs: Iterable[tuple[FloatArray, int]]) -> Measurement:
     for rows, block in logs:
         means = rows.mean(axis=0)
         values.append(float(np.median(rows.mean(axis=1))))
-        draws.append(block_means(means, rng, min(block, len(means)), RESAMPLES))
-    low, high = np.quantile(np.exp(np.mean(draws, axis=0)), (0.025, 0.975))
-    return Measurement(value=float(np.exp(np.mean(values))), ci95=(float(low), float(high)))
+        draws.append(block_means(means, rng, min(block, len(means))))
+    interval = interval_of(np.exp(np.mean(draws, axis=0)))
+    return Measurement(value=float(np.exp(np.mean(values))), ci95=interval)

@@ -7,7 +7,8 @@ stands for numpy's default generator of seed k, which gave the earlier measureme
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -58,8 +59,6 @@ _NOMINAL = "J with nominal shares"
 
 #: Policy -> column -> one figure a seed.
 Sample = dict[str, dict[str, FloatArray]]
-#: Called with the number of logs done and FIFO's mean wait on the last one.
-Progress = Callable[[int, float], None]
 
 
 def steps(seeds: int, *, with_segments: bool) -> int:
@@ -67,32 +66,32 @@ def steps(seeds: int, *, with_segments: bool) -> int:
     return (len(GRID_OF_2008) + 1) * seeds + with_segments * len(SEGMENTS)
 
 
-def reproduce(seeds: int, traces: Path | None, progress: Progress) -> list[SampledClaim]:
+def reproduce(seeds: int, traces: Path | None, after_log: Callable[[], None]) -> list[SampledClaim]:
     """Measure every figure.
 
     Args:
         seeds: how many generated logs of each kind, seeds 0 to `seeds` - 1.
         traces: folder that holds LPC-EGEE; without it the segments are left out.
-        progress: told after each log.
+        after_log: told after each log.
 
     Raises:
         ConfigurationError: the folder does not hold LPC-EGEE.
         AccountingLogError: LPC-EGEE cannot be read.
     """
     segments = None if traces is None else _segments(traces)
-    counter = _Counter(progress)
+    sample_of = partial(_sample, after_log=after_log)
     claims: list[SampledClaim] = []
     for interactive, table in GRID_OF_2008.items():
         logs = (mmn_log(np.random.default_rng(k), interactive=interactive) for k in range(seeds))
-        sample = counter.sample(logs, table, capacity=50, drop=_DROP_GENERATED)
+        sample = sample_of(logs, table, capacity=50, drop=_DROP_GENERATED)
         group = f"2008, p = {interactive}"
         claims += [*_claims_of_table(group, table, sample), *_ratios(group, interactive, sample)]
     logs = (egee_log(np.random.default_rng(seed)) for seed in range(seeds))
-    sample = counter.sample(logs, EGEE_LIKE, capacity=PROCESSORS_OF_2011, drop=_DROP_GENERATED)
+    sample = sample_of(logs, EGEE_LIKE, capacity=PROCESSORS_OF_2011, drop=_DROP_GENERATED)
     claims += _claims_of_table("EGEE-like", EGEE_LIKE, sample)
     for number, log in (segments or {}).items():
         table = SEGMENTS[number]
-        sample = counter.sample([log], table, capacity=PROCESSORS_OF_2011, drop=SEGMENT_DROP)
+        sample = sample_of([log], table, capacity=PROCESSORS_OF_2011, drop=SEGMENT_DROP)
         claims += _claims_of_table(f"LPC-EGEE segment {number}", table, sample)
     return claims
 
@@ -102,32 +101,25 @@ def _segments(folder: Path) -> dict[int, JobLog]:
     return {number: segment_of(log, number) for number in SEGMENTS}
 
 
-class _Counter:
-    """Simulates logs and counts them."""
-
-    def __init__(self, progress: Progress) -> None:
-        self._progress = progress
-        self._done = 0
-
-    def sample(
-        self, logs: Iterable[JobLog], names: Iterable[str], *, capacity: int, drop: tuple[int, int]
-    ) -> Sample:
-        """The figures of every policy on every log."""
-        policies = list(names)
-        found: dict[str, dict[str, list[float]]] = {
-            name: {column: [] for column in COLUMNS} for name in policies
-        }
-        for log in logs:
-            prepared = prepare_log(log, capacity=capacity)
-            for name in policies:
-                for column, value in measures_of(HEURISTICS[name], prepared, drop).items():
-                    found[name][column].append(value)
-            self._done += 1
-            self._progress(self._done, found[FIFO]["mean wait"][-1])
-        return {
-            name: {column: np.array(values) for column, values in columns.items()}
-            for name, columns in found.items()
-        }
+def _sample(
+    logs: Iterable[JobLog],
+    policies: Collection[str],
+    *,
+    capacity: int,
+    drop: tuple[int, int],
+    after_log: Callable[[], None],
+) -> Sample:
+    """The figures of every policy on every log."""
+    rows: dict[str, list[dict[str, float]]] = {name: [] for name in policies}
+    for log in logs:
+        prepared = prepare_log(log, capacity=capacity)
+        for name in policies:
+            rows[name].append(measures_of(HEURISTICS[name], prepared, drop))
+        after_log()
+    return {
+        name: {column: np.array([row[column] for row in each]) for column in COLUMNS}
+        for name, each in rows.items()
+    }
 
 
 def measures_of(

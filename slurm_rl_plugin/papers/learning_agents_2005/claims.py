@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 import numpy as np
 
@@ -28,13 +29,12 @@ from slurm_rl_plugin.papers.learning_agents_2005.experiment import (
     with_noise,
 )
 from slurm_rl_plugin.papers.study.sampled_claims import (
-    Measurement,
     Printed,
     SampledClaim,
     measure,
     ratio_of_means,
 )
-from slurm_rl_plugin.papers.study.verdicts import as_bound, as_gain
+from slurm_rl_plugin.papers.study.verdicts import as_gain, bounded, unjudged
 from slurm_rl_plugin.units import FloatArray
 
 LOAD, RESPONSE = "load", "response (ticks)"
@@ -62,34 +62,17 @@ def claims_of(found: Mapping[str, Measured]) -> list[SampledClaim]:
     ]
 
 
-def _ratio(above: FloatArray, below: FloatArray) -> Measurement:
-    return measure(np.array([above, below]), ratio_of_means)
-
-
 def _bounded(
     group: str,
     policy: str,
     column: str,
     values: tuple[FloatArray, FloatArray],
     bound: str,
-    *,
-    least: bool = False,
-    source: str = "paper",
-    baselines: Mapping[str, float] | None = None,
+    **more: Any,
 ) -> SampledClaim:
     """A ratio of means over the same seeds, against a bound."""
-    measured = _ratio(*values)
-    printed = Printed.of(bound)
-    return SampledClaim(
-        group=group,
-        policy=policy,
-        column=column,
-        measured=measured,
-        printed=printed,
-        source=source,
-        baselines=baselines or {},
-        judged=as_bound(measured, printed.value, least=least, logs=len(values[0])),
-    )
+    ratio = measure(np.array(values), ratio_of_means)
+    return bounded((group, policy, column), ratio, bound, logs=len(values[0]), **more)
 
 
 def _growth(measured: Measured, rule: str) -> tuple[FloatArray, FloatArray]:
@@ -215,17 +198,14 @@ def _goals(found: Mapping[str, Measured]) -> Iterator[SampledClaim]:
         source="goal",
         baselines=_loads(measured),
     )
-    late = measure(measured.load[PROBING + LATE])
-    goal = Printed.of(_GOAL_AT_COMPLETION)
-    yield SampledClaim(
-        group=group,
-        policy=PROBING + LATE,
-        column=f"{LOAD}, goal",
-        measured=late,
-        printed=goal,
+    late = measured.load[PROBING + LATE]
+    yield bounded(
+        (group, PROBING + LATE, f"{LOAD}, goal"),
+        measure(late),
+        _GOAL_AT_COMPLETION,
         source="goal",
         baselines=_loads(measured),
-        judged=as_bound(late, goal.value, least=False, logs=len(measured.load[PROBING + LATE])),
+        logs=len(late),
     )
 
 
@@ -233,6 +213,4 @@ def _all_figures(found: Mapping[str, Measured]) -> Iterator[SampledClaim]:
     for group, measured in found.items():
         for rule in measured.load:
             for column, values in ((LOAD, measured.load), (RESPONSE, measured.response)):
-                yield SampledClaim(
-                    group=group, policy=rule, column=column, measured=measure(values[rule])
-                )
+                yield unjudged((group, rule, column), measure(values[rule]))

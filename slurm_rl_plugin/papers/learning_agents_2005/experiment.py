@@ -23,11 +23,12 @@ from slurm_rl_plugin.brokers.agents.simulation import (
     RANDOM,
     AgentRule,
 )
-from slurm_rl_plugin.papers.learning_agents_2005.result_store import (
+from slurm_rl_plugin.papers.learning_agents_2005.grid_figures import (
     GridFigures,
-    GridShelf,
     ends_of_parts,
+    kept_figures,
 )
+from slurm_rl_plugin.papers.study.result_store import ResultStore
 from slurm_rl_plugin.units import FloatArray, IntArray
 
 #: Rules by the name that tables and figures show.
@@ -170,7 +171,7 @@ def steps(size: Size, seeds: int) -> int:
 
 
 def reproduce(
-    size: Size, seeds: int, after_run: Callable[[int], None], shelf: GridShelf, threads: int = 1
+    size: Size, seeds: int, after_run: Callable[[int], None], store: ResultStore, threads: int = 1
 ) -> dict[str, Measured]:
     """Run every experiment; group -> what came of it.
 
@@ -178,14 +179,16 @@ def reproduce(
         size: of the grids.
         seeds: 0 to `seeds` - 1.
         after_run: told of simulated grids, how many more, in this thread.
-        shelf: that simulates, or remembers.
+        store: of what was simulated.
         threads: how many grids at a time; the result does not depend on it.
     """
     planned = experiments(size)
     tasks = [(experiment, seed) for experiment in planned for seed in range(seeds)]
     rows: dict[str, list[dict[str, GridFigures]]] = {each.group: [] for each in planned}
     with ThreadPoolExecutor(threads) as pool:
-        found = pool.map(lambda task: shelf.take(task[0].settings, task[0].rules, task[1]), tasks)
+        found = pool.map(
+            lambda task: kept_figures(task[0].settings, task[0].rules, task[1], store), tasks
+        )
         for (experiment, _), row in zip(tasks, found, strict=True):
             rows[experiment.group].append(row)
             after_run(len(row))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from matplotlib import pyplot as plt
@@ -29,7 +28,8 @@ from slurm_rl_plugin.papers.learning_agents_2005.experiment import (
     group_of_leaving,
     with_noise,
 )
-from slurm_rl_plugin.papers.study.figure_file import draw_all, legend_above
+from slurm_rl_plugin.papers.study.figure_file import legend_above
+from slurm_rl_plugin.papers.study.study import Drawings
 from slurm_rl_plugin.units import FloatArray, IntArray
 
 _STYLES = {
@@ -45,22 +45,14 @@ _STYLES = {
 _COLOURS = ("tab:green", "tab:blue", "tab:orange", "tab:red", "tab:purple")
 
 
-def draw_learning_agents(folder: Path, found: Mapping[str, Measured]) -> list[str]:
-    """Draw every figure; their paths.
-
-    Args:
-        folder: of the PNG files.
-        found: what the reproduction gave.
-    """
-    return draw_all(
-        folder,
-        {
-            "fig-2-narrow-capacities.png": lambda: _draw_rates(found, 2, RATES_OF_FIGURE_2),
-            "fig-3-wide-capacities.png": lambda: _draw_rates(found, 3, RATES_OF_FIGURE_3),
-            "fig-4-leaving.png": lambda: _draw_leaving(found),
-            "fig-5-noise.png": lambda: _draw_noise(found),
-        },
-    )
+def drawings_of(found: Mapping[str, Measured]) -> Drawings:
+    """Every figure of what the reproduction gave."""
+    return {
+        "fig-2-narrow-capacities.png": lambda: _draw_rates(found, 2, RATES_OF_FIGURE_2),
+        "fig-3-wide-capacities.png": lambda: _draw_rates(found, 3, RATES_OF_FIGURE_3),
+        "fig-4-leaving.png": lambda: _draw_leaving(found),
+        "fig-5-noise.png": lambda: _draw_noise(found),
+    }
 
 
 def _draw_rates(found: Mapping[str, Measured], number: int, rates: tuple[float, ...]) -> Any:

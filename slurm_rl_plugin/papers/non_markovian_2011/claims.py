@@ -27,7 +27,7 @@ from slurm_rl_plugin.papers.study.sampled_claims import (
     SampledClaim,
     measure,
 )
-from slurm_rl_plugin.papers.study.verdicts import as_bound, as_gain, as_one_draw
+from slurm_rl_plugin.papers.study.verdicts import as_bound, as_gain, as_one_draw, bounded
 
 
 class Bound(NamedTuple):
@@ -110,18 +110,17 @@ def claims_on_native(group: str, trial: PairedTrial) -> Iterator[SampledClaim]:
 
 
 def _bound_claim(group: str, trial: PairedTrial, policy: str, bound: Bound) -> SampledClaim:
-    measured = measure(trial.figure(policy, bound.column))
     others = trial.means(bound.column, (FIFO, SJF))
     remark = f"FIFO gives {others[FIFO]:.2f} and SJF with the oracle {others[SJF]:.2f} on this load"
-    return SampledClaim(
-        group=f"{bound.section}, {group}",
-        policy=policy,
-        column=bound.column,
-        measured=measured,
-        printed=Printed(value=bound.least, unit=0.01, text=f"{bound.least:.2f}"),
+    return bounded(
+        (f"{bound.section}, {group}", policy, bound.column),
+        measure(trial.figure(policy, bound.column)),
+        f"{bound.least:.2f}",
+        least=True,
+        logs=_logs(trial),
         source="paper (LAL log)",
         baselines=trial.means(bound.column, BASELINES),
-        judged=as_bound(measured, bound.least, least=True, logs=_logs(trial), remark=remark),
+        remark=remark,
     )
 
 

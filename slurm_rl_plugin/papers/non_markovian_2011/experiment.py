@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from slurm_rl_plugin.accounting.port import JobLog
 from slurm_rl_plugin.papers.non_markovian_2011.claims import (
@@ -27,7 +26,7 @@ from slurm_rl_plugin.papers.non_markovian_2011.load import (
 )
 from slurm_rl_plugin.papers.non_markovian_2011.tables import FORGETFUL, LEARNED
 from slurm_rl_plugin.papers.non_markovian_2011.workload import claims_of_table_1
-from slurm_rl_plugin.papers.study.effort import FULL, Effort
+from slurm_rl_plugin.papers.study.effort import Plan
 from slurm_rl_plugin.papers.study.learner_average import with_averages
 from slurm_rl_plugin.papers.study.lpc_segments import (
     PROCESSORS_OF_2011,
@@ -37,8 +36,8 @@ from slurm_rl_plugin.papers.study.lpc_segments import (
     read_lpc,
 )
 from slurm_rl_plugin.papers.study.paired_trials import PairedTrial, run_trial
+from slurm_rl_plugin.papers.study.result_store import LearnedNetwork, ResultStore
 from slurm_rl_plugin.papers.study.sampled_claims import SampledClaim
-from slurm_rl_plugin.papers.study.trained_networks import LearnedNetwork, NetworkShelf
 
 MEASURED_SEGMENTS = (17, 18, 19)
 #: Segment before them, from which a site would know the medians.
@@ -46,28 +45,6 @@ _EARLIER = 16
 #: The first and last jobs are not counted (2011, section 4.1).
 _DROP = (500, 500)
 _CAPACITIES = (PROCESSORS_OF_2011, PROCESSORS_OF_LPC)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """What to run.
-
-    Attributes:
-        seeds: generated logs of each load, seeds 0 to `seeds` - 1.
-        traces: folder with LPC-EGEE; None leaves the segments out.
-        effort: sizes of logs and trainings.
-    """
-
-    seeds: int
-    traces: Path | None = None
-    effort: Effort = FULL
-
-    @property
-    def steps(self) -> int:
-        """Simulated logs and iterations of fitted Q, for a progress bar."""
-        segments = len(MEASURED_SEGMENTS) * len(_CAPACITIES) * (self.traces is not None)
-        trainings = (len(LEARNED) + len(FORGETFUL)) * self.effort.learners
-        return len(LOADS) * self.seeds + segments + trainings * self.effort.iterations
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,12 +62,19 @@ class NonMarkovian:
     segments: Mapping[int, PairedTrial]
 
 
-def reproduce(plan: Plan, shelf: NetworkShelf, after_log: Callable[[], None]) -> NonMarkovian:
+def steps(plan: Plan) -> int:
+    """Simulated logs and iterations of fitted Q, for a progress bar."""
+    segments = len(MEASURED_SEGMENTS) * len(_CAPACITIES) * (plan.traces is not None)
+    trainings = (len(LEARNED) + len(FORGETFUL)) * plan.effort.learners
+    return len(LOADS) * plan.seeds + segments + trainings * plan.effort.iterations
+
+
+def reproduce(plan: Plan, store: ResultStore, after_log: Callable[[], None]) -> NonMarkovian:
     """Train, simulate and judge.
 
     Args:
         plan: what to run.
-        shelf: of trained networks.
+        store: of trained networks.
         after_log: told after each simulated log.
 
     Raises:
@@ -98,7 +82,7 @@ def reproduce(plan: Plan, shelf: NetworkShelf, after_log: Callable[[], None]) ->
         AccountingLogError: LPC-EGEE cannot be read.
     """
     log = None if plan.traces is None else read_lpc(plan.traces)  # may fail: before the trainings
-    networks = learn(plan.effort, shelf)
+    networks = learn(plan.effort, store)
     loads = {
         f"EGEE-like load {load}": _generated(plan, load, networks, after_log) for load in LOADS
     }

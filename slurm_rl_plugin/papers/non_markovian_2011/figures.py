@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,10 +12,11 @@ from matplotlib.ticker import MaxNLocator
 from slurm_rl_plugin.papers.non_markovian_2011.experiment import MEASURED_SEGMENTS, NonMarkovian
 from slurm_rl_plugin.papers.non_markovian_2011.tables import FIFO, LEARNED, NATIVE, SJF
 from slurm_rl_plugin.papers.reactive_grids_2008.shares import fairness_over_time
-from slurm_rl_plugin.papers.study.figure_file import draw_all, legend_above
+from slurm_rl_plugin.papers.study.figure_file import legend_above
 from slurm_rl_plugin.papers.study.learner_average import figures_by_learner, measure_over_learners
 from slurm_rl_plugin.papers.study.lpc_segments import PROCESSORS_OF_2011
 from slurm_rl_plugin.papers.study.paired_trials import PairedTrial
+from slurm_rl_plugin.papers.study.study import Drawings
 from slurm_rl_plugin.units import DAY, INTERACTIVE_WAIT_GOAL, FloatArray
 from slurm_rl_plugin.utility.responsiveness import responsiveness
 
@@ -32,13 +32,8 @@ _STYLES = {
 _INSTANTS = 400
 
 
-def draw_non_markovian(folder: Path, found: NonMarkovian) -> list[str]:
-    """Draw every figure; their paths.
-
-    Args:
-        folder: of the PNG files.
-        found: what the reproduction gave.
-    """
+def drawings_of(found: NonMarkovian) -> Drawings:
+    """Every figure of what the reproduction gave."""
     trials = _shown(found)
     drawings = {
         "fig-2-responsiveness.png": lambda: _draw_responsiveness(trials),
@@ -48,7 +43,7 @@ def draw_non_markovian(folder: Path, found: NonMarkovian) -> list[str]:
     if found.segments:
         trial = found.segments[PROCESSORS_OF_2011]
         drawings["fig-4-fairness.png"] = lambda: _draw_fairness(trial)
-    return draw_all(folder, drawings)
+    return drawings
 
 
 def _shown(found: NonMarkovian) -> Mapping[str, PairedTrial]:

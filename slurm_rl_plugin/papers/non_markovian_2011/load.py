@@ -20,11 +20,11 @@ from slurm_rl_plugin.papers.non_markovian_2011.tables import (
 )
 from slurm_rl_plugin.papers.study.effort import Effort
 from slurm_rl_plugin.papers.study.paired_trials import Contender
-from slurm_rl_plugin.papers.study.trained_networks import (
+from slurm_rl_plugin.papers.study.result_store import (
     LearnedNetwork,
     LearningTask,
     Loads,
-    NetworkShelf,
+    ResultStore,
 )
 from slurm_rl_plugin.policies.reservoir import ReservoirSettings
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
@@ -108,11 +108,11 @@ def _training_loads(
     ]
 
 
-def learn(effort: Effort, shelf: NetworkShelf) -> dict[str, list[LearnedNetwork]]:
+def learn(effort: Effort, store: ResultStore) -> dict[str, list[LearnedNetwork]]:
     """Each of LEARNED and FORGETFUL -> its networks, one a learner."""
     return {
         name: [
-            shelf.take(learning_task(name, learner, effort)).network
+            store.network(learning_task(name, learner, effort)).network
             for learner in range(1, effort.learners + 1)
         ]
         for name in (*LEARNED, *FORGETFUL)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 from slurm_rl_plugin.accounting.port import JobLog
 from slurm_rl_plugin.learning.sarsa.settings import PAPER, SarsaSettings
@@ -44,7 +43,7 @@ from slurm_rl_plugin.papers.reactive_grids_2008.trace import (
     segments_task,
 )
 from slurm_rl_plugin.papers.reactive_grids_2008.waits import claims_of_waits
-from slurm_rl_plugin.papers.study.effort import FULL, Effort
+from slurm_rl_plugin.papers.study.effort import Plan
 from slurm_rl_plugin.papers.study.lpc_segments import (
     PROCESSORS_OF_2011,
     PROCESSORS_OF_LPC,
@@ -53,8 +52,8 @@ from slurm_rl_plugin.papers.study.lpc_segments import (
     read_lpc,
 )
 from slurm_rl_plugin.papers.study.paired_trials import Contender, PairedTrial, run_trial
+from slurm_rl_plugin.papers.study.result_store import LearningTask, ResultStore
 from slurm_rl_plugin.papers.study.sampled_claims import SampledClaim
-from slurm_rl_plugin.papers.study.trained_networks import LearningTask, NetworkShelf
 from slurm_rl_plugin.policies.network import QNetwork
 
 #: Fraction of interactive jobs where the paper shows but one.
@@ -66,34 +65,6 @@ _MACHINES = {
     PROCESSORS_OF_2011: "the native starts were made on LPC's 140 processors, the others on 81",
     PROCESSORS_OF_LPC: "LPC's own machine of 140 processors",
 }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """What to run.
-
-    Attributes:
-        seeds: generated logs of each kind, seeds 0 to `seeds` - 1.
-        traces: folder with LPC-EGEE; None leaves the segments out.
-        policy: a network of the 2008 inputs in place of those trained here.
-        effort: sizes of logs and trainings.
-    """
-
-    seeds: int
-    traces: Path | None = None
-    policy: QNetwork | None = None
-    effort: Effort = FULL
-
-    @property
-    def steps(self) -> int:
-        """Simulated logs and sweeps, for a progress bar."""
-        effort = self.effort
-        networks = 0 if self.policy else len(FRACTIONS) + 1 + (self.traces is not None)
-        curves = sum(task.steps for tasks in curve_tasks(effort).values() for task in tasks)
-        segments = len(MEASURED_SEGMENTS) * len(_MACHINES) * (self.traces is not None)
-        return (
-            (len(FRACTIONS) + 1) * self.seeds + segments + (networks + 2) * effort.sweeps + curves
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,12 +91,21 @@ class ReactiveGrids:
     curves: Curves
 
 
-def reproduce(plan: Plan, shelf: NetworkShelf, after_log: Callable[[], None]) -> ReactiveGrids:
+def steps(plan: Plan) -> int:
+    """Simulated logs and sweeps, for a progress bar."""
+    effort, on_lpc = plan.effort, plan.traces is not None
+    networks = 0 if plan.network else len(FRACTIONS) + 1 + on_lpc
+    curves = sum(task.steps for tasks in curve_tasks(effort).values() for task in tasks)
+    segments = len(MEASURED_SEGMENTS) * len(_MACHINES) * on_lpc
+    return (len(FRACTIONS) + 1) * plan.seeds + segments + (networks + 2) * effort.sweeps + curves
+
+
+def reproduce(plan: Plan, store: ResultStore, after_log: Callable[[], None]) -> ReactiveGrids:
     """Train, simulate and judge.
 
     Args:
         plan: what to run.
-        shelf: of trained networks.
+        store: of trained networks.
         after_log: told after each simulated log.
 
     Raises:
@@ -133,12 +113,12 @@ def reproduce(plan: Plan, shelf: NetworkShelf, after_log: Callable[[], None]) ->
         AccountingLogError: LPC-EGEE cannot be read.
     """
     log = None if plan.traces is None else read_lpc(plan.traces)  # may fail: before the trainings
-    return _Reproduction(plan, shelf, after_log).run(log)
+    return _Reproduction(plan, store, after_log).run(log)
 
 
 class _Reproduction:
-    def __init__(self, plan: Plan, shelf: NetworkShelf, after_log: Callable[[], None]) -> None:
-        self._plan, self._shelf, self._after_log = plan, shelf, after_log
+    def __init__(self, plan: Plan, store: ResultStore, after_log: Callable[[], None]) -> None:
+        self._plan, self._store, self._after_log = plan, store, after_log
 
     def run(self, log: JobLog | None) -> ReactiveGrids:
         literal = self._literal(LITERAL, SarsaSettings(reward="literal", keep="last"))
@@ -148,7 +128,7 @@ class _Reproduction:
         feasible = {p: self._feasible(p, learned[p], as_printed) for p in FRACTIONS}
         infeasible = self._infeasible()
         segments = {} if log is None else self._segments(log)
-        curves = learning_curves(self._plan.effort, self._shelf)
+        curves = learning_curves(self._plan.effort, self._store)
         claims = [
             *claims_of_table_1(),
             *(claim for p in FRACTIONS for claim in claims_of_waits(p, feasible[p])),
@@ -176,10 +156,10 @@ class _Reproduction:
 
     def _literal(self, name: str, settings: SarsaSettings) -> QNetwork:
         task = learning_task(_FILES[name], SHOWN, self._plan.effort, settings)
-        return self._shelf.take(task).q_network
+        return self._store.network(task).q_network
 
     def _network(self, task: LearningTask) -> QNetwork:
-        return self._plan.policy or self._shelf.take(task).q_network
+        return self._plan.network or self._store.network(task).q_network
 
     def _contenders(
         self, interactive: float, network: QNetwork, shares: Mapping[str, float]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,9 +23,10 @@ from slurm_rl_plugin.papers.reactive_grids_2008.literal_reward import (
 from slurm_rl_plugin.papers.reactive_grids_2008.shares import INFEASIBLE_BOUND, fairness_over_time
 from slurm_rl_plugin.papers.reactive_grids_2008.tables import FIFO, RL, SJF, printed_waits
 from slurm_rl_plugin.papers.reactive_grids_2008.trace_figures import segment_drawings
-from slurm_rl_plugin.papers.study.figure_file import draw_all, legend_above
+from slurm_rl_plugin.papers.study.figure_file import legend_above
 from slurm_rl_plugin.papers.study.paired_trials import LONGEST_FIRST, PairedTrial
 from slurm_rl_plugin.papers.study.sampled_claims import measure, ratio_of_means
+from slurm_rl_plugin.papers.study.study import Drawings
 from slurm_rl_plugin.units import HOUR, INTERACTIVE_WAIT_GOAL, MINUTE, FloatArray
 from slurm_rl_plugin.utility.responsiveness import relative_overhead
 
@@ -35,25 +35,17 @@ _STYLES = {FIFO: "--", RL: "-", SJF: ":"}
 _INSTANTS = 300
 
 
-def draw_reactive_grids(folder: Path, found: ReactiveGrids) -> list[str]:
-    """Draw every figure; their paths.
-
-    Args:
-        folder: of the PNG files.
-        found: what the reproduction gave.
-    """
-    return draw_all(
-        folder,
-        {
-            "table-2.png": lambda: _draw_table_2(found.feasible),
-            "conservation-of-work.png": lambda: _draw_conservation(found.feasible),
-            "fig-3-interactive-waits.png": lambda: _draw_figure_3(found.feasible),
-            "fig-4-5-fairness.png": lambda: _draw_fairness(found.feasible[SHOWN], found.infeasible),
-            "literal-reward.png": lambda: _draw_literal_reward(found),
-            "calibration.png": lambda: _draw_curves(found.curves),
-            **segment_drawings(found.segments),
-        },
-    )
+def drawings_of(found: ReactiveGrids) -> Drawings:
+    """Every figure of what the reproduction gave."""
+    return {
+        "table-2.png": lambda: _draw_table_2(found.feasible),
+        "conservation-of-work.png": lambda: _draw_conservation(found.feasible),
+        "fig-3-interactive-waits.png": lambda: _draw_figure_3(found.feasible),
+        "fig-4-5-fairness.png": lambda: _draw_fairness(found.feasible[SHOWN], found.infeasible),
+        "literal-reward.png": lambda: _draw_literal_reward(found),
+        "calibration.png": lambda: _draw_curves(found.curves),
+        **segment_drawings(found.segments),
+    }
 
 
 def _draw_table_2(trials: Mapping[float, PairedTrial]) -> Any:

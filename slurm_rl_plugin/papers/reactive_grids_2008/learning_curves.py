@@ -10,8 +10,8 @@ import numpy as np
 from slurm_rl_plugin.learning.sarsa.settings import SarsaSettings
 from slurm_rl_plugin.papers.reactive_grids_2008.load import learning_task
 from slurm_rl_plugin.papers.study.effort import Effort
+from slurm_rl_plugin.papers.study.result_store import LearningTask, ResultStore
 from slurm_rl_plugin.papers.study.sampled_claims import SampledClaim, measure
-from slurm_rl_plugin.papers.study.trained_networks import LearningTask, NetworkShelf
 from slurm_rl_plugin.papers.study.verdicts import as_gain
 from slurm_rl_plugin.units import FloatArray
 
@@ -56,10 +56,10 @@ def curve_tasks(effort: Effort) -> dict[str, list[LearningTask]]:
     }
 
 
-def learning_curves(effort: Effort, shelf: NetworkShelf) -> Curves:
+def learning_curves(effort: Effort, store: ResultStore) -> Curves:
     """Train every learner."""
     return {
-        kind: np.array([[point[2] for point in shelf.take(task).curve] for task in tasks])
+        kind: np.array([[point[2] for point in store.network(task).curve] for task in tasks])
         for kind, tasks in curve_tasks(effort).items()
     }
 

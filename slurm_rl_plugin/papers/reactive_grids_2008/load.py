@@ -16,8 +16,8 @@ from slurm_rl_plugin.learning.training_load import TrainingLoad
 from slurm_rl_plugin.papers.reactive_grids_2008.tables import FIFO, RL, SJF, TABLE_I
 from slurm_rl_plugin.papers.study.effort import Effort
 from slurm_rl_plugin.papers.study.paired_trials import LONGEST_FIRST, Contender
+from slurm_rl_plugin.papers.study.result_store import LearningTask, Loads
 from slurm_rl_plugin.papers.study.sampled_claims import Printed, SampledClaim, measure
-from slurm_rl_plugin.papers.study.trained_networks import LearningTask, Loads
 from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.simulator.workloads.generators import mmn_log

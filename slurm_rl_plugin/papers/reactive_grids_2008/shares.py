@@ -9,7 +9,7 @@ import numpy as np
 from slurm_rl_plugin.papers.reactive_grids_2008.tables import BASELINES, FIFO, RL
 from slurm_rl_plugin.papers.study.paired_trials import PairedTrial
 from slurm_rl_plugin.papers.study.sampled_claims import Printed, SampledClaim, measure
-from slurm_rl_plugin.papers.study.verdicts import as_bound
+from slurm_rl_plugin.papers.study.verdicts import as_bound, bounded
 from slurm_rl_plugin.units import FloatArray
 from slurm_rl_plugin.utility.fairness import fairness, service_at
 from slurm_rl_plugin.utility.summary import ScheduledJobs
@@ -77,17 +77,14 @@ def claims_of_shares(feasible: PairedTrial, infeasible: PairedTrial) -> Iterator
 def _claim(
     group: str, policy: str, column: str, figures: dict[str, FloatArray], bound: float
 ) -> SampledClaim:
-    measured = measure(figures[policy])
     remark = "the accounts' own work is random and misses the targets by as much under any order"
-    return SampledClaim(
-        group=f"{group}, feasible targets",
-        policy=policy,
-        column=column,
-        measured=measured,
-        printed=Printed(value=bound, unit=0.01, text=f"{bound:.2f}"),
-        source="paper",
+    return bounded(
+        (f"{group}, feasible targets", policy, column),
+        measure(figures[policy]),
+        f"{bound:.2f}",
+        least=True,
         baselines={name: float(figures[name].mean()) for name in BASELINES if name in figures},
-        judged=as_bound(measured, bound, least=True, remark=remark),
+        remark=remark,
     )
 
 

@@ -17,9 +17,9 @@ from slurm_rl_plugin.papers.reactive_grids_2008.tables import BASELINES, FIFO, N
 from slurm_rl_plugin.papers.study.effort import Effort
 from slurm_rl_plugin.papers.study.lpc_segments import PROCESSORS_OF_2011, prepared_segments
 from slurm_rl_plugin.papers.study.paired_trials import PairedTrial
+from slurm_rl_plugin.papers.study.result_store import LearningTask, Loads
 from slurm_rl_plugin.papers.study.sampled_claims import Judgement, Printed, SampledClaim, measure
-from slurm_rl_plugin.papers.study.trained_networks import LearningTask, Loads
-from slurm_rl_plugin.papers.study.verdicts import as_bound
+from slurm_rl_plugin.papers.study.verdicts import as_bound, bounded
 from slurm_rl_plugin.units import MINUTE, FloatArray
 
 MEASURED_SEGMENTS = (14, 17, 18, 19)
@@ -70,15 +70,13 @@ def claims_of_segment(group: str, trial: PairedTrial, machine: str) -> Iterator[
         for statistic, bound in least.items():
             yield _factor_claim(f"Table III, {group}", trial, job_class, statistic, bound, machine)
     within = measure(trial.figure(RL, "interactive within 120 s"))
-    yield SampledClaim(
-        group=f"Fig. 6, {group}",
-        policy=RL,
-        column="interactive within 120 s",
-        measured=within,
-        printed=Printed.of("0.40"),
-        source="paper",
+    yield bounded(
+        (f"Fig. 6, {group}", RL, "interactive within 120 s"),
+        within,
+        "0.40",
+        least=True,
         baselines=trial.means("interactive within 120 s", (NATIVE, *BASELINES)),
-        judged=as_bound(within, 0.40, least=True, remark="this segment is busier than the LAL log"),
+        remark="this segment is busier than the LAL log",
     )
     gap = measure(np.array([np.abs(fairness_gap(trial, RL)[1]).max()]))
     yield SampledClaim(

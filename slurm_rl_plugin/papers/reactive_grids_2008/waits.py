@@ -23,13 +23,13 @@ from slurm_rl_plugin.papers.study.sampled_claims import (
     measure,
     ratio_of_means,
 )
-from slurm_rl_plugin.papers.study.verdicts import as_bound, as_one_draw
+from slurm_rl_plugin.papers.study.verdicts import as_one_draw, bounded
 
 _STATISTICS = ("mean wait", "std of waits", "longest wait")
 _MISPRINTED = ("454", "343")
 _MISPRINT = "; 454 and 343 stand where 45.4 and 34.3 would fit the factors that the text names"
 #: What the text of section VI.A says of Fig. 3.
-_GOOD_PART, _FIFO_PART = 0.9, "0.30"
+_GOOD_PART, _FIFO_PART = "0.9", "0.30"
 
 
 def claims_of_waits(interactive: float, trial: PairedTrial) -> Iterator[SampledClaim]:
@@ -156,14 +156,12 @@ def _claims_of_figure_3(interactive: float, trial: PairedTrial) -> Iterator[Samp
 
 
 def _part(interactive: float, trial: PairedTrial, column: str, remark: str) -> SampledClaim:
-    measured = measure(trial.figure(RL, column))
-    return SampledClaim(
-        group=f"Fig. 3, p = {interactive}",
-        policy=RL,
-        column=column if column.startswith("interactive") else f"interactive, {column}",
-        measured=measured,
-        printed=Printed(value=_GOOD_PART, unit=0.1, text="0.9"),
-        source="paper",
+    shown = column if column.startswith("interactive") else f"interactive, {column}"
+    return bounded(
+        (f"Fig. 3, p = {interactive}", RL, shown),
+        measure(trial.figure(RL, column)),
+        _GOOD_PART,
+        least=True,
         baselines=trial.means(column, BASELINES),
-        judged=as_bound(measured, _GOOD_PART, least=True, remark=remark),
+        remark=remark,
     )

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
+from slurm_rl_plugin.accounting.port import JobLog
 from slurm_rl_plugin.features.estimates import ClassMedian
 from slurm_rl_plugin.learning.policy_search.search import search_policy
 from slurm_rl_plugin.learning.policy_search.settings import PolicySearchSettings
@@ -42,7 +42,7 @@ from slurm_rl_plugin.papers.responsive_reserve.goals import (
     TAIL_SAFE,
     Goal,
 )
-from slurm_rl_plugin.papers.study.effort import FULL, Effort
+from slurm_rl_plugin.papers.study.effort import Effort, Plan
 from slurm_rl_plugin.papers.study.lpc_segments import (
     PROCESSORS_OF_2011,
     SEGMENT_DROP,
@@ -50,18 +50,17 @@ from slurm_rl_plugin.papers.study.lpc_segments import (
     read_lpc,
 )
 from slurm_rl_plugin.papers.study.paired_trials import Contender, PairedTrial, run_trial
-from slurm_rl_plugin.papers.study.sampled_claims import (
-    Measurement,
-    Printed,
-    SampledClaim,
-)
-from slurm_rl_plugin.papers.study.trained_networks import (
+from slurm_rl_plugin.papers.study.result_store import (
     LearnedNetwork,
     LearningTask,
     Loads,
-    NetworkShelf,
+    ResultStore,
 )
-from slurm_rl_plugin.papers.study.verdicts import as_bound
+from slurm_rl_plugin.papers.study.sampled_claims import (
+    Measurement,
+    SampledClaim,
+)
+from slurm_rl_plugin.papers.study.verdicts import bounded, unjudged
 from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.utility.reward import RewardWeights
@@ -114,31 +113,6 @@ SCALED = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """What to run.
-
-    Attributes:
-        seeds: generated logs of each kind, seeds 0 to `seeds` - 1.
-        reserve: the network that is tried on LPC-EGEE.
-        traces: folder with LPC-EGEE; None leaves the segments out.
-        effort: sizes of logs and trainings.
-    """
-
-    seeds: int
-    reserve: QNetwork
-    traces: Path | None = None
-    effort: Effort = FULL
-
-    @property
-    def steps(self) -> int:
-        """Simulated logs and training steps, for a progress bar."""
-        searched = sum(_generations(each, self.effort) for each, _ in SEARCHES.values())
-        learned = len(FRACTIONS) * self.effort.sweeps + searched
-        segments = len(SEGMENT_GOALS) * (self.traces is not None)
-        return learned + len(FRACTIONS) * self.seeds + segments
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ResponsiveReserve:
     """What came out.
 
@@ -157,21 +131,34 @@ def _generations(settings: PolicySearchSettings, effort: Effort) -> int:
     return min(settings.generations, effort.sweeps) if effort.jobs else settings.generations
 
 
-def reproduce(plan: Plan, shelf: NetworkShelf, after_log: Callable[[], None]) -> ResponsiveReserve:
+def steps(plan: Plan) -> int:
+    """Simulated logs and training steps, for a progress bar."""
+    searched = sum(_generations(each, plan.effort) for each, _ in SEARCHES.values())
+    learned = len(FRACTIONS) * plan.effort.sweeps + searched
+    segments = len(SEGMENT_GOALS) * (plan.traces is not None)
+    return learned + len(FRACTIONS) * plan.seeds + segments
+
+
+def reproduce(
+    plan: Plan, reserve: QNetwork, store: ResultStore, after_log: Callable[[], None]
+) -> ResponsiveReserve:
     """Train, simulate and judge.
 
     Args:
         plan: what to run.
-        shelf: of trained networks.
+        reserve: the network that is tried on LPC-EGEE.
+        store: of trained networks.
         after_log: told after each simulated log.
 
     Raises:
         ConfigurationError: the folder of traces does not hold LPC-EGEE.
         AccountingLogError: LPC-EGEE cannot be read.
     """
-    segments = {} if plan.traces is None else _on_segments(plan, plan.traces, after_log)
-    searched = {name: shelf.take(_task(name, plan.effort)).network for name in SEARCHES}
-    synthetic = {p: _on_synthetic(p, plan, searched, shelf, after_log) for p in FRACTIONS}
+    segments = {}
+    if plan.traces is not None:
+        segments = _on_segments(read_lpc(plan.traces), reserve, plan.effort, after_log)
+    searched = {name: store.network(_task(name, plan.effort)).network for name in SEARCHES}
+    synthetic = {p: _on_synthetic(p, plan, searched, store, after_log) for p in FRACTIONS}
     on_logs = [(f"2008 load, p = {p}", each, SYNTHETIC_GOALS[p]) for p, each in synthetic.items()]
     on_segments = [
         (f"LPC-EGEE segment {k}", each, SEGMENT_GOALS[k]) for k, each in segments.items()
@@ -240,10 +227,12 @@ def _on_synthetic(
     interactive: float,
     plan: Plan,
     searched: Mapping[str, LearnedNetwork],
-    shelf: NetworkShelf,
+    store: ResultStore,
     after_log: Callable[[], None],
 ) -> PairedTrial:
-    greedy = shelf.take(learning_task("reactive-grids", interactive, plan.effort, SarsaSettings()))
+    greedy = store.network(
+        learning_task("reactive-grids", interactive, plan.effort, SarsaSettings())
+    )
     medians = _medians(interactive, plan.effort)
     policies = {**_rules(), GREEDY: Contender(network=greedy.network)}
     policies["min(run + wait) EST"] = Contender(rule="min-run-wait", estimates=medians)
@@ -253,21 +242,22 @@ def _on_synthetic(
     return run_trial(logs, policies, plan.effort.drop_of(DROP), after_log)
 
 
-def _on_segments(plan: Plan, traces: Path, after_log: Callable[[], None]) -> dict[int, PairedTrial]:
-    logs = prepared_segments(read_lpc(traces), SEGMENT_GOALS, PROCESSORS_OF_2011, plan.effort.jobs)
+def _on_segments(
+    log: JobLog, reserve: QNetwork, effort: Effort, after_log: Callable[[], None]
+) -> dict[int, PairedTrial]:
+    logs = prepared_segments(log, SEGMENT_GOALS, PROCESSORS_OF_2011, effort.jobs)
     found = {}
-    for number, log in logs.items():
+    for number, segment in logs.items():
         policies = {
             NATIVE: Contender(rule="native"),
             **_rules(),
-            HOLD: Contender(network=plan.reserve),
-            HOLD_EST: Contender(network=plan.reserve, estimates=medians_of(log)),
+            HOLD: Contender(network=reserve),
+            HOLD_EST: Contender(network=reserve, estimates=medians_of(segment)),
             **{
-                name: Contender(network=_scaled(plan.reserve, factor))
-                for name, factor in SCALED.items()
+                name: Contender(network=_scaled(reserve, factor)) for name, factor in SCALED.items()
             },
         }
-        found[number] = run_trial([log], policies, plan.effort.drop_of(SEGMENT_DROP), after_log)
+        found[number] = run_trial([segment], policies, effort.drop_of(SEGMENT_DROP), after_log)
     return found
 
 
@@ -276,16 +266,13 @@ def _claims(
 ) -> Iterator[SampledClaim]:
     for goal in goals:
         found = figure(trial, goal.policy, goal.column)
-        bound = Printed.of(goal.bound)
-        yield SampledClaim(
-            group=group,
-            policy=goal.policy,
-            column=goal.column,
-            measured=found,
-            printed=bound,
+        yield bounded(
+            (group, goal.policy, goal.column),
+            found,
+            goal.bound,
+            least=goal.least,
             source="goal",
             baselines={name: figure(trial, name, goal.column).value for name in BASELINES},
-            judged=as_bound(found, bound.value, least=goal.least),
         )
 
 
@@ -295,5 +282,4 @@ def _figures(
     """Every policy's figures without a goal, so that the table is whole."""
     for policy in trial.measures:
         for column in columns:
-            found = figure(trial, policy, column)
-            yield SampledClaim(group=group, policy=policy, column=column, measured=found)
+            yield unjudged((group, policy, column), figure(trial, policy, column))

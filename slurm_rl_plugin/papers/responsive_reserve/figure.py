@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
-import matplotlib as mpl
+from matplotlib import pyplot as plt
 
 from slurm_rl_plugin.papers.reactive_grids_2008.compared_figures import (
     BATCH_TO_SJF,
@@ -20,21 +19,19 @@ from slurm_rl_plugin.papers.responsive_reserve.goals import (
     SYNTHETIC_GOALS,
     Goal,
 )
-from slurm_rl_plugin.papers.study.figure_file import draw_all, legend_above
+from slurm_rl_plugin.papers.study.figure_file import legend_above
 from slurm_rl_plugin.papers.study.paired_trials import PairedTrial
-
-mpl.use("Agg")  # head nodes have no display
-from matplotlib import pyplot as plt
+from slurm_rl_plugin.papers.study.study import Drawings
 
 _MARKERS = "osD^v<>PX*hp"
 
 
-def draw_responsive_reserve(folder: Path, found: ResponsiveReserve) -> list[str]:
-    """Draw responsive-reserve.png; with segments also responsive-reserve-segments.png."""
+def drawings_of(found: ResponsiveReserve) -> Drawings:
+    """The generated loads, and the segments where there are any."""
     drawings = {"responsive-reserve.png": lambda: _synthetic(found)}
     if found.segments:
         drawings["responsive-reserve-segments.png"] = lambda: _segments(found)
-    return draw_all(folder, drawings)
+    return drawings
 
 
 def _synthetic(found: ResponsiveReserve) -> Any:

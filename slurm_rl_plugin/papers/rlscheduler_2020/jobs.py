@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from slurm_rl_plugin.accounting.log_file import LogFile, read_log_file
-from slurm_rl_plugin.errors import ConfigurationError
+from slurm_rl_plugin.papers.study.archived_logs import archived_log
 from slurm_rl_plugin.units import FloatArray, IntArray
 
 _JOB_NUMBER, _SUBMIT, _RUN_TIME, _ALLOCATED, _REQUESTED_PROCESSORS, _REQUESTED_TIME = range(6)
@@ -16,6 +16,9 @@ _JOB_NUMBER, _SUBMIT, _RUN_TIME, _ALLOCATED, _REQUESTED_PROCESSORS, _REQUESTED_T
 _COLUMNS = (0, 1, 3, 4, 7, 8)
 #: Seconds that the benchmark takes for a run time that the log does not know.
 _UNKNOWN_RUN_TIME = 10.0
+_WHERE = (
+    "which are at the Parallel Workloads Archive and at github.com/DIR-LAB/deep-batch-scheduler"
+)
 
 
 class BenchmarkJobs(NamedTuple):
@@ -54,13 +57,7 @@ def read_benchmark_jobs(folder: Path, name: str) -> BenchmarkJobs:
         AccountingLogError: a line is no job.
         ConfigurationError: neither file is there.
     """
-    for path in (folder / f"{name}.swf.gz", folder / f"{name}.swf"):
-        if path.is_file():
-            return jobs_of_rows(_rows(read_log_file(path)))
-    raise ConfigurationError(
-        f"{folder} holds no {name}.swf.gz: give the directory of the traces, which are at the "
-        "Parallel Workloads Archive and at github.com/DIR-LAB/deep-batch-scheduler."
-    )
+    return jobs_of_rows(_rows(read_log_file(archived_log(folder, name, _WHERE))))
 
 
 def _rows(log: LogFile) -> FloatArray:

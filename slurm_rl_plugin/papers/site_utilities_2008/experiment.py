@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 
@@ -26,14 +25,13 @@ from slurm_rl_plugin.papers.site_utilities_2008.load import (
     site_terms,
 )
 from slurm_rl_plugin.papers.site_utilities_2008.models import (
-    FULL_SIZE,
     SiteUtilitySize,
     fitted_models,
 )
-from slurm_rl_plugin.papers.site_utilities_2008.result_store import SeedFigures, SeedShelf
-from slurm_rl_plugin.papers.study.lpc_segments import SEGMENT_DROP, read_lpc
+from slurm_rl_plugin.papers.study.lpc_segments import SEGMENT_DROP
+from slurm_rl_plugin.papers.study.result_store import ResultStore, digest_of, stem_of
 from slurm_rl_plugin.papers.study.sampled_claims import SampledClaim, measure
-from slurm_rl_plugin.papers.study.verdicts import as_gain
+from slurm_rl_plugin.papers.study.verdicts import as_gain, unjudged
 from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.policies.q_network import QNetworkPolicy
 from slurm_rl_plugin.simulator.schedules.partitions import QueueOrder
@@ -46,31 +44,6 @@ from slurm_rl_plugin.utility.time_utility import TimeUtilitySettings
 #: What is measured of each seed; J, U and F are means over all counted jobs of all sites.
 COLUMNS = ("J", "U", "F", "mean wait", "interactive within 120 s")
 _GROUP = "three sites"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """What to run.
-
-    Attributes:
-        seeds: loads drawn from the shown segments, seeds 0 to `seeds` - 1.
-        traces: folder with LPC-EGEE.
-        network: that orders the queue of every site, the local scheduler of 2008.
-        models: folder of the sites' utility models, and of what each seed gave: an interrupted run
-            goes on there.
-        size: of loads and trainings.
-    """
-
-    seeds: int
-    traces: Path
-    network: QNetwork
-    models: Path
-    size: SiteUtilitySize = FULL_SIZE
-
-    @property
-    def steps(self) -> int:
-        """Simulated loads, for a progress bar."""
-        return self.size.steps + self.seeds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,26 +63,33 @@ class SiteUtilities:
     models: Mapping[str, str]
 
 
-def reproduce(plan: Plan, after_load: Callable[[], None]) -> SiteUtilities:
+def reproduce(
+    log: JobLog,
+    network: QNetwork,
+    seeds: int,
+    size: SiteUtilitySize,
+    store: ResultStore,
+    after_load: Callable[[], None],
+) -> SiteUtilities:
     """Fit the sites' models on some segments, then route jobs of others with every broker.
 
     Args:
-        plan: what to run.
+        log: LPC-EGEE.
+        network: that orders the queue of every site, the local scheduler of 2008.
+        seeds: loads drawn from the shown segments, seeds 0 to `seeds` - 1.
+        size: of loads and trainings.
+        store: of the sites' utility models, and of what each seed gave.
         after_load: told after each simulated load.
-
-    Raises:
-        ConfigurationError: the folder of traces does not hold LPC-EGEE.
-        AccountingLogError: LPC-EGEE cannot be read.
     """
-    log = read_lpc(plan.traces)
-    order = QueueOrder(network=plan.network)
-    models = fitted_models(log, order, plan.network.digest, plan.size, plan.models, after_load)
+    order = QueueOrder(network=network)
+    models = fitted_models(log, order, network.digest, size, store, after_load)
     checksums = {name: policy.card.sha256 for name, policy in models.items()}
-    shelf = SeedShelf(plan.models, log, [plan.network.digest, str(plan.size.jobs), str(checksums)])
-    measured: dict[str, list[tuple[dict[str, float], FloatArray]]] = {}
-    for seed in range(plan.seeds):
-        run = partial(_seed, log, order, models, plan.size.jobs, seed)
-        for contender, found in shelf.take(seed, run).items():
+    key = [digest_of(log.submit, log.run_time, log.user), network.digest, size.jobs, checksums]
+    measured: dict[str, list[tuple[dict[str, float], Sequence[float]]]] = {}
+    for seed in range(seeds):
+        stem = f"{stem_of('site-utilities', *key)}-{seed}"
+        run = partial(_seed, log, order, models, size.jobs, seed)
+        for contender, found in store.figures(stem, run).items():
             measured.setdefault(contender, []).append(found)
         after_load()
     figures = {
@@ -126,16 +106,19 @@ def reproduce(plan: Plan, after_load: Callable[[], None]) -> SiteUtilities:
 
 def _seed(
     log: JobLog, order: QueueOrder, models: Mapping[str, QNetworkPolicy], jobs: int, seed: int
-) -> SeedFigures:
-    """Every contender on the same load, side by side in threads."""
+) -> dict[str, tuple[dict[str, float], list[float]]]:
+    """Contender -> its figures, and the part of the routed jobs that each site got.
+
+    All on the same load, side by side in threads.
+    """
     load = draw_load(log, SHOWN_SEGMENTS, jobs, (seed,))
 
-    def run(contender: str) -> tuple[dict[str, float], FloatArray]:
+    def run(contender: str) -> tuple[dict[str, float], list[float]]:
         sites = [RoutedSite(site_terms(site, order), load.offered) for site in SITES]
         route = routed_by(contender, sites, models, np.random.default_rng([seed, 1]))
         where, start = route_jobs(sites, load.offered, load.home, route)
         sent = np.bincount(where[load.home == NOWHERE], minlength=len(sites))
-        return grid_figures(load, where, start), sent / sent.sum()
+        return grid_figures(load, where, start), (sent / sent.sum()).tolist()
 
     with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
         return dict(zip(CONTENDERS, pool.map(run, CONTENDERS), strict=True))
@@ -203,6 +186,4 @@ def claims_of(figures: Mapping[str, Mapping[str, FloatArray]]) -> Iterator[Sampl
         )
     for contender, columns in figures.items():
         for column in COLUMNS:
-            yield SampledClaim(
-                group=_GROUP, policy=contender, column=column, measured=measure(columns[column])
-            )
+            yield unjudged((_GROUP, contender, column), measure(columns[column]))

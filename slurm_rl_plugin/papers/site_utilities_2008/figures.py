@@ -2,31 +2,24 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
-import matplotlib as mpl
 import numpy as np
+from matplotlib import pyplot as plt
 
 from slurm_rl_plugin.papers.site_utilities_2008.brokers import BASELINES, SITE_UTILITIES
 from slurm_rl_plugin.papers.site_utilities_2008.experiment import SiteUtilities
 from slurm_rl_plugin.papers.site_utilities_2008.load import SITES
-from slurm_rl_plugin.papers.study.figure_file import draw_all
 from slurm_rl_plugin.papers.study.sampled_claims import measure
-
-mpl.use("Agg")  # head nodes have no display
-from matplotlib import pyplot as plt
+from slurm_rl_plugin.papers.study.study import Drawings
 
 
-def draw_site_utilities(folder: Path, found: SiteUtilities) -> list[str]:
-    """Draw site-utilities-gain.png and site-utilities-brokers.png."""
-    return draw_all(
-        folder,
-        {
-            "site-utilities-gain.png": lambda: _gains(found),
-            "site-utilities-brokers.png": lambda: _brokers(found),
-        },
-    )
+def drawings_of(found: SiteUtilities) -> Drawings:
+    """What site utilities gain, and what every broker reached."""
+    return {
+        "site-utilities-gain.png": lambda: _gains(found),
+        "site-utilities-brokers.png": lambda: _brokers(found),
+    }
 
 
 def _gains(found: SiteUtilities) -> Any:

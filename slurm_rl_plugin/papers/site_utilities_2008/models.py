@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from slurm_rl_plugin import __version__
 from slurm_rl_plugin.accounting.port import JobLog
 from slurm_rl_plugin.features.estimates import ClassMedian
 from slurm_rl_plugin.learning.site_utility.model import (
@@ -36,7 +32,7 @@ from slurm_rl_plugin.papers.site_utilities_2008.load import (
     draw_load,
     site_terms,
 )
-from slurm_rl_plugin.papers.site_utilities_2008.result_store import experiment_digest
+from slurm_rl_plugin.papers.study.result_store import ResultStore, stem_of
 from slurm_rl_plugin.policies.q_network import QNetworkPolicy, load_q_network
 from slurm_rl_plugin.simulator.schedules.partitions import QueueOrder
 from slurm_rl_plugin.simulator.sites.routed_sites import RoutedSite
@@ -83,31 +79,30 @@ def fitted_models(
     order: QueueOrder,
     order_name: str,
     size: SiteUtilitySize,
-    folder: Path,
+    store: ResultStore,
     after_load: Callable[[], None],
 ) -> dict[str, QNetworkPolicy]:
-    """The model of each site by its name: from its file in the folder, or fitted now.
+    """The model of each site by its name: from its file in the store, or fitted now.
 
     Args:
         log: LPC-EGEE.
         order: of every site's queue.
         order_name: tells this order from others in the names of files.
         size: of the training.
-        folder: of the files; made where it does not exist.
+        store: of the files.
         after_load: told after each simulated load.
 
     Raises:
-        ModelUnreadable: a file in the folder is damaged.
+        ModelUnreadable: a file in the store is damaged.
     """
-    described: list[Any] = [__version__, experiment_digest(), order_name, asdict(size)]
-    described += [[asdict(site) for site in SITES], list(TRAINING_SEGMENTS)]
-    digest = hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()[:12]
-    paths = {site.name: folder / f"site-utility-{site.name}-{digest}.onnx" for site in SITES}
+    sites = [asdict(site) for site in SITES]
+    key = (order_name, asdict(size), sites, list(TRAINING_SEGMENTS))
+    stems = {site.name: stem_of(f"site-utility-{site.name}", *key) for site in SITES}
+    paths = {name: store.folder / f"{stem}.onnx" for name, stem in stems.items()}
     if all(path.exists() for path in paths.values()):
         for _ in range(size.steps):
             after_load()
         return {name: load_q_network(path) for name, path in paths.items()}
-    folder.mkdir(parents=True, exist_ok=True)
     loads = [
         draw_load(log, TRAINING_SEGMENTS, size.jobs, (TRAINING_SEED, number))
         for number in range(size.loads * size.iterations)

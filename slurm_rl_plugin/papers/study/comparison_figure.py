@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
-import matplotlib as mpl
+from matplotlib import pyplot as plt
 
 from slurm_rl_plugin.papers.study.claims import Claim
 
-mpl.use("Agg")  # head nodes have no display
-from matplotlib import pyplot as plt
 
-
-def draw_comparison(path: Path, claims: Sequence[Claim], quantity: str) -> None:
+def comparison(claims: Sequence[Claim], quantity: str) -> Any:
     """One row of cells a group, on a logarithmic scale.
 
     Args:
-        path: PNG file; its folder is made where it does not exist.
         claims: of positive figures in one unit.
         quantity: name and unit of the figures.
     """
@@ -31,9 +26,7 @@ def draw_comparison(path: Path, claims: Sequence[Claim], quantity: str) -> None:
         axis.set_title(group)
         axis.set_ylabel(quantity)
     axes[0, 0].legend()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=120)
-    plt.close(figure)
+    return figure
 
 
 def _draw_group(axis: Any, claims: Sequence[Claim]) -> None:

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
+
+from slurm_rl_plugin.papers.study.study import Asked
+from slurm_rl_plugin.policies.network import QNetwork
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,3 +41,33 @@ class Effort:
 FULL = Effort()
 #: To see that it runs; its figures are no reproduction.
 QUICK = Effort(jobs=600, training=2, validation=1, sweeps=3, iterations=2, learners=2)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What a learning paper runs.
+
+    Attributes:
+        seeds: generated logs of each kind, seeds 0 to `seeds` - 1.
+        traces: folder with LPC-EGEE; None leaves its segments out.
+        network: in place of those trained here.
+        effort: sizes of logs and trainings.
+    """
+
+    seeds: int
+    traces: Path | None = None
+    network: QNetwork | None = None
+    effort: Effort = FULL
+
+    @classmethod
+    def of(cls, asked: Asked) -> Plan:
+        """What is asked of a learning paper.
+
+        Raises:
+            ConfigurationError: too few seeds.
+        """
+        return cls(
+            seeds=asked.number_of_seeds(),
+            traces=asked.traces_or_less("the parts on LPC-EGEE are left out"),
+            effort=QUICK if asked.quick else FULL,
+        )

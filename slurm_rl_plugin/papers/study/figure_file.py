@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
 
+from slurm_rl_plugin.papers.study.study import Drawings
 from slurm_rl_plugin.whole_file import replacing
 
 mpl.use("Agg")  # head nodes have no display
 from matplotlib import pyplot as plt
 
 
-def draw_all(folder: Path, drawings: Mapping[str, Callable[[], Any]]) -> list[str]:
+def draw_all(folder: Path, drawings: Drawings) -> list[str]:
     """Draw each figure into the folder, which is made where it does not exist; their paths.
 
     Args:
         folder: of the PNG files.
-        drawings: file name -> function that gives a matplotlib figure.
+        drawings: of a study.
     """
     folder.mkdir(parents=True, exist_ok=True)
     paths = []

@@ -6,11 +6,10 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from slurm_rl_plugin.learning.evaluation.bootstrap import of_learners_and_logs
 from slurm_rl_plugin.papers.study.paired_trials import PairedTrial
 from slurm_rl_plugin.papers.study.sampled_claims import Measurement
 from slurm_rl_plugin.units import FloatArray
-
-_RESAMPLES = 1000
 
 
 def learners_of(trial: PairedTrial, policy: str) -> list[str]:
@@ -51,14 +50,4 @@ def measure_over_learners(differences: FloatArray) -> Measurement:
     Args:
         differences: shape [learners, logs].
     """
-    learners, logs = differences.shape
-    rng = np.random.default_rng(0)
-    chosen_learners = rng.integers(learners, size=(_RESAMPLES, learners, 1))
-    chosen_logs = rng.integers(logs, size=(_RESAMPLES, 1, logs))
-    drawn = differences[chosen_learners, chosen_logs].mean(axis=(1, 2))
-    low, high = np.quantile(drawn, [0.025, 0.975])
-    return Measurement(
-        value=float(differences.mean()),
-        standard_error=float(drawn.std(ddof=1)),
-        ci95=(float(low), float(high)),
-    )
+    return Measurement.of(float(differences.mean()), of_learners_and_logs(differences))

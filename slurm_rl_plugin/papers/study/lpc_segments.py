@@ -9,7 +9,7 @@ import numpy as np
 
 from slurm_rl_plugin.accounting.port import JobLog
 from slurm_rl_plugin.accounting.swf.reader import SwfReader
-from slurm_rl_plugin.errors import ConfigurationError
+from slurm_rl_plugin.papers.study.archived_logs import archived_log
 from slurm_rl_plugin.simulator.workloads.log_workload import (
     OTHER_ACCOUNT,
     PreparedLog,
@@ -34,13 +34,7 @@ def read_lpc(folder: Path) -> JobLog:
         ConfigurationError: the folder does not hold it.
         AccountingLogError: it cannot be read.
     """
-    for path in (folder / f"{LPC_EGEE}.swf.gz", folder / f"{LPC_EGEE}.swf"):
-        if path.is_file():
-            return SwfReader().read(path)[0]
-    raise ConfigurationError(
-        f"{folder} holds no {LPC_EGEE}.swf.gz: give the directory of the traces, which is at the "
-        "Parallel Workloads Archive."
-    )
+    return SwfReader().read(archived_log(folder, LPC_EGEE))[0]
 
 
 def segment_of(log: JobLog, number: int) -> JobLog:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from slurm_rl_plugin.learning.evaluation.bootstrap import interval_of, of_samples
 from slurm_rl_plugin.units import FloatArray
 
 #: What is taken over the last axis, the seeds.
@@ -16,7 +17,6 @@ Statistic = Callable[[FloatArray], FloatArray]
 
 #: How many standard errors a published figure may lie off the measured one.
 TOLERANCE = 3.0
-_RESAMPLES = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +32,14 @@ class Measurement:
     value: float
     standard_error: float | None = None
     ci95: tuple[float, float] | None = None
+
+    @classmethod
+    def of(cls, value: float, resampled: FloatArray) -> Measurement:
+        """A figure with the errors that its draws tell, shape [resamples]; none of fewer than 2."""
+        if len(resampled) < 2:
+            return cls(value=value)
+        error = float(resampled.std(ddof=1))
+        return cls(value=value, standard_error=error, ci95=interval_of(resampled))
 
 
 def mean(values: FloatArray) -> FloatArray:
@@ -66,16 +74,7 @@ def measure(values: FloatArray, statistic: Statistic = mean) -> Measurement:
         value = float(statistic(values))
     if seeds < 2:
         return Measurement(value=value)
-    drawn = np.random.default_rng(0).integers(seeds, size=(_RESAMPLES, seeds))
-    with np.errstate(divide="ignore", invalid="ignore"):
-        resampled = statistic(values[..., drawn])
-    resampled = resampled[np.isfinite(resampled)]  # a draw without any wait has no ratio of waits
-    if len(resampled) < 2:
-        return Measurement(value=value)
-    low, high = np.quantile(resampled, [0.025, 0.975])
-    return Measurement(
-        value=value, standard_error=float(resampled.std(ddof=1)), ci95=(float(low), float(high))
-    )
+    return Measurement.of(value, of_samples(values, statistic))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
-from slurm_rl_plugin.papers.study.sampled_claims import Judgement, Measurement, Printed
+from slurm_rl_plugin.papers.study.sampled_claims import (
+    Judgement,
+    Measurement,
+    Printed,
+    SampledClaim,
+)
 from slurm_rl_plugin.units import FloatArray
 
 #: Logs of which an interval says something.
 FEW_LOGS = 10
+#: Group, policy and column of a claim.
+Cell = tuple[str, str, str]
 #: Part of the draws that counts as usual.
 _USUAL = (0.025, 0.975)
 
@@ -55,6 +64,49 @@ def as_bound(
     side = "at least" if least else "at most"
     text = f"{measured.value:.5g} against {side} {bound:.4g}"
     return Judgement(holds, text if holds or not remark else f"{text}: {remark}")
+
+
+def bounded(
+    cell: Cell,
+    measured: Measurement,
+    bound: str,
+    *,
+    least: bool = False,
+    logs: int = FEW_LOGS,
+    source: str = "paper",
+    baselines: Mapping[str, float] | None = None,
+    remark: str = "",
+) -> SampledClaim:
+    """The claim that a figure keeps to a bound, judged by `as_bound`, which see.
+
+    Args:
+        cell: whose figure.
+        measured: by this package.
+        bound: as stated, with its decimals.
+        least: whether it is a lower bound.
+        logs: how many were measured.
+        source: who states it.
+        baselines: policy -> the same figure under it.
+        remark: why it does not hold, where it does not.
+    """
+    group, policy, column = cell
+    printed = Printed.of(bound)
+    return SampledClaim(
+        group=group,
+        policy=policy,
+        column=column,
+        measured=measured,
+        printed=printed,
+        source=source,
+        baselines=baselines or {},
+        judged=as_bound(measured, printed.value, least=least, logs=logs, remark=remark),
+    )
+
+
+def unjudged(cell: Cell, measured: Measurement) -> SampledClaim:
+    """A figure that nobody claimed, so that the table is whole."""
+    group, policy, column = cell
+    return SampledClaim(group=group, policy=policy, column=column, measured=measured)
 
 
 def as_gain(difference: Measurement, remark: str = "") -> Judgement:

@@ -107,8 +107,8 @@ def test_nominal_shares_change_nothing_but_the_fairness() -> None:
 
 def test_generated_loads_need_no_traces() -> None:
     told: list[int] = []
-    claims = reproduce(2, None, lambda step, value: told.append(step))
-    assert told == list(range(1, steps(2, with_segments=False) + 1))
+    claims = reproduce(2, None, lambda: told.append(1))
+    assert len(told) == steps(2, with_segments=False)
     groups = {each.group for each in claims}
     assert groups == {"EGEE-like", *(f"2008, p = {p}" for p in GRID_OF_2008)}
     # two classes of estimates in order of length are the two classes in turn
@@ -160,7 +160,7 @@ def test_the_table_says_how_many_reproduce(
 
 @pytest.fixture(scope="module")
 def claims() -> list[SampledClaim]:
-    return reproduce(40, Path(TRACES or ""), lambda step, value: None)
+    return reproduce(40, Path(TRACES or ""), lambda: None)
 
 
 @needs_traces

@@ -36,7 +36,7 @@ from slurm_rl_plugin.papers.study.paired_trials import (
     PairedTrial,
     run_trial,
 )
-from slurm_rl_plugin.papers.study.trained_networks import NetworkShelf
+from slurm_rl_plugin.papers.study.result_store import ResultStore
 from slurm_rl_plugin.policies.network import QNetwork, network_from_parameters, parameter_count
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.utility.fairness import fairness_at_starts
@@ -167,9 +167,9 @@ def test_models_go_to_files_that_name_their_training(tmp_path: Path) -> None:
     tasks = [learning_task("a", 0.5, tiny, SarsaSettings(seed=seed)) for seed in (1, 2)]
     assert tasks[0].stem != tasks[1].stem
     told: list[int] = []
-    shelf = NetworkShelf(tmp_path, told.append)
-    first = shelf.take(tasks[0])
-    again = shelf.take(tasks[0])
+    store = ResultStore(tmp_path, told.append)
+    first = store.network(tasks[0])
+    again = store.network(tasks[0])
     assert told == [1, 1]
     assert sorted(path.suffix for path in tmp_path.iterdir()) == [".json", ".onnx"]
     np.testing.assert_array_equal(first.q_network.output, again.q_network.output)

@@ -31,6 +31,7 @@ from slurm_rl_plugin.papers.site_utilities_2008.load import (
     site_terms,
 )
 from slurm_rl_plugin.papers.site_utilities_2008.models import QUICK_SIZE, fitted_models
+from slurm_rl_plugin.papers.study.result_store import ResultStore
 from slurm_rl_plugin.simulator.schedules.partitions import QueueOrder
 from slurm_rl_plugin.simulator.sites.routed_sites import RoutedSite
 from slurm_rl_plugin.simulator.sites.routing import NOWHERE, route_jobs
@@ -155,12 +156,11 @@ def test_models_of_an_earlier_iteration_are_not_taken_for_the_last(
             raise Interrupted
 
     with pytest.raises(Interrupted):
-        fitted_models(log, ORDER, "greedy", size, tmp_path / "a", interrupt)
-    (tmp_path / "b").mkdir()
+        fitted_models(log, ORDER, "greedy", size, ResultStore(tmp_path / "a"), interrupt)
     checksums = [
         [each.card.sha256 for each in found.values()]
         for found in (
-            fitted_models(log, ORDER, "greedy", size, tmp_path / name, lambda: None)
+            fitted_models(log, ORDER, "greedy", size, ResultStore(tmp_path / name), lambda: None)
             for name in ("a", "b", "b")
         )
     ]

@@ -1,13 +1,9 @@
-"""One market on one log: what is measured of it, and a shelf so that a second run need not."""
+"""Markets and conventional schedulers on one log, and what is measured of each."""
 
 from __future__ import annotations
 
-import hashlib
-import json
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
-from pathlib import Path
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -18,8 +14,6 @@ from slurm_rl_plugin.brokers.market.market_simulation import (
     simulate_market,
 )
 from slurm_rl_plugin.papers.economic_2002.logs import EconomicLog, conventional_starts
-from slurm_rl_plugin.simulator.kernel.compilation import source_digest
-from slurm_rl_plugin.whole_file import write_whole
 
 #: Processors of the machines of each configuration (Table 1).
 CONFIGURATIONS: Mapping[str, tuple[int, ...]] = {
@@ -82,8 +76,8 @@ class CellFigures:
     response: float
     wait: float
     promised_response: float
-    squashed_area: tuple[float, ...]
-    utilization: tuple[float, ...]
+    squashed_area: Sequence[float]
+    utilization: Sequence[float]
     split_jobs: int
 
 
@@ -115,51 +109,3 @@ def run_conventional(log: EconomicLog) -> dict[str, float]:
         EASY: log.weighted_response(conventional_starts(log.asked, "easy")),
         EASY_EXACT: log.weighted_response(conventional_starts(log.exact, "easy")),
     }
-
-
-class CellShelf:
-    """Keeps what was measured, so that an interrupted run goes on where it was.
-
-    Args:
-        folder: of the files; None keeps nothing. A file is of one state of the sources, one log
-            and one market.
-        add: told after each cell.
-    """
-
-    def __init__(self, folder: Path | None, add: Callable[[int], None]) -> None:
-        self._folder, self._add = folder, add
-        self._code = "" if folder is None else source_digest("papers")
-
-    def take(self, name: str, log: EconomicLog, cell: Cell) -> CellFigures:
-        """The figures of a market on a log, measured now or before."""
-        found = self._kept(name, log, asdict(cell), lambda: asdict(run_cell(log, cell)))
-        areas = {key: tuple(found[key]) for key in ("squashed_area", "utilization")}
-        return CellFigures(**{**found, **areas})
-
-    def take_conventional(self, name: str, log: EconomicLog) -> dict[str, float]:
-        """The same of the conventional schedulers."""
-        return self._kept(name, log, {}, lambda: run_conventional(log))
-
-    def _kept(
-        self, name: str, log: EconomicLog, key: Mapping[str, Any], run: Callable[[], dict[str, Any]]
-    ) -> dict[str, Any]:
-        if self._folder is None:
-            found = run()
-        else:
-            self._folder.mkdir(parents=True, exist_ok=True)
-            path = self._folder / f"economic-{self._digest(name, log, key)}.json"
-            if path.is_file():
-                found = json.loads(path.read_text())
-            else:
-                found = run()
-                write_whole(path, json.dumps(found), sync=False)
-        self._add(1)
-        return found
-
-    def _digest(self, name: str, log: EconomicLog, key: Mapping[str, Any]) -> str:
-        words = json.dumps([self._code, name, dict(key)], sort_keys=True)
-        digest = hashlib.sha256(words.encode())
-        for column in (log.asked.submit, log.asked.estimate, log.exact.run_time):
-            digest.update(column.tobytes())
-        digest.update(log.asked.processors.tobytes())
-        return digest.hexdigest()[:24]

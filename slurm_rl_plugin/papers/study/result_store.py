@@ -1,4 +1,8 @@
-"""Networks that a reproduction trains, kept in files so that a second run need not train again."""
+"""The one store of results: networks that a study trains and figures that it measures, in files.
+
+An interrupted run goes on where it was, and a second one need do nothing again. A file carries a
+digest of the sources that shape its result and of all that it is a result of.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +10,11 @@ import hashlib
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from slurm_rl_plugin import __version__
 from slurm_rl_plugin.errors import SimulationError
@@ -24,6 +31,31 @@ LearnedNetwork = QNetwork | EchoStateNetwork
 Loads = tuple[Sequence[TrainingLoad], Sequence[TrainingLoad]]
 #: [step, objective on the training loads, objective on the validation loads].
 Curve = Sequence[tuple[int, float, float]]
+#: Folders whose sources shape a measured figure, and a trained network, beside compiled code.
+_MEASURING, _TRAINING = ("learning", "papers", "accounting", "domain"), ("learning",)
+#: Sources do not change while a study runs, and there are many results.
+_digest_of_sources = cache(source_digest)
+
+
+def stem_of(name: str, *key: Any, folders: Sequence[str] = _MEASURING) -> str:
+    """Name of a result's file, without its ending: another result has another one.
+
+    Args:
+        name: of the study or experiment.
+        key: all that it is a result of beside the sources: settings, texts, a `digest_of` arrays.
+        folders: of the package, that shape it beside those that are compiled.
+    """
+    described = [__version__, _digest_of_sources(*folders), *key]
+    text = json.dumps(described, sort_keys=True, default=str)
+    return f"{name}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
+
+
+def digest_of(*columns: np.ndarray[Any, Any]) -> str:
+    """Of the values of arrays, as a part of a key."""
+    digest = hashlib.sha256()
+    for column in columns:
+        digest.update(column.tobytes())
+    return digest.hexdigest()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,10 +81,7 @@ class LearningTask:
     @property
     def stem(self) -> str:
         """Name and digest of code, settings and loads: another training has another file."""
-        code = source_digest("learning")
-        described = [__version__, code, asdict(self.settings), list(self.sources)]
-        text = json.dumps(described, sort_keys=True, default=str)
-        return f"{self.name}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
+        return stem_of(self.name, asdict(self.settings), list(self.sources), folders=_TRAINING)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,20 +103,35 @@ class Learned:
         return self.network
 
 
-class NetworkShelf:
-    """A folder of trained networks: `<experiment>-<digest>.onnx`, the curve beside it as .json."""
+class ResultStore:
+    """A folder of results: `<stem>.onnx` with its curve beside it, and figures as `<stem>.json`."""
 
-    def __init__(self, folder: Path, progress: Callable[[int], None]) -> None:
+    def __init__(self, folder: Path, add: Callable[[int], None] = lambda _: None) -> None:
         """Take up a folder.
 
         Args:
             folder: made where it does not exist.
-            progress: told the number of training steps done since it was told last.
+            add: told the number of training steps done since it was told last.
         """
-        self._folder = folder
-        self._progress = progress
+        folder.mkdir(parents=True, exist_ok=True)
+        self.folder = folder
+        self._add = add
 
-    def take(self, task: LearningTask) -> Learned:
+    def figures(self, stem: str, measure: Callable[[], Any]) -> Any:
+        """What was measured before, or is now.
+
+        Args:
+            stem: see `stem_of`.
+            measure: gives a document of JSON; a list may come back for a tuple.
+        """
+        path = self.folder / f"{stem}.json"
+        if path.is_file():
+            return json.loads(path.read_text())
+        found = measure()
+        write_whole(path, json.dumps(found), sync=False)
+        return found
+
+    def network(self, task: LearningTask) -> Learned:
         """The network of a task: from its file, or trained now.
 
         It is read back from the file in either case: weights are float32 there, and the first
@@ -96,12 +140,11 @@ class NetworkShelf:
         Raises:
             ModelUnreadable: the file is damaged.
         """
-        path = self._folder / f"{task.stem}.onnx"
+        path = self.folder / f"{task.stem}.onnx"
         story = path.with_suffix(".json")
         if path.exists() and story.exists():
-            self._progress(task.steps)
+            self._add(task.steps)
         else:
-            self._folder.mkdir(parents=True, exist_ok=True)
             self._train(task, path, story)
         curve = [tuple(point) for point in json.loads(story.read_text())["curve"]]
         return Learned(network=import_model(path), curve=curve)
@@ -123,6 +166,6 @@ class NetworkShelf:
     def _report(self) -> Progress:
         def told(step: int, value: float) -> None:
             del step, value
-            self._progress(1)
+            self._add(1)
 
         return told

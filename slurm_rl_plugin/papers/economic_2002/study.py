@@ -1,0 +1,46 @@
+"""`economic`: the market of 2002 against FCFS and EASY, as a study."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from slurm_rl_plugin.brokers.market.functions import USER_FUNCTIONS
+from slurm_rl_plugin.papers.economic_2002.claims import economic_claims
+from slurm_rl_plugin.papers.economic_2002.experiment import QUICK_JOBS, reproduce, steps
+from slurm_rl_plugin.papers.economic_2002.figures import drawings_of
+from slurm_rl_plugin.papers.economic_2002.logs import EXTRACT_JOBS, read_ctc
+from slurm_rl_plugin.papers.economic_2002.table import combination_rows
+from slurm_rl_plugin.papers.study.claim_tables import TextTable, judged_claims
+from slurm_rl_plugin.papers.study.result_store import ResultStore
+from slurm_rl_plugin.papers.study.study import Asked, Outcome
+
+
+def run(asked: Asked) -> Outcome:
+    """Simulate every market and the conventional schedulers, and measure."""
+    asked.refuse_policy("it has no network")
+    needed = "economic needs CTC-SP2: give the directory of the traces."
+    traces, seeds = asked.traces_or_refuse(needed), asked.number_of_seeds()
+    jobs = QUICK_JOBS if asked.quick else EXTRACT_JOBS
+    log = read_ctc(traces, jobs)
+    with asked.bar("simulating", steps(seeds)) as add:
+        found = reproduce(log, seeds, jobs, ResultStore(asked.models), partial(add, 1))
+    rows, users = list(combination_rows(found)), list(USER_FUNCTIONS)
+    cells = [
+        [row["workload"], row["machines"], row["way"], row["owner"]]
+        + [f"{row[user]:.4f}" for user in users]
+        for row in rows
+    ]
+    shown = TextTable(["WORKLOAD", "MACHINES", "WAY", "MF", *users], cells)
+    return Outcome(
+        claims=economic_claims(found),
+        seeds=range(seeds),
+        table=lambda claims: judged_claims([each for each in claims if each.printed is not None]),
+        more=["\nAWRT over EASY's with user estimates:", shown],
+        facts={"combinations": rows},
+        drawings=drawings_of(found.logs),
+        manifest={
+            "workloads": list(found.logs),
+            "jobs": jobs,
+            "full_size": jobs == EXTRACT_JOBS,
+        },
+    )
