@@ -122,6 +122,14 @@ class KillableCommands:
             ) from error
 
 
+def answers(commands: KillableCommands, words: Sequence[str]) -> bool:
+    """Whether a command succeeds in time."""
+    try:
+        return commands.call(words).status == 0
+    except BatchSystemUnavailable:
+        return False
+
+
 def _end(child: subprocess.Popen[bytes]) -> None:
     """Kill a child with all that it started, and leave no zombie."""
     with contextlib.suppress(ProcessLookupError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import NamedTuple, Protocol, runtime_checkable
 
 from slurm_rl_plugin.domain import QueueSnapshot
@@ -11,6 +12,12 @@ from slurm_rl_plugin.units import IntArray
 
 #: Calls of any adapter that ask accounting, which is not the scheduler: its load does not count.
 ACCOUNTING_CALLS = frozenset({"sacct"})
+#: The highest priority that a job can be given, where a batch system names no other.
+HIGHEST_PRIORITY = 2**32 - 1024
+#: Factors are written up to this size in either direction: 32 bits around an offset, whose
+#: outermost values mean "none".
+LARGEST_FACTOR = 2147483645
+PASS, WARN, FAIL = "pass", "warn", "fail"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +52,23 @@ class ApplyReport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LeverTraits:
+    """What whoever sets a site up has to know of its lever.
+
+    Attributes:
+        cost: what a write costs, one sentence; "" where nothing is known.
+        costly: whether that had better be weighed first.
+        takes_the_same: whether a job can be written the factor that it has, to try the right.
+        no_influence: why hours of influence have no meaning; None where they have one.
+    """
+
+    cost: str = ""
+    costly: bool = False
+    takes_the_same: bool = False
+    no_influence: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SchedulerFacts:
     """What the batch system goes by; read again in each cycle, since a site may change it.
 
@@ -58,6 +82,9 @@ class SchedulerFacts:
             has to act; None where that cannot be told now.
         highest_priority: the highest that a job can be given, all terms together.
         controller_here: whether one of the batch system's controllers is this host's.
+        traits: of the lever.
+        tried: first and last release, year and month, that the adapter was tried with; None where
+            any will do.
     """
 
     release: str
@@ -66,8 +93,10 @@ class SchedulerFacts:
     points_an_hour: float
     pass_interval: float
     in_charge: bool | None
-    highest_priority: int = 2**32 - 1024
+    highest_priority: int = HIGHEST_PRIORITY
     controller_here: bool = True
+    traits: LeverTraits = LeverTraits()
+    tried: tuple[tuple[int, int], tuple[int, int]] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,8 +222,8 @@ class LimitsBatch(Protocol):
         ...
 
 
-class OwnCheck(NamedTuple):
-    """One check of `slurm-rl check`: `pass`, `warn` or `fail`, its name, what was found."""
+class Check(NamedTuple):
+    """One check of `slurm-rl check`: PASS, WARN or FAIL, its name, what was found and mends it."""
 
     result: str
     name: str
@@ -205,8 +234,11 @@ class OwnCheck(NamedTuple):
 class ChecksItself(Protocol):
     """A batch system with more to check than the port knows."""
 
-    def own_checks(self) -> Iterator[OwnCheck]:
+    def own_checks(self, *, wants_runs: bool = False) -> Iterator[Check]:
         """Every check.
+
+        Args:
+            wants_runs: the policy wants the runs of the past, so accounting has to answer.
 
         Raises:
             BatchSystemUnavailable: no answer in time.
@@ -219,7 +251,7 @@ class ChecksItself(Protocol):
 class ChecksLimit(Protocol):
     """A batch system that can tell whether a limit on batch jobs would work."""
 
-    def limit_checks(self, *, writes: bool) -> Iterator[OwnCheck]:
+    def limit_checks(self, *, writes: bool) -> Iterator[Check]:
         """Every check.
 
         Args:
@@ -229,4 +261,72 @@ class ChecksLimit(Protocol):
             BatchSystemUnavailable: no answer in time.
             BatchSystemError: an answer that cannot be understood.
         """
+        ...
+
+
+@runtime_checkable
+class HidesFactors(Protocol):
+    """A batch system that shows no factor of some waiting jobs."""
+
+    @property
+    def hidden_factors(self) -> str:
+        """Of which, and why, for a job that is held or not eligible: one sentence."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClassDefault:
+    """What jobs are to get that are submitted before the next cycle.
+
+    Attributes:
+        now: seconds since the epoch.
+        factor: of an interactive job, at least 0; a batch job gets none.
+        partitions: names that the cluster has.
+        qos: names that the cluster has.
+    """
+
+    now: float
+    factor: float
+    partitions: Sequence[str]
+    qos: Sequence[str]
+
+
+class ClassDefaultsTable(Protocol):
+    """Gives a job the factor of its class as it is submitted, by what is written here.
+
+    It heeds what was written for some cycles only, so that nothing stands for a daemon that died.
+    """
+
+    @property
+    def path(self) -> Path:
+        """What people find it by."""
+        ...
+
+    @property
+    def lever(self) -> str:
+        """The only lever whose factors it gives, as `SchedulerFacts.lever` names it."""
+        ...
+
+    def write(self, default: ClassDefault) -> None:
+        """Let new jobs get this.
+
+        Raises:
+            OSError: as the file system says; then new jobs get nothing.
+        """
+        ...
+
+    def void(self) -> None:
+        """Let new jobs get nothing, but remember that jobs may have factors of it.
+
+        Raises:
+            OSError: as the file system says.
+        """
+        ...
+
+    def empty(self) -> None:
+        """No waiting job has a factor of it; raises as `void` does."""
+        ...
+
+    def may_have_given(self) -> bool:
+        """Whether waiting jobs may have factors of it, or nobody can tell."""
         ...

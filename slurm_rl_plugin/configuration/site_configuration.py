@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from slurm_rl_plugin.configuration.keys.reserve import OFF
-from slurm_rl_plugin.configuration.reading.shares import FROM_SLURM
+from slurm_rl_plugin.configuration.reading.shares import DEFAULT_SOURCE
 from slurm_rl_plugin.domain.job_class import JobClassifier
 from slurm_rl_plugin.hook.cycle.settings import CycleSettings
 from slurm_rl_plugin.hook.daemon.pace import Pace
@@ -38,7 +38,7 @@ class Configuration:
 
     values: Mapping[str, Mapping[str, Any]]
     shares: Mapping[str, float] | None = None
-    shares_source: str = FROM_SLURM
+    shares_source: str = DEFAULT_SOURCE
     classifier: JobClassifier = field(default_factory=JobClassifier)
     has_class_rules: bool = False
     reward: RewardWeights = field(default_factory=RewardWeights)

@@ -9,7 +9,7 @@ from typing import Any
 from slurm_rl_plugin.configuration.keys.definitions import JOB_CLASS
 from slurm_rl_plugin.configuration.reading.files import shown
 from slurm_rl_plugin.configuration.reading.job_class_rules import FIELDS
-from slurm_rl_plugin.configuration.reading.shares import FROM, FROM_SLURM
+from slurm_rl_plugin.configuration.reading.shares import DEFAULT_SOURCE, FROM
 from slurm_rl_plugin.domain.job_class import JobClassRule
 
 
@@ -23,7 +23,7 @@ def key_line(name: str, value: Any) -> str:
     return f"{shown(name)} = {toml_value(value)}"
 
 
-def shares_of(shares: Mapping[str, float] | None, source: str = FROM_SLURM) -> dict[str, Any]:
+def shares_of(shares: Mapping[str, float] | None, source: str = DEFAULT_SOURCE) -> dict[str, Any]:
     """The keys of [shares]."""
     return {FROM: source} if shares is None else dict(shares)
 

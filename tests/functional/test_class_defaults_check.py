@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from slurm_rl_plugin.batch_systems.slurm.class_defaults.checks import class_defaults_of
+from slurm_rl_plugin.batch_systems.slurm.commands import SlurmCommands
 from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner
-from slurm_rl_plugin.cli.check.class_defaults import class_defaults_of
-from slurm_rl_plugin.configuration import read_configuration
 from tests.fakes.fake_cluster import FakeCluster
 
 SCRIPT = Path(__file__).parents[2] / "deploy" / "slurm" / "job_submit.lua"
@@ -23,15 +23,15 @@ def found(tmp_path: Path, table: str, plugins: str, script: str | None) -> list[
     cluster.set(settings={"JobSubmitPlugins": plugins, "SLURM_CONF": f"{tmp_path}/slurm.conf"})
     if script is not None:
         (tmp_path / "job_submit.lua").write_text(script)
-    path = tmp_path / "site.toml"
-    path.write_text(f'[hook]\nclass_defaults_file = "{table}"\n')
     runner = CommandRunner(environment=cluster.env, timeout=10.0, on_call=None)
-    checks = class_defaults_of(read_configuration(path), runner)
+    checks = class_defaults_of(Path(table), runner)
     return [(each.result, each.what) for each in checks]
 
 
 def test_without_a_table_nothing_is_checked(tmp_path: Path) -> None:
-    assert found(tmp_path, "", "lua", None) == []
+    cluster = FakeCluster(tmp_path)
+    checks = {check.name for check in SlurmCommands(cluster.site()).own_checks()}
+    assert checks == {"clock", "accounting", "shares"}
 
 
 @pytest.mark.parametrize(

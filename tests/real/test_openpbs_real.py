@@ -20,9 +20,10 @@ from slurm_rl_plugin.batch_systems.pbs.answers.fields import job_number
 from slurm_rl_plugin.batch_systems.pbs.checks import CLASS_HOOK
 from slurm_rl_plugin.batch_systems.pbs.cluster import Pbs
 from slurm_rl_plugin.batch_systems.pbs.lever.scores import Ifl, Qalter
+from slurm_rl_plugin.batch_systems.pbs.setup import setup_steps
 from slurm_rl_plugin.batch_systems.pbs.site import PbsSite
 from slurm_rl_plugin.batch_systems.port import FactorChange
-from slurm_rl_plugin.cli.check.pbs_setup import steps
+from slurm_rl_plugin.cli.assembly.shipped_files import shipped_folder
 from slurm_rl_plugin.domain import Decision, Memory, QueueSnapshot
 from slurm_rl_plugin.domain.job_class import JobClassifier
 from tests.architecture.markdown_documents import TOP
@@ -68,9 +69,8 @@ def prepared(heartbeat: Path) -> Iterator[InstalledPbs]:
     server = InstalledPbs()
     server.delete_all()
     home = server.home_of(USER)
-    plan = [
-        step for step in steps("", heartbeat, None) if "one order over" not in step.does.lower()
-    ]
+    steps = setup_steps("", heartbeat, None, shipped_folder("deploy/pbs"))
+    plan = [step for step in steps if "one order over" not in step.does.lower()]
     for step in plan:
         server.shell(list(step.lines))
     server.qmgr("set server job_history_enable = True")

@@ -24,7 +24,8 @@ from slurm_rl_plugin.errors import BatchSystemError, BatchSystemUnavailable, Cha
 
 logger = logging.getLogger(__name__)
 
-LIMIT = "max_run_res.ncpus"
+MAX_RUN_RES = "max_run_res"
+LIMIT = f"{MAX_RUN_RES}.ncpus"
 QSTAT_QUEUES = ("qstat", "-Q", "-f", "-F", "json")
 _VERSION = 1
 _ALL = re.compile(r"\[o:PBS_ALL=(\d+)\]")

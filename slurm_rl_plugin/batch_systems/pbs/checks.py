@@ -9,7 +9,7 @@ from pathlib import Path
 from slurm_rl_plugin.batch_systems.pbs.answers.fields import SCORE
 from slurm_rl_plugin.batch_systems.pbs.answers.server import PbsServer
 from slurm_rl_plugin.batch_systems.pbs.process import DEFAULT_HOME, PbsCommands
-from slurm_rl_plugin.batch_systems.port import OwnCheck
+from slurm_rl_plugin.batch_systems.port import Check
 from slurm_rl_plugin.errors import BatchSystemError
 
 #: Releases before this one do not start again while a formula is set (openpbs 2530, 2475).
@@ -20,7 +20,7 @@ _LIST_HOOKS = ["qmgr", "-c", "list hook"]
 _AS_A_MANAGER = f"`qmgr -c 'list hook {DEAD_MAN_HOOK}'`"
 
 
-def pbs_checks(commands: PbsCommands, server: PbsServer) -> Iterator[OwnCheck]:
+def pbs_checks(commands: PbsCommands, server: PbsServer) -> Iterator[Check]:
     """Every check of a site with PBS."""
     yield _resource(commands)
     yield _default_score(server)
@@ -28,63 +28,63 @@ def pbs_checks(commands: PbsCommands, server: PbsServer) -> Iterator[OwnCheck]:
     yield _by_queue(commands.conf.get("PBS_HOME", DEFAULT_HOME))
     yield _dead_man(commands)
     if not server.scheduling:
-        yield OwnCheck("warn", "scheduling", "PBS starts no jobs now: scheduling is False")
+        yield Check("warn", "scheduling", "PBS starts no jobs now: scheduling is False")
     if not server.counts_eligible_time:
         what = (
             "eligible_time_enable is off, so waiting at a limit of the user's own counts for the "
             "starvation bound: qmgr -c 'set server eligible_time_enable = True'"
         )
-        yield OwnCheck("warn", "eligible time", what)
+        yield Check("warn", "eligible time", what)
     if not server.keeps_history:
         what = "job_history_enable is off: when jobs end is not told to models that learn from it"
-        yield OwnCheck("warn", "job history", what)
+        yield Check("warn", "job history", what)
 
 
-def _resource(commands: PbsCommands) -> OwnCheck:
+def _resource(commands: PbsCommands) -> Check:
     """It must be a float that users can neither see nor set."""
     try:
         words = commands.read(["qmgr", "-c", f"list resource {SCORE}"])
     except BatchSystemError as error:
-        return OwnCheck("fail", "resource", f"there is no {SCORE} ({error}): {_SETUP}")
+        return Check("fail", "resource", f"there is no {SCORE} ({error}): {_SETUP}")
     told = dict(re.findall(r"^\s*(type|flag) = (\S+)", words, re.MULTILINE))
     flags = told.get("flag", "")
     if told.get("type") not in ("float", "long"):
-        return OwnCheck("fail", "resource", f"{SCORE} is no float but {told.get('type')}: {_SETUP}")
+        return Check("fail", "resource", f"{SCORE} is no float but {told.get('type')}: {_SETUP}")
     if "i" not in flags and "r" not in flags:
         what = f"users can set {SCORE} themselves (flag {flags!r}): set resource {SCORE} flag = i"
-        return OwnCheck("fail", "resource", what)
+        return Check("fail", "resource", what)
     if "i" not in flags:
-        return OwnCheck("warn", "resource", f"users can see {SCORE}: flag i hides it")
-    return OwnCheck("pass", "resource", f"{SCORE}: users can neither see nor set it")
+        return Check("warn", "resource", f"users can see {SCORE}: flag i hides it")
+    return Check("pass", "resource", f"{SCORE}: users can neither see nor set it")
 
 
-def _default_score(server: PbsServer) -> OwnCheck:
+def _default_score(server: PbsServer) -> Check:
     if server.base > 0:
-        return OwnCheck("pass", "default score", f"new jobs have {server.base}")
+        return Check("pass", "default score", f"new jobs have {server.base}")
     what = f"resources_default.{SCORE} is unset: new jobs stand behind all others until a cycle"
-    return OwnCheck("warn", "default score", f"{what}; {_SETUP}")
+    return Check("warn", "default score", f"{what}; {_SETUP}")
 
 
-def _restart(release: str) -> OwnCheck:
+def _restart(release: str) -> Check:
     numbers = tuple(int(each) for each in re.findall(r"\d+", release)[:2])
     if len(numbers) == 2 and numbers >= FIRST_THAT_RESTARTS:
         what = f"pbs_server {release} starts again with a formula set; see it once all the same"
-        return OwnCheck("pass", "restart", what)
+        return Check("pass", "restart", what)
     what = (
         f"pbs_server {release} may not start again while job_sort_formula is set (openpbs issue "
         "2530): unset it before each restart, or upgrade"
     )
-    return OwnCheck("warn", "restart", what)
+    return Check("warn", "restart", what)
 
 
-def _by_queue(home: str) -> OwnCheck:
+def _by_queue(home: str) -> Check:
     """Queues go before the formula unless by_queue is off; the file is readable for root only."""
     path = Path(home, "sched_priv", "sched_config")
     try:
         words = path.read_text(errors="replace")
     except OSError as error:
         what = f"{path} cannot be read ({error.strerror}): ask root whether by_queue is False there"
-        return OwnCheck("warn", "by_queue", what)
+        return Check("warn", "by_queue", what)
     on = [
         name
         for name in ("by_queue", "round_robin")
@@ -92,11 +92,11 @@ def _by_queue(home: str) -> OwnCheck:
     ]
     if on:
         what = f"{' and '.join(on)} in {path}: queues go before the score, which orders each"
-        return OwnCheck("warn", "by_queue", f"{what} of them; False makes one order of all")
-    return OwnCheck("pass", "by_queue", "one order over all queues")
+        return Check("warn", "by_queue", f"{what} of them; False makes one order of all")
+    return Check("pass", "by_queue", "one order over all queues")
 
 
-def _dead_man(commands: PbsCommands) -> OwnCheck:
+def _dead_man(commands: PbsCommands) -> Check:
     """Whether the hook is there, as far as this user may see: an operator is shown no hook."""
     try:
         answer = commands.call(_LIST_HOOKS)
@@ -105,12 +105,12 @@ def _dead_man(commands: PbsCommands) -> OwnCheck:
     except BatchSystemError as error:
         words, hooks = str(error), []
     if DEAD_MAN_HOOK in hooks:
-        return OwnCheck("pass", "dead man", f"the hook {DEAD_MAN_HOOK} is there")
+        return Check("pass", "dead man", f"the hook {DEAD_MAN_HOOK} is there")
     if words.strip():
         what = (
             f"whether the hook {DEAD_MAN_HOOK} is there cannot be seen as an operator "
             f"({words.strip().splitlines()[0].rstrip('.')}); ask a manager: {_AS_A_MANAGER}"
         )
-        return OwnCheck("warn", "dead man", what)
+        return Check("warn", "dead man", what)
     what = f"no hook {DEAD_MAN_HOOK}: scores of a daemon that was killed stay in force; {_SETUP}"
-    return OwnCheck("warn", "dead man", what)
+    return Check("warn", "dead man", what)

@@ -22,6 +22,7 @@ from slurm_rl_plugin.batch_systems.pbs.checks import pbs_checks
 from slurm_rl_plugin.batch_systems.pbs.lever.libpbs import installed_library
 from slurm_rl_plugin.batch_systems.pbs.lever.scores import (
     HIGHEST_SCORE,
+    SCORE_TRAITS,
     SOUND_SCORES,
     Ifl,
     Qalter,
@@ -38,8 +39,8 @@ from slurm_rl_plugin.batch_systems.pbs.site import PbsSite
 from slurm_rl_plugin.batch_systems.port import (
     ApplyReport,
     BatchSystem,
+    Check,
     FactorChange,
-    OwnCheck,
     SchedulerFacts,
     SchedulerLoad,
 )
@@ -101,6 +102,7 @@ class Pbs:
             pass_interval=0.0,
             in_charge=True,
             highest_priority=HIGHEST_SCORE,
+            traits=SCORE_TRAITS,
         )
 
     def load(self) -> SchedulerLoad:
@@ -125,8 +127,9 @@ class Pbs:
         self._server = parse_server(self.commands.read_json(QSTAT_SERVER))
         return self._server
 
-    def own_checks(self) -> Iterator[OwnCheck]:
-        """See `ChecksItself.own_checks`."""
+    def own_checks(self, *, wants_runs: bool = False) -> Iterator[Check]:
+        """See `ChecksItself.own_checks`; past runs come from files, which may be none."""
+        del wants_runs
         return pbs_checks(self.commands, self.server())
 
     def beat(self) -> None:

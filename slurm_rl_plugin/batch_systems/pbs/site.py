@@ -45,3 +45,8 @@ class PbsSite:
     def commands(self) -> PbsCommands:
         """Runs PBS's commands there."""
         return PbsCommands(environment=self.environment, timeout=self.timeout, on_call=self.on_call)
+
+
+def heartbeat_file(state_file: Path) -> Path:
+    """Where PBS's dead-man hook looks for our sign of life, beside the state file."""
+    return state_file.with_name("heartbeat")

@@ -11,8 +11,8 @@ import numpy as np
 from slurm_rl_plugin.batch_systems.port import (
     ApplyReport,
     BatchSystem,
+    Check,
     FactorChange,
-    OwnCheck,
     SchedulerFacts,
     SchedulerLoad,
 )
@@ -29,6 +29,7 @@ from slurm_rl_plugin.batch_systems.slurm.answers.settings import BASIC, SHOW_CON
 from slurm_rl_plugin.batch_systems.slurm.answers.shares import SHARE_FORMAT, parse_shares
 from slurm_rl_plugin.batch_systems.slurm.batch_limit.checks import limit_checks
 from slurm_rl_plugin.batch_systems.slurm.batch_limit.limit import SlurmBatchLimit
+from slurm_rl_plugin.batch_systems.slurm.checks import slurm_checks
 from slurm_rl_plugin.batch_systems.slurm.levers.nice import NiceLever
 from slurm_rl_plugin.batch_systems.slurm.levers.port import Lever
 from slurm_rl_plugin.batch_systems.slurm.levers.site_factor import SiteFactorLever
@@ -53,6 +54,8 @@ from slurm_rl_plugin.units import FloatArray, IntArray
 
 logger = logging.getLogger(__name__)
 
+#: First and last release that the tests have run on.
+TRIED = (22, 5), (26, 5)
 SSHARE = ("sshare", "--all", "--parsable2", "--noheader", "-o", SHARE_FORMAT)
 SINFO = ("sinfo", "--noheader", "--all", "--Node", "-o", "%N|%C|%R|%p")
 
@@ -109,6 +112,8 @@ class SlurmCluster:
             pass_interval=settings.pass_interval,
             in_charge=settings.in_charge(self._site.host),
             controller_here=settings.names_controller(self._site.host),
+            traits=self._lever.traits,
+            tried=TRIED,
         )
 
     def load(self) -> SchedulerLoad:
@@ -234,7 +239,16 @@ class SlurmCluster:
         else:
             self._limit.set(processors)
 
-    def limit_checks(self, *, writes: bool) -> Iterator[OwnCheck]:
+    def own_checks(self, *, wants_runs: bool = False) -> Iterator[Check]:
+        """See `ChecksItself.own_checks`."""
+        yield from slurm_checks(self._site, self._runner, SSHARE, wants_runs=wants_runs)
+
+    @property
+    def hidden_factors(self) -> str:
+        """See `HidesFactors.hidden_factors`."""
+        return "sprio lists no job that is held or not eligible."
+
+    def limit_checks(self, *, writes: bool) -> Iterator[Check]:
         """See `ChecksLimit.limit_checks`."""
         if self._site.limit is not None:
             rows = self._queue.waiting_and_running()

@@ -6,6 +6,7 @@ import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from slurm_rl_plugin.batch_systems.kind import JobRecord
 from slurm_rl_plugin.batch_systems.slurm.answers.fields import (
     PENDING,
     QueueRow,
@@ -45,6 +46,24 @@ class SlurmJobRecord:
     def description(self) -> JobDescription | None:
         """What the class rules see of the pending record."""
         return describe(self.pending) if self.pending else None
+
+
+def job_record(job: int, timeout: float) -> JobRecord:
+    """What `squeue` and `sprio` say of one job, as `read_job_record` asks them."""
+    found = read_job_record(job, timeout)
+    first, row = next(iter(found.rows), None), found.pending
+    return JobRecord(
+        number=first.array_id if first else None,
+        state=first.state if first else "",
+        is_pending=row is not None,
+        name=row.name if row else "",
+        qos=row.qos if row else "",
+        reason=row.reason if row else "",
+        tasks=row.tasks if row else "",
+        description=found.description,
+        terms=found.terms,
+        unread=found.unread,
+    )
 
 
 def read_job_record(job: int, timeout: float) -> SlurmJobRecord:

@@ -30,6 +30,7 @@ class SlurmSite:
         limit: what carries a limit on batch jobs; None limits nothing.
         limits_file: keeps the site's own limit while ours stands; None limits nothing.
         limit_names: of every limit that may be taken back; see `SlurmBatchLimit`.
+        class_defaults: the table for job_submit.lua, which checks look at; None for none.
     """
 
     shares: Mapping[str, float] | None
@@ -45,6 +46,7 @@ class SlurmSite:
     limit: LimitSettings | None = None
     limits_file: Path | None = None
     limit_names: frozenset[LimitNames] | None = None
+    class_defaults: Path | None = None
 
     def commands(self) -> CommandRunner:
         """Runs Slurm's commands there."""

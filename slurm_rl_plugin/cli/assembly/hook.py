@@ -9,15 +9,14 @@ from pathlib import Path
 
 from slurm_rl_plugin.cli.assembly.batch_system import (
     build_batch_system,
-    class_defaults_path,
+    class_defaults_table,
     limits_path,
 )
 from slurm_rl_plugin.cli.assembly.shipped_files import shipped_folder
 from slurm_rl_plugin.configuration import Configuration, way_out_of
-from slurm_rl_plugin.configuration.keys.reserve import LICENSES, QOS
 from slurm_rl_plugin.errors import ConfigurationError, PolicyError
 from slurm_rl_plugin.hook.audit.log import AuditLog
-from slurm_rl_plugin.hook.class_defaults.class_defaults import ClassDefaults
+from slurm_rl_plugin.hook.class_defaults import ClassDefaults
 from slurm_rl_plugin.hook.cycle.cycle import Cycle
 from slurm_rl_plugin.hook.memory.state_file import StateFile
 from slurm_rl_plugin.hook.rails.batch_limit import BatchLimit
@@ -29,9 +28,6 @@ from slurm_rl_plugin.policies.registry import SHIPPED_MODELS, named_policy, unkn
 from slurm_rl_plugin.policies.unavailable import UnavailablePolicy
 
 logger = logging.getLogger(__name__)
-
-#: Seconds for which the table of class defaults is good beyond three cycles.
-_DEFAULTS_LIFE = 30.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,21 +142,6 @@ def build_cycle(configuration: Configuration, loaded: LoadedPolicy) -> Cycle:
             file=limits_path(Path(hook["state_file"])),
             monotonic=time.monotonic,
         ),
-        class_defaults=_class_defaults(configuration),
+        class_defaults=ClassDefaults(table=class_defaults_table(configuration)),
         calls=calls,
-    )
-
-
-def _class_defaults(configuration: Configuration) -> ClassDefaults:
-    """Good for three cycles: one that is late is no reason to give new jobs nothing."""
-    reserve, more = configuration.values["reserve"], {}
-    if reserve["mechanism"] == QOS:
-        more = {"batch_qos": reserve["qos"]}
-    elif reserve["mechanism"] == LICENSES:
-        more = {"batch_license": reserve["license"]}
-    return ClassDefaults(
-        path=class_defaults_path(configuration),
-        rules=configuration.classifier.rules,
-        life=3.0 * configuration.pace.longest + _DEFAULTS_LIFE,
-        more=more,
     )

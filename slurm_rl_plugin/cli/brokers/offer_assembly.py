@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import threading
 import time
 from collections.abc import Callable
@@ -12,12 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from slurm_rl_plugin.batch_systems.detection import choose_batch_system
-from slurm_rl_plugin.batch_systems.slurm.answers.fields import parse_all_processors
-from slurm_rl_plugin.batch_systems.slurm.answers.settings import SHOW_CONFIG, parse_cluster_name
-from slurm_rl_plugin.batch_systems.slurm.cluster import SINFO
-from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner
-from slurm_rl_plugin.batch_systems.slurm.submission.expected_start import SlurmStarts
+from slurm_rl_plugin.batch_systems.kind import OfferingSite
 from slurm_rl_plugin.brokers.live.offer_desk import OfferDesk
 from slurm_rl_plugin.brokers.live.offer_pages import OfferPages
 from slurm_rl_plugin.brokers.live.offer_worth import OfferWorth
@@ -25,7 +19,7 @@ from slurm_rl_plugin.brokers.live.own_utilities import OwnUtilities
 from slurm_rl_plugin.brokers.live.recent_starts import RecentStarts, StartLimits
 from slurm_rl_plugin.brokers.live.request_rate import RequestRate
 from slurm_rl_plugin.brokers.live.shared_token import SharedToken
-from slurm_rl_plugin.cli.assembly.batch_system import build_batch_system
+from slurm_rl_plugin.cli.assembly.batch_system import build_batch_system, chosen_batch_system
 from slurm_rl_plugin.configuration import Configuration
 from slurm_rl_plugin.domain.published_utilities import PublishedUtilities
 from slurm_rl_plugin.errors import ConfigurationError, PolicyError
@@ -47,10 +41,9 @@ def build_offer_pages(configuration: Configuration) -> OfferPages:
         ConfigurationError: the batch system has no will-run test, the token cannot be read, or the
             utility model cannot be used.
     """
-    check_batch_system(configuration)
-    given = configuration.values["offer"]
-    utilities = build_own_utilities(configuration)
-    desk = build_offer_desk(configuration, utilities)
+    given, site = configuration.values["offer"], offering_site(configuration)
+    utilities = build_own_utilities(configuration, site)
+    desk = build_offer_desk(configuration, site, utilities)
     if utilities is not None:
         utilities.renew()
     return OfferPages(
@@ -69,45 +62,41 @@ def _rate(per_minute: float) -> RequestRate:
     )
 
 
-def check_batch_system(configuration: Configuration) -> None:
-    """Only Slurm tells when a job would start.
+def offering_site(configuration: Configuration) -> OfferingSite:
+    """What the service asks of the batch system.
 
     Raises:
-        ConfigurationError: it is OpenPBS.
+        ConfigurationError: it tells nobody when a job would start.
     """
-    if choose_batch_system(configuration.values["batch_system"]["adapter"], os.environ).pbs:
+    given, kind = configuration.values["offer"], chosen_batch_system(configuration).kind
+    if kind.offers is None:
         raise ConfigurationError(
-            "offers need Slurm's will-run test, and OpenPBS has none: run `slurm-rl offer` at "
-            "sites with Slurm only."
+            f"offers need Slurm's will-run test, and {kind.title} has none: run `slurm-rl offer` "
+            "at sites with Slurm only."
         )
+    return kind.offers(float(given["timeout"]), given["account"])
 
 
-def offer_commands(configuration: Configuration) -> CommandRunner:
-    """Runs the service's commands."""
-    timeout = float(configuration.values["offer"]["timeout"])
-    return CommandRunner(environment=None, timeout=timeout, on_call=None)
-
-
-def build_offer_desk(configuration: Configuration, utilities: OwnUtilities | None) -> OfferDesk:
+def build_offer_desk(
+    configuration: Configuration, site: OfferingSite, utilities: OwnUtilities | None
+) -> OfferDesk:
     """What makes the offers."""
     given = configuration.values["offer"]
-    commands = offer_commands(configuration)
     limits = StartLimits(
         keep=float(given["keep"]),
         at_once=given["tests_at_once"],
         busy_share=float(given["busy_share"]),
         patience=float(given["timeout"]),
     )
-    starts = SlurmStarts(commands, given["account"])
     return OfferDesk(
-        site=_site_name(commands),
-        starts=RecentStarts(starts.expected_start, limits, time.monotonic),
+        site=Remembered(site.name).value,
+        starts=RecentStarts(site.expected_start, limits, time.monotonic),
         worth=OfferWorth(
             given["price"],
             configuration.classifier.is_interactive,
             None if utilities is None else utilities.utility,
         ),
-        all_processors=Remembered(lambda: parse_all_processors(commands.read(SINFO))).value,
+        all_processors=Remembered(site.processors).value,
         clock=time.time,  # noqa: TID251 - the composition root hands out the clock
     )
 
@@ -129,7 +118,7 @@ def utility_model(configuration: Configuration) -> QNetworkPolicy | None:
     return policy
 
 
-def build_own_utilities(configuration: Configuration) -> OwnUtilities | None:
+def build_own_utilities(configuration: Configuration, site: OfferingSite) -> OwnUtilities | None:
     """What publishes the site's utilities, from a look at the queue as the daemon has it.
 
     Raises:
@@ -139,13 +128,13 @@ def build_own_utilities(configuration: Configuration) -> OwnUtilities | None:
     if policy is None:
         return None
     given, calls = configuration.values["offer"], list[tuple[str, float]]()
-    site = _site_name(offer_commands(configuration))
-    # asks Slurm which adapter may work, so not before the first publication
+    name = Remembered(site.name).value
+    # asks which adapter may work, so not before the first publication
     batch_system = cache(lambda: build_batch_system(configuration, calls))
 
     def publish() -> PublishedUtilities:
         calls.clear()
-        return published_utilities(policy, batch_system().snapshot(), site=site())
+        return published_utilities(policy, batch_system().snapshot(), site=name())
 
     return OwnUtilities(
         publish,
@@ -154,10 +143,6 @@ def build_own_utilities(configuration: Configuration) -> OwnUtilities | None:
         clock=time.time,  # noqa: TID251 - the composition root hands out the clock
         monotonic=time.monotonic,
     )
-
-
-def _site_name(commands: CommandRunner) -> Callable[[], str]:
-    return Remembered(lambda: parse_cluster_name(commands.read(SHOW_CONFIG))).value
 
 
 @dataclass(slots=True)

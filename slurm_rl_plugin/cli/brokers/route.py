@@ -9,8 +9,8 @@ import sys
 import time
 from dataclasses import dataclass
 
-from slurm_rl_plugin.batch_systems.slurm.submission.clusters import SlurmSubmission, user_submission
-from slurm_rl_plugin.batch_systems.slurm.submission.options import SbatchCommand
+from slurm_rl_plugin.batch_systems.registry import BATCH_SYSTEMS
+from slurm_rl_plugin.batch_systems.submission_port import JobSubmission, SubmitCommand
 from slurm_rl_plugin.brokers.live.asked_sites import SiteAnswer, ask_sites
 from slurm_rl_plugin.brokers.live.remote_site import RemoteSite
 from slurm_rl_plugin.brokers.live.routed_jobs import JobOnItsWay, RoutedJobsFile
@@ -63,10 +63,10 @@ class Route:
     """
 
     configuration: Configuration
-    command: SbatchCommand
+    command: SubmitCommand
     script: str | None
     request: JobRequest
-    submission: SlurmSubmission
+    submission: JobSubmission
     past: RoutedJobsFile
 
 
@@ -110,18 +110,26 @@ def _broker(named: str, formula: str | None, configuration: Configuration) -> Br
 
 
 def _route(options: argparse.Namespace, configuration: Configuration) -> Route:
-    command, script = given_command(options.command)
-    if options.submit and shutil.which("sbatch") is None:
-        raise ConfigurationError("there is no sbatch here: run this where jobs are submitted.")
-    timeout = float(configuration.values["route"]["submit_timeout"])
+    submission = _submission(float(configuration.values["route"]["submit_timeout"]))
+    command, script = given_command(submission, options.command)
+    if options.submit and shutil.which(submission.program) is None:
+        raise ConfigurationError(
+            f"there is no {submission.program} here: run this where jobs are submitted."
+        )
     return Route(
         configuration=configuration,
         command=command,
         script=script if command.reads_stdin else None,
-        request=request_of(command, script, os.environ),
-        submission=user_submission(os.environ, timeout),
+        request=request_of(submission, command, script, os.environ),
+        submission=submission,
         past=RoutedJobsFile(state_file(os.environ)),
     )
+
+
+def _submission(timeout: float) -> JobSubmission:
+    """For the user's own submission, by the batch system that can submit to several clusters."""
+    makes = [kind.submission for kind in BATCH_SYSTEMS.values() if kind.submission is not None]
+    return makes[0](os.environ, timeout)
 
 
 def _ranking(broker: Broker, request: JobRequest, answers: list[SiteAnswer]) -> list[RankedSite]:

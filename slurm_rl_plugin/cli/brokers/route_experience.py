@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
-from slurm_rl_plugin.batch_systems.slurm.submission.clusters import EndedRun, SlurmSubmission
+from slurm_rl_plugin.batch_systems.submission_port import EndedRun, JobSubmission
 from slurm_rl_plugin.brokers.live.routed_jobs import JobOnItsWay, RoutedJobs, RoutedJobsFile
 from slurm_rl_plugin.brokers.port import Broker, RoutedJob
 from slurm_rl_plugin.domain.site import JobRequest
@@ -30,7 +30,7 @@ def state_file(environment: Mapping[str, str]) -> Path:
 def learn_from_past(
     broker: Broker,
     past: RoutedJobsFile,
-    submission: SlurmSubmission,
+    submission: JobSubmission,
     now: float,
     tell: Callable[[str], None],
 ) -> None:
@@ -62,7 +62,7 @@ def learn_from_past(
 
 
 def _outcomes(
-    known: RoutedJobs, submission: SlurmSubmission, tell: Callable[[str], None]
+    known: RoutedJobs, submission: JobSubmission, tell: Callable[[str], None]
 ) -> tuple[dict[tuple[str, int], RoutedJob], set[tuple[str, int]]]:
     """(site, number) -> the job that ran there; and those that ended without having run."""
     waiting: dict[str, dict[int, JobOnItsWay]] = {}

@@ -8,11 +8,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from slurm_rl_plugin.batch_systems.slurm.submission.options import (
-    SbatchCommand,
-    job_request_of,
-    sbatch_command,
-)
+from slurm_rl_plugin.batch_systems.submission_port import JobSubmission, SubmitCommand
 from slurm_rl_plugin.brokers.live.remote_site import SiteAddress
 from slurm_rl_plugin.configuration import Configuration
 from slurm_rl_plugin.configuration.reading.site_list import read_sites
@@ -23,13 +19,13 @@ from slurm_rl_plugin.errors import ConfigurationError
 LONGEST_SCRIPT = 4 * 1024 * 1024
 
 
-def given_command(words: Sequence[str]) -> tuple[SbatchCommand, str]:
+def given_command(submission: JobSubmission, words: Sequence[str]) -> tuple[SubmitCommand, str]:
     """The command behind `--` and the text of its batch script, "" for none.
 
     Raises:
         ConfigurationError: no command, or its script cannot be read.
     """
-    command = sbatch_command([*words[1:]] if words[:1] == ["--"] else [*words])
+    command = submission.command([*words[1:]] if words[:1] == ["--"] else [*words])
     if command.script is not None:
         return command, _script(Path(command.script))
     if not command.reads_stdin:
@@ -69,17 +65,22 @@ def _script(path: Path) -> str:
         ) from None
 
 
-def request_of(command: SbatchCommand, script: str, environment: Mapping[str, str]) -> JobRequest:
+def request_of(
+    submission: JobSubmission,
+    command: SubmitCommand,
+    script: str,
+    environment: Mapping[str, str],
+) -> JobRequest:
     """What the sites are told of the job.
 
     Raises:
-        ConfigurationError: see `job_request_of`.
+        ConfigurationError: see `JobSubmission.request`.
     """
     try:
         user = getpass.getuser()
     except (KeyError, OSError):  # nobody knows this user
         user = str(os.getuid())
-    return job_request_of(command, script, environment, user)
+    return submission.request(command, script, environment, user)
 
 
 def sites_of(configuration: Configuration, environment: Mapping[str, str]) -> list[SiteAddress]:

@@ -3,25 +3,18 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import asdict
 
+from slurm_rl_plugin.batch_systems.port import FAIL, Check
 from slurm_rl_plugin.cli.assembly.configuration_arguments import (
     add_configuration_options,
     configuration_of,
 )
 from slurm_rl_plugin.cli.assembly.hook import check_model_file
-from slurm_rl_plugin.cli.check.batch_system import (
-    FAIL,
-    SiteCheck,
-    adapter,
-    own_checks,
-    scheduler_of,
-    site,
-)
+from slurm_rl_plugin.cli.check.batch_system import adapter, own_checks, scheduler_of, site
 from slurm_rl_plugin.cli.check.model import FEWEST_JOBS, model_of
 from slurm_rl_plugin.cli.check.offers import offer_checks
 from slurm_rl_plugin.cli.check.reserve import reserve_of
-from slurm_rl_plugin.cli.check.surroundings import files_of, now, port_of, surroundings_of
+from slurm_rl_plugin.cli.check.surroundings import files_of, now, port_of
 from slurm_rl_plugin.cli.look.job_arguments import count
 from slurm_rl_plugin.cli.look.queue_look import look_at_queue
 from slurm_rl_plugin.cli.tables import print_json, print_table
@@ -48,14 +41,14 @@ def main(options: argparse.Namespace) -> int:
     checks = checks_of(configuration, options.jobs)
     failed = sum(check.result == FAIL for check in checks)
     if options.json:
-        print_json({"failed": failed, "checks": [asdict(check) for check in checks]})
+        print_json({"failed": failed, "checks": [check._asdict() for check in checks]})
     else:
         rows = [[check.result, check.name, check.what] for check in checks]
         print_table(["RESULT", "CHECK", "WHAT"], rows)
     return 1 if failed else 0
 
 
-def checks_of(configuration: Configuration, jobs: int | None = None) -> list[SiteCheck]:
+def checks_of(configuration: Configuration, jobs: int | None = None) -> list[Check]:
     """Every check; where the batch system does not answer those on it are one failure.
 
     Args:
@@ -71,11 +64,9 @@ def checks_of(configuration: Configuration, jobs: int | None = None) -> list[Sit
         look = look_at_queue(configuration)
         system = look.cycle.batch_system
         facts, load = system.facts(), system.load()
-        own = own_checks(system) or list(
-            surroundings_of(configuration, look.loaded.learns_from_runs, now)
-        )
+        own = own_checks(configuration, look)
     except BatchSystemError as error:
-        failed = SiteCheck(FAIL, "batch system", str(error))
+        failed = Check(FAIL, "batch system", str(error))
         return [failed, adapter(configuration), *checks, *model_of(configuration)]
     found = site(configuration, facts, load, look.cycle)
     return [

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from slurm_rl_plugin.batch_systems.port import FAIL, PASS, WARN, Check
 from slurm_rl_plugin.cli.assembly.hook import LoadedPolicy, load_policy
 from slurm_rl_plugin.cli.benchmark.drawn_queue import queue_beside
-from slurm_rl_plugin.cli.check.batch_system import FAIL, PASS, WARN, SiteCheck
 from slurm_rl_plugin.cli.look.queue_look import QueueLook
 from slurm_rl_plugin.configuration import Configuration
 from slurm_rl_plugin.errors import PolicyError
@@ -21,7 +21,7 @@ _REPEATS = 3
 
 def model_of(
     configuration: Configuration, look: QueueLook | None = None, jobs: int | None = None
-) -> Iterator[SiteCheck]:
+) -> Iterator[Check]:
     """Whether the model can be used, was trained for the site's goals, and is quick enough.
 
     Args:
@@ -32,30 +32,30 @@ def model_of(
     try:
         loaded = load_policy(configuration.values["policy"]["model"])
     except PolicyError as error:
-        yield SiteCheck(FAIL, "model", str(error))
+        yield Check(FAIL, "model", str(error))
         return
-    yield SiteCheck(PASS, "model", f"{loaded.policy.name} {loaded.sha256[:12]}".strip())
+    yield Check(PASS, "model", f"{loaded.policy.name} {loaded.sha256[:12]}".strip())
     yield reward_of(configuration, loaded)
     if look is not None:
         waiting = len(look.considered.plan.snapshot.pending)
         yield _decision_time(configuration, loaded, look, jobs or max(waiting, FEWEST_JOBS))
 
 
-def reward_of(configuration: Configuration, loaded: LoadedPolicy) -> SiteCheck:
+def reward_of(configuration: Configuration, loaded: LoadedPolicy) -> Check:
     """Reward weights act by training alone: the model must have been trained for the site's."""
     card = getattr(loaded.policy, "card", None)
     if card is None:
-        return SiteCheck(PASS, "reward", "a rule has no reward: [reward] is not used")
+        return Check(PASS, "reward", "a rule has no reward: [reward] is not used")
     trained, wanted = card.reward_weights, configuration.values["reward"]
     if not trained:
-        return SiteCheck(
+        return Check(
             WARN, "reward", "the model does not say what it was trained for: [reward] is not used"
         )
     differs = [key for key in wanted if abs(trained.get(key, 0.0) - wanted[key]) > 1e-9]
     if not differs:
-        return SiteCheck(PASS, "reward", "the model was trained for the weights of [reward]")
+        return Check(PASS, "reward", "the model was trained for the weights of [reward]")
     told = ", ".join(f"{key} = {trained.get(key, 0.0):g}" for key in differs)
-    return SiteCheck(
+    return Check(
         FAIL,
         "reward",
         f"the model was trained with {told}: train one for your [reward], or set it as trained",
@@ -64,7 +64,7 @@ def reward_of(configuration: Configuration, loaded: LoadedPolicy) -> SiteCheck:
 
 def _decision_time(
     configuration: Configuration, loaded: LoadedPolicy, look: QueueLook, jobs: int
-) -> SiteCheck:
+) -> Check:
     plan = look.considered.plan
     snapshot = queue_beside(plan.snapshot, jobs, np.random.default_rng(1))
     deadline = float(configuration.values["policy"]["inference_deadline"])
@@ -74,14 +74,14 @@ def _decision_time(
         try:
             loaded.policy.decide(snapshot, plan.memory)
         except PolicyError as error:
-            return SiteCheck(FAIL, "decision time", str(error))
+            return Check(FAIL, "decision time", str(error))
         taken.append(time.monotonic() - began)
     seconds = float(np.median(taken))
     what = f"{seconds:.3f} s for {jobs} jobs, allowed {deadline:g} s"
     if seconds >= deadline:
-        return SiteCheck(
+        return Check(
             FAIL, "decision time", f"{what}: raise inference_deadline or take a smaller model"
         )
     if seconds >= deadline / 2:
-        return SiteCheck(WARN, "decision time", f"{what}: raise inference_deadline")
-    return SiteCheck(PASS, "decision time", what)
+        return Check(WARN, "decision time", f"{what}: raise inference_deadline")
+    return Check(PASS, "decision time", what)

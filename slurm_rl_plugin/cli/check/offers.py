@@ -6,15 +6,12 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-from slurm_rl_plugin.batch_systems.slurm.submission.expected_start import SlurmStarts
+from slurm_rl_plugin.batch_systems.kind import OfferingSite
+from slurm_rl_plugin.batch_systems.port import FAIL, PASS, WARN, Check
 from slurm_rl_plugin.brokers.live.job_document import job_request
 from slurm_rl_plugin.brokers.live.shared_token import read_token
-from slurm_rl_plugin.cli.brokers.offer_assembly import (
-    check_batch_system,
-    offer_commands,
-    utility_model,
-)
-from slurm_rl_plugin.cli.check.batch_system import FAIL, PASS, WARN, SiteCheck
+from slurm_rl_plugin.cli.assembly.batch_system import chosen_batch_system
+from slurm_rl_plugin.cli.brokers.offer_assembly import offering_site, utility_model
 from slurm_rl_plugin.cli.check.surroundings import why_not_listen
 from slurm_rl_plugin.configuration import Configuration
 from slurm_rl_plugin.configuration.keys.offers import OFFER
@@ -25,7 +22,7 @@ from slurm_rl_plugin.metrics.tls import ServedTls
 _SMALL = {"processors": 1, "time_limit": 60}
 
 
-def offer_checks(configuration: Configuration, now: float) -> Iterator[SiteCheck]:
+def offer_checks(configuration: Configuration, now: float) -> Iterator[Check]:
     """Token, certificate, port, and whether this user may ask for the start of a job.
 
     Args:
@@ -38,67 +35,67 @@ def offer_checks(configuration: Configuration, now: float) -> Iterator[SiteCheck
     if not configured and not Path(given["token_file"]).exists():
         return
     try:
-        check_batch_system(configuration)
+        site = offering_site(configuration)
     except ConfigurationError as error:
-        yield SiteCheck(FAIL, "offer", str(error))
+        yield Check(FAIL, "offer", str(error))
         return
     yield _token(Path(given["token_file"]))
     yield _tls(configuration)
     yield _port(given["address"], given["port"])
     if given["utility_model"]:
         yield _utility_model(configuration)
-    yield _will_run(configuration, now)
+    yield _will_run(configuration, site, now)
 
 
-def _token(path: Path) -> SiteCheck:
+def _token(path: Path) -> Check:
     try:
         read_token(path)
         mode = path.stat().st_mode
     except (ConfigurationError, OSError) as error:
-        return SiteCheck(FAIL, "offer token", str(error))
+        return Check(FAIL, "offer token", str(error))
     if mode & stat.S_IROTH:
-        return SiteCheck(WARN, "offer token", f"everybody may read {path}: chmod o-r, or mean it")
-    return SiteCheck(PASS, "offer token", f"{path} holds one")
+        return Check(WARN, "offer token", f"everybody may read {path}: chmod o-r, or mean it")
+    return Check(PASS, "offer token", f"{path} holds one")
 
 
-def _tls(configuration: Configuration) -> SiteCheck:
+def _tls(configuration: Configuration) -> Check:
     files = configuration.offer_tls
     if files is None:
-        return SiteCheck(PASS, "offer tls", "none, on the loopback address only")
+        return Check(PASS, "offer tls", "none, on the loopback address only")
     try:
         ServedTls(files)
     except ConfigurationError as error:
-        return SiteCheck(FAIL, "offer tls", str(error))
-    return SiteCheck(PASS, "offer tls", f"{files.certificate} and its key can be used")
+        return Check(FAIL, "offer tls", str(error))
+    return Check(PASS, "offer tls", f"{files.certificate} and its key can be used")
 
 
-def _port(address: str, port: int) -> SiteCheck:
+def _port(address: str, port: int) -> Check:
     fault = why_not_listen(address, port) if port else None
     if fault is None:
-        return SiteCheck(PASS, "offer port", f"{port} is free")
-    return SiteCheck(WARN, "offer port", f"{address}:{port}: {fault}; right if the service runs")
+        return Check(PASS, "offer port", f"{port} is free")
+    return Check(WARN, "offer port", f"{address}:{port}: {fault}; right if the service runs")
 
 
-def _utility_model(configuration: Configuration) -> SiteCheck:
+def _utility_model(configuration: Configuration) -> Check:
     try:
         utility_model(configuration)
     except ConfigurationError as error:
-        return SiteCheck(FAIL, "offer utilities", str(error))
+        return Check(FAIL, "offer utilities", str(error))
     path = configuration.values["offer"]["utility_model"]
-    return SiteCheck(PASS, "offer utilities", f"{path} tells what the site publishes")
+    return Check(PASS, "offer utilities", f"{path} tells what the site publishes")
 
 
-def _will_run(configuration: Configuration, now: float) -> SiteCheck:
+def _will_run(configuration: Configuration, site: OfferingSite, now: float) -> Check:
     """Ask as the service does: accounts and QOS are those of the user who asks."""
-    starts = SlurmStarts(offer_commands(configuration), configuration.values["offer"]["account"])
     try:
-        start = starts.expected_start(job_request(_SMALL))
+        start = site.expected_start(job_request(_SMALL))
     except JobNotAccepted as error:
         what = f"{error}; run it as the service's user, and give him an account in [offer] account"
-        return SiteCheck(FAIL, "offer test", what)
+        return Check(FAIL, "offer test", what)
     except BatchSystemError as error:
-        return SiteCheck(FAIL, "offer test", str(error))
+        return Check(FAIL, "offer test", str(error))
     if start is None:
-        return SiteCheck(WARN, "offer test", "Slurm tells no time for a job of one processor")
+        title = chosen_batch_system(configuration).kind.title
+        return Check(WARN, "offer test", f"{title} tells no time for a job of one processor")
     wait = max(start - now, 0.0)
-    return SiteCheck(PASS, "offer test", f"a job of one processor would start in {wait:.0f} s")
+    return Check(PASS, "offer test", f"a job of one processor would start in {wait:.0f} s")

@@ -3,39 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import json
-import os
-import re
-import shlex
-from dataclasses import dataclass
 from pathlib import Path
 
-from slurm_rl_plugin.batch_systems.pbs.answers.fields import SCORE
-from slurm_rl_plugin.batch_systems.pbs.answers.server import QSTAT_SERVER, parse_server
-from slurm_rl_plugin.batch_systems.pbs.checks import CLASS_HOOK, DEAD_MAN_HOOK
-from slurm_rl_plugin.batch_systems.pbs.process import PbsCommands
-from slurm_rl_plugin.cli.assembly.batch_system import heartbeat_path
+from slurm_rl_plugin.batch_systems.pbs.setup import setup_steps, site_formula
+from slurm_rl_plugin.batch_systems.pbs.site import heartbeat_file
 from slurm_rl_plugin.cli.assembly.configuration_arguments import (
     add_configuration_options,
     configuration_of,
 )
 from slurm_rl_plugin.cli.assembly.shipped_files import shipped_folder
-from slurm_rl_plugin.errors import BatchSystemError, ConfigurationError
-
-#: Score of a job that neither a class nor the daemon has placed.
-DEFAULT_SCORE = 1000
-#: What one point of the score is worth in the formula; the site's own terms decide below it.
-WEIGHT = 1000
-STALE_SECONDS = 60
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """Lines to run, what they do, and the lines that undo them."""
-
-    does: str
-    lines: tuple[str, ...]
-    undo: tuple[str, ...]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -53,157 +29,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(options: argparse.Namespace) -> int:
     """Print every step; the formula is the last one, since it brings the scores into force."""
     configuration = configuration_of(options)
-    formula, whence = _site_formula(options.formula)
-    heartbeat = heartbeat_path(Path(configuration.values["hook"]["state_file"]))
+    formula, whence = site_formula(options.formula)
+    heartbeat = heartbeat_file(Path(configuration.values["hook"]["state_file"]))
+    steps = setup_steps(formula, heartbeat, options.user, shipped_folder("deploy/pbs"))
     print(f"# As root on the host of pbs_server. {whence}")
-    for number, step in enumerate(steps(formula, heartbeat, options.user), start=1):
+    for number, step in enumerate(steps, start=1):
         print(f"\n# {number}. {step.does}")
         print("\n".join(step.lines))
         print("\n".join(f"#    undo: {line}" for line in step.undo))
     return 0
-
-
-def steps(formula: str, heartbeat: Path, user: str | None) -> list[Step]:
-    """Every step in the order in which it is run.
-
-    Args:
-        formula: the site's own terms; "" for none.
-        heartbeat: the file that the daemon touches.
-        user: who it runs as; None for root.
-    """
-    return [
-        _resource(),
-        _default_score(),
-        *([_operator(user)] if user else []),
-        _by_queue(),
-        _class_hook(),
-        _dead_man_hook(formula, heartbeat),
-        _formula(formula),
-    ]
-
-
-def _qmgr(command: str) -> str:
-    return f"qmgr -c {shlex.quote(command)}"
-
-
-def _resource() -> Step:
-    return Step(
-        "The resource that holds our order; flag i: users can neither see nor set it.",
-        (_qmgr(f"create resource {SCORE} type=float,flag=i"),),
-        (_qmgr(f"delete resource {SCORE}") + "  # once no job has it, past ones too",),
-    )
-
-
-def _default_score() -> Step:
-    return Step(
-        "The score of new jobs until a cycle places them: behind those that are placed. Above 0, "
-        "since jobs without a score stand behind all others.",
-        (_qmgr(f"set server resources_default.{SCORE} = {DEFAULT_SCORE}"),),
-        (_qmgr(f"unset server resources_default.{SCORE}"),),
-    )
-
-
-def _operator(user: str) -> Step:
-    return Step(
-        "The daemon's user may change scores.",
-        (_qmgr(f"set server operators += {user}"),),
-        (_qmgr(f"set server operators -= {user}"),),
-    )
-
-
-def _by_queue() -> Step:
-    config = "$PBS_HOME/sched_priv/sched_config"
-    off = "s/^by_queue:.*True.*/by_queue: False ALL/"
-    on = "s/^by_queue:.*False.*/by_queue: True ALL/"
-    return Step(
-        "One order over all queues; leave this out where a queue's Priority must go first.",
-        (f'. /etc/pbs.conf; sed -i "{off}" "{config}" && pkill -HUP -x pbs_sched',),
-        (f'. /etc/pbs.conf; sed -i "{on}" "{config}" && pkill -HUP -x pbs_sched',),
-    )
-
-
-def _class_hook() -> Step:
-    return Step(
-        "New jobs get the score of their class, by the rules of the .json file; optional. It acts "
-        "at once, in shadow mode too.",
-        (
-            _qmgr(f"create hook {CLASS_HOOK} event=queuejob,alarm=5"),
-            _qmgr(f"import hook {CLASS_HOOK} application/x-python default {_file(CLASS_HOOK)}.py"),
-            _qmgr(
-                f"import hook {CLASS_HOOK} application/x-config default {_file(CLASS_HOOK)}.json"
-            ),
-        ),
-        (_qmgr(f"delete hook {CLASS_HOOK}"),),
-    )
-
-
-def _dead_man_hook(formula: str, heartbeat: Path) -> Step:
-    settings = {"heartbeat": str(heartbeat), "stale_seconds": STALE_SECONDS, "formula": formula}
-    program = f"{_file(DEAD_MAN_HOOK)}.py"
-    return Step(
-        f"When the daemon has been silent for {STALE_SECONDS} s the formula of before comes back; "
-        "root must set ours again then.",
-        (
-            f'config=$(mktemp) && echo {shlex.quote(json.dumps(settings))} > "$config"',
-            _qmgr(f"create hook {DEAD_MAN_HOOK} event=periodic,freq=5,alarm=30"),
-            _qmgr(f"import hook {DEAD_MAN_HOOK} application/x-python default {program}"),
-            f'qmgr -c "import hook {DEAD_MAN_HOOK} application/x-config default $config"',
-        ),
-        (_qmgr(f"delete hook {DEAD_MAN_HOOK}"),),
-    )
-
-
-def _formula(formula: str) -> Step:
-    ours = f"{WEIGHT}*{SCORE} + ({formula})" if formula else SCORE
-    back = (
-        f'set server job_sort_formula = "{formula}"'
-        if formula
-        else ("unset server job_sort_formula")
-    )
-    return Step(
-        "The scores come into force, at once and in shadow mode too. The site's own terms decide "
-        "between jobs of one score. Some releases before 22.05 do not start again while a formula "
-        "is set (openpbs issue 2530): restart pbs_server once when the site can stand it. Leave "
-        "job_sort_formula_threshold unset: a job at or below it never runs.",
-        (_qmgr(f'set server job_sort_formula = "{ours}"'),),
-        (_qmgr(back),),
-    )
-
-
-def _file(hook: str) -> str:
-    """Its file without suffix, wherever this package is installed."""
-    return str(shipped_folder("deploy/pbs") / hook)
-
-
-def _site_formula(given: str | None) -> tuple[str, str]:
-    """The site's own terms without ours, and who told them.
-
-    Raises:
-        ConfigurationError: they cannot be kept.
-    """
-    if given is not None:
-        return _without_ours(given), "The site's own terms are those of --formula."
-    commands = PbsCommands(environment=dict(os.environ), timeout=10.0, on_call=None)
-    try:
-        told = parse_server(commands.read_json(QSTAT_SERVER)).formula
-    except BatchSystemError as error:
-        return "", f"No terms of the site are kept, since PBS does not answer ({error})."
-    site = _without_ours(told)
-    return site, f"The site's own terms now: {site or 'none'}."
-
-
-def _without_ours(formula: str) -> str:
-    """The terms of a formula that we have extended already, and of any other.
-
-    Raises:
-        ConfigurationError: it holds our resource in another form, or a double quote.
-    """
-    formula = formula.strip()
-    ours = re.fullmatch(rf"(?:{WEIGHT}\*)?{SCORE}(?: \+ \((.*)\))?", formula)
-    site = (ours[1] or "") if ours else formula
-    if re.search(rf"\b{SCORE}\b", site) or '"' in site:
-        raise ConfigurationError(
-            f"the formula {formula!r} cannot be taken apart: give the site's own terms with "
-            f"--formula, without {SCORE} and without double quotes."
-        )
-    return site

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from slurm_rl_plugin.batch_systems.port import ChecksLimit, LimitsBatch
+from slurm_rl_plugin.batch_systems.port import FAIL, PASS, WARN, Check, ChecksLimit, LimitsBatch
 from slurm_rl_plugin.cli.assembly.batch_system import limits_path
-from slurm_rl_plugin.cli.check.batch_system import FAIL, PASS, WARN, SiteCheck
 from slurm_rl_plugin.cli.look.queue_look import QueueLook
 from slurm_rl_plugin.configuration import Configuration
 from slurm_rl_plugin.errors import BatchSystemError
@@ -15,55 +14,53 @@ from slurm_rl_plugin.hook.daemon.lock import daemon_runs
 from slurm_rl_plugin.whole_file import may_exist
 
 
-def reserve_of(configuration: Configuration, look: QueueLook) -> Iterator[SiteCheck]:
+def reserve_of(configuration: Configuration, look: QueueLook) -> Iterator[Check]:
     """Every check; one where nothing is to be kept free."""
     state = Path(configuration.values["hook"]["state_file"])
     runs = daemon_runs(state)
     if configuration.reserve is None:
         if may_exist(limits_path(state)) and runs is False:
             what = "is off, and a limit of ours may stand: run `slurm-rl release`"
-            yield SiteCheck(FAIL, "reserve", what)
+            yield Check(FAIL, "reserve", what)
         else:
-            yield SiteCheck(PASS, "reserve", "off: no processors are kept free of batch jobs")
+            yield Check(PASS, "reserve", "off: no processors are kept free of batch jobs")
         return
     yield _wanted(look)
     yield from _bounds(configuration, look)
     system = look.cycle.batch_system
     if not isinstance(system, LimitsBatch):
-        yield SiteCheck(FAIL, "reserve", f"{system.name} cannot limit batch jobs: turn it off")
+        yield Check(FAIL, "reserve", f"{system.name} cannot limit batch jobs: turn it off")
     elif isinstance(system, ChecksLimit):
         try:
-            for each in system.limit_checks(writes=runs is False and not look.cycle.stands_by()):
-                yield SiteCheck(*each)
+            writes = runs is False and not look.cycle.stands_by()
+            yield from system.limit_checks(writes=writes)
         except BatchSystemError as error:
-            yield SiteCheck(FAIL, "reserve", str(error))
+            yield Check(FAIL, "reserve", str(error))
 
 
-def _wanted(look: QueueLook) -> SiteCheck:
+def _wanted(look: QueueLook) -> Check:
     """Whether the policy ever asks for processors."""
     policy = look.cycle.policy
     if getattr(policy, "holds", False) or getattr(policy, "reserve", 0):
-        return SiteCheck(
-            PASS, "reserve policy", f"{policy.name} says how many processors to keep free"
-        )
+        return Check(PASS, "reserve policy", f"{policy.name} says how many processors to keep free")
     what = f"{policy.name} never asks for any: set [policy] model to responsive-reserve, a model"
-    return SiteCheck(WARN, "reserve policy", f"{what} trained with --hold, or reserve:N")
+    return Check(WARN, "reserve policy", f"{what} trained with --hold, or reserve:N")
 
 
-def _bounds(configuration: Configuration, look: QueueLook) -> Iterator[SiteCheck]:
+def _bounds(configuration: Configuration, look: QueueLook) -> Iterator[Check]:
     """Whether the numbers of [reserve] fit the cluster."""
     capacity = look.considered.plan.snapshot.capacity
     reserve = configuration.reserve
     assert reserve is not None
     if reserve.widest_batch_job >= capacity:
         what = f"widest_batch_job is all of the {capacity} processors: nothing is ever kept free"
-        yield SiteCheck(WARN, "reserve size", what)
+        yield Check(WARN, "reserve size", what)
     elif reserve.most >= capacity:
         what = f"most_processors is all of the {capacity} processors: batch work might stop"
-        yield SiteCheck(WARN, "reserve size", what)
+        yield Check(WARN, "reserve size", what)
     else:
         what = f"{reserve.most} of {capacity} processors at most"
-        yield SiteCheck(PASS, "reserve size", what)
+        yield Check(PASS, "reserve size", what)
     if configuration.values["hook"]["influence_hours"]:
         what = "interactive jobs may stand behind batch jobs that wait for processors, which block "
-        yield SiteCheck(WARN, "reserve order", f"{what}them: set influence_hours = 0")
+        yield Check(WARN, "reserve order", f"{what}them: set influence_hours = 0")

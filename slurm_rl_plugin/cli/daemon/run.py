@@ -12,7 +12,6 @@ from types import FrameType
 
 from prometheus_client import CollectorRegistry
 
-from slurm_rl_plugin.batch_systems.pbs.answers.fields import SCORE
 from slurm_rl_plugin.batch_systems.port import BatchSystem, SignOfLife, WatchesJobs
 from slurm_rl_plugin.cli.assembly.configuration_arguments import (
     add_configuration_options,
@@ -26,7 +25,6 @@ from slurm_rl_plugin.cli.assembly.hook import (
     load_policy_or_fall_back,
 )
 from slurm_rl_plugin.cli.assembly.state_owner import become_state_owner
-from slurm_rl_plugin.cli.check.batch_system import NO_INFLUENCE_ON_PBS
 from slurm_rl_plugin.cli.daemon.service_log import log_to_standard_error
 from slurm_rl_plugin.configuration import Configuration, Flag, changed_start_keys, with_start_values
 from slurm_rl_plugin.errors import BatchSystemError, ConfigurationError, SlurmRLError
@@ -100,8 +98,8 @@ def _check_lever(configuration: Configuration, cycle: Cycle) -> None:
     if facts.harm is not None and not cycle.settings.shadow:
         raise ConfigurationError(f"mode is active, but {facts.harm}")
     hours = float(configuration.values["hook"]["influence_hours"])
-    if hours and facts.lever == SCORE and not cycle.settings.shadow:
-        raise ConfigurationError(f"mode is active, but {NO_INFLUENCE_ON_PBS}.")
+    if hours and facts.traits.no_influence is not None and not cycle.settings.shadow:
+        raise ConfigurationError(f"mode is active, but {facts.traits.no_influence}.")
     if hours and hours * facts.points_an_hour < 1.0 and not cycle.settings.shadow:
         raise ConfigurationError(
             f"[hook] influence_hours = {hours:g} is worth nothing where age is (in Slurm "

@@ -3,28 +3,17 @@
 from __future__ import annotations
 
 import argparse
-import hashlib
-import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from slurm_rl_plugin.accounting.log_file import LogFile
 from slurm_rl_plugin.accounting.port import JobLog, ReadReport
-from slurm_rl_plugin.accounting.sacct.fields import SACCT_FIELDS
-from slurm_rl_plugin.batch_systems.slurm.accounting.dump import (
-    AccountingDump,
-    month_stretches,
-    read_accounting_dump,
-)
-from slurm_rl_plugin.batch_systems.slurm.answers.fields import parse_all_processors
-from slurm_rl_plugin.batch_systems.slurm.answers.shares import parse_shares
-from slurm_rl_plugin.batch_systems.slurm.cluster import SINFO, SSHARE
-from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner
+from slurm_rl_plugin.batch_systems.kind import LogDump, OwnAccounting
+from slurm_rl_plugin.batch_systems.registry import BATCH_SYSTEMS
 from slurm_rl_plugin.cli.progress import progress_bar
-from slurm_rl_plugin.errors import AccountingLogError, ConfigurationError
+from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.whole_file import write_whole
 
 if TYPE_CHECKING:  # a head node has no simulator, and reads its accounting all the same
@@ -110,15 +99,11 @@ def check_slurm_options(options: argparse.Namespace) -> None:
         raise ConfigurationError("--from slurm needs a beginning: give --since 2026-01-01.")
     if options.keep is not None and not options.keep.resolve().parent.is_dir():
         raise ConfigurationError(f"--keep {options.keep}: there is no such folder; make it.")
-    if shutil.which("sacct") is None:
-        raise ConfigurationError(
-            "--from slurm needs sacct, which is not on the PATH: install Slurm's client commands, "
-            "or run this where they are."
-        )
+    _accounting(options.sacct_timeout).check()
 
 
 def read_slurm_log(options: argparse.Namespace, now: datetime) -> SlurmLog:
-    """Ask `sacct` for the jobs that ended between --since and --until.
+    """Ask accounting for the jobs that ended between --since and --until.
 
     Args:
         options: checked by `check_slurm_options`.
@@ -132,11 +117,11 @@ def read_slurm_log(options: argparse.Namespace, now: datetime) -> SlurmLog:
     since, until = options.since, options.until or now.replace(microsecond=0)
     if since >= until:
         raise ConfigurationError(f"--since {since} is not before --until {until}: turn them.")
-    dump = _dump(since, until, options.sacct_timeout)
-    content = dump.text.encode()
+    accounting = _accounting(options.sacct_timeout)
+    dump = _dump(accounting, since, until)
     if options.keep is not None:
-        _keep(options.keep, content)
-    log, report = _read(dump, content, f"from {since} to {until}")
+        _keep(options.keep, dump)
+    log, report = accounting.read(dump, f"from {since} to {until}")
     origin = {
         "source": SLURM,
         "since": since.isoformat(),
@@ -149,7 +134,7 @@ def read_slurm_log(options: argparse.Namespace, now: datetime) -> SlurmLog:
 
 
 def keep_dump(path: Path, since: float, until: float | None) -> None:
-    """Write what `sacct` gives of a time; for those who have no simulator to use it here.
+    """Write what accounting gives of a time; for those who have no simulator to use it here.
 
     Args:
         path: of the file, a LOG for other verbs.
@@ -166,64 +151,38 @@ def keep_dump(path: Path, since: float, until: float | None) -> None:
     )
     if begin >= end:
         raise ConfigurationError(f"--since {begin} is not before --until {end}: turn them.")
-    _keep(path, _dump(begin, end, SECONDS).text.encode())
+    _keep(path, _dump(_accounting(SECONDS), begin, end))
 
 
-def _dump(since: datetime, until: datetime, timeout: float) -> AccountingDump:
-    runner = CommandRunner(environment=None, timeout=timeout, on_call=None)
-    stretches = month_stretches(since, until)
-    with progress_bar("sacct, month by month", len(stretches), "lines") as progress:
-        return read_accounting_dump(runner, SACCT_FIELDS, stretches, progress)
+def _accounting(timeout: float) -> OwnAccounting:
+    asks = BATCH_SYSTEMS[SLURM].accounting
+    assert asks is not None
+    return asks(timeout)
 
 
-def _keep(path: Path, content: bytes) -> None:
+def _dump(accounting: OwnAccounting, since: datetime, until: datetime) -> LogDump:
+    queries = accounting.queries(since, until)
+    with progress_bar("sacct, month by month", queries, "lines") as progress:
+        return accounting.dump(since, until, progress)
+
+
+def _keep(path: Path, dump: LogDump) -> None:
     try:
-        write_whole(path, content)
+        write_whole(path, dump.text.encode())
     except OSError as error:
         raise ConfigurationError(
             f"--keep {path}: the file cannot be written ({error.strerror}); name another."
         ) from None
 
 
-def _read(dump: AccountingDump, content: bytes, when: str) -> tuple[JobLog, ReadReport]:
-    if not dump.lines:
-        raise AccountingLogError("sacct", f"no job ended {when}; give an earlier --since")
-    # comes with an extra, which a head node that only keeps the dump does without
-    from slurm_rl_plugin.accounting.sacct.reader import SacctReader  # noqa: PLC0415
-
-    checksum = hashlib.sha256(content).hexdigest()
-    log, report = SacctReader().parse(LogFile(Path("sacct"), content, checksum))
-    if not len(log):
-        problem = f"none of the {report.read} jobs that ended {when} ever ran"
-        raise AccountingLogError("sacct", f"{problem}; give an earlier --since")
-    return log, report
-
-
 def cluster_processors() -> int:
-    """All processors of the cluster, by `sinfo`; those of nodes that are down as well.
-
-    Raises:
-        BatchSystemError: no answer, or one that is not understood.
-    """
-    return parse_all_processors(_other_commands().read(SINFO))
+    """All processors of the cluster; see `OwnAccounting.processors`."""
+    return _accounting(_SECONDS_OF_OTHERS).processors()
 
 
 def slurm_shares(accounts: Sequence[str]) -> dict[str, float] | None:
-    """Slurm's shares of these accounts, sum 1, by `sshare`; None where none of them has any.
-
-    What an account without jobs does not use falls to the others, as in Slurm's fair tree.
-
-    Raises:
-        BatchSystemError: no answer, or one that is not understood.
-    """
-    tree = parse_shares(_other_commands().read(SSHARE))
-    found = {name: tree.shares[name] for name in accounts if tree.shares.get(name, 0.0) > 0}
-    whole = sum(found.values())
-    return {name: share / whole for name, share in found.items()} or None
-
-
-def _other_commands() -> CommandRunner:
-    return CommandRunner(environment=None, timeout=_SECONDS_OF_OTHERS, on_call=None)
+    """Slurm's shares of these accounts; see `OwnAccounting.shares`."""
+    return _accounting(_SECONDS_OF_OTHERS).shares(accounts)
 
 
 def print_origin(

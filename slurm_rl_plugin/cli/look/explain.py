@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import argparse
 import math
-import os
 import time
 from pathlib import Path
 from typing import Any
 
-from slurm_rl_plugin.batch_systems.detection import choose_batch_system
-from slurm_rl_plugin.batch_systems.slurm.job_record import SlurmJobRecord, read_job_record
+from slurm_rl_plugin.batch_systems.kind import JobRecord
+from slurm_rl_plugin.batch_systems.port import HidesFactors
+from slurm_rl_plugin.cli.assembly.batch_system import chosen_batch_system
 from slurm_rl_plugin.cli.assembly.configuration_arguments import (
     add_configuration_options,
     configuration_of,
@@ -43,10 +43,7 @@ def main(options: argparse.Namespace) -> int:
     """Decide on the whole queue and say all about one job."""
     configuration = configuration_of(options)
     timeout = float(configuration.values["batch_system"]["timeout"])
-    if choose_batch_system(configuration.values["batch_system"]["adapter"], os.environ).pbs:
-        record = SlurmJobRecord(unread=("its record: `qstat -f JOBID` shows it.",))
-    else:
-        record = read_job_record(options.job, timeout)
+    record = chosen_batch_system(configuration).kind.job_record(options.job, timeout)
     document = explained(configuration, options.job, record)
     if options.json:
         print_json(document)
@@ -55,17 +52,17 @@ def main(options: argparse.Namespace) -> int:
     return 0
 
 
-def explained(configuration: Configuration, job: int, record: SlurmJobRecord) -> dict[str, Any]:
+def explained(configuration: Configuration, job: int, record: JobRecord) -> dict[str, Any]:
     """The document of one job.
 
     Raises:
         JobNotPending: it waits no more, or never did.
         BatchSystemError: the queue cannot be read.
     """
-    number = record.rows[0].array_id if record.rows else job
-    if record.rows and record.pending is None:
+    number = job if record.number is None else record.number
+    if record.number is not None and not record.is_pending:
         raise JobNotPending(
-            f"job {job} is {record.rows[0].state} and waits no more: see `slurm-rl audit -j "
+            f"job {job} is {record.state} and waits no more: see `slurm-rl audit -j "
             f"{number}` for what was written to it."
         )
     look = look_at_queue(configuration)
@@ -116,17 +113,16 @@ def _writes(configuration: Configuration) -> dict[str, Any]:
     }
 
 
-def _record(configuration: Configuration, record: SlurmJobRecord) -> dict[str, Any]:
+def _record(configuration: Configuration, record: JobRecord) -> dict[str, Any]:
     """Words of the record, and the class rule that they match."""
-    row, description = record.pending, record.description
-    if row is None or description is None:
+    if not record.is_pending or record.description is None:
         return {"name": None, "qos": None, "reason": None, "class_rule": None, "terms": {}}
-    rule = configuration.classifier.matching_rule(description)
+    rule = configuration.classifier.matching_rule(record.description)
     return {
-        "name": row.name,
-        "qos": row.qos or None,
-        "reason": row.reason,
-        "tasks": row.tasks or None,
+        "name": record.name,
+        "qos": record.qos or None,
+        "reason": record.reason,
+        "tasks": record.tasks or None,
         "class_rule": str(rule) if rule else "no rule matches, so batch",
         "terms": record.terms,
     }
@@ -170,12 +166,9 @@ def _audit(configuration: Configuration, number: int) -> list[dict[str, Any]]:
 def _not_read(configuration: Configuration, look: QueueLook, document: dict[str, Any]) -> list[str]:
     """What is unknown, said rather than guessed."""
     missing = []
-    by_sprio = look.cycle.batch_system.name != "pbs"
-    if by_sprio and document["untouched"] in ("held", "not_eligible"):
-        missing.append(
-            "its factor and the terms of its priority: sprio lists no job that is held or not "
-            "eligible."
-        )
+    system = look.cycle.batch_system
+    if isinstance(system, HidesFactors) and document["untouched"] in ("held", "not_eligible"):
+        missing.append(f"its factor and the terms of its priority: {system.hidden_factors}")
     if not document["account"]["any_usage"]:
         missing.append(
             "usage: none at all is reported; Slurm keeps none where PriorityWeightFairshare is 0."

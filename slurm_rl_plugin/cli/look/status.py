@@ -68,7 +68,7 @@ def status_of(site: KnownSite, now: float) -> dict[str, Any]:
         "metrics": _metrics(configuration),
         "jobs_in_state_file": None if carried is None else len(carried),
         "batch_limit_stands": may_exist(limits_path(state_path)),
-        "slurm": _slurm(configuration),
+        "slurm": _batch_system(configuration),  # whichever it is: who reads this knows the key
     }
     document["problems"] = [*_faults(site), *_problems(document, float(hook["cycle"]))]
     return document
@@ -111,7 +111,7 @@ def _metrics(configuration: Configuration) -> dict[str, Any]:
     return {"unread": answer} if isinstance(answer, str) else asdict(answer)
 
 
-def _slurm(configuration: Configuration) -> dict[str, Any]:
+def _batch_system(configuration: Configuration) -> dict[str, Any]:
     try:
         pending = build_batch_system(configuration, []).snapshot().pending
     except SlurmRLError as error:

@@ -12,7 +12,7 @@ import numpy as np
 from slurm_rl_plugin.batch_systems.port import ApplyReport, BatchSystem, LimitsBatch
 from slurm_rl_plugin.cli.assembly.batch_system import (
     build_batch_system,
-    class_defaults_path,
+    class_defaults_table,
     limits_path,
 )
 from slurm_rl_plugin.cli.assembly.configuration_arguments import (
@@ -24,7 +24,7 @@ from slurm_rl_plugin.cli.assembly.state_owner import become_state_owner
 from slurm_rl_plugin.cli.off_switch.by_hand import TAKE_BACK_BY_HAND
 from slurm_rl_plugin.configuration import KnownSite
 from slurm_rl_plugin.errors import BatchSystemUnavailable, SlurmRLError
-from slurm_rl_plugin.hook.class_defaults.class_defaults import (
+from slurm_rl_plugin.hook.class_defaults import (
     factors_may_stand,
     forget_given,
     mark_given,
@@ -89,7 +89,7 @@ def _rests(site: KnownSite) -> bool:
 
 def _marked(site: KnownSite) -> bool:
     """Whether a file says that a limit or a table of ours may stand."""
-    defaults = class_defaults_path(site.configuration)
+    defaults = class_defaults_table(site.configuration)
     return may_exist(limits_path(site.state_file)) or factors_may_stand(defaults)
 
 
@@ -127,7 +127,7 @@ def _release(site: KnownSite, *, force: bool, unattended: bool) -> int:
 
 def _take_all_back(site: KnownSite, system: BatchSystem) -> int:
     """Take back the limit and the factors, and say so; 1 where something may still stand."""
-    state, defaults = StateFile(site.state_file), class_defaults_path(site.configuration)
+    state, defaults = StateFile(site.state_file), class_defaults_table(site.configuration)
     forgotten = bool(site.faults) and not may_exist(state.path)
     limit = _take_limit_back(system, site)
     if defaults is not None:
@@ -140,8 +140,8 @@ def _take_all_back(site: KnownSite, system: BatchSystem) -> int:
     if defaults is not None and not later:
         forget_given(defaults)
     stays = [f"{state.path} is not there: running jobs may keep a factor"] if forgotten else []
-    if factors_may_stand(defaults):
-        stays.append(f"jobs may have factors of {defaults}, which cannot be taken away")
+    if defaults is not None and factors_may_stand(defaults):
+        stays.append(f"jobs may have factors of {defaults.path}, which cannot be taken away")
     try:
         state.write(later)
     except SlurmRLError as error:

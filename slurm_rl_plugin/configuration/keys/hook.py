@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from slurm_rl_plugin.batch_systems.registry import ADAPTERS, AUTO
 from slurm_rl_plugin.configuration.keys.key import Key
 from slurm_rl_plugin.policies.registry import NAMED_POLICIES, SHIPPED_MODEL, SHIPPED_MODELS
 
@@ -91,8 +92,8 @@ HOOK = {
 BATCH_SYSTEM = {
     "adapter": Key(
         kind=str,
-        default="auto",
-        choices=("auto", "slurm_commands", "slurm", "pbs"),
+        default=AUTO,
+        choices=(AUTO, *ADAPTERS),
         meaning="how the batch system is reached: slurm is by pyslurm, auto takes it where it "
         "fits, and pbs where OpenPBS answers and no Slurm",
         note="Which, and why: [install](install.md#pyslurm-or-commands), [OpenPBS](pbs.md).",

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from slurm_rl_plugin.batch_systems.registry import LIMITS
 from slurm_rl_plugin.configuration.keys.key import Key
 
-#: What carries the limit on batch jobs.
-OFF, QOS, LICENSES, MAX_RUN_RES = "off", "qos", "licenses", "max_run_res"
+#: Nothing limits batch jobs.
+OFF = "off"
 
 RESERVE = {
     "mechanism": Key(
         kind=str,
         default=OFF,
-        choices=(OFF, QOS, LICENSES, MAX_RUN_RES),
+        choices=(OFF, *LIMITS),
         meaning="what limits batch jobs: in Slurm a QOS or licences, in PBS max_run_res of queues; "
         "off keeps nothing free",
         note="Which one, and how to set it up: [reserve](reserve.md).",

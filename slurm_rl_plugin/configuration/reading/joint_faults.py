@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from slurm_rl_plugin.batch_systems.registry import LIMITS
 from slurm_rl_plugin.brokers.live.offer_worth import PRICE_VARIABLES, VALUE_VARIABLES
 from slurm_rl_plugin.brokers.live.site_connection import is_loopback
 from slurm_rl_plugin.brokers.market.formula import parse_formula
-from slurm_rl_plugin.configuration.keys.reserve import LICENSES, MAX_RUN_RES, QOS
 from slurm_rl_plugin.configuration.reading.given_keys import DEFAULT, GivenKeys
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.utility.reward import RewardWeights
@@ -24,12 +24,8 @@ _NEEDS = (
 
 
 #: Mechanism of [reserve] -> keys that it needs.
-_RESERVE_NEEDS = {
-    QOS: ("most_processors", "qos"),
-    LICENSES: ("most_processors", "license", "reservation"),
-    MAX_RUN_RES: ("most_processors", "queues"),
-}
-#: They become words of a command of Slurm's, which takes commas and blanks for several names.
+_RESERVE_NEEDS = {name: ("most_processors", *keys) for name, keys in LIMITS.items()}
+#: They become words of commands that take commas and blanks for several names.
 _ONE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 
 

@@ -6,12 +6,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from slurm_rl_plugin.batch_systems.registry import BATCH_SYSTEMS
 from slurm_rl_plugin.configuration.keys.definitions import SHARES
 from slurm_rl_plugin.configuration.reading.files import ConfigurationFile, shown
 from slurm_rl_plugin.configuration.reading.given_keys import DEFAULT
 
-#: Key that names where shares are taken from, and what it may be.
-FROM, FROM_SLURM, FROM_PBS = "from", "slurm", "pbs"
+#: Key that names a batch system, whose own shares are then taken.
+FROM = "from"
+DEFAULT_SOURCE, *_OTHERS = BATCH_SYSTEMS
+_EITHER = (
+    f'give either from = "{DEFAULT_SOURCE}" (or '
+    + ", ".join(f'"{name}"' for name in _OTHERS)
+    + ") or one share an account"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +32,7 @@ class GivenShares:
     """
 
     shares: Mapping[str, float] | None = None
-    source: str = FROM_SLURM
+    source: str = DEFAULT_SOURCE
     origins: Mapping[str, str] = field(default_factory=lambda: {FROM: DEFAULT})
 
 
@@ -59,10 +66,10 @@ def take_shares(before: GivenShares, file: ConfigurationFile, faults: list[str])
 
 
 def _problem_of_source(given: Mapping[str, Any]) -> str | None:
-    source, either = given[FROM], 'give either from = "slurm" (or "pbs") or one share an account'
-    if source in (FROM_SLURM, FROM_PBS):
-        return None if len(given) == 1 else either
-    return f"from is {source!r}: {either}"
+    source = given[FROM]
+    if source in tuple(BATCH_SYSTEMS):  # it may be of any type
+        return None if len(given) == 1 else _EITHER
+    return f"from is {source!r}: {_EITHER}"
 
 
 def _is_share(value: Any) -> bool:

@@ -22,7 +22,7 @@ from slurm_rl_plugin.errors import (
     SlurmRLError,
 )
 from slurm_rl_plugin.hook.audit.log import AuditLog, decided_order
-from slurm_rl_plugin.hook.class_defaults.class_defaults import ClassDefaults
+from slurm_rl_plugin.hook.class_defaults import ClassDefaults
 from slurm_rl_plugin.hook.cycle.factor_writes import FactorWrites
 from slurm_rl_plugin.hook.cycle.in_charge import Charge
 from slurm_rl_plugin.hook.cycle.planning import QueuePlanner

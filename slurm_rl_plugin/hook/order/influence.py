@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from slurm_rl_plugin.hook.order.order_changes import HIGHEST_PRIORITY, LOWEST_PRIORITY, OrderChanges
+from slurm_rl_plugin.batch_systems.port import HIGHEST_PRIORITY
+from slurm_rl_plugin.hook.order.order_changes import LOWEST_PRIORITY, OrderChanges
 from slurm_rl_plugin.units import BoolArray, IntArray
 
 #: Part of the influence by which a written term may be off: ranks shift with every arrival.

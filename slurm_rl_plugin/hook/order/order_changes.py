@@ -14,14 +14,11 @@ from itertools import pairwise
 
 import numpy as np
 
-from slurm_rl_plugin.batch_systems.port import FactorChange
+from slurm_rl_plugin.batch_systems.port import HIGHEST_PRIORITY, FactorChange
 from slurm_rl_plugin.units import BoolArray, IntArray
 
 #: Batch systems raise what is below 1 to 1 (ties), or let such a job never run.
 LOWEST_PRIORITY = 1
-HIGHEST_PRIORITY = 2**32 - 1024
-#: Factors are written up to this size in either direction.
-LARGEST_FACTOR = 2147483645
 #: Priority points left free between jobs where there is room, so that later jobs fit between.
 SPACING = 1000
 #: Priority points left free below a queue that is ordered for the first time.

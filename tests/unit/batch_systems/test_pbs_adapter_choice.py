@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from slurm_rl_plugin.batch_systems import detection as pbs_adapter_choice
-from slurm_rl_plugin.batch_systems.detection import choose_batch_system
+from slurm_rl_plugin.batch_systems import detection
+from slurm_rl_plugin.batch_systems.detection import BatchSystemChoice, choose_batch_system
+from slurm_rl_plugin.batch_systems.slurm import presence
 from tests.fakes.fake_pbs_cluster import FakePbs
 
 
@@ -25,26 +26,31 @@ def with_slurm(fake: FakePbs, folder: Path, answer: str) -> dict[str, str]:
     return {**fake.env, "PATH": f"{programs}:{fake.env['PATH']}:/bin"}
 
 
+def is_pbs(choice: BatchSystemChoice) -> bool:
+    """Whether OpenPBS was taken."""
+    return choice.kind.name == "pbs"
+
+
 def test_what_is_configured_is_taken(fake: FakePbs) -> None:
-    assert choose_batch_system("pbs", {}).pbs
-    assert not choose_batch_system("slurm", fake.env).pbs
+    assert is_pbs(choose_batch_system("pbs", {}))
+    assert not is_pbs(choose_batch_system("slurm", fake.env))
     assert "is configured" in choose_batch_system("slurm_commands", fake.env).because
 
 
 def test_what_is_here_is_taken(fake: FakePbs, tmp_path: Path) -> None:
     alone = choose_batch_system("auto", fake.env)
-    assert (alone.pbs, alone.sure) == (True, True)
+    assert (is_pbs(alone), alone.sure) == (True, True)
     assert "no scontrol" in alone.because
     environment = {**with_slurm(fake, tmp_path, "exit 1"), "PBS_CONF_FILE": str(tmp_path / "none")}
     only_slurm = choose_batch_system("auto", environment)
-    assert (only_slurm.pbs, only_slurm.sure) == (False, True)
+    assert (is_pbs(only_slurm), only_slurm.sure) == (False, True)
     assert "no OpenPBS is here" in only_slurm.because
 
 
 def test_torque_is_not_taken_for_openpbs(fake: FakePbs, tmp_path: Path) -> None:
     torque = tmp_path / "torque.conf"
     torque.write_text("PBS_SERVER=head\n")
-    assert not choose_batch_system("auto", {**fake.env, "PBS_CONF_FILE": str(torque)}).pbs
+    assert not is_pbs(choose_batch_system("auto", {**fake.env, "PBS_CONF_FILE": str(torque)}))
 
 
 @pytest.mark.parametrize(
@@ -67,28 +73,33 @@ def test_of_two_the_one_that_answers_is_taken(
     slurm_conf: bool,
     pbs: bool,
     sure: bool,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     if qstat:
         fake.break_command("qstat", qstat)
     conf = tmp_path / "slurm.conf"
     if slurm_conf:
         conf.touch()
-    choice = choose_batch_system("auto", with_slurm(fake, tmp_path, scontrol), [str(conf)])
-    assert (choice.pbs, choice.sure) == (pbs, sure), choice.because
+    monkeypatch.setattr(presence, "SLURM_CONFS", (str(conf),))
+    choice = choose_batch_system("auto", with_slurm(fake, tmp_path, scontrol))
+    assert (is_pbs(choice), choice.sure) == (pbs, sure), choice.because
     assert sure or "set adapter" in choice.because
 
 
-def test_the_slurm_conf_that_is_named_counts(fake: FakePbs, tmp_path: Path) -> None:
+def test_the_slurm_conf_that_is_named_counts(
+    fake: FakePbs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(presence, "SLURM_CONFS", ())
     fake.break_command("qstat", "down")
     environment = with_slurm(fake, tmp_path, "exit 1")
     named = {**environment, "SLURM_CONF": str(tmp_path / "pbs.conf")}
-    assert not choose_batch_system("auto", named, []).pbs
-    assert choose_batch_system("auto", environment, []).pbs
+    assert not is_pbs(choose_batch_system("auto", named))
+    assert is_pbs(choose_batch_system("auto", environment))
 
 
 def test_one_that_hangs_does_not_answer(
     fake: FakePbs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pbs_adapter_choice, "SECONDS_TO_ANSWER", 1.0)
+    monkeypatch.setattr(detection, "SECONDS_TO_ANSWER", 1.0)
     choice = choose_batch_system("auto", with_slurm(fake, tmp_path, "sleep 60"))
-    assert choice.pbs
+    assert is_pbs(choice)

@@ -60,10 +60,10 @@ def test_a_script_that_cannot_be_passed_on_whole_is_refused(
 ) -> None:
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(given)))
     with pytest.raises(ConfigurationError, match=words):
-        given_command(["--", "sbatch", "-n2"])
+        given_command(user_submission({}, 1.0), ["--", "sbatch", "-n2"])
 
 
 def test_a_script_on_standard_input_is_passed_on_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     text = "#!/bin/sh\r\n#SBATCH -n 2\necho é\n"
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
-    assert given_command(["--", "sbatch"])[1] == text
+    assert given_command(user_submission({}, 1.0), ["--", "sbatch"])[1] == text

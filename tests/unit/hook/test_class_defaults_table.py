@@ -12,13 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slurm_rl_plugin.batch_systems.port import ApplyReport, SchedulerFacts
+from slurm_rl_plugin.batch_systems.slurm.class_defaults.table import LuaTable
 from slurm_rl_plugin.domain import Decision
-from slurm_rl_plugin.domain.job_class import DEFAULT_JOB_CLASS_RULES, JobClassRule
-from slurm_rl_plugin.hook.class_defaults.class_defaults import (
+from slurm_rl_plugin.domain.job_class import JobClassRule
+from slurm_rl_plugin.hook.class_defaults import (
     ClassDefaults,
     factors_may_stand,
     interactive_factor,
-    told_rules,
 )
 from slurm_rl_plugin.hook.order.queue_plan import QueuePlan, planned_order
 from slurm_rl_plugin.hook.rails.batch_limit import LimitReport
@@ -86,7 +86,8 @@ def test_the_table_says_for_how_long_and_by_which_rules(tmp_path: Path) -> None:
         JobClassRule(job_class="batch", qos="^bulk$"),
         JobClassRule(job_class="interactive", time_limit_at_most=60.0, no_batch_script=False),
     )
-    defaults = ClassDefaults(path=table, rules=rules, life=90.0, more={"batch_qos": "bulk"})
+    written = LuaTable(path=table, rules=rules, life=90.0, more={"batch_qos": "bulk"})
+    defaults = ClassDefaults(table=written)
     plan = plan_of([5, 9], [True, False], [1.0, 0.0])
     defaults.follow(plan, FACTS, np.inf, System())  # type: ignore[arg-type]
     now = int(plan.snapshot.now)
@@ -106,7 +107,7 @@ def test_slurmctlds_user_may_read_it_whatever_the_umask(tmp_path: Path) -> None:
     table = tmp_path / "defaults"
     before = os.umask(0o027)
     try:
-        ClassDefaults(path=table).follow(
+        ClassDefaults(table=LuaTable(path=table)).follow(
             plan_of([5], [True], [1.0]),
             FACTS,
             np.inf,
@@ -123,7 +124,7 @@ def factor_in(table: Path) -> int:
 
 
 def test_no_factor_where_the_order_does_not_put_interactive_jobs_first(tmp_path: Path) -> None:
-    defaults = ClassDefaults(path=tmp_path / "t")
+    defaults = ClassDefaults(table=LuaTable(path=tmp_path / "t"))
     none = System()
     first = plan_of([5, 9], [True, False], [1.0, 0.0])
     only_batch = plan_of([7, 9], [False, False], [1.0, 0.0])
@@ -145,10 +146,10 @@ def test_no_factor_where_the_order_does_not_put_interactive_jobs_first(tmp_path:
 
 def test_taken_back_only_when_every_waiting_job_was_looked_at(tmp_path: Path) -> None:
     table = tmp_path / "defaults"
-    defaults = ClassDefaults(path=table)
-    assert not factors_may_stand(table)
+    defaults = ClassDefaults(table=LuaTable(path=table))
+    assert not factors_may_stand(defaults.table)
     defaults.follow(plan_of([5, 9], [True, False], [1.0, 0.0]), FACTS, np.inf, System())  # type: ignore[arg-type]
-    assert factors_may_stand(table)
+    assert factors_may_stand(defaults.table)
     later = ApplyReport(applied=1, rejected={7: "held"}, later=frozenset({7}))
     done = ApplyReport(applied=2, rejected={})
     system = System(later, done)
@@ -156,9 +157,9 @@ def test_taken_back_only_when_every_waiting_job_was_looked_at(tmp_path: Path) ->
     report = defaults.take_back(system, known)  # type: ignore[arg-type]
     assert (report.applied, report.later) == (4, frozenset({7}))
     assert table.read_text() == "slurm-rl-class-defaults 0\n"  # no script heeds it
-    assert factors_may_stand(table)
+    assert factors_may_stand(defaults.table)
     assert defaults.take_back(system).applied == 2  # type: ignore[arg-type]
-    assert not factors_may_stand(table)
+    assert not factors_may_stand(defaults.table)
     assert table.read_text() == ""
     assert defaults.take_back(system, known) == known  # type: ignore[arg-type]
 
@@ -166,7 +167,7 @@ def test_taken_back_only_when_every_waiting_job_was_looked_at(tmp_path: Path) ->
 @pytest.mark.parametrize("change", [{"releases": True}, {"lever": "Nice"}])
 def test_nothing_is_given_where_we_give_no_order(tmp_path: Path, change: dict[str, object]) -> None:
     table = tmp_path / "defaults"
-    defaults = ClassDefaults(path=table)
+    defaults = ClassDefaults(table=LuaTable(path=table))
     plan = plan_of([5, 9], [True, False], [1.0, 0.0])
     defaults.follow(plan, FACTS, np.inf, System())  # type: ignore[arg-type]
     facts = replace(FACTS, **{k: v for k, v in change.items() if k == "lever"})  # type: ignore[arg-type]
@@ -180,7 +181,7 @@ def test_nothing_is_given_where_we_give_no_order(tmp_path: Path, change: dict[st
 def test_a_folder_that_is_gone_is_said_once_and_stops_nothing(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    defaults = ClassDefaults(path=tmp_path / "gone" / "defaults")
+    defaults = ClassDefaults(table=LuaTable(path=tmp_path / "gone" / "defaults"))
     plan = plan_of([5, 9], [True, False], [1.0, 0.0])
     for _ in range(3):
         defaults.follow(plan, FACTS, np.inf, System())  # type: ignore[arg-type]
@@ -202,33 +203,9 @@ def test_a_table_that_cannot_be_written_holds_up_no_release(
 
     monkeypatch.setattr(*faulty, refuse)
     monkeypatch.setattr(os, "open", refuse)
-    defaults = ClassDefaults(path=table)
+    defaults = ClassDefaults(table=LuaTable(path=table))
     assert defaults.stands
     system = System(ApplyReport(applied=2, rejected={}))
     assert defaults.take_back(system).applied == 2  # type: ignore[arg-type]
     assert caplog.text.count("Permission denied") == 2
     assert defaults.stands  # nobody knows whether it still gives factors
-
-
-def test_rules_are_told_by_the_names_that_the_cluster_has() -> None:
-    said = list(told_rules(DEFAULT_JOB_CLASS_RULES, ("short", "long"), ("my-debug", "normal")))
-    assert said == [
-        "interactive partition=short",
-        "interactive qos=my-debug",
-        "interactive time_limit_at_most=28800 no_batch_script=yes",
-        "interactive time_limit_at_most=900",
-    ]
-
-
-def test_a_rule_that_cannot_be_told_makes_no_job_interactive_and_none_batch() -> None:
-    by_name = JobClassRule(job_class="interactive", name="^quick")
-    short = JobClassRule(job_class="interactive", time_limit_at_most=60.0)
-    bulk = JobClassRule(job_class="batch", user="^robot$")
-    told = ["interactive time_limit_at_most=60", "unknown"]
-    assert list(told_rules((by_name, short), (), ())) == told
-    assert list(told_rules((short, bulk, by_name, short), (), ())) == told
-    script = JobClassRule(job_class="batch", no_batch_script=False)
-    words = ["unknown no_batch_script=no", *told]
-    assert list(told_rules((by_name, script, short), (), ())) == words
-    nobody = JobClassRule(job_class="interactive", qos="^a b$|x")
-    assert list(told_rules((nobody,), (), ("a b",))) == ["interactive qos=="]

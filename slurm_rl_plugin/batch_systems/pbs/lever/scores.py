@@ -11,6 +11,7 @@ from typing import Protocol
 from slurm_rl_plugin.batch_systems.pbs.answers.fields import SCORE, WAITING_STATES, parse_score
 from slurm_rl_plugin.batch_systems.pbs.lever.libpbs import PbsLibrary
 from slurm_rl_plugin.batch_systems.pbs.process import PbsCommands, failure, section
+from slurm_rl_plugin.batch_systems.port import LeverTraits
 from slurm_rl_plugin.errors import BatchSystemError, BatchSystemUnavailable, ChangeRejected
 
 #: PBS keeps the resource in single precision, which holds every whole number up to here.
@@ -18,6 +19,13 @@ HIGHEST_SCORE = 2**24
 #: At or below 0 a job would stand behind all that have no score at all.
 LOWEST_SCORE = 1
 SOUND_SCORES = f"{LOWEST_SCORE}..{HIGHEST_SCORE}"
+SCORE_TRAITS = LeverTraits(
+    cost=f"{SCORE}: a resource that job_sort_formula sorts by; each write is a record of PBS's "
+    "accounting",
+    takes_the_same=True,
+    no_influence="influence_hours has no meaning with PBS, which tells nobody what its formula "
+    "makes of a job: set it to 0; the site's own terms then decide between jobs of one score",
+)
 #: So many jobs are asked for by name; of more all are read.
 _FEW = 100
 #: After so many seconds of writing the rest waits for the next cycle: a daemon that gives no sign

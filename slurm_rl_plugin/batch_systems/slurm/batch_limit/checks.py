@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from slurm_rl_plugin.batch_systems.port import OwnCheck
+from slurm_rl_plugin.batch_systems.port import FAIL, PASS, WARN, Check
 from slurm_rl_plugin.batch_systems.slurm.answers.fields import QueueRow, parse_capacity
 from slurm_rl_plugin.batch_systems.slurm.answers.settings import SHOW_CONFIG, parse_settings
 from slurm_rl_plugin.batch_systems.slurm.batch_limit.licenses import LICENSES, LicenseLimit
@@ -15,7 +15,6 @@ from slurm_rl_plugin.batch_systems.slurm.queue.job_tables import describe
 from slurm_rl_plugin.batch_systems.slurm.site import SlurmSite
 from slurm_rl_plugin.errors import BatchSystemError, ChangeRejected
 
-PASS, WARN, FAIL = "pass", "warn", "fail"
 ASSOCIATIONS = ("sacctmgr", "--noheader", "--parsable2", "show", "assoc", "format=Cluster,QOS")
 LICENSES_OF_JOBS = ("squeue", "--noheader", "--all", "--local", "-r", "-O", "JobID:|,Licenses:")
 #: Jobs that one line names.
@@ -30,7 +29,7 @@ def limit_checks(
     sinfo: Sequence[str],
     *,
     writes: bool,
-) -> Iterator[OwnCheck]:
+) -> Iterator[Check]:
     """Every check of the configured mechanism.
 
     Args:
@@ -62,32 +61,32 @@ def limit_checks(
         yield _jobs(batch, quick, having, f"licence {settings.license}", fix)
     else:
         words = f'"{settings.mechanism}" is not of Slurm: set [reserve] mechanism = "qos"'
-        yield OwnCheck(FAIL, "reserve", words)
+        yield Check(FAIL, "reserve", words)
         return
     yield _right(commands, settings, writes=writes)
 
 
-def _enforced(commands: CommandRunner) -> OwnCheck:
+def _enforced(commands: CommandRunner) -> Check:
     unlimited = parse_settings(commands.read(SHOW_CONFIG)).unlimited
     if unlimited is not None:
-        return OwnCheck(FAIL, "reserve limits", unlimited)
-    return OwnCheck(PASS, "reserve limits", "slurmctld enforces limits of a QOS")
+        return Check(FAIL, "reserve limits", unlimited)
+    return Check(PASS, "reserve limits", "slurmctld enforces limits of a QOS")
 
 
-def _qos(carrier: QosLimit, site: SlurmSite) -> OwnCheck:
+def _qos(carrier: QosLimit, site: SlurmSite) -> Check:
     (name,) = carrier.names
     try:
         own = carrier.stored()
         carrier.live()
     except ChangeRejected as error:
-        return OwnCheck(FAIL, "reserve QOS", str(error))
+        return Check(FAIL, "reserve QOS", str(error))
     if own is not None and (site.limits_file is None or not site.limits_file.exists()):
         what = f"{name} has GrpTRES=cpu={own} of its own: ours is never higher, and it is given "
-        return OwnCheck(WARN, "reserve QOS", f"{what}back")
-    return OwnCheck(PASS, "reserve QOS", f"{name} is there")
+        return Check(WARN, "reserve QOS", f"{what}back")
+    return Check(PASS, "reserve QOS", f"{name} is there")
 
 
-def _only_this_cluster(commands: CommandRunner, name: str) -> OwnCheck:
+def _only_this_cluster(commands: CommandRunner, name: str) -> Check:
     """The clusters of a database share their QOS, and our limit would be theirs too."""
     settings = commands.read(SHOW_CONFIG)
     here = next(
@@ -101,8 +100,8 @@ def _only_this_cluster(commands: CommandRunner, name: str) -> OwnCheck:
             others.add(cluster)
     if others:
         what = f"{name} is a QOS of {', '.join(sorted(others))} too: give each cluster its own"
-        return OwnCheck(FAIL, "reserve clusters", what)
-    return OwnCheck(PASS, "reserve clusters", f"no other cluster of the database uses {name}")
+        return Check(FAIL, "reserve clusters", what)
+    return Check(PASS, "reserve clusters", f"no other cluster of the database uses {name}")
 
 
 def _jobs(
@@ -111,34 +110,34 @@ def _jobs(
     having: set[int],
     what: str,
     fix: str,
-) -> OwnCheck:
+) -> Check:
     """Whether the limit meets the batch jobs, all of them, and nobody else."""
     without = [row.job_id for row in batch if row.job_id not in having]
     wrong = [row.job_id for row in quick if row.job_id in having]
     if wrong:
         words = f"interactive jobs have {what}, so the limit counts and stops them: {_some(wrong)}"
-        return OwnCheck(FAIL, "reserve jobs", f"{words}; give them another")
+        return Check(FAIL, "reserve jobs", f"{words}; give them another")
     if batch and len(without) == len(batch):
-        return OwnCheck(FAIL, "reserve jobs", f"no batch job has {what}: {fix}")
+        return Check(FAIL, "reserve jobs", f"no batch job has {what}: {fix}")
     if without:
         words = f"{len(without)} of {len(batch)} batch jobs have not {what}: {_some(without)}"
-        return OwnCheck(WARN, "reserve jobs", f"{words}; {fix}")
+        return Check(WARN, "reserve jobs", f"{words}; {fix}")
     if not batch:
-        return OwnCheck(WARN, "reserve jobs", f"no batch job is there to see whether it has {what}")
-    return OwnCheck(PASS, "reserve jobs", f"all {len(batch)} batch jobs have {what}")
+        return Check(WARN, "reserve jobs", f"no batch job is there to see whether it has {what}")
+    return Check(PASS, "reserve jobs", f"all {len(batch)} batch jobs have {what}")
 
 
-def _licenses(carrier: LicenseLimit, commands: CommandRunner, sinfo: Sequence[str]) -> OwnCheck:
+def _licenses(carrier: LicenseLimit, commands: CommandRunner, sinfo: Sequence[str]) -> Check:
     try:
         total = carrier.total()
         carrier.live()
     except ChangeRejected as error:
-        return OwnCheck(FAIL, "reserve licences", str(error))
+        return Check(FAIL, "reserve licences", str(error))
     capacity = parse_capacity(commands.read(sinfo))
     if total != capacity:
         what = f"{total} licences for {capacity} usable processors: make them as many"
-        return OwnCheck(WARN, "reserve licences", what)
-    return OwnCheck(PASS, "reserve licences", f"{total}, as many as processors")
+        return Check(WARN, "reserve licences", what)
+    return Check(PASS, "reserve licences", f"{total}, as many as processors")
 
 
 def _with_license(text: str, name: str) -> set[int]:
@@ -152,9 +151,9 @@ def _with_license(text: str, name: str) -> set[int]:
     return having
 
 
-def _right(commands: CommandRunner, settings: LimitSettings, *, writes: bool) -> OwnCheck:
+def _right(commands: CommandRunner, settings: LimitSettings, *, writes: bool) -> Check:
     if not writes:
-        return OwnCheck(WARN, "reserve right", "not tried: a daemon runs")
+        return Check(WARN, "reserve right", "not tried: a daemon runs")
     carrier = carrier_of(commands, settings.mechanism, settings.names)
     try:
         if isinstance(carrier, LicenseLimit):
@@ -162,8 +161,8 @@ def _right(commands: CommandRunner, settings: LimitSettings, *, writes: bool) ->
         else:
             carrier.write(carrier.stored())
     except BatchSystemError as error:
-        return OwnCheck(FAIL, "reserve right", str(error))
-    return OwnCheck(PASS, "reserve right", "this user may limit batch jobs: nothing was changed")
+        return Check(FAIL, "reserve right", str(error))
+    return Check(PASS, "reserve right", "this user may limit batch jobs: nothing was changed")
 
 
 def _some(jobs: Sequence[int]) -> str:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from slurm_rl_plugin.batch_systems.port import ApplyReport
+from slurm_rl_plugin.batch_systems.port import ApplyReport, LeverTraits
 from slurm_rl_plugin.batch_systems.slurm.answers.fields import HELD_REASONS, QueueRow
 from slurm_rl_plugin.batch_systems.slurm.answers.priorities import PriorityTerms
 from slurm_rl_plugin.batch_systems.slurm.levers.writes import Change, FactorWriter
@@ -53,6 +53,11 @@ class NiceLever:
     """
 
     name = "Nice"
+    traits = LeverTraits(
+        cost="Nice, since PriorityType is priority/basic: users' own values are remembered and "
+        "given back; each write is a message to slurmdbd",
+        costly=True,
+    )
 
     def __init__(
         self,

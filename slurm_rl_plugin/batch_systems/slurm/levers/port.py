@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from slurm_rl_plugin.batch_systems.port import ApplyReport
+from slurm_rl_plugin.batch_systems.port import ApplyReport, LeverTraits
 from slurm_rl_plugin.batch_systems.slurm.answers.fields import QueueRow
 from slurm_rl_plugin.batch_systems.slurm.answers.priorities import PriorityTerms
 from slurm_rl_plugin.batch_systems.slurm.levers.writes import Change
@@ -17,6 +17,11 @@ class Lever(Protocol):
     @property
     def name(self) -> str:
         """Slurm's own word for it."""
+        ...
+
+    @property
+    def traits(self) -> LeverTraits:
+        """What it costs and can do."""
         ...
 
     @property

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from slurm_rl_plugin.batch_systems.port import ApplyReport
+from slurm_rl_plugin.batch_systems.port import ApplyReport, LeverTraits
 from slurm_rl_plugin.batch_systems.slurm.answers.fields import QueueRow
 from slurm_rl_plugin.batch_systems.slurm.answers.priorities import (
     PRIORITY_FORMAT,
@@ -34,6 +34,9 @@ class SiteFactorLever:
     """
 
     name = "SiteFactor"
+    traits = LeverTraits(
+        cost="SiteFactor: a term of its own, nothing else is touched", takes_the_same=True
+    )
 
     def __init__(self, commands: CommandRunner, writer: FactorWriter) -> None:
         self._commands = commands

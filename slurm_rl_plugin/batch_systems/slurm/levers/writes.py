@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol
 
-from slurm_rl_plugin.batch_systems.port import ApplyReport
+from slurm_rl_plugin.batch_systems.port import LARGEST_FACTOR, ApplyReport
 from slurm_rl_plugin.batch_systems.slurm.process import (
     UNREACHABLE,
     Answer,
@@ -16,8 +16,6 @@ from slurm_rl_plugin.batch_systems.slurm.process import (
 )
 from slurm_rl_plugin.errors import ChangeRejected
 
-#: Slurm keeps a factor in 32 bits around an offset; the outermost values mean "none".
-LARGEST_FACTOR = 2147483645
 #: Seconds allowed for one change, on top of a call's time-out; measured: below a millisecond,
 #: and a backfill cycle in between.
 SECONDS_A_WRITE = 0.01

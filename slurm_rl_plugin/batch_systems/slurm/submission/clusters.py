@@ -10,6 +10,14 @@ from slurm_rl_plugin.accounting.sacct.fields import parse_time, sound_values
 from slurm_rl_plugin.batch_systems.command_process import Answer
 from slurm_rl_plugin.batch_systems.slurm.answers.fields import FINAL_STATES
 from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner, failure, not_understood
+from slurm_rl_plugin.batch_systems.slurm.submission.options import (
+    SBATCH,
+    SbatchCommand,
+    job_request_of,
+    sbatch_command,
+)
+from slurm_rl_plugin.batch_systems.submission_port import EndedRun, SubmitCommand
+from slurm_rl_plugin.domain.site import JobRequest
 from slurm_rl_plugin.errors import BatchSystemUnavailable, JobNotAccepted, SubmissionUnknown
 
 #: Words after which slurmctld may have the job although nobody was told.
@@ -24,19 +32,9 @@ _SUBMITTED = re.compile(r"^(?:Submitted batch job )?(?P<job>\d+)(?: on cluster \
 _ENDED_FIELDS = ("JobIDRaw", "Submit", "Start", "End", "State")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EndedRun:
-    """When a job ran; seconds since the epoch."""
-
-    job_id: int
-    submitted: float
-    started: float
-    ended: float
-
-
 @dataclass(frozen=True, slots=True)
 class SlurmSubmission:
-    """Speaks to the clusters that share one accounting database.
+    """Speaks to the clusters that share one accounting database; see `JobSubmission`.
 
     Args:
         submitting: runs sbatch with the user's own environment, which his job inherits.
@@ -46,19 +44,24 @@ class SlurmSubmission:
     submitting: CommandRunner
     asking: CommandRunner
 
+    @property
+    def program(self) -> str:
+        """See `JobSubmission.program`."""
+        return SBATCH
+
+    def command(self, words: Sequence[str]) -> SbatchCommand:
+        """See `JobSubmission.command`."""
+        return sbatch_command(words)
+
+    def request(
+        self, command: SubmitCommand, script: str, environment: Mapping[str, str], user: str
+    ) -> JobRequest:
+        """See `JobSubmission.request`."""
+        return job_request_of(command, script, environment, user)
+
     def submit(self, cluster: str, words: Sequence[str], script: str | None) -> tuple[int, str]:
-        """Run `sbatch -M CLUSTER WORDS`; the job's number there, and what sbatch said.
-
-        Args:
-            cluster: where.
-            words: of the user, behind `sbatch`.
-            script: for standard input; None where sbatch does not read it.
-
-        Raises:
-            JobNotAccepted: surely not submitted; in Slurm's words.
-            SubmissionUnknown: it may have been submitted.
-        """
-        command = ["sbatch", f"--clusters={cluster}", *words]
+        """Run `sbatch -M CLUSTER WORDS`; see `JobSubmission.submit`."""
+        command = [SBATCH, f"--clusters={cluster}", *words]
         try:
             answer = self.submitting.call(command, stdin=script or "")
         except BatchSystemUnavailable as error:
@@ -68,11 +71,7 @@ class SlurmSubmission:
         return _submitted(cluster, answer)
 
     def ended(self, cluster: str, job_ids: Sequence[int]) -> tuple[list[EndedRun], list[int]]:
-        """Which of the jobs have run and ended, and which ended without having run.
-
-        Raises:
-            BatchSystemError: accounting does not answer, or in a form that is not understood.
-        """
+        """Ask `sacct -M CLUSTER`; see `JobSubmission.ended`."""
         answer = self.asking.call(
             [
                 *("sacct", f"--clusters={cluster}", "-X", "--parsable2", "--noheader"),

@@ -19,6 +19,7 @@ from slurm_rl_plugin.batch_systems.slurm.submission.option_names import (
     VALUED_LETTERS,
     VARIABLES,
 )
+from slurm_rl_plugin.batch_systems.submission_port import SubmitCommand
 from slurm_rl_plugin.domain.job_description import JobDescription
 from slurm_rl_plugin.domain.site import NEEDS, JobRequest
 from slurm_rl_plugin.errors import ConfigurationError
@@ -33,6 +34,8 @@ _BOUND = {
     "uid": "is for root: submit it yourself",
     "wait": "waits until the job has ended, and sbatch is not waited for so long: leave it out",
 }
+#: What submits.
+SBATCH = "sbatch"
 _NO_LIMIT = frozenset({"", "0", "-1", "infinite", "unlimited"})
 
 
@@ -63,12 +66,12 @@ def sbatch_command(command: Sequence[str]) -> SbatchCommand:
         ConfigurationError: another command, an option that is not known, or one that binds the
             job to one place.
     """
-    if not command or command[0].rpartition("/")[2] != "sbatch":
+    if not command or command[0].rpartition("/")[2] != SBATCH:
         raise ConfigurationError(
             "give the command to submit with behind --, such as -- sbatch job.sh."
         )
     words = tuple(command[1:])
-    options, rest = _options(words, "sbatch")
+    options, rest = _options(words, SBATCH)
     script = words[rest] if rest < len(words) else None
     if ":" in words[:rest] or script == ":":
         raise ConfigurationError(
@@ -78,7 +81,7 @@ def sbatch_command(command: Sequence[str]) -> SbatchCommand:
 
 
 def job_request_of(
-    command: SbatchCommand, script: str, environment: Mapping[str, str], user: str
+    command: SubmitCommand, script: str, environment: Mapping[str, str], user: str
 ) -> JobRequest:
     """What the command asks for; the words go over variables, these over the script's lines.
 

@@ -1,0 +1,268 @@
+"""What is known of a batch system by its name, and what it can do beyond the port of the hook.
+
+The configuration and the way out ask for names: nothing here is imported but types.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from datetime import datetime
+    from pathlib import Path
+
+    from slurm_rl_plugin.accounting.port import JobLog, ReadReport
+    from slurm_rl_plugin.batch_systems.port import BatchSystem, ClassDefaultsTable
+    from slurm_rl_plugin.batch_systems.submission_port import JobSubmission
+    from slurm_rl_plugin.domain.job_class import JobClassRule
+    from slurm_rl_plugin.domain.job_description import JobDescription
+    from slurm_rl_plugin.domain.site import JobRequest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LimitKeys:
+    """What the site names to carry a limit on batch jobs; each mechanism goes by some of it.
+
+    Attributes:
+        mechanism: one of `BatchSystemKind.limits`, of any batch system; None for none.
+        qos, license, reservation, queues: as in [reserve].
+        is_known: False where the configuration is faulty, so that these may be other names than
+            those of a limit that stands.
+    """
+
+    mechanism: str | None
+    qos: str
+    license: str
+    reservation: str
+    queues: tuple[str, ...]
+    is_known: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdapterParts:
+    """What adapters are made of.
+
+    Attributes:
+        adapter: as configured, `auto` or one of `BatchSystemKind.adapters`.
+        shares: account -> share, scaled to sum 1; None asks the batch system.
+        interactive: tells whether a job is of the interactive class.
+        clock: seconds since the epoch.
+        timeout: seconds that any call may take.
+        environment: of this process.
+        on_call: told each call's name and the seconds it took.
+        history_days: the first snapshot reports the runs of so many days as ended; 0 for none.
+        host: name of this machine.
+        state_file: of the daemon; an adapter's own files lie beside it.
+        limits_file: keeps the site's own limits on batch jobs while ours stand.
+        limit: what carries a limit on batch jobs.
+        class_defaults: the table of class defaults, which checks look at; None for none.
+    """
+
+    adapter: str
+    shares: Mapping[str, float] | None
+    interactive: Callable[[JobDescription], bool]
+    clock: Callable[[], float]
+    timeout: float
+    environment: Mapping[str, str]
+    on_call: Callable[[str, float], None]
+    history_days: float
+    host: str
+    state_file: Path
+    limits_file: Path
+    limit: LimitKeys
+    class_defaults: Path | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Presence:
+    """What of a batch system is on this host; nothing is run to see it.
+
+    Attributes:
+        is_here: whether its commands are.
+        sign: by what that is seen.
+        lacks: what is missing where it is not here, in words behind "no OpenPBS is here".
+        is_configured: whether a configuration of it is here.
+        lacks_configuration: which is missing otherwise.
+    """
+
+    is_here: bool
+    sign: str
+    lacks: str
+    is_configured: bool
+    lacks_configuration: str
+
+
+class OfferingSite(Protocol):
+    """What brokers are told of a site, by the batch system itself; any thread may ask."""
+
+    def expected_start(self, request: JobRequest) -> float | None:
+        """When a job would start, were it submitted now, in seconds since the epoch.
+
+        Nothing is submitted.
+
+        Returns:
+            The time; None where the job would be taken and no time is known.
+
+        Raises:
+            JobNotAccepted: it would not take the job, or never start it; in its own words.
+            BatchSystemUnavailable: no answer in time.
+            BatchSystemError: an answer that cannot be understood.
+        """
+        ...
+
+    def name(self) -> str:
+        """Of the cluster; raises as `processors` does."""
+        ...
+
+    def processors(self) -> int:
+        """All of the cluster's, those of nodes that are down as well.
+
+        Raises:
+            BatchSystemUnavailable: no answer in time.
+            BatchSystemError: an answer that cannot be understood.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobRecord:
+    """What a batch system says of one job in words and terms that a snapshot does not hold.
+
+    Attributes:
+        number: of the job, or of its array; None where it is not known.
+        state: in the batch system's word; "" where it is not known.
+        is_pending: whether some of it waits.
+        name, qos, reason: of what waits.
+        tasks: which of an array wait; "" for a job that is none.
+        description: what the class rules see of it.
+        terms: partition -> term of the priority -> points.
+        unread: what could not be asked, in sentences.
+    """
+
+    number: int | None = None
+    state: str = ""
+    is_pending: bool = False
+    name: str = ""
+    qos: str = ""
+    reason: str = ""
+    tasks: str = ""
+    description: JobDescription | None = None
+    terms: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    unread: tuple[str, ...] = ()
+
+
+class LogDump(Protocol):
+    """Jobs that ended, as accounting printed them."""
+
+    @property
+    def text(self) -> str:
+        """A log that its reader reads from a file too."""
+        ...
+
+    @property
+    def lines(self) -> int:
+        """Of jobs in it."""
+        ...
+
+    @property
+    def commands(self) -> Sequence[str]:
+        """The command lines that gave it."""
+        ...
+
+
+class OwnAccounting(Protocol):
+    """The batch system's accounting as a log to train on, with what a log needs beside jobs."""
+
+    def check(self) -> None:
+        """Refuse a host that has none, before anything is asked.
+
+        Raises:
+            ConfigurationError: says what is missing.
+        """
+        ...
+
+    def dump(
+        self, since: datetime, until: datetime, progress: Callable[[int, float], None]
+    ) -> LogDump:
+        """Jobs that ended in a time.
+
+        Args:
+            since: local time, whole seconds.
+            until: later.
+            progress: told the queries done and the lines so far.
+
+        Raises:
+            ConfigurationError: no accounting is kept.
+            BatchSystemUnavailable: no answer in time.
+            BatchSystemError: it failed in another way.
+        """
+        ...
+
+    def queries(self, since: datetime, until: datetime) -> int:
+        """How many a dump of that time takes."""
+        ...
+
+    def read(self, dump: LogDump, when: str) -> tuple[JobLog, ReadReport]:
+        """The jobs of a dump that ran.
+
+        Args:
+            dump: of `dump`.
+            when: the time asked for, in words of an error.
+
+        Raises:
+            AccountingLogError: no job ran, or an answer that is no dump.
+        """
+        ...
+
+    def processors(self) -> int:
+        """See `OfferingSite.processors`."""
+        ...
+
+    def shares(self, accounts: Sequence[str]) -> dict[str, float] | None:
+        """Shares of these accounts, sum 1; None where none of them has any.
+
+        What an account without jobs does not use falls to the others.
+
+        Raises:
+            BatchSystemError: no answer, or one that is not understood.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchSystemKind:
+    """A batch system by name; what is None it cannot do.
+
+    Attributes:
+        name: as the configuration and the log call it.
+        title: as people do.
+        adapters: names that [batch_system] adapter may have.
+        limits: mechanism of [reserve] -> keys of it that the mechanism needs.
+        job_record: what it says of one job, each call within a time-out; what fails is told in the
+            record and not raised.
+        build: makes the adapter; ConfigurationError where it cannot work here.
+        presence: what of it is here, by PATH and other variables.
+        answers: whether it answers within so many seconds.
+        class_defaults: makes the table at a path, by the rules of the classes, good for so many
+            seconds, with a limit's names.
+        offers: asks on behalf of brokers, each call within a time-out, under an account or "".
+        accounting: asks its accounting, each call within a time-out.
+        submission: submits for a user, by his variables, each call within a time-out.
+    """
+
+    name: str
+    title: str
+    adapters: tuple[str, ...]
+    limits: Mapping[str, tuple[str, ...]]
+    job_record: Callable[[int, float], JobRecord]
+    build: Callable[[AdapterParts], BatchSystem]
+    presence: Callable[[Mapping[str, str]], Presence]
+    answers: Callable[[Mapping[str, str], float], bool]
+    class_defaults: (
+        Callable[[Path, Sequence[JobClassRule], float, LimitKeys], ClassDefaultsTable] | None
+    ) = None
+    offers: Callable[[float, str], OfferingSite] | None = None
+    accounting: Callable[[float], OwnAccounting] | None = None
+    submission: Callable[[Mapping[str, str], float], JobSubmission] | None = None

@@ -1,0 +1,46 @@
+"""OpenPBS as the registry knows it; each part is imported when it is made."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from slurm_rl_plugin.batch_systems.kind import AdapterParts, BatchSystemKind, JobRecord, Presence
+
+if TYPE_CHECKING:
+    from slurm_rl_plugin.batch_systems.port import BatchSystem
+
+
+def _build(parts: AdapterParts) -> BatchSystem:
+    from slurm_rl_plugin.batch_systems.pbs.assembly import pbs_batch_system  # noqa: PLC0415
+
+    return pbs_batch_system(parts)
+
+
+def _presence(environment: Mapping[str, str]) -> Presence:
+    from slurm_rl_plugin.batch_systems.pbs.presence import pbs_presence  # noqa: PLC0415
+
+    return pbs_presence(environment)
+
+
+def _answers(environment: Mapping[str, str], seconds: float) -> bool:
+    from slurm_rl_plugin.batch_systems.pbs.presence import pbs_answers  # noqa: PLC0415
+
+    return pbs_answers(environment, seconds)
+
+
+def _job_record(job: int, timeout: float) -> JobRecord:
+    del job, timeout
+    return JobRecord(unread=("its record: `qstat -f JOBID` shows it.",))
+
+
+PBS = BatchSystemKind(
+    name="pbs",
+    title="OpenPBS",
+    adapters=("pbs",),
+    limits={"max_run_res": ("queues",)},
+    job_record=_job_record,
+    build=_build,
+    presence=_presence,
+    answers=_answers,
+)

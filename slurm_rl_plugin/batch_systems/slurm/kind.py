@@ -1,0 +1,84 @@
+"""Slurm as the registry knows it; each part is imported when it is made."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from slurm_rl_plugin.batch_systems.kind import AdapterParts, BatchSystemKind, LimitKeys, Presence
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from slurm_rl_plugin.batch_systems.kind import JobRecord, OfferingSite, OwnAccounting
+    from slurm_rl_plugin.batch_systems.port import BatchSystem, ClassDefaultsTable
+    from slurm_rl_plugin.batch_systems.submission_port import JobSubmission
+    from slurm_rl_plugin.domain.job_class import JobClassRule
+
+
+def _build(parts: AdapterParts) -> BatchSystem:
+    from slurm_rl_plugin.batch_systems.slurm.assembly import slurm_batch_system  # noqa: PLC0415
+
+    return slurm_batch_system(parts)
+
+
+def _presence(environment: Mapping[str, str]) -> Presence:
+    from slurm_rl_plugin.batch_systems.slurm.presence import slurm_presence  # noqa: PLC0415
+
+    return slurm_presence(environment)
+
+
+def _answers(environment: Mapping[str, str], seconds: float) -> bool:
+    from slurm_rl_plugin.batch_systems.slurm.presence import slurm_answers  # noqa: PLC0415
+
+    return slurm_answers(environment, seconds)
+
+
+def _class_defaults(
+    path: Path, rules: Sequence[JobClassRule], life: float, limit: LimitKeys
+) -> ClassDefaultsTable:
+    from slurm_rl_plugin.batch_systems.slurm.class_defaults.table import lua_table  # noqa: PLC0415
+
+    return lua_table(path, rules, life, limit)
+
+
+def _job_record(job: int, timeout: float) -> JobRecord:
+    from slurm_rl_plugin.batch_systems.slurm.job_record import job_record  # noqa: PLC0415
+
+    return job_record(job, timeout)
+
+
+def _offers(timeout: float, account: str) -> OfferingSite:
+    from slurm_rl_plugin.batch_systems.slurm.submission.offers import slurm_offers  # noqa: PLC0415
+
+    return slurm_offers(timeout, account)
+
+
+def _accounting(timeout: float) -> OwnAccounting:
+    from slurm_rl_plugin.batch_systems.slurm.own_accounting import SlurmAccounting  # noqa: PLC0415
+
+    return SlurmAccounting(timeout)
+
+
+def _submission(environment: Mapping[str, str], timeout: float) -> JobSubmission:
+    from slurm_rl_plugin.batch_systems.slurm.submission.clusters import (  # noqa: PLC0415
+        user_submission,
+    )
+
+    return user_submission(environment, timeout)
+
+
+SLURM = BatchSystemKind(
+    name="slurm",
+    title="Slurm",
+    adapters=("slurm_commands", "slurm"),
+    limits={"qos": ("qos",), "licenses": ("license", "reservation")},
+    job_record=_job_record,
+    build=_build,
+    presence=_presence,
+    answers=_answers,
+    class_defaults=_class_defaults,
+    offers=_offers,
+    accounting=_accounting,
+    submission=_submission,
+)

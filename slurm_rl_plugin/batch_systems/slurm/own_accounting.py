@@ -1,0 +1,80 @@
+"""The cluster's own accounting as a log to train on, with its size and its shares."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from pathlib import Path
+
+from slurm_rl_plugin.accounting.log_file import LogFile
+from slurm_rl_plugin.accounting.port import JobLog, ReadReport
+from slurm_rl_plugin.accounting.sacct.fields import SACCT_FIELDS
+from slurm_rl_plugin.batch_systems.kind import LogDump
+from slurm_rl_plugin.batch_systems.slurm.accounting.dump import (
+    AccountingDump,
+    month_stretches,
+    read_accounting_dump,
+)
+from slurm_rl_plugin.batch_systems.slurm.answers.fields import parse_all_processors
+from slurm_rl_plugin.batch_systems.slurm.answers.shares import parse_shares
+from slurm_rl_plugin.batch_systems.slurm.cluster import SINFO, SSHARE
+from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner
+from slurm_rl_plugin.errors import AccountingLogError, ConfigurationError
+
+
+class SlurmAccounting:
+    """See `OwnAccounting`.
+
+    Args:
+        timeout: seconds that a call may take.
+    """
+
+    def __init__(self, timeout: float) -> None:
+        self._commands = CommandRunner(environment=None, timeout=timeout, on_call=None)
+
+    def check(self) -> None:
+        """See `OwnAccounting.check`."""
+        if shutil.which("sacct") is None:
+            raise ConfigurationError(
+                "--from slurm needs sacct, which is not on the PATH: install Slurm's client "
+                "commands, or run this where they are."
+            )
+
+    def queries(self, since: datetime, until: datetime) -> int:
+        """See `OwnAccounting.queries`."""
+        return len(month_stretches(since, until))
+
+    def dump(
+        self, since: datetime, until: datetime, progress: Callable[[int, float], None]
+    ) -> AccountingDump:
+        """See `OwnAccounting.dump`."""
+        stretches = month_stretches(since, until)
+        return read_accounting_dump(self._commands, SACCT_FIELDS, stretches, progress)
+
+    def read(self, dump: LogDump, when: str) -> tuple[JobLog, ReadReport]:
+        """See `OwnAccounting.read`."""
+        if not dump.lines:
+            raise AccountingLogError("sacct", f"no job ended {when}; give an earlier --since")
+        content = dump.text.encode()
+        checksum = hashlib.sha256(content).hexdigest()
+        # comes with an extra, which a head node that only keeps the dump does without
+        from slurm_rl_plugin.accounting.sacct.reader import SacctReader  # noqa: PLC0415
+
+        log, report = SacctReader().parse(LogFile(Path("sacct"), content, checksum))
+        if not len(log):
+            problem = f"none of the {report.read} jobs that ended {when} ever ran"
+            raise AccountingLogError("sacct", f"{problem}; give an earlier --since")
+        return log, report
+
+    def processors(self) -> int:
+        """See `OwnAccounting.processors`; by `sinfo`."""
+        return parse_all_processors(self._commands.read(SINFO))
+
+    def shares(self, accounts: Sequence[str]) -> dict[str, float] | None:
+        """See `OwnAccounting.shares`; by `sshare`, whose fair tree does the same."""
+        tree = parse_shares(self._commands.read(SSHARE))
+        found = {name: tree.shares[name] for name in accounts if tree.shares.get(name, 0.0) > 0}
+        whole = sum(found.values())
+        return {name: share / whole for name, share in found.items()} or None

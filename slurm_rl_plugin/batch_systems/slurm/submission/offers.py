@@ -1,0 +1,48 @@
+"""What brokers are told of a cluster: its name, its size, and when it would start a job."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from slurm_rl_plugin.batch_systems.slurm.answers.fields import parse_all_processors
+from slurm_rl_plugin.batch_systems.slurm.answers.settings import SHOW_CONFIG, parse_cluster_name
+from slurm_rl_plugin.batch_systems.slurm.cluster import SINFO
+from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner
+from slurm_rl_plugin.batch_systems.slurm.submission.expected_start import SlurmStarts
+from slurm_rl_plugin.domain.site import JobRequest
+
+
+@dataclass(frozen=True, slots=True)
+class SlurmOffers:
+    """See `OfferingSite`.
+
+    Args:
+        commands: runs Slurm's commands as this process's user.
+        account: that every will-run test is made under; "" takes the job's own.
+    """
+
+    commands: CommandRunner
+    account: str
+
+    def expected_start(self, request: JobRequest) -> float | None:
+        """See `OfferingSite.expected_start`."""
+        return SlurmStarts(self.commands, self.account).expected_start(request)
+
+    def name(self) -> str:
+        """See `OfferingSite.name`."""
+        return parse_cluster_name(self.commands.read(SHOW_CONFIG))
+
+    def processors(self) -> int:
+        """See `OfferingSite.processors`."""
+        return parse_all_processors(self.commands.read(SINFO))
+
+
+def slurm_offers(timeout: float, account: str) -> SlurmOffers:
+    """Asks the Slurm that is here.
+
+    Args:
+        timeout: seconds that a call may take.
+        account: see `SlurmOffers`.
+    """
+    commands = CommandRunner(environment=None, timeout=timeout, on_call=None)
+    return SlurmOffers(commands, account)
