@@ -85,6 +85,7 @@ install_files() {
     put "$deploy/tmpfiles.d/slurm-rl.conf" /usr/lib/tmpfiles.d
     put "$deploy/logrotate.d/slurm-rl" /etc/logrotate.d
     put "$deploy/completion/slurm-rl" /usr/share/bash-completion/completions
+    put "$deploy/completion/_slurm-rl" /usr/share/zsh/vendor-completions
     for page in "$deploy"/man/*.[1-8]; do
         put "$page" "/usr/share/man/man${page##*.}"
         gzip -9n "$root/usr/share/man/man${page##*.}/$(basename "$page")"

@@ -79,7 +79,7 @@ def _files(logs: Sequence[Path]) -> list[Path]:
 
 
 def _form(streams: Sequence[LogStream]) -> SacctStream | SwfStream | PbsStream:
-    """What reads these logs.
+    """The stream reader for the form that all of these logs have.
 
     Raises:
         AccountingLogError: they are of several forms, or each has an epoch of its own.

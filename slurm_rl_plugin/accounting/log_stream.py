@@ -127,7 +127,7 @@ class _Told(io.RawIOBase):
         self._seen = seen
 
     def readable(self) -> bool:
-        """Yes."""
+        """True: io.BufferedReader asks before it reads."""
         return True
 
     def readinto(self, buffer: Any) -> int:

@@ -96,7 +96,7 @@ class AccountingReader(Protocol):
 
 
 def joined_checksum(checksums: Sequence[str]) -> str:
-    """Of one file its own; of several that of their checksums in order."""
+    """The checksum of one file; of several files, that of their checksums in order."""
     if len(checksums) == 1:
         return checksums[0]
     return hashlib.sha256("".join(checksums).encode()).hexdigest()

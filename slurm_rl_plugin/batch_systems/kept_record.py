@@ -35,7 +35,7 @@ class KeptRecord:
         return self.path.with_name(self.path.name + ".copy")
 
     def read(self, parsed: Callable[[Any], _Parsed]) -> _Parsed:
-        """What it says.
+        """What the file says, or its copy where the file cannot be read.
 
         Args:
             parsed: makes it of the JSON document; raises one of UNREADABLE where it is none.
@@ -57,7 +57,7 @@ class KeptRecord:
             return found
 
     def write(self, document: Any) -> None:
-        """Replace both.
+        """Replace the copy, then the file, by this JSON document.
 
         Raises:
             OSError: as the file system says.
@@ -67,7 +67,7 @@ class KeptRecord:
             write_whole(path, content, mode=PRIVATE)
 
     def remove(self) -> None:
-        """Remove both.
+        """Remove the copy and the file; either may be missing.
 
         Raises:
             OSError: as the file system says.

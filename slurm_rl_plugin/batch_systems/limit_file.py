@@ -19,7 +19,7 @@ class StandingLimit:
 
     Attributes:
         mechanism: what carries the limit, `qos` for example.
-        names: that the mechanism goes by, the QOS for example.
+        names: of what the mechanism uses, the QOS for example.
         own: processors of the site's own limit; None where it had none.
         ours: processors.
         confirmed: the last write was seen to be done; else one may still be under way.
@@ -85,7 +85,7 @@ class LimitFile:
             ) from None
 
     def remove(self) -> None:
-        """Nothing of ours stands any more.
+        """Remove the file, since no limit of ours stands any more.
 
         Raises:
             ConfigurationError: the folder is not writable.

@@ -70,7 +70,7 @@ class LeverTraits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchedulerFacts:
-    """What the batch system goes by; read again in each cycle, since a site may change it.
+    """What the batch system orders by; read again in each cycle, since a site may change it.
 
     Attributes:
         release: of the batch system, for people to read.
@@ -104,7 +104,7 @@ class SchedulerLoad:
     """What a cheap look between two cycles tells.
 
     Attributes:
-        struggles: why the batch system had better be left alone now; None where it is well.
+        struggles: why the batch system should be left alone now; None where it is well.
         events: counts of what happens to jobs; the queue has changed where any of them has.
         backlog: messages that wait for the accounting daemon; 0 where that is not known.
     """
@@ -123,7 +123,7 @@ class BatchSystem(Protocol):
         ...
 
     def facts(self) -> SchedulerFacts:
-        """Read what the batch system goes by.
+        """Read what the batch system orders by.
 
         Raises:
             BatchSystemUnavailable: no answer in time.
@@ -185,7 +185,7 @@ class SignOfLife(Protocol):
     """A batch system that has to be told, again and again, that a daemon still orders its queue."""
 
     def beat(self) -> None:
-        """Tell it; called every few seconds.
+        """Tell the batch system that the daemon lives; called every few seconds.
 
         Raises:
             OSError: it cannot be told.
@@ -193,7 +193,7 @@ class SignOfLife(Protocol):
         ...
 
     def leave(self) -> None:
-        """Tell it that nothing of ours is left to undo.
+        """Tell the batch system that nothing of ours is left to undo.
 
         Raises:
             OSError: it cannot be told.

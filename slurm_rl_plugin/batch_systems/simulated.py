@@ -57,7 +57,7 @@ class SimulatedCluster:
 
     @property
     def now(self) -> float:
-        """Simulated time, seconds."""
+        """The simulation's clock: seconds since its beginning."""
         return float(self._cluster.clock[NOW])
 
     @property

@@ -23,14 +23,14 @@ class EarliestStartBroker:
         self._larger_first = larger_first
 
     def rank(self, request: JobRequest, sites: Sequence[Site]) -> list[RankedSite]:
-        """See `Broker.rank`."""
+        """Sites that make an offer, the earliest expected start first."""
         offers = [offer for site in sites if (offer := site.offer(request)) is not None]
         if self._larger_first:
             offers.sort(key=lambda offer: (-offer.processors, offer.site))
         return ranked_by_start(offers)
 
     def learn(self, job: RoutedJob) -> None:
-        """Nothing: what the sites say is all that counts."""
+        """Learn nothing: what the sites say is all that counts."""
 
 
 def ranked_by_start(offers: Sequence[SiteOffer]) -> list[RankedSite]:
@@ -52,7 +52,7 @@ def ranked_by_start(offers: Sequence[SiteOffer]) -> list[RankedSite]:
 
 
 def _reason(later: float) -> str:
-    """In words, for a site that would start the job so many seconds after the first."""
+    """Why a site has its rank: how many seconds after the first it would start the job."""
     if later < 1.0:
         return "would start it first"
     if later < 2 * HOUR:

@@ -33,7 +33,7 @@ _TIME_LIMIT = HOUR
 
 
 @dataclass(slots=True, kw_only=True)
-class SiteExperience:
+class WaitsAtSite:
     """What one user met at one site.
 
     Attributes:
@@ -78,7 +78,7 @@ class LearningAgentBroker:
         self._clock, self._settings = clock, settings
         self._rng = np.random.default_rng(seed)
         self._processors: dict[str, int] = {}
-        self._users: dict[str, dict[str, SiteExperience]] = {}
+        self._users: dict[str, dict[str, WaitsAtSite]] = {}
         self._sent: dict[str, list[SentJob]] = {}
 
     def rank(self, request: JobRequest, sites: Sequence[Site]) -> list[RankedSite]:
@@ -125,7 +125,7 @@ class LearningAgentBroker:
         self._end_notice(user, job)
         if not (math.isfinite(wait) and wait >= 0.0 and math.isfinite(job.ended)):
             return
-        met = self._users.setdefault(user, {}).setdefault(job.site, SiteExperience())
+        met = self._users.setdefault(user, {}).setdefault(job.site, WaitsAtSite())
         met.mean_wait = learned_wait(met.mean_wait, met.count, wait, self._settings.weight)
         if job.ended >= met.heard:
             met.last_wait, met.heard = wait, job.ended
@@ -149,7 +149,7 @@ class LearningAgentBroker:
     def _response(self, request: JobRequest, site: str, processors: int) -> float:
         """Expected wait, and the time that all the site's processors would need for the work."""
         user, settings, now = request.job.user, self._settings, self._clock()
-        met = self._users.get(user, {}).get(site, SiteExperience(heard=now))
+        met = self._users.get(user, {}).get(site, WaitsAtSite(heard=now))
         wait = expected_wait(
             met.mean_wait,
             met.last_wait,

@@ -34,7 +34,7 @@ class OfferedValueBroker:
         self._formula, self._is_interactive, self._clock = formula, is_interactive, clock
 
     def rank(self, request: JobRequest, sites: Sequence[Site]) -> list[RankedSite]:
-        """See `Broker.rank`; an offer for which the formula has no value is none."""
+        """Sites by the formula's value of their offers, highest first; no value, no rank."""
         now = self._clock()
         offers = [offer for site in sites if (offer := site.offer(request)) is not None]
         valued = [(self._value(request, offer, now), offer) for offer in offers]
@@ -55,4 +55,4 @@ class OfferedValueBroker:
             return None
 
     def learn(self, job: RoutedJob) -> None:
-        """Nothing: prices and starts are all that counts."""
+        """Learn nothing: prices and starts are all that counts."""

@@ -11,7 +11,7 @@ from slurm_rl_plugin.domain.site import JobRequest, Site, SiteOffer
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankedSite:
-    """One site in a broker's ranking.
+    """A site's place in a broker's ranking: its merit, and why, in words.
 
     Attributes:
         site: its name.

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerParts:
-    """What brokers may be made of.
+    """What a broker can need: a clock, a seed, the user's formula, rules for job classes.
 
     Attributes:
         clock: seconds since the epoch.

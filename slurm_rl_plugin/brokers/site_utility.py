@@ -13,7 +13,7 @@ from slurm_rl_plugin.domain.site import JobRequest, Site
 class SiteUtilityBroker:
     """Ranks sites by the utility that they publish for the job's class and account.
 
-    Equal utilities go by the earlier expected start, then by the order given. A site that has
+    Of equal utilities the earlier expected start comes first, then the order given. A site that has
     published nothing fresh of such jobs comes behind those that speak, by its expected start: its
     utility is unknown, not low, but there is nothing to compare it by. See `Broker`.
     """
@@ -39,4 +39,4 @@ class SiteUtilityBroker:
         ]
 
     def learn(self, job: RoutedJob) -> None:
-        """Nothing: sites learn, and publish what they have learned."""
+        """Learn nothing: sites learn, and publish what they have learned."""

@@ -120,7 +120,7 @@ def _module(verb: str) -> ModuleType:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one verb.
+    """Find the verb in the first word, let its module parse and do the rest, and sort its errors.
 
     Args:
         arguments: of the command line, without the program's name; sys.argv by default.
@@ -182,7 +182,7 @@ def _unforeseen(verb: str, error: Exception) -> str:
 
 
 def _by_hand(verb: str) -> str:
-    """Factors must not stand for want of us."""
+    """How factors are taken back without us, for verbs that would have done it."""
     if verb not in WAY_OUT:
         return ""
     return f"; until then factors are taken back by `{TAKE_BACK_BY_HAND}`"

@@ -1,5 +1,6 @@
 """The site's configuration: files, environment and flags become typed objects, with every fault."""
 
+from slurm_rl_plugin.configuration.configuration import Configuration
 from slurm_rl_plugin.configuration.keys.definitions import DEFAULT_PATH, KEYS
 from slurm_rl_plugin.configuration.keys.key import Key
 from slurm_rl_plugin.configuration.reading.environment import Flag
@@ -7,9 +8,12 @@ from slurm_rl_plugin.configuration.reading.precedence import (
     parse_configuration,
     read_configuration,
 )
-from slurm_rl_plugin.configuration.site_configuration import Configuration
 from slurm_rl_plugin.configuration.start_values import changed_start_keys, with_start_values
-from slurm_rl_plugin.configuration.way_out import KnownSite, known_site, way_out_of
+from slurm_rl_plugin.configuration.way_out import (
+    KnownConfiguration,
+    known_configuration,
+    way_out_of,
+)
 
 __all__ = [
     "DEFAULT_PATH",
@@ -17,9 +21,9 @@ __all__ = [
     "Configuration",
     "Flag",
     "Key",
-    "KnownSite",
+    "KnownConfiguration",
     "changed_start_keys",
-    "known_site",
+    "known_configuration",
     "parse_configuration",
     "read_configuration",
     "way_out_of",

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from slurm_rl_plugin.configuration.configuration import Configuration
 from slurm_rl_plugin.configuration.keys.definitions import KEYS
 from slurm_rl_plugin.configuration.keys.key import Keys
-from slurm_rl_plugin.configuration.site_configuration import Configuration
 
 
 def changed_start_keys(

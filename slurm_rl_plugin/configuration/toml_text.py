@@ -19,7 +19,7 @@ def toml_value(value: Any) -> str:
 
 
 def key_line(name: str, value: Any) -> str:
-    """`name = value`."""
+    """One line of TOML, `name = value`."""
     return f"{shown(name)} = {toml_value(value)}"
 
 
@@ -35,5 +35,5 @@ def rule_table(rule: JobClassRule) -> dict[str, Any]:
 
 
 def rule_lines(rule: JobClassRule) -> list[str]:
-    """One [[job_class]] as lines."""
+    """A job-class rule as TOML: its [[job_class]] header and a line for each key."""
     return [f"[[{JOB_CLASS}]]", *(key_line(*each) for each in rule_table(rule).items())]

@@ -1,4 +1,4 @@
-"""What the way out goes by where the configuration is broken: the state file tells it.
+"""What the way out uses where the configuration is broken: the state file tells it.
 
 The daemon writes the sections that say how the cluster is reached and what may stand there into
 its state file, so that a typo in the configuration leaves no factor standing.
@@ -11,12 +11,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from slurm_rl_plugin.configuration.configuration import Configuration
 from slurm_rl_plugin.configuration.reading.environment import Flag
 from slurm_rl_plugin.configuration.reading.files import ConfigurationFile, read_files
 from slurm_rl_plugin.configuration.reading.given_keys import DEFAULT
 from slurm_rl_plugin.configuration.reading.precedence import configuration_of_parts
 from slurm_rl_plugin.configuration.reading.standing_lines import standing_lines
-from slurm_rl_plugin.configuration.site_configuration import Configuration
 from slurm_rl_plugin.errors import ConfigurationError
 
 _LEFT = ("hook", "batch_system", "reserve", "metrics")
@@ -26,8 +26,8 @@ _LOOKED_FOR = (*_LEFT, "policy")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KnownSite:
-    """As much of a site as can be known.
+class KnownConfiguration:
+    """The configuration as far as it can be known, so that factors can be taken back with it.
 
     Attributes:
         configuration: with the default of each key that nobody tells.
@@ -61,13 +61,13 @@ def way_out_of(configuration: Configuration) -> dict[str, dict[str, Any]]:
     return found
 
 
-def known_site(
+def known_configuration(
     path: Path,
     *,
     environment: Mapping[str, str],
     flags: Sequence[Flag],
     left_behind: Callable[[Path], Mapping[str, Any]],
-) -> KnownSite:
+) -> KnownConfiguration:
     """Read a configuration, however broken it is.
 
     What is right by itself counts; the rest is what the daemon left behind. Where no file can be
@@ -93,7 +93,7 @@ def known_site(
     configuration, wrong = configuration_of_parts(files, environment, flags, complete=is_read)
     faults += wrong
     if not faults:
-        return KnownSite(configuration=configuration)
+        return KnownConfiguration(configuration=configuration)
     state = str(configuration.values["hook"]["state_file"])
     left = ConfigurationFile(name=state, content=_own_part(left_behind(Path(state))))
     # what a file says goes before what was left, but not what was pieced together from its lines
@@ -101,7 +101,7 @@ def known_site(
     configuration, _ = configuration_of_parts(files, environment, flags, complete=is_read)
     if not left.content:  # what the faulty lines said is not known
         configuration = replace(configuration, is_whole=False)
-    return KnownSite(configuration=configuration, faults=tuple(faults), is_read=is_read)
+    return KnownConfiguration(configuration=configuration, faults=tuple(faults), is_read=is_read)
 
 
 def _own_part(left: Mapping[str, Any]) -> dict[str, Any]:

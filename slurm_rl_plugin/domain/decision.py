@@ -12,7 +12,7 @@ Memory = FloatArray
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """One decision of a policy.
+    """What a policy decides in one cycle: scores, a reserve, and what it remembers.
 
     Attributes:
         scores: float64[n], one for each pending job of the snapshot; higher starts earlier.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -13,6 +13,9 @@ from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.units import HOUR, SHORT_JOB_RUN_TIME
 
 _QUICK = r"(?i)(^|[-_])(interactive|interact|debug|short|dev|devel|test)($|[-_])"
+
+#: Tells whether a job is of the interactive class.
+IsInteractive = Callable[[JobDescription], bool]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

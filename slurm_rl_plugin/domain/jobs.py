@@ -125,7 +125,7 @@ class PendingJobs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunningJobs:
-    """Jobs that occupy processors.
+    """Jobs that have started and not ended, so that they occupy processors.
 
     Attributes:
         jobs: the columns that any job has; processors are those that it got.
@@ -206,7 +206,7 @@ class EndedJobs:
 
     @classmethod
     def none(cls) -> Self:
-        """No job has ended."""
+        """A table without rows: no job has ended since the last snapshot."""
         nothing = empty_job_table()
         return cls(jobs=nothing, start=nothing.submit, end=nothing.submit)
 

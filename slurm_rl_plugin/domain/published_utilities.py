@@ -23,12 +23,12 @@ LONGEST = 1_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishedUtilities:
-    """One publication of a site.
+    """What one more job of each class and account is worth to a site, as it publishes it.
 
     Attributes:
         site: its name.
         time: of the queue that it speaks of, seconds since the epoch.
-        valid_for: seconds after `time` from which on nobody should go by it.
+        valid_for: seconds after `time` from which on nobody should use it.
         model: sha256 of the model, hexadecimal.
         utilities: job class -> account -> utility in [0, 1]; at 0.5 the site's objective neither
             gains nor loses by such a job.
@@ -41,7 +41,7 @@ class PublishedUtilities:
     utilities: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
     def fresh_at(self, now: float) -> bool:
-        """Whether it may still be gone by; a time to come is no fresher than one long past."""
+        """Whether it may still be used; a time to come is no fresher than one long past."""
         return abs(now - self.time) <= self.valid_for
 
     def of(self, job_class: str, account: str) -> float | None:
@@ -49,7 +49,7 @@ class PublishedUtilities:
         return self.utilities.get(job_class, {}).get(account)
 
     def document(self) -> dict[str, Any]:
-        """One small object that `from_json` reads as JSON."""
+        """The publication as a JSON object, which `from_json` reads."""
         return {
             "version": VERSION,
             "site": self.site,

@@ -54,13 +54,13 @@ class SiteOffer:
 
 
 class Site(Protocol):
-    """A place that may run a job."""
+    """A place with a cluster of its own, one of several that a broker chooses among."""
 
     @property
     def name(self) -> str:
-        """As offers and rankings call it; of a Slurm site the cluster's name."""
+        """The site's name in offers and rankings; of a Slurm site the cluster's name."""
         ...
 
     def offer(self, request: JobRequest) -> SiteOffer | None:
-        """What it promises for the job; None where it cannot run it or does not answer in time."""
+        """What the site promises for the job; None where it cannot run it or gives no answer."""
         ...

@@ -21,7 +21,7 @@ class RunTimeEstimate(Protocol):
 
     @property
     def kind(self) -> str:
-        """One of ESTIMATE_KINDS."""
+        """What it estimates by: one of ESTIMATE_KINDS."""
         ...
 
     def estimate(self, time_limit: FloatArray, interactive: BoolArray) -> FloatArray:

@@ -61,7 +61,7 @@ def account_places(shares: FloatArray) -> IntArray:
     """VO place of each account: 0, 1, 2 by descending share, 3 for everybody else.
 
     Args:
-        shares: configured share of each account, shape [accounts]; ties go by index.
+        shares: configured share of each account, shape [accounts]; of equal ones the lower index.
     """
     places = np.empty(len(shares), dtype=np.int64)
     places[np.argsort(-shares, kind="stable")] = np.arange(len(shares))

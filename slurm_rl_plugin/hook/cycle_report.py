@@ -29,7 +29,7 @@ SUPPRESSIONS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CycleReport:
-    """One cycle.
+    """What one cycle saw, decided and wrote, and why it did not where it did not.
 
     Attributes:
         time: of the snapshot, seconds since the epoch; 0 without one.

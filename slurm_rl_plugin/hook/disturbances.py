@@ -110,16 +110,16 @@ class WrittenFactors:
         self._known = seen
 
     def about_to_write(self, factors: Mapping[int, int]) -> None:
-        """Nobody knows what these jobs have until it is told which writes were accepted."""
+        """Forget what these jobs have, until it is told which writes were accepted."""
         for job in factors:
             self._known.pop(job, None)
 
     def written(self, factors: Mapping[int, int]) -> None:
-        """These were accepted."""
+        """Remember these factors, by job id, as ours and accepted by the batch system."""
         self._known.update(factors)
 
     def forget(self) -> None:
-        """Factors are taken back."""
+        """Forget all factors, as they were taken back: none of them is missed any more."""
         self._known.clear()
 
 

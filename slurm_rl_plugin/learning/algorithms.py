@@ -39,7 +39,7 @@ Settings = PolicySearchSettings | SarsaSettings | FittedQSettings | SiteUtilityS
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Algorithm:
-    """One way to train.
+    """A training algorithm as users choose it: its settings, presets and what it validates by.
 
     Attributes:
         default: its settings where nothing is asked for.

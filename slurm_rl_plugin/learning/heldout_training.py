@@ -49,7 +49,7 @@ VALIDATION = HeldoutProtocol(windows=48)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldoutLoads:
-    """What a held-out training may see.
+    """Loads that a held-out training may see: to train on, and to choose by.
 
     Attributes:
         training: loads that candidates are searched on, the logs one after the other.

@@ -51,7 +51,7 @@ def log_windows(prepared: PreparedLog, firsts: Sequence[int], count: int) -> lis
 
 
 def log_window(prepared: PreparedLog, first: int, count: int) -> PreparedLog:
-    """One of `log_windows`."""
+    """The window of `count` jobs from number `first` on, as a load of its own."""
     return log_windows(prepared, [first], count)[0]
 
 

@@ -1,4 +1,4 @@
-"""What every training algorithm gives back."""
+"""The form in which every training algorithm gives its network and its learning curve."""
 
 from __future__ import annotations
 

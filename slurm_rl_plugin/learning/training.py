@@ -34,7 +34,7 @@ from slurm_rl_plugin.learning.small_parts import parts_too_small
 from slurm_rl_plugin.learning.trained_policy import Progress, TrainedPolicy
 from slurm_rl_plugin.learning.training_load import TrainingLoad, mean_objective, rule_objective
 from slurm_rl_plugin.learning.training_plan import TrainingPlan
-from slurm_rl_plugin.learning.trainings import Loads, Training, train_all
+from slurm_rl_plugin.learning.trainings import Training, TrainingLoads, train_all
 from slurm_rl_plugin.learning.workplace import Workplace
 from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
@@ -164,7 +164,7 @@ def _best_of_seeds(trained: Sequence[TrainedPolicy]) -> TrainedPolicy:
     return replace(best, simulated_jobs=sum(each.simulated_jobs for each in trained))
 
 
-def _loads_of(plan: TrainingPlan) -> Loads:
+def _loads_of(plan: TrainingPlan) -> TrainingLoads:
     return _heldout_loads(plan) if plan.heldout else _loads(plan)
 
 
@@ -186,9 +186,9 @@ def _leave_one_out(
     return found
 
 
-def _heldout_loads(plan: TrainingPlan) -> Loads:
+def _heldout_loads(plan: TrainingPlan) -> TrainingLoads:
     loads = heldout_loads(plan.logs, plan.settings.seed, classifier=plan.classifier)
-    return Loads(loads.training, loads.validation, loads.prediction)
+    return TrainingLoads(loads.training, loads.validation, loads.prediction)
 
 
 def _comparisons(plan: TrainingPlan, trained: TrainedPolicy) -> dict[str, RuleComparison]:
@@ -206,15 +206,15 @@ def _comparisons(plan: TrainingPlan, trained: TrainedPolicy) -> dict[str, RuleCo
 
 
 def _names(sources: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Of the logs; files of one name in several folders are counted."""
+    """Names of the logs; files of one name in several folders are counted."""
     names = [str(source["log"]) for source in sources]
     before = [names[:place].count(name) for place, name in enumerate(names)]
     return [f"{name} ({n + 1})" if n else name for name, n in zip(names, before, strict=True)]
 
 
-def _loads(plan: TrainingPlan) -> Loads:
+def _loads(plan: TrainingPlan) -> TrainingLoads:
     rng = np.random.default_rng(plan.settings.seed)
-    parts = Loads([], [], None)
+    parts = TrainingLoads([], [], None)
     for prepared in plan.logs:
         settings = SimulationSettings(
             capacity=prepared.capacity,

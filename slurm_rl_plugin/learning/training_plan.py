@@ -17,7 +17,7 @@ from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingPlan:
-    """What to train on and how.
+    """Which logs are trained on, by which algorithm and how often, and what is left untouched.
 
     Attributes:
         logs: prepared logs.
@@ -77,10 +77,10 @@ class TrainingPlan:
 
     @property
     def steps_of_one(self) -> int:
-        """Steps of one training."""
+        """How many steps one training takes, as its algorithm counts them."""
         return steps_of(self.algorithm, self.settings)
 
     @property
     def steps(self) -> int:
-        """Steps of all trainings."""
+        """How many steps all trainings take: every seed, and every fold of each."""
         return self.seeds * (1 + len(self.folds)) * self.steps_of_one

@@ -22,7 +22,7 @@ from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.whole_file import write_whole
 
 
-class Loads(NamedTuple):
+class TrainingLoads(NamedTuple):
     """What a training sees: loads that train, loads that choose, a prediction of run times."""
 
     training: list[TrainingLoad]
@@ -32,7 +32,7 @@ class Loads(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Training:
-    """One training among several.
+    """One training among several side by side: its loads, settings and place to begin.
 
     Attributes:
         loads: which of the loads.
@@ -60,7 +60,7 @@ class Training:
 
 
 def train_all(
-    loads: Sequence[Loads],
+    loads: Sequence[TrainingLoads],
     trainings: Sequence[Training],
     steps: int,
     *,
@@ -97,7 +97,7 @@ def _shifted(progress: Progress | None, before: int) -> Progress | None:
 
 
 def _trained(
-    loads: Sequence[Loads],
+    loads: Sequence[TrainingLoads],
     training: Training,
     *,
     progress: Progress | None = None,
@@ -124,7 +124,7 @@ def _trained(
 
 
 def _trained_elsewhere(
-    shared: tuple[Sequence[Loads], Training], training: Training
+    shared: tuple[Sequence[TrainingLoads], Training], training: Training
 ) -> TrainedPolicy:
     return _trained(shared[0], training)
 
@@ -152,7 +152,7 @@ class _Looks:
         self._progress(sum(done), float(sum(finished)))
 
 
-def _compile(shared: tuple[Sequence[Loads], Training]) -> None:
+def _compile(shared: tuple[Sequence[TrainingLoads], Training]) -> None:
     """Make a worker compile, or load, what a training calls: one step of it on few jobs."""
     loads, training = shared
     chosen, settings = loads[training.loads], training.settings

@@ -59,7 +59,7 @@ class ThisMachine:
         warm_up: Callable[[Shared], None],
         on_look: Callable[[Sequence[bool]], None] | None = None,
     ) -> list[Result]:
-        """See Workplace; compiled code is kept by this process, so that nothing is warmed up."""
+        """Run the task on each item in threads of this process, which keep its compiled code."""
         del warm_up, on_look
         with ThreadPoolExecutor(max_workers=processors_here()) as pool:
             return list(pool.map(partial(task, shared), items))

@@ -82,7 +82,7 @@ class QueueCollector:
         self.seen: tuple[Metric, ...] = tuple(fairness_families(0.0, 0.0))
 
     def describe(self) -> Iterable[Metric]:
-        """Nothing, so that registering asks nothing of the batch system."""
+        """Describe nothing, so that registering asks nothing of the batch system."""
         return []
 
     def collect(self) -> Iterator[Metric]:
@@ -215,7 +215,7 @@ class CycleMetrics:
         self._reload.set(1 if succeeded else 0)
 
     def publish(self, report: CycleReport) -> None:
-        """Take in one report."""
+        """Take one cycle's report into the metrics; what it does not tell keeps its value."""
         if not report.release:  # a cycle without an answer takes nothing back that is known
             report = replace(report, release=self._queue.report.release)
         untold = not report.succeeded and report.limit == LimitReport()

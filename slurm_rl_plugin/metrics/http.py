@@ -41,7 +41,7 @@ _LOOK = 0.5
 
 
 class _QuietHandler(WSGIRequestHandler):
-    """One request; what a client does wrong is no news."""
+    """Serves one request; what a client does wrong is not logged."""
 
     server: PageServer
 
@@ -60,10 +60,10 @@ class _QuietHandler(WSGIRequestHandler):
         return True
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the name is inherited
-        """Log nothing."""
+        """Log nothing: a line for each scrape would fill the journal."""
 
     def get_stderr(self) -> TextIO:
-        """Where wsgiref writes of broken connections."""
+        """A buffer that nobody reads: wsgiref reports each broken connection to it."""
         return io.StringIO()
 
 
@@ -109,7 +109,7 @@ class PageServer(ThreadingMixIn, WSGIServer):
     def get_request(self) -> tuple[socket.socket, Any]:
         """Accept; nothing is read here, so nobody can hold up the others."""
         connection, client = super().get_request()
-        if not self.connections.has_room(client[0]):  # before TLS makes it dear
+        if not self.connections.has_room(client[0]):  # before TLS, which costs time
             time.sleep(_PACE)
             if not self.connections.make_room(client[0]):
                 connection.close()
@@ -145,7 +145,7 @@ class PageServer(ThreadingMixIn, WSGIServer):
             self._done(request)
 
     def finish_request(self, request: Any, client_address: Any) -> None:
-        """Begin TLS, then answer."""
+        """Finish the TLS handshake, in the thread of the request, then answer."""
         if isinstance(request, ssl.SSLSocket):
             request.do_handshake()
         super().finish_request(request, client_address)
@@ -159,7 +159,7 @@ class PageServer(ThreadingMixIn, WSGIServer):
         self.connections.end_late(self._monotonic())
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that breaks off, or does not speak TLS, is no news."""
+        """Log nothing of a client that breaks off, or does not speak TLS."""
         del request, client_address
         logger.debug("http=broken_connection", exc_info=True)
 

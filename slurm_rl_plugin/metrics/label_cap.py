@@ -15,7 +15,7 @@ OTHER = "_other"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CappedNames:
-    """Names as label values.
+    """Which value of a label each name gets: its own, or one that it shares with others.
 
     Attributes:
         labels: distinct label values.

@@ -13,7 +13,7 @@ from slurm_rl_plugin.hook.rails.batch_limit import LIMIT_REASONS, LimitReport
 
 
 def limit_families(report: CycleReport) -> Iterator[Metric]:
-    """Gauges of one report."""
+    """The gauges of the limit on batch jobs, from one cycle's report."""
     limit = report.limit
     yield GaugeMetricFamily(
         "slurm_rl_batch_limit_processors",

@@ -27,7 +27,7 @@ DEADLINE = 10.0
 
 @dataclass(slots=True)
 class _Connection:
-    """One that is served.
+    """A connection that is being served.
 
     Attributes:
         client: who opened it.
@@ -42,7 +42,7 @@ class _Connection:
 
 @dataclass(slots=True)
 class OpenConnections:
-    """Those that are served now, oldest first; safe for threads."""
+    """The connections that are served now, oldest first; safe for threads."""
 
     _served: dict[socket.socket, _Connection] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -70,18 +70,18 @@ class OpenConnections:
         return {who for who, count in places.items() if count == most}
 
     def begin(self, connection: socket.socket, address: str, now: float) -> None:
-        """It is served from now on."""
+        """Count a connection as served from now on, seconds of the server's clock."""
         with self._lock:
             self._served[connection] = _Connection(client_of(address), now)
 
     def asked(self, connection: socket.socket) -> None:
-        """Its whole request has come."""
+        """Note that the connection's whole request has come."""
         with self._lock:
             if connection in self._served:
                 self._served[connection].asked = True
 
     def ended(self, connection: socket.socket) -> None:
-        """It is no longer served."""
+        """Count a connection as served no longer."""
         with self._lock:
             self._served.pop(connection, None)
 

@@ -67,7 +67,7 @@ def _say(start_response: Callable[..., Any], status: str, kind: str, text: str) 
 
 
 def landing_page(told: ServedMetrics) -> str:
-    """How the daemon is, in HTML."""
+    """The page that the daemon serves at /: how it is, in HTML."""
     last = told.last_success
     when = datetime.fromtimestamp(last, UTC).isoformat(" ", "seconds") if last else "never"
     failed = ", ".join(f"{count} {reason}" for reason, count in told.failures.items())

@@ -23,7 +23,7 @@ _EVERYWHERE = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServedMetrics:
-    """What a daemon says of itself.
+    """What a daemon's metrics tell of it: its mode, its cycles, its model, its limit.
 
     Attributes:
         mode: one of MODES; "" where it says none.
@@ -87,7 +87,7 @@ def read_served_metrics(
 
 
 def _parsed(text: str) -> ServedMetrics:
-    """What a daemon answered.
+    """The daemon's metrics, from the text that it served.
 
     Raises:
         ImportError: prometheus_client is missing; asking is all that fails with it.

@@ -12,7 +12,7 @@ from slurm_rl_plugin.errors import ConfigurationError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TlsFiles:
-    """Files in PEM form.
+    """Files for TLS, in PEM form.
 
     Attributes:
         certificate: of the daemon, with those that link it to its authority.

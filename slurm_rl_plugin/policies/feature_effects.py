@@ -14,7 +14,7 @@ from slurm_rl_plugin.policies.q_network import QNetworkPolicy
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FeatureEffect:
-    """One feature of one job.
+    """How much one feature of one job moves its score.
 
     Attributes:
         name: as in the schema.

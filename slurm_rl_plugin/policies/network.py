@@ -60,7 +60,7 @@ class QNetwork:
 
     @property
     def hidden(self) -> int:
-        """Number of hidden units."""
+        """Number of hidden units, H."""
         return len(self.bias)
 
     @property
@@ -110,7 +110,7 @@ def fixed_scaler(schema: FeatureSchema) -> Scaler:
 
 
 def parameter_count(schema: FeatureSchema, hidden: int, *, hold: bool = False) -> int:
-    """How many numbers `network_from_parameters` takes."""
+    """How many numbers a network of this size has, as `network_from_parameters` takes them."""
     scores = (len(schema.queue) + len(schema.jobs) + 2) * hidden + len(schema.jobs)
     return scores + hold * (len(schema.queue) + 1)
 

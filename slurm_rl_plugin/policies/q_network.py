@@ -33,7 +33,7 @@ LARGEST_MODEL = 64 * 1024**2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelCard:
-    """What a model says of itself.
+    """A model's metadata: its schema, how it was trained, and what it was trained for.
 
     Attributes:
         path: where it was read.
@@ -99,7 +99,7 @@ class QNetworkPolicy:
     prediction: RunTimePrediction | None = None
 
     def decide(self, snapshot: QueueSnapshot, memory: Memory | None = None) -> Decision:
-        """Score every pending job.
+        """Score every pending job by the ONNX graph, which may also tell a reserve and a memory.
 
         Raises:
             PolicyError: onnxruntime fails on these inputs, or the reserve is no number.

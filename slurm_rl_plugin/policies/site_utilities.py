@@ -66,7 +66,7 @@ def published_utilities(
         job_classes: of JOB_CLASSES.
         accounts: names to publish, others are left out; None for all of the snapshot. One that the
             snapshot does not know is not published.
-        valid_for: seconds after which nobody should go by it.
+        valid_for: seconds after which nobody should use it.
 
     Raises:
         ModelSchemaMismatch: the model's scores are an order and no utilities.

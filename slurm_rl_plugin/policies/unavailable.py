@@ -16,7 +16,7 @@ class UnavailablePolicy:
     reason: PolicyError
 
     def decide(self, snapshot: QueueSnapshot, memory: Memory | None = None) -> Decision:
-        """Raise the reason.
+        """Raise the reason for which the model cannot be used, so that the fallback decides.
 
         Raises:
             PolicyError: always.

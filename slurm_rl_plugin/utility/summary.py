@@ -93,7 +93,7 @@ def summarise(
     accounts: tuple[str, ...] = (),
     settings: TimeUtilitySettings | None = None,
 ) -> dict[str, Any]:
-    """One policy's entry of `evaluate --json`.
+    """The measures of one policy's schedule, as an entry of `evaluate --json`.
 
     Args:
         jobs: the schedule; dropped jobs take part in it but are not counted.

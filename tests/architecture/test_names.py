@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import inspect
+import re
+from collections.abc import Iterator
 
 from slurm_rl_plugin import errors
 from tests.architecture.markdown_documents import TOP
@@ -39,6 +41,54 @@ def test_a_folder_shows_about_a_dozen_names() -> None:
             if each.name not in ("__init__.py", "__pycache__", "py.typed")
         ]
         assert len(names) <= 20, folder.relative_to(TOP)
+
+
+def docstrings() -> Iterator[tuple[str, str]]:
+    """Place of each docstring of a class or function, and its first paragraph."""
+    for path in MODULES:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+                paragraph = (ast.get_docstring(node) or "").split("\n\n")[0]
+                yield f"{path.relative_to(TOP)}:{node.name}", paragraph
+
+
+def words_of(text: str) -> list[str]:
+    return re.findall(r"[a-z0-9]+", re.sub(r"(?<=[a-z])(?=[A-Z])", " ", text).lower())
+
+
+def test_a_docstring_says_something_itself() -> None:
+    """Neither `See X` nor the function's own name once more, with an article or without."""
+    empty = []
+    for place, text in docstrings():
+        said = [word for word in words_of(text) if word not in ("a", "an", "the")]
+        if text.startswith("See ") or (text and said == words_of(place.rpartition(":")[2])):
+            empty.append(place)
+    assert empty == []
+
+
+def test_what_declares_options_says_which() -> None:
+    declared = [place for place, text in docstrings() if text.startswith("Declare the options")]
+    assert declared == []
+
+
+def test_no_two_classes_of_the_package_have_one_name() -> None:
+    """Private ones and those of `papers`, where each study has its own, are left out."""
+    found: dict[str, list[str]] = {}
+    for path in MODULES:
+        if "papers" not in path.parts:
+            for node in ast.parse(path.read_text()).body:
+                for name in public_types(node):
+                    found.setdefault(name, []).append(str(path.relative_to(TOP)))
+    assert {name: places for name, places in found.items() if len(places) > 1} == {}
+
+
+def public_types(node: ast.stmt) -> list[str]:
+    """The class that a statement of a module defines, or the name that it gives to a type."""
+    if isinstance(node, ast.ClassDef):
+        return [] if node.name.startswith("_") else [node.name]
+    targets = node.targets if isinstance(node, ast.Assign) else []
+    names = [each.id for each in targets if isinstance(each, ast.Name)]
+    return [name for name in names if name[0].isupper() and not name.isupper()]
 
 
 def error_classes() -> list[type]:

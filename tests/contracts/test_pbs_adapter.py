@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from slurm_rl_plugin.batch_systems.pbs.adapter_settings import PbsAdapterSettings
 from slurm_rl_plugin.batch_systems.pbs.cluster import Pbs
-from slurm_rl_plugin.batch_systems.pbs.site import PbsSite
 from slurm_rl_plugin.domain.job_class import JobClassifier
 from tests.contracts.batch_system_contract import BatchSystemContract, PreparedQueue
 from tests.fakes.fake_pbs_cluster import NOW, FakePbs, fake_libpbs
@@ -24,7 +24,7 @@ def prepared(fake: FakePbs) -> PreparedQueue:
 
     def adapter() -> Pbs:
         return Pbs(
-            PbsSite(
+            PbsAdapterSettings(
                 shares=None,
                 interactive=JobClassifier().is_interactive,
                 clock=lambda: float(NOW),

@@ -30,7 +30,7 @@ def cluster(tmp_path: Path) -> FakeCluster:
 
 def cycle_on(cluster: FakeCluster, folder: Path) -> Cycle:
     ticks = count()
-    system = SlurmCommands(cluster.site(history_days=0.0))
+    system = SlurmCommands(cluster.adapter_settings(history_days=0.0))
     return Cycle(
         batch_system=system,
         policy=rule_policy("sjf"),

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from slurm_rl_plugin.batch_systems.port import BatchSystem
+from slurm_rl_plugin.batch_systems.slurm.adapter_settings import SlurmAdapterSettings
 from slurm_rl_plugin.batch_systems.slurm.commands import SlurmCommands
-from slurm_rl_plugin.batch_systems.slurm.site import SlurmSite
 from slurm_rl_plugin.domain import Decision, Memory, QueueSnapshot
 from slurm_rl_plugin.hook.audit.log import AuditLog
 from slurm_rl_plugin.hook.cycle.cycle import Cycle
@@ -53,15 +53,15 @@ def wall_clock() -> float:
     return datetime.now().timestamp()
 
 
-def site_of(cluster: PrivateSlurm, **settings: Any) -> SlurmSite:
+def settings_of(cluster: PrivateSlurm, **settings: Any) -> SlurmAdapterSettings:
     """What an adapter has to know of it; jobs of at most a minute are interactive."""
     given = {"interactive": lambda job: job.time_limit <= 60, "environment": cluster.env}
-    return SlurmSite(shares=None, clock=wall_clock, **{**given, **settings})
+    return SlurmAdapterSettings(shares=None, clock=wall_clock, **{**given, **settings})
 
 
 def adapter_of(cluster: PrivateSlurm, **settings: Any) -> SlurmCommands:
-    """By commands, without a past; `settings` are those of SlurmSite."""
-    return SlurmCommands(site_of(cluster, history_days=0.0, **settings))
+    """By commands, without a past; `settings` are those of SlurmAdapterSettings."""
+    return SlurmCommands(settings_of(cluster, history_days=0.0, **settings))
 
 
 def cycle_of(system: BatchSystem, policy: Policy, folder: Path, **settings: object) -> Cycle:

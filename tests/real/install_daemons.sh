@@ -5,11 +5,11 @@
 set -eu
 
 programs="munged mariadbd mariadb-install-db slurmdbd slurmctld slurmd sacctmgr prometheus promtool
-    systemd-analyze systemd-nspawn logrotate man mandoc lintian debootstrap ansible-playbook lua5.3"
+    systemd-analyze systemd-nspawn logrotate man mandoc lintian debootstrap ansible-playbook lua5.3 zsh"
 packages="munge mariadb-server slurmdbd slurmctld slurmd slurm-client
     slurm-wlm-basic-plugins slurm-wlm-mysql-plugin prometheus
     systemd systemd-container logrotate man-db mandoc lintian debootstrap debian-archive-keyring
-    bash-completion python3-venv ansible-core python3-apt lua5.3"
+    bash-completion python3-venv ansible-core python3-apt lua5.3 zsh"
 
 PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin
 missing=

@@ -116,6 +116,7 @@ def test_manual_pages_and_completion_are_found(installed: ThrowawayRoot) -> None
     loader = ". /usr/share/bash-completion/bash_completion; _completion_loader slurm-rl"
     shown = installed.run("bash", "-c", f"{loader}; complete -p slurm-rl").stdout
     assert "_slurm_rl" in shown
+    installed.run("ls", "/usr/share/zsh/vendor-completions/_slurm-rl")
 
 
 def test_pbs_setup_names_hooks_that_are_installed(installed: ThrowawayRoot) -> None:

@@ -16,12 +16,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from slurm_rl_plugin.batch_systems.pbs.adapter_settings import PbsAdapterSettings
 from slurm_rl_plugin.batch_systems.pbs.answers.fields import job_number
 from slurm_rl_plugin.batch_systems.pbs.checks import CLASS_HOOK
 from slurm_rl_plugin.batch_systems.pbs.cluster import Pbs
 from slurm_rl_plugin.batch_systems.pbs.lever.scores import Ifl, Qalter
 from slurm_rl_plugin.batch_systems.pbs.setup import setup_steps
-from slurm_rl_plugin.batch_systems.pbs.site import PbsSite
 from slurm_rl_plugin.batch_systems.port import FactorChange
 from slurm_rl_plugin.cli.assembly.shipped_files import shipped_folder
 from slurm_rl_plugin.domain import Decision, Memory, QueueSnapshot
@@ -95,7 +95,7 @@ def server(prepared: InstalledPbs) -> Iterator[InstalledPbs]:
 
 def adapter(server: InstalledPbs, **settings: Any) -> Pbs:
     return Pbs(
-        PbsSite(
+        PbsAdapterSettings(
             shares={USER: 1.0},
             interactive=JobClassifier().is_interactive,
             clock=time.time,  # noqa: TID251
@@ -239,11 +239,11 @@ def test_batch_is_limited_interactive_starts_and_release_restores(
 def test_a_user_without_the_right_is_told_so(server: InstalledPbs) -> None:
     server.qmgr(f"create queue {BATCH} queue_type=execution,enabled=True,started=True")
     program = (
-        "import os, pwd; from slurm_rl_plugin.batch_systems.pbs.batch_limit import BatchLimit;"
+        "import os, pwd; from slurm_rl_plugin.batch_systems.pbs.batch_limit import PbsBatchLimit;"
         "from slurm_rl_plugin.batch_systems.pbs.process import PbsCommands;"
         f"user = pwd.getpwnam('{USER}');"  # the interpreter itself may be root's alone
         "os.setgroups([]); os.setgid(user.pw_gid); os.setuid(user.pw_uid);"
-        "BatchLimit(PbsCommands(environment=None, timeout=30.0, on_call=None),"
+        "PbsBatchLimit(PbsCommands(environment=None, timeout=30.0, on_call=None),"
         f" ['{BATCH}'], None).set(1)"
     )
     words = ["env", f"PYTHONPATH={TOP}", sys.executable, "-c", program]

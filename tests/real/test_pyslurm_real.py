@@ -25,7 +25,7 @@ from tests.contracts.batch_system_contract import (
 )
 from tests.real.cluster_files import ClusterPlan
 from tests.real.conftest import StartSlurm, skip_without_daemons
-from tests.real.drawn_order import site_of
+from tests.real.drawn_order import settings_of
 from tests.real.private_cluster import PrivateSlurm
 from tests.real.slurm_releases import SlurmRelease, installed_number
 from tests.real.test_slurm_commands_real import (
@@ -74,7 +74,7 @@ pyslurm.JobSubmitDescription = describe_as_alice
 
 
 def adapter(cluster: PrivateSlurm, *, seconds: float = 10.0, **environment: str) -> Slurm:
-    return Slurm(site_of(cluster, timeout=seconds, environment={**cluster.env, **environment}))
+    return Slurm(settings_of(cluster, timeout=seconds, environment={**cluster.env, **environment}))
 
 
 def sites(cluster: PrivateSlurm) -> list[str]:
@@ -233,7 +233,9 @@ class TestFaults:
     def test_configuration_that_is_missing(self, closed_slurm: PrivateSlurm) -> None:
         """libslurm ends the interpreter, or waits for a minute: here it is the child's."""
         environment = {**closed_slurm.env, "SLURM_CONF": "/nonexistent/slurm.conf"}
-        child = SlurmChild(site_of(closed_slurm, environment=environment, timeout=3.0).commands())
+        child = SlurmChild(
+            settings_of(closed_slurm, environment=environment, timeout=3.0).commands()
+        )
         began = time.monotonic()
         with pytest.raises(BatchSystemUnavailable):
             child.ask("pyslurm_read", {"read": ["id"]})
@@ -241,7 +243,7 @@ class TestFaults:
 
 
 def test_auto_takes_it(closed_slurm: PrivateSlurm) -> None:
-    choice = choose_adapter("auto", site_of(closed_slurm).commands())
+    choice = choose_adapter("auto", settings_of(closed_slurm).commands())
     assert choice.adapter == "slurm"
     assert "is for this Slurm" in choice.because
 

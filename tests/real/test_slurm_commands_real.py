@@ -22,7 +22,7 @@ from tests.contracts.batch_system_contract import (
     set_factor,
 )
 from tests.real.conftest import StartSlurm
-from tests.real.drawn_order import site_of, wall_clock
+from tests.real.drawn_order import settings_of, wall_clock
 from tests.real.private_cluster import ClusterPlan, PrivateSlurm
 
 pytestmark = pytest.mark.real
@@ -36,7 +36,7 @@ def adapter(
             seen.append(job)
         return job.time_limit <= 60
 
-    return SlurmCommands(site_of(cluster, interactive=interactive, timeout=seconds))
+    return SlurmCommands(settings_of(cluster, interactive=interactive, timeout=seconds))
 
 
 def submit(cluster: PrivateSlurm, *options: str, seconds: float = 300, name: str = "t") -> int:
@@ -405,7 +405,7 @@ class TestFaults:
         assert f"Access/permission denied for job {job}" in done.stderr
         path = f"{_as_alice(closed_slurm)}:{closed_slurm.env['PATH']}"
         environment = {**closed_slurm.env, "PATH": path}
-        system = SlurmCommands(site_of(closed_slurm, environment=environment))
+        system = SlurmCommands(settings_of(closed_slurm, environment=environment))
         with pytest.raises(ChangeRejected, match="AdminLevel=Operator"):
             system.apply([set_factor(job, 5)])
         assert factors(adapter(closed_slurm).snapshot()) == {job: 0}

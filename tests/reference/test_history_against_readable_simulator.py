@@ -23,7 +23,7 @@ from slurm_rl_plugin.simulator.kernel.cluster import (
     empty_cluster,
 )
 from slurm_rl_plugin.simulator.kernel.dispatch import EASY, dispatch_in_order
-from slurm_rl_plugin.simulator.kernel.past_runs import NO_PAST
+from slurm_rl_plugin.simulator.kernel.workload_history import NO_PAST
 from slurm_rl_plugin.simulator.schedules.partitions import QueueOrder, simulate_in_partitions
 from slurm_rl_plugin.simulator.schedules.simulation import (
     SimulationSettings,

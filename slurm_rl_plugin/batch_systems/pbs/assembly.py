@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from slurm_rl_plugin.batch_systems.kind import AdapterParts
+from slurm_rl_plugin.batch_systems.pbs.adapter_settings import PbsAdapterSettings, heartbeat_file
 from slurm_rl_plugin.batch_systems.pbs.batch_limit import MAX_RUN_RES
 from slurm_rl_plugin.batch_systems.pbs.cluster import Pbs
-from slurm_rl_plugin.batch_systems.pbs.site import PbsSite, heartbeat_file
 
 
 def pbs_batch_system(parts: AdapterParts) -> Pbs:
     """The adapter."""
     limit = parts.limit
     return Pbs(
-        PbsSite(
+        PbsAdapterSettings(
             shares=parts.shares,
             interactive=parts.interactive,
             clock=parts.clock,

@@ -50,7 +50,7 @@ class QueueUse:
     waiting: int
 
 
-class BatchLimit:
+class PbsBatchLimit:
     """Limits the batch queues, and gives the site's own limits back.
 
     Args:
@@ -74,13 +74,16 @@ class BatchLimit:
         self._configured = None if configured is None else frozenset(configured)
         self._known: dict[str, QueueLimit] = {}
 
-    def go_on_from(self, earlier: BatchLimit) -> None:
+    def go_on_from(self, earlier: PbsBatchLimit) -> None:
         """What was ours to limit before a reload is ours to give back after it."""
         if self._configured is not None and earlier._configured is not None:
             self._configured |= earlier._configured
 
     def set(self, processors: int | None) -> None:
-        """See `LimitsBatch.limit_batch`.
+        """Limit the batch queues to so many processors in all, or give the site's own limits back.
+
+        Each queue gets a part by what runs and waits in it. None gives back; a queue that is batch
+        no longer gets its own limit back too.
 
         Raises:
             BatchSystemUnavailable: no answer in time; the limit may be either.
@@ -100,7 +103,7 @@ class BatchLimit:
             raise refused
 
     def _refuse_strangers(self) -> None:
-        """Whoever writes the file must not thereby choose what is written to PBS."""
+        """Refuse a file that names other queues: who writes it must not choose what PBS is told."""
         strange = [] if self._configured is None else sorted(set(self._known) - self._configured)
         if strange:
             what = ", ".join(strange)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from slurm_rl_plugin.batch_systems.pbs.adapter_settings import PbsAdapterSettings
 from slurm_rl_plugin.batch_systems.pbs.answers.fairshare import Fairshare, shares_of, usage_of
 from slurm_rl_plugin.batch_systems.pbs.answers.fields import (
     ATTRIBUTES,
@@ -17,7 +18,7 @@ from slurm_rl_plugin.batch_systems.pbs.answers.fields import (
 )
 from slurm_rl_plugin.batch_systems.pbs.answers.nodes import PBSNODES, parse_capacity
 from slurm_rl_plugin.batch_systems.pbs.answers.server import QSTAT_SERVER, PbsServer, parse_server
-from slurm_rl_plugin.batch_systems.pbs.batch_limit import BatchLimit
+from slurm_rl_plugin.batch_systems.pbs.batch_limit import PbsBatchLimit
 from slurm_rl_plugin.batch_systems.pbs.checks import pbs_checks
 from slurm_rl_plugin.batch_systems.pbs.lever.libpbs import installed_library
 from slurm_rl_plugin.batch_systems.pbs.lever.scores import (
@@ -35,7 +36,6 @@ from slurm_rl_plugin.batch_systems.pbs.past_runs import ended_before, read_histo
 from slurm_rl_plugin.batch_systems.pbs.process import DEFAULT_HOME, section
 from slurm_rl_plugin.batch_systems.pbs.queue.job_tables import PbsTables, factor_of
 from slurm_rl_plugin.batch_systems.pbs.queue.job_watch import PbsWatch
-from slurm_rl_plugin.batch_systems.pbs.site import PbsSite
 from slurm_rl_plugin.batch_systems.port import (
     ApplyReport,
     BatchSystem,
@@ -62,21 +62,21 @@ class Pbs:
     * Shares come from the configuration, else from `pbsfs`, else all accounts have the same.
 
     Args:
-        site: what it has to know of the site.
+        given: settings of the adapter.
     """
 
     name = "pbs"
 
-    def __init__(self, site: PbsSite) -> None:
-        self.commands = site.commands()
+    def __init__(self, given: PbsAdapterSettings) -> None:
+        self.commands = given.commands()
         self._library = installed_library(self.commands)
         self._sender: ScoreSender = Ifl(self._library) if self._library else Qalter(self.commands)
         self._fairshare = Fairshare(self.commands)
-        self._site = site
+        self._given = given
         #: Days of the past that the next snapshot tells of.
-        self._history_days = site.history_days
-        self._limit = BatchLimit(
-            self.commands, site.batch_queues, site.limits_file, site.limit_queues
+        self._history_days = given.history_days
+        self._limit = PbsBatchLimit(
+            self.commands, given.batch_queues, given.limits_file, given.limit_queues
         )
         self._watch = PbsWatch()
         self._server: PbsServer | None = None
@@ -138,8 +138,8 @@ class Pbs:
         Raises:
             OSError: it cannot be left.
         """
-        if self._site.heartbeat is not None:
-            self._site.heartbeat.touch()
+        if self._given.heartbeat is not None:
+            self._given.heartbeat.touch()
 
     def leave(self) -> None:
         """Take the sign of life away: nothing of ours is left that anybody has to undo.
@@ -147,8 +147,8 @@ class Pbs:
         Raises:
             OSError: it cannot be taken away.
         """
-        if self._site.heartbeat is not None:
-            self._site.heartbeat.unlink(missing_ok=True)
+        if self._given.heartbeat is not None:
+            self._given.heartbeat.unlink(missing_ok=True)
 
     def snapshot(self) -> QueueSnapshot:
         """Read the queue; see `BatchSystem.snapshot`.
@@ -162,9 +162,9 @@ class Pbs:
         capacity = parse_capacity(self.commands.read_json(PBSNODES))
         tree = self._fairshare.read()
         started, ended = self._watch.told(jobs, self._ask_ended)
-        now = self._site.clock()
+        now = self._given.clock()
         running = [job for job in jobs if job.runs]
-        build = PbsTables(self._site.shares or (), self._site.interactive)
+        build = PbsTables(self._given.shares or (), self._given.interactive)
         waiting = [job for job in jobs if job.waits]
         counts = self._server is not None and self._server.counts_eligible_time
         pending = build.pending(waiting, base, now, counts_eligible_time=counts)
@@ -184,20 +184,20 @@ class Pbs:
             capacity=max(capacity, 1),
             accounts=accounts,
             partitions=build.queues.all,
-            shares=shares_of(accounts, self._site.shares, tree),
+            shares=shares_of(accounts, self._given.shares, tree),
             usage=usage_of(accounts, tree, running, now),
             ended=ended_jobs,
             users=build.users.all,
         )
 
     def go_on_from(self, earlier: BatchSystem) -> None:
-        """See `WatchesJobs.go_on_from`."""
+        """Take over the earlier adapter's watch of jobs, and which queues it might limit."""
         if isinstance(earlier, Pbs):
             self._watch = earlier._watch
             self._limit.go_on_from(earlier._limit)
 
     def apply(self, changes: Sequence[FactorChange]) -> ApplyReport:
-        """Write scores; see `BatchSystem.apply`.
+        """Write scores: the server's default plus our factor; a factor of 0 clears the score.
 
         Raises:
             BatchSystemUnavailable: no answer in time; some changes may have been written.
@@ -209,7 +209,7 @@ class Pbs:
         return self._write(wanted)
 
     def release(self, job_ids: IntArray | None = None) -> ApplyReport:
-        """Clear scores; see `BatchSystem.release`.
+        """Clear the scores of the jobs named, or of every waiting job with a factor of ours.
 
         Raises:
             BatchSystemUnavailable: no answer in time; call again.
@@ -223,9 +223,10 @@ class Pbs:
         return self._write(dict.fromkeys(int(job_id) for job_id in job_ids))
 
     def limit_batch(self, processors: int | None) -> None:
-        """See `LimitsBatch.limit_batch`; call it again where the queue has changed.
+        """Limit the batch queues together, by `max_run_res.ncpus` of each.
 
-        With several batch queues their parts follow what runs and waits in each of them.
+        Several queues share the number by what runs and waits in each of them, so call it again
+        where the queue has changed.
 
         Raises:
             BatchSystemUnavailable: no answer in time; the limit may be either.
@@ -260,7 +261,7 @@ class Pbs:
         return (self._server or self.server()).base
 
     def _jobs(self) -> list[PbsJob]:
-        """All that wait or run, subjobs that run included.
+        """All jobs that wait or run, with those subjobs of arrays that run.
 
         By libpbs, which is asked for what is needed only; `qstat` gives all attributes of all jobs.
         """
@@ -281,7 +282,7 @@ class Pbs:
         return self._read([*QSTAT, "-x", *names], or_nothing=True)
 
     def _past(self, jobs: Sequence[PbsJob], build: PbsTables, now: float) -> EndedJobs | None:
-        """The runs of the past, the first time; None ever after."""
+        """The runs of the past at the first snapshot; None later."""
         days, self._history_days = self._history_days, 0.0
         home = self.commands.conf.get("PBS_HOME", DEFAULT_HOME)
         log = read_history(home, days, now)

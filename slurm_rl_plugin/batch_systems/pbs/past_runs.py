@@ -56,7 +56,7 @@ def _newest(folder: Path, days: float, now: float) -> list[Path]:
 
 
 def ended_before(log: JobLog, here: set[int], users: Names) -> EndedJobs:
-    """Those runs as ended jobs; account, partition and class are not told.
+    """The runs as ended jobs; account, partition and class are not told.
 
     Args:
         log: the runs.

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 from slurm_rl_plugin.batch_systems.kind import AdapterParts, LimitKeys
 from slurm_rl_plugin.batch_systems.slurm.adapter_choice import PYSLURM, choose_adapter
+from slurm_rl_plugin.batch_systems.slurm.adapter_settings import SlurmAdapterSettings
 from slurm_rl_plugin.batch_systems.slurm.batch_limit.licenses import LICENSES
 from slurm_rl_plugin.batch_systems.slurm.batch_limit.limit import LimitNames, LimitSettings
 from slurm_rl_plugin.batch_systems.slurm.batch_limit.qos import QOS
 from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner
-from slurm_rl_plugin.batch_systems.slurm.site import SlurmSite
 
 if TYPE_CHECKING:
     from slurm_rl_plugin.batch_systems.slurm.commands import SlurmCommands
@@ -29,7 +29,7 @@ def slurm_batch_system(parts: AdapterParts) -> SlurmCommands | Slurm:
     """
     adapter = _adapter(parts.adapter, parts.timeout)
     limit = parts.limit
-    site = SlurmSite(
+    site = SlurmAdapterSettings(
         shares=parts.shares,
         interactive=parts.interactive,
         clock=parts.clock,

@@ -6,11 +6,11 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from slurm_rl_plugin.batch_systems.port import FAIL, PASS, WARN, Check
+from slurm_rl_plugin.batch_systems.slurm.adapter_settings import SlurmAdapterSettings
 from slurm_rl_plugin.batch_systems.slurm.answers.load import SDIAG
 from slurm_rl_plugin.batch_systems.slurm.answers.shares import parse_shares
 from slurm_rl_plugin.batch_systems.slurm.class_defaults.checks import class_defaults_of
 from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner
-from slurm_rl_plugin.batch_systems.slurm.site import SlurmSite
 from slurm_rl_plugin.errors import BatchSystemError
 
 #: One question to slurmdbd that costs it nothing.
@@ -23,7 +23,7 @@ _ANSWERED = re.compile(r"^sdiag output at .*\((?P<time>\d+)\)", re.MULTILINE)
 
 
 def slurm_checks(
-    site: SlurmSite, commands: CommandRunner, sshare: Sequence[str], *, wants_runs: bool
+    site: SlurmAdapterSettings, commands: CommandRunner, sshare: Sequence[str], *, wants_runs: bool
 ) -> Iterator[Check]:
     """Every check of a site with Slurm.
 

@@ -17,6 +17,7 @@ from slurm_rl_plugin.batch_systems.port import (
     SchedulerLoad,
 )
 from slurm_rl_plugin.batch_systems.slurm.accounting.past_runs import PastRun, read_past_runs
+from slurm_rl_plugin.batch_systems.slurm.adapter_settings import SlurmAdapterSettings
 from slurm_rl_plugin.batch_systems.slurm.answers.fields import (
     PENDING,
     RUNNING_STATES,
@@ -47,7 +48,6 @@ from slurm_rl_plugin.batch_systems.slurm.queue.job_tables import (
 )
 from slurm_rl_plugin.batch_systems.slurm.queue.job_watch import JobWatch
 from slurm_rl_plugin.batch_systems.slurm.queue.reader import QueueReader, WholeJobs
-from slurm_rl_plugin.batch_systems.slurm.site import SlurmSite
 from slurm_rl_plugin.domain import EndedJobs, QueueSnapshot, RunningJobs, StartedJobs
 from slurm_rl_plugin.errors import BatchSystemError, BatchSystemUnavailable, SlurmRLError
 from slurm_rl_plugin.units import FloatArray, IntArray
@@ -75,25 +75,29 @@ class SlurmCluster:
     * A priority set by hand hides our term: `admin_set`, with factor 0.
 
     Args:
-        site: what there is to know of it.
+        given: settings of the adapter.
         commands: runs Slurm's commands.
         queue: lists the jobs.
         sender: sends factors.
     """
 
     def __init__(
-        self, site: SlurmSite, commands: CommandRunner, queue: QueueReader, sender: ChangeSender
+        self,
+        given: SlurmAdapterSettings,
+        commands: CommandRunner,
+        queue: QueueReader,
+        sender: ChangeSender,
     ) -> None:
-        self._site = site
+        self._given = given
         self._runner = commands
         self._queue = WholeJobs(queue)
-        by_nice = FactorWriter(Scontrol(commands, NICE), site.writes_per_call)
-        self._nice = NiceLever(by_nice, self._queue.waiting, site.nice_file)
-        self._site_factor = SiteFactorLever(commands, FactorWriter(sender, site.writes_per_call))
+        by_nice = FactorWriter(Scontrol(commands, NICE), given.writes_per_call)
+        self._nice = NiceLever(by_nice, self._queue.waiting, given.nice_file)
+        self._site_factor = SiteFactorLever(commands, FactorWriter(sender, given.writes_per_call))
         self._lever: Lever | None = None
-        self._limit = SlurmBatchLimit(commands, site.limit, site.limits_file, site.limit_names)
+        self._limit = SlurmBatchLimit(commands, given.limit, given.limits_file, given.limit_names)
         self._watch = JobWatch()
-        self._history_days = site.history_days
+        self._history_days = given.history_days
 
     def facts(self) -> SchedulerFacts:
         """Read slurm.conf as slurmctld has it; see `BatchSystem.facts`.
@@ -110,14 +114,14 @@ class SlurmCluster:
             harm=settings.harm,
             points_an_hour=settings.points_an_hour,
             pass_interval=settings.pass_interval,
-            in_charge=settings.in_charge(self._site.host),
-            controller_here=settings.names_controller(self._site.host),
+            in_charge=settings.in_charge(self._given.host),
+            controller_here=settings.names_controller(self._given.host),
             traits=self._lever.traits,
             tried=TRIED,
         )
 
     def load(self) -> SchedulerLoad:
-        """Ask `sdiag`; see `BatchSystem.load`.
+        """How busy slurmctld is, by `sdiag`; unknown where its answer is not understood.
 
         Raises:
             BatchSystemUnavailable: no answer in time, or Slurm cannot be reached.
@@ -142,7 +146,7 @@ class SlurmCluster:
         """
         lever = self._lever_in_use()
         past = self._past_runs()  # may take a while, so before the queue is read
-        now = self._site.clock()
+        now = self._given.clock()
         rows = self._queue.waiting_and_running()
         lever.look()
         tree = parse_shares(self._runner.read(SSHARE))
@@ -152,9 +156,9 @@ class SlurmCluster:
         running = [row for row in rows if row.state in RUNNING_STATES]
         tiers = parse_tiers(nodes)
         terms = lever.terms(waiting, tiers)
-        shares = self._site.shares
-        build = TableBuilder([*(shares or ()), *tree.shares], self._site.interactive)
-        limit = self._site.limit
+        shares = self._given.shares
+        build = TableBuilder([*(shares or ()), *tree.shares], self._given.interactive)
+        limit = self._given.limit
         pending_jobs = build.pending(
             waiting, terms, tiers, now, limit.keeps_back if limit else None
         )
@@ -184,13 +188,13 @@ class SlurmCluster:
         )
 
     def go_on_from(self, earlier: BatchSystem) -> None:
-        """See `WatchesJobs.go_on_from`."""
+        """Take over the earlier adapter's watch of jobs, and which limits it might set."""
         if isinstance(earlier, SlurmCluster):
             self._watch = earlier._watch
             self._limit.go_on_from(earlier._limit)
 
     def apply(self, changes: Sequence[FactorChange]) -> ApplyReport:
-        """Write factors; see `BatchSystem.apply`.
+        """Write factors as SiteFactor or as nice, whichever counts under the site's PriorityType.
 
         Raises:
             BatchSystemUnavailable: no answer in time; some changes may have been written.
@@ -241,7 +245,7 @@ class SlurmCluster:
 
     def own_checks(self, *, wants_runs: bool = False) -> Iterator[Check]:
         """See `ChecksItself.own_checks`."""
-        yield from slurm_checks(self._site, self._runner, SSHARE, wants_runs=wants_runs)
+        yield from slurm_checks(self._given, self._runner, SSHARE, wants_runs=wants_runs)
 
     @property
     def hidden_factors(self) -> str:
@@ -250,14 +254,14 @@ class SlurmCluster:
 
     def limit_checks(self, *, writes: bool) -> Iterator[Check]:
         """See `ChecksLimit.limit_checks`."""
-        if self._site.limit is not None:
+        if self._given.limit is not None:
             rows = self._queue.waiting_and_running()
             yield from limit_checks(
-                self._site, self._runner, self._site.limit, rows, SINFO, writes=writes
+                self._given, self._runner, self._given.limit, rows, SINFO, writes=writes
             )
 
     def _give_back_left_over(self, perhaps: Sequence[int] = ()) -> frozenset[int]:
-        """The site has gone to `priority/basic` or from it: values of the other lever are left.
+        """Give back values of the other lever, left where the site has changed PriorityType.
 
         A fault of what is left over is no reason not to write or release factors.
 
@@ -285,7 +289,7 @@ class SlurmCluster:
         return frozenset()
 
     def _still_shown(self, written: Sequence[int]) -> frozenset[int]:
-        """Those that show a factor nevertheless: what a command says of a write may be wrong.
+        """Jobs that still show a factor: what a command says of a write may be wrong.
 
         Where the queue cannot be read the writes are believed: they need no reading to be made.
         """
@@ -300,7 +304,7 @@ class SlurmCluster:
         return self._site_factor.showing(waiting).intersection(written)
 
     def _lever_in_use(self) -> Lever:
-        """The one that Slurm heeds; asked for once, and again in each `facts`."""
+        """The lever that works under the site's PriorityType; read again in each `facts`."""
         if self._lever is None:
             self.facts()
         assert self._lever is not None
@@ -312,7 +316,7 @@ class SlurmCluster:
         return self._queue.of_arrays(ids) if ids else []
 
     def _past_runs(self) -> list[PastRun]:
-        """What accounting knows, the first time."""
+        """The runs that accounting remembers, at the first snapshot; later none."""
         days, self._history_days = self._history_days, 0.0
         return read_past_runs(self._runner, days)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Mapping, Sequence
 
+from slurm_rl_plugin.batch_systems.slurm.adapter_settings import SlurmAdapterSettings
 from slurm_rl_plugin.batch_systems.slurm.answers.fields import (
     PENDING,
     PENDING_AND_RUNNING,
@@ -15,7 +16,6 @@ from slurm_rl_plugin.batch_systems.slurm.answers.fields import (
 from slurm_rl_plugin.batch_systems.slurm.cluster import SlurmCluster
 from slurm_rl_plugin.batch_systems.slurm.levers.writes import Scontrol
 from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner
-from slurm_rl_plugin.batch_systems.slurm.site import SlurmSite
 
 SQUEUE = ("squeue", "--noheader", "--all", "--local")
 
@@ -25,9 +25,9 @@ class SlurmCommands(SlurmCluster):
 
     name = "slurm_commands"
 
-    def __init__(self, site: SlurmSite) -> None:
-        commands = site.commands()
-        super().__init__(site, commands, Squeue(commands), Scontrol(commands))
+    def __init__(self, given: SlurmAdapterSettings) -> None:
+        commands = given.commands()
+        super().__init__(given, commands, Squeue(commands), Scontrol(commands))
 
 
 class Squeue:
@@ -39,16 +39,16 @@ class Squeue:
         self._known: Mapping[str, QueueRow] = {}
 
     def waiting_and_running(self) -> list[QueueRow]:
-        """See `QueueReader.waiting_and_running`."""
+        """Ask `squeue` for pending and running jobs, and keep the answer for `of_arrays`."""
         self._known = self._read("--states", PENDING_AND_RUNNING)
         return list(self._known.values())
 
     def waiting(self) -> list[QueueRow]:
-        """See `QueueReader.waiting`."""
+        """Ask `squeue` for pending jobs only."""
         return list(self._read("--states", PENDING).values())
 
     def of_arrays(self, array_ids: Sequence[int]) -> list[QueueRow]:
-        """See `QueueReader.of_arrays`."""
+        """Ask `squeue` for these numbers in all states; what it does not know is left out."""
         # Asked for one unknown job squeue fails, for several it does not: so name one twice.
         named = ",".join(str(array_id) for array_id in [array_ids[0], *array_ids])
         return list(self._read("--states", "all", "--jobs", named).values())

@@ -23,7 +23,7 @@ from slurm_rl_plugin.errors import BatchSystemError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlurmJobRecord:
-    """One job or job array.
+    """What Slurm tells of one job or job array: its records and the terms of its priority.
 
     Attributes:
         rows: of `squeue`, one for each record of the array, one for all components of a

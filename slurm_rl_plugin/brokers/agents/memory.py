@@ -67,7 +67,7 @@ class AgentMemory(NamedTuple):
 
 
 def agent_memory(scoring: int, probing: int, resources: int, places: int) -> AgentMemory:
-    """Room for agents; probing ones begin by `forget`.
+    """Empty memories for so many agents; probing ones begin by `forget`.
 
     Args:
         scoring: how many are the paper's agents.

@@ -34,8 +34,8 @@ RESOURCE = np.dtype([("capacity", np.float64), ("backlog", np.float64), ("load",
 TICK = np.dtype([("load", np.float64), ("first", np.int64), ("last", np.int64)])
 
 
-class Course(NamedTuple):
-    """The grid and what comes of it.
+class GridState(NamedTuple):
+    """The jobs and resources of a grid while it is simulated.
 
     Attributes:
         jobs: of JOB, shape [n].
@@ -52,7 +52,7 @@ class Course(NamedTuple):
     split: FloatArray
 
 
-def begin(settings: GridSettings, grid: Grid) -> Course:
+def begin(settings: GridSettings, grid: Grid) -> GridState:
     """Jobs that nobody has sent yet, and idle resources."""
     jobs = np.zeros(len(grid.tick), dtype=JOB)
     for name in ("tick", "agent", "size"):
@@ -63,7 +63,7 @@ def begin(settings: GridSettings, grid: Grid) -> Course:
     ticks = np.zeros(settings.ticks, dtype=TICK)
     ticks["first"] = ticks["last"] = NO_JOB
     split = optimal_split(grid.capacity, settings.work_rate, settings.size_variability)
-    return Course(
+    return GridState(
         jobs=jobs,
         resources=resources,
         ticks=ticks,

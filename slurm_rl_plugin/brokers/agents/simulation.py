@@ -29,7 +29,7 @@ from slurm_rl_plugin.brokers.agents.memory import (
     place_of,
 )
 from slurm_rl_plugin.brokers.agents.queues import (
-    Course,
+    GridState,
     begin,
     hear_later,
     join_queue,
@@ -50,7 +50,7 @@ TICK_PROBES = ProbeSettings(probes=4, weight=0.03, recent=3.0, fading=300.0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentRule:
-    """How agents choose.
+    """By which rule the agents of a grid choose a resource, and when they learn.
 
     Attributes:
         name: one of RULES.
@@ -97,7 +97,7 @@ class _Compiled(NamedTuple):
 
 
 def run_grid(settings: GridSettings, grid: Grid, rule: AgentRule, seed: int) -> GridRun:
-    """Simulate.
+    """Simulate a grid tick by tick: agents submit jobs, resources work, agents learn.
 
     Args:
         settings: that the grid was drawn with.
@@ -112,45 +112,45 @@ def run_grid(settings: GridSettings, grid: Grid, rule: AgentRule, seed: int) -> 
         at_completion=rule.at_completion,
         probes=rule.probes._replace(probes=min(rule.probes.probes, known)),
     )
-    course = begin(settings, grid)
+    state = begin(settings, grid)
     memory = agent_memory(
         scoring=settings.agents if rule.name == PAPER else 0,
         probing=settings.agents if rule.name == PROBING else 0,
         resources=settings.resources,
         places=known,
     )
-    _run(grid, compiled_rule, memory, np.random.default_rng([seed, 1]), course)
-    resource, wait = course.jobs["resource"].copy(), course.jobs["wait"].copy()
+    _run(grid, compiled_rule, memory, np.random.default_rng([seed, 1]), state)
+    resource, wait = state.jobs["resource"].copy(), state.jobs["wait"].copy()
     return GridRun(
-        load=course.ticks["load"].copy(),
+        load=state.ticks["load"].copy(),
         resource=resource,
         wait=wait,
         response=wait + grid.size / grid.capacity[resource],
-        backlog=course.resources["backlog"].copy(),
+        backlog=state.resources["backlog"].copy(),
     )
 
 
 @compiled
 def _run(
-    grid: Grid, rule: _Compiled, memory: AgentMemory, rng: np.random.Generator, course: Course
+    grid: Grid, rule: _Compiled, memory: AgentMemory, rng: np.random.Generator, state: GridState
 ) -> None:
-    """The loop over ticks."""
+    """Go through all ticks: leavers are replaced, news is heard, jobs go to queues."""
     for agent in range(len(memory.places)):
         forget(memory, agent, grid.capacity, rng)
-    least = np.empty(len(course.resources), dtype=np.int64)
+    least = np.empty(len(state.resources), dtype=np.int64)
     job = leaver = 0
-    for tick in range(len(course.ticks)):
-        leaver = _replace_leavers(grid, memory, course, leaver, tick, rng)
-        _hear(rule, memory, course, tick)
-        job = _submit(rule, memory, course, least, job, tick, rng)
-        course.ticks[tick].load = work(course.resources)
+    for tick in range(len(state.ticks)):
+        leaver = _replace_leavers(grid, memory, state, leaver, tick, rng)
+        _hear(rule, memory, state, tick)
+        job = _submit(rule, memory, state, least, job, tick, rng)
+        state.ticks[tick].load = work(state.resources)
 
 
 @compiled
 def _replace_leavers(
     grid: Grid,
     memory: AgentMemory,
-    course: Course,
+    state: GridState,
     leaver: int,
     tick: int,
     rng: np.random.Generator,
@@ -158,18 +158,18 @@ def _replace_leavers(
     """New agents for those who leave in this tick; the number of the next leaver."""
     while leaver < len(grid.leaver) and grid.leaver_tick[leaver] == tick:
         agent = grid.leaver[leaver]
-        course.born[agent] = tick
+        state.born[agent] = tick
         forget(memory, agent, grid.capacity, rng)
         leaver += 1
     return leaver
 
 
 @compiled
-def _hear(rule: _Compiled, memory: AgentMemory, course: Course, tick: int) -> None:
+def _hear(rule: _Compiled, memory: AgentMemory, state: GridState, tick: int) -> None:
     """Agents learn from jobs that completed since the last tick; not from their predecessors'."""
-    jobs, resources, born = course.jobs, course.resources, course.born
+    jobs, resources, born = state.jobs, state.resources, state.born
     scores, tallies, places = memory.scores, memory.tallies, memory.places
-    heard = course.ticks[tick].first
+    heard = state.ticks[tick].first
     while heard != NO_JOB:
         told = jobs[heard]
         if told.tick >= born[told.agent]:
@@ -184,14 +184,14 @@ def _hear(rule: _Compiled, memory: AgentMemory, course: Course, tick: int) -> No
 def _submit(
     rule: _Compiled,
     memory: AgentMemory,
-    course: Course,
+    state: GridState,
     least: IntArray,
     job: int,
     tick: int,
     rng: np.random.Generator,
 ) -> int:
     """The submissions of a tick, one after the other; the number of the next job."""
-    jobs, resources, ticks, split = course.jobs, course.resources, course.ticks, course.split
+    jobs, resources, ticks, split = state.jobs, state.resources, state.ticks, state.split
     scores, tallies, places, chances = memory
     equal = least_loaded(resources, least) if rule.rule == _LEAST_LOADED else 0
     while job < len(jobs) and jobs[job].tick == tick:

@@ -27,7 +27,7 @@ class SiteAnswer:
     why_not: str = ""
 
     def offer(self, request: JobRequest) -> SiteOffer | None:
-        """See `Site.offer`; the request is the one that it was asked about."""
+        """The offer already received; `request` is the one that the site was asked about."""
         del request
         return self.promised
 

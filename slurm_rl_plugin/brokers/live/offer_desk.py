@@ -28,7 +28,7 @@ CANNOT_RUN = "409 Conflict"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfferDesk:
-    """What answers requests.
+    """Answers requests for offers: when this site would start a job, at what utility and price.
 
     Attributes:
         site: tells the name of the cluster.

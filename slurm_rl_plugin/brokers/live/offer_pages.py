@@ -41,7 +41,7 @@ _LOG_EVERY = 60.0
 
 @dataclass(slots=True)
 class OfferPages:
-    """The WSGI application.
+    """The WSGI application of the offer service: checks token and rate, then asks the desk.
 
     Attributes:
         answer: `OfferDesk.answer`.

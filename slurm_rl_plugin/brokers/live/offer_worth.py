@@ -68,7 +68,7 @@ class OfferWorth:
         )
 
     def value(self, formula: str, request: JobRequest, offer: SiteOffer, now: float) -> float:
-        """See `offer_value`."""
+        """The formula's value for this offer; the site's rules say which class the job is of."""
         return offer_value(formula, request, offer, now, interactive=self._is_quick(request))
 
     def _is_quick(self, request: JobRequest) -> bool:

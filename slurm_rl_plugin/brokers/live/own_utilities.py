@@ -57,7 +57,7 @@ class OwnUtilities:
         return self._fresh()
 
     def utility(self, request: JobRequest, interactive: bool) -> float | None:
-        """Of one more such job; None where nothing fresh is published of its class and account."""
+        """The utility of one more such job; None where nothing fresh is published for it."""
         published = self.current()
         if published is None:
             return None

@@ -32,7 +32,7 @@ LONGEST_PAUSE = 60.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartLimits:
-    """How the batch system is spared.
+    """Bounds on how often and how long the batch system is asked for expected starts.
 
     Attributes:
         keep: seconds for which an answer is given again.
@@ -49,7 +49,7 @@ class StartLimits:
 
 @dataclass(slots=True)
 class _Question:
-    """One that is on its way, or was answered."""
+    """A question to the batch system that is on its way, or its answer."""
 
     done: threading.Event = field(default_factory=threading.Event)
     start: float | None = None

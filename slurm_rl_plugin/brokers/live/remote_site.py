@@ -31,7 +31,7 @@ _LONGEST_WORDS = 300
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SiteAddress:
-    """Where a site is asked, and with what.
+    """Where a site is asked: its URL, and the files for token and TLS.
 
     Attributes:
         name: of the cluster, as `sbatch -M` takes it.
@@ -73,7 +73,7 @@ class SiteAddress:
 
 @dataclass(frozen=True, slots=True)
 class RemoteSite:
-    """Asks one site.
+    """A site that is asked over HTTP at the address of its offer service.
 
     Attributes:
         address: of it.
@@ -85,18 +85,18 @@ class RemoteSite:
 
     @property
     def name(self) -> str:
-        """See `Site.name`."""
+        """The name that the list of sites gives it."""
         return self.address.name
 
     def offer(self, request: JobRequest) -> SiteOffer | None:
-        """See `Site.offer`."""
+        """Its answer; None where it refuses, or cannot be asked."""
         try:
             return self.answer(request)
         except (OfferRefused, ConfigurationError):
             return None
 
     def answer(self, request: JobRequest) -> SiteOffer:
-        """The site's offer.
+        """Ask the site for an offer.
 
         Raises:
             OfferRefused: it makes none; in its own words.

@@ -38,19 +38,19 @@ class JobOnItsWay:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoutedJobs:
-    """What the file holds, oldest first."""
+    """The user's routed jobs: those not known to have ended, and those that have; oldest first."""
 
     on_their_way: tuple[JobOnItsWay, ...] = ()
     ended: tuple[RoutedJob, ...] = ()
 
     def with_submitted(self, job: JobOnItsWay) -> RoutedJobs:
-        """With one more on its way."""
+        """The same with one more job on its way; of too many the oldest are dropped."""
         return replace(self, on_their_way=(*self.on_their_way, job)[-MOST_JOBS:])
 
     def with_ended(
         self, ran: Mapping[tuple[str, int], RoutedJob], gone: set[tuple[str, int]], now: float
     ) -> RoutedJobs:
-        """With what became of some of them.
+        """The same, with jobs that ended or vanished moved out of those on their way.
 
         Args:
             ran: (site, number) -> the job that ran there; one that is not on its way any more was
@@ -76,7 +76,7 @@ class RoutedJobsFile:
     path: Path
 
     def read(self) -> RoutedJobs:
-        """What the file holds."""
+        """The jobs that the file holds; none where it is missing or cannot be understood."""
         try:
             document = json.loads(self.path.read_bytes())
             return RoutedJobs(
@@ -89,7 +89,7 @@ class RoutedJobsFile:
             return RoutedJobs()
 
     @contextmanager
-    def changing(self) -> Iterator[Change]:
+    def changing(self) -> Iterator[RoutedJobsChange]:
         """Change what the file holds: nobody else does meanwhile.
 
         Raises:
@@ -98,14 +98,14 @@ class RoutedJobsFile:
         self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         with self.path.with_suffix(".lock").open("a") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            change = Change(self.read())
+            change = RoutedJobsChange(self.read())
             yield change
             write_whole(self.path, json.dumps(_document(change.jobs)), mode=0o600)
 
 
 @dataclass(slots=True)
-class Change:
-    """What the file is to hold."""
+class RoutedJobsChange:
+    """The jobs as read from the file; what they are at the end is written to it."""
 
     jobs: RoutedJobs = field(default_factory=RoutedJobs)
 

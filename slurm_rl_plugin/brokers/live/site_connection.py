@@ -19,7 +19,7 @@ _LOOPBACK = "the loopback address"
 
 
 class PlainConnection(HTTPConnection):
-    """Without TLS."""
+    """An HTTP connection without TLS, to addresses that may be asked only."""
 
     def connect(self) -> None:
         """Connect to an address that may be asked."""
@@ -27,7 +27,7 @@ class PlainConnection(HTTPConnection):
 
 
 class TlsConnection(HTTPSConnection):
-    """With TLS.
+    """An HTTPS connection, to addresses that may be asked only.
 
     Args:
         host: that the certificate must be for.

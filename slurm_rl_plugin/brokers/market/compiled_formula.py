@@ -27,7 +27,7 @@ from slurm_rl_plugin.units import FloatArray, IntArray
 
 
 class CompiledFormula(NamedTuple):
-    """A formula's program.
+    """A formula as steps of a stack machine, which compiled code runs.
 
     Attributes:
         steps: what to do, shape [steps].
@@ -53,7 +53,7 @@ def compile_formula(formula: Formula) -> CompiledFormula:
 def formula_value(formula: CompiledFormula, values: FloatArray) -> float:
     """Value for the variables in their order; -inf where it is not finite, so that it never wins.
 
-    What `Formula.value` refuses for want of a finite value is -inf here.
+    Where `Formula.value` raises, as there is no finite value, this is -inf.
     """
     stack = np.empty(len(formula.steps))
     top = -1
@@ -115,4 +115,4 @@ def _power(base: float, exponent: float) -> float:
     return base**exponent
 
 
-assert ABS < SQRT < LOG < EXP < MIN  # the range that `formula_value` goes by
+assert ABS < SQRT < LOG < EXP < MIN  # the range that `formula_value` relies on

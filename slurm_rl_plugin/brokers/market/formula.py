@@ -74,7 +74,7 @@ class Formula:
         )
 
     def value(self, mapping: Mapping[str, float]) -> float:
-        """Its value, finite.
+        """The formula's value for these variables, a finite number.
 
         Args:
             mapping: variable -> value; others than those of the formula are ignored.
@@ -109,7 +109,7 @@ class Formula:
 
 
 def parse_formula(text: str, variables: Collection[str]) -> Formula:
-    """Read a formula.
+    """Parse a formula and compile it; nothing but arithmetic is allowed in it.
 
     Numbers, variables, `+ - * /`, powers `**` or `^` with a plain number of at most 8 as exponent,
     parentheses, and abs, sqrt, log, exp, min(a, b), max(a, b). The signs that papers print for

@@ -20,7 +20,7 @@ _PRINTED = str.maketrans({"\u2212": "-", "\u00b7": "*", "\u00d7": "*"})
 
 
 class Word(NamedTuple):
-    """One word.
+    """A word of a formula: a number, a name or a sign, with its place in the text.
 
     Attributes:
         kind: "number", "name", "sign", or "end" after the last.

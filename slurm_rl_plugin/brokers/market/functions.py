@@ -46,7 +46,7 @@ def user_function(text: str) -> Formula:
 
 
 def machine_function(text: str) -> Formula:
-    """An owner's price function.
+    """Parse an owner's price function, which may use MACHINE_VARIABLES.
 
     Raises:
         FormulaError: refused.

@@ -49,7 +49,7 @@ class Gaps(NamedTuple):
 
 
 def empty_lanes(processors: IntArray, places: int) -> Lanes:
-    """Lanes without an allocation.
+    """One lane for each processor of each machine, with no allocation in any.
 
     Args:
         processors: of each machine.
@@ -106,7 +106,7 @@ def drop_ended(lanes: Lanes, run_time: FloatArray, now: float) -> None:
 
 @compiled
 def empty_gaps(lanes: Lanes) -> Gaps:
-    """Room for the gaps of all lanes, to be filled by `look`."""
+    """Arrays for the gaps of all lanes, which `look` fills in."""
     count = len(lanes.depth)
     return Gaps(
         np.zeros(count, dtype=np.int64),

@@ -58,7 +58,7 @@ MARGIN = HOUR
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MarketSettings:
-    """How a market works.
+    """Who takes part in a market, by which functions they decide, and what is allowed.
 
     Attributes:
         machines: processors of each; every request gets to all of them.

@@ -16,7 +16,7 @@ _UTILIZATION = 6
 
 
 class Terms(NamedTuple):
-    """Both sides' functions.
+    """The owner's price function and the user's utility function, compiled.
 
     Attributes:
         owner: of MACHINE_VARIABLES.

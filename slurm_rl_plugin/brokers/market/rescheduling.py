@@ -44,7 +44,7 @@ PUT_FIRST = 4
 
 
 class Draft(NamedTuple):
-    """Room to try a schedule before it is adopted.
+    """Arrays in which a schedule is tried before it is adopted.
 
     Attributes:
         fixed: timetable of what runs, and of the first jobs of an order whose places stay.
@@ -70,7 +70,7 @@ class Draft(NamedTuple):
 
 
 def empty_draft(jobs: int, machines: int) -> Draft:
-    """Room for so many jobs on so many machines."""
+    """A draft for so many jobs on so many machines."""
     places = 2 * (jobs + 1) + 2
     return Draft(
         fixed=empty_timetable(places, machines),
@@ -187,7 +187,7 @@ def _move(draft: Draft, count: int, place: int, chosen: int) -> None:
 
 @compiled_borrowing
 def _put_first(jobs: MarketJobs, state: Agreements, draft: Draft) -> None:
-    """Step 2."""
+    """Try to move the most wanted jobs to the front, one by one, if every promise is still kept."""
     fixed, count = 0, state.counts[WAITING]
     for place in range(min(PUT_FIRST, count)):
         job = draft.wanted[place]
@@ -237,7 +237,7 @@ def _delays_nobody_next(state: Agreements, draft: Draft, place: int, now: float)
 
 @compiled_borrowing
 def _start_out_of_turn(jobs: MarketJobs, state: Agreements, draft: Draft, now: float) -> None:
-    """Step 3."""
+    """Start jobs now that fit, before their turn, where that breaks no promise."""
     count = state.counts[WAITING]
     starting = _fix_starting(jobs, state, draft, now)
     for place in range(count):

@@ -33,7 +33,7 @@ class Timetable(NamedTuple):
 
 
 def empty_timetable(places: int, machines: int) -> Timetable:
-    """Room for so many instants."""
+    """A timetable without an instant, with arrays for so many of them."""
     return Timetable(
         time=np.empty(places),
         free=np.empty((places, machines), dtype=np.int64),
@@ -151,7 +151,7 @@ def earliest(
 
 @compiled_borrowing
 def _too_little(table: Timetable, jobs: MarketJobs, job: int, place: int) -> bool:
-    """Whether a job has no room at an instant, whatever is free before it."""
+    """Whether the machines open to a job have too few free processors at an instant."""
     widest, total = 0, 0
     for machine in range(len(table.room)):
         widest = max(widest, table.free[place, machine])

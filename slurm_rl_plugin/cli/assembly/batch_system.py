@@ -33,7 +33,7 @@ def chosen_batch_system(configuration: Configuration) -> BatchSystemChoice:
 def build_batch_system(
     configuration: Configuration, calls: list[tuple[str, float]], *, learns_from_runs: bool = False
 ) -> BatchSystem:
-    """The configured adapter.
+    """The adapter for the batch system that [batch_system] names, or that is found here.
 
     Args:
         configuration: of the site.

@@ -14,8 +14,8 @@ from slurm_rl_plugin.configuration import (
     DEFAULT_PATH,
     Configuration,
     Flag,
-    KnownSite,
-    known_site,
+    KnownConfiguration,
+    known_configuration,
     read_configuration,
 )
 from slurm_rl_plugin.hook.memory.state_file import StateFile
@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 
 
 def add_configuration_options(parser: argparse.ArgumentParser) -> None:
-    """Declare --config and --set."""
+    """Add --config FILE and --set SECTION.KEY=VALUE, by which a verb finds its configuration."""
     parser.add_argument("--config", type=Path, metavar="FILE", help=f"default {DEFAULT_PATH}")
     parser.add_argument(
         "--set",
@@ -59,7 +59,7 @@ def configuration_of(
 
 
 def add_way_out_options(parser: argparse.ArgumentParser) -> None:
-    """Declare --config, --set and --state-file, for verbs that work without a configuration too."""
+    """Add --config, --set and --state-file, for verbs that work without a configuration too."""
     add_configuration_options(parser)
     parser.set_defaults(verb=parser.prog.rpartition(" ")[2])
     parser.add_argument(
@@ -70,19 +70,19 @@ def add_way_out_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def site_to_leave(options: argparse.Namespace) -> KnownSite:
-    """As much of the site as can be known; what is wrong with the configuration goes to stderr.
+def known_configuration_of(options: argparse.Namespace) -> KnownConfiguration:
+    """The configuration as far as it can be known; what is wrong with it goes to stderr.
 
     Raises:
         ConfigurationError: --set gives no key.
     """
-    found = quiet_site_to_leave(options)
+    found = quiet_known_configuration(options)
     tell_faults(options.verb, found)
     return found
 
 
-def quiet_site_to_leave(options: argparse.Namespace) -> KnownSite:
-    """As `site_to_leave`, without a word.
+def quiet_known_configuration(options: argparse.Namespace) -> KnownConfiguration:
+    """What `known_configuration_of` finds, with no warning printed.
 
     Raises:
         ConfigurationError: --set gives no key.
@@ -90,7 +90,7 @@ def quiet_site_to_leave(options: argparse.Namespace) -> KnownSite:
     flags = _settings(options)
     if options.state_file:
         flags.append(Flag(f"hook.state_file={options.state_file}", "--state-file"))
-    return known_site(
+    return known_configuration(
         options.config or DEFAULT_PATH,
         environment=os.environ,
         flags=flags,
@@ -98,13 +98,13 @@ def quiet_site_to_leave(options: argparse.Namespace) -> KnownSite:
     )
 
 
-def tell_faults(verb: str, site: KnownSite) -> None:
-    """Say what is wrong with the configuration, and what is gone by in its place."""
-    lines = list(site.faults)
-    if not site.is_read:
-        told = StateFile(site.state_file).left_behind()
+def tell_faults(verb: str, known: KnownConfiguration) -> None:
+    """Say what is wrong with the configuration, and what is used in its place."""
+    lines = list(known.faults)
+    if not known.is_read:
+        told = StateFile(known.state_file).left_behind()
         what = "as the daemon left it" if told else "which does not tell how; defaults are tried"
-        lines.append(f"going by the state file {site.state_file}, {what}.")
+        lines.append(f"going by the state file {known.state_file}, {what}.")
     with suppress(OSError):
         for line in lines:
             print(f"slurm-rl {verb}: {line}", file=sys.stderr)

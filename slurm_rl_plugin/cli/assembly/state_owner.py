@@ -1,4 +1,4 @@
-"""Root becomes the owner of the state folder before it heeds what lies there.
+"""Root becomes the owner of the state folder before it reads what lies there.
 
 Whoever has the daemon's account may lay links in that folder and write what he likes into its
 files. Root, who follows them, would do for him what he may not do himself.
@@ -14,7 +14,7 @@ from slurm_rl_plugin.configuration import Configuration
 
 
 def become_state_owner(configuration: Configuration) -> None:
-    """For the rest of this process and for good; nothing where it is not root's.
+    """Become the state folder's owner for good; does nothing where that is root.
 
     What only root may read or write has to be read or written before.
     """

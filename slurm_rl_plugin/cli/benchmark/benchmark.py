@@ -25,7 +25,7 @@ PAST_RUNS = 100_000
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options."""
+    """What is measured, `hook` or `simulator`, and the sizes that it is measured at."""
     parser.add_argument("what", choices=["hook", "simulator"])
     parser.add_argument("--jobs", type=count, default=10_000, help="pending, or simulated, jobs")
     parser.add_argument("--policy", default=SHIPPED_MODEL, metavar="RULE|MODEL")
@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(options: argparse.Namespace) -> int:
-    """Measure and print."""
+    """Measure the hook's cycle or the simulator, and print one row for each measure."""
     document = _hook(options) if options.what == "hook" else _simulator(options)
     if options.json:
         print_json(document)

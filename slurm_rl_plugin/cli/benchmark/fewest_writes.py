@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from slurm_rl_plugin.batch_systems.port import HIGHEST_PRIORITY, LOWEST_PRIORITY
+from slurm_rl_plugin.batch_systems.port import HIGHEST_PRIORITY
+from slurm_rl_plugin.hook.order.order_changes import LOWEST_PRIORITY
 from slurm_rl_plugin.units import IntArray
 
 

@@ -17,7 +17,7 @@ from slurm_rl_plugin.cli.brokers.offer_assembly import build_offer_pages
 from slurm_rl_plugin.cli.daemon.service_log import log_to_standard_error
 from slurm_rl_plugin.configuration import Configuration
 from slurm_rl_plugin.hook.daemon.sd_notify import sd_notify
-from slurm_rl_plugin.hook.daemon.signals import SignalWish
+from slurm_rl_plugin.hook.daemon.signals import SignalRequest
 from slurm_rl_plugin.metrics.http import serve_pages
 
 logger = logging.getLogger(__name__)
@@ -27,7 +27,7 @@ _SIGN_OF_LIFE = 5.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options."""
+    """Which configuration the offer service reads, and how much it logs."""
     add_configuration_options(parser)
     parser.add_argument("-v", "--verbose", action="store_true", help="log debugging lines too")
 
@@ -36,7 +36,7 @@ def main(options: argparse.Namespace) -> int:
     """Serve until told to stop."""
     log_to_standard_error(verbose=options.verbose)
     configuration = configuration_of(options)
-    stop = SignalWish(time.sleep)
+    stop = SignalRequest(time.sleep)
 
     def on_stop(number: int, frame: FrameType | None) -> None:
         del number, frame

@@ -159,7 +159,7 @@ class Remembered:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def value(self) -> Any:
-        """As it was at most a minute ago.
+        """The answer, asked again where it is older than a minute.
 
         Raises:
             BatchSystemError: as `ask` does.

@@ -31,7 +31,7 @@ from slurm_rl_plugin.errors import ConfigurationError, JobNotAccepted
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options."""
+    """Which broker ranks the sites, whether the job is submitted, and the sbatch command itself."""
     add_configuration_options(parser)
     parser.add_argument("--submit", action="store_true", help="submit to the best, with sbatch -M")
     parser.add_argument(
@@ -133,7 +133,7 @@ def _submission(timeout: float) -> JobSubmission:
 
 
 def _ranking(broker: Broker, request: JobRequest, answers: list[SiteAnswer]) -> list[RankedSite]:
-    """Of the sites that made an offer, with the offer beside each."""
+    """The ranking of the sites that made an offer, with the offer beside each."""
     offering = [answer for answer in answers if answer.promised is not None]
     offers = {answer.name: answer.promised for answer in offering}
     ranking = broker.rank(request, offering)
@@ -170,7 +170,7 @@ def _submit(route: Route, ranking: list[RankedSite]) -> tuple[str, int, str] | N
 
 
 def _remember(route: Route, job: JobOnItsWay) -> None:
-    """Keep it to learn from; only experience is lost where it cannot be kept."""
+    """Keep the submitted job in the user's file; only experience is lost where that fails."""
     try:
         with route.past.changing() as change:
             change.jobs = change.jobs.with_submitted(job)

@@ -23,7 +23,7 @@ from slurm_rl_plugin.errors import BatchSystemError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options."""
+    """Which configuration is checked, and on how many jobs a decision is timed."""
     add_configuration_options(parser)
     parser.add_argument(
         "--jobs",

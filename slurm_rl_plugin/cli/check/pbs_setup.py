@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from slurm_rl_plugin.batch_systems.pbs.adapter_settings import heartbeat_file
 from slurm_rl_plugin.batch_systems.pbs.setup import setup_steps, site_formula
-from slurm_rl_plugin.batch_systems.pbs.site import heartbeat_file
 from slurm_rl_plugin.cli.assembly.configuration_arguments import (
     add_configuration_options,
     configuration_of,
@@ -15,7 +15,7 @@ from slurm_rl_plugin.cli.assembly.shipped_files import shipped_folder
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options."""
+    """The daemon's user and the formula that the printed qmgr lines are to set."""
     parser.add_argument("--print", action="store_true", required=True, help="change nothing")
     add_configuration_options(parser)
     parser.add_argument("--user", metavar="USER@HOST", help="who the daemon runs as; default root")

@@ -33,7 +33,7 @@ from slurm_rl_plugin.hook.cycle_report import CycleReport
 from slurm_rl_plugin.hook.daemon.daemon import Daemon, Reloaded
 from slurm_rl_plugin.hook.daemon.lock import only_daemon
 from slurm_rl_plugin.hook.daemon.sd_notify import sd_notify
-from slurm_rl_plugin.hook.daemon.signals import SignalWish
+from slurm_rl_plugin.hook.daemon.signals import SignalRequest
 from slurm_rl_plugin.metrics.collector import CycleMetrics
 from slurm_rl_plugin.metrics.http import serve_metrics
 from slurm_rl_plugin.metrics.textfile import MetricsTextfile
@@ -42,7 +42,7 @@ logger = logging.getLogger(__name__)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options."""
+    """Which configuration the daemon reads, and whether it runs once, in shadow, or verbosely."""
     add_configuration_options(parser)
     parser.add_argument("--once", action="store_true", help="one cycle, then exit; keeps factors")
     parser.add_argument("--shadow", action="store_true", help="write nothing, whatever FILE says")
@@ -164,7 +164,7 @@ def _daemon(
     metrics: CycleMetrics,
     textfile: MetricsTextfile | None,
 ) -> Daemon:
-    stop, reload_wanted = SignalWish(time.sleep), SignalWish(time.sleep)
+    stop, reload_wanted = SignalRequest(time.sleep), SignalRequest(time.sleep)
 
     def on_stop(number: int, frame: FrameType | None) -> None:
         del number, frame

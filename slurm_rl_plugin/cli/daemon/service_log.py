@@ -21,11 +21,11 @@ class OneLineFormatter(logging.Formatter):
     """A record as one line; those of a traceback follow it, indented."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - the name is inherited
-        """The line."""
+        """The record on one line of printable characters, at most LONGEST_LINE of them."""
         return _line(super().formatMessage(record))
 
     def formatException(self, ei: object) -> str:  # noqa: N802 - the name is inherited
-        """No line of it can be taken for a record."""
+        """The traceback, indented, so that no line of it can be taken for a record."""
         text = super().formatException(ei)  # type: ignore[arg-type] # as logging gives it
         return "\n".join(f"  {_line(line)}" for line in text.split("\n"))
 

@@ -61,7 +61,7 @@ _CYCLE = 60.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options."""
+    """Where the demo writes, how long it trains, and whether it serves metrics at the end."""
     parser.add_argument(
         "-o",
         "--output",

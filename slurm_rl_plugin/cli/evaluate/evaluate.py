@@ -45,7 +45,7 @@ __all__ = ["add_arguments", "main"]
 
 
 def main(options: argparse.Namespace) -> int:
-    """Evaluate and print."""
+    """Simulate every policy on the same jobs, and print a table or JSON of their measures."""
     check_heldout_options(options)
     options.backfill = options.backfill or ("easy" if options.protocol == HELDOUT else "none")
     candidates = [candidate_of(name) for name in options.policy or ["fifo", "sjf"]]
@@ -109,7 +109,7 @@ def _evaluate_heldout(
 
 
 def _log(options: argparse.Namespace, candidates: list[Candidate]) -> NamedLog:
-    """The one log that is asked for; whence it comes is printed where it is Slurm's own."""
+    """The one log that is asked for; where it comes from is printed if it is Slurm's own."""
     (log,) = read_named_logs([options.log] if options.log else [], options)
     if any(each.name == "native" for each in candidates):
         log = log.with_starts()
@@ -130,7 +130,7 @@ def _scaled(log: NamedLog, factor: float, candidates: list[Candidate]) -> NamedL
 
 
 def _make_folders(options: argparse.Namespace) -> None:
-    """Before the work that their files come from, so that nothing is lost."""
+    """Make the folders for results before the work, so that no result is lost."""
     for option, folder in (("--plot", options.plot), ("--export", options.export)):
         try:
             if folder is not None:

@@ -56,7 +56,7 @@ _FIXED: dict[str, tuple[Any, ...]] = {
 
 
 def add_heldout_options(parser: argparse.ArgumentParser) -> None:
-    """Declare the options."""
+    """Add --protocol and --windows, which measure on a part of the log that no model has seen."""
     parser.add_argument(
         "--protocol",
         choices=[HELDOUT],

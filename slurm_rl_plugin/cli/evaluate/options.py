@@ -14,7 +14,7 @@ from slurm_rl_plugin.simulator.kernel.dispatch import BACKFILLING
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options."""
+    """The log, the policies, the batch system that is simulated, and where results go."""
     parser.add_argument(
         "log",
         metavar="LOG",

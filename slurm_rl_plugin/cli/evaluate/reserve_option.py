@@ -28,7 +28,7 @@ _KINDS: dict[str, Callable[[str], float]] = {
 
 
 def add_reserve_option(parser: argparse.ArgumentParser) -> None:
-    """Declare the option; `options.reserve_as` is None or a ClassLimit."""
+    """Add --reserve-as; `options.reserve_as` is None or a ClassLimit."""
     parser.add_argument(
         "--reserve-as",
         type=_class_limit,

@@ -207,7 +207,7 @@ def read_named_log(argument: str, options: argparse.Namespace) -> NamedLog:
 
 
 def _given_shares(options: argparse.Namespace) -> Mapping[str, float] | None:
-    """Those of --shares, else those of --config."""
+    """The shares of --shares, or else those of --config."""
     given: Mapping[str, float] | None = options.shares
     if given or options.config is None:
         return given

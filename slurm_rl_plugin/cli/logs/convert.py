@@ -16,7 +16,7 @@ from slurm_rl_plugin.errors import ConfigurationError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options."""
+    """The logs to convert and the parquet file to write."""
     parser.add_argument(
         "logs",
         metavar="LOG",

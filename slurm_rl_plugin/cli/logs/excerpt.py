@@ -47,7 +47,7 @@ class LogExcerpt:
 
     @classmethod
     def of(cls, argument: str) -> LogExcerpt:
-        """Read a LOG argument.
+        """Split a LOG argument at its `@` into the log and the part of it that is wanted.
 
         Raises:
             ConfigurationError: an unknown setting, or a value that it cannot have.
@@ -78,7 +78,7 @@ class LogExcerpt:
         return cls(log=log, **found)  # type: ignore[arg-type]
 
     def cut(self, log: JobLog) -> JobLog:
-        """The jobs asked for.
+        """Those jobs of the log that the settings behind the `@` choose.
 
         Raises:
             ConfigurationError: the log has fewer.

@@ -35,7 +35,7 @@ _WHENCE = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlurmLog:
-    """What accounting tells.
+    """A log read from this cluster's accounting by `sacct`, and how it was read.
 
     Attributes:
         log: jobs that ran and ended in the time asked for.
@@ -58,7 +58,7 @@ class SlurmOrModel(argparse.Action):
         values: Any,
         option_string: str | None = None,
     ) -> None:
-        """Set `source` or `start`."""
+        """Store the word `slurm` as `source`, and anything else as `start`, a model."""
         del parser, option_string
         setattr(namespace, "source" if values == SLURM else "start", values)
 
@@ -188,7 +188,7 @@ def slurm_shares(accounts: Sequence[str]) -> dict[str, float] | None:
 def print_origin(
     origin: Mapping[str, Any], whence: Mapping[str, str], prepared: PreparedLog
 ) -> None:
-    """How many jobs, the size of the machine and the shares, and whence; nothing for other logs."""
+    """Print how many jobs, the machine's size and the shares, and who told them; else nothing."""
     if not origin:
         return
     dropped = ", ".join(f"{count} {reason}" for reason, count in origin["dropped"].items())

@@ -45,7 +45,7 @@ COLUMNS = {
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options."""
+    """Which lines of the audit log are shown, by job, time and event, and in what form."""
 
     def moment(text: str) -> float:
         return parse_slurm_time(text, datetime.now())

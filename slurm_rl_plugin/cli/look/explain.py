@@ -33,7 +33,7 @@ AUDIT_TAIL, AUDIT_LINES = 20_000_000, 3
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options."""
+    """The job that is explained, and the configuration."""
     parser.add_argument("job", type=job_number, metavar="JOBID", help="a job, an array or a task")
     add_configuration_options(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON document")

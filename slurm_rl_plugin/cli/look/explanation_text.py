@@ -53,7 +53,7 @@ def _job(document: Mapping[str, Any]) -> list[str]:
 
 
 def _accrued(document: Mapping[str, Any]) -> list[str]:
-    """Nothing where all its waiting counts."""
+    """Say how much of the job's wait counts; no line where all of it does."""
     lines = []
     if document["accrued"] < document["wait"]:
         counts = slurm_duration(document["accrued"])
@@ -114,7 +114,7 @@ def _account(account: Mapping[str, Any]) -> str:
 
 
 def _limit(document: Mapping[str, Any]) -> list[str]:
-    """Nothing where [reserve] is off."""
+    """Say how the limit on batch jobs touches the job; no line where [reserve] is off."""
     limit = document["batch_limit"]
     if limit["reason"] == OFF:
         return []

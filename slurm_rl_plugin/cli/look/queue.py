@@ -25,7 +25,7 @@ from slurm_rl_plugin.cli.tables import print_json, print_parsable, print_table
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options."""
+    """Which pending jobs are listed, with which columns, in the manner of `squeue`."""
     add_configuration_options(parser)
     parser.add_argument("-p", "--partition", type=names, metavar="LIST", help="only these")
     parser.add_argument("-A", "--account", type=names, metavar="LIST", help="only these")
@@ -48,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(options: argparse.Namespace) -> int:
-    """Decide, choose, print."""
+    """Decide an order for the queue without writing it, and print the jobs asked for."""
     look = look_at_queue(configuration_of(options))
     reason = look.considered.plan.fallback_reason
     if reason is not None:

@@ -16,7 +16,7 @@ from slurm_rl_plugin.hook.order.considered_jobs import ConsideredJobs
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueLook:
-    """What a cycle would decide now.
+    """The order that a cycle would decide now, for verbs that write nothing.
 
     Attributes:
         cycle: that would decide; it is never run.

@@ -17,7 +17,7 @@ from slurm_rl_plugin.configuration.toml_text import key_line, rule_lines, rule_t
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options."""
+    """Whether to print the defaults, as an example file, or what is in force here."""
     add_configuration_options(parser)
     parser.add_argument(
         "--defaults", action="store_true", help="an example file: all keys, defaults and meanings"
@@ -26,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(options: argparse.Namespace) -> int:
-    """Print it."""
+    """Print each key with its value and where that comes from, or the example file."""
     if options.defaults and not options.json:
         sys.stdout.write(example_text())
         return 0

@@ -14,12 +14,12 @@ import numpy as np
 from slurm_rl_plugin.cli.assembly.batch_system import build_batch_system, limits_path
 from slurm_rl_plugin.cli.assembly.configuration_arguments import (
     add_way_out_options,
-    quiet_site_to_leave,
+    quiet_known_configuration,
 )
 from slurm_rl_plugin.cli.assembly.state_owner import become_state_owner
 from slurm_rl_plugin.cli.daemon.metrics import daemon_metrics
 from slurm_rl_plugin.cli.tables import print_json, printable, slurm_duration, slurm_time
-from slurm_rl_plugin.configuration import Configuration, KnownSite
+from slurm_rl_plugin.configuration import Configuration, KnownConfiguration
 from slurm_rl_plugin.errors import SlurmRLError
 from slurm_rl_plugin.hook.daemon.lock import daemon_runs, lock_path
 from slurm_rl_plugin.hook.memory.disable_file import read_disable_file
@@ -36,16 +36,16 @@ _START_IT = (
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options."""
+    """Which daemon is looked at: by its configuration or by its state file."""
     add_way_out_options(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 
 def main(options: argparse.Namespace) -> int:
-    """Print it; 1 when something is wrong."""
-    site = quiet_site_to_leave(options)
-    become_state_owner(site.configuration)
-    document = status_of(site, time.time())  # noqa: TID251 - the composition root
+    """Print what is known of the daemon; 1 when something is wrong."""
+    known = quiet_known_configuration(options)
+    become_state_owner(known.configuration)
+    document = status_of(known, time.time())  # noqa: TID251 - the composition root
     if options.json:
         print_json(document)
     else:
@@ -53,9 +53,9 @@ def main(options: argparse.Namespace) -> int:
     return 1 if document["problems"] else 0
 
 
-def status_of(site: KnownSite, now: float) -> dict[str, Any]:
+def status_of(known: KnownConfiguration, now: float) -> dict[str, Any]:
     """All that can be known from outside the daemon; `problems` are sentences."""
-    configuration, state_path = site.configuration, site.state_file
+    configuration, state_path = known.configuration, known.state_file
     hook = configuration.values["hook"]
     carried = StateFile(state_path).read()
     document: dict[str, Any] = {
@@ -70,16 +70,16 @@ def status_of(site: KnownSite, now: float) -> dict[str, Any]:
         "batch_limit_stands": may_exist(limits_path(state_path)),
         "slurm": _batch_system(configuration),  # whichever it is: who reads this knows the key
     }
-    document["problems"] = [*_faults(site), *_problems(document, float(hook["cycle"]))]
+    document["problems"] = [*_faults(known), *_problems(document, float(hook["cycle"]))]
     return document
 
 
-def _faults(site: KnownSite) -> list[str]:
-    """What is wrong with the configuration, and what all else is told by then."""
-    if site.is_read:
-        return list(site.faults)
-    source = f"what is said of mode and policy is what {site.state_file} tells, or a default."
-    return [*site.faults, source]
+def _faults(known: KnownConfiguration) -> list[str]:
+    """What is wrong with the configuration, and from where the rest is known then."""
+    if known.is_read:
+        return list(known.faults)
+    source = f"what is said of mode and policy is what {known.state_file} tells, or a default."
+    return [*known.faults, source]
 
 
 def _disablement(path: Path | None, now: float) -> dict[str, Any]:
@@ -152,7 +152,7 @@ def _absence(document: dict[str, Any]) -> str:
 
 
 def _daemon_problems(document: dict[str, Any], pace: float) -> list[str]:
-    """What the daemon itself tells."""
+    """Problems that the daemon's own metrics show, one sentence each."""
     told = document["metrics"]
     if "unread" in told or document["daemon"] == "absent":
         return []

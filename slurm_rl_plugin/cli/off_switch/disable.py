@@ -20,13 +20,13 @@ from slurm_rl_plugin.hook.memory.disable_file import (
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options."""
+    """Why writing stops, and how many seconds to wait until all factors are back."""
     add_common_options(parser, reason=True)
 
 
 def main(options: argparse.Namespace) -> int:
     """Disable without end; 1 where a factor is left, or nobody can tell."""
-    site, path = configured_file(options)
+    known, path = configured_file(options)
     now = time.time()  # noqa: TID251 - the composition root
     found = read_disable_file(path)
     if found is not None and math.isinf(found.until):
@@ -35,4 +35,4 @@ def main(options: argparse.Namespace) -> int:
         made = Disablement(by=acting_user(), at=now, reason=options.reason)
         write_disable_file(path, made)
         print(f"disabled {made.words}: {path}")
-    return wait_until_taken_back(site, options.wait)
+    return wait_until_taken_back(known, options.wait)

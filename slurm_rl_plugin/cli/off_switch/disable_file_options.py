@@ -8,8 +8,11 @@ import os
 import pwd
 from pathlib import Path
 
-from slurm_rl_plugin.cli.assembly.configuration_arguments import add_way_out_options, site_to_leave
-from slurm_rl_plugin.configuration import KnownSite
+from slurm_rl_plugin.cli.assembly.configuration_arguments import (
+    add_way_out_options,
+    known_configuration_of,
+)
+from slurm_rl_plugin.configuration import KnownConfiguration
 from slurm_rl_plugin.errors import ConfigurationError
 
 #: Seconds that a verb waits for the daemon unless told otherwise.
@@ -17,7 +20,7 @@ WAIT = 20.0
 
 
 def add_common_options(parser: argparse.ArgumentParser, *, reason: bool) -> None:
-    """Declare the options.
+    """Add what `disable`, `pause` and `enable` share: configuration, state file and waiting.
 
     Args:
         parser: of the verb.
@@ -35,20 +38,20 @@ def add_common_options(parser: argparse.ArgumentParser, *, reason: bool) -> None
     )
 
 
-def configured_file(options: argparse.Namespace) -> tuple[KnownSite, Path]:
-    """As much of the site as can be known, and its disable file.
+def configured_file(options: argparse.Namespace) -> tuple[KnownConfiguration, Path]:
+    """The configuration as far as it can be known, and its disable file.
 
     Raises:
         ConfigurationError: no such file is named.
     """
-    site = site_to_leave(options)
-    path = site.configuration.disable_file
+    known = known_configuration_of(options)
+    path = known.configuration.disable_file
     if path is None:
         raise ConfigurationError(
             "no disable file is configured: give its path in [hook] disable_file and reload the "
             "daemon."
         )
-    return site, path
+    return known, path
 
 
 def acting_user() -> str:

@@ -17,21 +17,21 @@ _PAUSE = 0.5
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options."""
+    """Which daemon goes on, and how many seconds to wait until it does."""
     add_common_options(parser, reason=False)
 
 
 def main(options: argparse.Namespace) -> int:
     """Enable; 1 where a daemon runs and does not go on."""
-    site, path = configured_file(options)
+    known, path = configured_file(options)
     found = read_disable_file(path)
     remove_disable_file(path)
     print(f"enabled: it was disabled {found.words}" if found else "it was not disabled")
-    become_state_owner(site.configuration)
-    if daemon_runs(site.state_file) is False:
+    become_state_owner(known.configuration)
+    if daemon_runs(known.state_file) is False:
         print("no daemon runs: start it where the queue is to be ordered")
         return 0
-    return _wait_until_it_goes_on(site.configuration, options.wait)
+    return _wait_until_it_goes_on(known.configuration, options.wait)
 
 
 def _wait_until_it_goes_on(configuration: Configuration, seconds: float) -> int:

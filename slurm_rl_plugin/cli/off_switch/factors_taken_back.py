@@ -14,7 +14,7 @@ from slurm_rl_plugin.cli.assembly.batch_system import (
 )
 from slurm_rl_plugin.cli.assembly.state_owner import become_state_owner
 from slurm_rl_plugin.cli.daemon.metrics import daemon_metrics
-from slurm_rl_plugin.configuration import KnownSite
+from slurm_rl_plugin.configuration import KnownConfiguration
 from slurm_rl_plugin.errors import SlurmRLError
 from slurm_rl_plugin.hook.class_defaults import factors_may_stand
 from slurm_rl_plugin.hook.daemon.lock import daemon_runs
@@ -55,19 +55,19 @@ class _Standing:
         return self.pending == 0 and self.remembered == 0 and not (self.limited or self.given)
 
 
-def wait_until_taken_back(site: KnownSite, seconds: float) -> int:
+def wait_until_taken_back(known: KnownConfiguration, seconds: float) -> int:
     """Wait, print one sentence; 1 where a factor is left or nobody can tell.
 
     The daemon tells that it is disabled and empties its state file when its factors are gone;
     Slurm is asked then.
 
     Args:
-        site: as much of it as is known.
+        known: as much of the configuration as is known.
         seconds: how long to wait at most; 0 says at once what stands.
     """
-    become_state_owner(site.configuration)  # whatever only root may write is written
-    state = StateFile(site.state_file)
-    if site.faults and not may_exist(state.path):
+    become_state_owner(known.configuration)  # whatever only root may write is written
+    state = StateFile(known.state_file)
+    if known.faults and not may_exist(state.path):
         print(f"whether a daemon runs and factors are left is not known: {state.path} is not there")
         return 1
     runs = daemon_runs(state.path)
@@ -76,34 +76,34 @@ def wait_until_taken_back(site: KnownSite, seconds: float) -> int:
     noticed = runs is False
     while runs is not False and time.monotonic() - began < seconds:
         waited = time.monotonic() - began
-        told = daemon_metrics(site.configuration)
+        told = daemon_metrics(known.configuration)
         if not isinstance(told, str):
             noticed = noticed or told.mode in _QUIET
         follows = noticed or (isinstance(told, str) and waited >= _NOTICED)
-        done = follows and _forgotten(site, state)
+        done = follows and _forgotten(known, state)
         if done and waited - asked >= _SLURM_PAUSE:
-            asked, standing = waited, _standing(site, state)
+            asked, standing = waited, _standing(known, state)
             if standing.clean:
                 break
         time.sleep(_PAUSE)
     else:
-        standing = _standing(site, state)
+        standing = _standing(known, state)
     print(_sentence(standing, runs, noticed, seconds))
     return 0 if standing.clean and noticed else 1
 
 
-def _forgotten(site: KnownSite, state: StateFile) -> bool:
+def _forgotten(known: KnownConfiguration, state: StateFile) -> bool:
     """The daemon's files say that nothing of ours is left."""
-    given = factors_may_stand(class_defaults_table(site.configuration))
+    given = factors_may_stand(class_defaults_table(known.configuration))
     return state.read() == set() and not may_exist(limits_path(state.path)) and not given
 
 
-def _standing(site: KnownSite, state: StateFile) -> _Standing:
+def _standing(known: KnownConfiguration, state: StateFile) -> _Standing:
     jobs, limited = state.read(), may_exist(limits_path(state.path))
     remembered = None if jobs is None else len(jobs)
-    given = factors_may_stand(class_defaults_table(site.configuration))
+    given = factors_may_stand(class_defaults_table(known.configuration))
     try:
-        pending = build_batch_system(site.configuration, []).snapshot().pending
+        pending = build_batch_system(known.configuration, []).snapshot().pending
     except SlurmRLError as error:
         return _Standing(str(error), remembered, limited, given)
     return _Standing(int(np.count_nonzero(pending.factor)), remembered, limited, given)

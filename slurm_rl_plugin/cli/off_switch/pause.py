@@ -22,7 +22,7 @@ from slurm_rl_plugin.hook.memory.disable_file import (
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options."""
+    """How long writing stops and why, and how many seconds to wait until all factors are back."""
     parser.add_argument(
         "--for",
         dest="span",
@@ -36,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(options: argparse.Namespace) -> int:
     """Pause; 1 where somebody has switched off for longer, a factor is left, or nobody can tell."""
-    site, path = configured_file(options)
+    known, path = configured_file(options)
     now = time.time()  # noqa: TID251 - the composition root
     until = float(math.ceil(now + options.span))  # the file holds whole seconds
     made = Disablement(by=acting_user(), at=now, until=until, reason=options.reason)
@@ -49,4 +49,4 @@ def main(options: argparse.Namespace) -> int:
         return 1
     write_disable_file(path, made)
     print(f"paused {made.words}: {path}")
-    return wait_until_taken_back(site, options.wait)
+    return wait_until_taken_back(known, options.wait)

@@ -17,12 +17,12 @@ from slurm_rl_plugin.cli.assembly.batch_system import (
 )
 from slurm_rl_plugin.cli.assembly.configuration_arguments import (
     add_way_out_options,
-    quiet_site_to_leave,
+    quiet_known_configuration,
     tell_faults,
 )
 from slurm_rl_plugin.cli.assembly.state_owner import become_state_owner
 from slurm_rl_plugin.cli.off_switch.by_hand import TAKE_BACK_BY_HAND
-from slurm_rl_plugin.configuration import KnownSite
+from slurm_rl_plugin.configuration import KnownConfiguration
 from slurm_rl_plugin.errors import BatchSystemUnavailable, SlurmRLError
 from slurm_rl_plugin.hook.class_defaults import (
     factors_may_stand,
@@ -43,7 +43,7 @@ NOT_KNOWN = (
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options."""
+    """The state file, and whether to act beside another controller or unattended."""
     add_way_out_options(parser)
     parser.add_argument(
         "--force", action="store_true", help="beside a controller that is not in charge too"
@@ -57,19 +57,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(options: argparse.Namespace) -> int:
     """Release every job, whoever gave it a factor; 1 where one keeps it for now."""
-    site = quiet_site_to_leave(options)
-    become_state_owner(site.configuration)
-    if options.unattended and _rests(site):
+    known = quiet_known_configuration(options)
+    become_state_owner(known.configuration)
+    if options.unattended and _rests(known):
         return 0
-    tell_faults("release", site)
-    if not (site.is_read or may_exist(site.state_file)):
+    tell_faults("release", known)
+    if not (known.is_read or may_exist(known.state_file)):
         return _tell(NOT_KNOWN)
-    if options.unattended and not may_exist(site.state_file) and not _marked(site):
-        return _look_for_factors(site)
-    return _release(site, force=options.force, unattended=options.unattended)
+    if options.unattended and not may_exist(known.state_file) and not _marked(known):
+        return _look_for_factors(known)
+    return _release(known, force=options.force, unattended=options.unattended)
 
 
-def _rests(site: KnownSite) -> bool:
+def _rests(known: KnownConfiguration) -> bool:
     """Whether nothing is to be done: no factor of ours can stand, or a daemon runs.
 
     A fault in the configuration may be why the daemon is gone: factors must not stand for it. A
@@ -79,57 +79,57 @@ def _rests(site: KnownSite) -> bool:
     Raises:
         LockHeld: factors may stand, and what holds the daemon's lock is no daemon.
     """
-    is_active = site.configuration.values["hook"]["mode"] == "active"
-    tells = may_exist(site.state_file) or not (site.faults or is_active)
-    state = StateFile(site.state_file)
-    if tells and state.read() == set() and not (state.is_unanswered() or _marked(site)):
+    is_active = known.configuration.values["hook"]["mode"] == "active"
+    tells = may_exist(known.state_file) or not (known.faults or is_active)
+    state = StateFile(known.state_file)
+    if tells and state.read() == set() and not (state.is_unanswered() or _marked(known)):
         return True
-    return is_looked_after(site.state_file)
+    return is_looked_after(known.state_file)
 
 
-def _marked(site: KnownSite) -> bool:
+def _marked(known: KnownConfiguration) -> bool:
     """Whether a file says that a limit or a table of ours may stand."""
-    defaults = class_defaults_table(site.configuration)
-    return may_exist(limits_path(site.state_file)) or factors_may_stand(defaults)
+    defaults = class_defaults_table(known.configuration)
+    return may_exist(limits_path(known.state_file)) or factors_may_stand(defaults)
 
 
-def _look_for_factors(site: KnownSite) -> int:
+def _look_for_factors(known: KnownConfiguration) -> int:
     """Nobody remembers a factor: those that stand may be somebody else's, so a person decides."""
-    pending = build_batch_system(site.configuration, []).snapshot().pending
+    pending = build_batch_system(known.configuration, []).snapshot().pending
     standing = int(np.count_nonzero(pending.factor))
     if not standing:
         return 0
     return _tell(
-        f"{standing} pending jobs carry a factor, and {site.state_file} is not there to tell "
+        f"{standing} pending jobs carry a factor, and {known.state_file} is not there to tell "
         "whether it is ours: `slurm-rl release` takes all of them back."
     )
 
 
-def _release(site: KnownSite, *, force: bool, unattended: bool) -> int:
-    """Release all.
+def _release(known: KnownConfiguration, *, force: bool, unattended: bool) -> int:
+    """Take every factor and limit of ours back, holding the daemon's lock meanwhile.
 
     Args:
-        site: as much of it as is known.
+        known: as much of the configuration as is known.
         force: beside a controller that is not in charge too.
         unattended: what another host's daemon has to do is no failure.
     """
-    with only_daemon(site.state_file):  # a running daemon would order the queue again at once
-        system = build_batch_system(site.configuration, [])
+    with only_daemon(known.state_file):  # a running daemon would order the queue again at once
+        system = build_batch_system(known.configuration, [])
         # a faulty key may be the one that says that there are two daemons
-        heeds_others = site.beside_controllers is not False and not force
-        in_charge = system.facts().in_charge if heeds_others else True
+        beside_others = known.beside_controllers is not False and not force
+        in_charge = system.facts().in_charge if beside_others else True
         if in_charge is None:
             raise BatchSystemUnavailable(NOBODY_IN_CHARGE)
         if not in_charge:
-            return 0 if unattended and site.beside_controllers else _tell(NOT_OURS)
-        return _take_all_back(site, system)
+            return 0 if unattended and known.beside_controllers else _tell(NOT_OURS)
+        return _take_all_back(known, system)
 
 
-def _take_all_back(site: KnownSite, system: BatchSystem) -> int:
+def _take_all_back(known: KnownConfiguration, system: BatchSystem) -> int:
     """Take back the limit and the factors, and say so; 1 where something may still stand."""
-    state, defaults = StateFile(site.state_file), class_defaults_table(site.configuration)
-    forgotten = bool(site.faults) and not may_exist(state.path)
-    limit = _take_limit_back(system, site)
+    state, defaults = StateFile(known.state_file), class_defaults_table(known.configuration)
+    forgotten = bool(known.faults) and not may_exist(state.path)
+    limit = _take_limit_back(system, known)
     if defaults is not None:
         mark_given(defaults)  # or new jobs would go on to get factors
     # running jobs too: a requeued one comes back with the factor that it had
@@ -169,12 +169,12 @@ def _tell_results(results: list[ApplyReport], *, limited: bool) -> None:
         )
 
 
-def _take_limit_back(system: BatchSystem, site: KnownSite) -> bool | None:
+def _take_limit_back(system: BatchSystem, known: KnownConfiguration) -> bool | None:
     """Give batch jobs back what a reserve takes from them; whether it was, None where none stood.
 
     Factors are taken back whatever becomes of it.
     """
-    if not may_exist(limits_path(site.state_file)) or not isinstance(system, LimitsBatch):
+    if not may_exist(limits_path(known.state_file)) or not isinstance(system, LimitsBatch):
         return None
     try:
         system.limit_batch(None)

@@ -31,7 +31,7 @@ _SIMULATOR = ("numba", "llvmlite", "onnx")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options."""
+    """The time that is reported, what counts as moved, and the log for the replay."""
 
     def moment(text: str) -> float:
         return parse_slurm_time(text, datetime.now())
@@ -86,7 +86,7 @@ def main(options: argparse.Namespace) -> int:
 
 
 def _drawing() -> Callable[..., None]:
-    """Looked for before the work, so that nothing is lost where matplotlib is missing."""
+    """The function that draws, looked for before the work: matplotlib may be missing."""
     from slurm_rl_plugin.cli.shadow.figure import draw_shadow  # noqa: PLC0415 - matplotlib
 
     return draw_shadow

@@ -30,7 +30,7 @@ NAMES = {
 
 
 def print_shadow(shadow: Mapping[str, Any]) -> None:
-    """What the audit log tells."""
+    """Print what the audit log says of shadow mode's cycles, and which jobs they would move."""
     if "unavailable" in shadow:
         print(f"The audit log is not reported: {shadow['unavailable']}")
         return

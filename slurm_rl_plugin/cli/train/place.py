@@ -37,7 +37,7 @@ _OPTION = re.compile(r"[a-z][a-z0-9-]*")
 
 
 def add_place_options(parser: argparse.ArgumentParser) -> None:
-    """Declare the options."""
+    """Add what says where a training runs: how many workers, here or on the site's own Slurm."""
     parser.add_argument(
         "--on",
         choices=[SLURM],

@@ -55,7 +55,7 @@ _WINDOWS = 2
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options."""
+    """The logs, the algorithm with its settings, and where model and figures go."""
     parser.add_argument(
         "logs",
         metavar="LOG",
@@ -190,7 +190,7 @@ def _read_logs(options: argparse.Namespace) -> list[NamedLog]:
 
 
 def _check_output(output: Path) -> None:
-    """Before the work that it is for."""
+    """Check that the model can be written, before the training that it is for."""
     folder = output.resolve().parent
     if not folder.is_dir():
         raise ConfigurationError(f"folder {folder} does not exist: make it, or give another -o.")

@@ -31,7 +31,7 @@ _JOB_CLASS = (
 
 
 def example_text(keys: Keys = KEYS) -> str:
-    """A whole TOML file."""
+    """The example slurm-rl.toml: every key with its default, its meaning as a comment."""
     lines = [line for paragraph in _OPENING for line in _comment(paragraph)]
     for section, definitions in keys.items():
         lines += ["", *_comment(plain(SECTION_NOTES.get(section, ""))), f"[{section}]"]

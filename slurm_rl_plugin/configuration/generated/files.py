@@ -26,7 +26,7 @@ def generated_files(top: Path = TOP) -> dict[Path, str]:
 
 
 def write_generated_files(top: Path = TOP) -> None:
-    """Bring all of them up to date."""
+    """Write every generated file anew."""
     for path, text in generated_files(top).items():
         (top / path).parent.mkdir(parents=True, exist_ok=True)
         write_whole(top / path, text)

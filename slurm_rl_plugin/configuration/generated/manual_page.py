@@ -54,7 +54,7 @@ _JOB_CLASS = (
 
 
 def manual_page(keys: Keys = KEYS) -> str:
-    """The whole page."""
+    """The page slurm-rl.toml(5) in roff: every section and key, its default and its meaning."""
     lines = [
         '.\\" made by slurm_rl_plugin.configuration.generated.files: change the definitions',
         f'.TH SLURM\\-RL.TOML 5 "{_DAY}" "slurm\\-rl {__version__}" "slurm\\-rl"',

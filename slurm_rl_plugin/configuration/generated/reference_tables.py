@@ -13,7 +13,7 @@ END = "<!-- end of keys -->"
 
 
 def with_tables(document: str, keys: Keys = KEYS) -> str:
-    """The document with the tables of now.
+    """The document with its tables made anew from the definitions of keys.
 
     Raises:
         ValueError: it has not both lines that stand around the tables.

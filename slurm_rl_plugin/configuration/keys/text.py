@@ -8,7 +8,7 @@ from slurm_rl_plugin.configuration.keys.key import Key
 
 
 def markdown_of(key: Key) -> str:
-    """All that is to be said of a key, on one line of Markdown."""
+    """What a key means, its choices and its bounds, on one line of Markdown."""
     choices = ", ".join(f"`{choice}`" for choice in key.choices)
     sentences = [
         f"{key.meaning[0].upper()}{key.meaning[1:]}.",

@@ -19,7 +19,7 @@ FURTHER_FILES = "conf.d"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigurationFile:
-    """What one file says.
+    """The content of one TOML file, with the line that each key stands in.
 
     Attributes:
         name: that faults begin with.

@@ -54,7 +54,7 @@ class GivenKeys:
             self.faults.append(f"{origin}: {named.former or named} {fault}.")
 
     def value(self, section: str, name: str) -> Given:
-        """What is in force."""
+        """The value that was given last, or the key's default, with where it comes from."""
         default = Given(self.keys[section][name].default, DEFAULT)
         return self._given.get((section, name), default)
 

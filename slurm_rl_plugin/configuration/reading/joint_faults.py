@@ -30,7 +30,7 @@ _ONE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 
 
 def add_joint_faults(given: GivenKeys) -> None:
-    """Add them to the faults."""
+    """Add the faults of keys that do not go together."""
     given.faults.extend(_reserve_faults(given))
     given.faults.extend(_reward_faults(given))
     given.faults.extend(_tls_faults(given))

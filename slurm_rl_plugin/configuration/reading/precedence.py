@@ -7,6 +7,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from slurm_rl_plugin.configuration.configuration import Configuration
 from slurm_rl_plugin.configuration.keys.definitions import JOB_CLASS, KEYS, SHARES
 from slurm_rl_plugin.configuration.keys.key import Keys
 from slurm_rl_plugin.configuration.reading.environment import Flag, take_environment, take_flags
@@ -16,7 +17,6 @@ from slurm_rl_plugin.configuration.reading.given_keys import GivenKeys
 from slurm_rl_plugin.configuration.reading.job_class_rules import GivenRules, take_rules
 from slurm_rl_plugin.configuration.reading.joint_faults import add_joint_faults
 from slurm_rl_plugin.configuration.reading.shares import GivenShares, take_shares
-from slurm_rl_plugin.configuration.site_configuration import Configuration
 from slurm_rl_plugin.domain.job_class import JobClassifier
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.utility.reward import RewardWeights

@@ -43,7 +43,7 @@ _HEAD = 2 + HISTORY + 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PastRuns:
-    """What runs have told so far.
+    """Rows of history as the runs up to a time have filled them.
 
     Attributes:
         time: up to which events have counted, seconds since the epoch; -inf before the first.

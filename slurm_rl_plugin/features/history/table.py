@@ -27,7 +27,7 @@ class HistoryTable:
 
     @classmethod
     def empty(cls) -> Self:
-        """A table without rows."""
+        """A table without rows, shape [0, LINE]: nobody has been seen yet."""
         return cls(np.empty((0, LINE)))
 
     @property

@@ -36,7 +36,7 @@ class DecidedOrder:
         job_ids: the orderable jobs, first to start first.
         scores: their scores, same order.
         native_priority: the site's own priority of them without our factor, same order.
-        tier: of their partitions, which the batch system goes by before the priority; same order.
+        tier: of their partitions, which the batch system orders by before the priority; same order.
         interactive: their job class.
         account: index of each into `accounts`.
         accounts: names.

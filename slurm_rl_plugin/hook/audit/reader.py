@@ -32,7 +32,7 @@ AuditLine = dict[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditFilter:
-    """Which lines are asked for.
+    """Which lines of the audit log are wanted, by job, time and event.
 
     Attributes:
         jobs: numbers of jobs that a line of a write must name one of; empty for every line.
@@ -71,7 +71,7 @@ class AuditReader:
     unread: list[str] = field(default_factory=list)
 
     def lines(self, wanted: AuditFilter) -> Iterator[AuditLine]:
-        """The lines asked for."""
+        """Lines that pass the filter, from all files in the order in which they were written."""
         for path in self.paths:
             try:
                 with plain_file(path) as stored:

@@ -34,7 +34,7 @@ class JobsSeen:
     _bits: NDArray[np.uint8] = field(default_factory=lambda: np.zeros(1 << 13, dtype=np.uint8))
 
     def add(self, jobs: IntArray) -> None:
-        """Remember these."""
+        """Count these job numbers, shape [n]; one that was counted before counts no more."""
         if not len(jobs):
             return
         known = np.unique(jobs & HIGHEST_JOB)
@@ -45,7 +45,7 @@ class JobsSeen:
 
     @property
     def count(self) -> int:
-        """How many different ones."""
+        """How many different jobs were added."""
         return int(_ONES[self._bits].sum(dtype=np.int64))
 
 

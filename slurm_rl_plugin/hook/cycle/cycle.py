@@ -54,7 +54,7 @@ _NO_LIMIT_AFTER = ("write", "internal", "refused")
 
 @dataclass(slots=True, kw_only=True)
 class Cycle:
-    """Runs cycles.
+    """One scheduling cycle after another: snapshot, decision, guard rails, writes, report.
 
     Attributes:
         batch_system: where jobs are read and ordered.
@@ -175,7 +175,7 @@ class Cycle:
         return replace(self._report(), mode="standby")
 
     def _obstacle(self, facts: SchedulerFacts, load: SchedulerLoad) -> CycleReport | None:
-        """The report of a cycle that had better do nothing, or None."""
+        """The report of a cycle that should do nothing, or None."""
         if load.struggles is not None:
             return self._failed("busy", load.struggles, None)
         harm = self._charge.harm(facts)
@@ -244,7 +244,7 @@ class Cycle:
 
     @property
     def _shadow(self) -> bool:
-        """Nothing is written: as configured, or since the right was denied."""
+        """Whether nothing is written: as configured, or since the right was denied."""
         return self.settings.shadow or self._denied > 0
 
     def _report(self) -> CycleReport:

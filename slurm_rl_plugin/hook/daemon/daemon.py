@@ -13,7 +13,7 @@ from slurm_rl_plugin.errors import SlurmRLError
 from slurm_rl_plugin.hook.cycle.cycle import Cycle
 from slurm_rl_plugin.hook.cycle_report import CycleReport
 from slurm_rl_plugin.hook.daemon.pace import Pace
-from slurm_rl_plugin.hook.daemon.signals import Wish
+from slurm_rl_plugin.hook.daemon.signals import DaemonRequest
 from slurm_rl_plugin.hook.disturbances import ClockWatch
 from slurm_rl_plugin.hook.memory.disable_file import Disablement, DisableWatch
 
@@ -55,8 +55,8 @@ class Daemon:
     cycle: Cycle
     pace: Pace
     publish: Callable[[CycleReport], None]
-    stop: Wish
-    reload_wanted: Wish
+    stop: DaemonRequest
+    reload_wanted: DaemonRequest
     reload: Callable[[], Reloaded | None]
     disable_file: Path | None
     alive: Callable[[], None]
@@ -153,7 +153,7 @@ class Daemon:
             self.cycle.calls.clear()  # a call without an answer is no work of the batch system
 
     def run_once(self) -> CycleReport:
-        """One cycle, or none while disabled; published and logged."""
+        """Run one cycle, publish its report and log it; no cycle runs while disabled."""
         self._clock_watch.look(self.clock(), self.monotonic(), self.cycle.disturbances)
         report = self._disabled_report() if self._disabled() else self._cycle_report()
         away = report.failure in ("batch_system", "busy")

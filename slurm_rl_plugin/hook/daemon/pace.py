@@ -15,7 +15,7 @@ _POLL = (1.0, 5.0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
-    """How often cycles run.
+    """How long the daemon waits between two cycles, at least and at most.
 
     Attributes:
         longest: seconds after which a cycle follows another, whatever happens.

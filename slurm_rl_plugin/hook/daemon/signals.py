@@ -1,4 +1,4 @@
-"""What signal handlers ask of the daemon."""
+"""What signal handlers ask of the daemon: to stop, or to read its configuration again."""
 
 from __future__ import annotations
 
@@ -10,47 +10,47 @@ from typing import Protocol
 _TICK = 0.2
 
 
-class Wish(Protocol):
-    """What a signal handler asks for; threading.Event has this form too."""
+class DaemonRequest(Protocol):
+    """A request to the daemon, to stop or to read its configuration again."""
 
     def set(self) -> None:
-        """Wish it."""
+        """Make the request; the daemon sees it when it next looks."""
 
     def clear(self) -> None:
-        """Take the wish back."""
+        """Forget the request, since it is being served."""
 
     def is_set(self) -> bool:
-        """Whether it is wished."""
+        """Whether the request was made and is not yet served."""
         ...
 
     def wait(self, timeout: float) -> bool:
-        """Wait so many seconds, less if it is wished; whether it is."""
+        """Wait for the request, at most so many seconds; whether it was made."""
         ...
 
 
 @dataclass(slots=True)
-class SignalWish:
-    """A wish without a lock: threading.Event's can be held when a handler interrupts its wait."""
+class SignalRequest:
+    """A request without a lock, which threading.Event could hold when a handler interrupts it."""
 
     sleep: Callable[[float], None]
-    wished: bool = False
+    made: bool = False
 
     def set(self) -> None:
-        """Wish it; called from a signal handler."""
-        self.wished = True
+        """Make the request; called from a signal handler, so it takes no lock."""
+        self.made = True
 
     def clear(self) -> None:
-        """Take the wish back."""
-        self.wished = False
+        """Forget the request, since it is being served."""
+        self.made = False
 
     def is_set(self) -> bool:
-        """Whether it is wished."""
-        return self.wished
+        """Whether a signal has made the request, which is not yet served."""
+        return self.made
 
     def wait(self, timeout: float) -> bool:
-        """Wait so many seconds, less if it is wished; whether it is."""
+        """Wait for the request, at most so many seconds; whether it was made."""
         left = timeout
-        while left > 0.0 and not self.wished:
+        while left > 0.0 and not self.made:
             self.sleep(min(left, _TICK))
             left -= _TICK
-        return self.wished
+        return self.made

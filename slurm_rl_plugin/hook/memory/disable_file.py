@@ -24,7 +24,7 @@ _KEYS = ("by", "at", "until", "reason")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Disablement:
-    """What a disable file says.
+    """Who disabled the daemon, when, until when and why, as the disable file says.
 
     Attributes:
         by: who made it; "" where it does not say.
@@ -46,7 +46,7 @@ class Disablement:
 
     @property
     def words(self) -> str:
-        """For people, such as `by alice since 2026-11-22T03:00:00, until ..., reason: upgrade`."""
+        """The disablement for people, such as `by alice since 2026-11-22T03:00:00, until ...`."""
         parts = [f"by {self.by}"] if self.by else []
         parts += [f"since {_local(self.at)}"] if math.isfinite(self.at) else []
         end = f"until {_local(self.until)}" if math.isfinite(self.until) else "without end"

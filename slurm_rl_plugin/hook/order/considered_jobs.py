@@ -64,7 +64,7 @@ class ConsideredJobs:
 
     @property
     def ranked(self) -> int:
-        """Of how many jobs a rank is."""
+        """How many jobs have a rank."""
         return int(np.count_nonzero(self.rank != NO_RANK))
 
     @property

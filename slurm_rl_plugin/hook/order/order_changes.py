@@ -100,7 +100,7 @@ def order_changes(
     Args:
         priority: current priority of each job, our factor included, in the wanted order, first
             to start first; shape [n].
-        ceiling: priority of the lowest job that must stay before all of these; not heeded where
+        ceiling: priority of the lowest job that must stay before all of these; ignored where
             fewer whole numbers lie below it than there are jobs.
         most: writes that are sent at a time; None for all. A longer queue is never spaced anew:
             begun and not ended, that would begin again each time.
@@ -134,7 +134,7 @@ def out_of_order(priority: IntArray) -> int:
 
 
 def _out_of_room(priority: IntArray, keep: BoolArray) -> bool:
-    """Whether most writes are for want of gaps, and not because jobs stand in the wrong place.
+    """Whether most writes are due to missing gaps, and not because jobs stand in the wrong place.
 
     Arrival upon arrival at the same end of the queue uses its gaps up; from then on each would
     push many jobs along. Spacing all of them anew once makes the next thousand cheap again.

@@ -89,7 +89,7 @@ class RequestWatch:
         return found
 
     def forget(self) -> None:
-        """No place is ours any more."""
+        """Forget every place that was ours."""
         self._job_id = np.empty(0, dtype=np.int64)
 
     def _changed(

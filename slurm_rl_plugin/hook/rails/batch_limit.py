@@ -58,7 +58,7 @@ class LimitReport:
 
 @dataclass(slots=True, kw_only=True)
 class BatchLimit:
-    """Turns reserves into limits.
+    """Turns the reserve of a decision into a limit on the processors of batch jobs, and sets it.
 
     Attributes:
         rail: that gives the reserve its bounds; None where the site keeps nothing free.

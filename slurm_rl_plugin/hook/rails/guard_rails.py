@@ -15,7 +15,7 @@ from slurm_rl_plugin.units import HOUR, MINUTE, BoolArray, IntArray
 
 
 class GuardRail(Protocol):
-    """One check; small and on its own."""
+    """One check of a decision, which passes it, mends it or refuses it."""
 
     def check(self, decision: Decision, snapshot: QueueSnapshot) -> Decision:
         """The decision, mended where the rail may mend it.
@@ -58,7 +58,7 @@ class ReserveWithinCapacity:
     """The reserve lies in [0, capacity]."""
 
     def check(self, decision: Decision, snapshot: QueueSnapshot) -> Decision:
-        """Clip the reserve."""
+        """Bring the reserve between 0 and the capacity of the snapshot, processors."""
         reserve = min(max(decision.reserve, 0), snapshot.capacity)
         return decision if reserve == decision.reserve else replace(decision, reserve=reserve)
 
@@ -164,7 +164,7 @@ def _named(column: IntArray | None, names: tuple[str, ...], exempt: Collection[s
 
 
 def rail_name(rail: GuardRail) -> str:
-    """For people: `starvation bound` of StarvationBound."""
+    """A rail's name for people, `starvation bound` for StarvationBound."""
     return re.sub(r"(?<!^)(?=[A-Z])", " ", type(rail).__name__).lower()
 
 

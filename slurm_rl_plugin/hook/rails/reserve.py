@@ -20,7 +20,7 @@ KEPT, UNWANTED, NOBODY, STARVING = "kept", "unwanted", "nobody_came", "starving"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReserveSettings:
-    """What the site allows.
+    """How much a policy may keep free for interactive jobs, and how often that may change.
 
     Attributes:
         most: processors kept free at most.
@@ -148,7 +148,7 @@ def put_first(scores: FloatArray, first: BoolArray) -> FloatArray:
 
 
 def _in_turn(scores: FloatArray, places: IntArray) -> FloatArray:
-    """Before all others, in this order."""
+    """Scores that put these jobs before all others, in this order."""
     _, rank = np.unique(scores, return_inverse=True)
     ordered = rank.astype(np.float64)
     ordered[places] = len(scores) + np.arange(len(places), 0, -1)

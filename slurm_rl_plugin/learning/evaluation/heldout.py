@@ -33,7 +33,7 @@ HEURISTICS = (
 )
 
 #: Called after each window with how many are done and the mean bounded slowdown of the last.
-Progress = Callable[[int, float], None]
+WindowProgress = Callable[[int, float], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +72,7 @@ class HeldoutProtocol:
 
     @property
     def jobs(self) -> int:
-        """Length of a window."""
+        """Length of a window in jobs: warm-up, counted ones and those behind."""
         return self.warm_up + self.counted + self.further
 
     def settings(self, capacity: int) -> SimulationSettings:
@@ -151,7 +151,7 @@ def figures_of_windows(
     firsts: Sequence[int],
     protocol: HeldoutProtocol,
     *,
-    progress: Progress | None = None,
+    progress: WindowProgress | None = None,
 ) -> dict[str, WindowFigures]:
     """Simulate the policies in each window from an empty machine; all meet the same jobs.
 
@@ -203,7 +203,7 @@ def figures_of_windows(
 
 
 def _figures(window: PreparedLog, start: FloatArray, protocol: HeldoutProtocol) -> list[float]:
-    """Of one window, in the order of WindowFigures."""
+    """The figures of one window, in the order of WindowFigures."""
     counted = slice(protocol.warm_up, protocol.warm_up + protocol.counted)
     run_time = window.log.run_time
     wait = (start - window.log.submit)[counted]
@@ -225,7 +225,7 @@ def heuristics_on_training_part(
     firsts: Sequence[int],
     protocol: HeldoutProtocol,
     *,
-    progress: Progress | None = None,
+    progress: WindowProgress | None = None,
 ) -> dict[str, float]:
     """Bounded slowdown of each of HEURISTICS: geometric mean over the training windows.
 

@@ -38,7 +38,7 @@ from slurm_rl_plugin.utility.time_utility import TimeUtilitySettings
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """A policy to evaluate.
+    """A policy to evaluate: a rule, a network, or one that is asked at each decision.
 
     Attributes:
         name: of a rule of the registry, or what reports call the network or policy.

@@ -47,7 +47,7 @@ class RecordedReplay:
 
     @property
     def counted(self) -> int:
-        """How many jobs are counted."""
+        """How many jobs are measured; those before and behind them are only simulated."""
         return self.last - self.first
 
 

@@ -22,7 +22,7 @@ _OPSET, _IR_VERSION = 17, 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OnnxFile:
-    """What an ONNX file holds.
+    """An ONNX file as read: its metadata and the tensors of its graph.
 
     Attributes:
         path: where it was read.
@@ -44,7 +44,7 @@ class OnnxFile:
         return known_schema(self.path, self.metadata)
 
     def tensor(self, name: str) -> FloatArray:
-        """One tensor.
+        """The initializer of this name, float64.
 
         Raises:
             ModelUnreadable: the file has none of that name.
@@ -77,7 +77,7 @@ def write_onnx(
 
 
 def read_onnx(path: Path) -> OnnxFile:
-    """Read a file back.
+    """Read a model with its manifest and tensors, checked to be ONNX.
 
     Raises:
         ModelUnreadable: it is missing or no ONNX model.

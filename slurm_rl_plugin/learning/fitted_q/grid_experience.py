@@ -37,7 +37,7 @@ class GridPatterns:
     def collected(
         self, parameters: Sequence[float] | None, loads: Sequence[TrainingLoad], iteration: int
     ) -> GridCollection:
-        """Experience of every load; the first is that of simple orders, for want of a policy."""
+        """Experience of every load; the first is that of simple orders, as there is no policy."""
         network = self.regressor.driven(parameters)
         epsilon = None if parameters is None else self.settings.epsilon
         found = []

@@ -136,13 +136,13 @@ class EchoStateRegressor:
     def drawn(
         cls, schema: FeatureSchema, settings: ReservoirSettings, ridge: float, seed: int
     ) -> EchoStateRegressor:
-        """With a random reservoir."""
+        """A regressor over a reservoir that is drawn at random from this seed."""
         rng = np.random.default_rng(seed)
         reservoir = random_echo_state(schema, settings, fixed_scaler(schema), rng)
         return cls(reservoir=reservoir, ridge=ridge)
 
     def driven(self, parameters: Sequence[float] | None) -> EchoStateNetwork:
-        """The network itself."""
+        """The network that these parameters make; the untrained reservoir for None."""
         return self.reservoir if parameters is None else self.network(parameters)
 
     def network(self, parameters: Sequence[float]) -> EchoStateNetwork:

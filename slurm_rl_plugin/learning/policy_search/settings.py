@@ -110,7 +110,7 @@ class PolicySearchSettings:
 
     @property
     def groups_left_out(self) -> list[str]:
-        """The names in `without`."""
+        """Names of the groups of features that `without` lists, separated by commas."""
         return [name for name in self.without.split(",") if name]
 
     @property

@@ -95,7 +95,7 @@ class SarsaSettings:
 
     @property
     def inputs(self) -> FeatureSchema:
-        """What the network sees."""
+        """The feature schema that the network's inputs follow."""
         return SCHEMAS[self.schema]
 
 

@@ -13,7 +13,12 @@ from slurm_rl_plugin.learning.sarsa.settings import SarsaSettings
 from slurm_rl_plugin.learning.training_load import TrainingLoad
 from slurm_rl_plugin.policies.network import QNetwork, Scaler
 from slurm_rl_plugin.simulator.rollouts.recorded_starts import recorded_transitions
-from slurm_rl_plugin.simulator.rollouts.sarsa import Course, GridInputs, Transitions, sarsa_sweep
+from slurm_rl_plugin.simulator.rollouts.sarsa import (
+    GridInputs,
+    SweepSettings,
+    Transitions,
+    sarsa_sweep,
+)
 from slurm_rl_plugin.simulator.rollouts.start_rewards import DIFFERENCE, DIFFERENCE_REACHED, LITERAL
 from slurm_rl_plugin.simulator.scoring.perceptron import descend_through, perceptron_of, values_of
 from slurm_rl_plugin.simulator.scoring.reactive_grid import grid_code, grid_job_table
@@ -79,9 +84,11 @@ def network_of(parameters: FloatArray, schema: FeatureSchema) -> QNetwork:
     )
 
 
-def _course(settings: SarsaSettings, load: TrainingLoad, *, by_deadline: bool) -> Course:
+def _sweep_settings(
+    settings: SarsaSettings, load: TrainingLoad, *, by_deadline: bool
+) -> SweepSettings:
     online = settings.update == "online"
-    return Course(
+    return SweepSettings(
         by_deadline=by_deadline,
         epsilon=0.0 if by_deadline else float(settings.epsilon),
         gamma=float(settings.gamma),
@@ -115,7 +122,7 @@ def acted_starts(
         load.settings.empty_cluster(load.workload),
         grid_inputs(load, settings.inputs),
         perceptron_of(parameters, input_width(settings.inputs)),
-        _course(settings, load, by_deadline=by_deadline),
+        _sweep_settings(settings, load, by_deadline=by_deadline),
         rng.random((len(load.workload.submit), 2)),
     )
 
@@ -132,9 +139,9 @@ def recorded_starts(load: TrainingLoad, settings: SarsaSettings) -> Transitions:
             f"pre-training on recorded starts: {int(np.isnan(start).sum())} jobs of a training "
             "log lack theirs; choose edf or none."
         )
-    course = _course(settings, load, by_deadline=False)
+    sweep = _sweep_settings(settings, load, by_deadline=False)
     grid = grid_inputs(load, settings.inputs)
-    return recorded_transitions(load.workload, load.settings.capacity, start, grid, course)
+    return recorded_transitions(load.workload, load.settings.capacity, start, grid, sweep)
 
 
 def learn_afresh(

@@ -41,7 +41,7 @@ _J_OF_2008 = RewardWeights(time_utility=0.5, responsiveness=0.0, fairness=0.5, t
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SiteUtilitySettings:
-    """How a site's utility is fitted.
+    """How one more job is tried at a site, and how a network is fitted to what it was worth.
 
     Attributes:
         horizon: seconds that are looked ahead.
@@ -185,7 +185,7 @@ def _features(site: RoutedSite, medians: ClassMedian) -> tuple[FloatArray, Float
 
 
 def joined(tried: Sequence[TriedJobs]) -> TriedJobs:
-    """All of them as one."""
+    """Samples of several loads in one, one load's rows after another's."""
     return TriedJobs(*(np.concatenate(each) for each in zip(*tried, strict=True)))
 
 

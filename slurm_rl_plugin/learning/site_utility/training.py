@@ -33,7 +33,7 @@ from slurm_rl_plugin.learning.training_load import TrainingLoad
 from slurm_rl_plugin.learning.workplace import processors_here
 from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.policies.waiting_rules import WAITING_RULES
-from slurm_rl_plugin.simulator.kernel.past_runs import NO_PAST
+from slurm_rl_plugin.simulator.kernel.workload_history import NO_PAST
 from slurm_rl_plugin.simulator.schedules.partitions import QueueOrder
 from slurm_rl_plugin.simulator.sites.routed_sites import SiteTerms
 from slurm_rl_plugin.units import FloatArray
@@ -154,7 +154,7 @@ def _tried(
     settings: SiteUtilitySettings,
     turn: int,
 ) -> TriedJobs:
-    """In all histories, side by side in threads."""
+    """Try jobs in all histories, side by side in threads."""
     drawn = [(turn, place) for place in range(len(histories))]
     one = partial(try_jobs, medians=medians, settings=settings)
     with ThreadPoolExecutor(max_workers=processors_here()) as pool:
@@ -162,7 +162,7 @@ def _tried(
 
 
 def _correlation(network: QNetwork, tried: TriedJobs, settings: SiteUtilitySettings) -> float:
-    """Of what a fit expects with what the simulation gave."""
+    """Correlation of what a fit expects with what the simulation gave."""
     expected = network.scores(tried.queue[:, None], tried.jobs[:, None])[:, 0]
     return _correlated(expected, tried, settings)
 

@@ -103,7 +103,7 @@ def limit_state(rule: ClassLimit | None) -> FloatArray:
 
 @compiled_borrowing
 def reserve_in_force(workload: Workload, cluster: Cluster, wanted: int) -> int:
-    """The reserve that a decision goes by, after what the hook changes now.
+    """The reserve that a decision uses, after what the hook changes now.
 
     Args:
         workload: the jobs.

@@ -8,7 +8,7 @@ import numpy as np
 
 from slurm_rl_plugin.errors import SimulationError
 from slurm_rl_plugin.simulator.kernel.compilation import compiled_borrowing
-from slurm_rl_plugin.simulator.kernel.past_runs import NO_PAST, PastRuns
+from slurm_rl_plugin.simulator.kernel.workload_history import NO_PAST, WorkloadHistory
 from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
 
 #: Indices into `Cluster.counts`.
@@ -44,7 +44,7 @@ class Workload(NamedTuple):
     account: IntArray
     interactive: BoolArray
     shares: FloatArray
-    past: PastRuns = NO_PAST
+    past: WorkloadHistory = NO_PAST
 
 
 class Cluster(NamedTuple):

@@ -191,7 +191,7 @@ def dispatch_by_score(
     backfilling: int,
     reserve: int,
 ) -> int:
-    """As `dispatch_in_order`, for scores that were computed just now.
+    """Start waiting jobs by falling score, as `dispatch_in_order` does by a given order.
 
     Few jobs start at one decision, so the best is picked again and again instead of sorting all.
 

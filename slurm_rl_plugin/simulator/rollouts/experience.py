@@ -56,7 +56,7 @@ class Experience(NamedTuple):
 
 
 def empty_experience(jobs: int, features: int, units: int) -> Experience:
-    """Room for the starts of a number of jobs."""
+    """Arrays for the starts of a number of jobs."""
     return Experience(
         queue=np.empty((jobs, features)),
         now=np.empty(jobs),

@@ -15,8 +15,8 @@ from slurm_rl_plugin.simulator.kernel.cluster import (
 )
 from slurm_rl_plugin.simulator.kernel.compilation import compiled
 from slurm_rl_plugin.simulator.rollouts.sarsa import (
-    Course,
     GridInputs,
+    SweepSettings,
     Transitions,
     input_count,
     note_start,
@@ -26,7 +26,7 @@ from slurm_rl_plugin.units import FloatArray, IntArray
 
 
 def recorded_transitions(
-    workload: Workload, capacity: int, start: FloatArray, grid: GridInputs, course: Course
+    workload: Workload, capacity: int, start: FloatArray, grid: GridInputs, sweep: SweepSettings
 ) -> Transitions:
     """The starts that a log records, as SARSA would have seen them (2008, section VII).
 
@@ -38,7 +38,7 @@ def recorded_transitions(
         start: recorded start of each job, seconds, shape [n]; a start before its submission is
             taken to be at it.
         grid: inputs of the network.
-        course: the reward; how to act is not used.
+        sweep: the reward; how to act is not used.
     """
     begin = np.maximum(start, workload.submit)
     most = int(workload.processors.sum()) if len(begin) else 1
@@ -46,7 +46,7 @@ def recorded_transitions(
     cluster.capacity[0] = capacity
     cluster.counts[IDLE] = capacity
     order = np.lexsort((np.arange(len(begin)), begin))
-    return _replay(workload, cluster, grid, course, begin, order)
+    return _replay(workload, cluster, grid, sweep, begin, order)
 
 
 @compiled
@@ -54,7 +54,7 @@ def _replay(
     workload: Workload,
     cluster: Cluster,
     grid: GridInputs,
-    course: Course,
+    sweep: SweepSettings,
     begin: FloatArray,
     order: IntArray,
 ) -> Transitions:
@@ -65,7 +65,7 @@ def _replay(
         job = order[taken]
         advance(workload, cluster, begin[job], no_rank)
         state = scaled_state(workload, cluster, grid)
-        reward[taken] = note_start(workload, cluster, grid, course, state, job, inputs[taken])
+        reward[taken] = note_start(workload, cluster, grid, sweep, state, job, inputs[taken])
         start_job(workload, cluster, job)
         forget_started(cluster)
     return Transitions(inputs, reward)

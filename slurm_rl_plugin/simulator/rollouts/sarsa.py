@@ -29,7 +29,7 @@ from slurm_rl_plugin.units import FloatArray, IntArray
 from slurm_rl_plugin.utility.time_utility import SIGMA
 
 
-class Course(NamedTuple):
+class SweepSettings(NamedTuple):
     """How one sweep over a load acts, learns and is rewarded.
 
     Attributes:
@@ -178,7 +178,7 @@ def note_start(
     workload: Workload,
     cluster: Cluster,
     grid: GridInputs,
-    course: Course,
+    sweep: SweepSettings,
     state: FloatArray,
     job: int,
     row: FloatArray,
@@ -186,7 +186,7 @@ def note_start(
     """Write state and action into `row`, shape [inputs], and give the reward of the start."""
     row[: len(state)] = state
     _take_job(workload, cluster, grid, job, row[len(state) :])
-    return start_reward(workload, cluster, job, course.utility_weight, course.reward)
+    return start_reward(workload, cluster, job, sweep.utility_weight, sweep.reward)
 
 
 @compiled
@@ -195,7 +195,7 @@ def sarsa_sweep(
     cluster: Cluster,
     grid: GridInputs,
     network: Perceptron,
-    course: Course,
+    sweep: SweepSettings,
     draws: FloatArray,
 ) -> Transitions:
     """Run a load once: choose, note, start, and with a rate learn at every start.
@@ -207,7 +207,7 @@ def sarsa_sweep(
         cluster: empty; changed in place.
         grid: inputs of the network.
         network: changed in place with a rate.
-        course: how to act and learn.
+        sweep: how to act and learn.
         draws: uniform numbers, shape [n, 2]: whether to explore, and where.
     """
     no_rank = np.empty(0, dtype=np.int64)
@@ -218,22 +218,22 @@ def sarsa_sweep(
         event = next_event(workload, cluster)
         if np.isinf(event):
             return Transitions(inputs[:taken], reward[:taken])
-        advance(workload, cluster, decision_time(event, course.cycle), no_rank)
-        reserve = reserve_in_force(workload, cluster, course.reserve)
+        advance(workload, cluster, decision_time(event, sweep.cycle), no_rank)
+        reserve = reserve_in_force(workload, cluster, sweep.reserve)
         while cluster.counts[IDLE] > 0 and cluster.counts[PENDING] > 0:
             state = scaled_state(workload, cluster, grid)
-            if course.by_deadline:
+            if sweep.by_deadline:
                 scores = _score_by_deadline(workload, cluster)
             else:
                 scores = score_by_perceptron(workload, cluster, grid, network, state)
-            job = _choose(workload, cluster, scores, course.epsilon, reserve, draws[taken])
+            job = _choose(workload, cluster, scores, sweep.epsilon, reserve, draws[taken])
             if job < 0:
                 break
             row = inputs[taken]
-            reward[taken] = note_start(workload, cluster, grid, course, state, job, row)
-            if course.rate > 0.0 and taken > 0:
-                target = reward[taken - 1] + course.gamma * value_of(network, row)
-                descend(network, inputs[taken - 1], target, course.rate)
+            reward[taken] = note_start(workload, cluster, grid, sweep, state, job, row)
+            if sweep.rate > 0.0 and taken > 0:
+                target = reward[taken - 1] + sweep.gamma * value_of(network, row)
+                descend(network, inputs[taken - 1], target, sweep.rate)
             start_job(workload, cluster, job)
             forget_started(cluster)
             taken += 1

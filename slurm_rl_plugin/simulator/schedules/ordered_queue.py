@@ -68,7 +68,7 @@ def ordered_queue(
 
 @compiled
 def decide(workload: Workload, cluster: Cluster, queue: OrderedQueue) -> None:
-    """One decision now."""
+    """Order the waiting jobs and start those that may start now."""
     decide_scored(
         workload,
         cluster,

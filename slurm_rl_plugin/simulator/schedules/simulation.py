@@ -50,7 +50,7 @@ from slurm_rl_plugin.units import FloatArray, IntArray
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulationSettings:
-    """How the simulated batch system behaves.
+    """The batch system that is simulated: its size, backfilling, cycle and reserve.
 
     Attributes:
         capacity: processors.
@@ -104,7 +104,7 @@ class SimulationSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulatedSchedule:
-    """What a simulation gave.
+    """When each job of a workload started, and how much work the ordering took.
 
     Attributes:
         start: start of each job, seconds, shape [n].

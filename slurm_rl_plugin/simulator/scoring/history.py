@@ -31,10 +31,10 @@ from slurm_rl_plugin.simulator.kernel.compiled_features import (
     fill_row_facts,
     history_features,
 )
-from slurm_rl_plugin.simulator.kernel.past_runs import (
+from slurm_rl_plugin.simulator.kernel.workload_history import (
     ENDED_EVENT,
     NO_PAST,
-    PastRuns,
+    WorkloadHistory,
     fold_run,
     past_speaks,
 )
@@ -82,7 +82,7 @@ class HistoryPart(NamedTuple):
     asked: FloatArray
     processors: FloatArray
     speaks: BoolArray
-    past: PastRuns
+    past: WorkloadHistory
     user_facts: FloatArray
     user_changed: BoolArray
     template_facts: FloatArray
@@ -130,7 +130,7 @@ def history_part(
 
 def _part_of(
     prediction: FloatArray,
-    past: PastRuns,
+    past: WorkloadHistory,
     asked: FloatArray,
     processors: FloatArray,
     weights: FloatArray,

@@ -81,7 +81,7 @@ def _bound_influence(
 def as_written(
     workload: Workload, cluster: Cluster, effects: HookEffects, scores: FloatArray, jobs: IntArray
 ) -> None:
-    """Turn a network's scores into those that the batch system goes by.
+    """Turn a network's scores into those that the batch system orders by.
 
     Args:
         workload: the jobs.

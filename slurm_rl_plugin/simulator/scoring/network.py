@@ -196,7 +196,7 @@ def queue_part(
 
 @compiled_borrowing
 def activate(value: float, activation: int) -> float:
-    """One of ACTIVATIONS by its place there."""
+    """Apply the activation that stands at this place of ACTIVATIONS."""
     if activation == 0:
         return max(value, 0.0)
     if activation == 1:
@@ -320,7 +320,7 @@ def _fill_scores(
     scores: FloatArray,
     jobs: IntArray,
 ) -> None:
-    """The loop of `score_pending`."""
+    """Fill `scores` with the network's output for each waiting job, `jobs` with its number."""
     activation = network.activation[0]
     count = cluster.counts[PENDING]
     cluster.counts[SCORED_JOBS] += count

@@ -31,7 +31,7 @@ from slurm_rl_plugin.units import FloatArray
 
 
 def no_arrivals(workload: Workload) -> FloatArray:
-    """Before the first arrival: [time, a count for each of FADING_TIMES, arrivals looked at]."""
+    """Counters before the first arrival: [time, a count for each FADING_TIMES, arrivals seen]."""
     first = float(workload.submit[0]) if len(workload.submit) else 0.0
     return np.concatenate([[first], np.zeros(ARRIVAL_MEMORY)])
 

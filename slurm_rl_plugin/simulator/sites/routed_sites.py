@@ -45,7 +45,7 @@ _JOB_COLUMNS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SiteTerms:
-    """What makes a site itself.
+    """In what one simulated site differs from others: shares, order and batch system.
 
     Attributes:
         name: as brokers call it.
@@ -63,10 +63,10 @@ class SiteTerms:
 
 
 class RoutedSite:
-    """One simulated site among several."""
+    """A simulated site, one of several among which a broker sends jobs."""
 
     def __init__(self, terms: SiteTerms, offered: Workload) -> None:
-        """An idle site.
+        """A site with idle processors and no jobs, at time 0.
 
         Args:
             terms: what makes it itself.
@@ -100,7 +100,7 @@ class RoutedSite:
 
     @property
     def now(self) -> float:
-        """Seconds."""
+        """Time that the site's simulation has come to, seconds."""
         return float(self.cluster.clock[NOW])
 
     @property

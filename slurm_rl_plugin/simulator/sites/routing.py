@@ -13,14 +13,14 @@ from slurm_rl_plugin.units import FloatArray, IntArray
 #: The place in `home` of a job that a broker sends somewhere.
 NOWHERE = -1
 #: Number of an offered job -> place of the site that it goes to.
-Route = Callable[[int], int]
+ChooseSite = Callable[[int], int]
 
 
 def route_jobs(
     sites: Sequence[RoutedSite],
     offered: Workload,
     home: IntArray,
-    route: Route,
+    route: ChooseSite,
 ) -> tuple[IntArray, FloatArray]:
     """Run all sites to the end.
 

@@ -15,7 +15,7 @@ from slurm_rl_plugin.domain.job_description import JobDescription
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.features.estimates import RunTimeEstimate
 from slurm_rl_plugin.simulator.kernel.cluster import Workload
-from slurm_rl_plugin.simulator.kernel.past_runs import NO_PAST, PastRuns, nothing_past
+from slurm_rl_plugin.simulator.kernel.workload_history import NO_PAST, WorkloadHistory, nothing_past
 from slurm_rl_plugin.simulator.workloads.log_shares import OTHER_ACCOUNT, shares_of
 from slurm_rl_plugin.units import SHORT_JOB_RUN_TIME, BoolArray, FloatArray, IntArray
 
@@ -76,7 +76,7 @@ class PreparedLog:
     capacity: int
     partition_capacities: tuple[int, ...] = ()
     dropped: dict[str, int] = field(default_factory=dict)
-    past: PastRuns = NO_PAST
+    past: WorkloadHistory = NO_PAST
     recent_runs: RecentRuns | None = None
     eligible_after: FloatArray | None = None
 
@@ -196,7 +196,7 @@ def _from_eligibility(log: JobLog) -> tuple[JobLog, FloatArray | None]:
     return replace(log, submit=log.eligible), later[order]
 
 
-def _told_apart(log: JobLog) -> PastRuns:
+def _told_apart(log: JobLog) -> WorkloadHistory:
     """Users and their templates: jobs that ask for the same processors and time limit."""
     limit = np.nan_to_num(log.time_limit, nan=-1.0)
     user = np.unique(log.user, return_inverse=True)[1].astype(np.int64)

@@ -11,7 +11,12 @@ from slurm_rl_plugin.features.history.run_history import INVERSE, LAST, PREVIOUS
 from slurm_rl_plugin.features.history.run_prediction import KNOWN_FACTS
 from slurm_rl_plugin.simulator.kernel.compilation import compiled
 from slurm_rl_plugin.simulator.kernel.compiled_features import fill_known_facts
-from slurm_rl_plugin.simulator.kernel.past_runs import ENDED_EVENT, PastRuns, fold_run, known_rows
+from slurm_rl_plugin.simulator.kernel.workload_history import (
+    ENDED_EVENT,
+    WorkloadHistory,
+    fold_run,
+    known_rows,
+)
 from slurm_rl_plugin.simulator.workloads.log_workload import (
     PreparedLog,
     RecentRuns,
@@ -40,7 +45,7 @@ def _events(prepared: PreparedLog) -> tuple[FloatArray, IntArray, IntArray]:
 
 @compiled
 def _replay(
-    past: PastRuns,
+    past: WorkloadHistory,
     kind: IntArray,
     job: IntArray,
     run_time: FloatArray,

@@ -41,8 +41,10 @@ def cluster(tmp_path: Path) -> FakeCluster:
 
 
 def snapshot_of(cluster: FakeCluster) -> QueueSnapshot:
-    site = replace(cluster.site(history_days=0.0), interactive=JobClassifier().is_interactive)
-    return SlurmCommands(site).snapshot()
+    settings = replace(
+        cluster.adapter_settings(history_days=0.0), interactive=JobClassifier().is_interactive
+    )
+    return SlurmCommands(settings).snapshot()
 
 
 def first_by(snapshot: QueueSnapshot, scores: np.ndarray) -> int:

@@ -33,8 +33,10 @@ class Site:
     def adapter(
         self, settings: LimitSettings | None, names: frozenset[LimitNames] | None
     ) -> SlurmCommands:
-        site = self.cluster.site(limit=settings, limits_file=self.file, limit_names=names)
-        return SlurmCommands(site)
+        given = self.cluster.adapter_settings(
+            limit=settings, limits_file=self.file, limit_names=names
+        )
+        return SlurmCommands(given)
 
     @property
     def cpu(self) -> int | None:

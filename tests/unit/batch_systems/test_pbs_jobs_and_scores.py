@@ -16,6 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from slurm_rl_plugin.batch_systems.pbs.adapter_settings import PbsAdapterSettings
 from slurm_rl_plugin.batch_systems.pbs.answers.fairshare import parse_tree
 from slurm_rl_plugin.batch_systems.pbs.answers.fields import (
     ATTRIBUTES,
@@ -30,14 +31,13 @@ from slurm_rl_plugin.batch_systems.pbs.cluster import Pbs
 from slurm_rl_plugin.batch_systems.pbs.lever import scores as pbs_scores
 from slurm_rl_plugin.batch_systems.pbs.lever.scores import (
     HIGHEST_SCORE,
-    Found,
     Ifl,
+    JobAfterWrite,
     Qalter,
     ScoreWrite,
 )
 from slurm_rl_plugin.batch_systems.pbs.process import section
 from slurm_rl_plugin.batch_systems.pbs.queue.job_tables import PbsTables
-from slurm_rl_plugin.batch_systems.pbs.site import PbsSite
 from slurm_rl_plugin.batch_systems.port import FactorChange
 from slurm_rl_plugin.domain import QueueSnapshot
 from slurm_rl_plugin.domain.job_class import JobClassifier
@@ -77,7 +77,7 @@ def fake(tmp_path: Path, library: Path) -> FakePbs:
 
 def adapter(fake: FakePbs, timeout: float = 10.0, **options: Any) -> Pbs:
     return Pbs(
-        PbsSite(
+        PbsAdapterSettings(
             **{"shares": None, **options},
             interactive=JobClassifier().is_interactive,
             clock=lambda: float(NOW),
@@ -208,9 +208,11 @@ class SentScores:
     def __init__(self) -> None:
         self.sent: list[ScoreWrite] = []
 
-    def send(self, writes: Sequence[ScoreWrite]) -> dict[str, Found]:
+    def send(self, writes: Sequence[ScoreWrite]) -> dict[str, JobAfterWrite]:
         self.sent += writes
-        return {write.job: Found("Q", write.score and float(write.score)) for write in writes}
+        return {
+            write.job: JobAfterWrite("Q", write.score and float(write.score)) for write in writes
+        }
 
 
 NUMBERS = st.integers() | st.integers(-HIGHEST_SCORE, 2 * HIGHEST_SCORE) | st.floats()
@@ -221,7 +223,9 @@ def test_only_whole_scores_that_single_precision_keeps_are_ever_sent(
     factors: list[Any], default: float | None
 ) -> None:
     """Whatever the hook asks for, and whatever default the server tells."""
-    system = Pbs(PbsSite(shares=None, interactive=bool, clock=lambda: 0.0, environment={}))
+    system = Pbs(
+        PbsAdapterSettings(shares=None, interactive=bool, clock=lambda: 0.0, environment={})
+    )
     sender = system._sender = SentScores()
     told = {"pbs_version": "23.06.06", "resources_default": {"rl_score": default}}
     system._server = parse_server({"Server": {"head": told}})
@@ -412,7 +416,7 @@ def test_the_first_snapshot_tells_the_runs_of_the_past(fake: FakePbs) -> None:
     write_month(accounting, 2000, packed=2)
     now = FIRST_DAY + 30 * 86400.0
     system = adapter(fake, history_days=10.0)
-    system._site = replace(system._site, clock=lambda: now)  # of the month that was made up
+    system._given = replace(system._given, clock=lambda: now)  # of the month that was made up
     first, second = system.snapshot().ended, system.snapshot().ended
     assert first.from_accounting
     assert 0 < len(first) < 604

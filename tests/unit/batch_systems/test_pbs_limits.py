@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from slurm_rl_plugin.batch_systems.pbs.adapter_settings import PbsAdapterSettings
 from slurm_rl_plugin.batch_systems.pbs.batch_limit import QueueUse, limit_of, parts_of
 from slurm_rl_plugin.batch_systems.pbs.cluster import Pbs
-from slurm_rl_plugin.batch_systems.pbs.site import PbsSite
 from slurm_rl_plugin.batch_systems.port import LimitsBatch
 from slurm_rl_plugin.domain.job_class import JobClassifier
 from slurm_rl_plugin.errors import BatchSystemUnavailable, ChangeRejected
@@ -33,7 +33,7 @@ def record(tmp_path: Path) -> Path:
 
 def adapter(fake: FakePbs, record: Path, queues: Sequence[str] = ("batch",)) -> Pbs:
     return Pbs(
-        PbsSite(
+        PbsAdapterSettings(
             shares=None,
             interactive=JobClassifier().is_interactive,
             clock=lambda: float(NOW),
@@ -268,7 +268,7 @@ def test_limits_in_the_words_of_qmgr(words: str, limit: int | None) -> None:
 def test_a_queue_that_the_site_does_not_name_is_not_touched(fake: FakePbs, record: Path) -> None:
     before = adapter(fake, record)
     before.limit_batch(3)
-    site = PbsSite(
+    settings = PbsAdapterSettings(
         shares=None,
         interactive=JobClassifier().is_interactive,
         clock=lambda: float(NOW),
@@ -276,7 +276,7 @@ def test_a_queue_that_the_site_does_not_name_is_not_touched(fake: FakePbs, recor
         limits_file=record,
         limit_queues=frozenset(),
     )
-    later, kept = Pbs(site), record.read_text()
+    later, kept = Pbs(settings), record.read_text()
     with pytest.raises(ChangeRejected, match=r"names queue batch, which .* does not name"):
         later.limit_batch(None)
     assert record.read_text() == kept

@@ -41,7 +41,9 @@ def adapter(
     calls: list[str] | None = None,
 ) -> Slurm:
     on_call = None if calls is None else lambda call, took: calls.append(call)
-    return Slurm(cluster.site(timeout=seconds, writes_per_call=writes_per_call, on_call=on_call))
+    return Slurm(
+        cluster.adapter_settings(timeout=seconds, writes_per_call=writes_per_call, on_call=on_call)
+    )
 
 
 class TestContract(BatchSystemContract):

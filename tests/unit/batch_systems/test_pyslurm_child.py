@@ -28,7 +28,7 @@ def cluster(tmp_path: Path) -> PyslurmCluster:
 
 
 def child_of(cluster: PyslurmCluster, seconds: float = 5.0) -> SlurmChild:
-    return SlurmChild(cluster.site(timeout=seconds).commands())
+    return SlurmChild(cluster.adapter_settings(timeout=seconds).commands())
 
 
 def process_of(child: SlurmChild) -> subprocess.Popen[bytes]:

@@ -34,7 +34,7 @@ class Site:
         self.slurm = self.adapter(BY_QOS)
 
     def adapter(self, settings: LimitSettings | None) -> SlurmCommands:
-        return SlurmCommands(self.cluster.site(limit=settings, limits_file=self.file))
+        return SlurmCommands(self.cluster.adapter_settings(limit=settings, limits_file=self.file))
 
     @property
     def cpu(self) -> int | None:

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from slurm_rl_plugin.batch_systems.slurm.accounting import past_runs as slurm_accounting
+from slurm_rl_plugin.batch_systems.slurm.adapter_settings import SlurmAdapterSettings
 from slurm_rl_plugin.batch_systems.slurm.commands import SlurmCommands
 from slurm_rl_plugin.batch_systems.slurm.levers.writes import DENIED, NO_RIGHT
-from slurm_rl_plugin.batch_systems.slurm.site import SlurmSite
 from slurm_rl_plugin.domain.job_description import JobDescription
 from slurm_rl_plugin.errors import BatchSystemError, BatchSystemUnavailable, ChangeRejected
 from tests.contracts.batch_system_contract import (
@@ -47,7 +47,7 @@ def adapter(
             seen.append(job)
         return job.time_limit <= 60
 
-    site = cluster.site(
+    settings = cluster.adapter_settings(
         shares=shares,
         interactive=interactive,
         timeout=seconds,
@@ -55,7 +55,7 @@ def adapter(
         history_days=history_days,
         on_call=None if calls is None else lambda call, took: calls.append((call, took)),
     )
-    return SlurmCommands(site)
+    return SlurmCommands(settings)
 
 
 class TestContract(BatchSystemContract):
@@ -226,8 +226,10 @@ class TestSnapshot:
     ) -> None:
         for name, value in {**cluster.env, "SQUEUE_USERS": "bob"}.items():
             monkeypatch.setenv(name, value)
-        site = SlurmSite(shares=None, interactive=lambda job: False, clock=lambda: 0.0)
-        system = SlurmCommands(site)
+        settings = SlurmAdapterSettings(
+            shares=None, interactive=lambda job: False, clock=lambda: 0.0
+        )
+        system = SlurmCommands(settings)
         assert "SQUEUE_USERS" not in system._runner.environment
         assert system.snapshot().capacity == 8
 

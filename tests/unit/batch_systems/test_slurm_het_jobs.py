@@ -31,7 +31,7 @@ def cluster(tmp_path: Path) -> FakeCluster:
 
 
 def adapter(cluster: FakeCluster) -> SlurmCommands:
-    return SlurmCommands(cluster.site(interactive=lambda job: False, history_days=0.0))
+    return SlurmCommands(cluster.adapter_settings(interactive=lambda job: False, history_days=0.0))
 
 
 def pending(system: SlurmCommands) -> PendingJobs:

@@ -25,7 +25,7 @@ def cluster(tmp_path: Path) -> FakeCluster:
 
 
 def adapter(cluster: FakeCluster, file: Path | None = None) -> SlurmCommands:
-    return SlurmCommands(cluster.site(history_days=0.0, nice_file=file))
+    return SlurmCommands(cluster.adapter_settings(history_days=0.0, nice_file=file))
 
 
 class TestContract(BatchSystemContract):

@@ -54,7 +54,7 @@ def config(**lines: str) -> str:
         ({"PriorityType": "priority/basic"}, None),
         ({"PriorityType": "priority/basic", "PrioritySiteFactorPlugin": "site_factor/x"}, None),
         ({"PrioritySiteFactorPlugin": "site_factor/x"}, "site_factor/x overwrites every factor"),
-        ({"PriorityType": "priority/other"}, "priority/other is not known to heed"),
+        ({"PriorityType": "priority/other"}, "priority/other is not known to use"),
     ],
     ids=str,
 )

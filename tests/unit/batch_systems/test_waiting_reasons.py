@@ -34,7 +34,9 @@ def test_who_our_own_limit_keeps_back_waits_for_processors(
     cluster.add(1, reason="QOSGrpCpuLimit", qos="batch")
     cluster.add(2, reason="QOSGrpCpuLimit", qos="normal")
     cluster.add(3, reason="Licenses", qos="batch")
-    pending = SlurmCommands(cluster.site(history_days=0.0, limit=settings)).snapshot().pending
+    pending = (
+        SlurmCommands(cluster.adapter_settings(history_days=0.0, limit=settings)).snapshot().pending
+    )
     assert pending.each_for_processors.tolist() == kept_back
     assert not pending.each_own_doing.any()
 
@@ -62,7 +64,7 @@ def test_the_least_accrued_component_speaks_for_a_heterogeneous_job(tmp_path: Pa
     now = cluster.state["now"]
     cluster.add(7, het_id=7, array_id=7, accrue=now - 500, eligible=now - 500)
     cluster.add(8, het_id=7, array_id=8, accrue=now - 5, reason="AssocGrpCpuLimit")
-    snapshot = SlurmCommands(cluster.site(history_days=0.0)).snapshot()
+    snapshot = SlurmCommands(cluster.adapter_settings(history_days=0.0)).snapshot()
     assert snapshot.accrued_wait.tolist() == [5.0]
     assert snapshot.pending.each_own_doing.tolist() == [True]
     assert not math.isinf(snapshot.pending.jobs.eligible[0])

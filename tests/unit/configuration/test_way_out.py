@@ -1,4 +1,4 @@
-"""As much of a site as can be known from a broken configuration and a state file."""
+"""What can be known from a broken configuration and a state file."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import pytest
 
 from slurm_rl_plugin.configuration import (
     Flag,
-    KnownSite,
-    known_site,
+    KnownConfiguration,
+    known_configuration,
     parse_configuration,
     way_out_of,
 )
@@ -30,10 +30,10 @@ LEFT = way_out_of(
 )
 
 
-def known(
+def known_of(
     path: Path, left: Mapping[str, Any] = LEFT, *flags: str, **environment: str
-) -> tuple[KnownSite, list[str]]:
-    """The site, and the state files that were looked at."""
+) -> tuple[KnownConfiguration, list[str]]:
+    """What is known, and the state files that were looked at."""
     asked: list[str] = []
 
     def left_behind(state: Path) -> Mapping[str, Any]:
@@ -41,65 +41,65 @@ def known(
         return left
 
     words = [Flag(flag, f"--set {flag}") for flag in flags]
-    site = known_site(path, environment=environment, flags=words, left_behind=left_behind)
-    return site, asked
+    known = known_configuration(path, environment=environment, flags=words, left_behind=left_behind)
+    return known, asked
 
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    return tmp_path / "site.toml"
+    return tmp_path / "known.toml"
 
 
 def test_a_whole_configuration_asks_nobody_else(path: Path) -> None:
     path.write_text('[hook]\nstate_file = "/s/state.json"\n')
-    site, asked = known(path)
-    assert (site.is_read, site.faults, asked) == (True, (), [])
-    assert site.beside_controllers is False
-    assert site.configuration.values["batch_system"]["adapter"] == "auto"
+    known, asked = known_of(path)
+    assert (known.is_read, known.faults, asked) == (True, (), [])
+    assert known.beside_controllers is False
+    assert known.configuration.values["batch_system"]["adapter"] == "auto"
 
 
 def test_of_a_faulty_one_what_is_right_goes_before_what_was_left(path: Path) -> None:
     path.write_text('[hook]\nstate_file = "/s/state.json"\n[batch_system]\nadapter = "cron"\n')
     path.write_text(path.read_text() + "timeout = 8.0\n")
-    site, asked = known(path)
-    assert (site.is_read, asked) == (True, ["/s/state.json"])
-    assert len(site.faults) == 1
-    assert site.configuration.values["batch_system"]["adapter"] == "slurm_commands"
-    assert site.configuration.values["batch_system"]["timeout"] == 8.0
-    assert site.beside_controllers is True
+    known, asked = known_of(path)
+    assert (known.is_read, asked) == (True, ["/s/state.json"])
+    assert len(known.faults) == 1
+    assert known.configuration.values["batch_system"]["adapter"] == "slurm_commands"
+    assert known.configuration.values["batch_system"]["timeout"] == 8.0
+    assert known.beside_controllers is True
 
 
 def test_one_that_cannot_be_read_is_told_by_the_state_file(path: Path) -> None:
     path.write_text('[hook\nstate_file = "/s/state.json"\ndisable_file = "/s/DISABLE"\n')
-    site, asked = known(path)
-    assert (site.is_read, asked) == (False, ["/s/state.json"])
-    assert str(site.state_file) == "/s/state.json"
-    assert str(site.configuration.disable_file) == "/s/DISABLE"
-    assert site.configuration.reserve is not None
-    assert site.configuration.values["hook"]["cycle"] == 7.0
+    known, asked = known_of(path)
+    assert (known.is_read, asked) == (False, ["/s/state.json"])
+    assert str(known.state_file) == "/s/state.json"
+    assert str(known.configuration.disable_file) == "/s/DISABLE"
+    assert known.configuration.reserve is not None
+    assert known.configuration.values["hook"]["cycle"] == 7.0
 
 
 def test_without_anything_left_the_lines_that_stand_count(path: Path) -> None:
     path.write_text('[hook\nstate_file = "/s/state.json\ndisable_file = "/s/DISABLE"\n')
-    site, _ = known(path, {})
-    assert str(site.state_file) == "/s/state.json"
-    assert str(site.configuration.disable_file) == "/s/DISABLE"
-    assert site.beside_controllers is None
+    known, _ = known_of(path, {})
+    assert str(known.state_file) == "/s/state.json"
+    assert str(known.configuration.disable_file) == "/s/DISABLE"
+    assert known.beside_controllers is None
 
 
 def test_environment_and_flags_go_before_all(path: Path) -> None:
     path.write_text('[hook\nstate_file = "/s/state.json"\n')
-    assert known(path, LEFT, SLURM_RL_HOOK_STATE_FILE="/e/state.json")[1] == ["/e/state.json"]
+    assert known_of(path, LEFT, SLURM_RL_HOOK_STATE_FILE="/e/state.json")[1] == ["/e/state.json"]
     flag = "hook.state_file=/f/state.json"
-    assert known(path, LEFT, flag, SLURM_RL_HOOK_STATE_FILE="/e/s")[1] == ["/f/state.json"]
+    assert known_of(path, LEFT, flag, SLURM_RL_HOOK_STATE_FILE="/e/s")[1] == ["/f/state.json"]
     with pytest.raises(ConfigurationError, match="is no key"):
-        known(path, LEFT, "hook.state=/f")
+        known_of(path, LEFT, "hook.state=/f")
 
 
 def test_a_configuration_that_is_not_there_is_told_by_the_default_file(path: Path) -> None:
-    site, asked = known(path)
+    known, asked = known_of(path)
     assert asked == ["/var/lib/slurm-rl/state.json"]
-    assert "does not exist" in site.faults[0]
+    assert "does not exist" in known.faults[0]
 
 
 def test_the_daemons_account_chooses_no_path_that_root_writes_to(path: Path) -> None:
@@ -108,7 +108,7 @@ def test_the_daemons_account_chooses_no_path_that_root_writes_to(path: Path) -> 
         "hook": {"disable_file": "/etc/passwd", "state_file": "/etc/shadow"},
         "policy": {"model": "/tmp/evil.onnx"},
     }
-    values = known(path, left)[0].configuration.values
+    values = known_of(path, left)[0].configuration.values
     assert values["hook"]["disable_file"] == "/etc/slurm-rl/DISABLE"
     assert values["hook"]["state_file"] == "/var/lib/slurm-rl/state.json"
     assert values["policy"]["model"] == "default"
@@ -117,7 +117,7 @@ def test_the_daemons_account_chooses_no_path_that_root_writes_to(path: Path) -> 
 @pytest.mark.parametrize("left", [{"hook": 3}, {"batch_system": {"timeout": "soon"}}, {"x": {}}])
 def test_what_was_left_and_is_no_value_is_the_default(path: Path, left: dict[str, Any]) -> None:
     path.write_text("[hook\n")
-    assert known(path, left)[0].configuration.values["batch_system"]["timeout"] == 10.0
+    assert known_of(path, left)[0].configuration.values["batch_system"]["timeout"] == 10.0
 
 
 def test_lines_stand_by_themselves(path: Path) -> None:

@@ -15,7 +15,7 @@ from slurm_rl_plugin.hook.daemon.daemon import Daemon, Reloaded
 from slurm_rl_plugin.hook.daemon.lock import only_daemon
 from slurm_rl_plugin.hook.daemon.pace import Pace
 from slurm_rl_plugin.hook.daemon.sd_notify import sd_notify
-from slurm_rl_plugin.hook.daemon.signals import SignalWish
+from slurm_rl_plugin.hook.daemon.signals import SignalRequest
 from slurm_rl_plugin.hook.memory.disable_file import Disablement, write_disable_file
 from slurm_rl_plugin.hook.memory.policy_memory import MemoryFile
 from tests.unit.hook.queues import QueueInMemory, ScorePolicy, pending_jobs
@@ -173,7 +173,7 @@ def test_a_disable_file_touched_during_a_cycle_is_seen_at_once(tmp_path: Path) -
 
 def test_a_wish_is_noticed_within_a_fraction_of_a_second() -> None:
     slept: list[float] = []
-    wish = SignalWish(slept.append)
+    wish = SignalRequest(slept.append)
     assert not wish.wait(1.0)
     assert sum(slept) == pytest.approx(1.0)
     assert max(slept) <= 0.2

@@ -5,7 +5,7 @@ import pytest
 
 from slurm_rl_plugin.features.estimates import UNKNOWN_RUN_TIME
 from slurm_rl_plugin.features.history.run_history import HISTORY, SPENT, UNKNOWN
-from slurm_rl_plugin.simulator.kernel.past_runs import (
+from slurm_rl_plugin.simulator.kernel.workload_history import (
     ENDED_EVENT,
     NO_PAST,
     fold_run,

@@ -14,7 +14,7 @@ from slurm_rl_plugin.simulator.kernel.cluster import (
     next_event,
 )
 from slurm_rl_plugin.simulator.kernel.dispatch import EASY, anything_fits, dispatch_by_score
-from slurm_rl_plugin.simulator.kernel.past_runs import NO_PAST
+from slurm_rl_plugin.simulator.kernel.workload_history import NO_PAST
 from slurm_rl_plugin.simulator.rollouts.site_experience import MOST_OTHERS, NOBODY, site_experience
 from slurm_rl_plugin.simulator.schedules.simulation import (
     SimulationSettings,

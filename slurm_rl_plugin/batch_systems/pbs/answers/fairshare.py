@@ -66,7 +66,7 @@ def shares_of(
     given: Mapping[str, float] | None,
     tree: Mapping[str, FairshareNode],
 ) -> FloatArray:
-    """Of each account, sum 1: as configured, else as in the tree, else all the same."""
+    """Share of each account, sum 1: as configured, else as in the tree, else all the same."""
     told = given if given is not None else {name: node.share for name, node in tree.items()}
     column = np.array([told.get(name, 0.0) for name in accounts], dtype=np.float64)
     return _to_sum_one(column if column.any() else np.ones(len(accounts), dtype=np.float64))
@@ -78,7 +78,7 @@ def usage_of(
     running: Sequence[PbsJob],
     now: float,
 ) -> FloatArray:
-    """Of each account, sum 1 or all 0: decayed as in the tree, else what its running jobs had."""
+    """Usage of each account, sum 1 or all 0: as in the tree, else what its running jobs had."""
     column = np.array([tree[n].usage if n in tree else 0.0 for n in accounts], dtype=np.float64)
     if not column.any():
         place = {name: number for number, name in enumerate(accounts)}

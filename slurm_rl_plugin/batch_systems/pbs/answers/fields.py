@@ -194,7 +194,7 @@ def _processors(resources: Mapping[str, Any]) -> int:
 
 
 def _eligible(values: Mapping[str, Any], state: str, submit: float) -> float:
-    """From when it could run: `etime`, which a held or a waiting job has not."""
+    """Since when the job could run: its `etime`, which a held or a waiting job has not."""
     told = parse_time(values.get("etime"))
     if not math.isnan(told):
         return max(told, submit)

@@ -23,7 +23,7 @@ _SETUP = "as root run what `slurm-rl pbs-setup --print` prints"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PbsServer:
-    """The server's attributes that we go by.
+    """The server's attributes that the adapter uses.
 
     Attributes:
         release: of PBS.
@@ -65,7 +65,7 @@ class PbsServer:
         return None
 
     def struggles(self) -> str | None:
-        """Why the server had better be left alone now; None where it is well."""
+        """Why the server should be left alone now; None where it is well."""
         if self.state.startswith(_AWAY):
             return f"pbs_server is {self.state}"
         return None

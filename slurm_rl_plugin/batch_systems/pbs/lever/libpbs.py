@@ -22,7 +22,7 @@ class PbsLibrary:
         self._path = path
 
     def ask(self, question: Mapping[str, Any], *, extra: float = 0.0) -> dict[str, Any]:
-        """Its answer, `extra` seconds later than a command's where needed.
+        """The child's answer, which may come `extra` seconds later than a command's.
 
         Raises:
             BatchSystemUnavailable: no answer in time, or the server was not reached.
@@ -46,6 +46,6 @@ class PbsLibrary:
 
 
 def installed_library(commands: PbsCommands) -> PbsLibrary | None:
-    """That of the installation which pbs.conf names; None where it has none."""
+    """The libpbs of the installation that pbs.conf names; None where it has none."""
     path = Path(commands.conf.get("PBS_EXEC", "/opt/pbs"), "lib", "libpbs.so")
     return PbsLibrary(commands, path) if path.exists() else None

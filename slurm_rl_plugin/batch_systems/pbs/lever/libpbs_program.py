@@ -38,7 +38,7 @@ _UNKNOWN_JOB = 15001
 
 
 class _Attribute(ctypes.Structure):
-    """struct attrl of pbs_ifl.h."""
+    """`struct attrl` of pbs_ifl.h: one attribute of a job, in a linked list."""
 
 
 _Attribute._fields_ = [
@@ -51,7 +51,7 @@ _Attribute._fields_ = [
 
 
 class _Status(ctypes.Structure):
-    """struct batch_status of pbs_ifl.h."""
+    """`struct batch_status` of pbs_ifl.h: a job with its attributes, in a linked list."""
 
 
 _Status._fields_ = [
@@ -63,7 +63,7 @@ _Status._fields_ = [
 
 
 def main() -> None:
-    """Answer one question."""
+    """Read one question from standard input, as JSON, and write its answer to standard output."""
     for number in (signal.SIGTERM, signal.SIGINT):  # they are for the daemon, which takes its time
         signal.signal(number, signal.SIG_IGN)
     question = json.load(sys.stdin)
@@ -141,7 +141,7 @@ def _reached(library: ctypes.CDLL, connection: int) -> bool:
 
 
 def _error(library: ctypes.CDLL) -> int:
-    """pbs_errno of this thread."""
+    """The error number of the last call of this thread, `pbs_errno`."""
     return int(getattr(library, "__pbs_errno_location")()[0])
 
 

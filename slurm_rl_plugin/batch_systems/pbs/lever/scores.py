@@ -50,12 +50,12 @@ class ScoreWrite:
 
     @property
     def value(self) -> str:
-        """What is sent."""
+        """The score as PBS's commands take it; empty text clears it."""
         return "" if self.score is None else str(self.score)
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class JobAfterWrite:
     """What the server says of a job afterwards: its state, its score, words of a refusal."""
 
     state: str
@@ -66,7 +66,7 @@ class Found:
 class ScoreSender(Protocol):
     """Sends scores and reads them back."""
 
-    def send(self, writes: Sequence[ScoreWrite]) -> Mapping[str, Found]:
+    def send(self, writes: Sequence[ScoreWrite]) -> Mapping[str, JobAfterWrite]:
         """What the server says of its jobs after the writes; jobs that it lacks are gone.
 
         Raises:
@@ -82,8 +82,11 @@ class Qalter:
     def __init__(self, commands: PbsCommands) -> None:
         self._commands = commands
 
-    def send(self, writes: Sequence[ScoreWrite]) -> Mapping[str, Found]:
-        """See `ScoreSender.send`."""
+    def send(self, writes: Sequence[ScoreWrite]) -> Mapping[str, JobAfterWrite]:
+        """Run `qalter` once for each job, until SECONDS_OF_WRITING are over, then read all back.
+
+        A job that was not reached says so in its words; its score is written in the next cycle.
+        """
         words: dict[str, str] = {}
         until = time.monotonic() + SECONDS_OF_WRITING
         for write in writes:
@@ -98,27 +101,31 @@ class Qalter:
                     raise error
         return self._read_back([write.job for write in writes], words)
 
-    def _read_back(self, jobs: Sequence[str], words: Mapping[str, str]) -> Mapping[str, Found]:
+    def _read_back(
+        self, jobs: Sequence[str], words: Mapping[str, str]
+    ) -> Mapping[str, JobAfterWrite]:
         asked = jobs if len(jobs) <= _FEW else []
         document = self._commands.read_json(
             ["qstat", "-f", "-F", "json", *asked], or_nothing=bool(asked)
         )
-        found: dict[str, Found] = {}
+        found: dict[str, JobAfterWrite] = {}
         for name, values in section(document, "Jobs").items():
             resources = values.get("Resource_List")
             score = parse_score(resources.get(SCORE)) if isinstance(resources, dict) else None
-            found[name] = Found(str(values.get("job_state", "")), score, words.get(name, ""))
+            found[name] = JobAfterWrite(
+                str(values.get("job_state", "")), score, words.get(name, "")
+            )
         return found
 
 
 class Ifl:
-    """All scores by one connection of libpbs."""
+    """Sends all scores by one connection of libpbs."""
 
     def __init__(self, library: PbsLibrary) -> None:
         self._library = library
 
-    def send(self, writes: Sequence[ScoreWrite]) -> Mapping[str, Found]:
-        """See `ScoreSender.send`."""
+    def send(self, writes: Sequence[ScoreWrite]) -> Mapping[str, JobAfterWrite]:
+        """Send all scores over one connection of libpbs, which also reads them back."""
         told = self._library.ask(
             {
                 "resource": SCORE,
@@ -130,7 +137,7 @@ class Ifl:
         jobs, sent = told.get("jobs"), int(told.get("sent", 0))
         unsent = {write.job for write in writes[sent:]}
         return {
-            name: Found(state, parse_score(score), _NOT_SENT if name in unsent else "")
+            name: JobAfterWrite(state, parse_score(score), _NOT_SENT if name in unsent else "")
             for name, (state, score) in (jobs.items() if isinstance(jobs, dict) else ())
         }
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -11,24 +11,24 @@ from slurm_rl_plugin.batch_systems.numbered_names import Names
 from slurm_rl_plugin.batch_systems.pbs.answers.fields import PbsJob
 from slurm_rl_plugin.batch_systems.pbs.answers.reasons import is_for_processors, is_own_doing
 from slurm_rl_plugin.domain import JobTable, PendingJobs
+from slurm_rl_plugin.domain.job_class import IsInteractive
 from slurm_rl_plugin.domain.job_description import JobDescription
 
 #: Beyond every score that is sent; somebody may have written one that 64 bits do not hold.
 _FARTHEST = 2.0**32
-JobClassRule = Callable[[JobDescription], bool]
 
 
 class PbsTables:
     """Turns jobs into columns; accounts, users and queues are numbered on the way."""
 
-    def __init__(self, accounts: Iterable[str], interactive: JobClassRule) -> None:
+    def __init__(self, accounts: Iterable[str], interactive: IsInteractive) -> None:
         self.accounts = Names(accounts)
         self.queues = Names()
         self.users = Names()
         self._interactive = interactive
 
     def jobs(self, jobs: Sequence[PbsJob]) -> JobTable:
-        """Columns of these jobs."""
+        """One row for each job, in the same order; times in seconds since the epoch."""
         return JobTable(
             job_id=np.array([job.job_id for job in jobs], dtype=np.int64),
             submit=np.array([job.submit for job in jobs], dtype=np.float64),

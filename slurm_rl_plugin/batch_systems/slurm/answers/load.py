@@ -19,7 +19,7 @@ _NUMBER = re.compile(r"^\s*(?P<name>[A-Za-z][A-Za-z ]*):\s+(?P<value>\d+)\s*$", 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlurmLoad:
-    """The load of slurmctld.
+    """How busy slurmctld is, and what has happened so far, as `sdiag` tells it.
 
     Attributes:
         threads: calls that it serves now.
@@ -34,7 +34,7 @@ class SlurmLoad:
     events: tuple[int, ...]
 
     def struggles(self, *, database_counts: bool) -> str | None:
-        """Why we had better wait, or None.
+        """Why we should wait, or None.
 
         Args:
             database_counts: what we write goes to slurmdbd too.

@@ -25,7 +25,7 @@ _CONTROLLER = re.compile(r"^Slurmctld\(\w+\) at (?P<host>\S+) is (?P<state>UP|DO
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlurmSettings:
-    """What a running slurmctld goes by.
+    """The parts of slurm.conf, as slurmctld has read it, that decide what our writes do.
 
     Attributes:
         release: such as 22.05.8.
@@ -63,7 +63,7 @@ class SlurmSettings:
         """Why writing would do nothing or would be undone, one sentence; None where it works."""
         if self.priority_type not in (MULTIFACTOR, BASIC):
             return (
-                f"PriorityType={self.priority_type} is not known to heed SiteFactor or Nice: set "
+                f"PriorityType={self.priority_type} is not known to use SiteFactor or Nice: set "
                 f'PriorityType={MULTIFACTOR} in slurm.conf, or mode = "shadow".'
             )
         if self.priority_type == MULTIFACTOR and self.site_factor_plugin:

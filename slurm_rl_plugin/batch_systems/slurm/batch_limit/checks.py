@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from slurm_rl_plugin.batch_systems.port import FAIL, PASS, WARN, Check
+from slurm_rl_plugin.batch_systems.slurm.adapter_settings import SlurmAdapterSettings
 from slurm_rl_plugin.batch_systems.slurm.answers.fields import QueueRow, parse_capacity
 from slurm_rl_plugin.batch_systems.slurm.answers.settings import SHOW_CONFIG, parse_settings
 from slurm_rl_plugin.batch_systems.slurm.batch_limit.licenses import LICENSES, LicenseLimit
@@ -12,7 +13,6 @@ from slurm_rl_plugin.batch_systems.slurm.batch_limit.limit import LimitSettings,
 from slurm_rl_plugin.batch_systems.slurm.batch_limit.qos import QOS, QosLimit
 from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner
 from slurm_rl_plugin.batch_systems.slurm.queue.job_tables import describe
-from slurm_rl_plugin.batch_systems.slurm.site import SlurmSite
 from slurm_rl_plugin.errors import BatchSystemError, ChangeRejected
 
 ASSOCIATIONS = ("sacctmgr", "--noheader", "--parsable2", "show", "assoc", "format=Cluster,QOS")
@@ -22,7 +22,7 @@ _SHOWN = 5
 
 
 def limit_checks(
-    site: SlurmSite,
+    given: SlurmAdapterSettings,
     commands: CommandRunner,
     settings: LimitSettings,
     rows: Sequence[QueueRow],
@@ -33,7 +33,7 @@ def limit_checks(
     """Every check of the configured mechanism.
 
     Args:
-        site: that tells which jobs are batch jobs.
+        given: settings of the adapter, which tell which jobs are batch jobs.
         commands: run Slurm's commands.
         settings: what is to carry the limit.
         rows: of the jobs that wait or run.
@@ -44,12 +44,12 @@ def limit_checks(
         BatchSystemUnavailable: no answer in time.
         BatchSystemError: an answer that cannot be understood.
     """
-    batch = [row for row in rows if not site.interactive(describe(row))]
-    quick = [row for row in rows if site.interactive(describe(row))]
+    batch = [row for row in rows if not given.interactive(describe(row))]
+    quick = [row for row in rows if given.interactive(describe(row))]
     if settings.mechanism == QOS:
         carrier = QosLimit(commands, settings.qos)
         yield _enforced(commands)
-        yield _qos(carrier, site)
+        yield _qos(carrier, given)
         yield _only_this_cluster(commands, settings.qos)
         having = {row.job_id for row in rows if row.qos.lower() == settings.qos.lower()}
         fix = f"make {settings.qos} their DefaultQOS, or set it in job_submit.lua"
@@ -73,14 +73,14 @@ def _enforced(commands: CommandRunner) -> Check:
     return Check(PASS, "reserve limits", "slurmctld enforces limits of a QOS")
 
 
-def _qos(carrier: QosLimit, site: SlurmSite) -> Check:
+def _qos(carrier: QosLimit, given: SlurmAdapterSettings) -> Check:
     (name,) = carrier.names
     try:
         own = carrier.stored()
         carrier.live()
     except ChangeRejected as error:
         return Check(FAIL, "reserve QOS", str(error))
-    if own is not None and (site.limits_file is None or not site.limits_file.exists()):
+    if own is not None and (given.limits_file is None or not given.limits_file.exists()):
         what = f"{name} has GrpTRES=cpu={own} of its own: ours is never higher, and it is given "
         return Check(WARN, "reserve QOS", f"{what}back")
     return Check(PASS, "reserve QOS", f"{name} is there")

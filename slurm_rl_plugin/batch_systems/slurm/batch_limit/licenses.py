@@ -36,11 +36,11 @@ class LicenseLimit:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """See `LimitCarrier.names`."""
+        """The licence's name, then the reservation's."""
         return (self._name, self._reservation)
 
     def total(self) -> int:
-        """How many there are.
+        """How many licences of this name the cluster has, withheld ones included.
 
         Raises:
             BatchSystemError: they cannot be read.
@@ -56,16 +56,16 @@ class LicenseLimit:
         )
 
     def live(self) -> int | None:
-        """See `LimitCarrier.live`."""
+        """The licences that our reservation leaves to jobs; None where it does not exist."""
         held = self._held()
         return None if held is None else max(self.total() - held, 0)
 
     def stored(self) -> int | None:
-        """See `LimitCarrier.stored`: slurmctld saves reservations itself."""
+        """The same as `live`: slurmctld saves reservations itself."""
         return self.live()
 
     def write(self, limit: int | None) -> None:
-        """See `LimitCarrier.write`."""
+        """Create, resize or delete the reservation, so that `limit` licences are left to jobs."""
         named = f"reservation={self._reservation}"
         held = self._held()
         if limit is None:
@@ -79,12 +79,12 @@ class LicenseLimit:
             self._scontrol(("scontrol", "update", named, wanted))
 
     def site_own(self, found: int | None) -> int | None:
-        """See `LimitCarrier.site_own`: what an earlier run has left is ours by its name."""
+        """None: a reservation of this name is ours, left by an earlier run."""
         del found
         return None
 
     def as_carried(self, limit: int) -> int | None:
-        """See `LimitCarrier.as_carried`: all licences are no limit."""
+        """The limit itself; None where it withholds no licence."""
         return limit if limit < self.total() else None
 
     def try_right(self) -> None:

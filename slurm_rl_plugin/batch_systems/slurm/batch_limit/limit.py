@@ -32,7 +32,7 @@ _SHOWN_WITHIN, _PAUSE = 3.0, 0.05
 _SETTLES, _RESTORE_TRIES = 1.0, 4
 
 
-#: What carries a limit: the mechanism, and the names that it goes by.
+#: What carries a limit: the mechanism, and the names of what it uses.
 LimitNames = tuple[str, tuple[str, ...]]
 
 
@@ -41,16 +41,16 @@ class LimitCarrier(Protocol):
 
     @property
     def mechanism(self) -> str:
-        """As the configuration calls it."""
+        """The word for it in [reserve] mechanism, `qos` or `licenses`."""
         ...
 
     @property
     def names(self) -> tuple[str, ...]:
-        """That it goes by."""
+        """What it is called: the QOS, or the licence and the reservation."""
         ...
 
     def live(self) -> int | None:
-        """The limit that slurmctld goes by, processors; None for none.
+        """The limit that slurmctld enforces now, processors; None for none.
 
         Raises:
             BatchSystemError: it cannot be read.
@@ -63,7 +63,7 @@ class LimitCarrier(Protocol):
         ...
 
     def write(self, limit: int | None) -> None:
-        """Set it; None for none.
+        """Set the limit, processors; None removes it.
 
         Raises:
             BatchSystemUnavailable: no answer in time; it may be either.
@@ -82,7 +82,7 @@ class LimitCarrier(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LimitSettings:
-    """What carries the limit.
+    """By what batch jobs are limited: a QOS, or licences that a reservation withholds.
 
     Attributes:
         mechanism: `qos` or `licenses`; another one limits nothing here.
@@ -98,7 +98,7 @@ class LimitSettings:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Those of the mechanism; see `StandingLimit.names`."""
+        """Names of what carries the limit: the QOS, or the licence and the reservation."""
         return (self.qos,) if self.mechanism == QOS else (self.license, self.reservation)
 
     def keeps_back(self, row: QueueRow) -> bool:
@@ -192,7 +192,7 @@ class SlurmBatchLimit:
                 self._restore(carrier, _after_changes_by_hand(standing, carrier, stored))
 
     def _refuse_strangers(self, standing: StandingLimit) -> None:
-        """Whoever writes the file must not thereby choose what is written to Slurm."""
+        """Refuse a file with other names: who writes it must not choose what Slurm is told."""
         named = (standing.mechanism, standing.names)
         if self._configured is not None and named not in self._configured:
             what = " ".join(standing.names)
@@ -204,7 +204,7 @@ class SlurmBatchLimit:
             )
 
     def _forget_with(self, carrier: LimitCarrier) -> None:
-        """The site has removed what carried our limit, and the limit with it."""
+        """Remove the file, where the site has removed what carried our limit."""
         with suppress(NothingCarriesLimit):
             carrier.live()
             raise BatchSystemUnavailable(
@@ -215,7 +215,7 @@ class SlurmBatchLimit:
         logger.warning("batch_limit=gone with=%s", " ".join(carrier.names))
 
     def _restore(self, carrier: LimitCarrier, standing: StandingLimit) -> None:
-        """Write what was there before, until it is stored and slurmctld goes by it."""
+        """Write what was there before, until it is stored and slurmctld enforces it."""
         for attempt in range(_RESTORE_TRIES):
             if attempt and not standing.confirmed:
                 time.sleep(_SETTLES)  # a command of a daemon that was killed may still be at work
@@ -246,7 +246,7 @@ class SlurmBatchLimit:
 
 
 def carrier_of(commands: CommandRunner, mechanism: str, names: tuple[str, ...]) -> LimitCarrier:
-    """What is called so.
+    """The QOS or the licences of these names, which carry a limit.
 
     Raises:
         ConfigurationError: nothing of Slurm's is; the file of another batch system.
@@ -268,7 +268,7 @@ def _is_of(standing: StandingLimit, carrier: LimitCarrier) -> bool:
 def _stands_already(
     processors: int, standing: StandingLimit | None, carrier: LimitCarrier, live: int
 ) -> bool:
-    """Whether slurmctld goes by our limit of now, or the site's own is as low and all there is."""
+    """Whether slurmctld enforces our limit of now, or the site's own is as low and all there is."""
     if standing is None:
         own = carrier.site_own(live)
         return own is not None and own <= processors
@@ -282,7 +282,7 @@ def _lower(processors: int, own: int | None) -> int:
 def _after_changes_by_hand(
     standing: StandingLimit | None, carrier: LimitCarrier, stored: int | None
 ) -> StandingLimit:
-    """A limit that is neither ours nor what was there before is the site's own from now on."""
+    """What to keep as the site's own: a limit that is neither ours nor the one of before."""
     if standing is None:
         return StandingLimit(
             mechanism=carrier.mechanism,
@@ -297,7 +297,7 @@ def _after_changes_by_hand(
 
 
 def _wait_until_shown(carrier: LimitCarrier, wanted: int | None) -> None:
-    """Until slurmctld goes by it.
+    """Wait until slurmctld shows the limit.
 
     Raises:
         BatchSystemUnavailable: it does not in time.

@@ -34,16 +34,16 @@ class QosLimit:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """See `LimitCarrier.names`."""
+        """The name of the QOS, alone."""
         return (self._name,)
 
     def live(self) -> int | None:
-        """See `LimitCarrier.live`; 9 ms, and slurmdbd is not asked."""
+        """GrpTRES=cpu of the QOS in slurmctld's memory; takes 9 ms, and slurmdbd is not asked."""
         asked = ("scontrol", "-o", "show", "assoc_mgr", f"qos={self._name}", "flags=qos")
         return parse_live(self._commands.read(asked), self._name)
 
     def stored(self) -> int | None:
-        """See `LimitCarrier.stored`."""
+        """GrpTRES=cpu of the QOS in the database, by `sacctmgr`."""
         wanted = ("show", "qos", "where", f"name={self._name}", "format=Name,GrpTRES")
         text = self._sacctmgr((*SACCTMGR, *wanted))
         for line in text.splitlines():
@@ -56,16 +56,16 @@ class QosLimit:
         raise no_such_qos(self._name)
 
     def write(self, limit: int | None) -> None:
-        """See `LimitCarrier.write`; a transaction of the database, also for the same value."""
+        """Set GrpTRES=cpu by `sacctmgr`: a transaction of the database, also for the same value."""
         value = f"GrpTRES=cpu={-1 if limit is None else limit}"
         self._sacctmgr(("sacctmgr", "-i", "modify", "qos", self._name, "set", value))
 
     def site_own(self, found: int | None) -> int | None:
-        """See `LimitCarrier.site_own`: a QOS is the site's, so all of it."""
+        """All of what was found: the QOS is the site's, and so is its limit."""
         return found
 
     def as_carried(self, limit: int) -> int | None:
-        """See `LimitCarrier.as_carried`."""
+        """The limit itself: a QOS shows any number as it was given."""
         return limit
 
     def _sacctmgr(self, words: tuple[str, ...]) -> str:

@@ -14,23 +14,23 @@ from contextlib import contextmanager
 from pathlib import Path
 
 VERSION = "slurm-rl-class-defaults 1"
-#: Nothing is to be heeded, but jobs may have factors of what stood here. As long as the other.
+#: The table no longer counts, but jobs may have factors of it. As long as the other head.
 _GIVEN = "slurm-rl-class-defaults 0"
 #: slurmctld's user is another one, whatever the umask says; no job is named here.
 _READABLE = 0o644
 
 
 def write_table(path: Path, lines: Sequence[str]) -> None:
-    """Write what the script is to heed.
+    """Write the table that the script is to use.
 
-    A reader in between finds a head that it does not heed, and so does one after a fault.
+    A reader in between finds a head that it ignores, and so does one after a fault.
 
     Args:
         path: of the table.
         lines: below its head.
 
     Raises:
-        OSError: as the file system says; the table is then not heeded.
+        OSError: as the file system says; the table is then ignored.
     """
     with _opened(path, os.O_CREAT) as table:
         _void(table)
@@ -39,7 +39,7 @@ def write_table(path: Path, lines: Sequence[str]) -> None:
 
 
 def void_table(path: Path) -> None:
-    """Let nobody heed it any more, but remember that jobs may have factors of it.
+    """Let the script ignore the table, but remember that jobs may have factors of it.
 
     Raises:
         OSError: as the file system says.
@@ -50,7 +50,7 @@ def void_table(path: Path) -> None:
 
 
 def empty_table(path: Path) -> None:
-    """No job has a factor of it.
+    """Write an empty table: no job has a factor of it.
 
     Raises:
         OSError: as the file system says.

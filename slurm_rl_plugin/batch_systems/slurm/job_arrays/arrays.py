@@ -42,7 +42,7 @@ MOST_TIMEOUTS = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArraySettings:
-    """How workers are asked for.
+    """What a job array of workers asks Slurm for, and the folder that it shares with us.
 
     Attributes:
         folder: ours alone, on a file system that all nodes share.
@@ -101,7 +101,7 @@ class ArrayJobs:
     def submit(
         self, folder: Path, worker: ArrayWorker, shared: Path, batches: Sequence[Sequence[Any]]
     ) -> list[Job[WorkerReport]]:
-        """One array with a task for each batch.
+        """Submit one job array with a task for each batch of items.
 
         A Slurm that took jobs before and does not answer now is asked again for PATIENCE seconds.
 
@@ -173,7 +173,7 @@ class ArrayJobs:
         return sorted(set(self._runner.read([*words, "-o", "%F"]).split()))
 
     def _cancel_unknown(self) -> None:
-        """A submission without an answer may have been one all the same."""
+        """Cancel what a submission without an answer may have put into the queue."""
         with contextlib.suppress(BatchSystemError):
             self.cancel(sorted(set(self.ids()) - self._known))
 
@@ -190,7 +190,7 @@ class ArrayJobs:
                 raise error
 
     def cancel_all(self, *, wait: bool) -> None:
-        """End whatever stands under our name.
+        """Cancel every job under our name.
 
         Args:
             wait: until it is gone, which takes as long as Slurm's KillWait.
@@ -213,14 +213,14 @@ class ArrayJobs:
 
 
 class _Watcher(SlurmInfoWatcher):
-    """One sacct for all jobs, which may not hang."""
+    """Asks for all our jobs by one `sacct`, which gets a time-out."""
 
     def update(self) -> None:
         with contextlib.suppress(TimeoutError), _time_limit(TIMEOUT):
             super().update()
 
     def is_done(self, job_id: str, mode: str = "standard") -> bool:
-        """Also where it made way and does not come back; if it does, it is cancelled first."""
+        """Whether a job has ended, or was preempted and does not come back."""
         return super().is_done(job_id, mode) or self.get_state(job_id, "cache") == "PREEMPTED"
 
 

@@ -27,7 +27,7 @@ class SharedWork(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerReport:
-    """What one worker gives back.
+    """The results of one worker, and how its seconds were spent.
 
     Attributes:
         results: of its items, in their order.
@@ -87,7 +87,7 @@ class ArrayWorker:
             return list(pool.map(task, items))
 
     def checkpoint(self, shared: Path, items: Sequence[Any]) -> DelayedSubmission:
-        """What submitit requeues when Slurm says that the time is over or somebody goes first."""
+        """What submitit requeues when Slurm says that the time is over or that others go first."""
         return DelayedSubmission(self, shared, items)
 
 

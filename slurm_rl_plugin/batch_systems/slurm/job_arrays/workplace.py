@@ -97,7 +97,7 @@ class SlurmArrays:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: object
     ) -> None:
-        """Leave no job behind.
+        """Cancel all jobs of ours after a fault, or where a worker was lost.
 
         Raises:
             BatchSystemError: an exception came, and its jobs cannot be ended.
@@ -114,7 +114,7 @@ class SlurmArrays:
                 self._lock.close()
 
     def _leave_no_empty_folder(self) -> None:
-        """Nothing to go on from, as where a log cannot be read: then no folder either."""
+        """Remove the folder where it holds nothing to go on from."""
         with contextlib.suppress(OSError):
             if [each.name for each in self.folder.iterdir()] == ["lock"]:
                 (self.folder / "lock").unlink()
@@ -133,7 +133,11 @@ class SlurmArrays:
         warm_up: Callable[[Any], None],
         on_look: Callable[[Sequence[bool]], None] | None = None,
     ) -> list[Any]:
-        """See Workplace; a lost worker's items are given to another one, TRIES times in all."""
+        """Run the task on each item, in tasks of job arrays; a lost worker's items are tried again.
+
+        An item is given to TRIES workers in all. Each worker warms up before it takes its first
+        item.
+        """
         if not items:
             return []
         path = self._ship(SharedWork(task, shared, warm_up))
@@ -202,7 +206,7 @@ class _Round:
 
     @property
     def reports(self) -> list[WorkerReport]:
-        """Of all batches, in their order, once every look is taken."""
+        """Reports of all batches, in their order, once every look is taken."""
         return [self._reports[place] for place in range(len(self._batches))]
 
     def looks(self) -> Iterator[list[bool]]:

@@ -1,1 +1,1 @@
-"""The number of a job that Slurm heeds: SiteFactor, or nice, and how it is written."""
+"""Which number of a job counts in its priority, SiteFactor or nice, and how it is written."""

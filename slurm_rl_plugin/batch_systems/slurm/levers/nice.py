@@ -17,7 +17,7 @@ from pathlib import Path
 from slurm_rl_plugin.batch_systems.port import ApplyReport, LeverTraits
 from slurm_rl_plugin.batch_systems.slurm.answers.fields import HELD_REASONS, QueueRow
 from slurm_rl_plugin.batch_systems.slurm.answers.priorities import PriorityTerms
-from slurm_rl_plugin.batch_systems.slurm.levers.writes import Change, FactorWriter
+from slurm_rl_plugin.batch_systems.slurm.levers.writes import FactorWriter, ValueWrite
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.whole_file import PRIVATE, read_whole, version_of, write_whole
 
@@ -93,33 +93,36 @@ class NiceLever:
 
     @property
     def carries(self) -> bool:
-        """See `Lever.carries`."""
+        """Whether the file of users' own nice values names a job."""
         self._read_if_changed()
         return bool(self._given)
 
     def look(self) -> None:
-        """See `Lever.look`; the queue shows it all, but for the users' own values."""
+        """Read the file of users' own nice values if it has changed; the queue shows the rest."""
         self._read_if_changed()
 
     def terms(self, waiting: Sequence[QueueRow], tiers: Mapping[str, int]) -> list[PriorityTerms]:
-        """See `Lever.terms`; jobs that wait no longer are kept: they may be requeued."""
+        """Our factor, which is how far nice stands below the user's own value, and the rest.
+
+        Jobs that wait no longer stay in the file: they may be requeued.
+        """
         del tiers  # a priority is the same in all partitions
         self._seen.clear()
         return [self._terms(row) for row in waiting]
 
     def carrying(self, rows: Sequence[QueueRow]) -> list[int]:
-        """See `Lever.carrying`."""
+        """Those of the jobs whose users' own values are kept in the file."""
         return [
             array_id for array_id in {row.array_id: None for row in rows} if self._has(array_id)
         ]
 
     def give_back(self, job_ids: Sequence[int] = ()) -> ApplyReport:
-        """See `Lever.give_back`; a job that is not known to have a value of ours has its own."""
+        """Write the user's own value to every job in the file; all other jobs have theirs."""
         del job_ids
         return self.write([(job_id, 0) for job_id in self._given])
 
-    def write(self, changes: Sequence[Change]) -> ApplyReport:
-        """See `Lever.write`; a factor of 0 gives the user's own value back.
+    def write(self, changes: Sequence[ValueWrite]) -> ApplyReport:
+        """Set nice to the user's own value less the factor; a factor of 0 gives the own value back.
 
         Raises:
             ConfigurationError: the users' values cannot be remembered; then nothing is written,
@@ -135,7 +138,7 @@ class NiceLever:
         later = frozenset(job_id for job_id, words in rejected.items() if words == HELD)
         return ApplyReport(applied=applied, rejected=rejected, later=later)
 
-    def _write_burst(self, changes: Sequence[Change]) -> ApplyReport:
+    def _write_burst(self, changes: Sequence[ValueWrite]) -> ApplyReport:
         rows = self._waiting()
         for row in rows:
             self._forget_if_changed(row)
@@ -158,7 +161,7 @@ class NiceLever:
         return ApplyReport(applied=report.applied + gone, rejected={**rejected, **report.rejected})
 
     def _forget_if_changed(self, row: QueueRow) -> None:
-        """Where somebody set another value since, that is the user's own."""
+        """Take a value that somebody has set since for the user's own."""
         given = self._given.get(row.array_id)
         if given is not None and row.nice not in given.ours and row.nice != given.own:
             del self._given[row.array_id]

@@ -1,4 +1,4 @@
-"""The lever port: which number of a job Slurm heeds, how it is read and how it is written."""
+"""The lever port: which number of a job counts in its priority, how it is read and written."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import Protocol
 from slurm_rl_plugin.batch_systems.port import ApplyReport, LeverTraits
 from slurm_rl_plugin.batch_systems.slurm.answers.fields import QueueRow
 from slurm_rl_plugin.batch_systems.slurm.answers.priorities import PriorityTerms
-from slurm_rl_plugin.batch_systems.slurm.levers.writes import Change
+from slurm_rl_plugin.batch_systems.slurm.levers.writes import ValueWrite
 
 
 class Lever(Protocol):
-    """Puts our factor into the priority of a job, and knows it again."""
+    """A number of a job by which our factor gets into its priority, and can be told from others."""
 
     @property
     def name(self) -> str:
-        """Slurm's own word for it."""
+        """Slurm's own word for the number: SiteFactor or Nice."""
         ...
 
     @property
@@ -51,13 +51,14 @@ class Lever(Protocol):
         """Numbers of the jobs and arrays that have a factor of ours, or may have one."""
         ...
 
-    def write(self, changes: Sequence[Change]) -> ApplyReport:
+    def write(self, changes: Sequence[ValueWrite]) -> ApplyReport:
         """Set factors; raises as `FactorWriter.write` does."""
         ...
 
     def give_back(self, job_ids: Sequence[int] = ()) -> ApplyReport:
-        """Take our values from these jobs and from all known to have one, unread.
+        """Take our values from these jobs and from all known to have one, the queue unread.
 
-        For a lever that Slurm heeds no longer, whose values would count again once it does.
+        For a number that has no effect under the site's PriorityType, and would have one once that
+        changes.
         """
         ...

@@ -15,7 +15,7 @@ from slurm_rl_plugin.batch_systems.slurm.answers.priorities import (
     best_terms,
     parse_lines,
 )
-from slurm_rl_plugin.batch_systems.slurm.levers.writes import Change, FactorWriter
+from slurm_rl_plugin.batch_systems.slurm.levers.writes import FactorWriter, ValueWrite
 from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner
 
 SPRIO = ("sprio", "--noheader", "-o", PRIORITY_FORMAT)
@@ -52,16 +52,16 @@ class SiteFactorLever:
 
     @property
     def carries(self) -> bool:
-        """See `Lever.carries`."""
+        """Whether the last look found a SiteFactor that is not 0."""
         return any(self._factors.values())
 
     def look(self) -> None:
-        """See `Lever.look`."""
+        """Ask `sprio` for the terms of every pending job's priority."""
         self._lines = parse_lines(self._commands.read(SPRIO), self._lines)
         self._listed = best_terms(self._lines.values(), {})
 
     def terms(self, waiting: Sequence[QueueRow], tiers: Mapping[str, int]) -> list[PriorityTerms]:
-        """See `Lever.terms`."""
+        """SiteFactor as ours, the rest of `sprio`'s terms; of several partitions the best."""
         if len(set(tiers.values())) > 1:
             self._listed = best_terms(self._lines.values(), tiers)
         self._lifts.clear()
@@ -74,7 +74,7 @@ class SiteFactorLever:
         return terms
 
     def carrying(self, rows: Sequence[QueueRow]) -> list[int]:
-        """See `Lever.carrying`; those whose factor cannot be seen are among them."""
+        """Jobs with a SiteFactor, and those whose factor `sprio` does not show."""
         chosen: dict[int, None] = {}
         for row in rows:
             for record in row.components or (row,):
@@ -93,12 +93,12 @@ class SiteFactorLever:
                     shown.add(row.array_id)
         return frozenset(shown)
 
-    def write(self, changes: Sequence[Change]) -> ApplyReport:
-        """See `Lever.write`."""
+    def write(self, changes: Sequence[ValueWrite]) -> ApplyReport:
+        """Set SiteFactor; components of a heterogeneous job get what lifts them to the leader."""
         if not changes:
             return ApplyReport(applied=0, rejected={})
         leader_of: dict[int, int] = {}
-        wanted: list[Change] = []
+        wanted: list[ValueWrite] = []
         for job_id, factor in changes:
             lifts = self._lifts.get(job_id, {}) if factor else {}
             of_leader = lifts.get(job_id, 0)
@@ -115,7 +115,7 @@ class SiteFactorLever:
         return ApplyReport(applied=len(changes) - len(rejected), rejected=rejected)
 
     def give_back(self, job_ids: Sequence[int] = ()) -> ApplyReport:
-        """See `Lever.give_back`; `priority/basic` stores a factor too, and heeds none."""
+        """Set SiteFactor to 0; `priority/basic` stores that too, though it has no effect there."""
         known = (job_id for job_id, factor in self._factors.items() if factor)
         report = self.write([(job_id, 0) for job_id in dict.fromkeys([*job_ids, *known])])
         self._factors.clear()  # a job that is gone is not asked again
@@ -145,7 +145,7 @@ class SiteFactorLever:
         return PriorityTerms(native=native, site=factor, by_hand=False)
 
     def _terms_listed(self, row: QueueRow) -> PriorityTerms | None:
-        """What `sprio` says of a row.
+        """The terms that `sprio` lists for a job; None where it lists none.
 
         Of a heterogeneous job the component speaks that the site puts last, since all wait for
         it; where the priority of one was set by hand, that one does.

@@ -35,7 +35,7 @@ GONE = ("Invalid job id specified", "Job has already finished", "already complet
 DONE = "No error"
 #: What stands for bytes that are no text.
 NO_TEXT = "\N{REPLACEMENT CHARACTER}"
-Change = tuple[int, int]
+ValueWrite = tuple[int, int]
 #: Fields of a job that `scontrol` can be told to set.
 SITE_FACTOR, NICE = "sitefactor", "nice"
 
@@ -50,7 +50,7 @@ def still_waiting(rejected: Mapping[int, str]) -> frozenset[int]:
 class ChangeSender(Protocol):
     """Sends one burst of changes to Slurm."""
 
-    def send(self, changes: Sequence[Change]) -> dict[int, str]:
+    def send(self, changes: Sequence[ValueWrite]) -> dict[int, str]:
         """Set the factor of each job (of the array, for a job array); those refused, and why.
 
         The words are Slurm's own, such as `Access/permission denied`.
@@ -71,7 +71,7 @@ class FactorWriter:
         #: Whether Slurm has accepted a change of ours since it last denied us the right.
         self._had_right = False
 
-    def write(self, changes: Sequence[Change]) -> ApplyReport:
+    def write(self, changes: Sequence[ValueWrite]) -> ApplyReport:
         """Set the factor of each job (of the array, for a job array) to a new value.
 
         A job that runs already is accepted by Slurm without a word; the value shows when the job
@@ -107,7 +107,7 @@ class FactorWriter:
             return True
         return not self._had_right and all(DENIED in words for words in refused.values())
 
-    def _bursts(self, changes: Sequence[Change]) -> Iterator[Sequence[Change]]:
+    def _bursts(self, changes: Sequence[ValueWrite]) -> Iterator[Sequence[ValueWrite]]:
         for first in range(0, len(changes), self._writes_per_call):
             yield changes[first : first + self._writes_per_call]
 
@@ -122,8 +122,8 @@ class Scontrol:
         self._commands = commands
         self._field = field
 
-    def send(self, changes: Sequence[Change]) -> dict[int, str]:
-        """See `ChangeSender.send`."""
+    def send(self, changes: Sequence[ValueWrite]) -> dict[int, str]:
+        """One `scontrol` for all changes, a line of its input for each."""
         lines = [f"update jobid={job_id} {self._field}={value}\n" for job_id, value in changes]
         answer = self._commands.call(
             ["scontrol"], stdin="".join(lines), extra=SECONDS_A_WRITE * len(changes)

@@ -10,6 +10,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from slurm_rl_plugin.batch_systems.slurm.adapter_settings import SlurmAdapterSettings
 from slurm_rl_plugin.batch_systems.slurm.answers.fields import (
     FINAL_STATES,
     PENDING,
@@ -19,13 +20,12 @@ from slurm_rl_plugin.batch_systems.slurm.answers.fields import (
 from slurm_rl_plugin.batch_systems.slurm.cluster import SlurmCluster
 from slurm_rl_plugin.batch_systems.slurm.levers.writes import (
     SECONDS_A_WRITE,
-    Change,
     ChangeSender,
     Scontrol,
+    ValueWrite,
 )
 from slurm_rl_plugin.batch_systems.slurm.process import not_understood
 from slurm_rl_plugin.batch_systems.slurm.pyslurm_child.child import SlurmChild
-from slurm_rl_plugin.batch_systems.slurm.site import SlurmSite
 from slurm_rl_plugin.units import MINUTE
 
 #: Attributes of `pyslurm.Job` that are asked for; the same in 22.5.2 to 25.11.2. Times are seconds
@@ -52,12 +52,12 @@ class Slurm(SlurmCluster):
 
     name = "slurm"
 
-    def __init__(self, site: SlurmSite) -> None:
-        commands = site.commands()
+    def __init__(self, given: SlurmAdapterSettings) -> None:
+        commands = given.commands()
         child = SlurmChild(commands)
         queue = PyslurmQueue(child)
         sender = PyslurmSender(child, queue, Scontrol(commands))
-        super().__init__(site, commands, queue, sender)
+        super().__init__(given, commands, queue, sender)
 
 
 class PyslurmQueue:
@@ -73,17 +73,17 @@ class PyslurmQueue:
         self.single: frozenset[int] = frozenset()
 
     def waiting_and_running(self) -> list[QueueRow]:
-        """See `QueueReader.waiting_and_running`."""
+        """Have the child read all jobs; those that wait or run."""
         self._look()
         return [row for row in self._rows if row.state in WAITING_STATES | RUNNING_STATES]
 
     def waiting(self) -> list[QueueRow]:
-        """See `QueueReader.waiting`."""
+        """Have the child read all jobs; those that wait."""
         self._look()
         return [row for row in self._rows if row.state in WAITING_STATES]
 
     def of_arrays(self, array_ids: Sequence[int]) -> list[QueueRow]:
-        """See `QueueReader.of_arrays`; answers from the last look."""
+        """Records of these numbers from the last look; Slurm is not asked again."""
         wanted = set(array_ids)
         return [row for row in self._rows if row.array_id in wanted or row.het_id in wanted]
 
@@ -110,8 +110,8 @@ class PyslurmSender:
         self._queue = queue
         self._scontrol = scontrol
 
-    def send(self, changes: Sequence[Change]) -> dict[int, str]:
-        """See `ChangeSender.send`."""
+    def send(self, changes: Sequence[ValueWrite]) -> dict[int, str]:
+        """Single jobs by the child; arrays and heterogeneous jobs by `scontrol`."""
         singles = [change for change in changes if change[0] in self._queue.single]
         others = [change for change in changes if change[0] not in self._queue.single]
         refused: dict[int, str] = {}
@@ -126,7 +126,7 @@ class PyslurmSender:
 
 
 def _to_row(job: Mapping[str, Any]) -> QueueRow:
-    """One record as `squeue` would show it.
+    """The row that `squeue` would show for a record of pyslurm.
 
     Raises:
         BatchSystemError: a value of another kind.

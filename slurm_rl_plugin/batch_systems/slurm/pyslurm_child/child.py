@@ -115,7 +115,7 @@ class _Running:
             self.process.stdin.flush()
 
     def answer(self, deadline: float) -> dict[str, Any]:
-        """Read one line.
+        """Read one line of the child's output, a JSON object.
 
         Raises:
             TimeoutError: there is none at the deadline, a time of `time.monotonic`.

@@ -13,15 +13,14 @@ from slurm_rl_plugin.batch_systems.slurm.answers.fields import QueueRow
 from slurm_rl_plugin.batch_systems.slurm.answers.priorities import LOWEST_TIER, PriorityTerms
 from slurm_rl_plugin.batch_systems.slurm.answers.reasons import FOR_PROCESSORS, is_own_doing
 from slurm_rl_plugin.domain import JobTable, PendingJobs
+from slurm_rl_plugin.domain.job_class import IsInteractive
 from slurm_rl_plugin.domain.job_description import JobDescription
-
-JobClassRule = Callable[[JobDescription], bool]
 
 
 class TableBuilder:
     """Turns rows into columns; accounts, users and partitions are numbered on the way."""
 
-    def __init__(self, accounts: Iterable[str], interactive: JobClassRule) -> None:
+    def __init__(self, accounts: Iterable[str], interactive: IsInteractive) -> None:
         self.accounts = Names(accounts)
         self.partitions = Names()
         self.users = Names()

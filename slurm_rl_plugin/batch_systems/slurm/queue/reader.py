@@ -54,15 +54,15 @@ class WholeJobs:
     records: QueueReader
 
     def waiting_and_running(self) -> list[QueueRow]:
-        """See `QueueReader.waiting_and_running`."""
+        """What the reader lists, heterogeneous jobs joined."""
         return whole_jobs(self.records.waiting_and_running())
 
     def waiting(self) -> list[QueueRow]:
-        """See `QueueReader.waiting`."""
+        """What the reader lists as waiting, heterogeneous jobs joined."""
         return whole_jobs(self.records.waiting())
 
     def of_arrays(self, array_ids: Sequence[int]) -> list[QueueRow]:
-        """See `QueueReader.of_arrays`."""
+        """What the reader lists of these numbers, heterogeneous jobs joined."""
         return whole_jobs(self.records.of_arrays(array_ids))
 
 

@@ -132,7 +132,7 @@ def parse_ended(text: str) -> tuple[list[EndedRun], list[int]]:
 
 
 def user_submission(environment: Mapping[str, str], timeout: float) -> SlurmSubmission:
-    """For a user's own submission.
+    """What submits jobs and asks accounting as the user who types.
 
     Args:
         environment: of the user: his job gets it from sbatch, so nothing of ours may be in it.

@@ -139,7 +139,7 @@ def _seconds(text: str) -> float:
 
 
 def parse_partitions(text: str) -> list[Partition]:
-    """The answer of PARTITIONS.
+    """The partitions in `sinfo`'s answer to PARTITIONS, each once.
 
     Raises:
         BatchSystemError: a line has another form.

@@ -1,4 +1,4 @@
-"""What the adapter for PBS has to know of a site."""
+"""Settings of the adapter for PBS: what the assembly gives it of the configuration."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from slurm_rl_plugin.batch_systems.pbs.process import PbsCommands
-from slurm_rl_plugin.batch_systems.pbs.queue.job_tables import JobClassRule
+from slurm_rl_plugin.domain.job_class import IsInteractive
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PbsSite:
-    """What the adapter has to know of a site and of the machine that it runs on.
+class PbsAdapterSettings:
+    """What the adapter for PBS is told of the cluster and of the machine that it runs on.
 
     Attributes:
         shares: account -> share, scaled to sum 1; None asks `pbsfs`.
@@ -27,11 +27,11 @@ class PbsSite:
             accounting files of this host; 0 asks for none.
         batch_queues: execution queues whose jobs are batch work, which `limit_batch` limits.
         limits_file: keeps the site's own limits of those queues while ours stand; None keeps none.
-        limit_queues: whose limits may be taken back; see `pbs.batch_limit.BatchLimit`.
+        limit_queues: whose limits may be taken back; see `pbs.batch_limit.PbsBatchLimit`.
     """
 
     shares: Mapping[str, float] | None
-    interactive: JobClassRule
+    interactive: IsInteractive
     clock: Callable[[], float]
     timeout: float = 10.0
     environment: Mapping[str, str] | None = None
@@ -43,7 +43,7 @@ class PbsSite:
     limit_queues: frozenset[str] | None = None
 
     def commands(self) -> PbsCommands:
-        """Runs PBS's commands there."""
+        """What runs PBS's commands with these variables, this time-out and this listener."""
         return PbsCommands(environment=self.environment, timeout=self.timeout, on_call=self.on_call)
 
 

@@ -1,4 +1,4 @@
-"""What an adapter for Slurm has to know of a site."""
+"""Settings of the adapters for Slurm: what the assembly gives them of the configuration."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from pathlib import Path
 
 from slurm_rl_plugin.batch_systems.slurm.batch_limit.limit import LimitNames, LimitSettings
 from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner
-from slurm_rl_plugin.batch_systems.slurm.queue.job_tables import JobClassRule
+from slurm_rl_plugin.domain.job_class import IsInteractive
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SlurmSite:
-    """What an adapter has to know of a site and of the machine that it runs on.
+class SlurmAdapterSettings:
+    """What an adapter for Slurm is told of the cluster and of the machine that it runs on.
 
     Attributes:
         shares: account -> share, scaled to sum 1; None takes RawShares from `sshare`.
@@ -34,7 +34,7 @@ class SlurmSite:
     """
 
     shares: Mapping[str, float] | None
-    interactive: JobClassRule
+    interactive: IsInteractive
     clock: Callable[[], float]
     timeout: float = 10.0
     environment: Mapping[str, str] | None = None
@@ -49,7 +49,7 @@ class SlurmSite:
     class_defaults: Path | None = None
 
     def commands(self) -> CommandRunner:
-        """Runs Slurm's commands there."""
+        """What runs Slurm's commands with these variables, this time-out and this listener."""
         return CommandRunner(
             environment=self.environment, timeout=self.timeout, on_call=self.on_call
         )

@@ -21,7 +21,7 @@ from slurm_rl_plugin.utility.reward import RewardWeights
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Configuration:
-    """The whole configuration, checked.
+    """Every section of the configuration, checked, with where each value comes from.
 
     Attributes:
         values: section -> key -> value, defaults filled in.
@@ -48,7 +48,7 @@ class Configuration:
 
     @property
     def cycle_settings(self) -> CycleSettings:
-        """What the cycle may do."""
+        """What a cycle may do: mode, influence, bounds on writes, deadlines."""
         hook, policy = self.values["hook"], self.values["policy"]
         return CycleSettings(
             shadow=hook["mode"] == "shadow",
@@ -69,7 +69,7 @@ class Configuration:
 
     @property
     def pace(self) -> Pace:
-        """When cycles are due."""
+        """How long the daemon waits between cycles, in seconds, as [hook] says."""
         hook = self.values["hook"]
         return Pace(
             longest=float(hook["cycle"]),

@@ -31,7 +31,7 @@ from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
 ENDED_EVENT = len(SHORT_RUN_TIMES)
 
 
-class PastRuns(NamedTuple):
+class WorkloadHistory(NamedTuple):
     """Whose the jobs of a workload are, and what was known of their runs before its first job.
 
     Attributes:
@@ -55,13 +55,13 @@ class PastRuns(NamedTuple):
     templates: FloatArray
     template_known: BoolArray
 
-    def of_jobs(self, index: IntArray | BoolArray) -> PastRuns:
+    def of_jobs(self, index: IntArray | BoolArray) -> WorkloadHistory:
         """The same for the chosen jobs; who is not among them keeps no row."""
         if len(self.user) == 0:
             return self
         users, user = np.unique(self.user[index], return_inverse=True)
         templates, template = np.unique(self.template[index], return_inverse=True)
-        return PastRuns(
+        return WorkloadHistory(
             user=user.astype(np.int64),
             template=template.astype(np.int64),
             asked=self.asked[templates],
@@ -72,12 +72,12 @@ class PastRuns(NamedTuple):
             template_known=self.template_known[templates],
         )
 
-    def copy(self) -> PastRuns:
+    def copy(self) -> WorkloadHistory:
         """The same with rows of its own, to be changed."""
         return self._replace(**{name: column.copy() for name, column in self._asdict().items()})
 
 
-def nothing_past(user: IntArray, template: IntArray, time_limit: FloatArray) -> PastRuns:
+def nothing_past(user: IntArray, template: IntArray, time_limit: FloatArray) -> WorkloadHistory:
     """Jobs of whose users nothing is known.
 
     Args:
@@ -91,7 +91,7 @@ def nothing_past(user: IntArray, template: IntArray, time_limit: FloatArray) -> 
     asked = np.full(templates, UNKNOWN_RUN_TIME)
     known = np.isfinite(time_limit) & (time_limit > 0)
     asked[template[known]] = time_limit[known]
-    return PastRuns(
+    return WorkloadHistory(
         user=user,
         template=template,
         asked=asked,
@@ -109,7 +109,7 @@ NO_PAST = nothing_past(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64),
 
 @compiled_borrowing
 def fold_run(
-    past: PastRuns, user: int, template: int, kind: int, run_time: float, processors: float
+    past: WorkloadHistory, user: int, template: int, kind: int, run_time: float, processors: float
 ) -> None:
     """Let one event of a run tell the site, its user and its template.
 
@@ -145,7 +145,7 @@ def fold_run(
 
 
 @compiled
-def known_rows(past: PastRuns, user: int, template: int) -> tuple[FloatArray, FloatArray]:
+def known_rows(past: WorkloadHistory, user: int, template: int) -> tuple[FloatArray, FloatArray]:
     """The rows that speak for a job: its user's and its template's, or the level above."""
     of_user = past.users[user] if past.user_known[user] else past.site
     of_template = past.templates[template] if past.template_known[template] else of_user
@@ -153,7 +153,7 @@ def known_rows(past: PastRuns, user: int, template: int) -> tuple[FloatArray, Fl
 
 
 @compiled_borrowing
-def past_speaks(past: PastRuns, user: int, template: int, processors: float) -> bool:
+def past_speaks(past: WorkloadHistory, user: int, template: int, processors: float) -> bool:
     """Whether past runs say how long jobs of a template will run (`run_history.speaks_for`)."""
     spent = past.users[user, SPENT] if past.user_known[user] else 0.0
     return speaks_for(spent, past.asked[template], processors)
