@@ -217,7 +217,7 @@ class OwnAccounting(Protocol):
         ...
 
     def processors(self) -> int:
-        """See `OfferingSite.processors`."""
+        """All processors of the cluster, those of nodes that are down as well."""
         ...
 
     def shares(self, accounts: Sequence[str]) -> dict[str, float] | None:

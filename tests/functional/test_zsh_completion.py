@@ -9,8 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from slurm_rl_plugin.cli.entry import VERBS
-from slurm_rl_plugin.configuration import SHIPPED_MODELS
-from slurm_rl_plugin.policies.ordering_rules import LIVE_RULES
+from slurm_rl_plugin.policies.registry import NAMED_POLICIES
 from tests.architecture.markdown_documents import TOP
 from tests.functional.test_system_files import tool
 
@@ -79,7 +78,7 @@ def test_values_of_an_option(tmp_path: Path) -> None:
 
 def test_policies_and_models_are_offered_beside_files(tmp_path: Path) -> None:
     (tmp_path / "mine.onnx").touch()
-    names = {*LIVE_RULES, *SHIPPED_MODELS, "mine.onnx"}
+    names = {*NAMED_POLICIES, "mine.onnx"}
     assert set(offered(tmp_path, "evaluate", "--policy", "")) - {"offered"} == names
 
 

@@ -128,7 +128,7 @@ class Pbs:
         return self._server
 
     def own_checks(self, *, wants_runs: bool = False) -> Iterator[Check]:
-        """See `ChecksItself.own_checks`; past runs come from files, which may be none."""
+        """Check what PBS alone has: the score's resource and default, formula, hooks."""
         del wants_runs
         return pbs_checks(self.commands, self.server())
 

@@ -244,16 +244,16 @@ class SlurmCluster:
             self._limit.set(processors)
 
     def own_checks(self, *, wants_runs: bool = False) -> Iterator[Check]:
-        """See `ChecksItself.own_checks`."""
+        """Check what Slurm alone has: shares, accounting, the table for job_submit.lua."""
         yield from slurm_checks(self._given, self._runner, SSHARE, wants_runs=wants_runs)
 
     @property
     def hidden_factors(self) -> str:
-        """See `HidesFactors.hidden_factors`."""
+        """Which jobs `sprio` does not list, one sentence."""
         return "sprio lists no job that is held or not eligible."
 
     def limit_checks(self, *, writes: bool) -> Iterator[Check]:
-        """See `ChecksLimit.limit_checks`."""
+        """Check the QOS or licences that carry a limit on batch jobs, if any are configured."""
         if self._given.limit is not None:
             rows = self._queue.waiting_and_running()
             yield from limit_checks(

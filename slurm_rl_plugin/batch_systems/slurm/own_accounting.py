@@ -25,7 +25,7 @@ from slurm_rl_plugin.errors import AccountingLogError, ConfigurationError
 
 
 class SlurmAccounting:
-    """See `OwnAccounting`.
+    """sacct as a log to train on; sinfo and sshare tell what a log needs beside jobs.
 
     Args:
         timeout: seconds that a call may take.
@@ -35,7 +35,11 @@ class SlurmAccounting:
         self._commands = CommandRunner(environment=None, timeout=timeout, on_call=None)
 
     def check(self) -> None:
-        """See `OwnAccounting.check`."""
+        """Refuse a host without `sacct`.
+
+        Raises:
+            ConfigurationError: it is not on the PATH.
+        """
         if shutil.which("sacct") is None:
             raise ConfigurationError(
                 "--from slurm needs sacct, which is not on the PATH: install Slurm's client "
@@ -43,18 +47,22 @@ class SlurmAccounting:
             )
 
     def queries(self, since: datetime, until: datetime) -> int:
-        """See `OwnAccounting.queries`."""
+        """How many calls of `sacct` a dump takes: one a month."""
         return len(month_stretches(since, until))
 
     def dump(
         self, since: datetime, until: datetime, progress: Callable[[int, float], None]
     ) -> AccountingDump:
-        """See `OwnAccounting.dump`."""
+        """Ask `sacct` month by month; raises as `OwnAccounting.dump` says."""
         stretches = month_stretches(since, until)
         return read_accounting_dump(self._commands, SACCT_FIELDS, stretches, progress)
 
     def read(self, dump: LogDump, when: str) -> tuple[JobLog, ReadReport]:
-        """See `OwnAccounting.read`."""
+        """The jobs of a dump that ran; polars is needed.
+
+        Raises:
+            AccountingLogError: no job ran, or an answer that is no dump.
+        """
         if not dump.lines:
             raise AccountingLogError("sacct", f"no job ended {when}; give an earlier --since")
         content = dump.text.encode()
@@ -69,11 +77,11 @@ class SlurmAccounting:
         return log, report
 
     def processors(self) -> int:
-        """See `OwnAccounting.processors`; by `sinfo`."""
+        """All processors by `sinfo`, those of nodes that are down as well."""
         return parse_all_processors(self._commands.read(SINFO))
 
     def shares(self, accounts: Sequence[str]) -> dict[str, float] | None:
-        """See `OwnAccounting.shares`; by `sshare`, whose fair tree does the same."""
+        """Shares of these accounts by `sshare`, sum 1: what one does not use falls to the others."""
         tree = parse_shares(self._commands.read(SSHARE))
         found = {name: tree.shares[name] for name in accounts if tree.shares.get(name, 0.0) > 0}
         whole = sum(found.values())

@@ -34,7 +34,7 @@ _PLAIN = re.compile(r"[^\s,=]+")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LuaTable:
-    """See `ClassDefaultsTable`.
+    """The table that job_submit.lua reads, in Lua's own words.
 
     Attributes:
         path: of the file.
@@ -54,19 +54,19 @@ class LuaTable:
         return SiteFactorLever.name
 
     def write(self, default: ClassDefault) -> None:
-        """See `ClassDefaultsTable.write`."""
+        """Write what a new interactive job gets, good for `life` seconds, in place."""
         write_table(self.path, list(self._lines(default)))
 
     def void(self) -> None:
-        """See `ClassDefaultsTable.void`."""
+        """Let the script give nothing more, though what it gave may still stand."""
         void_table(self.path)
 
     def empty(self) -> None:
-        """See `ClassDefaultsTable.empty`."""
+        """Leave no sign that the table has ever given anything."""
         empty_table(self.path)
 
     def may_have_given(self) -> bool:
-        """See `ClassDefaultsTable.may_have_given`."""
+        """Whether a job may carry what the script gave it, as far as the file tells."""
         return may_have_given(self.path)
 
     def _lines(self, default: ClassDefault) -> Iterator[str]:

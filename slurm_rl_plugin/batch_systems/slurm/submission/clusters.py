@@ -46,17 +46,17 @@ class SlurmSubmission:
 
     @property
     def program(self) -> str:
-        """See `JobSubmission.program`."""
+        """The command that submits."""
         return SBATCH
 
     def command(self, words: Sequence[str]) -> SbatchCommand:
-        """See `JobSubmission.command`."""
+        """The words of a command `sbatch ...`, its options told apart from the script's."""
         return sbatch_command(words)
 
     def request(
         self, command: SubmitCommand, script: str, environment: Mapping[str, str], user: str
     ) -> JobRequest:
-        """See `JobSubmission.request`."""
+        """What the job asks for, by options, variables and `#SBATCH` lines."""
         return job_request_of(command, script, environment, user)
 
     def submit(self, cluster: str, words: Sequence[str], script: str | None) -> tuple[int, str]:

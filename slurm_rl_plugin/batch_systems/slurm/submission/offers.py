@@ -14,7 +14,7 @@ from slurm_rl_plugin.domain.site import JobRequest
 
 @dataclass(frozen=True, slots=True)
 class SlurmOffers:
-    """See `OfferingSite`.
+    """What brokers are told of a site with Slurm.
 
     Args:
         commands: runs Slurm's commands as this process's user.
@@ -25,15 +25,15 @@ class SlurmOffers:
     account: str
 
     def expected_start(self, request: JobRequest) -> float | None:
-        """See `OfferingSite.expected_start`."""
+        """The start that `sbatch --test-only` expects, seconds since the epoch; nothing is submitted."""
         return SlurmStarts(self.commands, self.account).expected_start(request)
 
     def name(self) -> str:
-        """See `OfferingSite.name`."""
+        """ClusterName of slurm.conf."""
         return parse_cluster_name(self.commands.read(SHOW_CONFIG))
 
     def processors(self) -> int:
-        """See `OfferingSite.processors`."""
+        """All processors by `sinfo`, those of nodes that are down as well."""
         return parse_all_processors(self.commands.read(SINFO))
 
 
