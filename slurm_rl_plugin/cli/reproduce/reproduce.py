@@ -24,7 +24,7 @@ _TRACES_VARIABLE = "SLURM_RL_TRACES"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options: those of all studies, and what one alone has."""
+    """Which study is run, how large, from which models and logs, and where figures go."""
     parser.add_argument("paper", choices=tuple(STUDIES), help="which experiment")
     parser.add_argument(
         "traces",

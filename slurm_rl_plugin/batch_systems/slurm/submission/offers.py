@@ -25,7 +25,7 @@ class SlurmOffers:
     account: str
 
     def expected_start(self, request: JobRequest) -> float | None:
-        """The start that `sbatch --test-only` expects, seconds since the epoch; nothing is submitted."""
+        """The start that `sbatch --test-only` expects, seconds since the epoch."""
         return SlurmStarts(self.commands, self.account).expected_start(request)
 
     def name(self) -> str:
