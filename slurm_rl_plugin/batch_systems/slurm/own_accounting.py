@@ -81,7 +81,7 @@ class SlurmAccounting:
         return parse_all_processors(self._commands.read(SINFO))
 
     def shares(self, accounts: Sequence[str]) -> dict[str, float] | None:
-        """Shares of these accounts by `sshare`, sum 1; one without jobs leaves its to the others."""
+        """Shares of these accounts by `sshare`, sum 1; what one leaves falls to others."""
         tree = parse_shares(self._commands.read(SSHARE))
         found = {name: tree.shares[name] for name in accounts if tree.shares.get(name, 0.0) > 0}
         whole = sum(found.values())
