@@ -1,8 +1,9 @@
 """The site's configuration: files, environment and flags become typed objects, with every fault."""
 
 from slurm_rl_plugin.configuration.configuration import Configuration
-from slurm_rl_plugin.configuration.keys.definitions import DEFAULT_PATH, KEYS
+from slurm_rl_plugin.configuration.keys.definitions import DEFAULT_PATH
 from slurm_rl_plugin.configuration.keys.key import Key
+from slurm_rl_plugin.configuration.keys.sections import KEYS
 from slurm_rl_plugin.configuration.reading.environment import Flag
 from slurm_rl_plugin.configuration.reading.precedence import (
     parse_configuration,

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from slurm_rl_plugin.configuration.keys.reserve import OFF
+from slurm_rl_plugin.configuration.keys.sections import Sections
 from slurm_rl_plugin.configuration.reading.shares import DEFAULT_SOURCE
 from slurm_rl_plugin.domain.job_class import JobClassifier
 from slurm_rl_plugin.hook.cycle.settings import CycleSettings
@@ -47,34 +48,39 @@ class Configuration:
     is_whole: bool = True
 
     @property
+    def sections(self) -> Sections:
+        """The same values, each with its type."""
+        return Sections.of(self.values)
+
+    @property
     def cycle_settings(self) -> CycleSettings:
         """What a cycle may do: mode, influence, bounds on writes, deadlines."""
-        hook, policy = self.values["hook"], self.values["policy"]
+        hook, policy = self.sections.hook, self.sections.policy
         return CycleSettings(
-            shadow=hook["mode"] == "shadow",
-            max_writes=hook["max_writes"],
-            influence=float(hook["influence_hours"]) or math.inf,
-            inference_deadline=policy["inference_deadline"],
-            fallback=policy["fallback"],
-            breaker_failures=policy["breaker_failures"],
-            breaker_rest=policy["breaker_rest"],
-            beside_controllers=hook["beside_controllers"],
+            shadow=hook.mode == "shadow",
+            max_writes=hook.max_writes,
+            influence=float(hook.influence_hours) or math.inf,
+            inference_deadline=policy.inference_deadline,
+            fallback=policy.fallback,
+            breaker_failures=policy.breaker_failures,
+            breaker_rest=policy.breaker_rest,
+            beside_controllers=hook.beside_controllers,
         )
 
     @property
     def disable_file(self) -> Path | None:
         """While it exists nothing is written; None for none."""
-        name = self.values["hook"]["disable_file"]
+        name = self.sections.hook.disable_file
         return Path(name) if name else None
 
     @property
     def pace(self) -> Pace:
         """How long the daemon waits between cycles, in seconds, as [hook] says."""
-        hook = self.values["hook"]
+        hook = self.sections.hook
         return Pace(
-            longest=float(hook["cycle"]),
-            soonest=float(hook["soonest_cycle"]),
-            busy_share=float(hook["busy_share"]),
+            longest=float(hook.cycle),
+            soonest=float(hook.soonest_cycle),
+            busy_share=float(hook.busy_share),
         )
 
     @property
@@ -102,20 +108,20 @@ class Configuration:
     @property
     def reserve(self) -> ReserveSettings | None:
         """What may be kept free of batch jobs; None where nothing may."""
-        reserve = self.values["reserve"]
-        if reserve["mechanism"] == OFF:
+        reserve = self.sections.reserve
+        if reserve.mechanism == OFF:
             return None
         return ReserveSettings(
-            most=reserve["most_processors"],
-            widest_batch_job=reserve["widest_batch_job"],
-            change_interval=float(reserve["change_seconds"]),
-            lift_after=float(reserve["lift_hours"]) * HOUR or math.inf,
-            idle_after=float(reserve["idle_minutes"]) * MINUTE or math.inf,
-            narrow_first=reserve["narrow_first"],
+            most=reserve.most_processors,
+            widest_batch_job=reserve.widest_batch_job,
+            change_interval=float(reserve.change_seconds),
+            lift_after=float(reserve.lift_hours) * HOUR or math.inf,
+            idle_after=float(reserve.idle_minutes) * MINUTE or math.inf,
+            narrow_first=reserve.narrow_first,
         )
 
     @property
     def starvation_bound(self) -> float:
         """Seconds; inf for no bound."""
-        hours = float(self.values["guard_rails"]["starvation_hours"])
+        hours = float(self.sections.guard_rails.starvation_hours)
         return hours * HOUR if hours else math.inf

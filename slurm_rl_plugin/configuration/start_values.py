@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from slurm_rl_plugin.configuration.configuration import Configuration
-from slurm_rl_plugin.configuration.keys.definitions import KEYS
 from slurm_rl_plugin.configuration.keys.key import Keys
+from slurm_rl_plugin.configuration.keys.sections import KEYS
 
 
 def changed_start_keys(

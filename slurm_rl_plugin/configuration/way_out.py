@@ -42,7 +42,7 @@ class KnownConfiguration:
     @property
     def state_file(self) -> Path:
         """Where the jobs that carry a factor of ours are remembered."""
-        return Path(self.configuration.values["hook"]["state_file"])
+        return Path(self.configuration.sections.hook.state_file)
 
     @property
     def beside_controllers(self) -> bool | None:
@@ -50,7 +50,7 @@ class KnownConfiguration:
         told = self.configuration.origins["hook"]["beside_controllers"] != DEFAULT
         if self.faults and not told:
             return None
-        return bool(self.configuration.values["hook"]["beside_controllers"])
+        return bool(self.configuration.sections.hook.beside_controllers)
 
 
 def way_out_of(configuration: Configuration) -> dict[str, dict[str, Any]]:
@@ -94,7 +94,7 @@ def known_configuration(
     faults += wrong
     if not faults:
         return KnownConfiguration(configuration=configuration)
-    state = str(configuration.values["hook"]["state_file"])
+    state = str(configuration.sections.hook.state_file)
     left = ConfigurationFile(name=state, content=_own_part(left_behind(Path(state))))
     # what a file says goes before what was left, but not what was pieced together from its lines
     files = [left, *files] if is_read else [*files, left]

@@ -27,7 +27,7 @@ _DEFAULTS_LIFE = 30.0
 
 def chosen_batch_system(configuration: Configuration) -> BatchSystemChoice:
     """Which one is taken here, and why."""
-    return choose_batch_system(configuration.values["batch_system"]["adapter"], os.environ)
+    return choose_batch_system(configuration.sections.batch_system.adapter, os.environ)
 
 
 def build_batch_system(
@@ -43,19 +43,19 @@ def build_batch_system(
     Raises:
         ConfigurationError: the adapter cannot work here.
     """
-    settings = configuration.values["batch_system"]
-    state_file = Path(configuration.values["hook"]["state_file"])
+    settings = configuration.sections.batch_system
+    state_file = Path(configuration.sections.hook.state_file)
     choice = chosen_batch_system(configuration)
     logger.info("batch_system=%s because=%s", choice.kind.name, choice.because)
     parts = AdapterParts(
-        adapter=settings["adapter"],
+        adapter=settings.adapter,
         shares=configuration.shares,
         interactive=configuration.classifier.is_interactive,
         clock=time.time,  # noqa: TID251 - the composition root hands out the clock
-        timeout=float(settings["timeout"]),
+        timeout=float(settings.timeout),
         environment=dict(os.environ),
         on_call=lambda call, seconds: calls.append((call, seconds)),
-        history_days=float(settings["history_days"]) if learns_from_runs else 0.0,
+        history_days=float(settings.history_days) if learns_from_runs else 0.0,
         host=socket.gethostname(),
         state_file=state_file,
         limits_file=limits_path(state_file),
@@ -67,13 +67,13 @@ def build_batch_system(
 
 def _limit_keys(configuration: Configuration) -> LimitKeys:
     """What of a faulty configuration is a default is not known to be the site's."""
-    reserve = configuration.values["reserve"]
+    reserve = configuration.sections.reserve
     return LimitKeys(
-        mechanism=None if reserve["mechanism"] == OFF else reserve["mechanism"],
-        qos=reserve["qos"],
-        license=reserve["license"],
-        reservation=reserve["reservation"],
-        queues=tuple(reserve["queues"]),
+        mechanism=None if reserve.mechanism == OFF else reserve.mechanism,
+        qos=reserve.qos,
+        license=reserve.license,
+        reservation=reserve.reservation,
+        queues=tuple(reserve.queues),
         is_known=configuration.is_whole,
     )
 
@@ -98,5 +98,5 @@ def class_defaults_table(configuration: Configuration) -> ClassDefaultsTable | N
 
 
 def _class_defaults_path(configuration: Configuration) -> Path | None:
-    given = configuration.values["hook"]["class_defaults_file"]
+    given = configuration.sections.hook.class_defaults_file
     return Path(given) if given else None

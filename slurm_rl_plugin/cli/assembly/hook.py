@@ -119,7 +119,7 @@ def load_policy_or_fall_back(model: str) -> LoadedPolicy:
 def build_cycle(configuration: Configuration, loaded: LoadedPolicy) -> Cycle:
     """A cycle over the configured batch system."""
     calls: list[tuple[str, float]] = []
-    hook, rails = configuration.values["hook"], configuration.values["guard_rails"]
+    hook, rails = configuration.sections.hook, configuration.sections.guard_rails
     reserve = ReserveRail(configuration.reserve) if configuration.reserve else None
     return Cycle(
         batch_system=build_batch_system(
@@ -130,16 +130,16 @@ def build_cycle(configuration: Configuration, loaded: LoadedPolicy) -> Cycle:
         settings=configuration.cycle_settings,
         guard_rails=default_guard_rails(configuration.starvation_bound, reserve),
         untouched=UntouchedJobs(
-            accounts=tuple(rails["exempt_accounts"]),
-            partitions=tuple(rails["exempt_partitions"]),
-            qos=tuple(rails["exempt_qos"]),
+            accounts=tuple(rails.exempt_accounts),
+            partitions=tuple(rails.exempt_partitions),
+            qos=tuple(rails.exempt_qos),
         ),
-        state=StateFile(Path(hook["state_file"]), way_out_of(configuration)),
-        audit=AuditLog(Path(hook["audit_file"]) if hook["audit_file"] else None),
+        state=StateFile(Path(hook.state_file), way_out_of(configuration)),
+        audit=AuditLog(Path(hook.audit_file) if hook.audit_file else None),
         monotonic=time.monotonic,
         limit=BatchLimit(
             rail=reserve,
-            file=limits_path(Path(hook["state_file"])),
+            file=limits_path(Path(hook.state_file)),
             monotonic=time.monotonic,
         ),
         class_defaults=ClassDefaults(table=class_defaults_table(configuration)),

@@ -20,7 +20,7 @@ def become_state_owner(configuration: Configuration) -> None:
     """
     if os.geteuid() != 0:
         return
-    owner = _owner(Path(configuration.values["hook"]["state_file"]).parent)
+    owner = _owner(Path(configuration.sections.hook.state_file).parent)
     if owner is None:
         return
     user, group = owner

@@ -54,13 +54,13 @@ def main(options: argparse.Namespace) -> int:
 
 
 def _serve(configuration: Configuration) -> None:
-    where, tls = configuration.values["offer"], configuration.offer_tls
+    where, tls = configuration.sections.offer, configuration.offer_tls
     port = serve_pages(
         build_offer_pages(configuration),
-        where["address"],
-        where["port"],
+        where.address,
+        where.port,
         tls,
         section="offer",
     )
     scheme = "http" if tls is None else "https"
-    logger.info("offer=ready url=%s://%s:%d/offer", scheme, where["address"], port)
+    logger.info("offer=ready url=%s://%s:%d/offer", scheme, where.address, port)

@@ -41,7 +41,7 @@ def build_offer_pages(configuration: Configuration) -> OfferPages:
         ConfigurationError: the batch system has no will-run test, the token cannot be read, or the
             utility model cannot be used.
     """
-    given, site = configuration.values["offer"], offering_site(configuration)
+    given, site = configuration.sections.offer, offering_site(configuration)
     utilities = build_own_utilities(configuration, site)
     desk = build_offer_desk(configuration, site, utilities)
     if utilities is not None:
@@ -49,9 +49,9 @@ def build_offer_pages(configuration: Configuration) -> OfferPages:
     return OfferPages(
         answer=desk.answer,
         utilities=None if utilities is None else utilities.current,
-        token=SharedToken(Path(given["token_file"])),
-        rate=_rate(given["requests_per_minute"]),
-        strangers=_rate(given["requests_per_minute"]),
+        token=SharedToken(Path(given.token_file)),
+        rate=_rate(given.requests_per_minute),
+        strangers=_rate(given.requests_per_minute),
         monotonic=time.monotonic,
     )
 
@@ -68,31 +68,31 @@ def offering_site(configuration: Configuration) -> OfferingSite:
     Raises:
         ConfigurationError: it tells nobody when a job would start.
     """
-    given, kind = configuration.values["offer"], chosen_batch_system(configuration).kind
+    given, kind = configuration.sections.offer, chosen_batch_system(configuration).kind
     if kind.offers is None:
         raise ConfigurationError(
             f"offers need Slurm's will-run test, and {kind.title} has none: run `slurm-rl offer` "
             "at sites with Slurm only."
         )
-    return kind.offers(float(given["timeout"]), given["account"])
+    return kind.offers(float(given.timeout), given.account)
 
 
 def build_offer_desk(
     configuration: Configuration, site: OfferingSite, utilities: OwnUtilities | None
 ) -> OfferDesk:
     """What makes the offers."""
-    given = configuration.values["offer"]
+    given = configuration.sections.offer
     limits = StartLimits(
-        keep=float(given["keep"]),
-        at_once=given["tests_at_once"],
-        busy_share=float(given["busy_share"]),
-        patience=float(given["timeout"]),
+        keep=float(given.keep),
+        at_once=given.tests_at_once,
+        busy_share=float(given.busy_share),
+        patience=float(given.timeout),
     )
     return OfferDesk(
         site=Remembered(site.name).value,
         starts=RecentStarts(site.expected_start, limits, time.monotonic),
         worth=OfferWorth(
-            given["price"],
+            given.price,
             configuration.classifier.is_interactive,
             None if utilities is None else utilities.utility,
         ),
@@ -107,7 +107,7 @@ def utility_model(configuration: Configuration) -> QNetworkPolicy | None:
     Raises:
         ConfigurationError: it cannot be read, or it is none of a site's utility.
     """
-    name = configuration.values["offer"]["utility_model"]
+    name = configuration.sections.offer.utility_model
     if not name:
         return None
     try:
@@ -127,7 +127,7 @@ def build_own_utilities(configuration: Configuration, site: OfferingSite) -> Own
     policy = utility_model(configuration)
     if policy is None:
         return None
-    given, calls = configuration.values["offer"], list[tuple[str, float]]()
+    given, calls = configuration.sections.offer, list[tuple[str, float]]()
     name = Remembered(site.name).value
     # asks which adapter may work, so not before the first publication
     batch_system = cache(lambda: build_batch_system(configuration, calls))
@@ -138,8 +138,8 @@ def build_own_utilities(configuration: Configuration, site: OfferingSite) -> Own
 
     return OwnUtilities(
         publish,
-        patience=float(given["timeout"]) / 2.0,  # the will-run test of the same request takes time
-        busy_share=float(given["busy_share"]),
+        patience=float(given.timeout) / 2.0,  # the will-run test of the same request takes time
+        busy_share=float(given.busy_share),
         clock=time.time,  # noqa: TID251 - the composition root hands out the clock
         monotonic=time.monotonic,
     )

@@ -73,14 +73,14 @@ class Route:
 def main(options: argparse.Namespace) -> int:
     """Rank, print, and submit where that is wanted; 1 where no site takes the job."""
     configuration = configuration_of(options, or_defaults=True)
-    named = options.broker or configuration.values["route"]["broker"]
+    named = options.broker or configuration.sections.route.broker
     broker = _broker(named, options.formula, configuration)
     route = _route(options, configuration)
     sites = sites_of(configuration, os.environ)
     answers = ask_sites(
-        [RemoteSite(site, float(configuration.values["route"]["timeout"])) for site in sites],
+        [RemoteSite(site, float(configuration.sections.route.timeout)) for site in sites],
         route.request,
-        float(configuration.values["route"]["timeout"]),
+        float(configuration.sections.route.timeout),
         time.monotonic,
     )
     if named in LEARNERS:
@@ -103,14 +103,14 @@ def _broker(named: str, formula: str | None, configuration: Configuration) -> Br
     parts = BrokerParts(
         clock=now,
         seed=time.time_ns(),
-        formula=formula or configuration.values["route"]["formula"],
+        formula=formula or configuration.sections.route.formula,
         is_interactive=configuration.classifier.is_interactive,
     )
     return BROKERS[named](parts)
 
 
 def _route(options: argparse.Namespace, configuration: Configuration) -> Route:
-    submission = _submission(float(configuration.values["route"]["submit_timeout"]))
+    submission = _submission(float(configuration.sections.route.submit_timeout))
     command, script = given_command(submission, options.command)
     if options.submit and shutil.which(submission.program) is None:
         raise ConfigurationError(

@@ -89,7 +89,7 @@ def sites_of(configuration: Configuration, environment: Mapping[str, str]) -> li
     Raises:
         ConfigurationError: a file is faulty, or there is no site at all.
     """
-    given = configuration.values["route"]["sites_file"]
+    given = configuration.sections.route.sites_file
     places = [Path(given)] if given else []
     home = environment.get("XDG_CONFIG_HOME") or str(Path("~/.config").expanduser())
     places.append(Path(home) / "slurm-rl" / "sites.toml")

@@ -41,10 +41,10 @@ def site(
     else:
         cost = facts.traits.cost or facts.lever
         yield Check(WARN if facts.traits.costly else PASS, "lever", cost)
-    yield _influence(float(configuration.values["hook"]["influence_hours"]), facts)
-    if configuration.values["hook"]["beside_controllers"] and not facts.controller_here:
+    yield _influence(float(configuration.sections.hook.influence_hours), facts)
+    if configuration.sections.hook.beside_controllers and not facts.controller_here:
         yield Check(FAIL, "controller", NO_CONTROLLER_HERE)
-    elif facts.in_charge or not configuration.values["hook"]["beside_controllers"]:
+    elif facts.in_charge or not configuration.sections.hook.beside_controllers:
         yield Check(PASS, "controller", "a daemon here acts")
     elif facts.in_charge is None:
         yield Check(WARN, "controller", NOBODY_IN_CHARGE)
@@ -58,7 +58,7 @@ def site(
 
 def adapter(configuration: Configuration) -> Check:
     """Which of the batch systems was taken, and why."""
-    wanted = configuration.values["batch_system"]["adapter"]
+    wanted = configuration.sections.batch_system.adapter
     choice = choose_batch_system(wanted, os.environ)
     what = f"{choice.kind.title}: {choice.because}"
     return Check(PASS if choice.sure else WARN, "adapter", what)
@@ -69,7 +69,7 @@ def own_checks(configuration: Configuration, look: QueueLook) -> list[Check]:
     system = look.cycle.batch_system
     if not isinstance(system, ChecksItself):
         return []
-    days = configuration.values["batch_system"]["history_days"]
+    days = configuration.sections.batch_system.history_days
     return list(system.own_checks(wants_runs=look.loaded.learns_from_runs and days > 0))
 
 
@@ -107,7 +107,7 @@ def scheduler_of(configuration: Configuration, look: QueueLook) -> Iterator[Chec
     if look.considered.plan.fallback_reason is not None:
         yield Check(FAIL, "decision", look.considered.plan.fallback_reason)
     yield _weights(configuration, look)
-    runs = daemon_runs(Path(configuration.values["hook"]["state_file"]))
+    runs = daemon_runs(Path(configuration.sections.hook.state_file))
     if runs is not False or look.cycle.stands_by():  # it has just answered
         # it may be writing the very job that we would try
         yield Check(WARN, "right to write", "not tried: a daemon runs, see `slurm-rl status`")
@@ -117,7 +117,7 @@ def scheduler_of(configuration: Configuration, look: QueueLook) -> Iterator[Chec
 
 def _weights(configuration: Configuration, look: QueueLook) -> Check:
     """What our order is worth beside what the site's own priorities differ by."""
-    hours = float(configuration.values["hook"]["influence_hours"])
+    hours = float(configuration.sections.hook.influence_hours)
     if not hours:
         return Check(PASS, "weights", "our order wins over the site's own weights")
     plan = look.considered.plan

@@ -37,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(options: argparse.Namespace) -> int:
     """Check and print; 1 where a check fails."""
     configuration = configuration_of(options)
-    check_model_file(configuration.values["policy"]["model"])
+    check_model_file(configuration.sections.policy.model)
     checks = checks_of(configuration, options.jobs)
     failed = sum(check.result == FAIL for check in checks)
     if options.json:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from dataclasses import asdict
 
 import numpy as np
 
@@ -30,7 +31,7 @@ def model_of(
         jobs: waiting jobs to decide on; by default those of now, 1000 at least.
     """
     try:
-        loaded = load_policy(configuration.values["policy"]["model"])
+        loaded = load_policy(configuration.sections.policy.model)
     except PolicyError as error:
         yield Check(FAIL, "model", str(error))
         return
@@ -46,7 +47,7 @@ def reward_of(configuration: Configuration, loaded: LoadedPolicy) -> Check:
     card = getattr(loaded.policy, "card", None)
     if card is None:
         return Check(PASS, "reward", "a rule has no reward: [reward] is not used")
-    trained, wanted = card.reward_weights, configuration.values["reward"]
+    trained, wanted = card.reward_weights, asdict(configuration.sections.reward)
     if not trained:
         return Check(
             WARN, "reward", "the model does not say what it was trained for: [reward] is not used"
@@ -67,7 +68,7 @@ def _decision_time(
 ) -> Check:
     plan = look.considered.plan
     snapshot = queue_beside(plan.snapshot, jobs, np.random.default_rng(1))
-    deadline = float(configuration.values["policy"]["inference_deadline"])
+    deadline = float(configuration.sections.policy.inference_deadline)
     taken = []
     for _ in range(_REPEATS):
         began = time.monotonic()

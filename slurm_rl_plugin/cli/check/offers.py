@@ -14,7 +14,7 @@ from slurm_rl_plugin.cli.assembly.batch_system import chosen_batch_system
 from slurm_rl_plugin.cli.brokers.offer_assembly import offering_site, utility_model
 from slurm_rl_plugin.cli.check.surroundings import why_not_listen
 from slurm_rl_plugin.configuration import Configuration
-from slurm_rl_plugin.configuration.keys.offers import OFFER
+from slurm_rl_plugin.configuration.keys.offers import OfferSection
 from slurm_rl_plugin.errors import BatchSystemError, ConfigurationError, JobNotAccepted
 from slurm_rl_plugin.metrics.tls import ServedTls
 
@@ -29,20 +29,19 @@ def offer_checks(configuration: Configuration, now: float) -> Iterator[Check]:
         configuration: of the site.
         now: seconds since the epoch.
     """
-    given = configuration.values["offer"]
+    given = configuration.sections.offer
     # the file of the package spells every default out
-    configured = any(given[name] != key.default for name, key in OFFER.items())
-    if not configured and not Path(given["token_file"]).exists():
+    if given == OfferSection() and not Path(given.token_file).exists():
         return
     try:
         site = offering_site(configuration)
     except ConfigurationError as error:
         yield Check(FAIL, "offer", str(error))
         return
-    yield _token(Path(given["token_file"]))
+    yield _token(Path(given.token_file))
     yield _tls(configuration)
-    yield _port(given["address"], given["port"])
-    if given["utility_model"]:
+    yield _port(given.address, given.port)
+    if given.utility_model:
         yield _utility_model(configuration)
     yield _will_run(configuration, site, now)
 
@@ -81,7 +80,7 @@ def _utility_model(configuration: Configuration) -> Check:
         utility_model(configuration)
     except ConfigurationError as error:
         return Check(FAIL, "offer utilities", str(error))
-    path = configuration.values["offer"]["utility_model"]
+    path = configuration.sections.offer.utility_model
     return Check(PASS, "offer utilities", f"{path} tells what the site publishes")
 
 

@@ -30,7 +30,7 @@ def main(options: argparse.Namespace) -> int:
     """Print every step; the formula is the last one, since it brings the scores into force."""
     configuration = configuration_of(options)
     formula, whence = site_formula(options.formula)
-    heartbeat = heartbeat_file(Path(configuration.values["hook"]["state_file"]))
+    heartbeat = heartbeat_file(Path(configuration.sections.hook.state_file))
     steps = setup_steps(formula, heartbeat, options.user, shipped_folder("deploy/pbs"))
     print(f"# As root on the host of pbs_server. {whence}")
     for number, step in enumerate(steps, start=1):

@@ -16,7 +16,7 @@ from slurm_rl_plugin.whole_file import may_exist
 
 def reserve_of(configuration: Configuration, look: QueueLook) -> Iterator[Check]:
     """Every check; one where nothing is to be kept free."""
-    state = Path(configuration.values["hook"]["state_file"])
+    state = Path(configuration.sections.hook.state_file)
     runs = daemon_runs(state)
     if configuration.reserve is None:
         if may_exist(limits_path(state)) and runs is False:
@@ -61,6 +61,6 @@ def _bounds(configuration: Configuration, look: QueueLook) -> Iterator[Check]:
     else:
         what = f"{reserve.most} of {capacity} processors at most"
         yield Check(PASS, "reserve size", what)
-    if configuration.values["hook"]["influence_hours"]:
+    if configuration.sections.hook.influence_hours:
         what = "interactive jobs may stand behind batch jobs that wait for processors, which block "
         yield Check(WARN, "reserve order", f"{what}them: set influence_hours = 0")

@@ -17,29 +17,29 @@ from slurm_rl_plugin.metrics.served import ServedMetrics
 
 def files_of(configuration: Configuration, now: float) -> Iterator[Check]:
     """Whether the daemon's files can be written by this user, and nothing is switched off."""
-    hook = configuration.values["hook"]
-    for name in ("state_file", "audit_file"):
-        if not hook[name]:
+    hook = configuration.sections.hook
+    for name, path in (("state_file", hook.state_file), ("audit_file", hook.audit_file)):
+        if not path:
             continue
-        folder = Path(hook[name]).parent
+        folder = Path(path).parent
         if os.access(folder, os.W_OK | os.X_OK):
             yield Check(PASS, name, f"{folder} is writable for this user")
         else:
             yield Check(FAIL, name, f"{folder} is missing or not writable for this user")
-    path = configuration.disable_file
-    found = None if path is None else read_disable_file(path)
+    disable = configuration.disable_file
+    found = None if disable is None else read_disable_file(disable)
     if found is not None and found.counts(now):
         yield Check(WARN, "disable_file", f"disabled {found.words}: `slurm-rl enable` ends it")
-    elif path is not None and not path.parent.is_dir():
-        yield Check(WARN, "disable_file", f"{path.parent} is missing: make it, or nobody can")
+    elif disable is not None and not disable.parent.is_dir():
+        yield Check(WARN, "disable_file", f"{disable.parent} is missing: make it, or nobody can")
     else:
         yield Check(PASS, "disable_file", "nothing is disabled")
 
 
 def port_of(configuration: Configuration) -> Check:
     """Whether the port of the metrics is free, or ours."""
-    where = configuration.values["metrics"]
-    address, port = where["address"], where["port"]
+    where = configuration.sections.metrics
+    address, port = where.address, where.port
     if port == 0:
         return Check(
             WARN, "metrics port", "0 is any free one, which nobody can ask: set [metrics] port"

@@ -7,6 +7,7 @@ import logging
 import os
 import signal
 import time
+from dataclasses import asdict
 from pathlib import Path
 from types import FrameType
 
@@ -54,8 +55,8 @@ def main(options: argparse.Namespace) -> int:
     log_to_standard_error(verbose=options.verbose)
     configuration = _configuration(options)
     become_state_owner(configuration)
-    check_model_file(configuration.values["policy"]["model"])
-    with only_daemon(Path(configuration.values["hook"]["state_file"])):
+    check_model_file(configuration.sections.policy.model)
+    with only_daemon(Path(configuration.sections.hook.state_file)):
         return _run(options, configuration)
 
 
@@ -73,11 +74,11 @@ def _check_reward(configuration: Configuration, loaded: LoadedPolicy) -> None:
     """Reward weights act by training only: say so where the model was trained for others."""
     card = getattr(loaded.policy, "card", None)
     trained = card.reward_weights if card is not None else {}
-    wanted = configuration.values["reward"]
+    wanted = asdict(configuration.sections.reward)
     if trained and any(abs(trained.get(key, 0.0) - wanted[key]) > 1e-9 for key in wanted):
         logger.warning(
             "reward=differs configured=%s trained=%s: retrain, or set [reward] as trained",
-            dict(wanted),
+            wanted,
             trained,
         )
 
@@ -97,7 +98,7 @@ def _check_lever(configuration: Configuration, cycle: Cycle) -> None:
         return
     if facts.harm is not None and not cycle.settings.shadow:
         raise ConfigurationError(f"mode is active, but {facts.harm}")
-    hours = float(configuration.values["hook"]["influence_hours"])
+    hours = float(configuration.sections.hook.influence_hours)
     if hours and facts.traits.no_influence is not None and not cycle.settings.shadow:
         raise ConfigurationError(f"mode is active, but {facts.traits.no_influence}.")
     if hours and hours * facts.points_an_hour < 1.0 and not cycle.settings.shadow:
@@ -116,26 +117,26 @@ def _check_lever(configuration: Configuration, cycle: Cycle) -> None:
 
 
 def _run(options: argparse.Namespace, configuration: Configuration) -> int:
-    loaded = load_policy_or_fall_back(configuration.values["policy"]["model"])
+    loaded = load_policy_or_fall_back(configuration.sections.policy.model)
     _check_reward(configuration, loaded)
     cycle = build_cycle(configuration, loaded)
     _check_lever(configuration, cycle)
-    where = configuration.values["metrics"]
+    where = configuration.sections.metrics
     registry = CollectorRegistry()
-    metrics = CycleMetrics(registry, loaded.labels, where["max_accounts"])
+    metrics = CycleMetrics(registry, loaded.labels, where.max_accounts)
     _describe(metrics, configuration, cycle)
-    path = where["textfile"]
+    path = where.textfile
     textfile = MetricsTextfile(path=Path(path), registry=registry) if path else None
     daemon = _daemon(options, configuration, cycle, metrics, textfile)
     if options.once:
         return 0 if daemon.run_once().succeeded else 1
-    port = serve_metrics(registry, where["address"], where["port"], configuration.tls)
+    port = serve_metrics(registry, where.address, where.port, configuration.tls)
     logger.info(
         "daemon=ready mode=%s policy=%s metrics=%s://%s:%d/metrics",
-        configuration.values["hook"]["mode"],
+        configuration.sections.hook.mode,
         cycle.policy.name,
         "http" if configuration.tls is None else "https",
-        where["address"],
+        where.address,
         port,
     )
     sd_notify("READY=1", os.environ)
@@ -151,7 +152,7 @@ def _run(options: argparse.Namespace, configuration: Configuration) -> int:
 def _describe(metrics: CycleMetrics, configuration: Configuration, cycle: Cycle) -> None:
     """Serve what the configuration says."""
     metrics.describe_site(
-        mode=configuration.values["hook"]["mode"],
+        mode=configuration.sections.hook.mode,
         starvation_bound=configuration.starvation_bound,
         adapter=cycle.batch_system.name,
     )
@@ -229,7 +230,7 @@ def _reloaded(
     try:
         fresh = _configuration(options)
         configuration = with_start_values(started, fresh)
-        loaded = load_policy(configuration.values["policy"]["model"])
+        loaded = load_policy(configuration.sections.policy.model)
         cycle = build_cycle(configuration, loaded)
         _check_lever(configuration, cycle)
         if isinstance(cycle.batch_system, WatchesJobs):

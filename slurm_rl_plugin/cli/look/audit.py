@@ -71,7 +71,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(options: argparse.Namespace) -> int:
     """Filter and print, a line at a time."""
-    path = configuration_of(options).values["hook"]["audit_file"]
+    path = configuration_of(options).sections.hook.audit_file
     if not path:
         raise ConfigurationError("no audit log is kept: give its path in [hook] audit_file.")
     reader = AuditReader(audit_files(Path(path)))

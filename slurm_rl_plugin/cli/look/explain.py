@@ -42,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(options: argparse.Namespace) -> int:
     """Decide on the whole queue and say all about one job."""
     configuration = configuration_of(options)
-    timeout = float(configuration.values["batch_system"]["timeout"])
+    timeout = float(configuration.sections.batch_system.timeout)
     record = chosen_batch_system(configuration).kind.job_record(options.job, timeout)
     document = explained(configuration, options.job, record)
     if options.json:
@@ -108,7 +108,7 @@ def _writes(configuration: Configuration) -> dict[str, Any]:
     found = None if path is None else read_disable_file(path)
     counts = found is not None and found.counts(time.time())  # noqa: TID251 - composition root
     return {
-        "mode": configuration.values["hook"]["mode"],
+        "mode": configuration.sections.hook.mode,
         "disabled": found.words if found is not None and counts else None,
     }
 
@@ -155,7 +155,7 @@ def _linear_weights(look: QueueLook) -> dict[str, tuple[float, float, float]]:
 
 
 def _audit(configuration: Configuration, number: int) -> list[dict[str, Any]]:
-    path = configuration.values["hook"]["audit_file"]
+    path = configuration.sections.hook.audit_file
     if not path:
         return []
     wanted = AuditFilter(jobs=frozenset({number}))
@@ -175,14 +175,14 @@ def _not_read(configuration: Configuration, look: QueueLook, document: dict[str,
         )
     if not math.isfinite(document["time_limit"]):
         missing.append("a time limit: the job has none.")
-    if look.asked_accounting and not configuration.values["batch_system"]["history_days"]:
+    if look.asked_accounting and not configuration.sections.batch_system.history_days:
         missing.append("past runs: history_days is 0 and no daemon remembers any.")
     features = document["features"] or []
     if any(feature["linear"] is None for feature in features):
         missing.append(
             "the linear part of the score: that needs the onnx package and a model of ours."
         )
-    path = configuration.values["hook"]["audit_file"]
+    path = configuration.sections.hook.audit_file
     if not path or not Path(path).exists():
         missing.append("the audit log: there is none yet.")
     return missing

@@ -41,7 +41,7 @@ def look_at_queue(configuration: Configuration) -> QueueLook:
     Raises:
         BatchSystemError: the queue cannot be read.
     """
-    loaded = load_policy_or_fall_back(configuration.values["policy"]["model"])
+    loaded = load_policy_or_fall_back(configuration.sections.policy.model)
     asks = loaded.learns_from_runs and not _daemon_remembers(configuration, loaded)
     cycle = build_cycle(configuration, replace(loaded, learns_from_runs=asks))
     cycle.settings = replace(cycle.settings, shadow=True)
@@ -52,6 +52,6 @@ def look_at_queue(configuration: Configuration) -> QueueLook:
 
 
 def _daemon_remembers(configuration: Configuration, loaded: LoadedPolicy) -> bool:
-    state = Path(configuration.values["hook"]["state_file"])
+    state = Path(configuration.sections.hook.state_file)
     memory = MemoryFile(path=memory_path(state), model_sha256=loaded.sha256, read_only=True)
     return bool(daemon_runs(state)) and memory.read() is not None

@@ -56,13 +56,13 @@ def main(options: argparse.Namespace) -> int:
 def status_of(known: KnownConfiguration, now: float) -> dict[str, Any]:
     """All that can be known from outside the daemon; `problems` are sentences."""
     configuration, state_path = known.configuration, known.state_file
-    hook = configuration.values["hook"]
+    hook = configuration.sections.hook
     carried = StateFile(state_path).read()
     document: dict[str, Any] = {
         "time": now,
         "daemon": {True: "runs", False: "absent", None: "unknown"}[daemon_runs(state_path)],
         "daemon_ran_before": may_exist(lock_path(state_path)),
-        "mode": hook["mode"],
+        "mode": hook.mode,
         **_disablement(configuration.disable_file, now),
         "policy": _policy(configuration),
         "metrics": _metrics(configuration),
@@ -70,7 +70,7 @@ def status_of(known: KnownConfiguration, now: float) -> dict[str, Any]:
         "batch_limit_stands": may_exist(limits_path(state_path)),
         "slurm": _batch_system(configuration),  # whichever it is: who reads this knows the key
     }
-    document["problems"] = [*_faults(known), *_problems(document, float(hook["cycle"]))]
+    document["problems"] = [*_faults(known), *_problems(document, float(hook.cycle))]
     return document
 
 
@@ -93,7 +93,7 @@ def _disablement(path: Path | None, now: float) -> dict[str, Any]:
 
 
 def _policy(configuration: Configuration) -> dict[str, Any]:
-    model = configuration.values["policy"]["model"]
+    model = configuration.sections.policy.model
     try:
         from slurm_rl_plugin.cli.assembly.hook import load_policy  # noqa: PLC0415
 

@@ -36,7 +36,7 @@ def main(options: argparse.Namespace) -> int:
 
 def _wait_until_it_goes_on(configuration: Configuration, seconds: float) -> int:
     """Ask the daemon itself; it looks at the file every few seconds."""
-    if not configuration.values["metrics"]["port"] or not seconds:
+    if not configuration.sections.metrics.port or not seconds:
         print("the daemon goes on within seconds")
         return 0
     deadline = time.monotonic() + seconds

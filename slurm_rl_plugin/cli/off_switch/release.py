@@ -79,7 +79,7 @@ def _rests(known: KnownConfiguration) -> bool:
     Raises:
         LockHeld: factors may stand, and what holds the daemon's lock is no daemon.
     """
-    is_active = known.configuration.values["hook"]["mode"] == "active"
+    is_active = known.configuration.sections.hook.mode == "active"
     tells = may_exist(known.state_file) or not (known.faults or is_active)
     state = StateFile(known.state_file)
     if tells and state.read() == set() and not (state.is_unanswered() or _marked(known)):

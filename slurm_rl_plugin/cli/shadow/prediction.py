@@ -128,7 +128,7 @@ def candidates_of(configuration: Configuration) -> list[Candidate]:
 
     In the compiled simulator where it can be; a graph of others decision by decision.
     """
-    model, off = configuration.values["policy"]["model"], configuration.reserve is None
+    model, off = configuration.sections.policy.model, configuration.reserve is None
     named = named_policy(model)
     if named is None or not named.is_rule:
         return _networks(model, off=off)

@@ -102,7 +102,7 @@ def _shadow(
 ) -> tuple[dict[str, Any], AuditSummary]:
     summary = AuditSummary()
     try:
-        reader = _reader(configuration.values["hook"]["audit_file"])
+        reader = _reader(configuration.sections.hook.audit_file)
     except ConfigurationError as error:
         if not options.log:
             raise

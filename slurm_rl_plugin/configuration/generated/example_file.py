@@ -5,8 +5,9 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator
 
-from slurm_rl_plugin.configuration.keys.definitions import KEYS, SECTION_NOTES, SHARES
+from slurm_rl_plugin.configuration.keys.definitions import SECTION_NOTES, SHARES
 from slurm_rl_plugin.configuration.keys.key import Keys
+from slurm_rl_plugin.configuration.keys.sections import KEYS
 from slurm_rl_plugin.configuration.keys.text import markdown_of, plain
 from slurm_rl_plugin.configuration.toml_text import key_line, rule_lines, shares_of
 from slurm_rl_plugin.domain.job_class import DEFAULT_JOB_CLASS_RULES

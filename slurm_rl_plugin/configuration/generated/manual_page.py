@@ -7,8 +7,9 @@ import textwrap
 from collections.abc import Iterator
 
 from slurm_rl_plugin import __version__
-from slurm_rl_plugin.configuration.keys.definitions import KEYS, SECTION_NOTES
+from slurm_rl_plugin.configuration.keys.definitions import SECTION_NOTES
 from slurm_rl_plugin.configuration.keys.key import Keys
+from slurm_rl_plugin.configuration.keys.sections import KEYS
 from slurm_rl_plugin.configuration.keys.text import markdown_of, plain
 from slurm_rl_plugin.configuration.reading.job_class_rules import FIELDS
 from slurm_rl_plugin.configuration.toml_text import toml_value

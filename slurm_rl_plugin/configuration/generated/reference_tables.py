@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from slurm_rl_plugin.configuration.keys.definitions import KEYS, SECTION_NOTES
+from slurm_rl_plugin.configuration.keys.definitions import SECTION_NOTES
 from slurm_rl_plugin.configuration.keys.key import Keys
+from slurm_rl_plugin.configuration.keys.sections import KEYS
 from slurm_rl_plugin.configuration.keys.text import markdown_of
 from slurm_rl_plugin.configuration.toml_text import toml_value
 

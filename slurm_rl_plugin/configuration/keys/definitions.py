@@ -1,28 +1,11 @@
-"""All keys of the configuration: the one table that everything else is made of."""
+"""What is said of sections, and where the configuration lies."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from slurm_rl_plugin.configuration.keys.goals import GUARD_RAILS, METRICS, REWARD
-from slurm_rl_plugin.configuration.keys.hook import BATCH_SYSTEM, HOOK, POLICY
-from slurm_rl_plugin.configuration.keys.key import Key
-from slurm_rl_plugin.configuration.keys.offers import OFFER, ROUTE
-from slurm_rl_plugin.configuration.keys.reserve import RESERVE
-
 DEFAULT_PATH = Path("/etc/slurm-rl/slurm-rl.toml")
 
-KEYS: dict[str, dict[str, Key]] = {
-    "hook": HOOK,
-    "batch_system": BATCH_SYSTEM,
-    "policy": POLICY,
-    "reward": REWARD,
-    "guard_rails": GUARD_RAILS,
-    "reserve": RESERVE,
-    "metrics": METRICS,
-    "offer": OFFER,
-    "route": ROUTE,
-}
 #: What is to be said of a whole section, in Markdown.
 SECTION_NOTES = {
     "reward": "The weights act by training: `slurm-rl train --config` maximises them and records "

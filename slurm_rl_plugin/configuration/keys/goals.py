@@ -2,95 +2,96 @@
 
 from __future__ import annotations
 
-from slurm_rl_plugin.configuration.keys.key import Key
+from dataclasses import dataclass
 
-REWARD = {
-    "time_utility": Key(kind=float, default=0.25, least=0, meaning="weight of time utility"),
-    "responsiveness": Key(kind=float, default=0.25, least=0, meaning="weight of responsiveness"),
-    "fairness": Key(kind=float, default=0.5, least=0, meaning="weight of fairness"),
-    "tail": Key(
-        kind=float,
+from slurm_rl_plugin.configuration.keys.key import key
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RewardSection:
+    """What a model of this site must have been trained towards."""
+
+    time_utility: float = key(default=0.25, least=0, meaning="weight of time utility")
+    responsiveness: float = key(default=0.25, least=0, meaning="weight of responsiveness")
+    fairness: float = key(default=0.5, least=0, meaning="weight of fairness")
+    tail: float = key(
         default=0.0,
         least=0,
         meaning="weight of the longest wait",
         note="Relative to FIFO's longest wait.",
-    ),
-    "batch_delay": Key(
-        kind=float,
+    )
+    batch_delay: float = key(
         default=0.0,
         least=0,
         meaning="weight of what held processors cost batch jobs: their mean wait over that under "
         "shortest job first, as far as it exceeds 1.1",
-    ),
-    "slowdown": Key(
-        kind=float,
+    )
+    slowdown: float = key(
         default=10.0,
         least=0,
         meaning="weight of the mean bounded slowdown",
         note="Over that of smallest area first with requested times, as a logarithm; at 10 hardly "
         "anything else counts.",
-    ),
-}
+    )
 
-GUARD_RAILS = {
-    "starvation_hours": Key(
-        kind=float,
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GuardRailsSection:
+    """What no policy may do."""
+
+    starvation_hours: float = key(
         default=72.0,
         least=0,
         meaning="a job that has accrued more waiting goes first; 0 for no bound",
         note="The longest waiting first of all; not while a job waits by its own doing.",
-    ),
-    "exempt_accounts": Key(kind=list, default=[], meaning="accounts that are never touched"),
-    "exempt_partitions": Key(kind=list, default=[], meaning="partitions that are never touched"),
-    "exempt_qos": Key(kind=list, default=[], meaning="QOS that are never touched"),
-}
+    )
+    exempt_accounts: list[str] = key(default=[], meaning="accounts that are never touched")
+    exempt_partitions: list[str] = key(default=[], meaning="partitions that are never touched")
+    exempt_qos: list[str] = key(default=[], meaning="QOS that are never touched")
 
-METRICS = {
-    "address": Key(
-        kind=str,
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricsSection:
+    """Where what the daemon did can be read."""
+
+    address: str = key(
         default="127.0.0.1",
         at_start=True,
         meaning="address to serve /metrics on",
         note="Elsewhere than on the loopback address, serve it by TLS.",
-    ),
-    "port": Key(
-        kind=int,
+    )
+    port: int = key(
         default=9343,
         least=0,
         most=65535,
         at_start=True,
         meaning="port; 0 takes any free one",
-    ),
-    "max_accounts": Key(
-        kind=int, default=200, least=1, at_start=True, meaning="accounts with series of their own"
-    ),
-    "tls_certificate": Key(
-        kind=str,
+    )
+    max_accounts: int = key(
+        default=200, least=1, at_start=True, meaning="accounts with series of their own"
+    )
+    tls_certificate: str = key(
         default="",
         at_start=True,
         meaning="certificate in PEM form, for HTTPS; empty for HTTP",
         note="Needs `tls_key`. Followed by those that link it to its authority. What replaces the "
         "file later is taken by itself.",
-    ),
-    "tls_key": Key(
-        kind=str,
+    )
+    tls_key: str = key(
         default="",
         at_start=True,
         meaning="key of the certificate in PEM form",
         note="Without a passphrase; only the user of the daemon should be able to read it.",
-    ),
-    "tls_client_ca": Key(
-        kind=str,
+    )
+    tls_client_ca: str = key(
         default="",
         at_start=True,
         meaning="clients must have a certificate of this authority; empty for any client",
-    ),
-    "textfile": Key(
-        kind=str,
+    )
+    textfile: str = key(
         default="",
         at_start=True,
         meaning="file for node_exporter's textfile collector, written after each cycle; empty "
         "for none",
         note="Its name ends in `.prom`.",
-    ),
-}
+    )

@@ -2,76 +2,78 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from slurm_rl_plugin.batch_systems.registry import ADAPTERS, AUTO
-from slurm_rl_plugin.configuration.keys.key import Key
+from slurm_rl_plugin.configuration.keys.key import key
+from slurm_rl_plugin.hook.cycle.settings import CycleSettings
 from slurm_rl_plugin.policies.registry import NAMED_POLICIES, SHIPPED_MODEL, SHIPPED_MODELS
 
 _RULES = [each.name for each in NAMED_POLICIES.values() if each.is_rule and not each.needs_log]
 
-HOOK = {
-    "mode": Key(
-        kind=str,
+
+#: Defaults of what a cycle is given stand there.
+_CYCLE = CycleSettings()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HookSection:
+    """What the daemon does in a cycle, and the files that it keeps."""
+
+    mode: str = key(
         default="shadow",
         choices=("shadow", "active"),
         meaning="shadow decides and reports but writes nothing; active writes factors",
         note="Start with shadow.",
-    ),
-    "cycle": Key(kind=float, default=30.0, least=0.1, meaning="most seconds between cycles"),
-    "soonest_cycle": Key(
-        kind=float,
+    )
+    cycle: float = key(default=30.0, least=0.1, meaning="most seconds between cycles")
+    soonest_cycle: float = key(
         default=0.0,
         least=0,
         meaning="seconds until a cycle may follow another when jobs have come, started or "
         "ended; 0 for half of the scheduler's own pass",
         note="The scheduler's pass is the shorter of `sched_interval` and `bf_interval`.",
-    ),
-    "busy_share": Key(
-        kind=float,
+    )
+    busy_share: float = key(
         default=0.1,
         least=0.001,
         most=1,
         meaning="most of the time that the batch system may be busy with our calls",
         note="After a cycle whose calls took 2 s the next one begins 20 s after it at the "
         "earliest.",
-    ),
-    "influence_hours": Key(
-        kind=float,
+    )
+    influence_hours: float = key(
         default=0.0,
         least=0,
         meaning="hours of age that the best place in our order is worth; 0 for no bound: our "
         "order wins",
-    ),
-    "beside_controllers": Key(
-        kind=bool,
+    )
+    beside_controllers: bool = key(
         default=False,
         meaning="a daemon runs beside each controller: only the one in charge's acts",
         note="See [two controllers](slurm.md#two-controllers).",
-    ),
-    "max_writes": Key(
-        kind=int,
-        default=2000,
+    )
+    max_writes: int = key(
+        default=_CYCLE.max_writes,
         least=0,
         meaning="most writes in one cycle",
         note="The jobs that go first come first.",
-    ),
-    "disable_file": Key(
-        kind=str,
+    )
+    disable_file: str = key(
         default="/etc/slurm-rl/DISABLE",
         meaning="while this file exists, nothing is written and our factors are taken back",
         note="Empty for none. `slurm-rl disable`, `pause` and `enable` make and remove it; a pause "
         "counts [until its end](operators.md#turn-it-off).",
-    ),
-    "state_file": Key(
-        kind=str,
+    )
+    state_file: str = key(
         least=1,
         default="/var/lib/slurm-rl/state.json",
         at_start=True,
         meaning="where the jobs that carry a factor of ours are remembered",
         note="Its folder must be writable; the lock of the daemon and the memory of the policy lie "
         "beside it. Change it only while the daemon is stopped.",
-    ),
-    "class_defaults_file": Key(
-        kind=str,
+    )
+    class_defaults_file: str = key(
         default="",
         # the table of before would go on to give factors that nobody takes back
         at_start=True,
@@ -80,68 +82,66 @@ HOOK = {
         note="slurmctld's user must be able to read it, this user to write it, and only root into "
         "its folder, as `/var/lib/slurm-rl-class-defaults/table`: "
         "[class defaults](reserve-measured.md#factors-at-submission).",
-    ),
-    "audit_file": Key(
-        kind=str,
+    )
+    audit_file: str = key(
         default="/var/log/slurm-rl/audit.jsonl",
         meaning="one JSON line a cycle and a write; empty for none",
         note="A cycle whose line cannot be written changes nothing.",
-    ),
-}
+    )
 
-BATCH_SYSTEM = {
-    "adapter": Key(
-        kind=str,
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchSystemSection:
+    """How the batch system is reached."""
+
+    adapter: str = key(
         default=AUTO,
         choices=(AUTO, *ADAPTERS),
         meaning="how the batch system is reached: slurm is by pyslurm, auto takes it where it "
         "fits, and pbs where OpenPBS answers and no Slurm",
         note="Which, and why: [install](install.md#pyslurm-or-commands), [OpenPBS](pbs.md).",
-    ),
-    "timeout": Key(
-        kind=float,
+    )
+    timeout: float = key(
         default=10.0,
         least=0.1,
         meaning="seconds until a command is killed",
         note="A run of `scontrol` gets 0.01 s more for each write, `sacct` 50 s; the child that "
         "runs pyslurm is killed after the same times.",
-    ),
-    "history_days": Key(
-        kind=float,
+    )
+    history_days: float = key(
         default=30.0,
         least=0,
         meaning="days of past runs that a start reads from accounting; 0 for none",
         note="Only for a model that predicts run times ([with your Slurm](slurm.md#what-is-"
         "remembered)).",
-    ),
-}
+    )
 
-POLICY = {
-    "model": Key(
-        kind=str,
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicySection:
+    """Who orders the queue, and what happens when he fails."""
+
+    model: str = key(
         default=SHIPPED_MODEL,
         least=1,
         meaning="path of a .onnx model, or the name of a rule such as sjf or a shipped model",
         note=f"Rules: {', '.join(f'`{name}`' for name in _RULES)}, and `reserve:N`: interactive "
         "jobs first, N processors kept free of batch jobs. Shipped models: "
         f"{', '.join(f'`{name}`' for name in SHIPPED_MODELS)}.",
-    ),
-    "fallback": Key(
-        kind=str,
-        default="fifo",
+    )
+    fallback: str = key(
+        default=_CYCLE.fallback,
         choices=("fifo", "site"),
         meaning="when the model fails: order by submission, or take our factors back",
-    ),
-    "inference_deadline": Key(
-        kind=float,
-        default=2.0,
+    )
+    inference_deadline: float = key(
+        default=_CYCLE.inference_deadline,
         least=0.001,
         meaning="seconds that a decision may take",
         note="Measured after the decision: a late one is thrown away, a hanging one is not "
         "interrupted.",
-    ),
-    "breaker_failures": Key(
-        kind=int, default=5, least=1, meaning="failures in a row until the model rests"
-    ),
-    "breaker_rest": Key(kind=int, default=10, least=0, meaning="cycles that it rests"),
-}
+    )
+    breaker_failures: int = key(
+        default=_CYCLE.breaker_failures, least=1, meaning="failures in a row until the model rests"
+    )
+    breaker_rest: int = key(default=_CYCLE.breaker_rest, least=0, meaning="cycles that it rests")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field, fields
+from typing import Any, get_origin, get_type_hints
 
 _KIND_NAMES = {
     str: "text",
@@ -96,3 +96,28 @@ class Key:
 
 #: Section -> key -> its definition.
 Keys = Mapping[str, Mapping[str, Key]]
+
+
+def key(*, default: Any, meaning: str, **told: Any) -> Any:
+    """A field of a section that is a key; its type is the field's, its default stands here alone.
+
+    Args:
+        default: taken where no source gives the key.
+        meaning: what the key says.
+        told: what else a `Key` tells of it.
+    """
+    metadata = {"key": {"default": default, "meaning": meaning, **told}}
+    if isinstance(default, list):
+        return field(default_factory=lambda: list(default), metadata=metadata)
+    return field(default=default, metadata=metadata)
+
+
+def keys_of(section: type) -> dict[str, Key]:
+    """Name -> key of every field of a section."""
+    kinds = get_type_hints(section)
+    return {
+        each.name: Key(
+            kind=get_origin(kinds[each.name]) or kinds[each.name], **each.metadata["key"]
+        )
+        for each in fields(section)
+    }

@@ -2,123 +2,110 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from slurm_rl_plugin.brokers.registry import BROKERS
-from slurm_rl_plugin.configuration.keys.key import Key
+from slurm_rl_plugin.configuration.keys.key import key
 
-#: Names that `slurm-rl route --broker` takes.
 
-OFFER = {
-    "address": Key(
-        kind=str,
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OfferSection:
+    """What the offer service tells, to whom, and at which price."""
+
+    address: str = key(
         default="127.0.0.1",
         meaning="address to serve /offer on",
         note="Elsewhere than on the loopback address it is served by TLS only.",
-    ),
-    "port": Key(kind=int, default=9344, least=0, most=65535, meaning="port; 0 takes any free one"),
-    "tls_certificate": Key(
-        kind=str,
+    )
+    port: int = key(default=9344, least=0, most=65535, meaning="port; 0 takes any free one")
+    tls_certificate: str = key(
         default="",
         meaning="certificate in PEM form, for HTTPS; empty for HTTP",
         note="Needs `tls_key`. What replaces the file later is taken by itself.",
-    ),
-    "tls_key": Key(
-        kind=str,
+    )
+    tls_key: str = key(
         default="",
         meaning="key of the certificate in PEM form",
         note="Without a passphrase.",
-    ),
-    "tls_client_ca": Key(
-        kind=str,
+    )
+    tls_client_ca: str = key(
         default="",
         meaning="clients must have a certificate of this authority; empty for any client",
-    ),
-    "token_file": Key(
-        kind=str,
+    )
+    token_file: str = key(
         default="/etc/slurm-rl/offer-token",
         least=1,
         meaning="the token that whoever asks must give, 32 characters at least",
         note="Make it with `openssl rand -hex 32`; a new one in the file counts at once.",
-    ),
-    "requests_per_minute": Key(
-        kind=float,
+    )
+    requests_per_minute: float = key(
         default=60.0,
         least=1,
         meaning="requests that one address may make in the long run",
         note="A third of them without a pause. All users of a login node are one address.",
-    ),
-    "timeout": Key(
-        kind=float,
+    )
+    timeout: float = key(
         default=5.0,
         least=0.1,
         most=60,
         meaning="seconds until a will-run test is killed, and that a request waits for its turn",
-    ),
-    "keep": Key(
-        kind=float,
+    )
+    keep: float = key(
         default=5.0,
         least=0,
         meaning="seconds for which the answer of a will-run test is given again",
-    ),
-    "tests_at_once": Key(
-        kind=int, default=2, least=1, most=16, meaning="most will-run tests at a time"
-    ),
-    "busy_share": Key(
-        kind=float,
+    )
+    tests_at_once: int = key(default=2, least=1, most=16, meaning="most will-run tests at a time")
+    busy_share: float = key(
         default=0.1,
         least=0.001,
         most=1,
         meaning="most of the time of each that tests may take",
         note="With 0.1 a test of 30 ms is followed by a pause of 270 ms, one of 2 s by 18 s.",
-    ),
-    "account": Key(
-        kind=str,
+    )
+    account: str = key(
         default="",
         meaning="account under which will-run tests are made; empty for the job's own",
         note="Slurm tests as the user of the service ([which user](brokers.md#which-user-asks)).",
-    ),
-    "price": Key(
-        kind=str,
+    )
+    price: str = key(
         default="0",
         least=1,
         meaning="formula of the price: numbers, + - * / **, min, max, abs, sqrt, log, exp",
         note="Over `processors`, `run_time`, `wait` (seconds), `interactive` (1 or 0) and "
         "`all_processors`.",
-    ),
-    "utility_model": Key(
-        kind=str,
+    )
+    utility_model: str = key(
         default="",
         meaning="model of slurm-rl train --algorithm site-utility, whose utilities the site "
         "publishes; empty for none",
         note="Computed at most once a minute while somebody asks. Where it is empty, or knows "
         "nothing of such jobs, the time utility of the expected wait is offered.",
-    ),
-}
+    )
 
-ROUTE = {
-    "sites_file": Key(
-        kind=str,
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RouteSection:
+    """How `slurm-rl route` asks and chooses."""
+
+    sites_file: str = key(
         default="/etc/slurm-rl/sites.toml",
         meaning="the sites that route asks; empty for those of the user's own file only",
         note="A [[site]] each: [sites](brokers.md#the-sites).",
-    ),
-    "broker": Key(
-        kind=str, default="earliest", choices=tuple(BROKERS), meaning="who ranks the sites"
-    ),
-    "formula": Key(
-        kind=str,
+    )
+    broker: str = key(default="earliest", choices=tuple(BROKERS), meaning="who ranks the sites")
+    formula: str = key(
         default="-wait / 60 - price",
         least=1,
         meaning="what an offer is worth to the market's user; higher is better",
         note="Over `wait`, `price`, `utility`, `processors`, `run_time`, `interactive` and "
         "`all_processors`.",
-    ),
-    "timeout": Key(
-        kind=float,
+    )
+    timeout: float = key(
         default=10.0,
         least=0.1,
         meaning="seconds that the sites have to answer, all together",
-    ),
-    "submit_timeout": Key(
-        kind=float, default=60.0, least=1, meaning="seconds until sbatch or sacct is killed"
-    ),
-}
+    )
+    submit_timeout: float = key(
+        default=60.0, least=1, meaning="seconds until sbatch or sacct is killed"
+    )

@@ -2,81 +2,75 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from slurm_rl_plugin.batch_systems.registry import LIMITS
-from slurm_rl_plugin.configuration.keys.key import Key
+from slurm_rl_plugin.configuration.keys.key import key
 
 #: Nothing limits batch jobs.
 OFF = "off"
 
-RESERVE = {
-    "mechanism": Key(
-        kind=str,
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReserveSection:
+    """How processors are kept free of batch jobs."""
+
+    mechanism: str = key(
         default=OFF,
         choices=(OFF, *LIMITS),
         meaning="what limits batch jobs: in Slurm a QOS or licences, in PBS max_run_res of queues; "
         "off keeps nothing free",
         note="Which one, and how to set it up: [reserve](reserve.md).",
-    ),
-    "most_processors": Key(
-        kind=int,
+    )
+    most_processors: int = key(
         default=0,
         least=0,
         meaning="processors kept free of batch jobs at most, beside those that interactive jobs "
         "use; batch jobs are those that no [[job_class]] rule calls interactive",
-    ),
-    "widest_batch_job": Key(
-        kind=int,
+    )
+    widest_batch_job: int = key(
         default=1,
         least=1,
         meaning="batch jobs of so many processors always fit: the limit is never lower",
-    ),
-    "change_seconds": Key(
-        kind=float,
+    )
+    change_seconds: float = key(
         default=60.0,
         least=1,
         meaning="seconds between two changes of the limit at least",
         note="Lifting it for a starving job, in fallback or on the way out does not wait.",
-    ),
-    "lift_hours": Key(
-        kind=float,
+    )
+    lift_hours: float = key(
         default=24.0,
         least=0,
         meaning="a batch job of several processors that waits for them longer lifts the limit "
         "until it starts, and goes first; 0 for none",
         note="Longer than such jobs wait on a good day, or the limit is lifted most of the time.",
-    ),
-    "idle_minutes": Key(
-        kind=float,
+    )
+    idle_minutes: float = key(
         default=60.0,
         least=0,
         meaning="nothing is kept free once no interactive job has come for so long; 0 for no end",
-    ),
-    "narrow_first": Key(
-        kind=bool,
+    )
+    narrow_first: bool = key(
         default=False,
         meaning="while something is kept free, batch jobs wider than widest_batch_job wait behind "
         "the narrower ones, until lift_hours",
         note="A wide job blocks those behind it and then does not fit below the limit itself.",
-    ),
-    "qos": Key(
-        kind=str,
+    )
+    qos: str = key(
         default="",
         meaning="QOS of the batch jobs, for mechanism qos",
         note="Of this cluster alone: the clusters of a database share their QOS.",
-    ),
-    "license": Key(
-        kind=str,
+    )
+    license: str = key(
         default="slot",
         meaning="licence that batch jobs ask for, one a processor, for mechanism licenses",
-    ),
-    "reservation": Key(
-        kind=str,
+    )
+    reservation: str = key(
         default="slurm-rl-reserve",
         meaning="name of our reservation of these licences, which nobody else may use",
-    ),
-    "queues": Key(
-        kind=list,
+    )
+    queues: list[str] = key(
         default=[],
         meaning="execution queues of the batch jobs, for mechanism max_run_res",
-    ),
-}
+    )

@@ -8,8 +8,9 @@ from types import MappingProxyType
 from typing import Any
 
 from slurm_rl_plugin.configuration.configuration import Configuration
-from slurm_rl_plugin.configuration.keys.definitions import JOB_CLASS, KEYS, SHARES
+from slurm_rl_plugin.configuration.keys.definitions import JOB_CLASS, SHARES
 from slurm_rl_plugin.configuration.keys.key import Keys
+from slurm_rl_plugin.configuration.keys.sections import KEYS
 from slurm_rl_plugin.configuration.reading.environment import Flag, take_environment, take_flags
 from slurm_rl_plugin.configuration.reading.file_keys import take_file
 from slurm_rl_plugin.configuration.reading.files import ConfigurationFile, read_files

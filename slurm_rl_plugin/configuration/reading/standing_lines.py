@@ -8,8 +8,8 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from slurm_rl_plugin.configuration.keys.definitions import KEYS
 from slurm_rl_plugin.configuration.keys.key import Keys
+from slurm_rl_plugin.configuration.keys.sections import KEYS
 from slurm_rl_plugin.configuration.reading.files import configuration_paths
 
 _LINE = re.compile(r"\s*([A-Za-z_]+)\s*=\s*(.*)")
