@@ -1,0 +1,102 @@
+"""The contract of the broker port, on every broker of the registry."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from slurm_rl_plugin.brokers.live.asked_sites import SiteAnswer
+from slurm_rl_plugin.brokers.live.job_document import job_request
+from slurm_rl_plugin.brokers.port import Broker, RoutedJob
+from slurm_rl_plugin.brokers.registry import BROKERS, LEARNERS, BrokerParts
+from slurm_rl_plugin.domain.site import SiteOffer
+
+NOW = 1_000_000.0
+REQUEST = job_request({"processors": 4, "time_limit": 600})
+
+
+def offering(name: str, wait: float, processors: int = 64) -> SiteAnswer:
+    offer = SiteOffer(
+        site=name,
+        expected_start=NOW + wait,
+        utility=1.0 / (1.0 + wait),
+        price=0.0,
+        processors=processors,
+        published=True,
+    )
+    return SiteAnswer(name=name, promised=offer)
+
+
+SITES = [
+    offering("far", 900.0),
+    SiteAnswer(name="silent", why_not="no answer"),
+    offering("near", 9),
+]
+
+
+def made(name: str) -> Broker:
+    return BROKERS[name](
+        BrokerParts(clock=lambda: NOW, seed=3, formula="-wait", is_interactive=lambda _: False)
+    )
+
+
+@pytest.fixture(params=sorted(BROKERS))
+def broker(request: pytest.FixtureRequest) -> Broker:
+    return made(request.param)
+
+
+def test_sites_that_answer_are_ranked_once_each_best_first(broker: Broker) -> None:
+    ranking = broker.rank(REQUEST, SITES)
+    assert sorted(each.site for each in ranking) == ["far", "near"]
+    merits = [each.merit for each in ranking]
+    assert merits == sorted(merits, reverse=True)
+    assert all(map(math.isfinite, merits))
+    assert all(each.reason for each in ranking)
+
+
+def test_what_a_site_promised_is_told_as_it_was_promised(broker: Broker) -> None:
+    promised = {site.name: site.promised for site in SITES}
+    for each in broker.rank(REQUEST, SITES):
+        assert each.offer in (None, promised[each.site])
+
+
+@pytest.mark.parametrize("sites", [[], [SITES[1]]], ids=["none", "silent"])
+def test_where_no_site_takes_the_job_nothing_is_ranked(
+    broker: Broker, sites: list[SiteAnswer]
+) -> None:
+    assert broker.rank(REQUEST, sites) == []
+
+
+@pytest.mark.parametrize("name", sorted(BROKERS))
+def test_the_same_seed_and_clock_give_the_same_ranking(name: str) -> None:
+    rankings = [[each.site for each in made(name).rank(REQUEST, SITES)] for _ in range(2)]
+    assert rankings[0] == rankings[1]
+
+
+@pytest.mark.parametrize("started", [NOW - 60.0, NOW - 900.0, math.nan])
+def test_what_became_of_a_job_is_taken_notice_of_whatever_it_says(
+    broker: Broker, started: float
+) -> None:
+    job = RoutedJob(
+        site="near", request=REQUEST, submitted=NOW - 120.0, started=started, ended=NOW - 10.0
+    )
+    broker.learn(job)
+    assert {each.site for each in broker.rank(REQUEST, SITES)} == {"far", "near"}
+
+
+def test_long_waits_at_a_site_turn_a_learner_away() -> None:
+    for name in LEARNERS:
+        broker = made(name)
+        broker.rank(REQUEST, SITES)
+        for place, wait in (("near", 80_000.0), ("far", 10.0)):
+            broker.learn(
+                RoutedJob(
+                    site=place,
+                    request=REQUEST,
+                    submitted=NOW - 90_000.0,
+                    started=NOW - 90_000.0 + wait,
+                    ended=NOW - 100.0,
+                )
+            )
+        assert [each.site for each in broker.rank(REQUEST, SITES)] == ["far", "near"]
