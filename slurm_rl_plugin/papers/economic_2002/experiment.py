@@ -143,7 +143,7 @@ def _run(
     digest = digest_of(*columns)
 
     def kept(key: Mapping[str, Any], measure: Callable[[], Any]) -> Any:
-        found = store.figures(stem_of("economic", name, digest, key), measure)
+        found = store.figures(stem_of("economic", name, digest, key, module=__name__), measure)
         after_cell()
         return found
 

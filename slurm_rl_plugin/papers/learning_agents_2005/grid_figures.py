@@ -47,7 +47,7 @@ def kept_figures(
 ) -> dict[str, GridFigures]:
     """Rule -> its figures on the grid of a seed, simulated now or before."""
     told = {name: asdict(rule) for name, rule in rules.items()}
-    stem = stem_of("learning-agents", asdict(settings), list(told.items()), seed)
+    stem = stem_of("learning-agents", asdict(settings), list(told.items()), seed, module=__name__)
     found = store.figures(stem, lambda: _simulated(settings, rules, seed))
     return {name: GridFigures(**each) for name, each in found.items()}
 

@@ -87,7 +87,7 @@ def reproduce(
     key = [digest_of(log.submit, log.run_time, log.user), network.digest, size.jobs, checksums]
     measured: dict[str, list[tuple[dict[str, float], Sequence[float]]]] = {}
     for seed in range(seeds):
-        stem = f"{stem_of('site-utilities', *key)}-{seed}"
+        stem = f"{stem_of('site-utilities', *key, module=__name__)}-{seed}"
         run = partial(_seed, log, order, models, size.jobs, seed)
         for contender, found in store.figures(stem, run).items():
             measured.setdefault(contender, []).append(found)

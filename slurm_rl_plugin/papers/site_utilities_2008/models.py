@@ -97,7 +97,9 @@ def fitted_models(
     """
     sites = [asdict(site) for site in SITES]
     key = (order_name, asdict(size), sites, list(TRAINING_SEGMENTS))
-    stems = {site.name: stem_of(f"site-utility-{site.name}", *key) for site in SITES}
+    stems = {
+        site.name: stem_of(f"site-utility-{site.name}", *key, module=__name__) for site in SITES
+    }
     paths = {name: store.folder / f"{stem}.onnx" for name, stem in stems.items()}
     if all(path.exists() for path in paths.values()):
         for _ in range(size.steps):

@@ -1,7 +1,7 @@
 """The one store of results: networks that a study trains and figures that it measures, in files.
 
 An interrupted run goes on where it was, and a second one need do nothing again. A file carries a
-digest of the sources that shape its result and of all that it is a result of.
+digest of the code that shapes its result and of all that it is a result of.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ import hashlib
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numba
 import numpy as np
 
 from slurm_rl_plugin import __version__
@@ -23,7 +23,7 @@ from slurm_rl_plugin.learning.trained_policy import Progress, TrainedPolicy
 from slurm_rl_plugin.learning.training_load import TrainingLoad
 from slurm_rl_plugin.policies.echo_state import EchoStateNetwork
 from slurm_rl_plugin.policies.network import QNetwork
-from slurm_rl_plugin.simulator.kernel.compilation import source_digest
+from slurm_rl_plugin.simulator.kernel.import_closure import closure_digest
 from slurm_rl_plugin.whole_file import write_whole
 
 LearnedNetwork = QNetwork | EchoStateNetwork
@@ -31,21 +31,17 @@ LearnedNetwork = QNetwork | EchoStateNetwork
 Loads = tuple[Sequence[TrainingLoad], Sequence[TrainingLoad]]
 #: [step, objective on the training loads, objective on the validation loads].
 Curve = Sequence[tuple[int, float, float]]
-#: Folders whose sources shape a measured figure, and a trained network, beside compiled code.
-_MEASURING, _TRAINING = ("learning", "papers", "accounting", "domain"), ("learning",)
-#: Sources do not change while a study runs, and there are many results.
-_digest_of_sources = cache(source_digest)
 
 
-def stem_of(name: str, *key: Any, folders: Sequence[str] = _MEASURING) -> str:
+def stem_of(name: str, *key: Any, module: str) -> str:
     """Name of a result's file, without its ending: another result has another one.
 
     Args:
         name: of the study or experiment.
         key: all that it is a result of beside the sources: settings, texts, a `digest_of` arrays.
-        folders: of the package, that shape it beside those that are compiled.
+        module: that makes it; what this and all that it imports compute shapes the result.
     """
-    described = [__version__, _digest_of_sources(*folders), *key]
+    described = [__version__, numba.__version__, closure_digest(module), *key]
     text = json.dumps(described, sort_keys=True, default=str)
     return f"{name}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
 
@@ -81,7 +77,8 @@ class LearningTask:
     @property
     def stem(self) -> str:
         """Name and digest of code, settings and loads: another training has another file."""
-        return stem_of(self.name, asdict(self.settings), list(self.sources), folders=_TRAINING)
+        module = self.train.__module__
+        return stem_of(self.name, asdict(self.settings), list(self.sources), module=module)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,43 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import sys
 import types
-from pathlib import Path
 from typing import Any
 
-import numba
 from numba import njit
 
 from slurm_rl_plugin.simulator.kernel.kept_code import keep_compiled_code
-
-#: Folders with sources that can end up in compiled code.
-_COMPILED_FOLDERS = (
-    "brokers",
-    "features",
-    "policies",
-    "simulator",
-    "utility",
-)
-
-
-def source_digest(*more: str) -> str:
-    """Digest of every source that can end up in compiled code, and of other folders, 16 digits.
-
-    Results that are kept from run to run name it.
-
-    Args:
-        more: folders of the package besides those, with what lies below them.
-    """
-    package = Path(__file__).resolve().parents[2]
-    digest = hashlib.sha256(numba.__version__.encode())
-    for folder in (*_COMPILED_FOLDERS, *more):
-        for source in sorted((package / folder).rglob("*.py")):
-            digest.update(source.read_bytes())
-    digest.update((package / "units.py").read_bytes())
-    return digest.hexdigest()[:16]
-
 
 keep_compiled_code()
 

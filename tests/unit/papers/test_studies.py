@@ -17,6 +17,9 @@ from slurm_rl_plugin.papers.registry import STUDIES
 from slurm_rl_plugin.papers.study.result_store import ResultStore, digest_of, stem_of
 from slurm_rl_plugin.papers.study.study import Asked
 
+#: A module whose code shapes a figure.
+MODULE = "slurm_rl_plugin.units"
+
 
 def asked(**more: Any) -> Asked:
     words: dict[str, Any] = {
@@ -66,10 +69,14 @@ def test_a_figure_is_measured_once_and_another_key_has_another_file(tmp_path: Pa
         measured.append(1)
         return {"J": 0.1 + 0.2}
 
-    stems = [stem_of("a", {"seed": seed}, digest_of(np.arange(3))) for seed in (1, 1, 2)]
+    stems = [
+        stem_of("a", {"seed": seed}, digest_of(np.arange(3)), module=MODULE) for seed in (1, 1, 2)
+    ]
     assert [store.figures(stem, measure) for stem in stems] == [{"J": 0.1 + 0.2}] * 3
     assert len(measured) == len({*stems}) == len([*tmp_path.iterdir()]) == 2
-    assert stem_of("a", digest_of(np.arange(3))) != stem_of("a", digest_of(np.arange(3) + 1))
+    assert stem_of("a", digest_of(np.arange(3)), module=MODULE) != stem_of(
+        "a", digest_of(np.arange(3) + 1), module=MODULE
+    )
 
 
 def test_independent_samples_are_drawn_as_scipy_draws_them() -> None:
