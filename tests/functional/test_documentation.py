@@ -332,6 +332,12 @@ def test_the_readme_leads_with_what_ships(capsys: pytest.CaptureFixture[str], co
         shown = [float(each) for each in told[row][column].split(";")]
         measured = [each[figure] for each in found]
         assert shown == pytest.approx(measured, rel=0.02), row
+    widths = [prediction["widths"][name] for name in ("default", "multifactor", "native order")]
+    wide = [each["half or more"]["mean_wait"] / 3600.0 for each in widths]
+    longest = [max(each["longest_wait"] for each in found.values()) / 3600.0 for found in widths]
+    for row, measured in (("half of the machine or more", wide), ("longest wait, hours", longest)):
+        shown = [float(each) for each in told[row][column].replace("*", "").split(";")]
+        assert shown == pytest.approx(measured, rel=0.02, abs=0.05), row
 
 
 def site_factors(cluster: PrivateSlurm) -> list[int]:

@@ -32,6 +32,7 @@ from slurm_rl_plugin.learning.evaluation.replay_figures import (
     figures_of,
     overall,
 )
+from slurm_rl_plugin.learning.evaluation.waits_by_width import waits_by_width
 from slurm_rl_plugin.learning.load_windows import class_known_at_submission
 from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.policies.registry import named_policy
@@ -109,6 +110,7 @@ def predict(
         "model": candidate.name,
         "compared_with": RECORDED_ORDER,
         "policies": _policies(replayed),
+        "widths": _widths(replayed),
         "reserve_price": _reserve_price(_policies(replayed), [each.name for each in candidates]),
         "figures": {name: asdict(each) for name, each in compared.items()},
         "goals": list(GOALS),
@@ -121,6 +123,15 @@ def predict(
 def _policies(replayed: RecordedReplay) -> dict[str, dict[str, float]]:
     counted = slice(replayed.first, replayed.last)
     return {name: figures_of(jobs, counted) for name, jobs in replayed.schedules.items()}
+
+
+def _widths(replayed: RecordedReplay) -> dict[str, dict[str, Any]]:
+    """Policy -> width -> how many jobs it has, and how long they wait."""
+    counted = slice(replayed.first, replayed.last)
+    return {
+        name: {width: asdict(each) for width, each in waits_by_width(jobs, counted).items()}
+        for name, jobs in replayed.schedules.items()
+    }
 
 
 def candidates_of(configuration: Configuration) -> list[Candidate]:

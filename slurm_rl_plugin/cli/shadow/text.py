@@ -114,6 +114,7 @@ def print_prediction(prediction: Mapping[str, Any]) -> None:
         f"I-, B-: interactive and batch jobs. Waits are {WAIT_UNITS}. BSLD: mean bounded slowdown."
     )
     _print_policies(prediction["policies"])
+    _print_widths(prediction["widths"])
     print(f"\n{prediction['model']} beside the {prediction['compared_with']}:")
     rows = []
     for name, each in prediction["figures"].items():
@@ -145,6 +146,24 @@ def _print_policies(policies: Mapping[str, Mapping[str, Any]]) -> None:
         for name, each in policies.items()
     ]
     print_table(["POLICY", *columns], rows)
+
+
+def _print_widths(policies: Mapping[str, Mapping[str, Any]]) -> None:
+    """Mean and longest wait by the part of the machine that a job asks for."""
+    print("\nMean and longest wait by width, a part of the machine's processors:")
+    widths = next(iter(policies.values()))
+    header = [f"{width} ({found['jobs']})" for width, found in widths.items()]
+    rows = [
+        [name, *(f"{_wait(w['mean_wait'])}, {_wait(w['longest_wait'])}" for w in found.values())]
+        for name, found in policies.items()
+    ]
+    print_table(["POLICY", *header], rows)
+
+
+def _wait(seconds: float) -> str:
+    """A wait in units that are easily read, whole seconds below hours."""
+    shown = waiting_time(seconds)
+    return shown if isinstance(shown, str) else f"{shown:.0f} s"
 
 
 def verdict_sentence(prediction: Mapping[str, Any]) -> str:
