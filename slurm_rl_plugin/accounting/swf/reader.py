@@ -231,5 +231,6 @@ def _index(numbers: FloatArray) -> tuple[IntArray, tuple[str, ...]]:
 def _starts(submit: FloatArray, wait: FloatArray) -> FloatArray:
     """Recorded starts; NaN where no wait is told."""
     start = np.where(wait < 0, np.nan, submit + wait)
-    # A sum of decimal fractions is off by a last binary digit, which would not survive a rewrite.
-    return np.where(wait % 1 == 0, start, np.round(start, 6))
+    # a sum with decimal fractions is off by a last binary digit, which would not survive a rewrite.
+    exact = (wait == 0) | ((wait % 1 == 0) & (submit % 1 == 0))
+    return np.where(exact, start, np.round(start, 6))

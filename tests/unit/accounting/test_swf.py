@@ -335,3 +335,9 @@ def test_the_real_traces_hold_the_published_number_of_jobs(name, read_count, kep
     assert sum(report.dropped.values()) == read_count - kept
     assert log.processors_available == size
     assert (np.diff(log.submit) >= 0).all()
+
+
+def test_a_start_after_a_whole_wait_is_the_one_that_was_written(read):
+    log, _ = read(row(submit=1.12, wait=8192, run=60.0))
+    assert log.start.tolist() == [8193.12]
+    assert 1.12 + 8192 != 8193.12

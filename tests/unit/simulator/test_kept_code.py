@@ -79,8 +79,8 @@ def test_what_is_computed_elsewhere_counts(sources, name, text):
 
 
 PROGRAM = """
-from slurm_rl_plugin.simulator.kernel.compiled_features import log_wait
-print(round(float(log_wait(3.0)), 6), sum(log_wait.stats.cache_hits.values()))
+from slurm_rl_plugin.simulator.kernel.compiled_features import log_processors as compiled
+print(round(float(compiled(3.0)), 6), sum(compiled.stats.cache_hits.values()))
 """
 
 
@@ -101,15 +101,13 @@ def test_another_clone_with_other_docstrings_compiles_nothing_a_formula_does(tmp
     one, other = tmp_path / "one", tmp_path / "other"
     for tree in (one, other):
         shutil.copytree(PACKAGE, tree / PACKAGE.name, ignore=shutil.ignore_patterns("__pycache__"))
-    formula = other / PACKAGE.name / "features" / "reactive_grid.py"
+    formula = other / PACKAGE.name / "features" / "scales.py"
     first, compiled = run_in(one, tmp_path / "kept")
     assert compiled == "0"
-    formula.write_text(
-        formula.read_text().replace('"""The papers', '"""Other words.\n\nThe papers', 1)
-    )
+    formula.write_text(formula.read_text().replace('"""The log', '"""Other words.\n\nThe log', 1))
     assert run_in(other, tmp_path / "kept") == [first, "1"]
     text = formula.read_text()
-    changed = text.replace("def log_wait(", "_MORE = 1.0\n\n\ndef log_wait(")
+    changed = text.replace("def log_processors(", "_MORE = 1.0\n\n\ndef log_processors(")
     assert changed != text
     formula.write_text(changed)
     assert run_in(other, tmp_path / "kept") == [first, "0"]
