@@ -68,12 +68,7 @@ def logs() -> Iterator[tuple[str, PreparedLog]]:
         rng = np.random.default_rng(1)
         log = egee_log(rng, jobs=50_000, processors=128, load=0.2)
         wide = 2 ** rng.integers(0, 4, len(log))
-        yield (
-            "generated",
-            prepare_log(
-                type(log)(**{**{f: getattr(log, f) for f in log.__slots__}, "processors": wide})
-            ),
-        )
+        yield "generated", prepare_log(replace(log, processors=wide))
 
 
 def workload_of(prepared: PreparedLog) -> Workload:

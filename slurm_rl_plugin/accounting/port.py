@@ -4,30 +4,30 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol, Self
 
-from slurm_rl_plugin.units import FloatArray, IntArray
+import numpy as np
+
+from slurm_rl_plugin.domain.jobs import JobColumns
+from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
+
+#: Columns of a log that are texts.
+TEXTS = ("qos", "job_name", "submit_line")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JobLog:
+class JobLog(JobColumns):
     """Jobs that ran, in submit order (stable for equal submits); every column has shape [n].
 
+    Times are seconds since the log's epoch; `eligible` equals `submit` where the log does not tell,
+    and `processors` are those that a job occupied, > 0.
+
     Attributes:
-        job_id: the log's number of the job.
-        submit: seconds since the log's epoch.
-        eligible: seconds since the log's epoch, from which on the job could have run; equals submit
-            where the log does not tell.
         start: recorded start; NaN where the log does not tell.
         run_time: seconds, > 0.
-        processors: processors occupied, > 0.
-        time_limit: requested run time in seconds; NaN where none was given.
-        account: index into `accounts`.
-        user: index into `users`.
-        partition: index into `partitions`.
-        accounts, users, partitions: names.
+        accounts, users, partitions: names; `account`, `user` and `partition` index them.
         qos: QOS name of each job, "" where unknown.
         job_name: job name of each job, "" where unknown.
         processors_available: size of the machine if the log says it, else None.
@@ -35,16 +35,8 @@ class JobLog:
         submit_line: the command that submitted each job where the log tells, else empty strings.
     """
 
-    job_id: IntArray
-    submit: FloatArray
-    eligible: FloatArray
     start: FloatArray
     run_time: FloatArray
-    processors: IntArray
-    time_limit: FloatArray
-    account: IntArray
-    user: IntArray
-    partition: IntArray
     accounts: tuple[str, ...]
     users: tuple[str, ...]
     partitions: tuple[str, ...]
@@ -54,8 +46,18 @@ class JobLog:
     processors_available: int | None
     kind: str
 
-    def __len__(self) -> int:
-        return len(self.job_id)
+    def select(self, index: IntArray | BoolArray) -> Self:
+        """The jobs named by an index or boolean array, in that order."""
+        places = np.arange(len(self))[index]
+        columns: dict[str, Any] = {
+            each.name: value[places]
+            for each in fields(self)
+            if isinstance(value := getattr(self, each.name), np.ndarray)
+        }
+        for name in TEXTS:
+            texts = getattr(self, name)
+            columns[name] = tuple(texts[place] for place in places)
+        return replace(self, **columns)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,15 +15,16 @@ def _select_columns(table: Any, index: IntArray | BoolArray) -> dict[str, Any]:
     chosen: dict[str, Any] = {}
     for column in fields(table):
         value = getattr(table, column.name)
-        if value is not None:
-            value = value.select(index) if isinstance(value, JobTable) else value[index]
-        chosen[column.name] = value
+        if isinstance(value, np.ndarray):
+            chosen[column.name] = value[index]
+        elif isinstance(value, JobTable):
+            chosen[column.name] = value.select(index)
     return chosen
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JobTable:
-    """Columns of n jobs, all of shape [n]; a whole job array is one row.
+class JobColumns:
+    """What n jobs ask for, waiting, running or of an accounting log; all columns have shape [n].
 
     Attributes:
         job_id: the batch system's number of the job (of the array, for a job array).
@@ -34,7 +35,6 @@ class JobTable:
         account: index into the snapshot's or the log's account names.
         user: index into user names; -1 where unknown.
         partition: index into partition names.
-        interactive: job class; True for interactive, False for batch.
     """
 
     job_id: IntArray
@@ -45,7 +45,6 @@ class JobTable:
     account: IntArray
     user: IntArray
     partition: IntArray
-    interactive: BoolArray
 
     def __len__(self) -> int:
         return len(self.job_id)
@@ -53,6 +52,23 @@ class JobTable:
     def select(self, index: IntArray | BoolArray) -> Self:
         """The rows named by an index or boolean array, in that order."""
         return replace(self, **_select_columns(self, index))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobTable(JobColumns):
+    """Columns of n jobs whose class is known, all of shape [n]; a whole job array is one row.
+
+    Attributes:
+        interactive: job class; True for interactive, False for batch.
+    """
+
+    interactive: BoolArray
+
+    @classmethod
+    def classed(cls, jobs: JobColumns, *, interactive: BoolArray, account: IntArray) -> Self:
+        """The columns of other jobs with their class and account, both of shape [n]."""
+        columns = {each.name: getattr(jobs, each.name) for each in fields(JobColumns)}
+        return cls(**{**columns, "account": account}, interactive=interactive)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

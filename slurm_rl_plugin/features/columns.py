@@ -14,6 +14,7 @@ from slurm_rl_plugin.features.site import (
     SITE,
     SOON,
     dynamic_job_features,
+    processors_of,
     queue_features,
     reserve_features,
     static_job_features,
@@ -79,14 +80,12 @@ def site_job_features(
     jobs = snapshot.pending.jobs
     known = np.isfinite(jobs.time_limit) & (jobs.time_limit > 0)
     limit = np.where(known, jobs.time_limit, estimate)
-    processors = np.maximum(jobs.processors, 1).astype(np.float64)
-    interactive = jobs.interactive
-    columns = static_job_features(estimate, limit, processors, interactive.astype(np.float64))
+    columns = static_job_features(jobs, estimate, limit)
     columns += dynamic_job_features(
         snapshot.accrued_wait,
         estimate,
-        processors,
-        interactive,
+        processors_of(jobs),
+        jobs.interactive,
         snapshot.shares[jobs.account],
         snapshot.usage[jobs.account],
         float(snapshot.shares.max(initial=0.0)) or 1.0,  # sites may give no account a share

@@ -1,17 +1,18 @@
 """The `site` schema: share-relative features that carry over between sites of any size.
 
-Every function is elementwise in plain numpy style. The simulator compiles the very same lines
-for one job at a time; the head node runs them on whole columns.
+What changes while a job waits is elementwise in plain numpy style: the simulator compiles the very
+same lines for one job at a time; the head node runs them on whole columns.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from slurm_rl_plugin.features.scales import log_processors, log_seconds, log_work_hours
 from slurm_rl_plugin.features.schema import FeatureSchema
+from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
 from slurm_rl_plugin.utility.time_utility import time_utility, time_utility_loss_rate
 
 #: Seconds in which an interactive job should start (definitions: within_120s).
@@ -140,23 +141,42 @@ def reserve_features(
     )
 
 
+class AskingJobs(Protocol):
+    """Jobs as columns of shape [n], on the head node or in the simulator."""
+
+    @property
+    def processors(self) -> IntArray:
+        """Processors requested."""
+        ...
+
+    @property
+    def interactive(self) -> BoolArray:
+        """Job class: True for interactive."""
+        ...
+
+
+def processors_of(jobs: AskingJobs) -> FloatArray:
+    """Processors that each job asks for, at least one; shape [n]."""
+    return np.maximum(jobs.processors, 1).astype(np.float64)
+
+
 def static_job_features(
-    estimate: Any, time_limit: Any, processors: Any, interactive: Any
-) -> tuple[Any, ...]:
+    jobs: AskingJobs, estimate: FloatArray, time_limit: FloatArray
+) -> tuple[FloatArray, ...]:
     """Job features that stay as they are while the job waits, in the order of the schema.
 
     Args:
-        estimate: estimated run time, seconds.
-        time_limit: requested run time, seconds; the estimate where none is known.
-        processors: processors requested.
-        interactive: 1.0 for interactive, 0.0 for batch.
+        jobs: what they ask for.
+        estimate: estimated run time, seconds, shape [n].
+        time_limit: requested run time, seconds; the estimate where none is known; shape [n].
     """
+    processors = processors_of(jobs)
     return (
         log_seconds(estimate),
         log_seconds(time_limit),
         log_processors(processors),
         np.log10(1.0 + estimate * processors) / 9.0,
-        interactive * 1.0,
+        jobs.interactive.astype(np.float64),
     )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import ast
 import importlib
 import json
 import re
@@ -28,6 +27,7 @@ from slurm_rl_plugin.metrics.collector import CycleMetrics
 from slurm_rl_plugin.policies.registry import NAMED_POLICIES, NATIVE
 from slurm_rl_plugin.simulator.workloads.generators import _GENERATORS, _RANGES
 from slurm_rl_plugin.utility.summary import ScheduledJobs, summarise
+from tests.architecture import rooms
 from tests.architecture.markdown_documents import (
     DOCUMENTS,
     TOP,
@@ -102,20 +102,8 @@ def test_the_drawings_of_layers_are_what_import_linter_checks() -> None:
 
 
 def test_the_drawing_of_rooms_is_the_code() -> None:
-    (drawing,) = [each for each in code_blocks(DOCS / "rooms.md") if "rooms" in each.kind]
-    drawn, above = {}, []
-    for line in drawing.text.splitlines():
-        name, meaning = re.split(r"\s{2,}", line.strip(), maxsplit=1)
-        depth = (len(line) - len(line.lstrip())) // 2
-        above[depth:] = [name]
-        drawn["/".join(above)] = f"{meaning}."
-    package = TOP / "slurm_rl_plugin"
-    rooms = {
-        path.parent.relative_to(package).as_posix(): ast.get_docstring(ast.parse(path.read_text()))
-        for path in sorted(package.rglob("__init__.py"))
-        if path.parent != package
-    }
-    assert drawn == {room: (text or "").splitlines()[0] for room, text in rooms.items()}
+    assert rooms.drawn() == rooms.drawing()
+    assert all(len(line.split("  ", 1)) == 2 for line in rooms.drawn().splitlines())
 
 
 def test_architecture_fits_a_page() -> None:

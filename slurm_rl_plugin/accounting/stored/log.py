@@ -10,21 +10,23 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import numpy as np
 import polars as pl
 
-from slurm_rl_plugin.accounting.port import JobLog, ReadReport
+from slurm_rl_plugin.accounting.port import TEXTS, JobLog, ReadReport
 from slurm_rl_plugin.errors import AccountingLogError
 from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
 
 #: First bytes of every parquet file.
 PARQUET = b"PAR1"
-NUMBERS = ("submit", "eligible", "start", "run_time", "time_limit")
-WHOLE_NUMBERS = ("job_id", "processors")
 NAMES = ("account", "user", "partition")
-TEXTS = ("qos", "job_name", "submit_line")
+_TYPES = get_type_hints(JobLog)
+NUMBERS = tuple(name for name, each in _TYPES.items() if each == FloatArray)
+WHOLE_NUMBERS = tuple(
+    name for name, each in _TYPES.items() if each == IntArray and name not in NAMES
+)
 #: Columns of the file.
 COLUMNS: dict[str, Any] = {
     **dict.fromkeys(NUMBERS, pl.Float64),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -64,18 +65,13 @@ def ended_before(log: JobLog, here: set[int], users: Names) -> EndedJobs:
         users: of the snapshot.
     """
     kept: BoolArray = ~np.isin(log.job_id, np.array(sorted(here), dtype=np.int64))
-    nowhere = np.full(int(kept.sum()), -1, dtype=np.int64)
+    ended = log.select(kept)
+    nowhere = np.full(len(ended), -1, dtype=np.int64)
     number = np.array([users.number(name) if name else -1 for name in log.users], dtype=np.int64)
-    jobs = JobTable(
-        job_id=log.job_id[kept],
-        submit=log.submit[kept],
-        eligible=log.eligible[kept],
-        processors=log.processors[kept],
-        time_limit=log.time_limit[kept],
-        account=nowhere,
-        user=number[log.user[kept]],
-        partition=nowhere,
-        interactive=np.zeros(len(nowhere), dtype=np.bool_),
+    classed = JobTable.classed(ended, interactive=np.zeros(len(ended), np.bool_), account=nowhere)
+    return EndedJobs(
+        jobs=replace(classed, user=number[ended.user], partition=nowhere),
+        start=ended.start,
+        end=ended.start + ended.run_time,
+        from_accounting=True,
     )
-    start = log.start[kept]
-    return EndedJobs(jobs=jobs, start=start, end=start + log.run_time[kept], from_accounting=True)

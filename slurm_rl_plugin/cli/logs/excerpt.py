@@ -13,7 +13,6 @@ import numpy as np
 
 from slurm_rl_plugin.accounting.port import JobLog
 from slurm_rl_plugin.errors import ConfigurationError
-from slurm_rl_plugin.simulator.workloads.log_workload import select_jobs
 from slurm_rl_plugin.simulator.workloads.resampling import scale_load
 
 if TYPE_CHECKING:  # without the extra that parquet needs, other logs are read all the same
@@ -87,11 +86,11 @@ class LogExcerpt:
             wanted = np.zeros(len(log), dtype=np.bool_)
             for begin, end in self.drawn_weeks(float(log.submit[0]), float(log.submit[-1])):
                 wanted |= (log.submit >= begin) & (log.submit < end)
-            return select_jobs(log, wanted)
+            return log.select(wanted)
         if self.last is None:
             return log
         self._check_jobs(len(log))
-        return select_jobs(log, np.arange(self.first or 0, self.last))
+        return log.select(np.arange(self.first or 0, self.last))
 
     def stored(self, stored: StoredLog) -> JobLog:
         """The jobs asked for out of a parquet file, of which no others are read.

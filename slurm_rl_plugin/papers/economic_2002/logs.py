@@ -19,7 +19,7 @@ from slurm_rl_plugin.features.estimates import RequestedLimit
 from slurm_rl_plugin.papers.study.archived_logs import archived_log
 from slurm_rl_plugin.simulator.kernel.cluster import Workload
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings, simulate_scores
-from slurm_rl_plugin.simulator.workloads.log_workload import prepare_log, select_jobs
+from slurm_rl_plugin.simulator.workloads.log_workload import prepare_log
 from slurm_rl_plugin.simulator.workloads.resampling import resample_weeks
 from slurm_rl_plugin.units import FloatArray
 
@@ -80,13 +80,13 @@ def read_ctc(folder: Path, jobs: int = EXTRACT_JOBS) -> JobLog:
 
 def extract(log: JobLog, number: int, jobs: int = EXTRACT_JOBS) -> EconomicLog:
     """Jobs `number * jobs` to `(number + 1) * jobs` - 1 of those that ran."""
-    return economic_log(select_jobs(log, np.arange(number * jobs, (number + 1) * jobs)))
+    return economic_log(log.select(np.arange(number * jobs, (number + 1) * jobs)))
 
 
 def like_ctc(log: JobLog, seed: int, jobs: int = EXTRACT_JOBS) -> EconomicLog:
     """A log of weeks of CTC-SP2 drawn with replacement, its first jobs."""
     drawn = resample_weeks(log, np.random.default_rng(seed))
-    return economic_log(select_jobs(drawn, np.arange(min(jobs, len(drawn)))))
+    return economic_log(drawn.select(np.arange(min(jobs, len(drawn)))))
 
 
 def economic_log(log: JobLog) -> EconomicLog:

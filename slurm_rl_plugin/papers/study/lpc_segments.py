@@ -14,7 +14,6 @@ from slurm_rl_plugin.simulator.workloads.log_workload import (
     OTHER_ACCOUNT,
     PreparedLog,
     prepare_log,
-    select_jobs,
 )
 
 LPC_EGEE = "LPC-EGEE-2004-1.2-cln"
@@ -39,7 +38,7 @@ def read_lpc(folder: Path) -> JobLog:
 
 def segment_of(log: JobLog, number: int) -> JobLog:
     """Segment k of a log, which holds the jobs that ran: jobs 9500 k to 9500 (k + 1) - 1."""
-    return select_jobs(log, np.arange(SEGMENT_JOBS * number, SEGMENT_JOBS * (number + 1)))
+    return log.select(np.arange(SEGMENT_JOBS * number, SEGMENT_JOBS * (number + 1)))
 
 
 def prepared_segments(
@@ -57,7 +56,7 @@ def prepared_segments(
     for number in numbers:
         segment = segment_of(log, number)
         if jobs:
-            segment = select_jobs(segment, np.arange(jobs))
+            segment = segment.select(np.arange(jobs))
         found[number] = prepare_log(segment, capacity=capacity, shares=_shares_of(segment))
     return found
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 
+from slurm_rl_plugin.domain import JobTable
 from slurm_rl_plugin.errors import SimulationError
 from slurm_rl_plugin.simulator.kernel.compilation import compiled_borrowing
 from slurm_rl_plugin.simulator.kernel.workload_history import NO_PAST, WorkloadHistory
@@ -45,6 +46,30 @@ class Workload(NamedTuple):
     interactive: BoolArray
     shares: FloatArray
     past: WorkloadHistory = NO_PAST
+
+    @classmethod
+    def of_jobs(
+        cls,
+        jobs: JobTable,
+        *,
+        run_time: FloatArray,
+        estimate: FloatArray,
+        time_limit: FloatArray,
+        shares: FloatArray,
+        past: WorkloadHistory = NO_PAST,
+    ) -> Self:
+        """What the jobs of a table ask for, with what is known and believed of them."""
+        return cls(
+            submit=jobs.submit,
+            run_time=run_time,
+            estimate=estimate,
+            time_limit=time_limit,
+            processors=jobs.processors,
+            account=jobs.account,
+            interactive=jobs.interactive,
+            shares=shares,
+            past=past,
+        )
 
 
 class Cluster(NamedTuple):

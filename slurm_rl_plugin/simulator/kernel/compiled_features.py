@@ -20,9 +20,6 @@ queue_features = compiled_copy(
     site.queue_features, log_seconds=log_seconds, log_work_hours=log_work_hours
 )
 reserve_features = compiled_copy(site.reserve_features, log_seconds=log_seconds)
-static_job_features = compiled_copy(
-    site.static_job_features, log_seconds=log_seconds, log_processors=log_processors
-)
 dynamic_job_features = compiled_copy(
     site.dynamic_job_features,
     time_utility=time_utility,

@@ -126,14 +126,7 @@ def _sees_queue(network: QNetwork) -> bool:
 
 def _static_features(workload: Workload) -> FloatArray:
     """Static job features of the `site` schema, float64[n, static features]."""
-    return np.column_stack(
-        static_job_features(
-            workload.estimate,
-            workload.time_limit,
-            workload.processors.astype(np.float64),
-            workload.interactive.astype(np.float64),
-        )
-    )
+    return np.column_stack(static_job_features(workload, workload.estimate, workload.time_limit))
 
 
 def no_network() -> CompiledNetwork:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 
@@ -25,7 +24,6 @@ __all__ = [
     "RecentRuns",
     "classify_log",
     "prepare_log",
-    "select_jobs",
     "select_prepared",
 ]
 
@@ -88,18 +86,7 @@ class PreparedLog:
 
     def jobs(self) -> JobTable:
         """The columns that ordering rules look at."""
-        log = self.log
-        return JobTable(
-            job_id=log.job_id,
-            submit=log.submit,
-            eligible=log.eligible,
-            processors=log.processors,
-            time_limit=log.time_limit,
-            account=self.account,
-            user=log.user,
-            partition=log.partition,
-            interactive=self.interactive,
-        )
+        return JobTable.classed(self.log, interactive=self.interactive, account=self.account)
 
     def workload(self, estimates: RunTimeEstimate | None) -> Workload:
         """The workload as a policy believes it; None is the oracle, who knows the run times.
@@ -111,14 +98,11 @@ class PreparedLog:
         estimate = log.run_time
         if estimates is not None:
             estimate = estimates.estimate(self.requested, self.interactive)
-        return Workload(
-            submit=log.submit,
+        return Workload.of_jobs(
+            self.jobs(),
             run_time=log.run_time,
             estimate=np.asarray(estimate, dtype=np.float64),
             time_limit=np.where(known, log.time_limit, estimate),
-            processors=log.processors,
-            account=self.account,
-            interactive=self.interactive,
             shares=self.shares,
             past=self.past,
         )
@@ -192,7 +176,7 @@ def _from_eligibility(log: JobLog) -> tuple[JobLog, FloatArray | None]:
     if not (later > 0).any():
         return log, None
     order = np.argsort(log.eligible, kind="stable")
-    log = select_jobs(log, order)
+    log = log.select(order)
     return replace(log, submit=log.eligible), later[order]
 
 
@@ -229,22 +213,7 @@ def _jobs_that_fit(
         }
     dropped = {reason: int(each.sum()) for reason, each in reasons.items() if each.any()}
     keep = ~np.logical_or.reduce(list(reasons.values()))
-    return select_jobs(log, keep), dropped, capacities
-
-
-def select_jobs(log: JobLog, index: BoolArray | IntArray) -> JobLog:
-    """The chosen jobs of a log, in that order."""
-    places = np.arange(len(log))[index]
-    arrays = ("job_id", "submit", "eligible", "start", "run_time", "processors", "time_limit")
-    columns: dict[str, Any] = {
-        name: getattr(log, name)[places] for name in (*arrays, "account", "user")
-    }
-    columns["partition"] = log.partition[places]
-    texts: dict[str, Any] = {
-        name: tuple(getattr(log, name)[place] for place in places)
-        for name in ("qos", "job_name", "submit_line")
-    }
-    return replace(log, **columns, **texts)
+    return log.select(keep), dropped, capacities
 
 
 def select_prepared(prepared: PreparedLog, index: IntArray) -> PreparedLog:
@@ -254,7 +223,7 @@ def select_prepared(prepared: PreparedLog, index: IntArray) -> PreparedLog:
         recent = RecentRuns(predicted=recent.predicted[index], rate=recent.rate[index])
     return replace(
         prepared,
-        log=select_jobs(prepared.log, index),
+        log=prepared.log.select(index),
         interactive=prepared.interactive[index],
         account=prepared.account[index],
         dropped={},

@@ -15,7 +15,6 @@ from slurm_rl_plugin.accounting.port import JobLog
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.simulator.workloads.log_workload import (
     PreparedLog,
-    select_jobs,
     select_prepared,
 )
 from slurm_rl_plugin.units import DAY, FloatArray, IntArray
@@ -70,7 +69,7 @@ def resample_weeks(log: JobLog, rng: np.random.Generator, weeks: int | None = No
         ConfigurationError: the log has fewer than two whole weeks, or `weeks` is less than 1.
     """
     index, shift = _draw(log, rng, weeks)
-    return _moved(select_jobs(log, index), shift)
+    return _moved(log.select(index), shift)
 
 
 def resample_prepared(
