@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any, get_args, get_type_hints
 
 import numpy as np
 import polars as pl
@@ -22,10 +22,11 @@ from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
 #: First bytes of every parquet file.
 PARQUET = b"PAR1"
 NAMES = ("account", "user", "partition")
-_TYPES = get_type_hints(JobLog)
-NUMBERS = tuple(name for name, each in _TYPES.items() if each == FloatArray)
+_TYPES = {name: (each, *get_args(each)) for name, each in get_type_hints(JobLog).items()}
+#: What no log tells of is None in a table, and NaN in the file.
+NUMBERS = tuple(name for name, each in _TYPES.items() if FloatArray in each)
 WHOLE_NUMBERS = tuple(
-    name for name, each in _TYPES.items() if each == IntArray and name not in NAMES
+    name for name, each in _TYPES.items() if IntArray in each and name not in NAMES
 )
 #: Columns of the file.
 COLUMNS: dict[str, Any] = {
@@ -143,9 +144,11 @@ def _described(told: dict[str, Any]) -> tuple[ReadReport, str, int | None]:
 def frame_of(log: JobLog, first: int = 0, last: int | None = None) -> pl.DataFrame:
     """Jobs from `first` until before `last` of a table, as they are stored."""
     chosen = slice(first, last)
-    columns: dict[str, Any] = {
-        name: getattr(log, name)[chosen] for name in (*NUMBERS, *WHOLE_NUMBERS)
-    }
+    unknown = np.full(len(log), np.nan)
+    columns: dict[str, Any] = {}
+    for name in (*NUMBERS, *WHOLE_NUMBERS):
+        column = getattr(log, name)
+        columns[name] = (unknown if column is None else column)[chosen]
     for name in NAMES:
         texts = pl.Series(getattr(log, f"{name}s"), dtype=pl.String)
         columns[name] = texts.gather(getattr(log, name)[chosen])
