@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any, Self
+from typing import Any, Self, get_args, get_type_hints
 
 import numpy as np
 
@@ -69,6 +70,26 @@ class JobTable(JobColumns):
         """The columns of other jobs with their class and account, both of shape [n]."""
         columns = {each.name: getattr(jobs, each.name) for each in fields(JobColumns)}
         return cls(**{**columns, "account": account}, interactive=interactive)
+
+
+def float_columns(table: type) -> tuple[str, ...]:
+    """Names of the float64 columns of a table, also of those that not every source tells of."""
+    kinds = get_type_hints(table).items()
+    return tuple(name for name, kind in kinds if FloatArray in (kind, *get_args(kind)))
+
+
+_MEASURES = float_columns(JobColumns)
+
+
+def measures(rows: Sequence[object]) -> dict[str, Any]:
+    """The float64 columns of `JobColumns` from what rows call the same, each of shape [n].
+
+    NaN where the rows know no such thing.
+    """
+    return {
+        name: np.array([getattr(row, name, np.nan) for row in rows], dtype=np.float64)
+        for name in _MEASURES
+    }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,24 +10,22 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, get_args, get_type_hints
+from typing import Any
 
 import numpy as np
 import polars as pl
 
 from slurm_rl_plugin.accounting.port import TEXTS, JobLog, ReadReport
+from slurm_rl_plugin.domain.jobs import float_columns
 from slurm_rl_plugin.errors import AccountingLogError
 from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
 
 #: First bytes of every parquet file.
 PARQUET = b"PAR1"
 NAMES = ("account", "user", "partition")
-_TYPES = {name: (each, *get_args(each)) for name, each in get_type_hints(JobLog).items()}
+WHOLE_NUMBERS = ("job_id", "processors")
 #: What no log tells of is None in a table, and NaN in the file.
-NUMBERS = tuple(name for name, each in _TYPES.items() if FloatArray in each)
-WHOLE_NUMBERS = tuple(
-    name for name, each in _TYPES.items() if IntArray in each and name not in NAMES
-)
+NUMBERS = float_columns(JobLog)
 #: Columns of the file.
 COLUMNS: dict[str, Any] = {
     **dict.fromkeys(NUMBERS, pl.Float64),

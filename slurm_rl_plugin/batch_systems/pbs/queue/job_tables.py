@@ -13,6 +13,7 @@ from slurm_rl_plugin.batch_systems.pbs.answers.reasons import is_for_processors,
 from slurm_rl_plugin.domain import JobTable, PendingJobs
 from slurm_rl_plugin.domain.job_class import IsInteractive
 from slurm_rl_plugin.domain.job_description import JobDescription
+from slurm_rl_plugin.domain.jobs import measures
 
 #: Beyond every score that is sent; somebody may have written one that 64 bits do not hold.
 _FARTHEST = 2.0**32
@@ -30,11 +31,9 @@ class PbsTables:
     def jobs(self, jobs: Sequence[PbsJob]) -> JobTable:
         """One row for each job, in the same order; times in seconds since the epoch."""
         return JobTable(
+            **measures(jobs),
             job_id=np.array([job.job_id for job in jobs], dtype=np.int64),
-            submit=np.array([job.submit for job in jobs], dtype=np.float64),
-            eligible=np.array([job.eligible for job in jobs], dtype=np.float64),
             processors=np.array([job.processors for job in jobs], dtype=np.int64),
-            time_limit=np.array([job.time_limit for job in jobs], dtype=np.float64),
             account=self._numbers(self.accounts, [job.account for job in jobs]),
             user=self._numbers(self.users, [job.user for job in jobs]),
             partition=self._numbers(self.queues, [job.queue for job in jobs]),

@@ -15,6 +15,7 @@ from slurm_rl_plugin.batch_systems.slurm.answers.reasons import FOR_PROCESSORS, 
 from slurm_rl_plugin.domain import JobTable, PendingJobs
 from slurm_rl_plugin.domain.job_class import IsInteractive
 from slurm_rl_plugin.domain.job_description import JobDescription
+from slurm_rl_plugin.domain.jobs import measures
 
 
 class TableBuilder:
@@ -31,11 +32,9 @@ class TableBuilder:
         """Columns of these rows, keyed by the array's number where `whole_arrays` is set."""
         numbers = [row.array_id if whole_arrays else row.job_id for row in rows]
         return JobTable(
+            **measures(rows),
             job_id=_integers(numbers),
-            submit=_floats([row.submit for row in rows]),
-            eligible=_floats([row.eligible for row in rows]),
             processors=_integers([row.processors for row in rows]),
-            time_limit=_floats([row.time_limit for row in rows]),
             account=_integers([self.accounts.number(row.account) for row in rows]),
             user=_integers([self.users.number(row.user) if row.user else -1 for row in rows]),
             partition=_integers([self.partitions.number(row.partition) for row in rows]),
@@ -44,14 +43,12 @@ class TableBuilder:
 
     def past_jobs(self, runs: Sequence[PastRun]) -> JobTable:
         """Columns of runs from accounting; account, partition and class are not asked for."""
-        submit = _floats([run.submit for run in runs])
+        told = measures(runs)
         nowhere = np.full(len(runs), -1, dtype=np.int64)
         return JobTable(
+            **told | {"eligible": told["submit"]},
             job_id=_integers([run.job_id for run in runs]),
-            submit=submit,
-            eligible=submit,
             processors=_integers([run.processors for run in runs]),
-            time_limit=_floats([run.time_limit for run in runs]),
             account=nowhere,
             user=_integers([self.users.number(run.user) if run.user else -1 for run in runs]),
             partition=nowhere,
