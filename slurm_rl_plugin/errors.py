@@ -37,9 +37,7 @@ class AccountingLogError(SlurmRLError):
 
 
 class BatchSystemError(SlurmRLError):
-    """Talking to the batch system failed; `transient` says whether the next cycle should retry."""
-
-    transient: bool = True
+    """Talking to the batch system failed: what was asked of it was not done."""
 
 
 class BatchSystemUnavailable(BatchSystemError):
@@ -49,8 +47,6 @@ class BatchSystemUnavailable(BatchSystemError):
 class ChangeRejected(BatchSystemError):
     """The batch system refused a change for good (permission, unknown job): do not repeat it."""
 
-    transient = False
-
 
 class NothingCarriesLimit(ChangeRejected):
     """What would carry a limit on batch jobs is not there, so no limit of ours can stand on it."""
@@ -59,13 +55,9 @@ class NothingCarriesLimit(ChangeRejected):
 class JobNotAccepted(BatchSystemError):
     """The batch system would not take a job as it is described: change the job, or go elsewhere."""
 
-    transient = False
-
 
 class SubmissionUnknown(BatchSystemError):
     """Nobody knows whether a job was submitted: look for it before you submit it again."""
-
-    transient = False
 
 
 class OfferRefused(SlurmRLError):

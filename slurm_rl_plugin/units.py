@@ -2,14 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NewType
-
 import numpy as np
 from numpy.typing import NDArray
-
-Seconds = NewType("Seconds", float)
-JobId = NewType("JobId", int)
-AccountName = NewType("AccountName", str)
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]

@@ -5,10 +5,7 @@ from slurm_rl_plugin.configuration.keys.definitions import DEFAULT_PATH
 from slurm_rl_plugin.configuration.keys.key import Key
 from slurm_rl_plugin.configuration.keys.sections import KEYS
 from slurm_rl_plugin.configuration.reading.environment import Flag
-from slurm_rl_plugin.configuration.reading.precedence import (
-    parse_configuration,
-    read_configuration,
-)
+from slurm_rl_plugin.configuration.reading.precedence import read_configuration
 from slurm_rl_plugin.configuration.start_values import changed_start_keys, with_start_values
 from slurm_rl_plugin.configuration.way_out import (
     KnownConfiguration,
@@ -25,7 +22,6 @@ __all__ = [
     "KnownConfiguration",
     "changed_start_keys",
     "known_configuration",
-    "parse_configuration",
     "read_configuration",
     "way_out_of",
     "with_start_values",

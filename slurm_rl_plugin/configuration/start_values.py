@@ -6,31 +6,26 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from slurm_rl_plugin.configuration.configuration import Configuration
-from slurm_rl_plugin.configuration.keys.key import Keys
 from slurm_rl_plugin.configuration.keys.sections import KEYS
 
 
-def changed_start_keys(
-    running: Configuration, fresh: Configuration, keys: Keys = KEYS
-) -> list[tuple[str, str]]:
+def changed_start_keys(running: Configuration, fresh: Configuration) -> list[tuple[str, str]]:
     """(section, name) of each key that a reload cannot take over and that has changed."""
     return [
         place
-        for place in _start_keys(keys)
+        for place in _start_keys()
         if fresh.values[place[0]][place[1]] != running.values[place[0]][place[1]]
     ]
 
 
-def with_start_values(
-    running: Configuration, fresh: Configuration, keys: Keys = KEYS
-) -> Configuration:
+def with_start_values(running: Configuration, fresh: Configuration) -> Configuration:
     """What a reload takes over: `fresh`, but for keys that are read at the start only."""
     values = {section: dict(found) for section, found in fresh.values.items()}
-    for section, name in _start_keys(keys):
+    for section, name in _start_keys():
         values[section][name] = running.values[section][name]
     return replace(fresh, values=values)
 
 
-def _start_keys(keys: Keys) -> Iterator[tuple[str, str]]:
-    for section, definitions in keys.items():
+def _start_keys() -> Iterator[tuple[str, str]]:
+    for section, definitions in KEYS.items():
         yield from ((section, name) for name, key in definitions.items() if key.at_start)

@@ -21,7 +21,6 @@ from slurm_rl_plugin.units import MINUTE, FloatArray
 from slurm_rl_plugin.utility.responsiveness import bounded_slowdown
 from slurm_rl_plugin.utility.reward import RewardWeights
 from slurm_rl_plugin.utility.summary import JobMeasures
-from slurm_rl_plugin.utility.time_utility import TimeUtilitySettings
 
 #: Seconds up to which the mean wait of batch jobs counts as none: a ratio of small waits is noise.
 _SHORT_BATCH_WAIT = 15 * MINUTE
@@ -83,7 +82,7 @@ class TrainingLoad:
         """The site's objective for the given starts."""
         jobs = schedule_of(self.prepared, start, self.settings)
         counted = _counted(self.prepared, self.drop)
-        measures = JobMeasures.of(jobs, TimeUtilitySettings())
+        measures = JobMeasures.of(jobs)
         # where a simple order leaves no queue there is nothing to compare: count it as a minute
         longest = max(float(measures.wait[counted].max()), MINUTE)
         waited = _mean_batch_wait(self.prepared, measures.wait, counted)

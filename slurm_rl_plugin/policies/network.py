@@ -109,10 +109,9 @@ def fixed_scaler(schema: FeatureSchema) -> Scaler:
     return np.full(queue, 0.5), np.full(queue, 0.5), np.full(jobs, 0.5), np.full(jobs, 0.5)
 
 
-def parameter_count(schema: FeatureSchema, hidden: int, *, hold: bool = False) -> int:
-    """How many numbers a network of this size has, as `network_from_parameters` takes them."""
-    scores = (len(schema.queue) + len(schema.jobs) + 2) * hidden + len(schema.jobs)
-    return scores + hold * (len(schema.queue) + 1)
+def parameter_count(schema: FeatureSchema, hidden: int) -> int:
+    """How many numbers the scores of a network of this size have; a reserve's come behind them."""
+    return (len(schema.queue) + len(schema.jobs) + 2) * hidden + len(schema.jobs)
 
 
 def network_from_parameters(

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from slurm_rl_plugin.errors import ConfigurationError
-from slurm_rl_plugin.features.estimates import RequestedLimit, RunTimeEstimate
+from slurm_rl_plugin.features.estimates import RequestedLimit
 from slurm_rl_plugin.policies.ordering_rules import PREDICTED_RULES, STATIC_RULES
 from slurm_rl_plugin.policies.rule_policy import RulePolicy, static_rule, waiting_rule
 from slurm_rl_plugin.policies.waiting_rules import WAITING_RULES
@@ -59,8 +59,8 @@ class NamedPolicy:
         """Whether no model has to be read for it."""
         return self.kind is not PolicyKind.MODEL
 
-    def live(self, estimates: RunTimeEstimate | None = None) -> RulePolicy:
-        """The rule as a policy of a live queue; estimates default to the requested time limit.
+    def live(self) -> RulePolicy:
+        """The rule as a policy of a live queue; its estimates are the requested time limits.
 
         Raises:
             ConfigurationError: it is no rule for a live queue.
@@ -80,7 +80,7 @@ class NamedPolicy:
         return RulePolicy(
             name=self.name,
             rule=rule,
-            estimates=estimates or RequestedLimit(),
+            estimates=RequestedLimit(),
             reserve=self.reserve,
         )
 
@@ -130,8 +130,8 @@ def known_names(*, live: bool) -> list[str]:
     return [*sorted([*rules, f"{RESERVE_RULE}N"]), *recorded, *SHIPPED_MODELS]
 
 
-def rule_policy(name: str, estimates: RunTimeEstimate | None = None) -> RulePolicy:
-    """The rule of that name for a live queue; estimates default to the requested time limit.
+def rule_policy(name: str) -> RulePolicy:
+    """The rule of that name for a live queue.
 
     Raises:
         ConfigurationError: there is no such rule for a live queue.
@@ -139,7 +139,7 @@ def rule_policy(name: str, estimates: RunTimeEstimate | None = None) -> RulePoli
     named = named_policy(name)
     if named is None:
         raise unknown_policy(name, live=True)
-    return named.live(estimates)
+    return named.live()
 
 
 def unknown_policy(name: str, *, live: bool) -> ConfigurationError:

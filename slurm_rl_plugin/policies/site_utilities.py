@@ -5,8 +5,6 @@ Needs numpy and onnxruntime only, so that a head node can publish.
 
 from __future__ import annotations
 
-from collections.abc import Collection
-
 import numpy as np
 
 from slurm_rl_plugin.domain import QueueSnapshot
@@ -53,8 +51,6 @@ def published_utilities(
     snapshot: QueueSnapshot,
     *,
     site: str,
-    job_classes: Collection[str] = JOB_CLASSES,
-    accounts: Collection[str] | None = None,
     valid_for: float = VALID_FOR,
 ) -> PublishedUtilities:
     """What a site publishes in its present state.
@@ -63,9 +59,6 @@ def published_utilities(
         policy: its utility model, as `load_q_network` reads it.
         snapshot: its queue.
         site: its name.
-        job_classes: of JOB_CLASSES.
-        accounts: names to publish, others are left out; None for all of the snapshot. One that the
-            snapshot does not know is not published.
         valid_for: seconds after which nobody should use it.
 
     Raises:
@@ -75,15 +68,14 @@ def published_utilities(
     """
     card = policy.card
     check_site_utility(policy)
-    classes = [each for each in JOB_CLASSES if each in job_classes]
     gain: FloatArray = np.zeros(0)
-    if classes and snapshot.accounts:
-        interactive = [each == "interactive" for each in classes]
+    if snapshot.accounts:
+        interactive = [each == "interactive" for each in JOB_CLASSES]
         jobs = offered_job_features(snapshot, interactive, policy.estimates)
         gain = next(policy.scores_of(snapshot, None, [jobs]))
     if not np.isfinite(gain).all():
         raise ScoreInvalid(f"model {card.path} gives utilities that are no numbers: fit it again.")
-    rows = utility_of(gain).reshape(len(classes), len(snapshot.accounts))
+    rows = utility_of(gain).reshape(len(JOB_CLASSES), len(snapshot.accounts))
     return PublishedUtilities(
         site=site,
         time=snapshot.now,
@@ -93,8 +85,7 @@ def published_utilities(
             each: {
                 name: round(float(value), 6)
                 for name, value in zip(snapshot.accounts, row, strict=True)
-                if accounts is None or name in accounts
             }
-            for each, row in zip(classes, rows, strict=True)
+            for each, row in zip(JOB_CLASSES, rows, strict=True)
         },
     )

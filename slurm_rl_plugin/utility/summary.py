@@ -14,7 +14,7 @@ from slurm_rl_plugin.utility.responsiveness import (
     relative_overhead,
     responsiveness,
 )
-from slurm_rl_plugin.utility.time_utility import TimeUtilitySettings, time_utility
+from slurm_rl_plugin.utility.time_utility import time_utility
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,20 +57,13 @@ class JobMeasures:
     fairness: FloatArray
 
     @classmethod
-    def of(cls, jobs: ScheduledJobs, settings: TimeUtilitySettings) -> JobMeasures:
+    def of(cls, jobs: ScheduledJobs) -> JobMeasures:
         """Measure every job of a schedule."""
         wait = jobs.wait
         return cls(
             wait=wait,
             responsiveness=responsiveness(wait, jobs.run_time),
-            time_utility=time_utility(
-                wait + jobs.run_time,
-                jobs.run_time,
-                jobs.interactive,
-                settings.alpha,
-                settings.beta,
-                settings.sigma,
-            ),
+            time_utility=time_utility(wait + jobs.run_time, jobs.run_time, jobs.interactive),
             bounded_slowdown=bounded_slowdown(wait, jobs.run_time),
             relative_overhead=relative_overhead(wait, jobs.run_time),
             fairness=fairness_at_starts(
@@ -91,7 +84,6 @@ def summarise(
     *,
     drop: tuple[int, int] = (0, 0),
     accounts: tuple[str, ...] = (),
-    settings: TimeUtilitySettings | None = None,
 ) -> dict[str, Any]:
     """The measures of one policy's schedule, as an entry of `evaluate --json`.
 
@@ -99,9 +91,8 @@ def summarise(
         jobs: the schedule; dropped jobs take part in it but are not counted.
         drop: how many first and last jobs by submit order are not counted.
         accounts: names for the per-account part.
-        settings: constants of the time utility.
     """
-    measures = JobMeasures.of(jobs, settings or TimeUtilitySettings())
+    measures = JobMeasures.of(jobs)
     counted = np.zeros(len(jobs.submit), dtype=np.bool_)
     counted[drop[0] : max(len(counted) - drop[1], 0)] = True
     mean_time_utility = _mean(measures.time_utility[counted])

@@ -6,26 +6,17 @@ simulator and a column of jobs in a report or on the head node.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from slurm_rl_plugin.units import MINUTE
 
-#: alpha: interactive decay per minute; beta: batch exponent; sigma: start-up allowance, seconds.
+#: Constants of eq. 1-3 (2008, section V.A): decay of interactive jobs per minute past the deadline,
+#: exponent of the decay of batch jobs, start-up allowance in seconds.
 ALPHA_PER_MINUTE = 0.5
 BETA = 0.3
 SIGMA = 60.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TimeUtilitySettings:
-    """Constants of eq. 1-3: `alpha` per minute, `beta`, `sigma` in seconds (2008, section V.A)."""
-
-    alpha: float = ALPHA_PER_MINUTE
-    beta: float = BETA
-    sigma: float = SIGMA
 
 
 def choose(condition: Any, one: Any, other: Any) -> Any:
@@ -37,24 +28,18 @@ def time_utility(
     turnaround: Any,
     run_time: Any,
     interactive: Any,
-    alpha: float = ALPHA_PER_MINUTE,
-    beta: float = BETA,
-    sigma: float = SIGMA,
 ) -> Any:
     """Utility in [0, 1] of completing `turnaround` seconds after submission (2008, eq. 1-3).
 
     Args:
         turnaround: completion minus submission, seconds; wait + run time.
-        run_time: seconds; the relative deadline is run_time + sigma.
-        interactive: True for exponential decay at rate alpha, False for the power law.
-        alpha: decay per minute past the deadline.
-        beta: exponent of the batch decay.
-        sigma: start-up allowance, seconds.
+        run_time: seconds; the relative deadline is run_time + SIGMA.
+        interactive: True for exponential decay, False for the power law.
     """
-    deadline = run_time + sigma
+    deadline = run_time + SIGMA
     late = np.maximum(turnaround - deadline, 0.0)
     stretch = np.maximum(turnaround / deadline, 1.0)
-    lost = choose(interactive, alpha / MINUTE * late, beta * np.log(stretch))
+    lost = choose(interactive, ALPHA_PER_MINUTE / MINUTE * late, BETA * np.log(stretch))
     return np.exp(-lost)
 
 
@@ -63,9 +48,6 @@ def time_utility_loss_rate(
     run_time: Any,
     interactive: Any,
     utility: Any,
-    alpha: float = ALPHA_PER_MINUTE,
-    beta: float = BETA,
-    sigma: float = SIGMA,
 ) -> Any:
     """Utility lost per second by waiting on (minus the time derivative of eq. 2 and 3).
 
@@ -77,9 +59,6 @@ def time_utility_loss_rate(
         run_time: seconds.
         interactive: True for interactive, False for batch.
         utility: `time_utility` of the same arguments.
-        alpha: decay per minute past the deadline.
-        beta: exponent of the batch decay.
-        sigma: start-up allowance, seconds.
     """
-    reached = np.maximum(turnaround, run_time + sigma)
-    return utility * choose(interactive, alpha / MINUTE, beta / reached)
+    reached = np.maximum(turnaround, run_time + SIGMA)
+    return utility * choose(interactive, ALPHA_PER_MINUTE / MINUTE, BETA / reached)

@@ -9,11 +9,11 @@ from slurm_rl_plugin.batch_systems.slurm.commands import SlurmCommands
 from slurm_rl_plugin.batch_systems.slurm.pyslurm_child.adapter import Slurm
 from slurm_rl_plugin.cli.assembly.batch_system import build_batch_system
 from slurm_rl_plugin.cli.assembly.hook import build_cycle, load_policy
-from slurm_rl_plugin.configuration import parse_configuration
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.features.history.run_prediction import PREDICTION_ENTRY, RunTimePrediction
 from slurm_rl_plugin.learning.export.network import export_network
 from tests.functional.small_network import small_network
+from tests.unit.configuration.given_content import configuration_of
 
 
 @pytest.mark.parametrize(
@@ -23,12 +23,11 @@ def test_days_of_history(tmp_path, predicts, days, asked):
     path = tmp_path / "model.onnx"
     metadata = {PREDICTION_ENTRY: RunTimePrediction.untrained().to_json()} if predicts else {}
     export_network(small_network(), path, metadata)
-    configuration = parse_configuration(
+    configuration = configuration_of(
         {
             "hook": {"state_file": str(tmp_path / "state.json"), "audit_file": ""},
             "batch_system": {"history_days": days},
-        },
-        "test",
+        }
     )
     loaded = load_policy(str(path))
     assert loaded.learns_from_runs == predicts
@@ -40,7 +39,7 @@ def test_a_rule_asks_for_no_history():
 
 
 def configured(adapter):
-    return parse_configuration({"batch_system": {"adapter": adapter}}, "test")
+    return configuration_of({"batch_system": {"adapter": adapter}})
 
 
 @pytest.mark.parametrize(

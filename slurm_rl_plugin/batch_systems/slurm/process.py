@@ -5,10 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 
-from slurm_rl_plugin.batch_systems.command_process import Answer, KillableCommands
+from slurm_rl_plugin.batch_systems.command_process import KillableCommands
 from slurm_rl_plugin.errors import BatchSystemError, BatchSystemUnavailable
-
-__all__ = ["Answer", "CommandRunner", "clean_environment", "failure", "not_understood"]
 
 #: Slurm's commands take filters and formats from variables of these names too.
 FILTER_PREFIXES = (

@@ -16,7 +16,6 @@ from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog
 from slurm_rl_plugin.units import FloatArray
 from slurm_rl_plugin.utility.summary import JobMeasures, ScheduledJobs
-from slurm_rl_plugin.utility.time_utility import TimeUtilitySettings
 from slurm_rl_plugin.whole_file import write_whole
 
 #: Columns of the table, in this order; docs/researchers.md names them.
@@ -89,7 +88,7 @@ def _table(prepared: PreparedLog, schedule: ScheduledJobs) -> str:
 
 def _columns(prepared: PreparedLog, schedule: ScheduledJobs) -> Iterator[Sequence[object]]:
     log = prepared.log
-    measures = JobMeasures.of(schedule, TimeUtilitySettings())
+    measures = JobMeasures.of(schedule)
     later = prepared.eligible_after
     yield log.job_id.tolist()
     yield _numbers(log.submit if later is None else log.submit - later)

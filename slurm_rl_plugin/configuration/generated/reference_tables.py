@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from slurm_rl_plugin.configuration.keys.definitions import SECTION_NOTES
-from slurm_rl_plugin.configuration.keys.key import Keys
 from slurm_rl_plugin.configuration.keys.sections import KEYS
 from slurm_rl_plugin.configuration.keys.text import markdown_of
 from slurm_rl_plugin.configuration.toml_text import toml_value
@@ -13,7 +12,7 @@ BEGIN = "<!-- keys: made of their definitions by slurm_rl_plugin.configuration.g
 END = "<!-- end of keys -->"
 
 
-def with_tables(document: str, keys: Keys = KEYS) -> str:
+def with_tables(document: str) -> str:
     """The document with its tables made anew from the definitions of keys.
 
     Raises:
@@ -23,13 +22,13 @@ def with_tables(document: str, keys: Keys = KEYS) -> str:
     _, end, after = rest.partition(END)
     if not begin or not end:
         raise ValueError(f"the document has no line {BEGIN} or no line {END}")
-    return f"{before}{begin}\n{reference_tables(keys)}\n{end}{after}"
+    return f"{before}{begin}\n{_reference_tables()}\n{end}{after}"
 
 
-def reference_tables(keys: Keys = KEYS) -> str:
+def _reference_tables() -> str:
     """A heading, what is to be said of the section, and a table, for each."""
     parts = []
-    for section, definitions in keys.items():
+    for section, definitions in KEYS.items():
         note = SECTION_NOTES.get(section)
         rows = ["| key | default | meaning |", "|---|---|---|"]
         for name, key in definitions.items():

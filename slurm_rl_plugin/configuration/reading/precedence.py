@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
 
 from slurm_rl_plugin.configuration.configuration import Configuration
 from slurm_rl_plugin.configuration.keys.definitions import JOB_CLASS, SHARES
@@ -67,18 +66,6 @@ def configuration_of_parts(
     shares, rules = _take_all(files, environment, flags, given, complete=complete)
     weights_stand = not any("[reward]" in fault for fault in given.faults)
     return _of(given, shares, rules, weights_stand=weights_stand), given.faults
-
-
-def parse_configuration(
-    content: Mapping[str, Any], where: str, *, keys: Keys = KEYS
-) -> Configuration:
-    """Check a parsed TOML document; `where` names it in faults.
-
-    Raises:
-        ConfigurationError: lists every fault, one line each.
-    """
-    file = ConfigurationFile(name=where, content=content)
-    return _configuration([file], _NOTHING, (), GivenKeys(keys=keys))
 
 
 def _configuration(

@@ -8,7 +8,6 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from slurm_rl_plugin.configuration.keys.key import Keys
 from slurm_rl_plugin.configuration.keys.sections import KEYS
 from slurm_rl_plugin.configuration.reading.files import configuration_paths
 
@@ -17,9 +16,7 @@ _LINE = re.compile(r"\s*([A-Za-z_]+)\s*=\s*(.*)")
 _TEXT = re.compile(r"[\"']?([^\"'#]+)")
 
 
-def standing_lines(
-    path: Path, wanted: Collection[str], keys: Keys = KEYS
-) -> dict[str, dict[str, Any]]:
+def standing_lines(path: Path, wanted: Collection[str]) -> dict[str, dict[str, Any]]:
     """Section -> key -> value, of the lines that can be read by themselves.
 
     Headings are not looked at, since one of them may be the typo: a key counts where one section
@@ -28,17 +25,16 @@ def standing_lines(
     Args:
         path: of the file; those of conf.d beside it are read after it.
         wanted: sections that are looked for.
-        keys: all that there are.
     """
     sections: dict[str, list[str]] = {}
-    for section, names in keys.items():
+    for section, names in KEYS.items():
         for name in names:
             sections.setdefault(name, []).append(section)
     found: dict[str, dict[str, Any]] = {}
     for name, value in _values(path):
         if len(sections.get(name, ())) == 1:
             section = sections[name][0]
-            if section in wanted and keys[section][name].fault(value) is None:
+            if section in wanted and KEYS[section][name].fault(value) is None:
                 found.setdefault(section, {})[name] = value
     return found
 

@@ -65,7 +65,6 @@ class QueuePlanner:
             limit=self.limit.planned(
                 snapshot, decision.reserve, fallback=fallback_reason is not None
             ),
-            requests=requests,
         )
 
     def influence(self, facts: SchedulerFacts) -> float:

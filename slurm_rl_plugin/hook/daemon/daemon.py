@@ -13,7 +13,7 @@ from slurm_rl_plugin.errors import SlurmRLError
 from slurm_rl_plugin.hook.cycle.cycle import Cycle
 from slurm_rl_plugin.hook.cycle_report import CycleReport
 from slurm_rl_plugin.hook.daemon.pace import Pace
-from slurm_rl_plugin.hook.daemon.signals import DaemonRequest
+from slurm_rl_plugin.hook.daemon.signals import SignalRequest
 from slurm_rl_plugin.hook.disturbances import ClockWatch
 from slurm_rl_plugin.hook.memory.disable_file import Disablement, DisableWatch
 
@@ -55,8 +55,8 @@ class Daemon:
     cycle: Cycle
     pace: Pace
     publish: Callable[[CycleReport], None]
-    stop: DaemonRequest
-    reload_wanted: DaemonRequest
+    stop: SignalRequest
+    reload_wanted: SignalRequest
     reload: Callable[[], Reloaded | None]
     disable_file: Path | None
     alive: Callable[[], None]

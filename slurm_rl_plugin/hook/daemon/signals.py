@@ -4,28 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
 
 #: Longest time until a signal is noticed, seconds.
 _TICK = 0.2
-
-
-class DaemonRequest(Protocol):
-    """A request to the daemon, to stop or to read its configuration again."""
-
-    def set(self) -> None:
-        """Make the request; the daemon sees it when it next looks."""
-
-    def clear(self) -> None:
-        """Forget the request, since it is being served."""
-
-    def is_set(self) -> bool:
-        """Whether the request was made and is not yet served."""
-        ...
-
-    def wait(self, timeout: float) -> bool:
-        """Wait for the request, at most so many seconds; whether it was made."""
-        ...
 
 
 @dataclass(slots=True)

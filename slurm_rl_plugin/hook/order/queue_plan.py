@@ -13,7 +13,6 @@ from slurm_rl_plugin.batch_systems.port import HIGHEST_PRIORITY, LARGEST_FACTOR,
 from slurm_rl_plugin.domain import Decision, Memory, PendingJobs, QueueSnapshot
 from slurm_rl_plugin.hook.order.influence import bounded_changes
 from slurm_rl_plugin.hook.order.order_changes import order_changes
-from slurm_rl_plugin.hook.order.request_watch import ChangedRequests
 from slurm_rl_plugin.hook.rails.batch_limit import LimitReport
 from slurm_rl_plugin.hook.rails.guard_rails import UntouchedJobs, total_priority
 from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
@@ -64,7 +63,6 @@ class QueuePlan:
         releases: the site's own order is wanted: our factors go, whatever `changes` says.
         memory: what the policy remembered before this decision.
         limit: on batch jobs that is to be set.
-        requests: what ranked jobs ask for otherwise since the last cycle.
     """
 
     snapshot: QueueSnapshot
@@ -75,7 +73,6 @@ class QueuePlan:
     releases: bool = False
     memory: Memory | None = None
     limit: LimitReport = field(default_factory=LimitReport)
-    requests: ChangedRequests = field(default_factory=ChangedRequests)
 
     @property
     def priority_after(self) -> IntArray:

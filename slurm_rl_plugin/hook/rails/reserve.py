@@ -117,7 +117,7 @@ def starving_jobs(snapshot: QueueSnapshot, bound: float) -> IntArray:
     pending = snapshot.pending
     jobs = pending.jobs
     waited = snapshot.accrued_wait
-    wide = _batch(jobs) & (jobs.processors > 1) & ~pending.held & (waited > bound)
+    wide = ~jobs.interactive & (jobs.processors > 1) & ~pending.held & (waited > bound)
     wide &= pending.each_for_processors
     places = np.flatnonzero(wide & (jobs.processors <= snapshot.capacity))
     return places[np.argsort(-waited[places], kind="stable")]
@@ -153,7 +153,3 @@ def _in_turn(scores: FloatArray, places: IntArray) -> FloatArray:
     ordered = rank.astype(np.float64)
     ordered[places] = len(scores) + np.arange(len(places), 0, -1)
     return ordered
-
-
-def _batch(jobs: JobTable) -> BoolArray:
-    return ~jobs.interactive

@@ -33,7 +33,6 @@ from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog
 from slurm_rl_plugin.simulator.workloads.recorded_runs import recent_runs
 from slurm_rl_plugin.units import FloatArray
 from slurm_rl_plugin.utility.summary import ScheduledJobs, summarise
-from slurm_rl_plugin.utility.time_utility import TimeUtilitySettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,7 +172,6 @@ def evaluate(
     settings: SimulationSettings,
     *,
     drop: tuple[int, int] = (0, 0),
-    time_utility: TimeUtilitySettings | None = None,
 ) -> dict[str, Any]:
     """One policy's entry of `evaluate --json`; see `summarise` for what it holds."""
     start = starts_under(candidate, prepared, prepared.workload(estimates), settings)
@@ -181,5 +179,4 @@ def evaluate(
         schedule_of(prepared, start, settings),
         drop=drop,
         accounts=prepared.accounts,
-        settings=time_utility,
     )

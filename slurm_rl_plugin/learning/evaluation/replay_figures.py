@@ -12,7 +12,6 @@ from slurm_rl_plugin.learning.evaluation.bootstrap import ENDS, drawn_places
 from slurm_rl_plugin.learning.evaluation.recorded_replay import RecordedReplay
 from slurm_rl_plugin.units import DAY, INTERACTIVE_WAIT_GOAL, BoolArray, FloatArray, IntArray
 from slurm_rl_plugin.utility.summary import JobMeasures, ScheduledJobs
-from slurm_rl_plugin.utility.time_utility import TimeUtilitySettings
 
 BETTER, WORSE, UNKNOWN, SAME = "better", "worse", "not yet known", "the same"
 #: Jobs of a block at least: most waits of one do not come from the block before.
@@ -94,7 +93,7 @@ class _Columns:
 
     @classmethod
     def of(cls, jobs: ScheduledJobs, counted: slice) -> _Columns:
-        found = JobMeasures.of(jobs, TimeUtilitySettings())
+        found = JobMeasures.of(jobs)
         wait = found.wait[counted]
         return cls(
             {

@@ -12,7 +12,6 @@ from slurm_rl_plugin.papers.study.paired_trials import PairedTrial
 from slurm_rl_plugin.papers.study.sampled_claims import Measurement, measure, ratio_of_means
 from slurm_rl_plugin.units import INTERACTIVE_WAIT_GOAL, BoolArray, FloatArray
 from slurm_rl_plugin.utility.summary import JobMeasures
-from slurm_rl_plugin.utility.time_utility import TimeUtilitySettings
 
 #: Jobs of a block: long enough that most waits of one do not come from the block before.
 BLOCK_JOBS = 500
@@ -27,7 +26,7 @@ class _Counted:
     def __init__(self, trial: PairedTrial, policy: str) -> None:
         [jobs] = trial.schedules[policy]
         counted = slice(trial.drop[0], len(jobs.submit) - trial.drop[1])
-        found = JobMeasures.of(jobs, TimeUtilitySettings())
+        found = JobMeasures.of(jobs)
         self.wait: FloatArray = found.wait[counted]
         self.responsiveness: FloatArray = found.responsiveness[counted]
         self.fairness: FloatArray = found.fairness[counted]

@@ -39,7 +39,6 @@ from slurm_rl_plugin.simulator.sites.routed_sites import RoutedSite
 from slurm_rl_plugin.simulator.sites.routing import NOWHERE, route_jobs
 from slurm_rl_plugin.units import INTERACTIVE_WAIT_GOAL, FloatArray, IntArray
 from slurm_rl_plugin.utility.summary import JobMeasures, ScheduledJobs
-from slurm_rl_plugin.utility.time_utility import TimeUtilitySettings
 
 #: What is measured of each seed; J, U and F are means over all counted jobs of all sites.
 COLUMNS = ("J", "U", "F", "mean wait", "interactive within 120 s")
@@ -150,7 +149,6 @@ def grid_figures(load: GridLoad, where: IntArray, start: FloatArray) -> dict[str
                 shares=np.array(site.shares),
                 capacity=site.capacity,
             ),
-            TimeUtilitySettings(),
         )
         useful[mine], fair[mine] = measures.time_utility, measures.fairness
     drop = [min(each, count // 10) for each in SEGMENT_DROP]

@@ -206,9 +206,8 @@ class TestWrites:
         system.snapshot()
         cluster.break_pyslurm("deny")
         cluster.break_command("scontrol", "deny")
-        with pytest.raises(ChangeRejected, match="AdminLevel=Operator") as caught:
+        with pytest.raises(ChangeRejected, match="AdminLevel=Operator"):
             system.apply([set_factor(1, 5), set_factor(20, 5)])
-        assert not caught.value.transient
 
     def test_right_that_is_missing_for_one_job(self, cluster: PyslurmCluster) -> None:
         cluster.add(1)

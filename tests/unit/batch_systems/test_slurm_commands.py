@@ -506,9 +506,8 @@ class TestWrites:
         cluster.set(status_after_refusal=status)
         cluster.add(1)
         cluster.break_command("scontrol", "deny")
-        with pytest.raises(ChangeRejected, match="AdminLevel=Operator") as caught:
+        with pytest.raises(ChangeRejected, match="AdminLevel=Operator"):
             adapter(cluster).apply([set_factor(1, 5)])
-        assert not caught.value.transient
 
     def test_a_job_denied_alone_is_not_our_right(self, cluster: FakeCluster) -> None:
         """A job_submit plugin of the site may refuse one job, in the words of a missing right."""

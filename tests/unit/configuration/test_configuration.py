@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from slurm_rl_plugin.configuration import KEYS, parse_configuration, read_configuration
+from slurm_rl_plugin.configuration import KEYS, read_configuration
 from slurm_rl_plugin.errors import ConfigurationError
+from tests.unit.configuration.given_content import configuration_of
 
 
 def faults_of(text: str, folder: Path) -> tuple[str, ...]:
@@ -88,14 +89,13 @@ def test_a_missing_file_says_so(tmp_path: Path) -> None:
 
 
 def test_given_values_replace_defaults_and_keep_the_others() -> None:
-    configuration = parse_configuration(
+    configuration = configuration_of(
         {
             "hook": {"mode": "active", "cycle": 5},
             "shares": {"physics": 0.7, "biology": 0.3},
             "job_class": [{"class": "interactive", "time_limit_at_most": 60}],
             "guard_rails": {"starvation_hours": 0},
-        },
-        "test",
+        }
     )
     assert not configuration.cycle_settings.shadow
     assert configuration.values["hook"]["max_writes"] == KEYS["hook"]["max_writes"].default

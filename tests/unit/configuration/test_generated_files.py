@@ -10,13 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from slurm_rl_plugin.configuration import KEYS, Key, parse_configuration, read_configuration
+from slurm_rl_plugin.configuration import KEYS, Key, read_configuration
 from slurm_rl_plugin.configuration.generated.example_file import example_text
 from slurm_rl_plugin.configuration.generated.files import generated_files, write_generated_files
 from slurm_rl_plugin.configuration.generated.manual_page import manual_page
 from slurm_rl_plugin.configuration.generated.reference_tables import BEGIN, END, with_tables
 from slurm_rl_plugin.domain.job_class import DEFAULT_JOB_CLASS_RULES
 from tests.architecture.markdown_documents import TOP
+from tests.unit.configuration.given_content import configuration_of
 
 #: Signs that TOML, Markdown and roff must be kept from understanding.
 STRANGE = {
@@ -59,14 +60,14 @@ def test_a_document_without_the_marks_is_refused(text: str) -> None:
 
 def test_the_example_file_is_the_defaults() -> None:
     content = tomllib.loads(example_text())
-    found = parse_configuration(content, "example")
+    found = configuration_of(content)
     assert found.values == read_configuration(None).values
     assert {section: list(keys) for section, keys in content.items()} == {
         **{section: list(keys) for section, keys in KEYS.items()},
         "shares": ["from"],
     }
     commented = example_text().partition("these apply:\n")[2]
-    rules = parse_configuration(tomllib.loads(re.sub(r"(?m)^# ", "", commented)), "example")
+    rules = configuration_of(tomllib.loads(re.sub(r"(?m)^# ", "", commented)))
     assert rules.classifier.rules == DEFAULT_JOB_CLASS_RULES
     assert max(map(len, example_text().splitlines())) < 100
 

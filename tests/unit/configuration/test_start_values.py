@@ -5,9 +5,9 @@ from __future__ import annotations
 from slurm_rl_plugin.configuration import (
     KEYS,
     changed_start_keys,
-    parse_configuration,
     with_start_values,
 )
+from tests.unit.configuration.given_content import configuration_of
 
 #: What a running daemon holds open, has built once or has to take back on its way out.
 AT_START = {"state_file", "class_defaults_file", *KEYS["metrics"]}
@@ -20,10 +20,8 @@ def test_keys_of_the_start() -> None:
 
 
 def test_a_reload_takes_over_all_but_keys_of_the_start() -> None:
-    running = parse_configuration({"metrics": {"port": 1}, "hook": {"cycle": 5}}, "before")
-    fresh = parse_configuration(
-        {"metrics": {"port": 2}, "hook": {"cycle": 6, "state_file": "/x"}}, "after"
-    )
+    running = configuration_of({"metrics": {"port": 1}, "hook": {"cycle": 5}})
+    fresh = configuration_of({"metrics": {"port": 2}, "hook": {"cycle": 6, "state_file": "/x"}})
     taken = with_start_values(running, fresh)
     assert taken.values["metrics"]["port"] == 1
     assert taken.values["hook"]["state_file"] == running.values["hook"]["state_file"]

@@ -12,20 +12,19 @@ from slurm_rl_plugin.configuration import (
     Flag,
     KnownConfiguration,
     known_configuration,
-    parse_configuration,
     way_out_of,
 )
 from slurm_rl_plugin.configuration.reading.standing_lines import standing_lines
 from slurm_rl_plugin.errors import ConfigurationError
+from tests.unit.configuration.given_content import configuration_of
 
 LEFT = way_out_of(
-    parse_configuration(
+    configuration_of(
         {
             "hook": {"disable_file": "/left/DISABLE", "beside_controllers": True, "cycle": 7.0},
             "batch_system": {"adapter": "slurm_commands", "timeout": 3.5},
             "reserve": {"mechanism": "qos", "qos": "batch", "most_processors": 9},
-        },
-        "a daemon's",
+        }
     )
 )
 

@@ -1,5 +1,7 @@
 """The simple orders, each on a queue where it differs from the others."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -45,8 +47,9 @@ def test_rule_orders_the_queue_as_its_name_says(name, order):
 
 def test_a_rule_uses_the_estimates_it_was_given():
     medians = ClassMedian(interactive_median=5000.0, batch_median=10.0)
-    assert np.argmin(rule_policy("sjf", medians).decide(SNAPSHOT).scores) == 3
-    assert np.argmin(rule_policy("sjf").decide(SNAPSHOT).scores) == 1
+    policy = rule_policy("sjf")
+    assert np.argmin(replace(policy, estimates=medians).decide(SNAPSHOT).scores) == 3
+    assert np.argmin(policy.decide(SNAPSHOT).scores) == 1
 
 
 def test_interactive_first_separates_classes_over_any_span_of_epoch_seconds():

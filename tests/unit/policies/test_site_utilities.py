@@ -60,22 +60,6 @@ def test_utilities_are_the_networks_scores_for_jobs_that_come_now(tmp_path: Path
             assert found == pytest.approx(1 / (1 + np.exp(-gain)), abs=2e-5)
 
 
-def test_only_what_was_asked_for_is_published(tmp_path: Path) -> None:
-    export_site_utility(small_network(), tmp_path / "site.onnx", MEDIANS)
-    policy = load_q_network(tmp_path / "site.onnx")
-    both = published_utilities(policy, two_accounts(), site="north")
-    some = published_utilities(
-        policy,
-        two_accounts(),
-        site="north",
-        job_classes=("batch",),
-        accounts=("biology", "unknown"),
-    )
-    assert some.utilities == {"batch": {"biology": both.of("batch", "biology")}}
-    none = published_utilities(policy, two_accounts(), site="north", job_classes=())
-    assert none.utilities == {}
-
-
 def test_a_model_that_only_orders_jobs_publishes_nothing(tmp_path: Path) -> None:
     export_network(small_network(), tmp_path / "order.onnx", {"estimates": "requested"})
     policy = load_q_network(tmp_path / "order.onnx")

@@ -19,7 +19,6 @@ from slurm_rl_plugin.simulator.sites.added_jobs import added_job_gains, outcome
 from slurm_rl_plugin.simulator.sites.routed_sites import RoutedSite, SiteTerms
 from slurm_rl_plugin.simulator.sites.routing import NOWHERE, route_jobs
 from slurm_rl_plugin.utility.summary import JobMeasures, ScheduledJobs
-from slurm_rl_plugin.utility.time_utility import TimeUtilitySettings
 from tests.functional.small_network import small_network
 from tests.reference.loads import random_workload
 
@@ -152,7 +151,6 @@ def test_the_outcome_of_a_whole_future_is_that_of_its_schedule(seed: int) -> Non
             shares=workload.shares,
             capacity=4,
         ),
-        TimeUtilitySettings(),
     )
     assert whole.time_utility == pytest.approx(measures.time_utility.sum())
     assert whole.fairness == pytest.approx(measures.fairness.sum())

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from slurm_rl_plugin.utility.summary import ScheduledJobs, summarise
-from slurm_rl_plugin.utility.time_utility import TimeUtilitySettings
 
 #: submit, start, run, processors, account, interactive
 ROWS = np.array(
@@ -105,8 +104,3 @@ def test_dropping_all_jobs_or_more_leaves_nothing_to_tell(drop):
     assert report["fairness_final"] is None
     assert report["objective"] is None
     assert report["classes"]["batch"]["within_120s"] is None
-
-
-def test_time_utility_settings_are_used():
-    gentle = TimeUtilitySettings(alpha=1e-9, beta=1e-9)
-    assert summarise(JOBS, settings=gentle)["time_utility"] == pytest.approx(1.0, abs=1e-6)

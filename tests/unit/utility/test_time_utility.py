@@ -5,11 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from slurm_rl_plugin.utility.time_utility import (
-    TimeUtilitySettings,
-    time_utility,
-    time_utility_loss_rate,
-)
+from slurm_rl_plugin.utility.time_utility import time_utility, time_utility_loss_rate
 
 RUN = 240.0
 DEADLINE = RUN + 60.0
@@ -33,17 +29,6 @@ def test_batch_utility_halves_at_2_to_the_inverse_of_beta_deadlines():
     assert time_utility(DEADLINE * 2 ** (1 / 0.3), RUN, False) == pytest.approx(0.5, rel=1e-12)
     # ten deadlines: 10^-0.3
     assert time_utility(10 * DEADLINE, RUN, False) == pytest.approx(0.501187, abs=1e-6)
-
-
-def test_settings_are_the_constants_of_the_paper():
-    settings = TimeUtilitySettings()
-    assert (settings.alpha, settings.beta, settings.sigma) == (0.5, 0.3, 60.0)
-
-
-def test_other_constants_are_used():
-    # alpha 1 a minute, sigma 0: one minute late is e^-1; beta 1: twice the deadline is a half
-    assert time_utility(RUN + 60, RUN, True, 1.0, 1.0, 0.0) == pytest.approx(math.exp(-1))
-    assert time_utility(2 * RUN, RUN, False, 1.0, 1.0, 0.0) == pytest.approx(0.5)
 
 
 @BOTH

@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol
 
+from slurm_rl_plugin.batch_systems.command_process import Answer
 from slurm_rl_plugin.batch_systems.port import LARGEST_FACTOR, ApplyReport
 from slurm_rl_plugin.batch_systems.slurm.process import (
     UNREACHABLE,
-    Answer,
     CommandRunner,
     failure,
     not_understood,

@@ -6,9 +6,9 @@ answers. It imports nothing else of this package, so that a child stays small.
     {"seconds": S, "read": [ATTRIBUTE, ...]}   -> {"jobs": [[VALUE, ...], ...]}
     {"seconds": S, "write": [[JOB, FACTOR], ...]} -> {"refused": [[JOB, WORDS], ...]}
 
-The first line comes unasked: {"release": RELEASE}, or {"missing": WORDS} where pyslurm cannot be
-imported. {"failed": WORDS, "reached": BOOL} answers where slurmctld refused to list jobs at all or
-was not reached; changes may have been written.
+The first line comes unasked: {}, or {"missing": WORDS} where pyslurm cannot be imported.
+{"failed": WORDS, "reached": BOOL} answers where slurmctld refused to list jobs at all or was not
+reached; changes may have been written.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def _import_pyslurm() -> tuple[Any, dict[str, Any]]:
         import pyslurm  # noqa: PLC0415
     except ImportError as error:
         return None, {"missing": str(error)}
-    return pyslurm, {"release": pyslurm.__version__}
+    return pyslurm, {}
 
 
 def _answer(pyslurm: Any, request: dict[str, Any]) -> dict[str, Any]:
