@@ -19,6 +19,11 @@ _UNITED = re.compile(r"(?:\d{1,9}[smhdw])+", re.ASCII)
 _LONGEST_SPAN = 3650 * 86400.0
 
 
+def time_argument(text: str) -> float:
+    """The type of an argument that `parse_slurm_time` understands at the present time."""
+    return parse_slurm_time(text, datetime.now())
+
+
 def parse_slurm_time(text: str, now: datetime) -> float:
     """Seconds since the epoch; times without a zone are local.
 

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from slurm_rl_plugin.cli.logs.arguments import at_least_one, configured_classifier
+from slurm_rl_plugin.cli.logs.arguments import configured_classifier
+from slurm_rl_plugin.cli.number_arguments import at_least_one
 from slurm_rl_plugin.cli.progress import progress_bar
 from slurm_rl_plugin.cli.tables import print_table
 from slurm_rl_plugin.errors import ConfigurationError

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import math
 from pathlib import Path
 
 from slurm_rl_plugin.cli.evaluate.heldout import add_heldout_options
 from slurm_rl_plugin.cli.evaluate.reserve_option import add_reserve_option
 from slurm_rl_plugin.cli.logs.arguments import add_log_options
+from slurm_rl_plugin.cli.number_arguments import number_above_zero, whole_number
 from slurm_rl_plugin.features.estimates import ESTIMATE_KINDS
 from slurm_rl_plugin.simulator.kernel.dispatch import BACKFILLING
 
@@ -44,19 +44,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--users", action="store_true", help="also a summary of each user")
     parser.add_argument(
         "--scale-load",
-        type=_factor,
+        type=number_above_zero("number"),
         default=1.0,
         metavar="F",
         help="divide the gaps between arrivals by F; run times stay as they are",
     )
     parser.add_argument(
         "--resample",
-        type=_samples,
+        type=whole_number(2),
         metavar="N",
         help="also compare on N logs made of weeks of LOG, drawn with replacement",
     )
     parser.add_argument(
-        "--seed", type=_seed, default=1, metavar="S", help="of what is drawn (default: 1)"
+        "--seed", type=whole_number(0), default=1, metavar="S", help="of what is drawn (default: 1)"
     )
     add_heldout_options(parser)
     parser.add_argument(
@@ -66,34 +66,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--export", type=Path, metavar="DIR", help="write each schedule as SWF and as CSV"
     )
     parser.add_argument("--json", action="store_true", help="print one JSON document")
-
-
-def _factor(text: str) -> float:
-    value = _number(text, float)
-    if value is None or not (math.isfinite(value) and value > 0):
-        raise argparse.ArgumentTypeError(f"{text!r} is no number above 0")
-    return value
-
-
-def _samples(text: str) -> int:
-    value = _number(text, int)
-    if value is None or value < 2:
-        raise argparse.ArgumentTypeError(f"{text!r} is no whole number of at least 2")
-    return int(value)
-
-
-def _seed(text: str) -> int:
-    value = _number(text, int)
-    if value is None or value < 0:
-        raise argparse.ArgumentTypeError(f"{text!r} is no whole number of at least 0")
-    return int(value)
-
-
-def _number(text: str, kind: type[int] | type[float]) -> float | None:
-    try:
-        return kind(text)
-    except ValueError:
-        return None
 
 
 def _drop(text: str) -> tuple[int, int]:

@@ -24,6 +24,7 @@ from slurm_rl_plugin.cli.logs.slurm_log import (
     read_slurm_log,
     slurm_shares,
 )
+from slurm_rl_plugin.cli.number_arguments import at_least_one
 from slurm_rl_plugin.configuration import read_configuration
 from slurm_rl_plugin.domain.job_class import JobClassifier
 from slurm_rl_plugin.errors import ConfigurationError
@@ -293,17 +294,6 @@ def _peak(start: FloatArray, run_time: FloatArray, processors: IntArray) -> int 
     change = np.concatenate([processors, -processors])
     order = np.lexsort((change, times))
     return int(np.cumsum(change[order]).max())
-
-
-def at_least_one(text: str) -> int:
-    """An argparse type: a whole number of at least 1."""
-    try:
-        value = int(text)
-    except ValueError:
-        value = 0
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is no whole number of at least 1")
-    return value
 
 
 def _partitions(text: str) -> dict[str, int]:

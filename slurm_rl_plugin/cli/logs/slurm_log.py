@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from slurm_rl_plugin.accounting.port import JobLog, ReadReport
 from slurm_rl_plugin.batch_systems.kind import LogDump, OwnAccounting
 from slurm_rl_plugin.batch_systems.registry import BATCH_SYSTEMS
+from slurm_rl_plugin.cli.number_arguments import number_above_zero
 from slurm_rl_plugin.cli.progress import progress_bar
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.whole_file import write_whole
@@ -77,7 +78,7 @@ def add_slurm_options(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--sacct-timeout",
-        type=_seconds,
+        type=number_above_zero("number of seconds"),
         default=SECONDS,
         metavar="SECONDS",
         help=f"allowed for each query, one a month (default: {SECONDS:g})",
@@ -214,13 +215,3 @@ def _local_time(text: str) -> datetime:
             f"{text!r} is no local time: write 2026-01-31 or 2026-01-31T12:00"
         )
     return time.replace(microsecond=0)
-
-
-def _seconds(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0.0
-    if not 0 < value < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds above 0")
-    return value

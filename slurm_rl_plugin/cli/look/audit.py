@@ -8,7 +8,6 @@ import math
 import sys
 from collections import deque
 from collections.abc import Iterable, Iterator
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from slurm_rl_plugin.cli.assembly.configuration_arguments import (
     configuration_of,
 )
 from slurm_rl_plugin.cli.look.job_arguments import count, job_numbers
-from slurm_rl_plugin.cli.slurm_times import parse_slurm_time
+from slurm_rl_plugin.cli.slurm_times import time_argument
 from slurm_rl_plugin.cli.tables import finite, print_parsable, printable, slurm_time
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.hook.audit.reader import (
@@ -46,10 +45,6 @@ COLUMNS = {
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Which lines of the audit log are shown, by job, time and event, and in what form."""
-
-    def moment(text: str) -> float:
-        return parse_slurm_time(text, datetime.now())
-
     add_configuration_options(parser)
     parser.add_argument(
         *("-j", "--jobs"),
@@ -59,8 +54,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="only what was written to these jobs and arrays",
     )
     when = "YYYY-MM-DD[THH:MM[:SS]] or now-2hours"
-    parser.add_argument("-S", "--since", type=moment, default=-math.inf, metavar="TIME", help=when)
-    parser.add_argument("-E", "--until", type=moment, default=math.inf, metavar="TIME", help=when)
+    parser.add_argument(
+        "-S", "--since", type=time_argument, default=-math.inf, metavar="TIME", help=when
+    )
+    parser.add_argument(
+        "-E", "--until", type=time_argument, default=math.inf, metavar="TIME", help=when
+    )
     parser.add_argument("--event", action="append", choices=EVENTS, help="only these; repeat it")
     parser.add_argument("-n", "--last", type=count, metavar="N", help="only the last N lines")
     parser.add_argument("--noheader", action="store_true", help="print no header")

@@ -7,7 +7,6 @@ import math
 import sys
 from collections.abc import Callable
 from contextlib import suppress
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from slurm_rl_plugin.cli.assembly.configuration_arguments import (
 )
 from slurm_rl_plugin.cli.progress import parts_bar
 from slurm_rl_plugin.cli.shadow.text import print_prediction, print_shadow
-from slurm_rl_plugin.cli.slurm_times import parse_slurm_time
+from slurm_rl_plugin.cli.slurm_times import time_argument
 from slurm_rl_plugin.cli.tables import print_json
 from slurm_rl_plugin.configuration import Configuration
 from slurm_rl_plugin.errors import ConfigurationError, SlurmRLError
@@ -32,10 +31,6 @@ _SIMULATOR = ("numba", "llvmlite", "onnx")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The time that is reported, what counts as moved, and the log for the replay."""
-
-    def moment(text: str) -> float:
-        return parse_slurm_time(text, datetime.now())
-
     parser.add_argument(
         "log",
         nargs="?",
@@ -44,8 +39,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_configuration_options(parser)
     when = "YYYY-MM-DD[THH:MM[:SS]] or now-4weeks"
-    parser.add_argument("-S", "--since", type=moment, metavar="TIME", help=when)
-    parser.add_argument("-E", "--until", type=moment, metavar="TIME", help=when)
+    parser.add_argument("-S", "--since", type=time_argument, metavar="TIME", help=when)
+    parser.add_argument("-E", "--until", type=time_argument, metavar="TIME", help=when)
     parser.add_argument(
         "--moved",
         type=_ranks,

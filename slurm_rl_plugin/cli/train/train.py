@@ -15,12 +15,12 @@ from slurm_rl_plugin.cli.evaluate.reserve_option import add_reserve_option, rese
 from slurm_rl_plugin.cli.logs.arguments import (
     NamedLog,
     add_log_options,
-    at_least_one,
     configured_classifier,
     read_named_logs,
 )
 from slurm_rl_plugin.cli.logs.sample import sampled
 from slurm_rl_plugin.cli.logs.slurm_log import SLURM, print_origin
+from slurm_rl_plugin.cli.number_arguments import at_least_one
 from slurm_rl_plugin.cli.progress import COMPILES_FIRST, progress_bar
 from slurm_rl_plugin.cli.tables import print_json, print_table
 from slurm_rl_plugin.cli.train.place import (
