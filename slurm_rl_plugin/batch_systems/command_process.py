@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from slurm_rl_plugin.errors import BatchSystemUnavailable
+from slurm_rl_plugin.errors import BatchSystemError, BatchSystemUnavailable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +29,7 @@ class KillableCommands:
         environment: variables of the children.
         timeout: seconds that a call may take.
         on_call: told the command's name and the seconds it took, after every call.
+        failure: makes the error for a command that failed with these words.
         without_answer: what an operator does where no answer comes in time.
         without_command: what an operator does where there is no such command.
     """
@@ -39,14 +40,32 @@ class KillableCommands:
         environment: Mapping[str, str],
         timeout: float,
         on_call: Callable[[str, float], None] | None,
+        failure: Callable[[str, str], BatchSystemError],
         without_answer: str,
         without_command: str,
     ) -> None:
         self.environment = dict(environment)
         self.timeout = timeout
         self._on_call = on_call
+        self._failure = failure
         self._without_answer = without_answer
         self._without_command = without_command
+
+    def read(self, arguments: Sequence[str], variables: Mapping[str, str] | None = None) -> str:
+        """Output of a command that must succeed.
+
+        Args:
+            arguments: of the command, itself included.
+            variables: of this child alone; see `call`.
+
+        Raises:
+            BatchSystemUnavailable: no answer in time, or the batch system cannot be reached.
+            BatchSystemError: the command failed in another way.
+        """
+        answer = self.call(arguments, variables=variables)
+        if answer.status:
+            raise self._failure(arguments[0], answer.errors or answer.output)
+        return answer.output
 
     def call(
         self,
@@ -128,6 +147,17 @@ def answers(commands: KillableCommands, words: Sequence[str]) -> bool:
         return commands.call(words).status == 0
     except BatchSystemUnavailable:
         return False
+
+
+def first_line(words: str, otherwise: str = "(no message)") -> str:
+    """The first line with anything on it."""
+    return next((line.strip() for line in words.splitlines() if line.strip()), otherwise)
+
+
+def last_line(words: str, otherwise: str = "(no message)") -> str:
+    """The last line with anything on it."""
+    lines = [line.strip() for line in words.splitlines() if line.strip()]
+    return lines[-1] if lines else otherwise
 
 
 def _end(child: subprocess.Popen[bytes]) -> None:

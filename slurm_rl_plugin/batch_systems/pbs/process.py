@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from slurm_rl_plugin.batch_systems.command_process import KillableCommands
+from slurm_rl_plugin.batch_systems.command_process import KillableCommands, first_line
 from slurm_rl_plugin.batch_systems.pbs.answers.json_text import Told, read_json
 from slurm_rl_plugin.errors import BatchSystemError, BatchSystemUnavailable
 
@@ -55,21 +55,10 @@ class PbsCommands(KillableCommands):
             environment={**base, "PATH": path, "TZ": "UTC", "LC_ALL": "C"},
             timeout=timeout,
             on_call=on_call,
+            failure=failure,
             without_answer=WHAT_TO_DO,
             without_command="install PBS's client commands or put them on the PATH",
         )
-
-    def read(self, arguments: Sequence[str]) -> str:
-        """Output of a command that must succeed.
-
-        Raises:
-            BatchSystemUnavailable: no answer in time, or the server cannot be reached.
-            BatchSystemError: the command failed in another way.
-        """
-        answer = self.call(arguments)
-        if answer.status:
-            raise failure(arguments[0], answer.errors or answer.output)
-        return answer.output
 
     def read_json(self, arguments: Sequence[str], *, or_nothing: bool = False) -> dict[str, Any]:
         """The JSON document that a command prints.
@@ -134,7 +123,7 @@ def read_pbs_conf(path: str) -> dict[str, str]:
 
 def failure(command: str, words: str) -> BatchSystemError:
     """Make the error for a command that failed with these words."""
-    first = next((line.strip() for line in words.splitlines() if line.strip()), "(no message)")
+    first = first_line(words)
     if _unreachable(words):
         return BatchSystemUnavailable(f"{command} cannot reach PBS: {first}; {WHAT_TO_DO}")
     return BatchSystemError(f"{command} failed: {first}; run it by hand to see more")

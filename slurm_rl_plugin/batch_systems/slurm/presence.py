@@ -6,8 +6,9 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
-from slurm_rl_plugin.batch_systems.command_process import KillableCommands, answers
+from slurm_rl_plugin.batch_systems.command_process import answers
 from slurm_rl_plugin.batch_systems.kind import Presence
+from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner
 
 #: Where Slurm's configuration is looked for, unless SLURM_CONF names it.
 SLURM_CONFS = (
@@ -33,11 +34,5 @@ def slurm_presence(environment: Mapping[str, str]) -> Presence:
 
 def slurm_answers(environment: Mapping[str, str], seconds: float) -> bool:
     """Whether slurmctld does."""
-    commands = KillableCommands(
-        environment=environment,
-        timeout=seconds,
-        on_call=None,
-        without_answer="",
-        without_command="",
-    )
+    commands = CommandRunner(environment=environment, timeout=seconds, on_call=None)
     return answers(commands, ("scontrol", "ping"))

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
-from slurm_rl_plugin.batch_systems.command_process import KillableCommands
+from slurm_rl_plugin.batch_systems.command_process import KillableCommands, first_line
 from slurm_rl_plugin.errors import BatchSystemError, BatchSystemUnavailable
 
 #: Slurm's commands take filters and formats from variables of these names too.
@@ -62,25 +62,10 @@ class CommandRunner(KillableCommands):
             environment={**clean_environment(environment), "SLURM_TIME_FORMAT": "%s"},
             timeout=timeout,
             on_call=on_call,
+            failure=failure,
             without_answer=WHAT_TO_DO,
             without_command="install Slurm's client commands or put them on the PATH",
         )
-
-    def read(self, arguments: Sequence[str], variables: Mapping[str, str] | None = None) -> str:
-        """Output of a command that must succeed.
-
-        Args:
-            arguments: of the command, itself included.
-            variables: of this child alone; see `call`.
-
-        Raises:
-            BatchSystemUnavailable: no answer in time, or slurmctld cannot be reached.
-            BatchSystemError: the command failed in another way.
-        """
-        answer = self.call(arguments, variables=variables)
-        if answer.status:
-            raise failure(arguments[0], answer.errors or answer.output)
-        return answer.output
 
 
 def clean_environment(environment: Mapping[str, str] | None) -> dict[str, str]:
@@ -91,7 +76,7 @@ def clean_environment(environment: Mapping[str, str] | None) -> dict[str, str]:
 
 def failure(command: str, words: str) -> BatchSystemError:
     """Make the error for a command that failed with these words."""
-    first = next((line.strip() for line in words.splitlines() if line.strip()), "(no message)")
+    first = first_line(words)
     if any(phrase in words for phrase in UNREACHABLE):
         return BatchSystemUnavailable(f"{command} cannot reach Slurm: {first}; {WHAT_TO_DO}")
     return BatchSystemError(f"{command} failed: {first}; run it by hand to see more")

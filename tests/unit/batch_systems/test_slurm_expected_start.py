@@ -12,7 +12,6 @@ import pytest
 from slurm_rl_plugin.batch_systems.slurm.answers.settings import parse_cluster_name
 from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner
 from slurm_rl_plugin.batch_systems.slurm.submission.expected_start import (
-    SlurmStarts,
     check_partitions,
     parse_partitions,
     parse_start,
@@ -178,4 +177,4 @@ def test_starts_are_told_and_a_command_that_hangs_is_killed(tmp_path: Path) -> N
     fake.break_command("sbatch", "hang")
     commands = CommandRunner(environment=fake.env, timeout=1.0, on_call=None)
     with pytest.raises(BatchSystemUnavailable, match="no answer within 1 s"):
-        SlurmStarts(commands).expected_start(REQUEST)
+        SlurmOffers(commands, "").expected_start(REQUEST)

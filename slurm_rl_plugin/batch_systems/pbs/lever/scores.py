@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from slurm_rl_plugin.batch_systems.command_process import first_line
 from slurm_rl_plugin.batch_systems.pbs.answers.fields import SCORE, WAITING_STATES, parse_score
 from slurm_rl_plugin.batch_systems.pbs.lever.libpbs import PbsLibrary
 from slurm_rl_plugin.batch_systems.pbs.process import PbsCommands, failure, section
@@ -186,5 +187,4 @@ def _as_wanted(score: float | None, wanted: int | None, default: float | None) -
 
 
 def _without_job(words: str, job: str) -> str:
-    first = next((line.strip() for line in words.splitlines() if line.strip()), "refused")
-    return first.replace(job, "").strip()
+    return first_line(words, otherwise="refused").replace(job, "").strip()

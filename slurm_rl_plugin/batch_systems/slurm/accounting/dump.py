@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from slurm_rl_plugin.batch_systems.command_process import first_line
 from slurm_rl_plugin.batch_systems.slurm.answers.fields import FINAL_STATES
 from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner
 from slurm_rl_plugin.errors import BatchSystemError, BatchSystemUnavailable, ConfigurationError
@@ -121,7 +122,7 @@ def _answer(runner: CommandRunner, words: Sequence[str], stretch: Stretch) -> st
 
 def _refusal(words: str) -> ConfigurationError | BatchSystemError:
     """The error for what `sacct` said when it failed."""
-    first = next((line.strip() for line in words.splitlines() if line.strip()), "(no message)")
+    first = first_line(words)
     if _DISABLED in words:
         return ConfigurationError(
             "sacct says that this cluster keeps no accounting (AccountingStorageType in "

@@ -7,7 +7,11 @@ from collections.abc import Iterator, Sequence
 from slurm_rl_plugin.batch_systems.port import FAIL, PASS, WARN, Check
 from slurm_rl_plugin.batch_systems.slurm.adapter_settings import SlurmAdapterSettings
 from slurm_rl_plugin.batch_systems.slurm.answers.fields import QueueRow, parse_capacity
-from slurm_rl_plugin.batch_systems.slurm.answers.settings import SHOW_CONFIG, parse_settings
+from slurm_rl_plugin.batch_systems.slurm.answers.settings import (
+    SHOW_CONFIG,
+    parse_cluster_name,
+    parse_settings,
+)
 from slurm_rl_plugin.batch_systems.slurm.batch_limit.licenses import LICENSES, LicenseLimit
 from slurm_rl_plugin.batch_systems.slurm.batch_limit.limit import LimitSettings, carrier_of
 from slurm_rl_plugin.batch_systems.slurm.batch_limit.qos import QOS, QosLimit
@@ -88,11 +92,7 @@ def _qos(carrier: QosLimit, given: SlurmAdapterSettings) -> Check:
 
 def _only_this_cluster(commands: CommandRunner, name: str) -> Check:
     """The clusters of a database share their QOS, and our limit would be theirs too."""
-    settings = commands.read(SHOW_CONFIG)
-    here = next(
-        (line.partition("=")[2].strip() for line in settings.splitlines() if "ClusterName" in line),
-        "",
-    )
+    here = parse_cluster_name(commands.read(SHOW_CONFIG))
     others = set()
     for line in commands.read(ASSOCIATIONS).splitlines():
         cluster, _, qos = line.partition("|")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 
+from slurm_rl_plugin.batch_systems.command_process import first_line
 from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner, failure, not_understood
 from slurm_rl_plugin.errors import BatchSystemUnavailable, ChangeRejected, NothingCarriesLimit
 
@@ -82,7 +83,7 @@ class QosLimit:
         if "Nothing modified" in said:
             raise no_such_qos(self._name)
         if any(phrase in said for phrase in NO_DATABASE):
-            first = next(line.strip() for line in said.splitlines() if line.strip())
+            first = first_line(said)
             raise BatchSystemUnavailable(f"slurmdbd does not answer ({first}); check slurmdbd")
         raise failure("sacctmgr", said)
 

@@ -20,6 +20,7 @@ from submitit.core.core import Job
 from submitit.core.utils import FailedJobError, FailedSubmissionError
 from submitit.slurm.slurm import SlurmExecutor, SlurmInfoWatcher, SlurmJob
 
+from slurm_rl_plugin.batch_systems.command_process import last_line
 from slurm_rl_plugin.batch_systems.slurm.job_arrays.worker import ArrayWorker, WorkerReport
 from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner, failure
 from slurm_rl_plugin.errors import BatchSystemError, BatchSystemUnavailable, ConfigurationError
@@ -95,7 +96,7 @@ class ArrayJobs:
         if answer.status:
             raise ConfigurationError(
                 "--on slurm learns from sacct that a worker is lost, and sacct says: "
-                f"{_first_line(answer.errors or answer.output)}; leave --on out."
+                f"{last_line(answer.errors or answer.output)}; leave --on out."
             )
 
     def submit(
@@ -142,7 +143,7 @@ class ArrayJobs:
             if isinstance(found, BatchSystemUnavailable):
                 raise found from error
             raise ConfigurationError(
-                f"Slurm refuses the workers: {_first_line(str(error))}; mend --slurm-option."
+                f"Slurm refuses the workers: {last_line(str(error))}; mend --slurm-option."
             ) from error
 
     def _executor(self, folder: Path) -> SlurmExecutor:
@@ -239,8 +240,3 @@ def _time_limit(seconds: float) -> Iterator[None]:
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
-
-
-def _first_line(words: str) -> str:
-    lines = [line.strip() for line in words.splitlines() if line.strip()]
-    return lines[-1] if lines else "(no message)"

@@ -16,6 +16,7 @@ from typing import IO, Any, Self
 from submitit.core.core import Job
 from submitit.core.utils import FailedJobError
 
+from slurm_rl_plugin.batch_systems.command_process import last_line
 from slurm_rl_plugin.batch_systems.slurm.job_arrays.arrays import (
     RESULT_SECONDS,
     ArrayJobs,
@@ -36,6 +37,8 @@ TRIES = 3
 LOOK_SECONDS = 0.5
 #: Stands before and after the trace in submitit's message.
 _RULE = "-" * 22
+#: Where a worker has left no log.
+_NO_LOG = "no log: do the nodes see this folder?"
 _Job = Job[WorkerReport]
 
 
@@ -250,13 +253,13 @@ class _Round:
             self._reports[place] = report
             return
         if isinstance(error, FailedJobError) and "UncompletedJobError" not in str(error):
-            what = _last_line(str(error).partition(_RULE)[2].partition(_RULE)[0])
+            what = last_line(str(error).partition(_RULE)[2].partition(_RULE)[0], _NO_LOG)
             raise BatchSystemError(f"worker {job.job_id} failed: {what}; see {self._folder}.")
         self.lost += 1
         if self._tries[place] >= TRIES:
             raise BatchSystemError(
                 f"{TRIES} workers for the same work were lost, the last one, {job.job_id}, as "
-                f"{state} ({_last_line(_log(job))}): give them more time or memory by "
+                f"{state} ({last_line(_log(job), _NO_LOG)}): give them more time or memory by "
                 f"--slurm-option, or look into {self._folder}; the same command goes on from here."
             )
         with contextlib.suppress(BatchSystemError):
@@ -267,8 +270,3 @@ def _log(job: _Job) -> str:
     with contextlib.suppress(OSError):
         return job.stderr() or ""
     return ""
-
-
-def _last_line(words: str) -> str:
-    lines = [line.strip() for line in words.splitlines() if line.strip()]
-    return lines[-1] if lines else "no log: do the nodes see this folder?"

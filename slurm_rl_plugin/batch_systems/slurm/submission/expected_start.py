@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from slurm_rl_plugin.batch_systems.slurm.answers.fields import parse_duration
-from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner, failure, not_understood
+from slurm_rl_plugin.batch_systems.slurm.process import failure, not_understood
 from slurm_rl_plugin.batch_systems.slurm.submission.options import least_processors
 from slurm_rl_plugin.domain.site import NEEDS, JobRequest
 from slurm_rl_plugin.errors import BatchSystemUnavailable, ConfigurationError, JobNotAccepted
@@ -44,33 +44,6 @@ class Partition:
     is_default: bool
     is_up: bool
     longest: float
-
-
-@dataclass(frozen=True, slots=True)
-class SlurmStarts:
-    """Tells when a job would start, were it submitted now. Any number of threads may ask at once.
-
-    Slurm tests as the user who asks, so accounts and QOS are checked by *his* associations.
-
-    Args:
-        commands: runs Slurm's commands as this process's user.
-        account: that every test is made under; "" takes the job's own.
-    """
-
-    commands: CommandRunner
-    account: str = ""
-
-    def expected_start(self, request: JobRequest) -> float | None:
-        """Slurm's own estimate, in seconds since the epoch; nothing is submitted.
-
-        Raises:
-            JobNotAccepted: Slurm would not take the job, or no partition would ever start it.
-            BatchSystemUnavailable: no answer in time, or slurmctld cannot be reached.
-            BatchSystemError: an answer that cannot be understood.
-        """
-        check_partitions(request, parse_partitions(self.commands.read(PARTITIONS)))
-        answer = self.commands.call(will_run_command(request, self.account))
-        return parse_start(answer.status, answer.errors + answer.output)
 
 
 def will_run_command(request: JobRequest, account: str) -> list[str]:

@@ -8,13 +8,21 @@ from slurm_rl_plugin.batch_systems.slurm.answers.fields import parse_all_process
 from slurm_rl_plugin.batch_systems.slurm.answers.settings import SHOW_CONFIG, parse_cluster_name
 from slurm_rl_plugin.batch_systems.slurm.cluster import SINFO
 from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner
-from slurm_rl_plugin.batch_systems.slurm.submission.expected_start import SlurmStarts
+from slurm_rl_plugin.batch_systems.slurm.submission.expected_start import (
+    PARTITIONS,
+    check_partitions,
+    parse_partitions,
+    parse_start,
+    will_run_command,
+)
 from slurm_rl_plugin.domain.site import JobRequest
 
 
 @dataclass(frozen=True, slots=True)
 class SlurmOffers:
-    """What brokers are told of a site with Slurm.
+    """What brokers are told of a site with Slurm. Any number of threads may ask at once.
+
+    Slurm tests as the user who asks, so accounts and QOS are checked by *his* associations.
 
     Args:
         commands: runs Slurm's commands as this process's user.
@@ -25,8 +33,16 @@ class SlurmOffers:
     account: str
 
     def expected_start(self, request: JobRequest) -> float | None:
-        """The start that `sbatch --test-only` expects, seconds since the epoch."""
-        return SlurmStarts(self.commands, self.account).expected_start(request)
+        """Slurm's own estimate, in seconds since the epoch; nothing is submitted.
+
+        Raises:
+            JobNotAccepted: Slurm would not take the job, or no partition would ever start it.
+            BatchSystemUnavailable: no answer in time, or slurmctld cannot be reached.
+            BatchSystemError: an answer that cannot be understood.
+        """
+        check_partitions(request, parse_partitions(self.commands.read(PARTITIONS)))
+        answer = self.commands.call(will_run_command(request, self.account))
+        return parse_start(answer.status, answer.errors + answer.output)
 
     def name(self) -> str:
         """ClusterName of slurm.conf."""
