@@ -27,22 +27,25 @@ class LimitKeys:
 
     Attributes:
         mechanism: one of `BatchSystemKind.limits`, of any batch system; None for none.
-        qos, license, reservation, queues: as in [reserve].
+        qos: that batch jobs have.
+        license: that batch jobs ask for, one a processor.
+        reservation: of ours, that takes licences away from them.
+        queues: execution queues whose jobs are batch work.
         is_known: False where the configuration is faulty, so that these may be other names than
-            those of a limit that stands.
+            those of a limit that stands; then the file that remembers it counts alone.
     """
 
-    mechanism: str | None
-    qos: str
-    license: str
-    reservation: str
-    queues: tuple[str, ...]
-    is_known: bool
+    mechanism: str | None = None
+    qos: str = ""
+    license: str = ""
+    reservation: str = ""
+    queues: tuple[str, ...] = ()
+    is_known: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdapterParts:
-    """What adapters are made of.
+    """What an adapter is told of the cluster and of the machine that it runs on.
 
     Attributes:
         adapter: as configured, `auto` or one of `BatchSystemKind.adapters`.
@@ -50,29 +53,30 @@ class AdapterParts:
         interactive: tells whether a job is of the interactive class.
         clock: seconds since the epoch.
         timeout: seconds that any call may take.
-        environment: of this process.
+        environment: variables of the calls; None takes this process's own.
         on_call: told each call's name and the seconds it took.
         history_days: the first snapshot reports the runs of so many days as ended; 0 for none.
-        host: name of this machine.
-        state_file: of the daemon; an adapter's own files lie beside it.
-        limits_file: keeps the site's own limits on batch jobs while ours stand.
+        host: name of this machine; "" is none of the controllers'.
+        state_file: of the daemon; an adapter's own files lie beside it. None keeps none.
+        limits_file: keeps the site's own limits on batch jobs while ours stand; None limits
+            nothing.
         limit: what carries a limit on batch jobs.
         class_defaults: the table of class defaults, which checks look at; None for none.
     """
 
-    adapter: str
+    adapter: str = "auto"
     shares: Mapping[str, float] | None
     interactive: Callable[[JobDescription], bool]
     clock: Callable[[], float]
-    timeout: float
-    environment: Mapping[str, str]
-    on_call: Callable[[str, float], None]
-    history_days: float
-    host: str
-    state_file: Path
-    limits_file: Path
-    limit: LimitKeys
-    class_defaults: Path | None
+    timeout: float = 10.0
+    environment: Mapping[str, str] | None = None
+    on_call: Callable[[str, float], None] | None = None
+    history_days: float = 0.0
+    host: str = ""
+    state_file: Path | None = None
+    limits_file: Path | None = None
+    limit: LimitKeys = field(default_factory=LimitKeys)
+    class_defaults: Path | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

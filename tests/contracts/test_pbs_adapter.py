@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from slurm_rl_plugin.batch_systems.pbs.adapter_settings import PbsAdapterSettings
+from slurm_rl_plugin.batch_systems.kind import AdapterParts
 from slurm_rl_plugin.batch_systems.pbs.cluster import Pbs
 from slurm_rl_plugin.domain.job_class import JobClassifier
 from tests.contracts.batch_system_contract import BatchSystemContract, PreparedQueue
@@ -24,7 +24,7 @@ def prepared(fake: FakePbs) -> PreparedQueue:
 
     def adapter() -> Pbs:
         return Pbs(
-            PbsAdapterSettings(
+            AdapterParts(
                 shares=None,
                 interactive=JobClassifier().is_interactive,
                 clock=lambda: float(NOW),

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from slurm_rl_plugin.batch_systems.slurm.adapter_settings import SlurmAdapterSettings
+from slurm_rl_plugin.batch_systems.kind import AdapterParts
 
 BIN = Path(__file__).parent / "bin"
 NOW = 1_800_000_000
@@ -59,11 +59,12 @@ class FakeCluster:
             }
         )
 
-    def adapter_settings(self, **settings: Any) -> SlurmAdapterSettings:
+    def adapter_settings(self, **settings: Any) -> AdapterParts:
         """What an adapter has to know of it; jobs of at most a minute are interactive."""
         given = {"shares": None, "interactive": lambda job: job.time_limit <= 60, **settings}
+        given.setdefault("history_days", 30.0)
         clock = lambda: float(self.state["now"])  # noqa: E731
-        return SlurmAdapterSettings(clock=clock, environment=self.env, **given)
+        return AdapterParts(clock=clock, environment=self.env, **given)
 
     def add(self, job_id: int, **values: Any) -> int:
         """Add one record; the defaults are a plain eligible job of alice."""

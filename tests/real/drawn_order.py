@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from slurm_rl_plugin.batch_systems.kind import AdapterParts
 from slurm_rl_plugin.batch_systems.port import BatchSystem
-from slurm_rl_plugin.batch_systems.slurm.adapter_settings import SlurmAdapterSettings
 from slurm_rl_plugin.batch_systems.slurm.commands import SlurmCommands
 from slurm_rl_plugin.domain import Decision, Memory, QueueSnapshot
 from slurm_rl_plugin.hook.audit.log import AuditLog
@@ -53,14 +53,15 @@ def wall_clock() -> float:
     return datetime.now().timestamp()
 
 
-def settings_of(cluster: PrivateSlurm, **settings: Any) -> SlurmAdapterSettings:
+def settings_of(cluster: PrivateSlurm, **settings: Any) -> AdapterParts:
     """What an adapter has to know of it; jobs of at most a minute are interactive."""
     given = {"interactive": lambda job: job.time_limit <= 60, "environment": cluster.env}
-    return SlurmAdapterSettings(shares=None, clock=wall_clock, **{**given, **settings})
+    given["history_days"] = 30.0
+    return AdapterParts(shares=None, clock=wall_clock, **{**given, **settings})
 
 
 def adapter_of(cluster: PrivateSlurm, **settings: Any) -> SlurmCommands:
-    """By commands, without a past; `settings` are those of SlurmAdapterSettings."""
+    """By commands, without a past; `settings` are those of AdapterParts."""
     return SlurmCommands(settings_of(cluster, history_days=0.0, **settings))
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from slurm_rl_plugin.batch_systems.pbs.adapter_settings import PbsAdapterSettings
+from slurm_rl_plugin.batch_systems.kind import AdapterParts, LimitKeys
 from slurm_rl_plugin.batch_systems.pbs.answers.fields import job_number
 from slurm_rl_plugin.batch_systems.pbs.checks import CLASS_HOOK
 from slurm_rl_plugin.batch_systems.pbs.cluster import Pbs
@@ -36,6 +36,7 @@ pytestmark = pytest.mark.real
 USER = "alice"
 JOBS = 200
 BATCH, INTERACTIVE = "rl_test_batch", "rl_test_shell"
+BY_QUEUE = LimitKeys(mechanism="max_run_res", queues=(BATCH,))
 ODD_SCORES = [np.nan, np.inf, -np.inf, 1e39, -1e39, 1e308, 0.0, -0.0, 5e-324]
 #: Past what single precision and 64 bits of the server's hold.
 FARTHEST = [2**63, -(2**63), 2**24]
@@ -95,7 +96,7 @@ def server(prepared: InstalledPbs) -> Iterator[InstalledPbs]:
 
 def adapter(server: InstalledPbs, **settings: Any) -> Pbs:
     return Pbs(
-        PbsAdapterSettings(
+        AdapterParts(
             shares={USER: 1.0},
             interactive=JobClassifier().is_interactive,
             clock=time.time,  # noqa: TID251
@@ -204,7 +205,7 @@ def test_batch_is_limited_interactive_starts_and_release_restores(
         server.qmgr("set server scheduling = True")
         running = server.submit("-q", BATCH, "-l", "ncpus=1", user=USER, seconds=120)
         server.wait_until(lambda: server.state(running) == "R", 60, "start")
-        system = adapter(server, batch_queues=(BATCH,), limits_file=record)
+        system = adapter(server, limit=BY_QUEUE, limits_file=record)
         assert system.snapshot().capacity > 1, "this test needs two processors"
         system.limit_batch(1)
         waiting = server.submit("-q", BATCH, "-l", "ncpus=1", user=USER, seconds=120)

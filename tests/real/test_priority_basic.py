@@ -52,7 +52,7 @@ def basic(shared_basic: PrivateSlurm) -> Iterator[PrivateSlurm]:
 
 
 def adapter(cluster: PrivateSlurm, file: Path) -> SlurmCommands:
-    return adapter_of(cluster, nice_file=file)
+    return adapter_of(cluster, state_file=file)
 
 
 def wait_eligible(cluster: PrivateSlurm, count: int) -> None:
@@ -77,7 +77,7 @@ class TestContract(BatchSystemContract):
     def queue(self, basic: PrivateSlurm, tmp_path: Path) -> PreparedQueue:
         waiting = tuple(submit(basic) for _ in range(3))
         wait_eligible(basic, 3)
-        return prepared_queue(basic, adapter(basic, tmp_path / "nice"), waiting)
+        return prepared_queue(basic, adapter(basic, tmp_path / "state"), waiting)
 
 
 def test_jobs_start_in_the_drawn_order_and_keep_their_nice(
@@ -88,7 +88,7 @@ def test_jobs_start_in_the_drawn_order_and_keep_their_nice(
     wait_eligible(basic, len(jobs) - 1)
     before = nice_values(basic)
     policy = DrawnOrder(seed=5)
-    cycle = cycle_of(adapter(basic, tmp_path / "nice"), policy, tmp_path)
+    cycle = cycle_of(adapter(basic, tmp_path / "state"), policy, tmp_path)
     for policy.sign in (1, -1):
         assert cycle.run().writes > 0
     assert nice_values(basic) != before
@@ -140,7 +140,7 @@ def test_a_held_task_of_an_array_stays_held(basic: PrivateSlurm, tmp_path: Path)
     array = submit(basic, "--array=1-5")
     wait_eligible(basic, 1)
     scontrol(basic, "hold", f"{array}_3")
-    system = adapter(basic, tmp_path / "nice")
+    system = adapter(basic, tmp_path / "state")
     system.snapshot()
     report = system.apply([FactorChange(job_id=array, old=0, new=5000)])
     assert report.rejected == {array: HELD}

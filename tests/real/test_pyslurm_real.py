@@ -14,6 +14,7 @@ import pytest
 from slurm_rl_plugin.batch_systems.slurm.adapter_choice import choose_adapter, installed_pyslurm
 from slurm_rl_plugin.batch_systems.slurm.answers.fields import QueueRow
 from slurm_rl_plugin.batch_systems.slurm.commands import Squeue
+from slurm_rl_plugin.batch_systems.slurm.process import commands_of
 from slurm_rl_plugin.batch_systems.slurm.pyslurm_child.adapter import Slurm
 from slurm_rl_plugin.batch_systems.slurm.pyslurm_child.child import SlurmChild
 from slurm_rl_plugin.errors import BatchSystemUnavailable, ChangeRejected
@@ -234,7 +235,7 @@ class TestFaults:
         """libslurm ends the interpreter, or waits for a minute: here it is the child's."""
         environment = {**closed_slurm.env, "SLURM_CONF": "/nonexistent/slurm.conf"}
         child = SlurmChild(
-            settings_of(closed_slurm, environment=environment, timeout=3.0).commands()
+            commands_of(settings_of(closed_slurm, environment=environment, timeout=3.0))
         )
         began = time.monotonic()
         with pytest.raises(BatchSystemUnavailable):
@@ -243,7 +244,7 @@ class TestFaults:
 
 
 def test_auto_takes_it(closed_slurm: PrivateSlurm) -> None:
-    choice = choose_adapter("auto", settings_of(closed_slurm).commands())
+    choice = choose_adapter("auto", commands_of(settings_of(closed_slurm)))
     assert choice.adapter == "slurm"
     assert "is for this Slurm" in choice.because
 

@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from slurm_rl_plugin.batch_systems.kept_record import UNREADABLE, KeptRecord
+from slurm_rl_plugin.batch_systems.kind import LimitKeys
 from slurm_rl_plugin.batch_systems.pbs.answers.fields import parse_count, text
 from slurm_rl_plugin.batch_systems.pbs.answers.server import QSTAT_SERVER, parse_server
 from slurm_rl_plugin.batch_systems.pbs.process import PbsCommands, failure, section
@@ -55,23 +56,16 @@ class PbsBatchLimit:
 
     Args:
         commands: of PBS.
-        queues: that are batch; may be empty.
+        limit: names the queues that are batch; may be none.
         path: file that keeps the site's own limits while ours stand; None keeps none.
-        configured: queues that the site says are ours to limit; None where nobody knows what it
-            says, and the file alone counts.
     """
 
-    def __init__(
-        self,
-        commands: PbsCommands,
-        queues: Sequence[str],
-        path: Path | None,
-        configured: Iterable[str] | None = None,
-    ) -> None:
+    def __init__(self, commands: PbsCommands, limit: LimitKeys, path: Path | None) -> None:
         self._commands = commands
-        self._queues = tuple(queues)
+        self._queues = limit.queues if limit.mechanism == MAX_RUN_RES else ()
         self._path = path
-        self._configured = None if configured is None else frozenset(configured)
+        #: Queues that may be ours to limit, also while the mechanism is off.
+        self._configured = frozenset(limit.queues) if limit.is_known else None
         self._known: dict[str, QueueLimit] = {}
 
     def go_on_from(self, earlier: PbsBatchLimit) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from slurm_rl_plugin.batch_systems.pbs.adapter_settings import PbsAdapterSettings
+from slurm_rl_plugin.batch_systems.kind import AdapterParts
 from slurm_rl_plugin.batch_systems.pbs.answers.fairshare import Fairshare, shares_of, usage_of
 from slurm_rl_plugin.batch_systems.pbs.answers.fields import (
     ATTRIBUTES,
@@ -33,9 +33,10 @@ from slurm_rl_plugin.batch_systems.pbs.lever.scores import (
     write_scores,
 )
 from slurm_rl_plugin.batch_systems.pbs.past_runs import ended_before, read_history
-from slurm_rl_plugin.batch_systems.pbs.process import DEFAULT_HOME, section
+from slurm_rl_plugin.batch_systems.pbs.process import DEFAULT_HOME, PbsCommands, section
 from slurm_rl_plugin.batch_systems.pbs.queue.job_tables import PbsTables, factor_of
 from slurm_rl_plugin.batch_systems.pbs.queue.job_watch import PbsWatch
+from slurm_rl_plugin.batch_systems.pbs.setup import heartbeat_file
 from slurm_rl_plugin.batch_systems.port import (
     ApplyReport,
     BatchSystem,
@@ -62,22 +63,23 @@ class Pbs:
     * Shares come from the configuration, else from `pbsfs`, else all accounts have the same.
 
     Args:
-        given: settings of the adapter.
+        given: what is told of the cluster and of this host.
     """
 
     name = "pbs"
 
-    def __init__(self, given: PbsAdapterSettings) -> None:
-        self.commands = given.commands()
+    def __init__(self, given: AdapterParts) -> None:
+        self.commands = PbsCommands(
+            environment=given.environment, timeout=given.timeout, on_call=given.on_call
+        )
         self._library = installed_library(self.commands)
         self._sender: ScoreSender = Ifl(self._library) if self._library else Qalter(self.commands)
         self._fairshare = Fairshare(self.commands)
         self._given = given
         #: Days of the past that the next snapshot tells of.
         self._history_days = given.history_days
-        self._limit = PbsBatchLimit(
-            self.commands, given.batch_queues, given.limits_file, given.limit_queues
-        )
+        self._limit = PbsBatchLimit(self.commands, given.limit, given.limits_file)
+        self._heartbeat = given.state_file and heartbeat_file(given.state_file)
         self._watch = PbsWatch()
         self._server: PbsServer | None = None
         self._looked: PbsServer | None = None
@@ -138,8 +140,8 @@ class Pbs:
         Raises:
             OSError: it cannot be left.
         """
-        if self._given.heartbeat is not None:
-            self._given.heartbeat.touch()
+        if self._heartbeat is not None:
+            self._heartbeat.touch()
 
     def leave(self) -> None:
         """Take the sign of life away: nothing of ours is left that anybody has to undo.
@@ -147,8 +149,8 @@ class Pbs:
         Raises:
             OSError: it cannot be taken away.
         """
-        if self._given.heartbeat is not None:
-            self._given.heartbeat.unlink(missing_ok=True)
+        if self._heartbeat is not None:
+            self._heartbeat.unlink(missing_ok=True)
 
     def snapshot(self) -> QueueSnapshot:
         """Read the queue; see `BatchSystem.snapshot`.

@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 
 
 def _build(parts: AdapterParts) -> BatchSystem:
-    from slurm_rl_plugin.batch_systems.pbs.assembly import pbs_batch_system  # noqa: PLC0415
+    from slurm_rl_plugin.batch_systems.pbs.cluster import Pbs  # noqa: PLC0415
 
-    return pbs_batch_system(parts)
+    return Pbs(parts)
 
 
 def _presence(environment: Mapping[str, str]) -> Presence:

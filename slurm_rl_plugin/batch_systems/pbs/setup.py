@@ -31,6 +31,11 @@ class Step:
     undo: tuple[str, ...]
 
 
+def heartbeat_file(state_file: Path) -> Path:
+    """Where PBS's dead-man hook looks for our sign of life, beside the state file."""
+    return state_file.with_name("heartbeat")
+
+
 def setup_steps(formula: str, heartbeat: Path, user: str | None, hooks: Path) -> list[Step]:
     """Every step in the order in which it is run.
 

@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 import logging
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from slurm_rl_plugin.batch_systems.kind import AdapterParts, LimitKeys
+from slurm_rl_plugin.batch_systems.kind import AdapterParts
 from slurm_rl_plugin.batch_systems.slurm.adapter_choice import PYSLURM, choose_adapter
-from slurm_rl_plugin.batch_systems.slurm.adapter_settings import SlurmAdapterSettings
-from slurm_rl_plugin.batch_systems.slurm.batch_limit.licenses import LICENSES
-from slurm_rl_plugin.batch_systems.slurm.batch_limit.limit import LimitNames, LimitSettings
-from slurm_rl_plugin.batch_systems.slurm.batch_limit.qos import QOS
 from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner
 
 if TYPE_CHECKING:
@@ -27,23 +22,7 @@ def slurm_batch_system(parts: AdapterParts) -> SlurmCommands | Slurm:
     Raises:
         ConfigurationError: pyslurm is wanted and cannot work here.
     """
-    adapter = _adapter(parts.adapter, parts.timeout)
-    limit = parts.limit
-    site = SlurmAdapterSettings(
-        shares=parts.shares,
-        interactive=parts.interactive,
-        clock=parts.clock,
-        timeout=parts.timeout,
-        on_call=parts.on_call,
-        history_days=parts.history_days,
-        host=parts.host,
-        nice_file=_nice_file(parts.state_file),
-        limit=None if limit.mechanism is None else _settings(limit, limit.mechanism),
-        limits_file=parts.limits_file,
-        limit_names=_limit_names(limit) if limit.is_known else None,
-        class_defaults=parts.class_defaults,
-    )
-    return adapter(site)
+    return _adapter(parts.adapter, parts.timeout)(parts)
 
 
 def _adapter(wanted: str, timeout: float) -> type[SlurmCommands] | type[Slurm]:
@@ -68,23 +47,3 @@ def _adapter(wanted: str, timeout: float) -> type[SlurmCommands] | type[Slurm]:
     )
 
     return SlurmCommands
-
-
-def _nice_file(state_file: Path) -> Path:
-    """Where the users' nice values are kept, beside the state file."""
-    return state_file.with_name(state_file.name + ".nice")
-
-
-def _settings(limit: LimitKeys, mechanism: str) -> LimitSettings:
-    return LimitSettings(
-        mechanism=mechanism,
-        qos=limit.qos,
-        license=limit.license,
-        reservation=limit.reservation,
-    )
-
-
-def _limit_names(limit: LimitKeys) -> frozenset[LimitNames]:
-    """Of limits that may be ours, also while the mechanism is off."""
-    settings = [_settings(limit, each) for each in (QOS, LICENSES)]
-    return frozenset((each.mechanism, each.names) for each in settings)

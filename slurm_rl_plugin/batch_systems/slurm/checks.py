@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from slurm_rl_plugin.batch_systems.kind import AdapterParts
 from slurm_rl_plugin.batch_systems.port import FAIL, PASS, WARN, Check
-from slurm_rl_plugin.batch_systems.slurm.adapter_settings import SlurmAdapterSettings
 from slurm_rl_plugin.batch_systems.slurm.answers.load import SDIAG
 from slurm_rl_plugin.batch_systems.slurm.answers.shares import parse_shares
 from slurm_rl_plugin.batch_systems.slurm.class_defaults.checks import class_defaults_of
@@ -23,7 +23,7 @@ _ANSWERED = re.compile(r"^sdiag output at .*\((?P<time>\d+)\)", re.MULTILINE)
 
 
 def slurm_checks(
-    site: SlurmAdapterSettings, commands: CommandRunner, sshare: Sequence[str], *, wants_runs: bool
+    site: AdapterParts, commands: CommandRunner, sshare: Sequence[str], *, wants_runs: bool
 ) -> Iterator[Check]:
     """Every check of a site with Slurm.
 

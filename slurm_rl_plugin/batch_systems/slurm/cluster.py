@@ -5,9 +5,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
+from pathlib import Path
 
 import numpy as np
 
+from slurm_rl_plugin.batch_systems.kind import AdapterParts
 from slurm_rl_plugin.batch_systems.port import (
     ApplyReport,
     BatchSystem,
@@ -17,7 +20,6 @@ from slurm_rl_plugin.batch_systems.port import (
     SchedulerLoad,
 )
 from slurm_rl_plugin.batch_systems.slurm.accounting.past_runs import PastRun, read_past_runs
-from slurm_rl_plugin.batch_systems.slurm.adapter_settings import SlurmAdapterSettings
 from slurm_rl_plugin.batch_systems.slurm.answers.fields import (
     PENDING,
     RUNNING_STATES,
@@ -29,7 +31,7 @@ from slurm_rl_plugin.batch_systems.slurm.answers.load import SDIAG, parse_load
 from slurm_rl_plugin.batch_systems.slurm.answers.settings import BASIC, SHOW_CONFIG, parse_settings
 from slurm_rl_plugin.batch_systems.slurm.answers.shares import SHARE_FORMAT, parse_shares
 from slurm_rl_plugin.batch_systems.slurm.batch_limit.checks import limit_checks
-from slurm_rl_plugin.batch_systems.slurm.batch_limit.limit import SlurmBatchLimit
+from slurm_rl_plugin.batch_systems.slurm.batch_limit.limit import SlurmBatchLimit, keeps_back
 from slurm_rl_plugin.batch_systems.slurm.checks import slurm_checks
 from slurm_rl_plugin.batch_systems.slurm.levers.nice import NiceLever
 from slurm_rl_plugin.batch_systems.slurm.levers.port import Lever
@@ -58,6 +60,8 @@ logger = logging.getLogger(__name__)
 TRIED = (22, 5), (26, 5)
 SSHARE = ("sshare", "--all", "--parsable2", "--noheader", "-o", SHARE_FORMAT)
 SINFO = ("sinfo", "--noheader", "--all", "--Node", "-o", "%N|%C|%R|%p")
+#: Changes sent at once, with a time-out to match.
+WRITES_PER_CALL = 500
 
 
 class SlurmCluster:
@@ -75,7 +79,7 @@ class SlurmCluster:
     * A priority set by hand hides our term: `admin_set`, with factor 0.
 
     Args:
-        given: settings of the adapter.
+        given: what is told of the cluster and of this host.
         commands: runs Slurm's commands.
         queue: lists the jobs.
         sender: sends factors.
@@ -83,7 +87,7 @@ class SlurmCluster:
 
     def __init__(
         self,
-        given: SlurmAdapterSettings,
+        given: AdapterParts,
         commands: CommandRunner,
         queue: QueueReader,
         sender: ChangeSender,
@@ -91,11 +95,11 @@ class SlurmCluster:
         self._given = given
         self._runner = commands
         self._queue = WholeJobs(queue)
-        by_nice = FactorWriter(Scontrol(commands, NICE), given.writes_per_call)
-        self._nice = NiceLever(by_nice, self._queue.waiting, given.nice_file)
-        self._site_factor = SiteFactorLever(commands, FactorWriter(sender, given.writes_per_call))
+        by_nice = FactorWriter(Scontrol(commands, NICE), WRITES_PER_CALL)
+        self._nice = NiceLever(by_nice, self._queue.waiting, _nice_file(given.state_file))
+        self._site_factor = SiteFactorLever(commands, FactorWriter(sender, WRITES_PER_CALL))
         self._lever: Lever | None = None
-        self._limit = SlurmBatchLimit(commands, given.limit, given.limits_file, given.limit_names)
+        self._limit = SlurmBatchLimit(commands, given.limit, given.limits_file)
         self._watch = JobWatch()
         self._history_days = given.history_days
 
@@ -160,7 +164,7 @@ class SlurmCluster:
         build = TableBuilder([*(shares or ()), *tree.shares], self._given.interactive)
         limit = self._given.limit
         pending_jobs = build.pending(
-            waiting, terms, tiers, now, limit.keeps_back if limit else None
+            waiting, terms, tiers, now, partial(keeps_back, limit) if limit.mechanism else None
         )
         running_jobs = RunningJobs.seen(
             build.jobs(running),
@@ -254,11 +258,9 @@ class SlurmCluster:
 
     def limit_checks(self, *, writes: bool) -> Iterator[Check]:
         """Check the QOS or licences that carry a limit on batch jobs, if any are configured."""
-        if self._given.limit is not None:
+        if self._given.limit.mechanism is not None:
             rows = self._queue.waiting_and_running()
-            yield from limit_checks(
-                self._given, self._runner, self._given.limit, rows, SINFO, writes=writes
-            )
+            yield from limit_checks(self._given, self._runner, rows, SINFO, writes=writes)
 
     def _give_back_left_over(self, perhaps: Sequence[int] = ()) -> frozenset[int]:
         """Give back values of the other lever, left where the site has changed PriorityType.
@@ -319,6 +321,11 @@ class SlurmCluster:
         """The runs that accounting remembers, at the first snapshot; later none."""
         days, self._history_days = self._history_days, 0.0
         return read_past_runs(self._runner, days)
+
+
+def _nice_file(state_file: Path | None) -> Path | None:
+    """Where the users' nice values are kept, beside the state file."""
+    return state_file and state_file.with_name(state_file.name + ".nice")
 
 
 def _starts(rows: Sequence[QueueRow] | Sequence[PastRun]) -> FloatArray:

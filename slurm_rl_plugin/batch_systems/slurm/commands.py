@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Mapping, Sequence
 
-from slurm_rl_plugin.batch_systems.slurm.adapter_settings import SlurmAdapterSettings
+from slurm_rl_plugin.batch_systems.kind import AdapterParts
 from slurm_rl_plugin.batch_systems.slurm.answers.fields import (
     PENDING,
     PENDING_AND_RUNNING,
@@ -15,7 +15,7 @@ from slurm_rl_plugin.batch_systems.slurm.answers.fields import (
 )
 from slurm_rl_plugin.batch_systems.slurm.cluster import SlurmCluster
 from slurm_rl_plugin.batch_systems.slurm.levers.writes import Scontrol
-from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner
+from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner, commands_of
 
 SQUEUE = ("squeue", "--noheader", "--all", "--local")
 
@@ -25,8 +25,8 @@ class SlurmCommands(SlurmCluster):
 
     name = "slurm_commands"
 
-    def __init__(self, given: SlurmAdapterSettings) -> None:
-        commands = given.commands()
+    def __init__(self, given: AdapterParts) -> None:
+        commands = commands_of(given)
         super().__init__(given, commands, Squeue(commands), Scontrol(commands))
 
 

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Mapping
 
 from slurm_rl_plugin.batch_systems.command_process import KillableCommands, first_line
+from slurm_rl_plugin.batch_systems.kind import AdapterParts
 from slurm_rl_plugin.errors import BatchSystemError, BatchSystemUnavailable
 
 #: Slurm's commands take filters and formats from variables of these names too.
@@ -66,6 +67,13 @@ class CommandRunner(KillableCommands):
             without_answer=WHAT_TO_DO,
             without_command="install Slurm's client commands or put them on the PATH",
         )
+
+
+def commands_of(given: AdapterParts) -> CommandRunner:
+    """What runs Slurm's commands for an adapter."""
+    return CommandRunner(
+        environment=given.environment, timeout=given.timeout, on_call=given.on_call
+    )
 
 
 def clean_environment(environment: Mapping[str, str] | None) -> dict[str, str]:

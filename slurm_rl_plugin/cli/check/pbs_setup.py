@@ -5,8 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from slurm_rl_plugin.batch_systems.pbs.adapter_settings import heartbeat_file
-from slurm_rl_plugin.batch_systems.pbs.setup import setup_steps, site_formula
+from slurm_rl_plugin.batch_systems.pbs.setup import heartbeat_file, setup_steps, site_formula
 from slurm_rl_plugin.cli.assembly.configuration_arguments import (
     add_configuration_options,
     configuration_of,

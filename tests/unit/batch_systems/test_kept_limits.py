@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 
 from slurm_rl_plugin.batch_systems.kept_record import KeptRecord
-from slurm_rl_plugin.batch_systems.slurm.batch_limit.limit import LimitNames, LimitSettings
+from slurm_rl_plugin.batch_systems.kind import LimitKeys
 from slurm_rl_plugin.batch_systems.slurm.commands import SlurmCommands
 from slurm_rl_plugin.errors import ConfigurationError
 from tests.fakes.fake_cluster import FakeCluster
 
-BATCH = LimitSettings(mechanism="qos", qos="batch")
+BATCH = LimitKeys(mechanism="qos", qos="batch", is_known=True)
 #: No number of processors.
 INFINITE = '{"version": 1, "mechanism": "qos", "names": ["batch"], "own": 7, "ours": [1e999]}'
-OFF: frozenset[LimitNames] = frozenset({("qos", ("",))})
+OFF, UNKNOWN = LimitKeys(is_known=True), LimitKeys()
 
 
 class Site:
@@ -27,16 +27,11 @@ class Site:
         self.cluster, self.file = FakeCluster(folder), folder / "state.json.limits"
         qos = self.cluster.state["qos"]
         self.cluster.set(qos={**qos, "batch": {**qos["batch"], "cpu": 7, "live": 7}})
-        self.before = self.adapter(BATCH, frozenset({("qos", ("batch",))}))
+        self.before = self.adapter(BATCH)
         self.before.limit_batch(6)
 
-    def adapter(
-        self, settings: LimitSettings | None, names: frozenset[LimitNames] | None
-    ) -> SlurmCommands:
-        given = self.cluster.adapter_settings(
-            limit=settings, limits_file=self.file, limit_names=names
-        )
-        return SlurmCommands(given)
+    def adapter(self, limit: LimitKeys) -> SlurmCommands:
+        return SlurmCommands(self.cluster.adapter_settings(limit=limit, limits_file=self.file))
 
     @property
     def cpu(self) -> int | None:
@@ -83,21 +78,21 @@ def test_a_limit_above_the_sites_own_is_none_that_we_set(site: Site) -> None:
 
 
 def test_what_the_site_does_not_name_is_not_touched(site: Site) -> None:
-    later = site.adapter(None, OFF)
+    later = site.adapter(OFF)
     with pytest.raises(ConfigurationError, match="names batch, which is not what"):
         later.limit_batch(None)
     assert (site.cpu, site.file.exists()) == (6, True)
 
 
 def test_a_reload_knows_what_was_named_before(site: Site) -> None:
-    later = site.adapter(None, OFF)
+    later = site.adapter(OFF)
     later.go_on_from(site.before)
     later.limit_batch(None)
     assert (site.cpu, site.file.exists()) == (7, False)
 
 
 def test_a_faulty_configuration_keeps_no_limit(site: Site) -> None:
-    site.adapter(None, None).limit_batch(None)
+    site.adapter(UNKNOWN).limit_batch(None)
     assert site.cpu == 7
 
 

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slurm_rl_plugin.batch_systems.pbs.adapter_settings import PbsAdapterSettings
+from slurm_rl_plugin.batch_systems.kind import AdapterParts
 from slurm_rl_plugin.batch_systems.pbs.answers.fairshare import parse_tree
 from slurm_rl_plugin.batch_systems.pbs.answers.fields import (
     ATTRIBUTES,
@@ -77,7 +77,7 @@ def fake(tmp_path: Path, library: Path) -> FakePbs:
 
 def adapter(fake: FakePbs, timeout: float = 10.0, **options: Any) -> Pbs:
     return Pbs(
-        PbsAdapterSettings(
+        AdapterParts(
             **{"shares": None, **options},
             interactive=JobClassifier().is_interactive,
             clock=lambda: float(NOW),
@@ -223,9 +223,7 @@ def test_only_whole_scores_that_single_precision_keeps_are_ever_sent(
     factors: list[Any], default: float | None
 ) -> None:
     """Whatever the hook asks for, and whatever default the server tells."""
-    system = Pbs(
-        PbsAdapterSettings(shares=None, interactive=bool, clock=lambda: 0.0, environment={})
-    )
+    system = Pbs(AdapterParts(shares=None, interactive=bool, clock=lambda: 0.0, environment={}))
     sender = system._sender = SentScores()
     told = {"pbs_version": "23.06.06", "resources_default": {"rl_score": default}}
     system._server = parse_server({"Server": {"head": told}})
@@ -431,7 +429,7 @@ def test_without_readable_accounting_the_daemon_begins_without(fake: FakePbs) ->
 
 def test_the_heartbeat_comes_and_goes(fake: FakePbs, tmp_path: Path) -> None:
     heartbeat = tmp_path / "heartbeat"
-    system = adapter(fake, heartbeat=heartbeat)
+    system = adapter(fake, state_file=tmp_path / "state.json")
     system.leave()
     system.beat()
     os.utime(heartbeat, (5, 5))

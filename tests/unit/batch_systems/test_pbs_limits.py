@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slurm_rl_plugin.batch_systems.pbs.adapter_settings import PbsAdapterSettings
+from slurm_rl_plugin.batch_systems.kind import AdapterParts, LimitKeys
 from slurm_rl_plugin.batch_systems.pbs.batch_limit import QueueUse, limit_of, parts_of
 from slurm_rl_plugin.batch_systems.pbs.cluster import Pbs
 from slurm_rl_plugin.batch_systems.port import LimitsBatch
@@ -33,12 +33,12 @@ def record(tmp_path: Path) -> Path:
 
 def adapter(fake: FakePbs, record: Path, queues: Sequence[str] = ("batch",)) -> Pbs:
     return Pbs(
-        PbsAdapterSettings(
+        AdapterParts(
             shares=None,
             interactive=JobClassifier().is_interactive,
             clock=lambda: float(NOW),
             environment=fake.env,
-            batch_queues=tuple(queues),
+            limit=LimitKeys(mechanism="max_run_res", queues=tuple(queues)),
             limits_file=record,
         )
     )
@@ -268,13 +268,13 @@ def test_limits_in_the_words_of_qmgr(words: str, limit: int | None) -> None:
 def test_a_queue_that_the_site_does_not_name_is_not_touched(fake: FakePbs, record: Path) -> None:
     before = adapter(fake, record)
     before.limit_batch(3)
-    settings = PbsAdapterSettings(
+    settings = AdapterParts(
         shares=None,
         interactive=JobClassifier().is_interactive,
         clock=lambda: float(NOW),
         environment=fake.env,
         limits_file=record,
-        limit_queues=frozenset(),
+        limit=LimitKeys(is_known=True),
     )
     later, kept = Pbs(settings), record.read_text()
     with pytest.raises(ChangeRejected, match=r"names queue batch, which .* does not name"):

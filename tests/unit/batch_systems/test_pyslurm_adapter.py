@@ -6,6 +6,7 @@ import dataclasses
 import math
 import sys
 from pathlib import Path
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -41,9 +42,8 @@ def adapter(
     calls: list[str] | None = None,
 ) -> Slurm:
     on_call = None if calls is None else lambda call, took: calls.append(call)
-    return Slurm(
-        cluster.adapter_settings(timeout=seconds, writes_per_call=writes_per_call, on_call=on_call)
-    )
+    with patch("slurm_rl_plugin.batch_systems.slurm.cluster.WRITES_PER_CALL", writes_per_call):
+        return Slurm(cluster.adapter_settings(timeout=seconds, on_call=on_call))
 
 
 class TestContract(BatchSystemContract):

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from slurm_rl_plugin.batch_systems.slurm.process import commands_of
 from slurm_rl_plugin.batch_systems.slurm.pyslurm_child import child as slurm_child_process
 from slurm_rl_plugin.batch_systems.slurm.pyslurm_child.child import PROGRAM, SlurmChild
 from slurm_rl_plugin.errors import BatchSystemError, BatchSystemUnavailable
@@ -28,7 +29,7 @@ def cluster(tmp_path: Path) -> PyslurmCluster:
 
 
 def child_of(cluster: PyslurmCluster, seconds: float = 5.0) -> SlurmChild:
-    return SlurmChild(cluster.adapter_settings(timeout=seconds).commands())
+    return SlurmChild(commands_of(cluster.adapter_settings(timeout=seconds)))
 
 
 def process_of(child: SlurmChild) -> subprocess.Popen[bytes]:

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from slurm_rl_plugin.batch_systems.kind import LimitKeys
 from slurm_rl_plugin.batch_systems.limit_file import LimitFile, StandingLimit
-from slurm_rl_plugin.batch_systems.slurm.batch_limit.limit import LimitSettings
 from slurm_rl_plugin.batch_systems.slurm.batch_limit.qos import parse_live
 from slurm_rl_plugin.batch_systems.slurm.commands import SlurmCommands
 from slurm_rl_plugin.errors import (
@@ -21,8 +21,8 @@ from slurm_rl_plugin.errors import (
 )
 from tests.fakes.fake_cluster import FakeCluster
 
-BY_QOS = LimitSettings(mechanism="qos", qos="batch")
-BY_LICENSES = LimitSettings(mechanism="licenses", license="slot", reservation="slurm-rl-reserve")
+BY_QOS = LimitKeys(mechanism="qos", qos="batch")
+BY_LICENSES = LimitKeys(mechanism="licenses", license="slot", reservation="slurm-rl-reserve")
 
 
 class Site:
@@ -33,7 +33,7 @@ class Site:
         self.file = folder / "state.json.limits"
         self.slurm = self.adapter(BY_QOS)
 
-    def adapter(self, settings: LimitSettings | None) -> SlurmCommands:
+    def adapter(self, settings: LimitKeys) -> SlurmCommands:
         return SlurmCommands(self.cluster.adapter_settings(limit=settings, limits_file=self.file))
 
     @property
@@ -117,7 +117,7 @@ def test_who_comes_after_a_kill_gives_back_what_was_there(
     ours = frozenset({5, 6})
     LimitFile(site.file).write(StandingLimit(mechanism="qos", names=("batch",), own=own, ours=ours))
     site.set_by_hand(6 if written else own)
-    site.adapter(None).limit_batch(None)
+    site.adapter(LimitKeys()).limit_batch(None)
     assert (site.cpu, site.kept) == (own, None)
 
 
@@ -251,21 +251,21 @@ def test_a_file_of_another_batch_system_is_left_alone(site: Site) -> None:
 
 def test_another_qos_in_the_configuration_frees_the_one_before(site: Site) -> None:
     site.slurm.limit_batch(6)
-    site.adapter(LimitSettings(mechanism="qos", qos="normal")).limit_batch(5)
+    site.adapter(LimitKeys(mechanism="qos", qos="normal")).limit_batch(5)
     assert site.cpu is None
     assert site.cluster.state["qos"]["normal"]["cpu"] == 5
 
 
-@pytest.mark.parametrize("settings", [None, LimitSettings(mechanism="qos", qos="normal")])
+@pytest.mark.parametrize("settings", [LimitKeys(), LimitKeys(mechanism="qos", qos="normal")])
 def test_a_qos_that_the_site_removed_took_our_limit_with_it(
-    site: Site, settings: LimitSettings | None
+    site: Site, settings: LimitKeys
 ) -> None:
     site.slurm.limit_batch(6)
     qos = site.cluster.state["qos"]
     site.cluster.set(qos={"normal": qos["normal"]})
     later = site.adapter(settings)
-    later.limit_batch(None if settings is None else 5)
-    assert (site.kept or {}).get("names") == (["normal"] if settings else None)
+    later.limit_batch(5 if settings.mechanism else None)
+    assert (site.kept or {}).get("names") == (["normal"] if settings.mechanism else None)
     later.limit_batch(None)
     assert site.kept is None
 
@@ -282,7 +282,7 @@ def test_an_answer_that_fails_is_no_removed_qos(site: Site) -> None:
 
 
 def test_mechanisms_that_are_not_slurms_are_refused(site: Site) -> None:
-    for settings in (None, LimitSettings(mechanism="max_run_res")):
+    for settings in (LimitKeys(), LimitKeys(mechanism="max_run_res")):
         with pytest.raises(ChangeRejected, match='mechanism = "qos" or "licenses"'):
             site.adapter(settings).limit_batch(6)
 
@@ -300,7 +300,7 @@ class TestLicenses:
         slurm.limit_batch(8)  # all of them
         assert (held(), site.kept) == ({}, None)
         slurm.limit_batch(2)
-        site.adapter(None).limit_batch(None)
+        site.adapter(LimitKeys()).limit_batch(None)
         assert (held(), site.kept) == ({}, None)
         assert site.cluster.state.get("scontrol_calls", 0) == calls  # no job was written
         assert site.writes == 0

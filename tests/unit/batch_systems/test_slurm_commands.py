@@ -7,12 +7,13 @@ import os
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from unittest.mock import patch
 
 import numpy as np
 import pytest
 
+from slurm_rl_plugin.batch_systems.kind import AdapterParts
 from slurm_rl_plugin.batch_systems.slurm.accounting import past_runs as slurm_accounting
-from slurm_rl_plugin.batch_systems.slurm.adapter_settings import SlurmAdapterSettings
 from slurm_rl_plugin.batch_systems.slurm.commands import SlurmCommands
 from slurm_rl_plugin.batch_systems.slurm.levers.writes import DENIED, NO_RIGHT
 from slurm_rl_plugin.domain.job_description import JobDescription
@@ -51,11 +52,11 @@ def adapter(
         shares=shares,
         interactive=interactive,
         timeout=seconds,
-        writes_per_call=writes_per_call,
         history_days=history_days,
         on_call=None if calls is None else lambda call, took: calls.append((call, took)),
     )
-    return SlurmCommands(settings)
+    with patch("slurm_rl_plugin.batch_systems.slurm.cluster.WRITES_PER_CALL", writes_per_call):
+        return SlurmCommands(settings)
 
 
 class TestContract(BatchSystemContract):
@@ -226,9 +227,7 @@ class TestSnapshot:
     ) -> None:
         for name, value in {**cluster.env, "SQUEUE_USERS": "bob"}.items():
             monkeypatch.setenv(name, value)
-        settings = SlurmAdapterSettings(
-            shares=None, interactive=lambda job: False, clock=lambda: 0.0
-        )
+        settings = AdapterParts(shares=None, interactive=lambda job: False, clock=lambda: 0.0)
         system = SlurmCommands(settings)
         assert "SQUEUE_USERS" not in system._runner.environment
         assert system.snapshot().capacity == 8

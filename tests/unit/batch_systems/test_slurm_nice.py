@@ -25,7 +25,7 @@ def cluster(tmp_path: Path) -> FakeCluster:
 
 
 def adapter(cluster: FakeCluster, file: Path | None = None) -> SlurmCommands:
-    return SlurmCommands(cluster.adapter_settings(history_days=0.0, nice_file=file))
+    return SlurmCommands(cluster.adapter_settings(history_days=0.0, state_file=file))
 
 
 class TestContract(BatchSystemContract):
@@ -35,7 +35,7 @@ class TestContract(BatchSystemContract):
         cluster.add(14, account="biology", user="bob", nice=50)
         held = cluster.add(15, reason="JobHeldUser", eligible=None)
         return PreparedQueue(
-            system=adapter(cluster, tmp_path / "nice"),
+            system=adapter(cluster, tmp_path / "state"),
             waiting=waiting,
             held=held,
             start=cluster.run_job,
@@ -69,14 +69,14 @@ def test_a_factor_is_a_lower_nice_and_a_release_gives_back_the_users(
 
 def test_another_process_knows_the_users_values(cluster: FakeCluster, tmp_path: Path) -> None:
     cluster.add(1, nice=50)
-    first = adapter(cluster, tmp_path / "nice")
+    first = adapter(cluster, tmp_path / "state")
     first.snapshot()
     write(first, 1, 900)
-    second = adapter(cluster, tmp_path / "nice")
+    second = adapter(cluster, tmp_path / "state")
     assert factors(second.snapshot()) == {1: 900}
     second.release()
     assert nice(cluster, 1) == 50
-    assert json.loads((tmp_path / "nice").read_text())["jobs"] == {}
+    assert json.loads((tmp_path / "state.nice").read_text())["jobs"] == {}
 
 
 @pytest.mark.parametrize("lost", [True, False], ids=["lost", "written"])
@@ -84,7 +84,7 @@ def test_a_kill_in_mid_write_leaves_no_doubt(
     cluster: FakeCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lost: bool
 ) -> None:
     cluster.add(1, nice=50)
-    first = adapter(cluster, tmp_path / "nice")
+    first = adapter(cluster, tmp_path / "state")
     first.snapshot()
     write(first, 1, 900)
 
@@ -96,7 +96,7 @@ def test_a_kill_in_mid_write_leaves_no_doubt(
     monkeypatch.setattr(first._nice._writer, "write", killed)
     with pytest.raises(KeyboardInterrupt):
         write(first, 1, 2000)
-    second = adapter(cluster, tmp_path / "nice")
+    second = adapter(cluster, tmp_path / "state")
     assert factors(second.snapshot()) == {1: 900 if lost else 2000}
     second.release()
     assert nice(cluster, 1) == 50
@@ -136,7 +136,7 @@ def test_a_held_job_is_not_written_since_that_would_free_it(cluster: FakeCluster
 
 def test_nothing_is_written_that_cannot_be_remembered(cluster: FakeCluster, tmp_path: Path) -> None:
     cluster.add(1, nice=5)
-    system = adapter(cluster, tmp_path / "missing" / "nice")
+    system = adapter(cluster, tmp_path / "missing" / "state")
     system.snapshot()
     with pytest.raises(ConfigurationError, match="keeps the users' nice values"):
         write(system, 1, 900)
@@ -147,24 +147,24 @@ def test_nothing_is_written_that_cannot_be_remembered(cluster: FakeCluster, tmp_
 def test_a_broken_record_stops_writes_and_is_not_overwritten(
     cluster: FakeCluster, tmp_path: Path, text: str
 ) -> None:
-    (tmp_path / "nice").write_text(text)
+    (tmp_path / "state.nice").write_text(text)
     cluster.add(1, nice=5)
-    system = adapter(cluster, tmp_path / "nice")
+    system = adapter(cluster, tmp_path / "state")
     for call in (system.snapshot, system.release):
         with pytest.raises(ConfigurationError, match="cannot be read"):
             call()
-    assert (tmp_path / "nice").read_text() == text
+    assert (tmp_path / "state.nice").read_text() == text
 
 
 def test_a_release_by_another_process_keeps_what_the_user_set_since(
     cluster: FakeCluster, tmp_path: Path
 ) -> None:
     cluster.add(1, nice=50)
-    first = adapter(cluster, tmp_path / "nice")
+    first = adapter(cluster, tmp_path / "state")
     first.snapshot()
     write(first, 1, 900)
     cluster.change(1, nice=777)
-    assert adapter(cluster, tmp_path / "nice").release().rejected == {}
+    assert adapter(cluster, tmp_path / "state").release().rejected == {}
     assert nice(cluster, 1) == 777
 
 
@@ -174,7 +174,7 @@ def test_values_are_given_back_though_the_record_cannot_be_written(
     folder = tmp_path / "state"
     folder.mkdir()
     cluster.add(1, nice=50)
-    system = adapter(cluster, folder / "nice")
+    system = adapter(cluster, folder / "state")
     system.snapshot()
     write(system, 1, 900)
     shutil.rmtree(folder)
@@ -273,10 +273,10 @@ def test_a_release_that_did_not_reach_left_over_factors_is_not_done(cluster: Fak
 def test_a_broken_record_is_no_reason_not_to_write_or_release_factors(
     cluster: FakeCluster, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    (tmp_path / "nice").write_text("no json")
+    (tmp_path / "state.nice").write_text("no json")
     cluster.set(settings={"PriorityType": "priority/multifactor"})
     cluster.add(1)
-    system = adapter(cluster, tmp_path / "nice")
+    system = adapter(cluster, tmp_path / "state")
     assert system.apply([FactorChange(job_id=1, old=0, new=7)]).applied == 1
     assert cluster.record(1)["site"] == 7
     assert system.release().applied == 1
@@ -289,7 +289,7 @@ def test_values_that_the_daemon_of_another_host_gave_are_known(
 ) -> None:
     """Otherwise its values would pass for the user's own."""
     cluster.add(1, nice=50)
-    ours, others = (adapter(cluster, tmp_path / "nice") for _ in range(2))
+    ours, others = (adapter(cluster, tmp_path / "state") for _ in range(2))
     for system, factor in ((ours, 900), (others, 950), (ours, 800)):
         system.snapshot()
         write(system, 1, factor)

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from slurm_rl_plugin.batch_systems.kind import LimitKeys
 from slurm_rl_plugin.batch_systems.pbs.answers import reasons as pbs_reasons
 from slurm_rl_plugin.batch_systems.slurm.answers import reasons as slurm_reasons
-from slurm_rl_plugin.batch_systems.slurm.batch_limit.limit import LimitSettings
 from slurm_rl_plugin.batch_systems.slurm.commands import SlurmCommands
 from tests.fakes.fake_cluster import FakeCluster
 
@@ -22,13 +22,13 @@ def test_what_no_user_controls_is_nobodys_own_doing(reason: str) -> None:
 @pytest.mark.parametrize(
     ("settings", "kept_back"),
     [
-        (LimitSettings(mechanism="qos", qos="batch"), [True, False, False]),
-        (LimitSettings(mechanism="licenses", license="slot"), [False, False, True]),
-        (None, [False, False, False]),
+        (LimitKeys(mechanism="qos", qos="batch"), [True, False, False]),
+        (LimitKeys(mechanism="licenses", license="slot"), [False, False, True]),
+        (LimitKeys(), [False, False, False]),
     ],
 )
 def test_who_our_own_limit_keeps_back_waits_for_processors(
-    tmp_path: Path, settings: LimitSettings | None, kept_back: list[bool]
+    tmp_path: Path, settings: LimitKeys, kept_back: list[bool]
 ) -> None:
     cluster = FakeCluster(tmp_path)
     cluster.add(1, reason="QOSGrpCpuLimit", qos="batch")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from slurm_rl_plugin.batch_systems.kind import AdapterParts
 from slurm_rl_plugin.batch_systems.port import FAIL, PASS, WARN, Check
-from slurm_rl_plugin.batch_systems.slurm.adapter_settings import SlurmAdapterSettings
 from slurm_rl_plugin.batch_systems.slurm.answers.fields import QueueRow, parse_capacity
 from slurm_rl_plugin.batch_systems.slurm.answers.settings import (
     SHOW_CONFIG,
@@ -13,7 +13,7 @@ from slurm_rl_plugin.batch_systems.slurm.answers.settings import (
     parse_settings,
 )
 from slurm_rl_plugin.batch_systems.slurm.batch_limit.licenses import LICENSES, LicenseLimit
-from slurm_rl_plugin.batch_systems.slurm.batch_limit.limit import LimitSettings, carrier_of
+from slurm_rl_plugin.batch_systems.slurm.batch_limit.limit import LimitCarrier, carrier_of, names_of
 from slurm_rl_plugin.batch_systems.slurm.batch_limit.qos import QOS, QosLimit
 from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner
 from slurm_rl_plugin.batch_systems.slurm.queue.job_tables import describe
@@ -26,9 +26,8 @@ _SHOWN = 5
 
 
 def limit_checks(
-    given: SlurmAdapterSettings,
+    given: AdapterParts,
     commands: CommandRunner,
-    settings: LimitSettings,
     rows: Sequence[QueueRow],
     sinfo: Sequence[str],
     *,
@@ -37,9 +36,8 @@ def limit_checks(
     """Every check of the configured mechanism.
 
     Args:
-        given: settings of the adapter, which tell which jobs are batch jobs.
+        given: what is to carry the limit, and which jobs are batch jobs.
         commands: run Slurm's commands.
-        settings: what is to carry the limit.
         rows: of the jobs that wait or run.
         sinfo: words of the command that tells the capacity.
         writes: the right may be tried by a write that changes nothing.
@@ -48,26 +46,27 @@ def limit_checks(
         BatchSystemUnavailable: no answer in time.
         BatchSystemError: an answer that cannot be understood.
     """
+    limit = given.limit
     batch = [row for row in rows if not given.interactive(describe(row))]
     quick = [row for row in rows if given.interactive(describe(row))]
-    if settings.mechanism == QOS:
-        carrier = QosLimit(commands, settings.qos)
+    if limit.mechanism == QOS:
         yield _enforced(commands)
-        yield _qos(carrier, given)
-        yield _only_this_cluster(commands, settings.qos)
-        having = {row.job_id for row in rows if row.qos.lower() == settings.qos.lower()}
-        fix = f"make {settings.qos} their DefaultQOS, or set it in job_submit.lua"
-        yield _jobs(batch, quick, having, f"QOS {settings.qos}", fix)
-    elif settings.mechanism == LICENSES:
-        yield _licenses(LicenseLimit(commands, *settings.names), commands, sinfo)
-        fix = f"let job_submit.lua add --licenses={settings.license}:<processors>"
-        having = _with_license(commands.read(LICENSES_OF_JOBS), settings.license)
-        yield _jobs(batch, quick, having, f"licence {settings.license}", fix)
+        yield _qos(QosLimit(commands, limit.qos), given)
+        yield _only_this_cluster(commands, limit.qos)
+        having = {row.job_id for row in rows if row.qos.lower() == limit.qos.lower()}
+        fix = f"make {limit.qos} their DefaultQOS, or set it in job_submit.lua"
+        yield _jobs(batch, quick, having, f"QOS {limit.qos}", fix)
+    elif limit.mechanism == LICENSES:
+        yield _licenses(LicenseLimit(commands, *names_of(limit, LICENSES)), commands, sinfo)
+        fix = f"let job_submit.lua add --licenses={limit.license}:<processors>"
+        having = _with_license(commands.read(LICENSES_OF_JOBS), limit.license)
+        yield _jobs(batch, quick, having, f"licence {limit.license}", fix)
     else:
-        words = f'"{settings.mechanism}" is not of Slurm: set [reserve] mechanism = "qos"'
+        words = f'"{limit.mechanism}" is not of Slurm: set [reserve] mechanism = "qos"'
         yield Check(FAIL, "reserve", words)
         return
-    yield _right(commands, settings, writes=writes)
+    carrier = carrier_of(commands, limit.mechanism, names_of(limit, limit.mechanism))
+    yield _right(carrier, writes=writes)
 
 
 def _enforced(commands: CommandRunner) -> Check:
@@ -77,7 +76,7 @@ def _enforced(commands: CommandRunner) -> Check:
     return Check(PASS, "reserve limits", "slurmctld enforces limits of a QOS")
 
 
-def _qos(carrier: QosLimit, given: SlurmAdapterSettings) -> Check:
+def _qos(carrier: QosLimit, given: AdapterParts) -> Check:
     (name,) = carrier.names
     try:
         own = carrier.stored()
@@ -151,10 +150,9 @@ def _with_license(text: str, name: str) -> set[int]:
     return having
 
 
-def _right(commands: CommandRunner, settings: LimitSettings, *, writes: bool) -> Check:
+def _right(carrier: LimitCarrier, *, writes: bool) -> Check:
     if not writes:
         return Check(WARN, "reserve right", "not tried: a daemon runs")
-    carrier = carrier_of(commands, settings.mechanism, settings.names)
     try:
         if isinstance(carrier, LicenseLimit):
             carrier.try_right()

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
+from slurm_rl_plugin.batch_systems.kind import LimitKeys
 from slurm_rl_plugin.batch_systems.limit_file import LimitFile, StandingLimit
 from slurm_rl_plugin.batch_systems.slurm.answers.fields import QueueRow
 from slurm_rl_plugin.batch_systems.slurm.answers.reasons import NO_LICENSES, QOS_IS_FULL
@@ -30,10 +30,6 @@ _SHOWN_WITHIN, _PAUSE = 3.0, 0.05
 #: A change that a killed daemon had begun is done within 0.4 s; it is waited for before the last
 #: look at what is stored.
 _SETTLES, _RESTORE_TRIES = 1.0, 4
-
-
-#: What carries a limit: the mechanism, and the names of what it uses.
-LimitNames = tuple[str, tuple[str, ...]]
 
 
 class LimitCarrier(Protocol):
@@ -80,56 +76,26 @@ class LimitCarrier(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LimitSettings:
-    """By what batch jobs are limited: a QOS, or licences that a reservation withholds.
-
-    Attributes:
-        mechanism: `qos` or `licenses`; another one limits nothing here.
-        qos: that batch jobs have.
-        license: that batch jobs ask for, one a processor.
-        reservation: of ours, that takes licences away from them.
-    """
-
-    mechanism: str
-    qos: str = ""
-    license: str = ""
-    reservation: str = ""
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Names of what carries the limit: the QOS, or the licence and the reservation."""
-        return (self.qos,) if self.mechanism == QOS else (self.license, self.reservation)
-
-    def keeps_back(self, row: QueueRow) -> bool:
-        """Whether a job may wait for this limit; whose licences it lacks Slurm does not say."""
-        if self.mechanism == QOS:
-            return row.reason == QOS_IS_FULL and row.qos == self.qos
-        return self.mechanism == LICENSES and row.reason == NO_LICENSES
-
-
 class SlurmBatchLimit:
     """Sets and takes back the limit, and remembers in a file what was there before.
 
     Args:
         commands: runs Slurm's commands.
-        settings: what carries the limit; None limits nothing, and takes back what still stands.
+        limit: what carries it; without a mechanism of Slurm's nothing is limited, and what still
+            stands is taken back.
         path: of the file; None limits nothing.
-        configured: mechanism and names of every limit that the site says is ours to set; None
-            where nobody knows what it says, and the file alone counts.
     """
 
-    def __init__(
-        self,
-        commands: CommandRunner,
-        settings: LimitSettings | None,
-        path: Path | None,
-        configured: Iterable[LimitNames] | None = None,
-    ) -> None:
+    def __init__(self, commands: CommandRunner, limit: LimitKeys, path: Path | None) -> None:
         self._commands = commands
-        self._settings = settings
+        self._limit = limit
         self._file = LimitFile(path)
-        self._configured = None if configured is None else frozenset(configured)
+        #: Mechanism and names of every limit that may be ours, also while the mechanism is off.
+        self._configured = (
+            frozenset((each, names_of(limit, each)) for each in (QOS, LICENSES))
+            if limit.is_known
+            else None
+        )
 
     def go_on_from(self, earlier: SlurmBatchLimit) -> None:
         """What was ours to set before a reload is ours to take back after it."""
@@ -236,13 +202,25 @@ class SlurmBatchLimit:
             raise ChangeRejected(unlimited)
 
     def _carrier(self) -> LimitCarrier:
-        settings = self._settings
-        if settings is None or settings.mechanism not in (QOS, LICENSES):
+        mechanism = self._limit.mechanism
+        if mechanism not in (QOS, LICENSES):
             raise ChangeRejected(
                 'Slurm limits batch jobs by a QOS or by licences: set [reserve] mechanism = "qos" '
                 'or "licenses"'
             )
-        return carrier_of(self._commands, settings.mechanism, settings.names)
+        return carrier_of(self._commands, mechanism, names_of(self._limit, mechanism))
+
+
+def names_of(limit: LimitKeys, mechanism: str) -> tuple[str, ...]:
+    """Names of what carries the limit: the QOS, or the licence and the reservation."""
+    return (limit.qos,) if mechanism == QOS else (limit.license, limit.reservation)
+
+
+def keeps_back(limit: LimitKeys, row: QueueRow) -> bool:
+    """Whether a job may wait for this limit; whose licences it lacks Slurm does not say."""
+    if limit.mechanism == QOS:
+        return row.reason == QOS_IS_FULL and row.qos == limit.qos
+    return limit.mechanism == LICENSES and row.reason == NO_LICENSES
 
 
 def carrier_of(commands: CommandRunner, mechanism: str, names: tuple[str, ...]) -> LimitCarrier:

@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from slurm_rl_plugin.batch_systems.slurm.adapter_settings import SlurmAdapterSettings
+from slurm_rl_plugin.batch_systems.kind import AdapterParts
 from slurm_rl_plugin.batch_systems.slurm.answers.fields import (
     FINAL_STATES,
     PENDING,
@@ -24,7 +24,7 @@ from slurm_rl_plugin.batch_systems.slurm.levers.writes import (
     Scontrol,
     ValueWrite,
 )
-from slurm_rl_plugin.batch_systems.slurm.process import not_understood
+from slurm_rl_plugin.batch_systems.slurm.process import commands_of, not_understood
 from slurm_rl_plugin.batch_systems.slurm.pyslurm_child.child import SlurmChild
 from slurm_rl_plugin.units import MINUTE
 
@@ -52,8 +52,8 @@ class Slurm(SlurmCluster):
 
     name = "slurm"
 
-    def __init__(self, given: SlurmAdapterSettings) -> None:
-        commands = given.commands()
+    def __init__(self, given: AdapterParts) -> None:
+        commands = commands_of(given)
         child = SlurmChild(commands)
         queue = PyslurmQueue(child)
         sender = PyslurmSender(child, queue, Scontrol(commands))
