@@ -157,23 +157,19 @@ class JobRecord:
     unread: tuple[str, ...] = ()
 
 
-class LogDump(Protocol):
-    """Jobs that ended, as accounting printed them."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogDump:
+    """Jobs that ended, as accounting printed them.
 
-    @property
-    def text(self) -> str:
-        """A log that its reader reads from a file too."""
-        ...
+    Attributes:
+        text: a log that its reader reads from a file too.
+        lines: below its header; a job whose text holds line breaks has several.
+        commands: the command lines that gave it.
+    """
 
-    @property
-    def lines(self) -> int:
-        """Of jobs in it."""
-        ...
-
-    @property
-    def commands(self) -> Sequence[str]:
-        """The command lines that gave it."""
-        ...
+    text: str
+    lines: int
+    commands: tuple[str, ...]
 
 
 class OwnAccounting(Protocol):

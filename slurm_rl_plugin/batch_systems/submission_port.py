@@ -19,28 +19,21 @@ class EndedRun:
     ended: float
 
 
-class SubmitCommand(Protocol):
-    """A command that submits, understood as far as it goes."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubmitCommand:
+    """A command that submits, understood as far as it goes.
 
-    @property
-    def words(self) -> tuple[str, ...]:
-        """Behind the program's name, as given."""
-        ...
+    Attributes:
+        words: behind the program's name, as given.
+        options: long name -> value, of the words alone.
+        script: word that names the batch script; None where it is on standard input, or wrapped.
+        reads_stdin: whether the program would read its script from standard input.
+    """
 
-    @property
-    def options(self) -> Mapping[str, str]:
-        """Long name -> value, of the words alone."""
-        ...
-
-    @property
-    def script(self) -> str | None:
-        """Word that names the batch script; None where it is on standard input, or wrapped."""
-        ...
-
-    @property
-    def reads_stdin(self) -> bool:
-        """Whether the program would read its script from standard input."""
-        ...
+    words: tuple[str, ...]
+    options: Mapping[str, str]
+    script: str | None
+    reads_stdin: bool
 
 
 class JobSubmission(Protocol):

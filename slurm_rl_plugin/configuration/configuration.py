@@ -30,7 +30,6 @@ class Configuration:
         shares_source: the word for that, where no shares are given.
         classifier: job-class rules.
         has_class_rules: whether the site wrote rules of its own.
-        reward: weights that the model must have been trained towards.
         origins: section -> key -> where its value comes from; also of each share, and of each
             job-class rule by its number from 1.
         warnings: one sentence for each former name in use.
@@ -42,7 +41,6 @@ class Configuration:
     shares_source: str = DEFAULT_SOURCE
     classifier: JobClassifier = field(default_factory=JobClassifier)
     has_class_rules: bool = False
-    reward: RewardWeights = field(default_factory=RewardWeights)
     origins: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
     is_whole: bool = True
@@ -51,6 +49,11 @@ class Configuration:
     def sections(self) -> Sections:
         """The same values, each with its type."""
         return Sections.of(self.values)
+
+    @property
+    def reward(self) -> RewardWeights:
+        """Weights that the model must have been trained towards."""
+        return RewardWeights(**{key: float(value) for key, value in self.values["reward"].items()})
 
     @property
     def cycle_settings(self) -> CycleSettings:

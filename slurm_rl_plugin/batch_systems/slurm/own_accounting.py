@@ -13,7 +13,6 @@ from slurm_rl_plugin.accounting.port import JobLog, ReadReport
 from slurm_rl_plugin.accounting.sacct.fields import SACCT_FIELDS
 from slurm_rl_plugin.batch_systems.kind import LogDump
 from slurm_rl_plugin.batch_systems.slurm.accounting.dump import (
-    AccountingDump,
     month_stretches,
     read_accounting_dump,
 )
@@ -52,7 +51,7 @@ class SlurmAccounting:
 
     def dump(
         self, since: datetime, until: datetime, progress: Callable[[int, float], None]
-    ) -> AccountingDump:
+    ) -> LogDump:
         """Ask `sacct` month by month; raises as `OwnAccounting.dump` says."""
         stretches = month_stretches(since, until)
         return read_accounting_dump(self._commands, SACCT_FIELDS, stretches, progress)

@@ -47,7 +47,6 @@ __all__ = ["add_arguments", "main"]
 def main(options: argparse.Namespace) -> int:
     """Simulate every policy on the same jobs, and print a table or JSON of their measures."""
     check_heldout_options(options)
-    options.backfill = options.backfill or ("easy" if options.protocol == HELDOUT else "none")
     candidates = [candidate_of(name) for name in options.policy or ["fifo", "sjf"]]
     log = _log(options, candidates)
     if options.protocol == HELDOUT:
@@ -55,7 +54,7 @@ def main(options: argparse.Namespace) -> int:
     estimates, in_sample = _estimates(options, log)
     settings = SimulationSettings(
         capacity=log.prepared.capacity,
-        backfilling=options.backfill,
+        backfilling=_backfilling(options),
         cycle=options.cycle,
         reserve=options.reserve,
         class_limit=options.reserve_as,
@@ -106,6 +105,11 @@ def _evaluate_heldout(
     else:
         print_heldout(heldout)
     return 0
+
+
+def _backfilling(options: argparse.Namespace) -> str:
+    """Of the simulated system, as given or as the protocol has it."""
+    return options.backfill or ("easy" if options.protocol == HELDOUT else "none")
 
 
 def _log(options: argparse.Namespace, candidates: list[Candidate]) -> NamedLog:
@@ -200,7 +204,7 @@ def _log_entry(log: NamedLog, options: argparse.Namespace, in_sample: bool) -> d
         "class_rule": prepared.class_rule,
         "estimates": options.estimates,
         "in_sample": in_sample,
-        "backfill": options.backfill,
+        "backfill": _backfilling(options),
         "drop": list(options.drop),
         "scale_load": options.scale_load,
         **_limit_entry(options.reserve_as),
@@ -224,8 +228,8 @@ def _exports(
     """Two files for each policy; the header of the SWF file says where it comes from."""
     source = f"log {log.name}, sha256 {log.report.checksum or 'none: generated'}"
     system = (
-        f"--backfill {options.backfill} --estimates {options.estimates} --cycle {options.cycle:g} "
-        f"--reserve {options.reserve} --scale-load {options.scale_load:g}"
+        f"--backfill {_backfilling(options)} --estimates {options.estimates} "
+        f"--cycle {options.cycle:g} --reserve {options.reserve} --scale-load {options.scale_load:g}"
     )
     system = " ".join([system, *reserve_words(options.reserve_as)])
     note = "Waits are simulated; the log's own notices apply to its jobs"

@@ -67,14 +67,21 @@ def _with_styles(
         yield name, jobs, next(styles)
 
 
+def draw_wait_curve(
+    axis: Any, jobs: ScheduledJobs, interactive: bool, name: str, style: str = "-"
+) -> None:
+    """Draw the share of one class that started within each wait; nothing where it has no jobs."""
+    waits = np.sort(jobs.wait[jobs.interactive == interactive])
+    if len(waits):
+        share = np.arange(1, len(waits) + 1) / len(waits)
+        axis.plot(np.maximum(waits, 1.0), share, style, label=name, drawstyle="steps-post")
+
+
 def _draw_waits(schedules: Mapping[str, ScheduledJobs]) -> Any:
     figure, axes = plt.subplots(1, 2, figsize=(10, 4), sharey=True, layout="constrained")
     for axis, interactive in zip(axes, (True, False), strict=True):
         for name, jobs, style in _with_styles(schedules):
-            waits = np.sort(jobs.wait[jobs.interactive == interactive])
-            if len(waits):
-                share = np.arange(1, len(waits) + 1) / len(waits)
-                axis.plot(np.maximum(waits, 1.0), share, style, label=name, drawstyle="steps-post")
+            draw_wait_curve(axis, jobs, interactive, name, style)
         axis.set_xscale("log")
         axis.set_xlabel("wait (s, below 1 s drawn at 1 s)")
         axis.set_title("interactive jobs" if interactive else "batch jobs")

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
-import numpy as np
 
+from slurm_rl_plugin.cli.evaluate.schedule_figures import draw_wait_curve
 from slurm_rl_plugin.hook.audit.summary import AuditSummary
 from slurm_rl_plugin.utility.summary import ScheduledJobs
 from slurm_rl_plugin.whole_file import replacing
@@ -60,10 +60,7 @@ def _draw_moves(axis: Any, summary: AuditSummary, further_than: int) -> None:
 
 def _draw_waits(axis: Any, schedules: Mapping[str, ScheduledJobs], interactive: bool) -> None:
     for name, jobs in schedules.items():
-        waits = np.sort(jobs.wait[jobs.interactive == interactive])
-        if len(waits):
-            share = np.arange(1, len(waits) + 1) / len(waits)
-            axis.plot(np.maximum(waits, 1.0), share, label=name, drawstyle="steps-post")
+        draw_wait_curve(axis, jobs, interactive, name)
     axis.set_xscale("log")
     axis.set_xlabel("wait (s, below 1 s drawn at 1 s)")
     axis.set_ylabel("share of the jobs")

@@ -19,7 +19,6 @@ from slurm_rl_plugin.configuration.reading.joint_faults import add_joint_faults
 from slurm_rl_plugin.configuration.reading.shares import GivenShares, take_shares
 from slurm_rl_plugin.domain.job_class import JobClassifier
 from slurm_rl_plugin.errors import ConfigurationError
-from slurm_rl_plugin.utility.reward import RewardWeights
 
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 
@@ -64,8 +63,7 @@ def configuration_of_parts(
     """
     given = GivenKeys(keys=KEYS)
     shares, rules = _take_all(files, environment, flags, given, complete=complete)
-    weights_stand = not any("[reward]" in fault for fault in given.faults)
-    return _of(given, shares, rules, weights_stand=weights_stand), given.faults
+    return _of(given, shares, rules), given.faults
 
 
 def _configuration(
@@ -102,9 +100,7 @@ def _take_all(
     return shares, rules
 
 
-def _of(
-    given: GivenKeys, shares: GivenShares, rules: GivenRules, *, weights_stand: bool = True
-) -> Configuration:
+def _of(given: GivenKeys, shares: GivenShares, rules: GivenRules) -> Configuration:
     found = given.all_values()
     values = {
         section: {name: each.value for name, each in keys.items()}
@@ -116,15 +112,12 @@ def _of(
     }
     origins[SHARES] = dict(shares.origins)
     origins[JOB_CLASS] = {str(n): each for n, each in enumerate(rules.origins, start=1)}
-    reward = values.get("reward", {}) if weights_stand else {}
-    weights = {name: float(value) for name, value in reward.items()}
     return Configuration(
         values=values,
         shares=shares.shares,
         shares_source=shares.source,
         classifier=JobClassifier(rules.rules),
         has_class_rules=rules.given,
-        reward=RewardWeights(**weights),
         origins=origins,
         warnings=tuple(given.warnings),
         is_whole=not given.faults,

@@ -46,18 +46,12 @@ class StateFile:
 
     def left_behind(self) -> Mapping[str, Any]:
         """The way out as the file holds it; {} where it holds none."""
-        try:
-            found = self._content().get("way_out")
-        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
-            return {}
+        found = self._entry("way_out")
         return found if isinstance(found, dict) else {}
 
     def is_unanswered(self) -> bool:
         """Whether a write to the batch system got no answer, so that it may still be done."""
-        try:
-            return self._content().get("unanswered") is True
-        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
-            return False
+        return self._entry("unanswered") is True
 
     def write(self, jobs: Iterable[int], *, unanswered: bool = False) -> None:
         """Replace the file: written beside, synced, renamed.
@@ -80,6 +74,13 @@ class StateFile:
                 f"state file {self.path} cannot be written ({error.strerror}): make its folder "
                 "writable for this user."
             ) from None
+
+    def _entry(self, name: str) -> object:
+        """None where the file has none, or cannot be trusted."""
+        try:
+            return self._content().get(name)
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            return None
 
     def _content(self) -> dict[str, Any]:
         content: dict[str, Any] = json.loads(read_whole(self.path))

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from slurm_rl_plugin.accounting.log_file import LogFile
 from slurm_rl_plugin.accounting.sacct.fields import SACCT_FIELDS
 from slurm_rl_plugin.accounting.sacct.reader import SacctReader
+from slurm_rl_plugin.batch_systems.kind import LogDump
 from slurm_rl_plugin.batch_systems.slurm.accounting.dump import (
     ENDED_STATES,
-    AccountingDump,
     month_stretches,
     read_accounting_dump,
 )
@@ -71,7 +71,7 @@ def cluster(tmp_path: Path) -> FakeCluster:
 
 def dump_of(
     cluster: FakeCluster, since: datetime, until: datetime, timeout: float = 20.0
-) -> AccountingDump:
+) -> LogDump:
     runner = CommandRunner(environment=cluster.env, timeout=timeout, on_call=None)
     stretches = month_stretches(since, until)
     return read_accounting_dump(runner, SACCT_FIELDS, stretches, lambda _done, _lines: None)

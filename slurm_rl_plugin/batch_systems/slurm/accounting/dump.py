@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from slurm_rl_plugin.batch_systems.command_process import first_line
+from slurm_rl_plugin.batch_systems.kind import LogDump
 from slurm_rl_plugin.batch_systems.slurm.answers.fields import FINAL_STATES
 from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner
 from slurm_rl_plugin.errors import BatchSystemError, BatchSystemUnavailable, ConfigurationError
@@ -29,21 +30,6 @@ class Stretch:
 
     begin: datetime
     end: datetime
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AccountingDump:
-    """What the queries gave, under one header line.
-
-    Attributes:
-        text: as one `sacct` would have printed it.
-        lines: lines below the header; a job whose text holds line breaks has several.
-        commands: the command lines, one a stretch.
-    """
-
-    text: str
-    lines: int
-    commands: tuple[str, ...]
 
 
 def month_stretches(since: datetime, until: datetime) -> list[Stretch]:
@@ -75,7 +61,7 @@ def read_accounting_dump(
     fields: Sequence[str],
     stretches: Sequence[Stretch],
     progress: Callable[[int, float], None],
-) -> AccountingDump:
+) -> LogDump:
     """Ask `sacct` for the jobs that ended in each stretch.
 
     Args:
@@ -99,7 +85,7 @@ def read_accounting_dump(
         commands.append("SLURM_TIME_FORMAT=%s " + " ".join(words))
         lines += rows.count("\n")
         progress(done, float(lines))
-    return AccountingDump(text="".join(parts), lines=lines, commands=tuple(commands))
+    return LogDump(text="".join(parts), lines=lines, commands=tuple(commands))
 
 
 def _query(fields: Sequence[str], stretch: Stretch) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from slurm_rl_plugin.batch_systems.port import ApplyReport, LeverTraits
@@ -75,23 +75,28 @@ class SiteFactorLever:
 
     def carrying(self, rows: Sequence[QueueRow]) -> list[int]:
         """Jobs with a SiteFactor, and those whose factor `sprio` does not show."""
-        chosen: dict[int, None] = {}
-        for row in rows:
-            for record in row.components or (row,):
-                terms = self._listed.get(record.job_id)
-                if terms is None or terms.by_hand or terms.site:
-                    chosen[row.array_id] = None
-        return list(chosen)
+        chosen = (
+            array_id
+            for array_id, terms in self._listed_records(rows)
+            if terms is None or terms.by_hand or terms.site
+        )
+        return list(dict.fromkeys(chosen))
 
     def showing(self, rows: Sequence[QueueRow]) -> frozenset[int]:
         """Numbers of the jobs and arrays whose factor can be seen and is not 0."""
-        shown = set()
+        return frozenset(
+            array_id
+            for array_id, terms in self._listed_records(rows)
+            if terms is not None and terms.site and not terms.by_hand
+        )
+
+    def _listed_records(
+        self, rows: Sequence[QueueRow]
+    ) -> Iterator[tuple[int, PriorityTerms | None]]:
+        """Number of the job or array, and what `sprio` lists, of each record and component."""
         for row in rows:
             for record in row.components or (row,):
-                terms = self._listed.get(record.job_id)
-                if terms is not None and terms.site and not terms.by_hand:
-                    shown.add(row.array_id)
-        return frozenset(shown)
+                yield row.array_id, self._listed.get(record.job_id)
 
     def write(self, changes: Sequence[ValueWrite]) -> ApplyReport:
         """Set SiteFactor; components of a heterogeneous job get what lifts them to the leader."""

@@ -12,7 +12,6 @@ from slurm_rl_plugin.batch_systems.slurm.answers.fields import FINAL_STATES
 from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner, failure, not_understood
 from slurm_rl_plugin.batch_systems.slurm.submission.options import (
     SBATCH,
-    SbatchCommand,
     job_request_of,
     sbatch_command,
 )
@@ -49,7 +48,7 @@ class SlurmSubmission:
         """The command that submits."""
         return SBATCH
 
-    def command(self, words: Sequence[str]) -> SbatchCommand:
+    def command(self, words: Sequence[str]) -> SubmitCommand:
         """The words of a command `sbatch ...`, its options told apart from the script's."""
         return sbatch_command(words)
 

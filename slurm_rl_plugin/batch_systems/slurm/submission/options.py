@@ -9,7 +9,6 @@ import math
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from slurm_rl_plugin.accounting.sacct.durations import asked_seconds
 from slurm_rl_plugin.batch_systems.slurm.submission.option_names import (
@@ -39,27 +38,7 @@ SBATCH = "sbatch"
 _NO_LIMIT = frozenset({"", "0", "-1", "infinite", "unlimited"})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SbatchCommand:
-    """A command that was understood as far as it goes.
-
-    Attributes:
-        words: behind `sbatch`, as given.
-        options: long name -> value, of the words alone.
-        script: word that names the batch script; None where it is on standard input, or wrapped.
-    """
-
-    words: tuple[str, ...]
-    options: Mapping[str, str]
-    script: str | None
-
-    @property
-    def reads_stdin(self) -> bool:
-        """Whether sbatch would read its script from standard input."""
-        return self.script is None and "wrap" not in self.options
-
-
-def sbatch_command(command: Sequence[str]) -> SbatchCommand:
+def sbatch_command(command: Sequence[str]) -> SubmitCommand:
     """Understand the words `sbatch ...`.
 
     Raises:
@@ -77,7 +56,8 @@ def sbatch_command(command: Sequence[str]) -> SbatchCommand:
         raise ConfigurationError(
             "a heterogeneous job cannot be routed: submit it where it is to run."
         )
-    return SbatchCommand(words=words, options=options, script=script)
+    reads_stdin = script is None and "wrap" not in options
+    return SubmitCommand(words=words, options=options, script=script, reads_stdin=reads_stdin)
 
 
 def job_request_of(
