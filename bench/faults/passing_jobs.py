@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import io
+import os
 import random
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -86,15 +87,21 @@ def passing_jobs(folder: Path, seed: int) -> Iterator[PassingJobs]:
     sys.path.insert(0, str(BIN.parent))
     import fake_slurm  # type: ignore[import-not-found]  # noqa: PLC0415 - the fakes' own folder
 
-    def run(
-        self: KillableCommands, arguments: Sequence[str], stdin: str, timeout: float, name: str
+    def call(
+        self: KillableCommands,
+        arguments: Sequence[str],
+        *,
+        stdin: str = "",
+        variables: Mapping[str, str] | None = None,
+        **more: object,
     ) -> Answer:
-        del self, timeout, name
+        del self, more
         output, errors = io.StringIO(), io.StringIO()
         with (
             redirect_stdout(output),
             redirect_stderr(errors),
             mock.patch.object(sys, "stdin", io.StringIO(stdin)),
+            mock.patch.dict(os.environ, variables or {}),
         ):
             status = fake_slurm.COMMANDS[arguments[0]](jobs.state, list(arguments[1:]), "")
         return Answer(status=status or 0, output=output.getvalue(), errors=errors.getvalue())
@@ -103,7 +110,7 @@ def passing_jobs(folder: Path, seed: int) -> Iterator[PassingJobs]:
         return jobs.now
 
     with (
-        mock.patch.object(KillableCommands, "_run", run),
+        mock.patch.object(KillableCommands, "call", call),
         mock.patch("time.time", clock),  # of the daemon too
     ):
         yield jobs
