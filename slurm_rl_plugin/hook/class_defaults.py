@@ -43,8 +43,8 @@ class ClassDefaults:
 
     @property
     def stands(self) -> bool:
-        """Whether waiting jobs may have a factor that no cycle knows of."""
-        return factors_may_stand(self.table)
+        """Whether a table stands or stood whose factors were not all taken back."""
+        return self.table is not None and self.table.may_have_given()
 
     def follow(
         self, plan: QueuePlan, facts: SchedulerFacts, influence: float, system: BatchSystem
@@ -82,9 +82,29 @@ class ClassDefaults:
             self._complained = ""
 
     def withdraw(self) -> None:
-        """Void the table, but remember that jobs may have factors of it."""
-        if self.table is not None:
-            mark_given(self.table)
+        """Void the table, but remember that jobs may have factors of it.
+
+        Where that cannot be, the table is soon too old; no factor of ours stays for it.
+        """
+        if self.table is None:
+            return
+        try:
+            self.table.void()
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            logger.error("class_defaults=left path=%s reason=%s", self.table.path, error.strerror)
+
+    def forget(self) -> None:
+        """Every waiting job was looked at."""
+        if self.table is None:
+            return
+        try:
+            self.table.empty()
+        except FileNotFoundError:
+            return
+        except OSError as error:  # they are looked at once more
+            logger.error("class_defaults=marked path=%s reason=%s", self.table.path, error.strerror)
 
     def take_back(self, system: BatchSystem, before: ApplyReport = _NOTHING) -> ApplyReport:
         """Void the table and take back every factor that it may have given.
@@ -96,12 +116,12 @@ class ClassDefaults:
         Raises:
             BatchSystemUnavailable: no answer in time; call again.
         """
-        if self.table is None or not self.stands:
+        if not self.stands:
             return before
         self.withdraw()
         report = system.release(None)
         if not report.later:
-            forget_given(self.table)
+            self.forget()
         return ApplyReport(
             applied=before.applied + report.applied,
             rejected=before.rejected | report.rejected,
@@ -112,34 +132,6 @@ class ClassDefaults:
         if why != self._complained:  # the same every cycle would fill the log
             self._complained = why
             logger.error("class_defaults=unwritable path=%s reason=%s", table.path, why)
-
-
-def mark_given(table: ClassDefaultsTable) -> None:
-    """Void the table, but remember that jobs may have factors of it.
-
-    Where that cannot be, the table is soon too old; no factor of ours stays for it.
-    """
-    try:
-        table.void()
-    except FileNotFoundError:
-        return
-    except OSError as error:
-        logger.error("class_defaults=left path=%s reason=%s", table.path, error.strerror)
-
-
-def forget_given(table: ClassDefaultsTable) -> None:
-    """Every waiting job was looked at."""
-    try:
-        table.empty()
-    except FileNotFoundError:
-        return
-    except OSError as error:  # they are looked at once more
-        logger.error("class_defaults=marked path=%s reason=%s", table.path, error.strerror)
-
-
-def factors_may_stand(table: ClassDefaultsTable | None) -> bool:
-    """Whether a table stands or stood whose factors were not all taken back."""
-    return table is not None and table.may_have_given()
 
 
 def _classes(plan: QueuePlan) -> tuple[IntArray, IntArray]:

@@ -16,7 +16,7 @@ from slurm_rl_plugin.cli.assembly.state_owner import become_state_owner
 from slurm_rl_plugin.cli.daemon.metrics import daemon_metrics
 from slurm_rl_plugin.configuration import KnownConfiguration
 from slurm_rl_plugin.errors import SlurmRLError
-from slurm_rl_plugin.hook.class_defaults import factors_may_stand
+from slurm_rl_plugin.hook.class_defaults import ClassDefaults
 from slurm_rl_plugin.hook.daemon.lock import daemon_runs
 from slurm_rl_plugin.hook.memory.state_file import StateFile
 from slurm_rl_plugin.whole_file import may_exist
@@ -94,14 +94,14 @@ def wait_until_taken_back(known: KnownConfiguration, seconds: float) -> int:
 
 def _forgotten(known: KnownConfiguration, state: StateFile) -> bool:
     """The daemon's files say that nothing of ours is left."""
-    given = factors_may_stand(class_defaults_table(known.configuration))
+    given = ClassDefaults(table=class_defaults_table(known.configuration)).stands
     return state.read() == set() and not may_exist(limits_path(state.path)) and not given
 
 
 def _standing(known: KnownConfiguration, state: StateFile) -> _Standing:
     jobs, limited = state.read(), may_exist(limits_path(state.path))
     remembered = None if jobs is None else len(jobs)
-    given = factors_may_stand(class_defaults_table(known.configuration))
+    given = ClassDefaults(table=class_defaults_table(known.configuration)).stands
     try:
         pending = build_batch_system(known.configuration, []).snapshot().pending
     except SlurmRLError as error:

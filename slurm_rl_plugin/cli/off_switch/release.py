@@ -24,11 +24,7 @@ from slurm_rl_plugin.cli.assembly.state_owner import become_state_owner
 from slurm_rl_plugin.cli.off_switch.by_hand import TAKE_BACK_BY_HAND
 from slurm_rl_plugin.configuration import KnownConfiguration
 from slurm_rl_plugin.errors import BatchSystemUnavailable, SlurmRLError
-from slurm_rl_plugin.hook.class_defaults import (
-    factors_may_stand,
-    forget_given,
-    mark_given,
-)
+from slurm_rl_plugin.hook.class_defaults import ClassDefaults
 from slurm_rl_plugin.hook.cycle.in_charge import NOBODY_IN_CHARGE
 from slurm_rl_plugin.hook.daemon.lock import is_looked_after, only_daemon
 from slurm_rl_plugin.hook.memory.carried_factors import CarriedFactors
@@ -89,8 +85,8 @@ def _rests(known: KnownConfiguration) -> bool:
 
 def _marked(known: KnownConfiguration) -> bool:
     """Whether a file says that a limit or a table of ours may stand."""
-    defaults = class_defaults_table(known.configuration)
-    return may_exist(limits_path(known.state_file)) or factors_may_stand(defaults)
+    defaults = ClassDefaults(table=class_defaults_table(known.configuration))
+    return may_exist(limits_path(known.state_file)) or defaults.stands
 
 
 def _look_for_factors(known: KnownConfiguration) -> int:
@@ -127,21 +123,21 @@ def _release(known: KnownConfiguration, *, force: bool, unattended: bool) -> int
 
 def _take_all_back(known: KnownConfiguration, system: BatchSystem) -> int:
     """Take back the limit and the factors, and say so; 1 where something may still stand."""
-    state, defaults = StateFile(known.state_file), class_defaults_table(known.configuration)
+    state, table = StateFile(known.state_file), class_defaults_table(known.configuration)
+    defaults = ClassDefaults(table=table)
     forgotten = bool(known.faults) and not may_exist(state.path)
     limit = _take_limit_back(system, known)
-    if defaults is not None:
-        mark_given(defaults)  # or new jobs would go on to get factors
+    defaults.withdraw()  # or new jobs would go on to get factors
     # running jobs too: a requeued one comes back with the factor that it had
     results = [CarriedFactors(state).release(system)]
     # what then still carries a factor is in no state file
     results.append(system.release(None))
     later = frozenset[int]().union(*(result.later for result in results))
-    if defaults is not None and not later:
-        forget_given(defaults)
+    if not later:
+        defaults.forget()
     stays = [f"{state.path} is not there: running jobs may keep a factor"] if forgotten else []
-    if defaults is not None and factors_may_stand(defaults):
-        stays.append(f"jobs may have factors of {defaults.path}, which cannot be taken away")
+    if table is not None and defaults.stands:
+        stays.append(f"jobs may have factors of {table.path}, which cannot be taken away")
     try:
         state.write(later)
     except SlurmRLError as error:

@@ -17,7 +17,6 @@ from slurm_rl_plugin.domain import Decision
 from slurm_rl_plugin.domain.job_class import JobClassRule
 from slurm_rl_plugin.hook.class_defaults import (
     ClassDefaults,
-    factors_may_stand,
     interactive_factor,
 )
 from slurm_rl_plugin.hook.order.queue_plan import QueuePlan, planned_order
@@ -147,9 +146,9 @@ def test_no_factor_where_the_order_does_not_put_interactive_jobs_first(tmp_path:
 def test_taken_back_only_when_every_waiting_job_was_looked_at(tmp_path: Path) -> None:
     table = tmp_path / "defaults"
     defaults = ClassDefaults(table=LuaTable(path=table))
-    assert not factors_may_stand(defaults.table)
+    assert not defaults.stands
     defaults.follow(plan_of([5, 9], [True, False], [1.0, 0.0]), FACTS, np.inf, System())  # type: ignore[arg-type]
-    assert factors_may_stand(defaults.table)
+    assert defaults.stands
     later = ApplyReport(applied=1, rejected={7: "held"}, later=frozenset({7}))
     done = ApplyReport(applied=2, rejected={})
     system = System(later, done)
@@ -157,9 +156,9 @@ def test_taken_back_only_when_every_waiting_job_was_looked_at(tmp_path: Path) ->
     report = defaults.take_back(system, known)  # type: ignore[arg-type]
     assert (report.applied, report.later) == (4, frozenset({7}))
     assert table.read_text() == "slurm-rl-class-defaults 0\n"  # no script heeds it
-    assert factors_may_stand(defaults.table)
+    assert defaults.stands
     assert defaults.take_back(system).applied == 2  # type: ignore[arg-type]
-    assert not factors_may_stand(defaults.table)
+    assert not defaults.stands
     assert table.read_text() == ""
     assert defaults.take_back(system, known) == known  # type: ignore[arg-type]
 
