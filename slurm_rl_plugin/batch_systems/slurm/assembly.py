@@ -17,33 +17,20 @@ logger = logging.getLogger(__name__)
 
 
 def slurm_batch_system(parts: AdapterParts) -> SlurmCommands | Slurm:
-    """By pyslurm where that is wanted or fits, else by commands.
+    """By pyslurm where that is wanted or fits, else by commands; the log says which and why.
 
     Raises:
         ConfigurationError: pyslurm is wanted and cannot work here.
     """
-    return _adapter(parts.adapter, parts.timeout)(parts)
-
-
-def _adapter(wanted: str, timeout: float) -> type[SlurmCommands] | type[Slurm]:
-    """The adapter for a configured name, and a line of the log that says why.
-
-    Args:
-        wanted: `auto`, or the name of one.
-        timeout: seconds that Slurm may take to tell its release.
-
-    Raises:
-        ConfigurationError: pyslurm is wanted and cannot work here.
-    """
-    commands = CommandRunner(environment=None, timeout=timeout, on_call=None)
-    choice = choose_adapter(wanted, commands)
+    commands = CommandRunner(environment=None, timeout=parts.timeout, on_call=None)
+    choice = choose_adapter(parts.adapter, commands)
     logger.info("adapter=%s because=%s", choice.adapter, choice.because)
     if choice.adapter == PYSLURM:
         from slurm_rl_plugin.batch_systems.slurm.pyslurm_child.adapter import Slurm  # noqa: PLC0415 - chosen by name
 
-        return Slurm
+        return Slurm(parts)
     from slurm_rl_plugin.batch_systems.slurm.commands import (  # noqa: PLC0415 - chosen by name
         SlurmCommands,
     )
 
-    return SlurmCommands
+    return SlurmCommands(parts)
