@@ -29,25 +29,26 @@ from slurm_rl_plugin.papers.economic_2002.markets import (
     EXACT,
     FCFS,
     RESCHEDULED,
-    Cell,
+    Market,
 )
-from slurm_rl_plugin.papers.study.sampled_claims import (
+from slurm_rl_plugin.papers.study.claims import (
+    Cell,
+    Claim,
     Judgement,
     Measurement,
     Printed,
-    SampledClaim,
     measure,
     ratio_of_means,
 )
-from slurm_rl_plugin.papers.study.verdicts import bounded, unjudged
+from slurm_rl_plugin.papers.study.verdicts import bounded
 
 RESPONSE = "AWRT (s)"
 _SIMILAR = "1.05"
 
 
-def economic_claims(found: Economic) -> list[SampledClaim]:
+def economic_claims(found: Economic) -> list[Claim]:
     """Goals first, then the paper's sentences figure by figure, then the whole table."""
-    claims: list[SampledClaim] = []
+    claims: list[Claim] = []
     for name, results in found.logs.items():
         claims += _goals(name, results)
     claims += _over_seeds(found)
@@ -59,13 +60,11 @@ def economic_claims(found: Economic) -> list[SampledClaim]:
     return claims
 
 
-def _bounded(
-    group: str, policy: str, column: str, value: float, bound: str, **more: Any
-) -> SampledClaim:
-    return bounded((group, policy, column), Measurement(value=value), bound, **more)
+def _bounded(group: str, policy: str, column: str, value: float, bound: str, **more: Any) -> Claim:
+    return bounded(Cell(group, policy, column), Measurement(value=value), bound, **more)
 
 
-def _goals(name: str, results: LogResults) -> Iterator[SampledClaim]:
+def _goals(name: str, results: LogResults) -> Iterator[Claim]:
     """Rescheduling with user estimates against EASY with the same."""
     easy = results.conventional[EASY]
     source = "goal" if name in EXTRACTS else "measured beside the goals"
@@ -74,26 +73,26 @@ def _goals(name: str, results: LogResults) -> Iterator[SampledClaim]:
             f"goal, {name}",
             f"{configuration} MF1 UF1, rescheduling",
             "AWRT / EASY's, user estimates",
-            results.response(Cell(configuration=configuration)) / easy,
+            results.response(Market(configuration=configuration)) / easy,
             "1.00",
             source=source,
             baselines=results.conventional,
         )
 
 
-def _over_seeds(found: Economic) -> Iterator[SampledClaim]:
+def _over_seeds(found: Economic) -> Iterator[Claim]:
     easy = [each.conventional[EASY] for each in found.seeds]
     for configuration in TABULATED:
-        plain = Cell(configuration=configuration)
+        plain = Market(configuration=configuration)
         market = [each.response(plain) for each in found.seeds]
         measured = measure(np.array([market, easy]), ratio_of_means)
         column = "AWRT / EASY's, user estimates"
-        cell = ("logs like CTC", f"{configuration} MF1 UF1, rescheduling", column)
+        cell = Cell("logs like CTC", f"{configuration} MF1 UF1, rescheduling", column)
         beside = "measured beside the goals"
         yield bounded(cell, measured, "1.00", source=beside, logs=len(easy))
 
 
-def _comparisons(name: str, results: LogResults) -> Iterator[SampledClaim]:
+def _comparisons(name: str, results: LogResults) -> Iterator[Claim]:
     """Figures 10 to 13: against the conventional schedulers, and one machine against several."""
     easy, exact = results.conventional[EASY], results.conventional[EASY_EXACT]
     for configuration in TABULATED:
@@ -105,7 +104,7 @@ def _comparisons(name: str, results: LogResults) -> Iterator[SampledClaim]:
             figures.response / exact,
             "1",
         )
-        plain = results.response(Cell(configuration=configuration, way=EXACT))
+        plain = results.response(Market(configuration=configuration, way=EXACT))
         label = f"{configuration} MF1 UF1"
         yield _bounded(
             f"Fig. 11, {name}",
@@ -114,19 +113,19 @@ def _comparisons(name: str, results: LogResults) -> Iterator[SampledClaim]:
             plain / exact,
             "1",
         )
-        asked = results.response(Cell(configuration=configuration, way=ASKED))
+        asked = results.response(Market(configuration=configuration, way=ASKED))
         column = "AWRT / EASY's, user estimates"
         yield _bounded(f"Fig. 11, {name}", f"{label}, user estimates", column, asked / easy, "1")
     yield from _machines(name, results)
 
 
-def _machines(name: str, results: LogResults) -> Iterator[SampledClaim]:
+def _machines(name: str, results: LogResults) -> Iterator[Claim]:
     for way in (EXACT, RESCHEDULED):
-        single = results.response(Cell(configuration="m512", way=way))
+        single = results.response(Market(configuration="m512", way=way))
         column = "AWRT / that of one machine"
         for configuration in CONFIGURATIONS:
             if configuration != "m512":
-                several = results.response(Cell(configuration=configuration, way=way))
+                several = results.response(Market(configuration=configuration, way=way))
                 policy = f"{configuration} MF1 UF1, {way}"
                 yield _bounded(f"Fig. 12-13, {name}", policy, column, several / single, _SIMILAR)
         split = results.response(paper_split(way))
@@ -134,11 +133,11 @@ def _machines(name: str, results: LogResults) -> Iterator[SampledClaim]:
         yield _bounded(f"Fig. 12-13, {name}", policy, column, split / single, _SIMILAR)
 
 
-def _functions(results: LogResults) -> Iterator[SampledClaim]:
+def _functions(results: LogResults) -> Iterator[Claim]:
     """Figures 14 to 18: what functions do to the balance of m128 and to response times."""
     pairs = (("MF1", "UF1"), ("MF1", "UF2"), ("MF2", "UF2"))
     found = {
-        pair: results.cells[Cell(configuration="m128", owner=pair[0], user=pair[1], way=EXACT)]
+        pair: results.markets[Market(configuration="m128", owner=pair[0], user=pair[1], way=EXACT)]
         for pair in pairs
     }
     area = found["MF1", "UF1"].squashed_area
@@ -163,34 +162,33 @@ def _functions(results: LogResults) -> Iterator[SampledClaim]:
 
 def _winner(
     results: LogResults, figure: str, paper: str, pairs: Mapping[str, tuple[str, str]]
-) -> SampledClaim:
+) -> Claim:
     """Whether the function that the paper finds best of its kind is the best here."""
     responses = {
-        name: results.response(Cell(configuration="m128", owner=owner, user=user, way=EXACT))
+        name: results.response(Market(configuration="m128", owner=owner, user=user, way=EXACT))
         for name, (owner, user) in pairs.items()
     }
     best = min(responses, key=lambda name: responses[name])
-    return SampledClaim(
-        group=figure,
-        policy=f"m128, {paper} of {', '.join(responses)}",
-        column="AWRT / the best of the others",
+    return Claim(
+        cell=Cell(
+            figure, f"m128, {paper} of {', '.join(responses)}", "AWRT / the best of the others"
+        ),
         measured=Measurement(
             value=responses[paper] / min(v for name, v in responses.items() if name != paper)
         ),
         printed=Printed.of("1"),
-        source="paper",
         judged=Judgement(best == paper, f"the best is {best}"),
     )
 
 
-def _table(name: str, results: LogResults) -> Iterator[SampledClaim]:
+def _table(name: str, results: LogResults) -> Iterator[Claim]:
     """Every market's and every conventional scheduler's AWRT."""
     for scheduler in (FCFS, EASY, EASY_EXACT):
         value = Measurement(value=results.conventional[scheduler])
-        yield unjudged((name, scheduler, RESPONSE), value)
+        yield Claim(cell=Cell(name, scheduler, RESPONSE), measured=value)
     for configuration in TABULATED:
         for way in (EXACT, RESCHEDULED):
-            for cell in combinations(configuration, way):
-                policy = f"{configuration} {cell.owner} {cell.user}, {way}"
-                value = Measurement(value=results.response(cell))
-                yield unjudged((name, policy, RESPONSE), value)
+            for market in combinations(configuration, way):
+                policy = f"{configuration} {market.owner} {market.user}, {way}"
+                value = Measurement(value=results.response(market))
+                yield Claim(cell=Cell(name, policy, RESPONSE), measured=value)

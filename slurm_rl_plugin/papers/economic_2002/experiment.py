@@ -25,10 +25,10 @@ from slurm_rl_plugin.papers.economic_2002.markets import (
     CONFIGURATIONS,
     EXACT,
     RESCHEDULED,
-    Cell,
-    CellFigures,
-    run_cell,
+    Market,
+    MarketFigures,
     run_conventional,
+    run_market,
 )
 from slurm_rl_plugin.papers.study.result_store import ResultStore, digest_of, stem_of
 
@@ -46,26 +46,26 @@ class LogResults:
 
     Attributes:
         conventional: scheduler -> average weighted response time, seconds.
-        cells: market -> figures.
+        markets: market -> figures.
     """
 
     conventional: Mapping[str, float]
-    cells: Mapping[Cell, CellFigures]
+    markets: Mapping[Market, MarketFigures]
 
-    def response(self, cell: Cell) -> float:
+    def response(self, market: Market) -> float:
         """Average weighted response time of a market, seconds."""
-        return self.cells[cell].response
+        return self.markets[market].response
 
-    def best(self, configuration: str, way: str) -> tuple[Cell, CellFigures]:
+    def best(self, configuration: str, way: str) -> tuple[Market, MarketFigures]:
         """The combination of functions with the lowest average weighted response time."""
-        tried = [cell for cell in combinations(configuration, way) if cell in self.cells]
-        cell = min(tried, key=self.response)
-        return cell, self.cells[cell]
+        tried = [market for market in combinations(configuration, way) if market in self.markets]
+        market = min(tried, key=self.response)
+        return market, self.markets[market]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Economic:
-    """What came out.
+    """Results on every workload.
 
     Attributes:
         logs: workload -> results.
@@ -76,29 +76,29 @@ class Economic:
     seeds: tuple[LogResults, ...]
 
 
-def combinations(configuration: str, way: str) -> list[Cell]:
+def combinations(configuration: str, way: str) -> list[Market]:
     """All machine and user functions with each other."""
     return [
-        Cell(configuration=configuration, owner=owner, user=user, way=way)
+        Market(configuration=configuration, owner=owner, user=user, way=way)
         for owner in MACHINE_FUNCTIONS
         for user in USER_FUNCTIONS
     ]
 
 
-def paper_split(way: str) -> Cell:
+def paper_split(way: str) -> Market:
     """UF1/MF1 on m128 where only jobs wider than a machine are split, as the paper's text says."""
-    return Cell(configuration="m128", way=way, splitting="where too wide")
+    return Market(configuration="m128", way=way, splitting="where too wide")
 
 
-def _cells() -> list[Cell]:
+def _markets() -> list[Market]:
     found = [
-        cell
+        market
         for name in TABULATED
         for way in (EXACT, RESCHEDULED)
-        for cell in combinations(name, way)
+        for market in combinations(name, way)
     ]
     for name in CONFIGURATIONS:
-        found += [Cell(configuration=name, way=way) for way in (EXACT, ASKED, RESCHEDULED)]
+        found += [Market(configuration=name, way=way) for way in (EXACT, ASKED, RESCHEDULED)]
     found += [paper_split(way) for way in (EXACT, RESCHEDULED)]
     return list(dict.fromkeys(found))
 
@@ -106,11 +106,11 @@ def _cells() -> list[Cell]:
 def steps(seeds: int) -> int:
     """Schedules, for a progress bar; those of the conventional schedulers count as one."""
     workloads = len(EXTRACTS) + 1
-    return workloads * (len(_cells()) + 1) + seeds * (len(TABULATED) + 1)
+    return workloads * (len(_markets()) + 1) + seeds * (len(TABULATED) + 1)
 
 
 def reproduce(
-    log: JobLog, seeds: int, jobs: int, store: ResultStore, after_cell: Callable[[], None]
+    log: JobLog, seeds: int, jobs: int, store: ResultStore, after_market: Callable[[], None]
 ) -> Economic:
     """Run everything.
 
@@ -119,14 +119,16 @@ def reproduce(
         seeds: logs like CTC-SP2 on which rescheduling is compared with EASY.
         jobs: of each workload.
         store: of what was measured.
-        after_cell: told after each market, and after the conventional schedulers.
+        after_market: told after each market, and after the conventional schedulers.
     """
     workloads = {name: extract(log, number, jobs) for name, number in EXTRACTS.items()}
     workloads[LIKE_CTC] = like_ctc(log, 0, jobs)
-    compared = [Cell(configuration=name) for name in TABULATED]
-    logs = {name: _run(name, each, _cells(), store, after_cell) for name, each in workloads.items()}
+    compared = [Market(configuration=name) for name in TABULATED]
+    logs = {
+        name: _run(name, each, _markets(), store, after_market) for name, each in workloads.items()
+    }
     drawn = [
-        _run(f"{LIKE_CTC} {seed}", like_ctc(log, seed, jobs), compared, store, after_cell)
+        _run(f"{LIKE_CTC} {seed}", like_ctc(log, seed, jobs), compared, store, after_market)
         for seed in range(seeds)
     ]
     return Economic(logs=logs, seeds=tuple(drawn))
@@ -135,25 +137,27 @@ def reproduce(
 def _run(
     name: str,
     log: EconomicLog,
-    cells: Sequence[Cell],
+    markets: Sequence[Market],
     store: ResultStore,
-    after_cell: Callable[[], None],
+    after_market: Callable[[], None],
 ) -> LogResults:
     columns = (log.asked.submit, log.asked.estimate, log.exact.run_time, log.asked.processors)
     digest = digest_of(*columns)
 
     def kept(key: Mapping[str, Any], measure: Callable[[], Any]) -> Any:
         found = store.figures(stem_of("economic", name, digest, key, module=__name__), measure)
-        after_cell()
+        after_market()
         return found
 
     conventional = kept({}, partial(run_conventional, log))
-    measured = {cell: kept(asdict(cell), partial(_cell_figures, log, cell)) for cell in cells}
+    measured = {
+        market: kept(asdict(market), partial(_market_figures, log, market)) for market in markets
+    }
     return LogResults(
         conventional=conventional,
-        cells={cell: CellFigures(**found) for cell, found in measured.items()},
+        markets={market: MarketFigures(**found) for market, found in measured.items()},
     )
 
 
-def _cell_figures(log: EconomicLog, cell: Cell) -> dict[str, Any]:
-    return asdict(run_cell(log, cell))
+def _market_figures(log: EconomicLog, market: Market) -> dict[str, Any]:
+    return asdict(run_market(log, market))

@@ -20,8 +20,8 @@ from slurm_rl_plugin.papers.economic_2002.markets import (
     EXACT,
     FCFS,
     RESCHEDULED,
-    Cell,
-    CellFigures,
+    Market,
+    MarketFigures,
 )
 from slurm_rl_plugin.papers.study.figure_file import legend_above
 from slurm_rl_plugin.papers.study.study import Drawings
@@ -55,7 +55,7 @@ def _bars(axis: Any, names: Sequence[str], series: Mapping[str, Sequence[float]]
 def _against_conventional(logs: Mapping[str, LogResults]) -> Any:
     figure, axes = plt.subplots(1, 2, figsize=(11, 4.2), sharey=True, layout="constrained")
     for axis, configuration in zip(axes, TABULATED, strict=True):
-        plain = [Cell(configuration=configuration, way=way) for way in (EXACT, RESCHEDULED)]
+        plain = [Market(configuration=configuration, way=way) for way in (EXACT, RESCHEDULED)]
         series = {
             f"{FCFS}": [each.conventional[FCFS] / HOUR for each in logs.values()],
             "EASY, user estimates": [each.conventional[EASY] / HOUR for each in logs.values()],
@@ -82,7 +82,7 @@ def _configurations(logs: Mapping[str, LogResults]) -> Any:
         for axis, label, column in zip(row, (_RESPONSE, _WAIT), ("response", "wait"), strict=True):
             series = {
                 name: [
-                    getattr(each.cells[Cell(configuration=name, way=way)], column) / HOUR
+                    getattr(each.markets[Market(configuration=name, way=way)], column) / HOUR
                     for each in logs.values()
                 ]
                 for name in CONFIGURATIONS
@@ -96,9 +96,9 @@ def _configurations(logs: Mapping[str, LogResults]) -> Any:
 
 def _balance(results: LogResults) -> Any:
     figure, axes = plt.subplots(1, 3, figsize=(12, 4), layout="constrained")
-    found: dict[str, CellFigures] = {
-        f"{owner} {user}": results.cells[
-            Cell(configuration="m128", owner=owner, user=user, way=EXACT)
+    found: dict[str, MarketFigures] = {
+        f"{owner} {user}": results.markets[
+            Market(configuration="m128", owner=owner, user=user, way=EXACT)
         ]
         for owner, user in _BALANCED
     }
@@ -122,11 +122,11 @@ def _functions(logs: Mapping[str, LogResults]) -> Any:
     figure, axes = plt.subplots(2, 2, figsize=(11, 7.2), layout="constrained")
     for row, way in zip(axes, (EXACT, RESCHEDULED), strict=True):
         owners = {
-            owner: _responses(logs, Cell(configuration="m128", owner=owner, user="UF3", way=way))
+            owner: _responses(logs, Market(configuration="m128", owner=owner, user="UF3", way=way))
             for owner in MACHINE_FUNCTIONS
         }
         users = {
-            user: _responses(logs, Cell(configuration="m128", owner="MF2", user=user, way=way))
+            user: _responses(logs, Market(configuration="m128", owner="MF2", user=user, way=way))
             for user in USER_FUNCTIONS
         }
         for axis, series, title in zip(
@@ -143,5 +143,5 @@ def _functions(logs: Mapping[str, LogResults]) -> Any:
     return figure
 
 
-def _responses(logs: Mapping[str, LogResults], cell: Cell) -> list[float]:
-    return [each.response(cell) / HOUR for each in logs.values()]
+def _responses(logs: Mapping[str, LogResults], market: Market) -> list[float]:
+    return [each.response(market) / HOUR for each in logs.values()]

@@ -8,11 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from slurm_rl_plugin.brokers.market.functions import MACHINE_FUNCTIONS, USER_FUNCTIONS
-from slurm_rl_plugin.brokers.market.market_simulation import (
-    MarketSchedule,
-    MarketSettings,
-    simulate_market,
-)
+from slurm_rl_plugin.brokers.market.market_simulation import MarketSettings, simulate_market
 from slurm_rl_plugin.papers.economic_2002.logs import EconomicLog, conventional_starts
 
 #: Processors of the machines of each configuration (Table 1).
@@ -30,7 +26,7 @@ FCFS, EASY, EASY_EXACT = "FCFS", "EASY", "EASY, exact times"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cell:
+class Market:
     """A market to run.
 
     Attributes:
@@ -49,7 +45,7 @@ class Cell:
 
     @property
     def settings(self) -> MarketSettings:
-        """Of the market."""
+        """What `simulate_market` needs to know."""
         return MarketSettings(
             machines=CONFIGURATIONS[self.configuration],
             owner=MACHINE_FUNCTIONS[self.owner],
@@ -60,45 +56,34 @@ class Cell:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CellFigures:
+class MarketFigures:
     """What a schedule is like.
 
     Attributes:
         response: average weighted response time, seconds.
         wait: average weighted wait time, seconds.
-        promised_response: average weighted response time had every job started as late as agreed
-            upon, seconds.
         squashed_area: processor-seconds run by each machine.
         utilization: of each machine, from the first submission to the last end, in [0, 1].
-        split_jobs: jobs that ran on several machines.
     """
 
     response: float
     wait: float
-    promised_response: float
     squashed_area: Sequence[float]
     utilization: Sequence[float]
-    split_jobs: int
 
 
-def run_cell(log: EconomicLog, cell: Cell) -> CellFigures:
+def run_market(log: EconomicLog, market: Market) -> MarketFigures:
     """Simulate a market and measure."""
-    schedule = simulate_market(log.exact if cell.way == EXACT else log.asked, cell.settings)
-    return _figures(log, cell, schedule)
-
-
-def _figures(log: EconomicLog, cell: Cell, schedule: MarketSchedule) -> CellFigures:
+    schedule = simulate_market(log.exact if market.way == EXACT else log.asked, market.settings)
     run_time = log.exact.run_time
     area = (schedule.parts * run_time[:, None]).sum(axis=0)
     span = (schedule.start + run_time).max() - log.exact.submit.min()
-    capacity = np.array(CONFIGURATIONS[cell.configuration])
-    return CellFigures(
+    capacity = np.array(CONFIGURATIONS[market.configuration])
+    return MarketFigures(
         response=log.weighted_response(schedule.start),
         wait=log.weighted_wait(schedule.start),
-        promised_response=log.weighted_response(schedule.promised),
         squashed_area=tuple(float(each) for each in area),
         utilization=tuple(float(each) for each in area / (capacity * span)),
-        split_jobs=int(((schedule.parts > 0).sum(axis=1) > 1).sum()),
     )
 
 

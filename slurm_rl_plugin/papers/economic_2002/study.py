@@ -24,13 +24,9 @@ def run(asked: Asked) -> Outcome:
     log = read_ctc(traces, jobs)
     with asked.bar("simulating", steps(seeds)) as add:
         found = reproduce(log, seeds, jobs, ResultStore(asked.models), partial(add, 1))
-    rows, users = list(combination_rows(found)), list(USER_FUNCTIONS)
-    cells = [
-        [row["workload"], row["machines"], row["way"], row["owner"]]
-        + [f"{row[user]:.4f}" for user in users]
-        for row in rows
-    ]
-    shown = TextTable(["WORKLOAD", "MACHINES", "WAY", "MF", *users], cells)
+    rows = list(combination_rows(found))
+    cells = [[f"{x:.4f}" if isinstance(x, float) else x for x in row.values()] for row in rows]
+    shown = TextTable(["WORKLOAD", "MACHINES", "WAY", "MF", *USER_FUNCTIONS], cells)
     return Outcome(
         claims=economic_claims(found),
         seeds=range(seeds),

@@ -7,7 +7,7 @@ from typing import Any
 
 from slurm_rl_plugin.brokers.market.functions import MACHINE_FUNCTIONS, USER_FUNCTIONS
 from slurm_rl_plugin.papers.economic_2002.experiment import TABULATED, Economic
-from slurm_rl_plugin.papers.economic_2002.markets import EASY, EXACT, RESCHEDULED, Cell
+from slurm_rl_plugin.papers.economic_2002.markets import EASY, EXACT, RESCHEDULED, Market
 
 
 def combination_rows(found: Economic) -> Iterator[dict[str, Any]]:
@@ -19,7 +19,7 @@ def combination_rows(found: Economic) -> Iterator[dict[str, Any]]:
                 for owner in MACHINE_FUNCTIONS:
                     ratios = {
                         user: results.response(
-                            Cell(configuration=machines, owner=owner, user=user, way=way)
+                            Market(configuration=machines, owner=owner, user=user, way=way)
                         )
                         / easy
                         for user in USER_FUNCTIONS

@@ -22,13 +22,12 @@ from slurm_rl_plugin.learning.evaluation.heldout import (
 from slurm_rl_plugin.learning.evaluation.paired import Candidate
 from slurm_rl_plugin.learning.evaluation.paired_windows import overlapping_windows
 from slurm_rl_plugin.learning.load_windows import class_known_at_submission
-from slurm_rl_plugin.papers.heldout.experiment import Plan
+from slurm_rl_plugin.papers.heldout.experiment import HeldoutPlan
 from slurm_rl_plugin.papers.heldout.logs import TO_BEST
 from slurm_rl_plugin.papers.heldout.networks import HeldoutTraining
 from slurm_rl_plugin.papers.heldout.seed_ratios import ratio_over_logs, ratio_over_seeds
+from slurm_rl_plugin.papers.study.claims import Cell, Claim
 from slurm_rl_plugin.papers.study.result_store import ResultStore
-from slurm_rl_plugin.papers.study.sampled_claims import SampledClaim
-from slurm_rl_plugin.papers.study.verdicts import unjudged
 from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.units import FloatArray
 
@@ -73,7 +72,9 @@ class AblatedLog:
         return np.array([np.log(a.bounded_slowdown / b.bounded_slowdown) for a, b in pairs])
 
 
-def ablate(plan: Plan, store: ResultStore, after_log: Callable[[], None]) -> dict[str, AblatedLog]:
+def ablate(
+    plan: HeldoutPlan, store: ResultStore, after_log: Callable[[], None]
+) -> dict[str, AblatedLog]:
     """Train every variant with every seed, then measure each log.
 
     Args:
@@ -96,13 +97,13 @@ def ablate(plan: Plan, store: ResultStore, after_log: Callable[[], None]) -> dic
     return found
 
 
-def training_steps(plan: Plan) -> int:
+def training_steps(plan: HeldoutPlan) -> int:
     """For the progress bar: generations of all trainings, and one for each log."""
     each = len(VARIANTS) * plan.size.settings.generations + plan.size.fitted.iterations
     return plan.seeds * each + len(plan.logs)
 
 
-def _measured(log: Any, networks: Mapping[str, list[QNetwork]], plan: Plan) -> AblatedLog:
+def _measured(log: Any, networks: Mapping[str, list[QNetwork]], plan: HeldoutPlan) -> AblatedLog:
     known, protocol = class_known_at_submission(log), plan.size.test
     training, test = training_and_test_windows(known, protocol)
     best = best_heuristic(heuristics_on_training_part(known, training, protocol))
@@ -123,14 +124,14 @@ def _measured(log: Any, networks: Mapping[str, list[QNetwork]], plan: Plan) -> A
     )
 
 
-def ablation_claims(found: Mapping[str, AblatedLog]) -> Iterator[SampledClaim]:
+def ablation_claims(found: Mapping[str, AblatedLog]) -> Iterator[Claim]:
     """Every variant on every log, then on all logs together; nothing is claimed of them."""
     for name, log in found.items():
         for variant in log.variants:
             for column in (TO_BEST, TO_ALL):
                 ratio = ratio_over_seeds(log.ratios(variant, column), log.block)
-                yield unjudged((name, variant, column), ratio)
+                yield Claim(cell=Cell(name, variant, column), measured=ratio)
     for variant in (*VARIANTS, FITTED_Q):
         for column in (TO_BEST, TO_ALL):
             logs = ((log.ratios(variant, column), log.block) for log in found.values())
-            yield unjudged((ALL_LOGS, variant, column), ratio_over_logs(logs))
+            yield Claim(cell=Cell(ALL_LOGS, variant, column), measured=ratio_over_logs(logs))

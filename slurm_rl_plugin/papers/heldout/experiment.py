@@ -45,10 +45,10 @@ from slurm_rl_plugin.papers.heldout.logs import (
 )
 from slurm_rl_plugin.papers.heldout.networks import QUICK_STUDY, HeldoutTraining, StudySize
 from slurm_rl_plugin.papers.heldout.seed_ratios import over_seeds, ratio_over_logs, ratio_over_seeds
+from slurm_rl_plugin.papers.study.claims import Cell, Claim, Measurement
 from slurm_rl_plugin.papers.study.result_store import ResultStore
-from slurm_rl_plugin.papers.study.sampled_claims import Measurement, SampledClaim
 from slurm_rl_plugin.papers.study.study import Asked
-from slurm_rl_plugin.papers.study.verdicts import bounded, unjudged
+from slurm_rl_plugin.papers.study.verdicts import bounded
 from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.units import HOUR, FloatArray
 
@@ -65,7 +65,7 @@ EFFECTS: Mapping[str, Mapping[str, float]] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class HeldoutPlan:
     """What is studied.
 
     Attributes:
@@ -79,7 +79,7 @@ class Plan:
     size: StudySize
 
     @classmethod
-    def of(cls, asked: Asked) -> Plan:
+    def of(cls, asked: Asked) -> HeldoutPlan:
         """What is asked of a study on the logs of parallel machines.
 
         Raises:
@@ -126,7 +126,7 @@ class LogStudy:
     effects: dict[str, WindowFigures] = field(default_factory=dict)
 
 
-def study_log(name: str, plan: Plan, store: ResultStore) -> LogStudy:
+def study_log(name: str, plan: HeldoutPlan, store: ResultStore) -> LogStudy:
     """Train, choose on the past of a log, then measure on what came after.
 
     Args:
@@ -253,7 +253,7 @@ def pooled_ratio(studies: Mapping[str, LogStudy], policy: str) -> Measurement:
     return ratio_over_logs(logs)
 
 
-def study_claims(studies: Mapping[str, LogStudy]) -> Iterator[SampledClaim]:
+def study_claims(studies: Mapping[str, LogStudy]) -> Iterator[Claim]:
     """Every goal with its verdict, then the figures without one, then all logs together."""
     for name, study in studies.items():
         goals = {(goal.policy, goal.column): goal for goal in GOALS.get(name, ())}
@@ -262,10 +262,10 @@ def study_claims(studies: Mapping[str, LogStudy]) -> Iterator[SampledClaim]:
             for column in COLUMNS:
                 found = figure_of(study, policy, column)
                 goal = goals.get((policy, column))
-                cell = (name, policy, column)
+                cell = Cell(name, policy, column)
                 if goal is None:
-                    yield unjudged(cell, found)
+                    yield Claim(cell=cell, measured=found)
                 else:
                     yield bounded(cell, found, goal.bound, least=goal.least, source="goal")
     for policy in (WITHOUT, FITTED, TUNED, HOLDING):
-        yield unjudged(("all logs", policy, TO_BEST), pooled_ratio(studies, policy))
+        yield Claim(cell=Cell("all logs", policy, TO_BEST), measured=pooled_ratio(studies, policy))

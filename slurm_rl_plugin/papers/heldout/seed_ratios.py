@@ -11,7 +11,7 @@ from slurm_rl_plugin.learning.evaluation.bootstrap import (
     interval_of,
     mean_over_windows,
 )
-from slurm_rl_plugin.papers.study.sampled_claims import Measurement
+from slurm_rl_plugin.papers.study.claims import Measurement
 from slurm_rl_plugin.units import FloatArray
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from slurm_rl_plugin.learning.evaluation.heldout import WindowFigures
 from slurm_rl_plugin.learning.evaluation.paired_windows import ratio_over_windows
-from slurm_rl_plugin.papers.heldout.experiment import LogStudy, Plan, study_claims, study_log
+from slurm_rl_plugin.papers.heldout.experiment import HeldoutPlan, LogStudy, study_claims, study_log
 from slurm_rl_plugin.papers.heldout.figures import drawings_of
 from slurm_rl_plugin.papers.study.claim_tables import TextTable
 from slurm_rl_plugin.papers.study.result_store import ResultStore
@@ -19,7 +19,7 @@ from slurm_rl_plugin.units import HOUR
 
 def run(asked: Asked) -> Outcome:
     """Train, choose on the past of each log, and measure on what came after."""
-    plan = Plan.of(asked)
+    plan = HeldoutPlan.of(asked)
     with asked.bar("training and measuring", plan.steps) as add:
         studies = _studies(plan, ResultStore(asked.models, add), add)
     facts = {name: _facts(study) for name, study in studies.items()}
@@ -32,7 +32,7 @@ def run(asked: Asked) -> Outcome:
     )
 
 
-def _studies(plan: Plan, store: ResultStore, add: Add) -> dict[str, LogStudy]:
+def _studies(plan: HeldoutPlan, store: ResultStore, add: Add) -> dict[str, LogStudy]:
     studies = {}
     for name in plan.logs:
         studies[name] = study_log(name, plan, store)

@@ -30,6 +30,16 @@ from slurm_rl_plugin.papers.heuristics.earlier_figures import (
     Heuristic,
     Table,
 )
+from slurm_rl_plugin.papers.study.claims import (
+    Cell,
+    Claim,
+    Printed,
+    Statistic,
+    measure,
+    median,
+    quantile,
+    ratio_of_means,
+)
 from slurm_rl_plugin.papers.study.lpc_segments import (
     PROCESSORS_OF_2011,
     SEGMENT_DROP,
@@ -37,15 +47,6 @@ from slurm_rl_plugin.papers.study.lpc_segments import (
     segment_of,
 )
 from slurm_rl_plugin.papers.study.paired_trials import Contender
-from slurm_rl_plugin.papers.study.sampled_claims import (
-    Printed,
-    SampledClaim,
-    Statistic,
-    measure,
-    median,
-    quantile,
-    ratio_of_means,
-)
 from slurm_rl_plugin.simulator.workloads.generators import egee_log, mmn_log
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog, prepare_log
 from slurm_rl_plugin.units import FloatArray
@@ -66,7 +67,7 @@ def steps(seeds: int, *, with_segments: bool) -> int:
     return (len(GRID_OF_2008) + 1) * seeds + with_segments * len(SEGMENTS)
 
 
-def reproduce(seeds: int, traces: Path | None, after_log: Callable[[], None]) -> list[SampledClaim]:
+def reproduce(seeds: int, traces: Path | None, after_log: Callable[[], None]) -> list[Claim]:
     """Measure every figure.
 
     Args:
@@ -80,7 +81,7 @@ def reproduce(seeds: int, traces: Path | None, after_log: Callable[[], None]) ->
     """
     segments = None if traces is None else _segments(traces)
     sample_of = partial(_sample, after_log=after_log)
-    claims: list[SampledClaim] = []
+    claims: list[Claim] = []
     for interactive, table in GRID_OF_2008.items():
         logs = (mmn_log(np.random.default_rng(k), interactive=interactive) for k in range(seeds))
         sample = sample_of(logs, table, capacity=50, drop=_DROP_GENERATED)
@@ -154,16 +155,15 @@ def _at(summary: Mapping[str, Any], place: str) -> Any:
     return found
 
 
-def _claims_of_table(group: str, table: Table, sample: Sample) -> Iterator[SampledClaim]:
+def _claims_of_table(group: str, table: Table, sample: Sample) -> Iterator[Claim]:
     for policy, row in table.items():
         for column, text in _cells(row):
-            yield SampledClaim(
-                group=group,
-                policy=policy,
-                column=column,
+            yield Claim(
+                cell=Cell(group, policy, column),
                 measured=measure(sample[policy][column]),
                 printed=Printed.of(text) if text else None,
                 remark=_remark(group, policy, column),
+                source="earlier measurement",
             )
 
 
@@ -175,14 +175,13 @@ def _cells(row: Mapping[str, str]) -> Iterator[tuple[str, str]]:
             yield _NOMINAL, text
 
 
-def _ratios(group: str, interactive: float, sample: Sample) -> Iterator[SampledClaim]:
-    def claim(name: str, values: FloatArray, statistic: Statistic, text: str = "") -> SampledClaim:
-        return SampledClaim(
-            group=group,
-            policy=f"{FIFO} / {SJF}",
-            column=name,
+def _ratios(group: str, interactive: float, sample: Sample) -> Iterator[Claim]:
+    def claim(name: str, values: FloatArray, statistic: Statistic, text: str = "") -> Claim:
+        return Claim(
+            cell=Cell(group, f"{FIFO} / {SJF}", name),
             measured=measure(values, statistic),
             printed=Printed.of(text) if text else None,
+            source="earlier measurement",
         )
 
     for column, text in RATIOS[interactive].items():

@@ -10,7 +10,6 @@ from slurm_rl_plugin.papers.heuristics.experiment import reproduce, steps
 from slurm_rl_plugin.papers.study.claim_tables import sampled_claims
 from slurm_rl_plugin.papers.study.claims import Claim
 from slurm_rl_plugin.papers.study.comparison_figure import comparison
-from slurm_rl_plugin.papers.study.sampled_claims import SampledClaim
 from slurm_rl_plugin.papers.study.study import Asked, Outcome
 
 #: File -> name and unit of the figures that it shows, and their columns.
@@ -37,15 +36,6 @@ def run(asked: Asked) -> Outcome:
     )
 
 
-def _drawn(claims: Sequence[SampledClaim], quantity: str, columns: Collection[str]) -> Any:
-    drawn = [
-        Claim(
-            group=claim.group,
-            cell=f"{claim.policy}, {claim.column}",
-            published=claim.printed.value,
-            measured=claim.measured.value,
-        )
-        for claim in claims
-        if claim.printed is not None and claim.column in columns
-    ]
+def _drawn(claims: Sequence[Claim], quantity: str, columns: Collection[str]) -> Any:
+    drawn = [claim for claim in claims if claim.printed and claim.cell.column in columns]
     return comparison(drawn, quantity)

@@ -28,13 +28,14 @@ from slurm_rl_plugin.papers.learning_agents_2005.experiment import (
     group_of_leaving,
     with_noise,
 )
-from slurm_rl_plugin.papers.study.sampled_claims import (
+from slurm_rl_plugin.papers.study.claims import (
+    Cell,
+    Claim,
     Printed,
-    SampledClaim,
     measure,
     ratio_of_means,
 )
-from slurm_rl_plugin.papers.study.verdicts import as_gain, bounded, unjudged
+from slurm_rl_plugin.papers.study.verdicts import as_gain, bounded
 from slurm_rl_plugin.units import FloatArray
 
 LOAD, RESPONSE = "load", "response (ticks)"
@@ -50,7 +51,7 @@ GOALS = {0.20: "0.65", 0.22: "0.40"}
 _GOAL_AT_COMPLETION = "5"
 
 
-def claims_of(found: Mapping[str, Measured]) -> list[SampledClaim]:
+def claims_of(found: Mapping[str, Measured]) -> list[Claim]:
     """All claims and goals, then every load and response."""
     return [
         *_figure_2(found),
@@ -69,10 +70,10 @@ def _bounded(
     values: tuple[FloatArray, FloatArray],
     bound: str,
     **more: Any,
-) -> SampledClaim:
+) -> Claim:
     """A ratio of means over the same seeds, against a bound."""
     ratio = measure(np.array(values), ratio_of_means)
-    return bounded((group, policy, column), ratio, bound, logs=len(values[0]), **more)
+    return bounded(Cell(group, policy, column), ratio, bound, logs=len(values[0]), **more)
 
 
 def _growth(measured: Measured, rule: str) -> tuple[FloatArray, FloatArray]:
@@ -83,7 +84,7 @@ def _loads(measured: Measured) -> dict[str, float]:
     return {name: float(values.mean()) for name, values in measured.load.items()}
 
 
-def _figure_2(found: Mapping[str, Measured]) -> Iterator[SampledClaim]:
+def _figure_2(found: Mapping[str, Measured]) -> Iterator[Claim]:
     """Random keeps up below g = .15 and then grows; the paper's agents stay near least loaded."""
     for rate in RATES_OF_FIGURE_2:
         group = group_of(2, rate)
@@ -99,7 +100,7 @@ def _figure_2(found: Mapping[str, Measured]) -> Iterator[SampledClaim]:
     yield from _random_diverges(found[group_of(2, CRITICAL_RATE)])
 
 
-def _random_diverges(measured: Measured) -> Iterator[SampledClaim]:
+def _random_diverges(measured: Measured) -> Iterator[Claim]:
     """Above R Cmin / (N Jav) random choices have no steady state.
 
     The slowest resources are overloaded by 1 %: their queues grow without end, but slowly, so that
@@ -111,19 +112,16 @@ def _random_diverges(measured: Measured) -> Iterator[SampledClaim]:
         *(group, RANDOM, TO_LEAST_LOADED, pair, str(SIMILAR)), least=True, baselines=loads
     )
     grown = measure(measured.load[RANDOM] - measured.middle[RANDOM])
-    yield SampledClaim(
-        group=group,
-        policy=RANDOM,
-        column="load at the end less that in the middle",
+    yield Claim(
+        cell=Cell(group, RANDOM, "load at the end less that in the middle"),
         measured=grown,
         printed=Printed.of("0"),
-        source="paper",
         baselines=loads,
         judged=as_gain(grown),
     )
 
 
-def _figure_3(found: Mapping[str, Measured]) -> Iterator[SampledClaim]:
+def _figure_3(found: Mapping[str, Measured]) -> Iterator[Claim]:
     """The paper's agents come to the load of least loaded; both keep up until g = .22."""
     for rate in RATES_OF_FIGURE_3:
         group = group_of(3, rate)
@@ -138,7 +136,7 @@ def _figure_3(found: Mapping[str, Measured]) -> Iterator[SampledClaim]:
     yield _late(found[group_of(3, RATE_OF_DYNAMICS)])
 
 
-def _late(measured: Measured) -> SampledClaim:
+def _late(measured: Measured) -> Claim:
     """To hear of jobs when they complete is said to take a longer training, and no more (4)."""
     return _bounded(
         group_of(3, RATE_OF_DYNAMICS),
@@ -150,7 +148,7 @@ def _late(measured: Measured) -> SampledClaim:
     )
 
 
-def _figure_4(found: Mapping[str, Measured]) -> Iterator[SampledClaim]:
+def _figure_4(found: Mapping[str, Measured]) -> Iterator[Claim]:
     """Few leaving agents are said to do no harm, many to do much."""
     steady = found[FIGURE_5].load[with_noise(PAPER, 0.0)]
     few, *_, many = LEAVING[1:]
@@ -165,7 +163,7 @@ def _figure_4(found: Mapping[str, Measured]) -> Iterator[SampledClaim]:
         )
 
 
-def _figure_5(found: Mapping[str, Measured]) -> Iterator[SampledClaim]:
+def _figure_5(found: Mapping[str, Measured]) -> Iterator[Claim]:
     """The load is sustained up to eps = R Cmin / (g N Jav) = .025, and not far above it."""
     measured = found[FIGURE_5]
     steady = measured.load[with_noise(PAPER, 0.0)]
@@ -179,7 +177,7 @@ def _figure_5(found: Mapping[str, Measured]) -> Iterator[SampledClaim]:
         yield _bounded(FIGURE_5, rule, GROWTH, growth, str(GROWING), least=least)
 
 
-def _goals(found: Mapping[str, Measured]) -> Iterator[SampledClaim]:
+def _goals(found: Mapping[str, Measured]) -> Iterator[Claim]:
     for rate, bound in GOALS.items():
         group = group_of(3, rate)
         measured = found[group]
@@ -200,7 +198,7 @@ def _goals(found: Mapping[str, Measured]) -> Iterator[SampledClaim]:
     )
     late = measured.load[PROBING + LATE]
     yield bounded(
-        (group, PROBING + LATE, f"{LOAD}, goal"),
+        Cell(group, PROBING + LATE, f"{LOAD}, goal"),
         measure(late),
         _GOAL_AT_COMPLETION,
         source="goal",
@@ -209,8 +207,8 @@ def _goals(found: Mapping[str, Measured]) -> Iterator[SampledClaim]:
     )
 
 
-def _all_figures(found: Mapping[str, Measured]) -> Iterator[SampledClaim]:
+def _all_figures(found: Mapping[str, Measured]) -> Iterator[Claim]:
     for group, measured in found.items():
         for rule in measured.load:
             for column, values in ((LOAD, measured.load), (RESPONSE, measured.response)):
-                yield unjudged((group, rule, column), measure(values[rule]))
+                yield Claim(cell=Cell(group, rule, column), measured=measure(values[rule]))

@@ -18,15 +18,16 @@ from slurm_rl_plugin.papers.non_markovian_2011.tables import (
     TABLE_3,
     TABLE_3_COLUMNS,
 )
-from slurm_rl_plugin.papers.study.learner_average import figures_by_learner, measure_over_learners
-from slurm_rl_plugin.papers.study.paired_trials import PairedTrial
-from slurm_rl_plugin.papers.study.sampled_claims import (
+from slurm_rl_plugin.papers.study.claims import (
+    Cell,
+    Claim,
     Judgement,
     Measurement,
     Printed,
-    SampledClaim,
     measure,
 )
+from slurm_rl_plugin.papers.study.learner_average import figures_by_learner, measure_over_learners
+from slurm_rl_plugin.papers.study.paired_trials import PairedTrial
 from slurm_rl_plugin.papers.study.verdicts import as_bound, as_gain, as_one_draw, bounded
 
 
@@ -49,7 +50,7 @@ _ESTIMATES = ("ORA", "EST")
 _OTHER_LOG = "another log, for that of LAL is not public"
 
 
-def claims_of_tables(group: str, trial: PairedTrial) -> Iterator[SampledClaim]:
+def claims_of_tables(group: str, trial: PairedTrial) -> Iterator[Claim]:
     """Every cell of Tables 2 and 3 whose policy took part.
 
     Args:
@@ -67,14 +68,12 @@ def claims_of_tables(group: str, trial: PairedTrial) -> Iterator[SampledClaim]:
                 yield _cell(f"{table}, {group}", trial, policy, column, text)
 
 
-def _cell(group: str, trial: PairedTrial, policy: str, column: str, text: str) -> SampledClaim:
+def _cell(group: str, trial: PairedTrial, policy: str, column: str, text: str) -> Claim:
     draws, printed = trial.figure(policy, column), Printed.of(text)
     bare = trial.figure(SJF, column).mean()
     remark = f"{_OTHER_LOG}, and on this one SJF with the oracle gives {bare:.3g}"
-    return SampledClaim(
-        group=group,
-        policy=policy,
-        column=column,
+    return Claim(
+        cell=Cell(group, policy, column),
         measured=measure(draws),
         printed=printed,
         source="paper (LAL log)",
@@ -83,7 +82,7 @@ def _cell(group: str, trial: PairedTrial, policy: str, column: str, text: str) -
     )
 
 
-def claims_of_sentences(group: str, trial: PairedTrial) -> Iterator[SampledClaim]:
+def claims_of_sentences(group: str, trial: PairedTrial) -> Iterator[Claim]:
     """What section 5 says in words, on one load.
 
     Args:
@@ -103,17 +102,17 @@ def claims_of_sentences(group: str, trial: PairedTrial) -> Iterator[SampledClaim
         yield from claims_on_native(group, trial)
 
 
-def claims_on_native(group: str, trial: PairedTrial) -> Iterator[SampledClaim]:
+def claims_on_native(group: str, trial: PairedTrial) -> Iterator[Claim]:
     """What section 5 says of the native scheduler, on one load that records its starts."""
     for policy in LEARNED:
         yield from _native_claims(group, trial, policy)
 
 
-def _bound_claim(group: str, trial: PairedTrial, policy: str, bound: Bound) -> SampledClaim:
+def _bound_claim(group: str, trial: PairedTrial, policy: str, bound: Bound) -> Claim:
     others = trial.means(bound.column, (FIFO, SJF))
     remark = f"FIFO gives {others[FIFO]:.2f} and SJF with the oracle {others[SJF]:.2f} on this load"
     return bounded(
-        (f"{bound.section}, {group}", policy, bound.column),
+        Cell(f"{bound.section}, {group}", policy, bound.column),
         measure(trial.figure(policy, bound.column)),
         f"{bound.least:.2f}",
         least=True,
@@ -124,14 +123,12 @@ def _bound_claim(group: str, trial: PairedTrial, policy: str, bound: Bound) -> S
     )
 
 
-def _estimate_claim(group: str, trial: PairedTrial, network: str) -> SampledClaim:
+def _estimate_claim(group: str, trial: PairedTrial, network: str) -> Claim:
     """That the medians of the classes do as well as the known run times."""
     gain = _paired(trial, f"{network}-EST", f"{network}-ORA", "R")
     remark = "the order within a class is worth something wherever a queue builds up"
-    return SampledClaim(
-        group=f"Section 5.1, {group}",
-        policy=f"{network}-EST - {network}-ORA",
-        column="R",
+    return Claim(
+        cell=Cell(f"Section 5.1, {group}", f"{network}-EST - {network}-ORA", "R"),
         measured=gain,
         printed=Printed(value=0.0, unit=0.01, text="0"),
         source="paper (LAL log)",
@@ -140,7 +137,7 @@ def _estimate_claim(group: str, trial: PairedTrial, network: str) -> SampledClai
     )
 
 
-def memory_claim(group: str, trial: PairedTrial, estimates: str, other: str) -> SampledClaim:
+def memory_claim(group: str, trial: PairedTrial, estimates: str, other: str) -> Claim:
     """That the echo state network helps the 5 % least responsive interactive jobs.
 
     Args:
@@ -153,10 +150,10 @@ def memory_claim(group: str, trial: PairedTrial, estimates: str, other: str) -> 
     gain = _paired(trial, one, two, "worst 5 %")
     levels = [float(trial.figure(name, "worst 5 %").mean()) for name in (one, two)]
     judged = as_gain(gain, f"mean R of the worst 5 % is {levels[0]:.4f} and {levels[1]:.4f}")
-    return SampledClaim(
-        group=f"Memory, {group}",
-        policy=f"{one} - {two}",
-        column="R of the worst 5 % of the interactive jobs",
+    return Claim(
+        cell=Cell(
+            f"Memory, {group}", f"{one} - {two}", "R of the worst 5 % of the interactive jobs"
+        ),
         measured=gain,
         source="paper (LAL log)",
         baselines=trial.means("worst 5 %", BASELINES),
@@ -169,17 +166,15 @@ def _paired(trial: PairedTrial, one: str, two: str, column: str) -> Measurement:
     return measure_over_learners(pair[0] - pair[1])
 
 
-def _wait_claim(group: str, trial: PairedTrial, estimates: str) -> SampledClaim:
+def _wait_claim(group: str, trial: PairedTrial, estimates: str) -> Claim:
     """Mean wait of interactive jobs, echo state over feed-forward network, as in Table 3."""
     column = "interactive mean wait"
     names = [f"{network}-{estimates}" for network in ("ESN", "NN")]
     values = [float(TABLE_3[name].split()[2]) for name in names]
     draws = trial.figure(names[0], column) / np.maximum(trial.figure(names[1], column), 1.0)
     printed = Printed(value=values[0] / values[1], unit=0.01, text=f"{values[0] / values[1]:.2f}")
-    return SampledClaim(
-        group=f"Table 3, {group}",
-        policy=" / ".join(names),
-        column=column,
+    return Claim(
+        cell=Cell(f"Table 3, {group}", " / ".join(names), column),
         measured=measure(draws),
         printed=printed,
         source="paper (LAL log)",
@@ -188,7 +183,7 @@ def _wait_claim(group: str, trial: PairedTrial, estimates: str) -> SampledClaim:
     )
 
 
-def _native_claims(group: str, trial: PairedTrial, policy: str) -> Iterator[SampledClaim]:
+def _native_claims(group: str, trial: PairedTrial, policy: str) -> Iterator[Claim]:
     """That a learned policy beats the native scheduler, and FIFO beside it."""
     for column, section in (
         ("interactive R", "Section 5.1"),
@@ -199,10 +194,8 @@ def _native_claims(group: str, trial: PairedTrial, policy: str) -> Iterator[Samp
         fifo = float((trial.figure(FIFO, column) - trial.figure(NATIVE, column)).mean())
         judged = as_bound(gain, -0.01, least=True, logs=_logs(trial))
         because = f"{policy} - native {judged.because}, FIFO - native {fifo:+.3g}"
-        yield SampledClaim(
-            group=f"{section}, {group}",
-            policy=f"{policy} - {NATIVE}",
-            column=column,
+        yield Claim(
+            cell=Cell(f"{section}, {group}", f"{policy} - {NATIVE}", column),
             measured=gain,
             source="paper (LAL log)",
             baselines=_over_native(trial, column),

@@ -26,6 +26,7 @@ from slurm_rl_plugin.papers.non_markovian_2011.load import (
 )
 from slurm_rl_plugin.papers.non_markovian_2011.tables import FORGETFUL, LEARNED
 from slurm_rl_plugin.papers.non_markovian_2011.workload import claims_of_table_1
+from slurm_rl_plugin.papers.study.claims import Claim
 from slurm_rl_plugin.papers.study.effort import Plan
 from slurm_rl_plugin.papers.study.learner_average import with_averages
 from slurm_rl_plugin.papers.study.lpc_segments import (
@@ -37,7 +38,6 @@ from slurm_rl_plugin.papers.study.lpc_segments import (
 )
 from slurm_rl_plugin.papers.study.paired_trials import PairedTrial, run_trial
 from slurm_rl_plugin.papers.study.result_store import LearnedNetwork, ResultStore
-from slurm_rl_plugin.papers.study.sampled_claims import SampledClaim
 
 MEASURED_SEGMENTS = (17, 18, 19)
 #: Segment before them, from which a site would know the medians.
@@ -57,7 +57,7 @@ class NonMarkovian:
         segments: processors -> policies on the segments of LPC-EGEE; empty without traces.
     """
 
-    claims: list[SampledClaim]
+    claims: list[Claim]
     generated: Mapping[str, PairedTrial]
     segments: Mapping[int, PairedTrial]
 

@@ -9,7 +9,7 @@ from datetime import date
 import numpy as np
 
 from slurm_rl_plugin.papers.non_markovian_2011.tables import TABLE_1
-from slurm_rl_plugin.papers.study.sampled_claims import Judgement, Printed, SampledClaim, measure
+from slurm_rl_plugin.papers.study.claims import Cell, Claim, Judgement, Printed, measure
 from slurm_rl_plugin.papers.study.verdicts import as_one_draw
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog
 from slurm_rl_plugin.units import DAY, SHORT_JOB_RUN_TIME
@@ -39,7 +39,7 @@ def largest_deviation(mean: float, median: float, longest: float) -> float:
     return math.sqrt(second - mean**2)
 
 
-def claims_of_table_1(logs: Sequence[PreparedLog]) -> Iterator[SampledClaim]:
+def claims_of_table_1(logs: Sequence[PreparedLog]) -> Iterator[Claim]:
     """Every figure of Table 1 on the generated load, its deviation, and the weeks of the trace.
 
     Args:
@@ -50,13 +50,14 @@ def claims_of_table_1(logs: Sequence[PreparedLog]) -> Iterator[SampledClaim]:
         for statistic, text in row.items():
             draws = np.array([_statistic(log, job_class, statistic) for log in logs])
             printed = Printed.of(text)
-            yield SampledClaim(
-                group="Table 1, EGEE-like load",
-                policy=job_class,
-                column=statistic if statistic == "jobs" else f"{statistic} of run times (s)",
+            yield Claim(
+                cell=Cell(
+                    "Table 1, EGEE-like load",
+                    job_class,
+                    statistic if statistic == "jobs" else f"{statistic} of run times (s)",
+                ),
                 measured=measure(draws),
                 printed=printed,
-                source="paper",
                 judged=as_one_draw(printed, draws, _OPEN),
             )
     yield _claim_of_weeks()
@@ -71,7 +72,7 @@ def _statistic(log: PreparedLog, job_class: str, statistic: str) -> float:
     return float(times.mean() if statistic == "mean" else np.median(times))
 
 
-def _claim_of_deviation() -> SampledClaim:
+def _claim_of_deviation() -> Claim:
     row = {name: float(text) for name, text in TABLE_1["interactive"].items()}
     possible = largest_deviation(row["mean"], row["median"], SHORT_JOB_RUN_TIME)
     swapped = largest_deviation(row["median"], row["mean"], SHORT_JOB_RUN_TIME)
@@ -79,26 +80,24 @@ def _claim_of_deviation() -> SampledClaim:
         f"physically impossible: times in [0, 900] s with mean 108 and median 160 deviate by at "
         f"most {possible:.1f} s; with mean and median swapped up to {swapped:.0f} s are possible"
     )
-    return SampledClaim(
-        group="Table 1, as printed",
-        policy="interactive",
-        column="largest possible standard deviation of run times (s)",
+    return Claim(
+        cell=Cell(
+            "Table 1, as printed",
+            "interactive",
+            "largest possible standard deviation of run times (s)",
+        ),
         measured=measure(np.array([possible])),
         printed=Printed.of(TABLE_1["interactive"]["standard deviation"]),
-        source="paper",
         judged=Judgement(row["standard deviation"] <= possible, because),
     )
 
 
-def _claim_of_weeks() -> SampledClaim:
+def _claim_of_weeks() -> Claim:
     weeks = (_PERIOD[1] - _PERIOD[0]).total_seconds() / (7 * DAY)
-    return SampledClaim(
-        group="Table 1, as printed",
-        policy="trace",
-        column="weeks from 25 Jul to 19 Oct 2006",
+    return Claim(
+        cell=Cell("Table 1, as printed", "trace", "weeks from 25 Jul to 19 Oct 2006"),
         measured=measure(np.array([weeks])),
         printed=Printed.of(_PRINTED_WEEKS),
-        source="paper",
         judged=Judgement(
             round(weeks) == int(_PRINTED_WEEKS), f"the dates lie {weeks:.1f} weeks apart"
         ),

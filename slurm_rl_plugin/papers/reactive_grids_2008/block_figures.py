@@ -8,8 +8,8 @@ import numpy as np
 
 from slurm_rl_plugin.papers.reactive_grids_2008.compared_figures import BATCH_TO_SJF, FAIRNESS_LOST
 from slurm_rl_plugin.papers.reactive_grids_2008.tables import FIFO, SJF
+from slurm_rl_plugin.papers.study.claims import Measurement, measure, ratio_of_means
 from slurm_rl_plugin.papers.study.paired_trials import PairedTrial
-from slurm_rl_plugin.papers.study.sampled_claims import Measurement, measure, ratio_of_means
 from slurm_rl_plugin.units import INTERACTIVE_WAIT_GOAL, BoolArray, FloatArray
 from slurm_rl_plugin.utility.summary import JobMeasures
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from slurm_rl_plugin.papers.reactive_grids_2008.tables import FIFO, SJF
-from slurm_rl_plugin.papers.study.paired_trials import PairedTrial
-from slurm_rl_plugin.papers.study.sampled_claims import (
+from slurm_rl_plugin.papers.study.claims import (
     Measurement,
     measure,
     median,
     ratio_of_means,
 )
+from slurm_rl_plugin.papers.study.paired_trials import PairedTrial
 
 WAIT_TO_SJF = "mean wait / SJF's"
 WAIT_TO_FIFO = "mean wait / FIFO's"

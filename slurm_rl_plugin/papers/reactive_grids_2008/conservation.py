@@ -17,8 +17,8 @@ import numpy as np
 
 from slurm_rl_plugin.papers.reactive_grids_2008.load import rates
 from slurm_rl_plugin.papers.reactive_grids_2008.tables import FIFO, RL, printed_waits
+from slurm_rl_plugin.papers.study.claims import Measurement, measure, ratio_of_means
 from slurm_rl_plugin.papers.study.paired_trials import PairedTrial
-from slurm_rl_plugin.papers.study.sampled_claims import Measurement, measure, ratio_of_means
 from slurm_rl_plugin.units import SHORT_JOB_RUN_TIME
 
 

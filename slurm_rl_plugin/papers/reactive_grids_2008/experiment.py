@@ -43,6 +43,7 @@ from slurm_rl_plugin.papers.reactive_grids_2008.trace import (
     segments_task,
 )
 from slurm_rl_plugin.papers.reactive_grids_2008.waits import claims_of_waits
+from slurm_rl_plugin.papers.study.claims import Claim
 from slurm_rl_plugin.papers.study.effort import Plan
 from slurm_rl_plugin.papers.study.lpc_segments import (
     PROCESSORS_OF_2011,
@@ -53,7 +54,6 @@ from slurm_rl_plugin.papers.study.lpc_segments import (
 )
 from slurm_rl_plugin.papers.study.paired_trials import Contender, PairedTrial, run_trial
 from slurm_rl_plugin.papers.study.result_store import LearningTask, ResultStore
-from slurm_rl_plugin.papers.study.sampled_claims import SampledClaim
 from slurm_rl_plugin.policies.network import QNetwork
 
 #: Fraction of interactive jobs where the paper shows but one.
@@ -81,7 +81,7 @@ class ReactiveGrids:
         curves: of the calibrations.
     """
 
-    claims: list[SampledClaim]
+    claims: list[Claim]
     feasible: Mapping[float, PairedTrial]
     infeasible: PairedTrial
     segments: Mapping[tuple[int, int], PairedTrial]
@@ -203,7 +203,7 @@ class _Reproduction:
 
 def _claims_of_segments(
     segments: Mapping[tuple[int, int], PairedTrial],
-) -> Iterator[SampledClaim]:
+) -> Iterator[Claim]:
     for (number, capacity), trial in segments.items():
         group = f"LPC-EGEE segment {number}, {capacity} processors"
         yield from claims_of_segment(group, trial, _MACHINES[capacity])

@@ -23,9 +23,9 @@ from slurm_rl_plugin.papers.reactive_grids_2008.literal_reward import (
 from slurm_rl_plugin.papers.reactive_grids_2008.shares import INFEASIBLE_BOUND, fairness_over_time
 from slurm_rl_plugin.papers.reactive_grids_2008.tables import FIFO, RL, SJF, printed_waits
 from slurm_rl_plugin.papers.reactive_grids_2008.trace_figures import segment_drawings
+from slurm_rl_plugin.papers.study.claims import measure, ratio_of_means
 from slurm_rl_plugin.papers.study.figure_file import legend_above
 from slurm_rl_plugin.papers.study.paired_trials import LONGEST_FIRST, PairedTrial
-from slurm_rl_plugin.papers.study.sampled_claims import measure, ratio_of_means
 from slurm_rl_plugin.papers.study.study import Drawings
 from slurm_rl_plugin.units import HOUR, INTERACTIVE_WAIT_GOAL, MINUTE, FloatArray
 from slurm_rl_plugin.utility.responsiveness import relative_overhead

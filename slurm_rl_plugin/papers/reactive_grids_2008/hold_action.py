@@ -12,22 +12,23 @@ from collections.abc import Iterator
 import numpy as np
 
 from slurm_rl_plugin.papers.reactive_grids_2008.tables import BASELINES, RL
-from slurm_rl_plugin.papers.study.paired_trials import PairedTrial
-from slurm_rl_plugin.papers.study.sampled_claims import (
+from slurm_rl_plugin.papers.study.claims import (
+    Cell,
+    Claim,
     Judgement,
     Measurement,
     Printed,
-    SampledClaim,
     measure,
     ratio_of_means,
 )
+from slurm_rl_plugin.papers.study.paired_trials import PairedTrial
 from slurm_rl_plugin.papers.study.verdicts import as_bound, as_gain
 
 _HOLDING = ("SJF oracle, 1 held", "SJF oracle, 2 held")
 _GOOD_PART = 0.9
 
 
-def claims_of_holding(interactive: float, trial: PairedTrial) -> Iterator[SampledClaim]:
+def claims_of_holding(interactive: float, trial: PairedTrial) -> Iterator[Claim]:
     """What holding processors gives over the learned greedy policy, and its price for batch jobs.
 
     Args:
@@ -70,14 +71,11 @@ def _claim(
     measured: Measurement,
     judged: Judgement,
     printed: Printed | None = None,
-) -> SampledClaim:
-    return SampledClaim(
-        group=group,
-        policy=policy,
-        column=column,
+) -> Claim:
+    return Claim(
+        cell=Cell(group, policy, column),
         measured=measured,
         printed=printed,
-        source="paper",
         baselines=trial.means(column, (RL, *BASELINES)),
         judged=judged,
     )

@@ -9,9 +9,9 @@ import numpy as np
 
 from slurm_rl_plugin.learning.sarsa.settings import SarsaSettings
 from slurm_rl_plugin.papers.reactive_grids_2008.load import learning_task
+from slurm_rl_plugin.papers.study.claims import Cell, Claim, measure
 from slurm_rl_plugin.papers.study.effort import Effort
 from slurm_rl_plugin.papers.study.result_store import LearningTask, ResultStore
-from slurm_rl_plugin.papers.study.sampled_claims import SampledClaim, measure
 from slurm_rl_plugin.papers.study.verdicts import as_gain
 from slurm_rl_plugin.units import FloatArray
 
@@ -64,20 +64,21 @@ def learning_curves(effort: Effort, store: ResultStore) -> Curves:
     }
 
 
-def claims_of_calibration(curves: Curves) -> Iterator[SampledClaim]:
+def claims_of_calibration(curves: Curves) -> Iterator[Claim]:
     """Whether calibration helps, paired by the learner's seed; the paper only expects it to."""
     sweeps = next(iter(curves.values())).shape[1]
     shown = EARLY if sweeps >= EARLY.stop else slice(1, sweeps)
     early = {kind: curve[:, shown].mean(axis=1) for kind, curve in curves.items()}
     for better, than in (("edf", "none"), ("recorded", "edf")):
         gain = measure(early[better] - early[than])
-        yield SampledClaim(
-            group="Calibration, p = 0.5",
-            policy=f"{better} - {than}",
-            column=f"objective after {shown.start * SWEEP_JOBS} to "
-            f"{(shown.stop - 1) * SWEEP_JOBS} jobs",
+        yield Claim(
+            cell=Cell(
+                "Calibration, p = 0.5",
+                f"{better} - {than}",
+                f"objective after {shown.start * SWEEP_JOBS} to "
+                f"{(shown.stop - 1) * SWEEP_JOBS} jobs",
+            ),
             measured=gain,
-            source="paper",
             baselines={kind: float(values.mean()) for kind, values in early.items()},
             judged=as_gain(gain),
         )

@@ -14,14 +14,15 @@ import numpy as np
 
 from slurm_rl_plugin.features.reactive_grid import grid_job_features
 from slurm_rl_plugin.papers.reactive_grids_2008.tables import BASELINES, FIFO, RL
-from slurm_rl_plugin.papers.study.paired_trials import LONGEST_FIRST, PairedTrial
-from slurm_rl_plugin.papers.study.sampled_claims import (
+from slurm_rl_plugin.papers.study.claims import (
+    Cell,
+    Claim,
     Judgement,
     Printed,
-    SampledClaim,
     measure,
     ratio_of_means,
 )
+from slurm_rl_plugin.papers.study.paired_trials import LONGEST_FIRST, PairedTrial
 from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.units import FloatArray
 
@@ -58,7 +59,7 @@ def preference_for_long_jobs(network: QNetwork) -> float:
 
 def claims_of_literal_reward(
     trial: PairedTrial, networks: Mapping[str, QNetwork]
-) -> Iterator[SampledClaim]:
+) -> Iterator[Claim]:
     """That the reward as printed does not give what the paper reports.
 
     Args:
@@ -69,7 +70,7 @@ def claims_of_literal_reward(
         yield _claim(trial, name, networks[name], networks[RL])
 
 
-def _claim(trial: PairedTrial, name: str, literal: QNetwork, learned: QNetwork) -> SampledClaim:
+def _claim(trial: PairedTrial, name: str, literal: QNetwork, learned: QNetwork) -> Claim:
     pair = np.stack([trial.figure(each, "mean wait") for each in (FIFO, name)])
     factor = measure(pair, ratio_of_means)
     slope = preference_for_long_jobs(literal)
@@ -79,13 +80,10 @@ def _claim(trial: PairedTrial, name: str, literal: QNetwork, learned: QNetwork) 
         "jobs keep utility near 1 and nothing in the reward speaks of the jobs left waiting"
     )
     means = trial.means("mean wait", (RL, LONGEST_FIRST, *BASELINES))
-    return SampledClaim(
-        group="Reward as printed, p = 0.2",
-        policy=f"{FIFO} / {name}",
-        column="mean wait",
+    return Claim(
+        cell=Cell("Reward as printed, p = 0.2", f"{FIFO} / {name}", "mean wait"),
         measured=factor,
         printed=Printed(value=_PRINTED_FACTOR, unit=1.0, text="8"),
-        source="paper",
         baselines={f"{FIFO} / {each}": means[FIFO] / value for each, value in means.items()},
         judged=Judgement((factor.ci95 or (0, factor.value))[1] >= _PRINTED_FACTOR, because),
     )

@@ -14,10 +14,10 @@ from slurm_rl_plugin.learning.sarsa.settings import SarsaSettings
 from slurm_rl_plugin.learning.sarsa.training import train_sarsa
 from slurm_rl_plugin.learning.training_load import TrainingLoad
 from slurm_rl_plugin.papers.reactive_grids_2008.tables import FIFO, RL, SJF, TABLE_I
+from slurm_rl_plugin.papers.study.claims import Cell, Claim, Printed, measure
 from slurm_rl_plugin.papers.study.effort import Effort
 from slurm_rl_plugin.papers.study.paired_trials import LONGEST_FIRST, Contender
 from slurm_rl_plugin.papers.study.result_store import LearningTask, Loads
-from slurm_rl_plugin.papers.study.sampled_claims import Printed, SampledClaim, measure
 from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.simulator.workloads.generators import mmn_log
@@ -46,7 +46,7 @@ def rates(interactive: float) -> tuple[float, float]:
     return mu, LOAD * PROCESSORS * mu
 
 
-def claims_of_table_1() -> list[SampledClaim]:
+def claims_of_table_1() -> list[Claim]:
     """Table I follows from p, the 900 s bound, the load and the number of processors."""
     claims = []
     for interactive, printed in TABLE_I.items():
@@ -55,13 +55,10 @@ def claims_of_table_1() -> list[SampledClaim]:
         columns = ("mu (1/s)", "lambda (1/s)", "mean run time (min)", "duration (h)")
         for column, text, value in zip(columns, printed, computed, strict=True):
             claims.append(
-                SampledClaim(
-                    group=f"Table I, p = {interactive}",
-                    policy="load",
-                    column=column,
+                Claim(
+                    cell=Cell(f"Table I, p = {interactive}", "load", column),
                     measured=measure(np.array([value])),
                     printed=Printed.of(text),
-                    source="paper",
                 )
             )
     return claims

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from slurm_rl_plugin.papers.reactive_grids_2008.tables import BASELINES, FIFO, RL
+from slurm_rl_plugin.papers.study.claims import Cell, Claim, Printed, measure
 from slurm_rl_plugin.papers.study.paired_trials import PairedTrial
-from slurm_rl_plugin.papers.study.sampled_claims import Printed, SampledClaim, measure
 from slurm_rl_plugin.papers.study.verdicts import as_bound, bounded
 from slurm_rl_plugin.units import FloatArray
 from slurm_rl_plugin.utility.fairness import fairness, service_at
@@ -57,7 +57,7 @@ def fairness_after(trial: PairedTrial, policy: str, seconds: float) -> FloatArra
     )
 
 
-def claims_of_shares(feasible: PairedTrial, infeasible: PairedTrial) -> Iterator[SampledClaim]:
+def claims_of_shares(feasible: PairedTrial, infeasible: PairedTrial) -> Iterator[Claim]:
     """Every sentence of sections VI.A and B on fairness.
 
     Args:
@@ -76,10 +76,10 @@ def claims_of_shares(feasible: PairedTrial, infeasible: PairedTrial) -> Iterator
 
 def _claim(
     group: str, policy: str, column: str, figures: dict[str, FloatArray], bound: float
-) -> SampledClaim:
+) -> Claim:
     remark = "the accounts' own work is random and misses the targets by as much under any order"
     return bounded(
-        (f"{group}, feasible targets", policy, column),
+        Cell(f"{group}, feasible targets", policy, column),
         measure(figures[policy]),
         f"{bound:.2f}",
         least=True,
@@ -88,18 +88,15 @@ def _claim(
     )
 
 
-def _infeasible_claim(policy: str, figures: dict[str, FloatArray]) -> SampledClaim:
+def _infeasible_claim(policy: str, figures: dict[str, FloatArray]) -> Claim:
     measured = measure(figures[policy])
     judged = as_bound(measured, _NEARLY, least=True)
     lowest, highest = (pick(float(each.mean()) for each in figures.values()) for pick in (min, max))
     trivially = f"; no order can do else: the policies lie between {lowest:.3f} and {highest:.3f}"
-    return SampledClaim(
-        group="Fig. 5, infeasible targets",
-        policy=policy,
-        column="F",
+    return Claim(
+        cell=Cell("Fig. 5, infeasible targets", policy, "F"),
         measured=measured,
         printed=Printed(value=INFEASIBLE_BOUND, unit=0.001, text=".625"),
-        source="paper",
         baselines={name: float(figures[name].mean()) for name in BASELINES if name in figures},
         judged=judged._replace(because=judged.because + trivially),
     )

@@ -14,11 +14,11 @@ from slurm_rl_plugin.learning.training_load import TrainingLoad
 from slurm_rl_plugin.papers.reactive_grids_2008.load import OBJECTIVE, training_loads
 from slurm_rl_plugin.papers.reactive_grids_2008.shares import fairness_over_time
 from slurm_rl_plugin.papers.reactive_grids_2008.tables import BASELINES, FIFO, NATIVE, RL, TABLE_III
+from slurm_rl_plugin.papers.study.claims import Cell, Claim, Judgement, Printed, measure
 from slurm_rl_plugin.papers.study.effort import Effort
 from slurm_rl_plugin.papers.study.lpc_segments import PROCESSORS_OF_2011, prepared_segments
 from slurm_rl_plugin.papers.study.paired_trials import PairedTrial
 from slurm_rl_plugin.papers.study.result_store import LearningTask, Loads
-from slurm_rl_plugin.papers.study.sampled_claims import Judgement, Printed, SampledClaim, measure
 from slurm_rl_plugin.papers.study.verdicts import as_bound, bounded
 from slurm_rl_plugin.units import MINUTE, FloatArray
 
@@ -58,7 +58,7 @@ def segments_task(log: JobLog, effort: Effort, settings: SarsaSettings) -> Learn
     )
 
 
-def claims_of_segment(group: str, trial: PairedTrial, machine: str) -> Iterator[SampledClaim]:
+def claims_of_segment(group: str, trial: PairedTrial, machine: str) -> Iterator[Claim]:
     """What sections VI.C says, of one segment.
 
     Args:
@@ -71,7 +71,7 @@ def claims_of_segment(group: str, trial: PairedTrial, machine: str) -> Iterator[
             yield _factor_claim(f"Table III, {group}", trial, job_class, statistic, bound, machine)
     within = measure(trial.figure(RL, "interactive within 120 s"))
     yield bounded(
-        (f"Fig. 6, {group}", RL, "interactive within 120 s"),
+        Cell(f"Fig. 6, {group}", RL, "interactive within 120 s"),
         within,
         "0.40",
         least=True,
@@ -79,13 +79,10 @@ def claims_of_segment(group: str, trial: PairedTrial, machine: str) -> Iterator[
         remark="this segment is busier than the LAL log",
     )
     gap = measure(np.array([np.abs(fairness_gap(trial, RL)[1]).max()]))
-    yield SampledClaim(
-        group=f"Fig. 7, {group}",
-        policy=f"{RL} - {NATIVE}",
-        column="largest difference of F",
+    yield Claim(
+        cell=Cell(f"Fig. 7, {group}", f"{RL} - {NATIVE}", "largest difference of F"),
         measured=gap,
         printed=Printed.of("0.01"),
-        source="paper",
         baselines={
             name: float(np.abs(fairness_gap(trial, name)[1]).max())
             for name in BASELINES
@@ -97,7 +94,7 @@ def claims_of_segment(group: str, trial: PairedTrial, machine: str) -> Iterator[
 
 def _factor_claim(
     group: str, trial: PairedTrial, job_class: str, statistic: str, bound: float, machine: str
-) -> SampledClaim:
+) -> Claim:
     column = f"{job_class} {statistic}"
     factors = {
         name: float(_counted(trial, NATIVE, column) / _counted(trial, name, column))
@@ -116,10 +113,8 @@ def _factor_claim(
         because += "; waits of seconds are the native scheduler's cycle, which a simulator lacks"
     if native / learned < bound:
         because += f"; the paper's own figures give {native / learned:.1f}"
-    return SampledClaim(
-        group=group,
-        policy=f"{NATIVE} / {RL}",
-        column=column,
+    return Claim(
+        cell=Cell(group, f"{NATIVE} / {RL}", column),
         measured=measured,
         printed=Printed(value=native / learned, unit=0.1, text=f"{native / learned:.1f}"),
         source="paper (LAL log)",

@@ -15,14 +15,15 @@ from slurm_rl_plugin.papers.reactive_grids_2008.tables import (
     TABLE_II,
     printed_waits,
 )
-from slurm_rl_plugin.papers.study.paired_trials import PairedTrial
-from slurm_rl_plugin.papers.study.sampled_claims import (
+from slurm_rl_plugin.papers.study.claims import (
+    Cell,
+    Claim,
     Judgement,
     Printed,
-    SampledClaim,
     measure,
     ratio_of_means,
 )
+from slurm_rl_plugin.papers.study.paired_trials import PairedTrial
 from slurm_rl_plugin.papers.study.verdicts import as_one_draw, bounded
 
 _STATISTICS = ("mean wait", "std of waits", "longest wait")
@@ -32,7 +33,7 @@ _MISPRINT = "; 454 and 343 stand where 45.4 and 34.3 would fit the factors that 
 _GOOD_PART, _FIFO_PART = "0.9", "0.30"
 
 
-def claims_of_waits(interactive: float, trial: PairedTrial) -> Iterator[SampledClaim]:
+def claims_of_waits(interactive: float, trial: PairedTrial) -> Iterator[Claim]:
     """All claims on waits for one fraction p of interactive jobs."""
     yield from _claims_of_cells(interactive, trial)
     yield from _claims_of_factors(interactive, trial)
@@ -40,19 +41,16 @@ def claims_of_waits(interactive: float, trial: PairedTrial) -> Iterator[SampledC
     yield from _claims_of_figure_3(interactive, trial)
 
 
-def _claims_of_cells(interactive: float, trial: PairedTrial) -> Iterator[SampledClaim]:
+def _claims_of_cells(interactive: float, trial: PairedTrial) -> Iterator[Claim]:
     for (policy, job_class), row in TABLE_II[interactive].items():
         for statistic, text in zip(_STATISTICS, row.split(), strict=True):
             column, printed = f"{job_class} {statistic}", Printed.of(text)
             draws = trial.figure(policy, column)
             remark = _remark(interactive, policy, column, trial)
-            yield SampledClaim(
-                group=f"Table II, p = {interactive}",
-                policy=policy,
-                column=f"{column} (s)",
+            yield Claim(
+                cell=Cell(f"Table II, p = {interactive}", policy, f"{column} (s)"),
                 measured=measure(draws),
                 printed=printed,
-                source="paper",
                 baselines=trial.means(column, BASELINES),
                 judged=_qualified(as_one_draw(printed, draws, remark), interactive, text),
             )
@@ -85,20 +83,17 @@ def _remark(interactive: float, policy: str, column: str, trial: PairedTrial) ->
     )
 
 
-def _claims_of_factors(interactive: float, trial: PairedTrial) -> Iterator[SampledClaim]:
+def _claims_of_factors(interactive: float, trial: PairedTrial) -> Iterator[Claim]:
     """That waits are divided by more than 8 at 20 % and nearly 20 at 50 %, in both classes."""
     for job_class in ("interactive", "batch"):
         column = f"{job_class} mean wait"
         fifo, learned = (printed_waits(interactive, p, job_class)[0] for p in (FIFO, RL))
         pair = np.stack([trial.figure(FIFO, column), trial.figure(RL, column)])
         printed = Printed(value=fifo / learned, unit=0.1, text=f"{fifo / learned:.1f}")
-        yield SampledClaim(
-            group=f"Table II, p = {interactive}",
-            policy=f"{FIFO} / {RL}",
-            column=column,
+        yield Claim(
+            cell=Cell(f"Table II, p = {interactive}", f"{FIFO} / {RL}", column),
             measured=measure(pair, ratio_of_means),
             printed=printed,
-            source="paper",
             baselines=_factors(trial, column),
             judged=as_one_draw(printed, pair[0] / pair[1], _remark(interactive, RL, column, trial)),
         )
@@ -109,7 +104,7 @@ def _factors(trial: PairedTrial, column: str) -> dict[str, float]:
     return {f"{FIFO} / {name}": mine[FIFO] / value for name, value in mine.items() if value > 0}
 
 
-def _claim_of_conservation(interactive: float, trial: PairedTrial) -> SampledClaim:
+def _claim_of_conservation(interactive: float, trial: PairedTrial) -> Claim:
     name, ratio = smallest_ratio(trial)
     product, most = (implied_ratio(interactive, most=each) for each in (False, True))
     policies = [each for each in trial.measures if each != FIFO]
@@ -119,10 +114,12 @@ def _claim_of_conservation(interactive: float, trial: PairedTrial) -> SampledCla
         f"within a class, while {name} has the smallest ratio of all policies measured, so that "
         "Table II breaks the conservation of work"
     )
-    return SampledClaim(
-        group=f"Table II, p = {interactive}",
-        policy="any policy / FIFO",
-        column="sum of run time * wait, the smallest",
+    return Claim(
+        cell=Cell(
+            f"Table II, p = {interactive}",
+            "any policy / FIFO",
+            "sum of run time * wait, the smallest",
+        ),
         measured=ratio,
         printed=Printed(value=most, unit=0.01, text=f"{most:.2f}"),
         source="implied by the paper",
@@ -136,29 +133,26 @@ def _weighted_ratio(trial: PairedTrial, policy: str) -> float:
     return float(pair[0] / pair[1])
 
 
-def _claims_of_figure_3(interactive: float, trial: PairedTrial) -> Iterator[SampledClaim]:
+def _claims_of_figure_3(interactive: float, trial: PairedTrial) -> Iterator[Claim]:
     best = trial.figure(SJF, "interactive within 120 s").mean()
     remark = f"even SJF with the oracle reaches {best:.2f}; only holding processors back does"
     yield _part(interactive, trial, "interactive within 120 s", remark)
     yield _part(interactive, trial, "overhead <= 1", "short jobs arrive at a full machine")
     draws = trial.figure(FIFO, "overhead <= 1")
     printed = Printed.of(_FIFO_PART)
-    yield SampledClaim(
-        group=f"Fig. 3, p = {interactive}",
-        policy=FIFO,
-        column="interactive, overhead <= 1",
+    yield Claim(
+        cell=Cell(f"Fig. 3, p = {interactive}", FIFO, "interactive, overhead <= 1"),
         measured=measure(draws),
         printed=printed,
-        source="paper",
         baselines=trial.means("overhead <= 1", BASELINES),
         judged=as_one_draw(printed, draws),
     )
 
 
-def _part(interactive: float, trial: PairedTrial, column: str, remark: str) -> SampledClaim:
+def _part(interactive: float, trial: PairedTrial, column: str, remark: str) -> Claim:
     shown = column if column.startswith("interactive") else f"interactive, {column}"
     return bounded(
-        (f"Fig. 3, p = {interactive}", RL, shown),
+        Cell(f"Fig. 3, p = {interactive}", RL, shown),
         measure(trial.figure(RL, column)),
         _GOOD_PART,
         least=True,

@@ -42,6 +42,11 @@ from slurm_rl_plugin.papers.responsive_reserve.goals import (
     TAIL_SAFE,
     Goal,
 )
+from slurm_rl_plugin.papers.study.claims import (
+    Cell,
+    Claim,
+    Measurement,
+)
 from slurm_rl_plugin.papers.study.effort import Effort, Plan
 from slurm_rl_plugin.papers.study.lpc_segments import (
     PROCESSORS_OF_2011,
@@ -56,11 +61,7 @@ from slurm_rl_plugin.papers.study.result_store import (
     Loads,
     ResultStore,
 )
-from slurm_rl_plugin.papers.study.sampled_claims import (
-    Measurement,
-    SampledClaim,
-)
-from slurm_rl_plugin.papers.study.verdicts import bounded, unjudged
+from slurm_rl_plugin.papers.study.verdicts import bounded
 from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.utility.reward import RewardWeights
@@ -122,7 +123,7 @@ class ResponsiveReserve:
         segments: segment -> policies on LPC-EGEE; empty without traces.
     """
 
-    claims: list[SampledClaim]
+    claims: list[Claim]
     synthetic: Mapping[float, PairedTrial]
     segments: Mapping[int, PairedTrial]
 
@@ -263,11 +264,11 @@ def _on_segments(
 
 def _claims(
     group: str, trial: PairedTrial, goals: Sequence[Goal], figure: Figure
-) -> Iterator[SampledClaim]:
+) -> Iterator[Claim]:
     for goal in goals:
         found = figure(trial, goal.policy, goal.column)
         yield bounded(
-            (group, goal.policy, goal.column),
+            Cell(group, goal.policy, goal.column),
             found,
             goal.bound,
             least=goal.least,
@@ -278,8 +279,8 @@ def _claims(
 
 def _figures(
     group: str, trial: PairedTrial, figure: Figure, columns: Sequence[str]
-) -> Iterator[SampledClaim]:
+) -> Iterator[Claim]:
     """Every policy's figures without a goal, so that the table is whole."""
     for policy in trial.measures:
         for column in columns:
-            yield unjudged((group, policy, column), figure(trial, policy, column))
+            yield Claim(cell=Cell(group, policy, column), measured=figure(trial, policy, column))

@@ -16,9 +16,10 @@ import numpy as np
 from slurm_rl_plugin.accounting.port import JobLog
 from slurm_rl_plugin.features.estimates import RequestedLimit
 from slurm_rl_plugin.learning.evaluation.paired import Candidate, starts_under
+from slurm_rl_plugin.papers.rlscheduler_2020.claims import fixed_claim
 from slurm_rl_plugin.papers.rlscheduler_2020.jobs import BenchmarkJobs, read_benchmark_jobs
 from slurm_rl_plugin.papers.rlscheduler_2020.protocol import benchmark_starts
-from slurm_rl_plugin.papers.study.claims import Claim
+from slurm_rl_plugin.papers.study.claims import Cell, Claim
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.simulator.workloads.log_workload import prepare_log
 from slurm_rl_plugin.units import FloatArray
@@ -174,13 +175,12 @@ def _claims_of(experiment: _Experiment, traces: Mapping[str, BenchmarkJobs]) -> 
     rows = [(source, *row) for source, table in sources.items() for row in table.items()]
     for place, (trace, jobs) in enumerate(traces.items()):
         for source, rule, published in rows:
-            yield Claim(
-                group=experiment.group,
-                cell=f"{trace} {rule}",
-                published=published[place],
-                measured=mean_over_sequences(jobs, TRACES[trace][1], rule, experiment.scheduler),
-                decimals=experiment.decimals,
+            yield fixed_claim(
+                Cell(experiment.group, f"{trace} {rule}"),
+                published[place],
+                mean_over_sequences(jobs, TRACES[trace][1], rule, experiment.scheduler),
                 source=source,
+                decimals=experiment.decimals,
             )
 
 
@@ -199,10 +199,5 @@ def mean_over_sequences(
 def _mean_wait(jobs: BenchmarkJobs) -> Claim:
     """The whole log, which another simulator has run as well."""
     start = kernel_starts(jobs, TRACES["Lublin-1"][1], "FCFS", backfilling="none")
-    return Claim(
-        group="no backfilling, our kernel",
-        cell="Lublin-1 FCFS, mean wait of all jobs (s)",
-        published=2388443.76,
-        measured=float((start - jobs.submit).mean()),
-        source="AccaSim",
-    )
+    cell = Cell("no backfilling, our kernel", "Lublin-1 FCFS", "mean wait of all jobs (s)")
+    return fixed_claim(cell, 2388443.76, float((start - jobs.submit).mean()), source="AccaSim")

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from cmaes import CMA
 
+from slurm_rl_plugin.papers.rlscheduler_2020.claims import SEARCHED, fixed_claim
 from slurm_rl_plugin.papers.rlscheduler_2020.experiment import (
     SEQUENCE_JOBS,
     SEQUENCE_STARTS,
@@ -25,10 +26,9 @@ from slurm_rl_plugin.papers.rlscheduler_2020.experiment import (
 )
 from slurm_rl_plugin.papers.rlscheduler_2020.jobs import read_benchmark_jobs
 from slurm_rl_plugin.papers.rlscheduler_2020.scorer import Scored, ScoredSequences, sjf_weights
-from slurm_rl_plugin.papers.study.claims import Claim
+from slurm_rl_plugin.papers.study.claims import Cell, Claim
 from slurm_rl_plugin.units import FloatArray
 
-GROUP = "in-sample search, their backfilling"
 #: Trace -> the best that others reach there with that backfilling, what reaches it, and whose
 #: figure that is.
 BEST_OF_OTHERS = {
@@ -63,7 +63,7 @@ QUICK = SearchSettings(generations=2, population=4)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class SearchResult:
     """What one search found.
 
     Attributes:
@@ -84,7 +84,7 @@ def search_weights(
     settings: SearchSettings,
     seed: int,
     progress: Progress | None = None,
-) -> Found:
+) -> SearchResult:
     """The weights of the least mean bounded slowdown among all that a search tries.
 
     Args:
@@ -109,11 +109,11 @@ def search_weights(
                 best = (values[lowest], candidates[lowest])
             if progress is not None:
                 progress(best[0])
-    return Found(seed=seed, slowdown=best[0], weights=best[1], decisions=decisions)
+    return SearchResult(seed=seed, slowdown=best[0], weights=best[1], decisions=decisions)
 
 
 #: Trace -> what was found there, one a seed.
-Searches = Mapping[str, Sequence[Found]]
+Searches = Mapping[str, Sequence[SearchResult]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,16 +161,8 @@ def search_claims(found: Searches) -> list[Claim]:
         slowdowns = [each.slowdown for each in searches]
         published, rule, source = BEST_OF_OTHERS[trace]
         for statistic, measured in (("best", min(slowdowns)), ("median", np.median(slowdowns))):
-            claims.append(
-                Claim(
-                    group=GROUP,
-                    cell=f"{trace} {statistic} of {len(searches)} seeds, to {rule}",
-                    published=published,
-                    measured=float(measured),
-                    source=source,
-                    at_most=True,
-                )
-            )
+            cell = Cell(SEARCHED, f"{trace} {statistic} of {len(searches)} seeds, to {rule}")
+            claims.append(fixed_claim(cell, published, float(measured), source=source))
     return claims
 
 
@@ -195,7 +187,7 @@ def described(plan: SearchPlan, found: Searches) -> str:
     )
 
 
-def _facts_of(searches: Sequence[Found]) -> dict[str, Any]:
+def _facts_of(searches: Sequence[SearchResult]) -> dict[str, Any]:
     best = min(searches, key=lambda each: each.slowdown)
     return {
         "slowdowns": [each.slowdown for each in searches],

@@ -28,10 +28,10 @@ from slurm_rl_plugin.papers.site_utilities_2008.models import (
     SiteUtilitySize,
     fitted_models,
 )
+from slurm_rl_plugin.papers.study.claims import Cell, Claim, measure
 from slurm_rl_plugin.papers.study.lpc_segments import SEGMENT_DROP
 from slurm_rl_plugin.papers.study.result_store import ResultStore, digest_of, stem_of
-from slurm_rl_plugin.papers.study.sampled_claims import SampledClaim, measure
-from slurm_rl_plugin.papers.study.verdicts import as_gain, unjudged
+from slurm_rl_plugin.papers.study.verdicts import as_gain
 from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.policies.q_network import QNetworkPolicy
 from slurm_rl_plugin.simulator.schedules.partitions import QueueOrder
@@ -56,7 +56,7 @@ class SiteUtilities:
         models: sha256 of each site's model by the site's name.
     """
 
-    claims: list[SampledClaim]
+    claims: list[Claim]
     figures: Mapping[str, Mapping[str, FloatArray]]
     routed: Mapping[str, FloatArray]
     models: Mapping[str, str]
@@ -165,7 +165,7 @@ def grid_figures(load: GridLoad, where: IntArray, start: FloatArray) -> dict[str
     }
 
 
-def claims_of(figures: Mapping[str, Mapping[str, FloatArray]]) -> Iterator[SampledClaim]:
+def claims_of(figures: Mapping[str, Mapping[str, FloatArray]]) -> Iterator[Claim]:
     """J against each baseline as a paired difference, then what each contender reached.
 
     Args:
@@ -174,14 +174,12 @@ def claims_of(figures: Mapping[str, Mapping[str, FloatArray]]) -> Iterator[Sampl
     means = {name: float(figures[name]["J"].mean()) for name in BASELINES}
     for baseline in BASELINES:
         difference = measure(figures[SITE_UTILITIES]["J"] - figures[baseline]["J"])
-        yield SampledClaim(
-            group=_GROUP,
-            policy=SITE_UTILITIES,
-            column=f"J less that of {baseline}",
+        yield Claim(
+            cell=Cell(_GROUP, SITE_UTILITIES, f"J less that of {baseline}"),
             measured=difference,
             baselines=means,
             judged=as_gain(difference),
         )
     for contender, columns in figures.items():
         for column in COLUMNS:
-            yield unjudged((_GROUP, contender, column), measure(columns[column]))
+            yield Claim(cell=Cell(_GROUP, contender, column), measured=measure(columns[column]))

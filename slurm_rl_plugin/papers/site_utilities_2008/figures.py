@@ -10,7 +10,7 @@ from matplotlib import pyplot as plt
 from slurm_rl_plugin.papers.site_utilities_2008.brokers import BASELINES, SITE_UTILITIES
 from slurm_rl_plugin.papers.site_utilities_2008.experiment import SiteUtilities
 from slurm_rl_plugin.papers.site_utilities_2008.load import SITES
-from slurm_rl_plugin.papers.study.sampled_claims import measure
+from slurm_rl_plugin.papers.study.claims import measure
 from slurm_rl_plugin.papers.study.study import Drawings
 
 

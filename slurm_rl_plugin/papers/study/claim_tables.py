@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from slurm_rl_plugin.papers.study.claims import Claim
-from slurm_rl_plugin.papers.study.sampled_claims import SampledClaim
 
 
 class TextTable(NamedTuple):
@@ -20,25 +19,7 @@ class TextTable(NamedTuple):
 Report = Sequence[str | TextTable]
 
 
-def fixed_claims(claims: Sequence[Claim]) -> Report:
-    """Figures of fixed input: published, measured, difference."""
-    rows = []
-    for claim in claims:
-        figures = (claim.published, claim.measured, claim.difference)
-        texts = [f"{figure:.{claim.decimals}f}" for figure in figures]
-        rows.append([claim.name, claim.source, *texts, claim.because])
-    header = ["CELL", "SOURCE", "PUBLISHED", "MEASURED", "DIFFERENCE", "BECAUSE"]
-    equal = [claim.reproduces for claim in claims if not claim.at_most]
-    bounds = [claim.reproduces for claim in claims if claim.at_most]
-    searched = f"{sum(bounds)} of {len(bounds)} searched in-sample are at most as published."
-    return [
-        TextTable(header, rows),
-        f"\n{sum(equal)} of {len(equal)} reproduce.",
-        *([searched] if bounds else []),
-    ]
-
-
-def sampled_claims(claims: Sequence[SampledClaim]) -> Report:
+def sampled_claims(claims: Sequence[Claim]) -> Report:
     """Figures of random input with their errors, and what is known of those that differ."""
     rows = []
     for claim in claims:
@@ -58,7 +39,7 @@ def sampled_claims(claims: Sequence[SampledClaim]) -> Report:
     ]
 
 
-def judged_claims(claims: Sequence[SampledClaim]) -> Report:
+def judged_claims(claims: Sequence[Claim]) -> Report:
     """Claims of a paper: its figure, ours with its interval and the verdict; then why not."""
     rows = []
     for claim in claims:
@@ -83,6 +64,6 @@ def judged_claims(claims: Sequence[SampledClaim]) -> Report:
 _VERDICTS = {True: "reproduces", False: "does not", None: None}
 
 
-def _counted(claims: Sequence[SampledClaim]) -> str:
+def _counted(claims: Sequence[Claim]) -> str:
     verdicts = [claim.reproduces for claim in claims if claim.reproduces is not None]
     return f"{sum(verdicts)} of {len(verdicts)} reproduce."

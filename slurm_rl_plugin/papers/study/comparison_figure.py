@@ -14,15 +14,15 @@ def comparison(claims: Sequence[Claim], quantity: str) -> Any:
     """One row of cells a group, on a logarithmic scale.
 
     Args:
-        claims: of positive figures in one unit.
+        claims: with published figures, positive and in one unit.
         quantity: name and unit of the figures.
     """
-    groups = list(dict.fromkeys(claim.group for claim in claims))
+    groups = list(dict.fromkeys(claim.cell.group for claim in claims))
     figure, axes = plt.subplots(
         len(groups), 1, figsize=(10, 3.2 * len(groups)), squeeze=False, layout="constrained"
     )
     for axis, group in zip(axes[:, 0], groups, strict=True):
-        _draw_group(axis, [claim for claim in claims if claim.group == group])
+        _draw_group(axis, [claim for claim in claims if claim.cell.group == group])
         axis.set_title(group)
         axis.set_ylabel(quantity)
     axes[0, 0].legend()
@@ -31,10 +31,11 @@ def comparison(claims: Sequence[Claim], quantity: str) -> Any:
 
 def _draw_group(axis: Any, claims: Sequence[Claim]) -> None:
     places = range(len(claims))
-    published = [claim.published for claim in claims]
-    measured = [claim.measured for claim in claims]
+    published = [claim.printed.value for claim in claims if claim.printed is not None]
+    measured = [claim.measured.value for claim in claims]
     axis.plot(places, published, "o", markersize=10, markerfacecolor="none", label="published")
     axis.plot(places, measured, "x", label="measured")
     axis.set_yscale("log")
-    axis.set_xticks(places, [claim.cell for claim in claims], rotation=45, ha="right", fontsize=8)
+    names = [claim.cell.in_group for claim in claims]
+    axis.set_xticks(places, names, rotation=45, ha="right", fontsize=8)
     axis.grid(alpha=0.3)

@@ -16,7 +16,6 @@ from typing import Any, NamedTuple, Protocol
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.papers.study.claim_tables import Report, judged_claims
 from slurm_rl_plugin.papers.study.claims import Claim
-from slurm_rl_plugin.papers.study.sampled_claims import SampledClaim
 
 #: Told how many parts of the work more are done.
 Add = Callable[[int], None]
@@ -127,7 +126,7 @@ class Outcome:
         manifest: what the file beside the figures tells of them; None for no such file.
     """
 
-    claims: Sequence[Claim | SampledClaim]
+    claims: Sequence[Claim]
     seeds: Sequence[int]
     table: Callable[[Any], Report] = judged_claims
     more: Report = ()

@@ -6,18 +6,17 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from slurm_rl_plugin.papers.study.sampled_claims import (
+from slurm_rl_plugin.papers.study.claims import (
+    Cell,
+    Claim,
     Judgement,
     Measurement,
     Printed,
-    SampledClaim,
 )
 from slurm_rl_plugin.units import FloatArray
 
 #: Logs of which an interval says something.
 FEW_LOGS = 10
-#: Group, policy and column of a claim.
-Cell = tuple[str, str, str]
 #: Part of the draws that counts as usual.
 _USUAL = (0.025, 0.975)
 
@@ -76,7 +75,7 @@ def bounded(
     source: str = "paper",
     baselines: Mapping[str, float] | None = None,
     remark: str = "",
-) -> SampledClaim:
+) -> Claim:
     """The claim that a figure keeps to a bound, judged by `as_bound`, which see.
 
     Args:
@@ -89,24 +88,15 @@ def bounded(
         baselines: policy -> the same figure under it.
         remark: why it does not hold, where it does not.
     """
-    group, policy, column = cell
     printed = Printed.of(bound)
-    return SampledClaim(
-        group=group,
-        policy=policy,
-        column=column,
+    return Claim(
+        cell=cell,
         measured=measured,
         printed=printed,
         source=source,
         baselines=baselines or {},
         judged=as_bound(measured, printed.value, least=least, logs=logs, remark=remark),
     )
-
-
-def unjudged(cell: Cell, measured: Measurement) -> SampledClaim:
-    """A figure that nobody claimed, so that the table is whole."""
-    group, policy, column = cell
-    return SampledClaim(group=group, policy=policy, column=column, measured=measured)
 
 
 def as_gain(difference: Measurement, remark: str = "") -> Judgement:

@@ -12,10 +12,11 @@ import pytest
 from slurm_rl_plugin.cli.entry import main
 from slurm_rl_plugin.papers.heuristics.earlier_figures import GRID_OF_2008, HEURISTICS, SEGMENTS
 from slurm_rl_plugin.papers.heuristics.experiment import measures_of, reproduce, steps
-from slurm_rl_plugin.papers.study.sampled_claims import (
+from slurm_rl_plugin.papers.study.claims import (
+    Cell,
+    Claim,
     Measurement,
     Printed,
-    SampledClaim,
     mean,
     measure,
     median,
@@ -32,14 +33,13 @@ needs_traces = pytest.mark.skipif(
 )
 
 
-def claim(text: str | None, value: float, error: float | None = None) -> SampledClaim:
-    return SampledClaim(
-        group="a",
-        policy="FIFO",
-        column="wait",
+def claim(text: str | None, value: float, error: float | None = None) -> Claim:
+    return Claim(
+        cell=Cell("a", "FIFO", "wait"),
         measured=Measurement(value=value, standard_error=error),
         printed=Printed.of(text) if text else None,
         remark="the reason",
+        source="earlier measurement",
     )
 
 
@@ -109,10 +109,14 @@ def test_generated_loads_need_no_traces() -> None:
     told: list[int] = []
     claims = reproduce(2, None, lambda: told.append(1))
     assert len(told) == steps(2, with_segments=False)
-    groups = {each.group for each in claims}
+    groups = {each.cell.group for each in claims}
     assert groups == {"EGEE-like", *(f"2008, p = {p}" for p in GRID_OF_2008)}
     # two classes of estimates in order of length are the two classes in turn
-    rows = {(each.policy, each.column): each.measured for each in claims if "0.2" in each.group}
+    rows = {
+        (each.cell.policy, each.cell.column): each.measured
+        for each in claims
+        if "0.2" in each.cell.group
+    }
     assert rows["SJF EST", "mean wait"] == rows["interactive first", "mean wait"]
 
 
@@ -159,25 +163,25 @@ def test_the_table_says_how_many_reproduce(
 
 
 @pytest.fixture(scope="module")
-def claims() -> list[SampledClaim]:
+def claims() -> list[Claim]:
     return reproduce(40, Path(TRACES or ""), lambda: None)
 
 
 @needs_traces
-def test_what_reproduces_and_what_does_not(claims: list[SampledClaim]) -> None:
+def test_what_reproduces_and_what_does_not(claims: list[Claim]) -> None:
     for each in claims:
         known = (
-            each.column == "J"  # nominal shares
-            or each.group == "EGEE-like"  # an open description
-            or (each.policy.startswith("utility-greedy") and "interactive" in each.column)
-            or (each.group[-2:] in ("17", "18") and "within" in each.column)
+            each.cell.column == "J"  # nominal shares
+            or each.cell.group == "EGEE-like"  # an open description
+            or (each.cell.policy.startswith("utility-greedy") and "interactive" in each.cell.column)
+            or (each.cell.group[-2:] in ("17", "18") and "within" in each.cell.column)
         )
         assert known or each.reproduces is not False, each.as_json()
 
 
 @needs_traces
-def test_every_segment_is_told(claims: list[SampledClaim]) -> None:
-    segments = [each for each in claims if "segment" in each.group]
+def test_every_segment_is_told(claims: list[Claim]) -> None:
+    segments = [each for each in claims if "segment" in each.cell.group]
     assert len(segments) == len(SEGMENTS) * 10
-    assert {each.reproduces for each in segments if each.group.endswith("14")} == {None}
-    assert {each.reproduces for each in segments if each.group.endswith("19")} == {True}
+    assert {each.reproduces for each in segments if each.cell.group.endswith("14")} == {None}
+    assert {each.reproduces for each in segments if each.cell.group.endswith("19")} == {True}

@@ -120,7 +120,7 @@ def test_equal_networks_show_no_worth_of_memory(trial: PairedTrial) -> None:
 def test_sentences_stand_beside_fifo_and_the_oracle(trial: PairedTrial) -> None:
     claims = list(claims_of_sentences("a load", trial))
     assert all(claim.reproduces is not None for claim in claims)
-    assert not any(NATIVE in claim.policy for claim in claims)
+    assert not any(NATIVE in claim.cell.policy for claim in claims)
     assert all(claim.baselines for claim in claims)
 
 

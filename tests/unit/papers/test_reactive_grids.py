@@ -86,16 +86,18 @@ def test_no_order_escapes_the_conservation_of_work(trial: PairedTrial) -> None:
     name, ratio = smallest_ratio(trial)
     assert name == LONGEST_FIRST
     assert ratio.value > implied_ratio(0.2, most=True)
-    claim = next(c for c in claims_of_waits(0.2, trial) if "smallest" in c.column)
+    claim = next(c for c in claims_of_waits(0.2, trial) if "smallest" in c.cell.column)
     assert claim.reproduces is False
     assert "conservation of work" in claim.because
 
 
 def test_every_cell_of_table_2_is_a_claim_with_its_baselines(trial: PairedTrial) -> None:
-    claims = [claim for claim in claims_of_waits(0.2, trial) if claim.column.endswith("(s)")]
+    claims = [claim for claim in claims_of_waits(0.2, trial) if claim.cell.column.endswith("(s)")]
     assert len(claims) == 12
     assert {FIFO, SJF} <= set(claims[0].baselines)
-    impossible = [claim for claim in claims if claim.policy == RL and "batch" in claim.column]
+    impossible = [
+        claim for claim in claims if claim.cell.policy == RL and "batch" in claim.cell.column
+    ]
     assert all("physically impossible" in c.because for c in impossible if not c.reproduces)
 
 
@@ -117,8 +119,8 @@ def test_targets_that_cannot_be_met_bound_every_policy(trial: PairedTrial) -> No
     logs = generated(0.2, range(2), QUICK, {"vo0": 0.4, "vo1": 0.2, "vo2": 0.2, "vo3": 0.2})
     policies = contenders(ordering_network(-1.0), medians_of(logs[0]))
     infeasible = run_trial(logs, policies, (0, 60), lambda: None)
-    claims = [c for c in claims_of_shares(trial, infeasible) if "infeasible" in c.group]
-    assert [claim.policy for claim in claims] == [RL, FIFO]
+    claims = [c for c in claims_of_shares(trial, infeasible) if "infeasible" in c.cell.group]
+    assert [claim.cell.policy for claim in claims] == [RL, FIFO]
     assert all(claim.measured.value < 0.625 + 0.03 for claim in claims)
     assert all("no order can do else" in claim.because for claim in claims)
 
@@ -146,7 +148,7 @@ def test_a_segment_compares_native_with_the_rest(trial: PairedTrial) -> None:
 def test_holding_is_no_free_lunch(trial: PairedTrial) -> None:
     claims = list(claims_of_holding(0.2, trial))
     assert len(claims) == 6
-    prices = [claim for claim in claims if claim.column == "batch mean wait"]
+    prices = [claim for claim in claims if claim.cell.column == "batch mean wait"]
     assert prices[0].measured.value > 1.0
     assert "batch jobs pay" in prices[0].because
 

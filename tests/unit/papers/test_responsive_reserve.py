@@ -21,8 +21,8 @@ from slurm_rl_plugin.papers.reactive_grids_2008.compared_figures import (
 )
 from slurm_rl_plugin.papers.responsive_reserve.experiment import SCALED, SEARCHES, _scaled
 from slurm_rl_plugin.papers.responsive_reserve.goals import SEGMENT_GOALS, SYNTHETIC_GOALS
+from slurm_rl_plugin.papers.study.claims import Cell, Claim, measure, ratio_of_means
 from slurm_rl_plugin.papers.study.paired_trials import Contender, run_trial
-from slurm_rl_plugin.papers.study.sampled_claims import SampledClaim, measure, ratio_of_means
 from slurm_rl_plugin.simulator.workloads.generators import mmn_log
 from slurm_rl_plugin.simulator.workloads.log_workload import prepare_log
 from tests.functional.small_network import small_network
@@ -99,8 +99,10 @@ def test_a_ratio_of_no_waits_has_no_value_and_no_interval():
     nothing = measure(np.zeros((2, 5)), ratio_of_means)
     assert np.isnan(nothing.value)
     assert nothing.ci95 is None
-    claim = SampledClaim(
-        group="g", policy="p", column="c", measured=nothing, baselines={"FIFO": float("nan")}
+    claim = Claim(
+        cell=Cell("g", "p", "c"),
+        measured=nothing,
+        baselines={"FIFO": float("nan")},
     )
     assert claim.as_json()["measured"] is None
     assert claim.as_json()["baselines"] == {"FIFO": None}

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from slurm_rl_plugin.cli.entry import main
+from slurm_rl_plugin.papers.rlscheduler_2020.claims import fixed_claim
 from slurm_rl_plugin.papers.rlscheduler_2020.experiment import reproduce
-from slurm_rl_plugin.papers.study.claims import Claim
+from slurm_rl_plugin.papers.study.claims import Cell, Claim
 
 pytestmark = pytest.mark.study
 
@@ -21,7 +22,7 @@ needs_traces = pytest.mark.skipif(
 
 
 def claim(published: float, measured: float, decimals: int = 2) -> Claim:
-    return Claim(group="a", cell="b", published=published, measured=measured, decimals=decimals)
+    return fixed_claim(Cell("a", "b"), published, measured, decimals=decimals)
 
 
 def test_a_claim_reproduces_when_equal_to_the_printed_decimals() -> None:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from slurm_rl_plugin.cli.entry import main
+from slurm_rl_plugin.papers.rlscheduler_2020.claims import SEARCHED, fixed_claim
 from slurm_rl_plugin.papers.rlscheduler_2020.experiment import (
     SEQUENCE_JOBS,
     SEQUENCE_STARTS,
@@ -26,12 +27,12 @@ from slurm_rl_plugin.papers.rlscheduler_2020.scorer import (
 from slurm_rl_plugin.papers.rlscheduler_2020.search import (
     BEST_OF_OTHERS,
     QUICK,
-    Found,
+    SearchResult,
     SearchSettings,
     search_claims,
     search_weights,
 )
-from slurm_rl_plugin.papers.study.claims import Claim
+from slurm_rl_plugin.papers.study.claims import Cell, Claim
 
 pytestmark = pytest.mark.study
 
@@ -125,7 +126,7 @@ def test_what_is_found_is_what_its_weights_give(sequences: ScoredSequences) -> N
 
 def test_a_claim_of_a_bound_is_reached_at_most_as_published() -> None:
     def bound(measured: float) -> Claim:
-        return Claim(group="a", cell="b", published=54.0, measured=measured, at_most=True)
+        return fixed_claim(Cell(SEARCHED, "b"), 54.0, measured)
 
     assert bound(37.9).reproduces
     assert bound(54.0).reproduces
@@ -137,11 +138,11 @@ def test_a_claim_of_a_bound_is_reached_at_most_as_published() -> None:
 def test_best_and_median_stand_beside_the_best_of_others() -> None:
     none = np.zeros(WEIGHTS)
     searches = [
-        Found(seed=seed, slowdown=slowdown, weights=none, decisions=1)
+        SearchResult(seed=seed, slowdown=slowdown, weights=none, decisions=1)
         for seed, slowdown in enumerate((60.0, 50.0, 55.0))
     ]
     best, median = search_claims({"Lublin-1": searches})
-    assert (best.measured, median.measured) == (50.0, 55.0)
+    assert (best.measured.value, median.measured.value) == (50.0, 55.0)
     assert (best.reproduces, median.reproduces) == (True, False)
     assert all("in-sample" in each.name for each in (best, median))
 

@@ -132,11 +132,11 @@ def test_a_gain_is_judged_by_its_interval() -> None:
         name: {column: level[name] + noise + rng.normal(0, 1e-3, 30) for column in COLUMNS}
         for name in CONTENDERS
     }
-    verdicts = {claim.column: claim.reproduces for claim in claims_of(figures)}
+    verdicts = {claim.cell.column: claim.reproduces for claim in claims_of(figures)}
     assert verdicts[f"J less that of {RANDOM}"] is True
     assert verdicts[f"J less that of {LEAST_LOADED}"] is True
     figures[EARLIEST_START]["J"] = figures["site utilities"]["J"] + noise
-    verdicts = {claim.column: claim.reproduces for claim in claims_of(figures)}
+    verdicts = {claim.cell.column: claim.reproduces for claim in claims_of(figures)}
     assert verdicts[f"J less that of {EARLIEST_START}"] is False
 
 

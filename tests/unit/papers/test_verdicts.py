@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from slurm_rl_plugin.papers.study.sampled_claims import (
+from slurm_rl_plugin.papers.study.claims import (
+    Cell,
+    Claim,
     Judgement,
     Measurement,
     Printed,
-    SampledClaim,
     measure,
 )
 from slurm_rl_plugin.papers.study.verdicts import as_bound, as_gain, as_one_draw
@@ -64,10 +65,8 @@ def test_printed_exponents_are_read_to_their_last_digit() -> None:
 
 
 def test_a_judged_claim_has_every_key_of_the_contract() -> None:
-    claim = SampledClaim(
-        group="a",
-        policy="RL",
-        column="wait",
+    claim = Claim(
+        cell=Cell("a", "RL", "wait"),
         measured=measure(HUNDRED),
         printed=Printed.of("8"),
         baselines={"FIFO": 3.0},
