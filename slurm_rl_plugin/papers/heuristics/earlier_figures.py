@@ -41,20 +41,6 @@ HEURISTICS = {
     "SJF oracle, 4 held": Heuristic("sjf", reserve=4),
 }
 
-#: Column -> where `summarise` puts it; the last one is added by `heuristics.measures_of`.
-COLUMNS = {
-    "mean wait": "mean_wait",
-    "interactive mean wait": "classes interactive mean_wait",
-    "interactive std of waits": "classes interactive std_wait",
-    "interactive longest wait": "classes interactive max_wait",
-    "batch mean wait": "classes batch mean_wait",
-    "batch longest wait": "classes batch max_wait",
-    "interactive within 120 s": "classes interactive within_120s",
-    "U": "time_utility",
-    "R": "responsiveness",
-    "J": "objective",
-    "J with nominal shares": "objective_of_nominal_shares",
-}
 _ALL = (
     *("mean wait", "interactive mean wait", "interactive std of waits"),
     *("interactive longest wait", "batch mean wait", "batch longest wait"),

@@ -10,14 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from slurm_rl_plugin.accounting.port import JobLog
 from slurm_rl_plugin.learning.evaluation.paired import estimates_of
 from slurm_rl_plugin.papers.heuristics.earlier_figures import (
-    COLUMNS,
     COLUMNS_OF_2011,
     EGEE_LIKE,
     FIFO,
@@ -30,6 +28,7 @@ from slurm_rl_plugin.papers.heuristics.earlier_figures import (
     Heuristic,
     Table,
 )
+from slurm_rl_plugin.papers.reactive_grids_2008.load import FEASIBLE
 from slurm_rl_plugin.papers.study.claims import (
     Cell,
     Claim,
@@ -46,15 +45,12 @@ from slurm_rl_plugin.papers.study.lpc_segments import (
     read_lpc,
     segment_of,
 )
-from slurm_rl_plugin.papers.study.paired_trials import Contender
+from slurm_rl_plugin.papers.study.paired_trials import Contender, columns_of, measures_of
 from slurm_rl_plugin.simulator.workloads.generators import egee_log, mmn_log
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog, prepare_log
 from slurm_rl_plugin.units import FloatArray
 from slurm_rl_plugin.utility.fairness import fairness_at_starts
-from slurm_rl_plugin.utility.summary import summarise
 
-#: Probability of each account in the generated 2008 load.
-_NOMINAL_SHARES = {"vo0": 0.7, "vo1": 0.2, "vo2": 0.05, "vo3": 0.05}
 _DROP_GENERATED = (0, 500)
 _NOMINAL = "J with nominal shares"
 
@@ -115,44 +111,36 @@ def _sample(
     for log in logs:
         prepared = prepare_log(log, capacity=capacity)
         for name in policies:
-            rows[name].append(measures_of(HEURISTICS[name], prepared, drop))
+            rows[name].append(figures_of(HEURISTICS[name], prepared, drop))
         after_log()
-    return {
-        name: {column: np.array([row[column] for row in each]) for column in COLUMNS}
-        for name, each in rows.items()
-    }
+    return {name: columns_of(each) for name, each in rows.items()}
 
 
-def measures_of(
+def figures_of(
     heuristic: Heuristic, prepared: PreparedLog, drop: tuple[int, int]
 ) -> dict[str, float]:
-    """Every column of COLUMNS for one log; class medians are those of the log itself."""
+    """Columns of `measures_of` for one log, and J with nominal shares.
+
+    Class medians are those of the log itself.
+    """
     contender = Contender(
         rule=heuristic.rule,
         estimates=estimates_of(heuristic.estimates, prepared),
         reserve=heuristic.reserve,
     )
     jobs = contender.schedule(prepared)
-    summary = summarise(jobs, drop=drop)
+    found = measures_of(jobs, drop)
     fairness = _fairness_of_nominal_shares(prepared, jobs.start)
     fairness = fairness[drop[0] : len(fairness) - drop[1]]
-    summary["objective_of_nominal_shares"] = (summary["time_utility"] + fairness.mean()) / 2
-    return {column: float(_at(summary, place)) for column, place in COLUMNS.items()}
+    return {**found, _NOMINAL: (found["U"] + float(fairness.mean())) / 2}
 
 
 def _fairness_of_nominal_shares(prepared: PreparedLog, start: FloatArray) -> FloatArray:
     log = prepared.log
-    shares = np.array([_NOMINAL_SHARES.get(name, 0.0) for name in log.accounts])
+    shares = np.array([FEASIBLE.get(name, 0.0) for name in log.accounts])
     if not shares.any():
         return np.full(len(start), np.nan)  # not the 2008 load
     return fairness_at_starts(start, log.run_time, log.processors, log.account, shares)
-
-
-def _at(summary: Mapping[str, Any], place: str) -> Any:
-    found: Any = summary
-    for key in place.split():
-        found = found[key]
-    return found
 
 
 def _claims_of_table(group: str, table: Table, sample: Sample) -> Iterator[Claim]:

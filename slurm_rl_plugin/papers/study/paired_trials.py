@@ -170,11 +170,12 @@ def run_trial(
             schedules[name].append(contender.schedule(prepared))
         after_log()
     measures = {
-        name: _columns([measures_of(jobs, drop) for jobs in each])
+        name: columns_of([measures_of(jobs, drop) for jobs in each])
         for name, each in schedules.items()
     }
     return PairedTrial(schedules=schedules, measures=measures, drop=drop)
 
 
-def _columns(rows: Sequence[Mapping[str, float]]) -> dict[str, FloatArray]:
+def columns_of(rows: Sequence[Mapping[str, float]]) -> dict[str, FloatArray]:
+    """Column -> its figures, one a row, shape [rows]."""
     return {column: np.array([row[column] for row in rows]) for column in rows[0]}

@@ -11,7 +11,7 @@ import pytest
 
 from slurm_rl_plugin.cli.entry import main
 from slurm_rl_plugin.papers.heuristics.earlier_figures import GRID_OF_2008, HEURISTICS, SEGMENTS
-from slurm_rl_plugin.papers.heuristics.experiment import measures_of, reproduce, steps
+from slurm_rl_plugin.papers.heuristics.experiment import figures_of, reproduce, steps
 from slurm_rl_plugin.papers.study.claims import (
     Cell,
     Claim,
@@ -98,7 +98,7 @@ def test_one_log_has_no_standard_error() -> None:
 
 def test_nominal_shares_change_nothing_but_the_fairness() -> None:
     prepared = prepare_log(generated_log("mmn:jobs=500,seed=3"), capacity=50)
-    found = measures_of(HEURISTICS["FIFO"], prepared, (0, 50))
+    found = figures_of(HEURISTICS["FIFO"], prepared, (0, 50))
     fairness = 2 * found["J"] - found["U"]
     of_nominal = 2 * found["J with nominal shares"] - found["U"]
     assert fairness != of_nominal
