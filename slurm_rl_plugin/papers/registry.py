@@ -5,14 +5,12 @@ Each is imported when it is run, so that who only asks for the names needs no li
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from slurm_rl_plugin.papers.rlscheduler_2020.switches import SEARCH
-
 if TYPE_CHECKING:
-    from slurm_rl_plugin.papers.study.study import Study, Switch
+    from slurm_rl_plugin.papers.study.study import Study
 
 
 def _reactive_grids() -> Study:
@@ -83,13 +81,13 @@ class Entry:
         load: imports it.
         seeds: how many it runs where nobody says.
         keeps: whether it takes --models, --policy and --quick, or refuses them itself.
-        switches: that it alone has.
+        searches: whether it takes --search.
     """
 
     load: Callable[[], Study]
     seeds: int = 30
     keeps: bool = True
-    switches: Sequence[Switch] = ()
+    searches: bool = False
 
 
 #: Name -> study, as the command line lists them.
@@ -103,5 +101,5 @@ STUDIES: Mapping[str, Entry] = {
     "learning-agents": Entry(_learning_agents),
     "site-utilities": Entry(_site_utilities),
     "heuristics": Entry(_heuristics, seeds=100, keeps=False),
-    "rlscheduler": Entry(_rlscheduler, seeds=5, keeps=False, switches=(SEARCH,)),
+    "rlscheduler": Entry(_rlscheduler, seeds=5, keeps=False, searches=True),
 }

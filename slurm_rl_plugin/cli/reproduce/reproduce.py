@@ -42,9 +42,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         f"{usual['heuristics']}, economic {usual['economic']}; rlscheduler has none), or searches "
         f"of --search on each trace (default: {usual['rlscheduler']})",
     )
-    for study in STUDIES.values():
-        for switch in study.switches:
-            parser.add_argument(switch.word, action="store_true", help=switch.meaning)
+    parser.add_argument(
+        "--search",
+        action="store_true",
+        help="rlscheduler: also search a score on the very sequences it is measured on "
+        "(in-sample; some minutes)",
+    )
     parser.add_argument(
         "--models",
         type=Path,
@@ -89,21 +92,12 @@ def main(options: argparse.Namespace) -> int:
 
 def _check_options(options: argparse.Namespace) -> None:
     """Refuse options of other studies, before anything is imported."""
-    switches = _switches(options)
-    for name, study in STUDIES.items():
-        for switch in study.switches:
-            if switch.word in switches and name != options.paper:
-                raise ConfigurationError(f"{switch.word} is for {name}.")
-    small = options.quick and not switches  # a switch may be made small, too
+    if options.search and not STUDIES[options.paper].searches:
+        raise ConfigurationError("--search is for rlscheduler.")
+    small = options.quick and not options.search  # which may be made small, too
     if not STUDIES[options.paper].keeps and (options.models or options.policy or small):
         others = ", ".join(name for name, study in STUDIES.items() if study.keeps)
         raise ConfigurationError(f"--models, --policy and --quick are for {others}.")
-
-
-def _switches(options: argparse.Namespace) -> frozenset[str]:
-    """Words of the switches that are set."""
-    words = (switch.word for study in STUDIES.values() for switch in study.switches)
-    return frozenset(word for word in words if getattr(options, word.lstrip("-").replace("-", "_")))
 
 
 def _asked(options: argparse.Namespace, models: Path) -> Asked:
@@ -117,7 +111,7 @@ def _asked(options: argparse.Namespace, models: Path) -> Asked:
         models=models,
         policy=options.policy,
         quick=options.quick,
-        switches=_switches(options),
+        search=options.search,
         shipped=model_path,
         bar=parts_bar,
         say=lambda sentence: print(sentence, file=sys.stderr),

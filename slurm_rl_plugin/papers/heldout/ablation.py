@@ -15,14 +15,12 @@ import numpy as np
 from slurm_rl_plugin.learning.evaluation.heldout import (
     WindowFigures,
     best_heuristic,
-    figures_of_windows,
     heuristics_on_training_part,
     training_and_test_windows,
 )
-from slurm_rl_plugin.learning.evaluation.paired import Candidate
 from slurm_rl_plugin.learning.evaluation.paired_windows import overlapping_windows
 from slurm_rl_plugin.learning.load_windows import class_known_at_submission
-from slurm_rl_plugin.papers.heldout.experiment import HeldoutPlan
+from slurm_rl_plugin.papers.heldout.experiment import HeldoutPlan, figures_by_kind
 from slurm_rl_plugin.papers.heldout.logs import TO_BEST
 from slurm_rl_plugin.papers.heldout.networks import HeldoutTraining
 from slurm_rl_plugin.papers.heldout.seed_ratios import ratio_over_logs, ratio_over_seeds
@@ -82,17 +80,16 @@ def ablate(
         store: keeps the networks.
         after_log: called when a log has been measured.
     """
-    logs = {name: log.prepared for name, log in plan.logs.items()}
-    checksums = {name: log.checksum for name, log in plan.logs.items()}
+    logs = list(plan.logs)
     networks: dict[str, list[QNetwork]] = {variant: [] for variant in (*VARIANTS, FITTED_Q)}
     for seed in range(plan.seeds):
-        training = HeldoutTraining(logs, checksums, plan.size, seed, store)
+        training = HeldoutTraining(plan.logs, plan.size, seed, store)
         for variant, changes in VARIANTS.items():
-            networks[variant].append(training.pooled(list(logs), changes).q_network)
-        networks[FITTED_Q].append(training.fitted(list(logs)).q_network)
+            networks[variant].append(training.pooled(logs, changes).q_network)
+        networks[FITTED_Q].append(training.fitted(logs).q_network)
     found = {}
-    for name, log in logs.items():
-        found[name] = _measured(log, networks, plan)
+    for name, log in plan.logs.items():
+        found[name] = _measured(log.prepared, networks, plan)
         after_log()
     return found
 
@@ -107,19 +104,11 @@ def _measured(log: Any, networks: Mapping[str, list[QNetwork]], plan: HeldoutPla
     known, protocol = class_known_at_submission(log), plan.size.test
     training, test = training_and_test_windows(known, protocol)
     best = best_heuristic(heuristics_on_training_part(known, training, protocol))
-    learned = [
-        Candidate(name=f"{variant} {place}", network=network)
-        for variant, each in networks.items()
-        for place, network in enumerate(each)
-    ]
-    figures = figures_of_windows([Candidate(name=best), *learned], known, test, protocol)
+    rules, variants = figures_by_kind([best], networks, known, test, protocol)
     return AblatedLog(
         best=best,
-        rule=figures[best],
-        variants={
-            variant: [figures[f"{variant} {place}"] for place in range(len(each))]
-            for variant, each in networks.items()
-        },
+        rule=rules[best],
+        variants=variants,
         block=overlapping_windows(test, protocol.jobs),
     )
 

@@ -28,7 +28,7 @@ def _ratios(found: Mapping[str, AblatedLog]) -> Any:
         for place, variant in enumerate(reversed(variants)):
             rows = log.ratios(variant, TO_ALL)
             median = ratio_over_seeds(rows, log.block)
-            low, high = median.ci95 or (median.value, median.value)
+            low, high = median.ends
             axis.plot([low, high], [place, place], color="C0", linewidth=2)
             axis.plot(np.exp(rows.mean(axis=1)), [place] * len(rows), ".", color="tab:grey")
             axis.plot(median.value, place, "o", color="C0")

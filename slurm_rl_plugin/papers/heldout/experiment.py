@@ -134,13 +134,11 @@ def study_log(name: str, plan: HeldoutPlan, store: ResultStore) -> LogStudy:
         plan: what is studied.
         store: keeps the networks.
     """
-    logs = {each: log.prepared for each, log in plan.logs.items()}
-    checksums = {each: log.checksum for each, log in plan.logs.items()}
     networks: dict[str, list[QNetwork]] = {kind: [] for kind in (WITHOUT, FITTED, TUNED, HOLDING)}
     reserves, validated = [], []
     for seed in range(plan.seeds):
-        training = HeldoutTraining(logs, checksums, plan.size, seed, store)
-        others = [each for each in logs if each != name]
+        training = HeldoutTraining(plan.logs, plan.size, seed, store)
+        others = [each for each in plan.logs if each != name]
         without = training.pooled(others)
         tuned = training.fine_tuned(name, without)
         holding, part = training.holding(name, tuned.q_network)
@@ -153,7 +151,7 @@ def study_log(name: str, plan: HeldoutPlan, store: ResultStore) -> LogStudy:
         if seed == 0:
             networks[UNSEARCHED] = [training.start(others)]
     chosen = networks[TUNED][int(np.argmax(validated))]
-    return _measured(logs[name], networks, chosen, plan.size.test, reserves)
+    return _measured(plan.logs[name].prepared, networks, chosen, plan.size.test, reserves)
 
 
 def _measured(
@@ -167,33 +165,52 @@ def _measured(
     training, test = training_and_test_windows(known, protocol)
     slowdown = heuristics_on_training_part(known, training, protocol)
     bound = _starvation_bound(chosen, known, training, protocol)
-    rules = [Candidate(name=rule) for rule in (*HEURISTICS, MULTIFACTOR)]
-    learned = {
-        f"{kind} {place}": Candidate(name=f"{kind} {place}", network=network)
-        for kind, each in networks.items()
-        for place, network in enumerate(each)
-    }
-    figures = figures_of_windows([*rules, *learned.values()], known, test, protocol)
-    by_kind = {
-        kind: [figures[f"{kind} {place}"] for place in range(len(each))]
-        for kind, each in networks.items()
-    }
+    rules, learned = figures_by_kind([*HEURISTICS, MULTIFACTOR], networks, known, test, protocol)
     one = [Candidate(name=TUNED, network=chosen)]
 
     def under(changes: Mapping[str, Any]) -> WindowFigures:
         return figures_of_windows(one, known, test, replace(protocol, **changes))[TUNED]
 
-    by_kind[TAIL_SAFE] = [under({"starvation": bound * HOUR})]
+    learned[TAIL_SAFE] = [under({"starvation": bound * HOUR})]
     return LogStudy(
         best=best_heuristic(slowdown),
         training_slowdown=slowdown,
-        rules={each.name: figures[each.name] for each in rules},
-        learned=by_kind,
+        rules=rules,
+        learned=learned,
         block=overlapping_windows(test, protocol.jobs),
         reserves=reserves,
         starvation=bound,
         effects={label: under(changes) for label, changes in EFFECTS.items()},
     )
+
+
+def figures_by_kind(
+    rules: Sequence[str],
+    networks: Mapping[str, Sequence[QNetwork]],
+    known: Any,
+    firsts: Sequence[int],
+    protocol: HeldoutProtocol,
+) -> tuple[dict[str, WindowFigures], dict[str, list[WindowFigures]]]:
+    """Rules and networks on the same windows: rule -> figures, and kind -> figures of each network.
+
+    Args:
+        rules: by name.
+        networks: kind -> its networks.
+        known: the log.
+        firsts: first job of each window.
+        protocol: how windows are run.
+    """
+    learned = [
+        Candidate(name=f"{kind} {place}", network=network)
+        for kind, each in networks.items()
+        for place, network in enumerate(each)
+    ]
+    candidates = [*(Candidate(name=rule) for rule in rules), *learned]
+    figures = figures_of_windows(candidates, known, firsts, protocol)
+    return {rule: figures[rule] for rule in rules}, {
+        kind: [figures[f"{kind} {place}"] for place in range(len(each))]
+        for kind, each in networks.items()
+    }
 
 
 def _starvation_bound(

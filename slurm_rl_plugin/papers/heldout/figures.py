@@ -31,7 +31,7 @@ def _ratios(studies: Mapping[str, LogStudy]) -> Any:
         policies = [*study.learned, *study.rules]
         for place, policy in enumerate(reversed(policies)):
             found = figure_of(study, policy, TO_BEST)
-            low, high = found.ci95 or (found.value, found.value)
+            low, high = found.ends
             colour = "C0" if policy in study.learned else "tab:grey"
             axis.plot([low, high], [place, place], color=colour, linewidth=2)
             axis.plot(found.value, place, "o", color=colour)

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from slurm_rl_plugin.accounting.log_format import read_log
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.papers.study.archived_logs import log_in
+from slurm_rl_plugin.papers.study.verdicts import Goal
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog, prepare_log
 
 #: Name -> file of the Parallel Workloads Archive; logs of parallel machines with user estimates.
@@ -29,34 +30,25 @@ LONGEST = "longest wait / multifactor's"
 FAIRNESS_GAIN = "F less multifactor's"
 
 
-class Goal(NamedTuple):
-    """A bound on a figure; met where its 95 % interval reaches it (definitions)."""
-
-    policy: str
-    column: str
-    bound: str
-    least: bool = False
-
-
 def _goals(without: str, tuned: str, to_multifactor: str) -> Sequence[Goal]:
     return (
-        Goal(WITHOUT, TO_BEST, without),
-        Goal(TUNED, TO_BEST, tuned),
-        Goal(HOLDING, TO_BEST, tuned),
-        Goal(TUNED, TO_MULTIFACTOR, to_multifactor),
-        Goal(TAIL_SAFE, LONGEST, "1.1"),
-        Goal(TUNED, FAIRNESS_GAIN, "0", least=True),
+        Goal(WITHOUT, TO_BEST, without, least=False),
+        Goal(TUNED, TO_BEST, tuned, least=False),
+        Goal(HOLDING, TO_BEST, tuned, least=False),
+        Goal(TUNED, TO_MULTIFACTOR, to_multifactor, least=False),
+        Goal(TAIL_SAFE, LONGEST, "1.1", least=False),
+        Goal(TUNED, FAIRNESS_GAIN, "0"),
     )
 
 
 #: Log -> goals; a log that is not named here has none.
 GOALS: Mapping[str, Sequence[Goal]] = {
-    "SDSC-SP2": (*_goals("1.00", ".90", ".70"), Goal(HOLDING, SHORT_GAIN, "10", least=True)),
+    "SDSC-SP2": (*_goals("1.00", ".90", ".70"), Goal(HOLDING, SHORT_GAIN, "10")),
     "HPC2N": _goals(".90", ".75", ".70"),
     "CTC-SP2": (
         *_goals(".90", ".85", ".55"),
-        Goal(TUNED, SHORT_GAIN, "10", least=True),
-        Goal(HOLDING, SHORT_GAIN, "10", least=True),
+        Goal(TUNED, SHORT_GAIN, "10"),
+        Goal(HOLDING, SHORT_GAIN, "10"),
     ),
 }
 COLUMNS = (TO_BEST, TO_MULTIFACTOR, SHORT_GAIN, LONGEST, FAIRNESS_GAIN)

@@ -21,9 +21,9 @@ from slurm_rl_plugin.learning.heldout_training import (
 from slurm_rl_plugin.learning.policy_search.search import unsearched_network
 from slurm_rl_plugin.learning.policy_search.settings import SLOWDOWN, PolicySearchSettings
 from slurm_rl_plugin.learning.trained_policy import TrainedPolicy
+from slurm_rl_plugin.papers.heldout.logs import StudyLog
 from slurm_rl_plugin.papers.study.result_store import Learned, LearningTask, Loads, ResultStore
 from slurm_rl_plugin.policies.network import QNetwork
-from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog
 
 #: Windows of a log that measure.
 TEST = HeldoutProtocol()
@@ -71,8 +71,7 @@ class HeldoutTraining:
 
     def __init__(
         self,
-        logs: Mapping[str, PreparedLog],
-        checksums: Mapping[str, str],
+        logs: Mapping[str, StudyLog],
         size: StudySize,
         seed: int,
         store: ResultStore,
@@ -81,12 +80,11 @@ class HeldoutTraining:
 
         Args:
             logs: name -> whole log.
-            checksums: name -> sha256 of its file.
             size: how much is trained.
             seed: of the trainings.
             store: keeps the networks.
         """
-        self._logs, self._checksums, self._size, self._store = logs, checksums, size, store
+        self._logs, self._size, self._store = logs, size, store
         self._seed = seed
         self._made: dict[tuple[str, ...], HeldoutLoads] = {}
 
@@ -126,7 +124,7 @@ class HeldoutTraining:
         key = tuple(names)
         if key not in self._made:
             self._made[key] = heldout_loads(
-                [self._logs[name] for name in names],
+                [self._logs[name].prepared for name in names],
                 self._seed,
                 training=self._size.training,
                 validation=self._size.validation,
@@ -141,7 +139,7 @@ class HeldoutTraining:
         steps: int,
         start: QNetwork | None = None,
     ) -> Learned:
-        sources = [f"{name} {self._checksums[name]}" for name in names]
+        sources = [f"{name} {self._logs[name].checksum}" for name in names]
         sources += [str(self._size.training), str(self._size.validation)]
         if start is not None:
             parts = (start.queue_weights, start.job_weights, start.bias, start.output, start.linear)

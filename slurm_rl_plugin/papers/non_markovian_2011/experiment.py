@@ -49,7 +49,7 @@ _CAPACITIES = (PROCESSORS_OF_2011, PROCESSORS_OF_LPC)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NonMarkovian:
-    """What came out.
+    """Claims, and the trials that they rest on.
 
     Attributes:
         claims: of every table, figure and sentence.

@@ -11,7 +11,7 @@ from matplotlib.ticker import MaxNLocator
 
 from slurm_rl_plugin.papers.non_markovian_2011.experiment import MEASURED_SEGMENTS, NonMarkovian
 from slurm_rl_plugin.papers.non_markovian_2011.tables import FIFO, LEARNED, NATIVE, SJF
-from slurm_rl_plugin.papers.reactive_grids_2008.shares import fairness_over_time
+from slurm_rl_plugin.papers.reactive_grids_2008.trace import fairness_gap
 from slurm_rl_plugin.papers.study.figure_file import legend_above
 from slurm_rl_plugin.papers.study.learner_average import figures_by_learner, measure_over_learners
 from slurm_rl_plugin.papers.study.lpc_segments import PROCESSORS_OF_2011
@@ -29,7 +29,6 @@ _STYLES = {
     "ESN-ORA": ("tab:orange", "-"),
     "ESN-EST": ("tab:orange", "--"),
 }
-_INSTANTS = 400
 
 
 def drawings_of(found: NonMarkovian) -> Drawings:
@@ -125,7 +124,7 @@ def _draw_memory(trials: Mapping[str, PairedTrial]) -> Any:
     for axis, (title, trial) in zip(axes[0], trials.items(), strict=True):
         for place, (one, two) in enumerate(pairs):
             gain = measure_over_learners(_difference(trial, one, two))
-            low, high = gain.ci95 or (gain.value, gain.value)
+            low, high = gain.ends
             error = [[gain.value - low], [high - gain.value]]
             axis.errorbar(
                 [gain.value],
@@ -156,15 +155,10 @@ def _difference(trial: PairedTrial, one: str, two: str) -> FloatArray:
 def _draw_fairness(trial: PairedTrial) -> Any:
     figure, axes = plt.subplots(1, 3, figsize=(13, 4.4), layout="constrained")
     for place, (axis, number) in enumerate(zip(axes, MEASURED_SEGMENTS, strict=True)):
-        native = trial.schedules[NATIVE][place]
-        last = len(native.submit) - trial.drop[1] - 1
-        times = np.linspace(native.submit[trial.drop[0]], native.submit[last], _INSTANTS)
-        base = fairness_over_time(native, times)
         for name, (colour, style) in _STYLES.items():
-            if name == NATIVE:
-                continue
-            gap = fairness_over_time(trial.schedules[name][place], times) - base
-            axis.plot((times - native.submit[0]) / DAY, gap, style, color=colour, label=name)
+            if name != NATIVE:
+                seconds, gap = fairness_gap(trial, name, place)
+                axis.plot(seconds / DAY, gap, style, color=colour, label=name)
         axis.axhline(0.0, color="black", linewidth=0.8)
         axis.set_title(f"LPC-EGEE segment {number}", fontsize="medium")
         axis.set_xlabel("time (days)")

@@ -10,7 +10,6 @@ import numpy as np
 from slurm_rl_plugin.features.estimates import ClassMedian
 from slurm_rl_plugin.learning.fitted_q.iteration import train_fitted_q
 from slurm_rl_plugin.learning.fitted_q.settings import FittedQSettings
-from slurm_rl_plugin.learning.training_load import TrainingLoad
 from slurm_rl_plugin.papers.non_markovian_2011.tables import (
     FIFO,
     FORGETFUL,
@@ -18,6 +17,7 @@ from slurm_rl_plugin.papers.non_markovian_2011.tables import (
     NATIVE,
     SJF,
 )
+from slurm_rl_plugin.papers.reactive_grids_2008.load import training_loads
 from slurm_rl_plugin.papers.study.effort import Effort
 from slurm_rl_plugin.papers.study.paired_trials import Contender
 from slurm_rl_plugin.papers.study.result_store import (
@@ -27,7 +27,6 @@ from slurm_rl_plugin.papers.study.result_store import (
     ResultStore,
 )
 from slurm_rl_plugin.policies.reservoir import ReservoirSettings
-from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.simulator.workloads.generators import egee_log
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog, prepare_log
 
@@ -85,8 +84,8 @@ def learning_task(name: str, learner: int, effort: Effort) -> LearningTask:
         medians = medians_of(training) if estimates == "EST" else None
         seeds = range(_VALIDATION_SEED, _VALIDATION_SEED + effort.validation)
         return (
-            _training_loads(training, medians),
-            _training_loads(generated(_TRAINING_LOAD, seeds, effort), medians),
+            training_loads(training, medians),
+            training_loads(generated(_TRAINING_LOAD, seeds, effort), medians),
         )
 
     counts = (effort.training, effort.validation)
@@ -98,14 +97,6 @@ def learning_task(name: str, learner: int, effort: Effort) -> LearningTask:
         loads=loads,
         steps=effort.iterations,
     )
-
-
-def _training_loads(
-    logs: Iterable[PreparedLog], estimates: ClassMedian | None
-) -> list[TrainingLoad]:
-    return [
-        TrainingLoad.of(log, estimates, SimulationSettings(capacity=log.capacity)) for log in logs
-    ]
 
 
 def learn(effort: Effort, store: ResultStore) -> dict[str, list[LearnedNetwork]]:

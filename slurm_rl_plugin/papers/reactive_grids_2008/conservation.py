@@ -13,11 +13,9 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
-
 from slurm_rl_plugin.papers.reactive_grids_2008.load import rates
 from slurm_rl_plugin.papers.reactive_grids_2008.tables import FIFO, RL, printed_waits
-from slurm_rl_plugin.papers.study.claims import Measurement, measure, ratio_of_means
+from slurm_rl_plugin.papers.study.claims import Measurement
 from slurm_rl_plugin.papers.study.paired_trials import PairedTrial
 from slurm_rl_plugin.units import SHORT_JOB_RUN_TIME
 
@@ -25,10 +23,7 @@ from slurm_rl_plugin.units import SHORT_JOB_RUN_TIME
 def smallest_ratio(trial: PairedTrial) -> tuple[str, Measurement]:
     """The policy with the smallest sum of run time * wait against FIFO's, and that ratio."""
     ratios = {
-        name: measure(
-            np.stack([trial.figure(each, "work-weighted wait") for each in (name, FIFO)]),
-            ratio_of_means,
-        )
+        name: trial.ratio_of_means("work-weighted wait", name, FIFO)
         for name in trial.measures
         if name != FIFO
     }

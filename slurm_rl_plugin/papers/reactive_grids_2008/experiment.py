@@ -69,7 +69,7 @@ _MACHINES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReactiveGrids:
-    """What came out.
+    """Claims, and what they rest on.
 
     Attributes:
         claims: of every table, figure and sentence.

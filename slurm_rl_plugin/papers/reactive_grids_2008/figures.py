@@ -23,7 +23,6 @@ from slurm_rl_plugin.papers.reactive_grids_2008.literal_reward import (
 from slurm_rl_plugin.papers.reactive_grids_2008.shares import INFEASIBLE_BOUND, fairness_over_time
 from slurm_rl_plugin.papers.reactive_grids_2008.tables import FIFO, RL, SJF, printed_waits
 from slurm_rl_plugin.papers.reactive_grids_2008.trace_figures import segment_drawings
-from slurm_rl_plugin.papers.study.claims import measure, ratio_of_means
 from slurm_rl_plugin.papers.study.figure_file import legend_above
 from slurm_rl_plugin.papers.study.paired_trials import LONGEST_FIRST, PairedTrial
 from slurm_rl_plugin.papers.study.study import Drawings
@@ -98,9 +97,8 @@ def _draw_conservation(trials: Mapping[float, PairedTrial]) -> Any:
     for axis, (p, trial) in zip(np.atleast_1d(axes), trials.items(), strict=True):
         names = [name for name in trial.measures if name not in (FIFO, LITERAL, PRINTED)]
         for place, name in enumerate(names):
-            pair = [trial.figure(each, "work-weighted wait") for each in (name, FIFO)]
-            ratio = measure(np.stack(pair), ratio_of_means)
-            low, high = ratio.ci95 or (ratio.value, ratio.value)
+            ratio = trial.ratio_of_means("work-weighted wait", name, FIFO)
+            low, high = ratio.ends
             error = [[ratio.value - low], [high - ratio.value]]
             axis.errorbar([ratio.value], [place], xerr=error, fmt="x", color="tab:blue", capsize=3)
         bounds = [implied_ratio(p, most=each) for each in (False, True)]

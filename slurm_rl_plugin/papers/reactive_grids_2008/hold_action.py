@@ -9,23 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import numpy as np
-
 from slurm_rl_plugin.papers.reactive_grids_2008.tables import BASELINES, RL
 from slurm_rl_plugin.papers.study.claims import (
     Cell,
     Claim,
-    Judgement,
-    Measurement,
-    Printed,
     measure,
-    ratio_of_means,
 )
 from slurm_rl_plugin.papers.study.paired_trials import PairedTrial
-from slurm_rl_plugin.papers.study.verdicts import as_bound, as_gain
+from slurm_rl_plugin.papers.study.verdicts import as_bound, as_gain, bounded
 
 _HOLDING = ("SJF oracle, 1 held", "SJF oracle, 2 held")
-_GOOD_PART = 0.9
+_BESIDE = (RL, *BASELINES)
 
 
 def claims_of_holding(interactive: float, trial: PairedTrial) -> Iterator[Claim]:
@@ -38,44 +32,25 @@ def claims_of_holding(interactive: float, trial: PairedTrial) -> Iterator[Claim]
     group = f"Hold action, p = {interactive}"
     for policy in _HOLDING:
         column = "interactive within 120 s"
-        within = measure(trial.figure(policy, column))
-        yield _claim(
-            group,
-            trial,
-            policy,
-            column,
-            within,
-            as_bound(within, _GOOD_PART, least=True),
-            Printed.of("0.9"),
+        yield bounded(
+            Cell(group, policy, column),
+            measure(trial.figure(policy, column)),
+            "0.9",
+            least=True,
+            baselines=trial.means(column, _BESIDE),
         )
         gain = measure(trial.figure(policy, "J") - trial.figure(RL, "J"))
-        yield _claim(group, trial, f"{policy} - {RL}", "J", gain, as_gain(gain))
-        column = "batch mean wait"
-        pair = np.stack([trial.figure(each, column) for each in (policy, RL)])
-        price = measure(pair, ratio_of_means)
-        yield _claim(
-            group,
-            trial,
-            f"{policy} / {RL}",
-            column,
-            price,
-            as_bound(price, 1.0, least=False, remark="batch jobs pay for the idle processors"),
+        yield Claim(
+            cell=Cell(group, f"{policy} - {RL}", "J"),
+            measured=gain,
+            baselines=trial.means("J", _BESIDE),
+            judged=as_gain(gain),
         )
-
-
-def _claim(
-    group: str,
-    trial: PairedTrial,
-    policy: str,
-    column: str,
-    measured: Measurement,
-    judged: Judgement,
-    printed: Printed | None = None,
-) -> Claim:
-    return Claim(
-        cell=Cell(group, policy, column),
-        measured=measured,
-        printed=printed,
-        baselines=trial.means(column, (RL, *BASELINES)),
-        judged=judged,
-    )
+        column, remark = "batch mean wait", "batch jobs pay for the idle processors"
+        price = trial.ratio_of_means(column, policy, RL)
+        yield Claim(
+            cell=Cell(group, f"{policy} / {RL}", column),
+            measured=price,
+            baselines=trial.means(column, _BESIDE),
+            judged=as_bound(price, 1.0, least=False, remark=remark),
+        )

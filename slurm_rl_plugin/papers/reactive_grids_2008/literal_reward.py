@@ -19,8 +19,6 @@ from slurm_rl_plugin.papers.study.claims import (
     Claim,
     Judgement,
     Printed,
-    measure,
-    ratio_of_means,
 )
 from slurm_rl_plugin.papers.study.paired_trials import LONGEST_FIRST, PairedTrial
 from slurm_rl_plugin.policies.network import QNetwork
@@ -71,8 +69,7 @@ def claims_of_literal_reward(
 
 
 def _claim(trial: PairedTrial, name: str, literal: QNetwork, learned: QNetwork) -> Claim:
-    pair = np.stack([trial.figure(each, "mean wait") for each in (FIFO, name)])
-    factor = measure(pair, ratio_of_means)
+    factor = trial.ratio_of_means("mean wait", FIFO, name)
     slope = preference_for_long_jobs(literal)
     because = (
         f"its scores and the run times have rank correlation {slope:+.2f} "
@@ -85,5 +82,5 @@ def _claim(trial: PairedTrial, name: str, literal: QNetwork, learned: QNetwork) 
         measured=factor,
         printed=Printed(value=_PRINTED_FACTOR, unit=1.0, text="8"),
         baselines={f"{FIFO} / {each}": means[FIFO] / value for each, value in means.items()},
-        judged=Judgement((factor.ci95 or (0, factor.value))[1] >= _PRINTED_FACTOR, because),
+        judged=Judgement(factor.ends[1] >= _PRINTED_FACTOR, because),
     )

@@ -131,9 +131,13 @@ def with_recorded_starts(log: PreparedLog) -> PreparedLog:
     return replace(log, log=replace(log.log, start=start))
 
 
-def training_loads(logs: Iterable[PreparedLog]) -> list[TrainingLoad]:
-    """The logs with run times known (ORA), on an empty machine without backfilling."""
-    return [TrainingLoad.of(log, None, SimulationSettings(capacity=log.capacity)) for log in logs]
+def training_loads(
+    logs: Iterable[PreparedLog], estimates: ClassMedian | None = None
+) -> list[TrainingLoad]:
+    """The logs on an empty machine without backfilling; run times known (ORA) but for estimates."""
+    return [
+        TrainingLoad.of(log, estimates, SimulationSettings(capacity=log.capacity)) for log in logs
+    ]
 
 
 def contenders(network: QNetwork, medians: ClassMedian) -> dict[str, Contender]:

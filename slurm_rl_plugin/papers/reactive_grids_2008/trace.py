@@ -127,18 +127,19 @@ def _counted(trial: PairedTrial, policy: str, column: str) -> float:
     return max(float(trial.figure(policy, column)[0]), _LEAST_WAIT)
 
 
-def fairness_gap(trial: PairedTrial, policy: str) -> tuple[FloatArray, FloatArray]:
+def fairness_gap(trial: PairedTrial, policy: str, place: int = 0) -> tuple[FloatArray, FloatArray]:
     """Fairness of a policy less that of the native scheduler over time.
 
     Args:
-        trial: both on one log.
+        trial: with both.
         policy: of the trial.
+        place: of the log.
 
     Returns:
         Seconds since the first submit, and the differences there; between the submits of the
         first and the last job counted.
     """
-    native, other = (trial.schedules[name][0] for name in (NATIVE, policy))
+    native, other = (trial.schedules[name][place] for name in (NATIVE, policy))
     last = len(native.submit) - trial.drop[1] - 1
     times = np.linspace(native.submit[trial.drop[0]], native.submit[last], _INSTANTS)
     difference = fairness_over_time(other, times) - fairness_over_time(native, times)

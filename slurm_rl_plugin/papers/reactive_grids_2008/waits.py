@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import numpy as np
-
 from slurm_rl_plugin.papers.reactive_grids_2008.conservation import implied_ratio, smallest_ratio
 from slurm_rl_plugin.papers.reactive_grids_2008.tables import (
     BASELINES,
@@ -21,7 +19,6 @@ from slurm_rl_plugin.papers.study.claims import (
     Judgement,
     Printed,
     measure,
-    ratio_of_means,
 )
 from slurm_rl_plugin.papers.study.paired_trials import PairedTrial
 from slurm_rl_plugin.papers.study.verdicts import as_one_draw, bounded
@@ -88,14 +85,15 @@ def _claims_of_factors(interactive: float, trial: PairedTrial) -> Iterator[Claim
     for job_class in ("interactive", "batch"):
         column = f"{job_class} mean wait"
         fifo, learned = (printed_waits(interactive, p, job_class)[0] for p in (FIFO, RL))
-        pair = np.stack([trial.figure(FIFO, column), trial.figure(RL, column)])
         printed = Printed(value=fifo / learned, unit=0.1, text=f"{fifo / learned:.1f}")
         yield Claim(
             cell=Cell(f"Table II, p = {interactive}", f"{FIFO} / {RL}", column),
-            measured=measure(pair, ratio_of_means),
+            measured=trial.ratio_of_means(column, FIFO, RL),
             printed=printed,
             baselines=_factors(trial, column),
-            judged=as_one_draw(printed, pair[0] / pair[1], _remark(interactive, RL, column, trial)),
+            judged=as_one_draw(
+                printed, trial.ratio(column, FIFO, RL), _remark(interactive, RL, column, trial)
+            ),
         )
 
 
@@ -107,8 +105,7 @@ def _factors(trial: PairedTrial, column: str) -> dict[str, float]:
 def _claim_of_conservation(interactive: float, trial: PairedTrial) -> Claim:
     name, ratio = smallest_ratio(trial)
     product, most = (implied_ratio(interactive, most=each) for each in (False, True))
-    policies = [each for each in trial.measures if each != FIFO]
-    low = ratio.ci95[0] if ratio.ci95 else ratio.value
+    sums = trial.means("work-weighted wait", trial.measures)
     because = (
         f"the printed RL columns imply {product:.2f}, and at most {most:.2f} whatever the order "
         f"within a class, while {name} has the smallest ratio of all policies measured, so that "
@@ -123,14 +120,9 @@ def _claim_of_conservation(interactive: float, trial: PairedTrial) -> Claim:
         measured=ratio,
         printed=Printed(value=most, unit=0.01, text=f"{most:.2f}"),
         source="implied by the paper",
-        baselines={each: _weighted_ratio(trial, each) for each in policies},
-        judged=Judgement(low <= most, because),
+        baselines={each: value / sums[FIFO] for each, value in sums.items() if each != FIFO},
+        judged=Judgement(ratio.ends[0] <= most, because),
     )
-
-
-def _weighted_ratio(trial: PairedTrial, policy: str) -> float:
-    pair = [trial.figure(each, "work-weighted wait").mean() for each in (policy, FIFO)]
-    return float(pair[0] / pair[1])
 
 
 def _claims_of_figure_3(interactive: float, trial: PairedTrial) -> Iterator[Claim]:

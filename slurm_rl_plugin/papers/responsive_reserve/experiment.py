@@ -16,8 +16,6 @@ from slurm_rl_plugin.learning.policy_search.search import search_policy
 from slurm_rl_plugin.learning.policy_search.settings import PolicySearchSettings
 from slurm_rl_plugin.learning.sarsa.settings import SarsaSettings
 from slurm_rl_plugin.learning.training_load import TrainingLoad
-from slurm_rl_plugin.papers.reactive_grids_2008.block_figures import measured_on_one_log
-from slurm_rl_plugin.papers.reactive_grids_2008.compared_figures import measured
 from slurm_rl_plugin.papers.reactive_grids_2008.load import (
     DROP,
     FEASIBLE,
@@ -26,8 +24,11 @@ from slurm_rl_plugin.papers.reactive_grids_2008.load import (
     generated,
     learning_task,
     medians_of,
+    training_loads,
 )
 from slurm_rl_plugin.papers.reactive_grids_2008.tables import FIFO, FRACTIONS, NATIVE, SJF
+from slurm_rl_plugin.papers.responsive_reserve.block_figures import measured_on_one_log
+from slurm_rl_plugin.papers.responsive_reserve.compared_figures import measured
 from slurm_rl_plugin.papers.responsive_reserve.goals import (
     BASELINES,
     GREEDY,
@@ -40,7 +41,6 @@ from slurm_rl_plugin.papers.responsive_reserve.goals import (
     SYNTHETIC_COLUMNS,
     SYNTHETIC_GOALS,
     TAIL_SAFE,
-    Goal,
 )
 from slurm_rl_plugin.papers.study.claims import (
     Cell,
@@ -61,9 +61,8 @@ from slurm_rl_plugin.papers.study.result_store import (
     Loads,
     ResultStore,
 )
-from slurm_rl_plugin.papers.study.verdicts import bounded
+from slurm_rl_plugin.papers.study.verdicts import Goal, bounded
 from slurm_rl_plugin.policies.network import QNetwork
-from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.utility.reward import RewardWeights
 
 #: A figure of a policy in a trial, by the name of its column.
@@ -115,7 +114,7 @@ SCALED = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResponsiveReserve:
-    """What came out.
+    """Claims, and the trials that they rest on.
 
     Attributes:
         claims: a goal each, then every policy's figures.
@@ -201,12 +200,10 @@ def _task(name: str, effort: Effort) -> LearningTask:
 
 
 def _loads(first: int, effort: Effort, oracle: bool) -> list[TrainingLoad]:
-    found = []
+    found: list[TrainingLoad] = []
     for interactive in FRACTIONS:
-        for log in generated(interactive, range(first, first + _LOGS), effort, FEASIBLE):
-            estimates = None if oracle else _medians(interactive, effort)
-            settings = SimulationSettings(capacity=log.capacity)
-            found.append(TrainingLoad.of(log, estimates, settings))
+        logs = generated(interactive, range(first, first + _LOGS), effort, FEASIBLE)
+        found += training_loads(logs, None if oracle else _medians(interactive, effort))
     return found
 
 

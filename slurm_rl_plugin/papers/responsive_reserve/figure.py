@@ -7,21 +7,21 @@ from typing import Any
 
 from matplotlib import pyplot as plt
 
-from slurm_rl_plugin.papers.reactive_grids_2008.compared_figures import (
+from slurm_rl_plugin.papers.reactive_grids_2008.tables import NATIVE
+from slurm_rl_plugin.papers.responsive_reserve.compared_figures import (
     BATCH_TO_SJF,
     WAIT_TO_FIFO,
     measured,
 )
-from slurm_rl_plugin.papers.reactive_grids_2008.tables import NATIVE
 from slurm_rl_plugin.papers.responsive_reserve.experiment import SCALED, ResponsiveReserve
 from slurm_rl_plugin.papers.responsive_reserve.goals import (
     SEGMENT_GOALS,
     SYNTHETIC_GOALS,
-    Goal,
 )
 from slurm_rl_plugin.papers.study.figure_file import legend_above
 from slurm_rl_plugin.papers.study.paired_trials import PairedTrial
 from slurm_rl_plugin.papers.study.study import Drawings
+from slurm_rl_plugin.papers.study.verdicts import Goal
 
 _MARKERS = "osD^v<>PX*hp"
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
-from slurm_rl_plugin.papers.reactive_grids_2008.compared_figures import (
+from slurm_rl_plugin.papers.reactive_grids_2008.tables import FIFO, SJF
+from slurm_rl_plugin.papers.responsive_reserve.compared_figures import (
     BATCH_TO_SJF,
     FAIRNESS_LOST,
     INTERACTIVE_GAIN,
@@ -13,27 +13,11 @@ from slurm_rl_plugin.papers.reactive_grids_2008.compared_figures import (
     WAIT_TO_FIFO,
     WAIT_TO_SJF,
 )
-from slurm_rl_plugin.papers.reactive_grids_2008.tables import FIFO, SJF
+from slurm_rl_plugin.papers.study.verdicts import Goal
 
 INTERACTIVE_FIRST = "interactive first"
 GREEDY, HOLD, TAIL_SAFE = "SARSA", "hold", "tail-safe"
 GREEDY_EST, HOLD_EST = "greedy EST", "hold EST"
-
-
-class Goal(NamedTuple):
-    """A bound on a figure; met where its 95 % interval reaches it (definitions).
-
-    Attributes:
-        policy: whose figure.
-        column: a column of `measures_of`, or one of `compared_figures`.
-        bound: as text, with its decimals.
-        least: whether the figure is to be at least the bound; otherwise at most.
-    """
-
-    policy: str
-    column: str
-    bound: str
-    least: bool = True
 
 
 def _synthetic(

@@ -88,26 +88,25 @@ def benchmark_starts(
 
 
 def scored_starts(
-    jobs: BenchmarkJobs, capacity: int, coefficients: FloatArray, *, backfilling: bool = True
+    jobs: BenchmarkJobs, capacity: int, coefficients: FloatArray
 ) -> tuple[FloatArray, int]:
     """When each job starts if the lowest sum of coefficients times STATE_TERMS is chosen.
 
     The terms are what a scheduler knows when it chooses: ln(1 + wait in s) / 10,
     ln(1 + wait / requested time) / 5, 1 if the job fits on the free processors (else 0), and the
-    free part of the machine.
+    free part of the machine. Backfilling is the benchmark's own, not EASY.
 
     Args:
         jobs: one sequence; none wider than the machine.
         capacity: processors.
         coefficients: of each job, shape [n, len(STATE_TERMS)].
-        backfilling: the benchmark's own, not EASY.
 
     Returns:
         Starts, seconds, shape [n], and how often a job was chosen.
     """
     choice = _Choice(_BY_COEFFICIENTS, True, capacity, np.ascontiguousarray(coefficients))
     state = _empty_machine(jobs, capacity)
-    _schedule(jobs, state, choice, backfilling)
+    _schedule(jobs, state, choice, True)
     return state.start, int(state.counts[_DECISIONS])
 
 

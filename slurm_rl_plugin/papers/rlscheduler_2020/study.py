@@ -16,7 +16,6 @@ from slurm_rl_plugin.papers.rlscheduler_2020.search import (
     search_claims,
     search_facts,
 )
-from slurm_rl_plugin.papers.rlscheduler_2020.switches import SEARCH
 from slurm_rl_plugin.papers.study.comparison_figure import comparison
 from slurm_rl_plugin.papers.study.study import Asked, Outcome
 
@@ -25,12 +24,11 @@ _NO_TRACES = "no traces: give their directory, or name it in the variable SLURM_
 
 def run(asked: Asked) -> Outcome:
     """Simulate the ten sequences of each trace under every rule."""
-    searched = SEARCH.word in asked.switches
-    if asked.seeds is not None and not searched:
+    if asked.seeds is not None and not asked.search:
         raise ConfigurationError(
             "--seeds is for heuristics: rlscheduler's sequences are given, but for --search."
         )
-    plan = _search_plan(asked) if searched else None
+    plan = _search_plan(asked) if asked.search else None
     claims = reproduce(asked.traces_or_refuse(_NO_TRACES))
     more: list[str] = []
     facts: dict[str, Any] = {}

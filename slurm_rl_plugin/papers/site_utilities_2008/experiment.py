@@ -47,7 +47,7 @@ _GROUP = "three sites"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SiteUtilities:
-    """What came out.
+    """Claims, and what they rest on.
 
     Attributes:
         claims: the differences, then every contender's figures.

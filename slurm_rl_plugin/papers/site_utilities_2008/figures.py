@@ -28,7 +28,7 @@ def _gains(found: SiteUtilities) -> Any:
     for place, name in enumerate(reversed(BASELINES)):
         gain = found.figures[SITE_UTILITIES]["J"] - found.figures[name]["J"]
         mean = measure(gain)
-        low, high = mean.ci95 or (mean.value, mean.value)
+        low, high = mean.ends
         axis.plot(gain, np.full(len(gain), place - 0.15), ".", color="tab:grey", alpha=0.6)
         axis.plot([low, high], [place + 0.1, place + 0.1], color="C0", linewidth=3)
         axis.plot(mean.value, place + 0.1, "o", color="C0")
@@ -49,7 +49,7 @@ def _brokers(found: SiteUtilities) -> Any:
     for number, column in enumerate(("U", "F", "J")):
         for place, name in enumerate(names):
             mean = measure(found.figures[name][column])
-            low, high = mean.ci95 or (mean.value, mean.value)
+            low, high = mean.ends
             height = place + 0.22 * (number - 1)
             label = column if place == 0 else None
             axes[0].plot([low, high], [height, height], color=f"C{number}", linewidth=2)

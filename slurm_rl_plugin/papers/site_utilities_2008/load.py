@@ -72,12 +72,10 @@ class GridLoad:
     Attributes:
         offered: all of them in order of submission; its shares are of no site.
         home: place of the site whose users submit the job, NOWHERE for one to route, shape [n].
-        segments: that they come from: the routed stream's, then each site's.
     """
 
     offered: Workload
     home: IntArray
-    segments: tuple[int, ...]
 
 
 def draw_load(log: JobLog, segments: Sequence[int], jobs: int, seed: Sequence[int]) -> GridLoad:
@@ -98,7 +96,7 @@ def draw_load(log: JobLog, segments: Sequence[int], jobs: int, seed: Sequence[in
     for site, number in zip(SITES, drawn[1:], strict=True):
         work = site.local_load * site.capacity * span
         streams.append(_window(segment_of(log, int(number)), rng, work=work))
-    return _merged([_stretched(each, span) for each in streams], drawn)
+    return _merged([_stretched(each, span) for each in streams])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,7 +137,7 @@ def _stretched(stream: _Stream, span: float) -> _Stream:
     )
 
 
-def _merged(streams: Sequence[_Stream], segments: IntArray) -> GridLoad:
+def _merged(streams: Sequence[_Stream]) -> GridLoad:
     home = np.repeat(
         [NOWHERE, *range(len(SITES))], [len(stream.submit) for stream in streams]
     ).astype(np.int64)
@@ -159,6 +157,4 @@ def _merged(streams: Sequence[_Stream], segments: IntArray) -> GridLoad:
         interactive=run_time < SHORT_JOB_RUN_TIME,
         shares=np.array(ACCOUNT_MIX),
     )
-    return GridLoad(
-        offered=offered, home=home[order], segments=tuple(int(each) for each in segments)
-    )
+    return GridLoad(offered=offered, home=home[order])

@@ -33,6 +33,11 @@ class Measurement:
     standard_error: float | None = None
     ci95: tuple[float, float] | None = None
 
+    @property
+    def ends(self) -> tuple[float, float]:
+        """Of the interval; the figure itself twice where there is none."""
+        return self.ci95 or (self.value, self.value)
+
     @classmethod
     def of(cls, value: float, resampled: FloatArray) -> Measurement:
         """A figure with the errors that its draws tell, shape [resamples]; none of fewer than 2."""

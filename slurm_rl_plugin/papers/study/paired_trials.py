@@ -10,6 +10,7 @@ import numpy as np
 
 from slurm_rl_plugin.features.estimates import RunTimeEstimate
 from slurm_rl_plugin.learning.evaluation.paired import Candidate, schedule_of, starts_under
+from slurm_rl_plugin.papers.study.claims import Measurement, measure, ratio_of_means
 from slurm_rl_plugin.papers.study.result_store import LearnedNetwork
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings, simulate_scores
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog
@@ -138,6 +139,11 @@ class PairedTrial:
     def ratio(self, column: str, policy: str, to: str) -> FloatArray:
         """A policy's figure over another's on the same log, shape [logs]."""
         return np.asarray(self.figure(policy, column) / self.figure(to, column))
+
+    def ratio_of_means(self, column: str, policy: str, to: str) -> Measurement:
+        """A policy's mean over the logs over another's on the same logs."""
+        pair = [self.figure(policy, column), self.figure(to, column)]
+        return measure(np.stack(pair), ratio_of_means)
 
     def pooled(self, policy: str, *, interactive: bool) -> tuple[FloatArray, FloatArray]:
         """Waits and run times of the counted jobs of a class, all logs together, seconds."""

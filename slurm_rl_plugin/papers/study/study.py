@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.papers.study.claim_tables import Report, judged_claims
@@ -23,18 +23,6 @@ Add = Callable[[int], None]
 Bar = Callable[[str, int], AbstractContextManager[Add]]
 #: File of a figure -> gives a matplotlib figure.
 Drawings = Mapping[str, Callable[[], Any]]
-
-
-class Switch(NamedTuple):
-    """An option that one study alone has.
-
-    Attributes:
-        word: as it is typed, "--search".
-        meaning: its help text.
-    """
-
-    word: str
-    meaning: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +38,7 @@ class Asked:
         models: folder of the result store.
         policy: file of a network to take in place of trained ones; None for none.
         quick: whether all is to be small, to see that it runs.
-        switches: words of its own switches that are set.
+        search: whether a score is to be searched, too, of the study that does.
         shipped: gives the file of a model that comes with the package, by its name.
         bar: shows how far the work is.
         say: tells the user a sentence.
@@ -64,7 +52,7 @@ class Asked:
     models: Path
     policy: Path | None
     quick: bool
-    switches: frozenset[str]
+    search: bool
     shipped: Callable[[str], Path]
     bar: Bar
     say: Callable[[str], None]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 import numpy as np
 
@@ -19,6 +20,22 @@ from slurm_rl_plugin.units import FloatArray
 FEW_LOGS = 10
 #: Part of the draws that counts as usual.
 _USUAL = (0.025, 0.975)
+
+
+class Goal(NamedTuple):
+    """A bound on a figure; met where its 95 % interval reaches it (definitions).
+
+    Attributes:
+        policy: whose figure.
+        column: what is measured.
+        bound: as text, with its decimals.
+        least: whether the figure is to be at least the bound; otherwise at most.
+    """
+
+    policy: str
+    column: str
+    bound: str
+    least: bool = True
 
 
 def as_one_draw(printed: Printed, draws: FloatArray, remark: str = "") -> Judgement:
@@ -56,9 +73,7 @@ def as_bound(
             alone is judged.
         remark: why it does not, where it does not; a clause without a full stop.
     """
-    low = high = measured.value
-    if measured.ci95 is not None and logs >= FEW_LOGS:
-        low, high = measured.ci95
+    low, high = measured.ends if logs >= FEW_LOGS else (measured.value, measured.value)
     holds = bool(high >= bound) if least else bool(low <= bound)
     side = "at least" if least else "at most"
     text = f"{measured.value:.5g} against {side} {bound:.4g}"
@@ -106,7 +121,7 @@ def as_gain(difference: Measurement, remark: str = "") -> Judgement:
         difference: new less old, of a figure of which more is better.
         remark: why not, where it is none; a clause without a full stop.
     """
-    low, high = difference.ci95 or (difference.value, difference.value)
+    low, high = difference.ends
     text = f"paired difference {difference.value:+.3g}, 95 % interval {low:+.3g} to {high:+.3g}"
     holds = bool(low > 0.0)
     return Judgement(holds, text if holds or not remark else f"{text}: {remark}")

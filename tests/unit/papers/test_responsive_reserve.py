@@ -5,12 +5,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from slurm_rl_plugin.papers.reactive_grids_2008.block_figures import (
+from slurm_rl_plugin.papers.responsive_reserve.block_figures import (
     BLOCK_JOBS,
     WITHIN,
     measured_on_one_log,
 )
-from slurm_rl_plugin.papers.reactive_grids_2008.compared_figures import (
+from slurm_rl_plugin.papers.responsive_reserve.compared_figures import (
     BATCH_TO_SJF,
     FAIRNESS_LOST,
     INTERACTIVE_GAIN,

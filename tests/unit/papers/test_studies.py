@@ -31,7 +31,7 @@ def asked(**more: Any) -> Asked:
         "models": Path("models"),
         "policy": None,
         "quick": False,
-        "switches": frozenset(),
+        "search": False,
         "shipped": Path,
         "bar": lambda title, parts: nullcontext(lambda more: None),
         "say": lambda sentence: None,

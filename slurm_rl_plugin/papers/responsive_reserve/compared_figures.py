@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from slurm_rl_plugin.papers.reactive_grids_2008.tables import FIFO, SJF
 from slurm_rl_plugin.papers.study.claims import (
     Measurement,
     measure,
     median,
-    ratio_of_means,
 )
 from slurm_rl_plugin.papers.study.paired_trials import PairedTrial
 
@@ -38,11 +35,9 @@ def measured(trial: PairedTrial, policy: str, column: str) -> Measurement:
     """
     if column in _RATIOS:
         figure, other = _RATIOS[column]
-        pair = [trial.figure(policy, figure), trial.figure(other, figure)]
-        return measure(np.stack(pair), ratio_of_means)
+        return trial.ratio_of_means(figure, policy, other)
     if column == INTERACTIVE_GAIN:
-        pair = [trial.figure(each, "interactive mean wait") for each in (FIFO, policy)]
-        return measure(np.stack(pair), ratio_of_means)
+        return trial.ratio_of_means("interactive mean wait", FIFO, policy)
     if column == LONGEST_TO_FIFO:
         return measure(trial.ratio("longest wait", policy, FIFO), median)
     if column == FAIRNESS_LOST:

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from slurm_rl_plugin.papers.reactive_grids_2008.compared_figures import BATCH_TO_SJF, FAIRNESS_LOST
 from slurm_rl_plugin.papers.reactive_grids_2008.tables import FIFO, SJF
+from slurm_rl_plugin.papers.responsive_reserve.compared_figures import BATCH_TO_SJF, FAIRNESS_LOST
 from slurm_rl_plugin.papers.study.claims import Measurement, measure, ratio_of_means
 from slurm_rl_plugin.papers.study.paired_trials import PairedTrial
 from slurm_rl_plugin.units import INTERACTIVE_WAIT_GOAL, BoolArray, FloatArray
