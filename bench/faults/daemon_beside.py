@@ -110,11 +110,11 @@ class DaemonBeside:
             for line in self.log.splitlines()
         )
 
-    def wait_for_good_cycles(self, number: int, seconds: float, since: int | None = None) -> None:
-        """Wait for so many more than now, or than there were."""
+    def wait_for_good_cycle(self, seconds: float, since: int | None = None) -> None:
+        """Wait for one more than there are now, or than there were."""
         begin = time.monotonic()
-        wanted = (self.good_cycles() if since is None else since) + number
-        while self.good_cycles() < wanted:
+        before = self.good_cycles() if since is None else since
+        while self.good_cycles() <= before:
             assert time.monotonic() - begin < seconds, f"no good cycle:\n{self.log[-3000:]}"
             assert self.runs, f"the daemon ended:\n{self.log[-3000:]}"
             time.sleep(0.02)

@@ -54,7 +54,7 @@ def _jobs_change(scene: Scene) -> None:
         f"{real} update jobid={array}_2 timelimit=77",
     )
     jobs.submit(2)
-    scene.wait_until(lambda: scene.commands.written, 60, "a write")
+    scene.cluster.wait_until(lambda: scene.commands.written, 60, "a write")
 
 
 def _no_longer_change(scene: Scene) -> None:

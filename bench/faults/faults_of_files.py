@@ -33,12 +33,12 @@ def _mount(*words: str) -> None:
 @contextmanager
 def _mounted(scene: Scene, *words: str) -> Iterator[None]:
     """Mounted on the folder of the daemon's files, for as long as the daemon may need it."""
-    _mount(*words, str(scene.files))
+    _mount(*words, str(scene.daemon.files))
     try:
         yield
     finally:
         scene.daemon.end()
-        subprocess.run(["umount", "-l", str(scene.files)], check=True, timeout=20)
+        subprocess.run(["umount", "-l", str(scene.daemon.files)], check=True, timeout=20)
 
 
 def _small_disk(scene: Scene):  # type: ignore[no-untyped-def]
@@ -47,7 +47,7 @@ def _small_disk(scene: Scene):  # type: ignore[no-untyped-def]
 
 def _fill(scene: Scene) -> None:
     """To the last byte, but for a part of a page of the audit log itself."""
-    with scene.files.joinpath("filler").open("wb", buffering=0) as file:
+    with scene.daemon.files.joinpath("filler").open("wb", buffering=0) as file:
         try:
             while True:
                 file.write(bytes(4096))
@@ -56,12 +56,12 @@ def _fill(scene: Scene) -> None:
 
 
 def _empty(scene: Scene) -> None:
-    scene.files.joinpath("filler").unlink()
+    scene.daemon.files.joinpath("filler").unlink()
 
 
 def _make_read_only(scene: Scene) -> None:
     """By a mount on top of it, since the daemon has a file of its own open there."""
-    folder = str(scene.files)
+    folder = str(scene.daemon.files)
     _mount("--bind", folder, folder)
     scene.stack.callback(_make_writable, scene)
     _mount("-o", "remount,bind,ro", folder)
@@ -69,13 +69,13 @@ def _make_read_only(scene: Scene) -> None:
 
 def _make_writable(scene: Scene) -> None:
     """Also where it is writable already."""
-    words = ["umount", "-l", str(scene.files)]
+    words = ["umount", "-l", str(scene.daemon.files)]
     subprocess.run(words, check=False, capture_output=True, timeout=20)
 
 
 def _truncate(part: float, scene: Scene) -> None:
-    path = scene.files / "state.json"
-    scene.wait_until(lambda: path.exists() and path.stat().st_size > 40, 30, "a state file")
+    path = scene.daemon.files / "state.json"
+    scene.cluster.wait_until(lambda: path.exists() and path.stat().st_size > 40, 30, "a state file")
     content = path.read_bytes()
     with path.open("r+b") as file:  # in place, as a broken disk would
         file.truncate(int(part * len(content)))
@@ -94,7 +94,7 @@ def _swap(content: bytes, scene: Scene) -> None:
     reads.unlink(missing_ok=True)
     squeue = scene.commands.real("squeue")
     scene.commands.replace("squeue", f'touch {reads}; sleep 0.4; exec {squeue} "$@"')
-    scene.wait_until(reads.exists, 60, "a cycle")
+    scene.cluster.wait_until(reads.exists, 60, "a cycle")
     path = Path(scene.daemon.folder) / "model.onnx"
     beside = path.with_suffix(".new")
     beside.write_bytes(content)

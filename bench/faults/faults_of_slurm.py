@@ -20,7 +20,7 @@ def _at_a_write(when: int, number: signal.Signals, scene: Scene) -> None:
     """Send slurmctld a signal around the next burst of changes."""
     kill = f"kill -{number.value} {scene.cluster.pid('slurmctld')}; sleep 0.2"
     scene.commands.at_the_next_write(when, kill)
-    scene.wait_until(lambda: scene.commands.written, 60, "a write")
+    scene.cluster.wait_until(lambda: scene.commands.written, 60, "a write")
 
 
 def _restarted(scene: Scene) -> None:

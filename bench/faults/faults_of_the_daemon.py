@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -41,7 +42,7 @@ def _kill_often(scene: Scene) -> None:
             scene.daemon.start()
             if kill % 3 == 0:
                 scene.jobs.submit(2)
-        scene.pause(scene.rng.uniform(0.0, 1.5))
+        time.sleep(scene.rng.uniform(0.0, 1.5))
         scene.daemon.kill()
     marked.touch()
 
@@ -80,14 +81,14 @@ def _stranger_locks(scene: Scene) -> None:
             *("setpriv", f"--reuid={_STRANGER}", f"--regid={_STRANGER}", "--clear-groups"),
             *("sh", "-c", locks),
         ],
-        cwd=scene.files,  # the way there may be root's
+        cwd=scene.daemon.files,  # the way there may be root's
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         start_new_session=True,
     )
     (scene.daemon.folder / "stranger").write_text(str(stranger.pid))
     scene.stack.callback(_stranger_leaves, scene)
-    scene.pause(0.5)
+    time.sleep(0.5)
     scene.daemon.start()
 
 

@@ -138,7 +138,7 @@ def _go_through(fault: Fault, scene: Scene, found: Injection) -> None:
     daemon, jobs = scene.daemon, scene.jobs
     jobs.submit_first()
     daemon.start()
-    daemon.wait_for_good_cycles(1, _PATIENCE)
+    daemon.wait_for_good_cycle(_PATIENCE)
     jobs.submit(FRESH)
     if fault.after_save:
         jobs.wait_until_saved()
@@ -150,12 +150,12 @@ def _go_through(fault: Fault, scene: Scene, found: Injection) -> None:
     jobs.submit(FRESH)
     if fault.after_save:
         jobs.wait_until_saved()
-    daemon.wait_for_good_cycles(1, _PATIENCE)
+    daemon.wait_for_good_cycle(_PATIENCE)
     away += _leave_amid(fault, scene, found)
     jobs.close()
     found.factors_left = jobs.factors_left()
     daemon.start()
-    daemon.wait_for_good_cycles(1, _PATIENCE)
+    daemon.wait_for_good_cycle(_PATIENCE)
     daemon.kill()
     _watch_until_done(scene)
     found.factors_after_kill = jobs.factors_left()
@@ -181,7 +181,7 @@ def _recover(fault: Fault, scene: Scene) -> float:
     good, begun = scene.daemon.good_cycles(), time.monotonic()
     fault.end(scene)
     ended = begun if fault.counts_end else time.monotonic()
-    scene.daemon.wait_for_good_cycles(1, _PATIENCE, since=good)
+    scene.daemon.wait_for_good_cycle(_PATIENCE, since=good)
     return max(time.monotonic() - ended, 0.0)
 
 
@@ -209,7 +209,7 @@ def _watch_until_done(scene: Scene) -> None:
         return answer.returncode == 0
 
     try:
-        scene.wait_until(done, _PATIENCE, "nothing of ours is left")
+        scene.cluster.wait_until(done, _PATIENCE, "nothing of ours is left")
     except Exception as error:
         raise AssertionError(f"the watchdog does not end: {last}") from error
 
@@ -223,7 +223,7 @@ def _judge(fault: Fault, scene: Scene, found: Injection, away: float) -> None:
     )
     found.jobs = len(scene.jobs.submitted)
     found.longest_wait = max(each.wait for each in scene.jobs.seen().values())
-    found.torn = _torn_lines(scene.files / "audit.jsonl")
+    found.torn = _torn_lines(scene.daemon.files / "audit.jsonl")
     found.lost += verdict.lost
     found.held += verdict.held
     found.failed += verdict.failed

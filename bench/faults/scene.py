@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import random
-import time
-from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,7 +11,7 @@ from pathlib import Path
 from bench.faults.daemon_beside import DaemonBeside
 from bench.faults.drowsy_hook import SLEEP
 from bench.faults.fault import Fault
-from bench.faults.jobs_under_fault import PLAN, JobsUnderFault
+from bench.faults.jobs_under_fault import JobsUnderFault
 from bench.faults.tampered_commands import TamperedCommands
 from tests.real.private_cluster import PrivateSlurm
 
@@ -40,19 +38,6 @@ class Scene:
     stack: ExitStack
     others: list[DaemonBeside] = field(default_factory=list)
 
-    @property
-    def files(self) -> Path:
-        """Folder of the daemon's state file and audit log."""
-        return self.daemon.files
-
-    def wait_until(self, condition: Callable[[], bool], seconds: float, what: str) -> None:
-        """Poll until it holds."""
-        self.cluster.wait_until(condition, seconds, what)
-
-    def pause(self, seconds: float) -> None:
-        """Let a drawn time go by."""
-        time.sleep(seconds)
-
 
 def set_up(fault: Fault, cluster: PrivateSlurm, folder: Path, seed: int, stack: ExitStack) -> Scene:
     """A scene for a fault; its daemon is not started yet."""
@@ -71,6 +56,3 @@ def set_up(fault: Fault, cluster: PrivateSlurm, folder: Path, seed: int, stack: 
     rng = random.Random(f"{fault.name} {seed}")
     jobs = JobsUnderFault(cluster, random.Random(seed))
     return Scene(cluster, jobs, daemon, commands, rng, stack)
-
-
-__all__ = ["PLAN", "Scene", "set_up"]

@@ -18,7 +18,8 @@ from slurm_rl_plugin.accounting.stored.log import StoredLogReader
 from slurm_rl_plugin.accounting.swf.reader import SwfReader
 from slurm_rl_plugin.errors import AccountingLogError
 
-_PBS_RECORD = re.compile(rb"([^\s;]*:)?\d\d/\d\d/\d{4} \d\d:\d\d:\d\d(\.\d+)?;[A-Za-z];[^;]*;")
+#: An end of a run in PBS's form.
+_PBS_END = re.compile(rb"([^\s;]*:)?\d\d/\d\d/\d{4} \d\d:\d\d:\d\d(\.\d+)?;E;[^;]*;")
 
 
 def read_swf(content: bytes, folder: Path) -> bool:
@@ -53,7 +54,7 @@ def read_sacct(content: bytes, folder: Path) -> bool:
 
 
 def read_pbs(content: bytes, folder: Path) -> bool:
-    """An accounting file of PBS; every line is a record, or malformed."""
+    """An accounting file of PBS; every line is a record, or malformed, and every end is read."""
     file = _file(content)
     try:
         log, report = PbsReader(UTC).parse(file)
@@ -61,8 +62,8 @@ def read_pbs(content: bytes, folder: Path) -> bool:
         return _told(error)
     lines = [line for line in file.content.split(b"\n") if line.decode("utf-8", "replace").strip()]
     assert report.read + sum(report.other_records.values()) == len(lines)
-    ends = sum(bool(_PBS_RECORD.match(line.strip())) for line in lines)
-    assert ends <= len(lines)
+    ends = sum(bool(_PBS_END.match(line.strip())) for line in lines)
+    assert ends <= report.read
     return _accounted_for(log, report)
 
 

@@ -18,10 +18,10 @@ from functools import partial
 import numpy as np
 
 from bench.reserve_hours.load import PROCESSORS, lpc_like_hour
-from bench.reserve_hours.prediction import workload_of
+from bench.reserve_hours.prediction import replayed, workload_of
 from bench.reserve_hours.replay import ReplayedJob
 from bench.reserve_hours.runs import LATENCY, LIMIT
-from bench.reserve_hours.search import FIRST, Tuning, measures, sums_of
+from bench.reserve_hours.search import FIRST, HEADER, Tuning, measures, row_of, sums_of
 from tests.reference.loads import jobs_of
 from tests.reference.readable_simulator import Holder, Job, Limit, Moment, rule, simulate
 
@@ -52,18 +52,7 @@ def foreseen(seed: int, ahead: float, most: int) -> list[ReplayedJob]:
         reserve=coming(ahead),
         limit=Limit(*astuple(replace(LIMIT, change_interval=0.0, most=most))),
     )
-    return [
-        ReplayedJob(
-            submit=job.submit,
-            sent=job.submit,
-            wait=begin - job.submit + LATENCY.start,
-            run_time=job.run_time,
-            processors=job.processors,
-            interactive=job.interactive,
-            wanted_run_time=job.run_time,
-        )
-        for job, begin in zip(jobs, start, strict=True)
-    ]
+    return replayed(jobs, workload.submit, np.array(start) - workload.submit + LATENCY.start)
 
 
 def rows(hours: int, workers: int) -> Iterator[tuple[str, np.ndarray]]:  # type: ignore[type-arg]
@@ -85,12 +74,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--hours", type=int, default=200)
     parser.add_argument("--workers", type=int, default=2)
     chosen = parser.parse_args(arguments)
-    print("RESERVE                        I<=120S  I/SLURM  B/ORDER  UTIL.LOST")
+    print(HEADER)
     for name, found in rows(chosen.hours, chosen.workers):
-        print(
-            f"{name:30s} {found[0]:7.3f} {found[1]:8.3f} {found[2]:8.3f} {found[3]:10.4f}",
-            flush=True,
-        )
+        print(row_of(name, found), flush=True)
 
 
 if __name__ == "__main__":

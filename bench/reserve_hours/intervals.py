@@ -30,16 +30,15 @@ def _sides(runs: Runs, seeds: Sequence[int]) -> list[Sums]:
     return [sums_of([runs[seed, name] for seed in seeds]) for name in (PLAIN, ORDER, RESERVE)]
 
 
-def intervals(runs: Runs, seeds: Sequence[int], *, seed: int = 0) -> Iterator[Interval]:
+def intervals(runs: Runs, seeds: Sequence[int]) -> Iterator[Interval]:
     """Each figure of the goals over all hours, and its 95 % interval over hours drawn anew.
 
     Args:
         runs: all three of each hour.
         seeds: of the hours.
-        seed: of the draws.
     """
     sides = _sides(runs, seeds)
-    drawn = np.random.default_rng(seed).integers(0, len(seeds), (_DRAWS, len(seeds)))
+    drawn = np.random.default_rng(0).integers(0, len(seeds), (_DRAWS, len(seeds)))
     whole = measures(*sides, np.arange(len(seeds))[None, :])[:, 0]
     low, high = np.quantile(measures(*sides, drawn), (0.025, 0.975), axis=1)
     yield from zip(FIGURES, whole.tolist(), low.tolist(), high.tolist(), strict=True)

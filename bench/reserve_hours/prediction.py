@@ -105,18 +105,22 @@ def predicted(
         if class_limit is None:
             network = replace(network, reserve_weights=None, reserve_bias=0.0)
         start = simulate_network(workload, network, settings).start
-    wait = start - workload.submit + latency.start
+    return replayed(jobs, workload.submit, start - workload.submit + latency.start)
+
+
+def replayed(jobs: Sequence[HourJob], sent: FloatArray, wait: FloatArray) -> list[ReplayedJob]:
+    """Jobs of a simulated hour; `sent` and `wait` of shape [n], seconds of the hour."""
     return [
         ReplayedJob(
             submit=job.submit,
-            sent=float(workload.submit[place]),
-            wait=float(wait[place]),
+            sent=at,
+            wait=waited,
             run_time=job.run_time,
             processors=job.processors,
             interactive=job.interactive,
             wanted_run_time=job.run_time,
         )
-        for place, job in enumerate(jobs)
+        for job, at, waited in zip(jobs, sent.tolist(), wait.tolist(), strict=True)
     ]
 
 

@@ -26,6 +26,7 @@ from slurm_rl_plugin.units import FloatArray
 #: Drawn from these seeds on.
 FIRST = 1000
 _DRAWS = 4000
+HEADER = "RESERVE                        I<=120S  I/SLURM  B/ORDER  UTIL.LOST"
 _EARLIER = replace(LIMIT, change_interval=30.0)
 _IN_TURN = replace(_EARLIER, narrow_first=False)
 LARGER = ReserveHead(3.1, -3.85, -3.0)
@@ -141,6 +142,11 @@ def search(tuning: Tuning, seconds: float) -> Iterator[tuple[float, ReserveHead]
         optimizer.tell(found)
 
 
+def row_of(name: str, figures: FloatArray) -> str:
+    """A row under HEADER; figures of the four goals, shape [4]."""
+    return f"{name:30s} {figures[0]:7.3f} {figures[1]:8.3f} {figures[2]:8.3f} {figures[3]:10.4f}"
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Print a row a setting."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -151,14 +157,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     tuning = Tuning(chosen.hours, chosen.group, LATENCY)
     for part, head in search(tuning, chosen.search) if chosen.search else ():
         print(f"{part:.3f} {head}", flush=True)
-    print("RESERVE                        I<=120S  I/SLURM  B/ORDER  UTIL.LOST  MEET EACH AND ALL")
+    print(f"{HEADER}  MEET EACH AND ALL")
     for name, (head, limit) in SETTINGS.items():
         whole, met = tuning.figures(head, limit)
         each = " ".join(f"{part:.2f}" for part in met)
-        print(
-            f"{name:30s} {whole[0]:7.3f} {whole[1]:8.3f} {whole[2]:8.3f} {whole[3]:10.4f}  {each}",
-            flush=True,
-        )
+        print(f"{row_of(name, whole)}  {each}", flush=True)
 
 
 if __name__ == "__main__":
