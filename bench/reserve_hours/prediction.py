@@ -30,12 +30,10 @@ class Latency:
     Attributes:
         start: from the moment at which a job could start until it does.
         end: for which a job holds its processors beyond its run time.
-        cycle: between two cycles of the daemon; a job that came since stands behind all others.
     """
 
     start: float
     end: float
-    cycle: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +95,6 @@ def predicted(
         backfilling="easy",
         class_limit=class_limit,
         half_life=7 * 24 * HOUR,
-        refresh=latency.cycle,
     )
     if network is None:
         start = simulate_waiting_rule(workload, "multifactor", settings).start

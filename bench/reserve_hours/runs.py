@@ -41,7 +41,7 @@ SIDES = (
     ),
 )
 #: What Slurm adds in this set-up: fitted to a real run of hour 1000, which is not shown.
-LATENCY = Latency(start=3.0, end=4.0, cycle=0.0)
+LATENCY = Latency(start=3.0, end=4.0)
 Runs = dict[tuple[int, str], list[ReplayedJob]]
 
 

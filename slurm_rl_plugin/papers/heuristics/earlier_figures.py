@@ -94,48 +94,19 @@ RATIOS: dict[float, dict[str, str]] = {
 RATIO_QUANTILES = {0.05: "2.0", 0.95: "3.7"}
 
 COLUMNS_OF_2011 = ("R", "interactive within 120 s")
+_POLICIES_OF_2011 = (FIFO, "interactive first", SJF, "min(run + wait) EST", "SJF oracle, 4 held")
+
+
+def _of_2011(*rows: str) -> Table:
+    return _table(COLUMNS_OF_2011, dict(zip(_POLICIES_OF_2011, rows, strict=True)))
+
+
 #: The EGEE-like generator.
-EGEE_LIKE = _table(
-    COLUMNS_OF_2011,
-    {
-        FIFO: ".768 .78",
-        "interactive first": ".791 .82",
-        SJF: ".855 .90",
-        "min(run + wait) EST": ".833 .87",
-        "SJF oracle, 4 held": ".896 .991",
-    },
-)
+EGEE_LIKE = _of_2011(".768 .78", ".791 .82", ".855 .90", ".833 .87", ".896 .991")
 #: Number of the segment -> what was printed; nothing for segment 14.
 SEGMENTS: dict[int, Table] = {
-    14: {name: {} for name in EGEE_LIKE},
-    17: _table(
-        COLUMNS_OF_2011,
-        {
-            FIFO: ".29 .15",
-            "interactive first": ".38 .41",
-            SJF: ".56 .65",
-            "min(run + wait) EST": ".51 .62",
-            "SJF oracle, 4 held": ".87 .95",
-        },
-    ),
-    18: _table(
-        COLUMNS_OF_2011,
-        {
-            FIFO: ".83 .82",
-            "interactive first": ".85 .90",
-            SJF: ".89 .93",
-            "min(run + wait) EST": ".89 .93",
-            "SJF oracle, 4 held": ".98 .999",
-        },
-    ),
-    19: _table(
-        COLUMNS_OF_2011,
-        {
-            FIFO: ".64 .72",
-            "interactive first": ".67 .82",
-            SJF: ".79 .84",
-            "min(run + wait) EST": ".78 .85",
-            "SJF oracle, 4 held": ".91 .999",
-        },
-    ),
+    14: {name: {} for name in _POLICIES_OF_2011},
+    17: _of_2011(".29 .15", ".38 .41", ".56 .65", ".51 .62", ".87 .95"),
+    18: _of_2011(".83 .82", ".85 .90", ".89 .93", ".89 .93", ".98 .999"),
+    19: _of_2011(".64 .72", ".67 .82", ".79 .84", ".78 .85", ".91 .999"),
 }

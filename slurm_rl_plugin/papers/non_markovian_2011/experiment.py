@@ -21,11 +21,11 @@ from slurm_rl_plugin.papers.non_markovian_2011.load import (
     contenders,
     generated,
     learn,
-    medians_of,
     training_logs,
 )
 from slurm_rl_plugin.papers.non_markovian_2011.tables import FORGETFUL, LEARNED
 from slurm_rl_plugin.papers.non_markovian_2011.workload import claims_of_table_1
+from slurm_rl_plugin.papers.reactive_grids_2008.load import medians_of
 from slurm_rl_plugin.papers.study.claims import Claim
 from slurm_rl_plugin.papers.study.effort import Plan
 from slurm_rl_plugin.papers.study.learner_average import with_averages
@@ -109,7 +109,7 @@ def _generated(
     networks: Mapping[str, Sequence[LearnedNetwork]],
     after_log: Callable[[], None],
 ) -> PairedTrial:
-    medians = medians_of(training_logs(plan.effort))
+    medians = medians_of(*training_logs(plan.effort))
     trial = run_trial(
         generated(load, range(plan.seeds), plan.effort),
         contenders(networks, medians, native=False),
@@ -129,7 +129,7 @@ def _segments(
     for capacity in _CAPACITIES:
         earlier = prepared_segments(log, [_EARLIER], capacity)[_EARLIER]
         logs = prepared_segments(log, MEASURED_SEGMENTS, capacity, plan.effort.jobs)
-        policies = contenders(networks, medians_of([earlier]), native=True)
+        policies = contenders(networks, medians_of(earlier), native=True)
         drop = plan.effort.drop_of(SEGMENT_DROP)
         found[capacity] = with_averages(
             run_trial(logs.values(), policies, drop, after_log), networks

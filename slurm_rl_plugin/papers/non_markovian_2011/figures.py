@@ -12,6 +12,7 @@ from matplotlib.ticker import MaxNLocator
 from slurm_rl_plugin.papers.non_markovian_2011.experiment import MEASURED_SEGMENTS, NonMarkovian
 from slurm_rl_plugin.papers.non_markovian_2011.tables import FIFO, LEARNED, NATIVE, SJF
 from slurm_rl_plugin.papers.reactive_grids_2008.trace import fairness_gap
+from slurm_rl_plugin.papers.reactive_grids_2008.trace_figures import draw_cumulative
 from slurm_rl_plugin.papers.study.figure_file import legend_above
 from slurm_rl_plugin.papers.study.learner_average import figures_by_learner, measure_over_learners
 from slurm_rl_plugin.papers.study.lpc_segments import PROCESSORS_OF_2011
@@ -94,13 +95,11 @@ def _draw_delays(trials: Mapping[str, PairedTrial]) -> Any:
     figure, axes = plt.subplots(
         1, len(trials), figsize=(4.5 * len(trials), 4.6), squeeze=False, layout="constrained"
     )
-    levels = np.linspace(0.0, 1.0, 1000)
     for axis, (title, trial) in zip(axes[0], trials.items(), strict=True):
         for name, (colour, style) in _STYLES.items():
             if name in trial.schedules:
                 waits, _ = trial.pooled(name, interactive=True)
-                drawn = np.quantile(np.maximum(waits, 1.0), levels)
-                axis.plot(drawn, levels, style, color=colour, label=name)
+                draw_cumulative(axis, np.maximum(waits, 1.0), style, colour, name, points=1000)
         axis.axvline(INTERACTIVE_WAIT_GOAL, color="grey", linewidth=0.8)
         axis.set_xscale("log")
         axis.set_xlabel("queuing delay (s; below 1 s at 1 s; line at 2 min)")

@@ -17,7 +17,7 @@ from slurm_rl_plugin.papers.non_markovian_2011.tables import (
     NATIVE,
     SJF,
 )
-from slurm_rl_plugin.papers.reactive_grids_2008.load import training_loads
+from slurm_rl_plugin.papers.reactive_grids_2008.load import medians_of, training_loads
 from slurm_rl_plugin.papers.study.effort import Effort
 from slurm_rl_plugin.papers.study.paired_trials import Contender
 from slurm_rl_plugin.papers.study.result_store import (
@@ -54,14 +54,6 @@ def generated(load: float, seeds: Iterable[int], effort: Effort) -> list[Prepare
     return [prepare_log(log, capacity=PROCESSORS, shares=SHARES) for log in logs]
 
 
-def medians_of(logs: Sequence[PreparedLog]) -> ClassMedian:
-    """Median run time of each class over logs that are not measured (EST)."""
-    return ClassMedian.of(
-        np.concatenate([log.log.run_time for log in logs]),
-        np.concatenate([log.interactive for log in logs]),
-    )
-
-
 def training_logs(effort: Effort) -> list[PreparedLog]:
     """Generated logs of seeds 1000 and above."""
     seeds = range(_TRAINING_SEED, _TRAINING_SEED + effort.training)
@@ -81,7 +73,7 @@ def learning_task(name: str, learner: int, effort: Effort) -> LearningTask:
 
     def loads() -> Loads:
         training = training_logs(effort)
-        medians = medians_of(training) if estimates == "EST" else None
+        medians = medians_of(*training) if estimates == "EST" else None
         seeds = range(_VALIDATION_SEED, _VALIDATION_SEED + effort.validation)
         return (
             training_loads(training, medians),

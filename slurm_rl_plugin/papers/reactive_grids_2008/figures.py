@@ -22,7 +22,10 @@ from slurm_rl_plugin.papers.reactive_grids_2008.literal_reward import (
 )
 from slurm_rl_plugin.papers.reactive_grids_2008.shares import INFEASIBLE_BOUND, fairness_over_time
 from slurm_rl_plugin.papers.reactive_grids_2008.tables import FIFO, RL, SJF, printed_waits
-from slurm_rl_plugin.papers.reactive_grids_2008.trace_figures import segment_drawings
+from slurm_rl_plugin.papers.reactive_grids_2008.trace_figures import (
+    draw_cumulative,
+    segment_drawings,
+)
 from slurm_rl_plugin.papers.study.figure_file import legend_above
 from slurm_rl_plugin.papers.study.paired_trials import LONGEST_FIRST, PairedTrial
 from slurm_rl_plugin.papers.study.study import Drawings
@@ -119,9 +122,9 @@ def _draw_figure_3(trials: Mapping[float, PairedTrial]) -> Any:
         for policy, style in _STYLES.items():
             waits, run_times = trial.pooled(policy, interactive=True)
             name = f"{policy}, p = {p}"
-            _draw_cumulative(axes[0], np.maximum(waits, 1.0), style, colour, name)
+            draw_cumulative(axes[0], np.maximum(waits, 1.0), style, colour, name)
             overhead = np.maximum(relative_overhead(waits, run_times), 1e-3)
-            _draw_cumulative(axes[1], overhead, style, colour, name)
+            draw_cumulative(axes[1], overhead, style, colour, name)
     for axis in axes:
         axis.set_xscale("log")
         axis.axhline(0.9, color="grey", linewidth=0.8)
@@ -135,11 +138,6 @@ def _draw_figure_3(trials: Mapping[float, PairedTrial]) -> Any:
     axes[1].set_title("relative overhead")
     legend_above(figure, axes[0], columns=3)
     return figure
-
-
-def _draw_cumulative(axis: Any, values: FloatArray, style: str, colour: str, name: str) -> None:
-    levels = np.linspace(0.0, 1.0, 500)
-    axis.plot(np.quantile(values, levels), levels, style, color=colour, label=name)
 
 
 def _draw_fairness(feasible: PairedTrial, infeasible: PairedTrial) -> Any:

@@ -160,6 +160,9 @@ def contenders(network: QNetwork, medians: ClassMedian) -> dict[str, Contender]:
     }
 
 
-def medians_of(log: PreparedLog) -> ClassMedian:
-    """Median run time of each class of a training log."""
-    return ClassMedian.of(log.log.run_time, log.interactive)
+def medians_of(*logs: PreparedLog) -> ClassMedian:
+    """Median run time of each class over logs that are not measured (EST)."""
+    return ClassMedian.of(
+        np.concatenate([log.log.run_time for log in logs]),
+        np.concatenate([log.interactive for log in logs]),
+    )

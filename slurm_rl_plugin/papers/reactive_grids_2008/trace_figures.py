@@ -48,13 +48,20 @@ def _draw(segments: Segments, draw: Callable[[Any, PairedTrial], tuple[str, str]
 
 
 def _draw_waits(axis: Any, trial: PairedTrial) -> tuple[str, str]:
-    levels = np.linspace(0.0, 1.0, 500)
     for name, colour in _COLOURS.items():
         waits, _ = trial.pooled(name, interactive=True)
-        axis.plot(np.quantile(np.maximum(waits, 1.0), levels), levels, color=colour, label=name)
+        draw_cumulative(axis, np.maximum(waits, 1.0), "-", colour, name)
     axis.axvline(INTERACTIVE_WAIT_GOAL, color="grey", linestyle=":", label="2 minutes")
     axis.set_xscale("log")
     return "wait (s, below 1 s drawn at 1 s)", "fraction of interactive jobs"
+
+
+def draw_cumulative(
+    axis: Any, values: FloatArray, style: str, colour: str, name: str, points: int = 500
+) -> None:
+    """Which part of the values is at most so large."""
+    levels = np.linspace(0.0, 1.0, points)
+    axis.plot(np.quantile(values, levels), levels, style, color=colour, label=name)
 
 
 def _draw_differences(axis: Any, trial: PairedTrial) -> tuple[str, str]:

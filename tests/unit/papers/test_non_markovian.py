@@ -16,7 +16,6 @@ from slurm_rl_plugin.papers.non_markovian_2011.load import (
     contenders,
     generated,
     learning_task,
-    medians_of,
 )
 from slurm_rl_plugin.papers.non_markovian_2011.tables import (
     FIFO,
@@ -30,6 +29,7 @@ from slurm_rl_plugin.papers.non_markovian_2011.tables import (
     TABLE_3_COLUMNS,
 )
 from slurm_rl_plugin.papers.non_markovian_2011.workload import claims_of_table_1, largest_deviation
+from slurm_rl_plugin.papers.reactive_grids_2008.load import medians_of
 from slurm_rl_plugin.papers.study.effort import QUICK
 from slurm_rl_plugin.papers.study.learner_average import (
     figures_by_learner,
@@ -53,7 +53,7 @@ def shortest_first() -> QNetwork:
 def trial() -> PairedTrial:
     logs = generated(0.7, range(3), QUICK)
     networks = {name: [shortest_first()] * 2 for name in (*LEARNED, *FORGETFUL)}
-    policies = contenders(networks, medians_of(logs), native=False)
+    policies = contenders(networks, medians_of(*logs), native=False)
     return with_averages(run_trial(logs, policies, (60, 60), lambda: None), networks)
 
 
