@@ -14,12 +14,7 @@ from typing import Any
 
 from slurm_rl_plugin.accounting.port import JobLog
 from slurm_rl_plugin.brokers.market.functions import MACHINE_FUNCTIONS, USER_FUNCTIONS
-from slurm_rl_plugin.papers.economic_2002.logs import (
-    EXTRACTS,
-    EconomicLog,
-    extract,
-    like_ctc,
-)
+from slurm_rl_plugin.papers.economic_2002.logs import EXTRACTS, EconomicLog, extract, like_ctc
 from slurm_rl_plugin.papers.economic_2002.markets import (
     ASKED,
     CONFIGURATIONS,

@@ -8,11 +8,7 @@ from typing import Any
 from matplotlib import pyplot as plt
 
 from slurm_rl_plugin.brokers.market.functions import MACHINE_FUNCTIONS, USER_FUNCTIONS
-from slurm_rl_plugin.papers.economic_2002.experiment import (
-    LIKE_CTC,
-    TABULATED,
-    LogResults,
-)
+from slurm_rl_plugin.papers.economic_2002.experiment import LIKE_CTC, TABULATED, LogResults
 from slurm_rl_plugin.papers.economic_2002.markets import (
     CONFIGURATIONS,
     EASY,

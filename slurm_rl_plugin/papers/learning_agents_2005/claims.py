@@ -28,13 +28,7 @@ from slurm_rl_plugin.papers.learning_agents_2005.experiment import (
     group_of_leaving,
     with_noise,
 )
-from slurm_rl_plugin.papers.study.claims import (
-    Cell,
-    Claim,
-    Printed,
-    measure,
-    ratio_of_means,
-)
+from slurm_rl_plugin.papers.study.claims import Cell, Claim, Printed, measure, ratio_of_means
 from slurm_rl_plugin.papers.study.verdicts import as_gain, bounded
 from slurm_rl_plugin.units import FloatArray
 

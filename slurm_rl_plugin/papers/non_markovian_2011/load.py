@@ -10,13 +10,7 @@ import numpy as np
 from slurm_rl_plugin.features.estimates import ClassMedian
 from slurm_rl_plugin.learning.fitted_q.iteration import train_fitted_q
 from slurm_rl_plugin.learning.fitted_q.settings import FittedQSettings
-from slurm_rl_plugin.papers.non_markovian_2011.tables import (
-    FIFO,
-    FORGETFUL,
-    LEARNED,
-    NATIVE,
-    SJF,
-)
+from slurm_rl_plugin.papers.non_markovian_2011.tables import FIFO, FORGETFUL, LEARNED, NATIVE, SJF
 from slurm_rl_plugin.papers.reactive_grids_2008.load import medians_of, training_loads
 from slurm_rl_plugin.papers.study.effort import Effort
 from slurm_rl_plugin.papers.study.paired_trials import Contender

@@ -10,11 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from slurm_rl_plugin.papers.reactive_grids_2008.tables import BASELINES, RL
-from slurm_rl_plugin.papers.study.claims import (
-    Cell,
-    Claim,
-    measure,
-)
+from slurm_rl_plugin.papers.study.claims import Cell, Claim, measure
 from slurm_rl_plugin.papers.study.paired_trials import PairedTrial
 from slurm_rl_plugin.papers.study.verdicts import as_bound, as_gain, bounded
 

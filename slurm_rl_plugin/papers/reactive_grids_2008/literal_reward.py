@@ -14,12 +14,7 @@ import numpy as np
 
 from slurm_rl_plugin.features.reactive_grid import grid_job_features
 from slurm_rl_plugin.papers.reactive_grids_2008.tables import BASELINES, FIFO, RL
-from slurm_rl_plugin.papers.study.claims import (
-    Cell,
-    Claim,
-    Judgement,
-    Printed,
-)
+from slurm_rl_plugin.papers.study.claims import Cell, Claim, Judgement, Printed
 from slurm_rl_plugin.papers.study.paired_trials import LONGEST_FIRST, PairedTrial
 from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.units import FloatArray

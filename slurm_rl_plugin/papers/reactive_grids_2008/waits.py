@@ -13,13 +13,7 @@ from slurm_rl_plugin.papers.reactive_grids_2008.tables import (
     TABLE_II,
     printed_waits,
 )
-from slurm_rl_plugin.papers.study.claims import (
-    Cell,
-    Claim,
-    Judgement,
-    Printed,
-    measure,
-)
+from slurm_rl_plugin.papers.study.claims import Cell, Claim, Judgement, Printed, measure
 from slurm_rl_plugin.papers.study.paired_trials import PairedTrial
 from slurm_rl_plugin.papers.study.verdicts import as_one_draw, bounded
 

@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 from slurm_rl_plugin.papers.reactive_grids_2008.tables import FIFO, SJF
-from slurm_rl_plugin.papers.study.claims import (
-    Measurement,
-    measure,
-    median,
-)
+from slurm_rl_plugin.papers.study.claims import Measurement, measure, median
 from slurm_rl_plugin.papers.study.paired_trials import PairedTrial
 
 WAIT_TO_SJF = "mean wait / SJF's"

@@ -42,11 +42,7 @@ from slurm_rl_plugin.papers.responsive_reserve.goals import (
     SYNTHETIC_GOALS,
     TAIL_SAFE,
 )
-from slurm_rl_plugin.papers.study.claims import (
-    Cell,
-    Claim,
-    Measurement,
-)
+from slurm_rl_plugin.papers.study.claims import Cell, Claim, Measurement
 from slurm_rl_plugin.papers.study.effort import Effort, Plan
 from slurm_rl_plugin.papers.study.lpc_segments import (
     PROCESSORS_OF_2011,

@@ -14,10 +14,7 @@ from slurm_rl_plugin.papers.responsive_reserve.compared_figures import (
     measured,
 )
 from slurm_rl_plugin.papers.responsive_reserve.experiment import SCALED, ResponsiveReserve
-from slurm_rl_plugin.papers.responsive_reserve.goals import (
-    SEGMENT_GOALS,
-    SYNTHETIC_GOALS,
-)
+from slurm_rl_plugin.papers.responsive_reserve.goals import SEGMENT_GOALS, SYNTHETIC_GOALS
 from slurm_rl_plugin.papers.study.figure_file import legend_above
 from slurm_rl_plugin.papers.study.paired_trials import PairedTrial
 from slurm_rl_plugin.papers.study.study import Drawings

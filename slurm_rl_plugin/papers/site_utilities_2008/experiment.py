@@ -24,10 +24,7 @@ from slurm_rl_plugin.papers.site_utilities_2008.load import (
     draw_load,
     site_terms,
 )
-from slurm_rl_plugin.papers.site_utilities_2008.models import (
-    SiteUtilitySize,
-    fitted_models,
-)
+from slurm_rl_plugin.papers.site_utilities_2008.models import SiteUtilitySize, fitted_models
 from slurm_rl_plugin.papers.study.claims import Cell, Claim, measure
 from slurm_rl_plugin.papers.study.lpc_segments import SEGMENT_DROP
 from slurm_rl_plugin.papers.study.result_store import ResultStore, digest_of, stem_of

@@ -7,13 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from slurm_rl_plugin.papers.study.claims import (
-    Cell,
-    Claim,
-    Judgement,
-    Measurement,
-    Printed,
-)
+from slurm_rl_plugin.papers.study.claims import Cell, Claim, Judgement, Measurement, Printed
 from slurm_rl_plugin.units import FloatArray
 
 #: Logs of which an interval says something.

@@ -12,11 +12,7 @@ from slurm_rl_plugin.papers.non_markovian_2011.claims import (
     claims_on_native,
     memory_claim,
 )
-from slurm_rl_plugin.papers.non_markovian_2011.load import (
-    contenders,
-    generated,
-    learning_task,
-)
+from slurm_rl_plugin.papers.non_markovian_2011.load import contenders, generated, learning_task
 from slurm_rl_plugin.papers.non_markovian_2011.tables import (
     FIFO,
     FORGETFUL,
