@@ -50,13 +50,16 @@ test-all: $(VENV)/installed-test
 	tests/real/install_daemons.sh
 	@$(call beside_each_other,real,not real)
 
-# Runs two selections of tests at the same time: those on real daemons mostly wait.
+# Runs tests in three processes at the same time: those on real daemons, which mostly wait, those of
+# one module each, and the others, which are shown as they run.
 define beside_each_other
-real=$$(mktemp); $(BIN)/pytest -m "$(1)" >"$$real" 2>&1 & beside=$$!; \
-trap 'kill $$beside; rm -f "$$real"; exit 130' INT TERM; \
-echo "tests on real daemons run beside the others; what they say comes last"; \
-$(BIN)/pytest -m "$(2)"; others=$$?; wait $$beside; failed=$$?; \
-cat "$$real"; rm -f "$$real"; exit $$((others | failed))
+said=$$(mktemp -d); $(BIN)/pytest -m "$(1)" >"$$said/real" 2>&1 & real=$$!; \
+$(BIN)/pytest -m "$(2)" tests/unit >"$$said/unit" 2>&1 & unit=$$!; \
+trap 'kill $$real $$unit; rm -rf "$$said"; exit 130' INT TERM; \
+echo "tests of single modules and on real daemons run beside the others; what they say comes last"; \
+$(BIN)/pytest -m "$(2)" --ignore=tests/unit; others=$$?; \
+wait $$unit; modules=$$?; cat "$$said/unit"; wait $$real; daemons=$$?; cat "$$said/real"; \
+rm -rf "$$said"; exit $$((others | modules | daemons))
 endef
 
 test-releases: $(VENV)/installed-test
