@@ -14,8 +14,7 @@ from slurm_rl_plugin.learning.load_windows import log_window
 from slurm_rl_plugin.policies.echo_state import EchoStateNetwork
 from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.simulator.kernel.cluster import Workload
-from slurm_rl_plugin.simulator.schedules.echo_state import simulate_learned
-from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
+from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings, simulate_network
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog
 from slurm_rl_plugin.units import MINUTE, FloatArray
 from slurm_rl_plugin.utility.responsiveness import bounded_slowdown
@@ -138,7 +137,7 @@ def mean_objective(
     """Mean objective of a network over loads, simulated side by side in so many threads."""
 
     def objective(load: TrainingLoad) -> float:
-        start = simulate_learned(load.workload, network, load.settings).start
+        start = simulate_network(load.workload, network, load.settings).start
         return load.objective(start, weights)
 
     with ThreadPoolExecutor(max_workers=threads) as pool:

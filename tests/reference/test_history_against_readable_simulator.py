@@ -24,7 +24,8 @@ from slurm_rl_plugin.simulator.kernel.cluster import (
 )
 from slurm_rl_plugin.simulator.kernel.dispatch import EASY, dispatch_in_order
 from slurm_rl_plugin.simulator.kernel.workload_history import NO_PAST
-from slurm_rl_plugin.simulator.schedules.partitions import QueueOrder, simulate_in_partitions
+from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder
+from slurm_rl_plugin.simulator.schedules.partitions import simulate_in_partitions
 from slurm_rl_plugin.simulator.schedules.simulation import (
     SimulationSettings,
     next_event,

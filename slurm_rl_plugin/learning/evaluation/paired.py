@@ -21,11 +21,12 @@ from slurm_rl_plugin.policies.registry import (
     unknown_policy,
 )
 from slurm_rl_plugin.simulator.kernel.cluster import Workload
-from slurm_rl_plugin.simulator.schedules.echo_state import simulate_learned
-from slurm_rl_plugin.simulator.schedules.partitions import QueueOrder, simulate_in_partitions
+from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder
+from slurm_rl_plugin.simulator.schedules.partitions import simulate_in_partitions
 from slurm_rl_plugin.simulator.schedules.policy_driver import simulate_policy
 from slurm_rl_plugin.simulator.schedules.simulation import (
     SimulationSettings,
+    simulate_network,
     simulate_scores,
     simulate_waiting_rule,
 )
@@ -75,7 +76,7 @@ def starts_under(
     if prepared.partition_capacities and candidate.name != NATIVE:
         return _starts_in_partitions(candidate, prepared, workload, settings)
     if candidate.network is not None:
-        return simulate_learned(workload, candidate.network, settings).start
+        return simulate_network(workload, candidate.network, settings).start
     if candidate.policy is not None:
         return simulate_policy(prepared, workload, candidate.policy, settings).start
     return _starts_by_rule(_rule(candidate), prepared, workload, settings)

@@ -31,7 +31,7 @@ from slurm_rl_plugin.papers.study.result_store import ResultStore, digest_of, st
 from slurm_rl_plugin.papers.study.verdicts import as_gain
 from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.policies.q_network import QNetworkPolicy
-from slurm_rl_plugin.simulator.schedules.partitions import QueueOrder
+from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder
 from slurm_rl_plugin.simulator.sites.routed_sites import RoutedSite
 from slurm_rl_plugin.simulator.sites.routing import NOWHERE, route_jobs
 from slurm_rl_plugin.units import INTERACTIVE_WAIT_GOAL, FloatArray, IntArray

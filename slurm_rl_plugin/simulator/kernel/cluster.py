@@ -14,7 +14,7 @@ from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
 
 #: Indices into `Cluster.counts`.
 NEXT_ARRIVAL, PENDING, RUNNING, IDLE, PENDING_INTERACTIVE, PENDING_PROCESSORS = 0, 1, 2, 3, 4, 5
-RUNNING_INTERACTIVE, DECISIONS, SCORED_JOBS, STARTED, ENDED = 6, 7, 8, 9, 10
+RUNNING_INTERACTIVE, DECISIONS, STARTED, ENDED = 6, 7, 8, 9
 #: Indices into `Cluster.clock`.
 NOW, PENDING_WORK = 0, 1
 #: Indices into `Cluster.limit`.
@@ -335,6 +335,15 @@ def next_event(workload: Workload, cluster: Cluster) -> float:
     if cluster.limit[LIMITED] > 0.0 and cluster.limit[WAKE] < time:
         time = cluster.limit[WAKE]
     return time
+
+
+@compiled_borrowing
+def decision_time(event: float, cycle: float) -> float:
+    """When the batch system looks at its queue after an event: at once, or at the next cycle."""
+    if cycle <= 0.0:
+        return event
+    # rounding can put the multiple just below the event, which would then never happen
+    return max(np.ceil(event / cycle) * cycle, event)
 
 
 @compiled_borrowing

@@ -17,6 +17,7 @@ from slurm_rl_plugin.simulator.kernel.cluster import (
     Cluster,
     Workload,
     advance,
+    decision_time,
     forget_started,
     next_event,
     start_job,
@@ -24,7 +25,7 @@ from slurm_rl_plugin.simulator.kernel.cluster import (
 from slurm_rl_plugin.simulator.kernel.compilation import compiled
 from slurm_rl_plugin.simulator.kernel.processors import processors_needed
 from slurm_rl_plugin.simulator.rollouts.experience import Experience, empty_experience, keep_start
-from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings, decision_time
+from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.simulator.scoring.compiled_echo_state import (
     CompiledEchoState,
     compile_echo_state,
@@ -92,8 +93,7 @@ def _collect(
     """Fill `experience`; where epsilon < 0 a mix of simple orders decides, not the network."""
     no_rank = np.empty(0, dtype=np.int64)
     jobs = np.empty(len(workload.submit) + 1, dtype=np.int64)
-    memory = np.zeros(len(network.bias))
-    start = 0
+    memory, start = network.memory, 0
     while True:
         event = next_event(workload, cluster)
         if np.isinf(event):

@@ -14,6 +14,7 @@ from slurm_rl_plugin.simulator.kernel.cluster import (
     Cluster,
     Workload,
     advance,
+    decision_time,
     forget_started,
     next_event,
     start_job,
@@ -22,7 +23,6 @@ from slurm_rl_plugin.simulator.kernel.compilation import compiled
 from slurm_rl_plugin.simulator.kernel.compiled_features import log_seconds
 from slurm_rl_plugin.simulator.kernel.processors import processors_needed
 from slurm_rl_plugin.simulator.rollouts.start_rewards import start_reward
-from slurm_rl_plugin.simulator.schedules.simulation import decision_time
 from slurm_rl_plugin.simulator.scoring.perceptron import Perceptron, descend, sigmoid, value_of
 from slurm_rl_plugin.simulator.scoring.reactive_grid import GRID_WAIT, grid_state
 from slurm_rl_plugin.units import FloatArray, IntArray

@@ -22,12 +22,13 @@ from slurm_rl_plugin.simulator.kernel.cluster import (
     Cluster,
     Workload,
     advance,
+    decision_time,
     forget_started,
     next_event,
     start_job,
 )
 from slurm_rl_plugin.simulator.kernel.compilation import compiled
-from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings, decision_time
+from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.simulator.scoring.history import bring_up_to_now
 from slurm_rl_plugin.simulator.scoring.network import (
     CompiledNetwork,

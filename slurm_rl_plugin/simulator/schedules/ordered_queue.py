@@ -1,38 +1,69 @@
-"""One site's way of ordering its queue, bundled, and the loop that runs a site up to a time."""
+"""A queue that is scored at each decision: how, bundled, and the loop that runs it up to a time."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
+from numba.extending import overload
 
-from slurm_rl_plugin.simulator.kernel.cluster import NOW, Cluster, Workload, advance, next_event
+from slurm_rl_plugin.policies.network import QNetwork
+from slurm_rl_plugin.simulator.kernel.class_limit import reserve_in_force, score_by_rail
+from slurm_rl_plugin.simulator.kernel.cluster import (
+    DECISIONS,
+    IDLE,
+    NOW,
+    Cluster,
+    Workload,
+    advance,
+    decision_time,
+    next_event,
+)
 from slurm_rl_plugin.simulator.kernel.compilation import compiled
-from slurm_rl_plugin.simulator.kernel.dispatch import BACKFILLING
-from slurm_rl_plugin.simulator.schedules.partitions import QueueOrder
-from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings, decide_scored
-from slurm_rl_plugin.simulator.scoring.hook_effects import HookEffects
-from slurm_rl_plugin.simulator.scoring.network import CompiledNetwork, compile_network, no_network
-from slurm_rl_plugin.simulator.scoring.rules import rule_code
+from slurm_rl_plugin.simulator.kernel.dispatch import anything_fits, dispatch_by_score
+from slurm_rl_plugin.simulator.scoring.compiled_echo_state import CompiledEchoState
+from slurm_rl_plugin.simulator.scoring.echo_state import score_pending_from_memory
+from slurm_rl_plugin.simulator.scoring.hook_effects import HookEffects, as_written, writes_now
+from slurm_rl_plugin.simulator.scoring.network import score_pending
+from slurm_rl_plugin.simulator.scoring.rules import score_pending_by_rule
 from slurm_rl_plugin.units import FloatArray, IntArray
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueOrder:
+    """How a queue is ordered; exactly one is given.
+
+    Attributes:
+        scores: of a static order, shape [n].
+        network: scores the queue at each decision.
+        rule: one of WAITING_RULES, the same.
+    """
+
+    scores: FloatArray | None = None
+    network: QNetwork | None = None
+    rule: str | None = None
 
 
 class OrderedQueue(NamedTuple):
     """How decisions are made, and the space that they need.
 
     Attributes:
-        network: scores the queue where rule < 0.
+        network: scores the queue where rule < 0: a CompiledNetwork or a CompiledEchoState, for
+            each of which the loop is compiled.
         rule: code of one of WAITING_RULES.
         backfilling: code of BACKFILLING.
+        cycle: seconds between decisions; 0 decides at every event.
         reserve: processors kept free of batch work.
         effects: of the hook.
         scores: space for a score of every job.
         jobs: space for their numbers.
     """
 
-    network: CompiledNetwork
+    network: Any
     rule: int
     backfilling: int
+    cycle: float
     reserve: int
     effects: HookEffects
     scores: FloatArray
@@ -43,61 +74,61 @@ class OrderedQueue(NamedTuple):
         return self._replace(network=self.network._replace(arrived=self.network.arrived.copy()))
 
 
-def ordered_queue(
-    order: QueueOrder, settings: SimulationSettings, workload: Workload, places: int
-) -> OrderedQueue:
-    """The order of a queue, compiled for these jobs.
+def _score_by_network(workload: Workload, cluster: Cluster, queue: OrderedQueue) -> int:
+    """Score every pending job by the network of the queue; the processors that it holds."""
+    raise NotImplementedError  # compiled code takes what `_scorer` gives for the network's type
 
-    Args:
-        order: a network or a rule.
-        settings: the batch system.
-        workload: the jobs.
-        places: how many jobs there may ever be.
-    """
-    network = no_network() if order.network is None else compile_network(order.network, workload)
-    return OrderedQueue(
-        network=network,
-        rule=rule_code(order.rule),
-        backfilling=BACKFILLING[settings.backfilling],
-        reserve=settings.reserve,
-        effects=settings.effects(places),
-        scores=np.empty(places + 1),
-        jobs=np.empty(places + 1, dtype=np.int64),
-    )
+
+@overload(_score_by_network, inline="always")
+def _scorer(workload: Any, cluster: Any, queue: Any) -> Any:  # noqa: ARG001
+    def by_network(workload: Any, cluster: Any, queue: Any) -> Any:
+        return score_pending(workload, cluster, queue.network, queue.scores, queue.jobs)
+
+    def by_echo_state(workload: Any, cluster: Any, queue: Any) -> Any:
+        remembers = writes_now(cluster, queue.effects)
+        score_pending_from_memory(
+            workload, cluster, queue.network, remembers, queue.scores, queue.jobs
+        )
+        return 0
+
+    network = queue.types[queue.fields.index("network")]
+    return by_echo_state if network.instance_class is CompiledEchoState else by_network
 
 
 @compiled
-def decide(workload: Workload, cluster: Cluster, queue: OrderedQueue) -> None:
-    """Order the waiting jobs and start those that may start now."""
-    decide_scored(
-        workload,
-        cluster,
-        queue.network,
-        queue.rule,
-        queue.backfilling,
-        queue.reserve,
-        queue.effects,
-        queue.scores,
-        queue.jobs,
-    )
+def decide_scored(workload: Workload, cluster: Cluster, queue: OrderedQueue) -> None:
+    """One decision by scores made now: of a rule, or of the network where rule < 0."""
+    if cluster.counts[IDLE] == 0 or not anything_fits(workload, cluster):
+        return
+    cluster.counts[DECISIONS] += 1
+    reserve, scores, jobs = queue.reserve, queue.scores, queue.jobs
+    if queue.rule >= 0:
+        score_pending_by_rule(workload, cluster, queue.rule, scores, jobs)
+    else:
+        reserve = max(reserve, _score_by_network(workload, cluster, queue))
+    reserve = reserve_in_force(workload, cluster, reserve)
+    score_by_rail(workload, cluster, scores, jobs)
+    if queue.rule < 0:
+        as_written(workload, cluster, queue.effects, scores, jobs)
+    dispatch_by_score(workload, cluster, scores, jobs, queue.backfilling, reserve)
 
 
 @compiled
 def run_until(workload: Workload, cluster: Cluster, queue: OrderedQueue, until: float) -> None:
-    """Let everything up to `until` happen, a decision at each event; the clock stops there.
+    """Let everything up to `until` happen, and every decision; the clock stops there.
 
     Args:
         workload: the jobs.
         cluster: changed in place.
         queue: how decisions are made; what its network remembers is changed in place.
-        until: seconds; inf runs until nothing more happens by itself.
+        until: seconds; inf, as it must be with a cycle, runs until nothing happens by itself.
     """
     no_rank = np.empty(0, dtype=np.int64)
     while True:
         event = next_event(workload, cluster)
         if np.isinf(event) or event > until:
             break
-        advance(workload, cluster, event, no_rank)
-        decide(workload, cluster, queue)
+        advance(workload, cluster, decision_time(event, queue.cycle), no_rank)
+        decide_scored(workload, cluster, queue)
     if not np.isinf(until) and until > cluster.clock[NOW]:
         advance(workload, cluster, until, no_rank)

@@ -7,81 +7,49 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.simulator.kernel.cluster import (
     DECISIONS,
-    SCORED_JOBS,
     Cluster,
     Workload,
     advance,
+    decision_time,
     next_event,
 )
-from slurm_rl_plugin.simulator.kernel.dispatch import BACKFILLING
+from slurm_rl_plugin.simulator.schedules.ordered_queue import (
+    OrderedQueue,
+    QueueOrder,
+    decide_scored,
+)
 from slurm_rl_plugin.simulator.schedules.simulation import (
     SimulatedSchedule,
     SimulationSettings,
-    decide_scored,
     decide_static,
-    decision_time,
     finished_schedule,
     rank_of,
 )
-from slurm_rl_plugin.simulator.scoring.hook_effects import HookEffects
-from slurm_rl_plugin.simulator.scoring.network import (
-    CompiledNetwork,
-    compile_network,
-    no_network,
-)
-from slurm_rl_plugin.simulator.scoring.rules import rule_code
-from slurm_rl_plugin.units import FloatArray, IntArray
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QueueOrder:
-    """How a queue is ordered; exactly one is given.
-
-    Attributes:
-        scores: of a static order, shape [n].
-        network: scores the queue at each decision.
-        rule: one of WAITING_RULES, the same.
-    """
-
-    scores: FloatArray | None = None
-    network: QNetwork | None = None
-    rule: str | None = None
+from slurm_rl_plugin.units import IntArray
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Partition:
-    """One partition while it runs; `job` are its jobs' places in the whole workload."""
+    """One partition while it runs; `job` are its jobs' places in the whole workload.
+
+    `rank` is empty where `queue` orders the jobs, and not where a static order does.
+    """
 
     job: IntArray
     workload: Workload
     cluster: Cluster
     rank: IntArray
-    network: CompiledNetwork
-    rule: int
-    effects: HookEffects
-    scores: FloatArray
-    places: IntArray
+    queue: OrderedQueue
 
-    def decide(self, settings: SimulationSettings) -> None:
+    def decide(self) -> None:
         """Start what can start in this partition now."""
-        backfilling = BACKFILLING[settings.backfilling]
+        queue = self.queue
         if len(self.rank):
-            decide_static(self.workload, self.cluster, backfilling, settings.reserve)
-            return
-        decide_scored(
-            self.workload,
-            self.cluster,
-            self.network,
-            self.rule,
-            backfilling,
-            settings.reserve,
-            self.effects,
-            self.scores,
-            self.places,
-        )
+            decide_static(self.workload, self.cluster, queue.backfilling, queue.reserve)
+        else:
+            decide_scored(self.workload, self.cluster, queue)
 
 
 def simulate_in_partitions(
@@ -117,7 +85,7 @@ def simulate_in_partitions(
         for place in sorted(touched):
             part = parts[place]
             advance(part.workload, part.cluster, now, part.rank)
-            part.decide(settings)
+            part.decide()
             events[place] = next_event(part.workload, part.cluster)
     return _merged(len(workload.submit), parts)
 
@@ -136,18 +104,13 @@ def _partitions(
             continue
         mine = _jobs_of(workload, job)
         beside = parts[0].cluster if parts else None
-        network = no_network() if order.network is None else compile_network(order.network, mine)
         parts.append(
             _Partition(
                 job=job,
                 workload=mine,
                 cluster=settings.empty_cluster(mine, beside, capacity),
                 rank=rank_of(np.empty(0) if order.scores is None else order.scores[job]),
-                network=network,
-                rule=rule_code(order.rule),
-                effects=settings.effects(len(job)),
-                scores=np.empty(len(job) + 1),
-                places=np.empty(len(job) + 1, dtype=np.int64),
+                queue=settings.ordered_queue(mine, order.network, order.rule),
             )
         )
     if parts:  # usage is accounted from the first submission to any partition
@@ -171,5 +134,4 @@ def _merged(jobs: int, parts: Sequence[_Partition]) -> SimulatedSchedule:
     return SimulatedSchedule(
         start=start,
         decisions=sum(int(part.cluster.counts[DECISIONS]) for part in parts),
-        scored_jobs=sum(int(part.cluster.counts[SCORED_JOBS]) for part in parts),
     )

@@ -26,13 +26,13 @@ from slurm_rl_plugin.simulator.kernel.cluster import (
     Cluster,
     Workload,
     advance,
+    decision_time,
     next_event,
 )
 from slurm_rl_plugin.simulator.kernel.dispatch import BACKFILLING, anything_fits, dispatch_in_order
 from slurm_rl_plugin.simulator.schedules.simulation import (
     SimulatedSchedule,
     SimulationSettings,
-    decision_time,
     finished_schedule,
 )
 from slurm_rl_plugin.simulator.scoring.rules import current_usage

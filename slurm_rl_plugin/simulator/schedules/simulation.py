@@ -8,23 +8,23 @@ from dataclasses import dataclass
 import numpy as np
 
 from slurm_rl_plugin.errors import SimulationError
+from slurm_rl_plugin.policies.echo_state import EchoStateNetwork
 from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.simulator.kernel.class_limit import (
     ClassLimit,
     limit_state,
     order_by_rail,
     reserve_in_force,
-    score_by_rail,
 )
 from slurm_rl_plugin.simulator.kernel.cluster import (
     DECISIONS,
     IDLE,
     LIMITED,
     PENDING,
-    SCORED_JOBS,
     Cluster,
     Workload,
     advance,
+    decision_time,
     empty_cluster,
     next_event,
 )
@@ -33,18 +33,24 @@ from slurm_rl_plugin.simulator.kernel.dispatch import (
     BACKFILLING,
     CONSERVATIVE,
     anything_fits,
-    dispatch_by_score,
     dispatch_in_order,
     start_in_order,
 )
-from slurm_rl_plugin.simulator.scoring.hook_effects import HookEffects, as_written, hook_effects
+from slurm_rl_plugin.simulator.schedules.ordered_queue import (
+    OrderedQueue,
+    run_until,
+)
+from slurm_rl_plugin.simulator.scoring.compiled_echo_state import (
+    CompiledEchoState,
+    compile_echo_state,
+)
+from slurm_rl_plugin.simulator.scoring.hook_effects import hook_effects
 from slurm_rl_plugin.simulator.scoring.network import (
     CompiledNetwork,
     compile_network,
     no_network,
-    score_pending,
 )
-from slurm_rl_plugin.simulator.scoring.rules import rule_code, score_pending_by_rule
+from slurm_rl_plugin.simulator.scoring.rules import rule_code
 from slurm_rl_plugin.units import FloatArray, IntArray
 
 
@@ -76,9 +82,35 @@ class SimulationSettings:
     starvation: float = math.inf
     class_limit: ClassLimit | None = None
 
-    def effects(self, jobs: int) -> HookEffects:
-        """What the hook makes of a network's scores for a workload of that many jobs."""
-        return hook_effects(jobs, self.influence, self.refresh, self.starvation)
+    def ordered_queue(
+        self,
+        workload: Workload,
+        network: QNetwork | EchoStateNetwork | None = None,
+        rule: str | None = None,
+        places: int | None = None,
+    ) -> OrderedQueue:
+        """A queue under a network or a rule of WAITING_RULES, compiled for these jobs.
+
+        Args:
+            workload: the jobs.
+            network: None where a rule scores.
+            rule: None where a network scores.
+            places: how many jobs there may ever be; by default those of the workload.
+
+        Raises:
+            SimulationError: a network of another schema, or a rule that is not compiled.
+        """
+        places = len(workload.submit) if places is None else places
+        return OrderedQueue(
+            network=_compile(network, workload),
+            rule=rule_code(rule),
+            backfilling=BACKFILLING[self.backfilling],
+            cycle=self.cycle,
+            reserve=self.reserve,
+            effects=hook_effects(places, self.influence, self.refresh, self.starvation),
+            scores=np.empty(places + 1),
+            jobs=np.empty(places + 1, dtype=np.int64),
+        )
 
     def empty_cluster(
         self, workload: Workload, beside: Cluster | None = None, capacity: int | None = None
@@ -102,6 +134,16 @@ class SimulationSettings:
         )
 
 
+def _compile(
+    network: QNetwork | EchoStateNetwork | None, workload: Workload
+) -> CompiledNetwork | CompiledEchoState:
+    if network is None:
+        return no_network()
+    if isinstance(network, EchoStateNetwork):
+        return compile_echo_state(network, workload)
+    return compile_network(network, workload)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulatedSchedule:
     """When each job of a workload started, and how much work the ordering took.
@@ -109,21 +151,10 @@ class SimulatedSchedule:
     Attributes:
         start: start of each job, seconds, shape [n].
         decisions: how often the queue was ordered.
-        scored_jobs: how many job scores a network computed.
     """
 
     start: FloatArray
     decisions: int
-    scored_jobs: int
-
-
-@compiled_borrowing
-def decision_time(event: float, cycle: float) -> float:
-    """When the batch system looks at its queue after an event: at once, or at the next cycle."""
-    if cycle <= 0.0:
-        return event
-    # rounding can put the multiple just below the event, which would then never happen
-    return max(np.ceil(event / cycle) * cycle, event)
 
 
 @compiled
@@ -138,34 +169,6 @@ def decide_static(workload: Workload, cluster: Cluster, backfilling: int, reserv
         reserve = reserve_in_force(workload, cluster, reserve)
         order = order_by_rail(workload, cluster, order)
         dispatch_in_order(workload, cluster, order, backfilling, reserve)
-
-
-@compiled
-def decide_scored(
-    workload: Workload,
-    cluster: Cluster,
-    network: CompiledNetwork,
-    rule: int,
-    backfilling: int,
-    reserve: int,
-    effects: HookEffects,
-    scores: FloatArray,
-    jobs: IntArray,
-) -> None:
-    """One decision by scores made now: of a rule, or of the network where rule < 0."""
-    if cluster.counts[IDLE] == 0 or not anything_fits(workload, cluster):
-        return
-    cluster.counts[DECISIONS] += 1
-    if rule >= 0:
-        score_pending_by_rule(workload, cluster, rule, scores, jobs)
-    else:
-        wanted = score_pending(workload, cluster, network, scores, jobs)
-        reserve = max(reserve, wanted)
-    reserve = reserve_in_force(workload, cluster, reserve)
-    score_by_rail(workload, cluster, scores, jobs)
-    if rule < 0:
-        as_written(workload, cluster, effects, scores, jobs)
-    dispatch_by_score(workload, cluster, scores, jobs, backfilling, reserve)
 
 
 @compiled
@@ -211,29 +214,6 @@ def _simulate_freely(
             )
 
 
-@compiled
-def _simulate_scored(
-    workload: Workload,
-    cluster: Cluster,
-    network: CompiledNetwork,
-    rule: int,
-    backfilling: int,
-    cycle: float,
-    reserve: int,
-    effects: HookEffects,
-) -> None:
-    """Score the queue afresh at every decision: by a rule, or by the network where rule < 0."""
-    no_rank = np.empty(0, dtype=np.int64)
-    places = len(workload.submit) + 1
-    scores, jobs = np.empty(places), np.empty(places, dtype=np.int64)
-    while True:
-        event = next_event(workload, cluster)
-        if np.isinf(event):
-            return
-        advance(workload, cluster, decision_time(event, cycle), no_rank)
-        decide_scored(workload, cluster, network, rule, backfilling, reserve, effects, scores, jobs)
-
-
 def finished_schedule(cluster: Cluster) -> SimulatedSchedule:
     """The schedule of a cluster on which everything has run.
 
@@ -245,7 +225,6 @@ def finished_schedule(cluster: Cluster) -> SimulatedSchedule:
     return SimulatedSchedule(
         start=cluster.start,
         decisions=int(cluster.counts[DECISIONS]),
-        scored_jobs=int(cluster.counts[SCORED_JOBS]),
     )
 
 
@@ -280,9 +259,12 @@ def simulate_scores(
 
 
 def simulate_network(
-    workload: Workload, network: QNetwork, settings: SimulationSettings
+    workload: Workload, network: QNetwork | EchoStateNetwork, settings: SimulationSettings
 ) -> SimulatedSchedule:
     """Simulate a network that scores the whole queue afresh at every decision.
+
+    An echo state network begins with an empty memory; the state of the best job is its memory of
+    the next decision, or of the next one at which the hook writes.
 
     Args:
         workload: the jobs in submit order.
@@ -292,7 +274,7 @@ def simulate_network(
     Raises:
         SimulationError: another schema, a job wider than the machine, or one that never started.
     """
-    return _simulate(workload, compile_network(network, workload), -1, settings)
+    return _simulate(workload, settings, settings.ordered_queue(workload, network))
 
 
 def simulate_waiting_rule(
@@ -308,21 +290,12 @@ def simulate_waiting_rule(
     Raises:
         SimulationError: a job wider than the machine, or one that never started.
     """
-    return _simulate(workload, no_network(), rule_code(name), settings)
+    return _simulate(workload, settings, settings.ordered_queue(workload, rule=name))
 
 
 def _simulate(
-    workload: Workload, network: CompiledNetwork, rule: int, settings: SimulationSettings
+    workload: Workload, settings: SimulationSettings, queue: OrderedQueue
 ) -> SimulatedSchedule:
     cluster = settings.empty_cluster(workload)
-    _simulate_scored(
-        workload,
-        cluster,
-        network,
-        rule,
-        BACKFILLING[settings.backfilling],
-        settings.cycle,
-        settings.reserve,
-        settings.effects(len(workload.submit)),
-    )
+    run_until(workload, cluster, queue, np.inf)
     return finished_schedule(cluster)

@@ -36,6 +36,7 @@ class CompiledEchoState(NamedTuple):
         job_score: direct static part of each job in its score, biases included, shape [n].
         wait_linear: direct weight of the wait, shape [1].
         leak: shape [1].
+        memory: empty at first, shape [H]; changes while the network scores.
     """
 
     grid: IntArray
@@ -56,6 +57,7 @@ class CompiledEchoState(NamedTuple):
     job_score: FloatArray
     wait_linear: FloatArray
     leak: FloatArray
+    memory: FloatArray
 
 
 def without_memory(network: QNetwork) -> EchoStateNetwork:
@@ -126,4 +128,5 @@ def compile_echo_state(network: EchoStateNetwork, workload: Workload) -> Compile
         job_score=jobs @ job_linear[:static] + (network.output_bias - float(constant)),
         wait_linear=np.array([job_linear[static:].sum()]),
         leak=np.array([network.leak]),
+        memory=network.empty_memory(),
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from slurm_rl_plugin.simulator.kernel.cluster import NOW, PENDING, SCORED_JOBS, Cluster, Workload
+from slurm_rl_plugin.simulator.kernel.cluster import NOW, PENDING, Cluster, Workload
 from slurm_rl_plugin.simulator.kernel.compilation import compiled
 from slurm_rl_plugin.simulator.kernel.compiled_features import log_seconds
 from slurm_rl_plugin.simulator.scoring.compiled_echo_state import CompiledEchoState
@@ -96,34 +96,34 @@ def score_pending_from_memory(
     workload: Workload,
     cluster: Cluster,
     network: CompiledEchoState,
-    memory: FloatArray,
+    remembers: bool,
     scores: FloatArray,
     jobs: IntArray,
 ) -> None:
-    """Score every pending job now and step the memory with the best one, the first of equals.
+    """Score every pending job now; the best one, the first of equals, may step the memory.
 
     Args:
         workload: the jobs.
-        cluster: read only, but for the count of scored jobs; some job is pending.
+        cluster: read only; some job is pending.
         network: the scorer.
-        memory: shape [H]; changed in place.
+        remembers: whether its memory becomes the state of the best job.
         scores: filled for the first counts[PENDING] places.
         jobs: filled with the pending job numbers in the order of `scores`.
     """
     state = queue_state(workload, cluster, network)
-    inner = shared_inner(network, state, memory)
-    common = shared_score(network, state, memory)
+    inner = shared_inner(network, state, network.memory)
+    common = shared_score(network, state, network.memory)
     seen_inner = seen_part(network, inner)
     now = cluster.clock[NOW]
-    count = cluster.counts[PENDING]
-    cluster.counts[SCORED_JOBS] += count
     best = 0
-    for place in range(count):
+    for place in range(cluster.counts[PENDING]):
         job = cluster.pending[place]
         jobs[place] = job
         wait = now - workload.submit[job]
         scores[place] = job_score(network, seen_inner, common, job, wait)
         if scores[place] > scores[best]:
             best = place
-    chosen = jobs[best]
-    step_memory(network, inner, chosen, now - workload.submit[chosen], memory)
+    if remembers:
+        chosen = jobs[best]
+        wait = now - workload.submit[chosen]
+        step_memory(network, inner, chosen, wait, network.memory)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from slurm_rl_plugin.simulator.kernel.cluster import NOW, PENDING, Cluster, Workload
-from slurm_rl_plugin.simulator.kernel.compilation import compiled
+from slurm_rl_plugin.simulator.kernel.compilation import compiled, compiled_borrowing
 from slurm_rl_plugin.units import HOUR, FloatArray, IntArray
 
 #: Above every score: a job older than the starvation bound goes first, the oldest first of all.
@@ -47,14 +47,20 @@ def hook_effects(
     )
 
 
+@compiled_borrowing
+def writes_now(cluster: Cluster, effects: HookEffects) -> bool:
+    """Whether the hook writes scores at this decision."""
+    return cluster.clock[NOW] - effects.written_at[0] >= effects.refresh[0]
+
+
 @compiled
 def _keep_written(
     cluster: Cluster, effects: HookEffects, scores: FloatArray, jobs: IntArray
 ) -> None:
     """Between cycles jobs keep what was written; those that came since stand behind all others."""
-    now, count = cluster.clock[NOW], cluster.counts[PENDING]
-    if now - effects.written_at[0] >= effects.refresh[0]:
-        effects.written_at[0] = now
+    count = cluster.counts[PENDING]
+    if writes_now(cluster, effects):
+        effects.written_at[0] = cluster.clock[NOW]
         for place in range(count):
             effects.written[jobs[place]] = scores[place]
         return

@@ -13,7 +13,6 @@ from slurm_rl_plugin.policies.network import ACTIVATIONS, QNetwork
 from slurm_rl_plugin.simulator.kernel.cluster import (
     NOW,
     PENDING,
-    SCORED_JOBS,
     Cluster,
     Workload,
 )
@@ -282,7 +281,7 @@ def score_pending(
 
     Args:
         workload: the jobs.
-        cluster: read only, but for the count of scored jobs.
+        cluster: read only.
         network: the scorer; its recent arrivals and its past runs are brought up to now.
         scores: filled for the first counts[PENDING] places.
         jobs: filled with the pending job numbers in the order of `scores`.
@@ -315,12 +314,10 @@ def _fill_scores(
 ) -> None:
     """Fill `scores` with the network's output for each waiting job, `jobs` with its number."""
     activation = network.activation[0]
-    count = cluster.counts[PENDING]
-    cluster.counts[SCORED_JOBS] += count
     now = cluster.clock[NOW]
     waiting_tells = len(network.dynamic_linear) > 0
     past_tells = len(network.history.stamp) > 0
-    for place in range(count):
+    for place in range(cluster.counts[PENDING]):
         job = cluster.pending[place]
         score = network.static_score[job]
         static = network.static_hidden[job]

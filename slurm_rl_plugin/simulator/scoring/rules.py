@@ -6,7 +6,7 @@ import numpy as np
 
 from slurm_rl_plugin.errors import SimulationError
 from slurm_rl_plugin.policies import waiting_rules
-from slurm_rl_plugin.simulator.kernel.cluster import NOW, PENDING, SCORED_JOBS, Cluster, Workload
+from slurm_rl_plugin.simulator.kernel.cluster import NOW, PENDING, Cluster, Workload
 from slurm_rl_plugin.simulator.kernel.compilation import compiled, compiled_copy
 from slurm_rl_plugin.simulator.kernel.compiled_features import time_utility, time_utility_loss_rate
 from slurm_rl_plugin.units import FloatArray, IntArray
@@ -60,7 +60,7 @@ def score_pending_by_rule(
 
     Args:
         workload: the jobs.
-        cluster: read only, but for the count of scored jobs.
+        cluster: read only.
         rule: a code of `rule_code`.
         scores: filled for the first counts[PENDING] places.
         jobs: filled with the pending job numbers in the order of `scores`.
@@ -68,9 +68,7 @@ def score_pending_by_rule(
     usage = current_usage(cluster)
     now = cluster.clock[NOW]
     capacity = float(cluster.capacity[0])
-    count = cluster.counts[PENDING]
-    cluster.counts[SCORED_JOBS] += count
-    for place in range(count):
+    for place in range(cluster.counts[PENDING]):
         job = cluster.pending[place]
         wait = now - workload.submit[job]
         estimate = workload.estimate[job]

@@ -18,7 +18,7 @@ from slurm_rl_plugin.simulator.kernel.cluster import (
 )
 from slurm_rl_plugin.simulator.kernel.compilation import compiled
 from slurm_rl_plugin.simulator.kernel.compiled_features import fairness, time_utility
-from slurm_rl_plugin.simulator.schedules.ordered_queue import OrderedQueue, decide
+from slurm_rl_plugin.simulator.schedules.ordered_queue import OrderedQueue, decide_scored
 from slurm_rl_plugin.simulator.scoring.rules import current_usage
 from slurm_rl_plugin.simulator.sites.routed_sites import RoutedSite
 from slurm_rl_plugin.units import FloatArray, IntArray
@@ -57,7 +57,7 @@ def _sums_until(
             break
         advance(workload, cluster, event, no_rank)
         before = cluster.counts[STARTED]
-        decide(workload, cluster, queue)
+        decide_scored(workload, cluster, queue)
         started = cluster.counts[STARTED] - before
         if started > 0:
             fair += started * fairness(workload.shares, current_usage(cluster))

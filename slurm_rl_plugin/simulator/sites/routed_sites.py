@@ -25,8 +25,7 @@ from slurm_rl_plugin.simulator.kernel.cluster import (
     empty_cluster,
     next_event,
 )
-from slurm_rl_plugin.simulator.schedules.ordered_queue import OrderedQueue, ordered_queue, run_until
-from slurm_rl_plugin.simulator.schedules.partitions import QueueOrder
+from slurm_rl_plugin.simulator.schedules.ordered_queue import OrderedQueue, QueueOrder, run_until
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.simulator.scoring.rules import current_usage
 from slurm_rl_plugin.units import FloatArray, IntArray
@@ -81,7 +80,9 @@ class RoutedSite:
         self.offered = offered._replace(shares=terms.shares)
         places = len(offered.submit) + 1
         #: The order compiled for all offered jobs; that of the site knows those that came.
-        self._all = ordered_queue(terms.order, terms.settings, self.offered, places)
+        self._all = terms.settings.ordered_queue(
+            self.offered, terms.order.network, terms.order.rule, places
+        )
         #: Number among the offered jobs of each job that came here, in the order of coming.
         self.came: list[int] = []
         self.workload = _nothing_yet(self.offered)

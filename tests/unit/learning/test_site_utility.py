@@ -19,7 +19,7 @@ from slurm_rl_plugin.learning.site_utility.model import (
 )
 from slurm_rl_plugin.policies.q_network import load_q_network
 from slurm_rl_plugin.policies.site_utilities import published_utilities
-from slurm_rl_plugin.simulator.schedules.partitions import QueueOrder
+from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.simulator.sites.added_jobs import added_job_gains
 from slurm_rl_plugin.simulator.sites.routed_sites import RoutedSite, SiteTerms

@@ -32,7 +32,7 @@ from slurm_rl_plugin.papers.site_utilities_2008.load import (
 )
 from slurm_rl_plugin.papers.site_utilities_2008.models import QUICK_SIZE, fitted_models
 from slurm_rl_plugin.papers.study.result_store import ResultStore
-from slurm_rl_plugin.simulator.schedules.partitions import QueueOrder
+from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder
 from slurm_rl_plugin.simulator.sites.routed_sites import RoutedSite
 from slurm_rl_plugin.simulator.sites.routing import NOWHERE, route_jobs
 from tests.functional.lpc_like import lpc_like_log

@@ -1,5 +1,6 @@
 """The compiled loop scores and remembers as the plain network does, decision by decision."""
 
+import math
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -36,9 +37,12 @@ from slurm_rl_plugin.simulator.kernel.cluster import (
 from slurm_rl_plugin.simulator.kernel.dispatch import dispatch_by_score
 from slurm_rl_plugin.simulator.rollouts.experience import MOST_ACTIONS, best_action_values
 from slurm_rl_plugin.simulator.rollouts.rollout import collect_experience
-from slurm_rl_plugin.simulator.schedules.echo_state import simulate_echo_state, simulate_learned
 from slurm_rl_plugin.simulator.schedules.policy_driver import NO_RANK, simulate_policy
-from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
+from slurm_rl_plugin.simulator.schedules.simulation import (
+    SimulationSettings,
+    simulate_network,
+    simulate_scores,
+)
 from slurm_rl_plugin.simulator.scoring.compiled_echo_state import compile_echo_state, without_memory
 from slurm_rl_plugin.simulator.scoring.echo_state import queue_state, score_pending_from_memory
 from slurm_rl_plugin.simulator.scoring.reactive_grid import grid_job_table
@@ -83,7 +87,7 @@ def test_scores_and_memory_of_every_decision_are_the_networks_own(schema, parall
     workload = random_workload(3, jobs=120, capacity=5, parallel=parallel)
     compiled = compile_echo_state(here, workload)
     cluster = empty_cluster(workload, 5)
-    memory, expected = here.empty_memory(), here.empty_memory()
+    expected = here.empty_memory()
     scores, jobs = np.empty(121), np.empty(121, dtype=np.int64)
     decisions = 0
     while not np.isinf(event := next_event(workload, cluster)):
@@ -93,13 +97,13 @@ def test_scores_and_memory_of_every_decision_are_the_networks_own(schema, parall
             continue
         queue = queue_state(workload, cluster, compiled)
         waiting = cluster.pending[:count].copy()
-        score_pending_from_memory(workload, cluster, compiled, memory, scores, jobs)
+        score_pending_from_memory(workload, cluster, compiled, True, scores, jobs)
         table = job_table(schema, workload, waiting, cluster.clock[NOW])
         wanted, states = here.scores(queue, table, expected)
         np.testing.assert_array_equal(jobs[:count], waiting)
         np.testing.assert_allclose(scores[:count], wanted, rtol=0, atol=1e-9)
         expected = states[int(np.argmax(scores[:count]))]
-        np.testing.assert_allclose(memory, expected, rtol=0, atol=1e-9)
+        np.testing.assert_allclose(compiled.memory, expected, rtol=0, atol=1e-9)
         dispatch_by_score(workload, cluster, scores, jobs, 0, 0)
         decisions += count > 1
     assert decisions > 20
@@ -128,7 +132,7 @@ def test_the_compiled_loop_gives_the_schedule_of_the_policy_driven_from_outside(
     load, here = prepared(), network(4)
     settings = replace(SETTINGS, cycle=cycle)
     workload = load.workload(None)
-    compiled = simulate_echo_state(workload, here, settings)
+    compiled = simulate_network(workload, here, settings)
     driven = simulate_policy(load, workload, EchoStatePolicy(here), settings)
     np.testing.assert_array_equal(compiled.start, driven.start)
     assert compiled.decisions == driven.decisions
@@ -139,15 +143,37 @@ def test_the_exported_model_on_the_head_node_gives_the_same_schedule(tmp_path):
     export_echo_state(here, path, {"algorithm": "fitted-q"})
     workload, policy = load.workload(None), load_q_network(path)
     driven = simulate_policy(load, workload, policy, SETTINGS)
-    np.testing.assert_array_equal(driven.start, simulate_echo_state(workload, here, SETTINGS).start)
+    np.testing.assert_array_equal(driven.start, simulate_network(workload, here, SETTINGS).start)
 
 
 def test_memory_is_carried_from_decision_to_decision():
     workload, here = prepared().workload(None), network(4)
     forgetful = replace(here, reservoir_weights=np.zeros((40, 40)), leak=1.0)
-    start = simulate_echo_state(workload, here, SETTINGS).start
-    assert (start != simulate_echo_state(workload, forgetful, SETTINGS).start).any()
-    np.testing.assert_array_equal(start, simulate_echo_state(workload, here, SETTINGS).start)
+    start = simulate_network(workload, here, SETTINGS).start
+    assert (start != simulate_network(workload, forgetful, SETTINGS).start).any()
+    np.testing.assert_array_equal(start, simulate_network(workload, here, SETTINGS).start)
+
+
+@pytest.mark.parametrize(
+    "effect", [{"influence": 0.0}, {"starvation": 0.0}, {"refresh": math.inf}], ids=str
+)
+def test_what_the_hook_makes_of_scores_holds_for_an_echo_state_network_too(effect):
+    # each leaves first come, first served of any network's order
+    workload, here = prepared().workload(None), network(4)
+    start = simulate_network(workload, here, replace(SETTINGS, **effect)).start
+    by_age = simulate_scores(workload, -workload.submit, SETTINGS).start
+    np.testing.assert_array_equal(start, by_age)
+    assert (start != simulate_network(workload, here, SETTINGS).start).any()
+
+
+def test_a_decision_at_which_the_hook_does_not_write_is_not_remembered():
+    workload, here = prepared().workload(None), network(4)
+    compiled, cluster = compile_echo_state(here, workload), empty_cluster(workload, 5)
+    advance(workload, cluster, workload.submit[3], NO_RANK)
+    space = np.empty(301), np.empty(301, dtype=np.int64)
+    for remembers in (False, True):
+        score_pending_from_memory(workload, cluster, compiled, remembers, *space)
+        assert compiled.memory.any() == remembers
 
 
 def test_an_echo_state_network_is_a_candidate_on_a_machine_that_all_jobs_share():
@@ -155,7 +181,7 @@ def test_an_echo_state_network_is_a_candidate_on_a_machine_that_all_jobs_share()
     candidate = Candidate(name="echo state", network=here)
     workload = load.workload(None)
     start = starts_under(candidate, load, workload, SETTINGS)
-    np.testing.assert_array_equal(start, simulate_echo_state(workload, here, SETTINGS).start)
+    np.testing.assert_array_equal(start, simulate_network(workload, here, SETTINGS).start)
     apart = replace(load, partition_capacities=(5,))
     with pytest.raises(ConfigurationError, match="--partitions"):
         starts_under(candidate, apart, workload, SETTINGS)
@@ -182,8 +208,8 @@ def feed_forward(activation="sigmoid"):
 
 def test_a_feed_forward_network_is_one_without_links():
     workload, plain = prepared(2).workload(None), feed_forward()
-    there = simulate_learned(workload, without_memory(plain), SETTINGS)
-    np.testing.assert_array_equal(there.start, simulate_learned(workload, plain, SETTINGS).start)
+    there = simulate_network(workload, without_memory(plain), SETTINGS)
+    np.testing.assert_array_equal(there.start, simulate_network(workload, plain, SETTINGS).start)
     with pytest.raises(SimulationError, match="sigmoid"):
         without_memory(feed_forward("relu"))
 
@@ -191,7 +217,7 @@ def test_a_feed_forward_network_is_one_without_links():
 def test_a_network_of_another_schema_is_refused():
     drawn = random_echo_state(SITE, ReservoirSettings(size=5), fixed_scaler(SITE), _rng())
     with pytest.raises(SimulationError, match="reactive-grid"):
-        simulate_echo_state(prepared().workload(None), drawn, SETTINGS)
+        simulate_network(prepared().workload(None), drawn, SETTINGS)
 
 
 def _rng():
@@ -202,7 +228,7 @@ def test_a_rollout_without_exploration_is_the_simulation():
     # whole loads of single starts: one decision is one start, as nothing happens at one instant
     workload, here = prepared(3).workload(None), network(8)
     found = collect_experience(workload, here, SETTINGS, epsilon=0.0, rng=_rng())
-    simulated = simulate_echo_state(workload, here, SETTINGS).start
+    simulated = simulate_network(workload, here, SETTINGS).start
     assert sorted(found.job) == list(range(300))
     assert (np.diff(simulated[found.job]) >= 0).all()
 

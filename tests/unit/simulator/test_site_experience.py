@@ -10,6 +10,7 @@ from slurm_rl_plugin.simulator.kernel.cluster import (
     NOW,
     PENDING,
     advance,
+    decision_time,
     empty_cluster,
     next_event,
 )
@@ -18,7 +19,6 @@ from slurm_rl_plugin.simulator.kernel.workload_history import NO_PAST
 from slurm_rl_plugin.simulator.rollouts.site_experience import MOST_OTHERS, NOBODY, site_experience
 from slurm_rl_plugin.simulator.schedules.simulation import (
     SimulationSettings,
-    decision_time,
     simulate_network,
 )
 from slurm_rl_plugin.simulator.scoring.network import compile_network, score_pending
