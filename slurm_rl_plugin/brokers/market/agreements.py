@@ -10,7 +10,7 @@ from slurm_rl_plugin.simulator.kernel.compilation import compiled, compiled_borr
 from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
 
 #: Indices into `Agreements.counts`.
-WAITING, RUNNING, NEXT, ATTEMPTS = 0, 1, 2, 3
+WAITING, RUNNING, NEXT = 0, 1, 2
 
 
 class MarketJobs(NamedTuple):
@@ -71,7 +71,7 @@ def no_agreements(jobs: int, capacity: IntArray) -> Agreements:
         running=np.empty(jobs, dtype=np.int64),
         lane_job=np.full(int(capacity.sum()), -1, dtype=np.int64),
         capacity=capacity,
-        counts=np.zeros(4, dtype=np.int64),
+        counts=np.zeros(NEXT + 1, dtype=np.int64),
     )
 
 

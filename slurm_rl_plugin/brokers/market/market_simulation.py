@@ -11,7 +11,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from slurm_rl_plugin.brokers.market.agreements import (
-    ATTEMPTS,
     NEXT,
     RUNNING,
     WAITING,
@@ -48,10 +47,6 @@ from slurm_rl_plugin.simulator.kernel.cluster import Workload
 from slurm_rl_plugin.simulator.kernel.compilation import compiled, compiled_borrowing
 from slurm_rl_plugin.units import HOUR, FloatArray, IntArray
 
-#: When a job may run on several machines at once: never, where none is wide enough for it, or
-#: wherever the user likes such an offer better.
-SPLITTING = ("never", "where too wide", "wherever better")
-
 #: What owners add to planned starts, seconds; see ADR 21.
 MARGIN = HOUR
 
@@ -64,7 +59,8 @@ class MarketSettings:
         machines: processors of each; every request gets to all of them.
         owner: price function of every machine.
         user: utility function of every job.
-        splitting: one of SPLITTING.
+        splitting: when a job may run on several machines at once: "never", "where too wide" for
+            any, or "wherever better" to the user.
         rescheduling: whether jobs may start before the agreed time.
         margin: with rescheduling, what owners add to a planned start that is not at once before
             they offer it, seconds: room to reschedule others. The user's function sees the sum.
@@ -87,14 +83,12 @@ class MarketSchedule:
         promised: latest start, as agreed at submission, seconds; never before `start`.
         price: that was agreed.
         parts: processors on each machine, shape [n, machines].
-        attempts: schedules that rescheduling tried.
     """
 
     start: FloatArray
     promised: FloatArray
     price: FloatArray
     parts: IntArray
-    attempts: int
 
 
 def simulate_market(workload: Workload, settings: MarketSettings) -> MarketSchedule:
@@ -127,7 +121,6 @@ def simulate_market(workload: Workload, settings: MarketSettings) -> MarketSched
         promised=state.promised,
         price=state.price,
         parts=state.parts,
-        attempts=int(state.counts[ATTEMPTS]),
     )
 
 

@@ -20,7 +20,6 @@ from typing import NamedTuple
 import numpy as np
 
 from slurm_rl_plugin.brokers.market.agreements import (
-    ATTEMPTS,
     RUNNING,
     WAITING,
     Agreements,
@@ -136,7 +135,6 @@ def _fits(jobs: MarketJobs, idle: IntArray, job: int) -> bool:
 @compiled_borrowing
 def _keeps_promises(jobs: MarketJobs, state: Agreements, draft: Draft, fixed: int) -> bool:
     """Place the jobs of the trial behind the fixed ones; False at the first that would be late."""
-    state.counts[ATTEMPTS] += 1
     copy_table(draft.fixed, draft.table)
     for place in range(fixed, state.counts[WAITING]):
         job = draft.trial[place]
