@@ -28,11 +28,11 @@ class JobLog(JobColumns):
         start: recorded start; NaN where the log does not tell.
         run_time: seconds, > 0.
         accounts, users, partitions: names; `account`, `user` and `partition` index them.
-        qos: QOS name of each job, "" where unknown.
-        job_name: job name of each job, "" where unknown.
+        qos: QOS name of each job, "" where unknown; by default unknown of all jobs.
+        job_name: job name of each job, the same.
         processors_available: size of the machine if the log says it, else None.
         kind: "swf", "sacct" or "pbs": which class rule applies by default.
-        submit_line: the command that submitted each job where the log tells, else empty strings.
+        submit_line: the command that submitted each job, the same.
     """
 
     start: FloatArray
@@ -40,11 +40,16 @@ class JobLog(JobColumns):
     accounts: tuple[str, ...]
     users: tuple[str, ...]
     partitions: tuple[str, ...]
-    qos: tuple[str, ...]
-    job_name: tuple[str, ...]
-    submit_line: tuple[str, ...]
-    processors_available: int | None
+    qos: tuple[str, ...] = ()
+    job_name: tuple[str, ...] = ()
+    submit_line: tuple[str, ...] = ()
+    processors_available: int | None = None
     kind: str
+
+    def __post_init__(self) -> None:
+        for name in TEXTS:
+            if not getattr(self, name):
+                object.__setattr__(self, name, ("",) * len(self))
 
     def select(self, index: IntArray | BoolArray) -> Self:
         """The jobs named by an index or boolean array, in that order."""

@@ -198,9 +198,6 @@ def log_of(
         accounts=accounts or tuple(f"a{index}" for index in range(len(workload.shares))),
         users=("u",),
         partitions=partitions,
-        qos=("",) * count,
-        job_name=("",) * count,
-        submit_line=("",) * count,
         processors_available=available,
         kind=kind,
     )

@@ -88,7 +88,6 @@ class RunColumns:
         account, accounts = self._index("account", order)
         user, users = self._index("user", order)
         partition, partitions = self._index("queue", order)
-        nothing = ("",) * len(order)
         return JobLog(
             job_id=np.array(self._numbers["number"], dtype=np.int64)[order],
             submit=times["submit"],
@@ -103,10 +102,7 @@ class RunColumns:
             accounts=accounts,
             users=users,
             partitions=partitions,
-            qos=nothing,
             job_name=self._texts("job_name", order),
-            submit_line=nothing,
-            processors_available=None,
             kind="pbs",
         )
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import tzinfo
 from pathlib import Path
 
 import polars as pl
@@ -24,16 +23,13 @@ class PbsStream:
 
     A run may be told twice, and the last time counts, so jobs come when all files are read. Until
     then a run takes about a hundred bytes.
-
-    Args:
-        zone: as of `pbs.PbsReader`.
     """
 
     kind = "pbs"
     processors_available = None
 
-    def __init__(self, zone: tzinfo | None = None) -> None:
-        self._sifted = SiftedRecords(zone)
+    def __init__(self) -> None:
+        self._sifted = SiftedRecords(None)
         self._report: ReadReport | None = None
         self._path = Path()
 

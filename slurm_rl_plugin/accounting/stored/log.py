@@ -20,8 +20,6 @@ from slurm_rl_plugin.domain.jobs import float_columns
 from slurm_rl_plugin.errors import AccountingLogError
 from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
 
-#: First bytes of every parquet file.
-PARQUET = b"PAR1"
 NAMES = ("account", "user", "partition")
 WHOLE_NUMBERS = ("job_id", "processors")
 #: What no log tells of is None in a table, and NaN in the file.

@@ -14,11 +14,8 @@ import numpy as np
 
 from slurm_rl_plugin.accounting.log_file import LogFile, read_log_file
 from slurm_rl_plugin.accounting.port import JobLog, ReadReport
-from slurm_rl_plugin.accounting.swf.writer import write_swf
 from slurm_rl_plugin.errors import AccountingLogError
 from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
-
-__all__ = ["SwfReader", "write_swf"]
 
 _COLUMNS = (
     "job number",
@@ -188,7 +185,6 @@ def jobs_of(rows: FloatArray) -> JobLog:
     user, users = _index(rows[:, 11])
     account, accounts = _index(rows[:, 12])
     partition, partitions = _index(rows[:, 14])
-    nothing = ("",) * len(rows)
     return JobLog(
         job_id=rows[:, 0].astype(np.int64),
         submit=rows[:, 1].copy(),
@@ -203,10 +199,6 @@ def jobs_of(rows: FloatArray) -> JobLog:
         accounts=accounts,
         users=users,
         partitions=partitions,
-        qos=nothing,
-        job_name=nothing,
-        submit_line=nothing,
-        processors_available=None,
         kind="swf",
     )
 

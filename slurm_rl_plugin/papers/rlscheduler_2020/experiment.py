@@ -63,7 +63,7 @@ def kernel_starts(
 
 def _as_log(jobs: BenchmarkJobs) -> JobLog:
     count = len(jobs.submit)
-    zeros, nothing = np.zeros(count, dtype=np.int64), ("",) * count
+    zeros = np.zeros(count, dtype=np.int64)
     return JobLog(
         job_id=np.arange(count),
         submit=jobs.submit,
@@ -78,10 +78,6 @@ def _as_log(jobs: BenchmarkJobs) -> JobLog:
         accounts=("all",),
         users=("all",),
         partitions=("all",),
-        qos=nothing,
-        job_name=nothing,
-        submit_line=nothing,
-        processors_available=None,
         kind="swf",
     )
 

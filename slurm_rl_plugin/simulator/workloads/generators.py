@@ -17,7 +17,6 @@ def _log_of(
 ) -> JobLog:
     jobs = len(submit)
     nothing = np.full(jobs, np.nan)
-    blank = ("",) * jobs
     names = tuple(f"vo{index}" for index in range(accounts))
     return JobLog(
         job_id=np.arange(1, jobs + 1),
@@ -33,9 +32,6 @@ def _log_of(
         accounts=names,
         users=names,
         partitions=("",),
-        qos=blank,
-        job_name=blank,
-        submit_line=blank,
         processors_available=processors,
         kind="swf",
     )

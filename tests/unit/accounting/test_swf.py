@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slurm_rl_plugin.accounting.port import JobLog
-from slurm_rl_plugin.accounting.swf.reader import SwfReader, write_swf
+from slurm_rl_plugin.accounting.swf.reader import SwfReader
+from slurm_rl_plugin.accounting.swf.writer import write_swf
 from slurm_rl_plugin.errors import AccountingLogError
 
 
@@ -216,15 +217,13 @@ def job_logs(draw):
     account = at_random(groups) if len({g for g in groups if g >= 0}) > 1 else user
     submit = np.array(submit, dtype=np.float64)
     told = np.array([np.nan if w is None else w for w in wait], dtype=np.float64)
-    nothing = ("",) * len(jobs)
     return JobLog(
         job_id=np.array(ids, dtype=np.int64), submit=submit, eligible=submit.copy(),
         start=np.maximum(submit, np.round(submit + told, 6)),
         run_time=np.array(run), processors=np.array(processors, dtype=np.int64),
         time_limit=np.array([np.nan if v is None else v for v in limit], dtype=np.float64),
         account=account[0], accounts=account[1], user=user[0], users=user[1],
-        partition=partition[0], partitions=partition[1], qos=nothing, job_name=nothing,
-        submit_line=nothing, kind="swf",
+        partition=partition[0], partitions=partition[1], kind="swf",
         processors_available=draw(st.none() | st.integers(1, 10**9)),
     )  # fmt: skip
 
