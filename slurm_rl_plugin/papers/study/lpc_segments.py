@@ -10,11 +10,8 @@ import numpy as np
 from slurm_rl_plugin.accounting.port import JobLog
 from slurm_rl_plugin.accounting.swf.reader import SwfReader
 from slurm_rl_plugin.papers.study.archived_logs import archived_log
-from slurm_rl_plugin.simulator.workloads.log_workload import (
-    OTHER_ACCOUNT,
-    PreparedLog,
-    prepare_log,
-)
+from slurm_rl_plugin.simulator.workloads.log_shares import OTHER_ACCOUNT
+from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog, prepare_log
 
 LPC_EGEE = "LPC-EGEE-2004-1.2-cln"
 SEGMENT_JOBS = 9500

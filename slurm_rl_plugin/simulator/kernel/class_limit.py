@@ -41,7 +41,6 @@ from slurm_rl_plugin.units import DAY, HOUR, FloatArray, IntArray
 
 #: Ways to keep a reserve, as `--reserve-as` names them.
 FREE, LIMIT = "free", "limit"
-RESERVE_AS = (FREE, LIMIT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,17 +15,8 @@ from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.features.estimates import RunTimeEstimate
 from slurm_rl_plugin.simulator.kernel.cluster import Workload
 from slurm_rl_plugin.simulator.kernel.workload_history import NO_PAST, WorkloadHistory, nothing_past
-from slurm_rl_plugin.simulator.workloads.log_shares import OTHER_ACCOUNT, shares_of
+from slurm_rl_plugin.simulator.workloads.log_shares import shares_of
 from slurm_rl_plugin.units import SHORT_JOB_RUN_TIME, BoolArray, FloatArray, IntArray
-
-__all__ = [
-    "OTHER_ACCOUNT",
-    "PreparedLog",
-    "RecentRuns",
-    "classify_log",
-    "prepare_log",
-    "select_prepared",
-]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

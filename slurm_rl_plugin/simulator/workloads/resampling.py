@@ -53,7 +53,7 @@ def scale_load(log: JobLog, factor: float) -> JobLog:
     )
 
 
-def resample_weeks(log: JobLog, rng: np.random.Generator, weeks: int | None = None) -> JobLog:
+def resample_weeks(log: JobLog, rng: np.random.Generator) -> JobLog:
     """A log of the same span made of weeks of this one, drawn with replacement.
 
     Weeks count from the first submit, so that a job keeps its weekday and its hour. What follows
@@ -63,20 +63,17 @@ def resample_weeks(log: JobLog, rng: np.random.Generator, weeks: int | None = No
     Args:
         log: in submit order.
         rng: source of randomness.
-        weeks: how many whole weeks to make; by default as long a log as this one.
 
     Raises:
-        ConfigurationError: the log has fewer than two whole weeks, or `weeks` is less than 1.
+        ConfigurationError: the log has fewer than two whole weeks.
     """
-    index, shift = _draw(log, rng, weeks)
+    index, shift = _draw(log, rng)
     return _moved(log.select(index), shift)
 
 
-def resample_prepared(
-    prepared: PreparedLog, rng: np.random.Generator, weeks: int | None = None
-) -> PreparedLog:
+def resample_prepared(prepared: PreparedLog, rng: np.random.Generator) -> PreparedLog:
     """`resample_weeks` of a prepared log; classes, accounts and shares stay those of the whole."""
-    index, shift = _draw(prepared.log, rng, weeks)
+    index, shift = _draw(prepared.log, rng)
     drawn = select_prepared(prepared, index)
     return replace(drawn, log=_moved(drawn.log, shift))
 
@@ -86,7 +83,7 @@ def whole_weeks(log: JobLog) -> int:
     return int((log.submit[-1] - log.submit[0]) // WEEK) if len(log) else 0
 
 
-def _draw(log: JobLog, rng: np.random.Generator, weeks: int | None) -> tuple[IntArray, FloatArray]:
+def _draw(log: JobLog, rng: np.random.Generator) -> tuple[IntArray, FloatArray]:
     """Places of the drawn jobs in the log, and by how many seconds each moves."""
     _check_not_empty(log)
     known = whole_weeks(log)
@@ -95,17 +92,14 @@ def _draw(log: JobLog, rng: np.random.Generator, weeks: int | None) -> tuple[Int
         raise ConfigurationError(
             f"the log spans {days:.1f} days: resampling draws whole weeks and needs two at least."
         )
-    if weeks is not None and weeks < 1:
-        raise ConfigurationError(f"a log of {weeks} weeks cannot be made: ask for one at least.")
     since = log.submit - log.submit[0]
     week_of = (since // WEEK).astype(np.int64)
-    drawn = rng.integers(known, size=known if weeks is None else weeks)
+    drawn = rng.integers(known, size=known)
     parts = [np.flatnonzero(week_of == week) for week in drawn]
-    if weeks is None:
-        week = int(rng.integers(known + 1))
-        begun = since - week * WEEK
-        parts.append(np.flatnonzero((week_of == week) & (begun <= since[-1] - known * WEEK)))
-        drawn = np.append(drawn, week)
+    week = int(rng.integers(known + 1))
+    begun = since - week * WEEK
+    parts.append(np.flatnonzero((week_of == week) & (begun <= since[-1] - known * WEEK)))
+    drawn = np.append(drawn, week)
     index = np.concatenate(parts)
     if len(index) == 0:
         raise ConfigurationError("the weeks drawn hold no job: the log is too thin to resample.")
@@ -136,38 +130,6 @@ class Ratio:
     ci95: tuple[float, float]
 
 
-def paired_ratio(
-    numerators: FloatArray,
-    denominators: FloatArray,
-    rng: np.random.Generator,
-    resamples: int = 2000,
-) -> Ratio:
-    """Ratio of the means over blocks, with a percentile bootstrap over blocks (definitions).
-
-    The blocks must be independent of each other: seeds, or windows that do not overlap. Logs that
-    `resample_weeks` made of one log are not; `resampled_ratio` is for them.
-
-    Args:
-        numerators: figure of one policy in each block, shape [blocks], >= 0.
-        denominators: of the other policy in the same blocks, >= 0, not all 0.
-        rng: source of randomness.
-        resamples: how often the blocks are drawn.
-
-    Raises:
-        ConfigurationError: fewer than two blocks, unequal numbers of them, a figure that is
-            negative or not finite, denominators all 0, or no resamples.
-    """
-    _check_blocks(numerators, denominators)
-    if resamples < 1:
-        raise ConfigurationError(f"{resamples} resamples give no interval: ask for one at least.")
-    blocks = len(numerators)
-    drawn = rng.integers(blocks, size=(resamples, blocks))
-    ratios = _ratio(numerators[drawn].mean(axis=1), denominators[drawn].mean(axis=1))
-    return Ratio(
-        mean=float(np.mean(numerators) / np.mean(denominators)), ci95=_central_part(ratios)
-    )
-
-
 def resampled_ratio(numerators: FloatArray, denominators: FloatArray) -> Ratio:
     """Ratio of the means over resampled logs; the interval is that of their own ratios.
 
@@ -179,7 +141,8 @@ def resampled_ratio(numerators: FloatArray, denominators: FloatArray) -> Ratio:
         denominators: of the other policy in the same logs, >= 0, not all 0.
 
     Raises:
-        ConfigurationError: as `paired_ratio`.
+        ConfigurationError: fewer than two logs, unequal numbers of them, a figure that is
+            negative or not finite, or denominators all 0.
     """
     _check_blocks(numerators, denominators)
     return Ratio(
