@@ -184,19 +184,23 @@ def _step(workload: Workload, cluster: Cluster, job: int) -> int:
     return 1 if limit[NARROW_FIRST] > 0.0 and workload.processors[job] <= limit[WIDEST] else 0
 
 
+@compiled_borrowing
+def rail_orders(cluster: Cluster) -> bool:
+    """Whether the rail of the reserve puts anybody first, after `reserve_in_force`."""
+    return cluster.limit[STARVING] != 0.0 or cluster.limit[IN_FORCE] != 0.0
+
+
 @compiled
 def score_by_rail(workload: Workload, cluster: Cluster, scores: FloatArray, jobs: IntArray) -> None:
     """Raise the scores of those whom the rail of the reserve puts first, in place.
 
     Args:
         workload: the jobs.
-        cluster: read only, after `reserve_in_force`.
+        cluster: read only, where `rail_orders`.
         scores: of the pending jobs, shape [pending].
         jobs: pending job numbers in order of submission.
     """
     limit, count = cluster.limit, cluster.counts[PENDING]
-    if limit[STARVING] == 0.0 and limit[IN_FORCE] == 0.0:
-        return
     # ranks, because a score may be too large for anything to be added
     best_first = np.argsort(-scores[:count], kind="mergesort")
     for rank in range(count):

@@ -209,11 +209,11 @@ def dispatch_by_score(
         # pending jobs stand in order of submission, which a stable sort keeps among equals
         order = jobs[np.argsort(-scores[:count], kind="mergesort")]
         return dispatch_conservatively(workload, cluster, order, reserve)
-    return _start_by_score(workload, cluster, scores, jobs, backfilling, reserve)
+    return start_by_score(workload, cluster, scores, jobs, backfilling, reserve)
 
 
 @compiled_borrowing
-def _start_by_score(
+def start_by_score(
     workload: Workload,
     cluster: Cluster,
     scores: FloatArray,
@@ -221,6 +221,7 @@ def _start_by_score(
     backfilling: int,
     reserve: int,
 ) -> int:
+    """As `dispatch_by_score`, but for CONSERVATIVE."""
     counts = cluster.counts
     count = counts[PENDING]
     started = 0

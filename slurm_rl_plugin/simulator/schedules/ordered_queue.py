@@ -9,7 +9,11 @@ import numpy as np
 from numba.extending import overload
 
 from slurm_rl_plugin.policies.network import QNetwork
-from slurm_rl_plugin.simulator.kernel.class_limit import reserve_in_force, score_by_rail
+from slurm_rl_plugin.simulator.kernel.class_limit import (
+    rail_orders,
+    reserve_in_force,
+    score_by_rail,
+)
 from slurm_rl_plugin.simulator.kernel.cluster import (
     DECISIONS,
     IDLE,
@@ -21,10 +25,20 @@ from slurm_rl_plugin.simulator.kernel.cluster import (
     next_event,
 )
 from slurm_rl_plugin.simulator.kernel.compilation import compiled
-from slurm_rl_plugin.simulator.kernel.dispatch import anything_fits, dispatch_by_score
+from slurm_rl_plugin.simulator.kernel.dispatch import (
+    CONSERVATIVE,
+    anything_fits,
+    dispatch_by_score,
+    start_by_score,
+)
 from slurm_rl_plugin.simulator.scoring.compiled_echo_state import CompiledEchoState
 from slurm_rl_plugin.simulator.scoring.echo_state import score_pending_from_memory
-from slurm_rl_plugin.simulator.scoring.hook_effects import HookEffects, as_written, writes_now
+from slurm_rl_plugin.simulator.scoring.hook_effects import (
+    HookEffects,
+    as_written,
+    changes_scores,
+    writes_now,
+)
 from slurm_rl_plugin.simulator.scoring.network import score_pending
 from slurm_rl_plugin.simulator.scoring.rules import score_pending_by_rule
 from slurm_rl_plugin.units import FloatArray, IntArray
@@ -107,10 +121,15 @@ def decide_scored(workload: Workload, cluster: Cluster, queue: OrderedQueue) -> 
     else:
         reserve = max(reserve, _score_by_network(workload, cluster, queue))
     reserve = reserve_in_force(workload, cluster, reserve)
-    score_by_rail(workload, cluster, scores, jobs)
-    if queue.rule < 0:
+    # each call but those that borrow counts every array that it is given
+    if rail_orders(cluster):
+        score_by_rail(workload, cluster, scores, jobs)
+    if queue.rule < 0 and changes_scores(queue.effects):
         as_written(workload, cluster, queue.effects, scores, jobs)
-    dispatch_by_score(workload, cluster, scores, jobs, queue.backfilling, reserve)
+    if queue.backfilling == CONSERVATIVE:
+        dispatch_by_score(workload, cluster, scores, jobs, queue.backfilling, reserve)
+    else:
+        start_by_score(workload, cluster, scores, jobs, queue.backfilling, reserve)
 
 
 @compiled

@@ -83,6 +83,14 @@ def _bound_influence(
         scores[job] = age + effects.influence[0] * (count - place) / count
 
 
+@compiled_borrowing
+def changes_scores(effects: HookEffects) -> bool:
+    """Whether the batch system orders by anything but the scores themselves."""
+    if effects.refresh[0] > 0.0 or not np.isinf(effects.influence[0]):
+        return True
+    return not np.isinf(effects.starvation[0])
+
+
 @compiled
 def as_written(
     workload: Workload, cluster: Cluster, effects: HookEffects, scores: FloatArray, jobs: IntArray

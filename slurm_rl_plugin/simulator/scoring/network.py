@@ -111,14 +111,14 @@ def compile_network(network: QNetwork, workload: Workload) -> CompiledNetwork:
         activation=np.array([ACTIVATIONS.index(network.activation)], dtype=np.int64),
         reserve_weights=hold,
         reserve_bias=np.array([network.reserve_bias - float(network.queue_mean @ hold)]),
-        arrived=no_arrivals(workload) if _sees_queue(network) else np.empty(0),
+        arrived=no_arrivals(workload) if _queue_tells(network) else np.empty(0),
         history=history,
         grid=np.array([grid], dtype=np.int64),
         places=account_places(workload.shares),
     )
 
 
-def _sees_queue(network: QNetwork) -> bool:
+def _queue_tells(network: QNetwork) -> bool:
     """Whether the queue features can change an order or a reserve."""
     return bool(network.output.any()) or network.reserve_weights is not None
 
@@ -159,6 +159,12 @@ def _take_queue(features: Any, network: CompiledNetwork, capacity: int, hidden: 
     return int(min(max(np.floor(wanted + 0.5), 0.0), float(capacity)))
 
 
+@compiled_borrowing
+def sees_queue(network: CompiledNetwork) -> bool:
+    """Whether its arrivals are counted, since the queue features change an order or a reserve."""
+    return len(network.arrived) > 0
+
+
 @compiled
 def queue_part(
     workload: Workload,
@@ -176,8 +182,6 @@ def queue_part(
         usage: fraction of the consumed service of each account, shape [accounts].
         hidden: hidden units before activation, shape [hidden].
     """
-    if len(network.arrived) == 0:
-        return 0
     capacity = cluster.capacity[0]
     if network.grid[0] == NO_GRID:
         features = queue_features_now(workload, cluster, usage, network.arrived)
@@ -292,7 +296,9 @@ def score_pending(
     usage = current_usage(cluster)
     largest = workload.shares.max()
     from_queue = np.zeros(len(network.output))
-    reserve = queue_part(workload, cluster, network, usage, from_queue)
+    reserve = 0
+    if sees_queue(network):
+        reserve = queue_part(workload, cluster, network, usage, from_queue)
     inner = np.empty_like(from_queue)
     if len(network.history.stamp) > 0:
         bring_up_to_now(workload, cluster, network.history)
