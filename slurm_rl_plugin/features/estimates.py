@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -36,15 +37,15 @@ class RunTimeEstimate(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestedLimit:
-    """The requested time limit; `otherwise` seconds where a job asked for none."""
+    """The requested time limit; UNKNOWN_RUN_TIME where a job asked for none."""
 
-    otherwise: float = UNKNOWN_RUN_TIME
     kind: str = "requested"
 
     def estimate(self, time_limit: FloatArray, interactive: BoolArray) -> FloatArray:
         """The limit of each job, seconds, shape [n]."""
         del interactive
-        return np.where(np.isfinite(time_limit) & (time_limit > 0), time_limit, self.otherwise)
+        known = np.isfinite(time_limit) & (time_limit > 0)
+        return np.where(known, time_limit, UNKNOWN_RUN_TIME)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +60,12 @@ class ClassMedian:
         """The median of each job's class, seconds, shape [n]."""
         del time_limit
         return np.where(interactive, self.interactive_median, self.batch_median)
+
+    @property
+    def entries(self) -> dict[str, str]:
+        """Metadata of a model that was trained with these estimates."""
+        medians = {"interactive": self.interactive_median, "batch": self.batch_median}
+        return {"estimates": self.kind, "class_medians": json.dumps(medians)}
 
     @classmethod
     def of(cls, run_time: FloatArray, interactive: BoolArray) -> ClassMedian:

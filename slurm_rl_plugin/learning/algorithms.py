@@ -26,13 +26,13 @@ from slurm_rl_plugin.learning.policy_search.settings import (
 from slurm_rl_plugin.learning.sarsa import settings as sarsa_settings
 from slurm_rl_plugin.learning.sarsa.settings import SarsaSettings
 from slurm_rl_plugin.learning.sarsa.training import train_sarsa
-from slurm_rl_plugin.learning.site_utility.model import ALGORITHM as SITE_UTILITY
 from slurm_rl_plugin.learning.site_utility.model import SiteUtilitySettings
 from slurm_rl_plugin.learning.site_utility.training import train_site_utility
 from slurm_rl_plugin.learning.trained_policy import Progress, TrainedPolicy
 from slurm_rl_plugin.learning.training_load import TrainingLoad
 from slurm_rl_plugin.learning.workplace import Workplace
 from slurm_rl_plugin.policies.network import QNetwork
+from slurm_rl_plugin.policies.site_utilities import SITE_UTILITY
 
 Settings = PolicySearchSettings | SarsaSettings | FittedQSettings | SiteUtilitySettings
 

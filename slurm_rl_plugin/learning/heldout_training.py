@@ -14,7 +14,6 @@ import numpy as np
 
 from slurm_rl_plugin.domain.job_class import JobClassifier
 from slurm_rl_plugin.features.estimates import RequestedLimit
-from slurm_rl_plugin.features.history.run_prediction import RunTimePrediction
 from slurm_rl_plugin.learning.evaluation.heldout import (
     HeldoutProtocol,
     best_heuristic,
@@ -32,7 +31,7 @@ from slurm_rl_plugin.learning.load_windows import (
 )
 from slurm_rl_plugin.learning.policy_search.rule_networks import RULE_WEIGHTS
 from slurm_rl_plugin.learning.prediction_fit import fit_prediction
-from slurm_rl_plugin.learning.training_load import TrainingLoad, mean_objective
+from slurm_rl_plugin.learning.training_load import TrainingLoad, TrainingLoads, mean_objective
 from slurm_rl_plugin.learning.workplace import processors_here
 from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog
@@ -47,21 +46,6 @@ TRAINING = HeldoutProtocol(windows=100, warm_up=500, further=256)
 VALIDATION = HeldoutProtocol(windows=48)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HeldoutLoads:
-    """Loads that a held-out training may see: to train on, and to choose by.
-
-    Attributes:
-        training: loads that candidates are searched on, the logs one after the other.
-        validation: loads that choose.
-        prediction: of run times, fitted to the jobs before the first validation load.
-    """
-
-    training: list[TrainingLoad]
-    validation: list[TrainingLoad]
-    prediction: RunTimePrediction
-
-
 def searched_jobs(prepared: PreparedLog) -> int:
     """How many first jobs of a log train."""
     return int(training_jobs(prepared) * SEARCHED_PART)
@@ -74,7 +58,7 @@ def heldout_loads(
     classifier: JobClassifier | None = None,
     training: HeldoutProtocol = TRAINING,
     validation: HeldoutProtocol = VALIDATION,
-) -> HeldoutLoads:
+) -> TrainingLoads:
     """Loads from the first 60 % of each log, with job classes known at submission.
 
     Args:
@@ -84,16 +68,17 @@ def heldout_loads(
         training: windows that train.
         validation: windows that choose.
 
+    Returns:
+        The loads, the logs one after the other, and a prediction of run times fitted to the jobs
+        before the first validation load.
+
     Raises:
         ConfigurationError: a log too short for one window of either kind.
     """
     known = [class_known_at_submission(training_part(each), classifier) for each in logs]
     borders = [searched_jobs(each) for each in logs]
-    found = HeldoutLoads(
-        training=[],
-        validation=[],
-        prediction=fit_prediction(known, borders, np.random.default_rng(seed)),
-    )
+    prediction = fit_prediction(known, borders, np.random.default_rng(seed))
+    found = TrainingLoads([], [], prediction)
     for prepared, border in zip(known, borders, strict=True):
         later = windows_of(border, len(prepared.log), validation)
         found.training.extend(_loads(prepared, windows_of(0, border, training), training))

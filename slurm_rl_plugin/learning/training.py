@@ -27,16 +27,21 @@ from slurm_rl_plugin.learning.heldout_training import (
 )
 from slurm_rl_plugin.learning.load_windows import split_windows, training_part
 from slurm_rl_plugin.learning.policy_search.rule_networks import rule_network
-from slurm_rl_plugin.learning.site_utility.model import ALGORITHM as SITE_UTILITY
 from slurm_rl_plugin.learning.site_utility.model import site_utility_entries
 from slurm_rl_plugin.learning.site_utility.training import class_medians
 from slurm_rl_plugin.learning.small_parts import parts_too_small
 from slurm_rl_plugin.learning.trained_policy import Progress, TrainedPolicy
-from slurm_rl_plugin.learning.training_load import TrainingLoad, mean_objective, rule_objective
+from slurm_rl_plugin.learning.training_load import (
+    TrainingLoad,
+    TrainingLoads,
+    mean_objective,
+    rule_objective,
+)
 from slurm_rl_plugin.learning.training_plan import TrainingPlan
-from slurm_rl_plugin.learning.trainings import Training, TrainingLoads, train_all
+from slurm_rl_plugin.learning.trainings import Training, train_all
 from slurm_rl_plugin.learning.workplace import Workplace
 from slurm_rl_plugin.policies.network import QNetwork
+from slurm_rl_plugin.policies.site_utilities import SITE_UTILITY
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog
 
@@ -165,7 +170,9 @@ def _best_of_seeds(trained: Sequence[TrainedPolicy]) -> TrainedPolicy:
 
 
 def _loads_of(plan: TrainingPlan) -> TrainingLoads:
-    return _heldout_loads(plan) if plan.heldout else _loads(plan)
+    if plan.heldout:
+        return heldout_loads(plan.logs, plan.settings.seed, classifier=plan.classifier)
+    return _loads(plan)
 
 
 def _leave_one_out(
@@ -184,11 +191,6 @@ def _leave_one_out(
             **{rule: rule_objective(rule, loads, weights) for rule in COMPARED_RULES},
         }
     return found
-
-
-def _heldout_loads(plan: TrainingPlan) -> TrainingLoads:
-    loads = heldout_loads(plan.logs, plan.settings.seed, classifier=plan.classifier)
-    return TrainingLoads(loads.training, loads.validation, loads.prediction)
 
 
 def _comparisons(plan: TrainingPlan, trained: TrainedPolicy) -> dict[str, RuleComparison]:
@@ -239,13 +241,7 @@ def _estimate_metadata(plan: TrainingPlan, loads: Sequence[TrainingLoad]) -> dic
     known = [training_part(each) for each in plan.logs]
     run_time = np.concatenate([each.log.run_time for each in known])
     interactive = np.concatenate([each.interactive for each in known])
-    medians = ClassMedian.of(run_time, interactive)
-    return {
-        "estimates": "class-median",
-        "class_medians": json.dumps(
-            {"interactive": medians.interactive_median, "batch": medians.batch_median}
-        ),
-    }
+    return ClassMedian.of(run_time, interactive).entries
 
 
 def _manifest(

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from slurm_rl_plugin.features.estimates import RequestedLimit, RunTimeEstimate
+from slurm_rl_plugin.features.history.run_prediction import RunTimePrediction
 from slurm_rl_plugin.learning.evaluation.paired import Candidate, schedule_of, starts_under
 from slurm_rl_plugin.learning.load_windows import log_window
 from slurm_rl_plugin.policies.echo_state import EchoStateNetwork
@@ -102,6 +104,14 @@ def _counted(prepared: PreparedLog, drop: tuple[int, int]) -> slice:
 def _mean_batch_wait(prepared: PreparedLog, wait: FloatArray, counted: slice) -> float:
     batch = ~prepared.interactive[counted]
     return float(wait[counted][batch].mean()) if batch.any() else 0.0
+
+
+class TrainingLoads(NamedTuple):
+    """What a training sees: loads that train, loads that choose, a prediction of run times."""
+
+    training: list[TrainingLoad]
+    validation: list[TrainingLoad]
+    prediction: RunTimePrediction | None
 
 
 def drawn_loads(

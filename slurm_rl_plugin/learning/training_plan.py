@@ -9,8 +9,8 @@ from typing import Any
 from slurm_rl_plugin.domain.job_class import JobClassifier
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.learning.algorithms import Settings, steps_of
-from slurm_rl_plugin.learning.site_utility.model import ALGORITHM as SITE_UTILITY
 from slurm_rl_plugin.policies.network import QNetwork
+from slurm_rl_plugin.policies.site_utilities import SITE_UTILITY
 from slurm_rl_plugin.simulator.kernel.class_limit import ClassLimit
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog
 

@@ -7,27 +7,18 @@ import pickle
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from slurm_rl_plugin import __version__
 from slurm_rl_plugin.errors import ConfigurationError
-from slurm_rl_plugin.features.history.run_prediction import RunTimePrediction
 from slurm_rl_plugin.learning.algorithms import ALGORITHMS, Settings, train_policy
 from slurm_rl_plugin.learning.checkpoint import steps_kept
 from slurm_rl_plugin.learning.policy_search.settings import PolicySearchSettings
 from slurm_rl_plugin.learning.trained_policy import Progress, TrainedPolicy
-from slurm_rl_plugin.learning.training_load import TrainingLoad, short_load
+from slurm_rl_plugin.learning.training_load import TrainingLoads, short_load
 from slurm_rl_plugin.learning.workplace import Workplace
 from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.whole_file import write_whole
-
-
-class TrainingLoads(NamedTuple):
-    """What a training sees: loads that train, loads that choose, a prediction of run times."""
-
-    training: list[TrainingLoad]
-    validation: list[TrainingLoad]
-    prediction: RunTimePrediction | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,14 +70,14 @@ def train_all(
         progress: told the steps of all of them.
     """
     searches = isinstance(trainings[0].settings, PolicySearchSettings)
+    shared = (loads, trainings[0])
     if place is not None and (len(trainings) > 1 or not searches):
         look = None if progress is None else _Looks(trainings, steps, progress)
-        shared = (loads, trainings[0])
-        return place.each(_trained_elsewhere, shared, trainings, warm_up=_compile, on_look=look)
+        return place.each(_trained, shared, trainings, warm_up=_compile, on_look=look)
     found = []
     for turn, training in enumerate(trainings):
         told = _shifted(progress, turn * steps)
-        found.append(_trained(loads, training, progress=told, place=place))
+        found.append(_trained(shared, training, progress=told, place=place))
     return found
 
 
@@ -97,7 +88,7 @@ def _shifted(progress: Progress | None, before: int) -> Progress | None:
 
 
 def _trained(
-    loads: Sequence[TrainingLoads],
+    shared: tuple[Sequence[TrainingLoads], Training],
     training: Training,
     *,
     progress: Progress | None = None,
@@ -107,7 +98,7 @@ def _trained(
     kept = _kept(training)
     if kept is not None:
         return kept
-    chosen = loads[training.loads]
+    chosen = shared[0][training.loads]
     policy = train_policy(
         chosen.training,
         chosen.validation,
@@ -121,12 +112,6 @@ def _trained(
     )
     write_whole(training.finished, pickle.dumps((training.key, policy)))
     return policy
-
-
-def _trained_elsewhere(
-    shared: tuple[Sequence[TrainingLoads], Training], training: Training
-) -> TrainedPolicy:
-    return _trained(shared[0], training)
 
 
 def _kept(training: Training) -> TrainedPolicy | None:

@@ -16,7 +16,9 @@ from slurm_rl_plugin.policies.q_network import QNetworkPolicy
 from slurm_rl_plugin.units import FloatArray
 
 #: Metadata of a model whose scores are what one more job is worth to the site, not only an order.
-SCORES_ENTRY, SITE_UTILITY = "scores", "site-utility"
+SCORES_ENTRY = "scores"
+#: What that entry says, and what `slurm-rl train --algorithm` calls the training.
+SITE_UTILITY = "site-utility"
 #: Seconds for which a publication holds where nobody says otherwise: five cycles of a minute.
 VALID_FOR = 300.0
 

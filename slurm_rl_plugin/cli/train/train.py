@@ -41,12 +41,12 @@ from slurm_rl_plugin.features.estimates import ESTIMATE_KINDS
 from slurm_rl_plugin.learning.algorithms import ALGORITHMS, PRESETS, Settings, settings_of
 from slurm_rl_plugin.learning.export.network import import_network
 from slurm_rl_plugin.learning.sarsa.settings import SarsaSettings
-from slurm_rl_plugin.learning.site_utility.model import ALGORITHM as SITE_UTILITY
 from slurm_rl_plugin.learning.trained_policy import TrainedPolicy
 from slurm_rl_plugin.learning.training import train_model
 from slurm_rl_plugin.learning.training_plan import TrainingPlan
 from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.policies.registry import named_policy
+from slurm_rl_plugin.policies.site_utilities import SITE_UTILITY
 from slurm_rl_plugin.simulator.kernel.dispatch import BACKFILLING
 from slurm_rl_plugin.simulator.kernel.kept_code import compiled_before
 

@@ -14,7 +14,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from slurm_rl_plugin.learning.export.onnx_file import OnnxFile, read_onnx, write_onnx
+from slurm_rl_plugin.learning.export.onnx_file import OnnxFile, write_onnx
 from slurm_rl_plugin.policies.echo_state import EchoStateNetwork
 from slurm_rl_plugin.units import FloatArray
 
@@ -111,18 +111,12 @@ def export_echo_state(network: EchoStateNetwork, path: Path, metadata: Mapping[s
     write_onnx(_graph(network), network.schema, path, {**size, **metadata})
 
 
-def import_echo_state(path: Path) -> EchoStateNetwork:
-    """Read back a network that `export_echo_state` wrote, for the compiled simulator.
+def echo_state_of(file: OnnxFile) -> EchoStateNetwork:
+    """The network in a file.
 
     Raises:
-        ModelUnreadable: missing, no ONNX model, or not a graph of `export_echo_state`.
-        ModelSchemaMismatch: made for features that this release does not compute.
+        ModelUnreadable: not a graph of `export_echo_state`.
     """
-    return echo_state_of(read_onnx(path))
-
-
-def echo_state_of(file: OnnxFile) -> EchoStateNetwork:
-    """The network in a file; errors as `import_echo_state`."""
     schema = file.schema
     readout = file.tensor("readout")[:, 0]
     inputs = [file.tensor("queue_weights"), file.tensor("job_weights")]

@@ -116,8 +116,3 @@ PAPER = SarsaSettings(
     update="batch",
     keep="last",
 )
-
-#: For estimates that say little: with class medians only the wait tells jobs of a class apart.
-WITH_WAIT = SarsaSettings(
-    schema="reactive-grid-wait", reward="difference-reached", gamma=0.9, learning_rate=0.01
-)

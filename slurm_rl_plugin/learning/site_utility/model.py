@@ -8,7 +8,6 @@ simulated from the same state with the same jobs to come, and the difference is 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,8 +33,6 @@ from slurm_rl_plugin.utility.reward import RewardWeights
 
 #: Classes in the order of JOB_CLASSES.
 _INTERACTIVE = (True, False)
-#: What `slurm-rl train --algorithm` and the models' metadata call it.
-ALGORITHM = "site-utility"
 _J_OF_2008 = RewardWeights(time_utility=0.5, responsiveness=0.0, fairness=0.5, tail=0.0)
 
 
@@ -218,13 +215,7 @@ def site_utility_entries(medians: ClassMedian) -> dict[str, str]:
     Args:
         medians: run times of the classes that the model was fitted with.
     """
-    return {
-        SCORES_ENTRY: SITE_UTILITY,
-        "estimates": medians.kind,
-        "class_medians": json.dumps(
-            {"interactive": medians.interactive_median, "batch": medians.batch_median}
-        ),
-    }
+    return {SCORES_ENTRY: SITE_UTILITY, **medians.entries}
 
 
 def export_site_utility(network: QNetwork, path: Path, medians: ClassMedian) -> None:
@@ -235,4 +226,4 @@ def export_site_utility(network: QNetwork, path: Path, medians: ClassMedian) -> 
         path: the .onnx file.
         medians: see `site_utility_entries`.
     """
-    export_network(network, path, {"algorithm": ALGORITHM, **site_utility_entries(medians)})
+    export_network(network, path, {"algorithm": SITE_UTILITY, **site_utility_entries(medians)})

@@ -13,7 +13,6 @@ from slurm_rl_plugin.learning.fitted_q.settings import FittedQSettings
 from slurm_rl_plugin.learning.heldout_training import (
     TRAINING,
     VALIDATION,
-    HeldoutLoads,
     best_reserve,
     heldout_loads,
     with_reserve,
@@ -21,6 +20,7 @@ from slurm_rl_plugin.learning.heldout_training import (
 from slurm_rl_plugin.learning.policy_search.search import unsearched_network
 from slurm_rl_plugin.learning.policy_search.settings import SLOWDOWN, PolicySearchSettings
 from slurm_rl_plugin.learning.trained_policy import TrainedPolicy
+from slurm_rl_plugin.learning.training_load import TrainingLoads
 from slurm_rl_plugin.papers.heldout.logs import StudyLog
 from slurm_rl_plugin.papers.study.result_store import Learned, LearningTask, Loads, ResultStore
 from slurm_rl_plugin.policies.network import QNetwork
@@ -86,7 +86,7 @@ class HeldoutTraining:
         """
         self._logs, self._size, self._store = logs, size, store
         self._seed = seed
-        self._made: dict[tuple[str, ...], HeldoutLoads] = {}
+        self._made: dict[tuple[str, ...], TrainingLoads] = {}
 
     def pooled(self, names: Sequence[str], changes: Mapping[str, Any] | None = None) -> Learned:
         """Trained on the past of several logs at once, with some settings changed."""
@@ -119,7 +119,7 @@ class HeldoutTraining:
         """Where the search on these logs starts: nothing searched, only run times predicted."""
         return unsearched_network(self._size.settings, self._loads(names).prediction)
 
-    def _loads(self, names: Sequence[str]) -> HeldoutLoads:
+    def _loads(self, names: Sequence[str]) -> TrainingLoads:
         """What training on these logs sees; fine-tuning and the reserve ask for the same."""
         key = tuple(names)
         if key not in self._made:

@@ -32,4 +32,3 @@ def test_requested_limit_is_the_limit_and_an_hour_where_none_is_known():
     limits = np.array([60.0, np.nan, 0.0, -1.0, np.inf, 7200.0])
     estimate = RequestedLimit().estimate(limits, np.zeros(6, dtype=bool))
     assert estimate.tolist() == [60.0, 3600.0, 3600.0, 3600.0, 3600.0, 7200.0]
-    assert RequestedLimit(otherwise=5.0).estimate(limits, limits > 0)[1] == 5.0

@@ -9,7 +9,7 @@ import pytest
 
 from slurm_rl_plugin.errors import ModelSchemaMismatch, ModelUnreadable
 from slurm_rl_plugin.features.site import SITE
-from slurm_rl_plugin.learning.export.echo_state import export_echo_state, import_echo_state
+from slurm_rl_plugin.learning.export.echo_state import echo_state_of, export_echo_state
 from slurm_rl_plugin.learning.export.onnx_file import read_onnx
 from slurm_rl_plugin.policies.echo_state import EchoStateNetwork
 from slurm_rl_plugin.policies.reservoir import ReservoirSettings, random_echo_state
@@ -102,7 +102,7 @@ def test_of_equal_jobs_the_first_is_remembered(tmp_path):
 @pytest.mark.parametrize("leak", [1.0, 0.25])
 def test_import_is_the_inverse_of_export(tmp_path, leak):
     network = random_network(6, leak)
-    back = import_echo_state(exported(tmp_path, network))
+    back = echo_state_of(read_onnx(exported(tmp_path, network)))
     assert (back.leak, back.output_bias) == (leak, 0.625)
     for name in EchoStateNetwork.__dataclass_fields__:
         if isinstance(getattr(network, name), np.ndarray) and name != "connected":
@@ -120,7 +120,7 @@ def test_metadata_says_schema_memory_and_what_the_trainer_adds(tmp_path):
 def test_a_model_of_other_features_is_refused(tmp_path):
     path = exported(tmp_path, replace(random_network(), schema=replace(SITE, version=99)))
     with pytest.raises(ModelSchemaMismatch, match=r"version 99.*retrain"):
-        import_echo_state(path)
+        echo_state_of(read_onnx(path))
 
 
 @pytest.mark.parametrize("name", ["readout", "leak", "queue_weights"])
@@ -132,7 +132,7 @@ def test_a_graph_of_another_make_cannot_be_read_back(tmp_path, name):
         node.input[:] = ["renamed" if each == name else each for each in node.input]
     path.write_bytes(model.SerializeToString())
     with pytest.raises(ModelUnreadable, match=name):
-        import_echo_state(path)
+        echo_state_of(read_onnx(path))
 
 
 @pytest.mark.parametrize("content", [None, b"", b"no model"])
@@ -141,4 +141,4 @@ def test_what_is_no_model_is_unreadable(tmp_path, content):
     if content is not None:
         path.write_bytes(content)
     with pytest.raises(ModelUnreadable, match="model"):
-        import_echo_state(path)
+        echo_state_of(read_onnx(path))

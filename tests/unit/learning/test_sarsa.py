@@ -8,7 +8,7 @@ import pytest
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.features.reactive_grid import REACTIVE_GRID
 from slurm_rl_plugin.learning.evaluation.paired import Candidate, starts_under
-from slurm_rl_plugin.learning.sarsa.settings import PAPER, WITH_WAIT, SarsaSettings
+from slurm_rl_plugin.learning.sarsa.settings import PAPER, SarsaSettings
 from slurm_rl_plugin.learning.sarsa.sweeps import acted_starts, network_of, recorded_starts
 from slurm_rl_plugin.learning.sarsa.training import SarsaLearner, train_sarsa
 from slurm_rl_plugin.learning.training_load import TrainingLoad, mean_objective
@@ -19,6 +19,10 @@ from slurm_rl_plugin.utility.reward import RewardWeights
 
 ESTIMATE = len(REACTIVE_GRID.queue) + REACTIVE_GRID.jobs.index("log_estimate")
 SETTINGS = SarsaSettings(sweeps=5, pretraining_sweeps=2, hidden=6, epochs=2, seed=5)
+#: With class medians only the wait tells jobs of a class apart.
+WITH_WAIT = SarsaSettings(
+    schema="reactive-grid-wait", reward="difference-reached", gamma=0.9, learning_rate=0.01
+)
 #: Updates and pre-trainings that walk different ways through the learner.
 KINDS = {
     "online": SETTINGS,
