@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,11 +18,7 @@ from slurm_rl_plugin.learning.fitted_q import settings as fitted_q_settings
 from slurm_rl_plugin.learning.fitted_q.iteration import train_fitted_q
 from slurm_rl_plugin.learning.fitted_q.settings import FittedQSettings
 from slurm_rl_plugin.learning.policy_search.search import search_policy
-from slurm_rl_plugin.learning.policy_search.settings import (
-    SLOWDOWN,
-    PolicySearchSettings,
-    parameters_of,
-)
+from slurm_rl_plugin.learning.policy_search.settings import SLOWDOWN, PolicySearchSettings
 from slurm_rl_plugin.learning.sarsa import settings as sarsa_settings
 from slurm_rl_plugin.learning.sarsa.settings import SarsaSettings
 from slurm_rl_plugin.learning.sarsa.training import train_sarsa
@@ -39,32 +35,48 @@ Settings = PolicySearchSettings | SarsaSettings | FittedQSettings | SiteUtilityS
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Algorithm:
-    """A training algorithm as users choose it: its settings, presets and what it validates by.
+    """A training algorithm as users choose it: its settings, what trains, and what that takes.
 
     Attributes:
+        train: from training loads, validation loads and settings to a policy, see `search_policy`;
+            takes `checkpoint`, `load_key` and `progress`, and what `takes` names.
+        takes: of `prediction`, `start` and `place`.
         default: its settings where nothing is asked for.
         presets: settings under a name: `paper` as the paper printed them, `slowdown` for bounded
             slowdown on parallel machines.
         steps: the setting that counts its steps, and by what name a person calls one.
         measure: what is validated.
+        orders: whether the network orders the queue.
+        heldout: whether `--protocol heldout` takes it.
     """
 
+    train: Callable[..., TrainedPolicy]
+    takes: Collection[str] = ()
     default: Settings
     presets: Mapping[str, Settings]
     steps: tuple[str, str]
     measure: str = "objective"
+    orders: bool = True
+    heldout: bool = True
 
 
 ALGORITHMS: Mapping[str, Algorithm] = {
     "policy-search": Algorithm(
+        train=search_policy,
+        takes=("prediction", "start", "place"),
         default=PolicySearchSettings(),
         presets={"slowdown": SLOWDOWN},
         steps=("generations", "generation"),
     ),
     "sarsa": Algorithm(
-        default=SarsaSettings(), presets={"paper": sarsa_settings.PAPER}, steps=("sweeps", "sweep")
+        train=train_sarsa,
+        default=SarsaSettings(),
+        presets={"paper": sarsa_settings.PAPER},
+        steps=("sweeps", "sweep"),
     ),
     "fitted-q": Algorithm(
+        train=train_fitted_q,
+        takes=("prediction",),
         default=FittedQSettings(regressor="feed-forward"),
         presets={
             "paper": FittedQSettings(regressor="feed-forward", reward="literal"),
@@ -73,12 +85,22 @@ ALGORITHMS: Mapping[str, Algorithm] = {
         steps=("iterations", "iteration"),
     ),
     "echo-state": Algorithm(
+        train=train_fitted_q,
+        takes=("prediction",),
         default=FittedQSettings(regressor="echo-state"),
         presets={"paper": FittedQSettings(regressor="echo-state", reward="literal")},
         steps=("iterations", "iteration"),
+        heldout=False,
     ),
     SITE_UTILITY: Algorithm(
-        default=SiteUtilitySettings(), presets={}, steps=("rounds", "round"), measure="correlation"
+        train=train_site_utility,
+        takes=("start",),
+        default=SiteUtilitySettings(),
+        presets={},
+        steps=("rounds", "round"),
+        measure="correlation",
+        orders=False,
+        heldout=False,
     ),
 }
 PRESETS = ("paper", "slowdown")
@@ -129,11 +151,15 @@ def steps_of(name: str, settings: Settings) -> int:
     return int(getattr(settings, ALGORITHMS[name].steps[0]))
 
 
+def algorithm_of(settings: Settings) -> Algorithm:
+    """The first algorithm of these settings; others of the same settings train by the same code."""
+    return next(each for each in ALGORITHMS.values() if type(each.default) is type(settings))
+
+
 def schema_of(settings: Settings) -> FeatureSchema:
-    """The features that the trained network will take."""
-    if isinstance(settings, PolicySearchSettings | SiteUtilitySettings):
-        return SITE
-    return {schema.name: schema for schema in KNOWN_SCHEMAS}[settings.schema]
+    """The features that the trained network will take: `site` where no setting names others."""
+    named = {schema.name: schema for schema in KNOWN_SCHEMAS}
+    return named[getattr(settings, "schema", SITE.name)]
 
 
 def train_policy(
@@ -157,16 +183,16 @@ def train_policy(
     Raises:
         ConfigurationError: as the algorithm says.
     """
-    more: dict[str, Any] = {"checkpoint": checkpoint, "load_key": load_key, "progress": progress}
-    if isinstance(settings, PolicySearchSettings):
-        begin = None if start is None else parameters_of(start, settings)
-        return search_policy(
-            training, validation, settings, prediction=prediction, start=begin, place=place, **more
-        )
-    if isinstance(settings, SiteUtilitySettings):
-        return train_site_utility(training, validation, settings, start=start, **more)
-    if start is not None:
+    algorithm = algorithm_of(settings)
+    if start is not None and "start" not in algorithm.takes:
         raise ConfigurationError("only policy-search starts from a model: leave out --from.")
-    if isinstance(settings, SarsaSettings):
-        return train_sarsa(training, validation, settings, **more)
-    return train_fitted_q(training, validation, settings, prediction=prediction, **more)
+    more: dict[str, Any] = {"prediction": prediction, "start": start, "place": place}
+    return algorithm.train(
+        training,
+        validation,
+        settings,
+        checkpoint=checkpoint,
+        load_key=load_key,
+        progress=progress,
+        **{name: more[name] for name in algorithm.takes},
+    )

@@ -14,7 +14,7 @@ import numpy as np
 from slurm_rl_plugin import __version__
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.features.estimates import ClassMedian
-from slurm_rl_plugin.learning.algorithms import schema_of
+from slurm_rl_plugin.learning.algorithms import ALGORITHMS, schema_of
 from slurm_rl_plugin.learning.evaluation.paired import estimates_of
 from slurm_rl_plugin.learning.export.manifest import file_checksum, write_card, write_manifest
 from slurm_rl_plugin.learning.export.model import export_model
@@ -41,7 +41,6 @@ from slurm_rl_plugin.learning.training_plan import TrainingPlan
 from slurm_rl_plugin.learning.trainings import Training, train_all
 from slurm_rl_plugin.learning.workplace import Workplace
 from slurm_rl_plugin.policies.network import QNetwork
-from slurm_rl_plugin.policies.site_utilities import SITE_UTILITY
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog
 
@@ -234,7 +233,7 @@ def _loads(plan: TrainingPlan) -> TrainingLoads:
 
 def _estimate_metadata(plan: TrainingPlan, loads: Sequence[TrainingLoad]) -> dict[str, str]:
     """Which estimates the head node should use; the oracle is replaced by requested limits."""
-    if plan.algorithm == SITE_UTILITY:
+    if not ALGORITHMS[plan.algorithm].orders:
         return site_utility_entries(class_medians(loads))
     if list(plan.estimates) != ["class-median"]:
         return {"estimates": "requested"}

@@ -8,9 +8,8 @@ from typing import Any
 
 from slurm_rl_plugin.domain.job_class import JobClassifier
 from slurm_rl_plugin.errors import ConfigurationError
-from slurm_rl_plugin.learning.algorithms import Settings, steps_of
+from slurm_rl_plugin.learning.algorithms import ALGORITHMS, Settings, steps_of
 from slurm_rl_plugin.policies.network import QNetwork
-from slurm_rl_plugin.policies.site_utilities import SITE_UTILITY
 from slurm_rl_plugin.simulator.kernel.class_limit import ClassLimit
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog
 
@@ -52,10 +51,10 @@ class TrainingPlan:
     leave_one_out: bool = False
 
     def __post_init__(self) -> None:
-        if self.leave_one_out and self.algorithm == SITE_UTILITY:
+        if self.leave_one_out and not ALGORITHMS[self.algorithm].orders:
             raise ConfigurationError(
-                "--leave-one-out compares orders of the queue, and site-utility orders none: leave "
-                "it out."
+                f"--leave-one-out compares orders of the queue, and {self.algorithm} orders none: "
+                "leave it out."
             )
         if self.leave_one_out and len(self.logs) < 2:
             raise ConfigurationError("--leave-one-out needs two logs at least: give another LOG.")

@@ -11,9 +11,8 @@ from typing import Any
 
 from slurm_rl_plugin import __version__
 from slurm_rl_plugin.errors import ConfigurationError
-from slurm_rl_plugin.learning.algorithms import ALGORITHMS, Settings, train_policy
+from slurm_rl_plugin.learning.algorithms import Settings, algorithm_of, train_policy
 from slurm_rl_plugin.learning.checkpoint import steps_kept
-from slurm_rl_plugin.learning.policy_search.settings import PolicySearchSettings
 from slurm_rl_plugin.learning.trained_policy import Progress, TrainedPolicy
 from slurm_rl_plugin.learning.training_load import TrainingLoads, short_load
 from slurm_rl_plugin.learning.workplace import Workplace
@@ -69,7 +68,7 @@ def train_all(
         place: where they run; None trains one after the other on this machine.
         progress: told the steps of all of them.
     """
-    searches = isinstance(trainings[0].settings, PolicySearchSettings)
+    searches = "place" in algorithm_of(trainings[0].settings).takes
     shared = (loads, trainings[0])
     if place is not None and (len(trainings) > 1 or not searches):
         look = None if progress is None else _Looks(trainings, steps, progress)
@@ -141,8 +140,7 @@ def _compile(shared: tuple[Sequence[TrainingLoads], Training]) -> None:
     """Make a worker compile, or load, what a training calls: one step of it on few jobs."""
     loads, training = shared
     chosen, settings = loads[training.loads], training.settings
-    steps = (each.steps[0] for each in ALGORITHMS.values() if type(each.default) is type(settings))
-    one_step: dict[str, Any] = {next(steps): 1}
+    one_step: dict[str, Any] = {algorithm_of(settings).steps[0]: 1}
     short = [short_load(chosen.training[0])]
     with contextlib.suppress(ConfigurationError):  # too few jobs to learn from: they are no matter
         one = replace(settings, **one_step)

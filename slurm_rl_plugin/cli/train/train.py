@@ -46,7 +46,6 @@ from slurm_rl_plugin.learning.training import train_model
 from slurm_rl_plugin.learning.training_plan import TrainingPlan
 from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.policies.registry import named_policy
-from slurm_rl_plugin.policies.site_utilities import SITE_UTILITY
 from slurm_rl_plugin.simulator.kernel.dispatch import BACKFILLING
 from slurm_rl_plugin.simulator.kernel.kept_code import compiled_before
 
@@ -228,7 +227,7 @@ def _settings(options: argparse.Namespace) -> Settings:
         changes["hold"] = "true"
     settings = settings_of(options.algorithm, changes, preset=options.preset)
     reward = settings.weights
-    if options.config is not None and options.algorithm != SITE_UTILITY:
+    if options.config is not None and ALGORITHMS[options.algorithm].orders:
         reward = read_configuration(options.config).reward
     return dataclasses.replace(settings, seed=options.seed, weights=reward)
 
@@ -246,7 +245,7 @@ def _check_protocol(options: argparse.Namespace) -> None:
             "--protocol heldout trains with requested times under EASY: leave out --estimates and "
             "--backfill."
         )
-    if options.algorithm in ("echo-state", SITE_UTILITY):
+    if not ALGORITHMS[options.algorithm].heldout:
         raise ConfigurationError(
             f"--protocol heldout does not take {options.algorithm}: choose another."
         )

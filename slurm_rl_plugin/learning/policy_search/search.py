@@ -17,6 +17,7 @@ from slurm_rl_plugin.learning.policy_search.settings import (
     RESERVE_STEP,
     PolicySearchSettings,
     initial_parameters,
+    parameters_of,
     search_bounds,
     searched_places,
 )
@@ -104,7 +105,7 @@ def search_policy(
     settings: PolicySearchSettings,
     *,
     prediction: RunTimePrediction | None = None,
-    start: FloatArray | None = None,
+    start: QNetwork | None = None,
     checkpoint: Path | None = None,
     load_key: str = "",
     progress: Progress | None = None,
@@ -117,7 +118,7 @@ def search_policy(
         validation: loads that choose among the search's means; never searched on.
         settings: of the search.
         prediction: of run times, for a network that looks at past runs; untrained by default.
-        start: where the search starts instead of `initial_parameters`, of the same shape.
+        start: the network that the search starts from instead of `initial_parameters`.
         checkpoint: file that keeps the progress; a search with the same settings and loads that
             was interrupted goes on from there and ends with the same result.
         load_key: names the loads and all else that shapes the search but its settings, so that a
@@ -126,7 +127,7 @@ def search_policy(
         place: where candidates are evaluated; by default in threads of this machine.
 
     Raises:
-        ConfigurationError: no training or no validation load.
+        ConfigurationError: no training or no validation load, or a start that does not fit.
     """
     from cmaes import CMA  # noqa: PLC0415 - brings scipy.stats, which no worker has to wait for
 
@@ -137,7 +138,9 @@ def search_policy(
         prediction = RunTimePrediction.untrained()
     search = _Search(
         settings=settings,
-        parameters=initial_parameters(settings) if start is None else start,
+        parameters=initial_parameters(settings)
+        if start is None
+        else parameters_of(start, settings),
         places=searched_places(settings),
         prediction=prediction if settings.history else None,
     )
