@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from slurm_rl_plugin.simulator.kernel.cluster import NOW, PENDING, Cluster, Workload
-from slurm_rl_plugin.simulator.kernel.compilation import compiled, compiled_borrowing
+from slurm_rl_plugin.simulator.kernel.compilation import compiled
 from slurm_rl_plugin.simulator.kernel.compiled_features import log_seconds
 from slurm_rl_plugin.simulator.scoring.compiled_echo_state import CompiledEchoState
 from slurm_rl_plugin.simulator.scoring.reactive_grid import GRID_WAIT, grid_state
@@ -39,7 +39,7 @@ def shared_inner(network: CompiledEchoState, state: FloatArray, memory: FloatArr
     return inner
 
 
-@compiled_borrowing
+@compiled
 def shared_score(network: CompiledEchoState, state: FloatArray, memory: FloatArray) -> float:
     """The part of the score that all jobs of a decision have in common."""
     score = 0.0
@@ -60,7 +60,7 @@ def seen_part(network: CompiledEchoState, inner: FloatArray) -> FloatArray:
     return part
 
 
-@compiled_borrowing
+@compiled
 def job_score(
     network: CompiledEchoState, seen_inner: FloatArray, common: float, job: int, wait: float
 ) -> float:

@@ -9,7 +9,7 @@ import pytest
 from slurm_rl_plugin.features.history.run_prediction import RunTimePrediction
 from slurm_rl_plugin.features.site import SITE
 from slurm_rl_plugin.learning.policy_search import search as policy_search
-from slurm_rl_plugin.learning.policy_search.search import search_policy
+from slurm_rl_plugin.learning.policy_search.search import search_policy, unsearched_network
 from slurm_rl_plugin.learning.policy_search.settings import (
     RESERVE_NUMBERS,
     PolicySearchSettings,
@@ -171,8 +171,8 @@ def test_an_interrupted_search_in_batches_goes_on_to_the_same_network(tmp_path):
 
 def test_a_search_begins_where_it_is_told_and_keeps_its_prediction():
     settings = replace(LINEAR, generations=1, validate_every=9)
-    start = initial_parameters(settings)
-    start[-len(SITE.jobs) + SITE.jobs.index("responsiveness_now")] = 0.25
+    start = unsearched_network(settings, None)
+    start.linear[SITE.jobs.index("responsiveness_now")] = 0.25
     weights = np.random.default_rng(1).normal(size=RunTimePrediction.untrained().weights.shape)
     found = search(settings, start=start, prediction=RunTimePrediction(weights=weights)).network
     assert found.linear[SITE.jobs.index("responsiveness_now")] == 0.25
