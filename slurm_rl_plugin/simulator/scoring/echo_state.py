@@ -9,14 +9,14 @@ from __future__ import annotations
 import numpy as np
 
 from slurm_rl_plugin.simulator.kernel.cluster import NOW, PENDING, Cluster, Workload
-from slurm_rl_plugin.simulator.kernel.compilation import compiled
+from slurm_rl_plugin.simulator.kernel.compilation import compiled, compiled_inline
 from slurm_rl_plugin.simulator.kernel.compiled_features import log_seconds
 from slurm_rl_plugin.simulator.scoring.compiled_echo_state import CompiledEchoState
 from slurm_rl_plugin.simulator.scoring.reactive_grid import GRID_WAIT, grid_state
 from slurm_rl_plugin.units import FloatArray, IntArray
 
 
-@compiled
+@compiled_inline
 def queue_state(workload: Workload, cluster: Cluster, network: CompiledEchoState) -> FloatArray:
     """The queue features now, float64[Fq]."""
     features = grid_state(workload, cluster, network.places, network.grid[0])
@@ -26,7 +26,7 @@ def queue_state(workload: Workload, cluster: Cluster, network: CompiledEchoState
     return state
 
 
-@compiled
+@compiled_inline
 def shared_inner(network: CompiledEchoState, state: FloatArray, memory: FloatArray) -> FloatArray:
     """What every unit sums up before a job is looked at: links, queue and bias; float64[H]."""
     inner = network.bias.copy()
@@ -39,7 +39,7 @@ def shared_inner(network: CompiledEchoState, state: FloatArray, memory: FloatArr
     return inner
 
 
-@compiled
+@compiled_inline
 def shared_score(network: CompiledEchoState, state: FloatArray, memory: FloatArray) -> float:
     """The part of the score that all jobs of a decision have in common."""
     score = 0.0
@@ -51,7 +51,7 @@ def shared_score(network: CompiledEchoState, state: FloatArray, memory: FloatArr
     return score
 
 
-@compiled
+@compiled_inline
 def seen_part(network: CompiledEchoState, inner: FloatArray) -> FloatArray:
     """The entries of `shared_inner` of the units that the output sees, float64[R]."""
     part = np.empty(len(network.seen))
@@ -60,7 +60,7 @@ def seen_part(network: CompiledEchoState, inner: FloatArray) -> FloatArray:
     return part
 
 
-@compiled
+@compiled_inline
 def job_score(
     network: CompiledEchoState, seen_inner: FloatArray, common: float, job: int, wait: float
 ) -> float:
