@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from slurm_rl_plugin.errors import SimulationError
-from slurm_rl_plugin.features.estimates import RequestedLimit
 from slurm_rl_plugin.policies.registry import NAMED_POLICIES, PolicyKind
 from slurm_rl_plugin.simulator.kernel.cluster import NOW, Cluster, Workload, advance, empty_cluster
 from slurm_rl_plugin.simulator.schedules.policy_driver import NO_RANK
@@ -60,7 +59,7 @@ def test_the_loop_has_a_code_of_its_own_for_every_waiting_rule() -> None:
 def test_the_loop_scores_as_the_rule_does(name: str) -> None:
     snapshot = snapshot_of(LOAD, Moment(AT, [0, 1, 2, 3], [], [np.nan] * 4), 8)
     usage = current_usage(waiting_cluster())
-    policy = NAMED_POLICIES[name].live(RequestedLimit())
+    policy = NAMED_POLICIES[name].live()
     live = policy.decide(replace(snapshot, usage=usage)).scores
     assert len(set(live.tolist())) == 4
     assert compiled_scores(rule_code(name)) == pytest.approx(live.tolist(), rel=1e-12)
