@@ -207,7 +207,7 @@ def one_job() -> ScheduledJobs:
 
 
 def test_the_feature_schema_is_documented() -> None:
-    text = section(DOCS / "researchers.md", "Feature schema")
+    text = section(DOCS / "features.md", "Feature schema")
     rows = [(code_spans(name)[0], kind) for name, kind, _ in table_rows(text)]
     wanted = [*((each, "queue") for each in SITE.queue), *((each, "job") for each in SITE.jobs)]
     assert rows == wanted
