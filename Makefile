@@ -51,13 +51,13 @@ test-all: $(VENV)/installed-test
 	@$(call beside_each_other,real,not real)
 
 # Runs tests in three processes at the same time: those on real daemons, which mostly wait, those of
-# one module each, and the others, which are shown as they run.
+# modules and against the reference, and the others, which are shown as they run.
 define beside_each_other
 said=$$(mktemp -d); $(BIN)/pytest -m "$(1)" >"$$said/real" 2>&1 & real=$$!; \
-$(BIN)/pytest -m "$(2)" tests/unit >"$$said/unit" 2>&1 & unit=$$!; \
+$(BIN)/pytest -m "$(2)" tests/unit tests/reference >"$$said/unit" 2>&1 & unit=$$!; \
 trap 'kill $$real $$unit; rm -rf "$$said"; exit 130' INT TERM; \
-echo "tests of single modules and on real daemons run beside the others; what they say comes last"; \
-$(BIN)/pytest -m "$(2)" --ignore=tests/unit; others=$$?; \
+echo "tests of modules and on real daemons run beside the others; what they say comes last"; \
+$(BIN)/pytest -m "$(2)" --ignore=tests/unit --ignore=tests/reference; others=$$?; \
 wait $$unit; modules=$$?; cat "$$said/unit"; wait $$real; daemons=$$?; cat "$$said/real"; \
 rm -rf "$$said"; exit $$((others | modules | daemons))
 endef
