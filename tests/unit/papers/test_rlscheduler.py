@@ -78,7 +78,7 @@ def claims() -> list[Claim]:
     ],
 )
 def test_every_cell_reproduces(claims: list[Claim], group: str, cells: int) -> None:
-    found = [each for each in claims if each.group == group]
+    found = [each for each in claims if each.cell.group == group]
     assert len(found) == cells
     assert [each.as_json() for each in found if not each.reproduces] == []
 
