@@ -17,6 +17,7 @@ from slurm_rl_plugin.cli.entry import main
 from slurm_rl_plugin.cli.logs import sample as log_sample
 from slurm_rl_plugin.cli.logs.arguments import NamedLog, add_log_options, read_named_log
 from slurm_rl_plugin.cli.logs.excerpt import WEEK, LogExcerpt
+from slurm_rl_plugin.cli.logs.log_options import LogOptions
 from slurm_rl_plugin.cli.logs.sample import sampled
 from slurm_rl_plugin.cli.train import train
 from slurm_rl_plugin.errors import AccountingLogError, ConfigurationError
@@ -27,7 +28,7 @@ from slurm_rl_plugin.simulator.workloads.generators import generated_log
 def read(argument: str) -> NamedLog:
     parser = argparse.ArgumentParser()
     add_log_options(parser)
-    return read_named_log(argument, parser.parse_args([]))
+    return read_named_log(argument, LogOptions.of(parser.parse_args([])))
 
 
 @pytest.mark.parametrize("name", ["account", "user", "partition"])

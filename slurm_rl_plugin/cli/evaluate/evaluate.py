@@ -23,6 +23,7 @@ from slurm_rl_plugin.cli.evaluate.schedule_export import export_schedule, file_n
 from slurm_rl_plugin.cli.evaluate.text import print_document
 from slurm_rl_plugin.cli.evaluate.user_summary import summarise_users
 from slurm_rl_plugin.cli.logs.arguments import NamedLog, read_named_log, read_named_logs
+from slurm_rl_plugin.cli.logs.log_options import LogOptions
 from slurm_rl_plugin.cli.logs.slurm_log import print_origin
 from slurm_rl_plugin.cli.tables import print_json
 from slurm_rl_plugin.errors import ConfigurationError
@@ -114,7 +115,7 @@ def _backfilling(options: argparse.Namespace) -> str:
 
 def _log(options: argparse.Namespace, candidates: list[Candidate]) -> NamedLog:
     """The one log that is asked for; where it comes from is printed if it is Slurm's own."""
-    (log,) = read_named_logs([options.log] if options.log else [], options)
+    (log,) = read_named_logs([options.log] if options.log else [], LogOptions.of(options))
     if any(each.name == "native" for each in candidates):
         log = log.with_starts()
     log = _scaled(log, options.scale_load, candidates)
@@ -149,7 +150,7 @@ def _estimates(options: argparse.Namespace, log: NamedLog) -> tuple[RunTimeEstim
     """The estimate, and whether it was made from the evaluated log itself."""
     training = log
     if options.estimates_from is not None:
-        training = read_named_log(options.estimates_from, options)
+        training = read_named_log(options.estimates_from, LogOptions.of(options))
     in_sample = options.estimates == "class-median" and options.estimates_from is None
     return estimates_of(options.estimates, training.prepared), in_sample
 

@@ -112,7 +112,7 @@ def heldout_entry(
         cycle=options.cycle, windows=options.windows or HeldoutProtocol().windows
     )
     training, test = training_and_test_windows(prepared, protocol)
-    known = class_known_at_submission(prepared, configured_classifier(options))
+    known = class_known_at_submission(prepared, configured_classifier(options.config))
     # an unknown policy is told before the work, not after
     figures_of_windows(candidates, known, test[:1], protocol)
     with progress_bar("training part", len(training), "bounded slowdown") as progress:

@@ -15,6 +15,7 @@ import numpy as np
 from slurm_rl_plugin.accounting.log_format import is_parquet, read_log
 from slurm_rl_plugin.accounting.port import JobLog, ReadReport
 from slurm_rl_plugin.cli.logs.excerpt import LogExcerpt
+from slurm_rl_plugin.cli.logs.log_options import LogOptions
 from slurm_rl_plugin.cli.logs.slurm_log import (
     SLURM,
     SlurmOrModel,
@@ -143,15 +144,15 @@ def add_log_options(parser: argparse.ArgumentParser, *, or_model: bool = False) 
     add_slurm_options(parser)
 
 
-def configured_classifier(options: argparse.Namespace) -> JobClassifier | None:
+def configured_classifier(config: Path | None) -> JobClassifier | None:
     """The job-class rules of --config; None where it is not given or names none."""
-    if options.config is None:
+    if config is None:
         return None
-    configuration = read_configuration(options.config)
+    configuration = read_configuration(config)
     return configuration.classifier if configuration.has_class_rules else None
 
 
-def read_named_logs(arguments: Sequence[str], options: argparse.Namespace) -> list[NamedLog]:
+def read_named_logs(arguments: Sequence[str], options: LogOptions) -> list[NamedLog]:
     """The LOG arguments, or with `--from slurm` the cluster's own accounting.
 
     Raises:
@@ -172,7 +173,7 @@ def read_named_logs(arguments: Sequence[str], options: argparse.Namespace) -> li
     return [_own_accounting(options)]
 
 
-def _own_accounting(options: argparse.Namespace) -> NamedLog:
+def _own_accounting(options: LogOptions) -> NamedLog:
     """The log of this cluster; what the options give goes before what Slurm says."""
     own = read_slurm_log(options, datetime.now())
     given = _given_shares(options)
@@ -189,7 +190,7 @@ def _own_accounting(options: argparse.Namespace) -> NamedLog:
     )
 
 
-def read_named_log(argument: str, options: argparse.Namespace) -> NamedLog:
+def read_named_log(argument: str, options: LogOptions) -> NamedLog:
     """Read or generate one LOG argument.
 
     Raises:
@@ -207,17 +208,16 @@ def read_named_log(argument: str, options: argparse.Namespace) -> NamedLog:
     return NamedLog(name=Path(argument).name, prepared=prepared, report=report)
 
 
-def _given_shares(options: argparse.Namespace) -> Mapping[str, float] | None:
+def _given_shares(options: LogOptions) -> Mapping[str, float] | None:
     """The shares of --shares, or else those of --config."""
-    given: Mapping[str, float] | None = options.shares
-    if given or options.config is None:
-        return given
+    if options.shares or options.config is None:
+        return options.shares
     return read_configuration(options.config).shares
 
 
 def _prepared(
     log: JobLog,
-    options: argparse.Namespace,
+    options: LogOptions,
     shares: Mapping[str, float] | None,
     capacity: int | None,
 ) -> PreparedLog:
@@ -225,7 +225,7 @@ def _prepared(
         log,
         capacity=capacity,
         shares=shares,
-        classifier=configured_classifier(options),
+        classifier=configured_classifier(options.config),
         whole_nodes_of=options.whole_nodes_of,
         kill_at_limit=options.kill_at_limit,
         partitions=options.partitions,

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from slurm_rl_plugin.accounting.port import JobLog, ReadReport
 from slurm_rl_plugin.batch_systems.kind import LogDump, OwnAccounting
 from slurm_rl_plugin.batch_systems.registry import BATCH_SYSTEMS
+from slurm_rl_plugin.cli.logs.log_options import LogOptions
 from slurm_rl_plugin.cli.number_arguments import number_above_zero
 from slurm_rl_plugin.cli.progress import progress_bar
 from slurm_rl_plugin.errors import ConfigurationError
@@ -85,7 +86,7 @@ def add_slurm_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def check_slurm_options(options: argparse.Namespace) -> None:
+def check_slurm_options(options: LogOptions) -> None:
     """Refuse what does not go together, before anything is asked.
 
     Raises:
@@ -103,7 +104,7 @@ def check_slurm_options(options: argparse.Namespace) -> None:
     _accounting(options.sacct_timeout).check()
 
 
-def read_slurm_log(options: argparse.Namespace, now: datetime) -> SlurmLog:
+def read_slurm_log(options: LogOptions, now: datetime) -> SlurmLog:
     """Ask accounting for the jobs that ended between --since and --until.
 
     Args:
@@ -115,7 +116,8 @@ def read_slurm_log(options: argparse.Namespace, now: datetime) -> SlurmLog:
         AccountingLogError: no job ran, or an answer that is no dump.
         BatchSystemError: Slurm does not answer.
     """
-    since, until = options.since, options.until or now.replace(microsecond=0)
+    until = options.until or now.replace(microsecond=0)
+    since = options.since or until
     if since >= until:
         raise ConfigurationError(f"--since {since} is not before --until {until}: turn them.")
     accounting = _accounting(options.sacct_timeout)

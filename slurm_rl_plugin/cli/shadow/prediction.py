@@ -14,6 +14,7 @@ import numpy as np
 
 from slurm_rl_plugin.cli.assembly.candidates import candidate_of
 from slurm_rl_plugin.cli.logs.arguments import NamedLog, read_named_log, read_named_logs
+from slurm_rl_plugin.cli.logs.log_options import LogOptions
 from slurm_rl_plugin.cli.logs.slurm_log import SECONDS, SLURM
 from slurm_rl_plugin.cli.progress import COMPILES_FIRST, parts_bar
 from slurm_rl_plugin.configuration import Configuration
@@ -204,17 +205,14 @@ def _log(
     last: float | None,
 ) -> NamedLog:
     """The log that is named, cut to the time; else the cluster's own accounting of it."""
-    whole = argparse.Namespace(
+    whole = LogOptions(
         source=None if options.log else SLURM,
         since=_local(first),
         until=_local(last),
         keep=options.keep,
         sacct_timeout=SECONDS,
         processors=options.processors,
-        partitions=None,
         shares=configuration.shares,
-        whole_nodes_of=1,
-        kill_at_limit=False,
         config=options.config,
     )
     if not options.log:

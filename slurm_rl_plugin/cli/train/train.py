@@ -18,6 +18,7 @@ from slurm_rl_plugin.cli.logs.arguments import (
     configured_classifier,
     read_named_logs,
 )
+from slurm_rl_plugin.cli.logs.log_options import LogOptions
 from slurm_rl_plugin.cli.logs.sample import sampled
 from slurm_rl_plugin.cli.logs.slurm_log import SLURM, print_origin
 from slurm_rl_plugin.cli.number_arguments import at_least_one
@@ -181,7 +182,7 @@ def _start(model: str) -> QNetwork:
 
 
 def _read_logs(options: argparse.Namespace) -> list[NamedLog]:
-    logs = read_named_logs([sampled(each) for each in options.logs], options)
+    logs = read_named_logs([sampled(each) for each in options.logs], LogOptions.of(options))
     if not options.json:
         for log in logs:
             print_origin(log.origin, log.whence, log.prepared)
@@ -275,7 +276,7 @@ def _plan(
         command=_command(options, logs, estimates),
         seeds=options.seeds,
         heldout=options.protocol == HELDOUT,
-        classifier=configured_classifier(options),
+        classifier=configured_classifier(options.config),
         start=start,
         class_limit=options.reserve_as,
         leave_one_out=options.leave_one_out,
