@@ -12,10 +12,11 @@ from bench.reserve_hours.replay import ReplayedJob
 from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.simulator.kernel.class_limit import ClassLimit
 from slurm_rl_plugin.simulator.kernel.cluster import Workload
+from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder
 from slurm_rl_plugin.simulator.schedules.simulation import (
     SimulationSettings,
     simulate_network,
-    simulate_waiting_rule,
+    simulate_order,
 )
 from slurm_rl_plugin.units import HOUR, FloatArray
 
@@ -97,7 +98,7 @@ def predicted(
         half_life=7 * 24 * HOUR,
     )
     if network is None:
-        start = simulate_waiting_rule(workload, "multifactor", settings).start
+        start = simulate_order(workload, QueueOrder(rule="multifactor"), settings).start
     else:
         if class_limit is None:
             network = replace(network, reserve_weights=None, reserve_bias=0.0)

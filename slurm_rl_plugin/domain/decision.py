@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from typing import Self
 
-from slurm_rl_plugin.units import FloatArray
+import numpy as np
+
+from slurm_rl_plugin.units import FloatArray, IntArray
 
 #: What a policy remembers from one decision to the next; only the policy knows what it means.
 Memory = FloatArray
+
+
+def _nobody() -> IntArray:
+    return np.empty(0, dtype=np.int64)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,8 +25,19 @@ class Decision:
         scores: float64[n], one for each pending job of the snapshot; higher starts earlier.
         reserve: processors to keep free of batch work; 0 is the papers' greedy model.
         memory: the policy's memory for its next decision; None for a policy without one.
+        protected: places of jobs that go first whatever their score, first to start first; their
+            scores say so too.
     """
 
     scores: FloatArray
     reserve: int = 0
     memory: Memory | None = None
+    protected: IntArray = field(default_factory=_nobody)
+
+    def putting_first(self, places: IntArray) -> Self:
+        """The decision with the jobs at these places before all others, in this order."""
+        # ranks, because next to a huge score the steps between the first jobs would be lost
+        _, rank = np.unique(self.scores, return_inverse=True)
+        scores = rank.astype(np.float64)
+        scores[places] = len(scores) + np.arange(len(places))[::-1]
+        return replace(self, scores=scores)

@@ -88,6 +88,7 @@ def train_model(
     shipped = shipped_rule(comparisons.values())
     if shipped is not None:
         trained = replace(trained, network=rule_network(shipped))
+    trained = replace(trained, network=replace(trained.network, protection=plan.protection))
     manifest = _manifest(plan, trained, loads[0].validation)
     manifest["seeds"] = by_seed
     if plan.heldout:
@@ -263,6 +264,7 @@ def _manifest(
         "estimates": list(plan.estimates),
         "backfilling": plan.backfilling,
         **({} if plan.class_limit is None else {"class_limit": asdict(plan.class_limit)}),
+        **({} if plan.protection is None else {"protection": asdict(plan.protection)}),
         "schema": {"name": schema.name, "version": schema.version, "digest": schema.digest},
         "simulated_jobs": trained.simulated_jobs,
         "curve": [list(point) for point in trained.curve],

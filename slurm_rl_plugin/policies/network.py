@@ -9,6 +9,7 @@ import numpy as np
 
 from slurm_rl_plugin.features.history.run_prediction import RunTimePrediction
 from slurm_rl_plugin.features.schema import FeatureSchema
+from slurm_rl_plugin.policies.protection import Protection
 from slurm_rl_plugin.units import FloatArray
 
 #: Hidden activations; the place in this tuple is the code the compiled loop uses.
@@ -40,6 +41,7 @@ class QNetwork:
         reserve_bias: processors to hold where all scaled queue features are 0.
         prediction: of run times, which the schema's history features are made of; None for a
             network to which they are all 0.
+        protection: of jobs that were overtaken; None for none.
     """
 
     schema: FeatureSchema
@@ -57,6 +59,7 @@ class QNetwork:
     reserve_weights: FloatArray | None = None
     reserve_bias: float = 0.0
     prediction: RunTimePrediction | None = None
+    protection: Protection | None = None
 
     @property
     def hidden(self) -> int:
@@ -69,6 +72,8 @@ class QNetwork:
         told = hashlib.sha256(self.schema.digest.encode())
         for each in fields(self)[1:]:
             value = getattr(self, each.name)
+            if each.name == "protection" and value is None:
+                continue  # a network of before there was any is told by the same digits
             if isinstance(value, RunTimePrediction):
                 value = value.weights
             told.update(f"{each.name} {np.shape(value)} ".encode())

@@ -39,6 +39,40 @@ class Limit(NamedTuple):
     most: float = math.inf
 
 
+class Protect(NamedTuple):
+    """At most `jobs` go first: the oldest of those that were overtaken by `after` of the longest
+    wait, of which half is forgotten in 30 days; by a minute at least, by a day at most."""
+
+    jobs: int
+    after: float
+
+
+class _Protected:
+    """Who is protected now."""
+
+    def __init__(self, rule: Protect | None) -> None:
+        self.rule, self.longest, self.at = rule, 0.0, -math.inf
+        self.now: list[int] = []
+
+    def decide(self, jobs, at, capacity):
+        if self.rule is None:
+            return
+        oldest = at.now - min(jobs[j].submit for j in at.pending)
+        faded = self.longest * 0.5 ** ((at.now - self.at) / (30 * 86400))
+        self.longest, self.at = max(faded, oldest), at.now
+        limit = min(max(self.rule.after * self.longest, 60), 86400)
+        late = [j for j in at.pending if self._overtaken(jobs, at, j) / capacity > limit]
+        self.now = late[: self.rule.jobs]
+
+    def _overtaken(self, jobs, at, j):
+        """Processor-seconds that jobs submitted later used while this one waited."""
+        used = 0.0
+        for job, begin in zip(jobs, at.start, strict=True):
+            if job.submit > jobs[j].submit and begin == begin:
+                used += job.processors * (min(begin + job.run_time, at.now) - begin)
+        return used
+
+
 class _Reserve:
     """What of the machine is kept from batch work, and how: free, or by a limit on the class."""
 
@@ -163,8 +197,10 @@ def simulate(
     reserve: int | Holder = 0,
     cycle: float = 0.0,
     limit: Limit | None = None,
+    protect: Protect | None = None,
 ) -> list[float]:
     """When each job starts."""
+    protected = _Protected(protect)
     start = [math.nan] * len(jobs)
     now = -math.inf
     kept = _Reserve(reserve, limit)
@@ -175,13 +211,13 @@ def simulate(
         kept.again = math.inf
         now = min(events) if cycle == 0 else math.ceil(min(events) / cycle) * cycle
         if conservative:
-            _plan(jobs, capacity, scorer, start, now, kept)
+            _plan(jobs, capacity, scorer, start, now, kept, protected)
         else:
-            _decide(jobs, capacity, scorer, start, now, easy, kept)
+            _decide(jobs, capacity, scorer, start, now, easy, kept, protected)
     return start
 
 
-def _plan(jobs, capacity, scorer, start, now, kept):
+def _plan(jobs, capacity, scorer, start, now, kept, protected):
     """Conservative: in order of score, each job takes its earliest place that nobody planned."""
     waiting = [j for j in range(len(jobs)) if jobs[j].submit <= now and math.isnan(start[j])]
     running = [j for j in range(len(jobs)) if start[j] <= now < start[j] + jobs[j].run_time]
@@ -191,7 +227,11 @@ def _plan(jobs, capacity, scorer, start, now, kept):
     at = Moment(now, waiting, running, start)
     scores = scorer(jobs, at)
     kept.decide(jobs, at, capacity)
-    score_of = dict(zip(waiting, scores, strict=True))
+    protected.decide(jobs, at, capacity)
+    score_of = {
+        j: (1, 0) if j in protected.now else (0, score)
+        for j, score in zip(waiting, scores, strict=True)
+    }
     # (from, until, processors); what outlived its estimate counts as gone, save for right now
     taken = [(now, max(start[j] + jobs[j].estimate, now), jobs[j].processors) for j in running]
     for j in sorted(waiting, key=lambda j: (kept.first(jobs, j), score_of[j]), reverse=True):
@@ -213,7 +253,7 @@ def _plan(jobs, capacity, scorer, start, now, kept):
         taken.append((begin, begin + job.estimate, job.processors))
 
 
-def _decide(jobs, capacity, scorer, start, now, easy, kept):
+def _decide(jobs, capacity, scorer, start, now, easy, kept, protected):
     waiting = [j for j in range(len(jobs)) if jobs[j].submit <= now and math.isnan(start[j])]
     running = [j for j in range(len(jobs)) if start[j] <= now < start[j] + jobs[j].run_time]
     free = capacity - sum(jobs[j].processors for j in running)
@@ -224,7 +264,11 @@ def _decide(jobs, capacity, scorer, start, now, easy, kept):
     at = Moment(now, waiting, running, start)
     scores = scorer(jobs, at)
     kept.decide(jobs, at, capacity)
-    score_of = dict(zip(waiting, scores, strict=True))
+    protected.decide(jobs, at, capacity)
+    score_of = {
+        j: (1, 0) if j in protected.now else (0, score)
+        for j, score in zip(waiting, scores, strict=True)
+    }
     head = None
     batch_until = math.inf  # batch jobs must end before the first kept-back one is to fit
     # best score first; equal scores by submission (sorted is stable, also when reversed)

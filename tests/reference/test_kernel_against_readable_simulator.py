@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 from slurm_rl_plugin.policies.ordering_rules import STATIC_RULES
 from slurm_rl_plugin.policies.waiting_rules import WAITING_RULES
 from slurm_rl_plugin.simulator.kernel.cluster import Workload
+from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder
 from slurm_rl_plugin.simulator.schedules.simulation import (
     SimulationSettings,
+    simulate_order,
     simulate_scores,
-    simulate_waiting_rule,
 )
 from tests.reference.loads import jobs_of, random_workload, table_of
 from tests.reference.readable_simulator import SCORERS, rule, simulate
@@ -23,7 +24,7 @@ CAPACITY = 12
 
 def kernel_starts(workload: Workload, name: str, how: SimulationSettings) -> list[float]:
     if name in WAITING_RULES:
-        return simulate_waiting_rule(workload, name, how).start.tolist()
+        return simulate_order(workload, QueueOrder(rule=name), how).start.tolist()
     scores = STATIC_RULES[name](table_of(workload), workload.estimate)
     return simulate_scores(workload, np.asarray(scores, dtype=np.float64), how).start.tolist()
 

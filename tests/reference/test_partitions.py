@@ -11,8 +11,8 @@ from slurm_rl_plugin.simulator.schedules.partitions import simulate_in_partition
 from slurm_rl_plugin.simulator.schedules.simulation import (
     SimulationSettings,
     simulate_network,
+    simulate_order,
     simulate_scores,
-    simulate_waiting_rule,
 )
 from tests.functional.small_network import small_network
 from tests.reference.loads import random_workload
@@ -36,9 +36,10 @@ def test_one_partition_is_the_machine(how: SimulationSettings) -> None:
     workload = random_workload(5, parallel=True)
     nowhere = np.zeros(len(workload.submit), dtype=np.int64)
     network = small_network()
+    multifactor = QueueOrder(rule="multifactor")
     for order, whole in (
         (QueueOrder(scores=-workload.submit), simulate_scores(workload, -workload.submit, how)),
-        (QueueOrder(rule="multifactor"), simulate_waiting_rule(workload, "multifactor", how)),
+        (multifactor, simulate_order(workload, multifactor, how)),
         (QueueOrder(network=network), simulate_network(workload, network, how)),
     ):
         parted = simulate_in_partitions(workload, nowhere, [CAPACITY], order, how)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from slurm_rl_plugin.cli.assembly.hook import model_path
+from dataclasses import replace
+
+from slurm_rl_plugin.cli.assembly.hook import load_policy, model_path
 from slurm_rl_plugin.errors import ModelUnreadable
 from slurm_rl_plugin.learning.evaluation.paired import Candidate
-from slurm_rl_plugin.policies.q_network import load_q_network
+from slurm_rl_plugin.policies.protection import protection_named
 from slurm_rl_plugin.policies.registry import named_policy, unknown_policy
 
 
@@ -20,7 +22,8 @@ def candidate_of(model: str, *, name: str | None = None) -> Candidate:
         ConfigurationError: neither a name that is known nor a path.
         PolicyError: the model cannot be used.
     """
-    named, path = named_policy(model), model_path(model)
+    protection, inner = protection_named(model)
+    named, path = named_policy(model), model_path(inner)
     if named is not None and named.is_rule:
         return Candidate(name=model)
     if named is None and path.suffix != ".onnx" and not path.is_file():
@@ -28,7 +31,10 @@ def candidate_of(model: str, *, name: str | None = None) -> Candidate:
     try:
         from slurm_rl_plugin.learning.export.model import import_model  # noqa: PLC0415 - extra
 
-        return Candidate(name=name or model, network=import_model(path))
+        network = import_model(path)
+        if protection is not None:
+            network = replace(network, protection=protection)
+        return Candidate(name=name or model, network=network)
     except (ModuleNotFoundError, ModelUnreadable):
         # a graph that we did not write: onnxruntime may still run it, decision by decision
-        return Candidate(name=name or model, policy=load_q_network(path))
+        return Candidate(name=name or model, policy=load_policy(model).policy)

@@ -23,6 +23,8 @@ from slurm_rl_plugin.hook.rails.batch_limit import BatchLimit
 from slurm_rl_plugin.hook.rails.guard_rails import UntouchedJobs, default_guard_rails
 from slurm_rl_plugin.hook.rails.reserve import ReserveRail
 from slurm_rl_plugin.policies.port import Policy
+from slurm_rl_plugin.policies.protected_policy import protected_policy
+from slurm_rl_plugin.policies.protection import protection_in, protection_named
 from slurm_rl_plugin.policies.q_network import load_q_network
 from slurm_rl_plugin.policies.registry import SHIPPED_MODELS, named_policy, unknown_policy
 from slurm_rl_plugin.policies.unavailable import UnavailablePolicy
@@ -64,7 +66,7 @@ def check_model_file(model: str) -> None:
         ConfigurationError: the file is missing or may not be read by this user, or the name is of
             a policy that orders logs only, or of none.
     """
-    named, path = named_policy(model), model_path(model)
+    named, path = named_policy(model), model_path(protection_named(model)[1])
     if named is not None and named.is_rule:
         named.live()
         return
@@ -89,8 +91,11 @@ def load_policy(model: str) -> LoadedPolicy:
     named = named_policy(model)
     if named is not None and named.is_rule:
         return LoadedPolicy(policy=named.live(), labels={"name": model})
-    network = load_q_network(model_path(model))
+    protection, inner = protection_named(model)
+    network = load_q_network(model_path(inner))
     card = network.card
+    if protection is None:
+        protection = protection_in(card.path, card.metadata)
     labels = {
         "name": network.name,
         "sha256": card.sha256,
@@ -99,7 +104,7 @@ def load_policy(model: str) -> LoadedPolicy:
         "algorithm": card.metadata.get("algorithm", ""),
     }
     return LoadedPolicy(
-        policy=network,
+        policy=protected_policy(network, protection),
         sha256=card.sha256,
         labels=labels,
         learns_from_runs=network.prediction is not None,

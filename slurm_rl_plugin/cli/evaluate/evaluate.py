@@ -10,13 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from slurm_rl_plugin.cli.assembly.candidates import candidate_of
-from slurm_rl_plugin.cli.evaluate.heldout import (
-    HELDOUT,
-    check_heldout_options,
-    heldout_entry,
-    print_heldout,
-)
+from slurm_rl_plugin.cli.evaluate.continuous import continuous_entry, print_continuous
+from slurm_rl_plugin.cli.evaluate.heldout import heldout_entry, print_heldout
 from slurm_rl_plugin.cli.evaluate.options import add_arguments
+from slurm_rl_plugin.cli.evaluate.protocols import CONTINUOUS, HELDOUT, check_protocol_options
 from slurm_rl_plugin.cli.evaluate.resampled_logs import compare_on_resampled_logs
 from slurm_rl_plugin.cli.evaluate.reserve_option import reserve_words
 from slurm_rl_plugin.cli.evaluate.schedule_export import export_schedule, file_names
@@ -47,11 +44,11 @@ __all__ = ["add_arguments", "main"]
 
 def main(options: argparse.Namespace) -> int:
     """Simulate every policy on the same jobs, and print a table or JSON of their measures."""
-    check_heldout_options(options)
+    check_protocol_options(options)
     candidates = [candidate_of(name) for name in options.policy or ["fifo", "sjf"]]
     log = _log(options, candidates)
-    if options.protocol == HELDOUT:
-        return _evaluate_heldout(options, log, candidates)
+    if options.protocol is not None:
+        return _evaluate_by_protocol(options, log, candidates)
     estimates, in_sample = _estimates(options, log)
     settings = SimulationSettings(
         capacity=log.prepared.capacity,
@@ -96,21 +93,29 @@ def main(options: argparse.Namespace) -> int:
     return 0
 
 
-def _evaluate_heldout(
+#: How each protocol measures, and what it prints for people.
+_PROTOCOLS = {
+    HELDOUT: (heldout_entry, print_heldout),
+    CONTINUOUS: (continuous_entry, print_continuous),
+}
+
+
+def _evaluate_by_protocol(
     options: argparse.Namespace, log: NamedLog, candidates: list[Candidate]
 ) -> int:
-    heldout = heldout_entry(candidates, log.prepared, options)
+    measure, show = _PROTOCOLS[options.protocol]
+    found = measure(candidates, log.prepared, options)
     if options.json:
         entry = _log_entry(log, options, in_sample=False)
-        print_json({"log": entry, "policies": heldout["policies"], "heldout": heldout})
+        print_json({"log": entry, "policies": found["policies"], options.protocol: found})
     else:
-        print_heldout(heldout)
+        show(found)
     return 0
 
 
 def _backfilling(options: argparse.Namespace) -> str:
     """Of the simulated system, as given or as the protocol has it."""
-    return options.backfill or ("easy" if options.protocol == HELDOUT else "none")
+    return options.backfill or ("easy" if options.protocol else "none")
 
 
 def _log(options: argparse.Namespace, candidates: list[Candidate]) -> NamedLog:

@@ -10,10 +10,8 @@ from typing import Any
 import numpy as np
 
 from slurm_rl_plugin.cli.logs.arguments import configured_classifier
-from slurm_rl_plugin.cli.number_arguments import at_least_one
 from slurm_rl_plugin.cli.progress import progress_bar
 from slurm_rl_plugin.cli.tables import print_table
-from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.features.history.run_history import SHORT_RUN_TIMES
 from slurm_rl_plugin.learning.evaluation.heldout import (
     HeldoutProtocol,
@@ -31,68 +29,11 @@ from slurm_rl_plugin.learning.evaluation.paired_windows import (
 from slurm_rl_plugin.learning.load_windows import class_known_at_submission, training_jobs
 from slurm_rl_plugin.learning.prediction_fit import prediction_quality
 from slurm_rl_plugin.policies.network import QNetwork
-from slurm_rl_plugin.policies.registry import NATIVE
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog
 from slurm_rl_plugin.units import HOUR
 
-HELDOUT = "heldout"
-#: Fewer windows than this are no held-out evaluation.
-FEWEST_WINDOWS = 100
 #: Always reported: the plain queue, and what most sites run.
 ALWAYS_REPORTED = ("fifo", "multifactor")
-#: What the protocol leaves to nobody: option -> the values (of `options`) that go with it.
-_FIXED: dict[str, tuple[Any, ...]] = {
-    "--backfill": (None, "easy"),
-    "--estimates": ("requested",),
-    "--estimates-from": (None,),
-    "--drop": ((0, 0),),
-    "--reserve": (0,),
-    "--reserve-as": (None,),
-    "--resample": (None,),
-    "--timing": (False,),
-    "--users": (False,),
-    "--plot": (None,),
-    "--export": (None,),
-}
-
-
-def add_heldout_options(parser: argparse.ArgumentParser) -> None:
-    """Add --protocol and --windows, which measure on a part of the log that no model has seen."""
-    parser.add_argument(
-        "--protocol",
-        choices=[HELDOUT],
-        help="heldout: rules chosen on the first 60 %% of LOG, policies compared on the rest",
-    )
-    parser.add_argument(
-        "--windows",
-        type=_windows,
-        metavar="N",
-        help=f"of each part with --protocol heldout (default: {HeldoutProtocol().windows})",
-    )
-
-
-def check_heldout_options(options: argparse.Namespace) -> None:
-    """Refuse what does not go together.
-
-    Raises:
-        ConfigurationError: an option that the protocol settles itself, `native`, or `--windows`
-            without the protocol.
-    """
-    if options.protocol != HELDOUT:
-        if options.windows is not None:
-            raise ConfigurationError("--windows belongs to --protocol heldout: give both.")
-        return
-    for option, allowed in _FIXED.items():
-        if getattr(options, option[2:].replace("-", "_")) not in allowed:
-            raise ConfigurationError(
-                f"{option} does not go with --protocol heldout, which sets jobs, EASY backfilling "
-                f"and requested times itself: leave out {option}."
-            )
-    if NATIVE in (options.policy or ()):
-        raise ConfigurationError(
-            "policy native does not go with --protocol heldout: its starts were made on a machine "
-            "that was not empty at the beginning of a window. Leave out native."
-        )
 
 
 def heldout_entry(
@@ -231,12 +172,3 @@ def _print_predictions(predictions: dict[str, dict[str, Any]]) -> None:
         for name, each in predictions.items()
     ]
     print_table(["MODEL", *bounds, "LOG10-ERROR", "OF THE REQUEST"], rows)
-
-
-def _windows(text: str) -> int:
-    number = at_least_one(text)
-    if number < FEWEST_WINDOWS:
-        raise argparse.ArgumentTypeError(
-            f"{number} windows are too few: give {FEWEST_WINDOWS} at least"
-        )
-    return number

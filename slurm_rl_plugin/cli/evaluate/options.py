@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from slurm_rl_plugin.cli.evaluate.heldout import add_heldout_options
+from slurm_rl_plugin.cli.evaluate.protocols import add_protocol_options
 from slurm_rl_plugin.cli.evaluate.reserve_option import add_reserve_option
 from slurm_rl_plugin.cli.logs.arguments import add_log_options
 from slurm_rl_plugin.cli.number_arguments import number_above_zero, whole_number
@@ -58,7 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--seed", type=whole_number(0), default=1, metavar="S", help="of what is drawn (default: 1)"
     )
-    add_heldout_options(parser)
+    add_protocol_options(parser)
     parser.add_argument(
         "--plot", type=Path, metavar="DIR", help="draw waits, fairness, queue and machine as PNG"
     )

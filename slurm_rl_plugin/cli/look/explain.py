@@ -26,6 +26,7 @@ from slurm_rl_plugin.hook.audit.reader import AuditFilter, tail_of
 from slurm_rl_plugin.hook.cycle.explanation import Explanation
 from slurm_rl_plugin.hook.memory.disable_file import read_disable_file
 from slurm_rl_plugin.policies.network import QNetwork
+from slurm_rl_plugin.policies.protected_policy import scorer_of
 from slurm_rl_plugin.policies.q_network import QNetworkPolicy
 
 #: Bytes at the end of the audit log that are searched, and lines shown.
@@ -139,7 +140,7 @@ def _add_linear_part(look: QueueLook, document: dict[str, Any]) -> None:
 
 def _linear_weights(look: QueueLook) -> dict[str, tuple[float, float, float]]:
     """Feature -> weight, mean and scale; {} where they cannot be read: onnx is not needed here."""
-    policy = look.cycle.policy
+    policy, _ = scorer_of(look.cycle.policy, None)
     if not isinstance(policy, QNetworkPolicy):
         return {}
     try:

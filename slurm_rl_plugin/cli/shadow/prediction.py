@@ -36,6 +36,7 @@ from slurm_rl_plugin.learning.evaluation.replay_figures import (
 from slurm_rl_plugin.learning.evaluation.waits_by_width import waits_by_width
 from slurm_rl_plugin.learning.load_windows import class_known_at_submission
 from slurm_rl_plugin.policies.network import QNetwork
+from slurm_rl_plugin.policies.protection import PROTECTED
 from slurm_rl_plugin.policies.registry import named_policy
 from slurm_rl_plugin.simulator.kernel.class_limit import ClassLimit
 from slurm_rl_plugin.simulator.kernel.kept_code import compiled_before
@@ -144,9 +145,10 @@ def candidates_of(configuration: Configuration) -> list[Candidate]:
     named = named_policy(model)
     if named is None or not named.is_rule:
         return _networks(model, off=off)
-    if not named.live().reserve:
+    if not named.reserve:
         return [Candidate(name=model)]
-    plain = Candidate(name="interactive-first")
+    protected = f"{PROTECTED}{named.protection.words}:" if named.protection else ""
+    plain = Candidate(name=f"{protected}interactive-first")
     return [plain] if off else [Candidate(name=model), plain]
 
 

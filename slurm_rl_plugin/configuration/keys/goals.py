@@ -40,10 +40,12 @@ class GuardRailsSection:
     """What no policy may do."""
 
     starvation_hours: float = key(
-        default=72.0,
+        default=336.0,
         least=0,
         meaning="a job that has accrued more waiting goes first; 0 for no bound",
-        note="The longest waiting first of all; not while a job waits by its own doing.",
+        note="The longest waiting first of all; not while a job waits by its own doing. The last "
+        "resort: models protect jobs long before (docs/protection.md). Before a rule that "
+        "protects none give 72, or `protected:` in [policy] model.",
     )
     exempt_accounts: list[str] = key(default=[], meaning="accounts that are never touched")
     exempt_partitions: list[str] = key(default=[], meaning="partitions that are never touched")

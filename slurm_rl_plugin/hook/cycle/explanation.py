@@ -7,13 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from slurm_rl_plugin.domain import QueueSnapshot
+from slurm_rl_plugin.domain import Memory, QueueSnapshot
 from slurm_rl_plugin.features.scales import seconds_at
 from slurm_rl_plugin.hook.cycle.cycle import Cycle
 from slurm_rl_plugin.hook.order.considered_jobs import ConsideredJobs
 from slurm_rl_plugin.hook.order.queue_plan import QueuePlan, orderable_by_score
 from slurm_rl_plugin.hook.rails.guard_rails import rail_name
 from slurm_rl_plugin.policies.feature_effects import feature_effects
+from slurm_rl_plugin.policies.port import Policy
+from slurm_rl_plugin.policies.protected_policy import scorer_of
 from slurm_rl_plugin.policies.q_network import QNetworkPolicy
 from slurm_rl_plugin.policies.rule_policy import RulePolicy
 from slurm_rl_plugin.units import FloatArray
@@ -80,6 +82,7 @@ class Explanation:
             "accrued": float(self.considered.accrued[place]),
             "passed_over": bool(self.considered.passed_over[place]),
             "untouched": self.considered.untouched[place] or None,
+            "protected": place in self._plan.decision.protected,
         }
 
     def _ranks(self) -> dict[str, Any]:
@@ -98,7 +101,7 @@ class Explanation:
 
     def _run_time(self) -> dict[str, Any]:
         """What the policy believes, seconds; a prediction only of a model that makes one."""
-        policy, jobs = self.cycle.policy, self._snapshot.pending.jobs
+        (policy, memory), jobs = self._scorer, self._snapshot.pending.jobs
         if not isinstance(policy, QNetworkPolicy | RulePolicy):
             return {"estimate": None, "kind": None, "predicted": None}
         one = jobs.select(np.array([self.place]))
@@ -106,12 +109,17 @@ class Explanation:
         document: dict[str, Any] = {"estimate": estimate, "kind": policy.estimates.kind}
         document["predicted"] = None
         if isinstance(policy, QNetworkPolicy) and policy.prediction is not None:
-            document["predicted"] = self._predicted(policy)
+            document["predicted"] = self._predicted(policy, memory)
         return document
 
-    def _predicted(self, policy: QNetworkPolicy) -> dict[str, Any]:
+    @property
+    def _scorer(self) -> tuple[Policy, Memory | None]:
+        """Who scored the jobs behind the protected ones, and what he remembered."""
+        return scorer_of(self.cycle.policy, self._plan.memory)
+
+    def _predicted(self, policy: QNetworkPolicy, memory: Memory | None) -> dict[str, Any]:
         """Read back from the features."""
-        row = policy.job_features(self._snapshot, self._plan.memory)[self.place].tolist()
+        row = policy.job_features(self._snapshot, memory)[self.place].tolist()
         told = dict(zip(policy.schema.jobs, row, strict=True))
         return {
             "median": seconds_at(told["log_predicted_run_time"]),
@@ -123,12 +131,12 @@ class Explanation:
 
     def _features(self) -> list[dict[str, Any]] | None:
         """Effects on the score; None for a rule, for a fallback and for a job not ordered."""
-        policy = self.cycle.policy
+        policy, memory = self._scorer
         used = isinstance(policy, QNetworkPolicy) and self._plan.fallback_reason is None
         if not used or self.considered.untouched[self.place]:
             return None
         assert isinstance(policy, QNetworkPolicy)
-        found = feature_effects(policy, self._snapshot, self._plan.memory, self.place)
+        found = feature_effects(policy, self._snapshot, memory, self.place)
         return [asdict(each) for each in found]
 
     def _account(self) -> dict[str, Any]:

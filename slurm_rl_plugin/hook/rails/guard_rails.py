@@ -90,12 +90,7 @@ class StarvationBound:
         overdue = np.flatnonzero(is_overdue)
         if len(overdue) == 0:
             return decision
-        # ranks, because next to a huge score the steps between overdue jobs would be lost
-        _, rank = np.unique(decision.scores, return_inverse=True)
-        scores = rank.astype(np.float64)
-        order = overdue[np.argsort(waited[overdue], kind="stable")]
-        scores[order] = len(scores) + np.arange(len(order))
-        return replace(decision, scores=scores)
+        return decision.putting_first(overdue[np.argsort(waited[overdue], kind="stable")[::-1]])
 
     def _passed_over(self, snapshot: QueueSnapshot, own: BoolArray) -> BoolArray:
         """Those of them that do not have their turn now, shape [n]."""

@@ -27,8 +27,7 @@ from slurm_rl_plugin.simulator.schedules.policy_driver import simulate_policy
 from slurm_rl_plugin.simulator.schedules.simulation import (
     SimulationSettings,
     simulate_network,
-    simulate_scores,
-    simulate_waiting_rule,
+    simulate_order,
 )
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog
 from slurm_rl_plugin.simulator.workloads.recorded_runs import recent_runs
@@ -87,11 +86,16 @@ def _starts_by_rule(
 ) -> FloatArray:
     if named.kind is PolicyKind.RECORDED:
         return _recorded_starts(prepared)
-    if named.kind is PolicyKind.WAITING:
-        return simulate_waiting_rule(workload, named.name, settings).start
     if named.kind is PolicyKind.RESERVE:
         return simulate_policy(prepared, workload, named.live(), settings).start
-    return simulate_scores(workload, _static_scores(named, prepared, workload), settings).start
+    return simulate_order(workload, _order_by_rule(named, prepared, workload), settings).start
+
+
+def _order_by_rule(named: NamedPolicy, prepared: PreparedLog, workload: Workload) -> QueueOrder:
+    if named.kind is PolicyKind.WAITING:
+        return QueueOrder(rule=named.rule, protection=named.protection)
+    scores = _static_scores(named, prepared, workload)
+    return QueueOrder(scores=scores, protection=named.protection)
 
 
 def _rule(candidate: Candidate) -> NamedPolicy:
@@ -109,9 +113,9 @@ def _rule(candidate: Candidate) -> NamedPolicy:
 def _static_scores(named: NamedPolicy, prepared: PreparedLog, workload: Workload) -> FloatArray:
     if named.kind is PolicyKind.PREDICTED:
         recent = prepared.recent_runs or recent_runs(prepared)
-        rule = PREDICTED_RULES[named.name]
+        rule = PREDICTED_RULES[named.rule]
         return rule(prepared.log.processors.astype(np.float64), recent.predicted, recent.rate)
-    scores = STATIC_RULES[named.name](prepared.jobs(), workload.estimate)
+    scores = STATIC_RULES[named.rule](prepared.jobs(), workload.estimate)
     return np.asarray(scores, dtype=np.float64)
 
 
@@ -136,9 +140,7 @@ def _order_in_partitions(
             f"{candidate.name} can only be driven on a machine that all jobs share: leave out "
             "--partitions."
         )
-    if named.kind is PolicyKind.WAITING:
-        return QueueOrder(rule=named.name)
-    return QueueOrder(scores=_static_scores(named, prepared, workload))
+    return _order_by_rule(named, prepared, workload)
 
 
 def _recorded_starts(prepared: PreparedLog) -> FloatArray:

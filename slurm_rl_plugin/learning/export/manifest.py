@@ -43,6 +43,7 @@ def _card_lines(name: str, manifest: Mapping[str, Any]) -> list[str]:
         f"digest `{manifest['schema']['digest'][:16]}`.",
         f"* Run-time estimates in training: {', '.join(manifest['estimates'])}.",
         f"* Reward weights: {json.dumps(manifest['reward_weights'])}.",
+        *_protection(manifest.get("protection")),
         f"* sha256 of the file: `{manifest['sha256']}`.",
         "",
         "## Trained on",
@@ -93,11 +94,21 @@ _MEASURES = {
     "the simulation gave.",
 }
 _HELDOUT_WARNING = (
-    "Where long waits of single jobs count more than the many short ones, without the hook's",
-    "starvation bound: long wide jobs wait for hours or days while shorter ones come in. Where",
+    "Where no job may wait longer than under first come, first served: what the order may cost a",
+    "job is bounded by its protection (docs/protection.md), and is not nothing. Where",
     "accounting or user names are not available: it orders by what users' past runs tell. Compare",
     "it first with `slurm-rl evaluate --protocol heldout` on your own log, and train on that log.",
 )
+
+
+def _protection(protection: Mapping[str, Any] | None) -> list[str]:
+    """Whom the model protects from its own order, as a line of the card."""
+    if protection is None:
+        return []
+    return [
+        f"* Protection: {protection['jobs']} jobs at a time go first, once overtaken by "
+        f"{protection['after']:g} of the longest wait lately."
+    ]
 
 
 def _warning(manifest: Mapping[str, Any]) -> tuple[str, ...]:

@@ -19,6 +19,7 @@ from slurm_rl_plugin.errors import ModelUnreadable
 from slurm_rl_plugin.features.history.run_prediction import PREDICTION_ENTRY, prediction_in
 from slurm_rl_plugin.learning.export.onnx_file import OnnxFile, read_onnx, write_onnx
 from slurm_rl_plugin.policies.network import QNetwork
+from slurm_rl_plugin.policies.protection import PROTECTION_ENTRY, protection_in
 from slurm_rl_plugin.units import FloatArray
 
 _TENSORS = (
@@ -97,6 +98,8 @@ def export_network(network: QNetwork, path: Path, metadata: Mapping[str, str]) -
     entries = {"activation": network.activation, **metadata}
     if network.prediction is not None:
         entries[PREDICTION_ENTRY] = network.prediction.to_json()
+    if network.protection is not None:
+        entries[PROTECTION_ENTRY] = network.protection.to_json()
     write_onnx(_graph(network), network.schema, path, entries)
 
 
@@ -132,4 +135,5 @@ def network_of(file: OnnxFile) -> QNetwork:
         reserve_weights=file.tensor("reserve_weights")[:, 0] if holds else None,
         reserve_bias=float(file.tensor("reserve_bias")[0]) if holds else 0.0,
         prediction=prediction_in(file.path, file.metadata),
+        protection=protection_in(file.path, file.metadata),
     )

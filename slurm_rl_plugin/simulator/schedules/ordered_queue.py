@@ -8,7 +8,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba.extending import overload
 
+from slurm_rl_plugin.policies.echo_state import EchoStateNetwork
 from slurm_rl_plugin.policies.network import QNetwork
+from slurm_rl_plugin.policies.protection import Protection
 from slurm_rl_plugin.simulator.kernel.class_limit import (
     rail_orders,
     reserve_in_force,
@@ -33,6 +35,7 @@ from slurm_rl_plugin.simulator.kernel.dispatch import (
 )
 from slurm_rl_plugin.simulator.scoring.compiled_echo_state import CompiledEchoState
 from slurm_rl_plugin.simulator.scoring.echo_state import score_pending_from_memory
+from slurm_rl_plugin.simulator.scoring.fixed_scores import FixedScores, take_fixed_scores
 from slurm_rl_plugin.simulator.scoring.hook_effects import (
     HookEffects,
     as_written,
@@ -40,36 +43,45 @@ from slurm_rl_plugin.simulator.scoring.hook_effects import (
     writes_now,
 )
 from slurm_rl_plugin.simulator.scoring.network import score_pending
+from slurm_rl_plugin.simulator.scoring.protection import ProtectedQueue, protect
 from slurm_rl_plugin.simulator.scoring.rules import score_pending_by_rule
 from slurm_rl_plugin.units import FloatArray, IntArray
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueOrder:
-    """How a queue is ordered; exactly one is given.
+    """How a queue is ordered: exactly one of scores, network and rule is given.
 
     Attributes:
         scores: of a static order, shape [n].
-        network: scores the queue at each decision.
+        network: scores the queue at each decision; it says itself whom it protects.
         rule: one of WAITING_RULES, the same.
+        protection: of jobs under scores or a rule; None for none.
     """
 
     scores: FloatArray | None = None
-    network: QNetwork | None = None
+    network: QNetwork | EchoStateNetwork | None = None
     rule: str | None = None
+    protection: Protection | None = None
+
+    @property
+    def protects(self) -> Protection | None:
+        """Whom the order protects, whichever way it scores."""
+        return self.protection if self.network is None else self.network.protection
 
 
 class OrderedQueue(NamedTuple):
     """How decisions are made, and the space that they need.
 
     Attributes:
-        network: scores the queue where rule < 0: a CompiledNetwork or a CompiledEchoState, for
-            each of which the loop is compiled.
+        network: scores the queue where rule < 0: a CompiledNetwork, a CompiledEchoState or
+            FixedScores, for each of which the loop is compiled.
         rule: code of one of WAITING_RULES.
         backfilling: code of BACKFILLING.
         cycle: seconds between decisions; 0 decides at every event.
         reserve: processors kept free of batch work.
         effects: of the hook.
+        protection: of jobs that were overtaken.
         scores: space for a score of every job.
         jobs: space for their numbers.
     """
@@ -80,12 +92,14 @@ class OrderedQueue(NamedTuple):
     cycle: float
     reserve: int
     effects: HookEffects
+    protection: ProtectedQueue
     scores: FloatArray
     jobs: IntArray
 
     def copy(self) -> OrderedQueue:
-        """The same with a memory of its own of what arrived."""
-        return self._replace(network=self.network._replace(arrived=self.network.arrived.copy()))
+        """The same with a memory of its own of what arrived and who was overtaken."""
+        network = self.network._replace(arrived=self.network.arrived.copy())
+        return self._replace(network=network, protection=self.protection.copy())
 
 
 def _score_by_network(workload: Workload, cluster: Cluster, queue: OrderedQueue) -> int:
@@ -105,8 +119,11 @@ def _scorer(workload: Any, cluster: Any, queue: Any) -> Any:  # noqa: ARG001
         )
         return 0
 
-    network = queue.types[queue.fields.index("network")]
-    return by_echo_state if network.instance_class is CompiledEchoState else by_network
+    def by_fixed_scores(workload: Any, cluster: Any, queue: Any) -> Any:  # noqa: ARG001
+        return take_fixed_scores(cluster, queue.network, queue.scores, queue.jobs)
+
+    network = queue.types[queue.fields.index("network")].instance_class
+    return {CompiledEchoState: by_echo_state, FixedScores: by_fixed_scores}.get(network, by_network)
 
 
 @compiled
@@ -120,6 +137,8 @@ def decide_scored(workload: Workload, cluster: Cluster, queue: OrderedQueue) -> 
         score_pending_by_rule(workload, cluster, queue.rule, scores, jobs)
     else:
         reserve = max(reserve, _score_by_network(workload, cluster, queue))
+    if queue.protection.jobs > 0:
+        protect(workload, cluster, queue.protection, scores, jobs)
     reserve = reserve_in_force(workload, cluster, reserve)
     # each call but those that borrow counts every array that it is given
     if rail_orders(cluster):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -103,14 +103,16 @@ def _partitions(
         if len(job) == 0:
             continue
         mine = _jobs_of(workload, job)
+        scores = None if order.scores is None else order.scores[job]
+        mine_order = replace(order, scores=scores)
         beside = parts[0].cluster if parts else None
         parts.append(
             _Partition(
                 job=job,
                 workload=mine,
                 cluster=settings.empty_cluster(mine, beside, capacity),
-                rank=rank_of(np.empty(0) if order.scores is None else order.scores[job]),
-                queue=settings.ordered_queue(mine, order.network, order.rule),
+                rank=rank_of(np.empty(0) if scores is None or order.protects else scores),
+                queue=settings.ordered_queue(mine, mine_order),
             )
         )
     if parts:  # usage is accounted from the first submission to any partition

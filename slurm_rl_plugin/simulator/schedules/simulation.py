@@ -38,18 +38,21 @@ from slurm_rl_plugin.simulator.kernel.dispatch import (
 )
 from slurm_rl_plugin.simulator.schedules.ordered_queue import (
     OrderedQueue,
+    QueueOrder,
     run_until,
 )
 from slurm_rl_plugin.simulator.scoring.compiled_echo_state import (
     CompiledEchoState,
     compile_echo_state,
 )
+from slurm_rl_plugin.simulator.scoring.fixed_scores import FixedScores
 from slurm_rl_plugin.simulator.scoring.hook_effects import hook_effects
 from slurm_rl_plugin.simulator.scoring.network import (
     CompiledNetwork,
     compile_network,
     no_network,
 )
+from slurm_rl_plugin.simulator.scoring.protection import protected_queue
 from slurm_rl_plugin.simulator.scoring.rules import rule_code
 from slurm_rl_plugin.units import FloatArray, IntArray
 
@@ -83,18 +86,13 @@ class SimulationSettings:
     class_limit: ClassLimit | None = None
 
     def ordered_queue(
-        self,
-        workload: Workload,
-        network: QNetwork | EchoStateNetwork | None = None,
-        rule: str | None = None,
-        places: int | None = None,
+        self, workload: Workload, order: QueueOrder, places: int | None = None
     ) -> OrderedQueue:
-        """A queue under a network or a rule of WAITING_RULES, compiled for these jobs.
+        """A queue that is scored at each decision, compiled for these jobs.
 
         Args:
             workload: the jobs.
-            network: None where a rule scores.
-            rule: None where a network scores.
+            order: how it is ordered.
             places: how many jobs there may ever be; by default those of the workload.
 
         Raises:
@@ -102,12 +100,13 @@ class SimulationSettings:
         """
         places = len(workload.submit) if places is None else places
         return OrderedQueue(
-            network=_compile(network, workload),
-            rule=rule_code(rule),
+            network=_compile(order, workload),
+            rule=rule_code(order.rule),
             backfilling=BACKFILLING[self.backfilling],
             cycle=self.cycle,
             reserve=self.reserve,
             effects=hook_effects(places, self.influence, self.refresh, self.starvation),
+            protection=protected_queue(order.protects, places),
             scores=np.empty(places + 1),
             jobs=np.empty(places + 1, dtype=np.int64),
         )
@@ -135,8 +134,11 @@ class SimulationSettings:
 
 
 def _compile(
-    network: QNetwork | EchoStateNetwork | None, workload: Workload
-) -> CompiledNetwork | CompiledEchoState:
+    order: QueueOrder, workload: Workload
+) -> CompiledNetwork | CompiledEchoState | FixedScores:
+    network = order.network
+    if order.scores is not None:
+        return FixedScores(scores=order.scores)
     if network is None:
         return no_network()
     if isinstance(network, EchoStateNetwork):
@@ -274,28 +276,25 @@ def simulate_network(
     Raises:
         SimulationError: another schema, a job wider than the machine, or one that never started.
     """
-    return _simulate(workload, settings, settings.ordered_queue(workload, network))
+    return simulate_order(workload, QueueOrder(network=network), settings)
 
 
-def simulate_waiting_rule(
-    workload: Workload, name: str, settings: SimulationSettings
+def simulate_order(
+    workload: Workload, order: QueueOrder, settings: SimulationSettings
 ) -> SimulatedSchedule:
-    """Simulate one of WAITING_RULES, which scores the whole queue afresh at every decision.
+    """Simulate any order: a static one that protects nobody ranks the jobs once.
 
     Args:
         workload: the jobs in submit order.
-        name: one of WAITING_RULES.
+        order: how the queue is ordered.
         settings: the batch system; `half_life` decays the usage that multifactor sees.
 
     Raises:
         SimulationError: a job wider than the machine, or one that never started.
     """
-    return _simulate(workload, settings, settings.ordered_queue(workload, rule=name))
-
-
-def _simulate(
-    workload: Workload, settings: SimulationSettings, queue: OrderedQueue
-) -> SimulatedSchedule:
+    if order.scores is not None and order.protects is None:
+        return simulate_scores(workload, order.scores, settings)
+    queue = settings.ordered_queue(workload, order)
     cluster = settings.empty_cluster(workload)
     run_until(workload, cluster, queue, np.inf)
     return finished_schedule(cluster)

@@ -14,6 +14,7 @@ import numpy as np
 from slurm_rl_plugin.domain import JobTable, PendingJobs, QueueSnapshot, RunningJobs, StartedJobs
 from slurm_rl_plugin.domain.jobs import empty_job_table
 from slurm_rl_plugin.errors import SimulationError
+from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.simulator.kernel.cluster import (
     IDLE,
     NOW,
@@ -80,9 +81,7 @@ class RoutedSite:
         self.offered = offered._replace(shares=terms.shares)
         places = len(offered.submit) + 1
         #: The order compiled for all offered jobs; that of the site knows those that came.
-        self._all = terms.settings.ordered_queue(
-            self.offered, terms.order.network, terms.order.rule, places
-        )
+        self._all = terms.settings.ordered_queue(self.offered, terms.order, places)
         #: Number among the offered jobs of each job that came here, in the order of coming.
         self.came: list[int] = []
         self.workload = _nothing_yet(self.offered)
@@ -95,9 +94,8 @@ class RoutedSite:
                 arrived=network.arrived.copy(),
             )
         self.queue = self._all._replace(network=network)
-        self._holds = (
-            terms.order.network is not None and terms.order.network.reserve_weights is not None
-        )
+        scorer = terms.order.network
+        self._holds = isinstance(scorer, QNetwork) and scorer.reserve_weights is not None
 
     @property
     def now(self) -> float:

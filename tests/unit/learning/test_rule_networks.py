@@ -5,11 +5,12 @@ import pytest
 
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.learning.policy_search.rule_networks import RULE_WEIGHTS, rule_network
+from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder
 from slurm_rl_plugin.simulator.schedules.simulation import (
     SimulationSettings,
     simulate_network,
+    simulate_order,
     simulate_scores,
-    simulate_waiting_rule,
 )
 from tests.reference.loads import random_workload
 
@@ -24,7 +25,7 @@ STATIC = {
 def by_rule(rule, workload):
     if rule in STATIC:
         return simulate_scores(workload, STATIC[rule](workload), SETTINGS).start
-    return simulate_waiting_rule(workload, rule, SETTINGS).start
+    return simulate_order(workload, QueueOrder(rule=rule), SETTINGS).start
 
 
 @pytest.mark.parametrize("rule", RULE_WEIGHTS)

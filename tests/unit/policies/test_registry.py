@@ -42,8 +42,10 @@ def test_what_orders_logs_only_says_why() -> None:
 
 
 def test_known_names_are_what_may_be_given() -> None:
-    assert set(known_names(live=False)) == {*NAMED_POLICIES, "reserve:N"}
-    assert set(known_names(live=True)) == {*NAMED_POLICIES, "reserve:N"} - set(ONLY_LOGS)
+    assert set(known_names(live=False)) == {*NAMED_POLICIES, "protected:NAME", "reserve:N"}
+    assert set(known_names(live=True)) == {*NAMED_POLICIES, "protected:NAME", "reserve:N"} - set(
+        ONLY_LOGS
+    )
     assert known_names(live=True)[-len(SHIPPED_MODELS) :] == list(SHIPPED_MODELS)
 
 

@@ -13,7 +13,7 @@ from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder
 from slurm_rl_plugin.simulator.schedules.simulation import (
     SimulationSettings,
     simulate_network,
-    simulate_waiting_rule,
+    simulate_order,
 )
 from slurm_rl_plugin.simulator.sites.added_jobs import added_job_gains, outcome
 from slurm_rl_plugin.simulator.sites.routed_sites import RoutedSite, SiteTerms
@@ -54,7 +54,7 @@ def test_a_single_site_is_the_plain_simulation(seed: int) -> None:
     workload = drawn(seed, exact=False)
     plain = SimulationSettings(capacity=4, backfilling="easy")
     _, start = route_jobs([site(workload)], workload, everywhere(workload), lambda job: 0)
-    expected = simulate_waiting_rule(workload, "utility-greedy", plain)
+    expected = simulate_order(workload, QueueOrder(rule="utility-greedy"), plain)
     np.testing.assert_array_equal(start, expected.start)
     network = small_network()
     learned = [site(workload, QueueOrder(network=network))]
@@ -93,7 +93,7 @@ def test_each_site_runs_its_jobs_as_if_it_were_alone(seed: int) -> None:
             }
         )
         plain = SimulationSettings(capacity=4, backfilling="easy")
-        expected = simulate_waiting_rule(alone, "utility-greedy", plain)
+        expected = simulate_order(alone, QueueOrder(rule="utility-greedy"), plain)
         np.testing.assert_array_equal(start[mine], expected.start)
 
 

@@ -1,0 +1,89 @@
+"""Options of `slurm-rl evaluate --protocol`, and what does not go together with which."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from slurm_rl_plugin.cli.number_arguments import at_least_one
+from slurm_rl_plugin.errors import ConfigurationError
+from slurm_rl_plugin.learning.evaluation.continuous import ContinuousProtocol
+from slurm_rl_plugin.learning.evaluation.heldout import HeldoutProtocol
+from slurm_rl_plugin.policies.registry import NATIVE
+
+HELDOUT, CONTINUOUS = "heldout", "continuous"
+#: Fewer windows than this are no held-out evaluation.
+FEWEST_WINDOWS = 100
+#: What the protocols leave to nobody: option -> the values (of `options`) that go with them.
+_FIXED: dict[str, tuple[Any, ...]] = {
+    "--backfill": (None, "easy"),
+    "--estimates": ("requested",),
+    "--estimates-from": (None,),
+    "--drop": ((0, 0),),
+    "--reserve": (0,),
+    "--reserve-as": (None,),
+    "--resample": (None,),
+    "--timing": (False,),
+    "--users": (False,),
+    "--plot": (None,),
+    "--export": (None,),
+}
+#: Options of one protocol alone.
+_OF_ONE = {"--windows": HELDOUT, "--runs": CONTINUOUS}
+
+
+def add_protocol_options(parser: argparse.ArgumentParser) -> None:
+    """Add --protocol, --windows and --runs, which measure on jobs that no choice has seen."""
+    parser.add_argument(
+        "--protocol",
+        choices=[HELDOUT, CONTINUOUS],
+        help="heldout: rules chosen on the first 60 %% of LOG, policies compared on windows of the "
+        "rest; continuous: the whole log in one run, figures of its last 40 %%",
+    )
+    parser.add_argument(
+        "--windows",
+        type=_windows,
+        metavar="N",
+        help=f"of each part with --protocol heldout (default: {HeldoutProtocol().windows})",
+    )
+    parser.add_argument(
+        "--runs",
+        type=at_least_one,
+        metavar="N",
+        help=f"with --protocol continuous, each without 2 %% of the jobs (default: "
+        f"{ContinuousProtocol().runs})",
+    )
+
+
+def check_protocol_options(options: argparse.Namespace) -> None:
+    """Refuse what does not go together.
+
+    Raises:
+        ConfigurationError: an option that the protocol settles itself, `native`, or an option of
+            another protocol.
+    """
+    for option, protocol in _OF_ONE.items():
+        if getattr(options, option[2:]) is not None and options.protocol != protocol:
+            raise ConfigurationError(f"{option} belongs to --protocol {protocol}: give both.")
+    if options.protocol is None:
+        return
+    for option, allowed in _FIXED.items():
+        if getattr(options, option[2:].replace("-", "_")) not in allowed:
+            raise ConfigurationError(
+                f"{option} does not go with --protocol {options.protocol}, which sets jobs, EASY "
+                f"backfilling and requested times itself: leave out {option}."
+            )
+    if NATIVE in (options.policy or ()):
+        raise ConfigurationError(
+            f"policy native does not go with --protocol {options.protocol}: its starts were made "
+            "among other jobs than those that are simulated. Leave out native."
+        )
+
+
+def _windows(text: str) -> int:
+    number = at_least_one(text)
+    if number < FEWEST_WINDOWS:
+        raise argparse.ArgumentTypeError(
+            f"{number} windows are too few: give {FEWEST_WINDOWS} at least"
+        )
+    return number

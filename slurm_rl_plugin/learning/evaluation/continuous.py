@@ -1,0 +1,229 @@
+"""Continuous replay: a whole log in one run, nothing reset, figures of its last 40 % of jobs.
+
+Windows that begin on an empty machine show what an order gains and hide whom it lets wait: a job
+that starves does so for months. docs/definitions.md says what each figure means.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import numpy as np
+
+from slurm_rl_plugin.errors import ConfigurationError
+from slurm_rl_plugin.features.estimates import RequestedLimit
+from slurm_rl_plugin.learning.evaluation.bootstrap import BLOCK_RESAMPLES, drawn_places, interval_of
+from slurm_rl_plugin.learning.evaluation.paired import Candidate, starts_under
+from slurm_rl_plugin.learning.load_windows import training_jobs
+from slurm_rl_plugin.learning.workplace import processors_here
+from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
+from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog, select_prepared
+from slurm_rl_plugin.units import (
+    INTERACTIVE_WAIT_GOAL,
+    SHORT_JOB_RUN_TIME,
+    BoolArray,
+    FloatArray,
+    IntArray,
+)
+from slurm_rl_plugin.utility.fairness import fairness_at_starts
+from slurm_rl_plugin.utility.responsiveness import bounded_slowdown
+
+#: Share of the jobs that each run leaves out, so that runs of one log differ.
+LEFT_OUT = 0.02
+#: Jobs of a stretch, and consecutive stretches that are drawn together for an interval.
+STRETCH, STRETCHES_DRAWN = 1024, 2
+#: Part of the counted jobs that are wide, by processors; quantile of the waits that is shown.
+WIDE_PART, HIGH_WAIT = 0.1, 0.999
+
+#: Called after each run of a policy with how many are done and its mean bounded slowdown.
+RunProgress = Callable[[int, float], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContinuousProtocol:
+    """How often a log is replayed.
+
+    Attributes:
+        runs: each without LEFT_OUT of the jobs, drawn at random, the same for all policies.
+        seed: of the draws.
+
+    Raises:
+        ConfigurationError: no runs.
+    """
+
+    runs: int = 4
+    seed: int = 1
+
+    def __post_init__(self) -> None:
+        if self.runs < 1:
+            raise ConfigurationError("a continuous replay needs at least one run.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContinuousRun:
+    """Figures of one policy in one run, over the counted jobs.
+
+    Attributes:
+        bounded_slowdown, mean_wait, longest_wait, p999_wait, wide_wait: see definitions; seconds
+            but for the first; `wide_wait` is the mean of the widest tenth.
+        short_within_120s: share of the jobs that ran less than 900 s.
+        fairness: mean of F_j.
+        slowdowns: sum over each stretch of jobs, and how many it has, shape [2, stretches].
+    """
+
+    bounded_slowdown: float
+    mean_wait: float
+    longest_wait: float
+    p999_wait: float
+    wide_wait: float
+    short_within_120s: float
+    fairness: float
+    slowdowns: FloatArray
+
+
+#: Figures that are shown as ratios, in the order of a report.
+RATIOS = ("bounded_slowdown", "longest_wait", "p999_wait", "wide_wait", "mean_wait")
+
+
+def replay_continuously(
+    candidates: Sequence[Candidate],
+    prepared: PreparedLog,
+    settings: SimulationSettings,
+    protocol: ContinuousProtocol,
+    *,
+    progress: RunProgress | None = None,
+) -> dict[str, list[ContinuousRun]]:
+    """Replay a log under each policy; all meet the same jobs in the same runs.
+
+    Runs are made beside each other in threads: the compiled simulator needs no interpreter.
+
+    Args:
+        candidates: the policies, of different names.
+        prepared: the log with classes known at submission (`class_known_at_submission`).
+        settings: the batch system.
+        protocol: how many runs.
+        progress: called after each run of a policy.
+
+    Returns:
+        The runs under the name of each policy.
+
+    Raises:
+        ConfigurationError: an unknown policy, or a log too short for one stretch of counted jobs.
+    """
+    if len(prepared.log) - training_jobs(prepared) < STRETCH:
+        raise ConfigurationError(
+            f"the last 40 % of the log are fewer than {STRETCH} jobs: give a longer log."
+        )
+    runs = [_drawn(prepared, protocol.seed + number) for number in range(protocol.runs)]
+    tasks = [(each, run) for run in runs for each in candidates]
+
+    def measured(task: tuple[Candidate, _Run]) -> ContinuousRun:
+        candidate, run = task
+        workload = run.log.workload(RequestedLimit())
+        start = starts_under(candidate, run.log, workload, settings)
+        return _figures(run, start)
+
+    found: dict[str, list[ContinuousRun]] = {each.name: [] for each in candidates}
+    with ThreadPoolExecutor(max_workers=processors_here()) as pool:
+        for done, (task, figures) in enumerate(zip(tasks, pool.map(measured, tasks), strict=True)):
+            found[task[0].name].append(figures)
+            if progress is not None:
+                progress(done + 1, figures.bounded_slowdown)
+    return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Run:
+    """A log without the jobs of one draw; which of the others count, and each one's stretch."""
+
+    log: PreparedLog
+    counted: BoolArray
+    stretch: IntArray
+
+
+def _drawn(prepared: PreparedLog, seed: int) -> _Run:
+    jobs, border = len(prepared.log), training_jobs(prepared)
+    left_out = np.random.default_rng(seed).choice(jobs, int(jobs * LEFT_OUT), replace=False)
+    kept = np.setdiff1d(np.arange(jobs), left_out)
+    return _Run(
+        log=select_prepared(prepared, kept),
+        counted=kept >= border,
+        stretch=np.maximum(kept - border, 0) // STRETCH,
+    )
+
+
+def _figures(run: _Run, start: FloatArray) -> ContinuousRun:
+    log, counted = run.log.log, run.counted
+    wait, run_time = (start - log.submit)[counted], log.run_time[counted]
+    slowdown = bounded_slowdown(wait, run_time)
+    processors, short = log.processors[counted], run_time < SHORT_JOB_RUN_TIME
+    at_once = wait[short] <= INTERACTIVE_WAIT_GOAL
+    wide = processors >= np.quantile(processors, 1.0 - WIDE_PART)
+    fairness = fairness_at_starts(
+        start, log.run_time, log.processors, run.log.account, run.log.shares
+    )
+    stretch = run.stretch[counted]
+    return ContinuousRun(
+        bounded_slowdown=float(slowdown.mean()),
+        mean_wait=float(wait.mean()),
+        longest_wait=float(wait.max()),
+        p999_wait=float(np.quantile(wait, HIGH_WAIT)),
+        wide_wait=float(wait[wide].mean()),
+        short_within_120s=float(at_once.mean()) if len(at_once) else 1.0,
+        fairness=float(fairness[counted].mean()),
+        slowdowns=np.array([np.bincount(stretch, slowdown), np.bincount(stretch)]),
+    )
+
+
+def ratios_to(
+    runs: Mapping[str, Sequence[ContinuousRun]], to: str, seed: int
+) -> dict[str, dict[str, float | list[float] | None]]:
+    """Each policy's figures over those of one of them: medians of the runs' ratios.
+
+    The interval is of the ratio of mean bounded slowdowns, over runs and blocks of stretches drawn
+    afresh; None where there are too few of either. Every policy meets the same draws.
+
+    Args:
+        runs: of each policy.
+        to: the policy that the others are compared with.
+        seed: of the draws.
+    """
+    return {
+        name: {
+            **{key: _median_ratio(mine, runs[to], key) for key in RATIOS},
+            "ci95": _interval(mine, runs[to], np.random.default_rng(seed)),
+        }
+        for name, mine in runs.items()
+    }
+
+
+def _median_ratio(
+    mine: Sequence[ContinuousRun], other: Sequence[ContinuousRun], key: str
+) -> float | None:
+    """None where the others have no such wait at all."""
+    pairs = [(getattr(a, key), getattr(b, key)) for a, b in zip(mine, other, strict=True)]
+    if min(below for _, below in pairs) <= 0.0:
+        return None
+    return float(np.median([above / below for above, below in pairs]))
+
+
+def _interval(
+    mine: Sequence[ContinuousRun], other: Sequence[ContinuousRun], rng: np.random.Generator
+) -> list[float] | None:
+    sums = np.array([[run.slowdowns for run in each] for each in (mine, other)])  # [2, runs, 2, n]
+    runs, stretches = sums.shape[1], sums.shape[3]
+    if runs < 2 or stretches < 2 * STRETCHES_DRAWN:
+        return None
+    places = drawn_places(stretches, rng, STRETCHES_DRAWN, BLOCK_RESAMPLES)
+    chosen = rng.integers(runs, size=(len(places), runs))
+    drawn = np.array(
+        [
+            sums[:, run][..., place].sum(axis=(1, 3))
+            for run, place in zip(chosen, places, strict=True)
+        ]
+    )  # [draws, 2 policies, sum and count]
+    means = drawn[..., 0] / drawn[..., 1]
+    low, high = interval_of(means[:, 0] / means[:, 1])
+    return [low, high]

@@ -1,0 +1,183 @@
+"""A policy with jobs protected: those that were overtaken for long go first, then its own order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Self
+
+import numpy as np
+
+from slurm_rl_plugin.domain import Decision, Memory, QueueSnapshot
+from slurm_rl_plugin.policies.port import Policy
+from slurm_rl_plugin.policies.protection import (
+    Protection,
+    longest_wait,
+    overtaken_by,
+    protected_after,
+)
+from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
+
+#: Numbers before the jobs in a memory: version of the order of numbers, time, longest wait, jobs.
+_LAYOUT, _HEAD = 1.0, 4
+#: Seconds by which clocks and rounded waits may put two jobs of one moment into another order.
+_SAME_TIME = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overtaken:
+    """What is remembered of the jobs that wait; the simulator keeps the same (`scoring`).
+
+    Attributes:
+        time: up to which it is counted, seconds since the epoch; -inf before the first look.
+        longest: the longest wait lately, seconds.
+        job_id: jobs that were overtaken at all, ascending, shape [n].
+        seconds: by how much, shape [n].
+    """
+
+    time: float = -np.inf
+    longest: float = 0.0
+    job_id: FloatArray = field(default_factory=lambda: np.empty(0))
+    seconds: FloatArray = field(default_factory=lambda: np.empty(0))
+
+    @classmethod
+    def from_memory(cls, memory: Memory) -> tuple[Self, Memory | None]:
+        """What `to_memory` put before a policy's own memory, and that memory."""
+        count = memory[_HEAD - 1] if len(memory) >= _HEAD and memory[0] == _LAYOUT else -1.0
+        behind = _HEAD + 2 * int(count)
+        if count < 0 or count % 1 or behind > len(memory):
+            return cls(), None
+        jobs, seconds = memory[_HEAD:behind].reshape(2, -1)
+        rest = memory[behind:]
+        known = cls(time=float(memory[1]), longest=float(memory[2]), job_id=jobs, seconds=seconds)
+        return known, rest if len(rest) else None
+
+    def to_memory(self, own: Memory | None) -> Memory:
+        """All of it, then the policy's own memory."""
+        head = [_LAYOUT, self.time, self.longest, float(len(self.job_id))]
+        parts = [np.array(head), self.job_id, self.seconds]
+        return np.concatenate(parts if own is None else [*parts, own])
+
+    def of(self, job_id: IntArray) -> FloatArray:
+        """Seconds of each of these jobs, 0 for one that is not known; shape [n]."""
+        if len(self.job_id) == 0:
+            return np.zeros(len(job_id))
+        place = np.minimum(np.searchsorted(self.job_id, job_id), len(self.job_id) - 1)
+        return np.where(self.job_id[place] == job_id, self.seconds[place], 0.0)
+
+    def after(self, snapshot: QueueSnapshot) -> Self:
+        """What is known after a snapshot; jobs that wait no more are forgotten.
+
+        A job that does not wait for the machine is not overtaken meanwhile.
+        """
+        job_id, waits = snapshot.pending.jobs.job_id, waits_for_machine(snapshot)
+        waited, last = snapshot.accrued_wait, min(self.time, snapshot.now)
+        arrived = _arrivals(snapshot)
+        order = np.argsort(arrived, kind="stable")
+        added = np.zeros(len(job_id))
+        added[order] = overtaken_by(arrived[order], *_used(snapshot, last), snapshot.capacity)
+        seconds = self.of(job_id) + np.where(waits, added, 0.0)
+        kept = np.flatnonzero(seconds > 0.0)
+        kept = kept[np.argsort(job_id[kept])]
+        return replace(
+            self,
+            time=snapshot.now,
+            longest=float(
+                longest_wait(self.longest, snapshot.now - last, waited[waits].max(initial=0.0))
+            ),
+            job_id=job_id[kept].astype(np.float64),
+            seconds=seconds[kept],
+        )
+
+
+def waits_for_machine(snapshot: QueueSnapshot) -> BoolArray:
+    """Which pending jobs could start if there were room, shape [n]: others are not overtaken."""
+    pending = snapshot.pending
+    eligible = ~(pending.jobs.eligible > snapshot.now)
+    return eligible & ~pending.held & ~pending.each_own_doing
+
+
+def _arrivals(snapshot: QueueSnapshot) -> FloatArray:
+    """From when on each pending job's wait counts, seconds since the epoch, shape [n]."""
+    if snapshot.pending.accrued is None:
+        return snapshot.pending.jobs.eligible
+    return snapshot.now - snapshot.accrued_wait + _SAME_TIME
+
+
+def _used(snapshot: QueueSnapshot, last: float) -> tuple[FloatArray, FloatArray]:
+    """When each job came that used processors since `last`, and its processor-seconds."""
+    running, ended = snapshot.running, snapshot.ended
+    told = np.flatnonzero(np.isfinite(ended.start) & np.isfinite(ended.end))
+    over = ended.jobs.select(told)
+    seconds = np.concatenate(
+        [
+            snapshot.now - np.maximum(running.start, last),
+            ended.end[told] - np.maximum(ended.start[told], last),
+        ]
+    )
+    processors = np.concatenate([running.jobs.processors, over.processors])
+    came = [np.fmax(jobs.submit, jobs.eligible) for jobs in (running.jobs, over)]
+    return np.concatenate(came), np.maximum(seconds, 0.0) * processors
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProtectedPolicy:
+    """Another policy's order behind the protected jobs.
+
+    Its memory is `Overtaken`, and behind it the policy's own.
+
+    Attributes:
+        policy: who scores.
+        protection: of whom, and when.
+        name: as configurations and reports call it.
+    """
+
+    policy: Policy
+    protection: Protection
+    name: str
+
+    def decide(self, snapshot: QueueSnapshot, memory: Memory | None = None) -> Decision:
+        """Score the pending jobs by the policy, and put the protected ones first.
+
+        Raises:
+            PolicyError: the policy cannot decide.
+        """
+        known, own = (Overtaken(), None) if memory is None else Overtaken.from_memory(memory)
+        decision = self.policy.decide(snapshot, own)
+        known = known.after(snapshot)
+        protected = self._protected(snapshot, known)
+        decision = decision.putting_first(protected) if len(protected) else decision
+        return replace(decision, memory=known.to_memory(decision.memory), protected=protected)
+
+    def _protected(self, snapshot: QueueSnapshot, known: Overtaken) -> IntArray:
+        """Places of the protected jobs, the oldest first."""
+        limit = protected_after(known.longest, self.protection.after)
+        jobs = snapshot.pending.jobs
+        late = np.flatnonzero((known.of(jobs.job_id) > limit) & waits_for_machine(snapshot))
+        oldest = late[np.lexsort((jobs.job_id[late], _arrivals(snapshot)[late]))]
+        place: dict[int, int] = {}  # of each partition, those that are protected
+        kept = []
+        for job, partition in zip(oldest.tolist(), jobs.partition[oldest].tolist(), strict=True):
+            place[partition] = place.get(partition, 0) + 1
+            if place[partition] <= self.protection.jobs:
+                kept.append(job)
+        return np.array(kept, dtype=np.int64)
+
+
+def protected_policy(policy: Policy, protection: Protection | None, name: str = "") -> Policy:
+    """The policy with jobs protected; the policy itself where none are.
+
+    Args:
+        policy: who scores.
+        protection: None for none.
+        name: what reports call it; the policy's own by default.
+    """
+    if protection is None or protection.jobs == 0:
+        return policy
+    return ProtectedPolicy(policy=policy, protection=protection, name=name or policy.name)
+
+
+def scorer_of(policy: Policy, memory: Memory | None) -> tuple[Policy, Memory | None]:
+    """Who scores the jobs behind the protected ones, and what he remembers."""
+    if not isinstance(policy, ProtectedPolicy):
+        return policy, memory
+    return policy.policy, None if memory is None else Overtaken.from_memory(memory)[1]

@@ -1,0 +1,126 @@
+"""Protected jobs inside the compiled loop: who was overtaken by how much, and goes first."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from slurm_rl_plugin.policies import protection as plain
+from slurm_rl_plugin.policies.protection import Protection
+from slurm_rl_plugin.simulator.kernel.cluster import (
+    ENDED,
+    NOW,
+    PENDING,
+    RUNNING,
+    Cluster,
+    Workload,
+)
+from slurm_rl_plugin.simulator.kernel.compilation import compiled, compiled_copy
+from slurm_rl_plugin.units import FloatArray, IntArray
+
+_overtaken_by = compiled_copy(plain.overtaken_by)
+_longest_wait = compiled_copy(plain.longest_wait)
+_protected_after = compiled_copy(plain.protected_after)
+
+#: Indices into `ProtectedQueue.site`.
+_COUNTED_TO, _LONGEST = 0, 1
+
+
+class ProtectedQueue(NamedTuple):
+    """How a queue protects jobs, and what it has counted.
+
+    Attributes:
+        jobs: protected at a time; 0 for a queue that protects none.
+        after: part of the longest wait.
+        site: time up to which is counted, and the longest wait lately, seconds.
+        ended: how many jobs that ended are counted, shape [1].
+        overtaken: seconds by which each job was overtaken while it waited, shape [n].
+    """
+
+    jobs: int
+    after: float
+    site: FloatArray
+    ended: IntArray
+    overtaken: FloatArray
+
+    def copy(self) -> ProtectedQueue:
+        """The same with counts of its own, to be changed."""
+        columns = ("site", "ended", "overtaken")
+        return self._replace(**{name: getattr(self, name).copy() for name in columns})
+
+
+def protected_queue(protection: Protection | None, places: int) -> ProtectedQueue:
+    """Before the first decision.
+
+    Args:
+        protection: None for a queue that protects nobody.
+        places: how many jobs there may ever be.
+    """
+    protects = protection is not None and protection.jobs > 0
+    return ProtectedQueue(
+        jobs=protection.jobs if protection is not None else 0,
+        after=protection.after if protection is not None else 0.0,
+        site=np.array([-np.inf, 0.0]),
+        ended=np.zeros(1, dtype=np.int64),
+        overtaken=np.zeros(places if protects else 0),
+    )
+
+
+@compiled
+def protect(
+    workload: Workload,
+    cluster: Cluster,
+    protection: ProtectedQueue,
+    scores: FloatArray,
+    jobs: IntArray,
+) -> None:
+    """Put the protected jobs before all others, the oldest first.
+
+    Args:
+        workload: the jobs.
+        cluster: read only.
+        protection: what it has counted is brought up to now.
+        scores: of the pending jobs, changed in place.
+        jobs: pending job numbers in order of submission.
+    """
+    now, count = cluster.clock[NOW], cluster.counts[PENDING]
+    _count(workload, cluster, protection, jobs)
+    limit = _protected_after(protection.site[_LONGEST], protection.after)
+    left = protection.jobs
+    for place in range(count):
+        if protection.overtaken[jobs[place]] > limit:
+            scores[place] = np.inf  # ties go to the job submitted first
+            left -= 1
+            if left == 0:
+                break
+    protection.site[_COUNTED_TO] = now
+
+
+@compiled
+def _count(
+    workload: Workload, cluster: Cluster, protection: ProtectedQueue, jobs: IntArray
+) -> None:
+    """Add what the machine did since the last decision to what each job was overtaken by."""
+    now, last = cluster.clock[NOW], protection.site[_COUNTED_TO]
+    count, running = cluster.counts[PENDING], cluster.counts[RUNNING]
+    first, ended = protection.ended[0], cluster.counts[ENDED]
+    arrived = np.empty(count)
+    for place in range(count):
+        arrived[place] = workload.submit[jobs[place]]
+    others, used = np.empty(running + ended - first), np.empty(running + ended - first)
+    for place in range(len(others)):
+        job = cluster.expected_job[place]
+        until = now
+        if place >= running:
+            job = cluster.ended[first + place - running]
+            until = cluster.start[job] + workload.run_time[job]
+        others[place] = workload.submit[job]
+        used[place] = (until - max(cluster.start[job], last)) * workload.processors[job]
+    overtaken = _overtaken_by(arrived, others, used, cluster.capacity[0])
+    for place in range(count):
+        protection.overtaken[jobs[place]] += overtaken[place]
+    wait = now - arrived[0]
+    longest = protection.site[_LONGEST]
+    protection.site[_LONGEST] = _longest_wait(longest, now - last, wait)
+    protection.ended[0] = ended

@@ -1,0 +1,142 @@
+"""A live policy with jobs protected: who is overtaken, who goes first, what is remembered."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from slurm_rl_plugin.domain import Decision, JobTable, PendingJobs, QueueSnapshot, RunningJobs
+from slurm_rl_plugin.domain.jobs import EndedJobs
+from slurm_rl_plugin.policies.protected_policy import (
+    Overtaken,
+    ProtectedPolicy,
+    protected_policy,
+    scorer_of,
+)
+from slurm_rl_plugin.policies.protection import Protection
+from slurm_rl_plugin.policies.registry import rule_policy
+from tests.unit.hook.queues import job_table, snapshot_of
+
+HOUR = 3600.0
+
+
+def jobs_at(submit: list[float], first: int = 1, processors: int = 1) -> JobTable:
+    table = job_table(len(submit))
+    arrived = np.array(submit)
+    return replace(
+        table,
+        job_id=table.job_id + first - 1,
+        submit=arrived,
+        eligible=arrived,
+        processors=np.full(len(submit), processors, dtype=np.int64),
+    )
+
+
+def look(now: float, waiting: JobTable, running: JobTable, start: float, **columns):
+    """A snapshot of a machine of four processors."""
+    pending = replace(PendingJobs.untouched(waiting), **columns)
+    snapshot = replace(snapshot_of(pending, now), capacity=4)
+    return replace(snapshot, running=RunningJobs(jobs=running, start=np.full(len(running), start)))
+
+
+def newest_first() -> ProtectedPolicy:
+    class NewestFirst:
+        name = "newest"
+
+        def decide(self, snapshot: QueueSnapshot, memory=None) -> Decision:
+            count = 0.0 if memory is None else memory[0]
+            return Decision(scores=snapshot.pending.jobs.submit * 1.0, memory=np.array([count + 1]))
+
+    policy = protected_policy(NewestFirst(), Protection(jobs=1, after=0.1))
+    assert isinstance(policy, ProtectedPolicy)
+    return policy
+
+
+#: Two wait, one came before and one after those that run on half of the machine.
+WAITING, RUNNING = jobs_at([0.0, 200.0]), jobs_at([100.0, 100.0], first=11)
+
+
+def test_a_job_is_overtaken_while_later_ones_use_the_machine() -> None:
+    known = Overtaken().after(look(HOUR, WAITING, RUNNING, start=0.5 * HOUR))
+    assert known.of(np.array([1, 2, 3])).tolist() == [0.25 * HOUR, 0.0, 0.0]
+    known = known.after(look(2 * HOUR, WAITING, RUNNING, start=0.5 * HOUR))
+    assert known.of(np.array([1])).tolist() == [0.75 * HOUR]
+    assert known.longest == 2 * HOUR
+
+
+def test_jobs_that_ended_between_two_looks_count() -> None:
+    snapshot = look(HOUR, WAITING, jobs_at([]), start=0.0)
+    ended = EndedJobs(jobs=RUNNING, start=np.full(2, 600.0), end=np.array([1200.0, np.nan]))
+    known = Overtaken().after(replace(snapshot, ended=ended))
+    assert known.of(np.array([1])).tolist() == [150.0]
+
+
+def test_the_overtaken_job_goes_first_and_says_so() -> None:
+    policy = newest_first()
+    calm = policy.decide(look(210.0, WAITING, RUNNING, start=100.0))
+    assert calm.scores.tolist() == [0.0, 200.0]
+    late = policy.decide(look(HOUR, WAITING, RUNNING, start=100.0), calm.memory)
+    assert late.scores[0] > late.scores[1]
+    assert late.protected.tolist() == [0]
+
+
+def test_the_policy_keeps_its_own_memory_and_a_broken_one_is_none() -> None:
+    policy = newest_first()
+    decision = policy.decide(look(210.0, WAITING, RUNNING, start=100.0))
+    decision = policy.decide(look(HOUR, WAITING, RUNNING, start=100.0), decision.memory)
+    assert decision.memory is not None
+    assert scorer_of(policy, decision.memory)[1] == np.array([2.0])
+    for broken in (
+        decision.memory[:5],
+        np.full(9, np.pi),
+        np.array([1.0, 0, 0, -1.0]),
+        np.empty(0),
+    ):
+        known, own = Overtaken.from_memory(broken)
+        assert (known.time, len(known.job_id), own) == (-np.inf, 0, None)
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {"held": np.array([True, False])},
+        {"own_doing": np.array([True, False])},
+        {"jobs": replace(WAITING, eligible=np.array([2 * HOUR, 200.0]))},
+    ],
+    ids=["held", "own doing", "not eligible"],
+)
+def test_who_does_not_wait_for_the_machine_is_neither_overtaken_nor_protected(columns) -> None:
+    snapshot = look(HOUR, WAITING, RUNNING, start=100.0, **columns)
+    decision = newest_first().decide(snapshot)
+    assert decision.protected.tolist() == []
+    assert decision.scores.tolist() == [0.0, 200.0]
+
+
+def test_a_wait_that_was_banked_is_not_overtaken() -> None:
+    """A hold is over and the batch system counts little: it came after those that run."""
+    snapshot = look(HOUR, WAITING, RUNNING, start=100.0, accrued=np.array([60.0, 60.0]))
+    assert newest_first().decide(snapshot).protected.tolist() == []
+
+
+def test_each_partition_has_its_own() -> None:
+    waiting = replace(jobs_at([0.0, 1.0, 2.0]), partition=np.array([0, 0, 1]))
+    decision = newest_first().decide(look(HOUR, waiting, RUNNING, start=100.0))
+    assert decision.protected.tolist() == [0, 2]
+
+
+def test_a_clock_that_was_set_back_counts_nothing_twice() -> None:
+    known = Overtaken().after(look(HOUR, WAITING, RUNNING, start=100.0))
+    before = known.of(np.array([1]))[0]
+    known = known.after(look(HOUR - 600.0, WAITING, RUNNING, start=100.0))
+    assert known.of(np.array([1]))[0] == before
+
+
+def test_an_empty_queue_and_a_policy_without_protection() -> None:
+    decision = newest_first().decide(look(HOUR, jobs_at([]), RUNNING, start=100.0))
+    assert len(decision.scores) == len(decision.protected) == 0
+    sjf = rule_policy("sjf")
+    assert protected_policy(sjf, None) is sjf
+    assert protected_policy(sjf, Protection(jobs=0)) is sjf
+    assert scorer_of(sjf, None) == (sjf, None)
