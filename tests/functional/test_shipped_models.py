@@ -11,6 +11,7 @@ import pytest
 from slurm_rl_plugin.cli.assembly.hook import load_policy, model_path
 from slurm_rl_plugin.learning.export.manifest import file_checksum
 from slurm_rl_plugin.learning.export.model import import_model
+from slurm_rl_plugin.policies.protected_policy import ProtectedPolicy, scorer_of
 from slurm_rl_plugin.policies.registry import SHIPPED_MODELS
 from tests.reference.loads import random_workload, snapshot_of
 from tests.reference.readable_simulator import Moment
@@ -45,5 +46,7 @@ def test_it_scores_a_queue_and_remembers(name: str) -> None:
     assert np.isfinite(second.scores).all()
     assert len(np.unique(second.scores)) > 5
     assert 0 <= second.reserve <= 40
+    assert isinstance(policy, ProtectedPolicy) == (name == "default")
+    policy, _ = scorer_of(policy, None)
     assert policy.holds == (name == "responsive-reserve")
     assert (policy.memory_size > 0) == (name == "non-markovian")

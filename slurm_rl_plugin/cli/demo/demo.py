@@ -38,6 +38,7 @@ from slurm_rl_plugin.learning.training import train_model
 from slurm_rl_plugin.learning.training_plan import TrainingPlan
 from slurm_rl_plugin.metrics.collector import CycleMetrics
 from slurm_rl_plugin.metrics.http import serve_metrics
+from slurm_rl_plugin.policies.protection import Protection
 from slurm_rl_plugin.policies.q_network import load_q_network
 from slurm_rl_plugin.simulator.kernel.kept_code import compiled_before
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
@@ -58,6 +59,8 @@ _GENERATIONS = 25
 _CLUSTER_QUICK_LIMIT = 60.0
 #: Seconds between cycles of the hook on the simulated cluster.
 _CYCLE = 60.0
+#: Jobs of this load wait for half an hour at most: a smaller part of that protects too many.
+_PROTECTION = Protection(after=0.4)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -156,6 +159,7 @@ def _train(load: PreparedLog, model: Path, options: argparse.Namespace) -> None:
         algorithm="policy-search",
         settings=PolicySearchSettings(hidden=4, generations=options.generations, seed=options.seed),
         command=f"slurm-rl demo --seed {options.seed}",
+        protection=_PROTECTION,
     )
     with progress_bar("   training", options.generations, "objective") as progress:
         train_model(plan, model, progress=progress)
