@@ -43,7 +43,11 @@ from slurm_rl_plugin.simulator.scoring.hook_effects import (
     writes_now,
 )
 from slurm_rl_plugin.simulator.scoring.network import score_pending
-from slurm_rl_plugin.simulator.scoring.protection import ProtectedQueue, protect
+from slurm_rl_plugin.simulator.scoring.protection import (
+    ProtectedQueue,
+    UnprotectedQueue,
+    protect,
+)
 from slurm_rl_plugin.simulator.scoring.rules import score_pending_by_rule
 from slurm_rl_plugin.units import FloatArray, IntArray
 
@@ -81,7 +85,7 @@ class OrderedQueue(NamedTuple):
         cycle: seconds between decisions; 0 decides at every event.
         reserve: processors kept free of batch work.
         effects: of the hook.
-        protection: of jobs that were overtaken.
+        protection: of jobs that were overtaken; for either type the loop is compiled.
         scores: space for a score of every job.
         jobs: space for their numbers.
     """
@@ -92,7 +96,7 @@ class OrderedQueue(NamedTuple):
     cycle: float
     reserve: int
     effects: HookEffects
-    protection: ProtectedQueue
+    protection: ProtectedQueue | UnprotectedQueue
     scores: FloatArray
     jobs: IntArray
 
@@ -126,6 +130,23 @@ def _scorer(workload: Any, cluster: Any, queue: Any) -> Any:  # noqa: ARG001
     return {CompiledEchoState: by_echo_state, FixedScores: by_fixed_scores}.get(network, by_network)
 
 
+def _put_protected_first(workload: Workload, cluster: Cluster, queue: OrderedQueue) -> None:
+    """Raise the scores of the protected jobs, where the queue protects any."""
+    raise NotImplementedError  # compiled code takes what `_protector` gives for the queue's type
+
+
+@overload(_put_protected_first, inline="always")
+def _protector(workload: Any, cluster: Any, queue: Any) -> Any:  # noqa: ARG001
+    def by_what_overtook(workload: Any, cluster: Any, queue: Any) -> None:
+        protect(workload, cluster, queue.protection, queue.scores, queue.jobs)
+
+    def nobody(workload: Any, cluster: Any, queue: Any) -> None:
+        pass
+
+    protection = queue.types[queue.fields.index("protection")].instance_class
+    return by_what_overtook if protection is ProtectedQueue else nobody
+
+
 @compiled
 def decide_scored(workload: Workload, cluster: Cluster, queue: OrderedQueue) -> None:
     """One decision by scores made now: of a rule, or of the network where rule < 0."""
@@ -137,8 +158,7 @@ def decide_scored(workload: Workload, cluster: Cluster, queue: OrderedQueue) -> 
         score_pending_by_rule(workload, cluster, queue.rule, scores, jobs)
     else:
         reserve = max(reserve, _score_by_network(workload, cluster, queue))
-    if queue.protection.jobs > 0:
-        protect(workload, cluster, queue.protection, scores, jobs)
+    _put_protected_first(workload, cluster, queue)
     reserve = reserve_in_force(workload, cluster, reserve)
     # each call but those that borrow counts every array that it is given
     if rail_orders(cluster):

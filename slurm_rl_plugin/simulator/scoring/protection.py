@@ -27,11 +27,21 @@ _protected_after = compiled_copy(plain.protected_after)
 _COUNTED_TO, _LONGEST = 0, 1
 
 
+class UnprotectedQueue(NamedTuple):
+    """A queue that protects nobody: a type of its own, so that the loop for it carries nothing."""
+
+    jobs: int = 0
+
+    def copy(self) -> UnprotectedQueue:
+        """Itself: it counts nothing."""
+        return self
+
+
 class ProtectedQueue(NamedTuple):
     """How a queue protects jobs, and what it has counted.
 
     Attributes:
-        jobs: protected at a time; 0 for a queue that protects none.
+        jobs: protected at a time, at least 1.
         after: part of the longest wait.
         site: time up to which is counted, and the longest wait lately, seconds.
         ended: how many jobs that ended are counted, shape [1].
@@ -50,20 +60,23 @@ class ProtectedQueue(NamedTuple):
         return self._replace(**{name: getattr(self, name).copy() for name in columns})
 
 
-def protected_queue(protection: Protection | None, places: int) -> ProtectedQueue:
+def protected_queue(
+    protection: Protection | None, places: int
+) -> ProtectedQueue | UnprotectedQueue:
     """Before the first decision.
 
     Args:
         protection: None for a queue that protects nobody.
         places: how many jobs there may ever be.
     """
-    protects = protection is not None and protection.jobs > 0
+    if protection is None or protection.jobs == 0:
+        return UnprotectedQueue()
     return ProtectedQueue(
-        jobs=protection.jobs if protection is not None else 0,
-        after=protection.after if protection is not None else 0.0,
+        jobs=protection.jobs,
+        after=protection.after,
         site=np.array([-np.inf, 0.0]),
         ended=np.zeros(1, dtype=np.int64),
-        overtaken=np.zeros(places if protects else 0),
+        overtaken=np.zeros(places),
     )
 
 
