@@ -106,6 +106,11 @@ class QueueCollector:
             "Processors that the last decision keeps free of batch work.",
             report.reserve,
         )
+        yield GaugeMetricFamily(
+            "slurm_rl_protected_jobs",
+            "Jobs that go first because others have overtaken them for long.",
+            report.protected,
+        )
         yield from limit_families(report)
         yield from self.seen
 

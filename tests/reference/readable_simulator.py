@@ -47,6 +47,53 @@ class Protect(NamedTuple):
     after: float
 
 
+class Plan(NamedTuple):
+    """What the plan of EASY assumes: `seconds` of each job. `consistent`: running ones too.
+
+    Else heads have a promise, beyond which they are pushed by `slack` of the longest wait at most,
+    of which half is forgotten in 30 days; by a minute at least, by a day at most.
+    """
+
+    seconds: Sequence[float]
+    consistent: bool = False
+    slack: float = 0.05
+
+
+class _Planned:
+    """When running jobs end, and which candidates are planned to end before the head starts."""
+
+    def __init__(self, rule: Plan | None) -> None:
+        self.rule, self.longest, self.at = rule, 0.0, -math.inf
+        self.promise: dict[int, float] = {}
+
+    def decide(self, jobs, at):
+        oldest = at.now - min(jobs[j].submit for j in at.pending)
+        faded = self.longest * 0.5 ** ((at.now - self.at) / (30 * 86400))
+        self.longest, self.at = max(faded, oldest), at.now
+
+    def end_of(self, jobs, j, start, now):
+        length = jobs[j].estimate
+        if self.rule is not None and self.rule.consistent:
+            length = max(self.rule.seconds[j], 1)
+            while length < now - start and length < jobs[j].estimate:
+                length *= 2
+            length = min(length, jobs[j].estimate)
+        return max(start + length, now)
+
+    def promise_to(self, head, shadow):
+        self.promise.setdefault(head, shadow)
+
+    def in_time(self, jobs, j, head, shadow, now):
+        limit = now + jobs[j].estimate
+        if self.rule is None:
+            return limit <= shadow
+        planned = now + min(self.rule.seconds[j], jobs[j].estimate) <= shadow
+        if self.rule.consistent:
+            return planned
+        slack = min(max(self.rule.slack * self.longest, 60), 86400)
+        return limit <= shadow or (planned and limit <= self.promise.get(head, now) + slack)
+
+
 class _Protected:
     """Who is protected now."""
 
@@ -198,9 +245,10 @@ def simulate(
     cycle: float = 0.0,
     limit: Limit | None = None,
     protect: Protect | None = None,
+    plan: Plan | None = None,
 ) -> list[float]:
     """When each job starts."""
-    protected = _Protected(protect)
+    protected, planned = _Protected(protect), _Planned(plan)
     start = [math.nan] * len(jobs)
     now = -math.inf
     kept = _Reserve(reserve, limit)
@@ -213,7 +261,7 @@ def simulate(
         if conservative:
             _plan(jobs, capacity, scorer, start, now, kept, protected)
         else:
-            _decide(jobs, capacity, scorer, start, now, easy, kept, protected)
+            _decide(jobs, capacity, scorer, start, now, easy, kept, protected, planned)
     return start
 
 
@@ -253,7 +301,7 @@ def _plan(jobs, capacity, scorer, start, now, kept, protected):
         taken.append((begin, begin + job.estimate, job.processors))
 
 
-def _decide(jobs, capacity, scorer, start, now, easy, kept, protected):
+def _decide(jobs, capacity, scorer, start, now, easy, kept, protected, planned):
     waiting = [j for j in range(len(jobs)) if jobs[j].submit <= now and math.isnan(start[j])]
     running = [j for j in range(len(jobs)) if start[j] <= now < start[j] + jobs[j].run_time]
     free = capacity - sum(jobs[j].processors for j in running)
@@ -265,6 +313,7 @@ def _decide(jobs, capacity, scorer, start, now, easy, kept, protected):
     scores = scorer(jobs, at)
     kept.decide(jobs, at, capacity)
     protected.decide(jobs, at, capacity)
+    planned.decide(jobs, at)
     score_of = {
         j: (1, 0) if j in protected.now else (0, score)
         for j, score in zip(waiting, scores, strict=True)
@@ -280,20 +329,24 @@ def _decide(jobs, capacity, scorer, start, now, easy, kept, protected):
         if head is None and job.processors > free:
             if not easy:
                 return
-            head = job
-            shadow, spare = _shadow(jobs, running, start, now, free, needed)
+            head = j
+            shadow, spare = _shadow(jobs, running, start, now, free, needed, planned)
+            if any(jobs[k].processors <= free for k in at.pending if math.isnan(start[k])):
+                planned.promise_to(head, shadow)
             continue
         if not job.interactive and now + job.estimate > batch_until:
             continue
         if head is not None:
-            ends_in_time = now + job.estimate <= shadow
+            ends_in_time = planned.in_time(jobs, j, head, shadow, now)
             if job.processors > free or not (ends_in_time or job.processors <= spare):
                 continue
         if kept.blocks(jobs, job, running, capacity, free):
             if batch_until == math.inf and not kept.rule:
                 batch_until = -math.inf
                 if easy:
-                    batch_until, _ = _shadow(jobs, running, start, now, free, needed)
+                    batch_until, _ = _shadow(
+                        jobs, running, start, now, free, needed, _Planned(None)
+                    )
             continue
         if head is not None and not ends_in_time:
             spare -= job.processors
@@ -302,9 +355,9 @@ def _decide(jobs, capacity, scorer, start, now, easy, kept, protected):
         free -= job.processors
 
 
-def _shadow(jobs, running, start, now, free, needed):
+def _shadow(jobs, running, start, now, free, needed, planned):
     """Earliest estimated end at which `needed` processors are free, and how many more then are."""
-    expected = {j: max(start[j] + jobs[j].estimate, now) for j in running}
+    expected = {j: planned.end_of(jobs, j, start[j], now) for j in running}
     for time in sorted(set(expected.values())):
         free_then = free + sum(jobs[j].processors for j in running if expected[j] <= time)
         if free_then >= needed:

@@ -8,17 +8,24 @@ from typing import Any
 
 import numpy as np
 
+from slurm_rl_plugin.cli.assembly.candidates import candidate_of
 from slurm_rl_plugin.cli.logs.arguments import configured_classifier
 from slurm_rl_plugin.cli.progress import progress_bar
 from slurm_rl_plugin.cli.tables import WAIT_UNITS, print_table, waiting_time
+from slurm_rl_plugin.features.history.run_prediction import RunTimePrediction
 from slurm_rl_plugin.learning.evaluation.continuous import (
+    BY_REQUESTS,
+    CLAIRVOYANT,
     ContinuousProtocol,
     ContinuousRun,
+    Replayed,
     ratios_to,
     replay_continuously,
 )
 from slurm_rl_plugin.learning.evaluation.paired import Candidate
 from slurm_rl_plugin.learning.load_windows import class_known_at_submission, training_jobs
+from slurm_rl_plugin.policies.network import QNetwork
+from slurm_rl_plugin.policies.registry import SHIPPED_MODEL
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog
 
@@ -29,9 +36,9 @@ _LEGEND = (
     "of {runs} runs, each without 2 % of the jobs.",
     "WAIT, LONGEST, 99.9 %, WIDE: mean and longest wait, the wait that one job in a thousand "
     f"exceeds, and the mean wait of the widest tenth of the jobs, {WAIT_UNITS}.",
-    "/FIFO: over that of first come, first served; below 1 is better. BSLD: mean bounded slowdown. "
-    "SHORT<=120S%: of the jobs that ran less than 900 s, those that started within 120 s. F: "
-    "fairness, from 0 to 1.",
+    "/FIFO: over that of first come, first served, planned by requests; below 1 is better. BSLD: "
+    "mean bounded slowdown. SHORT<=120S%: of the jobs that ran less than 900 s, those that "
+    "started within 120 s. F: fairness, from 0 to 1.",
 )
 
 
@@ -43,7 +50,7 @@ def continuous_entry(
     Args:
         candidates: the policies asked for.
         prepared: the log; its classes may come from actual run times.
-        options: `config` (job-class rules), `cycle`, `runs` and `seed`.
+        options: `config` (job-class rules), `cycle`, `plan`, `runs` and `seed`.
 
     Raises:
         ConfigurationError: a log too short, or an unknown policy.
@@ -53,22 +60,51 @@ def continuous_entry(
     settings = SimulationSettings(
         capacity=prepared.capacity, backfilling="easy", cycle=options.cycle
     )
-    compared = {each.name: each for each in candidates}
-    for name in (FIRST_COME, MULTIFACTOR):
-        compared.setdefault(name, Candidate(name=name))
-    steps = protocol.runs * len(compared)
+    replayed = _replayed(candidates, options.plan or BY_REQUESTS)
+    steps = protocol.runs * len(replayed)
     with progress_bar("continuous replay", steps, "bounded slowdown") as progress:
-        runs = replay_continuously(
-            list(compared.values()), known, settings, protocol, progress=progress
-        )
+        runs = replay_continuously(replayed, known, settings, protocol, progress=progress)
+    bases = {name: runs.pop(_base(name)) for name in (FIRST_COME, MULTIFACTOR)}
+    runs = {**runs, **{name: runs.get(name, each) for name, each in bases.items()}}
     return {
         "runs": protocol.runs,
+        "plan": options.plan or BY_REQUESTS,
         "counted_jobs": len(prepared.log) - training_jobs(prepared),
         "class_rule": known.class_rule,
         "policies": {name: _medians(each) for name, each in runs.items()},
-        "ratio_to_fifo": ratios_to(runs, FIRST_COME, options.seed),
-        "ratio_to_multifactor": ratios_to(runs, MULTIFACTOR, options.seed),
+        "ratio_to_fifo": ratios_to(runs, bases[FIRST_COME], options.seed),
+        "ratio_to_multifactor": ratios_to(runs, bases[MULTIFACTOR], options.seed),
     }
+
+
+def _base(name: str) -> str:
+    """What the runs of a rule are called that others are compared with: planned by requests."""
+    return f"{name} by requests"
+
+
+def _replayed(candidates: Sequence[Candidate], plan: str) -> list[Replayed]:
+    """The policies asked for under the plan, and what they are compared with."""
+    asked = [
+        Replayed(name=each.name, candidate=each, plan=plan, prediction=_prediction(each, plan))
+        for each in candidates
+    ]
+    bases = [
+        Replayed(name=_base(name), candidate=Candidate(name=name))
+        for name in (FIRST_COME, MULTIFACTOR)
+    ]
+    return [*asked, *bases]
+
+
+def _prediction(candidate: Candidate, plan: str) -> RunTimePrediction | None:
+    """Of the model itself; of the shipped one for a policy that predicts nothing."""
+    if plan in (BY_REQUESTS, CLAIRVOYANT):
+        return None
+    network = candidate.network
+    if isinstance(network, QNetwork) and network.prediction is not None:
+        return network.prediction
+    shipped = candidate_of(SHIPPED_MODEL).network
+    assert isinstance(shipped, QNetwork)
+    return shipped.prediction
 
 
 def _medians(runs: Sequence[ContinuousRun]) -> dict[str, float]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from slurm_rl_plugin.cli.number_arguments import at_least_one
 from slurm_rl_plugin.errors import ConfigurationError
-from slurm_rl_plugin.learning.evaluation.continuous import ContinuousProtocol
+from slurm_rl_plugin.learning.evaluation.continuous import PLANS, ContinuousProtocol
 from slurm_rl_plugin.learning.evaluation.heldout import HeldoutProtocol
 from slurm_rl_plugin.policies.registry import NATIVE
 
@@ -29,7 +29,7 @@ _FIXED: dict[str, tuple[Any, ...]] = {
     "--export": (None,),
 }
 #: Options of one protocol alone.
-_OF_ONE = {"--windows": HELDOUT, "--runs": CONTINUOUS}
+_OF_ONE = {"--windows": HELDOUT, "--runs": CONTINUOUS, "--plan": CONTINUOUS}
 
 
 def add_protocol_options(parser: argparse.ArgumentParser) -> None:
@@ -45,6 +45,13 @@ def add_protocol_options(parser: argparse.ArgumentParser) -> None:
         type=_windows,
         metavar="N",
         help=f"of each part with --protocol heldout (default: {HeldoutProtocol().windows})",
+    )
+    parser.add_argument(
+        "--plan",
+        choices=PLANS,
+        help="with --protocol continuous, what EASY backfilling plans with: none for requests "
+        "(default), predicted run times of pending jobs alone or of all (consistent), or the true "
+        "ones",
     )
     parser.add_argument(
         "--runs",

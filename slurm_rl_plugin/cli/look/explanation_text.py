@@ -68,6 +68,8 @@ def _place(document: Mapping[str, Any]) -> list[str]:
     lines = []
     if document["fallback"]:
         lines.append(f"The policy is not used: {document['fallback']}")
+    if document["protected"]:
+        lines.append("Others have overtaken it for long: it goes first, whatever its score.")
     if document["untouched"]:
         lines.append(f"Never touched by us: {UNTOUCHED[document['untouched']]}.")
     if ranks["decided"] is None:

@@ -292,6 +292,7 @@ class Cycle:
             fallback_reason=fallback_reason,
             reserve=decision.reserve,
             limit=plan.limit,
+            protected=len(decision.protected),
             order=() if plan.releases else plan.order,
             requests_changed=requests.parts,
         )

@@ -8,17 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.features.estimates import RequestedLimit
+from slurm_rl_plugin.features.history.run_prediction import RunTimePrediction
 from slurm_rl_plugin.learning.evaluation.bootstrap import BLOCK_RESAMPLES, drawn_places, interval_of
 from slurm_rl_plugin.learning.evaluation.paired import Candidate, starts_under
 from slurm_rl_plugin.learning.load_windows import training_jobs
 from slurm_rl_plugin.learning.workplace import processors_here
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
+from slurm_rl_plugin.simulator.scoring.plan_estimates import PlanRule
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog, select_prepared
 from slurm_rl_plugin.units import (
     INTERACTIVE_WAIT_GOAL,
@@ -36,6 +38,10 @@ LEFT_OUT = 0.02
 STRETCH, STRETCHES_DRAWN = 1024, 2
 #: Part of the counted jobs that are wide, by processors; quantile of the waits that is shown.
 WIDE_PART, HIGH_WAIT = 0.1, 0.999
+
+#: What `--plan` takes: requests, the estimates of candidates, of all jobs, or true run times.
+BY_REQUESTS, CLAIRVOYANT = "none", "clairvoyant"
+PLANS = (BY_REQUESTS, "pending", "consistent", CLAIRVOYANT)
 
 #: Called after each run of a policy with how many are done and its mean bounded slowdown.
 RunProgress = Callable[[int, float], None]
@@ -59,6 +65,35 @@ class ContinuousProtocol:
     def __post_init__(self) -> None:
         if self.runs < 1:
             raise ConfigurationError("a continuous replay needs at least one run.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replayed:
+    """A policy, and what EASY backfilling plans with under it.
+
+    Attributes:
+        name: what reports call both together.
+        candidate: the policy.
+        plan: one of PLANS.
+        prediction: of run times, for "pending" and "consistent".
+    """
+
+    name: str
+    candidate: Candidate
+    plan: str = BY_REQUESTS
+    prediction: RunTimePrediction | None = None
+
+    def plan_rule(self, log: PreparedLog) -> PlanRule | None:
+        """What the plan of a log's replay goes by; None for requests.
+
+        Raises:
+            ConfigurationError: run times that nobody predicts.
+        """
+        if self.plan == BY_REQUESTS:
+            return None
+        if self.plan == CLAIRVOYANT:
+            return PlanRule(kind="consistent", seconds=log.log.run_time)
+        return PlanRule(kind=self.plan, prediction=self.prediction)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +123,7 @@ RATIOS = ("bounded_slowdown", "longest_wait", "p999_wait", "wide_wait", "mean_wa
 
 
 def replay_continuously(
-    candidates: Sequence[Candidate],
+    candidates: Sequence[Replayed],
     prepared: PreparedLog,
     settings: SimulationSettings,
     protocol: ContinuousProtocol,
@@ -100,7 +135,7 @@ def replay_continuously(
     Runs are made beside each other in threads: the compiled simulator needs no interpreter.
 
     Args:
-        candidates: the policies, of different names.
+        candidates: the policies with their plans, of different names.
         prepared: the log with classes known at submission (`class_known_at_submission`).
         settings: the batch system.
         protocol: how many runs.
@@ -119,11 +154,11 @@ def replay_continuously(
     runs = [_drawn(prepared, protocol.seed + number) for number in range(protocol.runs)]
     tasks = [(each, run) for run in runs for each in candidates]
 
-    def measured(task: tuple[Candidate, _Run]) -> ContinuousRun:
-        candidate, run = task
+    def measured(task: tuple[Replayed, _Run]) -> ContinuousRun:
+        replayed, run = task
         workload = run.log.workload(RequestedLimit())
-        start = starts_under(candidate, run.log, workload, settings)
-        return _figures(run, start)
+        planned = replace(settings, plan=replayed.plan_rule(run.log))
+        return _figures(run, starts_under(replayed.candidate, run.log, workload, planned))
 
     found: dict[str, list[ContinuousRun]] = {each.name: [] for each in candidates}
     with ThreadPoolExecutor(max_workers=processors_here()) as pool:
@@ -178,22 +213,22 @@ def _figures(run: _Run, start: FloatArray) -> ContinuousRun:
 
 
 def ratios_to(
-    runs: Mapping[str, Sequence[ContinuousRun]], to: str, seed: int
+    runs: Mapping[str, Sequence[ContinuousRun]], to: Sequence[ContinuousRun], seed: int
 ) -> dict[str, dict[str, float | list[float] | None]]:
-    """Each policy's figures over those of one of them: medians of the runs' ratios.
+    """Each policy's figures over those of another one: medians of the runs' ratios.
 
     The interval is of the ratio of mean bounded slowdowns, over runs and blocks of stretches drawn
     afresh; None where there are too few of either. Every policy meets the same draws.
 
     Args:
         runs: of each policy.
-        to: the policy that the others are compared with.
+        to: of the policy that the others are compared with.
         seed: of the draws.
     """
     return {
         name: {
-            **{key: _median_ratio(mine, runs[to], key) for key in RATIOS},
-            "ci95": _interval(mine, runs[to], np.random.default_rng(seed)),
+            **{key: _median_ratio(mine, to, key) for key in RATIOS},
+            "ci95": _interval(mine, to, np.random.default_rng(seed)),
         }
         for name, mine in runs.items()
     }

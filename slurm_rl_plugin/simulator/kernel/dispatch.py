@@ -9,7 +9,6 @@ from slurm_rl_plugin.simulator.kernel.cluster import (
     LIMITED,
     NOW,
     PENDING,
-    RUNNING,
     Cluster,
     Workload,
     forget_started,
@@ -17,7 +16,14 @@ from slurm_rl_plugin.simulator.kernel.cluster import (
 )
 from slurm_rl_plugin.simulator.kernel.compilation import compiled, compiled_borrowing
 from slurm_rl_plugin.simulator.kernel.conservative import dispatch_conservatively
-from slurm_rl_plugin.simulator.kernel.processors import processors_needed, processors_planned
+from slurm_rl_plugin.simulator.kernel.plan import (
+    ByRequest,
+    Plan,
+    ends_in_time,
+    head_shadow,
+    shadow_of,
+)
+from slurm_rl_plugin.simulator.kernel.processors import processors_needed
 from slurm_rl_plugin.units import FloatArray, IntArray
 
 NO_BACKFILLING, EASY, CONSERVATIVE = 0, 1, 2
@@ -28,26 +34,6 @@ BACKFILLING = {"none": NO_BACKFILLING, "easy": EASY, "conservative": CONSERVATIV
 def kept_back(workload: Workload, cluster: Cluster, job: int, reserve: int) -> bool:
     """Whether a job that fits into the idle processors is kept back by the reserve."""
     return processors_needed(workload, cluster, job, reserve) > cluster.counts[IDLE]
-
-
-@compiled_borrowing
-def shadow_of(workload: Workload, cluster: Cluster, head: int, reserve: int) -> tuple[float, int]:
-    """When the head job is expected to fit, and the processors it then leaves spare.
-
-    All running jobs expected to end at the same time count as free together; a job that has
-    outlived its estimate is taken to end now. A batch job fits when the reserve stays free.
-    """
-    now = cluster.clock[NOW]
-    needed = processors_planned(workload, cluster, head, reserve)
-    free = cluster.counts[IDLE]
-    shadow = now
-    for place in range(cluster.counts[RUNNING]):
-        expected = max(cluster.expected_end[place], now)
-        if free >= needed and expected > shadow:
-            break
-        shadow = expected
-        free += workload.processors[cluster.expected_job[place]]
-    return shadow, free - needed
 
 
 @compiled_borrowing
@@ -78,8 +64,8 @@ def _may_backfill(
     workload: Workload, cluster: Cluster, job: int, shadow: float, spare: int
 ) -> bool:
     """Whether a job that fits now leaves the head its place (definitions: EASY)."""
-    ends_in_time = cluster.clock[NOW] + workload.estimate[job] <= shadow
-    return ends_in_time or workload.processors[job] <= spare
+    ends_by_then = cluster.clock[NOW] + workload.estimate[job] <= shadow
+    return ends_by_then or workload.processors[job] <= spare
 
 
 @compiled
@@ -190,6 +176,7 @@ def dispatch_by_score(
     jobs: IntArray,
     backfilling: int,
     reserve: int,
+    plan: ByRequest | Plan,
 ) -> int:
     """Start waiting jobs by falling score, as `dispatch_in_order` does by a given order.
 
@@ -202,6 +189,7 @@ def dispatch_by_score(
         jobs: the pending job numbers in the order of `scores`; used up.
         backfilling: NO_BACKFILLING, EASY or CONSERVATIVE.
         reserve: processors to keep free of batch work.
+        plan: what EASY plans with.
     """
     counts = cluster.counts
     count = counts[PENDING]
@@ -209,7 +197,7 @@ def dispatch_by_score(
         # pending jobs stand in order of submission, which a stable sort keeps among equals
         order = jobs[np.argsort(-scores[:count], kind="mergesort")]
         return dispatch_conservatively(workload, cluster, order, reserve)
-    return start_by_score(workload, cluster, scores, jobs, backfilling, reserve)
+    return start_by_score(workload, cluster, scores, jobs, backfilling, reserve, plan)
 
 
 @compiled_borrowing
@@ -220,6 +208,7 @@ def start_by_score(
     jobs: IntArray,
     backfilling: int,
     reserve: int,
+    plan: ByRequest | Plan,
 ) -> int:
     """As `dispatch_by_score`, but for CONSERVATIVE."""
     counts = cluster.counts
@@ -245,7 +234,7 @@ def start_by_score(
         started += 1
     if head >= 0 and backfilling == EASY:
         started += _backfill_by_score(
-            workload, cluster, scores[:count], jobs, head, reserve, batch_until
+            workload, cluster, scores[:count], jobs, head, reserve, batch_until, plan
         )
     if started:
         forget_started(cluster)
@@ -261,6 +250,7 @@ def _backfill_by_score(
     head: int,
     reserve: int,
     batch_until: float,
+    plan: ByRequest | Plan,
 ) -> int:
     count = 0
     for place in range(len(scores)):
@@ -270,21 +260,22 @@ def _backfill_by_score(
     started = 0
     if count == 0:
         return started
-    shadow, spare = shadow_of(workload, cluster, head, reserve)
+    shadow, spare = head_shadow(workload, cluster, plan, head, reserve)
     while count > 0 and cluster.counts[IDLE] > 0:
         place = _best(scores, jobs, count)
         job = jobs[place]
         count = _remove(scores, jobs, place, count)
-        if (
-            workload.processors[job] > cluster.counts[IDLE]
-            or _too_long(workload, cluster, job, batch_until)
-            or not _may_backfill(workload, cluster, job, shadow, spare)
+        if workload.processors[job] > cluster.counts[IDLE] or _too_long(
+            workload, cluster, job, batch_until
         ):
+            continue
+        in_time = ends_in_time(workload, cluster, plan, job, head, shadow)
+        if not in_time and workload.processors[job] > spare:
             continue
         if kept_back(workload, cluster, job, reserve):
             batch_until = _batch_must_end_by(workload, cluster, job, EASY, reserve, batch_until)
             continue
-        if cluster.clock[NOW] + workload.estimate[job] > shadow:
+        if not in_time:
             spare -= workload.processors[job]
         start_job(workload, cluster, job)
         started += 1

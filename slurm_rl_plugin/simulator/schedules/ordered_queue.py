@@ -43,6 +43,11 @@ from slurm_rl_plugin.simulator.scoring.hook_effects import (
     writes_now,
 )
 from slurm_rl_plugin.simulator.scoring.network import score_pending
+from slurm_rl_plugin.simulator.scoring.plan_estimates import (
+    PlannedQueue,
+    UnplannedQueue,
+    bring_plan_up_to_now,
+)
 from slurm_rl_plugin.simulator.scoring.protection import (
     ProtectedQueue,
     UnprotectedQueue,
@@ -86,6 +91,7 @@ class OrderedQueue(NamedTuple):
         reserve: processors kept free of batch work.
         effects: of the hook.
         protection: of jobs that were overtaken; for either type the loop is compiled.
+        planned: what backfilling plans with; for either type the loop is compiled.
         scores: space for a score of every job.
         jobs: space for their numbers.
     """
@@ -97,6 +103,7 @@ class OrderedQueue(NamedTuple):
     reserve: int
     effects: HookEffects
     protection: ProtectedQueue | UnprotectedQueue
+    planned: PlannedQueue | UnplannedQueue
     scores: FloatArray
     jobs: IntArray
 
@@ -147,6 +154,23 @@ def _protector(workload: Any, cluster: Any, queue: Any) -> Any:  # noqa: ARG001
     return by_what_overtook if protection is ProtectedQueue else nobody
 
 
+def _plan_anew(workload: Workload, cluster: Cluster, queue: OrderedQueue) -> None:
+    """Bring the plan's estimates up to now, where it has any."""
+    raise NotImplementedError  # compiled code takes what `_planner` gives for the queue's type
+
+
+@overload(_plan_anew, inline="always")
+def _planner(workload: Any, cluster: Any, queue: Any) -> Any:  # noqa: ARG001
+    def by_estimates(workload: Any, cluster: Any, queue: Any) -> None:
+        bring_plan_up_to_now(workload, cluster, queue.planned)
+
+    def by_requests(workload: Any, cluster: Any, queue: Any) -> None:
+        pass
+
+    planned = queue.types[queue.fields.index("planned")].instance_class
+    return by_estimates if planned is PlannedQueue else by_requests
+
+
 @compiled
 def decide_scored(workload: Workload, cluster: Cluster, queue: OrderedQueue) -> None:
     """One decision by scores made now: of a rule, or of the network where rule < 0."""
@@ -159,16 +183,18 @@ def decide_scored(workload: Workload, cluster: Cluster, queue: OrderedQueue) -> 
     else:
         reserve = max(reserve, _score_by_network(workload, cluster, queue))
     _put_protected_first(workload, cluster, queue)
+    _plan_anew(workload, cluster, queue)
     reserve = reserve_in_force(workload, cluster, reserve)
     # each call but those that borrow counts every array that it is given
     if rail_orders(cluster):
         score_by_rail(workload, cluster, scores, jobs)
     if queue.rule < 0 and changes_scores(queue.effects):
         as_written(workload, cluster, queue.effects, scores, jobs)
+    plan = queue.planned.plan
     if queue.backfilling == CONSERVATIVE:
-        dispatch_by_score(workload, cluster, scores, jobs, queue.backfilling, reserve)
+        dispatch_by_score(workload, cluster, scores, jobs, queue.backfilling, reserve, plan)
     else:
-        start_by_score(workload, cluster, scores, jobs, queue.backfilling, reserve)
+        start_by_score(workload, cluster, scores, jobs, queue.backfilling, reserve, plan)
 
 
 @compiled

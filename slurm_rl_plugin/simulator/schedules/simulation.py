@@ -52,6 +52,7 @@ from slurm_rl_plugin.simulator.scoring.network import (
     compile_network,
     no_network,
 )
+from slurm_rl_plugin.simulator.scoring.plan_estimates import PlanRule, planned_queue
 from slurm_rl_plugin.simulator.scoring.protection import protected_queue
 from slurm_rl_plugin.simulator.scoring.rules import rule_code
 from slurm_rl_plugin.units import FloatArray, IntArray
@@ -73,6 +74,7 @@ class SimulationSettings:
             every decision sees scores of its own instant.
         starvation: seconds of waiting after which a job goes first under a network; inf for never.
         class_limit: how a live batch system keeps the reserve; None keeps processors free.
+        plan: what EASY backfilling plans with; None for requests.
     """
 
     capacity: int
@@ -84,6 +86,7 @@ class SimulationSettings:
     refresh: float = 0.0
     starvation: float = math.inf
     class_limit: ClassLimit | None = None
+    plan: PlanRule | None = None
 
     def ordered_queue(
         self, workload: Workload, order: QueueOrder, places: int | None = None
@@ -107,6 +110,7 @@ class SimulationSettings:
             reserve=self.reserve,
             effects=hook_effects(places, self.influence, self.refresh, self.starvation),
             protection=protected_queue(order.protects, places),
+            planned=planned_queue(self.plan, workload, places),
             scores=np.empty(places + 1),
             jobs=np.empty(places + 1, dtype=np.int64),
         )
@@ -292,7 +296,7 @@ def simulate_order(
     Raises:
         SimulationError: a job wider than the machine, or one that never started.
     """
-    if order.scores is not None and order.protects is None:
+    if order.scores is not None and order.protects is None and settings.plan is None:
         return simulate_scores(workload, order.scores, settings)
     queue = settings.ordered_queue(workload, order)
     cluster = settings.empty_cluster(workload)

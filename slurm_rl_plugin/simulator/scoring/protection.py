@@ -20,7 +20,7 @@ from slurm_rl_plugin.simulator.kernel.compilation import compiled, compiled_copy
 from slurm_rl_plugin.units import FloatArray, IntArray
 
 _overtaken_by = compiled_copy(plain.overtaken_by)
-_longest_wait = compiled_copy(plain.longest_wait)
+longest_wait = compiled_copy(plain.longest_wait)
 _protected_after = compiled_copy(plain.protected_after)
 
 #: Indices into `ProtectedQueue.site`.
@@ -135,5 +135,5 @@ def _count(
         protection.overtaken[jobs[place]] += overtaken[place]
     wait = now - arrived[0]
     longest = protection.site[_LONGEST]
-    protection.site[_LONGEST] = _longest_wait(longest, now - last, wait)
+    protection.site[_LONGEST] = longest_wait(longest, now - last, wait)
     protection.ended[0] = ended

@@ -34,6 +34,7 @@ NAMES = {
     "slurm_rl_adjustments_suppressed_total",
     "slurm_rl_fallback_active",
     "slurm_rl_reserve_processors",
+    "slurm_rl_protected_jobs",
     "slurm_rl_model_info",
     "slurm_rl_batch_system_call_duration_seconds_bucket",
     "slurm_rl_build_info",

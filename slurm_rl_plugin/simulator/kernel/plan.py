@@ -1,0 +1,171 @@
+"""What EASY backfilling plans with: other run times than those at which jobs are killed.
+
+A *plan estimate* is what the plan assumes of a job. Pending-only: a candidate counts by its
+estimate and a running job by its request; consistent: both by the estimate. Pending-only lets a
+candidate run in the hole before the head that its request does not fit, so the head has a promise:
+no such candidate may outlive it, even at its own limit (docs/definitions.md, "Plan estimate").
+"""
+
+# ruff: noqa: ARG001 - what stands in for a function takes all of its arguments
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba.extending import overload
+
+from slurm_rl_plugin.simulator.kernel.cluster import IDLE, NOW, RUNNING, Cluster, Workload
+from slurm_rl_plugin.simulator.kernel.compilation import compiled_borrowing
+from slurm_rl_plugin.simulator.kernel.processors import processors_planned
+from slurm_rl_plugin.units import FloatArray
+
+#: Codes of what the plan assumes; by name what `--plan` takes.
+PENDING_ONLY, CONSISTENT = 1, 2
+#: A job that outlives its estimate is estimated to run so many times as long, again and again.
+_LONGER = 2.0
+
+
+class ByRequest(NamedTuple):
+    """The plan knows requests alone: a type of its own, so that the loop for it carries nothing."""
+
+    kind: int
+
+
+BY_REQUEST = ByRequest(kind=0)
+
+
+class Plan(NamedTuple):
+    """Plan estimates, and what was promised to heads.
+
+    Attributes:
+        kind: PENDING_ONLY or CONSISTENT.
+        seconds: the plan's estimate of each job, shape [n].
+        promise: when each job was to start, running jobs by their requests, as it became head
+            first; NaN until then, shape [n].
+        slack: seconds by which a candidate may push the head beyond its promise, shape [1].
+        ends: space for the planned end of each running job.
+    """
+
+    kind: int
+    seconds: FloatArray
+    promise: FloatArray
+    slack: FloatArray
+    ends: FloatArray
+
+
+@compiled_borrowing
+def shadow_of(workload: Workload, cluster: Cluster, head: int, reserve: int) -> tuple[float, int]:
+    """When the head job is expected to fit, and the processors it then leaves spare.
+
+    All running jobs expected to end at the same time count as free together; a job that has
+    outlived its estimate is taken to end now. A batch job fits when the reserve stays free.
+    """
+    now = cluster.clock[NOW]
+    needed = processors_planned(workload, cluster, head, reserve)
+    free = cluster.counts[IDLE]
+    shadow = now
+    for place in range(cluster.counts[RUNNING]):
+        expected = max(cluster.expected_end[place], now)
+        if free >= needed and expected > shadow:
+            break
+        shadow = expected
+        free += workload.processors[cluster.expected_job[place]]
+    return shadow, free - needed
+
+
+@compiled_borrowing
+def _fill_ends(workload: Workload, cluster: Cluster, plan: Plan) -> None:
+    """When running jobs are planned to end; who outlives an estimate gets a longer one."""
+    now = cluster.clock[NOW]
+    for place in range(cluster.counts[RUNNING]):
+        job = cluster.expected_job[place]
+        age, seconds = now - cluster.start[job], max(plan.seconds[job], 1.0)
+        while seconds < age and seconds < workload.estimate[job]:
+            seconds *= _LONGER
+        seconds = min(seconds, workload.estimate[job])
+        plan.ends[place] = max(cluster.start[job] + seconds, now)
+
+
+@compiled_borrowing
+def _consistent_shadow(
+    workload: Workload, cluster: Cluster, plan: Plan, head: int, reserve: int
+) -> tuple[float, int]:
+    """As `shadow_of`, running jobs by their plan estimates."""
+    running, ends = cluster.counts[RUNNING], plan.ends
+    _fill_ends(workload, cluster, plan)
+    needed = processors_planned(workload, cluster, head, reserve)
+    free, shadow = cluster.counts[IDLE], cluster.clock[NOW]
+    while True:
+        first = -1
+        for place in range(running):
+            if not np.isinf(ends[place]) and (first < 0 or ends[place] < ends[first]):
+                first = place
+        if first < 0 or (free >= needed and ends[first] > shadow):
+            return shadow, free - needed
+        shadow = ends[first]
+        free += workload.processors[cluster.expected_job[first]]
+        ends[first] = np.inf
+
+
+def head_shadow(
+    workload: Workload, cluster: Cluster, plan: Any, head: int, reserve: int
+) -> tuple[float, int]:
+    """`shadow_of` the head as the plan sees it; notes what is promised to it."""
+    raise NotImplementedError  # compiled code takes what `_head_shadow_of` gives for the plan
+
+
+@overload(head_shadow, inline="always")
+def _head_shadow_of(workload: Any, cluster: Any, plan: Any, head: Any, reserve: Any) -> Any:
+    def by_request(workload: Any, cluster: Any, plan: Any, head: Any, reserve: Any) -> Any:
+        return shadow_of(workload, cluster, head, reserve)
+
+    return _planned_shadow if plan.instance_class is Plan else by_request
+
+
+def _planned_shadow(workload: Any, cluster: Any, plan: Any, head: Any, reserve: Any) -> Any:
+    if plan.kind == CONSISTENT:
+        return _consistent_shadow(workload, cluster, plan, head, reserve)
+    shadow, spare = shadow_of(workload, cluster, head, reserve)
+    if np.isnan(plan.promise[head]):
+        plan.promise[head] = shadow
+    return shadow, spare
+
+
+def ends_in_time(
+    workload: Workload, cluster: Cluster, plan: Any, job: int, head: int, shadow: float
+) -> bool:
+    """Whether a candidate that starts now is planned to end before the head's start."""
+    raise NotImplementedError  # compiled code takes what `_ends_in_time` gives for the plan
+
+
+@overload(ends_in_time, inline="always")
+def _ends_in_time(
+    workload: Any,
+    cluster: Any,
+    plan: Any,
+    job: Any,
+    head: Any,
+    shadow: Any,
+) -> Any:
+    def by_request(
+        workload: Any,
+        cluster: Any,
+        plan: Any,
+        job: Any,
+        head: Any,
+        shadow: Any,
+    ) -> Any:
+        return cluster.clock[NOW] + workload.estimate[job] <= shadow
+
+    return _planned_to_end if plan.instance_class is Plan else by_request
+
+
+def _planned_to_end(
+    workload: Any, cluster: Any, plan: Any, job: Any, head: Any, shadow: Any
+) -> Any:
+    now = cluster.clock[NOW]
+    at_limit = now + workload.estimate[job]
+    planned = now + min(plan.seconds[job], workload.estimate[job]) <= shadow
+    if plan.kind == CONSISTENT:
+        return planned
+    return at_limit <= shadow or (planned and at_limit <= plan.promise[head] + plan.slack[0])

@@ -1,0 +1,148 @@
+"""Plan estimates inside the compiled loop: what past runs foretell, or what is given."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from slurm_rl_plugin.errors import ConfigurationError, SimulationError
+from slurm_rl_plugin.features import scales
+from slurm_rl_plugin.features.history.run_prediction import RunTimePrediction
+from slurm_rl_plugin.features.site import SITE
+from slurm_rl_plugin.policies.protection import LATEST, SOONEST
+from slurm_rl_plugin.simulator.kernel.cluster import NOW, PENDING, Cluster, Workload
+from slurm_rl_plugin.simulator.kernel.compilation import compiled_borrowing, compiled_copy
+from slurm_rl_plugin.simulator.kernel.plan import (
+    BY_REQUEST,
+    CONSISTENT,
+    PENDING_ONLY,
+    ByRequest,
+    Plan,
+)
+from slurm_rl_plugin.simulator.scoring.history import (
+    NO_HISTORY,
+    HistoryPart,
+    add_history,
+    bring_up_to_now,
+    history_part,
+)
+from slurm_rl_plugin.simulator.scoring.protection import longest_wait
+from slurm_rl_plugin.units import FloatArray
+
+_seconds_at = compiled_copy(scales.seconds_at)
+_KINDS = {"pending": PENDING_ONLY, "consistent": CONSISTENT}
+#: Indices into `PlannedQueue.site`.
+_LOOKED_AT, _LONGEST = 0, 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanRule:
+    """What backfilling plans with.
+
+    Attributes:
+        kind: "pending": candidates by their estimates, running jobs by their requests, and heads
+            have a promise; "consistent": both by their estimates.
+        prediction: of run times, the median of which is the estimate; None where `seconds` are
+            given.
+        seconds: estimate of each job, shape [n]; None where it is predicted.
+        slack: of the promise, as a part of the longest wait that the site has known lately.
+
+    Raises:
+        ConfigurationError: another kind, or neither or both of prediction and seconds.
+    """
+
+    kind: str
+    prediction: RunTimePrediction | None = None
+    seconds: FloatArray | None = None
+    slack: float = 0.1
+
+    def __post_init__(self) -> None:
+        if self.kind not in _KINDS or (self.prediction is None) == (self.seconds is None):
+            raise ConfigurationError(
+                f"a plan of kind {self.kind!r} needs one of {', '.join(_KINDS)}, and either "
+                "predicted or given run times."
+            )
+
+
+class UnplannedQueue(NamedTuple):
+    """A queue whose plan goes by requests: a type of its own, so that its loop carries nothing."""
+
+    plan: ByRequest
+
+
+class PlannedQueue(NamedTuple):
+    """What a queue is planned with, and what makes the estimates.
+
+    Attributes:
+        plan: estimates and promises.
+        history: past runs; NO_HISTORY where the estimates are given.
+        slack: see `PlanRule`.
+        site: when was looked last, and the longest wait lately, seconds.
+        nothing: hidden units of the history, of which there are none.
+    """
+
+    plan: Plan
+    history: HistoryPart
+    slack: float
+    site: FloatArray
+    nothing: FloatArray
+
+
+def planned_queue(
+    rule: PlanRule | None, workload: Workload, places: int
+) -> PlannedQueue | UnplannedQueue:
+    """Before the first decision.
+
+    Args:
+        rule: None for a plan by requests.
+        workload: the jobs.
+        places: how many jobs there may ever be.
+
+    Raises:
+        SimulationError: estimates of other jobs, or users that are not told apart.
+    """
+    if rule is None:
+        return UnplannedQueue(plan=BY_REQUEST)
+    if rule.seconds is not None and len(rule.seconds) != len(workload.submit):
+        raise SimulationError("a plan needs an estimate of each job.")
+    seconds = np.full(places, np.inf) if rule.seconds is None else rule.seconds.copy()
+    return PlannedQueue(
+        plan=Plan(
+            kind=_KINDS[rule.kind],
+            seconds=seconds,
+            promise=np.full(places, np.nan),
+            slack=np.zeros(1),
+            ends=np.empty(places),
+        ),
+        history=NO_HISTORY if rule.prediction is None else _median_of(rule.prediction, workload),
+        slack=rule.slack,
+        site=np.array([-np.inf, 0.0]),
+        nothing=np.empty(0),
+    )
+
+
+def _median_of(prediction: RunTimePrediction, workload: Workload) -> HistoryPart:
+    """A history whose score is the predicted run time on the scale of `log_seconds`."""
+    features = len(SITE.history_jobs)
+    linear = np.zeros(features)
+    linear[SITE.history_jobs.index("log_predicted_run_time")] = 1.0
+    return history_part(prediction, workload, np.zeros((features, 0)), linear)
+
+
+@compiled_borrowing
+def bring_plan_up_to_now(workload: Workload, cluster: Cluster, planned: PlannedQueue) -> None:
+    """Estimate the pending jobs anew, and what heads may be pushed beyond their promise."""
+    now, count = cluster.clock[NOW], cluster.counts[PENDING]
+    if len(planned.history.stamp) > 0:
+        bring_up_to_now(workload, cluster, planned.history)
+        for place in range(count):
+            job = cluster.pending[place]
+            scale = add_history(workload, planned.history, job, planned.nothing)
+            planned.plan.seconds[job] = max(_seconds_at(scale), 1.0)
+    wait = now - workload.submit[cluster.pending[0]]
+    site = planned.site
+    site[_LONGEST] = longest_wait(site[_LONGEST], now - site[_LOOKED_AT], wait)
+    site[_LOOKED_AT] = now
+    planned.plan.slack[0] = min(max(planned.slack * site[_LONGEST], SOONEST), LATEST)

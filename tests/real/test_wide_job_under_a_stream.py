@@ -1,0 +1,90 @@
+"""A wide job under a stream of short ones waits for ever by score alone, and starts protected."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.real.conftest import StartSlurm
+from tests.real.daemon_under_test import running_hook
+from tests.real.private_cluster import Account, ClusterPlan, PrivateSlurm
+
+pytestmark = pytest.mark.real
+
+#: Of the two nodes of a private cluster.
+PROCESSORS = 8
+#: Overtaken by a minute of the machine at least; then the short ones that run must end.
+BOUND = 150.0
+STREAM_SECONDS = 10.0
+
+
+def plan_with(options: str) -> ClusterPlan:
+    return ClusterPlan(
+        accounts={"physics": Account(share=1, users=("alice", "bob"))},
+        options={"SchedulerParameters": f"sched_interval=1,bf_interval=2,{options}"},
+    )
+
+
+@contextmanager
+def stream_of_short_jobs(cluster: PrivateSlurm) -> Iterator[None]:
+    """More one-processor jobs than the machine can run, a few always waiting."""
+    stopped = threading.Event()
+
+    def submit() -> None:
+        while not stopped.is_set():
+            cluster.submit(
+                user="alice", account="physics", minutes=1, seconds=STREAM_SECONDS, name="short"
+            )
+            stopped.wait(STREAM_SECONDS / PROCESSORS / 1.5)
+
+    thread = threading.Thread(target=submit)
+    thread.start()
+    try:
+        yield
+    finally:
+        stopped.set()
+        thread.join()
+
+
+def state_of(cluster: PrivateSlurm, job: int) -> str:
+    return cluster.run("squeue", "-h", "-j", str(job), "-o", "%T").stdout.strip()
+
+
+@pytest.mark.parametrize(
+    ("options", "policy"),
+    [
+        ("bf_job_part_count_reserve=1", "protected:1,0.01:sjf"),
+        ("bf_continue", "protected:1,0.01:sjf"),
+        ("bf_job_part_count_reserve=1", "sjf"),
+    ],
+)
+def test_a_wide_job_starts_within_the_bound(
+    start_slurm: StartSlurm, tmp_path: Path, options: str, policy: str
+) -> None:
+    cluster = start_slurm(plan_with(options))
+    with (
+        running_hook(cluster, tmp_path, policy, cycle=2) as hook,
+        stream_of_short_jobs(cluster),
+    ):
+        cluster.wait_until(
+            lambda: cluster.run("squeue", "-h", "-t", "PD").stdout.count("\n") > 3, 60, "a queue"
+        )
+        wide = cluster.submit(
+            user="bob", account="physics", processors=PROCESSORS, minutes=60, seconds=5, name="wide"
+        )
+        begin, shown = time.monotonic(), 0.0
+        while state_of(cluster, wide) == "PENDING" and time.monotonic() < begin + BOUND:
+            shown = max(shown, hook.metric("slurm_rl_protected_jobs") or 0.0)
+            time.sleep(1.0)
+        waited = time.monotonic() - begin
+        if policy == "sjf":
+            assert state_of(cluster, wide) == "PENDING"
+            return
+        assert state_of(cluster, wide) != "PENDING", f"it still waits after {waited:.0f} s"
+        assert waited > 50.0  # its score alone put it behind all others
+        assert shown == 1.0
