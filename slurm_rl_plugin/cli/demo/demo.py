@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import time
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from slurm_rl_plugin.accounting.log_format import read_log
 from slurm_rl_plugin.accounting.swf.writer import write_swf
 from slurm_rl_plugin.batch_systems.simulated import SimulatedCluster
 from slurm_rl_plugin.cli.assembly.hook import load_policy
+from slurm_rl_plugin.cli.evaluate.front_figure import draw_front
 from slurm_rl_plugin.cli.evaluate.schedule_figures import draw_schedules
 from slurm_rl_plugin.cli.evaluate.text import print_policies
 from slurm_rl_plugin.cli.logs.arguments import peak_processors
@@ -49,6 +51,7 @@ from slurm_rl_plugin.simulator.workloads.log_workload import (
     select_prepared,
 )
 from slurm_rl_plugin.units import DAY, FloatArray
+from slurm_rl_plugin.utility.responsiveness import bounded_slowdown
 from slurm_rl_plugin.utility.summary import ScheduledJobs, summarise
 from slurm_rl_plugin.whole_file import write_whole
 
@@ -103,9 +106,9 @@ def main(options: argparse.Namespace) -> int:
     registry = CollectorRegistry()
     port, schedules_of_hook = _run_hook(held_out, model, folder, registry, say)
     schedules.update(schedules_of_hook)
-    document = _report(
-        folder, held_out, schedules, _evaluate(cluster_log, model, RequestedLimit()), cluster_log
-    )
+    of_cluster = _evaluate(cluster_log, model, RequestedLimit())
+    document = _report(folder, held_out, schedules, of_cluster, cluster_log)
+    document["figures"].append(_draw_front(folder, cluster_log, model, of_cluster))
     document["metrics_port"] = port
     if options.json:
         print_json(document)
@@ -176,6 +179,32 @@ def _evaluate(
         each.name: schedule_of(prepared, starts_under(each, prepared, workload, settings), settings)
         for each in candidates
     }
+
+
+def _draw_front(
+    folder: Path,
+    prepared: PreparedLog,
+    model: Path,
+    schedules: Mapping[str, ScheduledJobs],
+) -> str:
+    """The model with and without its protection, beside the rules: front.png."""
+    settings = SimulationSettings(capacity=prepared.capacity)
+    workload = prepared.workload(RequestedLimit())
+    network = import_model(model)
+    protected = {"model": network, "model, protects nobody": replace(network, protection=None)}
+    points = {name: _gain_and_price(schedules[name]) for name in ("fifo", "sjf")}
+    for name, each in protected.items():
+        start = starts_under(Candidate(name=name, network=each), prepared, workload, settings)
+        points[name] = _gain_and_price(schedule_of(prepared, start, settings))
+    path = folder / "front.png"
+    draw_front(path, points, ("mean bounded slowdown", "longest wait, seconds"), list(protected))
+    return str(path)
+
+
+def _gain_and_price(jobs: ScheduledJobs) -> tuple[float, float]:
+    """Mean bounded slowdown, and the longest wait in seconds."""
+    slowdown = bounded_slowdown(jobs.wait, jobs.run_time)
+    return float(slowdown.mean()), float(jobs.wait.max())
 
 
 def _run_hook(
@@ -257,6 +286,7 @@ def _print_report(document: dict[str, Any], folder: Path) -> None:
         "model.onnx": "the model, with its manifest model.json and card model.md",
         "wait-cdf.png": "waits of both classes under each policy",
         "fairness.png": "fairness over time",
+        "front.png": "slowdown against the longest wait on the cluster's log",
         "audit-active.jsonl": "every decision and write of the hook",
         "metrics.txt": "what /metrics served",
         "mmn.swf": "the load",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -66,7 +67,7 @@ def continuous_entry(
         runs = replay_continuously(replayed, known, settings, protocol, progress=progress)
     bases = {name: runs.pop(_base(name)) for name in (FIRST_COME, MULTIFACTOR)}
     runs = {**runs, **{name: runs.get(name, each) for name, each in bases.items()}}
-    return {
+    found: dict[str, Any] = {
         "runs": protocol.runs,
         "plan": options.plan or BY_REQUESTS,
         "counted_jobs": len(prepared.log) - training_jobs(prepared),
@@ -75,6 +76,24 @@ def continuous_entry(
         "ratio_to_fifo": ratios_to(runs, bases[FIRST_COME], options.seed),
         "ratio_to_multifactor": ratios_to(runs, bases[MULTIFACTOR], options.seed),
     }
+    if options.plot is not None:
+        found["figures"] = [_draw(options.plot, found["ratio_to_fifo"])]
+    return found
+
+
+def _draw(folder: Path, ratios: dict[str, dict[str, Any]]) -> str:
+    from slurm_rl_plugin.cli.evaluate.front_figure import draw_front  # noqa: PLC0415 - matplotlib is heavy
+
+    folder.mkdir(parents=True, exist_ok=True)
+    points = {
+        name: (each["bounded_slowdown"], each["longest_wait"])
+        for name, each in ratios.items()
+        if each["longest_wait"] is not None
+    }
+    over = "over that of first come, first served"
+    path = folder / "front.png"
+    draw_front(path, points, (f"mean bounded slowdown {over}", f"longest wait {over}"))
+    return str(path)
 
 
 def _base(name: str) -> str:

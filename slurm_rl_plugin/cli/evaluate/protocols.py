@@ -25,7 +25,6 @@ _FIXED: dict[str, tuple[Any, ...]] = {
     "--resample": (None,),
     "--timing": (False,),
     "--users": (False,),
-    "--plot": (None,),
     "--export": (None,),
 }
 #: Options of one protocol alone.
@@ -74,6 +73,10 @@ def check_protocol_options(options: argparse.Namespace) -> None:
             raise ConfigurationError(f"{option} belongs to --protocol {protocol}: give both.")
     if options.protocol is None:
         return
+    if options.protocol == HELDOUT and options.plot is not None:
+        raise ConfigurationError(
+            "--plot draws schedules, and --protocol heldout has one for each window: leave it out."
+        )
     for option, allowed in _FIXED.items():
         if getattr(options, option[2:].replace("-", "_")) not in allowed:
             raise ConfigurationError(

@@ -1,0 +1,114 @@
+"""`slurm-rl evaluate --protocol continuous` as a user types it, on a small log."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from slurm_rl_plugin.cli.entry import main
+
+POLICIES = ["--policy", "sjf", "--policy", "protected:2,0.05:sjf"]
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """6,000 jobs of two users on 32 processors, with limits two to eight times the run time."""
+    rng, count = np.random.default_rng(5), 6000
+    run_time = np.ceil(rng.lognormal(6.0, 1.5, count))
+    processors = rng.choice([1, 2, 4, 8, 32], count, p=[0.5, 0.2, 0.15, 0.1, 0.05])
+    gap = float((run_time * processors).mean()) / 32 / 0.85
+    submit = np.floor(np.cumsum(rng.exponential(gap, count)))
+    limit = np.ceil(run_time * rng.choice([2, 4, 8], count) / 60) * 60
+    user = rng.integers(1, 3, count)
+    lines = ["; MaxProcs: 32", "; UnixStartTime: 1"]
+    columns = zip(submit, run_time, processors, limit, user, strict=True)
+    for job, (came, ran, width, asked, who) in enumerate(columns, start=1):
+        start = [job, int(came), 0, int(ran), width, -1, -1, width, int(asked), -1, 1]
+        lines.append(" ".join(map(str, [*start, who, who, -1, 1, 1, -1, -1])))
+    path = tmp_path_factory.mktemp("log") / "small.swf"
+    path.write_text("\n".join(lines) + "\n")
+    return str(path)
+
+
+def evaluated(capsys: pytest.CaptureFixture[str], log: str, *words: str) -> dict[str, Any]:
+    assert main(["evaluate", log, "--protocol", "continuous", *words, "--json"]) == 0
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)["continuous"]
+    return found
+
+
+def test_figures_and_ratios_of_every_policy(capsys: pytest.CaptureFixture[str], log: str) -> None:
+    found = evaluated(capsys, log, *POLICIES, "--runs", "2")
+    assert (found["runs"], found["plan"], found["counted_jobs"]) == (2, "none", 2400)
+    assert set(found["ratio_to_fifo"]) == {"sjf", "protected:2,0.05:sjf", "fifo", "multifactor"}
+    names = {"bounded_slowdown", "ci95", "longest_wait", "p999_wait", "wide_wait", "mean_wait"}
+    assert all(set(each) == names for each in found["ratio_to_fifo"].values())
+    fifo = found["ratio_to_fifo"]["fifo"]
+    assert fifo == {**dict.fromkeys(names, 1.0), "ci95": fifo["ci95"]}
+    starving, safe = (found["ratio_to_fifo"][name] for name in ("sjf", "protected:2,0.05:sjf"))
+    assert starving["bounded_slowdown"] < safe["bounded_slowdown"] < 1.0
+    assert safe["longest_wait"] < starving["longest_wait"]
+
+
+def test_the_same_seed_gives_the_same_and_another_one_does_not(
+    capsys: pytest.CaptureFixture[str], log: str
+) -> None:
+    words = ("--policy", "sjf", "--runs", "1")
+    one = evaluated(capsys, log, *words)
+    assert evaluated(capsys, log, *words) == one
+    assert evaluated(capsys, log, *words, "--seed", "2") != one
+    assert one["ratio_to_fifo"]["sjf"]["ci95"] is None
+
+
+def test_plans_are_compared_with_plans_by_requests(
+    capsys: pytest.CaptureFixture[str], log: str
+) -> None:
+    slowdown = {}
+    for plan in ("none", "pending", "consistent", "clairvoyant"):
+        found = evaluated(capsys, log, "--policy", "fifo", "--plan", plan, "--runs", "2")
+        assert found["plan"] == plan
+        slowdown[plan] = found["ratio_to_fifo"]["fifo"]["bounded_slowdown"]
+    assert slowdown["none"] == 1.0
+    assert len(set(slowdown.values())) == 4
+
+
+def test_the_table_and_the_picture_of_the_front(
+    capsys: pytest.CaptureFixture[str], log: str, tmp_path: Path
+) -> None:
+    words = ["--protocol", "continuous", *POLICIES, "--runs", "1", "--plot", str(tmp_path / "new")]
+    assert main(["evaluate", log, *words]) == 0
+    printed = capsys.readouterr().out
+    assert {line.split()[0] for line in printed.splitlines()[1:5]} >= {"sjf", "fifo", "multifactor"}
+    assert "medians of 1 runs" in printed
+    assert (tmp_path / "new" / "front.png").read_bytes()[:4] == b"\x89PNG"
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (("--protocol", "heldout", "--runs", "2"), "--runs belongs to --protocol continuous"),
+        (("--plan", "pending"), "--plan belongs to --protocol continuous"),
+        (("--protocol", "continuous", "--windows", "100"), "--windows belongs to --protocol"),
+        (("--protocol", "continuous", "--backfill", "none"), "--backfill"),
+        (("--protocol", "continuous", "--policy", "native"), "native"),
+        (("--protocol", "continuous", "--policy", "protected:native"), "nobody can be protected"),
+        (("--protocol", "continuous", "--policy", "protected:x,y:sjf"), "protected:x,y:sjf"),
+        (("--protocol", "continuous", "--policy", "lifo"), "'lifo'"),
+    ],
+)
+def test_what_does_not_go_together_is_one_sentence(
+    capsys: pytest.CaptureFixture[str], log: str, words: tuple[str, ...], named: str
+) -> None:
+    assert main(["evaluate", log, *words]) == 2
+    error = capsys.readouterr().err
+    assert named in error
+    assert "Traceback" not in error
+
+
+def test_a_log_too_short_is_one_sentence(capsys: pytest.CaptureFixture[str], log: str) -> None:
+    words = ["evaluate", f"{log}@jobs=0:2000", "--protocol", "continuous"]
+    assert main(words) == 2
+    assert "fewer than 1024 jobs: give a longer log" in capsys.readouterr().err
