@@ -32,8 +32,8 @@ def draw_front(
     """
     figure, axes = plt.subplots(figsize=(7, 4.5), layout="constrained")
     if joined:
-        slowdowns, waits = zip(*(points[name] for name in joined), strict=True)
-        axes.plot(slowdowns, waits, color="tab:grey", linewidth=1, zorder=1)
+        line = [points[name] for name in joined]
+        axes.plot(*zip(*line, strict=True), color="tab:grey", linewidth=1, zorder=1)
     for name, (slowdown, wait) in points.items():
         colour = "tab:blue" if name in joined else "tab:orange"
         axes.plot(slowdown, wait, "o", color=colour, zorder=2)
