@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Self
 
@@ -17,6 +18,8 @@ from slurm_rl_plugin.policies.protection import (
 )
 from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
 
+#: Which pending jobs of a snapshot may be given a place, shape [n].
+Orderable = Callable[[QueueSnapshot], BoolArray]
 #: Numbers before the jobs in a memory: version of the order of numbers, time, longest wait, jobs.
 _LAYOUT, _HEAD = 1.0, 4
 #: Seconds by which clocks and rounded waits may put two jobs of one moment into another order.
@@ -129,11 +132,14 @@ class ProtectedPolicy:
         policy: who scores.
         protection: of whom, and when.
         name: as configurations and reports call it.
+        orderable: which pending jobs the order reaches; None for all. Others would take the place
+            of a protected job and stay where they are.
     """
 
     policy: Policy
     protection: Protection
     name: str
+    orderable: Orderable | None = None
 
     def decide(self, snapshot: QueueSnapshot, memory: Memory | None = None) -> Decision:
         """Score the pending jobs by the policy, and put the protected ones first.
@@ -152,7 +158,10 @@ class ProtectedPolicy:
         """Places of the protected jobs, the oldest first."""
         limit = protected_after(known.longest, self.protection.after)
         jobs = snapshot.pending.jobs
-        late = np.flatnonzero((known.of(jobs.job_id) > limit) & waits_for_machine(snapshot))
+        may = waits_for_machine(snapshot)
+        if self.orderable is not None:
+            may &= self.orderable(snapshot)
+        late = np.flatnonzero((known.of(jobs.job_id) > limit) & may)
         oldest = late[np.lexsort((jobs.job_id[late], _arrivals(snapshot)[late]))]
         place: dict[int, int] = {}  # of each partition, those that are protected
         kept = []
@@ -174,6 +183,13 @@ def protected_policy(policy: Policy, protection: Protection | None, name: str = 
     if protection is None or protection.jobs == 0:
         return policy
     return ProtectedPolicy(policy=policy, protection=protection, name=name or policy.name)
+
+
+def protecting_among(policy: Policy, orderable: Orderable) -> Policy:
+    """The policy, which protects those pending jobs alone that its order reaches."""
+    if not isinstance(policy, ProtectedPolicy):
+        return policy
+    return replace(policy, orderable=orderable)
 
 
 def scorer_of(policy: Policy, memory: Memory | None) -> tuple[Policy, Memory | None]:

@@ -23,9 +23,9 @@ from slurm_rl_plugin.hook.rails.batch_limit import BatchLimit
 from slurm_rl_plugin.hook.rails.guard_rails import UntouchedJobs, default_guard_rails
 from slurm_rl_plugin.hook.rails.reserve import ReserveRail
 from slurm_rl_plugin.policies.port import Policy
-from slurm_rl_plugin.policies.protected_policy import protected_policy
+from slurm_rl_plugin.policies.protected_policy import protected_policy, protecting_among
 from slurm_rl_plugin.policies.protection import protection_in, protection_named
-from slurm_rl_plugin.policies.q_network import load_q_network
+from slurm_rl_plugin.policies.q_network import ModelCard, load_q_network
 from slurm_rl_plugin.policies.registry import SHIPPED_MODELS, named_policy, unknown_policy
 from slurm_rl_plugin.policies.unavailable import UnavailablePolicy
 
@@ -40,12 +40,14 @@ class LoadedPolicy:
         policy: who scores jobs.
         sha256: of the model; "" for a rule.
         labels: of the metric that describes the model.
+        card: of the model; None for a rule.
         learns_from_runs: whether it wants to know the runs of the past.
     """
 
     policy: Policy
     sha256: str = ""
     labels: dict[str, str] = field(default_factory=dict)
+    card: ModelCard | None = None
     learns_from_runs: bool = False
 
 
@@ -107,6 +109,7 @@ def load_policy(model: str) -> LoadedPolicy:
         policy=protected_policy(network, protection),
         sha256=card.sha256,
         labels=labels,
+        card=card,
         learns_from_runs=network.prediction is not None,
     )
 
@@ -126,19 +129,20 @@ def build_cycle(configuration: Configuration, loaded: LoadedPolicy) -> Cycle:
     calls: list[tuple[str, float]] = []
     hook, rails = configuration.sections.hook, configuration.sections.guard_rails
     reserve = ReserveRail(configuration.reserve) if configuration.reserve else None
+    untouched = UntouchedJobs(
+        accounts=tuple(rails.exempt_accounts),
+        partitions=tuple(rails.exempt_partitions),
+        qos=tuple(rails.exempt_qos),
+    )
     return Cycle(
         batch_system=build_batch_system(
             configuration, calls, learns_from_runs=loaded.learns_from_runs
         ),
-        policy=loaded.policy,
+        policy=protecting_among(loaded.policy, untouched.orderable),
         model_sha256=loaded.sha256,
         settings=configuration.cycle_settings,
         guard_rails=default_guard_rails(configuration.starvation_bound, reserve),
-        untouched=UntouchedJobs(
-            accounts=tuple(rails.exempt_accounts),
-            partitions=tuple(rails.exempt_partitions),
-            qos=tuple(rails.exempt_qos),
-        ),
+        untouched=untouched,
         state=StateFile(Path(hook.state_file), way_out_of(configuration)),
         audit=AuditLog(Path(hook.audit_file) if hook.audit_file else None),
         monotonic=time.monotonic,

@@ -14,8 +14,6 @@ from slurm_rl_plugin.cli.benchmark.drawn_queue import queue_beside
 from slurm_rl_plugin.cli.look.queue_look import QueueLook
 from slurm_rl_plugin.configuration import Configuration
 from slurm_rl_plugin.errors import PolicyError
-from slurm_rl_plugin.policies.protected_policy import scorer_of
-from slurm_rl_plugin.policies.q_network import QNetworkPolicy
 
 #: Waiting jobs that a decision is tried on at least.
 FEWEST_JOBS = 1000
@@ -46,10 +44,9 @@ def model_of(
 
 def reward_of(configuration: Configuration, loaded: LoadedPolicy) -> Check:
     """Reward weights act by training alone: the model must have been trained for the site's."""
-    scorer, _ = scorer_of(loaded.policy, None)
-    if not isinstance(scorer, QNetworkPolicy):
+    if loaded.card is None:
         return Check(PASS, "reward", "a rule has no reward: [reward] is not used")
-    trained, wanted = scorer.card.reward_weights, asdict(configuration.sections.reward)
+    trained, wanted = loaded.card.reward_weights, asdict(configuration.sections.reward)
     if not trained:
         return Check(
             WARN, "reward", "the model does not say what it was trained for: [reward] is not used"

@@ -72,8 +72,7 @@ def _configuration(options: argparse.Namespace) -> Configuration:
 
 def _check_reward(configuration: Configuration, loaded: LoadedPolicy) -> None:
     """Reward weights act by training only: say so where the model was trained for others."""
-    card = getattr(loaded.policy, "card", None)
-    trained = card.reward_weights if card is not None else {}
+    trained = loaded.card.reward_weights if loaded.card is not None else {}
     wanted = asdict(configuration.sections.reward)
     if trained and any(abs(trained.get(key, 0.0) - wanted[key]) > 1e-9 for key in wanted):
         logger.warning(

@@ -13,6 +13,7 @@ from slurm_rl_plugin.policies.protected_policy import (
     Overtaken,
     ProtectedPolicy,
     protected_policy,
+    protecting_among,
     scorer_of,
 )
 from slurm_rl_plugin.policies.protection import Protection
@@ -124,6 +125,17 @@ def test_each_partition_has_its_own() -> None:
     waiting = replace(jobs_at([0.0, 1.0, 2.0]), partition=np.array([0, 0, 1]))
     decision = newest_first().decide(look(HOUR, waiting, RUNNING, start=100.0))
     assert decision.protected.tolist() == [0, 2]
+
+
+def test_jobs_that_the_order_does_not_reach_take_nobodys_place() -> None:
+    waiting = jobs_at([0.0, 1.0, 200.0])
+    snapshot = look(HOUR, waiting, RUNNING, start=100.0)
+    reached = np.array([False, True, True])
+    policy = protecting_among(newest_first(), lambda _: reached)
+    assert policy.decide(snapshot).protected.tolist() == [1]
+    assert newest_first().decide(snapshot).protected.tolist() == [0]
+    sjf = rule_policy("sjf")
+    assert protecting_among(sjf, lambda _: reached) is sjf
 
 
 def test_a_clock_that_was_set_back_counts_nothing_twice() -> None:
