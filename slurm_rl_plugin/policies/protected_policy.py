@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Self
@@ -163,11 +164,13 @@ class ProtectedPolicy:
             may &= self.orderable(snapshot)
         late = np.flatnonzero((known.of(jobs.job_id) > limit) & may)
         oldest = late[np.lexsort((jobs.job_id[late], _arrivals(snapshot)[late]))]
-        place: dict[int, int] = {}  # of each partition, those that are protected
+        taken: Counter[tuple[int, ...]] = Counter()  # of each partition, and of each user there
         kept = []
-        for job, partition in zip(oldest.tolist(), jobs.partition[oldest].tolist(), strict=True):
-            place[partition] = place.get(partition, 0) + 1
-            if place[partition] <= self.protection.jobs:
+        columns = (oldest, jobs.partition[oldest], jobs.user[oldest])
+        for job, partition, user in zip(*(each.tolist() for each in columns), strict=True):
+            of_all, of_user = taken[(partition,)], taken[partition, user]
+            if of_all < self.protection.jobs and of_user < self.protection.of_one_user:
+                taken.update([(partition,), (partition, user)])
                 kept.append(job)
         return np.array(kept, dtype=np.int64)
 

@@ -40,7 +40,8 @@ class Protection:
     """How many jobs an order protects, and when.
 
     Attributes:
-        jobs: at most so many at a time, in each partition; the oldest. 0 protects none.
+        jobs: at most so many at a time, in each partition; the oldest, half of them of one user
+            at most. 0 protects none.
         after: a job is protected when it has been overtaken by so much of the longest wait that the
             site has known lately, and is until it starts.
 
@@ -57,6 +58,11 @@ class Protection:
                 f"protection of {self.jobs} jobs after {self.after:g} of the longest wait: neither "
                 "may be negative, and both must be finite."
             )
+
+    @property
+    def of_one_user(self) -> int:
+        """How many of them may be one user's: who asks for what never comes free holds no more."""
+        return max(self.jobs // 2, 1)
 
     @property
     def words(self) -> str:

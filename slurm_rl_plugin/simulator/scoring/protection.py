@@ -16,7 +16,7 @@ from slurm_rl_plugin.simulator.kernel.cluster import (
     Cluster,
     Workload,
 )
-from slurm_rl_plugin.simulator.kernel.compilation import compiled, compiled_copy
+from slurm_rl_plugin.simulator.kernel.compilation import compiled, compiled_borrowing, compiled_copy
 from slurm_rl_plugin.units import FloatArray, IntArray
 
 _overtaken_by = compiled_copy(plain.overtaken_by)
@@ -42,6 +42,8 @@ class ProtectedQueue(NamedTuple):
 
     Attributes:
         jobs: protected at a time, at least 1.
+        of_one_user: so many of them are one user's at most.
+        users: space for the users of those that are protected, shape [jobs].
         after: part of the longest wait.
         site: time up to which is counted, and the longest wait lately, seconds.
         ended: how many jobs that ended are counted, shape [1].
@@ -49,6 +51,8 @@ class ProtectedQueue(NamedTuple):
     """
 
     jobs: int
+    of_one_user: int
+    users: IntArray
     after: float
     site: FloatArray
     ended: IntArray
@@ -73,11 +77,25 @@ def protected_queue(
         return UnprotectedQueue()
     return ProtectedQueue(
         jobs=protection.jobs,
+        of_one_user=protection.of_one_user,
+        users=np.zeros(protection.jobs, dtype=np.int64),
         after=protection.after,
         site=np.array([-np.inf, 0.0]),
         ended=np.zeros(1, dtype=np.int64),
         overtaken=np.zeros(places),
     )
+
+
+@compiled_borrowing
+def _has_place(workload: Workload, protection: ProtectedQueue, job: int, taken: int) -> bool:
+    """Whether the job's user may have one more place; if so it is noted as the next one's."""
+    if len(workload.past.user) == 0:
+        return True
+    user, mine = workload.past.user[job], 0
+    for place in range(taken):
+        mine += protection.users[place] == user
+    protection.users[taken] = user
+    return mine < protection.of_one_user
 
 
 @compiled
@@ -100,12 +118,13 @@ def protect(
     now, count = cluster.clock[NOW], cluster.counts[PENDING]
     _count(workload, cluster, protection, jobs)
     limit = _protected_after(protection.site[_LONGEST], protection.after)
-    left = protection.jobs
+    taken = 0
     for place in range(count):
-        if protection.overtaken[jobs[place]] > limit:
+        job = jobs[place]
+        if protection.overtaken[job] > limit and _has_place(workload, protection, job, taken):
             scores[place] = np.inf  # ties go to the job submitted first
-            left -= 1
-            if left == 0:
+            taken += 1
+            if taken == protection.jobs:
                 break
     protection.site[_COUNTED_TO] = now
 

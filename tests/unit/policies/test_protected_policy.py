@@ -127,6 +127,12 @@ def test_each_partition_has_its_own() -> None:
     assert decision.protected.tolist() == [0, 2]
 
 
+def test_one_user_has_half_of_the_places() -> None:
+    waiting = replace(jobs_at([0.0, 1.0, 2.0, 3.0]), user=np.array([0, 0, 0, 1]))
+    policy = replace(newest_first(), protection=Protection(jobs=4, after=0.1))
+    assert policy.decide(look(HOUR, waiting, RUNNING, start=100.0)).protected.tolist() == [0, 1, 3]
+
+
 def test_jobs_that_the_order_does_not_reach_take_nobodys_place() -> None:
     waiting = jobs_at([0.0, 1.0, 200.0])
     snapshot = look(HOUR, waiting, RUNNING, start=100.0)
