@@ -12,6 +12,7 @@ import numpy as np
 from slurm_rl_plugin.domain import Decision, Memory, QueueSnapshot
 from slurm_rl_plugin.policies.port import Policy
 from slurm_rl_plugin.policies.protection import (
+    FOR_GOOD,
     Protection,
     longest_wait,
     overtaken_by,
@@ -67,6 +68,12 @@ class Overtaken:
             return np.zeros(len(job_id))
         place = np.minimum(np.searchsorted(self.job_id, job_id), len(self.job_id) - 1)
         return np.where(self.job_id[place] == job_id, self.seconds[place], 0.0)
+
+    def for_good(self, job_id: IntArray) -> Self:
+        """The same, where these jobs, which it knows, are protected until they start."""
+        protected = np.isin(self.job_id, job_id)
+        seconds = np.where(protected, np.maximum(self.seconds, FOR_GOOD), self.seconds)
+        return replace(self, seconds=seconds)
 
     def after(self, snapshot: QueueSnapshot) -> Self:
         """What is known after a snapshot; jobs that wait no more are forgotten.
@@ -152,6 +159,7 @@ class ProtectedPolicy:
         decision = self.policy.decide(snapshot, own)
         known = known.after(snapshot)
         protected = self._protected(snapshot, known)
+        known = known.for_good(snapshot.pending.jobs.job_id[protected])
         decision = decision.putting_first(protected) if len(protected) else decision
         return replace(decision, memory=known.to_memory(decision.memory), protected=protected)
 

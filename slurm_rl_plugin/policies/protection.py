@@ -33,6 +33,9 @@ PROTECTION_ENTRY = "protection"
 HALF_LIFE = 30.0 * DAY
 #: A job is protected once overtaken by so many seconds at least, and at most.
 SOONEST, LATEST = 1.0 * MINUTE, 1.0 * DAY
+#: Seconds that a protected job counts as overtaken by at least: more than it is ever protected
+#: after, so that it stays so until it starts, however the longest wait grows.
+FOR_GOOD = 2.0 * LATEST
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

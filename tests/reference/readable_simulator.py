@@ -100,6 +100,7 @@ class _Protected:
     def __init__(self, rule: Protect | None) -> None:
         self.rule, self.longest, self.at = rule, 0.0, -math.inf
         self.now: list[int] = []
+        self.ever: set[int] = set()
 
     def decide(self, jobs, at, capacity):
         if self.rule is None:
@@ -108,8 +109,13 @@ class _Protected:
         faded = self.longest * 0.5 ** ((at.now - self.at) / (30 * 86400))
         self.longest, self.at = max(faded, oldest), at.now
         limit = min(max(self.rule.after * self.longest, 60), 86400)
-        late = [j for j in at.pending if self._overtaken(jobs, at, j) / capacity > limit]
+        late = [
+            j
+            for j in at.pending
+            if j in self.ever or self._overtaken(jobs, at, j) / capacity > limit
+        ]
         self.now = late[: self.rule.jobs]
+        self.ever.update(self.now)
 
     def _overtaken(self, jobs, at, j):
         """Processor-seconds that jobs submitted later used while this one waited."""
@@ -275,7 +281,8 @@ def _plan(jobs, capacity, scorer, start, now, kept, protected):
     at = Moment(now, waiting, running, start)
     scores = scorer(jobs, at)
     kept.decide(jobs, at, capacity)
-    protected.decide(jobs, at, capacity)
+    if any(jobs[j].processors <= idle for j in waiting):
+        protected.decide(jobs, at, capacity)
     score_of = {
         j: (1, 0) if j in protected.now else (0, score)
         for j, score in zip(waiting, scores, strict=True)
@@ -312,7 +319,8 @@ def _decide(jobs, capacity, scorer, start, now, easy, kept, protected, planned):
     at = Moment(now, waiting, running, start)
     scores = scorer(jobs, at)
     kept.decide(jobs, at, capacity)
-    protected.decide(jobs, at, capacity)
+    if any(jobs[j].processors <= free for j in waiting):
+        protected.decide(jobs, at, capacity)
     planned.decide(jobs, at)
     score_of = {
         j: (1, 0) if j in protected.now else (0, score)

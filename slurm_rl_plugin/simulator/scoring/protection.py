@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from slurm_rl_plugin.policies import protection as plain
-from slurm_rl_plugin.policies.protection import Protection
+from slurm_rl_plugin.policies.protection import FOR_GOOD, Protection
 from slurm_rl_plugin.simulator.kernel.cluster import (
     ENDED,
     NOW,
@@ -123,6 +123,7 @@ def protect(
         job = jobs[place]
         if protection.overtaken[job] > limit and _has_place(workload, protection, job, taken):
             scores[place] = np.inf  # ties go to the job submitted first
+            protection.overtaken[job] = max(protection.overtaken[job], FOR_GOOD)
             taken += 1
             if taken == protection.jobs:
                 break

@@ -127,6 +127,15 @@ def test_each_partition_has_its_own() -> None:
     assert decision.protected.tolist() == [0, 2]
 
 
+def test_who_is_protected_stays_so_though_the_longest_wait_grows() -> None:
+    policy = newest_first()
+    late = policy.decide(look(HOUR, WAITING, RUNNING, start=100.0))
+    nobody = jobs_at([])
+    for hours in (10, 100, 1000):
+        late = policy.decide(look(hours * HOUR, WAITING, nobody, start=0.0), late.memory)
+        assert late.protected.tolist() == [0]
+
+
 def test_one_user_has_half_of_the_places() -> None:
     waiting = replace(jobs_at([0.0, 1.0, 2.0, 3.0]), user=np.array([0, 0, 0, 1]))
     policy = replace(newest_first(), protection=Protection(jobs=4, after=0.1))
