@@ -81,7 +81,7 @@ class Overtaken:
         A job that does not wait for the machine is not overtaken meanwhile.
         """
         job_id, waits = snapshot.pending.jobs.job_id, waits_for_machine(snapshot)
-        waited, last = snapshot.accrued_wait, min(self.time, snapshot.now)
+        waited, last = np.nan_to_num(snapshot.accrued_wait), min(self.time, snapshot.now)
         arrived = _arrivals(snapshot)
         order = np.argsort(arrived, kind="stable")
         added = np.zeros(len(job_id))
@@ -108,14 +108,21 @@ def waits_for_machine(snapshot: QueueSnapshot) -> BoolArray:
 
 
 def _arrivals(snapshot: QueueSnapshot) -> FloatArray:
-    """From when on each pending job's wait counts, seconds since the epoch, shape [n]."""
-    if snapshot.pending.accrued is None:
-        return snapshot.pending.jobs.eligible
-    return snapshot.now - snapshot.accrued_wait + _SAME_TIME
+    """From when on each pending job's wait counts, seconds since the epoch, shape [n].
+
+    A job of which that is not told comes now: nobody has overtaken it.
+    """
+    arrived = snapshot.pending.jobs.eligible
+    if snapshot.pending.accrued is not None:
+        arrived = snapshot.now - snapshot.accrued_wait + _SAME_TIME
+    return np.where(np.isnan(arrived), snapshot.now, arrived)
 
 
 def _used(snapshot: QueueSnapshot, last: float) -> tuple[FloatArray, FloatArray]:
-    """When each job came that used processors since `last`, and its processor-seconds."""
+    """When each job came that used processors since `last`, and its processor-seconds.
+
+    One of which that is not told has overtaken nobody.
+    """
     running, ended = snapshot.running, snapshot.ended
     told = np.flatnonzero(np.isfinite(ended.start) & np.isfinite(ended.end))
     over = ended.jobs.select(told)
@@ -126,8 +133,9 @@ def _used(snapshot: QueueSnapshot, last: float) -> tuple[FloatArray, FloatArray]
         ]
     )
     processors = np.concatenate([running.jobs.processors, over.processors])
-    came = [np.fmax(jobs.submit, jobs.eligible) for jobs in (running.jobs, over)]
-    return np.concatenate(came), np.maximum(seconds, 0.0) * processors
+    came = np.concatenate([np.fmax(each.submit, each.eligible) for each in (running.jobs, over)])
+    used = np.nan_to_num(np.maximum(seconds, 0.0) * processors)
+    return np.where(np.isnan(came), -np.inf, came), used
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -48,7 +48,8 @@ def newest_first() -> ProtectedPolicy:
 
         def decide(self, snapshot: QueueSnapshot, memory=None) -> Decision:
             count = 0.0 if memory is None else memory[0]
-            return Decision(scores=snapshot.pending.jobs.submit * 1.0, memory=np.array([count + 1]))
+            scores = np.nan_to_num(snapshot.pending.jobs.submit)
+            return Decision(scores=scores, memory=np.array([count + 1]))
 
     policy = protected_policy(NewestFirst(), Protection(jobs=1, after=0.1))
     assert isinstance(policy, ProtectedPolicy)
@@ -158,6 +159,18 @@ def test_a_clock_that_was_set_back_counts_nothing_twice() -> None:
     before = known.of(np.array([1]))[0]
     known = known.after(look(HOUR - 600.0, WAITING, RUNNING, start=100.0))
     assert known.of(np.array([1]))[0] == before
+
+
+def test_what_is_not_known_of_one_job_spoils_nothing_of_the_others() -> None:
+    """Times that a batch system does not tell, of one that waits and of one that runs."""
+    unknown = np.array([np.nan, 0.0, 200.0])
+    waiting = replace(jobs_at([0.0, 0.0, 200.0]), submit=unknown, eligible=unknown)
+    untold = np.array([np.nan, 100.0])
+    running = replace(RUNNING, submit=untold, eligible=untold)
+    decision = newest_first().decide(look(4 * HOUR, waiting, running, start=100.0))
+    assert decision.protected.tolist() == [1]
+    assert decision.memory is not None
+    assert np.isfinite(decision.memory).all()
 
 
 def test_an_empty_queue_and_a_policy_without_protection() -> None:
