@@ -27,6 +27,7 @@ FIELDS: dict[str, Callable[[Any], Any] | None] = {
     "wait": slurm_duration,
     "accrued": slurm_duration,
     "passedover": None,
+    "protected": None,
     "timelimit": slurm_duration,
     "submit": slurm_time,
     "eligible": slurm_time,
@@ -53,6 +54,7 @@ def queue_rows(considered: ConsideredJobs) -> list[Row]:
     snapshot = considered.plan.snapshot
     pending = snapshot.pending
     jobs, after = pending.jobs, considered.plan.priority_after
+    protected = set(considered.plan.decision.protected.tolist())
     rows = []
     for place in considered.in_order:
         native, factor = int(pending.native_priority[place]), int(pending.factor[place])
@@ -70,6 +72,7 @@ def queue_rows(considered: ConsideredJobs) -> list[Row]:
                 "wait": float(considered.wait[place]),
                 "accrued": float(considered.accrued[place]),
                 "passedover": bool(considered.passed_over[place]),
+                "protected": place in protected,
                 "score": None if untouched else score,
                 "native": native,
                 "factor": factor,
