@@ -11,7 +11,7 @@ import pytest
 
 from slurm_rl_plugin.cli.entry import main
 
-POLICIES = ["--policy", "sjf", "--policy", "protected:2,0.05:sjf"]
+POLICIES = ["--policy", "sjf", "--policy", "protected:1,0.3:sjf"]
 
 
 @pytest.fixture(scope="module")
@@ -43,12 +43,12 @@ def evaluated(capsys: pytest.CaptureFixture[str], log: str, *words: str) -> dict
 def test_figures_and_ratios_of_every_policy(capsys: pytest.CaptureFixture[str], log: str) -> None:
     found = evaluated(capsys, log, *POLICIES, "--runs", "2")
     assert (found["runs"], found["plan"], found["counted_jobs"]) == (2, "none", 2400)
-    assert set(found["ratio_to_fifo"]) == {"sjf", "protected:2,0.05:sjf", "fifo", "multifactor"}
+    assert set(found["ratio_to_fifo"]) == {"sjf", "protected:1,0.3:sjf", "fifo", "multifactor"}
     names = {"bounded_slowdown", "ci95", "longest_wait", "p999_wait", "wide_wait", "mean_wait"}
     assert all(set(each) == names for each in found["ratio_to_fifo"].values())
     fifo = found["ratio_to_fifo"]["fifo"]
     assert fifo == {**dict.fromkeys(names, 1.0), "ci95": fifo["ci95"]}
-    starving, safe = (found["ratio_to_fifo"][name] for name in ("sjf", "protected:2,0.05:sjf"))
+    starving, safe = (found["ratio_to_fifo"][name] for name in ("sjf", "protected:1,0.3:sjf"))
     assert starving["bounded_slowdown"] < safe["bounded_slowdown"] < 1.0
     assert safe["longest_wait"] < starving["longest_wait"]
 
