@@ -1,4 +1,4 @@
-"""The port for plan estimates: run times that the scheduler plans with, beside the limits that kill.
+"""The port for plan estimates: times that a scheduler plans with, beside limits that kill.
 
 Slurm has TimeMin under `time_min_as_soft_limit`, OpenPBS has soft_walltime. No adapter ever
 changes a time limit (docs/plan-estimates.md).
@@ -43,10 +43,10 @@ class PlansByEstimates(Protocol):
         ...
 
     def estimates(self) -> Mapping[int, JobEstimate]:
-        """Every pending job by its number, and every running one that has an estimate; raises as
-        `estimates_refused` does.
+        """Every pending job by its number, and every running one that has an estimate.
 
-        A running job's obstacle is None where its estimate can be taken away.
+        A running job's obstacle is None where its estimate can be taken away. Raises as
+        `estimates_refused` does.
         """
         ...
 
