@@ -15,12 +15,12 @@ from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.features.history.run_history import SHORT_RUN_TIMES
 from slurm_rl_plugin.features.history.run_prediction import (
     KNOWN_FACTS,
-    PREDICTED,
     RunTimePrediction,
 )
+from slurm_rl_plugin.features.history.run_spread import BOUNDS
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog
-from slurm_rl_plugin.simulator.workloads.recorded_runs import known_at_start
-from slurm_rl_plugin.units import FloatArray
+from slurm_rl_plugin.simulator.workloads.recorded_runs import known_at_start, quantiles_at_start
+from slurm_rl_plugin.units import BoolArray, FloatArray
 
 #: Jobs taken from each log at most, so that a long log does not outvote a short one.
 MOST_JOBS = 20_000
@@ -41,20 +41,26 @@ def fit_prediction(
     Raises:
         ConfigurationError: no job.
     """
-    from sklearn.linear_model import LogisticRegression, Ridge  # noqa: PLC0415 - slow, only here
+    from sklearn.linear_model import Ridge  # noqa: PLC0415 - slow, only here
 
     facts, run_time = _drawn_jobs(logs, jobs, rng)
-    weights = np.zeros((PREDICTED, KNOWN_FACTS))
-    for place, bound in enumerate(SHORT_RUN_TIMES):
-        below = run_time < bound
-        if below.all() or not below.any():
-            weights[place, 0] = 6.0 if below.all() else -6.0  # nothing to tell apart
-            continue
-        fitted = LogisticRegression(C=1.0 / _PENALTY, max_iter=1000).fit(facts[:, 1:], below)
-        weights[place] = [fitted.intercept_[0], *fitted.coef_[0]]
     length = Ridge(_PENALTY).fit(facts[:, 1:], np.log10(1.0 + run_time))
-    weights[-1] = [length.intercept_, *length.coef_]
-    return RunTimePrediction(weights=weights)
+    below = {bound: _below(facts, run_time < bound) for bound in {*SHORT_RUN_TIMES, *BOUNDS}}
+    weights = [below[bound] for bound in SHORT_RUN_TIMES]
+    return RunTimePrediction(
+        weights=np.array([*weights, [length.intercept_, *length.coef_]]),
+        spread=np.array([below[bound] for bound in BOUNDS]),
+    )
+
+
+def _below(facts: FloatArray, below: BoolArray) -> list[float]:
+    """Weights of the log odds that a run time lies below a bound, shape [KNOWN_FACTS]."""
+    from sklearn.linear_model import LogisticRegression  # noqa: PLC0415 - slow, only here
+
+    if below.all() or not below.any():  # nothing to tell apart
+        return [6.0 if below.all() else -6.0] + [0.0] * (KNOWN_FACTS - 1)
+    fitted = LogisticRegression(C=1.0 / _PENALTY, max_iter=1000).fit(facts[:, 1:], below)
+    return [fitted.intercept_[0], *fitted.coef_[0]]
 
 
 def _drawn_jobs(
@@ -84,6 +90,8 @@ class PredictionQuality:
         log_error: mean |log10(predicted / actual)| of the run time, a second added to both.
         log_error_requested: the same of the requested time, of the jobs that asked for one; None
             where none did.
+        shares_below: shares of the runs that ended below the quantiles of `run_spread.PARTS`, as
+            told when they started; None for a prediction without a spread.
         jobs: measured.
     """
 
@@ -91,6 +99,7 @@ class PredictionQuality:
     log_loss_ratio: tuple[float | None, ...]
     log_error: float
     log_error_requested: float | None
+    shares_below: tuple[float, ...] | None
     jobs: int
 
 
@@ -131,5 +140,16 @@ def prediction_quality(
         log_loss_ratio=tuple(loss),
         log_error=float(np.abs(said[:, -1] - actual).mean()),
         log_error_requested=float(off.mean()) if len(off) else None,
+        shares_below=_shares_below(prediction, prepared, first, last),
         jobs=len(run_time),
     )
+
+
+def _shares_below(
+    prediction: RunTimePrediction, prepared: PreparedLog, first: int, last: int
+) -> tuple[float, ...] | None:
+    if prediction.spread is None:
+        return None
+    told = quantiles_at_start(prepared, prediction.spread)[first:last]
+    ended_below = prepared.log.run_time[first:last, None] <= told
+    return tuple(float(share) for share in ended_below.mean(axis=0))

@@ -75,6 +75,7 @@ class QNetwork:
             if each.name == "protection" and value is None:
                 continue  # a network of before there was any is told by the same digits
             if isinstance(value, RunTimePrediction):
+                told.update(b"" if value.spread is None else value.spread.tobytes())
                 value = value.weights
             told.update(f"{each.name} {np.shape(value)} ".encode())
             told.update(value.tobytes() if isinstance(value, np.ndarray) else repr(value).encode())

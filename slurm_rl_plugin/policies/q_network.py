@@ -7,7 +7,7 @@ import json
 import math
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from slurm_rl_plugin.domain import Decision, Memory, QueueSnapshot
 from slurm_rl_plugin.errors import ModelSchemaMismatch, ModelUnreadable, PolicyError, ScoreInvalid
 from slurm_rl_plugin.features.estimates import ClassMedian, RequestedLimit, RunTimeEstimate
+from slurm_rl_plugin.features.history.foretold_runs import ForetoldRuns
 from slurm_rl_plugin.features.history.past_runs import PastRuns
 from slurm_rl_plugin.features.history.recent_arrivals import ARRIVAL_MEMORY, recent_arrivals
 from slurm_rl_plugin.features.history.run_prediction import RunTimePrediction, prediction_in
@@ -24,6 +25,7 @@ from slurm_rl_plugin.features.known_schemas import feature_columns
 from slurm_rl_plugin.features.model_schema import known_schema
 from slurm_rl_plugin.features.schema import FeatureSchema
 from slurm_rl_plugin.features.site import SITE
+from slurm_rl_plugin.policies.run_times import GraphQuantiles, no_facts
 from slurm_rl_plugin.units import FloatArray
 
 #: Bytes of the largest model that is read: the shipped ones have less than 1 MB, and a file that is
@@ -58,6 +60,7 @@ class _Remembered:
     arrived: FloatArray | None
     graph: NDArray[np.float32]
     past: PastRuns
+    foretold: ForetoldRuns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +71,7 @@ class _Ready:
     arrived: FloatArray
     graph: NDArray[np.float32]
     past: PastRuns
+    foretold: ForetoldRuns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,8 +79,8 @@ class QNetworkPolicy:
     """Scores a queue with an ONNX Q-network; thread-safe, what it remembers is handed to it.
 
     Its memory is that of `recent_arrivals`, behind it the graph's own where it has one (2011,
-    section 3.2: the state of the reservoir), behind that `PastRuns` where the model predicts run
-    times; only the last part varies in length.
+    section 3.2: the state of the reservoir), behind that `ForetoldRuns` where the graph tells
+    quantiles of run times and `PastRuns` where the model predicts them; these vary in length.
 
     Attributes:
         name: of the file.
@@ -87,6 +91,7 @@ class QNetworkPolicy:
         memory_size: numbers that the graph itself remembers.
         holds: whether the graph says how many processors to keep free of batch work.
         prediction: of run times; None for a model that looks at no past runs and remembers none.
+        quantiles: of run times; None for a graph that tells none.
     """
 
     name: str
@@ -97,6 +102,7 @@ class QNetworkPolicy:
     memory_size: int = 0
     holds: bool = False
     prediction: RunTimePrediction | None = None
+    quantiles: GraphQuantiles | None = None
 
     def decide(self, snapshot: QueueSnapshot, memory: Memory | None = None) -> Decision:
         """Score every pending job by the ONNX graph, which may also tell a reserve and a memory.
@@ -109,10 +115,14 @@ class QNetworkPolicy:
         answers = self._run(ready.inputs, len(snapshot.pending))
         if self.memory_size and _something_happened(snapshot):
             remembered = answers["memory_out"]
+        run_times = None
+        if self.quantiles is not None:
+            run_times = self.quantiles.of_pending(snapshot, ready.past, ready.foretold)
         return Decision(
             scores=_as_scores(answers),
             reserve=self._processors(answers, snapshot.capacity),
-            memory=self._memory(ready.arrived, remembered, ready.past),
+            memory=self._memory(replace(ready, graph=remembered)),
+            run_times=run_times,
         )
 
     def job_features(
@@ -141,27 +151,45 @@ class QNetworkPolicy:
         before = self._remembered(memory)
         arrived = recent_arrivals(snapshot, before.arrived)
         past = before.past if self.prediction is None else before.past.after(snapshot)
+        foretold = before.foretold
+        if self.quantiles is not None:
+            foretold = foretold.after(snapshot, past, self.quantiles)
         inputs = self._features(snapshot, arrived[1:], past)
         if self.memory_size:
             inputs["memory_in"] = before.graph
-        return _Ready(inputs=inputs, arrived=arrived, graph=before.graph, past=past)
+        if self.quantiles is not None:
+            inputs |= no_facts()
+        return _Ready(
+            inputs=inputs, arrived=arrived, graph=before.graph, past=past, foretold=foretold
+        )
 
     def _remembered(self, memory: Memory | None) -> _Remembered:
         """The parts of a memory; nothing is remembered of one of another model."""
         whole = ARRIVAL_MEMORY + self.memory_size
         past: PastRuns | None = PastRuns()
+        foretold = ForetoldRuns()
         if memory is not None and self.prediction is not None:
-            past, memory = PastRuns.from_memory(memory[whole:]), memory[:whole]
+            behind: Memory | None = memory[whole:]
+            if self.quantiles is not None:
+                foretold, behind = ForetoldRuns.from_memory(memory[whole:])
+            past = None if behind is None else PastRuns.from_memory(behind)
+            memory = memory[:whole]
         if memory is None or past is None or len(memory) != whole:
             nothing = np.zeros(self.memory_size, dtype=np.float32)
-            return _Remembered(arrived=None, graph=nothing, past=PastRuns())
+            return _Remembered(
+                arrived=None, graph=nothing, past=PastRuns(), foretold=ForetoldRuns()
+            )
         graph = memory[ARRIVAL_MEMORY:].astype(np.float32)
-        return _Remembered(arrived=memory[:ARRIVAL_MEMORY], graph=graph, past=past)
+        return _Remembered(
+            arrived=memory[:ARRIVAL_MEMORY], graph=graph, past=past, foretold=foretold
+        )
 
-    def _memory(self, arrived: FloatArray, graph: NDArray[np.float32], past: PastRuns) -> Memory:
-        parts = [arrived, np.asarray(graph, dtype=np.float64)]
+    def _memory(self, ready: _Ready) -> Memory:
+        parts = [ready.arrived, np.asarray(ready.graph, dtype=np.float64)]
+        if self.quantiles is not None:
+            parts.append(ready.foretold.to_memory())
         if self.prediction is not None:
-            parts.append(past.to_memory())
+            parts.append(ready.past.to_memory())
         return np.concatenate(parts)
 
     def _features(
@@ -244,6 +272,8 @@ def load_q_network(path: Path) -> QNetworkPolicy:
             "retrain."
         ) from None
     schema = known_schema(path, metadata)
+    prediction = prediction_in(path, metadata) if schema == SITE else None
+    tells = "facts" in inputs and prediction is not None
     card = ModelCard(path=path, sha256=hashlib.sha256(content).hexdigest(), metadata=metadata)
     return QNetworkPolicy(
         name=path.stem,
@@ -253,7 +283,8 @@ def load_q_network(path: Path) -> QNetworkPolicy:
         session=session,
         memory_size=inputs.get("memory_in", 0),
         holds=any(each.name == "reserve" for each in session.get_outputs()),
-        prediction=prediction_in(path, metadata) if schema == SITE else None,
+        prediction=prediction,
+        quantiles=GraphQuantiles(session=session, schema=schema) if tells else None,
     )
 
 
@@ -302,7 +333,8 @@ def _check_inputs(path: Path, session: Any) -> dict[str, int]:
     outputs = {each.name for each in session.get_outputs()}
     remembers = "memory_in" in inputs
     if (
-        set(inputs) - {"memory_in"} != {"queue", "jobs"}
+        set(inputs) - {"memory_in", *no_facts()} != {"queue", "jobs"}
+        or ("facts" in inputs and "asked" in inputs) != ("run_times" in outputs)
         or "score" not in outputs
         or remembers != ("memory_out" in outputs)
         or (remembers and not isinstance(inputs["memory_in"], int))

@@ -6,10 +6,12 @@ pair of them that waits, however many jobs there are.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import NDArray
 
-from slurm_rl_plugin.domain import QueueSnapshot
+from slurm_rl_plugin.domain import JobTable, QueueSnapshot
 from slurm_rl_plugin.features.history.job_keys import job_keys
 from slurm_rl_plugin.features.history.past_runs import PastRuns
 from slurm_rl_plugin.features.history.run_history import HISTORY, SPENT, speaks_for
@@ -26,6 +28,58 @@ from slurm_rl_plugin.features.site import SITE
 from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownPast:
+    """What is known of groups of jobs: those of one template and time limit.
+
+    Attributes:
+        facts: what a prediction is made of, shape [KNOWN_FACTS, groups].
+        time_limit: requested seconds, shape [groups].
+        known: whether a run of the template has been seen, shape [groups].
+        speaks: whether past runs speak for the request, shape [groups].
+        alike: these jobs and running jobs of the template, shape [groups] each.
+        group: of each job, shape [n].
+    """
+
+    facts: FloatArray
+    time_limit: FloatArray
+    known: BoolArray
+    speaks: BoolArray
+    alike: tuple[IntArray, IntArray]
+    group: IntArray
+
+
+def known_past(
+    snapshot: QueueSnapshot, jobs: JobTable, time_limit: FloatArray, past: PastRuns
+) -> KnownPast:
+    """What past runs and jobs alike tell of jobs of a snapshot.
+
+    Args:
+        snapshot: the queue.
+        jobs: n jobs of it, one at least.
+        time_limit: requested seconds of each of them, UNKNOWN_RUN_TIME where none, shape [n].
+        past: what runs have told up to the snapshot.
+    """
+    running = snapshot.running.as_requested
+    user, template = job_keys(snapshot.users, jobs)
+    first, group, pending_alike = _alike(template, time_limit)
+    _, running_template = job_keys(snapshot.users, running)
+    user_rows, user_known = _rows(past.users, user[first], _repeated(past.site, len(first)))
+    template_rows, known = _rows(past.templates, template[first], user_rows)
+    facts = np.empty((KNOWN_FACTS, len(first)))
+    limit = time_limit[first]
+    processors = np.maximum(jobs.processors[first], 1).astype(np.float64)
+    fill_known_facts(facts, limit, processors, user_rows, template_rows, user_known, known)
+    return KnownPast(
+        facts=facts,
+        time_limit=limit,
+        known=known,
+        speaks=speaks_for(user_rows[SPENT], limit, processors),
+        alike=(pending_alike, _counted(running_template, template[first])),
+        group=group,
+    )
+
+
 def history_columns(
     snapshot: QueueSnapshot,
     time_limit: FloatArray,
@@ -40,30 +94,20 @@ def history_columns(
         past: what runs have told up to the snapshot.
         prediction: of the model.
     """
-    jobs, running = snapshot.pending.jobs, snapshot.running.as_requested
-    if len(jobs) == 0:
+    if len(snapshot.pending) == 0:
         return np.empty((0, len(SITE.history_jobs)), dtype=np.float32)
-    user, template = job_keys(snapshot.users, jobs)
-    first, group, pending_alike = _alike(template, time_limit)
-    _, running_template = job_keys(snapshot.users, running)
-    running_alike = _counted(running_template, template[first])
-    user_rows, user_known = _rows(past.users, user[first], _repeated(past.site, len(first)))
-    template_rows, known = _rows(past.templates, template[first], user_rows)
-    facts = np.empty((KNOWN_FACTS, len(first)))
-    limit = time_limit[first]
-    processors = np.maximum(jobs.processors[first], 1).astype(np.float64)
-    fill_known_facts(facts, limit, processors, user_rows, template_rows, user_known, known)
-    predicted = prediction.weights @ facts
-    speaks = speaks_for(user_rows[SPENT], limit, processors)
+    told = known_past(snapshot, snapshot.pending.jobs, time_limit, past)
+    limit, speaks = told.time_limit, told.speaks
+    predicted = prediction.weights @ told.facts
     if not speaks.all():
         predicted = np.where(speaks, predicted, at_its_word(limit))
     very_short, short, hours, log_run = predicted
-    columns = history_features(very_short, short, hours, log_run, limit, known & speaks)
-    columns += tuple(speaks * told for told in alike_features(pending_alike, running_alike))
-    told = np.empty((len(first), len(columns)), dtype=np.float32)
+    columns = history_features(very_short, short, hours, log_run, limit, told.known & speaks)
+    columns += tuple(speaks * each for each in alike_features(*told.alike))
+    features = np.empty((len(limit), len(columns)), dtype=np.float32)
     for index, column in enumerate(columns):
-        told[:, index] = column
-    return told[group]
+        features[:, index] = column
+    return features[told.group]
 
 
 def _alike(template: FloatArray, time_limit: FloatArray) -> tuple[IntArray, IntArray, IntArray]:

@@ -20,6 +20,7 @@ import numpy as np
 
 from slurm_rl_plugin.errors import ModelSchemaMismatch
 from slurm_rl_plugin.features.history.run_history import INVERSE, LOG_RUN, SHORT, SHORT_RUN_TIMES
+from slurm_rl_plugin.features.history.run_spread import BOUNDS
 from slurm_rl_plugin.features.scales import SECONDS_SPAN, log_processors, log_seconds
 from slurm_rl_plugin.units import FloatArray
 
@@ -35,8 +36,8 @@ TEMPLATE_KNOWN = USER_KNOWN + 1
 KNOWN_FACTS = TEMPLATE_KNOWN + 1
 #: What it gives: a logit for each of SHORT_RUN_TIMES, then log10(1 + run time).
 PREDICTED = len(SHORT_RUN_TIMES) + 1
-#: Entry of a model's metadata that holds the weights.
-PREDICTION_ENTRY = "prediction"
+#: Entries of a model's metadata that hold the weights: of the prediction, and of how it is spread.
+PREDICTION_ENTRY, SPREAD_ENTRY = "prediction", "run_time_spread"
 #: Logit of one in a thousand: that a job which is taken at its word ends before its time.
 _HARDLY_EVER = -6.9
 #: Keeps the log odds of a share of 0 or 1 finite.
@@ -45,13 +46,27 @@ _NEVER_CERTAIN = 0.01
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunTimePrediction:
-    """Weights of what is known, shape [PREDICTED, KNOWN_FACTS]; see `known_facts`."""
+    """Weights of what is known; see `fill_known_facts`.
+
+    Attributes:
+        weights: shape [PREDICTED, KNOWN_FACTS].
+        spread: of the log odds of a run time below each of `run_spread.BOUNDS`, shape
+            [len(BOUNDS), KNOWN_FACTS]; None where only `weights` are known.
+    """
 
     weights: FloatArray
+    spread: FloatArray | None = None
 
     def to_json(self) -> str:
         """The weights as a model's metadata hold them."""
         return json.dumps(self.weights.tolist())
+
+    def entries(self) -> dict[str, str]:
+        """All of it as a model's metadata hold it."""
+        told = {PREDICTION_ENTRY: self.to_json()}
+        if self.spread is not None:
+            told[SPREAD_ENTRY] = json.dumps(self.spread.tolist())
+        return told
 
     @classmethod
     def untrained(cls) -> RunTimePrediction:
@@ -70,19 +85,26 @@ def prediction_in(path: Path, metadata: Mapping[str, str]) -> RunTimePrediction 
     Raises:
         ModelSchemaMismatch: it is none that this release computes.
     """
-    text = metadata.get(PREDICTION_ENTRY)
+    text, spread = metadata.get(PREDICTION_ENTRY), metadata.get(SPREAD_ENTRY)
     if text is None:
         return None
+    return RunTimePrediction(
+        weights=_table(path, text, PREDICTED),
+        spread=None if spread is None else _table(path, spread, len(BOUNDS)),
+    )
+
+
+def _table(path: Path, text: str, rows: int) -> FloatArray:
     try:
         weights = np.array(json.loads(text), dtype=np.float64)
     except (ValueError, TypeError):
         weights = np.empty(0)
-    if weights.shape != (PREDICTED, KNOWN_FACTS) or not np.isfinite(weights).all():
+    if weights.shape != (rows, KNOWN_FACTS) or not np.isfinite(weights).all():
         raise ModelSchemaMismatch(
-            f"model {path} holds a run-time prediction that is no table of {PREDICTED} x "
+            f"model {path} holds a run-time prediction that is no table of {rows} x "
             f"{KNOWN_FACTS} numbers: retrain it."
         )
-    return RunTimePrediction(weights=weights)
+    return weights
 
 
 def log_odds(share: Any) -> Any:

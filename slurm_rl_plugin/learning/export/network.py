@@ -1,7 +1,8 @@
 """A Q-network as an ONNX file, and back: the only thing that crosses to the head node.
 
 The graph takes `queue` float32[Fq] and `jobs` float32[n, Fx] and gives `score` float32[n], and
-`reserve` float32[1] where the network holds processors; the scaler is part of it. Everything that
+`reserve` float32[1] where the network holds processors; the scaler is part of it. Where run times
+are foretold with their spread, it also tells their quantiles (`export.run_spread`). Everything that
 the head node must check stands in the metadata.
 """
 
@@ -16,8 +17,14 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from slurm_rl_plugin.errors import ModelUnreadable
-from slurm_rl_plugin.features.history.run_prediction import PREDICTION_ENTRY, prediction_in
+from slurm_rl_plugin.features.history.run_prediction import prediction_in
 from slurm_rl_plugin.learning.export.onnx_file import OnnxFile, read_onnx, write_onnx
+from slurm_rl_plugin.learning.export.run_spread import (
+    spread_initializers,
+    spread_inputs,
+    spread_nodes,
+    spread_output,
+)
 from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.policies.protection import PROTECTION_ENTRY, protection_in
 from slurm_rl_plugin.units import FloatArray
@@ -75,13 +82,19 @@ def _graph(network: QNetwork) -> onnx.GraphProto:
     ]
     initializers.append(numpy_helper.from_array(np.array([1], dtype=np.int64), "column_axis"))
     schema = network.schema
+    inputs = [
+        helper.make_tensor_value_info("queue", TensorProto.FLOAT, [len(schema.queue)]),
+        helper.make_tensor_value_info("jobs", TensorProto.FLOAT, ["n", len(schema.jobs)]),
+    ]
+    if network.prediction is not None and network.prediction.spread is not None:
+        nodes += spread_nodes()
+        inputs += spread_inputs()
+        outputs.append(spread_output())
+        initializers += spread_initializers(network.prediction.spread)
     return helper.make_graph(
         nodes,
         "q_network",
-        [
-            helper.make_tensor_value_info("queue", TensorProto.FLOAT, [len(schema.queue)]),
-            helper.make_tensor_value_info("jobs", TensorProto.FLOAT, ["n", len(schema.jobs)]),
-        ],
+        inputs,
         outputs,
         initializer=initializers,
     )
@@ -97,7 +110,7 @@ def export_network(network: QNetwork, path: Path, metadata: Mapping[str, str]) -
     """
     entries = {"activation": network.activation, **metadata}
     if network.prediction is not None:
-        entries[PREDICTION_ENTRY] = network.prediction.to_json()
+        entries |= network.prediction.entries()
     if network.protection is not None:
         entries[PROTECTION_ENTRY] = network.protection.to_json()
     write_onnx(_graph(network), network.schema, path, entries)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from slurm_rl_plugin.features import reactive_grid, scales, site
-from slurm_rl_plugin.features.history import run_history, run_prediction
+from slurm_rl_plugin.features.history import run_history, run_prediction, run_spread
 from slurm_rl_plugin.simulator.kernel.compilation import compiled_copy
 from slurm_rl_plugin.utility import fairness as plain_fairness
 from slurm_rl_plugin.utility import time_utility as plain_time_utility
@@ -49,3 +49,6 @@ fill_known_facts = compiled_copy(
 history_features = compiled_copy(run_prediction.history_features, log_seconds=log_seconds)
 at_its_word = compiled_copy(run_prediction.at_its_word)
 alike_features = compiled_copy(run_prediction.alike_features)
+fill_shares = compiled_copy(run_spread.fill_shares)
+run_time_at = compiled_copy(run_spread.run_time_at)
+learn_shares = compiled_copy(run_spread.learn_shares)

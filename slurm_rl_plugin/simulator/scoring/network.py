@@ -23,12 +23,10 @@ from slurm_rl_plugin.simulator.kernel.compilation import (
 )
 from slurm_rl_plugin.simulator.kernel.compiled_features import dynamic_job_features, log_seconds
 from slurm_rl_plugin.simulator.scoring.history import (
-    NO_HISTORY,
-    HistoryPart,
     add_history,
     bring_up_to_now,
-    history_part,
 )
+from slurm_rl_plugin.simulator.scoring.history_part import NO_HISTORY, HistoryPart, history_part
 from slurm_rl_plugin.simulator.scoring.reactive_grid import (
     GRID_WAIT,
     NO_GRID,

@@ -10,6 +10,7 @@ import numpy as np
 from slurm_rl_plugin.errors import ConfigurationError, SimulationError
 from slurm_rl_plugin.features import scales
 from slurm_rl_plugin.features.history.run_prediction import RunTimePrediction
+from slurm_rl_plugin.features.history.run_spread import PARTS
 from slurm_rl_plugin.features.site import SITE
 from slurm_rl_plugin.policies.protection import LATEST, SOONEST
 from slurm_rl_plugin.simulator.kernel.cluster import NOW, PENDING, Cluster, Workload
@@ -22,12 +23,11 @@ from slurm_rl_plugin.simulator.kernel.plan import (
     Plan,
 )
 from slurm_rl_plugin.simulator.scoring.history import (
-    NO_HISTORY,
-    HistoryPart,
     add_history,
     bring_up_to_now,
-    history_part,
+    predicted_quantile,
 )
+from slurm_rl_plugin.simulator.scoring.history_part import NO_HISTORY, HistoryPart, history_part
 from slurm_rl_plugin.simulator.scoring.protection import longest_wait
 from slurm_rl_plugin.units import FloatArray
 
@@ -44,10 +44,11 @@ class PlanRule:
     Attributes:
         kind: "pending": candidates by their estimates, running jobs by their requests, and heads
             have a promise; "consistent": both by their estimates.
-        prediction: of run times, the median of which is the estimate; None where `seconds` are
-            given.
+        prediction: of run times; its quantile of `part` is the estimate, or without a spread the
+            predicted run time. None where `seconds` are given.
         seconds: estimate of each job, shape [n]; None where it is predicted.
         slack: of the promise, as a part of the longest wait that the site has known lately.
+        part: of the runs that are to end before the estimate, one of `run_spread.PARTS`.
 
     Raises:
         ConfigurationError: another kind, or neither or both of prediction and seconds.
@@ -57,6 +58,7 @@ class PlanRule:
     prediction: RunTimePrediction | None = None
     seconds: FloatArray | None = None
     slack: float = 0.1
+    part: float = 0.5
 
     def __post_init__(self) -> None:
         if self.kind not in _KINDS or (self.prediction is None) == (self.seconds is None):
@@ -64,6 +66,8 @@ class PlanRule:
                 f"a plan of kind {self.kind!r} needs one of {', '.join(_KINDS)}, and either "
                 "predicted or given run times."
             )
+        if self.part not in PARTS:
+            raise ConfigurationError(f"a plan by the quantile of {self.part}: one of {PARTS}.")
 
 
 class UnplannedQueue(NamedTuple):
@@ -79,6 +83,7 @@ class PlannedQueue(NamedTuple):
         plan: estimates and promises.
         history: past runs; NO_HISTORY where the estimates are given.
         slack: see `PlanRule`.
+        part: place in `run_spread.PARTS` of the quantile that is the estimate.
         site: when was looked last, and the longest wait lately, seconds.
         nothing: hidden units of the history, of which there are none.
     """
@@ -86,6 +91,7 @@ class PlannedQueue(NamedTuple):
     plan: Plan
     history: HistoryPart
     slack: float
+    part: int
     site: FloatArray
     nothing: FloatArray
 
@@ -118,17 +124,29 @@ def planned_queue(
         ),
         history=NO_HISTORY if rule.prediction is None else _median_of(rule.prediction, workload),
         slack=rule.slack,
+        part=PARTS.index(rule.part),
         site=np.array([-np.inf, 0.0]),
         nothing=np.empty(0),
     )
 
 
 def _median_of(prediction: RunTimePrediction, workload: Workload) -> HistoryPart:
-    """A history whose score is the predicted run time on the scale of `log_seconds`."""
+    """A history that tells the median; without a spread its score is the predicted run time.
+
+    Such a score is on the scale of `log_seconds`.
+    """
     features = len(SITE.history_jobs)
     linear = np.zeros(features)
     linear[SITE.history_jobs.index("log_predicted_run_time")] = 1.0
-    return history_part(prediction, workload, np.zeros((features, 0)), linear)
+    nothing = np.zeros((features, 0))
+    return history_part(prediction, workload, nothing, linear, quantiles=True)
+
+
+@compiled_borrowing
+def _estimate(workload: Workload, planned: PlannedQueue, job: int) -> float:
+    if len(planned.history.spread) > 0:
+        return predicted_quantile(workload, planned.history, job, planned.part)
+    return _seconds_at(add_history(workload, planned.history, job, planned.nothing))
 
 
 @compiled_borrowing
@@ -139,8 +157,7 @@ def bring_plan_up_to_now(workload: Workload, cluster: Cluster, planned: PlannedQ
         bring_up_to_now(workload, cluster, planned.history)
         for place in range(count):
             job = cluster.pending[place]
-            scale = add_history(workload, planned.history, job, planned.nothing)
-            planned.plan.seconds[job] = max(_seconds_at(scale), 1.0)
+            planned.plan.seconds[job] = max(_estimate(workload, planned, job), 1.0)
     wait = now - workload.submit[cluster.pending[0]]
     site = planned.site
     site[_LONGEST] = longest_wait(site[_LONGEST], now - site[_LOOKED_AT], wait)

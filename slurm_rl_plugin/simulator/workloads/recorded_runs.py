@@ -4,18 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
 from slurm_rl_plugin.features.history.run_history import INVERSE, LAST, PREVIOUS, SHORT_RUN_TIMES
 from slurm_rl_plugin.features.history.run_prediction import KNOWN_FACTS
+from slurm_rl_plugin.features.history.run_spread import BOUNDS, PARTS, SHARES, nominal_shares
 from slurm_rl_plugin.simulator.kernel.compilation import compiled
-from slurm_rl_plugin.simulator.kernel.compiled_features import fill_known_facts
+from slurm_rl_plugin.simulator.kernel.compiled_features import (
+    fill_known_facts,
+    fill_shares,
+    learn_shares,
+    run_time_at,
+)
 from slurm_rl_plugin.simulator.kernel.workload_history import (
     ENDED_EVENT,
     WorkloadHistory,
     fold_run,
     known_rows,
+    past_speaks,
 )
 from slurm_rl_plugin.simulator.workloads.log_workload import (
     PreparedLog,
@@ -43,6 +51,66 @@ def _events(prepared: PreparedLog) -> tuple[FloatArray, IntArray, IntArray]:
     return time[order], kind[order], job[order]
 
 
+class Spread(NamedTuple):
+    """Quantiles that are told as jobs start, and what they learn from ends.
+
+    Attributes:
+        weights: of the log odds, shape [len(BOUNDS), KNOWN_FACTS].
+        asked: shares that are asked for, shape [len(PARTS)].
+        shares: space, shape [SHARES].
+        quantiles: seconds, filled, shape [n, len(PARTS)]; of no row where nothing is asked for.
+        told: the same, NaN where past runs do not speak for the request.
+        processors: of each job, shape [n].
+    """
+
+    weights: FloatArray
+    asked: FloatArray
+    shares: FloatArray
+    quantiles: FloatArray
+    told: FloatArray
+    processors: FloatArray
+
+
+def _spread(weights: FloatArray | None, processors: IntArray) -> Spread:
+    rows = 0 if weights is None else len(processors)
+    return Spread(
+        weights=np.zeros((len(BOUNDS), KNOWN_FACTS)) if weights is None else weights,
+        asked=nominal_shares(),
+        shares=np.zeros(SHARES),
+        quantiles=np.zeros((rows, len(PARTS))),
+        told=np.full((rows, len(PARTS)), np.nan),
+        processors=processors.astype(np.float64),
+    )
+
+
+@compiled
+def _fill_facts(
+    facts: FloatArray, past: WorkloadHistory, user: int, template: int, processors: float
+) -> None:
+    of_user, of_template = known_rows(past, user, template)
+    fill_known_facts(
+        facts,
+        past.asked[template],
+        processors,
+        of_user,
+        of_template,
+        1.0 * past.user_known[user],
+        1.0 * past.template_known[template],
+    )
+
+
+@compiled
+def _tell(
+    past: WorkloadHistory, spread: Spread, facts: FloatArray, user: int, template: int, job: int
+) -> None:
+    fill_shares(spread.shares, spread.weights @ facts)
+    speaks = past_speaks(past, user, template, spread.processors[job])
+    for part in range(len(spread.asked)):
+        told = run_time_at(spread.shares, spread.asked[part])
+        spread.quantiles[job, part] = told if speaks else past.asked[template]
+        spread.told[job, part] = told if speaks else np.nan
+
+
 @compiled
 def _replay(
     past: WorkloadHistory,
@@ -52,6 +120,7 @@ def _replay(
     processors: IntArray,
     at_submission: FloatArray,
     at_start: FloatArray,
+    spread: Spread,
 ) -> None:
     """Go through events; fill what is asked for where the arrays have rows."""
     ended = 2 * past.user_known.astype(np.int64)  # runs of each user; of rows known before, two
@@ -60,6 +129,8 @@ def _replay(
         user, template = past.user[number], past.template[number]
         if kind[event] <= ENDED_EVENT:
             wide = float(processors[number])
+            if kind[event] == ENDED_EVENT and len(spread.quantiles):
+                learn_shares(spread.asked, spread.told[number], run_time[number])
             fold_run(past, user, template, kind[event], run_time[number], wide)
             ended[user] += kind[event] == ENDED_EVENT
         elif kind[event] == _SUBMITTED:
@@ -69,16 +140,9 @@ def _replay(
                 at_submission[number, 0] = 0.5 * (row[LAST] + before)
                 at_submission[number, 1] = row[INVERSE]
         elif len(at_start):
-            of_user, of_template = known_rows(past, user, template)
-            fill_known_facts(
-                at_start[number],
-                past.asked[template],
-                float(processors[number]),
-                of_user,
-                of_template,
-                1.0 * past.user_known[user],
-                1.0 * past.template_known[template],
-            )
+            _fill_facts(at_start[number], past, user, template, float(processors[number]))
+            if len(spread.quantiles):
+                _tell(past, spread, at_start[number], user, template, number)
 
 
 class _Replay:
@@ -95,8 +159,14 @@ class _Replay:
         until: float,
         at_submission: FloatArray | None = None,
         at_start: FloatArray | None = None,
-    ) -> None:
-        """Go through what happened before a time, seconds."""
+        spread: FloatArray | None = None,
+    ) -> FloatArray:
+        """Go through what happened before a time, seconds.
+
+        Returns:
+            Quantiles of run times that `spread` tells at starts, shape [n, len(PARTS)]; none
+            without it.
+        """
         last = int(np.searchsorted(self._time, until))
         events = slice(self._done, last)
         nothing = np.empty((0, 0))
@@ -109,8 +179,10 @@ class _Replay:
             log.processors,
             nothing if at_submission is None else at_submission,
             nothing if at_start is None else at_start,
+            told := _spread(spread, log.processors),
         )
         self._done = max(last, self._done)
+        return told.quantiles
 
 
 def windows_with_past(
@@ -143,6 +215,20 @@ def known_at_start(prepared: PreparedLog) -> FloatArray:
     facts = np.zeros((len(prepared.log), KNOWN_FACTS))
     _Replay(prepared).run(np.inf, at_start=facts)
     return facts
+
+
+def quantiles_at_start(prepared: PreparedLog, spread: FloatArray) -> FloatArray:
+    """What a prediction told of each run time when the log says that the job started.
+
+    Args:
+        prepared: the log.
+        spread: weights of the prediction, shape [len(BOUNDS), KNOWN_FACTS].
+
+    Returns:
+        Seconds below which `run_spread.PARTS` of such runs end, shape [n, len(PARTS)].
+    """
+    facts = np.zeros((len(prepared.log), KNOWN_FACTS))
+    return _Replay(prepared).run(np.inf, at_start=facts, spread=spread)
 
 
 def recent_runs(prepared: PreparedLog) -> RecentRuns:

@@ -18,7 +18,8 @@ from slurm_rl_plugin.simulator.kernel.cluster import (
     start_job,
 )
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings, simulate_network
-from slurm_rl_plugin.simulator.scoring.history import bring_up_to_now, history_part
+from slurm_rl_plugin.simulator.scoring.history import bring_up_to_now
+from slurm_rl_plugin.simulator.scoring.history_part import history_part
 from slurm_rl_plugin.simulator.scoring.network import compile_network, score_pending
 from slurm_rl_plugin.simulator.workloads.log_workload import prepare_log
 from slurm_rl_plugin.simulator.workloads.recorded_runs import known_at_start, recent_runs
