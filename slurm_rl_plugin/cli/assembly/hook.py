@@ -19,6 +19,8 @@ from slurm_rl_plugin.hook.audit.log import AuditLog
 from slurm_rl_plugin.hook.class_defaults import ClassDefaults
 from slurm_rl_plugin.hook.cycle.cycle import Cycle
 from slurm_rl_plugin.hook.memory.state_file import StateFile
+from slurm_rl_plugin.hook.plan.estimates import LEAST_DELAY, PlanEstimates, plan_path
+from slurm_rl_plugin.hook.plan.plan_file import PlanFile
 from slurm_rl_plugin.hook.rails.batch_limit import BatchLimit
 from slurm_rl_plugin.hook.rails.guard_rails import UntouchedJobs, default_guard_rails
 from slurm_rl_plugin.hook.rails.reserve import ReserveRail
@@ -152,5 +154,11 @@ def build_cycle(configuration: Configuration, loaded: LoadedPolicy) -> Cycle:
             monotonic=time.monotonic,
         ),
         class_defaults=ClassDefaults(table=class_defaults_table(configuration)),
+        estimates=PlanEstimates(
+            wanted=configuration.sections.plan.estimates,
+            file=PlanFile(plan_path(Path(hook.state_file))),
+            delay=configuration.pace.longest + LEAST_DELAY,
+            most=configuration.cycle_settings.max_writes,
+        ),
         calls=calls,
     )

@@ -13,6 +13,7 @@ from slurm_rl_plugin.cli.assembly.hook import check_model_file
 from slurm_rl_plugin.cli.check.batch_system import adapter, own_checks, scheduler_of, site
 from slurm_rl_plugin.cli.check.model import FEWEST_JOBS, model_of
 from slurm_rl_plugin.cli.check.offers import offer_checks
+from slurm_rl_plugin.cli.check.plan import estimates_of
 from slurm_rl_plugin.cli.check.reserve import reserve_of
 from slurm_rl_plugin.cli.check.surroundings import files_of, now, port_of
 from slurm_rl_plugin.cli.look.job_arguments import count
@@ -73,6 +74,7 @@ def checks_of(configuration: Configuration, jobs: int | None = None) -> list[Che
         *found,
         *scheduler_of(configuration, look),
         *reserve_of(configuration, look),
+        *estimates_of(configuration, look),
         *own,
         *checks,
         *model_of(configuration, look, jobs),

@@ -235,6 +235,7 @@ def _reloaded(
         if isinstance(cycle.batch_system, WatchesJobs):
             cycle.batch_system.go_on_from(earlier.batch_system)
         cycle.limit.go_on_from(earlier.limit)
+        cycle.estimates.go_on_from(earlier.estimates)
     except SlurmRLError as error:
         logger.error("reload=refused reason=%s", error)
         return None

@@ -24,6 +24,7 @@ from slurm_rl_plugin.errors import SlurmRLError
 from slurm_rl_plugin.hook.daemon.lock import daemon_runs, lock_path
 from slurm_rl_plugin.hook.memory.disable_file import read_disable_file
 from slurm_rl_plugin.hook.memory.state_file import StateFile
+from slurm_rl_plugin.hook.plan.estimates import plan_path
 from slurm_rl_plugin.whole_file import may_exist
 
 #: A running daemon whose last good cycle is so many paces, and so many seconds, old is stuck.
@@ -68,6 +69,7 @@ def status_of(known: KnownConfiguration, now: float) -> dict[str, Any]:
         "metrics": _metrics(configuration),
         "jobs_in_state_file": None if carried is None else len(carried),
         "batch_limit_stands": may_exist(limits_path(state_path)),
+        "plan_estimates_stand": may_exist(plan_path(state_path)),
         "slurm": _batch_system(configuration),  # whichever it is: who reads this knows the key
     }
     document["problems"] = [*_faults(known), *_problems(document, float(hook.cycle))]
@@ -140,6 +142,11 @@ def _problems(document: dict[str, Any], pace: float) -> list[str]:
             "a limit on batch jobs may stand and no daemon looks after it: start it, or run "
             "`slurm-rl release`."
         )
+    if absent and document["plan_estimates_stand"]:
+        problems.append(
+            "plan estimates of ours may stand and no daemon looks after them: start it, or run "
+            "`slurm-rl release`."
+        )
     return problems + _daemon_problems(document, pace)
 
 
@@ -192,6 +199,7 @@ def _lines(document: dict[str, Any]) -> list[str]:
         *_metric_lines(document),
         f"state file: {'cannot be read or trusted' if carried is None else f'{carried} jobs'}",
         *["a limit of ours on batch jobs may stand"] * document["batch_limit_stands"],
+        *["the scheduler plans with estimates of ours"] * document["plan_estimates_stand"],
         f"slurm: {answer}",
         *(f"problem: {each}" for each in document["problems"]),
         *["all is well"] * (not document["problems"]),

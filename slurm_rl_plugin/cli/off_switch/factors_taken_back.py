@@ -19,6 +19,7 @@ from slurm_rl_plugin.errors import SlurmRLError
 from slurm_rl_plugin.hook.class_defaults import ClassDefaults
 from slurm_rl_plugin.hook.daemon.lock import daemon_runs
 from slurm_rl_plugin.hook.memory.state_file import StateFile
+from slurm_rl_plugin.hook.plan.estimates import plan_path
 from slurm_rl_plugin.whole_file import may_exist
 
 #: Seconds between two looks at the daemon, and between two at Slurm, which costs it more.
@@ -41,18 +42,20 @@ class _Standing:
     """What is left: jobs in the queue, by Slurm; jobs that the daemon has yet to look after.
 
     `remembered` is None where the daemon's file cannot be trusted, `limited` where a limit of ours
-    on batch jobs may stand, `given` where new jobs may get or have factors from the table of class
-    defaults.
+    on batch jobs may stand, `planned` where an estimate may, `given` where new jobs may get or have
+    factors from the table of class defaults.
     """
 
     pending: int | str
     remembered: int | None
     limited: bool
+    planned: bool
     given: bool
 
     @property
     def clean(self) -> bool:
-        return self.pending == 0 and self.remembered == 0 and not (self.limited or self.given)
+        more = self.limited or self.planned or self.given
+        return self.pending == 0 and self.remembered == 0 and not more
 
 
 def wait_until_taken_back(known: KnownConfiguration, seconds: float) -> int:
@@ -95,18 +98,21 @@ def wait_until_taken_back(known: KnownConfiguration, seconds: float) -> int:
 def _forgotten(known: KnownConfiguration, state: StateFile) -> bool:
     """The daemon's files say that nothing of ours is left."""
     given = ClassDefaults(table=class_defaults_table(known.configuration)).stands
-    return state.read() == set() and not may_exist(limits_path(state.path)) and not given
+    beside = (limits_path(state.path), plan_path(state.path))
+    return state.read() == set() and not any(may_exist(path) for path in beside) and not given
 
 
 def _standing(known: KnownConfiguration, state: StateFile) -> _Standing:
     jobs, limited = state.read(), may_exist(limits_path(state.path))
+    planned = may_exist(plan_path(state.path))
     remembered = None if jobs is None else len(jobs)
     given = ClassDefaults(table=class_defaults_table(known.configuration)).stands
     try:
         pending = build_batch_system(known.configuration, []).snapshot().pending
     except SlurmRLError as error:
-        return _Standing(str(error), remembered, limited, given)
-    return _Standing(int(np.count_nonzero(pending.factor)), remembered, limited, given)
+        return _Standing(str(error), remembered, limited, planned, given)
+    factors = int(np.count_nonzero(pending.factor))
+    return _Standing(factors, remembered, limited, planned, given)
 
 
 def _sentence(standing: _Standing, runs: bool | None, noticed: bool, seconds: float) -> str:
@@ -127,6 +133,8 @@ def _sentence(standing: _Standing, runs: bool | None, noticed: bool, seconds: fl
         what += f", {standing.remembered} jobs are remembered to have one"
     if standing.limited:
         what += ", a limit on batch jobs may stand"
+    if standing.planned:
+        what += ", plan estimates may stand"
     if standing.given:
         what += ", new jobs may get one at submission"
     if runs is False:

@@ -16,6 +16,7 @@ SECTION_NOTES = {
     "never touched either.",
     "reserve": "Processors kept free of batch jobs, so that interactive ones start at once; off by "
     "default. The model says how many ([reserve](reserve.md)).",
+    "plan": "What the scheduler plans with: [plan estimates](plan-estimates.md).",
     "metrics": "What is served: [metrics](metrics.md).",
     "offer": "Of the offer service, which reads them when it starts: [brokers](brokers.md).",
     "route": "Of `slurm-rl route`, which users run: [brokers](brokers.md#for-users).",

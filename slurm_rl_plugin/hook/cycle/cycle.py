@@ -40,6 +40,7 @@ from slurm_rl_plugin.hook.memory.policy_memory import MemoryFile, memory_path
 from slurm_rl_plugin.hook.memory.state_file import StateFile
 from slurm_rl_plugin.hook.order.queue_plan import QueuePlan
 from slurm_rl_plugin.hook.order.request_watch import ChangedRequests, RequestWatch
+from slurm_rl_plugin.hook.plan.estimates import PlanEstimates
 from slurm_rl_plugin.hook.rails.batch_limit import BatchLimit
 from slurm_rl_plugin.hook.rails.guard_rails import GuardRail, UntouchedJobs
 from slurm_rl_plugin.hook.rails.policy_guard import PolicyGuard
@@ -68,6 +69,7 @@ class Cycle:
         monotonic: clock for durations, seconds.
         limit: on batch jobs, so that processors stay free for interactive ones.
         class_defaults: what a job gets that is submitted between two cycles.
+        estimates: run times that the scheduler is to plan with.
         calls: seconds of batch-system calls, filled by the adapter, emptied by each report.
         stood_by: whether the last cycle that Slurm answered was another host's to do.
         disturbances: what happened from outside, emptied by each report.
@@ -84,6 +86,7 @@ class Cycle:
     monotonic: Callable[[], float]
     limit: BatchLimit = field(default_factory=BatchLimit)
     class_defaults: ClassDefaults = field(default_factory=ClassDefaults)
+    estimates: PlanEstimates = field(default_factory=PlanEstimates)
     calls: list[tuple[str, float]] = field(default_factory=list)
     stood_by: bool = False
     disturbances: Disturbances = field(default_factory=Disturbances)
@@ -150,6 +153,7 @@ class Cycle:
             report = self._failed("internal", str(error), snapshot)
         if ours and report.failure in _NO_LIMIT_AFTER:
             report = replace(report, limit=self.limit.lift(self.batch_system))
+            self._withdraw_estimates()
         calls = tuple(self.calls)
         self.calls.clear()
         return replace(
@@ -194,8 +198,11 @@ class Cycle:
         try:
             report = self._factors.release(self.batch_system)
             return self.class_defaults.take_back(self.batch_system, report)
-        finally:  # neither waits for the other
-            self.limit.take_back(self.batch_system)
+        finally:  # none waits for another
+            try:
+                self.limit.take_back(self.batch_system)
+            finally:
+                self.estimates.take_back(self.batch_system)
 
     def look_back(self) -> None:
         """Tell of factors that an earlier run left, which this one goes on with.
@@ -226,7 +233,8 @@ class Cycle:
     @property
     def carries_factors(self) -> bool:
         """Whether some job may carry a factor of ours, or a limit of ours may stand."""
-        return bool(self._factors) or self.limit.stands or self.class_defaults.stands
+        others = self.limit.stands or self.class_defaults.stands or self.estimates.stands
+        return bool(self._factors) or others
 
     @property
     def _charge(self) -> Charge:
@@ -303,16 +311,28 @@ class Cycle:
         if self._shadow:
             suppressed["shadow"] = len(changes)
             limit = self.limit.only_shown(self.batch_system, plan.limit)
-            return replace(report, suppressed=suppressed, limit=limit)
+            estimates = self.estimates.carry_out(self.batch_system, plan, shadow=True)
+            return replace(report, suppressed=suppressed, limit=limit, estimates=estimates)
         adjustments, rejected = self._writes.carry_out(plan, changes)
         if rejected is not None:
             suppressed["rejected"] = rejected
         report = replace(report, adjustments=adjustments, suppressed=suppressed)
         influence = self._planner.influence(facts)
         self.class_defaults.follow(plan, facts, influence, self.batch_system)
-        report = replace(report, limit=self.limit.carry_out(self.batch_system, plan.limit))
+        report = replace(
+            report,
+            limit=self.limit.carry_out(self.batch_system, plan.limit),
+            estimates=self.estimates.carry_out(self.batch_system, plan, shadow=False),
+        )
         watch.lap("apply", begin)
         return report
+
+    def _withdraw_estimates(self) -> None:
+        """A cycle that cannot follow the queue keeps no promise, so nothing of ours is planned."""
+        try:
+            self.estimates.take_back(self.batch_system)
+        except Exception as error:  # noqa: BLE001 - that cycle has failed already
+            logger.error("plan_estimates=left reason=%s", error)
 
     def look(self) -> QueuePlan:
         """What a cycle would decide now; nothing is written, audited or remembered.

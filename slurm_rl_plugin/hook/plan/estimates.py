@@ -1,0 +1,276 @@
+"""Plan estimates from cycle to cycle: given to candidates, taken away as they start, taken back."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from slurm_rl_plugin.batch_systems.plan_port import JobEstimate, PlansByEstimates
+from slurm_rl_plugin.batch_systems.port import BatchSystem
+from slurm_rl_plugin.domain import QueueSnapshot
+from slurm_rl_plugin.errors import BatchSystemUnavailable, ChangeRejected, SlurmRLError
+from slurm_rl_plugin.features.history.run_spread import PARTS
+from slurm_rl_plugin.hook.order.queue_plan import QueuePlan
+from slurm_rl_plugin.hook.plan.candidates import PlanBounds, wanted_estimates
+from slurm_rl_plugin.hook.plan.heads import waiting_queue
+from slurm_rl_plugin.hook.plan.plan_file import PlanFile, PlanMemory
+from slurm_rl_plugin.policies.protected_policy import waits_for_machine
+from slurm_rl_plugin.policies.protection import longest_wait, protected_after
+
+logger = logging.getLogger(__name__)
+
+#: Part of the runs that end before the estimate, and of the longest wait lately by which a head
+#: may be pushed beyond its promise: what the simulator found (docs/plan-estimates.md).
+PART, SLACK = PARTS.index(0.5), 0.1
+#: Seconds between the end of a cycle and the scheduler's next look at the queue, at least.
+LEAST_DELAY = 60.0
+#: What becomes of writes, and why estimates could not be set or taken back.
+PLAN_WRITES = ("given", "taken", "rejected")
+PLAN_FAILURES = ("refused", "unavailable", "internal")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanReport:
+    """Plan estimates in one cycle.
+
+    Attributes:
+        standing: jobs that may carry an estimate of ours after it; in shadow mode those that would.
+        given, taken: estimates set, and taken away.
+        rejected: those that the batch system did not take.
+        refused: why nobody is given one, one sentence; "" where they are.
+        failure: one of PLAN_FAILURES; then what stood may stand.
+    """
+
+    standing: int = 0
+    given: int = 0
+    taken: int = 0
+    rejected: int = 0
+    refused: str = ""
+    failure: str | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class PlanEstimates:
+    """Tells the scheduler run times of candidates, where the site wants it and it is sound.
+
+    Attributes:
+        wanted: whether the site does.
+        file: remembers what is ours; None where nothing is ever told.
+        delay: seconds between a write and the scheduler's next look.
+        most: writes in one cycle.
+    """
+
+    wanted: bool = False
+    file: PlanFile | None = None
+    delay: float = LEAST_DELAY
+    most: int = 2000
+    _known: PlanMemory | None = None
+    _complained: str = ""
+
+    @property
+    def stands(self) -> bool:
+        """Whether an estimate of ours may stand."""
+        return self.file is not None and self.file.stands
+
+    def go_on_from(self, earlier: PlanEstimates) -> None:
+        """After a reload: what heads were promised, how long jobs have waited lately."""
+        self._known = earlier._known
+
+    def carry_out(self, system: BatchSystem, plan: QueuePlan, *, shadow: bool) -> PlanReport:
+        """Give and take what the plan of a cycle asks for; a failure is reported, not raised.
+
+        Args:
+            system: who is told.
+            plan: of this cycle, after its factors were written.
+            shadow: nothing is given, and what stands is taken back.
+        """
+        if not (self.wanted or self.stands):
+            return PlanReport()
+        try:
+            return self._carried_out(system, plan, shadow)
+        except SlurmRLError as error:
+            return self._failed(error)
+        except Exception as error:  # whatever breaks, the order of the queue must not
+            logger.exception("plan_estimates=failed")
+            return replace(self._failed(ChangeRejected(str(error))), failure="internal")
+
+    def take_back(self, system: BatchSystem) -> None:
+        """Take away every estimate of ours, where one may stand.
+
+        Raises:
+            BatchSystemUnavailable: no answer in time; call again.
+            SlurmRLError: one cannot be taken away.
+        """
+        if not self.stands:
+            return
+        lever = _lever(system)
+        standing = lever.estimates()
+        left = self._write(lever, self._of_ours(standing))
+        if left:
+            raise ChangeRejected(f"{len(left)} jobs keep an estimate of ours for now: {left}")
+        self._forget()
+
+    def _carried_out(self, system: BatchSystem, plan: QueuePlan, shadow: bool) -> PlanReport:
+        refused = self._refused(system, plan)
+        if refused or shadow:
+            self.take_back(system)
+        if refused:
+            self._tell(refused)
+            return PlanReport(refused=refused)
+        wanted, known = self._planned(plan, self._look(system, plan.snapshot))
+        if shadow:
+            self._known = known
+            return PlanReport(standing=len(wanted))
+        lever = _lever(system)
+        standing = lever.estimates()
+        changes = self._changes(wanted, standing, known)
+        alive = {*standing, *plan.snapshot.running.jobs.job_id.tolist()}
+        ours = {job: told for job, told in known.jobs.items() if job in alive}
+        before = {job: (*ours.get(job, ()), told) for job, told in changes.items()}
+        self._keep(replace(known, jobs={**ours, **before}))
+        left = self._write(lever, changes)
+        self._tell("")
+        written = {job: (told,) for job, told in changes.items() if job not in left}
+        after = {**ours, **before, **written}
+        self._keep(replace(known, jobs={job: told for job, told in after.items() if any(told)}))
+        given = [told for (told,) in written.values() if told]
+        return PlanReport(
+            standing=len(self._known.jobs) if self._known else 0,
+            given=len(given),
+            taken=len(written) - len(given),
+            rejected=len(left),
+        )
+
+    def _refused(self, system: BatchSystem, plan: QueuePlan) -> str:
+        """Why nobody is given an estimate in this cycle; "" where they are."""
+        if not self.wanted:
+            return "[plan] estimates is off"
+        if plan.fallback_reason is not None or plan.releases:
+            return "the policy is not used"
+        if plan.decision.run_times is None:
+            return "the policy foretells no run times: [policy] model has to name one that does"
+        if not isinstance(system, PlansByEstimates):
+            return f"{system.name} cannot plan by estimates"
+        return system.estimates_refused() or ""
+
+    def _look(self, system: BatchSystem, snapshot: QueueSnapshot) -> PlanMemory:
+        """What is known now; the longest wait grows, and fades while nobody waits."""
+        assert self.file is not None
+        known = self._known or self.file.read()
+        if known is None:  # nobody knows which are ours
+            self.take_back(system)
+            known = PlanMemory()
+        waits, waited = waits_for_machine(snapshot), np.nan_to_num(snapshot.accrued_wait)
+        since = max(snapshot.now - known.time, 0.0) if np.isfinite(known.time) else 0.0
+        longest = longest_wait(known.longest, since, waited[waits].max(initial=0.0))
+        return replace(known, longest=float(longest), time=snapshot.now)
+
+    def _planned(self, plan: QueuePlan, known: PlanMemory) -> tuple[dict[int, int], PlanMemory]:
+        """Estimates that are wanted, and what is known with the promises of this cycle."""
+        snapshot, quantiles = plan.snapshot, plan.decision.run_times
+        assert quantiles is not None
+        queue = waiting_queue(snapshot, plan.priority_after, waits_for_machine(snapshot))
+        numbers = snapshot.pending.jobs.job_id
+        starts = {int(numbers[head.place]): head.start for head in queue.heads}
+        promises = {job: known.promises.get(job, start) for job, start in starts.items()}
+        known = replace(known, promises={k: v for k, v in promises.items() if np.isfinite(v)})
+        bounds = PlanBounds(
+            promises=known.promises,
+            slack=float(protected_after(known.longest, SLACK)),
+            delay=self.delay,
+        )
+        return wanted_estimates(snapshot, queue, quantiles[:, PART], bounds), known
+
+    def _changes(
+        self, wanted: Mapping[int, int], standing: Mapping[int, JobEstimate], known: PlanMemory
+    ) -> dict[int, int]:
+        """The writes of this cycle: first what has to go, then what is new, `most` at most.
+
+        A value that is not ours is its user's own, and left alone.
+        """
+        gone: dict[int, int] = {}
+        new: dict[int, int] = {}
+        for job, told in standing.items():
+            is_ours = told.seconds == 0 or told.seconds in known.jobs.get(job, ())
+            seconds = wanted.get(job, 0) if told.obstacle is None else 0
+            if not is_ours or seconds == told.seconds:
+                continue
+            (new if seconds else gone)[job] = seconds
+        return dict(list({**gone, **new}.items())[: self.most])
+
+    def _of_ours(self, standing: Mapping[int, JobEstimate]) -> dict[int, int]:
+        """Zero for each job that carries an estimate of ours; for all, where nobody knows whose."""
+        assert self.file is not None
+        known = self.file.read()
+        if known is None:
+            return {job: 0 for job, told in standing.items() if told.seconds}
+        return {
+            job: 0
+            for job, told in standing.items()
+            if told.seconds and told.seconds in known.jobs.get(job, ())
+        }
+
+    def _write(self, lever: PlansByEstimates, changes: Mapping[int, int]) -> dict[int, str]:
+        """Job -> why it was not written, of those that still wait or run."""
+        if not changes:
+            return {}
+        rejected = lever.write_estimates(changes).rejected
+        if not rejected:
+            return {}
+        first = next(iter(rejected))
+        logger.info("plan_rejected=%d first=%d reason=%s", len(rejected), first, rejected[first])
+        alive = lever.estimates()
+        return {
+            job: words
+            for job, words in rejected.items()
+            if job in alive and alive[job].seconds != changes[job]
+        }
+
+    def _keep(self, known: PlanMemory) -> None:
+        """Remember; written before a write, and kept as a file while an estimate may stand."""
+        assert self.file is not None
+        if known.jobs:
+            if self._known is None or known.jobs != self._known.jobs:
+                self.file.write(known)
+        elif self.file.stands:
+            self._forget()
+        self._known = known
+
+    def _forget(self) -> None:
+        assert self.file is not None
+        try:
+            self.file.remove()
+        except OSError as error:
+            raise ChangeRejected(
+                f"{self.file.path} cannot be removed ({error.strerror}): make its folder writable "
+                "for this user."
+            ) from None
+        self._known = None if self._known is None else replace(self._known, jobs={})
+
+    def _failed(self, error: SlurmRLError) -> PlanReport:
+        self._tell(str(error))
+        failure = "unavailable" if isinstance(error, BatchSystemUnavailable) else "refused"
+        known = self._known or PlanMemory()
+        return PlanReport(standing=len(known.jobs), refused=str(error), failure=failure)
+
+    def _tell(self, words: str) -> None:
+        if words != self._complained and words:  # the same every minute would fill the log
+            logger.warning("plan_estimates=none reason=%s", words)
+        self._complained = words
+
+
+def _lever(system: BatchSystem) -> PlansByEstimates:
+    if not isinstance(system, PlansByEstimates):
+        raise ChangeRejected(
+            f"{system.name} cannot plan by estimates: set [plan] estimates = false"
+        )
+    return system
+
+
+def plan_path(state_file: Path) -> Path:
+    """Where it is remembered which jobs carry an estimate of ours, beside the state file."""
+    return state_file.with_name(state_file.name + ".plan")

@@ -1,0 +1,249 @@
+"""Plan estimates in a cycle: remembered before they are written, taken away as jobs start."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from slurm_rl_plugin.batch_systems.plan_port import JobEstimate
+from slurm_rl_plugin.batch_systems.port import ApplyReport
+from slurm_rl_plugin.domain import Decision, Memory, QueueSnapshot
+from slurm_rl_plugin.errors import BatchSystemUnavailable, ChangeRejected
+from slurm_rl_plugin.hook.cycle.cycle import Cycle
+from slurm_rl_plugin.hook.plan.estimates import PlanEstimates, plan_path
+from slurm_rl_plugin.hook.plan.plan_file import PlanFile
+from tests.unit.hook.queues import QueueInMemory, ScorePolicy
+from tests.unit.hook.test_cycle import cycle_over
+from tests.unit.hook.test_plan_candidates import HOUR, queue_of
+
+
+@dataclass
+class PlannedQueue(QueueInMemory):
+    """A queue that is planned by estimates; it notes what the file said at each write."""
+
+    file: Path = field(kw_only=True)
+    shown: QueueSnapshot = field(kw_only=True)
+    standing: dict[int, int] = field(default_factory=dict)
+    obstacles: dict[int, str] = field(default_factory=dict)
+    unsound: str | None = None
+    fault: Exception | None = None
+    refuses: tuple[int, ...] = ()
+    calls: list[dict[int, int]] = field(default_factory=list)
+    remembered: list[dict[str, list[int]]] = field(default_factory=list)
+
+    def snapshot(self) -> QueueSnapshot:
+        self._answer("snapshot")
+        return replace(self.shown, now=self.now, pending=self.pending)
+
+    def estimates_refused(self) -> str | None:
+        return self.unsound
+
+    def estimates(self) -> Mapping[int, JobEstimate]:
+        jobs = {*self.pending.jobs.job_id.tolist(), *self.standing}
+        return {
+            job: JobEstimate(seconds=self.standing.get(job, 0), obstacle=self.obstacles.get(job))
+            for job in sorted(jobs)
+        }
+
+    def write_estimates(self, seconds: Mapping[int, int]) -> ApplyReport:
+        if self.fault is not None:
+            raise self.fault
+        self.calls.append(dict(seconds))
+        content = json.loads(self.file.read_text())
+        self.remembered.append(content["jobs"] if content else {})
+        for job, told in seconds.items():
+            if job not in self.refuses:
+                self.standing[job] = told
+        self.standing = {job: told for job, told in self.standing.items() if told}
+        rejected = {job: "no" for job in seconds if job in self.refuses}
+        return ApplyReport(applied=len(seconds) - len(rejected), rejected=rejected)
+
+
+@dataclass
+class Foretelling(ScorePolicy):
+    """Foretells the same run time of each job; None for nothing."""
+
+    seconds: float | None = 290.0
+
+    def decide(self, snapshot: QueueSnapshot, memory: Memory | None = None) -> Decision:
+        decision = ScorePolicy.decide(self, snapshot, memory)
+        if self.seconds is None:
+            return decision
+        return replace(decision, run_times=np.full((len(snapshot.pending), 5), self.seconds))
+
+
+class Hook:
+    """A cycle over 4 processors: job 1 waits for all of them, job 2 for half with a long limit.
+
+    The head's promise was made when a running job had six hours left.
+    """
+
+    def __init__(self, folder: Path, **settings: object) -> None:
+        self.file = plan_path(folder / "state.json")
+        late, now = (queue_of([4, 2], [600, 2 * HOUR], [(2, left)]) for left in (6 * HOUR, HOUR))
+        self.queue = PlannedQueue(late.pending, file=self.file, shown=late)
+        self.policy = Foretelling([2, 1])
+        self.cycle = self.over(folder, **settings)
+        self.cycle.run()
+        self.queue.shown = now
+
+    def over(self, folder: Path, **settings: object) -> Cycle:
+        cycle = cycle_over(self.queue, self.policy, folder, **settings)
+        cycle.estimates = PlanEstimates(wanted=True, file=PlanFile(self.file))
+        return cycle
+
+
+@pytest.fixture
+def hook(tmp_path: Path) -> Hook:
+    return Hook(tmp_path)
+
+
+def test_a_candidate_is_told_and_remembered_before(hook: Hook) -> None:
+    assert not hook.queue.standing
+    report = hook.cycle.run()
+    assert hook.queue.standing == {2: 300}
+    assert hook.queue.remembered == [{"2": [300]}]
+    assert (report.estimates.given, report.estimates.standing) == (1, 1)
+    assert hook.cycle.carries_factors
+    assert hook.cycle.run().estimates.given == 0  # as it should be: nothing is written
+    assert len(hook.queue.calls) == 1
+
+
+def test_it_is_taken_away_as_the_job_starts_or_no_longer_may(hook: Hook) -> None:
+    hook.cycle.run()
+    hook.queue.obstacles[2] = "a reservation is near"
+    report = hook.cycle.run()
+    assert (report.estimates.taken, hook.queue.standing) == (1, {})
+    assert not hook.file.exists()
+    hook.queue.obstacles.clear()
+    hook.cycle.run()
+    assert hook.queue.standing == {2: 300}
+    started = hook.queue.pending.jobs.job_id != 2
+    hook.queue.pending = hook.queue.pending.select(started)
+    hook.policy.scores = [1]
+    assert hook.cycle.run().estimates.taken == 1  # it still showed as a running job
+    assert hook.queue.standing == {}
+
+
+def test_a_users_own_value_is_left_alone(hook: Hook) -> None:
+    hook.queue.standing = {2: 1200}
+    assert hook.cycle.run().estimates.given == 0
+    hook.cycle.release()
+    assert hook.queue.standing == {2: 1200}
+    hook.queue.standing = {}
+    hook.cycle.run()
+    hook.queue.standing = {2: 600}  # the user has set another since
+    hook.cycle.run()
+    hook.cycle.release()
+    assert hook.queue.standing == {2: 600}
+
+
+@pytest.mark.parametrize("why", ["unsound", "broken", "silent", "off", "shadow"])
+def test_all_is_taken_back_where_it_no_longer_counts(hook: Hook, why: str) -> None:
+    hook.cycle.run()
+    assert hook.queue.standing
+    if why == "unsound":
+        hook.queue.unsound = "the flag is gone"
+    elif why == "broken":
+        hook.policy.broken = True
+    elif why == "silent":
+        hook.policy.seconds = None
+    elif why == "off":
+        hook.cycle.estimates.wanted = False
+    else:
+        hook.cycle.settings = replace(hook.cycle.settings, shadow=True)
+    report = hook.cycle.run()
+    assert report.succeeded
+    assert (hook.queue.standing, hook.file.exists()) == ({}, False)
+    assert bool(report.estimates.refused) == (why != "shadow")
+    assert report.estimates.standing == (1 if why == "shadow" else 0)
+
+
+def test_a_release_takes_all_of_ours_back_and_a_new_process_can(hook: Hook, tmp_path: Path) -> None:
+    hook.cycle.run()
+    fresh = hook.over(tmp_path)
+    assert fresh.carries_factors
+    fresh.release()
+    assert (hook.queue.standing, hook.file.exists()) == ({}, False)
+
+
+def test_a_file_that_is_lost_takes_every_estimate_back(hook: Hook, tmp_path: Path) -> None:
+    hook.cycle.run()
+    for lose in (Cycle.release, Cycle.run):
+        hook.cycle.run()
+        hook.file.write_text("[]")
+        lose(hook.over(tmp_path))
+        assert {2: 0} in hook.queue.calls
+        hook.queue.calls.clear()
+    hook.cycle.release()
+    assert (hook.queue.standing, hook.file.exists()) == ({}, False)
+
+
+def test_a_job_that_comes_back_is_still_known(hook: Hook) -> None:
+    """Slurm shows no estimate of a running job, and gives it back when it is requeued."""
+    hook.cycle.run()
+    waiting, shown = hook.queue.pending, hook.queue.shown
+    table = shown.running.jobs
+    began = replace(table, job_id=np.array([2]))
+    hook.queue.pending = waiting.select(waiting.jobs.job_id != 2)
+    hook.queue.shown = replace(shown, running=replace(shown.running, jobs=began))
+    hook.queue.standing, hook.policy.scores = {}, [1]
+    hook.cycle.run()
+    hook.queue.pending, hook.queue.shown = waiting, shown
+    hook.queue.standing, hook.policy.scores = {2: 300}, [2, 1]
+    hook.queue.obstacles[2] = "a reservation is near"
+    assert hook.cycle.run().estimates.taken == 1
+
+
+@pytest.mark.parametrize(
+    ("fault", "kind"),
+    [
+        (ChangeRejected("no right"), "refused"),
+        (BatchSystemUnavailable("down"), "unavailable"),
+        (ZeroDivisionError("?"), "internal"),
+    ],
+)
+def test_what_fails_stops_no_order(hook: Hook, fault: Exception, kind: str) -> None:
+    hook.queue.fault = fault
+    report = hook.cycle.run()
+    assert (report.succeeded, report.estimates.failure) == (True, kind)
+    assert hook.file.exists()  # it may have been written
+    hook.queue.fault = None
+    assert hook.cycle.run().estimates.failure is None
+    assert hook.queue.standing == {2: 300}
+
+
+def test_a_refused_one_is_counted_and_not_remembered_as_standing(hook: Hook) -> None:
+    hook.queue.refuses = (2,)
+    report = hook.cycle.run()
+    assert (report.estimates.rejected, report.estimates.given) == (1, 0)
+    hook.queue.refuses = ()
+    assert hook.cycle.run().estimates.given == 1
+
+
+def test_a_cycle_that_cannot_follow_the_queue_takes_them_back(hook: Hook) -> None:
+    hook.cycle.run()
+    hook.queue.apply = None  # type: ignore[assignment, method-assign]
+    hook.policy.scores = [1, 2]
+    assert hook.cycle.run().failure == "internal"
+    assert hook.queue.standing == {}
+
+
+def test_a_release_that_leaves_one_says_so(hook: Hook) -> None:
+    hook.cycle.run()
+    hook.queue.refuses = (2,)
+    with pytest.raises(ChangeRejected, match="1 jobs keep an estimate"):
+        hook.cycle.release()
+    assert hook.file.exists()
+
+
+def test_shadow_mode_writes_nothing(tmp_path: Path) -> None:
+    hook = Hook(tmp_path, shadow=True)
+    report = hook.cycle.run()
+    assert (hook.queue.calls, hook.file.exists()) == ([], False)
+    assert report.estimates.standing == 1
