@@ -22,8 +22,9 @@ from slurm_rl_plugin.batch_systems.pbs.answers.sched_config import sched_folder
 from slurm_rl_plugin.batch_systems.pbs.cluster import Pbs
 from slurm_rl_plugin.batch_systems.pbs.lever.soft_walltimes import write_soft_walltimes
 from slurm_rl_plugin.batch_systems.pbs.lever.writes import Ifl, Qalter
+from slurm_rl_plugin.batch_systems.pbs.queue.reader import QueueReader
 from slurm_rl_plugin.errors import ChangeRejected
-from tests.architecture.markdown_documents import TOP
+from tests.architecture.markdown_documents import TOP, section
 from tests.real.openpbs_server import InstalledPbs, missing_openpbs
 from tests.real.system_users import add_system_user
 
@@ -151,7 +152,6 @@ def test_a_filler_starts_by_its_estimate_and_loses_it(server: PlanningPbs) -> No
     report = system.write_estimates({number(filler): 60})
     assert (report.applied, report.rejected) == (1, {})
     assert server.soft(filler) == "00:01:00"
-    server.cycle()
     server.wait_until(lambda: server.state(filler) == "R", 20, "start of the filler")
     standing = system.estimates()[number(filler)]
     assert (standing.seconds, standing.obstacle) == (60, None)
@@ -226,7 +226,8 @@ def test_all_are_taken_back(server: PlanningPbs, sender: type) -> None:
     system = adapter(server)
     assert isinstance(system._sender, Ifl), "the installation has no libpbs.so"
     if sender is Qalter:
-        system._sender, system._library = Qalter(system.commands), None
+        system._sender = Qalter(system.commands)
+        system._queue = QueueReader(system.commands, None)
     wanted = {number(name): 60 + place for place, name in enumerate(names)}
     assert system.write_estimates(wanted).rejected == {}
     assert {job: each.seconds for job, each in system.estimates().items()} == wanted
@@ -235,6 +236,25 @@ def test_all_are_taken_back(server: PlanningPbs, sender: type) -> None:
     assert still == {names[0]}
     assert system.write_estimates(dict.fromkeys(wanted, 0)).rejected == {}
     assert "soft_walltime" not in server.run("qstat", "-f", *names).stdout
+
+
+def test_all_are_taken_away_by_hand(server: PlanningPbs) -> None:
+    """By the line of the document, while none of us runs; jobs of all kinds."""
+    running = server.job(1, 600)
+    server.wait_until(lambda: server.state(running) == "R", 30, "start")
+    server.qmgr("set server scheduling = False")
+    waiting = [
+        server.job(1, 600),
+        server.job(1, 600, 600, "-h"),
+        server.job(1, 600, 1, "-J", "1-3"),
+    ]
+    server.run("qalter", "-l", "soft_walltime=90", running)  # by another manager
+    assert server.system.write_estimates(dict.fromkeys(map(number, waiting), 90)).applied == 3
+    words = section(TOP / "docs" / "plan-estimates.md", "OpenPBS")
+    (line,) = re.findall(r"^# (qselect .*)$", words, re.MULTILINE)
+    server.run("sh", "-c", line)
+    assert "soft_walltime" not in server.run("qstat", "-f", running, *waiting).stdout
+    assert server.state(running) == "R"
 
 
 def test_no_0_is_written_and_the_scheduler_lives(server: PlanningPbs) -> None:
@@ -304,20 +324,13 @@ def warned(server: PlanningPbs) -> str:
 def test_an_operator_is_told_that_he_is_no_manager(server: PlanningPbs) -> None:
     server.qmgr("set server scheduling = False")
     job = server.job(1, 600)
-    host = server.run("hostname").stdout.strip()
-    server.qmgr(f"set server operators += {USER}@{host}")
-    try:
+    with server.granted("operators", USER):
         refused = as_user(server, number(job))
         assert ChangeRejected.__name__ in refused.stderr
         assert "nobody but managers" in refused.stderr
-        server.qmgr(f"set server managers += {USER}@{host}")
-        try:
+        with server.granted("managers", USER):
             assert as_user(server, number(job)).returncode == 0
             assert server.soft(job) == "00:01:30"
-        finally:
-            server.qmgr(f"set server managers -= {USER}@{host}")
-    finally:
-        server.qmgr(f"set server operators -= {USER}@{host}")
 
 
 def as_user(server: PlanningPbs, job: int) -> subprocess.CompletedProcess[str]:
@@ -327,7 +340,9 @@ def as_user(server: PlanningPbs, job: int) -> subprocess.CompletedProcess[str]:
         "from slurm_rl_plugin.batch_systems.pbs.cluster import Pbs;"
         "from slurm_rl_plugin.batch_systems.pbs.lever.writes import Qalter;"
         "system = Pbs(AdapterParts(shares={'a': 1.0}, interactive=bool, clock=time.time));"
-        "system._sender, system._library = Qalter(system.commands), None;"
+        "from slurm_rl_plugin.batch_systems.pbs.queue.reader import QueueReader;"
+        "system._sender = Qalter(system.commands);"
+        "system._queue = QueueReader(system.commands, None);"
         "import slurm_rl_plugin.batch_systems.pbs.plan_estimates.estimates as estimates;"
         "times = estimates.read_closed_times(estimates.sched_folder(system.commands));"
         "estimates.read_closed_times = lambda folder: times;"  # only root may enter sched_priv

@@ -229,7 +229,7 @@ def test_only_whole_scores_that_single_precision_keeps_are_ever_sent(
     sender = system._sender = SentScores()
     told = {"pbs_version": "23.06.06", "resources_default": {"rl_score": default}}
     system._server = parse_server({"Server": {"head": told}})
-    system._names = {job: f"{job}.head" for job in range(len(factors))}
+    system._queue.names = {job: f"{job}.head" for job in range(len(factors))}
     report = system.apply([set_to(job, factor) for job, factor in enumerate(factors)])
     for write in sender.sent:
         assert write.value == "" or (

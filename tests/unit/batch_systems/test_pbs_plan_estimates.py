@@ -130,6 +130,16 @@ def test_a_running_jobs_estimate_is_taken_away_and_none_is_given(fake: FakePbs) 
     assert 1 not in system.estimates()
 
 
+def test_the_scheduler_is_made_to_look_when_a_job_gets_one(plain: FakePbs) -> None:
+    system = adapter(plain)
+    for wanted, looks in (({1: 0}, 0), ({1: 90}, 1), ({1: 90, 2: 30}, 1), ({1: 80, 2: 0}, 2)):
+        system.write_estimates(wanted)
+        assert [call[0] for call in plain.state["calls"]].count("qmgr") == looks
+    plain.set_server(scheduling="False")
+    assert system.write_estimates({1: 70}).applied == 1
+    assert [call[0] for call in plain.state["calls"]].count("qmgr") == 2
+
+
 @pytest.mark.parametrize("state", ["R", "E"])
 def test_what_cannot_be_taken_away_is_told(fake: FakePbs, state: str) -> None:
     fake.request("5[2].head", soft_walltime="00:02:00")

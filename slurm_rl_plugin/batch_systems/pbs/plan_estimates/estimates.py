@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from slurm_rl_plugin.batch_systems.pbs.answers.fields import PbsJob
 from slurm_rl_plugin.batch_systems.pbs.answers.sched_config import sched_folder
 from slurm_rl_plugin.batch_systems.pbs.answers.server import PbsServer
+from slurm_rl_plugin.batch_systems.pbs.lever.look import look_now
 from slurm_rl_plugin.batch_systems.pbs.lever.soft_walltimes import write_soft_walltimes
 from slurm_rl_plugin.batch_systems.pbs.lever.writes import ResourceSender
 from slurm_rl_plugin.batch_systems.pbs.plan_estimates.closed_times import read_closed_times
@@ -55,6 +56,8 @@ class PbsEstimates:
     ) -> ApplyReport:
         """Write what is sound by what the jobs are now; see `PlansByEstimates.write_estimates`.
 
+        Where a job has got one pbs_sched is made to look, or it would start at the next event.
+
         Args:
             seconds: by the job's number; 0 takes away.
             jobs: as just read.
@@ -77,13 +80,21 @@ class PbsEstimates:
                 rejected[job_id] = words
             elif job is not None:
                 sound[job.name] = math.ceil(wanted)
-        later: frozenset[int] = frozenset()
-        if sound:
-            refused, still = write_soft_walltimes(sender, sound)
-            numbers = {job.name: job.job_id for job in jobs}
-            rejected.update((numbers[name], words) for name, words in refused.items())
-            later = frozenset(numbers[name] for name in still)
+        refused, still = self._send(sound, jobs, sender) if sound else ({}, frozenset())
+        numbers = {job.name: job.job_id for job in jobs}
+        rejected.update((numbers[name], words) for name, words in refused.items())
+        later = frozenset(numbers[name] for name in still)
         return ApplyReport(applied=len(seconds) - len(rejected), rejected=rejected, later=later)
+
+    def _send(
+        self, sound: Mapping[str, int], jobs: Sequence[PbsJob], sender: ResourceSender
+    ) -> tuple[dict[str, str], frozenset[str]]:
+        stood = {job.name: job.soft_walltime for job in jobs}
+        refused, still = write_soft_walltimes(sender, sound)
+        given = [name for name, each in sound.items() if each and stood[name] != each]
+        if any(name not in refused for name in given):
+            look_now(self._commands, "estimates=given")
+        return refused, still
 
 
 def _standing(job: PbsJob) -> int:
