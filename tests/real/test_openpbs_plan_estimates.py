@@ -22,7 +22,7 @@ from slurm_rl_plugin.batch_systems.pbs.answers.sched_config import sched_folder
 from slurm_rl_plugin.batch_systems.pbs.cluster import Pbs
 from slurm_rl_plugin.batch_systems.pbs.lever.soft_walltimes import write_soft_walltimes
 from slurm_rl_plugin.batch_systems.pbs.lever.writes import Ifl, Qalter
-from slurm_rl_plugin.batch_systems.pbs.queue.reader import QueueReader
+from slurm_rl_plugin.batch_systems.pbs.queue.reader import PbsQueueReader
 from slurm_rl_plugin.errors import ChangeRejected
 from tests.architecture.markdown_documents import TOP, section
 from tests.real.openpbs_server import InstalledPbs, missing_openpbs
@@ -227,7 +227,7 @@ def test_all_are_taken_back(server: PlanningPbs, sender: type) -> None:
     assert isinstance(system._sender, Ifl), "the installation has no libpbs.so"
     if sender is Qalter:
         system._sender = Qalter(system.commands)
-        system._queue = QueueReader(system.commands, None)
+        system._queue = PbsQueueReader(system.commands, None)
     wanted = {number(name): 60 + place for place, name in enumerate(names)}
     assert system.write_estimates(wanted).rejected == {}
     assert {job: each.seconds for job, each in system.estimates().items()} == wanted
@@ -340,9 +340,9 @@ def as_user(server: PlanningPbs, job: int) -> subprocess.CompletedProcess[str]:
         "from slurm_rl_plugin.batch_systems.pbs.cluster import Pbs;"
         "from slurm_rl_plugin.batch_systems.pbs.lever.writes import Qalter;"
         "system = Pbs(AdapterParts(shares={'a': 1.0}, interactive=bool, clock=time.time));"
-        "from slurm_rl_plugin.batch_systems.pbs.queue.reader import QueueReader;"
+        "from slurm_rl_plugin.batch_systems.pbs.queue.reader import PbsQueueReader;"
         "system._sender = Qalter(system.commands);"
-        "system._queue = QueueReader(system.commands, None);"
+        "system._queue = PbsQueueReader(system.commands, None);"
         "import slurm_rl_plugin.batch_systems.pbs.plan_estimates.estimates as estimates;"
         "times = estimates.read_closed_times(estimates.sched_folder(system.commands));"
         "estimates.read_closed_times = lambda folder: times;"  # only root may enter sched_priv

@@ -21,7 +21,7 @@ from slurm_rl_plugin.batch_systems.pbs.answers.fields import job_number
 from slurm_rl_plugin.batch_systems.pbs.checks import CLASS_HOOK
 from slurm_rl_plugin.batch_systems.pbs.cluster import Pbs
 from slurm_rl_plugin.batch_systems.pbs.lever.writes import Ifl, Qalter
-from slurm_rl_plugin.batch_systems.pbs.queue.reader import QueueReader
+from slurm_rl_plugin.batch_systems.pbs.queue.reader import PbsQueueReader
 from slurm_rl_plugin.batch_systems.pbs.setup import setup_steps
 from slurm_rl_plugin.batch_systems.port import FactorChange
 from slurm_rl_plugin.cli.assembly.shipped_files import shipped_folder
@@ -139,7 +139,7 @@ def test_scores_are_written_read_back_and_cleared(server: InstalledPbs, sender: 
     assert isinstance(system._sender, Ifl), "the installation has no libpbs.so"
     if sender is Qalter:
         system._sender = Qalter(system.commands)
-        system._queue = QueueReader(system.commands, None)
+        system._queue = PbsQueueReader(system.commands, None)
     wanted = {jobs[0]: 5, jobs[1]: 2**24 - 1000, jobs[2]: -999}
     report = system.apply([FactorChange(job_id=j, old=0, new=f) for j, f in wanted.items()])
     assert report.rejected == {}

@@ -30,7 +30,7 @@ from slurm_rl_plugin.batch_systems.pbs.plan_estimates.requirements import read_p
 from slurm_rl_plugin.batch_systems.pbs.process import DEFAULT_HOME, PbsCommands
 from slurm_rl_plugin.batch_systems.pbs.queue.job_tables import PbsTables, factor_of
 from slurm_rl_plugin.batch_systems.pbs.queue.job_watch import PbsWatch
-from slurm_rl_plugin.batch_systems.pbs.queue.reader import QueueReader
+from slurm_rl_plugin.batch_systems.pbs.queue.reader import PbsQueueReader
 from slurm_rl_plugin.batch_systems.pbs.setup import heartbeat_file
 from slurm_rl_plugin.batch_systems.plan_port import JobEstimate
 from slurm_rl_plugin.batch_systems.port import (
@@ -67,7 +67,7 @@ class Pbs:
             environment=given.environment, timeout=given.timeout, on_call=given.on_call
         )
         library = installed_library(self.commands)
-        self._queue = QueueReader(self.commands, library)
+        self._queue = PbsQueueReader(self.commands, library)
         self._sender: ResourceSender = Ifl(library) if library else Qalter(self.commands)
         self._fairshare = Fairshare(self.commands)
         self._given = given

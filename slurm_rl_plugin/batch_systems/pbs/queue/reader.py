@@ -17,7 +17,7 @@ from slurm_rl_plugin.batch_systems.pbs.process import PbsCommands, section
 QSTAT = ("qstat", "-f", "-F", "json")
 
 
-class QueueReader:
+class PbsQueueReader:
     """Asks PBS for its jobs, and keeps what PBS calls each.
 
     Args:
