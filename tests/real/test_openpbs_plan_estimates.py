@@ -219,6 +219,32 @@ def test_no_estimate_near_dedicated_time(server: PlanningPbs) -> None:
         assert server.state(job) == "R", "dedicated time is safe: the guard is needless"
 
 
+def test_no_estimate_where_jobs_must_not_cross_into_prime_time(server: PlanningPbs) -> None:
+    """Without the guard the job starts, as before dedicated time."""
+    now = time.time()  # noqa: TID251
+    span = " ".join(time.strftime("%H%M", time.localtime(now + at)) for at in (300, 7200))
+    year = time.strftime("YEAR %Y", time.localtime(now))
+    days = "".join(f"{day} {span}\n" for day in ("weekday", "saturday", "sunday"))
+    config = (server.files / "sched_config").read_text()
+    bound = re.sub(r"^backfill_prime:.*$", "backfill_prime: true ALL", config, flags=re.M)
+    server.qmgr("set server scheduling = False")
+    with (
+        server.changed("holidays", f"{year}\n{days}"),
+        server.changed("sched_config", bound),
+    ):
+        job, short = server.job(1, 900), server.job(1, 120)
+        server.cycle()
+        assert server.state(short) == "R"
+        assert "cross into" in server.told(job, "comment")
+        assert "prime time" in (server.system.estimates()[number(job)].obstacle or "")
+        assert (
+            "prime time" in server.system.write_estimates({number(job): 60}).rejected[number(job)]
+        )
+        server.run("qalter", "-l", "soft_walltime=20", job)
+        server.cycle()
+        assert server.state(job) == "R", "prime time is safe: the guard is needless"
+
+
 @pytest.mark.parametrize("sender", [Ifl, Qalter])
 def test_all_are_taken_back(server: PlanningPbs, sender: type) -> None:
     server.qmgr("set server scheduling = False")
