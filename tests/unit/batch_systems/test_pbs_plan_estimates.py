@@ -307,7 +307,7 @@ def test_who_is_no_manager_is_told_so(fake: FakePbs, mode: str) -> None:
     for command in ("qalter", "pbs_ifl"):
         fake.break_command(command, mode)
     with pytest.raises(ChangeRejected, match="nobody but managers"):
-        adapter(fake).write_estimates({1: 90, 2: 90})
+        adapter(fake).write_estimates({1: 90, 2: 90, 99: 90})
     checks = {check.name: check for check in adapter(fake).estimate_checks(writes=True)}
     assert checks["estimates right"].result == "fail"
     assert "set server managers +=" in checks["estimates right"].what

@@ -52,9 +52,10 @@ def write_soft_walltimes(
             refused[job] = now.words or f"not read back: it has {now.value or 'none'}"
             if now.value:
                 still.add(job)
-    if refused and all(_is_no_right(words) for words in refused.values()):
+    said = [words for words in refused.values() if words != _UNKNOWN]
+    if said and len(refused) == len(seconds) and all(_is_no_right(words) for words in said):
         raise ChangeRejected(
-            f"PBS lets nobody but managers set {SOFT_WALLTIME} ({next(iter(refused.values()))}): "
+            f"PBS lets nobody but managers set {SOFT_WALLTIME} ({said[0]}): "
             "make the user of this daemon one (qmgr -c 'set server managers += USER@HOST')"
         )
     return refused, frozenset(still)

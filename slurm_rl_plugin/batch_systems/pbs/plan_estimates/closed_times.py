@@ -15,7 +15,7 @@ from slurm_rl_plugin.batch_systems.pbs.answers.fields import PbsJob
 from slurm_rl_plugin.batch_systems.pbs.answers.sched_config import SchedConfig, read_sched_config
 
 #: Seconds before the last moment at which a job could start without running into dedicated time:
-#: estimates are gone by then although the daemon is, or reads its clock in another zone.
+#: so long may a daemon be away, or its time zone another, and take the estimate away all the same.
 AHEAD = 86400.0
 _SPAN = re.compile(r"\s*(\d+/\d+/\d+)\s+(\d+:\d+)\s+(\d+/\d+/\d+)\s+(\d+:\d+)")
 _CENTURY = 2000
