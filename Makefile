@@ -69,7 +69,8 @@ test-releases: $(VENV)/installed-test
 	SLURM_RL_TEST_RELEASES="24.11 26.05" $(BIN)/pytest -m real
 
 test-pbs: $(VENV)/installed-test
-	SLURM_RL_TEST_PBS=1 $(BIN)/pytest tests/real/test_openpbs_real.py
+	SLURM_RL_TEST_PBS=1 $(BIN)/pytest tests/real/test_openpbs_real.py \
+		tests/real/test_openpbs_plan_estimates.py
 
 check: $(VENV)/installed-test
 	$(BIN)/ruff check .

@@ -42,6 +42,24 @@ int pbs_disconnect(int connection)
 	return connection != 1;
 }
 
+static char words[4096];
+
+int pbs_alterjob(int connection, const char *job, struct attrl *change, const char *extend)
+{
+	char question[4096];
+	FILE *answer;
+	int status;
+
+	if (connection != 1 || strcmp(change->name, "Resource_List") || change->next || extend)
+		return 15003;
+	snprintf(question, sizeof(question), "alter '%s' '%s' '%s'", job, change->resource, change->value);
+	answer = ask(question);
+	words[fread(words, 1, sizeof(words) - 1, answer)] = 0;
+	words[strcspn(words, "\n")] = 0;
+	status = pclose(answer);
+	return status ? (error = 15007) : 0;
+}
+
 int pbs_asyalterjob(int connection, const char *job, struct attrl *change, const char *extend)
 {
 	char path[4096];
@@ -51,7 +69,7 @@ int pbs_asyalterjob(int connection, const char *job, struct attrl *change, const
 		return 15003;
 	snprintf(path, sizeof(path), "%s.asynchronous", getenv("FAKE_PBS_STATE"));
 	file = fopen(path, "a");
-	fprintf(file, "%s\t%s\n", job, change->value);
+	fprintf(file, "%s\t%s\t%s\n", job, change->resource, change->value);
 	return fclose(file);
 }
 
@@ -140,5 +158,5 @@ void pbs_statfree(struct batch_status *status)
 char *pbs_geterrmsg(int connection)
 {
 	(void) connection;
-	return NULL;
+	return *words ? words : NULL;
 }

@@ -2,7 +2,8 @@
 
 The programs in `pbs_bin` call `main`; tests describe the cluster with `FakePbs` of
 `fake_pbs_cluster.py`. The state file is named by FAKE_PBS_STATE. Its `modes` make a command
-misbehave: `hang`, `garbage`, `down`, `deny`, `lose` (accepts a score and forgets it).
+misbehave: `hang`, `garbage`, `down`, `deny`, `lose` (accepts a value and forgets it), `operator`
+(the user is no more than that).
 """
 
 import json
@@ -14,6 +15,7 @@ import sys
 import time
 
 UNKNOWN_JOB, UNAUTHORIZED, WRONG_STATE, FINISHED = 153, 159, 167, 35
+READ_ONLY, INVALID, BAD_VALUE, SHRINKS = 155, 156, 166, 76
 WAITING = "QHWTB"
 QUEUE_COMMAND = re.compile(
     r"(list|set) queue (\w+) max_run_res(?:\.ncpus ([+-])= \[o:PBS_ALL=(\d+)\])?"
@@ -59,9 +61,10 @@ def qstat_queues(state, words):
             "queue_type": "Execution",
             "state_count": f"Transit:0 Queued:{queue['queued']} Held:0 Waiting:0 Running:0 ",
             "resources_assigned": {"ncpus": queue["in_use"], "nodect": 1},
+            **queue.get("attributes", {}),
         }
         for name, queue in state["queues"].items()
-        if name in words
+        if name in words or not set(words) & set(state["queues"])
     }
     say(json.dumps({**_head(), "Queue": queues}, indent=4))
     return 0
@@ -167,21 +170,55 @@ def pbsfs(state, words, mode):
 def qalter(state, words, mode):
     change, name = words[1], words[2]
     resource, _, value = change.partition("=")
-    if resource != "rl_score":
-        raise SystemExit(f"the fake qalter does not know: {words}")
+    status, said = alter(state, mode, name, resource, value)
+    if status:
+        complain(f"qalter: {said} {name}")
+    return status
+
+
+def alter(state, mode, name, resource, value):
+    """Exit status of qalter, and the server's words where it refuses."""
     job = state["jobs"].get(name)
+    if resource == "soft_walltime" and mode in ("deny", "operator"):
+        return READ_ONLY, "Cannot set attribute, read only or insufficient permission"
     if mode == "deny":
-        complain(f"qalter: Unauthorized Request  {name}")
-        return UNAUTHORIZED
+        return UNAUTHORIZED, "Unauthorized Request "
     if job is None or job["job_state"] in "FX":
-        complain(f"qalter: Unknown Job Id {name}")
-        return UNKNOWN_JOB
-    if job["job_state"] not in WAITING:
-        complain(f"qalter: Request invalid for state of job  {name}")
-        return WRONG_STATE
+        return UNKNOWN_JOB, "Unknown Job Id"
+    if re.search(r"\[\d", name):
+        return INVALID, "Invalid request"
+    alterable = WAITING + "R" if resource == "soft_walltime" else WAITING
+    if job["job_state"] not in alterable:
+        return WRONG_STATE, "Request invalid for state of job "
+    if resource == "soft_walltime":
+        return set_soft_walltime(job, value, mode)
+    if resource != "rl_score":
+        raise SystemExit(f"the fake PBS does not know: {resource}")
     if mode != "lose":
         set_score(state, job, value)
-    return 0
+    return 0, ""
+
+
+def set_soft_walltime(job, value, mode):
+    """As the server: 0 is taken, which ends the real scheduler; more than the walltime is not."""
+    resources = job["Resource_List"]
+    if value and not re.fullmatch(r"\d+(\.\d+)?", value):
+        return BAD_VALUE, "Illegal attribute or resource value"
+    if value and "min_walltime" in resources:
+        return SHRINKS, "soft_walltime is not supported with Shrink to Fit jobs"
+    if value and int(float(value)) > seconds_of(resources.get("walltime", "9999:00:00")):
+        return BAD_VALUE, "Illegal attribute or resource value"
+    if mode != "lose":
+        resources.pop("soft_walltime", None)
+        if value:
+            minutes, seconds = divmod(int(float(value)), 60)
+            resources["soft_walltime"] = f"{minutes // 60:02}:{minutes % 60:02}:{seconds:02}"
+    return 0, ""
+
+
+def seconds_of(clock):
+    hours, minutes, seconds = (int(part) for part in clock.split(":"))
+    return 3600 * hours + 60 * minutes + seconds
 
 
 def set_score(state, job, value):
@@ -203,14 +240,15 @@ def pbs_ifl(state, words, mode):
     """What libpbs asks of the server; the library is `fake_libpbs.c`."""
     if words == ["connect"]:
         return 0
+    if words[0] == "alter":
+        status, said = alter(state, mode, *words[1:])
+        say(said)
+        return status
     queued = os.environ["FAKE_PBS_STATE"] + ".asynchronous"
     if os.path.exists(queued):  # noqa: PTH110
         with open(queued) as file:  # noqa: PTH123
             for line in file:
-                name, _, value = line.rstrip("\n").partition("\t")
-                job = state["jobs"].get(name)
-                if job and job["job_state"] in WAITING and mode not in ("deny", "lose"):
-                    set_score(state, job, value)
+                alter(state, mode, *line.rstrip("\n").split("\t"))
         os.remove(queued)  # noqa: PTH107
     for name, job in state["jobs"].items():
         if job["job_state"] in "FX" or ("[" in name and "[]" not in name):
@@ -233,6 +271,10 @@ def qmgr(state, words, mode):
         say("Resource rl_score")
         for name, value in state["resource"].items():
             say(f"    {name} = {value}")
+        return 0
+    if command == "list sched":
+        for name in state["schedulers"]:
+            say(f"Sched {name}\n    partition = pbs-default\n    state = idle\n")
         return 0
     if command == "list hook":
         if mode == "operator":

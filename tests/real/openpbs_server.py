@@ -7,7 +7,8 @@ import pwd
 import re
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from slurm_rl_plugin.batch_systems.pbs.process import DEFAULT_CONF, read_pbs_conf
@@ -86,6 +87,20 @@ class InstalledPbs:
         """Names of the jobs that started today, in the order of their starts."""
         folder = Path(self.conf["PBS_HOME"], "server_priv", "accounting")
         return _STARTED.findall("".join(path.read_text() for path in sorted(folder.iterdir())[-2:]))
+
+    @contextmanager
+    def granted(self, right: str, user: str) -> Iterator[None]:
+        """The user is one of the server's `managers` or `operators` for a while.
+
+        The last of them goes by `unset`: taken out by `-=` it is back after a restart (23.06.06).
+        """
+        entry = f"{user}@{self.run('hostname').stdout.strip()}"
+        others = f"{right} = " in self.qmgr(f"list server {right}")
+        self.qmgr(f"set server {right} += {entry}")
+        try:
+            yield
+        finally:
+            self.qmgr(f"set server {right} -= {entry}" if others else f"unset server {right}")
 
     def delete_all(self) -> None:
         names = self.run("qselect").stdout.split()

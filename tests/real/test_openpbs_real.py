@@ -20,7 +20,8 @@ from slurm_rl_plugin.batch_systems.kind import AdapterParts, LimitKeys
 from slurm_rl_plugin.batch_systems.pbs.answers.fields import job_number
 from slurm_rl_plugin.batch_systems.pbs.checks import CLASS_HOOK
 from slurm_rl_plugin.batch_systems.pbs.cluster import Pbs
-from slurm_rl_plugin.batch_systems.pbs.lever.scores import Ifl, Qalter
+from slurm_rl_plugin.batch_systems.pbs.lever.writes import Ifl, Qalter
+from slurm_rl_plugin.batch_systems.pbs.queue.reader import PbsQueueReader
 from slurm_rl_plugin.batch_systems.pbs.setup import setup_steps
 from slurm_rl_plugin.batch_systems.port import FactorChange
 from slurm_rl_plugin.cli.assembly.shipped_files import shipped_folder
@@ -137,7 +138,8 @@ def test_scores_are_written_read_back_and_cleared(server: InstalledPbs, sender: 
     system = adapter(server)
     assert isinstance(system._sender, Ifl), "the installation has no libpbs.so"
     if sender is Qalter:
-        system._sender, system._library = Qalter(system.commands), None
+        system._sender = Qalter(system.commands)
+        system._queue = PbsQueueReader(system.commands, None)
     wanted = {jobs[0]: 5, jobs[1]: 2**24 - 1000, jobs[2]: -999}
     report = system.apply([FactorChange(job_id=j, old=0, new=f) for j, f in wanted.items()])
     assert report.rejected == {}
@@ -241,24 +243,22 @@ def test_a_user_without_the_right_is_told_so(server: InstalledPbs) -> None:
     server.qmgr(f"create queue {BATCH} queue_type=execution,enabled=True,started=True")
     program = (
         "import os, pwd; from slurm_rl_plugin.batch_systems.pbs.batch_limit import PbsBatchLimit;"
+        "from slurm_rl_plugin.batch_systems.kind import LimitKeys;"
         "from slurm_rl_plugin.batch_systems.pbs.process import PbsCommands;"
         f"user = pwd.getpwnam('{USER}');"  # the interpreter itself may be root's alone
         "os.setgroups([]); os.setgid(user.pw_gid); os.setuid(user.pw_uid);"
-        "PbsBatchLimit(PbsCommands(environment=None, timeout=30.0, on_call=None),"
-        f" ['{BATCH}'], None).set(1)"
+        f"keys = LimitKeys(mechanism='max_run_res', queues=('{BATCH}',));"
+        "commands = PbsCommands(environment=None, timeout=30.0, on_call=None);"
+        "PbsBatchLimit(commands, keys, None).set(1)"
     )
     words = ["env", f"PYTHONPATH={TOP}", sys.executable, "-c", program]
     try:
         refused = server.run(*words, check=False)
         assert "ChangeRejected" in refused.stderr
         assert "operator" in refused.stderr
-        host = server.run("hostname").stdout.strip()
-        server.qmgr(f"set server operators += {USER}@{host}")
-        try:
+        with server.granted("operators", USER):
             assert server.run(*words, check=False).returncode == 0
             assert "PBS_ALL=1" in server.qmgr(f"list queue {BATCH} max_run_res")
-        finally:
-            server.qmgr(f"set server operators -= {USER}@{host}")
     finally:
         server.qmgr(f"delete queue {BATCH}")
 

@@ -9,7 +9,6 @@ scheduling, where it is on, is set on once more, which starts a look.
 
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,11 +18,9 @@ from typing import Any
 from slurm_rl_plugin.batch_systems.kept_record import UNREADABLE, KeptRecord
 from slurm_rl_plugin.batch_systems.kind import LimitKeys
 from slurm_rl_plugin.batch_systems.pbs.answers.fields import parse_count, text
-from slurm_rl_plugin.batch_systems.pbs.answers.server import QSTAT_SERVER, parse_server
+from slurm_rl_plugin.batch_systems.pbs.lever.look import look_now
 from slurm_rl_plugin.batch_systems.pbs.process import PbsCommands, failure, section
 from slurm_rl_plugin.errors import BatchSystemError, BatchSystemUnavailable, ChangeRejected
-
-logger = logging.getLogger(__name__)
 
 MAX_RUN_RES = "max_run_res"
 LIMIT = f"{MAX_RUN_RES}.ncpus"
@@ -92,7 +89,7 @@ class PbsBatchLimit:
         rose, refused = self._give_back_all([name for name in self._known if name not in wanted])
         rose += [self._limit(queue, part) for queue, part in wanted.items()]
         if any(rose):
-            self._look_now()
+            look_now(self._commands, "batch_limit=raised")
         if refused is not None:
             raise refused
 
@@ -149,14 +146,6 @@ class PbsBatchLimit:
             self._write(f"set queue {queue} {LIMIT} {change}", queue, known.own)
         self._record(queue, None)
         return now is not None
-
-    def _look_now(self) -> None:
-        """Have the scheduler look at its queue; where that fails it does so at the next event."""
-        try:
-            if parse_server(self._commands.read_json(QSTAT_SERVER)).scheduling:
-                self._commands.read(["qmgr", "-c", "set server scheduling = True"])
-        except BatchSystemError as error:
-            logger.warning("batch_limit=raised look=none reason=%s", error)
 
     def _read_limit(self, queue: str) -> int | None:
         answer = self._commands.call(["qmgr", "-c", f"list queue {queue} max_run_res"])

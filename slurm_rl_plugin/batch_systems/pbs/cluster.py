@@ -3,19 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
 from slurm_rl_plugin.batch_systems.kind import AdapterParts
 from slurm_rl_plugin.batch_systems.pbs.answers.fairshare import Fairshare, shares_of, usage_of
-from slurm_rl_plugin.batch_systems.pbs.answers.fields import (
-    ATTRIBUTES,
-    SCORE,
-    PbsJob,
-    is_array,
-    parse_job,
-)
+from slurm_rl_plugin.batch_systems.pbs.answers.fields import SCORE, PbsJob
 from slurm_rl_plugin.batch_systems.pbs.answers.nodes import PBSNODES, parse_capacity
 from slurm_rl_plugin.batch_systems.pbs.answers.server import QSTAT_SERVER, PbsServer, parse_server
 from slurm_rl_plugin.batch_systems.pbs.batch_limit import PbsBatchLimit
@@ -25,18 +18,21 @@ from slurm_rl_plugin.batch_systems.pbs.lever.scores import (
     HIGHEST_SCORE,
     SCORE_TRAITS,
     SOUND_SCORES,
-    Ifl,
-    Qalter,
-    ScoreSender,
     ScoreWrite,
     is_sound,
     write_scores,
 )
+from slurm_rl_plugin.batch_systems.pbs.lever.writes import Ifl, Qalter, ResourceSender
 from slurm_rl_plugin.batch_systems.pbs.past_runs import ended_before, read_history
-from slurm_rl_plugin.batch_systems.pbs.process import DEFAULT_HOME, PbsCommands, section
+from slurm_rl_plugin.batch_systems.pbs.plan_estimates.checks import estimate_checks
+from slurm_rl_plugin.batch_systems.pbs.plan_estimates.estimates import PbsEstimates
+from slurm_rl_plugin.batch_systems.pbs.plan_estimates.requirements import read_plan_settings
+from slurm_rl_plugin.batch_systems.pbs.process import DEFAULT_HOME, PbsCommands
 from slurm_rl_plugin.batch_systems.pbs.queue.job_tables import PbsTables, factor_of
 from slurm_rl_plugin.batch_systems.pbs.queue.job_watch import PbsWatch
+from slurm_rl_plugin.batch_systems.pbs.queue.reader import PbsQueueReader
 from slurm_rl_plugin.batch_systems.pbs.setup import heartbeat_file
+from slurm_rl_plugin.batch_systems.plan_port import JobEstimate
 from slurm_rl_plugin.batch_systems.port import (
     ApplyReport,
     BatchSystem,
@@ -47,8 +43,6 @@ from slurm_rl_plugin.batch_systems.port import (
 )
 from slurm_rl_plugin.domain import EndedJobs, QueueSnapshot, RunningJobs, StartedJobs
 from slurm_rl_plugin.units import FloatArray, IntArray
-
-QSTAT = ("qstat", "-f", "-F", "json")
 
 
 class Pbs:
@@ -72,19 +66,19 @@ class Pbs:
         self.commands = PbsCommands(
             environment=given.environment, timeout=given.timeout, on_call=given.on_call
         )
-        self._library = installed_library(self.commands)
-        self._sender: ScoreSender = Ifl(self._library) if self._library else Qalter(self.commands)
+        library = installed_library(self.commands)
+        self._queue = PbsQueueReader(self.commands, library)
+        self._sender: ResourceSender = Ifl(library) if library else Qalter(self.commands)
         self._fairshare = Fairshare(self.commands)
         self._given = given
         #: Days of the past that the next snapshot tells of.
         self._history_days = given.history_days
         self._limit = PbsBatchLimit(self.commands, given.limit, given.limits_file)
+        self._estimates = PbsEstimates(self.commands, given.clock)
         self._heartbeat = given.state_file and heartbeat_file(given.state_file)
         self._watch = PbsWatch()
         self._server: PbsServer | None = None
         self._looked: PbsServer | None = None
-        #: What PBS calls each job, by its number.
-        self._names: dict[int, str] = {}
 
     def facts(self) -> SchedulerFacts:
         """Read the server's attributes; see `BatchSystem.facts`.
@@ -160,7 +154,7 @@ class Pbs:
             BatchSystemError: an answer that cannot be understood.
         """
         base = self._base()
-        jobs = self._jobs()
+        jobs = self._queue.jobs()
         capacity = parse_capacity(self.commands.read_json(PBSNODES))
         tree = self._fairshare.read()
         started, ended = self._watch.told(jobs, self._ask_ended)
@@ -220,7 +214,7 @@ class Pbs:
         """
         base = self._base()  # of the server: what a cleared score goes back to
         if job_ids is None:
-            carrying = [job for job in self._jobs() if job.waits and factor_of(job, base)]
+            carrying = [job for job in self._queue.jobs() if job.waits and factor_of(job, base)]
             return self._write(dict.fromkeys([job.job_id for job in carrying]))
         return self._write(dict.fromkeys(int(job_id) for job_id in job_ids))
 
@@ -237,21 +231,62 @@ class Pbs:
         """
         self._limit.set(processors)
 
+    def estimates_refused(self) -> str | None:
+        """Why no job may have a soft_walltime now; see `PlansByEstimates.estimates_refused`.
+
+        Raises:
+            BatchSystemUnavailable: no answer in time.
+            BatchSystemError: an answer that cannot be understood.
+        """
+        return self._estimates.refused(self.server())
+
+    def estimates(self) -> Mapping[int, JobEstimate]:
+        """The soft_walltimes that stand, and who may have one; see `PlansByEstimates.estimates`.
+
+        An array is one row while a subjob waits. A subjob keeps while it runs what the array had
+        when it started, which is its obstacle.
+
+        Raises:
+            BatchSystemUnavailable: no answer in time.
+            BatchSystemError: an answer that cannot be understood.
+        """
+        return self._estimates.read(self._queue.jobs())
+
+    def write_estimates(self, seconds: Mapping[int, int]) -> ApplyReport:
+        """Write soft_walltimes by what the jobs are now; see `PlansByEstimates.write_estimates`.
+
+        Raises:
+            BatchSystemUnavailable: no answer in time; some may have been written.
+            BatchSystemError: it cannot be told what was written.
+            ChangeRejected: this user may set none at all.
+        """
+        return self._estimates.write(seconds, self._queue.jobs(), self._sender)
+
+    def estimate_checks(self, *, writes: bool) -> Iterator[Check]:
+        """Check what plan estimates need; see `ChecksEstimates.estimate_checks`.
+
+        Raises:
+            BatchSystemUnavailable: no answer in time.
+            BatchSystemError: an answer that cannot be understood.
+        """
+        settings = read_plan_settings(self.commands, self.server())
+        return estimate_checks(settings, self._queue.jobs(), self._sender, writes=writes)
+
     def _write(self, wanted: Mapping[int, int | None]) -> ApplyReport:
-        if any(job_id not in self._names for job_id in wanted):
-            self._jobs()
+        if any(job_id not in self._queue.names for job_id in wanted):
+            self._queue.jobs()
         rejected: dict[int, str] = {}
         later: frozenset[int] = frozenset()
         writes: dict[str, int] = {}
         scores: list[ScoreWrite] = []
         for job_id, score in wanted.items():
-            if job_id not in self._names:
+            if job_id not in self._queue.names:
                 rejected[job_id] = "Unknown Job Id"
             elif score is not None and not is_sound(score):
                 rejected[job_id] = f"score {score} is no whole number of {SOUND_SCORES}"
             else:
-                writes[self._names[job_id]] = job_id
-                scores.append(ScoreWrite(self._names[job_id], score and int(score)))
+                writes[self._queue.names[job_id]] = job_id
+                scores.append(ScoreWrite(self._queue.names[job_id], score and int(score)))
         if scores:
             default = self._server.default_score if self._server else None
             refused, waiting = write_scores(self._sender, scores, default)
@@ -262,26 +297,10 @@ class Pbs:
     def _base(self) -> int:
         return (self._server or self.server()).base
 
-    def _jobs(self) -> list[PbsJob]:
-        """All jobs that wait or run, with those subjobs of arrays that run.
-
-        By libpbs, which is asked for what is needed only; `qstat` gives all attributes of all jobs.
-        """
-        if self._library is not None:
-            jobs = _parsed(self._library.ask({"read": ATTRIBUTES}))
-        else:
-            jobs = self._read([*QSTAT])
-        begun = [job.name for job in jobs if job.state == "B"]
-        if begun:
-            subjobs = self._read([*QSTAT, "-t", *begun], or_nothing=True)
-            jobs += [job for job in subjobs if job.runs and not is_array(job.name)]
-        self._names = {job.job_id: job.name for job in jobs}
-        return jobs
-
     def _ask_ended(self, names: Sequence[str]) -> list[PbsJob]:
         if self._server is None or not self._server.keeps_history:
             return []
-        return self._read([*QSTAT, "-x", *names], or_nothing=True)
+        return self._queue.ended(names)
 
     def _past(self, jobs: Sequence[PbsJob], build: PbsTables, now: float) -> EndedJobs | None:
         """The runs of the past at the first snapshot; None later."""
@@ -289,14 +308,6 @@ class Pbs:
         home = self.commands.conf.get("PBS_HOME", DEFAULT_HOME)
         log = read_history(home, days, now)
         return ended_before(log, {job.job_id for job in jobs}, build.users) if log else None
-
-    def _read(self, arguments: Sequence[str], *, or_nothing: bool = False) -> list[PbsJob]:
-        return _parsed(self.commands.read_json(arguments, or_nothing=or_nothing))
-
-
-def _parsed(document: Mapping[str, Any]) -> list[PbsJob]:
-    found = (parse_job(name, values) for name, values in section(document, "Jobs").items())
-    return [job for job in found if job is not None]
 
 
 def _starts(jobs: Sequence[PbsJob]) -> FloatArray:

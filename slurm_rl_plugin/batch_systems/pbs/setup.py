@@ -81,7 +81,10 @@ def _operator(user: str) -> Step:
     return Step(
         "The daemon's user may change scores.",
         (_qmgr(f"set server operators += {user}"),),
-        (_qmgr(f"set server operators -= {user}"),),
+        (
+            _qmgr(f"set server operators -= {user}")
+            + "  # the only one: unset server operators, or a restart of PBS brings it back",
+        ),
     )
 
 

@@ -20,6 +20,7 @@ from slurm_rl_plugin.batch_systems.kind import AdapterParts
 from slurm_rl_plugin.batch_systems.pbs.answers.fairshare import parse_tree
 from slurm_rl_plugin.batch_systems.pbs.answers.fields import (
     ATTRIBUTES,
+    SCORE,
     job_number,
     parse_job,
     parse_score,
@@ -28,13 +29,13 @@ from slurm_rl_plugin.batch_systems.pbs.answers.fields import (
 from slurm_rl_plugin.batch_systems.pbs.answers.nodes import parse_capacity
 from slurm_rl_plugin.batch_systems.pbs.answers.server import parse_server
 from slurm_rl_plugin.batch_systems.pbs.cluster import Pbs
-from slurm_rl_plugin.batch_systems.pbs.lever import scores as pbs_scores
-from slurm_rl_plugin.batch_systems.pbs.lever.scores import (
-    HIGHEST_SCORE,
+from slurm_rl_plugin.batch_systems.pbs.lever import writes as pbs_writes
+from slurm_rl_plugin.batch_systems.pbs.lever.scores import HIGHEST_SCORE
+from slurm_rl_plugin.batch_systems.pbs.lever.writes import (
     Ifl,
     JobAfterWrite,
     Qalter,
-    ScoreWrite,
+    ResourceWrite,
 )
 from slurm_rl_plugin.batch_systems.pbs.process import section
 from slurm_rl_plugin.batch_systems.pbs.queue.job_tables import PbsTables
@@ -206,13 +207,14 @@ class SentScores:
     """A sender that keeps what it is given and gives it back, as the server would."""
 
     def __init__(self) -> None:
-        self.sent: list[ScoreWrite] = []
+        self.sent: list[ResourceWrite] = []
 
-    def send(self, writes: Sequence[ScoreWrite]) -> dict[str, JobAfterWrite]:
+    def send(
+        self, resource: str, writes: Sequence[ResourceWrite], *, told: bool = False
+    ) -> dict[str, JobAfterWrite]:
+        assert (resource, told) == (SCORE, False)
         self.sent += writes
-        return {
-            write.job: JobAfterWrite("Q", write.score and float(write.score)) for write in writes
-        }
+        return {write.job: JobAfterWrite("Q", write.value) for write in writes}
 
 
 NUMBERS = st.integers() | st.integers(-HIGHEST_SCORE, 2 * HIGHEST_SCORE) | st.floats()
@@ -227,7 +229,7 @@ def test_only_whole_scores_that_single_precision_keeps_are_ever_sent(
     sender = system._sender = SentScores()
     told = {"pbs_version": "23.06.06", "resources_default": {"rl_score": default}}
     system._server = parse_server({"Server": {"head": told}})
-    system._names = {job: f"{job}.head" for job in range(len(factors))}
+    system._queue.names = {job: f"{job}.head" for job in range(len(factors))}
     report = system.apply([set_to(job, factor) for job, factor in enumerate(factors)])
     for write in sender.sent:
         assert write.value == "" or (
@@ -300,7 +302,7 @@ def test_what_qalter_has_no_time_for_is_written_later(
     system = adapter(fake)
     system.apply([set_to(job, 10) for job in (1, 2, 3)])
     ticks = iter([0.0, 1.0, 1e9, 1e9])
-    monkeypatch.setattr(pbs_scores, "time", SimpleNamespace(monotonic=lambda: next(ticks)))
+    monkeypatch.setattr(pbs_writes, "time", SimpleNamespace(monotonic=lambda: next(ticks)))
     report = system.release()
     assert (report.applied, report.later) == (1, frozenset({2, 3}))
     assert fake.score("1.head") == DEFAULT_SCORE

@@ -19,6 +19,9 @@ from slurm_rl_plugin.accounting.pbs.fields import (
 )
 
 SCORE = "rl_score"
+SOFT_WALLTIME = "soft_walltime"
+#: What a shrink-to-fit job asks for beside its walltime.
+_SHRINKS = ("min_walltime", "max_walltime")
 #: All of a job that `parse_job` reads.
 ATTRIBUTES = (
     *("Job_Name", "Job_Owner", "job_state", "queue", "ctime", "etime", "stime", "obittime"),
@@ -51,6 +54,8 @@ class PbsJob:
         held: somebody holds it, or it waits for another job.
         waits: whether it, or a subjob of it, may still start.
         score: the value of our resource; None where it has none, NaN where it is not finite.
+        soft_walltime: seconds that PBS plans with; None where it has none, NaN for no duration.
+        shrinks: PBS may run it for less than its walltime (shrink to fit).
         interactive: whether it was submitted from a terminal; None where unknown.
         eligible_time: seconds of waiting that PBS counts; NaN where it counts none.
         comment: why it waits, in the scheduler's words.
@@ -72,6 +77,8 @@ class PbsJob:
     held: bool
     waits: bool
     score: float | None
+    soft_walltime: float | None
+    shrinks: bool
     interactive: bool | None
     eligible_time: float
     comment: str
@@ -122,6 +129,8 @@ def parse_job(name: str, values: Mapping[str, Any]) -> PbsJob | None:
         held=state == "H" or text(values.get("Hold_Types")) not in ("", "n"),
         waits=_waits(values, state),
         score=parse_score(resources.get(SCORE)),
+        soft_walltime=parse_soft_walltime(resources.get(SOFT_WALLTIME)),
+        shrinks=any(text(resources.get(name)) for name in _SHRINKS),
         interactive=_interactive(values),
         eligible_time=parse_duration(text(values.get("eligible_time"))),
         comment=text(values.get("comment")),
@@ -161,6 +170,12 @@ def parse_score(value: Any) -> float | None:
     except ValueError:
         return math.nan
     return score if math.isfinite(score) else math.nan
+
+
+def parse_soft_walltime(value: Any) -> float | None:
+    """Seconds of a soft_walltime: None where there is none, NaN where it is no duration."""
+    words = text(value).strip()
+    return parse_duration(words) if words else None
 
 
 def parse_count(value: Any) -> int:

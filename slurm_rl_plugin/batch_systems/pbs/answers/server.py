@@ -9,6 +9,7 @@ from typing import Any
 
 from slurm_rl_plugin.batch_systems.pbs.answers.fields import (
     SCORE,
+    SOFT_WALLTIME,
     parse_count,
     parse_score,
     text,
@@ -35,6 +36,9 @@ class PbsServer:
         scheduling: whether jobs are started at all.
         counts_eligible_time: whether a job's wait is counted without holds and limits of its own.
         counts: jobs in each state, and all ever seen.
+        backfill_depth: for how many waiting jobs a start is planned; None where unset, which is 1.
+        managers: user@host each.
+        gives_soft_walltime: whether jobs have a soft_walltime by default.
     """
 
     release: str
@@ -46,6 +50,9 @@ class PbsServer:
     scheduling: bool
     counts_eligible_time: bool
     counts: tuple[int, ...]
+    backfill_depth: int | None
+    managers: tuple[str, ...]
+    gives_soft_walltime: bool
 
     @property
     def base(self) -> int:
@@ -81,18 +88,23 @@ def parse_server(document: Mapping[str, Any]) -> PbsServer:
     if not servers:
         raise not_understood(" ".join(QSTAT_SERVER), str(dict(document)))
     values = next(iter(servers.values()))
-    defaults = values.get("resources_default")
+    given = values.get("resources_default")
+    defaults = given if isinstance(given, dict) else {}
+    depth = text(values.get("backfill_depth"))
     threshold = parse_score(values.get("job_sort_formula_threshold"))
     return PbsServer(
         release=text(values.get("pbs_version") or document.get("pbs_version")) or "unknown",
         state=text(values.get("server_state")),
         formula=text(values.get("job_sort_formula")),
         threshold=threshold,
-        default_score=parse_score(defaults.get(SCORE)) if isinstance(defaults, dict) else None,
+        default_score=parse_score(defaults.get(SCORE)),
         keeps_history=_is_true(values.get("job_history_enable")),
         scheduling=_is_true(values.get("scheduling")),
         counts_eligible_time=_is_true(values.get("eligible_time_enable")),
         counts=_counts(values),
+        backfill_depth=parse_count(depth) if depth else None,
+        managers=tuple(re.findall(r"[^\s,]+", text(values.get("managers")))),
+        gives_soft_walltime=SOFT_WALLTIME in defaults,
     )
 
 

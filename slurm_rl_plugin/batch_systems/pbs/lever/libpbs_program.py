@@ -7,15 +7,18 @@ kills it when its time is over: a call into the library can hang.
     {"library": PATH, "read": [ATTRIBUTE, ...]}
       -> {"Jobs": {JOB: {ATTRIBUTE: TEXT, or {RESOURCE: TEXT}}}}      as qstat writes them, but for
                                                     times, which are seconds since the epoch here
-    {"library": PATH, "resource": NAME, "writes": [[JOB, TEXT], ...], "seconds": S}
-      -> {"jobs": {JOB: [STATE, TEXT or null]}, "sent": N}      what the server says of the jobs of
-                                                    the first N writes afterwards, and maybe others
+    {"library": PATH, "resource": NAME, "writes": [[JOB, TEXT], ...], "seconds": S, "told": BOOL}
+      -> {"jobs": {JOB: [STATE, TEXT or null]}, "sent": N, "words": {JOB: WORDS}}
+                                                    what the server says of the jobs of the first N
+                                                    writes afterwards, and maybe others; where they
+                                                    are to be told, its words on those it refused
       -> {"failed": WORDS, "reached": BOOL}         some changes may have been written
 
-Scores are sent by pbs_asyalterjob over one connection, which tells nothing of single jobs; so they
-are read back. pbs_server answers the questions of a connection in their order, and commits each
-change to its database: what has been sent cannot be recalled and may take it a minute. So they are
-sent in bursts, each waited for, and none begins after S seconds.
+Values are sent by pbs_asyalterjob over one connection, which tells nothing of single jobs; so they
+are read back. What is to be told goes by pbs_alterjob, which waits for each answer. pbs_server
+answers the questions of a connection in their order, and commits each change to its database: what
+has been sent cannot be recalled and may take it a minute. So they are sent in bursts, each waited
+for, and none begins after S seconds.
 """
 
 from __future__ import annotations
@@ -96,6 +99,7 @@ def _load(path: str) -> ctypes.CDLL:
         ("pbs_connect", number, [text]),
         ("pbs_disconnect", number, [number]),
         ("pbs_asyalterjob", number, [number, text, attributes, text]),
+        ("pbs_alterjob", number, [number, text, attributes, text]),
         ("pbs_statjob", status, [number, text, attributes, text]),
         ("pbs_statserver", status, [number, attributes, text]),
         ("pbs_statfree", None, [status]),
@@ -110,14 +114,19 @@ def _load(path: str) -> ctypes.CDLL:
 def _write_and_read(
     library: ctypes.CDLL, connection: int, question: dict[str, Any]
 ) -> dict[str, Any]:
-    resource, writes = question["resource"], question["writes"]
+    resource, writes, told = question["resource"], question["writes"], question["told"]
+    alter = library.pbs_alterjob if told else library.pbs_asyalterjob
+    words: dict[str, str] = {}
     until = time.monotonic() + question["seconds"]
     sent = 0
     while sent < len(writes) and (not sent or time.monotonic() < until):
         for job, value in writes[sent : sent + _BURST]:
             change = _Attribute(None, b"Resource_List", resource.encode(), value.encode(), 0)
-            if library.pbs_asyalterjob(connection, job.encode(), ctypes.byref(change), None):
-                return _failed(library, connection)
+            if alter(connection, job.encode(), ctypes.byref(change), None):
+                failed = _failed(library, connection)
+                if not told:
+                    return failed
+                words[job] = failed["failed"]
         sent = min(sent + _BURST, len(writes))
         if not _reached(library, connection):
             return _failed(library, connection)
@@ -128,7 +137,7 @@ def _write_and_read(
         jobs = dict(_jobs(library, connection, resource, []))
     if writes and not jobs and _error(library) not in (0, _UNKNOWN_JOB):
         return _failed(library, connection)
-    return {"jobs": jobs, "sent": sent}
+    return {"jobs": jobs, "sent": sent, "words": words}
 
 
 def _reached(library: ctypes.CDLL, connection: int) -> bool:

@@ -1,19 +1,15 @@
-"""Scores written to PBS and read back: by one connection of libpbs, or by `qalter` job by job."""
+"""Which scores may be written to PBS, and whether they arrived."""
 
 from __future__ import annotations
 
 import math
-import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
-from slurm_rl_plugin.batch_systems.command_process import first_line
 from slurm_rl_plugin.batch_systems.pbs.answers.fields import SCORE, WAITING_STATES, parse_score
-from slurm_rl_plugin.batch_systems.pbs.lever.libpbs import PbsLibrary
-from slurm_rl_plugin.batch_systems.pbs.process import PbsCommands, failure, section
+from slurm_rl_plugin.batch_systems.pbs.lever.writes import ResourceSender, ResourceWrite
 from slurm_rl_plugin.batch_systems.port import LeverTraits
-from slurm_rl_plugin.errors import BatchSystemError, BatchSystemUnavailable, ChangeRejected
+from slurm_rl_plugin.errors import BatchSystemError, ChangeRejected
 
 #: PBS keeps the resource in single precision, which holds every whole number up to here.
 HIGHEST_SCORE = 2**24
@@ -27,13 +23,7 @@ SCORE_TRAITS = LeverTraits(
     no_influence="influence_hours has no meaning with PBS, which tells nobody what its formula "
     "makes of a job: set it to 0; the site's own terms then decide between jobs of one score",
 )
-#: So many jobs are asked for by name; of more all are read.
-_FEW = 100
-#: After so many seconds of writing the rest waits for the next cycle: a daemon that gives no sign
-#: of life for longer is taken for dead, and PBS commits each change to its database.
-SECONDS_OF_WRITING = 30.0
 _STARTED = "it waits no longer"
-_NOT_SENT = "not sent in this cycle"
 _UNKNOWN = "Unknown Job Id"
 
 
@@ -55,96 +45,8 @@ class ScoreWrite:
         return "" if self.score is None else str(self.score)
 
 
-@dataclass(frozen=True, slots=True)
-class JobAfterWrite:
-    """What the server says of a job afterwards: its state, its score, words of a refusal."""
-
-    state: str
-    score: float | None
-    words: str = ""
-
-
-class ScoreSender(Protocol):
-    """Sends scores and reads them back."""
-
-    def send(self, writes: Sequence[ScoreWrite]) -> Mapping[str, JobAfterWrite]:
-        """What the server says of its jobs after the writes; jobs that it lacks are gone.
-
-        Raises:
-            BatchSystemUnavailable: no answer in time; some scores may have been written.
-            BatchSystemError: it cannot be told what was written.
-        """
-        ...
-
-
-class Qalter:
-    """One `qalter` a job; slow, but it needs nothing beside PBS's commands."""
-
-    def __init__(self, commands: PbsCommands) -> None:
-        self._commands = commands
-
-    def send(self, writes: Sequence[ScoreWrite]) -> Mapping[str, JobAfterWrite]:
-        """Run `qalter` once for each job, until SECONDS_OF_WRITING are over, then read all back.
-
-        A job that was not reached says so in its words; its score is written in the next cycle.
-        """
-        words: dict[str, str] = {}
-        until = time.monotonic() + SECONDS_OF_WRITING
-        for write in writes:
-            if time.monotonic() > until:
-                words[write.job] = _NOT_SENT
-                continue
-            answer = self._commands.call(["qalter", "-l", f"{SCORE}={write.value}", write.job])
-            if answer.status:
-                words[write.job] = _without_job(answer.errors or answer.output, write.job)
-                error = failure("qalter", answer.errors)
-                if isinstance(error, BatchSystemUnavailable):
-                    raise error
-        return self._read_back([write.job for write in writes], words)
-
-    def _read_back(
-        self, jobs: Sequence[str], words: Mapping[str, str]
-    ) -> Mapping[str, JobAfterWrite]:
-        asked = jobs if len(jobs) <= _FEW else []
-        document = self._commands.read_json(
-            ["qstat", "-f", "-F", "json", *asked], or_nothing=bool(asked)
-        )
-        found: dict[str, JobAfterWrite] = {}
-        for name, values in section(document, "Jobs").items():
-            resources = values.get("Resource_List")
-            score = parse_score(resources.get(SCORE)) if isinstance(resources, dict) else None
-            found[name] = JobAfterWrite(
-                str(values.get("job_state", "")), score, words.get(name, "")
-            )
-        return found
-
-
-class Ifl:
-    """Sends all scores by one connection of libpbs."""
-
-    def __init__(self, library: PbsLibrary) -> None:
-        self._library = library
-
-    def send(self, writes: Sequence[ScoreWrite]) -> Mapping[str, JobAfterWrite]:
-        """Send all scores over one connection of libpbs, which also reads them back."""
-        told = self._library.ask(
-            {
-                "resource": SCORE,
-                "writes": [[write.job, write.value] for write in writes],
-                "seconds": SECONDS_OF_WRITING,
-            },
-            extra=SECONDS_OF_WRITING,
-        )
-        jobs, sent = told.get("jobs"), int(told.get("sent", 0))
-        unsent = {write.job for write in writes[sent:]}
-        return {
-            name: JobAfterWrite(state, parse_score(score), _NOT_SENT if name in unsent else "")
-            for name, (state, score) in (jobs.items() if isinstance(jobs, dict) else ())
-        }
-
-
 def write_scores(
-    sender: ScoreSender, writes: Sequence[ScoreWrite], default: float | None
+    sender: ResourceSender, writes: Sequence[ScoreWrite], default: float | None
 ) -> tuple[dict[str, str], frozenset[str]]:
     """Write scores, read them back, and return those that are not as wanted, and why.
 
@@ -162,15 +64,15 @@ def write_scores(
     """
     if not all(write.score is None or is_sound(write.score) for write in writes):
         raise BatchSystemError(f"a score is no whole number of {SOUND_SCORES}")
-    found = sender.send(writes)
+    found = sender.send(SCORE, [ResourceWrite(write.job, write.value) for write in writes])
     refused: dict[str, str] = {}
     ignored: set[str] = set()
     for write in writes:
         now = found.get(write.job)
         if now is None or now.state not in WAITING_STATES:
             refused[write.job] = _UNKNOWN if now is None else _STARTED
-        elif not _as_wanted(now.score, write.score, default):
-            refused[write.job] = now.words or f"it was sent {write.value!r} and has {now.score}"
+        elif not _as_wanted(score := parse_score(now.value), write.score, default):
+            refused[write.job] = now.words or f"it was sent {write.value!r} and has {score}"
             ignored.add(write.job)
     if ignored and len(ignored) == len(writes):
         raise ChangeRejected(
@@ -184,7 +86,3 @@ def _as_wanted(score: float | None, wanted: int | None, default: float | None) -
     if wanted is None:
         return score is None or (default is not None and math.isclose(score, default))
     return score is not None and math.isclose(score, wanted, rel_tol=1e-6)
-
-
-def _without_job(words: str, job: str) -> str:
-    return first_line(words, otherwise="refused").replace(job, "").strip()

@@ -1,0 +1,68 @@
+"""What sched_config tells pbs_sched, of which root reads every line and others what they may."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from slurm_rl_plugin.batch_systems.pbs.process import DEFAULT_HOME, PbsCommands
+
+_LINE = re.compile(r"\s*(\w+)\s*:\s*(?:\"([^\"]*)\"?|'([^']*)'?|(\S+))\s*(\S*)")
+#: Of the periods into which `holidays` divides the week; a line without one is for both.
+_PERIODS = {"prime": ("prime",), "non_prime": ("non_prime",), "none": ()}
+_BOTH = ("prime", "non_prime")
+
+
+@dataclass(frozen=True, slots=True)
+class SchedConfig:
+    """The values of one file, by name and period; of two lines for the same the last counts.
+
+    Attributes:
+        path: of the file.
+        values: (name, `prime` or `non_prime`) -> value, without quotes.
+    """
+
+    path: Path
+    values: dict[tuple[str, str], str]
+
+    def always(self, name: str) -> bool:
+        """Whether it is true in prime time and outside."""
+        return all(self._is_true(name, period) for period in _BOTH)
+
+    def ever(self, name: str) -> bool:
+        """Whether it is true in one of them at least."""
+        return any(self._is_true(name, period) for period in _BOTH)
+
+    def text(self, name: str) -> str:
+        """The value of what knows no periods; "" where it is not set."""
+        return self.values.get((name, "prime"), "")
+
+    def resources(self) -> tuple[str, ...]:
+        """Names in the line `resources:`, by which jobs count as alike too."""
+        return tuple(re.findall(r"[^\s,]+", self.text("resources")))
+
+    def _is_true(self, name: str, period: str) -> bool:
+        value = self.values.get((name, period), "").lower()
+        return value == "true" or (value[:1].isdecimal() and value.strip("0") != "")
+
+
+def sched_folder(commands: PbsCommands) -> Path:
+    """`sched_priv`, where the files of the standard scheduler lie; only root may enter it."""
+    return Path(commands.conf.get("PBS_HOME", DEFAULT_HOME), "sched_priv")
+
+
+def read_sched_config(path: Path) -> SchedConfig:
+    """Read the file; lines of another form are passed over, as pbs_sched does.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    values: dict[tuple[str, str], str] = {}
+    for line in path.read_text(errors="replace").replace("\\\n", " ").splitlines():
+        found = None if line.lstrip().startswith("#") else _LINE.match(line)
+        if found is not None:
+            value = next((each for each in found.groups()[1:4] if each is not None), "")
+            for period in _PERIODS.get(found[5].lower(), _BOTH):
+                values[found[1], period] = value
+    return SchedConfig(path, values)

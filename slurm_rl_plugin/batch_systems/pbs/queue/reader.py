@@ -1,0 +1,64 @@
+"""Reads the jobs of the queue: through libpbs where it is installed, else by `qstat`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from slurm_rl_plugin.batch_systems.pbs.answers.fields import (
+    ATTRIBUTES,
+    PbsJob,
+    is_array,
+    parse_job,
+)
+from slurm_rl_plugin.batch_systems.pbs.lever.libpbs import PbsLibrary
+from slurm_rl_plugin.batch_systems.pbs.process import PbsCommands, section
+
+QSTAT = ("qstat", "-f", "-F", "json")
+
+
+class PbsQueueReader:
+    """Asks PBS for its jobs, and keeps what PBS calls each.
+
+    Args:
+        commands: of PBS.
+        library: None for an installation without it.
+    """
+
+    def __init__(self, commands: PbsCommands, library: PbsLibrary | None) -> None:
+        self._commands = commands
+        self._library = library
+        #: What PBS calls each job, by its number, at the last look.
+        self.names: dict[int, str] = {}
+
+    def jobs(self) -> list[PbsJob]:
+        """All jobs that wait or run, with those subjobs of arrays that run.
+
+        By libpbs, which is asked for what is needed only; `qstat` gives all attributes of all jobs.
+
+        Raises:
+            BatchSystemUnavailable: no answer in time.
+            BatchSystemError: an answer that cannot be understood.
+        """
+        if self._library is not None:
+            jobs = _parsed(self._library.ask({"read": ATTRIBUTES}))
+        else:
+            jobs = self._read([*QSTAT])
+        begun = [job.name for job in jobs if job.state == "B"]
+        if begun:
+            subjobs = self._read([*QSTAT, "-t", *begun], or_nothing=True)
+            jobs += [job for job in subjobs if job.runs and not is_array(job.name)]
+        self.names = {job.job_id: job.name for job in jobs}
+        return jobs
+
+    def ended(self, names: Sequence[str]) -> list[PbsJob]:
+        """Those of the named jobs that the server still knows; raises as `jobs` does."""
+        return self._read([*QSTAT, "-x", *names], or_nothing=True)
+
+    def _read(self, arguments: Sequence[str], *, or_nothing: bool = False) -> list[PbsJob]:
+        return _parsed(self._commands.read_json(arguments, or_nothing=or_nothing))
+
+
+def _parsed(document: Mapping[str, Any]) -> list[PbsJob]:
+    found = (parse_job(name, values) for name, values in section(document, "Jobs").items())
+    return [job for job in found if job is not None]
