@@ -51,7 +51,8 @@ def cluster(flagged: PrivateSlurm) -> Iterator[PrivateSlurm]:
     for user in ("root", "alice", "bob"):
         flagged.run("scancel", "-u", user)
     flagged.wait_until(lambda: not flagged.run("squeue", "-h").stdout, 20, "an empty queue")
-    flagged.run("scontrol", "delete", "reservation=maintenance", check=False)
+    for name in ("maintenance", "drawing"):
+        flagged.run("scontrol", "delete", f"reservation={name}", check=False)
 
 
 def submit(slurm: PrivateSlurm, *options: str, minutes: float = 120, seconds: float = 300) -> int:
@@ -195,6 +196,9 @@ def test_no_job_is_let_into_a_reservation(cluster: PrivateSlurm) -> None:
     )
     short = submit(cluster, minutes=60)
     assert obstacle(cluster, short) == ""
+    magnet = ("starttime=now", "duration=5", "users=bob", "nodes=n2", "flags=magnetic")
+    scontrol(cluster, "create", "reservation=drawing", *magnet)
+    assert obstacle(cluster, short) == "its time limit reaches into reservation drawing"
     inside = submit(cluster, "--reservation=maintenance", "--uid=root", "--account=root")
     assert "beyond the end of its reservation maintenance" in obstacle(cluster, inside)
 

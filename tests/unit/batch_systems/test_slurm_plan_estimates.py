@@ -286,7 +286,7 @@ def test_checks_say_what_users_meet(cluster: FakeCluster, slurm: SlurmCommands) 
     assert found(slurm, "estimates of users").what.endswith("; now with a TimeMin: job 7")
     assert found(slurm, "estimates partitions").result == PASS
     assert found(slurm, "estimates running jobs").result == PASS
-    told = {"SLURM_VERSION": "24.11.5", "EnforcePartLimits": "ANY"}
+    told = {"SLURM_VERSION": "25.05.3", "EnforcePartLimits": "ANY"}
     cluster.set(settings={**SOFT, **told})
     assert found(slurm, "estimates partitions").result == WARN
     assert found(slurm, "estimates running jobs").result == WARN

@@ -22,7 +22,7 @@ from slurm_rl_plugin.batch_systems.slurm.queue.job_tables import some_jobs
 from slurm_rl_plugin.errors import ChangeRejected
 
 #: The first release whose backfill expects running jobs to end by TimeMin too.
-PLANS_RUNNING = (25, 11)
+PLANS_RUNNING = (25, 5, 4)
 #: Of EnforcePartLimits, what refuses at submission whatever is longer than a partition allows.
 ALL = "ALL"
 
@@ -67,7 +67,7 @@ def _running_jobs(settings: SlurmSettings) -> Check:
     if release_number(settings.release) < PLANS_RUNNING:
         what = (
             f"Slurm {settings.release} expects running jobs to end by their limits, so only the "
-            "promise keeps short estimates from passing a wide job for ever: 25.11 plans by both"
+            "promise keeps short estimates from passing a wide job for ever: 25.05.4 plans by both"
         )
         return Check(WARN, name, what)
     return Check(PASS, name, f"Slurm {settings.release} plans running jobs by TimeMin too")

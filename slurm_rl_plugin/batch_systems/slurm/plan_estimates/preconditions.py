@@ -48,7 +48,23 @@ def preconditions(commands: CommandRunner) -> Iterator[Precondition]:
     yield _plugin("SchedulerType", settings.scheduler_type, BACKFILL)
     yield _plugin("SelectType", settings.select_type, CONS_TRES)
     yield _flag(settings)
-    yield _run_minutes(commands.read(SHOW_LIMITS))
+    yield run_minutes(commands.read(SHOW_LIMITS))
+
+
+def run_minutes(text: str) -> Precondition:
+    """That no limit counts minutes still to run, from the answer of SHOW_LIMITS."""
+    fault = None
+    for line in text.splitlines():
+        found = _RUN_MINUTES.search(line)
+        if found:
+            owner = _OWNER.search(line)
+            of = f"{owner['kind']} {owner['name']}" if owner else "Slurm"
+            fault = (
+                f"{found['name']} of {of} would be passed by, since Slurm counts TimeMin for it: "
+                "take that limit away, or leave [plan] estimates off"
+            )
+            break
+    return Precondition("limits", fault, "no limit on minutes still to run is in use")
 
 
 def release_number(release: str) -> tuple[int, ...]:
@@ -62,7 +78,7 @@ def _release(settings: SlurmSettings) -> Precondition:
     if release_number(settings.release) < FIRST_RELEASE:
         fault = (
             f"Slurm {settings.release} cuts the limit of a job to its TimeMin and kills it: "
-            'take 25.11 or later, 23.11 at least, or set [plan] estimates = "off"'
+            "take 25.11 or later, 23.11 at least, or leave [plan] estimates off"
         )
     return Precondition("release", fault, f"Slurm {settings.release} can plan by TimeMin")
 
@@ -82,18 +98,3 @@ def _flag(settings: SlurmSettings) -> Precondition:
             "in slurm.conf and run `scontrol reconfigure`"
         )
     return Precondition("flag", fault, f"{FLAG} is in SchedulerParameters")
-
-
-def _run_minutes(text: str) -> Precondition:
-    fault = None
-    for line in text.splitlines():
-        found = _RUN_MINUTES.search(line)
-        if found:
-            owner = _OWNER.search(line)
-            of = f"{owner['kind']} {owner['name']}" if owner else "Slurm"
-            fault = (
-                f"{found['name']} of {of} would be passed by, since Slurm counts TimeMin for it: "
-                'take that limit away, or set [plan] estimates = "off"'
-            )
-            break
-    return Precondition("limits", fault, "no limit on minutes still to run is in use")
