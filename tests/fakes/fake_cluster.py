@@ -56,6 +56,7 @@ class FakeCluster:
                 "associations": [["trial", "batch,normal"]],
                 "licenses": {"slot": 8},
                 "reservations": {},
+                "run_minutes": {"physics": "N"},
             }
         )
 
@@ -84,6 +85,9 @@ class FakeCluster:
             "start": None,
             "end": None,
             "time_limit": "10:00",
+            "time_min": 0,
+            "deadline": None,
+            "reservation": "(null)",
             "account": "physics",
             "user": "alice",
             "partition": "batch",
@@ -130,7 +134,7 @@ class FakeCluster:
         self._write(state)
 
     def set(self, **values: Any) -> None:
-        """Change the cluster: nodes, tiers, shares, now, status_after_refusal."""
+        """Change the cluster: nodes, reservations, tiers, shares, now, status_after_refusal, ..."""
         self._write({**self.state, **values})
 
     def break_command(self, command: str, mode: str) -> None:

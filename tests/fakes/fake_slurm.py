@@ -17,6 +17,7 @@ from fake_limits import (
     show_assoc_mgr,
     show_licenses,
     show_reservation,
+    show_reservations,
 )
 
 NO_TERM = -2147483648
@@ -107,6 +108,9 @@ def _queue_values(job):
         "NodeList": job["nodes"],
         "ArrayTaskID": job["tasks"] or "N/A",
         "HetJobID": str(job["het_id"] or "N/A"),
+        "MinTime": f"{job['time_min']}:00",
+        "Deadline": str(job["deadline"] or "N/A"),
+        "Reservation": job["reservation"],
         "Name": job["name"],
     }
 
@@ -240,6 +244,9 @@ SETTINGS = {
     "PriorityWeightTRES": "CPU=1000,Mem=500",
     "AccountingStorageEnforce": "associations,limits,qos",
     "SchedulerParameters": "bf_interval=20,bf_continue",
+    "SchedulerType": "sched/backfill",
+    "SelectType": "select/cons_tres",
+    "EnforcePartLimits": "NO",
 }
 
 
@@ -272,16 +279,18 @@ def scontrol(state, words, mode):
         asked = {"assoc_mgr": show_assoc_mgr, "reservation": show_reservation}
         if words[2] == "licenses":
             return show_licenses(state)
+        if words[2:] == ["reservation"]:
+            return show_reservations(state)
         return asked[words[2]](state, words)
     if words and words[0] in ("create", "update", "delete"):
         return change_reservation(state, words, mode)
     status = 0
     for line in sys.stdin:
         say(f"scontrol: {line.rstrip()}")
-        found = re.fullmatch(r"update jobid=(\d+) (sitefactor|nice)=(-?\d+)", line.strip())
+        found = re.fullmatch(r"update jobid=(\d+) (sitefactor|nice|timemin)=(-?\d+)", line.strip())
         if not found:
             raise SystemExit(f"the fake scontrol does not know: {line}")
-        column = "site" if found[2] == "sitefactor" else "nice"
+        column = {"sitefactor": "site", "nice": "nice", "timemin": "time_min"}[found[2]]
         status |= _update(state, int(found[1]), column, int(found[3]), mode)
     say("scontrol: ")
     state["scontrol_calls"] = state.get("scontrol_calls", 0) + 1
@@ -290,23 +299,35 @@ def scontrol(state, words, mode):
 
 def _update(state, number, column, value, mode):
     jobs = [job for job in state["jobs"] if number in (job["array_id"], job["het_id"])]
+    tasks = jobs[0]["tasks"] if jobs else ""
     words = "Access/permission denied" if mode == "deny" else jobs and jobs[0].get("refused")
     if words:  # as the real one refuses a record, and an array
-        tasks = jobs[0]["tasks"] if jobs else ""
         complain(f"{number}_{tasks}: {words}" if tasks else f"{words} for job {number}")
     elif not jobs:
         complain(f"Invalid job id specified for job {number}")
     elif all(job["state"] == "COMPLETED" for job in jobs):
-        tasks = jobs[0]["tasks"]
         text = "Job has already finished"
+        complain(f"{number}_{tasks}: {text}" if tasks else f"{text} for job {number}")
+    elif column == "time_min" and any(_seconds(job) < 60 * value for job in jobs):
+        text = "Invalid time-min specification (exceeds job's time or other limits)"
         complain(f"{number}_{tasks}: {text}" if tasks else f"{text} for job {number}")
     else:
         for job in jobs:
+            if column == "time_min" and job["state"] != "PENDING":
+                continue  # as the real one: no word, and nothing happens
             job[column] = value
             if column == "nice" and _basic(state) and _held(job):
                 job["reason"] = "Resources"  # as the real one does
         return 0
     return 1
+
+
+def _seconds(job):
+    """Of its limit, `MM:SS` or `HH:MM:SS`; for ever where it has none."""
+    parts = job["time_limit"].split(":")
+    if not parts[-1].isdecimal():
+        return float("inf")
+    return sum(int(part) * 60**place for place, part in enumerate(reversed(parts)))
 
 
 def _option(words, name):

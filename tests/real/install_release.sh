@@ -68,7 +68,7 @@ install() {
     debootstrap --variant=minbase --include=ca-certificates --keyring="$KEYRING" \
         "$suite" "$part" "$mirror" /usr/share/debootstrap/scripts/sid
     install_packages
-    [ "$suite" != forky ] || take_older_libmariadb
+    [ "$suite" = bookworm ] || take_older_libmariadb
     rm -rf "$part"/var/cache/apt/*.bin "$part"/var/cache/apt/archives/*.deb
     umount "$part/proc"
     slurm_of_root >"$part/$MARK"
@@ -102,16 +102,17 @@ install_packages() {
     chroot "$part" apt-get install -y -q --no-install-recommends $PACKAGES
 }
 
-# forky's own makes slurmdbd stop: "Number of columns in result (=1) set execeeds".
+# Since 11.8.9, in trixie and forky, it makes slurmdbd stop: "Number of columns in result (=1) set
+# execeeds".
 take_older_libmariadb() {
-    list=/etc/apt/trixie.list
-    echo "deb $mirror trixie main" >"$part$list"
+    list=/etc/apt/bookworm.list
+    echo "deb $mirror bookworm main" >"$part$list"
     set -- -q -o "Dir::Etc::SourceList=$list" -o Dir::Etc::SourceParts=- \
-        -o Dir::State::Lists=/var/lib/apt/trixie -o APT::Sandbox::User=root
-    mkdir -p "$part/var/lib/apt/trixie" "$part/opt/trixie"
+        -o Dir::State::Lists=/var/lib/apt/bookworm -o APT::Sandbox::User=root
+    mkdir -p "$part/var/lib/apt/bookworm" "$part/opt/bookworm"
     chroot "$part" apt-get "$@" update
-    chroot "$part" sh -c 'cd /opt/trixie && exec apt-get "$@"' sh "$@" download libmariadb3/trixie
-    chroot "$part" sh -c 'cd /opt/trixie && dpkg-deb -x libmariadb3_*.deb . && rm -- *.deb'
+    chroot "$part" sh -c 'cd /opt/bookworm && exec apt-get "$@"' sh "$@" download libmariadb3/bookworm
+    chroot "$part" sh -c 'cd /opt/bookworm && dpkg-deb -x libmariadb3_*.deb . && rm -- *.deb'
 }
 
 remove() {

@@ -49,20 +49,24 @@ class SlurmRelease:
 
 #: slurmdbd complains of the default, which is ON since MariaDB 11.6.
 NO_SNAPSHOT_ISOLATION = ("--innodb-snapshot-isolation=OFF",)
+#: With libmariadb 11.8.9 slurmdbd ends: "Number of columns in result (=1) ..."
+OLDER_LIBMARIADB = {"slurmdbd": {"LD_LIBRARY_PATH": "/opt/bookworm/usr/lib/x86_64-linux-gnu"}}
 RELEASES = {
     release.name: release
     for release in (
-        SlurmRelease(name="24.11", suite="trixie", mariadbd_options=NO_SNAPSHOT_ISOLATION),
+        SlurmRelease(
+            name="24.11",
+            suite="trixie",
+            mariadbd_options=NO_SNAPSHOT_ISOLATION,
+            variables=OLDER_LIBMARIADB,
+        ),
         SlurmRelease(
             name="26.05",
             suite="forky",
             # Killed before it first saved its state, it would not start: "No Assoc usage file".
             slurmctld_options=("-i",),
             mariadbd_options=NO_SNAPSHOT_ISOLATION,
-            # With forky's own libmariadb slurmdbd ends: "Number of columns in result (=1) ..."
-            variables={
-                "slurmdbd": {"LD_LIBRARY_PATH": "/opt/trixie/usr/lib/x86_64-linux-gnu"},
-            },
+            variables=OLDER_LIBMARIADB,
         ),
     )
 }

@@ -36,6 +36,8 @@ class SlurmSettings:
         scheduler: SchedulerParameters, "" for a word without a value.
         controllers: host and whether it is up, the one that is to be in charge first.
         enforced: words of AccountingStorageEnforce.
+        scheduler_type, select_type: plugins, "" where none is told.
+        partition_limits: EnforcePartLimits: NO, ANY or ALL.
     """
 
     release: str
@@ -46,6 +48,9 @@ class SlurmSettings:
     scheduler: Mapping[str, str]
     controllers: tuple[tuple[str, bool], ...]
     enforced: frozenset[str] = frozenset()
+    scheduler_type: str = ""
+    select_type: str = ""
+    partition_limits: str = "NO"
 
     @property
     def unlimited(self) -> str | None:
@@ -101,6 +106,11 @@ class SlurmSettings:
         """Seconds between Slurm's own passes over the queue, the more frequent kind."""
         return min(self._interval(name) for name in DEFAULT_PASSES)
 
+    @property
+    def backfill_interval(self) -> float:
+        """Seconds between backfill's cycles."""
+        return self._interval("bf_interval")
+
     def _interval(self, name: str) -> float:
         try:
             given = float(self.scheduler.get(name, ""))
@@ -135,6 +145,9 @@ def parse_settings(text: str) -> SlurmSettings:
         scheduler=_parameters(lines.get("SchedulerParameters", "")),
         controllers=tuple(_controllers(text)),
         enforced=frozenset(_enforced(lines.get("AccountingStorageEnforce", ""))),
+        scheduler_type=lines.get("SchedulerType", ""),
+        select_type=lines.get("SelectType", ""),
+        partition_limits=lines.get("EnforcePartLimits", "NO"),
     )
 
 

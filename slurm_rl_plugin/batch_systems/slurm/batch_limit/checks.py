@@ -16,13 +16,11 @@ from slurm_rl_plugin.batch_systems.slurm.batch_limit.licenses import LICENSES, L
 from slurm_rl_plugin.batch_systems.slurm.batch_limit.limit import LimitCarrier, carrier_of, names_of
 from slurm_rl_plugin.batch_systems.slurm.batch_limit.qos import QOS, QosLimit
 from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner
-from slurm_rl_plugin.batch_systems.slurm.queue.job_tables import describe
+from slurm_rl_plugin.batch_systems.slurm.queue.job_tables import describe, some_jobs
 from slurm_rl_plugin.errors import BatchSystemError, ChangeRejected
 
 ASSOCIATIONS = ("sacctmgr", "--noheader", "--parsable2", "show", "assoc", "format=Cluster,QOS")
 LICENSES_OF_JOBS = ("squeue", "--noheader", "--all", "--local", "-r", "-O", "JobID:|,Licenses:")
-#: Jobs that one line names.
-_SHOWN = 5
 
 
 def limit_checks(
@@ -114,12 +112,14 @@ def _jobs(
     without = [row.job_id for row in batch if row.job_id not in having]
     wrong = [row.job_id for row in quick if row.job_id in having]
     if wrong:
-        words = f"interactive jobs have {what}, so the limit counts and stops them: {_some(wrong)}"
+        words = (
+            f"interactive jobs have {what}, so the limit counts and stops them: {some_jobs(wrong)}"
+        )
         return Check(FAIL, "reserve jobs", f"{words}; give them another")
     if batch and len(without) == len(batch):
         return Check(FAIL, "reserve jobs", f"no batch job has {what}: {fix}")
     if without:
-        words = f"{len(without)} of {len(batch)} batch jobs have not {what}: {_some(without)}"
+        words = f"{len(without)} of {len(batch)} batch jobs have not {what}: {some_jobs(without)}"
         return Check(WARN, "reserve jobs", f"{words}; {fix}")
     if not batch:
         return Check(WARN, "reserve jobs", f"no batch job is there to see whether it has {what}")
@@ -161,8 +161,3 @@ def _right(carrier: LimitCarrier, *, writes: bool) -> Check:
     except BatchSystemError as error:
         return Check(FAIL, "reserve right", str(error))
     return Check(PASS, "reserve right", "this user may limit batch jobs: nothing was changed")
-
-
-def _some(jobs: Sequence[int]) -> str:
-    more = f" and {len(jobs) - _SHOWN} more" if len(jobs) > _SHOWN else ""
-    return "job " + ", ".join(str(job) for job in jobs[:_SHOWN]) + more

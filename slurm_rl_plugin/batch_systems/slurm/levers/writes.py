@@ -37,7 +37,7 @@ DONE = "No error"
 NO_TEXT = "\N{REPLACEMENT CHARACTER}"
 ValueWrite = tuple[int, int]
 #: Fields of a job that `scontrol` can be told to set.
-SITE_FACTOR, NICE = "sitefactor", "nice"
+SITE_FACTOR, NICE, TIME_MIN = "sitefactor", "nice", "timemin"
 
 
 def still_waiting(rejected: Mapping[int, str]) -> frozenset[int]:
@@ -63,11 +63,18 @@ class ChangeSender(Protocol):
 
 
 class FactorWriter:
-    """Writes values of one field of jobs, at most `writes_per_call` in one burst."""
+    """Writes values of one field of jobs, at most `writes_per_call` in one burst.
 
-    def __init__(self, sender: ChangeSender, writes_per_call: int) -> None:
+    Args:
+        sender: who sends them.
+        writes_per_call: values in one burst.
+        what: they are, for whoever reads that the right is missing.
+    """
+
+    def __init__(self, sender: ChangeSender, writes_per_call: int, what: str = "priority") -> None:
         self._sender = sender
         self._writes_per_call = writes_per_call
+        self._what = what
         #: Whether Slurm has accepted a change of ours since it last denied us the right.
         self._had_right = False
 
@@ -80,7 +87,7 @@ class FactorWriter:
         Raises:
             BatchSystemUnavailable: no answer in time; some changes may have been written.
             BatchSystemError: a write failed for a reason that names no job.
-            ChangeRejected: the right to change priorities is missing.
+            ChangeRejected: the right to change them is missing.
         """
         rejected = {
             job_id: f"factor {factor} is outside ±{LARGEST_FACTOR}"
@@ -96,7 +103,7 @@ class FactorWriter:
             elif self._is_denied_right(refused):
                 self._had_right = False
                 raise ChangeRejected(
-                    "Slurm denies every change of priority: give the user of this daemon "
+                    f"Slurm denies every change of {self._what}: give the user of this daemon "
                     "AdminLevel=Operator (sacctmgr modify user NAME set AdminLevel=Operator)"
                 )
         return ApplyReport(applied=len(changes) - len(rejected), rejected=rejected)

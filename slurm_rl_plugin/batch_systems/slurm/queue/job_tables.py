@@ -17,6 +17,9 @@ from slurm_rl_plugin.domain.job_class import IsInteractive
 from slurm_rl_plugin.domain.job_description import JobDescription
 from slurm_rl_plugin.domain.jobs import measures
 
+#: Jobs that one line names.
+SHOWN = 5
+
 
 class TableBuilder:
     """Turns rows into columns; accounts, users and partitions are numbered on the way."""
@@ -113,6 +116,12 @@ def describe(row: QueueRow) -> JobDescription:
         account=row.account,
         user=row.user,
     )
+
+
+def some_jobs(numbers: Sequence[int]) -> str:
+    """Numbers of jobs for one line, which names the first ones."""
+    more = f" and {len(numbers) - SHOWN} more" if len(numbers) > SHOWN else ""
+    return "job " + ", ".join(str(number) for number in numbers[:SHOWN]) + more
 
 
 def first_of_each_array(rows: Iterable[QueueRow]) -> list[QueueRow]:

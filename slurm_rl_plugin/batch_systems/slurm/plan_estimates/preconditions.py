@@ -1,0 +1,100 @@
+"""What must hold of a cluster before any job may have a TimeMin, each with its mend."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from slurm_rl_plugin.batch_systems.slurm.answers.settings import (
+    SHOW_CONFIG,
+    SlurmSettings,
+    parse_settings,
+)
+from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner
+
+FLAG = "time_min_as_soft_limit"
+BACKFILL, CONS_TRES = "sched/backfill", "select/cons_tres"
+#: The first release that knows the flag; those before pass it over in silence and cut limits.
+FIRST_RELEASE = (23, 11)
+#: Limits on processor minutes that are still to be run, for which Slurm looks at TimeMin.
+SHOW_LIMITS = ("scontrol", "-o", "show", "assoc_mgr", "flags=assoc,qos")
+_RUN_MINUTES = re.compile(r"\b(?P<name>\w*TRESRunMins\w*)=\S*?=\d")
+_OWNER = re.compile(r"\b(?P<kind>Account|QOS)=(?P<name>[^(\s]+)")
+
+
+class Precondition(NamedTuple):
+    """One of them: its name, why it does not hold and what mends it or None, and what holds."""
+
+    name: str
+    fault: str | None
+    holds: str
+
+
+def first_fault(commands: CommandRunner) -> str | None:
+    """Why no job may have a TimeMin, one sentence; None where they may.
+
+    Raises:
+        BatchSystemUnavailable: no answer in time.
+        BatchSystemError: an answer that cannot be understood.
+    """
+    return next((each.fault for each in preconditions(commands) if each.fault), None)
+
+
+def preconditions(commands: CommandRunner) -> Iterator[Precondition]:
+    """Every one, as slurmctld has it now; raises as `first_fault` does."""
+    settings = parse_settings(commands.read(SHOW_CONFIG))
+    yield _release(settings)
+    yield _plugin("SchedulerType", settings.scheduler_type, BACKFILL)
+    yield _plugin("SelectType", settings.select_type, CONS_TRES)
+    yield _flag(settings)
+    yield run_minutes(commands.read(SHOW_LIMITS))
+
+
+def run_minutes(text: str) -> Precondition:
+    """That no limit counts minutes still to run, from the answer of SHOW_LIMITS."""
+    fault = None
+    for line in text.splitlines():
+        found = _RUN_MINUTES.search(line)
+        if found:
+            owner = _OWNER.search(line)
+            of = f"{owner['kind']} {owner['name']}" if owner else "Slurm"
+            fault = (
+                f"{found['name']} of {of} would be passed by, since Slurm counts TimeMin for it: "
+                "take that limit away, or leave [plan] estimates off"
+            )
+            break
+    return Precondition("limits", fault, "no limit on minutes still to run is in use")
+
+
+def release_number(release: str) -> tuple[int, ...]:
+    """Such as (24, 11, 5); empty where it is not understood."""
+    found = re.match(r"\d+(?:\.\d+)*", release)
+    return tuple(int(part) for part in found[0].split(".")) if found else ()
+
+
+def _release(settings: SlurmSettings) -> Precondition:
+    fault = None
+    if release_number(settings.release) < FIRST_RELEASE:
+        fault = (
+            f"Slurm {settings.release} cuts the limit of a job to its TimeMin and kills it: "
+            "take 25.11 or later, 23.11 at least, or leave [plan] estimates off"
+        )
+    return Precondition("release", fault, f"Slurm {settings.release} can plan by TimeMin")
+
+
+def _plugin(key: str, found: str, wanted: str) -> Precondition:
+    fault = None
+    if found != wanted:
+        fault = f"{key}={found} plans by no TimeMin: set {key}={wanted} in slurm.conf"
+    return Precondition(key, fault, f"{key}={wanted}")
+
+
+def _flag(settings: SlurmSettings) -> Precondition:
+    fault = None
+    if FLAG not in settings.scheduler:
+        fault = (
+            f"{FLAG} is not in SchedulerParameters, so Slurm would cut limits to TimeMin: add it "
+            "in slurm.conf and run `scontrol reconfigure`"
+        )
+    return Precondition("flag", fault, f"{FLAG} is in SchedulerParameters")
