@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from slurm_rl_plugin.domain import QueueSnapshot
 from slurm_rl_plugin.features.estimates import UNKNOWN_RUN_TIME
-from slurm_rl_plugin.features.history.columns import history_columns
+from slurm_rl_plugin.features.history.columns import KnownPast, history_columns
 from slurm_rl_plugin.features.history.past_runs import PastRuns
 from slurm_rl_plugin.features.history.run_prediction import RunTimePrediction
 from slurm_rl_plugin.features.site import (
@@ -66,7 +66,7 @@ def site_queue_features(
 def site_job_features(
     snapshot: QueueSnapshot,
     estimate: FloatArray,
-    past: PastRuns | None = None,
+    past: PastRuns | KnownPast | None = None,
     prediction: RunTimePrediction | None = None,
 ) -> NDArray[np.float32]:
     """Job features of the pending jobs of a snapshot, float32[n, len(SITE.jobs)].
@@ -74,7 +74,8 @@ def site_job_features(
     Args:
         snapshot: the queue.
         estimate: estimated run time of each pending job, seconds, shape [n].
-        past: what runs have told up to the snapshot; nothing by default.
+        past: what runs have told up to the snapshot, or what is known by it of the pending jobs;
+            nothing by default.
         prediction: of the model; without one, history features are 0.
     """
     jobs = snapshot.pending.jobs

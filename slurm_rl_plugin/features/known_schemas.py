@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from slurm_rl_plugin.domain import QueueSnapshot
 from slurm_rl_plugin.features.columns import site_job_features, site_queue_features
+from slurm_rl_plugin.features.history.columns import KnownPast
 from slurm_rl_plugin.features.history.past_runs import PastRuns
 from slurm_rl_plugin.features.history.run_prediction import RunTimePrediction
 from slurm_rl_plugin.features.reactive_grid import (
@@ -33,7 +34,7 @@ def feature_columns(
     estimate: FloatArray,
     running_estimate: FloatArray,
     arrived: FloatArray,
-    past: PastRuns | None = None,
+    past: PastRuns | KnownPast | None = None,
     prediction: RunTimePrediction | None = None,
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """Queue features float32[Fq] and job features float32[n, Fx] of a snapshot.
@@ -44,7 +45,8 @@ def feature_columns(
         estimate: estimated run time of each pending job, seconds, shape [pending].
         running_estimate: the same for the running jobs, seconds, shape [running].
         arrived: the counts of `recent_arrivals`, shape [len(FADING_TIMES)].
-        past: what runs have told up to the snapshot; `site` only.
+        past: what runs have told up to the snapshot, or what is known by it of the pending jobs;
+            `site` only.
         prediction: of the model, None for one that looks at no past runs; `site` only.
     """
     if schema == SITE:

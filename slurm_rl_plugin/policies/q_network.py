@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from slurm_rl_plugin.domain import Decision, Memory, QueueSnapshot
 from slurm_rl_plugin.errors import ModelSchemaMismatch, ModelUnreadable, PolicyError, ScoreInvalid
 from slurm_rl_plugin.features.estimates import ClassMedian, RequestedLimit, RunTimeEstimate
+from slurm_rl_plugin.features.history.columns import KnownPast, known_past
 from slurm_rl_plugin.features.history.foretold_runs import ForetoldRuns
 from slurm_rl_plugin.features.history.past_runs import PastRuns
 from slurm_rl_plugin.features.history.recent_arrivals import ARRIVAL_MEMORY, recent_arrivals
@@ -72,6 +73,7 @@ class _Ready:
     graph: NDArray[np.float32]
     past: PastRuns
     foretold: ForetoldRuns
+    told: KnownPast | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,7 +119,7 @@ class QNetworkPolicy:
             remembered = answers["memory_out"]
         run_times = None
         if self.quantiles is not None:
-            run_times = self.quantiles.of_pending(snapshot, ready.past, ready.foretold)
+            run_times = self.quantiles.of_pending(ready.told, ready.foretold)
         return Decision(
             scores=_as_scores(answers),
             reserve=self._processors(answers, snapshot.capacity),
@@ -154,14 +156,28 @@ class QNetworkPolicy:
         foretold = before.foretold
         if self.quantiles is not None:
             foretold = foretold.after(snapshot, past, self.quantiles)
-        inputs = self._features(snapshot, arrived[1:], past)
+        told = self._known(snapshot, past)
+        inputs = self._features(snapshot, arrived[1:], told)
         if self.memory_size:
             inputs["memory_in"] = before.graph
         if self.quantiles is not None:
             inputs |= no_facts()
         return _Ready(
-            inputs=inputs, arrived=arrived, graph=before.graph, past=past, foretold=foretold
+            inputs=inputs,
+            arrived=arrived,
+            graph=before.graph,
+            past=past,
+            foretold=foretold,
+            told=told,
         )
+
+    def _known(self, snapshot: QueueSnapshot, past: PastRuns) -> KnownPast | None:
+        """What past runs tell of the pending jobs; None where nobody asks, or waits."""
+        jobs = snapshot.pending.jobs
+        if self.prediction is None or len(jobs) == 0:
+            return None
+        asked = RequestedLimit().estimate(jobs.time_limit, jobs.interactive)
+        return known_past(snapshot, jobs, asked, past)
 
     def _remembered(self, memory: Memory | None) -> _Remembered:
         """The parts of a memory; nothing is remembered of one of another model."""
@@ -193,13 +209,13 @@ class QNetworkPolicy:
         return np.concatenate(parts)
 
     def _features(
-        self, snapshot: QueueSnapshot, arrived: FloatArray, past: PastRuns
+        self, snapshot: QueueSnapshot, arrived: FloatArray, told: KnownPast | None
     ) -> dict[str, Any]:
         waiting, running = snapshot.pending.jobs, snapshot.running.jobs
         estimate = self.estimates.estimate(waiting.time_limit, waiting.interactive)
         running_estimate = self.estimates.estimate(running.time_limit, running.interactive)
         queue, jobs = feature_columns(
-            self.schema, snapshot, estimate, running_estimate, arrived, past, self.prediction
+            self.schema, snapshot, estimate, running_estimate, arrived, told, self.prediction
         )
         return {"queue": queue, "jobs": jobs}
 

@@ -7,12 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from slurm_rl_plugin.domain import QueueSnapshot
 from slurm_rl_plugin.errors import PolicyError
-from slurm_rl_plugin.features.estimates import UNKNOWN_RUN_TIME
 from slurm_rl_plugin.features.history.columns import KnownPast
 from slurm_rl_plugin.features.history.foretold_runs import ForetoldRuns, foretell
-from slurm_rl_plugin.features.history.past_runs import PastRuns
 from slurm_rl_plugin.features.history.run_prediction import KNOWN_FACTS
 from slurm_rl_plugin.features.history.run_spread import PARTS
 from slurm_rl_plugin.features.schema import FeatureSchema
@@ -22,7 +19,7 @@ from slurm_rl_plugin.units import FloatArray
 def no_facts() -> dict[str, Any]:
     """What such a graph is given where only scores are asked for."""
     return {
-        "facts": np.empty((0, KNOWN_FACTS), dtype=np.float32),
+        "facts": np.empty((KNOWN_FACTS, 0), dtype=np.float32),
         "asked": np.zeros(len(PARTS), dtype=np.float32),
     }
 
@@ -48,7 +45,7 @@ class GraphQuantiles:
         inputs = {
             "queue": np.zeros(len(self.schema.queue), dtype=np.float32),
             "jobs": np.empty((0, len(self.schema.jobs)), dtype=np.float32),
-            "facts": np.ascontiguousarray(told.facts.T, dtype=np.float32),
+            "facts": told.facts.astype(np.float32),
             "asked": asked.astype(np.float32),
         }
         try:
@@ -57,22 +54,21 @@ class GraphQuantiles:
             raise PolicyError(f"the model's run times failed ({error}): retrain it.") from None
         if not np.isfinite(found).all():
             raise PolicyError("the model tells run times that are no numbers: retrain it.")
-        return np.asarray(found, dtype=np.float64)
+        return np.asarray(found.T, dtype=np.float64)
 
-    def of_pending(
-        self, snapshot: QueueSnapshot, past: PastRuns, foretold: ForetoldRuns
-    ) -> FloatArray:
+    def of_pending(self, told: KnownPast | None, foretold: ForetoldRuns) -> FloatArray:
         """Quantiles of the pending jobs, seconds, shape [n, len(PARTS)].
 
         A request that past runs do not speak for is taken at its word.
 
+        Args:
+            told: what is known of them; None where nobody waits.
+            foretold: says which shares are asked for.
+
         Raises:
             PolicyError: see `__call__`.
         """
-        jobs = snapshot.pending.jobs
-        if len(jobs) == 0:
+        if told is None:
             return np.empty((0, len(PARTS)))
-        known = np.isfinite(jobs.time_limit) & (jobs.time_limit > 0)
-        limit = np.where(known, jobs.time_limit, UNKNOWN_RUN_TIME)
-        told = foretell(snapshot, jobs, past, foretold.asked, self)
-        return np.where(np.isnan(told), limit[:, None], told)
+        found = foretell(told, foretold.asked, self)
+        return np.where(np.isnan(found), told.time_limit[told.group][:, None], found)

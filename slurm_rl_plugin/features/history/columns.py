@@ -83,7 +83,7 @@ def known_past(
 def history_columns(
     snapshot: QueueSnapshot,
     time_limit: FloatArray,
-    past: PastRuns,
+    past: PastRuns | KnownPast,
     prediction: RunTimePrediction,
 ) -> NDArray[np.float32]:
     """History features of the pending jobs of a snapshot, float32[n, len(SITE.history_jobs)].
@@ -91,12 +91,14 @@ def history_columns(
     Args:
         snapshot: the queue.
         time_limit: requested seconds of each pending job, UNKNOWN_RUN_TIME where none, shape [n].
-        past: what runs have told up to the snapshot.
+        past: what runs have told up to the snapshot, or what is known by it of the pending jobs.
         prediction: of the model.
     """
     if len(snapshot.pending) == 0:
         return np.empty((0, len(SITE.history_jobs)), dtype=np.float32)
-    told = known_past(snapshot, snapshot.pending.jobs, time_limit, past)
+    told = past
+    if isinstance(told, PastRuns):
+        told = known_past(snapshot, snapshot.pending.jobs, time_limit, told)
     limit, speaks = told.time_limit, told.speaks
     predicted = prediction.weights @ told.facts
     if not speaks.all():

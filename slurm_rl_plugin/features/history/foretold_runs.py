@@ -12,8 +12,8 @@ from typing import Self
 
 import numpy as np
 
-from slurm_rl_plugin.domain import JobTable, Memory, QueueSnapshot
-from slurm_rl_plugin.features.estimates import UNKNOWN_RUN_TIME
+from slurm_rl_plugin.domain import Memory, QueueSnapshot
+from slurm_rl_plugin.features.estimates import RequestedLimit
 from slurm_rl_plugin.features.history.columns import KnownPast, known_past
 from slurm_rl_plugin.features.history.past_runs import PastRuns
 from slurm_rl_plugin.features.history.run_spread import PARTS, learn_shares, nominal_shares
@@ -72,7 +72,9 @@ class ForetoldRuns:
         lines[~new] = self.lines[met[~new]]
         if new.any():
             started = running.select(order[new])
-            lines[new, 1:] = foretell(snapshot, started, past, learned.asked, quantiles)
+            asked = RequestedLimit().estimate(started.time_limit, started.interactive)
+            told = known_past(snapshot, started, asked, past)
+            lines[new, 1:] = foretell(told, learned.asked, quantiles)
         return replace(learned, lines=lines)
 
     def _learned(self, snapshot: QueueSnapshot) -> FloatArray:
@@ -87,27 +89,16 @@ class ForetoldRuns:
         return asked
 
 
-def foretell(
-    snapshot: QueueSnapshot,
-    jobs: JobTable,
-    past: PastRuns,
-    asked: FloatArray,
-    quantiles: Quantiles,
-) -> FloatArray:
+def foretell(told: KnownPast, asked: FloatArray, quantiles: Quantiles) -> FloatArray:
     """Quantiles of the run times of jobs, seconds, shape [n, len(PARTS)].
 
     NaN for a request that past runs do not speak for (`run_history.speaks_for`).
 
     Args:
-        snapshot: the queue that they are in.
-        jobs: n jobs of it, one at least.
-        past: what runs have told up to the snapshot.
+        told: what is known of the jobs.
         asked: shares that are asked for, shape [len(PARTS)].
         quantiles: of the model.
     """
-    known = np.isfinite(jobs.time_limit) & (jobs.time_limit > 0)
-    limit = np.where(known, jobs.time_limit, UNKNOWN_RUN_TIME)
-    told = known_past(snapshot, jobs, limit, past)
     found = np.where(told.speaks[:, None], quantiles(told, asked), np.nan)
     return np.asarray(found[told.group], dtype=np.float64)
 
