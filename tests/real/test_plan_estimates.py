@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -27,7 +28,7 @@ PLAN = ClusterPlan(
     accounts=ACCOUNTS,
     partitions=[*PARTITIONS, "PartitionName=closed Nodes=ALL MaxTime=UNLIMITED State=DOWN"],
     options={
-        "AccountingStorageEnforce": "associations,limits,qos",
+        "AccountingStorageEnforce": "associations,limits,qos,safe",
         "SchedulerParameters": "batch_sched_delay=0,sched_interval=1,bf_interval=2,bf_continue,"
         f"bf_resolution=1,{FLAG}",
     },
@@ -221,21 +222,31 @@ def test_no_job_is_let_past_the_longest_time_of_a_partition(cluster: PrivateSlur
 
 
 @pytest.mark.parametrize(
-    ("kind", "limit", "name"),
-    [("account", "GrpTRESRunMins", "physics"), ("qos", "MaxTRESRunMinsPU", "normal")],
+    ("kind", "name", "limit"),
+    [
+        ("account", "physics", "GrpTRESRunMins"),
+        ("account", "physics", "GrpTRESMins"),  # enforced at the start by `safe`
+        ("user", "alice", "MaxTRESMins"),
+        ("qos", "normal", "MaxTRESRunMinsPU"),
+    ],
 )
-def test_a_limit_on_minutes_still_to_run_refuses_all(
-    cluster: PrivateSlurm, kind: str, limit: str, name: str
+def test_a_limit_on_minutes_of_processors_refuses_all(
+    cluster: PrivateSlurm, kind: str, name: str, limit: str
 ) -> None:
     slurm = adapter_of(cluster)
-    job = submit(cluster)
     change = ("sacctmgr", "-i", "modify", kind, name, "set")
     cluster.run(*change, f"{limit}=cpu=60")
     try:
-        cluster.wait_until(lambda: slurm.estimates_refused() is not None, 10, "the limit")
+        job = submit(cluster, "--partition=batch")
+        cluster.wait_until(
+            lambda: re.search("Mins|Minutes", str(shown(cluster, job, "Reason:60"))) is not None,
+            20,
+            "that it waits by the limit",
+        )
         refused = slurm.estimates_refused()
         assert refused is not None
-        assert refused.startswith(f"{limit} of {'QOS' if kind == 'qos' else 'Account'} {name}")
+        assert refused.startswith(limit)
+        assert "would be passed by" in refused
         assert slurm.write_estimates({job: 300}).rejected == {job: refused}
     finally:
         cluster.run(*change, f"{limit}=cpu=-1")

@@ -10,8 +10,8 @@ import pytest
 from slurm_rl_plugin.batch_systems.slurm.answers.settings import parse_settings
 from slurm_rl_plugin.batch_systems.slurm.plan_estimates.obstacles import Surroundings, obstacle_of
 from slurm_rl_plugin.batch_systems.slurm.plan_estimates.preconditions import (
+    limits_on_minutes,
     release_number,
-    run_minutes,
 )
 from slurm_rl_plugin.batch_systems.slurm.plan_estimates.reservations import parse_reservations
 from slurm_rl_plugin.batch_systems.slurm.plan_estimates.waiting_jobs import (
@@ -99,10 +99,16 @@ def test_reservations_and_limits_are_told(answers: Path) -> None:
     }
     assert kept["own"].end - kept["own"].start == HOUR
     assert "MAINT" in kept["maintenance"].flags
-    fault = run_minutes(answers.joinpath("limits.txt").read_text()).fault or ""
+    text = answers.joinpath("limits.txt").read_text()
+    fault = limits_on_minutes(text, safe=True).fault or ""
     assert fault.startswith("GrpTRESRunMins of Account physics")
-    none = answers.joinpath("limits.txt").read_text().replace("=cpu=60(", "=cpu=N(")
-    assert run_minutes(none).fault is None
+    none = text.replace("=cpu=60(", "=cpu=N(")
+    assert limits_on_minutes(none, safe=True).fault is None
+    budget = none.replace("GrpTRESMins=cpu=N(", "GrpTRESMins=cpu=60(")
+    assert limits_on_minutes(budget, safe=False).fault is None
+    assert "GrpTRESMins of" in (limits_on_minutes(budget, safe=True).fault or "")
+    of_a_job = none.replace("MaxTRESMinsPJ=", "MaxTRESMinsPJ=cpu=60")
+    assert "MaxTRESMinsPJ of" in (limits_on_minutes(of_a_job, safe=False).fault or "")
 
 
 def test_the_scheduler_is_told(answers: Path) -> None:

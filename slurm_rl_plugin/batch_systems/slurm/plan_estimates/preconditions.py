@@ -17,9 +17,12 @@ FLAG = "time_min_as_soft_limit"
 BACKFILL, CONS_TRES = "sched/backfill", "select/cons_tres"
 #: The first release that knows the flag; those before pass it over in silence and cut limits.
 FIRST_RELEASE = (23, 11)
-#: Limits on processor minutes that are still to be run, for which Slurm looks at TimeMin.
+#: Shows limits on minutes of processors and other TRES, asked for by a job or still to be run.
+#: Slurm looks at TimeMin for them; for limits on wall time alone it does not (run on 24.11, 26.05).
 SHOW_LIMITS = ("scontrol", "-o", "show", "assoc_mgr", "flags=assoc,qos")
-_RUN_MINUTES = re.compile(r"\b(?P<name>\w*TRESRunMins\w*)=\S*?=\d")
+_MINUTES = re.compile(r"\b(?P<name>\w*TRES(?:Run)?Mins\w*)=\S*?=\d")
+#: A budget, which keeps no job from its start unless AccountingStorageEnforce has `safe`.
+_BUDGET = "GrpTRESMins"
 _OWNER = re.compile(r"\b(?P<kind>Account|QOS)=(?P<name>[^(\s]+)")
 
 
@@ -48,23 +51,29 @@ def preconditions(commands: CommandRunner) -> Iterator[Precondition]:
     yield _plugin("SchedulerType", settings.scheduler_type, BACKFILL)
     yield _plugin("SelectType", settings.select_type, CONS_TRES)
     yield _flag(settings)
-    yield run_minutes(commands.read(SHOW_LIMITS))
+    yield limits_on_minutes(commands.read(SHOW_LIMITS), safe="safe" in settings.enforced)
 
 
-def run_minutes(text: str) -> Precondition:
-    """That no limit counts minutes still to run, from the answer of SHOW_LIMITS."""
+def limits_on_minutes(text: str, *, safe: bool) -> Precondition:
+    """That none would be passed by, from the answer of SHOW_LIMITS.
+
+    Args:
+        text: the answer.
+        safe: whether jobs only start that fit into a budget.
+    """
     fault = None
     for line in text.splitlines():
-        found = _RUN_MINUTES.search(line)
-        if found:
+        names = [found["name"] for found in _MINUTES.finditer(line)]
+        names = [name for name in names if safe or name != _BUDGET]
+        if names:
             owner = _OWNER.search(line)
             of = f"{owner['kind']} {owner['name']}" if owner else "Slurm"
             fault = (
-                f"{found['name']} of {of} would be passed by, since Slurm counts TimeMin for it: "
+                f"{names[0]} of {of} would be passed by, since Slurm counts TimeMin for it: "
                 "take that limit away, or leave [plan] estimates off"
             )
             break
-    return Precondition("limits", fault, "no limit on minutes still to run is in use")
+    return Precondition("limits", fault, "no limit on minutes of processors is in use")
 
 
 def release_number(release: str) -> tuple[int, ...]:
