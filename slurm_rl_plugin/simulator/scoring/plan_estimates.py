@@ -17,7 +17,11 @@ from slurm_rl_plugin.simulator.kernel.compilation import compiled_borrowing, com
 from slurm_rl_plugin.simulator.kernel.plan import (
     BY_REQUEST,
     CONSISTENT,
+    DOUBLED,
+    DOUBLED_BEYOND,
     PENDING_ONLY,
+    REQUESTED,
+    STEPPED,
     ByRequest,
     Plan,
 )
@@ -28,11 +32,23 @@ from slurm_rl_plugin.simulator.scoring.history import (
     bring_up_to_now,
     history_part,
 )
+from slurm_rl_plugin.simulator.scoring.last_runs import (
+    NO_RUNS,
+    LastRuns,
+    no_runs_yet,
+    predict_arrived,
+)
 from slurm_rl_plugin.simulator.scoring.protection import longest_wait
 from slurm_rl_plugin.units import FloatArray
 
 _seconds_at = compiled_copy(scales.seconds_at)
 _KINDS = {"pending": PENDING_ONLY, "consistent": CONSISTENT}
+_CORRECTIONS = {
+    "doubled": DOUBLED,
+    "doubled-beyond": DOUBLED_BEYOND,
+    "requested": REQUESTED,
+    "stepped": STEPPED,
+}
 #: Indices into `PlannedQueue.site`.
 _LOOKED_AT, _LONGEST = 0, 1
 
@@ -47,19 +63,30 @@ class PlanRule:
         prediction: of run times, the median of which is the estimate; None where `seconds` are
             given.
         seconds: estimate of each job, shape [n]; None where it is predicted.
+        last_runs: whether it is the mean of the user's last two runs at submission.
         slack: of the promise, as a part of the longest wait that the site has known lately.
+        correction: of the estimate that a running job has outlived, as "consistent" plans:
+            "doubled" up to the request, "doubled-beyond" it, "requested" at once, or "stepped"
+            by a minute and more and more.
 
     Raises:
-        ConfigurationError: another kind, or neither or both of prediction and seconds.
+        ConfigurationError: another kind or correction, or not just one source of estimates.
     """
 
     kind: str
     prediction: RunTimePrediction | None = None
     seconds: FloatArray | None = None
+    last_runs: bool = False
     slack: float = 0.1
+    correction: str = "doubled"
 
     def __post_init__(self) -> None:
-        if self.kind not in _KINDS or (self.prediction is None) == (self.seconds is None):
+        if self.correction not in _CORRECTIONS:
+            raise ConfigurationError(
+                f"a plan's correction {self.correction!r}: give one of {', '.join(_CORRECTIONS)}."
+            )
+        sources = (self.prediction is not None) + (self.seconds is not None) + self.last_runs
+        if self.kind not in _KINDS or sources != 1:
             raise ConfigurationError(
                 f"a plan of kind {self.kind!r} needs one of {', '.join(_KINDS)}, and either "
                 "predicted or given run times."
@@ -77,7 +104,8 @@ class PlannedQueue(NamedTuple):
 
     Attributes:
         plan: estimates and promises.
-        history: past runs; NO_HISTORY where the estimates are given.
+        history: past runs; NO_HISTORY where the estimates do not come from there.
+        runs: last runs of users; NO_RUNS where the estimates do not come from there.
         slack: see `PlanRule`.
         site: when was looked last, and the longest wait lately, seconds.
         nothing: hidden units of the history, of which there are none.
@@ -85,6 +113,7 @@ class PlannedQueue(NamedTuple):
 
     plan: Plan
     history: HistoryPart
+    runs: LastRuns
     slack: float
     site: FloatArray
     nothing: FloatArray
@@ -111,12 +140,14 @@ def planned_queue(
     return PlannedQueue(
         plan=Plan(
             kind=_KINDS[rule.kind],
+            correction=_CORRECTIONS[rule.correction],
             seconds=seconds,
             promise=np.full(places, np.nan),
             slack=np.zeros(1),
             ends=np.empty(places),
         ),
         history=NO_HISTORY if rule.prediction is None else _median_of(rule.prediction, workload),
+        runs=no_runs_yet(workload) if rule.last_runs else NO_RUNS,
         slack=rule.slack,
         site=np.array([-np.inf, 0.0]),
         nothing=np.empty(0),
@@ -141,6 +172,8 @@ def bring_plan_up_to_now(workload: Workload, cluster: Cluster, planned: PlannedQ
             job = cluster.pending[place]
             scale = add_history(workload, planned.history, job, planned.nothing)
             planned.plan.seconds[job] = max(_seconds_at(scale), 1.0)
+    if len(planned.runs.seconds) > 0:
+        predict_arrived(workload, cluster, planned.runs, planned.plan.seconds)
     wait = now - workload.submit[cluster.pending[0]]
     site = planned.site
     site[_LONGEST] = longest_wait(site[_LONGEST], now - site[_LOOKED_AT], wait)
