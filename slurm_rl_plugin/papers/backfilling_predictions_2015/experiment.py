@@ -145,7 +145,7 @@ def _cell_claim(log: str, cell: Cell, published: Published, flows: Flows) -> Cla
     flow = flows.longest_flow / float(published.longest_flow)
     because = f"{ratio:.3f} of the published slowdown, {flow:.3f} of the longest flow time"
     return Claim(
-        cell=claimed.Cell(log, cell.name, SLOWDOWN),
+        cell=claimed.Cell(log, cell.name),
         measured=Measurement(value=flows.slowdown),
         printed=printed,
         judged=Judgement(abs(ratio - 1.0) <= TOLERANCE, because),

@@ -12,7 +12,7 @@ from typing import NamedTuple
 EASY, EASY_SJBF = "EASY", "EASY-SJBF"
 PREDICTED, PLUS_PLUS = "EASY, predicted", "EASY++"
 REQUEST, TWICE, TRUE, LAST_RUNS = "request", "twice the request", "true run time", "last two runs"
-DOUBLED, REQUESTED, STEPPED = "doubled", "request", "stepped"
+DOUBLED, REQUESTED, STEPPED = "doubled", "then request", "stepped"
 
 
 class Cell(NamedTuple):
@@ -32,8 +32,7 @@ class Cell(NamedTuple):
     @property
     def name(self) -> str:
         """In words."""
-        corrected = f", corrected: {self.correction}" if self.correction else ""
-        return f"{self.scheduler}, {self.predictor}{corrected}"
+        return ", ".join(filter(None, self))
 
 
 class Published(NamedTuple):
