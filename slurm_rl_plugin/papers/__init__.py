@@ -4,8 +4,8 @@ A study is a folder with a module `study`, and a line in `registry`. What studie
 rest of the package, and no more than that (import-linter keeps it so):
 
 * `accounting`: `port`, `swf.reader`, `log_format` and `log_file`, to read a published log;
-* `simulator`: `workloads`, `schedules`, `sites`, rules and usage of `scoring`, `kernel.cluster`,
-  and `kernel.compilation` for code of their own that is to be compiled;
+* `simulator`: `workloads`, `schedules`, `sites`, rules, usage and plan estimates of `scoring`,
+  `kernel.cluster`, and `kernel.compilation` for code of their own that is to be compiled;
 * `learning`: the trainers with their settings (`algorithms`, `sarsa`, `fitted_q`, `policy_search`,
   `site_utility`, `heldout_training`), their loads (`training_load`, `load_windows`), `export`, and
   of `evaluation` `paired`, `paired_windows`, `heldout` and `bootstrap`;

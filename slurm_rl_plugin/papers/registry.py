@@ -73,6 +73,12 @@ def _rlscheduler() -> Study:
     return study
 
 
+def _backfilling_predictions() -> Study:
+    from slurm_rl_plugin.papers.backfilling_predictions_2015 import study  # noqa: PLC0415
+
+    return study
+
+
 @dataclass(frozen=True, slots=True)
 class Entry:
     """A study, and what must be known of it before it is imported.
@@ -102,4 +108,5 @@ STUDIES: Mapping[str, Entry] = {
     "site-utilities": Entry(_site_utilities),
     "heuristics": Entry(_heuristics, seeds=100, keeps=False),
     "rlscheduler": Entry(_rlscheduler, seeds=5, keeps=False, searches=True),
+    "backfilling-predictions": Entry(_backfilling_predictions),
 }

@@ -7,7 +7,7 @@ remembered but the starts.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 
@@ -48,7 +48,9 @@ class Protect(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """What the plan of EASY assumes: `seconds` of each job. `consistent`: running ones too.
+    """What the plan of EASY assumes: `seconds` of each job, or the mean of the last two runs that
+    its user (`users`) had before it came. `consistent`: of running jobs, too, corrected once they
+    outlive it.
 
     Else heads have a promise, beyond which they are pushed by `slack` of the longest wait at most,
     of which half is forgotten in 30 days; by a minute at least, by a day at most.
@@ -57,6 +59,20 @@ class Plan(NamedTuple):
     seconds: Sequence[float]
     consistent: bool = False
     slack: float = 0.05
+    correction: str = "doubled"
+    users: Sequence[int] = ()
+
+
+def _estimates(first: float, request: float, correction: str) -> Iterator[float]:
+    """What a running job is estimated to run, one after the other, each outlived in its turn."""
+    yield first
+    if correction == "stepped":
+        yield from (first + 60 * m for m in (1, 5, 15, 30))
+        yield from (first + 3600 * h for h in (1, 2, 5, 10, 20, 50, 100))
+    while correction.startswith("doubled"):
+        first *= 2
+        yield first
+    yield request
 
 
 class _Planned:
@@ -65,8 +81,35 @@ class _Planned:
     def __init__(self, rule: Plan | None) -> None:
         self.rule, self.longest, self.at = rule, 0.0, -math.inf
         self.promise: dict[int, float] = {}
+        self.start: list[float] = []
+
+    def seconds(self, jobs, j):
+        if not self.rule.users:
+            return self.rule.seconds[j]
+        own = [k for k, user in enumerate(self.rule.users) if user == self.rule.users[j]]
+        ended = [
+            (self.start[k] + jobs[k].run_time, k) for k in own if self.start[k] == self.start[k]
+        ]
+        runs = [jobs[k].run_time for end, k in sorted(ended) if end < jobs[j].submit][-2:]
+        return min(sum(runs) // 2, jobs[j].estimate) if len(runs) == 2 else jobs[j].estimate
+
+    def _first(self, jobs, j, enough):
+        """The first estimate that is enough, or the most that there is."""
+        request, correction = jobs[j].estimate, self.rule.correction
+        most = math.inf if correction == "doubled-beyond" else request
+        first = max(self.seconds(jobs, j), 1)
+        tried = _estimates(first, request, correction)
+        return min(next(each for each in tried if enough(each) or each >= most), most)
+
+    def expected_to_end(self, jobs, j):
+        """Whether a job that ends now was planned to."""
+        run_time = jobs[j].run_time
+        if self.rule is None or not self.rule.consistent:
+            return jobs[j].estimate <= run_time
+        return self._first(jobs, j, lambda each: each >= run_time) <= run_time
 
     def decide(self, jobs, at):
+        self.start = at.start
         oldest = at.now - min(jobs[j].submit for j in at.pending)
         faded = self.longest * 0.5 ** ((at.now - self.at) / (30 * 86400))
         self.longest, self.at = max(faded, oldest), at.now
@@ -74,10 +117,7 @@ class _Planned:
     def end_of(self, jobs, j, start, now):
         length = jobs[j].estimate
         if self.rule is not None and self.rule.consistent:
-            length = max(self.rule.seconds[j], 1)
-            while length < now - start and length < jobs[j].estimate:
-                length *= 2
-            length = min(length, jobs[j].estimate)
+            length = self._first(jobs, j, lambda each: each > now - start)
         return max(start + length, now)
 
     def promise_to(self, head, shadow):
@@ -87,7 +127,7 @@ class _Planned:
         limit = now + jobs[j].estimate
         if self.rule is None:
             return limit <= shadow
-        planned = now + min(self.rule.seconds[j], jobs[j].estimate) <= shadow
+        planned = now + min(self.seconds(jobs, j), jobs[j].estimate) <= shadow
         if self.rule.consistent:
             return planned
         slack = min(max(self.rule.slack * self.longest, 60), 86400)
@@ -252,8 +292,11 @@ def simulate(
     limit: Limit | None = None,
     protect: Protect | None = None,
     plan: Plan | None = None,
+    singly: bool = False,
 ) -> list[float]:
     """When each job starts."""
+    if singly:
+        return _simulate_singly(jobs, capacity, scorer, plan)
     protected, planned = _Protected(protect), _Planned(plan)
     start = [math.nan] * len(jobs)
     now = -math.inf
@@ -268,6 +311,34 @@ def simulate(
             _plan(jobs, capacity, scorer, start, now, kept, protected)
         else:
             _decide(jobs, capacity, scorer, start, now, easy, kept, protected, planned)
+    return start
+
+
+def _simulate_singly(jobs, capacity, scorer, plan):
+    """EASY; of what happens at one instant arrivals come first, then ends, who started first.
+
+    After each there is a decision, to which all that was planned to end by then has ended.
+    """
+    planned, start = _Planned(plan), [math.nan] * len(jobs)
+    planned.start = start
+    arrived, gone = 0, set()
+    while any(math.isnan(each) for each in start):
+        running = [j for j in range(len(jobs)) if start[j] == start[j] and j not in gone]
+        ends = {j: start[j] + jobs[j].run_time for j in running}
+        next_arrival = jobs[arrived].submit if arrived < len(jobs) else math.inf
+        now = min([next_arrival, *ends.values()])
+        ending = [j for j in running if ends[j] == now]
+        if next_arrival == now:
+            arrived += 1
+        else:
+            gone.add(min(ending, key=lambda j: (start[j], j)))
+        gone.update(j for j in ending if planned.expected_to_end(jobs, j))
+        waiting = [j for j in range(arrived) if math.isnan(start[j])]
+        running = [j for j in running if j not in gone]
+        kept, protected = _Reserve(0, None), _Protected(None)
+        _decide(
+            jobs, capacity, scorer, start, now, True, kept, protected, planned, waiting, running
+        )
     return start
 
 
@@ -308,9 +379,12 @@ def _plan(jobs, capacity, scorer, start, now, kept, protected):
         taken.append((begin, begin + job.estimate, job.processors))
 
 
-def _decide(jobs, capacity, scorer, start, now, easy, kept, protected, planned):
-    waiting = [j for j in range(len(jobs)) if jobs[j].submit <= now and math.isnan(start[j])]
-    running = [j for j in range(len(jobs)) if start[j] <= now < start[j] + jobs[j].run_time]
+def _decide(
+    jobs, capacity, scorer, start, now, easy, kept, protected, planned, waiting=None, running=None
+):
+    if waiting is None:
+        waiting = [j for j in range(len(jobs)) if jobs[j].submit <= now and math.isnan(start[j])]
+        running = [j for j in range(len(jobs)) if start[j] <= now < start[j] + jobs[j].run_time]
     free = capacity - sum(jobs[j].processors for j in running)
     if not waiting or free == 0:
         return

@@ -39,7 +39,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=int,
         metavar="N",
         help=f"generated logs of each kind (default: {usual['reactive-grids']}, heuristics "
-        f"{usual['heuristics']}, economic {usual['economic']}; rlscheduler has none), or searches "
+        f"{usual['heuristics']}, economic {usual['economic']}; rlscheduler and "
+        "backfilling-predictions have none), or searches "
         f"of --search on each trace (default: {usual['rlscheduler']})",
     )
     parser.add_argument(

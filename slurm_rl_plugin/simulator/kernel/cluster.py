@@ -275,7 +275,8 @@ def _first_not_before(times: FloatArray, count: int, time: float) -> int:
 
 
 @compiled_borrowing
-def _end_next_job(workload: Workload, cluster: Cluster) -> None:
+def end_next_job(workload: Workload, cluster: Cluster) -> None:
+    """End the job at the root of the heap."""
     counts = cluster.counts
     job = cluster.end_job[0]
     _note_end(workload, cluster, job)
@@ -299,7 +300,7 @@ def _end_next_job(workload: Workload, cluster: Cluster) -> None:
 
 
 @compiled_borrowing
-def _arrive(workload: Workload, cluster: Cluster, rank: IntArray) -> None:
+def arrive(workload: Workload, cluster: Cluster, rank: IntArray) -> None:
     """Queue the next job; with ranks given, `pending` stays sorted by them."""
     counts = cluster.counts
     job = counts[NEXT_ARRIVAL]
@@ -359,12 +360,12 @@ def advance(workload: Workload, cluster: Cluster, time: float, rank: IntArray) -
     counts = cluster.counts
     while counts[RUNNING] > 0 and cluster.end_time[0] <= time:
         account_usage_until(cluster, cluster.end_time[0])
-        _end_next_job(workload, cluster)
+        end_next_job(workload, cluster)
     account_usage_until(cluster, time)
     while counts[NEXT_ARRIVAL] < len(workload.submit):
         if workload.submit[counts[NEXT_ARRIVAL]] > time:
             break
-        _arrive(workload, cluster, rank)
+        arrive(workload, cluster, rank)
     cluster.clock[NOW] = time
     if cluster.limit[WAKE] <= time:
         cluster.limit[WAKE] = np.inf

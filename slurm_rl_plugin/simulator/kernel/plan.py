@@ -17,12 +17,21 @@ from numba.extending import overload
 from slurm_rl_plugin.simulator.kernel.cluster import IDLE, NOW, RUNNING, Cluster, Workload
 from slurm_rl_plugin.simulator.kernel.compilation import compiled_borrowing
 from slurm_rl_plugin.simulator.kernel.processors import processors_planned
-from slurm_rl_plugin.units import FloatArray
+from slurm_rl_plugin.units import HOUR, MINUTE, FloatArray
 
 #: Codes of what the plan assumes; by name what `--plan` takes.
 PENDING_ONLY, CONSISTENT = 1, 2
-#: A job that outlives its estimate is estimated to run so many times as long, again and again.
+#: What becomes of the estimate that a running job has outlived, again and again: it is doubled, up
+#: to the request or beyond it, is the request, or its first value and one of _STEPS, up to the
+#: request; by name what `PlanRule` takes.
+DOUBLED, DOUBLED_BEYOND, REQUESTED, STEPPED = 0, 1, 2, 3
 _LONGER = 2.0
+#: Seconds that are added to the first estimate, one in place of the other (Tsafrir, Etsion,
+#: Feitelson 2007).
+_STEPS = np.array(
+    [MINUTE * each for each in (1, 5, 15, 30)]
+    + [HOUR * each for each in (1, 2, 5, 10, 20, 50, 100)]
+)
 
 
 class ByRequest(NamedTuple):
@@ -39,6 +48,7 @@ class Plan(NamedTuple):
 
     Attributes:
         kind: PENDING_ONLY or CONSISTENT.
+        correction: of an estimate that a running job has outlived, as CONSISTENT plans.
         seconds: the plan's estimate of each job, shape [n].
         promise: when each job was to start, running jobs by their requests, as it became head
             first; NaN until then, shape [n].
@@ -47,6 +57,7 @@ class Plan(NamedTuple):
     """
 
     kind: int
+    correction: int
     seconds: FloatArray
     promise: FloatArray
     slack: FloatArray
@@ -74,15 +85,29 @@ def shadow_of(workload: Workload, cluster: Cluster, head: int, reserve: int) -> 
 
 
 @compiled_borrowing
+def _corrected(seconds: float, age: float, request: float, correction: int) -> float:
+    """The estimate of a job that still runs after `age` seconds."""
+    most = np.inf if correction == DOUBLED_BEYOND else request
+    first, step = seconds, 0
+    while seconds <= age and seconds < most:
+        if correction in (DOUBLED, DOUBLED_BEYOND):
+            seconds *= _LONGER
+        elif correction == STEPPED and step < len(_STEPS):
+            seconds = first + _STEPS[step]
+        else:
+            seconds = request
+        step += 1
+    return min(seconds, most)
+
+
+@compiled_borrowing
 def _fill_ends(workload: Workload, cluster: Cluster, plan: Plan) -> None:
     """When running jobs are planned to end; who outlives an estimate gets a longer one."""
     now = cluster.clock[NOW]
     for place in range(cluster.counts[RUNNING]):
         job = cluster.expected_job[place]
         age, seconds = now - cluster.start[job], max(plan.seconds[job], 1.0)
-        while seconds < age and seconds < workload.estimate[job]:
-            seconds *= _LONGER
-        seconds = min(seconds, workload.estimate[job])
+        seconds = _corrected(seconds, age, workload.estimate[job], plan.correction)
         plan.ends[place] = max(cluster.start[job] + seconds, now)
 
 
@@ -169,3 +194,25 @@ def _planned_to_end(
     if plan.kind == CONSISTENT:
         return planned
     return at_limit <= shadow or (planned and at_limit <= plan.promise[head] + plan.slack[0])
+
+
+def ends_as_planned(workload: Workload, cluster: Cluster, plan: Any, job: int) -> bool:
+    """Whether the plan expected a job that ends now to end by now."""
+    raise NotImplementedError  # compiled code takes what `_ends_as_planned` gives for the plan
+
+
+@overload(ends_as_planned, inline="always")
+def _ends_as_planned(workload: Any, cluster: Any, plan: Any, job: Any) -> Any:
+    def by_request(workload: Any, cluster: Any, plan: Any, job: Any) -> Any:
+        return cluster.start[job] + workload.estimate[job] <= cluster.clock[NOW]
+
+    return _ended_as_planned if plan.instance_class is Plan else by_request
+
+
+def _ended_as_planned(workload: Any, cluster: Any, plan: Any, job: Any) -> Any:
+    request, age = workload.estimate[job], cluster.clock[NOW] - cluster.start[job]
+    if plan.kind != CONSISTENT:
+        return request <= age
+    just_before = np.nextafter(age, 0.0)  # nobody outlives an estimate by ending
+    seconds = max(plan.seconds[job], 1.0)
+    return _corrected(seconds, just_before, request, plan.correction) <= age

@@ -33,6 +33,7 @@ from slurm_rl_plugin.simulator.kernel.dispatch import (
     dispatch_by_score,
     start_by_score,
 )
+from slurm_rl_plugin.simulator.scoring.behind_head import ShortestBehindHead, score_behind_head
 from slurm_rl_plugin.simulator.scoring.compiled_echo_state import CompiledEchoState
 from slurm_rl_plugin.simulator.scoring.echo_state import score_pending_from_memory
 from slurm_rl_plugin.simulator.scoring.fixed_scores import FixedScores, take_fixed_scores
@@ -59,18 +60,21 @@ from slurm_rl_plugin.units import FloatArray, IntArray
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueOrder:
-    """How a queue is ordered: exactly one of scores, network and rule is given.
+    """How a queue is ordered: exactly one of scores, network, rule and shortest_behind is given.
 
     Attributes:
         scores: of a static order, shape [n].
         network: scores the queue at each decision; it says itself whom it protects.
         rule: one of WAITING_RULES, the same.
+        shortest_behind: first come, first served to the head, behind it the shortest job first, as
+            the plan estimates it.
         protection: of jobs under scores or a rule; None for none.
     """
 
     scores: FloatArray | None = None
     network: QNetwork | EchoStateNetwork | None = None
     rule: str | None = None
+    shortest_behind: bool = False
     protection: Protection | None = None
 
     @property
@@ -83,8 +87,8 @@ class OrderedQueue(NamedTuple):
     """How decisions are made, and the space that they need.
 
     Attributes:
-        network: scores the queue where rule < 0: a CompiledNetwork, a CompiledEchoState or
-            FixedScores, for each of which the loop is compiled.
+        network: scores the queue where rule < 0: a CompiledNetwork, a CompiledEchoState,
+            FixedScores or ShortestBehindHead, for each of which the loop is compiled.
         rule: code of one of WAITING_RULES.
         backfilling: code of BACKFILLING.
         cycle: seconds between decisions; 0 decides at every event.
@@ -133,8 +137,16 @@ def _scorer(workload: Any, cluster: Any, queue: Any) -> Any:  # noqa: ARG001
     def by_fixed_scores(workload: Any, cluster: Any, queue: Any) -> Any:  # noqa: ARG001
         return take_fixed_scores(cluster, queue.network, queue.scores, queue.jobs)
 
+    def by_length_behind_head(workload: Any, cluster: Any, queue: Any) -> Any:
+        return score_behind_head(workload, cluster, queue.network, queue.scores, queue.jobs)
+
+    scorers = {
+        CompiledEchoState: by_echo_state,
+        FixedScores: by_fixed_scores,
+        ShortestBehindHead: by_length_behind_head,
+    }
     network = queue.types[queue.fields.index("network")].instance_class
-    return {CompiledEchoState: by_echo_state, FixedScores: by_fixed_scores}.get(network, by_network)
+    return scorers.get(network, by_network)
 
 
 def _put_protected_first(workload: Workload, cluster: Cluster, queue: OrderedQueue) -> None:
@@ -178,12 +190,12 @@ def decide_scored(workload: Workload, cluster: Cluster, queue: OrderedQueue) -> 
         return
     cluster.counts[DECISIONS] += 1
     reserve, scores, jobs = queue.reserve, queue.scores, queue.jobs
+    _plan_anew(workload, cluster, queue)
     if queue.rule >= 0:
         score_pending_by_rule(workload, cluster, queue.rule, scores, jobs)
     else:
         reserve = max(reserve, _score_by_network(workload, cluster, queue))
     _put_protected_first(workload, cluster, queue)
-    _plan_anew(workload, cluster, queue)
     reserve = reserve_in_force(workload, cluster, reserve)
     # each call but those that borrow counts every array that it is given
     if rail_orders(cluster):

@@ -41,6 +41,8 @@ from slurm_rl_plugin.simulator.schedules.ordered_queue import (
     QueueOrder,
     run_until,
 )
+from slurm_rl_plugin.simulator.schedules.single_events import run_singly
+from slurm_rl_plugin.simulator.scoring.behind_head import ShortestBehindHead
 from slurm_rl_plugin.simulator.scoring.compiled_echo_state import (
     CompiledEchoState,
     compile_echo_state,
@@ -52,7 +54,12 @@ from slurm_rl_plugin.simulator.scoring.network import (
     compile_network,
     no_network,
 )
-from slurm_rl_plugin.simulator.scoring.plan_estimates import PlanRule, planned_queue
+from slurm_rl_plugin.simulator.scoring.plan_estimates import (
+    PlannedQueue,
+    PlanRule,
+    UnplannedQueue,
+    planned_queue,
+)
 from slurm_rl_plugin.simulator.scoring.protection import protected_queue
 from slurm_rl_plugin.simulator.scoring.rules import rule_code
 from slurm_rl_plugin.units import FloatArray, IntArray
@@ -75,6 +82,8 @@ class SimulationSettings:
         starvation: seconds of waiting after which a job goes first under a network; inf for never.
         class_limit: how a live batch system keeps the reserve; None keeps processors free.
         plan: what EASY backfilling plans with; None for requests.
+        singly: whether events of one instant are decided on one by one (`single_events`); of an
+            order by `simulate_order`, at every event.
     """
 
     capacity: int
@@ -87,6 +96,7 @@ class SimulationSettings:
     starvation: float = math.inf
     class_limit: ClassLimit | None = None
     plan: PlanRule | None = None
+    singly: bool = False
 
     def ordered_queue(
         self, workload: Workload, order: QueueOrder, places: int | None = None
@@ -102,15 +112,16 @@ class SimulationSettings:
             SimulationError: a network of another schema, or a rule that is not compiled.
         """
         places = len(workload.submit) if places is None else places
+        planned = planned_queue(self.plan, workload, places)
         return OrderedQueue(
-            network=_compile(order, workload),
+            network=_compile(order, workload, planned),
             rule=rule_code(order.rule),
             backfilling=BACKFILLING[self.backfilling],
             cycle=self.cycle,
             reserve=self.reserve,
             effects=hook_effects(places, self.influence, self.refresh, self.starvation),
             protection=protected_queue(order.protects, places),
-            planned=planned_queue(self.plan, workload, places),
+            planned=planned,
             scores=np.empty(places + 1),
             jobs=np.empty(places + 1, dtype=np.int64),
         )
@@ -138,9 +149,13 @@ class SimulationSettings:
 
 
 def _compile(
-    order: QueueOrder, workload: Workload
-) -> CompiledNetwork | CompiledEchoState | FixedScores:
+    order: QueueOrder, workload: Workload, planned: PlannedQueue | UnplannedQueue
+) -> CompiledNetwork | CompiledEchoState | FixedScores | ShortestBehindHead:
     network = order.network
+    if order.shortest_behind:
+        if isinstance(planned, PlannedQueue):
+            return ShortestBehindHead(planned.plan.seconds)
+        return ShortestBehindHead(workload.estimate)
     if order.scores is not None:
         return FixedScores(scores=order.scores)
     if network is None:
@@ -294,11 +309,22 @@ def simulate_order(
         settings: the batch system; `half_life` decays the usage that multifactor sees.
 
     Raises:
-        SimulationError: a job wider than the machine, or one that never started.
+        SimulationError: a job wider than the machine, or one that never started; events one by one
+            with a cycle or a limit on a class.
     """
-    if order.scores is not None and order.protects is None and settings.plan is None:
+    plain = settings.plan is None and not settings.singly
+    if order.scores is not None and order.protects is None and plain:
         return simulate_scores(workload, order.scores, settings)
     queue = settings.ordered_queue(workload, order)
     cluster = settings.empty_cluster(workload)
-    run_until(workload, cluster, queue, np.inf)
+    if settings.singly:
+        _refuse_instants(settings)
+        run_singly(workload, cluster, queue)
+    else:
+        run_until(workload, cluster, queue, np.inf)
     return finished_schedule(cluster)
+
+
+def _refuse_instants(settings: SimulationSettings) -> None:
+    if settings.cycle > 0.0 or settings.class_limit is not None:
+        raise SimulationError("events decided on one by one know no cycle and no class limit.")

@@ -18,7 +18,11 @@ from slurm_rl_plugin.simulator.kernel.compilation import compiled_borrowing, com
 from slurm_rl_plugin.simulator.kernel.plan import (
     BY_REQUEST,
     CONSISTENT,
+    DOUBLED,
+    DOUBLED_BEYOND,
     PENDING_ONLY,
+    REQUESTED,
+    STEPPED,
     ByRequest,
     Plan,
 )
@@ -28,11 +32,23 @@ from slurm_rl_plugin.simulator.scoring.history import (
     predicted_quantile,
 )
 from slurm_rl_plugin.simulator.scoring.history_part import NO_HISTORY, HistoryPart, history_part
+from slurm_rl_plugin.simulator.scoring.last_runs import (
+    NO_RUNS,
+    LastRuns,
+    no_runs_yet,
+    predict_arrived,
+)
 from slurm_rl_plugin.simulator.scoring.protection import longest_wait
 from slurm_rl_plugin.units import FloatArray
 
 _seconds_at = compiled_copy(scales.seconds_at)
 _KINDS = {"pending": PENDING_ONLY, "consistent": CONSISTENT}
+_CORRECTIONS = {
+    "doubled": DOUBLED,
+    "doubled-beyond": DOUBLED_BEYOND,
+    "requested": REQUESTED,
+    "stepped": STEPPED,
+}
 #: Indices into `PlannedQueue.site`.
 _LOOKED_AT, _LONGEST = 0, 1
 
@@ -47,21 +63,32 @@ class PlanRule:
         prediction: of run times; its quantile of `part` is the estimate, or without a spread the
             predicted run time. None where `seconds` are given.
         seconds: estimate of each job, shape [n]; None where it is predicted.
+        last_runs: whether it is the mean of the user's last two runs at submission.
         slack: of the promise, as a part of the longest wait that the site has known lately.
         part: of the runs that are to end before the estimate, one of `run_spread.PARTS`.
+        correction: of the estimate that a running job has outlived, as "consistent" plans:
+            "doubled" up to the request, "doubled-beyond" it, "requested" at once, or "stepped"
+            by a minute and more and more.
 
     Raises:
-        ConfigurationError: another kind, or neither or both of prediction and seconds.
+        ConfigurationError: another kind or correction, or not just one source of estimates.
     """
 
     kind: str
     prediction: RunTimePrediction | None = None
     seconds: FloatArray | None = None
+    last_runs: bool = False
     slack: float = 0.1
     part: float = 0.5
+    correction: str = "doubled"
 
     def __post_init__(self) -> None:
-        if self.kind not in _KINDS or (self.prediction is None) == (self.seconds is None):
+        if self.correction not in _CORRECTIONS:
+            raise ConfigurationError(
+                f"a plan's correction {self.correction!r}: give one of {', '.join(_CORRECTIONS)}."
+            )
+        sources = (self.prediction is not None) + (self.seconds is not None) + self.last_runs
+        if self.kind not in _KINDS or sources != 1:
             raise ConfigurationError(
                 f"a plan of kind {self.kind!r} needs one of {', '.join(_KINDS)}, and either "
                 "predicted or given run times."
@@ -81,7 +108,8 @@ class PlannedQueue(NamedTuple):
 
     Attributes:
         plan: estimates and promises.
-        history: past runs; NO_HISTORY where the estimates are given.
+        history: past runs; NO_HISTORY where the estimates do not come from there.
+        runs: last runs of users; NO_RUNS where the estimates do not come from there.
         slack: see `PlanRule`.
         part: place in `run_spread.PARTS` of the quantile that is the estimate.
         site: when was looked last, and the longest wait lately, seconds.
@@ -90,6 +118,7 @@ class PlannedQueue(NamedTuple):
 
     plan: Plan
     history: HistoryPart
+    runs: LastRuns
     slack: float
     part: int
     site: FloatArray
@@ -117,12 +146,14 @@ def planned_queue(
     return PlannedQueue(
         plan=Plan(
             kind=_KINDS[rule.kind],
+            correction=_CORRECTIONS[rule.correction],
             seconds=seconds,
             promise=np.full(places, np.nan),
             slack=np.zeros(1),
             ends=np.empty(places),
         ),
         history=NO_HISTORY if rule.prediction is None else _median_of(rule.prediction, workload),
+        runs=no_runs_yet(workload) if rule.last_runs else NO_RUNS,
         slack=rule.slack,
         part=PARTS.index(rule.part),
         site=np.array([-np.inf, 0.0]),
@@ -158,6 +189,8 @@ def bring_plan_up_to_now(workload: Workload, cluster: Cluster, planned: PlannedQ
         for place in range(count):
             job = cluster.pending[place]
             planned.plan.seconds[job] = max(_estimate(workload, planned, job), 1.0)
+    if len(planned.runs.seconds) > 0:
+        predict_arrived(workload, cluster, planned.runs, planned.plan.seconds)
     wait = now - workload.submit[cluster.pending[0]]
     site = planned.site
     site[_LONGEST] = longest_wait(site[_LONGEST], now - site[_LOOKED_AT], wait)

@@ -1,0 +1,1 @@
+"""Predicted run times in the plan of EASY (SC 2015)."""

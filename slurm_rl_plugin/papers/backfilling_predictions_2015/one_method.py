@@ -1,0 +1,69 @@
+"""One online method for all logs: the shipped order and plan estimates, as they are shipped.
+
+A few other settings are shown beside it, so that nobody needs to guess how far they carry.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import NamedTuple
+
+from slurm_rl_plugin.errors import ConfigurationError
+from slurm_rl_plugin.papers.backfilling_predictions_2015.schedules import (
+    BenchmarkLog,
+    Flows,
+    flows_of,
+)
+from slurm_rl_plugin.policies.network import QNetwork
+from slurm_rl_plugin.policies.protection import Protection
+from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder
+from slurm_rl_plugin.simulator.schedules.simulation import simulate_order
+from slurm_rl_plugin.simulator.scoring.plan_estimates import PlanRule
+
+
+class Setting(NamedTuple):
+    """What bounds how long a job may wait: when one is protected, and the slack of a promise.
+
+    Both are parts of the longest wait that the site has known lately.
+    """
+
+    after: float
+    slack: float
+
+    @property
+    def name(self) -> str:
+        """In words."""
+        return f"protected after {self.after:g}, slack {self.slack:g}"
+
+
+#: The one that ships, first.
+SETTINGS = (
+    Setting(0.08, 0.1),
+    Setting(0.08, 0.05),
+    Setting(0.08, 0.2),
+    Setting(0.15, 0.1),
+    Setting(0.3, 0.1),
+    Setting(0.3, 0.2),
+)
+
+
+def refuse_without_prediction(network: object) -> QNetwork:
+    """The network, where it predicts run times.
+
+    Raises:
+        ConfigurationError: it does not.
+    """
+    if not isinstance(network, QNetwork) or network.prediction is None:
+        raise ConfigurationError(
+            "the model of --policy predicts no run times: give one of train --protocol heldout."
+        )
+    return network
+
+
+def flows_under(setting: Setting, network: QNetwork, log: BenchmarkLog) -> Flows:
+    """The figures of the network's order with pending jobs planned by its own prediction."""
+    jobs = (network.protection or Protection()).jobs
+    protected = replace(network, protection=Protection(jobs=jobs, after=setting.after))
+    plan = PlanRule(kind="pending", prediction=network.prediction, slack=setting.slack)
+    order = QueueOrder(network=protected)
+    return flows_of(log, simulate_order(log.workload, order, log.settings(plan)).start)
