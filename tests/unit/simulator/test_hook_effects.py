@@ -7,9 +7,11 @@ import pytest
 
 from slurm_rl_plugin.features.site import SITE
 from slurm_rl_plugin.learning.policy_search.rule_networks import RULE_WEIGHTS, rule_network
+from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder
 from slurm_rl_plugin.simulator.schedules.simulation import (
     SimulationSettings,
     simulate_network,
+    simulate_order,
     simulate_scores,
 )
 from tests.reference.loads import random_workload
@@ -50,6 +52,22 @@ def test_an_order_that_may_not_count_leaves_fifo(workload, changes):
 )
 def test_effects_beyond_reach_change_nothing(workload, changes):
     np.testing.assert_array_equal(starts(workload, **changes), starts(workload))
+
+
+@pytest.mark.parametrize(
+    "changes", [{"influence": 0.2}, {"starvation": 300.0}, {"refresh": 60.0}], ids=str
+)
+def test_a_static_order_is_written_as_a_network_of_the_same_order(workload, changes):
+    order = QueueOrder(scores=-workload.estimate)
+    found = simulate_order(workload, order, replace(SETTINGS, **changes)).start
+    np.testing.assert_array_equal(found, starts(workload, **changes))
+
+
+def test_a_waiting_rule_without_influence_leaves_fifo_and_alone_nothing_is_written(workload):
+    order, none = QueueOrder(rule="wfp3"), replace(SETTINGS, influence=0.0)
+    np.testing.assert_array_equal(simulate_order(workload, order, none).start, fifo(workload))
+    alone = simulate_order(workload, order, none.without_hook).start
+    np.testing.assert_array_equal(alone, simulate_order(workload, order, SETTINGS).start)
 
 
 def test_a_starvation_bound_shortens_the_longest_wait():
