@@ -79,5 +79,18 @@ def test_a_starvation_bound_shortens_the_longest_wait():
     assert wait[60.0] <= wait[np.inf]
 
 
+def test_a_starved_job_has_the_best_place_and_no_more_than_the_influence(workload):
+    """As on a live queue, where the bound comes before the influence is written."""
+    none = starts(workload, starvation=60.0, influence=0.0)
+    np.testing.assert_array_equal(none, fifo(workload))
+    much = starts(workload, starvation=60.0, influence=1e9)
+    np.testing.assert_array_equal(much, starts(workload, starvation=60.0))
+
+
+def test_a_bound_beyond_reach_changes_nothing_beside_old_scores(workload):
+    old = starts(workload, refresh=120.0)
+    np.testing.assert_array_equal(starts(workload, refresh=120.0, starvation=1e12), old)
+
+
 def test_rules_are_networks_of_known_features():
     assert all(set(weights) <= set(SITE.jobs) for weights in RULE_WEIGHTS.values())

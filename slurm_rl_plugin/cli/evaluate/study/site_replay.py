@@ -111,7 +111,7 @@ def replay_site(
         "model": model,
         "settings": settings_entry(settings, candidates[model]),
         "own_class_rules": configuration.has_class_rules,
-        "notices": list(_notices(known, candidates, settings)),
+        "notices": [*_exempt(configuration), *_notices(known, candidates, settings)],
     }
     return SiteReplay(
         known=known,
@@ -159,6 +159,13 @@ def _reserve_price(
     kept, free = (figures[name] for name in names)
     waits = [f"{job_class}_mean_wait" for job_class in ("batch", "interactive")]
     return {wait: kept[wait] / free[wait] for wait in waits if free[wait] > 0}  # NaN is not
+
+
+def _exempt(configuration: Configuration) -> Iterator[str]:
+    """Jobs that the daemon never touches have no such place in the replay."""
+    rails = configuration.sections.guard_rails
+    if rails.exempt_accounts or rails.exempt_partitions or rails.exempt_qos:
+        yield "Exempt jobs (exempt_accounts, _partitions, _qos) are ordered like any other here."
 
 
 def _notices(
