@@ -22,12 +22,13 @@ _RATIOS = {
     "wide_wait": "WIDE",
 }
 _LEGEND = (
-    "BSLD: mean bounded slowdown, (wait + run time) over the run time (10 s at least); 1 is best. "
-    "WAIT, LONGEST, 99.9 %, WIDE: mean and longest wait, the wait that one job in a thousand "
-    "exceeds, and the mean wait of the widest tenth of the jobs.",
-    "/FIFO, /MULTI: over that of first come, first served, and over that of multifactor, both with "
-    "EASY backfilling and nothing of ours; below 1 is better. SHORT<=120S%: of the jobs that ran "
-    "less than 900 s, those that started within 120 s. F: fairness, from 0 to 1.",
+    "BSLD: mean bounded slowdown, (wait + run time) over the run time (10 s at least); 1 is best.",
+    "WAIT, LONGEST: mean and longest wait. 99.9 %: the wait that one job in a thousand exceeds. "
+    "WIDE: mean wait of the widest tenth.",
+    "/FIFO, /MULTI: over that of first come, first served and of multifactor, both with EASY "
+    "backfilling and nothing of ours; below 1 is better.",
+    "SHORT<=120S%: of the jobs that ran less than 900 s, those that started within 120 s. "
+    "F: fairness, from 0 to 1.",
 )
 _OF_A_REPLAY = (
     "native: as recorded. native order: the recorded order on the simulated machine, which the "

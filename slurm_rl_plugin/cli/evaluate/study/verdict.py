@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -73,9 +74,11 @@ def figure_name(key: str) -> str:
     return NAMES[key]
 
 
-def _shown(key: str, value: float) -> float | str:
-    """A figure for a table; waits in units that are easily read."""
-    return span_text(value) if key.endswith("_wait") else value
+def _shown(key: str, value: float) -> float | str | None:
+    """A figure for a table; waits in units that are easily read, None without any job."""
+    if key.endswith("_wait"):
+        return span_text(value)
+    return value if math.isfinite(value) else None
 
 
 def _interval(key: str, ci95: tuple[float, float] | None) -> str | None:
