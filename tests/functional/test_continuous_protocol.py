@@ -63,6 +63,19 @@ def test_the_same_seed_gives_the_same_and_another_one_does_not(
     assert one["ratio_to_fifo"]["sjf"]["ci95"] is None
 
 
+def test_what_is_in_force_at_a_site_acts_on_the_policies_asked_for(
+    capsys: pytest.CaptureFixture[str], log: str, tmp_path: Path
+) -> None:
+    free = evaluated(capsys, log, "--policy", "sjf", "--runs", "1")
+    path = tmp_path / "site.toml"
+    path.write_text("[hook]\ninfluence_hours = 0.001\n")
+    bound = evaluated(capsys, log, "--policy", "sjf", "--runs", "1", "--config", str(path))
+    for name in ("fifo", "multifactor"):
+        assert bound["policies"][name] == free["policies"][name]
+    slowdown = [each["ratio_to_fifo"]["sjf"]["bounded_slowdown"] for each in (free, bound)]
+    assert slowdown[0] < 0.9 < slowdown[1]
+
+
 def test_plans_are_compared_with_plans_by_requests(
     capsys: pytest.CaptureFixture[str], log: str
 ) -> None:

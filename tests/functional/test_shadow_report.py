@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from slurm_rl_plugin.accounting.sacct.fields import SACCT_FIELDS
-from slurm_rl_plugin.cli.shadow.prediction import candidates_of
+from slurm_rl_plugin.cli.evaluate.study.in_force import candidates_of
 from slurm_rl_plugin.configuration import read_configuration
 from tests.fakes.ended_jobs import ended_load
 from tests.fakes.fake_cluster import FakeCluster

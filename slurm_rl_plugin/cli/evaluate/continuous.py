@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 
 from slurm_rl_plugin.cli.assembly.candidates import candidate_of
-from slurm_rl_plugin.cli.logs.arguments import configured_classifier
+from slurm_rl_plugin.cli.evaluate.study.in_force import settings_in_force
+from slurm_rl_plugin.cli.evaluate.study.text import print_figures
+from slurm_rl_plugin.cli.logs.arguments import configured_classifier, site_in_file
 from slurm_rl_plugin.cli.progress import progress_bar
-from slurm_rl_plugin.cli.tables import WAIT_UNITS, print_table, waiting_time
 from slurm_rl_plugin.features.history.run_prediction import RunTimePrediction
 from slurm_rl_plugin.learning.evaluation.continuous import (
     BY_REQUESTS,
@@ -24,6 +25,7 @@ from slurm_rl_plugin.learning.evaluation.continuous import (
     replay_continuously,
 )
 from slurm_rl_plugin.learning.evaluation.paired import Candidate
+from slurm_rl_plugin.learning.evaluation.schedule_waits import FIGURES
 from slurm_rl_plugin.learning.load_windows import class_known_at_submission, training_jobs
 from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.policies.registry import SHIPPED_MODEL
@@ -34,12 +36,7 @@ from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog
 FIRST_COME, MULTIFACTOR = "fifo", "multifactor"
 _LEGEND = (
     "The whole log in one run, EASY backfilling; figures of the last {counted_jobs} jobs, medians "
-    "of {runs} runs, each without 2 % of the jobs.",
-    "WAIT, LONGEST, 99.9 %, WIDE: mean and longest wait, the wait that one job in a thousand "
-    f"exceeds, and the mean wait of the widest tenth of the jobs, {WAIT_UNITS}.",
-    "/FIFO: over that of first come, first served, planned by requests; below 1 is better. BSLD: "
-    "mean bounded slowdown. SHORT<=120S%: of the jobs that ran less than 900 s, those that "
-    "started within 120 s. F: fairness, from 0 to 1.",
+    "of {runs} runs, each without 2 % of the jobs."
 )
 
 
@@ -51,16 +48,14 @@ def continuous_entry(
     Args:
         candidates: the policies asked for.
         prepared: the log; its classes may come from actual run times.
-        options: `config` (job-class rules), `cycle`, `plan`, `runs` and `seed`.
+        options: `config` (what is in force at a site), `cycle`, `plan`, `runs` and `seed`.
 
     Raises:
         ConfigurationError: a log too short, or an unknown policy.
     """
     protocol = ContinuousProtocol(runs=options.runs or ContinuousProtocol().runs, seed=options.seed)
     known = class_known_at_submission(prepared, configured_classifier(options.config))
-    settings = SimulationSettings(
-        capacity=prepared.capacity, backfilling="easy", cycle=options.cycle
-    )
+    settings = _settings(options, prepared.capacity)
     replayed = _replayed(candidates, options.plan or BY_REQUESTS)
     steps = protocol.runs * len(replayed)
     with progress_bar("continuous replay", steps, "bounded slowdown") as progress:
@@ -79,6 +74,13 @@ def continuous_entry(
     if options.plot is not None:
         found["figures"] = [_draw(options.plot, found["ratio_to_fifo"])]
     return found
+
+
+def _settings(options: argparse.Namespace, capacity: int) -> SimulationSettings:
+    """EASY, with what the hook makes of scores at the site of --config."""
+    if options.config is not None:
+        return settings_in_force(site_in_file(options.config), capacity, options.cycle)
+    return SimulationSettings(capacity=capacity, backfilling="easy", cycle=options.cycle)
 
 
 def _draw(folder: Path, ratios: dict[str, dict[str, Any]]) -> str:
@@ -108,7 +110,7 @@ def _replayed(candidates: Sequence[Candidate], plan: str) -> list[Replayed]:
         for each in candidates
     ]
     bases = [
-        Replayed(name=_base(name), candidate=Candidate(name=name))
+        Replayed(name=_base(name), candidate=Candidate(name=name), alone=True)
         for name in (FIRST_COME, MULTIFACTOR)
     ]
     return [*asked, *bases]
@@ -128,28 +130,11 @@ def _prediction(candidate: Candidate, plan: str) -> RunTimePrediction | None:
 
 def _medians(runs: Sequence[ContinuousRun]) -> dict[str, float]:
     """Median over the runs of each figure, seconds where it is a wait."""
-    names = (
-        *("bounded_slowdown", "mean_wait", "longest_wait", "p999_wait", "wide_wait"),
-        *("short_within_120s", "fairness"),
-    )
-    return {name: float(np.median([getattr(run, name) for run in runs])) for name in names}
+    return {name: float(np.median([getattr(run.waits, name) for run in runs])) for name in FIGURES}
 
 
 def print_continuous(continuous: dict[str, Any]) -> None:
     """One row a policy: its figures, then those that are ratios to first come, first served."""
-    header = ["POLICY", "BSLD", "/FIFO", "(95 %)", "/MULTIFACTOR", "WAIT", "/FIFO"]
-    header += ["LONGEST", "/FIFO", "99.9 %", "/FIFO", "WIDE", "/FIFO", "SHORT<=120S%", "F"]
-    rows = []
-    for name, figures in continuous["policies"].items():
-        ratio = continuous["ratio_to_fifo"][name]
-        interval = ratio["ci95"]
-        row = [name, figures["bounded_slowdown"], ratio["bounded_slowdown"]]
-        row.append(None if interval is None else "{:.3f}-{:.3f}".format(*interval))
-        row.append(continuous["ratio_to_multifactor"][name]["bounded_slowdown"])
-        for wait in ("mean_wait", "longest_wait", "p999_wait", "wide_wait"):
-            row += [waiting_time(figures[wait]), ratio[wait]]
-        rows.append([*row, 100.0 * figures["short_within_120s"], figures["fairness"]])
-    print_table(header, rows)
-    for line in _LEGEND:
-        print(line.format(**continuous))
+    print_figures(continuous)
+    print(_LEGEND.format(**continuous))
     print(f"class that policies see: {continuous['class_rule']}")

@@ -4,21 +4,28 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Mapping
-from dataclasses import asdict, replace
-from pathlib import Path
+from dataclasses import replace
 from typing import Any
 
 from slurm_rl_plugin.cli.assembly.candidates import candidate_of
 from slurm_rl_plugin.cli.evaluate.continuous import continuous_entry, print_continuous
+from slurm_rl_plugin.cli.evaluate.entries import (
+    backfilling,
+    draw_study,
+    exports,
+    log_entry,
+    policy_entry,
+)
 from slurm_rl_plugin.cli.evaluate.heldout import heldout_entry, print_heldout
 from slurm_rl_plugin.cli.evaluate.options import add_arguments
 from slurm_rl_plugin.cli.evaluate.protocols import CONTINUOUS, HELDOUT, check_protocol_options
 from slurm_rl_plugin.cli.evaluate.resampled_logs import compare_on_resampled_logs
 from slurm_rl_plugin.cli.evaluate.reserve_option import reserve_words
-from slurm_rl_plugin.cli.evaluate.schedule_export import export_schedule, file_names
+from slurm_rl_plugin.cli.evaluate.site import site_document
+from slurm_rl_plugin.cli.evaluate.study.document import study_entry
+from slurm_rl_plugin.cli.evaluate.study.text import print_site_study
 from slurm_rl_plugin.cli.evaluate.text import print_document
-from slurm_rl_plugin.cli.evaluate.user_summary import summarise_users
+from slurm_rl_plugin.cli.evaluate.user_summary import print_users
 from slurm_rl_plugin.cli.logs.arguments import NamedLog, read_named_log, read_named_logs
 from slurm_rl_plugin.cli.logs.log_options import LogOptions
 from slurm_rl_plugin.cli.logs.slurm_log import print_origin
@@ -32,12 +39,10 @@ from slurm_rl_plugin.learning.evaluation.paired import (
     starts_under,
 )
 from slurm_rl_plugin.policies.registry import NATIVE
-from slurm_rl_plugin.simulator.kernel.class_limit import ClassLimit
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
-from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog
 from slurm_rl_plugin.simulator.workloads.resampling import scale_load
 from slurm_rl_plugin.units import FloatArray
-from slurm_rl_plugin.utility.summary import ScheduledJobs, summarise
+from slurm_rl_plugin.utility.summary import ScheduledJobs
 
 __all__ = ["add_arguments", "main"]
 
@@ -45,6 +50,8 @@ __all__ = ["add_arguments", "main"]
 def main(options: argparse.Namespace) -> int:
     """Simulate every policy on the same jobs, and print a table or JSON of their measures."""
     check_protocol_options(options)
+    if options.config is not None and options.protocol is None:
+        return _evaluate_site(options)
     candidates = [candidate_of(name) for name in options.policy or ["fifo", "sjf"]]
     log = _log(options, candidates)
     if options.protocol is not None:
@@ -52,7 +59,7 @@ def main(options: argparse.Namespace) -> int:
     estimates, in_sample = _estimates(options, log)
     settings = SimulationSettings(
         capacity=log.prepared.capacity,
-        backfilling=_backfilling(options),
+        backfilling=backfilling(options),
         cycle=options.cycle,
         reserve=options.reserve,
         class_limit=options.reserve_as,
@@ -68,10 +75,23 @@ def main(options: argparse.Namespace) -> int:
     for candidate in candidates:
         start, speed = _starts(candidate, log, estimates, settings, options.timing)
         schedule = schedules[candidate.name] = schedule_of(log.prepared, start, settings)
-        entry = policies[candidate.name] = _entry(log.prepared, schedule, options)
+        entry = policies[candidate.name] = policy_entry(
+            log.prepared, schedule, options.drop, users=options.users
+        )
         if options.timing:
             entry["jobs_per_second"] = speed
-    document: dict[str, Any] = {"log": _log_entry(log, options, in_sample), "policies": policies}
+    first, last = options.drop
+    document: dict[str, Any] = {
+        "log": log_entry(log, options, options.drop, in_sample=in_sample),
+        "policies": policies,
+        "study": study_entry(
+            log.prepared,
+            schedules,
+            slice(first, len(log.prepared.log) - last),
+            base=candidates[0].name,
+            judged=schedules,
+        ),
+    }
     if options.resample is not None:
         document["resampled"] = compare_on_resampled_logs(
             candidates,
@@ -83,9 +103,9 @@ def main(options: argparse.Namespace) -> int:
             drop=options.drop,
         )
     if options.export is not None:
-        document["exports"] = _exports(options, log, schedules)
+        document["exports"] = exports(options, log, schedules, _system(options))
     if options.plot is not None:
-        document["figures"] = _plots(options.plot, schedules)
+        document["figures"] = draw_study(options.plot, schedules, document["study"])
     if options.json:
         print_json(document)
     else:
@@ -106,16 +126,35 @@ def _evaluate_by_protocol(
     measure, show = _PROTOCOLS[options.protocol]
     found = measure(candidates, log.prepared, options)
     if options.json:
-        entry = _log_entry(log, options, in_sample=False)
+        entry = log_entry(log, options, options.drop)
         print_json({"log": entry, "policies": found["policies"], options.protocol: found})
     else:
         show(found)
     return 0
 
 
-def _backfilling(options: argparse.Namespace) -> str:
-    """Of the simulated system, as given or as the protocol has it."""
-    return options.backfill or ("easy" if options.protocol else "none")
+def _evaluate_site(options: argparse.Namespace) -> int:
+    """What the configuration of --config would do to the jobs of the log."""
+    _make_folders(options)
+    (log,) = read_named_logs([options.log] if options.log else [], LogOptions.of(options))
+    document = site_document(options, log.with_starts())
+    if options.json:
+        print_json(document)
+        return 0
+    print_origin(log.origin, log.whence, log.prepared)
+    print_site_study(document["prediction"], document["study"])
+    if options.users:
+        print_users(document["policies"])
+    return 0
+
+
+def _system(options: argparse.Namespace) -> str:
+    """Options of the batch system that is simulated."""
+    words = (
+        f"--backfill {backfilling(options)} --estimates {options.estimates} "
+        f"--cycle {options.cycle:g} --reserve {options.reserve} --scale-load {options.scale_load:g}"
+    )
+    return " ".join([words, *reserve_words(options.reserve_as)])
 
 
 def _log(options: argparse.Namespace, candidates: list[Candidate]) -> NamedLog:
@@ -174,78 +213,3 @@ def _starts(
     begin = time.perf_counter()  # the run above has compiled everything
     starts_under(candidate, log.prepared, workload, settings)
     return start, len(start) / (time.perf_counter() - begin)
-
-
-def _entry(
-    prepared: PreparedLog, schedule: ScheduledJobs, options: argparse.Namespace
-) -> dict[str, Any]:
-    """One policy's figures; where jobs were not eligible at once also the wait since submission."""
-    entry = summarise(schedule, drop=options.drop, accounts=prepared.accounts)
-    if prepared.eligible_after is not None:
-        first, last = options.drop
-        since_submit = schedule.wait + prepared.eligible_after
-        entry["mean_wait_since_submit"] = float(
-            since_submit[first : len(since_submit) - last].mean()
-        )
-    if options.users:
-        entry["users"] = summarise_users(prepared.log, schedule, options.drop)
-    return entry
-
-
-def _log_entry(log: NamedLog, options: argparse.Namespace, in_sample: bool) -> dict[str, Any]:
-    prepared, later = log.prepared, log.prepared.eligible_after
-    return {
-        **log.origin,
-        **log.whence,
-        "name": log.name,
-        "sha256": log.report.checksum,
-        "jobs": log.report.read,
-        "ran": len(prepared.log),
-        "dropped": log.dropped,
-        "noticed": log.report.noticed,
-        **({"other_records": log.report.other_records} if log.report.other_records else {}),
-        **({"malformed": list(log.report.malformed)} if log.report.malformed else {}),
-        "processors": prepared.capacity,
-        "shares": dict(zip(prepared.accounts, prepared.shares.tolist(), strict=True)),
-        "class_rule": prepared.class_rule,
-        "estimates": options.estimates,
-        "in_sample": in_sample,
-        "backfill": _backfilling(options),
-        "drop": list(options.drop),
-        "scale_load": options.scale_load,
-        **_limit_entry(options.reserve_as),
-        "eligible_later": 0 if later is None else int((later > 0).sum()),
-    }
-
-
-def _limit_entry(limit: ClassLimit | None) -> dict[str, Any]:
-    return {} if limit is None else {"reserve_as": "limit", "class_limit": asdict(limit)}
-
-
-def _plots(folder: Path, schedules: Mapping[str, ScheduledJobs]) -> list[str]:
-    from slurm_rl_plugin.cli.evaluate.schedule_figures import draw_schedules  # noqa: PLC0415 - matplotlib is heavy
-
-    return [str(path) for path in draw_schedules(folder, schedules)]
-
-
-def _exports(
-    options: argparse.Namespace, log: NamedLog, schedules: Mapping[str, ScheduledJobs]
-) -> list[str]:
-    """Two files for each policy; the header of the SWF file says where it comes from."""
-    source = f"log {log.name}, sha256 {log.report.checksum or 'none: generated'}"
-    system = (
-        f"--backfill {_backfilling(options)} --estimates {options.estimates} "
-        f"--cycle {options.cycle:g} --reserve {options.reserve} --scale-load {options.scale_load:g}"
-    )
-    system = " ".join([system, *reserve_words(options.reserve_as)])
-    note = "Waits are simulated; the log's own notices apply to its jobs"
-    if log.prepared.eligible_after is not None:
-        note += "; a submit is the time at which the job was eligible"
-    paths: list[Path] = []
-    for (policy, schedule), name in zip(
-        schedules.items(), file_names(list(schedules)), strict=True
-    ):
-        comments = [f"slurm-rl evaluate --policy {policy} {system}", source]
-        comments.append(note)
-        paths += export_schedule(options.export, name, log.prepared, schedule, comments)
-    return [str(path) for path in paths]

@@ -28,8 +28,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="a rule, native, a shipped model or an .onnx file; repeat to compare (default: fifo "
         "and sjf)",
     )
-    add_log_options(parser)
-    parser.add_argument("--backfill", choices=sorted(BACKFILLING), help="default: none")
+    add_log_options(
+        parser,
+        config="what this configuration would do to LOG's users: its policy, classes, shares, "
+        "bounds and reserve beside the recorded order, as shadow-report tells it",
+    )
+    parser.add_argument(
+        "--backfill", choices=sorted(BACKFILLING), help="default: none; easy with --config"
+    )
     parser.add_argument("--estimates", choices=ESTIMATE_KINDS, default="requested")
     parser.add_argument(
         "--estimates-from", metavar="LOG", help="log that class medians come from (default: LOG)"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
 from typing import Any
 
 from slurm_rl_plugin.cli.number_arguments import at_least_one
@@ -26,6 +27,12 @@ _FIXED: dict[str, tuple[Any, ...]] = {
     "--timing": (False,),
     "--users": (False,),
     "--export": (None,),
+}
+#: The same of --config alone, whose study also tells of users and writes schedules.
+_FIXED_AT_A_SITE: dict[str, tuple[Any, ...]] = {
+    **{name: each for name, each in _FIXED.items() if name not in ("--users", "--export")},
+    "--scale-load": (1.0,),
+    "--partitions": (None,),
 }
 #: Options of one protocol alone.
 _OF_ONE = {"--windows": HELDOUT, "--runs": CONTINUOUS, "--plan": CONTINUOUS}
@@ -65,29 +72,35 @@ def check_protocol_options(options: argparse.Namespace) -> None:
     """Refuse what does not go together.
 
     Raises:
-        ConfigurationError: an option that the protocol settles itself, `native`, or an option of
-            another protocol.
+        ConfigurationError: an option that the protocol or the study of --config settles itself,
+            `native` with a protocol, or an option of another protocol.
     """
     for option, protocol in _OF_ONE.items():
         if getattr(options, option[2:]) is not None and options.protocol != protocol:
             raise ConfigurationError(f"{option} belongs to --protocol {protocol}: give both.")
     if options.protocol is None:
+        if options.config is not None:
+            _refuse(options, _FIXED_AT_A_SITE, "--config")
         return
     if options.protocol == HELDOUT and options.plot is not None:
         raise ConfigurationError(
             "--plot draws schedules, and --protocol heldout has one for each window: leave it out."
         )
-    for option, allowed in _FIXED.items():
-        if getattr(options, option[2:].replace("-", "_")) not in allowed:
-            raise ConfigurationError(
-                f"{option} does not go with --protocol {options.protocol}, which sets jobs, EASY "
-                f"backfilling and requested times itself: leave out {option}."
-            )
+    _refuse(options, _FIXED, f"--protocol {options.protocol}")
     if NATIVE in (options.policy or ()):
         raise ConfigurationError(
             f"policy native does not go with --protocol {options.protocol}: its starts were made "
             "among other jobs than those that are simulated. Leave out native."
         )
+
+
+def _refuse(options: argparse.Namespace, fixed: Mapping[str, tuple[Any, ...]], by: str) -> None:
+    for option, allowed in fixed.items():
+        if getattr(options, option[2:].replace("-", "_")) not in allowed:
+            raise ConfigurationError(
+                f"{option} does not go with {by}, which sets jobs, EASY backfilling and requested "
+                f"times itself: leave out {option}."
+            )
 
 
 def _windows(text: str) -> int:

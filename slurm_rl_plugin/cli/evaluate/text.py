@@ -1,4 +1,4 @@
-"""What `slurm-rl evaluate` prints for people: policies, accounts, and what the columns mean."""
+"""What `slurm-rl evaluate` prints for people: policies, groups, who loses, and a legend."""
 
 from __future__ import annotations
 
@@ -6,13 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from slurm_rl_plugin.cli.evaluate.resampled_logs import print_resampled
+from slurm_rl_plugin.cli.evaluate.study.text import print_groups, print_losers
 from slurm_rl_plugin.cli.evaluate.user_summary import print_users
 from slurm_rl_plugin.cli.tables import WAIT_UNITS, print_table, waiting_time
 
 #: Figures that not every policy table has, and their columns.
 _FURTHER = {"mean_wait_since_submit": "SINCE-SUBMIT", "jobs_per_second": "JOBS/S"}
-#: Accounts shown, those with most jobs; --json has them all.
-ACCOUNTS = 8
 _LEGEND = (
     f"WAIT, MAXWAIT: mean and longest wait, {WAIT_UNITS}. I-, B-: interactive and batch jobs.",
     "I<=120S: fraction of the interactive jobs that started within 120 s. BSLD: mean bounded "
@@ -30,7 +29,8 @@ def print_document(document: Mapping[str, Any]) -> None:
     if dropped := document["log"]["dropped"]:
         reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(dropped.items()))
         print(f"Jobs of the log that are left out: {reasons}.")
-    _print_accounts(document["policies"])
+    print_groups(document["study"])
+    print_losers(document["study"])
     if any("users" in entry for entry in document["policies"].values()):
         print_users(document["policies"])
     if "resampled" in document:
@@ -63,25 +63,3 @@ def print_policies(document: Mapping[str, Any]) -> None:
 
 def _further(entry: Mapping[str, Any], key: str) -> Any:
     return waiting_time(entry[key]) if "wait" in key else entry[key]
-
-
-def _print_accounts(policies: Mapping[str, Mapping[str, Any]]) -> None:
-    """The mean wait of each account under each policy; nothing where all jobs are of one."""
-    accounts = next(iter(policies.values()))["accounts"]
-    if len(accounts) < 2:
-        return
-    largest = sorted(accounts, key=lambda name: (-accounts[name]["jobs"], name))[:ACCOUNTS]
-    rows = [
-        [
-            name,
-            accounts[name]["jobs"],
-            accounts[name]["share"],
-            accounts[name]["work_fraction"],
-            *(waiting_time(entry["accounts"][name]["mean_wait"]) for entry in policies.values()),
-        ]
-        for name in largest
-    ]
-    print("\nmean wait of each account (SHARE: what it should get; WORK: its part of the work):")
-    print_table(["ACCOUNT", "JOBS", "SHARE", "WORK", *policies], rows)
-    if hidden := len(accounts) - len(largest):
-        print(f"{hidden} more accounts: see --json.")

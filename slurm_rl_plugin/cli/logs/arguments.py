@@ -26,7 +26,7 @@ from slurm_rl_plugin.cli.logs.slurm_log import (
     slurm_shares,
 )
 from slurm_rl_plugin.cli.number_arguments import at_least_one
-from slurm_rl_plugin.configuration import read_configuration
+from slurm_rl_plugin.configuration import Configuration, read_configuration
 from slurm_rl_plugin.domain.job_class import JobClassifier
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.simulator.workloads.generators import generated_log, is_generator_name
@@ -86,12 +86,19 @@ class NamedLog:
         }
 
 
-def add_log_options(parser: argparse.ArgumentParser, *, or_model: bool = False) -> None:
+#: What most verbs take of --config.
+_CLASSES_AND_SHARES = "take job-class rules and shares from a TOML file"
+
+
+def add_log_options(
+    parser: argparse.ArgumentParser, *, or_model: bool = False, config: str = _CLASSES_AND_SHARES
+) -> None:
     """Options that say where a log comes from and how it becomes a workload.
 
     Args:
         parser: of the verb.
         or_model: `--from` may also name a model, which is then `start`.
+        config: what --config does.
     """
     source = f"{SLURM}: jobs of this cluster's own accounting, by sacct, with --since"
     if or_model:
@@ -135,20 +142,24 @@ def add_log_options(parser: argparse.ArgumentParser, *, or_model: bool = False) 
     parser.add_argument(
         "--kill-at-limit", action="store_true", help="end jobs at their requested time"
     )
-    parser.add_argument(
-        "--config",
-        type=Path,
-        metavar="FILE",
-        help="take job-class rules and shares from a TOML file",
-    )
+    parser.add_argument("--config", type=Path, metavar="FILE", help=config)
     add_slurm_options(parser)
+
+
+def site_in_file(config: Path) -> Configuration:
+    """What --config says of a site; from the file alone, so that a command gives the same again.
+
+    Raises:
+        ConfigurationError: lists every fault.
+    """
+    return read_configuration(config)
 
 
 def configured_classifier(config: Path | None) -> JobClassifier | None:
     """The job-class rules of --config; None where it is not given or names none."""
     if config is None:
         return None
-    configuration = read_configuration(config)
+    configuration = site_in_file(config)
     return configuration.classifier if configuration.has_class_rules else None
 
 
@@ -212,7 +223,7 @@ def _given_shares(options: LogOptions) -> Mapping[str, float] | None:
     """The shares of --shares, or else those of --config."""
     if options.shares or options.config is None:
         return options.shares
-    return read_configuration(options.config).shares
+    return site_in_file(options.config).shares
 
 
 def _prepared(

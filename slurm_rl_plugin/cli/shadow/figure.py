@@ -1,4 +1,4 @@
-"""The figure of the shadow report: who would move, and waits with and without the model."""
+"""The figure of the shadow report: who would move, and waits of classes and of every group."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 import matplotlib as mpl
 
 from slurm_rl_plugin.cli.evaluate.schedule_figures import draw_wait_curve
+from slurm_rl_plugin.cli.evaluate.study.figure import draw_group_waits
 from slurm_rl_plugin.hook.audit.summary import AuditSummary
 from slurm_rl_plugin.utility.summary import ScheduledJobs
 from slurm_rl_plugin.whole_file import replacing
@@ -24,6 +25,7 @@ def draw_shadow(
     path: Path,
     summary: AuditSummary,
     further_than: int,
+    study: Mapping[str, Any],
     schedules: Mapping[str, ScheduledJobs],
 ) -> None:
     """Draw one PNG; it never appears half written.
@@ -32,12 +34,17 @@ def draw_shadow(
         path: of the file, in a folder that exists.
         summary: of the audit log.
         further_than: ranks from which on a job counts as moved.
+        study: of the replay, as JSON has it.
         schedules: policy -> the replayed jobs under it; {} where there was no replay.
     """
-    figure, axes = plt.subplots(1, 3, figsize=(15, 4), layout="constrained")
+    figure = plt.figure(figsize=(15, 12 if schedules else 4), layout="constrained")
+    rows = figure.subfigures(2 if schedules else 1, 1, squeeze=False)[:, 0]
+    axes = rows[0].subplots(1, 3)
     _draw_moves(axes[0], summary, further_than)
     for axis, interactive in zip(axes[1:], (True, False), strict=True):
         _draw_waits(axis, schedules, interactive)
+    for each in rows[1:]:
+        draw_group_waits(each.subplots(1, 2, sharey=True), study)
     with replacing(path) as beside:
         figure.savefig(beside, dpi=120, format="png")
     plt.close(figure)

@@ -14,10 +14,11 @@ from slurm_rl_plugin.cli.assembly.configuration_arguments import (
     add_configuration_options,
     configuration_of,
 )
+from slurm_rl_plugin.cli.evaluate.study.text import print_site_study
 from slurm_rl_plugin.cli.progress import parts_bar
-from slurm_rl_plugin.cli.shadow.text import print_prediction, print_shadow
+from slurm_rl_plugin.cli.shadow.text import print_shadow
 from slurm_rl_plugin.cli.slurm_times import time_argument
-from slurm_rl_plugin.cli.tables import print_json
+from slurm_rl_plugin.cli.tables import print_json, slurm_time
 from slurm_rl_plugin.configuration import Configuration
 from slurm_rl_plugin.errors import ConfigurationError, SlurmRLError
 from slurm_rl_plugin.hook.audit.reader import AuditFilter, AuditReader, audit_files
@@ -68,15 +69,15 @@ def main(options: argparse.Namespace) -> int:
     shadow, summary = _shadow(configuration, options)
     if not options.json:
         print_shadow(shadow)
-    prediction, schedules = _prediction(configuration, options, shadow)
-    document: dict[str, Any] = {"shadow": shadow, "prediction": prediction}
+    prediction, study, schedules = _prediction(configuration, options, shadow)
+    document: dict[str, Any] = {"shadow": shadow, "prediction": prediction, "study": study}
     if draw is not None:
-        draw(options.plot, summary, options.moved, schedules)
+        draw(options.plot, summary, options.moved, study, schedules)
         document["figure"] = str(options.plot)
     if options.json:
         print_json(document)
     else:
-        print_prediction(prediction)
+        print_site_study(prediction, study)
     return 0
 
 
@@ -128,27 +129,33 @@ def _reader(path: str) -> AuditReader:
 
 def _prediction(
     configuration: Configuration, options: argparse.Namespace, shadow: dict[str, Any]
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The replay's document and its schedules; {} and a sentence where there is none."""
+) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+    """The replay's `prediction`, `study` and schedules; a sentence where there is none."""
     if options.no_replay:
-        return {"unavailable": "--no-replay was given."}, {}
+        return _none("--no-replay was given.")
     first, last = (options.since, options.until) if options.log else _stretch(options, shadow)
     if not options.log and first is None:
-        sentence = "the audit log has no cycle in this time, so no time to replay: give --since."
-        return {"unavailable": sentence}, {}
+        return _none("the audit log has no cycle in this time, so no time to replay: give --since.")
     try:
         from slurm_rl_plugin.cli.shadow.prediction import predict  # noqa: PLC0415 - the extra
 
-        document, schedules = predict(configuration, options, first, last)
-        return {"warning": _warning(shadow), **document}, schedules
+        found = predict(configuration, options, first, last)
     except ModuleNotFoundError as error:
         if error.name not in _SIMULATOR:
             raise
-        return {"unavailable": _elsewhere(str(error.name), options, first, last)}, {}
+        return _none(_elsewhere(str(error.name), options, first, last))
     except SlurmRLError as error:
         if options.log:  # somebody named it, and has to mend it
             raise
-        return {"unavailable": str(error)}, {}
+        return _none(str(error))
+    if isinstance(found, str):
+        return _none(found)
+    warning = _warning(shadow) or (_other_days(shadow, found.days) if options.log else None)
+    return {"warning": warning, **found.prediction}, found.study, found.replayed.schedules
+
+
+def _none(sentence: str) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+    return {"unavailable": sentence}, {"unavailable": sentence}, {}
 
 
 def _stretch(
@@ -170,6 +177,17 @@ def _warning(shadow: dict[str, Any]) -> str | None:
     return (
         f"In {wrote} cycles of this time the daemon wrote its own order, which is then what was "
         "recorded: give --since and --until of the time in shadow mode."
+    )
+
+
+def _other_days(shadow: dict[str, Any], days: tuple[float, float]) -> str | None:
+    """An audit log of other days than the jobs that were replayed tells of another queue."""
+    first, last = shadow.get("first"), shadow.get("last")
+    if first is None or last is None or (first <= days[1] and last >= days[0]):
+        return None
+    return (
+        f"The audit log is of {slurm_time(first)} to {slurm_time(last)}, the jobs are of "
+        f"{slurm_time(days[0])} to {slurm_time(days[1])}: the two parts have nothing in common."
     )
 
 

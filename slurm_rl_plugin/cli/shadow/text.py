@@ -1,32 +1,14 @@
-"""The shadow report as sentences and tables that fit a screen."""
+"""What the audit log says, as sentences and a table that fit a screen."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from slurm_rl_plugin.cli.tables import (
-    WAIT_UNITS,
-    print_table,
-    printable,
-    slurm_duration,
-    slurm_time,
-    waiting_time,
-)
+from slurm_rl_plugin.cli.tables import print_table, printable, slurm_duration, slurm_time
 
 #: Accounts shown; --json has them all.
 ACCOUNTS = 8
-#: Where so many times the jobs would be needed to tell a difference, there is hardly one.
-_NEXT_TO_NONE = 20
-#: What figures are called.
-NAMES = {
-    "mean_wait": "mean wait",
-    "median_wait": "median wait",
-    "p95_wait": "95 % wait at most",
-    "within_120s": "waited 120 s at most",
-    "mean_bounded_slowdown": "mean bounded slowdown",
-    "fairness": "fairness",
-}
 
 
 def print_shadow(shadow: Mapping[str, Any]) -> None:
@@ -92,117 +74,3 @@ def _print_moves(shadow: Mapping[str, Any]) -> None:
 
 def _counts(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{count} {name}" for name, count in counts.items()) or "none"
-
-
-def print_prediction(prediction: Mapping[str, Any]) -> None:
-    """What the replay tells, and the verdict."""
-    print()
-    if "unavailable" in prediction:
-        print(printable(f"No replay: {prediction['unavailable']}"))
-        return
-    print(
-        f"Replay of {prediction['jobs']} jobs on {prediction['processors']} processors with EASY "
-        f"backfilling; {prediction['counted_jobs']} counted, without those at both ends."
-    )
-    if price := prediction.get("reserve_price"):
-        parts = [f"{figure_name(name)} times {ratio:.3f}" for name, ratio in price.items()]
-        print(f"Price of the reserve, beside the same order without: {', '.join(parts)}.")
-    if dropped := prediction["dropped"]:
-        print(f"Jobs that are left out: {_counts(dropped)}.")
-    print("native: as recorded. native order: the recorded order on the simulated machine.")
-    print(
-        f"I-, B-: interactive and batch jobs. Waits are {WAIT_UNITS}. BSLD: mean bounded slowdown."
-    )
-    _print_policies(prediction["policies"])
-    _print_widths(prediction["widths"])
-    print(f"\n{prediction['model']} beside the {prediction['compared_with']}:")
-    rows = []
-    for name, each in prediction["figures"].items():
-        values = [_shown(name, each[key]) for key in ("model", "site", "difference")]
-        interval = _interval(name, each["ci95"])
-        rows.append([figure_name(name), each["jobs"], *values, interval, each["verdict"]])
-    header = ["FIGURE", "JOBS", "MODEL", "SITE", "DIFFERENCE", "(95 %)", "VERDICT"]
-    print_table(header, rows)
-    print(f"\n{verdict_sentence(prediction)}")
-    if prediction["warning"]:
-        print(prediction["warning"])
-    print(f"The replay does not know: {'; '.join(prediction['not_known'])}.")
-
-
-def _print_policies(policies: Mapping[str, Mapping[str, Any]]) -> None:
-    columns = {
-        "I-WAIT": "interactive_mean_wait",
-        "I-MEDIAN": "interactive_median_wait",
-        "I-P95": "interactive_p95_wait",
-        "I<=120S": "interactive_within_120s",
-        "B-WAIT": "batch_mean_wait",
-        "B-MEDIAN": "batch_median_wait",
-        "B-P95": "batch_p95_wait",
-        "BSLD": "mean_bounded_slowdown",
-        "F": "fairness",
-    }
-    rows = [
-        [name, *(_shown(key, each[key]) for key in columns.values())]
-        for name, each in policies.items()
-    ]
-    print_table(["POLICY", *columns], rows)
-
-
-def _print_widths(policies: Mapping[str, Mapping[str, Any]]) -> None:
-    """Mean and longest wait by the part of the machine that a job asks for."""
-    print("\nMean and longest wait by width, a part of the machine's processors:")
-    widths = next(iter(policies.values()))
-    header = [f"{width} ({found['jobs']})" for width, found in widths.items()]
-    rows = [
-        [name, *(f"{_wait(w['mean_wait'])}, {_wait(w['longest_wait'])}" for w in found.values())]
-        for name, found in policies.items()
-    ]
-    print_table(["POLICY", *header], rows)
-
-
-def _wait(seconds: float) -> str:
-    """A wait in units that are easily read, whole seconds below hours."""
-    shown = waiting_time(seconds)
-    return shown if isinstance(shown, str) else f"{shown:.0f} s"
-
-
-def verdict_sentence(prediction: Mapping[str, Any]) -> str:
-    """`After N jobs: ...`: each goal, and how many jobs would tell where it is not known."""
-    parts = []
-    for name in prediction["goals"]:
-        each = prediction["figures"][name]
-        part = f"{figure_name(name)} {each['verdict']}"
-        if each["ci95"] is not None and each["verdict"] in ("better", "worse"):
-            part += f" by {abs(each['difference']):.3g}"
-        if each["jobs_needed"]:
-            part += f" - about {_rounded(each['jobs_needed']):,} jobs needed"
-            if each["jobs_needed"] > _NEXT_TO_NONE * each["jobs"]:
-                part += ", so next to no difference"
-        parts.append(part)
-    return f"After {prediction['counted_jobs']:,} jobs: {'; '.join(parts)}."
-
-
-def figure_name(key: str) -> str:
-    """`interactive: mean wait (s)` of `interactive_mean_wait`."""
-    for job_class in ("interactive", "batch"):
-        if key.startswith(f"{job_class}_"):
-            return f"{job_class}: {NAMES[key.removeprefix(f'{job_class}_')]}"
-    return NAMES[key]
-
-
-def _shown(key: str, value: float) -> float | str | None:
-    """A figure for a table; waits in units that are easily read."""
-    return waiting_time(value) if key.endswith("_wait") else value
-
-
-def _interval(key: str, ci95: tuple[float, float] | None) -> str | None:
-    if ci95 is None:
-        return None
-    bounds = [_shown(key, each) for each in ci95]
-    return " to ".join(each if isinstance(each, str) else f"{each:.4g}" for each in bounds)
-
-
-def _rounded(jobs: int) -> int:
-    """Two digits are all that an estimate of this kind has."""
-    unit = int(10.0 ** max(len(str(jobs)) - 2, 0))
-    return -(-jobs // unit) * unit

@@ -16,28 +16,24 @@ from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.features.estimates import RequestedLimit
 from slurm_rl_plugin.features.history.run_prediction import RunTimePrediction
 from slurm_rl_plugin.learning.evaluation.bootstrap import BLOCK_RESAMPLES, drawn_places, interval_of
-from slurm_rl_plugin.learning.evaluation.paired import Candidate, starts_under
+from slurm_rl_plugin.learning.evaluation.paired import Candidate, schedule_of, starts_under
+from slurm_rl_plugin.learning.evaluation.schedule_waits import (
+    ScheduleWaits,
+    median_ratios,
+    waits_of,
+)
 from slurm_rl_plugin.learning.load_windows import training_jobs
 from slurm_rl_plugin.learning.workplace import processors_here
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.simulator.scoring.plan_estimates import PlanRule
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog, select_prepared
-from slurm_rl_plugin.units import (
-    INTERACTIVE_WAIT_GOAL,
-    SHORT_JOB_RUN_TIME,
-    BoolArray,
-    FloatArray,
-    IntArray,
-)
-from slurm_rl_plugin.utility.fairness import fairness_at_starts
+from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
 from slurm_rl_plugin.utility.responsiveness import bounded_slowdown
 
 #: Share of the jobs that each run leaves out, so that runs of one log differ.
 LEFT_OUT = 0.02
 #: Jobs of a stretch, and consecutive stretches that are drawn together for an interval.
 STRETCH, STRETCHES_DRAWN = 1024, 2
-#: Part of the counted jobs that are wide, by processors; quantile of the waits that is shown.
-WIDE_PART, HIGH_WAIT = 0.1, 0.999
 
 #: What `--plan` takes: requests, the estimates of candidates, of all jobs, or true run times.
 BY_REQUESTS, CLAIRVOYANT = "none", "clairvoyant"
@@ -76,12 +72,14 @@ class Replayed:
         candidate: the policy.
         plan: one of PLANS.
         prediction: of run times, for "pending" and "consistent".
+        alone: the batch system is left to itself, whatever the settings say of the hook.
     """
 
     name: str
     candidate: Candidate
     plan: str = BY_REQUESTS
     prediction: RunTimePrediction | None = None
+    alone: bool = False
 
     def plan_rule(self, log: PreparedLog) -> PlanRule | None:
         """What the plan of a log's replay goes by; None for requests.
@@ -98,28 +96,15 @@ class Replayed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContinuousRun:
-    """Figures of one policy in one run, over the counted jobs.
+    """One policy in one run, over the counted jobs.
 
     Attributes:
-        bounded_slowdown, mean_wait, longest_wait, p999_wait, wide_wait: see definitions; seconds
-            but for the first; `wide_wait` is the mean of the widest tenth.
-        short_within_120s: share of the jobs that ran less than 900 s.
-        fairness: mean of F_j.
+        waits: its figures.
         slowdowns: sum over each stretch of jobs, and how many it has, shape [2, stretches].
     """
 
-    bounded_slowdown: float
-    mean_wait: float
-    longest_wait: float
-    p999_wait: float
-    wide_wait: float
-    short_within_120s: float
-    fairness: float
+    waits: ScheduleWaits
     slowdowns: FloatArray
-
-
-#: Figures that are shown as ratios, in the order of a report.
-RATIOS = ("bounded_slowdown", "longest_wait", "p999_wait", "wide_wait", "mean_wait")
 
 
 def replay_continuously(
@@ -157,15 +142,17 @@ def replay_continuously(
     def measured(task: tuple[Replayed, _Run]) -> ContinuousRun:
         replayed, run = task
         workload = run.log.workload(RequestedLimit())
-        planned = replace(settings, plan=replayed.plan_rule(run.log))
-        return _figures(run, starts_under(replayed.candidate, run.log, workload, planned))
+        hooked = settings.without_hook if replayed.alone else settings
+        planned = replace(hooked, plan=replayed.plan_rule(run.log))
+        start = starts_under(replayed.candidate, run.log, workload, planned)
+        return _figures(run, start, settings)
 
     found: dict[str, list[ContinuousRun]] = {each.name: [] for each in candidates}
     with ThreadPoolExecutor(max_workers=processors_here()) as pool:
         for done, (task, figures) in enumerate(zip(tasks, pool.map(measured, tasks), strict=True)):
             found[task[0].name].append(figures)
             if progress is not None:
-                progress(done + 1, figures.bounded_slowdown)
+                progress(done + 1, figures.waits.bounded_slowdown)
     return found
 
 
@@ -189,25 +176,12 @@ def _drawn(prepared: PreparedLog, seed: int) -> _Run:
     )
 
 
-def _figures(run: _Run, start: FloatArray) -> ContinuousRun:
-    log, counted = run.log.log, run.counted
-    wait, run_time = (start - log.submit)[counted], log.run_time[counted]
-    slowdown = bounded_slowdown(wait, run_time)
-    processors, short = log.processors[counted], run_time < SHORT_JOB_RUN_TIME
-    at_once = wait[short] <= INTERACTIVE_WAIT_GOAL
-    wide = processors >= np.quantile(processors, 1.0 - WIDE_PART)
-    fairness = fairness_at_starts(
-        start, log.run_time, log.processors, run.log.account, run.log.shares
-    )
-    stretch = run.stretch[counted]
+def _figures(run: _Run, start: FloatArray, settings: SimulationSettings) -> ContinuousRun:
+    jobs = schedule_of(run.log, start, settings)
+    slowdown = bounded_slowdown(jobs.wait[run.counted], jobs.run_time[run.counted])
+    stretch = run.stretch[run.counted]
     return ContinuousRun(
-        bounded_slowdown=float(slowdown.mean()),
-        mean_wait=float(wait.mean()),
-        longest_wait=float(wait.max()),
-        p999_wait=float(np.quantile(wait, HIGH_WAIT)),
-        wide_wait=float(wait[wide].mean()),
-        short_within_120s=float(at_once.mean()) if len(at_once) else 1.0,
-        fairness=float(fairness[counted].mean()),
+        waits=waits_of(jobs, run.counted),
         slowdowns=np.array([np.bincount(stretch, slowdown), np.bincount(stretch)]),
     )
 
@@ -227,21 +201,11 @@ def ratios_to(
     """
     return {
         name: {
-            **{key: _median_ratio(mine, to, key) for key in RATIOS},
+            **median_ratios([run.waits for run in mine], [run.waits for run in to]),
             "ci95": _interval(mine, to, np.random.default_rng(seed)),
         }
         for name, mine in runs.items()
     }
-
-
-def _median_ratio(
-    mine: Sequence[ContinuousRun], other: Sequence[ContinuousRun], key: str
-) -> float | None:
-    """None where the others have no such wait at all."""
-    pairs = [(getattr(a, key), getattr(b, key)) for a, b in zip(mine, other, strict=True)]
-    if min(below for _, below in pairs) <= 0.0:
-        return None
-    return float(np.median([above / below for above, below in pairs]))
 
 
 def _interval(

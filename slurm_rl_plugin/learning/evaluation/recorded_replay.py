@@ -8,8 +8,8 @@ with, and the difference between it and the record tells how far the machine is 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -27,6 +27,8 @@ RECORDED, RECORDED_ORDER = "native", "native order"
 BASELINES = ("multifactor", "fifo")
 #: What is simulated in any case: the recorded order, and the rules.
 SIMULATED = 1 + len(BASELINES)
+#: Names that every replay has.
+ALWAYS = (RECORDED, RECORDED_ORDER, *BASELINES)
 #: Fractions of the jobs at the beginning and at the end that are not counted: the first ones meet
 #: a machine that is empty only in the simulation, behind the last ones nobody comes.
 UNCOUNTED = (0.1, 0.05)
@@ -50,46 +52,49 @@ class RecordedReplay:
         """How many jobs are measured; those before and behind them are only simulated."""
         return self.last - self.first
 
+    @property
+    def measured(self) -> slice:
+        """Places of the counted jobs."""
+        return slice(self.first, self.last)
+
 
 def replay(
-    prepared: PreparedLog,
-    seen: PreparedLog,
-    candidates: Sequence[Candidate],
+    known: PreparedLog,
+    candidates: Mapping[str, Candidate],
     settings: SimulationSettings,
     progress: Callable[[int], None],
 ) -> RecordedReplay:
     """Replay a log under the site's order, the baselines and some candidates.
 
     Args:
-        prepared: the log with its recorded starts, classes as reports mean them.
-        seen: the same with the classes that a policy may see.
-        candidates: of different names.
-        settings: the simulated batch system.
+        known: the log with its recorded starts, and the classes that a policy may see.
+        candidates: what reports call it -> policy; none of them called as what is always replayed.
+        settings: the simulated batch system, with what the hook makes of a candidate's scores.
         progress: called with 1 after each simulation: `SIMULATED`, and one a candidate.
 
     Raises:
         ConfigurationError: the log lacks recorded starts, or an unknown policy.
     """
-    recorded = prepared.log.start
+    recorded = known.log.start
     if np.isnan(recorded).any():
         raise ConfigurationError(
             f"{int(np.isnan(recorded).sum())} jobs of this log have no recorded start, so the "
             "site's own order is not known: give a log of sacct."
         )
-    workload = seen.workload(RequestedLimit())
-    starts: dict[str, FloatArray] = {RECORDED: np.maximum(recorded, prepared.log.submit)}
-    starts[RECORDED_ORDER] = simulate_scores(workload, -recorded, settings).start
+    workload, alone = known.workload(RequestedLimit()), settings.without_hook
+    starts: dict[str, FloatArray] = {RECORDED: np.maximum(recorded, known.log.submit)}
+    starts[RECORDED_ORDER] = simulate_scores(workload, -recorded, alone).start
     progress(1)
-    for each in (*(Candidate(name=name) for name in BASELINES), *candidates):
-        starts[each.name] = starts_under(each, seen, workload, settings)
+    for name in BASELINES:
+        starts[name] = starts_under(Candidate(name=name), known, workload, alone)
         progress(1)
-    jobs = len(prepared.log)
+    for name, each in candidates.items():
+        starts[name] = starts_under(each, known, workload, settings)
+        progress(1)
+    jobs = len(known.log)
     first, last = int(jobs * UNCOUNTED[0]), jobs - int(jobs * UNCOUNTED[1])
     return RecordedReplay(
-        schedules={
-            name: schedule_of(prepared, start, replace(settings, capacity=prepared.capacity))
-            for name, start in starts.items()
-        },
+        schedules={name: schedule_of(known, start, settings) for name, start in starts.items()},
         first=first,
         last=last,
     )

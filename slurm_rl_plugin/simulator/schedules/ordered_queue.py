@@ -200,7 +200,7 @@ def decide_scored(workload: Workload, cluster: Cluster, queue: OrderedQueue) -> 
     # each call but those that borrow counts every array that it is given
     if rail_orders(cluster):
         score_by_rail(workload, cluster, scores, jobs)
-    if queue.rule < 0 and changes_scores(queue.effects):
+    if changes_scores(queue.effects):
         as_written(workload, cluster, queue.effects, scores, jobs)
     plan = queue.planned.plan
     if queue.backfilling == CONSERVATIVE:

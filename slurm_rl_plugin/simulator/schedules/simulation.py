@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -75,11 +75,11 @@ class SimulationSettings:
         cycle: seconds between scheduling decisions; 0 decides at every event.
         reserve: processors kept from batch work; a network may ask for more.
         half_life: seconds after which past usage counts half in the features; inf for never.
-        influence: hours of age that the best place in a network's order is worth to a job; inf
-            where the order alone counts.
-        refresh: seconds between two cycles of the hook that writes a network's scores; 0 where
-            every decision sees scores of its own instant.
-        starvation: seconds of waiting after which a job goes first under a network; inf for never.
+        influence: hours of age that the best place in the order is worth to a job; inf where the
+            order alone counts.
+        refresh: seconds between two cycles of the hook that writes the scores; 0 where every
+            decision sees scores of its own instant.
+        starvation: seconds of waiting after which a job goes first; inf for never.
         class_limit: how a live batch system keeps the reserve; None keeps processors free.
         plan: what EASY backfilling plans with; None for requests.
         singly: whether events of one instant are decided on one by one (`single_events`); of an
@@ -97,6 +97,18 @@ class SimulationSettings:
     class_limit: ClassLimit | None = None
     plan: PlanRule | None = None
     singly: bool = False
+
+    @property
+    def has_hook(self) -> bool:
+        """Whether the hook changes what scores alone would do."""
+        return self.refresh > 0.0 or math.isfinite(min(self.influence, self.starvation))
+
+    @property
+    def without_hook(self) -> SimulationSettings:
+        """The same batch system left to itself: nothing is written and nothing kept free."""
+        return replace(
+            self, influence=math.inf, refresh=0.0, starvation=math.inf, reserve=0, class_limit=None
+        )
 
     def ordered_queue(
         self, workload: Workload, order: QueueOrder, places: int | None = None
@@ -301,7 +313,7 @@ def simulate_network(
 def simulate_order(
     workload: Workload, order: QueueOrder, settings: SimulationSettings
 ) -> SimulatedSchedule:
-    """Simulate any order: a static one that protects nobody ranks the jobs once.
+    """Simulate any order: a static one that nothing changes ranks the jobs once.
 
     Args:
         workload: the jobs in submit order.
@@ -312,7 +324,7 @@ def simulate_order(
         SimulationError: a job wider than the machine, or one that never started; events one by one
             with a cycle or a limit on a class.
     """
-    plain = settings.plan is None and not settings.singly
+    plain = settings.plan is None and not (settings.singly or settings.has_hook)
     if order.scores is not None and order.protects is None and plain:
         return simulate_scores(workload, order.scores, settings)
     queue = settings.ordered_queue(workload, order)

@@ -1,4 +1,4 @@
-"""What the hook makes of a network's scores: bounded influence, old scores, starvation bound."""
+"""What the hook makes of scores: the starvation bound, scores that get old, bounded influence."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from slurm_rl_plugin.simulator.kernel.cluster import NOW, PENDING, Cluster, Work
 from slurm_rl_plugin.simulator.kernel.compilation import compiled, compiled_borrowing
 from slurm_rl_plugin.units import HOUR, FloatArray, IntArray
 
-#: Above every score: a job older than the starvation bound goes first, the oldest first of all.
-_STARVED = 1e15
+#: Below every score: a job that came since the last cycle stands behind all others.
+_UNWRITTEN = -1e15
 
 
 class HookEffects(NamedTuple):
@@ -66,7 +66,7 @@ def _keep_written(
         return
     for place in range(count):
         written = effects.written[jobs[place]]
-        scores[place] = -_STARVED if np.isnan(written) else written
+        scores[place] = _UNWRITTEN if np.isnan(written) else written
 
 
 @compiled
@@ -95,7 +95,7 @@ def changes_scores(effects: HookEffects) -> bool:
 def as_written(
     workload: Workload, cluster: Cluster, effects: HookEffects, scores: FloatArray, jobs: IntArray
 ) -> None:
-    """Turn a network's scores into those that the batch system orders by.
+    """Turn a policy's scores into those that the batch system orders by.
 
     Args:
         workload: the jobs.
@@ -104,12 +104,11 @@ def as_written(
         scores: of the pending jobs in the order of `jobs`; changed in place.
         jobs: pending job numbers.
     """
+    if not np.isinf(effects.starvation[0]):
+        for place in range(cluster.counts[PENDING]):
+            if cluster.clock[NOW] - workload.submit[jobs[place]] > effects.starvation[0]:
+                scores[place] = np.inf  # ties go to the job submitted first
     if effects.refresh[0] > 0.0:
         _keep_written(cluster, effects, scores, jobs)
     if not np.isinf(effects.influence[0]):
         _bound_influence(workload, cluster, effects, scores, jobs)
-    if not np.isinf(effects.starvation[0]):
-        for place in range(cluster.counts[PENDING]):
-            wait = cluster.clock[NOW] - workload.submit[jobs[place]]
-            if wait > effects.starvation[0]:
-                scores[place] = _STARVED + wait

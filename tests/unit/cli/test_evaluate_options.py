@@ -155,7 +155,7 @@ def test_the_exports_of_two_runs_have_the_same_bytes(capsys, log, tmp_path):
 def test_plots_are_named_in_the_document(capsys, log, tmp_path):
     figures = evaluated(capsys, log, "--plot", tmp_path / "plots")["figures"]
     assert {path.rsplit("/", 1)[1] for path in figures} == {
-        *("wait-cdf.png", "fairness.png", "queue-length.png", "gantt.png")
+        *("wait-cdf.png", "fairness.png", "queue-length.png", "gantt.png", "groups.png")
     }
 
 

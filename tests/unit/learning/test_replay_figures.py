@@ -46,7 +46,8 @@ def silent(done: int) -> None:
 
 def replayed(rule: str, candidate: str, jobs: int) -> RecordedReplay:
     prepared, settings = recorded_by(rule, jobs)
-    return replay(prepared, prepared, [Candidate(name=candidate)], settings, silent)
+    candidates = {candidate: Candidate(name=candidate)}
+    return replay(prepared, candidates, settings, silent)
 
 
 def compared(one: RecordedReplay, name: str) -> dict[str, ComparedFigure]:
@@ -66,7 +67,7 @@ def test_a_log_without_starts_is_refused() -> None:
     prepared = prepare_log(generated_log("mmn:jobs=50"))
     settings = SimulationSettings(capacity=prepared.capacity)
     with pytest.raises(ConfigurationError, match="no recorded start"):
-        replay(prepared, prepared, [], settings, silent)
+        replay(prepared, {}, settings, silent)
 
 
 def test_few_jobs_give_no_verdict_and_say_how_many_would() -> None:

@@ -1,0 +1,131 @@
+"""A site's configuration as the simulator takes it: policies, bounds, influence, reserve."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Container, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from slurm_rl_plugin.cli.assembly.candidates import candidate_of
+from slurm_rl_plugin.configuration import Configuration
+from slurm_rl_plugin.hook.rails.reserve import ReserveSettings
+from slurm_rl_plugin.learning.evaluation.paired import Candidate
+from slurm_rl_plugin.learning.evaluation.recorded_replay import ALWAYS
+from slurm_rl_plugin.policies.network import QNetwork
+from slurm_rl_plugin.policies.protection import PROTECTED
+from slurm_rl_plugin.policies.registry import named_policy
+from slurm_rl_plugin.simulator.kernel.class_limit import ClassLimit
+from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
+from slurm_rl_plugin.units import HOUR
+
+#: Behind the name of a model: the same order, and no processors kept free.
+WITHOUT = "without reserve"
+#: Behind the name of a rule that is replayed in any case: the same as the daemon writes it.
+WRITTEN = "as written"
+
+
+def settings_in_force(
+    configuration: Configuration, capacity: int, cycle: float = 0.0
+) -> SimulationSettings:
+    """EASY, with the order and the limit as the daemon is configured to write them.
+
+    Args:
+        configuration: of the site.
+        capacity: processors.
+        cycle: seconds between decisions of the batch system.
+    """
+    return SimulationSettings(
+        capacity=capacity,
+        backfilling="easy",
+        cycle=cycle,
+        influence=configuration.cycle_settings.influence,
+        refresh=configuration.pace.longest,
+        starvation=configuration.starvation_bound,
+        class_limit=_class_limit(configuration.reserve),
+    )
+
+
+def settings_entry(settings: SimulationSettings, candidate: Candidate) -> dict[str, Any]:
+    """The `settings` of a study: what acts on the configured policy; null for no bound."""
+    finite = {
+        "influence_hours": settings.influence,
+        "refresh_seconds": settings.refresh,
+        "starvation_hours": settings.starvation / HOUR,
+    }
+    limit = settings.class_limit
+    return {
+        **{key: value if math.isfinite(value) else None for key, value in finite.items()},
+        "protection": _protection_words(candidate),
+        "reserve_most": None if limit is None else limit.most,
+    }
+
+
+def _protection_words(candidate: Candidate) -> str | None:
+    if isinstance(candidate.network, QNetwork):
+        found = candidate.network.protection
+    else:
+        named = named_policy(candidate.name)
+        found = None if named is None else named.protection
+    return None if found is None else found.words
+
+
+def _class_limit(reserve: ReserveSettings | None) -> ClassLimit | None:
+    """The limit on batch jobs as the daemon would keep it."""
+    if reserve is None:
+        return None
+    return ClassLimit(
+        widest_batch_job=reserve.widest_batch_job,
+        change_interval=reserve.change_interval,
+        lift_after=reserve.lift_after,
+        idle_after=reserve.idle_after,
+        narrow_first=reserve.narrow_first,
+        most=float(reserve.most),
+    )
+
+
+def policies_in_force(configuration: Configuration) -> dict[str, Candidate]:
+    """What reports call it -> policy: the configured one, and itself without its reserve."""
+    return {_called(each.name): each for each in candidates_of(configuration)}
+
+
+def policies_beside(names: Sequence[str], taken: Container[str]) -> dict[str, Candidate]:
+    """Further policies, as [policy] model has them, but those that are replayed anyway.
+
+    Raises:
+        ConfigurationError: a name that is not known.
+        PolicyError: a model that cannot be used.
+    """
+    return {name: candidate_of(name) for name in names if name not in ALWAYS and name not in taken}
+
+
+def _called(name: str) -> str:
+    return f"{name} {WRITTEN}" if name in ALWAYS else name
+
+
+def candidates_of(configuration: Configuration) -> list[Candidate]:
+    """The policy as it is configured; where it keeps processors free, itself without that behind.
+
+    In the compiled simulator where it can be; a graph of others decision by decision.
+    """
+    model, off = configuration.sections.policy.model, configuration.reserve is None
+    named = named_policy(model)
+    if named is None or not named.is_rule:
+        return _networks(model, off=off)
+    if not named.reserve:
+        return [Candidate(name=model)]
+    protected = f"{PROTECTED}{named.protection.words}:" if named.protection else ""
+    plain = Candidate(name=f"{protected}interactive-first")
+    return [plain] if off else [Candidate(name=model), plain]
+
+
+def _networks(model: str, *, off: bool) -> list[Candidate]:
+    candidate = candidate_of(model, name=Path(model).name)
+    network = candidate.network
+    if not isinstance(network, QNetwork) or network.reserve_weights is None:
+        return [candidate]
+    without = replace(network, reserve_weights=None, reserve_bias=0.0)
+    if off:
+        return [replace(candidate, network=without)]
+    return [candidate, Candidate(name=f"{candidate.name} {WITHOUT}", network=without)]

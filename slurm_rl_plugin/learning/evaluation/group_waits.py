@@ -1,0 +1,157 @@
+"""How long jobs of each group wait: an order that is good for the many may be bad for some."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog
+from slurm_rl_plugin.units import DAY, HOUR, MINUTE, BoolArray, FloatArray, IntArray
+
+#: Classes of width, narrowest first, and of requested limits with the seconds that they reach to.
+WIDTHS = ("one processor", "up to an eighth", "below a half", "half or more")
+LIMITS = {
+    "up to 15 min": 15 * MINUTE,
+    "up to 1 h": HOUR,
+    "up to 4 h": 4 * HOUR,
+    "up to 12 h": 12 * HOUR,
+    "up to 24 h": DAY,
+    "above 24 h": np.inf,
+}
+NO_LIMIT = "no limit"
+#: Waits that grow by less are not counted as a loss, seconds.
+LEAST_LOSS = MINUTE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grouping:
+    """Each job in one group.
+
+    Attributes:
+        names: of the groups.
+        place: in `names` of each job, shape [n].
+    """
+
+    names: tuple[str, ...]
+    place: IntArray
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupWaits:
+    """Waits of the jobs of one group under one schedule.
+
+    Attributes:
+        jobs: how many there are.
+        mean_wait: seconds.
+        longest_wait: seconds.
+    """
+
+    jobs: int
+    mean_wait: float
+    longest_wait: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loser:
+    """A group that waits longer under one order than under another; waits in seconds.
+
+    Attributes:
+        by: what the jobs are grouped by.
+        group: its name.
+        jobs: how many it has.
+        mean_wait, longest_wait: under the order that is compared with, and under the other.
+    """
+
+    by: str
+    group: str
+    jobs: int
+    mean_wait: tuple[float, float]
+    longest_wait: tuple[float, float]
+
+    @property
+    def mean_growth(self) -> float:
+        """Seconds that the mean wait grows by."""
+        return self.mean_wait[1] - self.mean_wait[0]
+
+    @property
+    def longest_growth(self) -> float:
+        """Seconds that the longest wait grows by."""
+        return self.longest_wait[1] - self.longest_wait[0]
+
+
+def groupings_of(prepared: PreparedLog) -> dict[str, Grouping]:
+    """What the jobs of a log are grouped by: class, width, requested limit, account."""
+    log = prepared.log
+    limit = np.where(np.isfinite(log.time_limit) & (log.time_limit > 0), log.time_limit, np.nan)
+    bounds = np.array(list(LIMITS.values()))
+    return {
+        "class": Grouping(names=("interactive", "batch"), place=_places(~prepared.interactive)),
+        "width": Grouping(names=WIDTHS, place=_widths(log.processors, prepared.capacity)),
+        "limit": Grouping(
+            names=(*LIMITS, NO_LIMIT),
+            place=np.where(np.isnan(limit), len(LIMITS), np.searchsorted(bounds, limit)),
+        ),
+        "account": Grouping(names=tuple(log.accounts), place=log.account),
+    }
+
+
+def waits_of_groups(
+    grouping: Grouping, wait: FloatArray, counted: slice | BoolArray
+) -> dict[str, GroupWaits]:
+    """Group -> waits of its jobs; a group that no counted job is in is left out.
+
+    Args:
+        grouping: of all jobs.
+        wait: of all jobs, seconds, shape [n].
+        counted: the jobs that are measured.
+    """
+    place, wait = grouping.place[counted], wait[counted]
+    jobs = np.bincount(place, minlength=len(grouping.names))
+    total = np.bincount(place, weights=wait, minlength=len(grouping.names))
+    longest = np.full(len(grouping.names), -np.inf)
+    np.maximum.at(longest, place, wait)
+    return {
+        grouping.names[each]: GroupWaits(
+            jobs=int(jobs[each]),
+            mean_wait=float(total[each] / jobs[each]),
+            longest_wait=float(longest[each]),
+        )
+        for each in np.flatnonzero(jobs).tolist()
+    }
+
+
+def losers(
+    before: Mapping[str, Mapping[str, GroupWaits]], after: Mapping[str, Mapping[str, GroupWaits]]
+) -> list[Loser]:
+    """The groups whose mean or longest wait grows by a minute or more, the mean's most first.
+
+    Args:
+        before: what jobs are grouped by -> group -> its waits under the order compared with.
+        after: the same groups under the other order.
+    """
+    found = [
+        Loser(
+            by=by,
+            group=group,
+            jobs=old.jobs,
+            mean_wait=(old.mean_wait, after[by][group].mean_wait),
+            longest_wait=(old.longest_wait, after[by][group].longest_wait),
+        )
+        for by, groups in before.items()
+        for group, old in groups.items()
+    ]
+    lose = [each for each in found if max(each.mean_growth, each.longest_growth) >= LEAST_LOSS]
+    return sorted(lose, key=lambda each: -each.mean_growth)
+
+
+def _places(second: BoolArray) -> IntArray:
+    return second.astype(np.int64)
+
+
+def _widths(processors: IntArray, capacity: int) -> IntArray:
+    """Place in WIDTHS of each job, by its part of the machine, shape [n]."""
+    part = processors / capacity
+    several = 1 + (part > 1.0 / 8.0).astype(np.int64) + (part >= 0.5)
+    return np.where(processors <= 1, 0, several)

@@ -1,0 +1,85 @@
+"""What one schedule is judged by at a glance: slowdown beside the waits that it hides."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from slurm_rl_plugin.units import INTERACTIVE_WAIT_GOAL, SHORT_JOB_RUN_TIME, BoolArray
+from slurm_rl_plugin.utility.fairness import fairness_at_starts
+from slurm_rl_plugin.utility.responsiveness import bounded_slowdown
+from slurm_rl_plugin.utility.summary import ScheduledJobs
+
+#: Part of the counted jobs that are wide, by processors; quantile of the waits that is shown.
+WIDE_PART, HIGH_WAIT = 0.1, 0.999
+#: Figures that are shown as ratios, in the order of a report.
+RATIOS = ("bounded_slowdown", "longest_wait", "p999_wait", "wide_wait", "mean_wait")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScheduleWaits:
+    """Figures of one schedule over the counted jobs; docs/definitions.md says what each means.
+
+    Attributes:
+        bounded_slowdown: mean bounded slowdown.
+        mean_wait, longest_wait, p999_wait: seconds.
+        wide_wait: mean wait of the widest tenth, seconds.
+        short_within_120s: share of the jobs that ran less than 900 s.
+        fairness: mean of F_j.
+    """
+
+    bounded_slowdown: float
+    mean_wait: float
+    longest_wait: float
+    p999_wait: float
+    wide_wait: float
+    short_within_120s: float
+    fairness: float
+
+
+#: Their names.
+FIGURES = tuple(ScheduleWaits.__annotations__)
+
+
+def waits_of(jobs: ScheduledJobs, counted: slice | BoolArray) -> ScheduleWaits:
+    """The figures of one schedule.
+
+    Args:
+        jobs: the whole schedule.
+        counted: which of its jobs are measured, at least one.
+    """
+    wait, run_time, processors = (
+        each[counted] for each in (jobs.wait, jobs.run_time, jobs.processors)
+    )
+    at_once = wait[run_time < SHORT_JOB_RUN_TIME] <= INTERACTIVE_WAIT_GOAL
+    wide = processors >= np.quantile(processors, 1.0 - WIDE_PART)
+    fairness = fairness_at_starts(
+        jobs.start, jobs.run_time, jobs.processors, jobs.account, jobs.shares
+    )
+    return ScheduleWaits(
+        bounded_slowdown=float(np.mean(bounded_slowdown(wait, run_time))),
+        mean_wait=float(wait.mean()),
+        longest_wait=float(wait.max()),
+        p999_wait=float(np.quantile(wait, HIGH_WAIT)),
+        wide_wait=float(wait[wide].mean()),
+        short_within_120s=float(at_once.mean()) if len(at_once) else 1.0,
+        fairness=float(fairness[counted].mean()),
+    )
+
+
+def median_ratios(
+    mine: Sequence[ScheduleWaits], others: Sequence[ScheduleWaits]
+) -> dict[str, float | None]:
+    """Medians of the ratios of RATIOS, pair by pair; None where the others have no such wait."""
+    return {key: _median_ratio(mine, others, key) for key in RATIOS}
+
+
+def _median_ratio(
+    mine: Sequence[ScheduleWaits], others: Sequence[ScheduleWaits], key: str
+) -> float | None:
+    pairs = [(getattr(a, key), getattr(b, key)) for a, b in zip(mine, others, strict=True)]
+    if min(below for _, below in pairs) <= 0.0:
+        return None
+    return float(np.median([above / below for above, below in pairs]))

@@ -1,0 +1,51 @@
+"""The roll-out's table is what `slurm-rl evaluate --config` says on three logs."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from slurm_rl_plugin.cli.entry import main
+from tests.architecture.markdown_documents import TOP, table_rows
+from tests.functional.test_documentation import SHIPPED_ON
+
+TRACES = os.environ.get("SLURM_RL_TRACES")
+LOGS = ("SDSC-SP2", "HPC2N", "CTC-SP2")
+ROWS = [row for row in table_rows((TOP / "docs" / "rollout.md").read_text()) if len(row) == 5]
+
+
+def test_the_weeks_use_settings_of_the_table() -> None:
+    settings = {row[0] for row in ROWS}
+    weeks = [row for row in table_rows((TOP / "docs" / "rollout.md").read_text()) if len(row) == 4]
+    used = {row[0]: row[2].split(",")[0] for row in weeks}
+    assert used == {"1": "any", "2": "336", "3": "72", "4": "336"}
+    assert {used["2"], used["3"], "0"} <= settings
+    (chosen,) = (row for row in ROWS if row[0] == used["2"])
+    assert max(float(each) for each in chosen[1].split(",")) < 0.9
+    assert max(float(each) for each in chosen[2].split(",")) < 1.2
+    assert chosen[4] == "none"
+
+
+@pytest.mark.study
+@pytest.mark.skipif(not TRACES, reason="SLURM_RL_TRACES names no directory of workload traces")
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: f"influence {row[0]} h")
+@pytest.mark.parametrize("column", [0, 1, 2], ids=LOGS)
+def test_what_a_setting_gives(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, row: list[str], column: int
+) -> None:
+    path = tmp_path / "site.toml"
+    path.write_text(f"[hook]\ninfluence_hours = {row[0]}\n")
+    log = str(Path(str(TRACES)) / SHIPPED_ON[column])
+    assert main(["evaluate", log, "--config", str(path), "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    study, figures = document["study"], document["prediction"]["figures"]
+    over = {name: study[f"ratio_to_{name}"]["default"] for name in ("fifo", "multifactor")}
+    measured = [over["multifactor"]["bounded_slowdown"]]
+    measured += [over["fifo"][wait] for wait in ("longest_wait", "wide_wait")]
+    shown = [float(cell.split(",")[column]) for cell in row[1:4]]
+    assert shown == pytest.approx(measured, abs=0.0075)
+    worse = any(figures[goal]["verdict"] == "worse" for goal in document["prediction"]["goals"])
+    assert worse == (LOGS[column] in row[4].split(", "))

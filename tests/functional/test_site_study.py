@@ -1,0 +1,200 @@
+"""What a configuration would do to a site's users, as `evaluate` and `shadow-report` tell it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from slurm_rl_plugin.accounting.swf.writer import write_swf
+from slurm_rl_plugin.cli.entry import main
+from slurm_rl_plugin.simulator.workloads.generators import egee_log, generated_log
+
+Typed = Callable[..., tuple[int, str, str]]
+GROUPS = {"class", "width", "limit", "account"}
+
+
+@pytest.fixture
+def typed(capsys: pytest.CaptureFixture[str]) -> Typed:
+    """Runs a verb: exit code, standard output, standard error."""
+
+    def run(*arguments: object) -> tuple[int, str, str]:
+        capsys.readouterr()
+        status = main([str(each) for each in arguments])
+        said = capsys.readouterr()
+        return status, said.out, said.err
+
+    return run
+
+
+@pytest.fixture
+def log(tmp_path: Path, typed: Typed) -> Path:
+    """Jobs of a loaded site that were started in order of submission."""
+    jobs = egee_log(np.random.default_rng(1), jobs=800, processors=5, load=0.85)
+    write_swf(tmp_path / "bare.swf", jobs, comments=["MaxProcs: 5"])
+    assert (
+        typed("evaluate", tmp_path / "bare.swf", "--policy", "fifo", "--export", tmp_path)[0] == 0
+    )
+    return tmp_path / "fifo.swf"
+
+
+@pytest.fixture
+def configure(tmp_path: Path) -> Callable[..., Path]:
+    def write(text: str = "", model: str = "sjf") -> Path:
+        path = tmp_path / "site.toml"
+        path.write_text(f'[policy]\nmodel = "{model}"\n[hook]\naudit_file = ""\n{text}')
+        return path
+
+    return write
+
+
+@pytest.fixture
+def told(typed: Typed) -> Callable[..., dict[str, Any]]:
+    def tell(verb: str, *arguments: object) -> dict[str, Any]:
+        status, out, err = typed(verb, *arguments, "--json")
+        assert status == 0, err
+        document: dict[str, Any] = json.loads(out)
+        return document
+
+    return tell
+
+
+IN_FORCE = (
+    "influence_hours = 3\n[guard_rails]\nstarvation_hours = 40\n"
+    '[[job_class]]\nclass = "interactive"\ntime_limit_at_most = 3600\n'
+)
+RESERVE = '[reserve]\nmechanism = "qos"\nqos = "batch"\nmost_processors = 2\n'
+
+
+@pytest.mark.parametrize(
+    ("model", "text"),
+    [
+        ("default", IN_FORCE),
+        ("sjf", IN_FORCE),
+        ("protected:4,0.1:sjf", ""),
+        ("reserve:2", RESERVE),
+        ("multifactor", "influence_hours = 1\n"),
+    ],
+)
+def test_both_verbs_tell_the_same(
+    told: Callable[..., dict[str, Any]],
+    configure: Callable[..., Path],
+    log: Path,
+    model: str,
+    text: str,
+) -> None:
+    path = configure(text, model)
+    evaluated = told("evaluate", log, "--config", path)
+    reported = told("shadow-report", log, "--config", path)
+    assert evaluated["study"] == reported["study"]
+    warning = reported["prediction"].pop("warning")
+    assert (warning, evaluated["prediction"]) == (None, reported["prediction"])
+    study = evaluated["study"]
+    assert set(study["groups"]) == GROUPS
+    assert {"native", "native order", "multifactor", "fifo", study["model"]} <= set(
+        study["policies"]
+    )
+    for name, entry in evaluated["policies"].items():
+        figures = study["policies"][name]
+        assert entry["jobs"] == study["counted_jobs"]
+        assert entry["mean_wait"] == pytest.approx(figures["mean_wait"])
+        assert entry["max_wait"] == figures["longest_wait"]
+        assert entry["mean_bounded_slowdown"] == pytest.approx(figures["bounded_slowdown"])
+
+
+def test_bounds_are_in_force_for_the_configured_policy_alone(
+    told: Callable[..., dict[str, Any]], configure: Callable[..., Path], log: Path
+) -> None:
+    free = told("evaluate", log, "--config", configure("influence_hours = 0\n"))["study"]
+    bound = told("evaluate", log, "--config", configure("influence_hours = 0.1\n"))["study"]
+    assert free["settings"]["influence_hours"] is None
+    assert bound["settings"]["influence_hours"] == 0.1
+    slowdown = [each["policies"]["sjf"]["bounded_slowdown"] for each in (free, bound)]
+    assert slowdown[0] < slowdown[1]
+    for name in ("native order", "multifactor", "fifo"):
+        assert free["policies"][name] == bound["policies"][name]
+
+
+def test_what_people_read(typed: Typed, configure: Callable[..., Path], log: Path) -> None:
+    path = configure(IN_FORCE)
+    status, out, err = typed("evaluate", log, "--config", path, "--policy", "wfp3")
+    assert (status, err) == (0, "")
+    assert "In force for sjf: influence of 3 h of age; scores up to 30 s old" in out
+    assert "starvation bound 40 h; no reserve." in out
+    for group in ("class: batch", "width: one processor", "limit: ", "account: "):
+        assert group in out
+    assert "Who loses under sjf beside native order, by how their waits grow:" in out
+    assert "Who loses under wfp3 beside native order" in out
+    assert "/MULTI: over that of first come, first served and of multifactor, both with EASY" in out
+    assert typed("shadow-report", log, "--config", path)[1].count("Mean wait, longest wait;") == 1
+
+
+def test_nobody_is_said_plainly(typed: Typed, configure: Callable[..., Path], log: Path) -> None:
+    status, out, err = typed("evaluate", log, "--config", configure(model="fifo"))
+    assert (status, err) == (0, "")
+    assert "Who loses under fifo as written beside native order: nobody; no group's mean" in out
+
+
+def test_pictures_schedules_and_users_of_the_study(
+    told: Callable[..., dict[str, Any]], configure: Callable[..., Path], log: Path, tmp_path: Path
+) -> None:
+    asked = ("--plot", tmp_path / "p", "--export", tmp_path / "e", "--users")
+    found = told("evaluate", log, "--config", configure(), *asked)
+    assert (tmp_path / "p" / "groups.png").read_bytes()[:4] == b"\x89PNG"
+    assert len(found["exports"]) == 2 * len(found["policies"])
+    assert "--config site.toml" in (tmp_path / "e" / "sjf.swf").read_text()
+    assert found["policies"]["sjf"]["users"]
+
+
+def test_shares_that_fit_no_job_are_told(
+    told: Callable[..., dict[str, Any]], configure: Callable[..., Path], log: Path
+) -> None:
+    path = configure("[shares]\nphysics = 1.0\n")
+    notices = told("evaluate", log, "--config", path)["study"]["notices"]
+    assert notices[0] == "Accounts with a share of which the log has no job: physics."
+    assert notices[1].startswith("800 jobs are of accounts without a share:")
+
+
+def test_an_audit_log_of_other_days_is_told(
+    typed: Typed, configure: Callable[..., Path], log: Path, tmp_path: Path
+) -> None:
+    line = {"event": "cycle", "time": 1795300000.5, "mode": "shadow", "policy": "m", "model": ""}
+    line |= {"reason": "policy", "jobs": 2, "order": [7, 8]}
+    (tmp_path / "audit.jsonl").write_text(json.dumps(line) + "\n")
+    path = configure()
+    path.write_text(path.read_text().replace('""', f'"{tmp_path}/audit.jsonl"'))
+    assert (
+        "the two parts have nothing in common" in typed("shadow-report", log, "--config", path)[1]
+    )
+
+
+@pytest.mark.parametrize(
+    ("asked", "named"),
+    [
+        (("--backfill", "none"), "--backfill does not go with --config"),
+        (("--drop", "1,1"), "--drop does not go with --config"),
+        (("--scale-load", "2"), "--scale-load does not go with --config"),
+        (("--policy", "lifo"), "'lifo'"),
+    ],
+)
+def test_what_does_not_go_with_a_configuration_is_one_sentence(
+    typed: Typed, configure: Callable[..., Path], log: Path, asked: tuple[str, ...], named: str
+) -> None:
+    status, out, err = typed("evaluate", log, "--config", configure(), *asked)
+    assert (status, out, err.count("\n")) == (2, "", 1)
+    assert named in err
+
+
+def test_logs_that_cannot_be_replayed_are_one_sentence(
+    typed: Typed, configure: Callable[..., Path], tmp_path: Path
+) -> None:
+    path = configure()
+    status, out, err = typed("evaluate", "mmn:jobs=100", "--config", path)
+    assert (status, out, "no recorded start" in err) == (2, "", True)
+    write_swf(tmp_path / "few.swf", generated_log("mmn:jobs=8"), comments=["MaxProcs: 5"])
+    status, out, err = typed("evaluate", tmp_path / "few.swf", "--config", path)
+    assert (status, out, "too few to replay" in err) == (2, "", True)

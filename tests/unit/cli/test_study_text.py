@@ -1,0 +1,73 @@
+"""What a study says in words: the size of a difference, and which groups a screen shows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from slurm_rl_plugin.cli.evaluate.study.text import FEWEST_JOBS, LOSERS, print_groups, print_losers
+from slurm_rl_plugin.cli.evaluate.study.verdict import verdict_sentence
+
+
+def verdict(**changes: Any) -> str:
+    figure = {"jobs": 5000, "site": 0.8, "difference": 0.1, "ci95": (0.05, 0.15)}
+    figure |= {"verdict": "better", "jobs_needed": None, **changes}
+    prediction = {"goals": ["fairness"], "figures": {"fairness": figure}, "counted_jobs": 5000}
+    return verdict_sentence(prediction)
+
+
+def test_a_difference_is_told_with_its_size() -> None:
+    assert verdict() == "After 5,000 jobs: fairness better by 0.1 (12 %)."
+    small = verdict(difference=0.000491, verdict="worse")
+    assert small == "After 5,000 jobs: fairness worse by 0.000491 (0.061 %), next to no difference."
+    assert verdict(site=0.0) == "After 5,000 jobs: fairness better by 0.1."
+
+
+def test_too_few_jobs_tell_nothing_of_the_difference() -> None:
+    unknown = {"verdict": "not yet known", "jobs": 40, "jobs_needed": 2500}
+    needed = "After 5,000 jobs: fairness not yet known - about 2,500 jobs needed"
+    assert verdict(**unknown, ci95=None) == f"{needed}."
+    assert verdict(**unknown) == f"{needed}, so next to no difference."
+
+
+def loser(by: str, group: str, jobs: int, mean: float, longest: float) -> dict[str, Any]:
+    return {
+        "by": by,
+        "group": group,
+        "jobs": jobs,
+        "mean_wait": (0.0, mean),
+        "longest_wait": (0.0, longest),
+    }
+
+
+def test_groups_and_accounts_that_lose_most_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    many = 3 * LOSERS
+    losers = [loser("account", f"a{place}", 50, 1e5 - place, 1e5) for place in range(many)]
+    losers += [loser("account", "tiny", FEWEST_JOBS - 1, 9e4, 9e6)]
+    losers += [
+        loser("account", "late", 50, 60.0, 9e6),
+        loser("width", "one processor", 1, 9.0, 60.0),
+    ]
+    print_losers({"compared_with": "native order", "losers": {"sjf": losers}})
+    out = capsys.readouterr().out
+    shown = [line.split()[1] for line in out.splitlines() if line.startswith("account:")]
+    assert shown == [*(f"a{place}" for place in range(LOSERS)), "late"]
+    (narrow,) = (line for line in out.splitlines() if line.startswith("width: one processor"))
+    assert " ".join(narrow.split()) == "width: one processor 1 0 s to 9 s 9 s 0 s to 60 s 60 s"
+    assert f"{many + 3 - LOSERS - 2} more wait longer" in out
+
+
+def test_nobody_loses(capsys: pytest.CaptureFixture[str]) -> None:
+    print_losers({"compared_with": "native order", "losers": {"sjf": []}})
+    assert "Who loses under sjf beside native order: nobody;" in capsys.readouterr().out
+
+
+def test_of_many_accounts_the_largest_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    waits = {"sjf": {"mean_wait": 7200.0, "longest_wait": 3e5}}
+    accounts = {f"a{place}": {"jobs": place, "waits": waits} for place in range(1, 12)}
+    print_groups({"policies": {"sjf": {}}, "groups": {"account": accounts}})
+    out = capsys.readouterr().out
+    assert "account: a11    11  2.0 h, 3.5 d" in out
+    assert "account: a3 " not in out
+    assert "3 smaller accounts: see --json." in out
