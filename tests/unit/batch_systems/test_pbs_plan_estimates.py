@@ -235,6 +235,7 @@ def test_a_file_that_cannot_be_read_refuses_all(plain: FakePbs, name: str) -> No
     path.mkdir()
     words = adapter(plain).estimates_refused() or ""
     assert f"{path} cannot be read" in words
+    assert [check.what for check in failed_checks(plain)] == [words]
     assert "make it readable" in words
     assert obstacle(plain) == words
     assert adapter(plain).write_estimates({1: 90}).rejected == {1: words}
