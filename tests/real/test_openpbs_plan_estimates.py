@@ -125,6 +125,7 @@ def prepared() -> Iterator[PlanningPbs]:
     with server.changed("sched_config", planned):
         yield server
         server.delete_all()
+        server.qmgr("set server scheduling = True")
     if home is not None:
         home.rmdir()
 
@@ -237,9 +238,8 @@ def test_no_estimate_where_jobs_must_not_cross_into_prime_time(server: PlanningP
         assert server.state(short) == "R"
         assert "cross into" in server.told(job, "comment")
         assert "prime time" in (server.system.estimates()[number(job)].obstacle or "")
-        assert (
-            "prime time" in server.system.write_estimates({number(job): 60}).rejected[number(job)]
-        )
+        report = server.system.write_estimates({number(job): 60})
+        assert "prime time" in report.rejected[number(job)]
         server.run("qalter", "-l", "soft_walltime=20", job)
         server.cycle()
         assert server.state(job) == "R", "prime time is safe: the guard is needless"
@@ -313,7 +313,11 @@ def test_a_walltime_that_its_user_lowers(server: PlanningPbs) -> None:
 def test_a_subjob_keeps_what_its_array_had(server: PlanningPbs) -> None:
     server.qmgr("set server scheduling = False")
     array = server.job(server.processors, 600, 600, "-J", "1-3")
-    assert server.system.write_estimates({number(array): 60}).rejected == {}
+    assert (
+        "would keep it"
+        in server.system.write_estimates({number(array): 60}).rejected[number(array)]
+    )
+    server.run("qalter", "-l", "soft_walltime=60", array)  # somebody else's
     server.cycle()
     subjob = array.replace("[]", "[1]")
     server.wait_until(lambda: server.state(subjob) == "R", 30, "start of a subjob")

@@ -26,6 +26,8 @@ logger = logging.getLogger(__name__)
 #: Part of the runs that end before the estimate, and of the longest wait lately by which a head
 #: may be pushed beyond its promise: what the simulator found (docs/plan-estimates.md).
 PART, SLACK = PARTS.index(0.5), 0.1
+#: An estimate stands until the wanted one is so many times as long, or as short.
+MUCH_THE_SAME = 1.5
 #: Seconds between the end of a cycle and the scheduler's next look at the queue, at least.
 LEAST_DELAY = 60.0
 #: What becomes of writes, and why estimates could not be set or taken back.
@@ -197,7 +199,7 @@ class PlanEstimates:
         for job, told in standing.items():
             is_ours = told.seconds == 0 or told.seconds in known.jobs.get(job, ())
             seconds = wanted.get(job, 0) if told.obstacle is None else 0
-            if not is_ours or seconds == told.seconds:
+            if not is_ours or _is_much_the_same(told.seconds, seconds):
                 continue
             (new if seconds else gone)[job] = seconds
         return dict(list({**gone, **new}.items())[: self.most])
@@ -261,6 +263,13 @@ class PlanEstimates:
         if words != self._complained and words:  # the same every minute would fill the log
             logger.warning("plan_estimates=none reason=%s", words)
         self._complained = words
+
+
+def _is_much_the_same(standing: int, wanted: int) -> bool:
+    """Each write costs the scheduler a look at its queue, and foretold times move all the time."""
+    if not (standing and wanted):
+        return standing == wanted
+    return max(standing, wanted) <= MUCH_THE_SAME * min(standing, wanted)
 
 
 def _lever(system: BatchSystem) -> PlansByEstimates:

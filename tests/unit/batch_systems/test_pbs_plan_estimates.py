@@ -103,17 +103,27 @@ def test_the_adapter_plans_by_estimates(fake: FakePbs) -> None:
 
 def test_an_estimate_is_written_seen_and_taken_away(fake: FakePbs) -> None:
     system = adapter(fake)
-    assert system.estimates() == dict.fromkeys((1, 2, 3, 5), JobEstimate(seconds=0))
-    report = system.write_estimates({1: 60, 2: 599, 5: 90})
+    plain = {job: each for job, each in system.estimates().items() if each.obstacle is None}
+    assert plain == dict.fromkeys((1, 2, 3), JobEstimate(seconds=0))
+    report = system.write_estimates({1: 60, 2: 599, 3: 90})
     assert (report.applied, report.rejected, report.later) == (3, {}, frozenset())
-    told = [fake.soft_walltime(name) for name in ("1.head", "2.head", "5[].head")]
+    told = [fake.soft_walltime(f"{job}.head") for job in (1, 2, 3)]
     assert told == ["00:01:00", "00:09:59", "00:01:30"]
     seconds = {job: each.seconds for job, each in system.estimates().items()}
-    assert seconds == {1: 60, 2: 599, 3: 0, 5: 90}
+    assert seconds == {1: 60, 2: 599, 3: 90, 5: 0}
     assert system.write_estimates({1: 0, 2: 0, 3: 0, 5: 0}).rejected == {}
     assert fake.soft_walltime("1.head") is None
     assert {each.seconds for each in system.estimates().values()} == {0}
     assert written(fake) == ["60", "599", "90", "", "", "", ""]
+
+
+def test_an_array_gets_none_and_loses_what_it_has(fake: FakePbs) -> None:
+    system = adapter(fake)
+    assert "subjobs would keep it" in (system.estimates()[5].obstacle or "")
+    assert "subjobs would keep it" in system.write_estimates({5: 90}).rejected[5]
+    fake.request("5[].head", soft_walltime="00:02:00")
+    assert system.write_estimates({5: 0}).applied == 1
+    assert fake.soft_walltime("5[].head") is None
 
 
 def test_a_running_jobs_estimate_is_taken_away_and_none_is_given(fake: FakePbs) -> None:
@@ -235,6 +245,7 @@ def test_a_file_that_cannot_be_read_refuses_all(plain: FakePbs, name: str) -> No
     path.mkdir()
     words = adapter(plain).estimates_refused() or ""
     assert f"{path} cannot be read" in words
+    assert [check.what for check in failed_checks(plain)] == [words]
     assert "make it readable" in words
     assert obstacle(plain) == words
     assert adapter(plain).write_estimates({1: 90}).rejected == {1: words}

@@ -130,6 +130,14 @@ def test_it_is_taken_away_as_the_job_starts_or_no_longer_may(hook: Hook) -> None
     assert hook.queue.standing == {}
 
 
+def test_an_estimate_stands_until_another_is_foretold(hook: Hook) -> None:
+    hook.cycle.run()
+    for seconds, standing in ((400.0, 300), (200.0, 300), (470.0, 480), (300.0, 300)):
+        hook.policy.seconds = seconds
+        hook.cycle.run()
+        assert hook.queue.standing == {2: standing}
+
+
 def test_a_users_own_value_is_left_alone(hook: Hook) -> None:
     hook.queue.standing = {2: 1200}
     assert hook.cycle.run().estimates.given == 0

@@ -49,6 +49,8 @@ def _of_itself(job: PbsJob) -> str | None:
     told = job.soft_walltime
     if told is not None and not told > 0:
         return "its soft_walltime of 0 ends pbs_sched: unset that (qalter -l soft_walltime= JOB)"
+    if is_array(job.name):
+        return "it is a job array, whose subjobs would keep it while they run"
     if job.shrinks:
         return "it has a min_walltime or max_walltime, with which PBS takes no soft_walltime"
     if not job.time_limit > SHORTEST_ESTIMATE:

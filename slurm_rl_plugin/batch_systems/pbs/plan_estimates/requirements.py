@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from slurm_rl_plugin.batch_systems.pbs.answers.fields import SOFT_WALLTIME, parse_count, text
-from slurm_rl_plugin.batch_systems.pbs.answers.sched_config import sched_folder
+from slurm_rl_plugin.batch_systems.pbs.answers.sched_config import SchedConfig, sched_folder
 from slurm_rl_plugin.batch_systems.pbs.answers.server import PbsServer
 from slurm_rl_plugin.batch_systems.pbs.plan_estimates.closed_times import (
     ClosedTimes,
@@ -74,7 +74,9 @@ def requirements(settings: PlanSettings, user: str) -> Iterator[Requirement]:
     files = "sched_config and dedicated_time can be read"
     yield Requirement("files", files, settings.times.fault)
     yield Requirement("scheduler", "one scheduler plans all jobs", _several(settings))
-    yield Requirement("plan", "a top job is planned", _plans_nothing(settings))
+    if settings.times.config is not None:
+        planned = _plans_nothing(settings, settings.times.config)
+        yield Requirement("plan", "a top job is planned", planned)
     nobody = f"jobs have no {SOFT_WALLTIME} by default"
     yield Requirement("default", nobody, _given_by_default(settings))
     right = f"{user} may set {SOFT_WALLTIME}"
@@ -99,14 +101,12 @@ def _several(settings: PlanSettings) -> str | None:
     )
 
 
-def _plans_nothing(settings: PlanSettings) -> str | None:
+def _plans_nothing(settings: PlanSettings, config: SchedConfig) -> str | None:
     """strict_ordering makes a top job wait with a planned start, backfill_depth says how many."""
-    config = settings.times.config
-    if config is None or not config.always("strict_ordering"):
-        path = "sched_config" if config is None else config.path
+    if not config.always("strict_ordering"):
         return (
             f"pbs_sched plans no start for the first waiting job, so {SOFT_WALLTIME} would do "
-            f"nothing: set `strict_ordering: true ALL` in {path} {_HUP}"
+            f"nothing: set `strict_ordering: true ALL` in {config.path} {_HUP}"
         )
     of_server = settings.server.backfill_depth
     own = [text(queue.get("backfill_depth")) for queue in settings.queues.values()]
