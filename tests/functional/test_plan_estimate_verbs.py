@@ -127,6 +127,18 @@ def test_check_says_whether_it_is_sound(site: Site, capsys: pytest.CaptureFixtur
     assert "estimates flag" not in off
 
 
+def test_explain_tells_how_the_run_time_is_spread(
+    site: Site, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert site.run("explain", "3", "--json") == 0
+    told = json.loads(capsys.readouterr().out)["run_time"]["predicted"]
+    assert list(told["quantiles"]) == ["0.1", "0.25", "0.5", "0.75", "0.9"]
+    assert list(told["quantiles"].values()) == sorted(told["quantiles"].values())
+    assert told["median"] == told["quantiles"]["0.5"]
+    assert site.run("explain", "3") == 0
+    assert "of ten such runs eight last from" in capsys.readouterr().out
+
+
 def test_status_tells_of_estimates_that_nobody_looks_after(
     site: Site, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -103,10 +103,14 @@ def _run_time(run_time: Mapping[str, Any]) -> list[str]:
     predicted = run_time["predicted"]
     if predicted is None:
         return [f"{line}; the policy predicts none."]
+    spread = ""
+    if predicted["quantiles"]:
+        low, high = (slurm_duration(predicted["quantiles"][part]) for part in ("0.1", "0.9"))
+        spread = f", of ten such runs eight last from {low} to {high}"
     known = "runs alike are known" if predicted["template_known"] else "no run alike is known"
     return [
         f"{line}; predicted {slurm_duration(predicted['median'])} (median), "
-        f"{slurm_duration(predicted['expected'])} (mean), below 60 s with "
+        f"{slurm_duration(predicted['expected'])} (mean){spread}, below 60 s with "
         f"{predicted['below_60_s']:.0%}, below 15 min with {predicted['below_900_s']:.0%}; {known}."
     ]
 

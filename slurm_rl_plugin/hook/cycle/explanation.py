@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from slurm_rl_plugin.domain import Memory, QueueSnapshot
+from slurm_rl_plugin.features.history.run_spread import PARTS
 from slurm_rl_plugin.features.scales import seconds_at
 from slurm_rl_plugin.hook.cycle.cycle import Cycle
 from slurm_rl_plugin.hook.order.considered_jobs import ConsideredJobs
@@ -118,16 +119,26 @@ class Explanation:
         return scorer_of(self.cycle.policy, self._plan.memory)
 
     def _predicted(self, policy: QNetworkPolicy, memory: Memory | None) -> dict[str, Any]:
-        """Read back from the features."""
+        """Read back from the features, quantiles from the decision."""
         row = policy.job_features(self._snapshot, memory)[self.place].tolist()
         told = dict(zip(policy.schema.jobs, row, strict=True))
+        quantiles = self._quantiles()
+        median = seconds_at(told["log_predicted_run_time"])
         return {
-            "median": seconds_at(told["log_predicted_run_time"]),
+            "median": quantiles.get("0.5", median),
+            "quantiles": quantiles,
             "expected": seconds_at(told["log_expected_run_time"]),
             "below_60_s": told["probability_very_short"],
             "below_900_s": told["probability_short"],
             "template_known": bool(told["template_known"]),
         }
+
+    def _quantiles(self) -> dict[str, float]:
+        """Part of the runs -> seconds below which they end; {} where none are told."""
+        told = self._plan.decision.run_times
+        if told is None:
+            return {}
+        return {str(part): float(told[self.place, at]) for at, part in enumerate(PARTS)}
 
     def _features(self) -> list[dict[str, Any]] | None:
         """Effects on the score; None for a rule, for a fallback and for a job not ordered."""
