@@ -138,3 +138,27 @@ def test_small_requests_go_on_learning_from_runs() -> None:
     nothing, quick, slow = (queue.ahead(small, kinds) for kinds in ([], [short], [long]))
     assert quick < nothing
     assert slow > quick
+
+
+@pytest.mark.parametrize("job", LARGE, ids=str)
+def test_cheap_dummies_shorten_no_quantile_of_a_large_request(job: Run) -> None:
+    """It would be planned as short, and pass the head of the queue."""
+    queue, policy = queue_of(0), shipped_model()
+    alike = Dummies(10, 5.0, job.processors, job.time_limit)
+    told = policy.decide(queue.snapshot(job, ended=runs_of([alike])), queue.memory).run_times
+    assert told is not None
+    assert told[0].tolist() == [job.time_limit] * told.shape[1]
+    paid = policy.decide(queue.snapshot(job, ended=runs_of(paid_for(job))), queue.memory).run_times
+    assert paid is not None
+    assert paid[0, 0] < job.time_limit
+
+
+def test_dummies_that_nobody_foretold_move_no_quantile_of_others() -> None:
+    """Runs between two looks, or of a time that nobody watched, teach nothing."""
+    queue, policy, job = queue_of(0), shipped_model(), LARGE[0]
+    dummies = runs_of([Dummies(200, 1.0, 1)])
+    before = policy.decide(queue.snapshot(job), queue.memory).run_times
+    after = policy.decide(queue.snapshot(job, ended=dummies), queue.memory).run_times
+    assert before is not None
+    assert after is not None
+    assert after[1:].tolist() == before[1:].tolist()
