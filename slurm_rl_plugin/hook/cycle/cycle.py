@@ -174,6 +174,7 @@ class Cycle:
             return None
         self.stood_by = True
         self._written.forget()  # the other writes them now
+        self.estimates.forget()
         self._requests.forget()
         logger.info("mode=standby: another host's controller is in charge")
         return replace(self._report(), mode="standby")
@@ -188,21 +189,25 @@ class Cycle:
         return None
 
     def release(self) -> ApplyReport:
-        """Take back every factor of ours, and the limit on batch jobs.
+        """Take back every factor of ours, plan estimates and the limit on batch jobs.
 
         Raises:
             BatchSystemUnavailable: no answer in time; call again.
         """
         self.class_defaults.withdraw()  # or new jobs would go on to get factors
         self._written.forget()
+        try:  # first, since a scheduler that changes might cut limits by them
+            self.estimates.take_back(self.batch_system)
+        finally:  # none waits for another
+            report = self._release_factors()
+        return report
+
+    def _release_factors(self) -> ApplyReport:
         try:
             report = self._factors.release(self.batch_system)
             return self.class_defaults.take_back(self.batch_system, report)
-        finally:  # none waits for another
-            try:
-                self.limit.take_back(self.batch_system)
-            finally:
-                self.estimates.take_back(self.batch_system)
+        finally:
+            self.limit.take_back(self.batch_system)
 
     def look_back(self) -> None:
         """Tell of factors that an earlier run left, which this one goes on with.

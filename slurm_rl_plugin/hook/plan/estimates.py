@@ -82,6 +82,10 @@ class PlanEstimates:
         """After a reload: what heads were promised, how long jobs have waited lately."""
         self._known = earlier._known
 
+    def forget(self) -> None:
+        """Another host's daemon is in charge: what it knows is in the file."""
+        self._known = None
+
     def carry_out(self, system: BatchSystem, plan: QueuePlan, *, shadow: bool) -> PlanReport:
         """Give and take what the plan of a cycle asks for; a failure is reported, not raised.
 
@@ -178,8 +182,11 @@ class PlanEstimates:
         queue = waiting_queue(snapshot, plan.priority_after, waits_for_machine(snapshot))
         numbers = snapshot.pending.jobs.job_id
         starts = {int(numbers[head.place]): head.start for head in queue.heads}
-        promises = {job: known.promises.get(job, start) for job, start in starts.items()}
-        known = replace(known, promises={k: v for k, v in promises.items() if np.isfinite(v)})
+        waiting = set(numbers.tolist())
+        kept = {job: told for job, told in known.promises.items() if job in waiting}
+        # who fits by count waits for what is not seen: that is no start to promise
+        new = {job: told for job, told in starts.items() if snapshot.now < told < np.inf}
+        known = replace(known, promises={**new, **kept})  # the first promise counts
         bounds = PlanBounds(
             promises=known.promises,
             slack=float(protected_after(known.longest, SLACK)),

@@ -28,7 +28,8 @@ class PlanMemory:
 
     Attributes:
         jobs: number of each job that may carry an estimate of ours -> the seconds that it may have.
-        promises: number of each head -> when it was to start, seconds since the epoch.
+        promises: number of each job that was head and waits -> when it was to start, seconds since
+            the epoch.
         longest: longest wait that the site has known lately, seconds.
         time: of the last look, seconds since the epoch; -inf before the first.
     """

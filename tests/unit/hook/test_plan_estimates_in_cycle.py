@@ -51,6 +51,7 @@ class PlannedQueue(QueueInMemory):
         }
 
     def write_estimates(self, seconds: Mapping[int, int]) -> ApplyReport:
+        self.asked.append("estimates")
         if self.fault is not None:
             raise self.fault
         self.calls.append(dict(seconds))
@@ -138,6 +139,18 @@ def test_an_estimate_stands_until_another_is_foretold(hook: Hook) -> None:
         assert hook.queue.standing == {2: standing}
 
 
+def test_a_head_that_fits_by_count_is_promised_nothing(hook: Hook) -> None:
+    planned = hook.queue.shown
+    hook.queue.shown = replace(planned, running=planned.running.select(np.zeros(0, dtype=int)))
+    fresh = hook.over(hook.file.parent)
+    fresh.run()
+    assert fresh.estimates._known is not None
+    assert not fresh.estimates._known.promises
+    hook.queue.shown = planned
+    fresh.run()
+    assert list(fresh.estimates._known.promises) == [1]
+
+
 def test_a_users_own_value_is_left_alone(hook: Hook) -> None:
     hook.queue.standing = {2: 1200}
     assert hook.cycle.run().estimates.given == 0
@@ -178,6 +191,35 @@ def test_a_release_takes_all_of_ours_back_and_a_new_process_can(hook: Hook, tmp_
     assert fresh.carries_factors
     fresh.release()
     assert (hook.queue.standing, hook.file.exists()) == ({}, False)
+
+
+def test_estimates_go_first_and_factors_go_whatever_becomes_of_them(hook: Hook) -> None:
+    hook.policy.scores = [1, 2]
+    hook.cycle.run()
+    hook.policy.scores = [2, 1]
+    hook.cycle.run()
+    assert hook.queue.standing
+    hook.queue.asked.clear()
+    hook.queue.fault = BatchSystemUnavailable("down")
+    with pytest.raises(BatchSystemUnavailable, match="down"):
+        hook.cycle.release()
+    assert hook.queue.asked.index("estimates") < hook.queue.asked.index("release")
+    assert hook.file.exists()
+    hook.queue.fault = None
+    hook.cycle.release()
+    assert not hook.cycle.carries_factors
+
+
+def test_a_daemon_that_stood_by_reads_what_the_other_has_written(hook: Hook) -> None:
+    hook.cycle.run()
+    hook.cycle.settings = replace(hook.cycle.settings, beside_controllers=True)
+    hook.queue.known = replace(hook.queue.known, in_charge=False)
+    assert hook.cycle.run().mode == "standby"
+    hook.queue.standing = {2: 600}
+    hook.file.write_text(hook.file.read_text().replace("300", "600"))
+    hook.queue.known = replace(hook.queue.known, in_charge=True)
+    hook.queue.obstacles[2] = "a reservation is near"
+    assert hook.cycle.run().estimates.taken == 1
 
 
 def test_a_file_that_is_lost_takes_every_estimate_back(hook: Hook, tmp_path: Path) -> None:
