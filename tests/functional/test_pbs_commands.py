@@ -37,7 +37,8 @@ def site(tmp_path: Path, library: Path, monkeypatch: pytest.MonkeyPatch) -> Fake
         resources = {"ncpus": 2, "walltime": f"00:{minutes}:00", "rl_score": DEFAULT_SCORE}
         fake.add(f"{job}.head", ctime=when, qtime=when, etime=when, Resource_List=resources)
     fake.add("6.head", job_state="H", Hold_Types="u", etime=None, ctime=now)
-    (fake.home / "sched_priv" / "sched_config").write_text("by_queue: False\tprime\n")
+    config = "by_queue: False\tprime\nstrict_ordering: true\tALL\n"
+    (fake.home / "sched_priv" / "sched_config").write_text(config)
     for name, value in fake.env.items():
         monkeypatch.setenv(name, value)
     monkeypatch.chdir(tmp_path)

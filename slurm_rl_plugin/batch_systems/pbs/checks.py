@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
 from slurm_rl_plugin.batch_systems.pbs.answers.fields import SCORE
-from slurm_rl_plugin.batch_systems.pbs.answers.sched_config import (
-    read_sched_config,
-    sched_folder,
-)
+from slurm_rl_plugin.batch_systems.pbs.answers.sched_config import sched_folder
 from slurm_rl_plugin.batch_systems.pbs.answers.server import PbsServer
 from slurm_rl_plugin.batch_systems.pbs.process import PbsCommands
+from slurm_rl_plugin.batch_systems.pbs.scheduler_checks import scheduler_checks
 from slurm_rl_plugin.batch_systems.port import Check
 from slurm_rl_plugin.errors import BatchSystemError
 
@@ -29,7 +26,7 @@ def pbs_checks(commands: PbsCommands, server: PbsServer) -> Iterator[Check]:
     yield _resource(commands)
     yield _default_score(server)
     yield _restart(server.release)
-    yield _by_queue(sched_folder(commands) / "sched_config")
+    yield from scheduler_checks(sched_folder(commands) / "sched_config")
     yield _dead_man(commands)
     if not server.scheduling:
         yield Check("warn", "scheduling", "PBS starts no jobs now: scheduling is False")
@@ -79,20 +76,6 @@ def _restart(release: str) -> Check:
         "2530): unset it before each restart, or upgrade"
     )
     return Check("warn", "restart", what)
-
-
-def _by_queue(path: Path) -> Check:
-    """Queues go before the formula unless by_queue is off; the file is readable for root only."""
-    try:
-        config = read_sched_config(path)
-    except OSError as error:
-        what = f"{path} cannot be read ({error.strerror}): ask root whether by_queue is False there"
-        return Check("warn", "by_queue", what)
-    on = [name for name in ("by_queue", "round_robin") if config.ever(name)]
-    if on:
-        what = f"{' and '.join(on)} in {path}: queues go before the score, which orders each"
-        return Check("warn", "by_queue", f"{what} of them; False makes one order of all")
-    return Check("pass", "by_queue", "one order over all queues")
 
 
 def _dead_man(commands: PbsCommands) -> Check:

@@ -463,6 +463,7 @@ def test_whether_users_can_set_the_score_is_checked(
         ({}, "dead man", "pass"),
         ({}, "default score", "pass"),
         ({}, "by_queue", "warn"),
+        ({}, "strict_ordering", "warn"),
     ],
 )
 def test_the_other_checks(fake: FakePbs, change: dict[str, Any], name: str, result: str) -> None:
@@ -470,6 +471,34 @@ def test_the_other_checks(fake: FakePbs, change: dict[str, Any], name: str, resu
     config = fake.home / "sched_priv" / "sched_config"
     config.write_text("round_robin: False\tall\nby_queue: True\tprime\n")
     assert {check.name: check.result for check in adapter(fake).own_checks()}[name] == result
+
+
+@pytest.mark.parametrize(
+    ("lines", "result"),
+    [
+        ("", "warn"),
+        ("strict_ordering: false ALL", "warn"),
+        ("strict_ordering: true prime", "warn"),
+        ("strict_ordering: false ALL\nhelp_starving_jobs: true ALL", "warn"),
+        ("strict_ordering: true prime\nstrict_ordering: true non_prime", "pass"),
+        ("strict_ordering: true ALL", "pass"),
+    ],
+)
+def test_whether_pbs_drains_for_the_first_job_is_checked(
+    fake: FakePbs, lines: str, result: str
+) -> None:
+    (fake.home / "sched_priv" / "sched_config").write_text(f"{lines}\n")
+    checks = {check.name: check for check in adapter(fake).own_checks()}
+    found = checks["strict_ordering"]
+    assert found.result == result
+    assert ("set `strict_ordering: true ALL`" in found.what) == (result == "warn")
+
+
+def test_a_sched_config_that_cannot_be_read_is_one_warning(fake: FakePbs) -> None:
+    checks = {check.name: check for check in adapter(fake).own_checks()}
+    assert "strict_ordering" not in checks
+    assert checks["by_queue"].result == "warn"
+    assert "by_queue is False and strict_ordering true" in checks["by_queue"].what
 
 
 def test_a_site_that_was_never_set_up_is_told_what_is_missing(fake: FakePbs) -> None:
