@@ -70,7 +70,7 @@ test-releases: $(VENV)/installed-test
 
 test-pbs: $(VENV)/installed-test
 	SLURM_RL_TEST_PBS=1 $(BIN)/pytest tests/real/test_openpbs_real.py \
-		tests/real/test_openpbs_plan_estimates.py
+		tests/real/test_openpbs_plan_estimates.py tests/real/test_openpbs_protection.py
 
 check: $(VENV)/installed-test
 	$(BIN)/ruff check .

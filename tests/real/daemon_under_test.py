@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.real.openpbs_server import InstalledPbs
 from tests.real.private_cluster import PrivateSlurm
 
 
@@ -107,7 +108,7 @@ time_limit_at_most = 60
 
 @contextmanager
 def running_hook(
-    slurm: PrivateSlurm,
+    slurm: PrivateSlurm | InstalledPbs,
     folder: Path,
     model: Path | str,
     *,

@@ -7,11 +7,12 @@ import pwd
 import re
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from slurm_rl_plugin.batch_systems.pbs.process import DEFAULT_CONF, read_pbs_conf
+from slurm_rl_plugin.batch_systems.pbs.process import DEFAULT_CONF, DEFAULT_HOME, read_pbs_conf
+from slurm_rl_plugin.batch_systems.pbs.setup import Step
 from tests.architecture.markdown_documents import TOP
 
 WANTED = "SLURM_RL_TEST_PBS"
@@ -38,6 +39,8 @@ class InstalledPbs:
         self.conf = read_pbs_conf(DEFAULT_CONF)
         folders = [f"{self.conf.get('PBS_EXEC', '')}/{name}" for name in ("bin", "sbin")]
         self.env = {**os.environ, "PATH": os.pathsep.join([*folders, os.environ["PATH"]])}
+        #: Of the scheduler.
+        self.files = Path(self.conf.get("PBS_HOME", DEFAULT_HOME), "sched_priv")
 
     def run(
         self, *words: str, check: bool = True, user: str | None = None
@@ -60,6 +63,41 @@ class InstalledPbs:
         """Run the lines of one step; some may have been run before, so nothing is raised."""
         self.run("sh", "-c", "\n".join(lines), check=False)
 
+    @contextmanager
+    def set_up_by(self, steps: Sequence[Step]) -> Iterator[None]:
+        """Steps of `pbs-setup` are run, and undone at the end."""
+        for step in steps:
+            self.shell(list(step.lines))
+        try:
+            yield
+        finally:
+            for step in reversed(steps):
+                self.shell(list(step.undo))
+
+    def read_files(self) -> None:
+        """Let the scheduler read its files anew."""
+        self.run("pkill", "-HUP", "-x", "pbs_sched")
+        time.sleep(1)
+
+    @contextmanager
+    def changed(self, name: str, words: str) -> Iterator[None]:
+        """One of the scheduler's files with other words, for a while."""
+        path = self.files / name
+        before = path.read_text() if path.exists() else ""
+        path.write_text(words)
+        self.read_files()
+        try:
+            yield
+        finally:
+            path.write_text(before)
+            self.read_files()
+
+    def told(self, job: str, attribute: str) -> str:
+        """An attribute of a job as qstat prints it; "" where it has none."""
+        words = self.run("qstat", "-x", "-f", job, check=False).stdout
+        found = re.search(rf"{re.escape(attribute)} = (.*)", words)
+        return found[1] if found else ""
+
     def submit(self, *options: str, user: str, seconds: float = 0.1) -> str:
         """Submit a job that writes no files; its name."""
         words = ["qsub", "-o", "/dev/null", "-e", "/dev/null", *options]
@@ -68,9 +106,7 @@ class InstalledPbs:
 
     def state(self, job: str) -> str:
         """The letter of a job's state; "" where it is gone."""
-        told = self.run("qstat", "-x", "-f", job, check=False).stdout
-        found = re.search(r"job_state = (\w)", told)
-        return found[1] if found else ""
+        return self.told(job, "job_state")
 
     @staticmethod
     def home_of(user: str) -> Path | None:

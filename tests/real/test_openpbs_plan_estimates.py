@@ -11,14 +11,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 
 import pytest
 
 from slurm_rl_plugin.batch_systems.kind import AdapterParts
 from slurm_rl_plugin.batch_systems.pbs.answers.fields import job_number
 from slurm_rl_plugin.batch_systems.pbs.answers.nodes import PBSNODES, parse_capacity
-from slurm_rl_plugin.batch_systems.pbs.answers.sched_config import sched_folder
 from slurm_rl_plugin.batch_systems.pbs.cluster import Pbs
 from slurm_rl_plugin.batch_systems.pbs.lever.soft_walltimes import write_soft_walltimes
 from slurm_rl_plugin.batch_systems.pbs.lever.writes import Ifl, Qalter
@@ -59,38 +57,15 @@ class PlanningPbs(InstalledPbs):
     def __init__(self) -> None:
         super().__init__()
         self.system = adapter(self)
-        self.files = sched_folder(self.system.commands)
         self.processors = parse_capacity(self.system.commands.read_json(PBSNODES))
 
     def cycle(self) -> None:
         self.qmgr("set server scheduling = True")
         time.sleep(A_CYCLE)
 
-    def read_files(self) -> None:
-        self.run("pkill", "-HUP", "-x", "pbs_sched")
-        time.sleep(1)
-
-    @contextmanager
-    def changed(self, name: str, words: str) -> Iterator[None]:
-        """One of the scheduler's files with other words, for a while."""
-        path = self.files / name
-        before = path.read_text() if path.exists() else ""
-        path.write_text(words)
-        self.read_files()
-        try:
-            yield
-        finally:
-            path.write_text(before)
-            self.read_files()
-
     def job(self, processors: int, walltime: int, seconds: float = 600, *more: str) -> str:
         asked = f"ncpus={processors},walltime={walltime}"
         return self.submit("-l", asked, *more, user=USER, seconds=seconds)
-
-    def told(self, job: str, attribute: str) -> str:
-        words = self.run("qstat", "-x", "-f", job, check=False).stdout
-        found = re.search(rf"{re.escape(attribute)} = (.*)", words)
-        return found[1] if found else ""
 
     def soft(self, job: str) -> str:
         return self.told(job, "Resource_List.soft_walltime")

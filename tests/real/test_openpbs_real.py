@@ -73,14 +73,11 @@ def prepared(heartbeat: Path) -> Iterator[InstalledPbs]:
     home = server.home_of(USER)
     steps = setup_steps("", heartbeat, None, shipped_folder("deploy/pbs"))
     plan = [step for step in steps if "one order over" not in step.does.lower()]
-    for step in plan:
-        server.shell(list(step.lines))
-    server.qmgr("set server job_history_enable = True")
-    server.qmgr("set server flatuid = True")
-    yield server
-    server.delete_all()
-    for step in reversed(plan):
-        server.shell(list(step.undo))
+    with server.set_up_by(plan):
+        server.qmgr("set server job_history_enable = True")
+        server.qmgr("set server flatuid = True")
+        yield server
+        server.delete_all()
     server.qmgr("set server scheduling = True")
     if home is not None:
         home.rmdir()

@@ -1,0 +1,139 @@
+"""A wide job under a stream of short ones on a real OpenPBS: protected, it starts where PBS drains.
+
+The same stream as on Slurm (test_wide_job_under_a_stream); `make test-pbs` asks for it.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from slurm_rl_plugin.batch_systems.pbs.answers.nodes import PBSNODES, parse_capacity
+from slurm_rl_plugin.batch_systems.pbs.process import PbsCommands
+from slurm_rl_plugin.batch_systems.pbs.setup import setup_steps
+from tests.real.daemon_under_test import RunningHook, running_hook
+from tests.real.openpbs_server import InstalledPbs, missing_openpbs
+from tests.real.system_users import add_system_user
+
+pytestmark = pytest.mark.real
+
+USER, OWNER = "alice", "bob"
+STREAM_SECONDS = 10.0
+#: In which a minute of the whole machine has overtaken the wide job, and is seen.
+UNTIL_PROTECTED = 110.0
+#: Several times what a machine takes to drain of jobs of the stream.
+DRAINED = 40.0
+POLICY = "protected:1,0.01:sjf"
+ON_PBS = '\n[batch_system]\nadapter = "pbs"\n'
+#: What was for this once; the line as it is shipped, and the one that is for it now.
+STARVING_HELP = "help_starving_jobs: true\tALL\nmax_starve: 00:00:10\n"
+SHIPPED = "strict_ordering: false\tALL\n"
+STRICT = "strict_ordering: true\tALL"
+
+
+def written(server: InstalledPbs, ordering: str) -> str:
+    """sched_config with these lines in the place of its `strict_ordering`."""
+    config = (server.files / "sched_config").read_text()
+    words, count = re.subn(r"^strict_ordering:.*$", ordering, config, flags=re.MULTILINE)
+    assert count == 1
+    return words
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[InstalledPbs]:
+    """Sorted by our score, and else as it is shipped."""
+    reason = missing_openpbs()
+    if reason is not None:
+        pytest.skip(reason)
+    server = InstalledPbs()
+    server.delete_all()
+    homes = []
+    for user in (USER, OWNER):
+        add_system_user(user)
+        homes.append(server.home_of(user))
+    score, default, *_, formula = setup_steps("", tmp_path / "heartbeat", None, tmp_path)
+    server.qmgr("set server flatuid = True")
+    server.qmgr("unset server backfill_depth")
+    with server.set_up_by([score, default, formula]):
+        server.qmgr("set server scheduling = True")
+        yield server
+        server.delete_all()
+    for home in filter(None, homes):
+        home.rmdir()
+
+
+def processors_of(server: InstalledPbs) -> int:
+    commands = PbsCommands(environment=server.env, timeout=10.0, on_call=None)
+    return parse_capacity(commands.read_json(PBSNODES))
+
+
+@contextmanager
+def stream_of_short_jobs(server: InstalledPbs, processors: int) -> Iterator[None]:
+    """More one-processor jobs than the machine can run, a few always waiting."""
+    stopped = threading.Event()
+
+    def submit() -> None:
+        while not stopped.is_set():
+            server.submit("-l", "ncpus=1,walltime=60", user=USER, seconds=STREAM_SECONDS)
+            stopped.wait(STREAM_SECONDS / processors / 1.5)
+
+    thread = threading.Thread(target=submit)
+    thread.start()
+    try:
+        yield
+    finally:
+        stopped.set()
+        thread.join()
+
+
+@contextmanager
+def wide_job(server: InstalledPbs, folder: Path) -> Iterator[tuple[RunningHook, str]]:
+    """The daemon, the stream, and the job that asks for all processors, behind all by its score."""
+    processors = processors_of(server)
+    assert processors >= 4, "this test needs four processors, pretended ones will do"
+    with (
+        running_hook(server, folder, POLICY, cycle=2, more=ON_PBS) as hook,
+        stream_of_short_jobs(server, processors),
+    ):
+        server.wait_until(lambda: waiting(server) > 3, 60, "queue")
+        asked = f"ncpus={processors},walltime=3600"
+        yield hook, server.submit("-l", asked, user=OWNER, seconds=5)
+
+
+def waiting(server: InstalledPbs) -> int:
+    return len(server.run("qselect", "-s", "Q").stdout.split())
+
+
+def protected(hook: RunningHook) -> bool:
+    return hook.metric("slurm_rl_protected_jobs") == 1.0
+
+
+def test_a_protected_wide_job_starts_where_pbs_drains(server: InstalledPbs, tmp_path: Path) -> None:
+    """Not as PBS is shipped, nor by lines that once helped the starving; by one line at once."""
+    begin = time.monotonic()
+    with (
+        server.changed("sched_config", written(server, SHIPPED + STARVING_HELP)),
+        wide_job(server, tmp_path) as (hook, wide),
+    ):
+        server.wait_until(lambda: protected(hook), UNTIL_PROTECTED, "protection")
+        assert time.monotonic() > begin + 50.0  # its score alone put it behind all others
+        started = len(server.started())
+        time.sleep(DRAINED)
+        assert server.state(wide) == "Q", "PBS drains as it is shipped: the documents are wrong"
+        assert len(server.started()) > started + 20
+        assert first_by_score(server) == wide
+        assert not server.told(wide, "estimated.start_time")
+        with server.changed("sched_config", written(server, STRICT)):
+            server.wait_until(lambda: server.state(wide) != "Q", DRAINED, "start of the wide job")
+            assert server.told(wide, "estimated.start_time"), "no start was planned"
+
+
+def first_by_score(server: InstalledPbs) -> str:
+    names = server.run("qselect", "-s", "Q").stdout.split()
+    return max(names, key=lambda name: float(server.told(name, "Resource_List.rl_score") or 0))
