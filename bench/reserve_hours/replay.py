@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -179,12 +179,10 @@ def submit_in_time(
     Raises:
         Stopped: `stop` is set.
     """
-    begin, sent, late = time.monotonic(), dict[int, float](), 0.0
-    for place, job in enumerate(jobs):
-        due = begin + job.submit / SPEED
-        if stop.wait(max(due - time.monotonic(), 0.0)):
-            raise Stopped
-        late = max(late, time.monotonic() - due)
+    begin, sent = time.monotonic(), dict[int, float]()
+
+    def submit(place: int) -> None:
+        job = jobs[place]
         number = cluster.submit(
             f"--qos={'interactive' if job.interactive else 'batch'}",
             user=USERS[job.account],
@@ -194,9 +192,32 @@ def submit_in_time(
             seconds=job.run_time / SPEED,
         )
         sent[number] = time.monotonic() - begin
-        if place % 40 == 0:
-            tell(f"{side.name}: {place} of {len(jobs)} jobs submitted, at most {late:.1f} s late")
+
+    in_time(side.name, [job.submit / SPEED for job in jobs], submit, stop)
     return sent
+
+
+def in_time(name: str, due: Sequence[float], act: Callable[[int], None], stop: Event) -> float:
+    """Call `act` with each place in turn when it is due; seconds by which one was late at most.
+
+    Args:
+        name: of the run, for the words that say how far it is.
+        due: seconds from now, rising.
+        act: what to do; is given the place in `due`.
+        stop: breaks it off once it is set.
+
+    Raises:
+        Stopped: `stop` is set.
+    """
+    begin, late = time.monotonic(), 0.0
+    for place, at in enumerate(due):
+        if stop.wait(max(begin + at - time.monotonic(), 0.0)):
+            raise Stopped
+        late = max(late, time.monotonic() - begin - at)
+        act(place)
+        if place % 40 == 0:
+            tell(f"{name}: {place} of {len(due)} jobs submitted, at most {late:.1f} s late")
+    return late
 
 
 def _wait_until_all_started(cluster: PrivateSlurm, side: Side, stop: Event) -> None:

@@ -61,12 +61,13 @@ def submit_all(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What sacct says of a job; times in seconds since the epoch."""
+    """What sacct says of a job; times in seconds since the epoch, its limit in minutes."""
 
     submit: int
     start: int
     end: int
     state: str
+    limit: int
 
 
 def outcomes(slurm: PrivateSlurm, job_ids: list[int]) -> dict[int, Outcome]:
@@ -75,15 +76,15 @@ def outcomes(slurm: PrivateSlurm, job_ids: list[int]) -> dict[int, Outcome]:
         "sacct",
         *("-a", "-X", "-D", "-P", "-n", "-S", "now-1day"),
         *("-j", ",".join(map(str, job_ids))),
-        *("-o", "JobIDRaw,Submit,Start,End,State"),
+        *("-o", "JobIDRaw,Submit,Start,End,State,TimelimitRaw"),
         env={"SLURM_TIME_FORMAT": "%s"},
     )
     found = {}
     for line in done.stdout.splitlines():
-        job, submit, start, end, state = line.split("|")
+        job, submit, start, end, state, limit = line.split("|")
         if start.isdigit() and end.isdigit():
             found[int(job)] = Outcome(
-                submit=int(submit), start=int(start), end=int(end), state=state
+                submit=int(submit), start=int(start), end=int(end), state=state, limit=int(limit)
             )
     return found
 
