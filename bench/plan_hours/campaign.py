@@ -44,12 +44,7 @@ def options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--longest", type=int, default=_USUAL.longest, help="request, minutes")
     parser.add_argument("--seed", type=int, default=_USUAL.seed, help="chooses the stretch")
     parser.add_argument("--output", type=Path, default=Path("bench-output"))
-    chosen = parser.parse_args(arguments)
-    pbs = chosen.batch_system == "pbs"
-    missing = missing_openpbs() if pbs else missing_release(RELEASES[chosen.release])
-    if missing:
-        parser.error(missing)
-    return chosen
+    return parser.parse_args(arguments)
 
 
 def goals(figures: Mapping[str, Mapping[str, Any]], released: Mapping[str, int]) -> Iterator[Line]:
@@ -79,10 +74,14 @@ def print_table(figures: Mapping[str, Mapping[str, Any]]) -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, print and write; 1 where a goal is missed."""
     chosen = options(arguments)
+    pbs = chosen.batch_system == "pbs"
+    missing = missing_openpbs() if pbs else missing_release(RELEASES[chosen.release])
+    if missing:
+        sys.exit(missing)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))  # so that the clusters go too
     plan = StretchPlan(jobs=chosen.jobs, minutes=chosen.minutes, over=chosen.over, seed=chosen.seed)
     log, report = SwfReader().read(chosen.log)
-    jobs, pbs = stretch_of(log, plan), chosen.batch_system == "pbs"
+    jobs = stretch_of(log, plan)
     start = openpbs(plan) if pbs else slurm_of(chosen.release, plan)
     folder = chosen.output / f"plan-hours-{chosen.batch_system}"
     runs = run_arms(start, jobs, plan, folder, at_once=1 if pbs else len(ARMS))

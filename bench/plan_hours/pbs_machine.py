@@ -19,7 +19,7 @@ from tests.real.test_openpbs_plan_estimates import RESOURCES, PlanningPbs, numbe
 
 #: Seconds that all is kept free.
 _CLOSED = 60.0
-_END = re.compile(r"^[^;]*;E;(\d+)\.[^;]*;(.*)$", re.MULTILINE)
+_END = re.compile(r"^[^;]*;E;(\d+\.[^;]*);(.*)$", re.MULTILINE)
 
 
 def openpbs(plan: StretchPlan) -> Callable[[], AbstractContextManager[Machine]]:
@@ -65,10 +65,11 @@ def _prepare(server: PlanningPbs, stack: ExitStack, processors: int) -> None:
 class PbsMachine:
     """A prepared server."""
 
-    lines = '[batch_system]\nadapter = "pbs"\n'
+    #: The second arm must not learn from the first one's runs.
+    lines = '[batch_system]\nadapter = "pbs"\nhistory_days = 0\n'
 
     def __init__(self, server: PlanningPbs, processors: int) -> None:
-        self._server, self._processors = server, processors
+        self._server, self._processors, self._reservation = server, processors, ""
 
     @property
     def env(self) -> Mapping[str, str]:
@@ -84,6 +85,7 @@ class PbsMachine:
         at = datetime.fromtimestamp(begin).strftime("%H%M.%S")
         words = ("-R", at, "-D", f"{_CLOSED:.0f}", "-l", f"select=1:ncpus={self._processors}")
         name = self._server.run("pbs_rsub", *words, user=USERS[0]).stdout.split()[0]
+        self._reservation = name
         self._server.wait_until(lambda: self._is_confirmed(name), 30.0, "confirmed reservation")
         return Closed(begin=begin, end=begin + _CLOSED)
 
@@ -98,10 +100,13 @@ class PbsMachine:
         folder = Path(self._server.conf["PBS_HOME"], "server_priv", "accounting")
         text = "".join(path.read_text() for path in sorted(folder.iterdir())[-2:])
         wanted = set(numbers)
-        return {int(job): ended_of(told) for job, told in _END.findall(text) if int(job) in wanted}
+        found = ((number(name), told) for name, told in _END.findall(text))
+        return {job: ended_of(told) for job, told in found if job in wanted}
 
     def end_all(self) -> None:
         self._server.delete_all()
+        if self._reservation:
+            self._server.run("pbs_rdel", self._reservation, check=False)  # it may be over
 
     def _is_confirmed(self, name: str) -> bool:
         return "RESV_CONFIRMED" in self._server.run("pbs_rstat", "-f", name).stdout

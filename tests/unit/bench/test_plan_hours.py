@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bench.plan_hours.campaign import goals
+from bench.plan_hours.campaign import goals, options
 from bench.plan_hours.figures import figures_of
 from bench.plan_hours.load import ADDED, USERS, StretchPlan, stretch_of
 from bench.plan_hours.machine import Closed, Ended
@@ -16,6 +16,7 @@ from bench.plan_hours.pbs_machine import ended_of
 from bench.plan_hours.replay import BEYOND, submit_stretch
 from bench.reserve_hours.replay import Stopped, in_time
 from slurm_rl_plugin.simulator.workloads.generators import generated_log
+from tests.architecture.markdown_documents import TOP, shell_lines
 
 PLAN = StretchPlan(jobs=200, minutes=2.0, processors=5, load=(0.1, 2.0))
 
@@ -130,3 +131,12 @@ def test_a_record_of_pbs_tells_how_a_job_ended() -> None:
     soft = "Resource_List.soft_walltime=00:01:01 "
     expected = Ended(**usual, state="Exit_status=-29", estimate=61.0)
     assert ended_of(soft + told.format("-29")) == expected
+
+
+def test_documented_commands_are_understood() -> None:
+    words = [
+        line.partition("bench.plan_hours.campaign ")[2].split()
+        for line in shell_lines(TOP / "docs" / "plan-estimates.md")
+        if "bench.plan_hours.campaign" in line
+    ]
+    assert {options(each).batch_system for each in words} == {"slurm", "pbs"}
