@@ -62,6 +62,7 @@ class JobLog(JobColumns):
         for name in TEXTS:
             texts = getattr(self, name)
             columns[name] = tuple(texts[place] for place in places)
+        columns["requests"] = None if self.requests is None else self.requests.select(places)
         return replace(self, **columns)
 
 

@@ -8,6 +8,7 @@ from typing import Any, Self, get_args, get_type_hints
 
 import numpy as np
 
+from slurm_rl_plugin.domain.resources import ResourceRequests
 from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
 
 
@@ -18,7 +19,7 @@ def _select_columns(table: Any, index: IntArray | BoolArray) -> dict[str, Any]:
         value = getattr(table, column.name)
         if isinstance(value, np.ndarray):
             chosen[column.name] = value[index]
-        elif isinstance(value, JobTable):
+        elif isinstance(value, JobTable | ResourceRequests):
             chosen[column.name] = value.select(index)
     return chosen
 
@@ -36,6 +37,7 @@ class JobColumns:
         account: index into the snapshot's or the log's account names.
         user: index into user names; -1 where unknown.
         partition: index into partition names.
+        requests: what they ask of nodes beside processors; None where the source tells nothing.
     """
 
     job_id: IntArray
@@ -46,6 +48,7 @@ class JobColumns:
     account: IntArray
     user: IntArray
     partition: IntArray
+    requests: ResourceRequests | None = None
 
     def __len__(self) -> int:
         return len(self.job_id)

@@ -7,6 +7,7 @@ import pytest
 
 from slurm_rl_plugin.domain import PendingJobs, RunningJobs
 from slurm_rl_plugin.domain.jobs import empty_job_table
+from slurm_rl_plugin.domain.resources import ResourceRequests, dominant_share
 from tests.reference.loads import random_workload, table_of
 
 TABLE = table_of(random_workload(1, jobs=6, parallel=True))
@@ -19,6 +20,9 @@ def test_select_takes_the_same_rows_of_every_column(index):
     chosen = TABLE.select(index)
     for field in dataclasses.fields(TABLE):
         before, after = getattr(TABLE, field.name), getattr(chosen, field.name)
+        if before is None:
+            assert after is None
+            continue
         np.testing.assert_array_equal(after, before[index])
 
 
@@ -40,4 +44,22 @@ def test_untouched_jobs_are_not_held_and_have_no_priority():
 
 def test_an_empty_table_has_no_rows_in_any_column():
     table = empty_job_table()
-    assert {len(getattr(table, field.name)) for field in dataclasses.fields(table)} == {0}
+    columns = [getattr(table, field.name) for field in dataclasses.fields(table)]
+    assert {len(column) for column in columns if column is not None} == {0}
+
+
+def test_requests_are_cut_with_their_jobs():
+    total = np.arange(18.0).reshape(6, 3)
+    requests = ResourceRequests.of_totals(total, nodes=np.arange(6))
+    chosen = dataclasses.replace(TABLE, requests=requests).select(np.array([5, 2])).requests
+    assert chosen.nodes.tolist() == [5, 2]
+    assert chosen.of("memory").tolist() == [16.0, 7.0]
+    assert chosen.of("gres/gpu:a100").tolist() == [0.0, 0.0]
+
+
+def test_the_dominant_share_is_that_of_the_scarcest_resource():
+    total = np.array([[10.0, 1000.0, 0.0], [1.0, 100.0, 2.0], [0.0, 0.0, 0.0]])
+    machine = np.array([100.0, 2000.0, 4.0])
+    assert dominant_share(total, machine).tolist() == [0.5, 0.5, 0.0]
+    assert dominant_share(total, np.array([100.0, 2000.0, 0.0])).tolist() == [0.5, 0.05, 0.0]
+    assert dominant_share(total, np.zeros(3)).tolist() == [0.0, 0.0, 0.0]

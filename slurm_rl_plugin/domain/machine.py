@@ -1,0 +1,185 @@
+"""A machine as it is: kinds of nodes, partitions that may overlap, limits, and how it schedules."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from slurm_rl_plugin.domain.resources import BASIC_RESOURCES
+from slurm_rl_plugin.units import DAY, MINUTE, FloatArray
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeKind:
+    """Nodes that are alike.
+
+    Attributes:
+        name: their names as a hostlist, such as n[001-087].
+        count: how many, > 0.
+        resources: what each has, in the order of the machine's `resources`; memory in MiB.
+        features: words that constraints may ask for.
+        weight: of nodes that serve, those of less weight are taken first.
+    """
+
+    name: str
+    count: int
+    resources: tuple[float, ...]
+    features: frozenset[str] = frozenset()
+    weight: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResourceLimit:
+    """What jobs of a QOS, an account or a user may take at most; nothing said is no limit.
+
+    Attributes:
+        group: of all its running jobs together, by resource ("nodes" and "jobs" too).
+        user: of each user's running jobs together, the same.
+        job: of each job.
+        longest: seconds that a job may ask for.
+        priority: of a QOS, over 0.
+    """
+
+    group: Mapping[str, float] = field(default_factory=dict)
+    user: Mapping[str, float] = field(default_factory=dict)
+    job: Mapping[str, float] = field(default_factory=dict)
+    longest: float = math.inf
+    priority: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MachinePartition:
+    """A queue and the nodes that serve it.
+
+    Attributes:
+        name: as jobs name it.
+        kinds: places in the machine's `kinds` of the nodes that serve it, each kind as a whole.
+        tier: jobs of a higher one are looked at first whatever the priorities (PriorityTier).
+        priority_factor: PriorityJobFactor.
+        longest: seconds that a job may ask for (MaxTime); inf for no limit.
+        default_time: seconds of a job that asks for no time; inf where that is `longest`.
+        default_memory_per_cpu: MiB of a job that asks for no memory; 0 for none.
+        default_memory_per_node: the same, by node.
+        whole_nodes: each job gets its nodes for itself.
+        widest: nodes that a job may have at most.
+        qos: whose limits hold for all of its jobs; "" for none.
+        is_default: jobs that name no partition go there.
+        billing: weights of TRESBillingWeights by resource, memory by MiB; empty where CPUs count.
+    """
+
+    name: str
+    kinds: tuple[int, ...]
+    tier: int = 1
+    priority_factor: int = 1
+    longest: float = math.inf
+    default_time: float = math.inf
+    default_memory_per_cpu: float = 0.0
+    default_memory_per_node: float = 0.0
+    whole_nodes: bool = False
+    widest: float = math.inf
+    qos: str = ""
+    is_default: bool = False
+    billing: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackfillSettings:
+    """SchedulerParameters that decide when jobs start; by default those of Slurm 26.05.
+
+    Attributes:
+        backfills: SchedulerType is sched/backfill.
+        interval: seconds between two passes of backfill (bf_interval).
+        window: seconds into the future that it plans (bf_window).
+        resolution: seconds of its grain (bf_resolution).
+        most_jobs: jobs that it looks at in a pass (bf_max_job_test).
+        most_of_user: of each user, 0 for no bound (bf_max_job_user).
+        goes_on: it goes on where it was after a pause (bf_continue).
+        depth: jobs that the main scheduler looks at after each event (default_queue_depth).
+        main_interval: seconds between two passes of the main scheduler over the whole queue
+            (sched_interval).
+    """
+
+    backfills: bool = True
+    interval: float = 30.0
+    window: float = DAY
+    resolution: float = MINUTE
+    most_jobs: int = 500
+    most_of_user: int = 0
+    goes_on: bool = False
+    depth: int = 100
+    main_interval: float = MINUTE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PriorityWeights:
+    """Weights of priority/multifactor, points; ages and decay in seconds.
+
+    Attributes:
+        age, fairshare, size, partition, qos: PriorityWeight*.
+        resources: PriorityWeightTRES by resource.
+        highest_age: seconds after which age adds no more (PriorityMaxAge).
+        half_life: of past usage (PriorityDecayHalfLife); inf for none.
+        favours_small: PriorityFavorSmall.
+        flags: words of PriorityFlags.
+    """
+
+    age: float = 0.0
+    fairshare: float = 0.0
+    size: float = 0.0
+    partition: float = 0.0
+    qos: float = 0.0
+    resources: Mapping[str, float] = field(default_factory=dict)
+    highest_age: float = 7 * DAY
+    half_life: float = 7 * DAY
+    favours_small: bool = False
+    flags: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machine:
+    """Nodes, partitions, limits and settings of one cluster.
+
+    Attributes:
+        name: of the cluster; "" where none is told.
+        resources: names of what nodes have, BASIC_RESOURCES first.
+        kinds: of its nodes, in the order in which Slurm numbers them.
+        partitions: in the order of its configuration.
+        qos: limits of each QOS by its name.
+        accounts, users: limits of associations by name.
+        licences: how many the cluster has, by name.
+        counts_memory: memory is given out as CPUs are (CR_*_Memory); else nobody counts it.
+        whole_nodes: nodes are given out whole (select/linear, or jobs exclusive by default).
+        backfill: how it schedules.
+        weights: of its priorities.
+        left_out: what the configuration says and nothing here models, each one sentence.
+    """
+
+    name: str = ""
+    resources: tuple[str, ...] = BASIC_RESOURCES
+    kinds: tuple[NodeKind, ...]
+    partitions: tuple[MachinePartition, ...]
+    qos: Mapping[str, ResourceLimit] = field(default_factory=dict)
+    accounts: Mapping[str, ResourceLimit] = field(default_factory=dict)
+    users: Mapping[str, ResourceLimit] = field(default_factory=dict)
+    licences: Mapping[str, float] = field(default_factory=dict)
+    counts_memory: bool = True
+    whole_nodes: bool = False
+    backfill: BackfillSettings = field(default_factory=BackfillSettings)
+    weights: PriorityWeights = field(default_factory=PriorityWeights)
+    left_out: tuple[str, ...] = ()
+
+    @property
+    def capacity(self) -> FloatArray:
+        """What all nodes have together, shape [resources]."""
+        each = np.array([kind.resources for kind in self.kinds], dtype=np.float64)
+        counts = np.array([kind.count for kind in self.kinds], dtype=np.float64)
+        whole: FloatArray = counts @ each
+        return whole
+
+    @property
+    def nodes(self) -> int:
+        """How many nodes there are."""
+        return sum(kind.count for kind in self.kinds)

@@ -1,0 +1,104 @@
+"""What jobs ask of a machine's nodes: CPUs, memory, GPUs and what else the site counts, as columns.
+
+A job of processors alone has no such columns; it asks for CPUs wherever they are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from typing import Any, Self
+
+import numpy as np
+
+from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
+
+#: Columns that every machine has, in this order; memory in MiB, GPUs of all types together. What
+#: follows is named as Slurm names it: "gres/gpu:a100", "license/matlab".
+CPUS, MEMORY, GPUS = "cpus", "memory", "gpus"
+BASIC_RESOURCES = (CPUS, MEMORY, GPUS)
+LICENCE_PREFIX = "license/"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResourceRequests:
+    """What n jobs ask of nodes; every column has shape [n] but `total`, [n, resources].
+
+    Attributes:
+        names: of the columns of `total`: BASIC_RESOURCES, then others.
+        total: of the whole job, float64; memory in MiB.
+        nodes: how many nodes it is spread over, > 0; where none was asked for, those that it got,
+            or 0: as few as hold it.
+        cpus_per_task: CPUs that must be on one node together, > 0.
+        memory_per_cpu: its memory goes with the CPUs of each node; else each node gives an equal
+            part.
+        exclusive: it wants its nodes for itself.
+        constraint: index into `constraints`.
+        constraints: expressions over node features, as `sbatch --constraint` takes them; "" for
+            any node.
+    """
+
+    names: tuple[str, ...]
+    total: FloatArray
+    nodes: IntArray
+    cpus_per_task: IntArray
+    memory_per_cpu: BoolArray
+    exclusive: BoolArray
+    constraint: IntArray
+    constraints: tuple[str, ...] = ("",)
+
+    def __len__(self) -> int:
+        return len(self.nodes)
+
+    def select(self, index: IntArray | BoolArray) -> Self:
+        """The rows named by an index or boolean array, in that order."""
+        columns: dict[str, Any] = {
+            each.name: value[index]
+            for each in fields(self)
+            if isinstance(value := getattr(self, each.name), np.ndarray)
+        }
+        return replace(self, **columns)
+
+    def of(self, name: str) -> FloatArray:
+        """One column of `total`, shape [n]; zeros where no job is counted by that name."""
+        if name not in self.names:
+            return np.zeros(len(self))
+        return self.total[:, self.names.index(name)]
+
+    @classmethod
+    def of_totals(
+        cls, total: FloatArray, *, names: tuple[str, ...] = BASIC_RESOURCES, nodes: IntArray
+    ) -> Self:
+        """Requests of which only totals and nodes are known: plain jobs without any constraint.
+
+        Args:
+            total: shape [n, resources].
+            names: of its columns.
+            nodes: shape [n]; 0 for as few as hold the job.
+        """
+        count = len(nodes)
+        return cls(
+            names=names,
+            total=total,
+            nodes=nodes,
+            cpus_per_task=np.ones(count, dtype=np.int64),
+            memory_per_cpu=np.zeros(count, dtype=np.bool_),
+            exclusive=np.zeros(count, dtype=np.bool_),
+            constraint=np.zeros(count, dtype=np.int64),
+        )
+
+
+def dominant_share(total: FloatArray, machine: FloatArray) -> FloatArray:
+    """The largest part of any resource of the machine that each job asks for, shape [n].
+
+    Dominant Resource Fairness (Ghodsi and others, NSDI 2011), section 4.
+
+    Args:
+        total: shape [n, resources].
+        machine: what all nodes have together, shape [resources]; what it has none of counts
+            nothing.
+    """
+    known = machine > 0.0
+    if not known.any():
+        return np.zeros(len(total))
+    shares: FloatArray = (total[:, known] / machine[known]).max(axis=1)
+    return shares
