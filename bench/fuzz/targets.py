@@ -76,7 +76,7 @@ def _sacct(folder: Path) -> list[bytes]:
 
 
 def _logs(folder: Path) -> list[bytes]:
-    return [*_sacct(folder), *_swf(folder), *_pbs(folder)]
+    return [*_sacct(folder), *_swf(folder), *_pbs(folder), *_case("sbatch")]
 
 
 def _swf(folder: Path) -> list[bytes]:

@@ -20,6 +20,7 @@ from slurm_rl_plugin.whole_file import replacing
 if TYPE_CHECKING:
     from slurm_rl_plugin.accounting.pbs.stream import PbsStream
     from slurm_rl_plugin.accounting.sacct.stream import SacctStream
+    from slurm_rl_plugin.accounting.sbatch.stream import SbatchStream
     from slurm_rl_plugin.accounting.swf.stream import SwfStream
 
 
@@ -78,7 +79,7 @@ def _files(logs: Sequence[Path]) -> list[Path]:
     return [each for each in files if not (len(files) > 1 and is_empty(each))] or files[:1]
 
 
-def _form(streams: Sequence[LogStream]) -> SacctStream | SwfStream | PbsStream:
+def _form(streams: Sequence[LogStream]) -> SacctStream | SbatchStream | SwfStream | PbsStream:
     """The stream reader for the form that all of these logs have.
 
     Raises:
@@ -98,8 +99,12 @@ def _form(streams: Sequence[LogStream]) -> SacctStream | SwfStream | PbsStream:
 
         return PbsStream()
     if len(streams) > 1:
-        problem = "logs in SWF count their seconds from a beginning of their own; convert one alone"
+        problem = "such logs count their seconds from a beginning of their own; convert one alone"
         raise AccountingLogError(streams[1].path, problem)
+    if kinds[0] == "sbatch":
+        from slurm_rl_plugin.accounting.sbatch.stream import SbatchStream  # noqa: PLC0415
+
+        return SbatchStream()
     from slurm_rl_plugin.accounting.swf.stream import SwfStream  # noqa: PLC0415
 
     return SwfStream()

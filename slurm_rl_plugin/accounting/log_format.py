@@ -10,6 +10,7 @@ from slurm_rl_plugin.accounting.port import JobLog, ReadReport
 from slurm_rl_plugin.errors import AccountingLogError
 
 _PBS_HEAD = re.compile(r"([^\s;]*:)?\d\d/\d\d/\d{4} \d\d:\d\d:\d\d(\.\d+)?;\w;", re.ASCII)
+_EVENT = re.compile(r"-(dt\s+\S+\s+-e|e\s+\w+\s+-dt)\s", re.ASCII)
 _NUMBER = re.compile(r"[-+]?\d+(\.\d*)?", re.ASCII)
 
 
@@ -39,13 +40,17 @@ def read_log(path: Path) -> tuple[JobLog, ReadReport]:
         from slurm_rl_plugin.accounting.sacct.reader import SacctReader  # noqa: PLC0415
 
         return SacctReader().parse(log)
+    if kind == "sbatch":
+        from slurm_rl_plugin.accounting.sbatch.reader import SbatchReader  # noqa: PLC0415
+
+        return SbatchReader().parse(log)
     from slurm_rl_plugin.accounting.pbs.reader import PbsReader  # noqa: PLC0415
 
     return PbsReader().parse(log)
 
 
 def kind_of(log: LogFile) -> str:
-    """The format of a log, or of the beginning of one: "swf", "sacct" or "pbs".
+    """The format of a log, or of the beginning of one: "swf", "sacct", "sbatch" or "pbs".
 
     Raises:
         AccountingLogError: it is none of these.
@@ -53,13 +58,15 @@ def kind_of(log: LogFile) -> str:
     first = _first_line(log)
     if first.startswith(";") or _is_swf_row(first):
         return "swf"
+    if _EVENT.match(first):
+        return "sbatch"
     if "|" in first:
         return "sacct"
     if _PBS_HEAD.match(first):
         return "pbs"
     raise log.fault(
         "this is neither a workload log in SWF, nor a dump of `sacct -P`, nor an accounting file "
-        "of PBS; give one of these"
+        "of PBS, nor an event file of a Slurm simulator; give one of these"
     )
 
 

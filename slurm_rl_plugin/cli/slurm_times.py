@@ -6,7 +6,7 @@ import argparse
 import re
 from datetime import datetime
 
-from slurm_rl_plugin.accounting.sacct.durations import asked_seconds
+from slurm_rl_plugin.accounting.slurm.durations import asked_seconds
 
 _UNITS = {"second": 1, "minute": 60, "hour": 3600, "day": 86400, "week": 604800}
 _RELATIVE = re.compile(r"now(?:(?P<sign>[+-])(?P<count>\d{1,9})(?P<unit>[a-z]*))?")

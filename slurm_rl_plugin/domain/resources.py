@@ -25,7 +25,8 @@ class ResourceRequests:
 
     Attributes:
         names: of the columns of `total`: BASIC_RESOURCES, then others.
-        total: of the whole job, float64; memory in MiB.
+        total: of the whole job, float64; memory in MiB, 0 where none was asked for: who prepares a
+            workload gives such a job what the machine's partition gives by default.
         nodes: how many nodes it is spread over, > 0; where none was asked for, those that it got,
             or 0: as few as hold it.
         cpus_per_task: CPUs that must be on one node together, > 0.

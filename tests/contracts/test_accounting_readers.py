@@ -10,6 +10,7 @@ import pytest
 from slurm_rl_plugin.accounting.pbs.reader import PbsReader
 from slurm_rl_plugin.accounting.port import AccountingReader, JobLog
 from slurm_rl_plugin.accounting.sacct.reader import SacctReader
+from slurm_rl_plugin.accounting.sbatch.reader import SbatchReader
 from slurm_rl_plugin.accounting.swf.reader import SwfReader
 from slurm_rl_plugin.errors import AccountingLogError
 
@@ -54,6 +55,13 @@ etime=100 start=110 owner=bob@h exec_host=n1/2+n1/3 session=9 end=170
 exec_host=n/0
 01/01/1970 00:05:14;E;5.s;user=bob group=biology queue=main ctime=300 start=305 end=314
 """
+SBATCH = """\
+-dt 200 -e submit_batch_job | -sim-walltime 50.00 --uid=ann -J jobid_3 -A physics -N 2 -n 4 \
+-t 00:10:00 -q normal -p main --mem=4G job.sh
+-e submit_batch_job -dt 100 | --uid=bob -sim-walltime 60 -J jobid_1 -A biology -c2 -p main job.sh
+-dt 300 -e submit_batch_job | -sim-walltime 0 --uid=bob -J jobid_4 -n 2 -t 1 -p main job.sh
+-dt 300 -e submit_batch_job | -sim-walltime 9 --uid=bob -J jobid_5 -n 0 -t 1 -p main job.sh
+"""
 
 
 @dataclass(frozen=True)
@@ -67,6 +75,7 @@ CASES = {
     "swf": Case(SwfReader(), SWF, [np.nan, 210.0]),
     "sacct with a header": Case(SacctReader(), SACCT, [110.0, 210.0]),
     "sacct as XDMoD asks": Case(SacctReader(), XDMOD, [110.0, 210.0]),
+    "sbatch": Case(SbatchReader(), SBATCH, [np.nan, np.nan]),
     "pbs": Case(PbsReader(), PBS, [110.0, 210.0]),
     "torque": Case(PbsReader(), TORQUE, [110.0, 210.0]),
 }
@@ -84,8 +93,17 @@ def path(case, tmp_path):
     return path
 
 
-def columns(log: JobLog) -> dict[str, list[object]]:
+def told(log: JobLog) -> dict[str, object]:
+    """Everything a log holds, by name, what jobs ask of nodes too."""
     values = {f.name: getattr(log, f.name) for f in fields(log)}
+    requests = values.pop("requests")
+    if requests is not None:
+        values |= {f"requests.{f.name}": getattr(requests, f.name) for f in fields(requests)}
+    return values
+
+
+def columns(log: JobLog) -> dict[str, list[object]]:
+    values = told(log)
     return {
         name: [str(v) for v in value] for name, value in values.items() if hasattr(value, "__len__")
     }
@@ -107,7 +125,7 @@ def test_jobs_stand_in_submit_order(case, path):
 def test_jobs_of_equal_submit_keep_the_order_of_the_log(case, tmp_path):
     path = tmp_path / "log.txt"
     text = case.text.replace("3 200", "3 100").replace("|200|200|", "|100|100|")
-    path.write_text(text.replace("ctime=200", "ctime=100"))
+    path.write_text(text.replace("ctime=200", "ctime=100").replace("-dt 200", "-dt 100"))
     log, _ = case.reader.read(path)
     assert log.submit.tolist() == [100.0, 100.0]
     assert log.job_id.tolist() == [3, 1]
@@ -117,7 +135,8 @@ def test_every_column_has_one_value_a_job(case, path):
     log, _ = case.reader.read(path)
     for f in fields(log):
         if f.name not in {"accounts", "users", "partitions", "processors_available", "kind"}:
-            assert len(getattr(log, f.name)) == len(log), f.name
+            column = getattr(log, f.name)
+            assert (column is None and f.name == "requests") or len(column) == len(log), f.name
 
 
 def test_columns_have_the_types_of_the_port(case, path):

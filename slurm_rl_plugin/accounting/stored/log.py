@@ -16,6 +16,7 @@ import numpy as np
 import polars as pl
 
 from slurm_rl_plugin.accounting.port import TEXTS, JobLog, ReadReport
+from slurm_rl_plugin.accounting.stored.requests import REQUESTS, request_columns, requests_of
 from slurm_rl_plugin.domain.jobs import float_columns
 from slurm_rl_plugin.errors import AccountingLogError
 from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
@@ -24,13 +25,15 @@ NAMES = ("account", "user", "partition")
 WHOLE_NUMBERS = ("job_id", "processors")
 #: What no log tells of is None in a table, and NaN in the file.
 NUMBERS = float_columns(JobLog)
-#: Columns of the file.
+#: Columns of every file; one with requests has those of `stored.requests` too.
 COLUMNS: dict[str, Any] = {
     **dict.fromkeys(NUMBERS, pl.Float64),
     **dict.fromkeys(WHOLE_NUMBERS, pl.Int64),
     **dict.fromkeys((*NAMES, *TEXTS), pl.String),
 }
-_KEY, _VERSION = "slurm_rl_log", 1
+_KEY, _VERSION = "slurm_rl_log", 2
+#: Files of version 1 know no requests.
+_SCHEMAS = {1: [COLUMNS], 2: [COLUMNS, {**COLUMNS, **REQUESTS}]}
 _NOT_OURS = "this parquet file is none that `slurm-rl convert` wrote; give that one, or the log"
 
 
@@ -48,11 +51,15 @@ class StoredLog:
         self.path = path
         with _faults(path):
             stored = pl.read_parquet_metadata(path).get(_KEY)
-            self._rows = pl.scan_parquet(path)
-            if stored is None or dict(self._rows.collect_schema()) != COLUMNS:
+            if stored is None:
                 raise AccountingLogError(path, _NOT_OURS)
+            self._rows = pl.scan_parquet(path)
+            schema = dict(self._rows.collect_schema())
         try:
-            self.report, self.kind, self.processors_available = _described(json.loads(stored))
+            told = json.loads(stored)
+            if schema not in _SCHEMAS[told["version"]]:
+                raise ValueError(told["version"])
+            self.report, self.kind, self.processors_available = _described(told)
         except (KeyError, TypeError, ValueError):
             raise AccountingLogError(path, _NOT_OURS) from None
 
@@ -97,9 +104,13 @@ class StoredLog:
     def _table(self, rows: pl.LazyFrame, count: int | None) -> JobLog:
         with _faults(self.path):
             jobs = rows.collect(engine="streaming")
-        if (count is not None and jobs.height != count) or not _is_sound(jobs, self.kind):
-            raise AccountingLogError(self.path, "the file is damaged; convert the log again")
-        return job_log(jobs, self.kind, self.processors_available)
+        try:
+            if (count is not None and jobs.height != count) or not _is_sound(jobs, self.kind):
+                raise ValueError(jobs.height)
+            return job_log(jobs, self.kind, self.processors_available)
+        except ValueError:
+            problem = "the file is damaged; convert the log again"
+            raise AccountingLogError(self.path, problem) from None
 
 
 class StoredLogReader:
@@ -127,8 +138,6 @@ def metadata(report: ReadReport, kind: str, processors_available: int | None) ->
 
 
 def _described(told: dict[str, Any]) -> tuple[ReadReport, str, int | None]:
-    if told["version"] != _VERSION:
-        raise ValueError(told["version"])
     report = ReadReport(**told["report"])
     return (
         replace(report, malformed=tuple(report.malformed)),
@@ -149,18 +158,30 @@ def frame_of(log: JobLog, first: int = 0, last: int | None = None) -> pl.DataFra
         texts = pl.Series(getattr(log, f"{name}s"), dtype=pl.String)
         columns[name] = texts.gather(getattr(log, name)[chosen])
     columns.update({name: list(getattr(log, name)[chosen]) for name in TEXTS})
-    return pl.DataFrame(columns, schema=COLUMNS)
+    if log.requests is None:
+        return pl.DataFrame(columns, schema=COLUMNS)
+    columns |= request_columns(log.requests, chosen)
+    return pl.DataFrame(columns, schema={**COLUMNS, **REQUESTS})
 
 
 def job_log(jobs: pl.DataFrame, kind: str, processors_available: int | None) -> JobLog:
-    """Stored jobs as a table."""
+    """Stored jobs as a table.
+
+    Raises:
+        ValueError: they ask for what no log does.
+    """
     columns: dict[str, Any] = {
         name: jobs[name].to_numpy().copy() for name in (*NUMBERS, *WHOLE_NUMBERS)
     }
     for name in NAMES:
         columns[name], columns[f"{name}s"] = _indexed(jobs[name], numbered=kind == "swf")
     columns.update({name: tuple(jobs[name].to_list()) for name in TEXTS})
-    return JobLog(**columns, processors_available=processors_available, kind=kind)
+    return JobLog(
+        **columns,
+        requests=requests_of(jobs),
+        processors_available=processors_available,
+        kind=kind,
+    )
 
 
 def _indexed(texts: pl.Series, *, numbered: bool) -> tuple[IntArray, tuple[str, ...]]:
@@ -181,6 +202,8 @@ def _is_sound(jobs: pl.DataFrame, kind: str) -> bool:
     finite: BoolArray = np.isfinite(submit) & np.isfinite(jobs["eligible"].to_numpy())
     ran = (jobs["run_time"].to_numpy() > 0) & (jobs["processors"].to_numpy() > 0)
     ran &= ~(jobs["start"].to_numpy() < submit)
+    if "nodes" in jobs.columns:
+        ran &= (jobs["nodes"].to_numpy() >= 0) & (jobs["cpus_per_task"].to_numpy() > 0)
     return bool(np.all(finite & ran) and np.all(np.diff(submit) >= 0))
 
 

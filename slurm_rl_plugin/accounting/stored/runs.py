@@ -15,6 +15,7 @@ from polars.io.plugins import register_io_source
 
 from slurm_rl_plugin.accounting.log_stream import read_ahead
 from slurm_rl_plugin.accounting.stored.log import COLUMNS
+from slurm_rl_plugin.accounting.stored.requests import REQUESTS, with_requests
 from slurm_rl_plugin.units import FloatArray, IntArray
 
 #: Rows of a group, the least that is read of a file.
@@ -63,6 +64,7 @@ class StoredRuns:
         self._places = 0
         self._waiting: list[pl.DataFrame] = []
         self._jobs = 0
+        self._asks = False
         self._worker = ThreadPoolExecutor(max_workers=1)
         self._storing: Future[_Run] | None = None
 
@@ -77,13 +79,16 @@ class StoredRuns:
         """Put a batch by; jobs of equal submit keep the order in which they come.
 
         Args:
-            jobs: columns as in `stored.log.COLUMNS`, and `place` where their order is another.
+            jobs: columns as in `stored.log.COLUMNS`, those of `stored.requests` where the log
+                tells of them, and `place` where their order is another.
         """
         if not jobs.height:
             return
         if _PLACE not in jobs.columns:
             jobs = jobs.with_columns(pl.Series(_PLACE, np.arange(jobs.height)))
-        self._waiting.append(jobs.select(*COLUMNS, pl.col(_PLACE) + self._places))
+        told = [name for name in REQUESTS if name in jobs.columns]
+        self._asks |= bool(told)
+        self._waiting.append(jobs.select(*COLUMNS, *told, pl.col(_PLACE) + self._places))
         self._places += int(jobs[_PLACE].max()) + 1  # type: ignore[arg-type]
         self._jobs += jobs.height
         if self._jobs >= self._part:
@@ -115,15 +120,16 @@ class StoredRuns:
             metadata: of the file.
             changes: columns that only the whole log tells.
         """
+        schema = {**COLUMNS, **REQUESTS} if self._asks else COLUMNS
 
         def changed(
             columns: list[str] | None, condition: object, most: object, size: object
         ) -> Iterator[pl.DataFrame]:
             del condition, most, size  # nothing is asked that would need them
             for part in read_ahead(self.parts()):
-                yield part.with_columns(*changes).select(columns or list(COLUMNS))
+                yield part.with_columns(*changes).select(columns or list(schema))
 
-        rows = register_io_source(changed, schema=COLUMNS, is_pure=True)
+        rows = register_io_source(changed, schema=schema, is_pure=True)
         rows.sink_parquet(
             path,
             compression="zstd",
@@ -140,9 +146,10 @@ class StoredRuns:
         for runs in _overlapping(self._runs):
             for begin, end in self._bounds(runs):
                 rows = [_between(each, begin, end) for each in runs if _meet(each, begin, end)]
-                part = pl.concat(rows).collect() if rows else pl.DataFrame()
+                part = pl.concat(rows, how="diagonal").collect() if rows else pl.DataFrame()
                 if part.height:
-                    yield part.sort("submit", _PLACE)
+                    ordered = part.sort("submit", _PLACE)
+                    yield with_requests(ordered) if self._asks else ordered
 
     def _bounds(self, runs: list[_Run]) -> list[tuple[_Bound, _Bound]]:
         """Stretches that hold about `part` jobs each, all jobs together."""
@@ -156,7 +163,7 @@ class StoredRuns:
 
 
 def _stored_run(batches: list[pl.DataFrame], path: Path) -> _Run:
-    ordered = pl.concat(batches).sort("submit", _PLACE)
+    ordered = pl.concat(batches, how="diagonal").sort("submit", _PLACE)
     ordered.write_parquet(path, compression="lz4", row_group_size=_GROUP_OF_RUN)
     submit, place = (ordered[name].to_numpy() for name in ("submit", _PLACE))
     step = max(len(submit) // _SAMPLES, 1)

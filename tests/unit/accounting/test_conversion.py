@@ -1,7 +1,7 @@
 """A log that was converted reads as the log itself does, whatever it holds."""
 
 import gzip
-from dataclasses import fields, replace
+from dataclasses import replace
 
 import numpy as np
 import polars as pl
@@ -13,7 +13,7 @@ from slurm_rl_plugin.accounting.conversion import convert
 from slurm_rl_plugin.accounting.log_format import read_log
 from slurm_rl_plugin.accounting.seen_records import SeenRecords
 from slurm_rl_plugin.errors import AccountingLogError
-from tests.contracts.test_accounting_readers import CASES
+from tests.contracts.test_accounting_readers import CASES, told
 
 FIELDS = (
     "JobIDRaw|User|Account|Partition|QOS|Submit|Eligible|Start|End|ElapsedRaw|Elapsed|TimelimitRaw|"
@@ -62,12 +62,11 @@ def outcome(read):
         log, report = read()
     except AccountingLogError as error:
         return str(error)
-    columns = {each.name: getattr(log, each.name) for each in fields(log)}
-    told = {
+    columns = {
         name: [repr(value) for value in column.tolist()] if hasattr(column, "tolist") else column
-        for name, column in columns.items()
+        for name, column in told(log).items()
     }
-    return told, report
+    return columns, report
 
 
 def converted(path, batch, part):
@@ -75,9 +74,9 @@ def converted(path, batch, part):
 
     def read():
         report = convert([path], output, batch=batch, part=part)
-        log, told = read_log(output)
-        assert told == report
-        return log, told
+        log, stored = read_log(output)
+        assert stored == report
+        return log, stored
 
     return outcome(read)
 

@@ -14,6 +14,7 @@ PBS = (
     "01/01/1970 00:02:45;E;1.host;user=u group=g queue=q ctime=100 start=105 end=165 "
     "exec_vnode=(n:ncpus=2) Resource_List.ncpus=2\n"
 )
+EVENT = "-dt 100 -e submit_batch_job | -sim-walltime 60 --uid=u -n 2 job.sh\n"
 HEADER = "JobIDRaw|Submit|Start|ElapsedRaw|NCPUS\n"
 
 
@@ -26,6 +27,7 @@ HEADER = "JobIDRaw|Submit|Start|ElapsedRaw|NCPUS\n"
         (HEADER + "1|100|105|60|2\n", "sacct"),
         ("\n" + HEADER + "1|100|105|60|2\n", "sacct"),
         (PBS, "pbs"),
+        (EVENT, "sbatch"),
         ("\n20150327:" + PBS, "pbs"),
     ],
 )
@@ -67,7 +69,9 @@ PIECES = st.sampled_from(
     ["|", "\n", " ", ";", "-", ".", "1", "2024-01-01T00:00:00", "Unknown", "COMPLETED", "00:01:00"]
 )
 NOISE = st.lists(PIECES | st.text(max_size=3), max_size=60).map("".join)
-BEGINNINGS = st.sampled_from(["", ROW, HEADER, "; MaxProcs: 4\n", HEADER + "1|100|105|60|2\n", PBS])
+BEGINNINGS = st.sampled_from(
+    ["", ROW, HEADER, "; MaxProcs: 4\n", HEADER + "1|100|105|60|2\n", PBS, EVENT]
+)
 
 
 @given(beginning=BEGINNINGS, noise=NOISE)

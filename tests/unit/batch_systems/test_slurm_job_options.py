@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slurm_rl_plugin.batch_systems.slurm.submission.option_names import FLAGS, VALUED
+from slurm_rl_plugin.accounting.slurm.option_names import FLAGS, VALUED
 from slurm_rl_plugin.batch_systems.slurm.submission.options import (
     job_request_of,
     parse_time_limit,

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from slurm_rl_plugin.accounting.sacct.durations import printed_seconds
+from slurm_rl_plugin.accounting.slurm.durations import printed_seconds
 from slurm_rl_plugin.batch_systems.slurm.process import not_understood
 
 #: Fields of `squeue` in the order asked for. The job name comes last, since it may hold

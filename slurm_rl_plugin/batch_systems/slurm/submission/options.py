@@ -5,19 +5,12 @@ Only what decides where and when a job may start is read; all else is left to sb
 
 from __future__ import annotations
 
-import math
-import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
-from slurm_rl_plugin.accounting.sacct.durations import asked_seconds
-from slurm_rl_plugin.batch_systems.slurm.submission.option_names import (
-    FLAG_LETTERS,
-    FLAGS,
-    VALUED,
-    VALUED_LETTERS,
-    VARIABLES,
-)
+from slurm_rl_plugin.accounting.slurm.durations import limit_seconds
+from slurm_rl_plugin.accounting.slurm.option_names import VARIABLES
+from slurm_rl_plugin.accounting.slurm.options import asked_processors, cut_options
 from slurm_rl_plugin.batch_systems.submission_port import SubmitCommand
 from slurm_rl_plugin.domain.job_description import JobDescription
 from slurm_rl_plugin.domain.site import NEEDS, JobRequest
@@ -35,7 +28,6 @@ _BOUND = {
 }
 #: What submits.
 SBATCH = "sbatch"
-_NO_LIMIT = frozenset({"", "0", "-1", "infinite", "unlimited"})
 
 
 def sbatch_command(command: Sequence[str]) -> SubmitCommand:
@@ -131,10 +123,8 @@ def parse_time_limit(text: str) -> float:
     Raises:
         ConfigurationError: another form.
     """
-    if text.strip().lower() in _NO_LIMIT:
-        return math.nan
     try:
-        return asked_seconds(text.strip())
+        return limit_seconds(text)
     except ValueError:
         raise ConfigurationError(
             f"time limit {text!r} is none: give one as sbatch --time takes."
@@ -143,51 +133,10 @@ def parse_time_limit(text: str) -> float:
 
 def _options(words: Sequence[str], where: str) -> tuple[dict[str, str], int]:
     """Long name -> value, and the place of the first word that is no option."""
-    found: dict[str, str] = {}
-    place = 0
-    while place < len(words) and words[place].startswith("-") and words[place] != "-":
-        word = words[place]
-        place += 1
-        if word == "--":
-            break
-        follows = words[place] if place < len(words) else None
-        taken = False
-        for name, value in _read(word, where):
-            if value is None:
-                if follows is None:
-                    raise ConfigurationError(f"{where}: {word} wants a value.")
-                taken = True
-            found[name] = follows or "" if value is None else value
-        place += taken
-    return found, place
-
-
-def _read(word: str, where: str) -> Iterator[tuple[str, str | None]]:
-    """Options of one word; the value is None where it is the next word."""
-    if word.startswith("--"):
-        name, sign, value = word[2:].partition("=")
-        meant = [each for each in sorted(FLAGS | VALUED) if each.startswith(name)]
-        if meant and name not in meant:  # sbatch takes --clust=x for --clusters=x
-            raise ConfigurationError(f"{where}: --{name} may be --{meant[0]}: write its full name.")
-        if sign:
-            yield name, value
-        elif name in FLAGS:
-            yield name, ""
-        elif name in VALUED:
-            yield name, None
-        else:
-            raise ConfigurationError(
-                f"{where}: --{name} is not known here: write --{name}=VALUE, or its full name."
-            )
-        return
-    letters = word[1:]
-    for place, letter in enumerate(letters):
-        if letter in VALUED_LETTERS:
-            rest = letters[place + 1 :].removeprefix("=")
-            yield VALUED_LETTERS[letter], rest or None
-            return
-        if letter in FLAG_LETTERS:
-            yield FLAG_LETTERS[letter], ""
+    try:
+        return cut_options(words)
+    except ValueError as error:
+        raise ConfigurationError(f"{where}: {error}") from None
 
 
 def least_processors(needs: Mapping[str, str]) -> int:
@@ -199,17 +148,7 @@ def least_processors(needs: Mapping[str, str]) -> int:
     Raises:
         ConfigurationError: a count is none.
     """
-    nodes = _count(needs, "nodes")
-    tasks = _count(needs, "ntasks", nodes * _count(needs, "ntasks-per-node"))
-    return tasks * _count(needs, "cpus-per-task")
-
-
-def _count(needs: Mapping[str, str], name: str, default: int = 1) -> int:
-    """The number of an option, the least of a range."""
-    text = needs.get(name, "")
-    if not text:
-        return default
-    least = re.match(r"(\d{1,8})([kKmM]?)(?![\w.])", text, re.ASCII)
-    if least is None or int(least[1]) < 1:
-        raise ConfigurationError(f"sbatch --{name} {text!r} is no number: give one of at least 1.")
-    return int(least[1]) * {"": 1, "k": 1024, "m": 1024**2}[least[2].lower()]
+    try:
+        return asked_processors(needs)
+    except ValueError as error:
+        raise ConfigurationError(f"sbatch {error}") from None

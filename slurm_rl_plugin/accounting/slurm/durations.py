@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable
 
@@ -10,6 +11,8 @@ from slurm_rl_plugin.units import DAY
 _SPAN = re.compile(
     r"(?:(?P<days>\d{1,6})-)?(?P<clock>\d{1,9}(?::\d{1,5}){0,2})(?P<fraction>\.\d+)?", re.ASCII
 )
+
+_NO_LIMIT = frozenset({"", "0", "-1", "infinite", "unlimited"})
 
 
 def printed_seconds(text: str) -> float:
@@ -36,6 +39,16 @@ def asked_seconds(text: str) -> float:
         raise ValueError(text)
     missing = (3 if days else 2) - len(clock)
     return _seconds(days or "0", clock + ["0"] * missing)
+
+
+def limit_seconds(text: str) -> float:
+    """Seconds of a limit as `--time` takes it; NaN for none.
+
+    Raises:
+        ValueError: another form than that of `asked_seconds` and the words for no limit.
+    """
+    words = text.strip()
+    return math.nan if words.lower() in _NO_LIMIT else asked_seconds(words)
 
 
 def _parts(text: str) -> tuple[str, list[str], str]:

@@ -1,0 +1,152 @@
+"""Events as jobs: which ran, and as whose."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+
+import polars as pl
+
+from slurm_rl_plugin.accounting.log_file import LogFile
+from slurm_rl_plugin.accounting.port import ReadReport
+from slurm_rl_plugin.accounting.sbatch.asked import asked_of
+from slurm_rl_plugin.accounting.sbatch.events import (
+    SUBMISSION,
+    SimulatorEvent,
+    cut_event,
+    seconds_of,
+)
+from slurm_rl_plugin.accounting.slurm.durations import limit_seconds
+from slurm_rl_plugin.accounting.slurm.options import cut_options
+from slurm_rl_plugin.accounting.stored.log import COLUMNS
+from slurm_rl_plugin.accounting.stored.requests import REQUESTS, resources_text
+
+_COUNTS = ("nodes", "ntasks", "ntasks-per-node", "cpus-per-task")
+_JOB_NAME = re.compile(r"\D*(\d{1,18})", re.ASCII)
+
+
+class Submissions:
+    """Sorts the events of a file into jobs and reasons; remembers where in it they stand."""
+
+    def __init__(self) -> None:
+        self.read = 0
+        self._lines = 0
+        self._kept = 0
+        self._dropped: Counter[str] = Counter()
+        self._noticed: Counter[str] = Counter()
+        self._others: Counter[str] = Counter()
+        self._last_submit = -math.inf
+
+    def take(self, log: LogFile, lines: Iterable[str]) -> pl.DataFrame:
+        """The jobs of the next lines; columns as in `stored.log.COLUMNS` and `stored.requests`.
+
+        Args:
+            log: for messages.
+            lines: following those of the last call.
+
+        Raises:
+            AccountingLogError: a line is not understood; says line and field.
+        """
+        rows = []
+        for line in lines:
+            self._lines += 1
+            if not line.strip() or line.lstrip().startswith("#"):
+                continue
+            try:
+                job = self._judged(cut_event(line))
+            except ValueError as error:
+                field, problem = error.args
+                raise log.fault(problem, line=self._lines, field=field) from None
+            if job is not None:
+                rows.append(job)
+        self._kept += len(rows)
+        return pl.DataFrame(rows, schema={**COLUMNS, **REQUESTS}, orient="row")
+
+    def report(self, checksum: str) -> ReadReport:
+        """What became of every event."""
+        return ReadReport(
+            read=self.read,
+            kept=self._kept,
+            dropped=dict(self._dropped),
+            noticed=dict(self._noticed),
+            checksum=checksum,
+            other_records=dict(sorted(self._others.items())),
+        )
+
+    def _judged(self, event: SimulatorEvent) -> dict[str, object] | None:
+        if event.kind != SUBMISSION:
+            self._others[event.kind] += 1
+            return None
+        self.read += 1
+        try:
+            options, _ = cut_options(event.words)
+        except ValueError as error:
+            raise ValueError("sbatch", str(error).rstrip(".")) from None
+        limit = _limit(options)
+        run_time = limit
+        if "-sim-walltime" in event.own:
+            run_time = seconds_of("-sim-walltime", event.own["-sim-walltime"])
+        reason = _impossible(event.time, run_time, options)
+        if reason:
+            self._dropped[reason] += 1
+            return None
+        if event.time < self._last_submit:
+            self._noticed["submit going backwards"] += 1
+        self._last_submit = event.time
+        return _job(event, options, run_time, limit, self.read)
+
+
+def _impossible(submit: float, run_time: float, options: Mapping[str, str]) -> str:
+    """The first reason why no job ran, "" if there is none."""
+    faults = (
+        ("negative submit time", submit < 0),
+        ("no run time", math.isnan(run_time)),
+        ("negative run time", run_time < 0),
+        ("never ran", run_time == 0),
+        ("no processors", any(options.get(name) == "0" for name in _COUNTS)),
+    )
+    return next((reason for reason, at_fault in faults if at_fault), "")
+
+
+def _limit(options: Mapping[str, str]) -> float:
+    text = options.get("time", "")
+    try:
+        limit = limit_seconds(text)
+    except ValueError:
+        raise ValueError("--time", f"{text!r} is no time limit: mend it") from None
+    return limit if limit > 0 else math.nan
+
+
+def _job(
+    event: SimulatorEvent, options: Mapping[str, str], run_time: float, limit: float, number: int
+) -> dict[str, object]:
+    try:
+        asked = asked_of(options)
+    except ValueError as error:
+        option, _, problem = str(error).rstrip(".").partition(" ")
+        raise ValueError(option, problem) from None
+    user, name = options.get("uid", ""), options.get("job-name", "")
+    told = _JOB_NAME.fullmatch(event.own.get("-jid", "") or name)
+    return {
+        "job_id": int(told[1]) if told else number,
+        "submit": event.time,
+        "eligible": event.time,
+        "start": math.nan,
+        "run_time": run_time,
+        "processors": asked.processors,
+        "time_limit": limit,
+        "account": options.get("account", user),
+        "user": user,
+        "partition": options.get("partition", ""),
+        "qos": options.get("qos", ""),
+        "job_name": name,
+        "submit_line": " ".join(["sbatch", *event.words]),
+        "resources": resources_text(asked.amounts),
+        "nodes": asked.nodes,
+        "cpus_per_task": asked.cpus_per_task,
+        "memory_per_cpu": asked.memory_per_cpu,
+        "exclusive": asked.exclusive,
+        "constraint": asked.constraint,
+    }

@@ -1,0 +1,1 @@
+"""What Slurm's commands print and take: spans of time, sizes, resources, options of sbatch."""

@@ -1,0 +1,106 @@
+"""Resources as Slurm writes them: sizes of memory, TRES, generic resources."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Mapping
+
+from slurm_rl_plugin.domain.resources import CPUS, GPUS, LICENCE_PREFIX, MEMORY
+
+_GRES = "gres/"
+_GPU = "gres/gpu"
+_SIZE = re.compile(r"(\d{1,15}(?:\.\d{1,6})?)([KMGTPkmgtp]?)(?:i?[bB])?", re.ASCII)
+_MIB = {"K": 1 / 1024, "": 1.0, "M": 1.0, "G": 1024.0, "T": 1024.0**2, "P": 1024.0**3}
+_COUNT = re.compile(r"(\d{1,9})([kKmMgG]?)", re.ASCII)
+_COUNTED = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3}
+
+
+def parse_memory(text: str) -> float:
+    """MiB of `4000`, `4000M`, `3.5G`, `2T` or `512K`; MiB where no unit stands there.
+
+    Raises:
+        ValueError: another form.
+    """
+    found = _SIZE.fullmatch(text.strip())
+    if found is None:
+        raise ValueError(f"{text!r} is no size: give one such as 4000M or 16G")
+    return float(found[1]) * _MIB[found[2].upper()]
+
+
+def parse_tres(text: str) -> dict[str, float]:
+    """TRES as `sacct` and `scontrol` print them, by Slurm's names; memory in MiB.
+
+    What is no `name=number` is left out.
+    """
+    found: dict[str, float] = {}
+    for part in text.split(","):
+        name, _, value = part.partition("=")
+        try:
+            found[name] = parse_memory(value)
+        except ValueError:
+            continue
+    return found
+
+
+def requested(tres: Mapping[str, float]) -> dict[str, float]:
+    """What of some TRES a job asks nodes for, by the names of `domain.resources`.
+
+    Billing, energy and what Slurm counts beside resources is left out, and so are nodes.
+    """
+    found = {CPUS: tres.get("cpu", 0.0), MEMORY: tres.get("mem", 0.0)}
+    found |= {
+        name: amount
+        for name, amount in tres.items()
+        if name != _GPU and name.startswith((_GRES, LICENCE_PREFIX))
+    }
+    typed = sum(amount for name, amount in found.items() if name.startswith(_GPU + ":"))
+    found[GPUS] = max(tres.get(_GPU, 0.0), typed)
+    return {name: amount for name, amount in found.items() if amount}
+
+
+def parse_gres(text: str) -> dict[str, float]:
+    """TRES of what `--gres` takes: `gpu`, `gpu:2`, `gpu:a100:2`, several with commas.
+
+    What is of a type counts under its plain name as well.
+
+    Raises:
+        ValueError: another form.
+    """
+    found: defaultdict[str, float] = defaultdict(float)
+    for part in text.split(",") if text and text != "none" else ():
+        name, *rest = part.removeprefix(_GRES).removeprefix("gres:").split(":")
+        counted = _COUNT.fullmatch(rest[-1]) if rest else None
+        if not name or len(rest) > 2 or (len(rest) == 2 and counted is None):
+            raise ValueError(f"{part!r} is no generic resource: give one such as gpu:2")
+        count = float(int(counted[1]) * _COUNTED[counted[2].lower()]) if counted else 1.0
+        kind = rest[0] if rest and (counted is None or len(rest) == 2) else ""
+        found[_GRES + name] += count
+        if kind:
+            found[f"{_GRES}{name}:{kind}"] += count
+    return dict(found)
+
+
+def parse_gpus(text: str) -> dict[str, float]:
+    """TRES of what `--gpus` and `--gpus-per-...` take: `2`, `a100:2`, several with commas.
+
+    Raises:
+        ValueError: another form.
+    """
+    parts = text.split(",") if text else []
+    return parse_gres(",".join(f"gpu:{part}" for part in parts))
+
+
+def parse_licences(text: str) -> dict[str, float]:
+    """TRES of what `--licenses` takes: `name`, `name:2` or `name=2`, several with commas.
+
+    Raises:
+        ValueError: another form.
+    """
+    found: defaultdict[str, float] = defaultdict(float)
+    for part in re.split("[,;|]", text) if text else ():
+        name, _, count = part.replace("=", ":").partition(":")
+        if not name or (count and not _COUNT.fullmatch(count)):
+            raise ValueError(f"{part!r} is no licence: give one such as name:2")
+        found[LICENCE_PREFIX + name] += float(count or 1)
+    return dict(found)
