@@ -26,7 +26,7 @@ from slurm_rl_plugin.simulator.kernel.cluster import (
     decision_time,
     next_event,
 )
-from slurm_rl_plugin.simulator.kernel.compilation import compiled
+from slurm_rl_plugin.simulator.kernel.compilation import compiled, compiled_inline
 from slurm_rl_plugin.simulator.kernel.dispatch import (
     CONSERVATIVE,
     anything_fits,
@@ -183,12 +183,9 @@ def _planner(workload: Any, cluster: Any, queue: Any) -> Any:  # noqa: ARG001
     return by_estimates if planned is PlannedQueue else by_requests
 
 
-@compiled
-def decide_scored(workload: Workload, cluster: Cluster, queue: OrderedQueue) -> None:
-    """One decision by scores made now: of a rule, or of the network where rule < 0."""
-    if cluster.counts[IDLE] == 0 or not anything_fits(workload, cluster):
-        return
-    cluster.counts[DECISIONS] += 1
+@compiled_inline
+def score_queue(workload: Workload, cluster: Cluster, queue: OrderedQueue) -> int:
+    """Fill `queue.scores` and `queue.jobs` as they stand now; the processors to keep free."""
     reserve, scores, jobs = queue.reserve, queue.scores, queue.jobs
     _plan_anew(workload, cluster, queue)
     if queue.rule >= 0:
@@ -202,7 +199,17 @@ def decide_scored(workload: Workload, cluster: Cluster, queue: OrderedQueue) -> 
         score_by_rail(workload, cluster, scores, jobs)
     if changes_scores(queue.effects):
         as_written(workload, cluster, queue.effects, scores, jobs)
-    plan = queue.planned.plan
+    return reserve
+
+
+@compiled
+def decide_scored(workload: Workload, cluster: Cluster, queue: OrderedQueue) -> None:
+    """One decision by scores made now: of a rule, or of the network where rule < 0."""
+    if cluster.counts[IDLE] == 0 or not anything_fits(workload, cluster):
+        return
+    cluster.counts[DECISIONS] += 1
+    reserve = score_queue(workload, cluster, queue)
+    scores, jobs, plan = queue.scores, queue.jobs, queue.planned.plan
     if queue.backfilling == CONSERVATIVE:
         dispatch_by_score(workload, cluster, scores, jobs, queue.backfilling, reserve, plan)
     else:

@@ -1,0 +1,1 @@
+"""Nodes of several kinds: where jobs find room by CPUs, memory and GPUs, and when."""

@@ -1,0 +1,93 @@
+"""A pass of Slurm's main scheduler: jobs in order, and whoever finds no room closes his partition.
+
+As schedule() of slurmctld has it (Slurm 26.05): behind the first job of a partition that does not
+start, no other job of it starts and none on any of its nodes; only backfill looks further.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from slurm_rl_plugin.simulator.kernel.cluster import Cluster, Workload, forget_started
+from slurm_rl_plugin.simulator.kernel.compilation import compiled_borrowing
+from slurm_rl_plugin.simulator.nodes.group_limits import within_limits
+from slurm_rl_plugin.simulator.nodes.machine_now import MachineNow, start_on_nodes
+from slurm_rl_plugin.simulator.nodes.node_bits import NodeBits
+from slurm_rl_plugin.simulator.nodes.node_state import GIVEN_BACK
+from slurm_rl_plugin.simulator.nodes.placement import find_room
+from slurm_rl_plugin.units import BoolArray, IntArray
+
+
+class MainPasses(NamedTuple):
+    """Which nodes are whose, and space for a pass.
+
+    Attributes:
+        partition: of each job, shape [n].
+        serves: the nodes of each partition as a set, shape [partitions, words].
+        failed: partitions of which a job found no room in this pass.
+        closed: nodes of these, as a set.
+    """
+
+    partition: IntArray
+    serves: NodeBits
+    failed: BoolArray
+    closed: NodeBits
+
+
+@compiled_borrowing
+def _close_partition(passes: MainPasses, partition: int) -> None:
+    passes.failed[partition] = True
+    for word in range(len(passes.closed)):
+        passes.closed[word] |= passes.serves[partition, word]
+
+
+@compiled_borrowing
+def _open_all(passes: MainPasses) -> None:
+    for partition in range(len(passes.failed)):
+        passes.failed[partition] = False
+    for word in range(len(passes.closed)):
+        passes.closed[word] = 0
+
+
+@compiled_borrowing
+def start_in_main_pass(
+    workload: Workload,
+    cluster: Cluster,
+    machine: MachineNow,
+    passes: MainPasses,
+    order: IntArray,
+    count: int,
+) -> int:
+    """Start jobs in order, each partition up to the first of its jobs that finds no room.
+
+    Args:
+        workload: the jobs.
+        cluster: changed in place.
+        machine: changed in place.
+        passes: its spaces are used.
+        order: job numbers by priority.
+        count: how many are looked at.
+
+    Returns:
+        How many jobs started.
+    """
+    _open_all(passes)
+    nodes, started = machine.nodes, 0
+    for place in range(count):
+        job = order[place]
+        partition, shape = passes.partition[job], machine.requests.shape[job]
+        if passes.failed[partition] or not within_limits(machine.limits, job):
+            continue
+        found = 0
+        if nodes.fails[shape] != nodes.counts[GIVEN_BACK]:
+            found = find_room(
+                machine.requests, nodes, shape, nodes.free, nodes.running, passes.closed
+            )
+        if found == 0:
+            _close_partition(passes, partition)
+            continue
+        start_on_nodes(workload, cluster, machine, job, found)
+        started += 1
+    if started:
+        forget_started(cluster)
+    return started

@@ -1,0 +1,128 @@
+"""What is free on each node, and which job holds what where."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from slurm_rl_plugin.simulator.kernel.compilation import compiled_borrowing
+from slurm_rl_plugin.simulator.nodes.node_bits import NodeBits, no_nodes
+from slurm_rl_plugin.simulator.nodes.requests import CPU, NodeRequests
+from slurm_rl_plugin.units import FloatArray, IntArray
+
+#: Amounts that differ by less are the same: parts of GPUs are no binary fractions.
+ROUNDING = 1e-6
+#: Indices into `NodeState.counts`: the first free place of held parts; how often anything was
+#: given back; jobs whose end was seen.
+_FREE_PART, GIVEN_BACK, SEEN_ENDS = 0, 1, 2
+_COUNTS = 3
+_NONE = -1
+
+
+class NodeState(NamedTuple):
+    """The nodes of a machine; functions of this room change it in place.
+
+    Attributes:
+        free: of each node, shape [nodes, resources], CPUs first.
+        whole: what each has, the same.
+        weight: nodes of less weight are taken first, shape [nodes].
+        running: jobs on each node, shape [nodes].
+        first_part: where the held parts of each job begin, shape [n]; -1 for none.
+        part_node, part_cpus, part_next: held parts, as chains; shape [CPUs of all nodes].
+        fails: `counts[GIVEN_BACK]` when a shape was last seen to find no room now, shape [shapes].
+        usable: CPUs on each node of a pool that a job could use, space; shape [nodes].
+        chosen, chosen_cpus: nodes and CPUs of the last place found; shape [nodes].
+        sets: space for sets of consecutive nodes: first, last, nodes, CPUs; shape [4, nodes].
+        none_closed: the empty set of nodes.
+        counts: see the names above.
+    """
+
+    free: FloatArray
+    whole: FloatArray
+    weight: IntArray
+    running: IntArray
+    first_part: IntArray
+    part_node: IntArray
+    part_cpus: FloatArray
+    part_next: IntArray
+    fails: IntArray
+    usable: FloatArray
+    chosen: IntArray
+    chosen_cpus: FloatArray
+    sets: FloatArray
+    none_closed: NodeBits
+    counts: IntArray
+
+
+def idle_nodes(whole: FloatArray, weight: IntArray, requests: NodeRequests) -> NodeState:
+    """Nodes on which nothing runs.
+
+    Args:
+        whole: what each has, shape [nodes, resources].
+        weight: shape [nodes].
+        requests: of the jobs to come.
+    """
+    nodes = len(whole)
+    parts = int(whole[:, CPU].sum())
+    counts = np.zeros(_COUNTS, dtype=np.int64)
+    return NodeState(
+        free=whole.copy(),
+        whole=whole,
+        weight=weight,
+        running=np.zeros(nodes, dtype=np.int64),
+        first_part=np.full(len(requests.shape), _NONE),
+        part_node=np.zeros(parts, dtype=np.int64),
+        part_cpus=np.zeros(parts),
+        part_next=np.append(np.arange(1, parts), _NONE),
+        fails=np.full(len(requests.fewest), _NONE),
+        usable=np.zeros(nodes),
+        chosen=np.zeros(nodes, dtype=np.int64),
+        chosen_cpus=np.zeros(nodes),
+        sets=np.zeros((4, nodes)),
+        none_closed=no_nodes(nodes),
+        counts=counts,
+    )
+
+
+@compiled_borrowing
+def taken(requests: NodeRequests, shape: int, resource: int, cpus: float) -> float:
+    """What a job with so many CPUs on a node takes there of one resource."""
+    if resource == CPU:
+        return cpus
+    return requests.per_node[shape, resource] + requests.per_cpu[shape, resource] * cpus
+
+
+@compiled_borrowing
+def occupy(requests: NodeRequests, nodes: NodeState, job: int, count: int) -> None:
+    """Give a job the first `count` nodes of `chosen`."""
+    shape = requests.shape[job]
+    for place in range(count):
+        node, cpus = nodes.chosen[place], nodes.chosen_cpus[place]
+        part = nodes.counts[_FREE_PART]
+        nodes.counts[_FREE_PART] = nodes.part_next[part]
+        nodes.part_node[part], nodes.part_cpus[part] = node, cpus
+        nodes.part_next[part] = nodes.first_part[job]
+        nodes.first_part[job] = part
+        nodes.running[node] += 1
+        for resource in range(nodes.free.shape[1]):
+            nodes.free[node, resource] -= taken(requests, shape, resource, cpus)
+
+
+@compiled_borrowing
+def give_back(requests: NodeRequests, nodes: NodeState, job: int) -> None:
+    """Take from an ended job what it held."""
+    shape, part = requests.shape[job], nodes.first_part[job]
+    while part != _NONE:
+        node, cpus = nodes.part_node[part], nodes.part_cpus[part]
+        nodes.running[node] -= 1
+        for resource in range(nodes.free.shape[1]):
+            nodes.free[node, resource] += taken(requests, shape, resource, cpus)
+            if nodes.running[node] == 0:  # what rounding may have left
+                nodes.free[node, resource] = nodes.whole[node, resource]
+        after = nodes.part_next[part]
+        nodes.part_next[part] = nodes.counts[_FREE_PART]
+        nodes.counts[_FREE_PART] = part
+        part = after
+    nodes.first_part[job] = _NONE
+    nodes.counts[GIVEN_BACK] += 1

@@ -1,0 +1,232 @@
+"""Which nodes a job gets, in the order in which Slurm's select/cons_tres looks at them.
+
+As the sources of Slurm 26.05 have it (topology/flat): a job of one node gets the first that holds
+it, by weight and then by number. Any other takes from the set of consecutive nodes of equal weight
+that fits most tightly, of least weight first, until it has enough; where that fails, the node with
+the fewest CPUs is left out and all is tried once more.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from slurm_rl_plugin.simulator.kernel.compilation import compiled_borrowing
+from slurm_rl_plugin.simulator.nodes.node_bits import NodeBits, has
+from slurm_rl_plugin.simulator.nodes.node_state import ROUNDING, NodeState
+from slurm_rl_plugin.simulator.nodes.requests import CPU, NodeRequests
+from slurm_rl_plugin.units import FloatArray, IntArray
+
+#: Rows of `NodeState.sets`.
+_FIRST, _LAST, _NODES, _CPUS = 0, 1, 2, 3
+
+
+@compiled_borrowing
+def usable_cpus(
+    requests: NodeRequests, shape: int, free: FloatArray, whole: FloatArray, running: int
+) -> float:
+    """CPUs of one node that a job of this shape could use, whole tasks; 0 where it has no room.
+
+    Args:
+        requests: of all jobs.
+        shape: of the job.
+        free: what the node has free, shape [resources].
+        whole: what it has, the same.
+        running: jobs on it.
+    """
+    if requests.whole[shape]:
+        if running > 0:
+            return 0.0
+        for resource in range(1, len(free)):
+            if requests.per_node[shape, resource] > free[resource] + ROUNDING:
+                return 0.0
+        return whole[CPU] if free[CPU] >= whole[CPU] else 0.0
+    cpus = free[CPU]
+    for resource in range(1, len(free)):
+        left = free[resource] - requests.per_node[shape, resource] + ROUNDING
+        if left < 0.0:
+            return 0.0
+        each = requests.per_cpu[shape, resource]
+        if each > 0.0 and cpus * each > left:
+            cpus = np.floor(left / each)
+    task = requests.task[shape]
+    return np.floor(cpus / task) * task if task > 1.0 else cpus
+
+
+@compiled_borrowing
+def find_room(
+    requests: NodeRequests,
+    nodes: NodeState,
+    shape: int,
+    free: FloatArray,
+    running: IntArray,
+    closed: NodeBits,
+) -> int:
+    """Fill `chosen` with nodes for a job of this shape; how many, 0 where there is no room.
+
+    Args:
+        requests: of all jobs.
+        nodes: its spaces are used; nothing else is changed.
+        shape: of the job.
+        free: what is free on each node, shape [nodes, resources].
+        running: jobs on each node, shape [nodes].
+        closed: nodes that are not to be taken, as a set.
+    """
+    if requests.most[shape] == 1:
+        return _first_node(requests, nodes, shape, free, running, closed)
+    pool = requests.pool[shape]
+    first, last = requests.pool_first[pool], requests.pool_first[pool + 1]
+    serving = 0
+    cpus = 0.0
+    for place in range(first, last):
+        node = requests.pool_node[place]
+        usable = 0.0
+        if not has(closed, node):
+            usable = usable_cpus(requests, shape, free[node], nodes.whole[node], running[node])
+        nodes.usable[node] = usable
+        serving += usable > 0.0
+        cpus += usable
+    while serving >= requests.fewest[shape] and cpus >= requests.cpus[shape]:
+        count = _take_from_sets(requests, nodes, shape, first, last)
+        if count > 0:
+            return count
+        least = _poorest(requests, nodes, first, last)
+        cpus -= nodes.usable[least]
+        nodes.usable[least] = 0.0
+        serving -= 1
+    return 0
+
+
+@compiled_borrowing
+def _first_node(
+    requests: NodeRequests,
+    nodes: NodeState,
+    shape: int,
+    free: FloatArray,
+    running: IntArray,
+    closed: NodeBits,
+) -> int:
+    pool = requests.pool[shape]
+    best = -1
+    best_cpus = 0.0
+    for place in range(requests.pool_first[pool], requests.pool_first[pool + 1]):
+        node = requests.pool_node[place]
+        if best >= 0 and nodes.weight[node] >= nodes.weight[best]:
+            continue
+        if has(closed, node) or free[node, CPU] < requests.cpus[shape]:
+            continue
+        usable = usable_cpus(requests, shape, free[node], nodes.whole[node], running[node])
+        if usable > 0.0 and usable >= requests.cpus[shape]:
+            best, best_cpus = node, usable
+    if best < 0:
+        return 0
+    nodes.chosen[0] = best
+    nodes.chosen_cpus[0] = best_cpus if requests.whole[shape] else requests.cpus[shape]
+    return 1
+
+
+@compiled_borrowing
+def _poorest(requests: NodeRequests, nodes: NodeState, first: int, last: int) -> int:
+    """The node of the pool with the fewest usable CPUs, the first of equals."""
+    least = -1
+    for place in range(first, last):
+        node = requests.pool_node[place]
+        usable = nodes.usable[node]
+        if usable > 0.0 and (least < 0 or usable < nodes.usable[least]):
+            least = node
+    return least
+
+
+@compiled_borrowing
+def _fill_sets(requests: NodeRequests, nodes: NodeState, first: int, last: int) -> int:
+    """Sets of consecutive serving nodes of equal weight; how many there are."""
+    count = 0
+    before = -2
+    for place in range(first, last):
+        node = requests.pool_node[place]
+        usable = nodes.usable[node]
+        if usable <= 0.0:
+            continue
+        if node != before + 1 or nodes.weight[node] != nodes.weight[before]:
+            nodes.sets[_FIRST, count] = place
+            nodes.sets[_NODES, count] = nodes.sets[_CPUS, count] = 0.0
+            count += 1
+        nodes.sets[_LAST, count - 1] = place
+        nodes.sets[_NODES, count - 1] += 1.0
+        nodes.sets[_CPUS, count - 1] += usable
+        before = node
+    return count
+
+
+@compiled_borrowing
+def _best_set(
+    requests: NodeRequests, nodes: NodeState, count: int, cpus: float, fewest: int
+) -> int:
+    """The set to take from: least weight, then the tightest that suffices, else the largest."""
+    best = -1
+    best_suffices = False
+    for place in range(count):
+        if nodes.sets[_NODES, place] == 0.0:
+            continue
+        weight = nodes.weight[requests.pool_node[int(nodes.sets[_FIRST, place])]]
+        size = nodes.sets[_CPUS, place]
+        suffices = size >= cpus and nodes.sets[_NODES, place] >= fewest
+        if best >= 0:
+            best_weight = nodes.weight[requests.pool_node[int(nodes.sets[_FIRST, best])]]
+            if weight > best_weight:
+                continue
+            if weight == best_weight:
+                best_size = nodes.sets[_CPUS, best]
+                tighter = suffices and (not best_suffices or size < best_size)
+                if not tighter and (suffices or size <= best_size):
+                    continue
+        best, best_suffices = place, suffices
+    return best
+
+
+@compiled_borrowing
+def _tightest_node(
+    requests: NodeRequests, nodes: NodeState, first: int, last: int, cpus: float
+) -> int:
+    """The place of the node with the fewest usable CPUs that hold what is left; -1 for none."""
+    best = -1
+    for place in range(first, last + 1):
+        usable = nodes.usable[requests.pool_node[place]]
+        if usable >= cpus and (best < 0 or usable < nodes.usable[requests.pool_node[best]]):
+            best = place
+    return best
+
+
+@compiled_borrowing
+def _take_from_sets(
+    requests: NodeRequests, nodes: NodeState, shape: int, first: int, last: int
+) -> int:
+    sets = _fill_sets(requests, nodes, first, last)
+    left, fewest, most = requests.cpus[shape], requests.fewest[shape], requests.most[shape]
+    count = 0
+    while most > 0 and not (fewest <= 0 and left <= 0.0):
+        place = _best_set(requests, nodes, sets, left, fewest)
+        if place < 0:
+            return 0
+        begin, end = int(nodes.sets[_FIRST, place]), int(nodes.sets[_LAST, place])
+        if fewest <= 1:
+            single = _tightest_node(requests, nodes, begin, end, left)
+            if single >= 0:
+                begin = end = single
+        for each in range(begin, end + 1):
+            if most == 0 or (fewest <= 0 and left <= 0.0):
+                break
+            node = requests.pool_node[each]
+            usable = nodes.usable[node]
+            if usable <= 0.0 or (most == 1 and usable < left):
+                continue
+            if not requests.whole[shape]:
+                # each of the other nodes has to get a task too
+                others = max(fewest - 1, 0) * requests.task[shape]
+                usable = max(min(usable, left - others), requests.task[shape])
+            nodes.chosen[count], nodes.chosen_cpus[count] = node, usable
+            count += 1
+            left -= usable
+            fewest -= 1
+            most -= 1
+        nodes.sets[_NODES, place] = 0.0
+    return count if fewest <= 0 and left <= 0.0 else 0

@@ -1,0 +1,103 @@
+"""What jobs ask of nodes, as the compiled loop takes it: one row for all jobs that ask alike."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from slurm_rl_plugin.simulator.nodes.node_bits import NodeBits, bits_of
+from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
+
+#: A job may be spread over so many nodes where it names no number.
+ANY_NODES = 1 << 30
+#: Column of CPUs in `NodeState.free`.
+CPU = 0
+
+
+class NodeRequests(NamedTuple):
+    """Jobs that ask for the same, of the same nodes, are of one *shape*.
+
+    Attributes:
+        shape: of each job, shape [n].
+        fewest, most: nodes that it is spread over, at least and at most, shape [shapes].
+        cpus: in all, the same.
+        task: CPUs that have to be on one node together, the same.
+        per_node: what each node gives whatever the CPUs there, shape [shapes, resources]; 0 in the
+            column of CPUs.
+        per_cpu: what each node gives for each CPU there, the same.
+        whole: the nodes are its own while it runs, shape [shapes].
+        pool: index of the nodes that may serve it, shape [shapes].
+        pool_first: where each pool begins in `pool_node`, shape [pools + 1].
+        pool_node: the nodes of all pools, in the order of their numbers within each.
+        serves: the nodes of each pool as a set, shape [pools, words].
+    """
+
+    shape: IntArray
+    fewest: IntArray
+    most: IntArray
+    cpus: FloatArray
+    task: FloatArray
+    per_node: FloatArray
+    per_cpu: FloatArray
+    whole: BoolArray
+    pool: IntArray
+    pool_first: IntArray
+    pool_node: IntArray
+    serves: NodeBits
+
+
+def node_requests(
+    *,
+    nodes: IntArray,
+    total: FloatArray,
+    cpus_per_task: IntArray,
+    memory_per_cpu: BoolArray,
+    memory: int,
+    whole: BoolArray,
+    pool: IntArray,
+    pools: list[IntArray],
+    machine_nodes: int,
+) -> NodeRequests:
+    """The requests of n jobs; jobs of one shape share a row.
+
+    Args:
+        nodes: how many each is spread over, shape [n]; 0 for as few as hold it.
+        total: of each job, shape [n, resources], CPUs first.
+        cpus_per_task: CPUs that go together, shape [n].
+        memory_per_cpu: its memory goes with the CPUs, shape [n].
+        memory: column of memory in `total`; -1 for none.
+        whole: its nodes are its own, shape [n].
+        pool: index into `pools`, shape [n].
+        pools: numbers of the nodes that may serve, each in rising order.
+        machine_nodes: how many nodes there are.
+    """
+    rows = np.column_stack([nodes, cpus_per_task, memory_per_cpu, whole, pool, total])
+    chosen, shape = np.unique(rows, axis=0, return_inverse=True)
+    count, task, with_cpus, alone, place = chosen[:, :5].T
+    whole_job = chosen[:, 5:]
+    fewest = np.maximum(count, 1.0)
+    per_node = whole_job / fewest[:, None]
+    per_node[:, CPU] = 0.0
+    per_cpu = np.zeros_like(per_node)
+    if memory >= 0:
+        cpus = np.maximum(whole_job[:, CPU], 1.0)
+        per_cpu[:, memory] = np.where(with_cpus > 0, whole_job[:, memory] / cpus, 0.0)
+        per_node[with_cpus > 0, memory] = 0.0
+    serves = np.zeros((len(pools), machine_nodes), dtype=np.bool_)
+    for index, each in enumerate(pools):
+        serves[index, each] = True
+    return NodeRequests(
+        shape=shape.reshape(-1).astype(np.int64),
+        fewest=fewest.astype(np.int64),
+        most=np.where(count > 0, count, ANY_NODES).astype(np.int64),
+        cpus=np.maximum(whole_job[:, CPU], 1.0),
+        task=np.minimum(np.maximum(task, 1.0), np.maximum(whole_job[:, CPU], 1.0)),
+        per_node=np.ascontiguousarray(per_node),
+        per_cpu=np.ascontiguousarray(per_cpu),
+        whole=alone > 0,
+        pool=place.astype(np.int64),
+        pool_first=np.concatenate([[0], np.cumsum([len(each) for each in pools])]).astype(np.int64),
+        pool_node=np.concatenate(pools).astype(np.int64),
+        serves=bits_of(serves),
+    )

@@ -1,0 +1,202 @@
+"""Run a workload on nodes as slurmctld schedules: a short pass after each event, backfill at times.
+
+After each submission and each end the main scheduler looks at the first jobs in order, and at all
+of them once in an interval; backfill looks at the whole queue when something has happened and its
+interval has passed since its last look.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from slurm_rl_plugin.domain.machine import BackfillSettings
+from slurm_rl_plugin.simulator.kernel.cluster import (
+    DECISIONS,
+    NOW,
+    PENDING,
+    Cluster,
+    Workload,
+    advance,
+    next_event,
+)
+from slurm_rl_plugin.simulator.kernel.compilation import compiled
+from slurm_rl_plugin.simulator.nodes.machine_now import MachineNow, any_room, free_ended
+from slurm_rl_plugin.simulator.nodes.main_scheduler import MainPasses, start_in_main_pass
+from slurm_rl_plugin.simulator.nodes.node_bits import bits_of, no_nodes
+from slurm_rl_plugin.simulator.nodes.requests import NodeRequests
+from slurm_rl_plugin.simulator.nodes.slurm_backfill import BackfillPasses, backfill
+from slurm_rl_plugin.simulator.nodes.time_slots import time_slots
+from slurm_rl_plugin.simulator.schedules.ordered_queue import OrderedQueue, score_queue
+from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
+
+#: Indices into `SlurmPasses.last`: when each pass was last, seconds.
+_MAIN, _BACKFILL, _CHANGE = 0, 1, 2
+
+
+class SlurmPasses(NamedTuple):
+    """When slurmctld looks at its queue, and at how much of it.
+
+    Attributes:
+        main: passes of the main scheduler.
+        backfill: passes of backfill.
+        backfills: whether there are any.
+        depth: jobs that the main scheduler looks at after an event.
+        main_interval: seconds between its looks at all jobs.
+        backfill_interval: seconds between passes of backfill.
+        tier: of each job's partition, shape [n].
+        last: when the last full look, the last backfill and the last event were; shape [3].
+    """
+
+    main: MainPasses
+    backfill: BackfillPasses
+    backfills: bool
+    depth: int
+    main_interval: float
+    backfill_interval: float
+    tier: IntArray
+    last: FloatArray
+
+
+def slurm_passes(
+    settings: BackfillSettings,
+    workload: Workload,
+    requests: NodeRequests,
+    *,
+    partition: IntArray,
+    serves: BoolArray,
+    tier: IntArray,
+    user: IntArray,
+) -> SlurmPasses:
+    """Passes over the jobs of a workload.
+
+    Args:
+        settings: of slurmctld.
+        workload: the jobs; `estimate` is their time limit.
+        requests: what they ask for.
+        partition: index of each job's partition, shape [n].
+        serves: whether a node is of a partition, shape [partitions, nodes].
+        tier: of each job's partition, shape [n].
+        user: of each job, shape [n]; -1 where unknown.
+    """
+    jobs, nodes = len(partition), serves.shape[1]
+    asked = np.column_stack([requests.shape.astype(np.float64), workload.estimate])
+    template = np.unique(asked, axis=0, return_inverse=True)[1].reshape(-1)
+    templates = int(template.max()) + 1 if jobs else 0
+    return SlurmPasses(
+        main=MainPasses(
+            partition=partition,
+            serves=bits_of(serves),
+            failed=np.zeros(len(serves), dtype=np.bool_),
+            closed=no_nodes(nodes),
+        ),
+        backfill=BackfillPasses(
+            window=settings.window,
+            resolution=settings.resolution,
+            most_jobs=settings.most_jobs,
+            most_of_user=settings.most_of_user,
+            user=user,
+            seen=np.zeros(int(user.max(initial=0)) + 2, dtype=np.int64),
+            slots=time_slots(2 * settings.most_jobs + 2, nodes),
+            earliest=np.zeros((templates, 2)),
+            template=template.astype(np.int64),
+            passes=np.zeros(1, dtype=np.int64),
+        ),
+        backfills=settings.backfills,
+        depth=settings.depth,
+        main_interval=settings.main_interval,
+        backfill_interval=settings.interval,
+        tier=tier,
+        last=np.full(3, -np.inf),
+    )
+
+
+@compiled
+def _next_pass(cluster: Cluster, passes: SlurmPasses) -> float:
+    """When slurmctld looks next by itself; inf while nothing waits or nothing has happened."""
+    if cluster.counts[PENDING] == 0 or not passes.backfills:
+        return np.inf
+    last, change = passes.last[_BACKFILL], passes.last[_CHANGE]
+    if change <= last:
+        return np.inf
+    return float(max(last + passes.backfill_interval, change))
+
+
+@compiled
+def _order_of(cluster: Cluster, passes: SlurmPasses, queue: OrderedQueue) -> IntArray:
+    """Job numbers by tier, then by the scores made now, then by submission."""
+    count = cluster.counts[PENDING]
+    order = queue.jobs[np.argsort(-queue.scores[:count], kind="mergesort")]
+    return order[np.argsort(-passes.tier[order], kind="mergesort")]
+
+
+@compiled
+def _still_pending(cluster: Cluster, order: IntArray, count: int) -> IntArray:
+    """Those of the first `count` of an order that have not started."""
+    return order[:count][np.isnan(cluster.start[order[:count]])]
+
+
+@compiled
+def _look(
+    workload: Workload,
+    cluster: Cluster,
+    machine: MachineNow,
+    passes: SlurmPasses,
+    order: IntArray,
+    is_static: bool,
+    happened: bool,
+    is_backfill: bool,
+) -> None:
+    """The passes that are due now, over the pending jobs in order."""
+    count, now = cluster.counts[PENDING], cluster.clock[NOW]
+    if happened:
+        looked = min(count, passes.depth)
+        if now >= passes.last[_MAIN] + passes.main_interval:
+            looked, passes.last[_MAIN] = count, now
+        start_in_main_pass(workload, cluster, machine, passes.main, order, looked)
+    if is_backfill and cluster.counts[PENDING] > 0:
+        if not is_static and cluster.counts[PENDING] < count:
+            order = _still_pending(cluster, order, count)
+        backfill(workload, cluster, machine, passes.backfill, order, cluster.counts[PENDING])
+
+
+@compiled
+def run_as_slurm(
+    workload: Workload,
+    cluster: Cluster,
+    machine: MachineNow,
+    passes: SlurmPasses,
+    queue: OrderedQueue,
+    rank: IntArray,
+) -> None:
+    """Let everything happen.
+
+    Args:
+        workload: the jobs; `estimate` is their time limit.
+        cluster: changed in place.
+        machine: changed in place.
+        passes: when slurmctld looks; its spaces are used.
+        queue: scores the jobs at each look where `rank` is empty.
+        rank: place of each job in a static order, tiers within it; or an empty array.
+    """
+    while True:
+        event = next_event(workload, cluster)
+        time = min(event, _next_pass(cluster, passes))
+        if np.isinf(time):
+            return
+        advance(workload, cluster, time, rank)
+        free_ended(cluster, machine)
+        if event <= time:
+            passes.last[_CHANGE] = time
+        is_backfill = _next_pass(cluster, passes) <= time
+        if cluster.counts[PENDING] > 0 and any_room(cluster, machine):
+            cluster.counts[DECISIONS] += 1
+            order = cluster.pending
+            if len(rank) == 0:
+                score_queue(workload, cluster, queue)
+                order = _order_of(cluster, passes, queue)
+            is_static = len(rank) > 0
+            _look(workload, cluster, machine, passes, order, is_static, event <= time, is_backfill)
+        if is_backfill:
+            passes.last[_BACKFILL] = time

@@ -1,0 +1,166 @@
+"""What the jobs of a log ask of a machine's nodes, with the defaults of its partitions."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from slurm_rl_plugin.accounting.port import JobLog
+from slurm_rl_plugin.domain.machine import Machine, MachinePartition
+from slurm_rl_plugin.domain.resources import CPUS, MEMORY, ResourceRequests
+from slurm_rl_plugin.errors import ConfigurationError
+from slurm_rl_plugin.simulator.nodes.node_state import NodeState, idle_nodes
+from slurm_rl_plugin.simulator.nodes.placement import find_room
+from slurm_rl_plugin.simulator.nodes.requests import NodeRequests, node_requests
+from slurm_rl_plugin.simulator.workloads.node_constraints import kinds_that_meet
+from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
+
+_NO_PARTITION, _NO_NODE = (
+    "of a partition that the machine lacks",
+    "no node of its partition holds it",
+)
+
+
+def node_resources(machine: Machine) -> tuple[FloatArray, IntArray]:
+    """What each node has, shape [nodes, resources], and its weight, shape [nodes]."""
+    counts = [kind.count for kind in machine.kinds]
+    each = np.array([kind.resources for kind in machine.kinds], dtype=np.float64)
+    weights = np.array([kind.weight for kind in machine.kinds], dtype=np.int64)
+    return np.repeat(each, counts, axis=0), np.repeat(weights, counts)
+
+
+def partition_serves(machine: Machine) -> BoolArray:
+    """Whether a node is of a partition, shape [partitions, nodes]."""
+    counts = [kind.count for kind in machine.kinds]
+    kinds = np.arange(len(counts))
+    rows = [np.repeat(np.isin(kinds, each.kinds), counts) for each in machine.partitions]
+    return np.array(rows, dtype=np.bool_).reshape(len(rows), sum(counts))
+
+
+def partition_of(log: JobLog, machine: Machine) -> IntArray:
+    """Place of each job's partition in the machine's, shape [n]; -1 where it has none.
+
+    A job that names several, with commas, is counted to the first that the machine has, and one
+    that names none to the default one.
+    """
+    names = {each.name: place for place, each in enumerate(machine.partitions)}
+    default = next((each.name for each in machine.partitions if each.is_default), "")
+    places = []
+    for text in log.partitions:
+        known = [names[word] for word in text.split(",") if word in names]
+        unnamed = names.get(default, -1) if not text or len(names) == 1 else -1
+        places.append(known[0] if known else unnamed)
+    return np.array(places, dtype=np.int64)[log.partition]
+
+
+def fit_to_machine(log: JobLog, machine: Machine) -> tuple[JobLog, dict[str, int]]:
+    """The jobs that the machine holds while it is idle; how many it does not, and why.
+
+    Raises:
+        ConfigurationError: none is left, or a constraint cannot be read.
+    """
+    partition = partition_of(log, machine)
+    dropped = {_NO_PARTITION: int((partition < 0).sum())}
+    log = log.select(partition >= 0)
+    if len(log):
+        asked = requests_on(log, machine)
+        fits = _shapes_that_fit(asked, machine)[asked.shape]
+        dropped[_NO_NODE] = int((~fits).sum())
+        log = log.select(fits)
+    if len(log) == 0:
+        raise ConfigurationError("the machine's nodes hold no job of the log: check --cluster.")
+    return log, {reason: count for reason, count in dropped.items() if count}
+
+
+def requests_on(log: JobLog, machine: Machine) -> NodeRequests:
+    """What the jobs of a log ask of the nodes of a machine.
+
+    Raises:
+        ConfigurationError: a constraint cannot be read.
+    """
+    asked = _completed(log, machine)
+    partition = partition_of(log, machine)
+    pools, pool = _pools(asked, partition, machine)
+    partitions = machine.partitions
+    alone = np.array([each.whole_nodes or machine.whole_nodes for each in partitions])
+    return node_requests(
+        nodes=asked.nodes,
+        total=asked.total,
+        cpus_per_task=asked.cpus_per_task,
+        memory_per_cpu=asked.memory_per_cpu,
+        memory=machine.resources.index(MEMORY) if MEMORY in machine.resources else -1,
+        whole=asked.exclusive | alone[partition],
+        pool=pool,
+        pools=pools,
+        machine_nodes=machine.nodes,
+    )
+
+
+def _completed(log: JobLog, machine: Machine) -> ResourceRequests:
+    """The requests in the machine's columns, with the memory that a partition gives by default."""
+    asked = log.requests
+    if asked is None:
+        asked = ResourceRequests.of_totals(
+            log.processors[:, None].astype(np.float64),
+            names=(CPUS,),
+            nodes=np.zeros(len(log), dtype=np.int64),
+        )
+    total = np.column_stack([asked.of(name) for name in machine.resources])
+    total[:, 0] = np.maximum(total[:, 0], 1.0)
+    asked = replace(asked, names=machine.resources, total=total)
+    if MEMORY not in machine.resources:
+        return asked
+    return _with_default_memory(asked, partition_of(log, machine), machine)
+
+
+def _with_default_memory(
+    asked: ResourceRequests, partition: IntArray, machine: Machine
+) -> ResourceRequests:
+    column = machine.resources.index(MEMORY)
+    total, by_cpu = asked.total.copy(), asked.memory_per_cpu.copy()
+    if not machine.counts_memory:
+        total[:, column] = 0.0
+        return replace(asked, total=total)
+    for place, each in enumerate(machine.partitions):
+        silent = (partition == place) & (total[:, column] <= 0.0)
+        memory, of_cpu = _default_memory(each, asked)
+        total[silent, column] = memory[silent]
+        by_cpu[silent] = of_cpu
+    return replace(asked, total=total, memory_per_cpu=by_cpu)
+
+
+def _default_memory(
+    partition: MachinePartition, asked: ResourceRequests
+) -> tuple[FloatArray, bool]:
+    if partition.default_memory_per_cpu > 0.0:
+        return partition.default_memory_per_cpu * asked.total[:, 0], True
+    return partition.default_memory_per_node * np.maximum(asked.nodes, 1), False
+
+
+def _pools(
+    asked: ResourceRequests, partition: IntArray, machine: Machine
+) -> tuple[list[IntArray], IntArray]:
+    """Nodes that serve each partition and constraint together, and which of these each job asks."""
+    pairs, pool = np.unique(
+        np.column_stack([partition, asked.constraint]), axis=0, return_inverse=True
+    )
+    serves = partition_serves(machine)
+    counts = [kind.count for kind in machine.kinds]
+    features = [kind.features for kind in machine.kinds]
+    pools = []
+    for place, constraint in pairs:
+        meet = np.repeat(kinds_that_meet(asked.constraints[constraint], features), counts)
+        pools.append(np.flatnonzero(serves[place] & meet))
+    return pools, pool.reshape(-1).astype(np.int64)
+
+
+def _shapes_that_fit(asked: NodeRequests, machine: Machine) -> BoolArray:
+    """Which shapes the machine holds while it is idle, shape [shapes]."""
+    whole, weight = node_resources(machine)
+    nodes: NodeState = idle_nodes(whole, weight, asked)
+    fits = [
+        find_room(asked, nodes, shape, nodes.free, nodes.running, nodes.none_closed) > 0
+        for shape in range(len(asked.fewest))
+    ]
+    return np.array(fits, dtype=np.bool_)
