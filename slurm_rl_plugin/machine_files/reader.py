@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from slurm_rl_plugin.domain.machine import Machine
 from slurm_rl_plugin.machine_files.conf_lines import read_pairs
+from slurm_rl_plugin.machine_files.database.enforced import enforced
+from slurm_rl_plugin.machine_files.database.entries import DatabaseEntry
+from slurm_rl_plugin.machine_files.database.reader import database_of, files_beside, read_files
 from slurm_rl_plugin.machine_files.gres import Counts, read_gres_conf
 from slurm_rl_plugin.machine_files.kinds import kinds_of, resources_of
 from slurm_rl_plugin.machine_files.nodes import nodes_of
@@ -15,6 +18,7 @@ from slurm_rl_plugin.machine_files.partitions import partitions_of, unserved, wi
 from slurm_rl_plugin.machine_files.scheduling import (
     backfill_of,
     licences_of,
+    name_of,
     refused_parameters,
     sharing_of,
     weights_of_priorities,
@@ -25,7 +29,7 @@ SLURM_CONF, GRES_CONF = "slurm.conf", "gres.conf"
 
 
 def read_machine(path: Path) -> Machine:
-    """The machine that a slurm.conf describes, with gres.conf where it stands beside.
+    """The machine that a slurm.conf describes, with gres.conf and files of sacctmgr beside it.
 
     Args:
         path: of slurm.conf, or of the folder that holds one.
@@ -34,11 +38,16 @@ def read_machine(path: Path) -> Machine:
         ConfigurationError: a file cannot be read or is not understood; says where.
     """
     conf = path / SLURM_CONF if path.is_dir() else path
+    said = collect(read_pairs(conf))
     beside = conf.parent / GRES_CONF
-    return machine_of(collect(read_pairs(conf)), read_gres_conf(beside) if beside.is_file() else {})
+    cluster = name_of(said.settings)
+    entries = read_files(files_beside(conf.parent, cluster), cluster)
+    return machine_of(said, read_gres_conf(beside) if beside.is_file() else {}, entries)
 
 
-def machine_of(said: Statements, gres_conf: Mapping[str, Counts]) -> Machine:
+def machine_of(
+    said: Statements, gres_conf: Mapping[str, Counts], entries: Sequence[DatabaseEntry]
+) -> Machine:
     """Put together a machine of what slurm.conf, or a running Slurm, says.
 
     Raises:
@@ -54,15 +63,22 @@ def machine_of(said: Statements, gres_conf: Mapping[str, Counts]) -> Machine:
     resources = resources_of(serving.values())
     kinds, served = kinds_of(serving, partitions, resources)
     sharing = sharing_of(settings)
+    database = enforced(database_of(entries), settings, served)
     return Machine(
-        name=settings["clustername"].text if "clustername" in settings else "",
+        name=name_of(settings),
         resources=resources,
         kinds=kinds,
         partitions=served,
+        qos=database.qos,
+        accounts=database.accounts,
+        users=database.users,
+        shares=database.shares,
+        parent_of=database.parent_of,
+        account_of=database.account_of,
         licences=licences_of(settings),
         counts_memory=sharing.counts_memory,
         whole_nodes=sharing.whole_nodes,
         backfill=backfill_of(settings),
         weights=weights_of_priorities(settings),
-        left_out=tuple(dict.fromkeys(left_out)),
+        left_out=tuple(dict.fromkeys([*left_out, *database.left_out])),
     )

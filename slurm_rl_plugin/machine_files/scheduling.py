@@ -138,6 +138,11 @@ def _text(settings: ClusterKeys, key: str, default: str) -> str:
     return default if text in NOTHING else text
 
 
+def name_of(settings: ClusterKeys) -> str:
+    """ClusterName; "" where none is told."""
+    return settings["clustername"].text if "clustername" in settings else ""
+
+
 def licences_of(settings: ClusterKeys) -> dict[str, float]:
     """Licences=NAME[:COUNT],...; one where no count is given.
 
