@@ -148,7 +148,10 @@ class Machine:
         kinds: of its nodes, in the order in which Slurm numbers them.
         partitions: in the order of its configuration.
         qos: limits of each QOS by its name.
-        accounts, users: limits of associations by name.
+        accounts, users: limits of associations by name, of those that have any.
+        shares: fair shares of accounts; those that take their parent's are not named.
+        parent_of: the account above each account, "root" at the top.
+        account_of: the default account of each user.
         licences: how many the cluster has, by name.
         counts_memory: memory is given out as CPUs are (CR_*_Memory); else nobody counts it.
         whole_nodes: nodes are given out whole (select/linear, or jobs exclusive by default).
@@ -164,6 +167,9 @@ class Machine:
     qos: Mapping[str, ResourceLimit] = field(default_factory=dict)
     accounts: Mapping[str, ResourceLimit] = field(default_factory=dict)
     users: Mapping[str, ResourceLimit] = field(default_factory=dict)
+    shares: Mapping[str, float] = field(default_factory=dict)
+    parent_of: Mapping[str, str] = field(default_factory=dict)
+    account_of: Mapping[str, str] = field(default_factory=dict)
     licences: Mapping[str, float] = field(default_factory=dict)
     counts_memory: bool = True
     whole_nodes: bool = False

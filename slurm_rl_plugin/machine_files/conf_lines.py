@@ -1,0 +1,115 @@
+"""Lines of slurm.conf and gres.conf: comments, continuations, quotes, Include."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from slurm_rl_plugin.errors import ConfigurationError
+from slurm_rl_plugin.machine_files.values import Value
+
+_COMMENT = re.compile(r"((?:[^#\\]|\\.)*)#.*", re.DOTALL)
+_CONTINUED = re.compile(r"(?<!\\)(?:\\\\)*\\\s*$")
+_ESCAPE = re.compile(r"\\(.?)")
+_PAIR = re.compile(r'\s*([A-Za-z0-9_.]+)\s*=\s*(?:"([^"]*)"|(\S+))(?=\s|$)')
+_INCLUDE = re.compile(r"\s*include\s+(\S+)\s*", re.IGNORECASE)
+#: Of files that include each other.
+_DEEPEST = 20
+
+
+def read_pairs(path: Path, *, cluster: str = "") -> Iterator[list[Value]]:
+    """The keys and values of each line, those of included files where they are included.
+
+    Args:
+        path: included files are looked for in its folder.
+        cluster: what %c stands for in their names, until ClusterName is read.
+
+    Raises:
+        ConfigurationError: a file cannot be read, or a line is not understood.
+    """
+    yield from _Reader(path.parent, cluster).lines(path, 0)
+
+
+class _Reader:
+    def __init__(self, folder: Path, cluster: str) -> None:
+        self._folder = folder
+        self._cluster = cluster
+
+    def lines(self, path: Path, depth: int) -> Iterator[list[Value]]:
+        if depth > _DEEPEST:
+            raise ConfigurationError(f"{path}: files include each other; take one Include out")
+        for number, line in logical_lines(path):
+            place = f"{path}:{number}"
+            if (included := _INCLUDE.fullmatch(line)) is not None:
+                yield from self.lines(self._included(included[1], place), depth + 1)
+            elif pairs := pairs_of(line, place):
+                self._note_cluster(pairs)
+                yield pairs
+
+    def _included(self, name: str, place: str) -> Path:
+        if "*" in name:
+            raise ConfigurationError(f"{place}: Slurm includes no {name}; name each file")
+        path = self._folder / name.replace("%c", self._cluster)
+        if not path.is_file():
+            raise ConfigurationError(
+                f"{place}: Include {name}: there is no file {path}; copy it there too"
+            )
+        return path
+
+    def _note_cluster(self, pairs: list[Value]) -> None:
+        for value in pairs:
+            if value.key.lower() == "clustername":
+                self._cluster = value.text
+
+
+def logical_lines(path: Path) -> Iterator[tuple[int, str]]:
+    """Number and text of each line, continued ones joined, without comments and escapes.
+
+    Raises:
+        ConfigurationError: the file cannot be read, or is no text.
+    """
+    joined, first = "", 0
+    for number, line in enumerate(_text(path).splitlines(), start=1):
+        first = first or number
+        bare = found[1] if (found := _COMMENT.fullmatch(line)) else line
+        if _CONTINUED.search(bare):
+            joined += bare.rstrip()[:-1]
+            continue
+        whole, place = joined + bare, first
+        joined, first = "", 0
+        if whole.strip():
+            yield place, _ESCAPE.sub(r"\1", whole)
+    if joined.strip():
+        yield first, _ESCAPE.sub(r"\1", joined)
+
+
+def _text(path: Path) -> str:
+    try:
+        stored = path.read_bytes()
+    except OSError as error:
+        raise ConfigurationError(
+            f"{path}: the file cannot be read ({error.strerror}); check its path and permissions"
+        ) from None
+    if b"\0" in stored:
+        raise ConfigurationError(f"{path}: the file is no text; give a slurm.conf")
+    return stored.decode("utf-8", "replace").removeprefix("\ufeff")
+
+
+def pairs_of(line: str, place: str) -> list[Value]:
+    """Keys and values of one line.
+
+    Raises:
+        ConfigurationError: something in it is no `key=value`.
+    """
+    pairs, at = [], 0
+    while at < len(line.rstrip()):
+        found = _PAIR.match(line, at)
+        if found is None:
+            words = line[at:].split(maxsplit=1)[0][:80]
+            raise ConfigurationError(
+                f"{place}: {words!r} is no key=value; mend the line, or give a slurm.conf"
+            )
+        pairs.append(Value(place, found[1], found[3] if found[2] is None else found[2]))
+        at = found.end()
+    return pairs

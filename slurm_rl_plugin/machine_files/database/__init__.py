@@ -1,0 +1,1 @@
+"""What Slurm's accounting database says of a machine: limits, shares, who belongs where."""

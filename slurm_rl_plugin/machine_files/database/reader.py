@@ -1,0 +1,167 @@
+"""Limits, shares and accounts of a machine, from what sacctmgr wrote or reads."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from slurm_rl_plugin.domain.machine import ResourceLimit
+from slurm_rl_plugin.errors import ConfigurationError
+from slurm_rl_plugin.machine_files.database.dump import FIRST_WORDS, read_dump
+from slurm_rl_plugin.machine_files.database.entries import (
+    ACCOUNT,
+    QOS,
+    USER,
+    DatabaseEntry,
+    merged,
+)
+from slurm_rl_plugin.machine_files.database.limits import limit_of, not_modelled
+from slurm_rl_plugin.machine_files.database.script import read_script
+from slurm_rl_plugin.machine_files.database.tables import BAR, read_tables
+from slurm_rl_plugin.machine_files.values import NOTHING
+
+#: What is looked for beside slurm.conf; beside these CLUSTER.cfg, as `sacctmgr dump` calls it.
+FILES = ("sacctmgr.script", "sacctmgr.cfg", "sacctmgr.txt", "qos.txt", "assoc.txt")
+ROOT = "root"
+_PARENT = "parent"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Database:
+    """What the accounting database says of a machine, by the fields of `Machine`."""
+
+    qos: Mapping[str, ResourceLimit] = field(default_factory=dict)
+    accounts: Mapping[str, ResourceLimit] = field(default_factory=dict)
+    users: Mapping[str, ResourceLimit] = field(default_factory=dict)
+    shares: Mapping[str, float] = field(default_factory=dict)
+    parent_of: Mapping[str, str] = field(default_factory=dict)
+    account_of: Mapping[str, str] = field(default_factory=dict)
+    left_out: Sequence[str] = ()
+
+
+def files_beside(folder: Path, cluster: str) -> list[Path]:
+    """Files of sacctmgr in the folder of a slurm.conf."""
+    names = (*FILES, f"{cluster}.cfg") if cluster else FILES
+    return [path for name in names if (path := folder / name).is_file()]
+
+
+def read_files(paths: Iterable[Path], cluster: str) -> list[DatabaseEntry]:
+    """Entries of files in any form: a script, a dump, tables.
+
+    Raises:
+        ConfigurationError: a file cannot be read or is not understood.
+    """
+    return [entry for path in paths for entry in _entries_of(path, cluster)]
+
+
+def _entries_of(path: Path, cluster: str) -> Iterator[DatabaseEntry]:
+    try:
+        text = path.read_text(encoding="utf-8", errors="replace")
+    except OSError as error:
+        raise ConfigurationError(
+            f"{path}: the file cannot be read ({error.strerror}); check its permissions"
+        ) from None
+    told = (line for line in text.splitlines() if line.strip() and not line.startswith("#"))
+    first = next(told, "")
+    if first.lower().startswith(FIRST_WORDS):
+        return read_dump(path, text)
+    if BAR in first:
+        return read_tables(str(path), text.splitlines(), cluster=cluster)
+    return read_script(path, text)
+
+
+def database_of(entries: Iterable[DatabaseEntry]) -> Database:
+    """Sort entries by what they are about.
+
+    Raises:
+        ConfigurationError: a value is not understood.
+    """
+    known = merged(entries)
+    users, of_users = _users(known)
+    accounts = [entry for entry in known if entry.kind == ACCOUNT]
+    told = [sentence for entry in known for sentence in not_modelled(entry)]
+    return Database(
+        qos={entry.name: limit_of(entry) for entry in known if entry.kind == QOS},
+        accounts={
+            entry.name: limit for entry in accounts if (limit := limit_of(entry)) != ResourceLimit()
+        },
+        users=users,
+        shares={entry.name: share for entry in accounts if (share := _share(entry)) is not None},
+        parent_of={entry.name: entry.parent or ROOT for entry in accounts if entry.name != ROOT},
+        account_of=dict(_default_accounts(known)),
+        left_out=(*told, *of_users, *_shares_of_users(known)),
+    )
+
+
+def _share(entry: DatabaseEntry) -> float | None:
+    """Shares of an account, one where nothing is said; None where it takes its parent's."""
+    for key in ("fairshare", "share", "shares", "rawshares"):
+        if key in entry.keys and entry.keys[key].text.lower() not in {"-1", *NOTHING}:
+            value = entry.keys[key]
+            return None if value.text.lower() == _PARENT else float(value.number())
+    return 1.0
+
+
+def _shares_of_users(entries: Iterable[DatabaseEntry]) -> Iterator[str]:
+    own = [entry.account for entry in entries if entry.kind == USER and _share(entry) is not None]
+    if len(own) > len(set(own)):
+        yield "shares of users within their account have no effect: fair-share is of accounts."
+
+
+def _default_accounts(entries: Iterable[DatabaseEntry]) -> Iterator[tuple[str, str]]:
+    """User and default account: the one that is said to be it, else the first."""
+    of: dict[str, str] = {}
+    said: dict[str, str] = {}
+    for entry in entries:
+        if entry.kind == USER:
+            default = entry.keys.get("defaultaccount")
+            if default is not None and default.text:
+                said[entry.name] = default.text.lower()
+            if entry.account:
+                of.setdefault(entry.name, entry.account)
+    yield from {**of, **said}.items()
+
+
+def _users(entries: Iterable[DatabaseEntry]) -> tuple[dict[str, ResourceLimit], list[str]]:
+    """Limits of users by name, those without any left out, and what cannot be said by name."""
+    limits: dict[str, list[ResourceLimit]] = {}
+    left_out: list[str] = []
+    for entry in entries:
+        if entry.kind != USER:
+            continue
+        limit = limit_of(entry)
+        if entry.partition and limit != ResourceLimit():
+            left_out.append(
+                f"user {entry.name}: limits for partition {entry.partition} alone have no effect."
+            )
+        elif not entry.partition:
+            limits.setdefault(entry.name, []).append(limit)
+    left_out += [
+        f"user {name}: its limits differ by account, and the widest hold for all."
+        for name, found in limits.items()
+        if any(limit != found[0] for limit in found)
+    ]
+    widest = {name: _widest(found) for name, found in limits.items()}
+    return {name: each for name, each in widest.items() if each != ResourceLimit()}, left_out
+
+
+def _widest(limits: Sequence[ResourceLimit]) -> ResourceLimit:
+    """The least that holds whichever of these a job goes by."""
+
+    def part(name: str) -> dict[str, float]:
+        tables: list[Mapping[str, float]] = [getattr(limit, name) for limit in limits]
+        most = {
+            key: max(table.get(key, math.inf) for table in tables)
+            for table in tables
+            for key in table
+        }
+        return {key: value for key, value in most.items() if value < math.inf}
+
+    return ResourceLimit(
+        group=part("group"),
+        user=part("user"),
+        job=part("job"),
+        longest=max(limit.longest for limit in limits),
+    )

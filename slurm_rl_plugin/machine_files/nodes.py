@@ -1,0 +1,131 @@
+"""Nodes by their records: CPUs, memory, generic resources, and whether they serve at all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from slurm_rl_plugin.domain.resources import CPUS, MEMORY
+from slurm_rl_plugin.errors import ConfigurationError
+from slurm_rl_plugin.machine_files.gres import Counts, gres_of, with_types
+from slurm_rl_plugin.machine_files.hostlists import compress
+from slurm_rl_plugin.machine_files.processors import processors_of
+from slurm_rl_plugin.machine_files.scheduling import sharing_of
+from slurm_rl_plugin.machine_files.statements import ConfRecord, Statements
+
+#: Nodes that slurm.conf keeps out of service; FUTURE ones are not there yet.
+AWAY = ("DOWN", "DRAIN", "FAIL", "FUTURE")
+#: Known, and of no weight for when jobs start.
+_NO_EFFECT = frozenset(
+    {
+        *("bcastaddr", "cpubind", "nodeaddr", "nodehostname", "port", "reason", "gresconf"),
+        *("tmpdisk", "parameters", "nodename"),
+    }
+)
+_READ = frozenset(
+    {
+        *("boards", "corespeccount", "corespersocket", "cpus", "cpuspeclist", "features", "gres"),
+        *("memspeclimit", "realmemory", "sockets", "socketsperboard", "state", "threadspercore"),
+        *("weight",),
+    }
+)
+_WHY = {
+    "restrictedcorespergpu": "no cores are kept for jobs with GPUs",
+    "suspendtime": "nodes are not powered down",
+    "topology": "jobs are not kept on near nodes",
+    "tresweights": "weights of resources of a node do not count",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One node that serves.
+
+    Attributes:
+        name: of the node.
+        counts: resource -> how much jobs may have of it; memory in MiB.
+        features: words that constraints may ask for.
+        weight: those of less weight are taken first.
+    """
+
+    name: str
+    counts: Counts
+    features: frozenset[str]
+    weight: int
+
+
+def nodes_of(
+    said: Statements, gres_conf: Mapping[str, Counts]
+) -> tuple[dict[str, Node], frozenset[str], list[str]]:
+    """Nodes that serve, in their order; names of those that do not; what is left out.
+
+    Raises:
+        ConfigurationError: a value is not understood, or a node has two records.
+    """
+    away = {name for record in said.down if _is_away(record) for name in record.name.names()}
+    serving: dict[str, Node] = {}
+    left_out: list[str] = []
+    for record in said.nodes:
+        names = record.name.names()
+        if twice := [name for name in names if name in serving]:
+            raise record.name.fault(f"{compress(twice)} has a line already; take one out")
+        if _is_away(record):
+            away.update(names)
+        left_out += _not_modelled(record, names)
+        serving |= _alike(record, names, gres_conf)
+    kept = {name: node for name, node in serving.items() if name not in away}
+    if gone := [name for name in serving if name in away]:
+        left_out.append(f"{compress(gone)}: down, drained or FUTURE, so not part of the machine.")
+    left_out += _whole_cores(said)
+    if not kept:
+        raise ConfigurationError("no NodeName line has a node that serves; give a whole slurm.conf")
+    return kept, frozenset(away), left_out
+
+
+def _alike(
+    record: ConfRecord, names: Iterable[str], gres_conf: Mapping[str, Counts]
+) -> Iterator[tuple[str, Node]]:
+    counts = {CPUS: float(processors_of(record).count), MEMORY: float(_memory(record))}
+    if "gres" in record.keys:
+        counts |= gres_of(record.keys["gres"])
+    features = frozenset(record.keys["features"].words if "features" in record.keys else ())
+    weight = record.number("weight", 1)
+    for name in names:
+        told = gres_conf.get(name) or gres_conf.get("", {})
+        yield name, Node(name, with_types(counts, told), features, weight)
+
+
+def _is_away(record: ConfRecord) -> bool:
+    return record.text("state", "UNKNOWN").upper().startswith(AWAY)
+
+
+def _memory(record: ConfRecord) -> int:
+    """MiB that jobs may have; Slurm takes 1 where nothing is said."""
+    real, kept = record.number("realmemory", 1), record.number("memspeclimit", 0)
+    return real - kept if kept < real else real
+
+
+def _not_modelled(record: ConfRecord, names: list[str]) -> Iterator[str]:
+    for key, value in record.keys.items():
+        if key in _WHY:
+            yield f"{value.said}: {_WHY[key]}."
+        elif key not in _NO_EFFECT | _READ:
+            yield f"{value.said}: not known here, so it has no effect."
+    if record.text("state").upper().startswith("CLOUD"):
+        yield f"{compress(names)}: State=CLOUD, counted as if always powered up."
+    if "realmemory" not in record.keys:
+        yield f"{compress(names)}: no RealMemory, so 1 MiB each, as Slurm takes it."
+
+
+def _whole_cores(said: Statements) -> Iterator[str]:
+    """The sentence on nodes of whose cores Slurm gives all threads to one job."""
+    words = sharing_of(said.settings).words
+    if not any(word.startswith(("cr_core", "cr_socket")) for word in words):
+        return
+    for record in said.nodes:
+        of_core = processors_of(record).of_core
+        if of_core > 1:
+            yield (
+                f"{record.name.text}: a core of {of_core} CPUs goes to one job whole; "
+                "CPUs are given out one by one."
+            )

@@ -1,0 +1,84 @@
+"""A machine from slurm.conf and the files beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from slurm_rl_plugin.domain.machine import Machine
+from slurm_rl_plugin.machine_files.conf_lines import read_pairs
+from slurm_rl_plugin.machine_files.database.enforced import enforced
+from slurm_rl_plugin.machine_files.database.entries import DatabaseEntry
+from slurm_rl_plugin.machine_files.database.reader import database_of, files_beside, read_files
+from slurm_rl_plugin.machine_files.gres import Counts, read_gres_conf
+from slurm_rl_plugin.machine_files.kinds import kinds_of, resources_of
+from slurm_rl_plugin.machine_files.nodes import nodes_of
+from slurm_rl_plugin.machine_files.not_modelled import not_modelled
+from slurm_rl_plugin.machine_files.partitions import partitions_of, unserved, without_partition
+from slurm_rl_plugin.machine_files.scheduling import (
+    backfill_of,
+    licences_of,
+    name_of,
+    refused_parameters,
+    sharing_of,
+    weights_of_priorities,
+)
+from slurm_rl_plugin.machine_files.statements import Statements, collect
+
+SLURM_CONF, GRES_CONF = "slurm.conf", "gres.conf"
+
+
+def read_machine(path: Path) -> Machine:
+    """The machine that a slurm.conf describes, with gres.conf and files of sacctmgr beside it.
+
+    Args:
+        path: of slurm.conf, or of the folder that holds one.
+
+    Raises:
+        ConfigurationError: a file cannot be read or is not understood; says where.
+    """
+    conf = path / SLURM_CONF if path.is_dir() else path
+    said = collect(read_pairs(conf))
+    beside = conf.parent / GRES_CONF
+    cluster = name_of(said.settings)
+    entries = read_files(files_beside(conf.parent, cluster), cluster)
+    return machine_of(said, read_gres_conf(beside) if beside.is_file() else {}, entries)
+
+
+def machine_of(
+    said: Statements, gres_conf: Mapping[str, Counts], entries: Sequence[DatabaseEntry]
+) -> Machine:
+    """Put together a machine of what slurm.conf, or a running Slurm, says.
+
+    Raises:
+        ConfigurationError: a value is not understood, or what belongs together does not fit.
+    """
+    settings = said.settings
+    nodes, away, of_nodes = nodes_of(said, gres_conf)
+    partitions, of_partitions = partitions_of(said, nodes, away)
+    left_out = [*of_nodes, *of_partitions, *refused_parameters(settings), *not_modelled(settings)]
+    if idle := unserved(nodes, partitions):
+        left_out.append(without_partition(idle))
+    serving = {name: node for name, node in nodes.items() if name not in set(idle)}
+    resources = resources_of(serving.values())
+    kinds, served = kinds_of(serving, partitions, resources)
+    sharing = sharing_of(settings)
+    database = enforced(database_of(entries), settings, served)
+    return Machine(
+        name=name_of(settings),
+        resources=resources,
+        kinds=kinds,
+        partitions=served,
+        qos=database.qos,
+        accounts=database.accounts,
+        users=database.users,
+        shares=database.shares,
+        parent_of=database.parent_of,
+        account_of=database.account_of,
+        licences=licences_of(settings),
+        counts_memory=sharing.counts_memory,
+        whole_nodes=sharing.whole_nodes,
+        backfill=backfill_of(settings),
+        weights=weights_of_priorities(settings),
+        left_out=tuple(dict.fromkeys([*left_out, *database.left_out])),
+    )

@@ -1,0 +1,161 @@
+"""How the cluster schedules: backfilling, weights of priorities, what is given out of a node."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from slurm_rl_plugin.domain.machine import BackfillSettings, PriorityWeights
+from slurm_rl_plugin.machine_files.resource_names import weights_of
+from slurm_rl_plugin.machine_files.values import NOTHING, Value
+from slurm_rl_plugin.units import MINUTE
+
+ClusterKeys = Mapping[str, Value]
+_INTEGER = re.compile(r"\s*(-?\d{1,18})", re.ASCII)
+#: The parameters that `BackfillSettings` holds, by field: name, seconds of its unit, least value.
+_NUMBERS: Mapping[str, tuple[str, float, int]] = {
+    "interval": ("bf_interval", 1.0, 1),
+    "window": ("bf_window", MINUTE, 1),
+    "resolution": ("bf_resolution", 1.0, 1),
+    "most_jobs": ("bf_max_job_test", 1, 1),
+    "most_of_user": ("bf_max_job_user", 1, 0),
+    "depth": ("default_queue_depth", 1, 0),
+    "main_interval": ("sched_interval", 1.0, 0),
+}
+GOES_ON = "bf_continue"
+MODELLED_PARAMETERS = frozenset({GOES_ON, *(name for name, _, _ in _NUMBERS.values())})
+BACKFILL, MULTIFACTOR, LINEAR = "sched/backfill", "priority/multifactor", "select/linear"
+_WEIGHTS = {
+    "age": "priorityweightage",
+    "fairshare": "priorityweightfairshare",
+    "size": "priorityweightjobsize",
+    "partition": "priorityweightpartition",
+    "qos": "priorityweightqos",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSharing:
+    """What of a node jobs are given.
+
+    Attributes:
+        whole_nodes: nodes are given out whole.
+        words: of SelectTypeParameters, in lower case.
+    """
+
+    whole_nodes: bool
+    words: tuple[str, ...]
+
+    @property
+    def counts_memory(self) -> bool:
+        """Memory is given out as CPUs are."""
+        return any(word.endswith("_memory") for word in self.words)
+
+
+def parameters_of(settings: ClusterKeys) -> dict[str, str]:
+    """SchedulerParameters by name in lower case; "" for a word alone."""
+    value = settings.get("schedulerparameters")
+    words = () if value is None or value.text.lower() in NOTHING else value.words
+    pairs = (word.partition("=") for word in words)
+    return {name.strip().lower(): number.strip() for name, _, number in pairs}
+
+
+def backfill_of(settings: ClusterKeys) -> BackfillSettings:
+    """SchedulerType and SchedulerParameters; what Slurm would not take has Slurm's default."""
+    given = parameters_of(settings)
+    numbers = {
+        name: int(found) * unit if unit == 1 else found * unit
+        for name, (key, unit, least) in _NUMBERS.items()
+        if (found := _number(given.get(key), least)) is not None
+    }
+    if _number(given.get("sched_interval"), -1) == -1:
+        numbers["main_interval"] = math.inf  # Slurm's word for: never
+    switched_off = _number(given.get("bf_interval"), -1) == -1
+    return BackfillSettings(
+        backfills=_text(settings, "schedulertype", BACKFILL) == BACKFILL and not switched_off,
+        goes_on=GOES_ON in given,
+        **numbers,  # type: ignore[arg-type] # each as its field wants it
+    )
+
+
+def refused_parameters(settings: ClusterKeys) -> Iterator[str]:
+    """Those whose value Slurm does not take: their default holds."""
+    given = parameters_of(settings)
+    for key, _, least in _NUMBERS.values():
+        if key in given and _number(given[key], least) is None and given[key] != "-1":
+            yield (
+                f"SchedulerParameters {key}={given[key]}: Slurm takes no such value, so its "
+                "default holds."
+            )
+
+
+def _number(text: str | None, least: int) -> int | None:
+    found = _INTEGER.match(text or "")
+    return int(found[1]) if found and int(found[1]) >= least else None
+
+
+def weights_of_priorities(settings: ClusterKeys) -> PriorityWeights:
+    """PriorityWeight* and what goes with them; all 0 where jobs start as they came.
+
+    Raises:
+        ConfigurationError: a value is not understood.
+    """
+    if _text(settings, "prioritytype", MULTIFACTOR) != MULTIFACTOR:
+        return PriorityWeights()
+    tres = settings.get("priorityweighttres")
+    flags = settings.get("priorityflags")
+    words = () if flags is None or flags.text.lower() in NOTHING else flags.words
+    return PriorityWeights(
+        **{name: float(_whole(settings, key)) for name, key in _WEIGHTS.items()},
+        resources={} if tres is None or tres.text.lower() in NOTHING else weights_of(tres),
+        highest_age=_span(settings, "prioritymaxage"),
+        half_life=_span(settings, "prioritydecayhalflife") or math.inf,
+        favours_small="priorityfavorsmall" in settings and settings["priorityfavorsmall"].truth(),
+        flags=frozenset(word.upper() for word in words),
+    )
+
+
+def _whole(settings: ClusterKeys, key: str) -> int:
+    return settings[key].number() if key in settings else 0
+
+
+def _span(settings: ClusterKeys, key: str) -> float:
+    return settings[key].seconds() if key in settings else PriorityWeights().highest_age
+
+
+def sharing_of(settings: ClusterKeys) -> NodeSharing:
+    """SelectType and SelectTypeParameters; by default CR_Core_Memory of select/cons_tres."""
+    linear = _text(settings, "selecttype", "select/cons_tres") == LINEAR
+    default = "" if linear else "cr_core_memory"
+    words = _text(settings, "selecttypeparameters", default).split(",")
+    return NodeSharing(linear, tuple(word.strip() for word in words))
+
+
+def _text(settings: ClusterKeys, key: str, default: str) -> str:
+    text = settings[key].text.lower() if key in settings else ""
+    return default if text in NOTHING else text
+
+
+def name_of(settings: ClusterKeys) -> str:
+    """ClusterName; "" where none is told."""
+    return settings["clustername"].text if "clustername" in settings else ""
+
+
+def licences_of(settings: ClusterKeys) -> dict[str, float]:
+    """Licences=NAME[:COUNT],...; one where no count is given.
+
+    Raises:
+        ConfigurationError: an entry of another form.
+    """
+    value = settings.get("licenses")
+    if value is None or value.text.lower() in NOTHING:
+        return {}
+    found: dict[str, float] = {}
+    for word in value.words:
+        name, _, count = word.partition(":")
+        if not name or not (count or "1").isascii() or not (count or "1").isdigit():
+            raise value.fault(f"{word} is no NAME:COUNT; write such as matlab:10")
+        found[name] = found.get(name, 0.0) + float(count or 1)
+    return found

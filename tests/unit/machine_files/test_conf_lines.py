@@ -1,0 +1,81 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from slurm_rl_plugin.errors import ConfigurationError
+from slurm_rl_plugin.machine_files.reader import read_machine
+from tests.unit.machine_files.written_files import NODES, PARTITION, machine_of_lines
+
+
+def test_comments_continuations_quotes_and_cases(tmp_path: Path) -> None:
+    machine = machine_of_lines(
+        tmp_path,
+        "# a comment \\",
+        "clusterNAME=site # and one more",
+        "nodename=n[1-2] CPUS=8 \\",
+        '   realmemory = 16000 Reason="two words" \\',
+        "   Feature=a,b",
+        PARTITION,
+    )
+    assert machine.name == "site"
+    (kind,) = machine.kinds
+    assert (kind.name, kind.count, kind.resources) == ("n[1-2]", 2, (8.0, 16000.0, 0.0))
+    assert kind.features == {"a", "b"}
+
+
+def test_a_file_of_windows_with_a_mark_at_its_head(tmp_path: Path) -> None:
+    tmp_path.joinpath("slurm.conf").write_bytes(
+        b"\xef\xbb\xbfClusterName=site\r\n" + f"{NODES}\r\n{PARTITION}\r\n".encode()
+    )
+    assert read_machine(tmp_path / "slurm.conf").nodes == 4
+
+
+def test_files_included_where_they_are_named(tmp_path: Path) -> None:
+    machine = machine_of_lines(
+        tmp_path,
+        "ClusterName=site",
+        "NodeName=DEFAULT RealMemory=500",
+        "include nodes.conf",
+        "Include partitions-%c.conf",
+        nodes_conf="NodeName=n1 CPUs=2\nNodeName=DEFAULT CPUs=4\nNodeName=n2\n",
+        **{"partitions-site_conf": PARTITION},
+    )
+    assert [kind.resources for kind in machine.kinds] == [(2.0, 500.0, 0.0), (4.0, 500.0, 0.0)]
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("Include missing.conf", r"slurm.conf:1: Include missing.conf: there is no file"),
+        ("Include slurm.conf", "include each other"),
+        ("Include *.conf", "name each file"),
+        ("what is this", r"slurm.conf:1: 'what' is no key=value"),
+        ("NodeName=n1 CPUs=many", "slurm.conf:1: CPUs=many: this is no whole number"),
+        ("NodeName=n[1-x]", r"NodeName=n\[1-x\]: .* is no list of numbers"),
+        ("NodeName=n1 Gres=gpu:a:b:c:2", "is no NAME"),
+        ("NodeName=n1\nNodeName=n1", "n1 has a line already"),
+        ("NodeName=n1\nPartitionName=a Nodes=n1 MaxTime=soon", "this is no span of time"),
+        ("NodeName=n1\nPartitionName=a Nodes=n1 Default=maybe", "write YES or NO"),
+        ("NodeName=n1\nPartitionName=a Nodes=n7", "no NodeName or NodeSet line has n7"),
+        ("NodeName=n1\nPartitionName=a Nodes=n1 TRESBillingWeights=CPU", "no RESOURCE=NUMBER"),
+        ("NodeName=n1\nPartitionName=a Nodes=n1\nLicenses=a:b", "no NAME:COUNT"),
+        ("NodeName=n1 CpuSpecList=a\nPartitionName=a Nodes=n1", "no list of CPUs"),
+        ("NodeName=n1", "no PartitionName line"),
+        ("PartitionName=a", "no NodeName line"),
+        ("", "no NodeName line"),
+    ],
+)
+def test_faults_are_one_sentence(tmp_path: Path, line: str, words: str) -> None:
+    with pytest.raises(ConfigurationError, match=words) as caught:
+        machine_of_lines(tmp_path, line)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_file_that_is_not_there_or_no_text(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="No such file"):
+        read_machine(tmp_path)
+    tmp_path.joinpath("slurm.conf").write_bytes(b"\x7fELF\0\0")
+    with pytest.raises(ConfigurationError, match="is no text"):
+        read_machine(tmp_path)

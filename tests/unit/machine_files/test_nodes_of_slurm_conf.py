@@ -1,0 +1,134 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.unit.machine_files.written_files import PARTITION, machine_of_lines
+
+
+@pytest.mark.parametrize(
+    ("keys", "cpus"),
+    [
+        ("CPUs=8", 8),
+        ("Procs=8", 8),
+        ("Sockets=2 CoresPerSocket=16", 32),
+        ("Sockets=2 CoresPerSocket=16 ThreadsPerCore=2", 64),
+        ("CPUs=32 Sockets=2 CoresPerSocket=16 ThreadsPerCore=2", 32),
+        ("Boards=2 SocketsPerBoard=2 CoresPerSocket=4", 16),
+        ("CoresPerSocket=4", 4),
+        ("CPUs=7 Sockets=2 CoresPerSocket=4", 8),
+        ("CPUs=8 CoreSpecCount=2 Sockets=2 CoresPerSocket=4", 6),
+        ("Sockets=1 CoresPerSocket=4 ThreadsPerCore=2 CoreSpecCount=1", 6),
+        ("CPUs=8 CpuSpecList=0,4-5", 5),
+        ("", 1),
+    ],
+)
+def test_cpus_told_or_inferred(tmp_path: Path, keys: str, cpus: int) -> None:
+    machine = machine_of_lines(tmp_path, f"NodeName=n1 RealMemory=100 {keys}", PARTITION)
+    assert machine.kinds[0].resources[0] == cpus
+
+
+def test_memory_less_what_the_system_keeps(tmp_path: Path) -> None:
+    machine = machine_of_lines(
+        tmp_path,
+        "NodeName=n1 RealMemory=1000 MemSpecLimit=100",
+        "NodeName=n2 RealMemory=1000 MemSpecLimit=1000",
+        "NodeName=n3",
+        PARTITION,
+    )
+    assert [kind.resources[1] for kind in machine.kinds] == [900.0, 1000.0, 1.0]
+    assert machine.left_out == ("n3: no RealMemory, so 1 MiB each, as Slurm takes it.",)
+
+
+@pytest.mark.parametrize(
+    ("gres", "gpus", "others"),
+    [
+        ("gpu", 1, {}),
+        ("gpu:4", 4, {}),
+        ("gpu:a100:2", 2, {"gres/gpu:a100": 2}),
+        ("gpu:a100:2(S:0,1),gpu:v100:1(S:0-1)", 3, {"gres/gpu:a100": 2, "gres/gpu:v100": 1}),
+        ("gpu:a100", 1, {"gres/gpu:a100": 1}),
+        ("gpu:2,shard:8,bandwidth:lustre:no_consume:4G", 2, {"gres/shard": 8}),
+        ("nic:2K", 0, {"gres/nic": 2048}),
+        ("(null)", 0, {}),
+    ],
+)
+def test_generic_resources(tmp_path: Path, gres: str, gpus: int, others: dict[str, int]) -> None:
+    machine = machine_of_lines(tmp_path, f"NodeName=n1 RealMemory=9 Gres={gres}", PARTITION)
+    (kind,) = machine.kinds
+    assert kind.resources[2] == gpus
+    assert dict(zip(machine.resources[3:], kind.resources[3:], strict=True)) == others
+
+
+def test_types_that_gres_conf_tells(tmp_path: Path) -> None:
+    machine = machine_of_lines(
+        tmp_path,
+        "NodeName=n1 RealMemory=9 Gres=gpu:4",
+        "NodeName=n2 RealMemory=9 Gres=gpu:v100:2",
+        "NodeName=n3 RealMemory=9",
+        PARTITION,
+        gres_conf=(
+            "AutoDetect=off\n"
+            "NodeName=n1 Name=gpu Type=a100 File=/dev/nvidia[0-2]\n"
+            "NodeName=n[2-3] Name=gpu Type=a100 Count=8\n"
+        ),
+    )
+    columns = ("cpus", "memory", "gpus", "gres/gpu:a100", "gres/gpu:v100")
+    assert machine.resources == columns
+    assert [kind.resources[2:] for kind in machine.kinds] == [(4, 3, 0), (2, 0, 2), (0, 0, 0)]
+
+
+def test_defaults_hold_for_what_follows_and_add_up(tmp_path: Path) -> None:
+    machine = machine_of_lines(
+        tmp_path,
+        "NodeName=n1 CPUs=2 RealMemory=5",
+        "NodeName=DEFAULT CPUs=4 RealMemory=10 Weight=3",
+        "NodeName=n2 Feature=x",
+        "NodeName=DEFAULT RealMemory=20 Features=y",
+        "NodeName=n3 Weight=9",
+        PARTITION,
+    )
+    told = [(kind.resources[:2], kind.weight, set(kind.features)) for kind in machine.kinds]
+    assert told == [((2, 5), 1, set()), ((4, 10), 3, {"x"}), ((4, 20), 9, {"y"})]
+
+
+def test_nodes_out_of_service_are_no_part_of_it(tmp_path: Path) -> None:
+    machine = machine_of_lines(
+        tmp_path,
+        "NodeName=n[1-9] RealMemory=9",
+        "NodeName=f[1-2] RealMemory=9 State=FUTURE",
+        "NodeName=d1 RealMemory=9 State=DOWN",
+        "NodeName=c1 RealMemory=9 State=CLOUD",
+        "NodeName=i1 RealMemory=9 State=IDLE",
+        "DownNodes=n[2-3] State=DRAIN Reason=broken",
+        "PartitionName=all Nodes=n[1-9],f1,d1,c1",
+    )
+    assert [kind.name for kind in machine.kinds] == ["n[1,4-9],c1"]
+    assert machine.left_out == (
+        "c1: State=CLOUD, counted as if always powered up.",
+        "n[2-3],f[1-2],d1: down, drained or FUTURE, so not part of the machine.",
+        "i1: in no partition, so not part of the machine.",
+    )
+
+
+def test_a_kind_is_a_run_of_nodes_that_are_alike(tmp_path: Path) -> None:
+    machine = machine_of_lines(
+        tmp_path,
+        "NodeName=n[1-4] RealMemory=9",
+        "NodeName=big RealMemory=99",
+        "NodeName=n[5-6] RealMemory=9",
+        "PartitionName=all Nodes=ALL",
+        "PartitionName=some Nodes=n[3-4]",
+    )
+    assert [kind.name for kind in machine.kinds] == ["n[1-2]", "n[3-4]", "big", "n[5-6]"]
+    assert [partition.kinds for partition in machine.partitions] == [(0, 1, 2, 3), (1,)]
+    assert machine.nodes == 7
+
+
+def test_cores_that_go_to_one_job_whole(tmp_path: Path) -> None:
+    nodes = "NodeName=n1 RealMemory=9 CoresPerSocket=4 ThreadsPerCore=2"
+    words = "n1: a core of 2 CPUs goes to one job whole; CPUs are given out one by one."
+    assert words in machine_of_lines(tmp_path, nodes, PARTITION).left_out
+    by_cpu = machine_of_lines(tmp_path, nodes, PARTITION, "SelectTypeParameters=CR_CPU_Memory")
+    assert by_cpu.left_out == ()
