@@ -6,7 +6,7 @@ import math
 import re
 from dataclasses import dataclass
 
-from slurm_rl_plugin.accounting.sacct.durations import asked_seconds
+from slurm_rl_plugin.accounting.slurm.durations import asked_seconds
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.machine_files.hostlists import expand
 from slurm_rl_plugin.units import MINUTE

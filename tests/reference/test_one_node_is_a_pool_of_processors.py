@@ -7,8 +7,9 @@ import pytest
 
 from slurm_rl_plugin.simulator.kernel.cluster import Workload
 from slurm_rl_plugin.simulator.nodes.group_limits import no_limits
+from slurm_rl_plugin.simulator.nodes.node_machine import NodeMachine, PartitionQueues
 from slurm_rl_plugin.simulator.nodes.requests import node_requests
-from slurm_rl_plugin.simulator.schedules.on_nodes import NodeMachine, simulate_on_nodes
+from slurm_rl_plugin.simulator.schedules.on_nodes import simulate_on_nodes
 from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings, simulate_order
 from tests.reference.loads import random_workload
@@ -35,6 +36,12 @@ def one_node(workload: Workload) -> NodeMachine:
         weight=np.ones(1, dtype=np.int64),
         requests=requests,
         limits=no_limits(jobs, 1),
+        queues=PartitionQueues(
+            partition=np.zeros(jobs, dtype=np.int64),
+            serves=np.ones((1, 1), dtype=np.bool_),
+            tier=np.ones(jobs, dtype=np.int64),
+            user=np.zeros(jobs, dtype=np.int64),
+        ),
     )
 
 

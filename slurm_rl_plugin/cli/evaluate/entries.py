@@ -12,6 +12,7 @@ from slurm_rl_plugin.cli.evaluate.schedule_export import export_schedule, file_n
 from slurm_rl_plugin.cli.evaluate.user_summary import summarise_users
 from slurm_rl_plugin.cli.logs.arguments import NamedLog
 from slurm_rl_plugin.simulator.kernel.class_limit import ClassLimit
+from slurm_rl_plugin.simulator.schedules.on_nodes import AS_SLURM
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog
 from slurm_rl_plugin.utility.summary import ScheduledJobs, summarise
 
@@ -81,6 +82,8 @@ def _limit_entry(limit: ClassLimit | None) -> dict[str, Any]:
 
 def backfilling(options: argparse.Namespace) -> str:
     """Of the simulated system, as given or as the protocol or the site's study has it."""
+    if options.backfill is None and options.cluster is not None:
+        return AS_SLURM
     return options.backfill or ("easy" if options.protocol or options.config else "none")
 
 

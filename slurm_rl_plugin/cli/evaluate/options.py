@@ -11,6 +11,7 @@ from slurm_rl_plugin.cli.logs.arguments import add_log_options
 from slurm_rl_plugin.cli.number_arguments import number_above_zero, whole_number
 from slurm_rl_plugin.features.estimates import ESTIMATE_KINDS
 from slurm_rl_plugin.simulator.kernel.dispatch import BACKFILLING
+from slurm_rl_plugin.simulator.schedules.on_nodes import NODE_BACKFILLING
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -34,7 +35,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "bounds and reserve beside the recorded order, as shadow-report tells it",
     )
     parser.add_argument(
-        "--backfill", choices=sorted(BACKFILLING), help="default: none; easy with --config"
+        "--backfill",
+        choices=sorted({*BACKFILLING, *NODE_BACKFILLING}),
+        help="default: none; easy with --config, slurm with --cluster: as slurmctld does it",
     )
     parser.add_argument("--estimates", choices=ESTIMATE_KINDS, default="requested")
     parser.add_argument(

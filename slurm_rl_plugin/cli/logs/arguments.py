@@ -28,7 +28,9 @@ from slurm_rl_plugin.cli.logs.slurm_log import (
 from slurm_rl_plugin.cli.number_arguments import at_least_one
 from slurm_rl_plugin.configuration import Configuration, read_configuration
 from slurm_rl_plugin.domain.job_class import JobClassifier
+from slurm_rl_plugin.domain.machine import Machine
 from slurm_rl_plugin.errors import ConfigurationError
+from slurm_rl_plugin.machine_files.reader import read_machine
 from slurm_rl_plugin.simulator.workloads.generators import generated_log, is_generator_name
 from slurm_rl_plugin.simulator.workloads.log_shares import check_shares
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog, prepare_log
@@ -142,6 +144,13 @@ def add_log_options(
     parser.add_argument(
         "--kill-at-limit", action="store_true", help="end jobs at their requested time"
     )
+    parser.add_argument(
+        "--cluster",
+        type=Path,
+        metavar="SLURM.CONF",
+        help="the jobs run on the nodes that this slurm.conf describes, with gres.conf and "
+        "sacctmgr's output beside it",
+    )
     parser.add_argument("--config", type=Path, metavar="FILE", help=config)
     add_slurm_options(parser)
 
@@ -240,7 +249,24 @@ def _prepared(
         whole_nodes_of=options.whole_nodes_of,
         kill_at_limit=options.kill_at_limit,
         partitions=options.partitions,
+        machine=_machine(options),
     )
+
+
+def _machine(options: LogOptions) -> Machine | None:
+    """The machine of --cluster.
+
+    Raises:
+        ConfigurationError: its files are not understood, or other options say another machine.
+    """
+    if options.cluster is None:
+        return None
+    if options.processors or options.partitions or options.whole_nodes_of > 1:
+        raise ConfigurationError(
+            "--cluster tells processors, partitions and nodes: leave out --processors, "
+            "--partitions and --whole-nodes-of."
+        )
+    return read_machine(options.cluster)
 
 
 def _cut_log(excerpt: LogExcerpt, given: int | None) -> tuple[JobLog, ReadReport, int | None]:

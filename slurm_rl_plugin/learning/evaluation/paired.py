@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from slurm_rl_plugin.domain.machine import Machine
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.features.estimates import ClassMedian, RequestedLimit, RunTimeEstimate
 from slurm_rl_plugin.policies.echo_state import EchoStateNetwork
@@ -21,6 +22,7 @@ from slurm_rl_plugin.policies.registry import (
     unknown_policy,
 )
 from slurm_rl_plugin.simulator.kernel.cluster import Workload
+from slurm_rl_plugin.simulator.schedules.on_nodes import simulate_on_nodes
 from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder
 from slurm_rl_plugin.simulator.schedules.partitions import simulate_in_partitions
 from slurm_rl_plugin.simulator.schedules.policy_driver import simulate_policy
@@ -30,6 +32,7 @@ from slurm_rl_plugin.simulator.schedules.simulation import (
     simulate_order,
 )
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog
+from slurm_rl_plugin.simulator.workloads.machine_load import node_machine
 from slurm_rl_plugin.simulator.workloads.recorded_runs import recent_runs
 from slurm_rl_plugin.units import FloatArray
 from slurm_rl_plugin.utility.summary import ScheduledJobs, summarise
@@ -72,6 +75,8 @@ def starts_under(
     Raises:
         ConfigurationError: an unknown rule, or "native" on a log that records no starts.
     """
+    if prepared.machine is not None and candidate.name != NATIVE:
+        return _starts_on_nodes(candidate, prepared, workload, settings, prepared.machine)
     if prepared.partition_capacities and candidate.name != NATIVE:
         return _starts_in_partitions(candidate, prepared, workload, settings)
     if candidate.network is not None:
@@ -128,6 +133,18 @@ def _starts_in_partitions(
     ).start
 
 
+def _starts_on_nodes(
+    candidate: Candidate,
+    prepared: PreparedLog,
+    workload: Workload,
+    settings: SimulationSettings,
+    machine: Machine,
+) -> FloatArray:
+    order = _order_in_partitions(candidate, prepared, workload)
+    nodes = node_machine(prepared.log, machine)
+    return simulate_on_nodes(workload, nodes, order, settings).start
+
+
 def _order_in_partitions(
     candidate: Candidate, prepared: PreparedLog, workload: Workload
 ) -> QueueOrder:
@@ -137,8 +154,8 @@ def _order_in_partitions(
     named = None if driven else _rule(candidate)
     if named is None or named.kind is PolicyKind.RESERVE:
         raise ConfigurationError(
-            f"{candidate.name} can only be driven on a machine that all jobs share: leave out "
-            "--partitions."
+            f"{candidate.name} can only be driven on processors that all jobs share: leave out "
+            "--partitions and --cluster."
         )
     return _order_by_rule(named, prepared, workload)
 

@@ -25,11 +25,12 @@ from slurm_rl_plugin.simulator.kernel.compilation import compiled
 from slurm_rl_plugin.simulator.nodes.machine_now import MachineNow, any_room, free_ended
 from slurm_rl_plugin.simulator.nodes.main_scheduler import MainPasses, start_in_main_pass
 from slurm_rl_plugin.simulator.nodes.node_bits import bits_of, no_nodes
+from slurm_rl_plugin.simulator.nodes.node_machine import PartitionQueues
 from slurm_rl_plugin.simulator.nodes.requests import NodeRequests
 from slurm_rl_plugin.simulator.nodes.slurm_backfill import BackfillPasses, backfill
 from slurm_rl_plugin.simulator.nodes.time_slots import time_slots
 from slurm_rl_plugin.simulator.schedules.ordered_queue import OrderedQueue, score_queue
-from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
+from slurm_rl_plugin.units import FloatArray, IntArray
 
 #: Indices into `SlurmPasses.last`: when each pass was last, seconds.
 _MAIN, _BACKFILL, _CHANGE = 0, 1, 2
@@ -63,11 +64,7 @@ def slurm_passes(
     settings: BackfillSettings,
     workload: Workload,
     requests: NodeRequests,
-    *,
-    partition: IntArray,
-    serves: BoolArray,
-    tier: IntArray,
-    user: IntArray,
+    queues: PartitionQueues,
 ) -> SlurmPasses:
     """Passes over the jobs of a workload.
 
@@ -75,20 +72,17 @@ def slurm_passes(
         settings: of slurmctld.
         workload: the jobs; `estimate` is their time limit.
         requests: what they ask for.
-        partition: index of each job's partition, shape [n].
-        serves: whether a node is of a partition, shape [partitions, nodes].
-        tier: of each job's partition, shape [n].
-        user: of each job, shape [n]; -1 where unknown.
+        queues: their partitions.
     """
-    jobs, nodes = len(partition), serves.shape[1]
+    jobs, nodes = len(queues.partition), queues.serves.shape[1]
     asked = np.column_stack([requests.shape.astype(np.float64), workload.estimate])
     template = np.unique(asked, axis=0, return_inverse=True)[1].reshape(-1)
     templates = int(template.max()) + 1 if jobs else 0
     return SlurmPasses(
         main=MainPasses(
-            partition=partition,
-            serves=bits_of(serves),
-            failed=np.zeros(len(serves), dtype=np.bool_),
+            partition=queues.partition,
+            serves=bits_of(queues.serves),
+            failed=np.zeros(len(queues.serves), dtype=np.bool_),
             closed=no_nodes(nodes),
         ),
         backfill=BackfillPasses(
@@ -96,8 +90,8 @@ def slurm_passes(
             resolution=settings.resolution,
             most_jobs=settings.most_jobs,
             most_of_user=settings.most_of_user,
-            user=user,
-            seen=np.zeros(int(user.max(initial=0)) + 2, dtype=np.int64),
+            user=queues.user,
+            seen=np.zeros(int(queues.user.max(initial=0)) + 2, dtype=np.int64),
             slots=time_slots(2 * settings.most_jobs + 2, nodes),
             earliest=np.zeros((templates, 2)),
             template=template.astype(np.int64),
@@ -107,7 +101,7 @@ def slurm_passes(
         depth=settings.depth,
         main_interval=settings.main_interval,
         backfill_interval=settings.interval,
-        tier=tier,
+        tier=queues.tier,
         last=np.full(3, -np.inf),
     )
 
@@ -124,11 +118,17 @@ def _next_pass(cluster: Cluster, passes: SlurmPasses) -> float:
 
 
 @compiled
-def _order_of(cluster: Cluster, passes: SlurmPasses, queue: OrderedQueue) -> IntArray:
-    """Job numbers by tier, then by the scores made now, then by submission."""
-    count = cluster.counts[PENDING]
+def order_in_tiers(queue: OrderedQueue, tier: IntArray, count: int) -> IntArray:
+    """The `count` pending jobs by tier, then by the scores made now, then by submission.
+
+    Args:
+        queue: with scores of now.
+        tier: of each job, shape [n].
+        count: pending jobs.
+    """
+    # pending jobs stand in order of submission, which a stable sort keeps among equals
     order = queue.jobs[np.argsort(-queue.scores[:count], kind="mergesort")]
-    return order[np.argsort(-passes.tier[order], kind="mergesort")]
+    return order[np.argsort(-tier[order], kind="mergesort")]
 
 
 @compiled
@@ -195,7 +195,7 @@ def run_as_slurm(
             order = cluster.pending
             if len(rank) == 0:
                 score_queue(workload, cluster, queue)
-                order = _order_of(cluster, passes, queue)
+                order = order_in_tiers(queue, passes.tier, cluster.counts[PENDING])
             is_static = len(rank) > 0
             _look(workload, cluster, machine, passes, order, is_static, event <= time, is_backfill)
         if is_backfill:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import replace
 
 import numpy as np
 
+from slurm_rl_plugin.errors import SimulationError
 from slurm_rl_plugin.simulator.kernel.cluster import (
     DECISIONS,
     PENDING,
@@ -17,15 +18,13 @@ from slurm_rl_plugin.simulator.kernel.cluster import (
 )
 from slurm_rl_plugin.simulator.kernel.compilation import compiled
 from slurm_rl_plugin.simulator.nodes.easy import start_in_order_on_nodes
-from slurm_rl_plugin.simulator.nodes.group_limits import GroupLimits
-from slurm_rl_plugin.simulator.nodes.machine_now import (
-    MachineNow,
-    any_room,
-    free_ended,
-    no_outlook,
+from slurm_rl_plugin.simulator.nodes.machine_now import MachineNow, any_room, free_ended
+from slurm_rl_plugin.simulator.nodes.node_machine import NodeMachine
+from slurm_rl_plugin.simulator.schedules.as_slurm import (
+    order_in_tiers,
+    run_as_slurm,
+    slurm_passes,
 )
-from slurm_rl_plugin.simulator.nodes.node_state import idle_nodes
-from slurm_rl_plugin.simulator.nodes.requests import NodeRequests
 from slurm_rl_plugin.simulator.schedules.ordered_queue import (
     OrderedQueue,
     QueueOrder,
@@ -35,34 +34,13 @@ from slurm_rl_plugin.simulator.schedules.simulation import (
     SimulatedSchedule,
     SimulationSettings,
     finished_schedule,
-    rank_of,
 )
 from slurm_rl_plugin.units import FloatArray, IntArray
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeMachine:
-    """The nodes that a workload runs on, and what its jobs ask of them.
-
-    Attributes:
-        whole: what each node has, shape [nodes, resources], CPUs first.
-        weight: nodes of less weight are taken first, shape [nodes].
-        requests: of the jobs of the workload.
-        limits: of groups of jobs; nothing used.
-    """
-
-    whole: FloatArray
-    weight: IntArray
-    requests: NodeRequests
-    limits: GroupLimits
-
-    def idle(self) -> MachineNow:
-        """The machine before the first submission."""
-        nodes = idle_nodes(self.whole, self.weight, self.requests)
-        limits = self.limits._replace(used=np.zeros_like(self.limits.most))
-        return MachineNow(
-            requests=self.requests, nodes=nodes, limits=limits, outlook=no_outlook(nodes)
-        )
+#: Looks at the queue as slurmctld makes them, with its own backfilling.
+AS_SLURM = "slurm"
+#: What backfilling on nodes may be.
+NODE_BACKFILLING = ("none", "easy", AS_SLURM)
 
 
 @compiled
@@ -101,6 +79,7 @@ def _run_scored(
     cluster: Cluster,
     machine: MachineNow,
     queue: OrderedQueue,
+    tier: IntArray,
     backfills: bool,
 ) -> None:
     no_rank = np.empty(0, dtype=np.int64)
@@ -115,32 +94,56 @@ def _run_scored(
         cluster.counts[DECISIONS] += 1
         score_queue(workload, cluster, queue)
         count = cluster.counts[PENDING]
-        # pending jobs stand in order of submission, which a stable sort keeps among equals
-        order = queue.jobs[np.argsort(-queue.scores[:count], kind="mergesort")]
+        order = order_in_tiers(queue, tier, count)
         start_in_order_on_nodes(workload, cluster, machine, order, count, backfills)
 
 
 def simulate_on_nodes(
     workload: Workload, machine: NodeMachine, order: QueueOrder, settings: SimulationSettings
 ) -> SimulatedSchedule:
-    """Simulate any order on nodes, without backfilling or with EASY.
+    """Simulate any order on nodes: without backfilling, with EASY, or as slurmctld does.
 
     Args:
         workload: the jobs in submit order; `processors` are CPUs.
         machine: of these jobs.
-        order: how the queue is ordered.
+        order: how the queue is ordered; partitions of a higher tier go first.
         settings: the batch system; `capacity` is the CPUs of all nodes.
 
     Raises:
-        SimulationError: a job that never started, since no node of its pool holds it.
+        SimulationError: a way of backfilling, a plan or a limit that is not simulated on nodes, or
+            a job that never started, since no node of its pool holds it.
     """
+    _refuse(settings)
     now, cluster = machine.idle(), settings.empty_cluster(workload)
-    backfills = settings.backfilling == "easy"
-    plain = order.scores is not None and order.protects is None and not settings.has_hook
-    if plain and order.scores is not None:
-        rank = rank_of(order.scores)
+    # how nodes are filled is none of the queue's concern
+    queue = replace(settings, backfilling="none").ordered_queue(workload, order)
+    rank, tier = np.empty(0, dtype=np.int64), machine.queues.tier
+    if order.scores is not None and order.protects is None and not settings.has_hook:
+        rank = _rank_in_tiers(order.scores, tier)
+    if settings.backfilling == AS_SLURM:
+        passes = slurm_passes(machine.backfill, workload, machine.requests, machine.queues)
+        run_as_slurm(workload, cluster, now, passes, queue, rank)
+    elif len(rank):
+        backfills = settings.backfilling == "easy"
         _run_in_order(workload, cluster, now, rank, settings.cycle, backfills)
     else:
-        queue = settings.ordered_queue(workload, order)
-        _run_scored(workload, cluster, now, queue, backfills)
+        backfills = settings.backfilling == "easy"
+        _run_scored(workload, cluster, now, queue, tier, backfills)
     return finished_schedule(cluster)
+
+
+def _rank_in_tiers(scores: FloatArray, tier: IntArray) -> IntArray:
+    """Place of each job by tier, then by score, then by submission; shape [n]."""
+    rank = np.empty(len(scores), dtype=np.int64)
+    rank[np.lexsort((np.arange(len(scores)), -scores, -tier))] = np.arange(len(scores))
+    return rank
+
+
+def _refuse(settings: SimulationSettings) -> None:
+    if settings.backfilling not in NODE_BACKFILLING:
+        raise SimulationError(
+            f"nodes are simulated with {', '.join(NODE_BACKFILLING)} backfilling, "
+            f"not {settings.backfilling}."
+        )
+    if settings.plan is not None or settings.class_limit is not None or settings.reserve:
+        raise SimulationError("on nodes neither plan estimates nor a reserve are simulated yet.")

@@ -11,11 +11,13 @@ from slurm_rl_plugin.accounting.port import JobLog
 from slurm_rl_plugin.domain import JobTable
 from slurm_rl_plugin.domain.job_class import JobClassifier
 from slurm_rl_plugin.domain.job_description import JobDescription
+from slurm_rl_plugin.domain.machine import Machine
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.features.estimates import RunTimeEstimate
 from slurm_rl_plugin.simulator.kernel.cluster import Workload
 from slurm_rl_plugin.simulator.kernel.workload_history import NO_PAST, WorkloadHistory, nothing_past
 from slurm_rl_plugin.simulator.workloads.log_shares import shares_of
+from slurm_rl_plugin.simulator.workloads.machine_load import fit_to_machine, limits_of_time
 from slurm_rl_plugin.units import SHORT_JOB_RUN_TIME, BoolArray, FloatArray, IntArray
 
 
@@ -54,6 +56,7 @@ class PreparedLog:
         recent_runs: what users' last runs told at submission; None where nobody asked.
         eligible_after: seconds from the user's submission until the job was eligible, shape [n];
             None where the log tells of no such job.
+        machine: whose nodes the jobs run on; None for a pool of processors.
     """
 
     log: JobLog
@@ -68,6 +71,7 @@ class PreparedLog:
     past: WorkloadHistory = NO_PAST
     recent_runs: RecentRuns | None = None
     eligible_after: FloatArray | None = None
+    machine: Machine | None = None
 
     @property
     def requested(self) -> FloatArray:
@@ -108,6 +112,7 @@ def prepare_log(
     whole_nodes_of: int = 1,
     kill_at_limit: bool = False,
     partitions: Mapping[str, int] | None = None,
+    machine: Machine | None = None,
 ) -> PreparedLog:
     """Classify jobs, find shares and leave out jobs wider than the machine.
 
@@ -124,10 +129,16 @@ def prepare_log(
             long as the log says.
         partitions: processors of each partition by its name in the log, where partitions share
             none; jobs of others are left out. The capacity is then their sum.
+        machine: whose nodes the jobs run on, in place of `capacity` and `partitions`.
 
     Raises:
         ConfigurationError: no capacity known, no job left, or shares that do not fit.
     """
+    on_nodes: dict[str, int] = {}
+    if machine is not None:
+        log, on_nodes = fit_to_machine(log, machine)
+        log = replace(log, time_limit=limits_of_time(log, machine))
+        capacity, partitions = int(machine.capacity[0]), None
     capacity = sum(partitions.values()) if partitions else capacity or log.processors_available
     if not capacity or capacity < 1:
         raise ConfigurationError(
@@ -152,9 +163,10 @@ def prepare_log(
         shares=share_vector,
         capacity=capacity,
         partition_capacities=capacities,
-        dropped=dropped,
+        dropped={**on_nodes, **dropped},
         past=_told_apart(log),
         eligible_after=eligible_after,
+        machine=machine,
     )
 
 

@@ -10,9 +10,11 @@ from slurm_rl_plugin.accounting.port import JobLog
 from slurm_rl_plugin.domain.machine import Machine, MachinePartition
 from slurm_rl_plugin.domain.resources import CPUS, MEMORY, ResourceRequests
 from slurm_rl_plugin.errors import ConfigurationError
+from slurm_rl_plugin.simulator.nodes.node_machine import NodeMachine, PartitionQueues
 from slurm_rl_plugin.simulator.nodes.node_state import NodeState, idle_nodes
 from slurm_rl_plugin.simulator.nodes.placement import find_room
 from slurm_rl_plugin.simulator.nodes.requests import NodeRequests, node_requests
+from slurm_rl_plugin.simulator.workloads.machine_limits import machine_limits
 from slurm_rl_plugin.simulator.workloads.node_constraints import kinds_that_meet
 from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
 
@@ -73,6 +75,22 @@ def fit_to_machine(log: JobLog, machine: Machine) -> tuple[JobLog, dict[str, int
     return log, {reason: count for reason, count in dropped.items() if count}
 
 
+def limits_of_time(log: JobLog, machine: Machine) -> FloatArray:
+    """Seconds that each job may run: what it asks for, else its partition's; shape [n].
+
+    NaN where neither says any.
+    """
+    given = np.array(
+        [
+            each.default_time if np.isfinite(each.default_time) else each.longest
+            for each in machine.partitions
+        ]
+    )
+    given[~np.isfinite(given)] = np.nan
+    asked = np.isfinite(log.time_limit) & (log.time_limit > 0)
+    return np.where(asked, log.time_limit, given[partition_of(log, machine)])
+
+
 def requests_on(log: JobLog, machine: Machine) -> NodeRequests:
     """What the jobs of a log ask of the nodes of a machine.
 
@@ -94,6 +112,30 @@ def requests_on(log: JobLog, machine: Machine) -> NodeRequests:
         pool=pool,
         pools=pools,
         machine_nodes=machine.nodes,
+    )
+
+
+def node_machine(log: JobLog, machine: Machine) -> NodeMachine:
+    """The nodes of a machine for the jobs of a log, each of which one of its partitions holds.
+
+    Raises:
+        ConfigurationError: a constraint cannot be read.
+    """
+    whole, weight = node_resources(machine)
+    requests, partition = requests_on(log, machine), partition_of(log, machine)
+    tiers = np.array([each.tier for each in machine.partitions], dtype=np.int64)
+    return NodeMachine(
+        whole=whole,
+        weight=weight,
+        requests=requests,
+        limits=machine_limits(log, machine, requests, partition),
+        queues=PartitionQueues(
+            partition=partition,
+            serves=partition_serves(machine),
+            tier=tiers[partition],
+            user=log.user,
+        ),
+        backfill=machine.backfill,
     )
 
 
