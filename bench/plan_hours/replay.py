@@ -84,7 +84,8 @@ def replay(
 
 
 def _lines(arm: Arm, machine: Machine) -> str:
-    plan = f"[plan]\nestimates = {str(arm.estimates).lower()}\n"
+    # what is asked is whether anybody pays, whatever the model's training gained
+    plan = f"[plan]\nestimates = {str(arm.estimates).lower()}\ninsist = true\n"
     return f"busy_share = {BUSY_SHARE:g}\n{machine.lines}\n{plan}"
 
 

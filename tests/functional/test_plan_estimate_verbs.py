@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from slurm_rl_plugin.cli.assembly.hook import model_path
 from slurm_rl_plugin.cli.entry import main
+from slurm_rl_plugin.learning.export.network import export_network, network_of
+from slurm_rl_plugin.learning.export.onnx_file import read_onnx
+from slurm_rl_plugin.policies.plan_gain import PLAN_GAIN_ENTRY, PlanGain
 from tests.fakes.fake_cluster import FakeCluster
 
 SOFT = {
@@ -18,6 +23,7 @@ SOFT = {
     "EnforcePartLimits": "ALL",
 }
 DAY = 86400
+GAINED = PlanGain.judged(slowdown=0.9, ci95=(0.82, 0.97), longest_wait=1.05, runs=16)
 
 
 class Site:
@@ -37,7 +43,17 @@ class Site:
         cluster.add(2, **since, processors=8, time_limit="1:00:00")
         cluster.add(3, **fresh, processors=1, time_limit="12:00:00")
         self.hook: dict[str, Any] = {"mode": "active"}
-        self.estimates = True
+        self.plan = {"estimates": True}
+        self.model = folder / "site.onnx"
+        self.gained(GAINED)
+
+    def gained(self, gain: PlanGain | None) -> None:
+        """Let the model, which is the default one otherwise, say this of plan estimates."""
+        default = read_onnx(model_path("default"))
+        told = {key: text for key, text in default.metadata.items() if key != PLAN_GAIN_ENTRY}
+        if gain is not None:
+            told[PLAN_GAIN_ENTRY] = json.dumps(asdict(gain))
+        export_network(network_of(default), self.model, told)
 
     @property
     def plan_file(self) -> Path:
@@ -54,9 +70,9 @@ class Site:
         paths = {key: f"{self.folder}/{name}" for key, name in files.items()}
         sections: dict[str, dict[str, Any]] = {
             "hook": {**paths, **self.hook},
-            "policy": {"model": "default"},
+            "policy": {"model": str(self.model)},
             "metrics": {"port": 0},
-            "plan": {"estimates": self.estimates},
+            "plan": self.plan,
         }
         text = "".join(
             f"[{name}]\n" + "".join(f"{key} = {json.dumps(each)}\n" for key, each in keys.items())
@@ -95,7 +111,7 @@ def test_nothing_is_told_where_the_site_does_not_want_it_or_slurm_would_cut_limi
     site: Site, why: str
 ) -> None:
     site.hook["mode"] = "shadow" if why == "shadow" else "active"
-    site.estimates = why != "off"
+    site.plan["estimates"] = why != "off"
     if why == "no flag":
         site.cluster.set(settings={**SOFT, "SchedulerParameters": "bf_continue"})
     assert site.run("run", "--once") == 0
@@ -117,14 +133,76 @@ def test_check_says_whether_it_is_sound(site: Site, capsys: pytest.CaptureFixtur
         return {each["name"]: [each["result"], each["what"]] for each in checks}
 
     found = results()
-    assert found["plan run times"] == ["pass", "default foretells run times"]
+    assert found["plan run times"] == ["pass", "site foretells run times"]
     assert found["estimates flag"][0] == "pass"
     site.cluster.set(settings={**SOFT, "SLURM_VERSION": "22.05.8"})
     assert results()["estimates release"][0] == "fail"
-    site.estimates = False
+    site.plan["estimates"] = False
     off = results()
     assert off["plan estimates"] == ["pass", "off: the scheduler plans with time limits"]
     assert "estimates flag" not in off
+
+
+LITTLE = PlanGain.judged(slowdown=0.99, ci95=(0.91, 1.06), longest_wait=1.05, runs=16)
+DOUBT = LITTLE.doubt("site")
+
+
+def test_nothing_is_told_under_a_model_whose_training_gained_nothing(
+    site: Site, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    assert site.run("run", "--once") == 0
+    assert site.minutes
+    site.gained(LITTLE)
+    caplog.clear()
+    assert site.run("run", "--once") == 0  # what stood is taken back
+    assert (site.minutes, site.plan_file.exists()) == ({}, False)
+    assert caplog.text.count(DOUBT) == 1
+    capsys.readouterr()
+    site.run("status")
+    assert f"plan estimates: none: {DOUBT}" in capsys.readouterr().out
+    site.run("status", "--json")
+    document = json.loads(capsys.readouterr().out)
+    assert document["policy"]["plan_doubt"] == DOUBT
+    assert not any("estimates" in each for each in document["problems"])
+    site.plan["insist"] = True
+    assert site.run("run", "--once") == 0
+    assert list(site.minutes) == [3]
+    capsys.readouterr()
+    site.run("status")
+    assert "plan estimates: none" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("gain", "insist", "result", "words"),
+    [
+        (GAINED, False, "pass", "gained in the model's training: slowdown 0.900"),
+        (LITTLE, False, "warn", f"none are given: {DOUBT}"),
+        (LITTLE, True, "pass", "and [plan] insist gives them all the same"),
+        (PlanGain(verdict="not measured"), False, "warn", "the training logs are too short"),
+        (None, False, "warn", "the model does not say whether anything is gained by them"),
+    ],
+)
+def test_check_says_what_the_training_gained(
+    site: Site,
+    capsys: pytest.CaptureFixture[str],
+    gain: PlanGain | None,
+    insist: bool,
+    result: str,
+    words: str,
+) -> None:
+    site.gained(gain)
+    site.plan["insist"] = insist
+    site.run("check", "--json")
+    checks = json.loads(capsys.readouterr().out)["checks"]
+    (found,) = [each for each in checks if each["name"] == "plan gain"]
+    assert found["result"] == result
+    assert words in found["what"]
+
+
+def test_a_model_that_says_nothing_leaves_it_to_the_administrator(site: Site) -> None:
+    site.gained(None)
+    assert site.run("run", "--once") == 0
+    assert list(site.minutes) == [3]
 
 
 def test_explain_tells_how_the_run_time_is_spread(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -32,6 +33,15 @@ def test_manifest_and_card_belong_to_the_file(name: str) -> None:
     assert manifest["sha256"] == file_checksum(path)
     assert manifest["sha256"] in path.with_suffix(".md").read_text()
     assert manifest["schema"]["digest"] == import_model(path).schema.digest
+
+
+@EVERY
+def test_manifest_and_file_say_the_same_of_plan_estimates(name: str) -> None:
+    gain = load_policy(name).plan_gain
+    manifest = json.loads(model_path(name).with_suffix(".json").read_text())
+    told = None if gain is None else json.loads(json.dumps(asdict(gain)))
+    assert told == manifest.get("plan_gain")
+    assert (told is not None) == (name == "default")
 
 
 @EVERY

@@ -7,10 +7,12 @@ a second here; a cycle is asked for by setting `scheduling` anew.
 from __future__ import annotations
 
 import re
+import shlex
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -22,7 +24,11 @@ from slurm_rl_plugin.batch_systems.pbs.lever.soft_walltimes import write_soft_wa
 from slurm_rl_plugin.batch_systems.pbs.lever.writes import Ifl, Qalter
 from slurm_rl_plugin.batch_systems.pbs.queue.reader import PbsQueueReader
 from slurm_rl_plugin.errors import ChangeRejected
+from slurm_rl_plugin.hook.memory.state_file import StateFile
+from slurm_rl_plugin.hook.plan.estimates import plan_path
+from slurm_rl_plugin.hook.plan.plan_file import PlanFile, PlanMemory
 from tests.architecture.markdown_documents import TOP, section
+from tests.functional.test_system_files import settings
 from tests.real.openpbs_server import InstalledPbs, missing_openpbs
 from tests.real.system_users import add_system_user
 
@@ -247,15 +253,42 @@ def test_all_are_taken_away_by_hand(server: PlanningPbs) -> None:
     waiting = [
         server.job(1, 600),
         server.job(1, 600, 600, "-h"),
-        server.job(1, 600, 1, "-J", "1-3"),
     ]
-    server.run("qalter", "-l", "soft_walltime=90", running)  # by another manager
-    assert server.system.write_estimates(dict.fromkeys(map(number, waiting), 90)).applied == 3
+    array = server.job(1, 600, 1, "-J", "1-3")
+    server.run("qalter", "-l", "soft_walltime=90", running, array)  # by another manager
+    assert server.system.write_estimates(dict.fromkeys(map(number, waiting), 90)).applied == 2
     words = section(TOP / "docs" / "plan-estimates.md", "OpenPBS")
     (line,) = re.findall(r"^# (qselect .*)$", words, re.MULTILINE)
     server.run("sh", "-c", line)
-    assert "soft_walltime" not in server.run("qstat", "-f", running, *waiting).stdout
+    assert "soft_walltime" not in server.run("qstat", "-f", running, array, *waiting).stdout
     assert server.state(running) == "R"
+
+
+@pytest.mark.parametrize(
+    ("unit", "key"), [("slurm-rl", "ExecStopPost"), ("slurm-rl-watchdog", "ExecStart")]
+)
+def test_the_command_of_the_unit_takes_back_what_a_killed_daemon_left(
+    server: PlanningPbs, tmp_path: Path, unit: str, key: str
+) -> None:
+    """By the file that it left; what another manager has set stays."""
+    server.qmgr("set server scheduling = False")
+    ours, others = (server.job(1, 600) for _ in range(2))
+    state = tmp_path / "state.json"
+    StateFile(state).write(set())
+    PlanFile(plan_path(state)).write(PlanMemory(jobs={number(ours): (90,)}))
+    assert server.system.write_estimates({number(ours): 90}).rejected == {}
+    server.run("qalter", "-l", "soft_walltime=80", others)
+    (tmp_path / "site.toml").write_text(
+        f'[hook]\nmode = "active"\nstate_file = "{state}"\naudit_file = ""\n'
+        '[batch_system]\nadapter = "pbs"\n[plan]\nestimates = true\n'
+    )
+    service = settings(TOP / "deploy" / "systemd" / f"{unit}.service")["Service"]
+    _, *words = shlex.split(service[key])
+    command = (sys.executable, "-m", "slurm_rl_plugin.cli.entry", *words)
+    done = server.run(*command, "--config", str(tmp_path / "site.toml"))
+    assert "released the plan estimates" in done.stdout
+    assert (server.soft(ours), server.soft(others)) == ("", "00:01:20")
+    assert not plan_path(state).exists()
 
 
 def test_no_0_is_written_and_the_scheduler_lives(server: PlanningPbs) -> None:

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from slurm_rl_plugin.batch_systems.plan_port import ChecksEstimates, PlansByEstimates
-from slurm_rl_plugin.batch_systems.port import FAIL, PASS, Check
+from slurm_rl_plugin.batch_systems.port import FAIL, PASS, WARN, Check
+from slurm_rl_plugin.cli.assembly.hook import plan_doubt
 from slurm_rl_plugin.cli.look.queue_look import QueueLook
 from slurm_rl_plugin.configuration import Configuration
 from slurm_rl_plugin.errors import BatchSystemError
@@ -27,6 +28,7 @@ def estimates_of(configuration: Configuration, look: QueueLook) -> Iterator[Chec
             yield Check(PASS, "plan estimates", "off: the scheduler plans with time limits")
         return
     yield _foretold(look)
+    yield _gained(configuration, look)
     system = look.cycle.batch_system
     if not isinstance(system, PlansByEstimates):
         what = f"{system.name} cannot plan by estimates: set [plan] estimates = false"
@@ -37,6 +39,20 @@ def estimates_of(configuration: Configuration, look: QueueLook) -> Iterator[Chec
             yield from system.estimate_checks(writes=writes)
         except BatchSystemError as error:
             yield Check(FAIL, "plan estimates", str(error))
+
+
+def _gained(configuration: Configuration, look: QueueLook) -> Check:
+    """Whether they were worth anything where the model was trained."""
+    gain, doubt = look.loaded.plan_gain, plan_doubt(configuration, look.loaded)
+    if doubt:
+        return Check(WARN, "plan gain", f"none are given: {doubt}")
+    if gain is None:
+        what = "the model does not say whether anything is gained by them: train it again"
+        return Check(WARN, "plan gain", what)
+    insists = "" if gain.gained else ", and [plan] insist gives them all the same"
+    return Check(
+        PASS, "plan gain", f"{gain.verdict} in the model's training: {gain.words}{insists}"
+    )
 
 
 def _foretold(look: QueueLook) -> Check:

@@ -96,16 +96,22 @@ def _disablement(path: Path | None, now: float) -> dict[str, Any]:
 
 def _policy(configuration: Configuration) -> dict[str, Any]:
     model = configuration.sections.policy.model
+    told = {"name": model, "sha256": None, "refused": None, "plan_doubt": None}
     try:
-        from slurm_rl_plugin.cli.assembly.hook import load_policy  # noqa: PLC0415
+        from slurm_rl_plugin.cli.assembly.hook import load_policy, plan_doubt  # noqa: PLC0415
 
         loaded = load_policy(model)
     except SlurmRLError as error:
-        return {"name": model, "sha256": None, "refused": str(error)}
+        return {**told, "refused": str(error)}
     except ImportError as error:
         refused = f"the model cannot be looked at: {error}; install slurm_rl_plugin again."
-        return {"name": model, "sha256": None, "refused": refused}
-    return {"name": loaded.policy.name, "sha256": loaded.sha256 or None, "refused": None}
+        return {**told, "refused": refused}
+    return {
+        "name": loaded.policy.name,
+        "sha256": loaded.sha256 or None,
+        "refused": None,
+        "plan_doubt": plan_doubt(configuration, loaded) or None,
+    }
 
 
 def _metrics(configuration: Configuration) -> dict[str, Any]:
@@ -200,6 +206,7 @@ def _lines(document: dict[str, Any]) -> list[str]:
         f"state file: {'cannot be read or trusted' if carried is None else f'{carried} jobs'}",
         *["a limit of ours on batch jobs may stand"] * document["batch_limit_stands"],
         *["the scheduler plans with estimates of ours"] * document["plan_estimates_stand"],
+        *[f"plan estimates: none: {policy['plan_doubt']}"] * bool(policy["plan_doubt"]),
         f"slurm: {answer}",
         *(f"problem: {each}" for each in document["problems"]),
         *["all is well"] * (not document["problems"]),

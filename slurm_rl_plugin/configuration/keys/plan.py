@@ -15,5 +15,11 @@ class PlanSection:
         default=False,
         meaning="tell the scheduler run times of candidates for backfilling",
         note="Slurm's TimeMin under `time_min_as_soft_limit`, OpenPBS's soft_walltime. No time "
-        "limit is changed; `slurm-rl check` says whether it is sound here.",
+        "limit is changed; `slurm-rl check` says whether it is sound here. None are given under a "
+        "model whose training gained nothing by them.",
+    )
+    insist: bool = key(
+        default=False,
+        meaning="give them all the same where the model's training gained nothing by them",
+        note="Without `estimates` it says nothing.",
     )

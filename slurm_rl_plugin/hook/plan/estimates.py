@@ -61,12 +61,14 @@ class PlanEstimates:
 
     Attributes:
         wanted: whether the site does.
+        doubt: why nothing is gained by it here, one sentence; "" where it is, or the site insists.
         file: remembers what is ours; None where nothing is ever told.
         delay: seconds between a write and the scheduler's next look.
         most: writes in one cycle.
     """
 
     wanted: bool = False
+    doubt: str = ""
     file: PlanFile | None = None
     delay: float = LEAST_DELAY
     most: int = 2000
@@ -155,6 +157,8 @@ class PlanEstimates:
         """Why nobody is given an estimate in this cycle; "" where they are."""
         if not self.wanted:
             return "[plan] estimates is off"
+        if self.doubt:
+            return self.doubt
         if plan.fallback_reason is not None or plan.releases:
             return "the policy is not used"
         if plan.decision.run_times is None:

@@ -50,6 +50,7 @@ class ContinuousProtocol:
     Attributes:
         runs: each without LEFT_OUT of the jobs, drawn at random, the same for all policies.
         seed: of the draws.
+        whole: whether figures are of all jobs; by default of those behind the training part.
 
     Raises:
         ConfigurationError: no runs.
@@ -57,6 +58,7 @@ class ContinuousProtocol:
 
     runs: int = 4
     seed: int = 1
+    whole: bool = False
 
     def __post_init__(self) -> None:
         if self.runs < 1:
@@ -132,11 +134,12 @@ def replay_continuously(
     Raises:
         ConfigurationError: an unknown policy, or a log too short for one stretch of counted jobs.
     """
-    if len(prepared.log) - training_jobs(prepared) < STRETCH:
+    border = 0 if protocol.whole else training_jobs(prepared)
+    if len(prepared.log) - border < STRETCH:
         raise ConfigurationError(
             f"the last 40 % of the log are fewer than {STRETCH} jobs: give a longer log."
         )
-    runs = [_drawn(prepared, protocol.seed + number) for number in range(protocol.runs)]
+    runs = [_drawn(prepared, border, protocol.seed + number) for number in range(protocol.runs)]
     tasks = [(each, run) for run in runs for each in candidates]
 
     def measured(task: tuple[Replayed, _Run]) -> ContinuousRun:
@@ -165,8 +168,9 @@ class _Run:
     stretch: IntArray
 
 
-def _drawn(prepared: PreparedLog, seed: int) -> _Run:
-    jobs, border = len(prepared.log), training_jobs(prepared)
+def _drawn(prepared: PreparedLog, border: int, seed: int) -> _Run:
+    """The log of one run; jobs from `border` on count."""
+    jobs = len(prepared.log)
     left_out = np.random.default_rng(seed).choice(jobs, int(jobs * LEFT_OUT), replace=False)
     kept = np.setdiff1d(np.arange(jobs), left_out)
     return _Run(
@@ -211,6 +215,22 @@ def ratios_to(
 def _interval(
     mine: Sequence[ContinuousRun], other: Sequence[ContinuousRun], rng: np.random.Generator
 ) -> list[float] | None:
+    drawn = drawn_ratios(mine, other, rng)
+    return None if drawn is None else list(interval_of(drawn))
+
+
+def drawn_ratios(
+    mine: Sequence[ContinuousRun], other: Sequence[ContinuousRun], rng: np.random.Generator
+) -> FloatArray | None:
+    """Ratios of mean bounded slowdowns, runs and blocks of stretches drawn afresh, shape [draws].
+
+    None where there are too few of either.
+
+    Args:
+        mine: of one policy.
+        other: of the policy that it is compared with, in the same runs.
+        rng: of the draws.
+    """
     sums = np.array([[run.slowdowns for run in each] for each in (mine, other)])  # [2, runs, 2, n]
     runs, stretches = sums.shape[1], sums.shape[3]
     if runs < 2 or stretches < 2 * STRETCHES_DRAWN:
@@ -224,5 +244,4 @@ def _interval(
         ]
     )  # [draws, 2 policies, sum and count]
     means = drawn[..., 0] / drawn[..., 1]
-    low, high = interval_of(means[:, 0] / means[:, 1])
-    return [low, high]
+    return np.asarray(means[:, 0] / means[:, 1])

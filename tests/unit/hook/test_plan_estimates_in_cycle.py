@@ -164,7 +164,7 @@ def test_a_users_own_value_is_left_alone(hook: Hook) -> None:
     assert hook.queue.standing == {2: 600}
 
 
-@pytest.mark.parametrize("why", ["unsound", "broken", "silent", "off", "shadow"])
+@pytest.mark.parametrize("why", ["unsound", "broken", "silent", "off", "doubt", "shadow"])
 def test_all_is_taken_back_where_it_no_longer_counts(hook: Hook, why: str) -> None:
     hook.cycle.run()
     assert hook.queue.standing
@@ -176,6 +176,8 @@ def test_all_is_taken_back_where_it_no_longer_counts(hook: Hook, why: str) -> No
         hook.policy.seconds = None
     elif why == "off":
         hook.cycle.estimates.wanted = False
+    elif why == "doubt":
+        hook.cycle.estimates.doubt = "nothing was gained"
     else:
         hook.cycle.settings = replace(hook.cycle.settings, shadow=True)
     report = hook.cycle.run()
@@ -183,6 +185,16 @@ def test_all_is_taken_back_where_it_no_longer_counts(hook: Hook, why: str) -> No
     assert (hook.queue.standing, hook.file.exists()) == ({}, False)
     assert bool(report.estimates.refused) == (why != "shadow")
     assert report.estimates.standing == (1 if why == "shadow" else 0)
+
+
+def test_a_doubt_is_logged_once_and_not_in_every_cycle(
+    hook: Hook, caplog: pytest.LogCaptureFixture
+) -> None:
+    hook.cycle.estimates.doubt = "nothing was gained"
+    reports = [hook.cycle.run().estimates for _ in range(3)]
+    assert {each.refused for each in reports} == {"nothing was gained"}
+    assert caplog.text.count("nothing was gained") == 1
+    assert not hook.queue.calls
 
 
 def test_a_release_takes_all_of_ours_back_and_a_new_process_can(hook: Hook, tmp_path: Path) -> None:
