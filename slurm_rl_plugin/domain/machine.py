@@ -122,6 +122,7 @@ class PriorityWeights:
         resources: PriorityWeightTRES by resource.
         highest_age: seconds after which age adds no more (PriorityMaxAge).
         half_life: of past usage (PriorityDecayHalfLife); inf for none.
+        period: seconds between two calculations (PriorityCalcPeriod).
         favours_small: PriorityFavorSmall.
         flags: words of PriorityFlags.
     """
@@ -134,6 +135,7 @@ class PriorityWeights:
     resources: Mapping[str, float] = field(default_factory=dict)
     highest_age: float = 7 * DAY
     half_life: float = 7 * DAY
+    period: float = 5 * MINUTE
     favours_small: bool = False
     flags: frozenset[str] = frozenset()
 

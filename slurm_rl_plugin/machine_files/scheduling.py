@@ -104,14 +104,16 @@ def weights_of_priorities(settings: ClusterKeys) -> PriorityWeights:
     """
     if _text(settings, "prioritytype", MULTIFACTOR) != MULTIFACTOR:
         return PriorityWeights()
+    default = PriorityWeights()
     tres = settings.get("priorityweighttres")
     flags = settings.get("priorityflags")
     words = () if flags is None or flags.text.lower() in NOTHING else flags.words
     return PriorityWeights(
         **{name: float(_whole(settings, key)) for name, key in _WEIGHTS.items()},
         resources={} if tres is None or tres.text.lower() in NOTHING else weights_of(tres),
-        highest_age=_span(settings, "prioritymaxage"),
-        half_life=_span(settings, "prioritydecayhalflife") or math.inf,
+        highest_age=_span(settings, "prioritymaxage", default.highest_age),
+        half_life=_span(settings, "prioritydecayhalflife", default.half_life) or math.inf,
+        period=_span(settings, "prioritycalcperiod", default.period),
         favours_small="priorityfavorsmall" in settings and settings["priorityfavorsmall"].truth(),
         flags=frozenset(word.upper() for word in words),
     )
@@ -121,8 +123,8 @@ def _whole(settings: ClusterKeys, key: str) -> int:
     return settings[key].number() if key in settings else 0
 
 
-def _span(settings: ClusterKeys, key: str) -> float:
-    return settings[key].seconds() if key in settings else PriorityWeights().highest_age
+def _span(settings: ClusterKeys, key: str, default: float) -> float:
+    return settings[key].seconds() if key in settings else default
 
 
 def sharing_of(settings: ClusterKeys) -> NodeSharing:

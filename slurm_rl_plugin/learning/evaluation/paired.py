@@ -34,8 +34,12 @@ from slurm_rl_plugin.simulator.schedules.simulation import (
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog
 from slurm_rl_plugin.simulator.workloads.machine_load import node_machine
 from slurm_rl_plugin.simulator.workloads.recorded_runs import recent_runs
+from slurm_rl_plugin.simulator.workloads.site_points import site_priority
 from slurm_rl_plugin.units import FloatArray
 from slurm_rl_plugin.utility.summary import ScheduledJobs, summarise
+
+#: On a machine's nodes: the rule with the weights that its slurm.conf names.
+SITES_OWN = "multifactor"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,7 +144,10 @@ def _starts_on_nodes(
     settings: SimulationSettings,
     machine: Machine,
 ) -> FloatArray:
-    order = _order_in_partitions(candidate, prepared, workload)
+    if candidate.name == SITES_OWN:
+        order = QueueOrder(site=site_priority(prepared.log, machine))
+    else:
+        order = _order_in_partitions(candidate, prepared, workload)
     nodes = node_machine(prepared.log, machine)
     return simulate_on_nodes(workload, nodes, order, settings).start
 

@@ -55,12 +55,13 @@ from slurm_rl_plugin.simulator.scoring.protection import (
     protect,
 )
 from slurm_rl_plugin.simulator.scoring.rules import score_pending_by_rule
+from slurm_rl_plugin.simulator.scoring.site_priority import SitePriority, score_by_site
 from slurm_rl_plugin.units import FloatArray, IntArray
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueOrder:
-    """How a queue is ordered: exactly one of scores, network, rule and shortest_behind is given.
+    """How a queue is ordered: exactly one of scores, network, rule, shortest_behind, site is given.
 
     Attributes:
         scores: of a static order, shape [n].
@@ -68,6 +69,7 @@ class QueueOrder:
         rule: one of WAITING_RULES, the same.
         shortest_behind: first come, first served to the head, behind it the shortest job first, as
             the plan estimates it.
+        site: the priority that a site's own settings give.
         protection: of jobs under scores or a rule; None for none.
     """
 
@@ -75,6 +77,7 @@ class QueueOrder:
     network: QNetwork | EchoStateNetwork | None = None
     rule: str | None = None
     shortest_behind: bool = False
+    site: SitePriority | None = None
     protection: Protection | None = None
 
     @property
@@ -88,7 +91,8 @@ class OrderedQueue(NamedTuple):
 
     Attributes:
         network: scores the queue where rule < 0: a CompiledNetwork, a CompiledEchoState,
-            FixedScores or ShortestBehindHead, for each of which the loop is compiled.
+            FixedScores, ShortestBehindHead or SitePriority, for each of which the loop is
+            compiled.
         rule: code of one of WAITING_RULES.
         backfilling: code of BACKFILLING.
         cycle: seconds between decisions; 0 decides at every event.
@@ -140,10 +144,14 @@ def _scorer(workload: Any, cluster: Any, queue: Any) -> Any:  # noqa: ARG001
     def by_length_behind_head(workload: Any, cluster: Any, queue: Any) -> Any:
         return score_behind_head(workload, cluster, queue.network, queue.scores, queue.jobs)
 
+    def by_site(workload: Any, cluster: Any, queue: Any) -> Any:
+        return score_by_site(workload, cluster, queue.network, queue.scores, queue.jobs)
+
     scorers = {
         CompiledEchoState: by_echo_state,
         FixedScores: by_fixed_scores,
         ShortestBehindHead: by_length_behind_head,
+        SitePriority: by_site,
     }
     network = queue.types[queue.fields.index("network")].instance_class
     return scorers.get(network, by_network)

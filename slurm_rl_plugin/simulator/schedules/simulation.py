@@ -62,6 +62,7 @@ from slurm_rl_plugin.simulator.scoring.plan_estimates import (
 )
 from slurm_rl_plugin.simulator.scoring.protection import protected_queue
 from slurm_rl_plugin.simulator.scoring.rules import rule_code
+from slurm_rl_plugin.simulator.scoring.site_priority import SitePriority
 from slurm_rl_plugin.units import FloatArray, IntArray
 
 
@@ -162,18 +163,18 @@ class SimulationSettings:
 
 def _compile(
     order: QueueOrder, workload: Workload, planned: PlannedQueue | UnplannedQueue
-) -> CompiledNetwork | CompiledEchoState | FixedScores | ShortestBehindHead:
+) -> CompiledNetwork | CompiledEchoState | FixedScores | ShortestBehindHead | SitePriority:
     network = order.network
+    if order.shortest_behind and isinstance(planned, PlannedQueue):
+        return ShortestBehindHead(planned.plan.seconds)
     if order.shortest_behind:
-        if isinstance(planned, PlannedQueue):
-            return ShortestBehindHead(planned.plan.seconds)
         return ShortestBehindHead(workload.estimate)
     if order.scores is not None:
         return FixedScores(scores=order.scores)
-    if network is None:
-        return no_network()
     if isinstance(network, EchoStateNetwork):
         return compile_echo_state(network, workload)
+    if network is None:
+        return order.site or no_network()
     return compile_network(network, workload)
 
 

@@ -13,7 +13,7 @@ from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.simulator.nodes.node_machine import NodeMachine, PartitionQueues
 from slurm_rl_plugin.simulator.nodes.node_state import NodeState, idle_nodes
 from slurm_rl_plugin.simulator.nodes.placement import find_room
-from slurm_rl_plugin.simulator.nodes.requests import NodeRequests, node_requests
+from slurm_rl_plugin.simulator.nodes.requests import CPU, NodeRequests, node_requests
 from slurm_rl_plugin.simulator.workloads.machine_limits import machine_limits
 from slurm_rl_plugin.simulator.workloads.node_constraints import kinds_that_meet
 from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
@@ -97,7 +97,7 @@ def requests_on(log: JobLog, machine: Machine) -> NodeRequests:
     Raises:
         ConfigurationError: a constraint cannot be read.
     """
-    asked = _completed(log, machine)
+    asked = completed_requests(log, machine)
     partition = partition_of(log, machine)
     pools, pool = _pools(asked, partition, machine)
     partitions = machine.partitions
@@ -123,12 +123,19 @@ def node_machine(log: JobLog, machine: Machine) -> NodeMachine:
     """
     whole, weight = node_resources(machine)
     requests, partition = requests_on(log, machine), partition_of(log, machine)
+    limits = machine_limits(log, machine, requests, partition)
+    amounts = requests.per_node.sum(axis=0) + requests.per_cpu.sum(axis=0)
+    counted = amounts > 0.0  # what nobody asks for is not looked at
+    counted[CPU] = True
     tiers = np.array([each.tier for each in machine.partitions], dtype=np.int64)
     return NodeMachine(
-        whole=whole,
+        whole=np.ascontiguousarray(whole[:, counted]),
         weight=weight,
-        requests=requests,
-        limits=machine_limits(log, machine, requests, partition),
+        requests=requests._replace(
+            per_node=np.ascontiguousarray(requests.per_node[:, counted]),
+            per_cpu=np.ascontiguousarray(requests.per_cpu[:, counted]),
+        ),
+        limits=limits,
         queues=PartitionQueues(
             partition=partition,
             serves=partition_serves(machine),
@@ -139,7 +146,7 @@ def node_machine(log: JobLog, machine: Machine) -> NodeMachine:
     )
 
 
-def _completed(log: JobLog, machine: Machine) -> ResourceRequests:
+def completed_requests(log: JobLog, machine: Machine) -> ResourceRequests:
     """The requests in the machine's columns, with the memory that a partition gives by default."""
     asked = log.requests
     if asked is None:
