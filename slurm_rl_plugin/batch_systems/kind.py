@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from slurm_rl_plugin.batch_systems.submission_port import JobSubmission
     from slurm_rl_plugin.domain.job_class import JobClassRule
     from slurm_rl_plugin.domain.job_description import JobDescription
+    from slurm_rl_plugin.domain.machine import Machine
     from slurm_rl_plugin.domain.site import JobRequest
 
 
@@ -250,6 +251,7 @@ class BatchSystemKind:
         offers: asks on behalf of brokers, each call within a time-out, under an account or "".
         accounting: asks its accounting, each call within a time-out.
         submission: submits for a user, by his variables, each call within a time-out.
+        machine: asks for its nodes, queues, limits and settings, each call within a time-out.
     """
 
     name: str
@@ -266,3 +268,4 @@ class BatchSystemKind:
     offers: Callable[[float, str], OfferingSite] | None = None
     accounting: Callable[[float], OwnAccounting] | None = None
     submission: Callable[[Mapping[str, str], float], JobSubmission] | None = None
+    machine: Callable[[float], Machine] | None = None

@@ -150,7 +150,9 @@ class Machine:
         kinds: of its nodes, in the order in which Slurm numbers them.
         partitions: in the order of its configuration.
         qos: limits of each QOS by its name.
-        accounts, users: limits of associations by name, of those that have any.
+        accounts, users: limits of associations by name, of those that have any. `user` and `job`
+            of an account hold where a user says nothing of its own; `group` of an account holds
+            for all accounts below it together.
         shares: fair shares of accounts; those that take their parent's are not named.
         parent_of: the account above each account, "root" at the top.
         account_of: the default account of each user.

@@ -12,6 +12,8 @@ _PART = re.compile(r"(?:[^\[\],\s]+|\[[^\[\]]*\])+")
 _PIECE = re.compile(r"\[([^\[\]]*)\]|([^\[\]]+)")
 _RANGE = re.compile(r"(\d{1,18})(?:-(\d{1,18}))?", re.ASCII)
 _NUMBERED = re.compile(r"(.*?)(\d{1,18})", re.ASCII | re.DOTALL)
+#: Digits together, anything else by itself.
+_RUN = re.compile(r"[0-9]+|[^0-9]", re.DOTALL)
 
 
 def expand(text: str) -> list[str]:
@@ -36,6 +38,18 @@ def compress(names: Iterable[str]) -> str:
         plain = len(numbers) == 1
         parts.append(prefix + (ranges if plain else f"[{ranges}]"))
     return ",".join(parts)
+
+
+def place_of(name: str) -> tuple[tuple[int, int, str], ...]:
+    """What names sort by as Slurm numbers its nodes: n2 before n10, and n010 before both."""
+    return tuple(
+        (ord("0"), 0, run)
+        if run.startswith("0")
+        else (ord("1"), int(run), "")
+        if run.isdigit()
+        else (ord(run), 0, "")
+        for run in _RUN.findall(name)
+    )
 
 
 def _parts(text: str) -> Iterator[str]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from slurm_rl_plugin.domain.resources import CPUS, MEMORY
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.machine_files.gres import Counts, gres_of, with_types
-from slurm_rl_plugin.machine_files.hostlists import compress
+from slurm_rl_plugin.machine_files.hostlists import compress, place_of
 from slurm_rl_plugin.machine_files.processors import processors_of
 from slurm_rl_plugin.machine_files.scheduling import sharing_of
 from slurm_rl_plugin.machine_files.statements import ConfRecord, Statements
@@ -57,7 +57,9 @@ class Node:
 def nodes_of(
     said: Statements, gres_conf: Mapping[str, Counts]
 ) -> tuple[dict[str, Node], frozenset[str], list[str]]:
-    """Nodes that serve, in their order; names of those that do not; what is left out.
+    """Nodes that serve, names of those that do not, and what is left out.
+
+    Slurm numbers its nodes by name, whatever their order in slurm.conf.
 
     Raises:
         ConfigurationError: a value is not understood, or a node has two records.
@@ -73,8 +75,9 @@ def nodes_of(
             away.update(names)
         left_out += _not_modelled(record, names)
         serving |= _alike(record, names, gres_conf)
-    kept = {name: node for name, node in serving.items() if name not in away}
-    if gone := [name for name in serving if name in away]:
+    in_order = sorted(serving, key=place_of)
+    kept = {name: serving[name] for name in in_order if name not in away}
+    if gone := [name for name in in_order if name in away]:
         left_out.append(f"{compress(gone)}: down, drained or FUTURE, so not part of the machine.")
     left_out += _whole_cores(said)
     if not kept:
@@ -122,10 +125,11 @@ def _whole_cores(said: Statements) -> Iterator[str]:
     words = sharing_of(said.settings).words
     if not any(word.startswith(("cr_core", "cr_socket")) for word in words):
         return
+    names: dict[int, list[str]] = {}
     for record in said.nodes:
-        of_core = processors_of(record).of_core
-        if of_core > 1:
-            yield (
-                f"{record.name.text}: a core of {of_core} CPUs goes to one job whole; "
-                "CPUs are given out one by one."
-            )
+        names.setdefault(processors_of(record).of_core, []).extend(record.name.names())
+    for of_core in sorted(set(names) - {1}):
+        yield (
+            f"{compress(names[of_core])}: a core of {of_core} CPUs goes to one job whole; "
+            "CPUs are given out one by one."
+        )

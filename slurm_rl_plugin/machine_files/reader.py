@@ -56,7 +56,8 @@ def machine_of(
     settings = said.settings
     nodes, away, of_nodes = nodes_of(said, gres_conf)
     partitions, of_partitions = partitions_of(said, nodes, away)
-    left_out = [*of_nodes, *of_partitions, *refused_parameters(settings), *not_modelled(settings)]
+    left_out = [*said.notes, *of_nodes, *of_partitions]
+    left_out += [*refused_parameters(settings), *not_modelled(settings)]
     if idle := unserved(nodes, partitions):
         left_out.append(without_partition(idle))
     serving = {name: node for name, node in nodes.items() if name not in set(idle)}

@@ -44,6 +44,7 @@ class Statements:
     Attributes:
         settings: of the cluster by key in lower case; of two the later.
         nodes, partitions, node_sets, down: records in the order of the file.
+        notes: what else is to be known of the machine, each one sentence.
     """
 
     settings: Mapping[str, Value] = field(default_factory=dict)
@@ -51,6 +52,7 @@ class Statements:
     partitions: Sequence[ConfRecord] = ()
     node_sets: Sequence[ConfRecord] = ()
     down: Sequence[ConfRecord] = ()
+    notes: Sequence[str] = ()
 
 
 def collect(lines: Iterable[Sequence[Value]]) -> Statements:

@@ -20,6 +20,13 @@ from slurm_rl_plugin.accounting.sacct.fields import SACCT_COMMAND
 from slurm_rl_plugin.batch_systems.slurm.accounting.past_runs import SACCT
 from slurm_rl_plugin.batch_systems.slurm.answers.fields import queue_format
 from slurm_rl_plugin.batch_systems.slurm.answers.load import SDIAG
+from slurm_rl_plugin.batch_systems.slurm.answers.machine import (
+    SHOW_ASSOCIATIONS,
+    SHOW_NODES,
+    SHOW_PARTITIONS,
+    SHOW_QOS,
+    SHOW_USERS,
+)
 from slurm_rl_plugin.batch_systems.slurm.answers.settings import SHOW_CONFIG
 from slurm_rl_plugin.batch_systems.slurm.cluster import SINFO, SSHARE
 from slurm_rl_plugin.batch_systems.slurm.commands import SQUEUE
@@ -29,6 +36,8 @@ from slurm_rl_plugin.batch_systems.slurm.plan_estimates.reservations import SHOW
 from slurm_rl_plugin.batch_systems.slurm.plan_estimates.waiting_jobs import WAITING
 from slurm_rl_plugin.batch_systems.slurm.submission.expected_start import PARTITIONS, TEST_ONLY
 from tests.real.conftest import ACCOUNTS, running_slurm
+from tests.real.machine_plan import LIMITS
+from tests.real.machine_plan import PLAN as MACHINE_PLAN
 from tests.real.private_cluster import ClusterPlan, PrivateSlurm
 from tests.real.slurm_releases import RELEASES, SlurmRelease, missing_release
 
@@ -152,6 +161,24 @@ def record_estimates(cluster: PrivateSlurm, jobs: dict[str, int]) -> dict[str, s
     return answers
 
 
+def record_machine(cluster: PrivateSlurm) -> dict[str, str]:
+    """What tells of nodes, partitions and limits; file name -> its text."""
+    for words in LIMITS:
+        cluster.run("sacctmgr", "-i", *words)
+    cluster.run("scontrol", "update", "nodename=n2", "state=drain", "reason=a Gres=gpu:9")
+    commands = {
+        "config": SHOW_CONFIG,
+        "nodes": SHOW_NODES,
+        "partitions": SHOW_PARTITIONS,
+        "qos": SHOW_QOS,
+        "associations": SHOW_ASSOCIATIONS,
+        "users": SHOW_USERS,
+    }
+    told = {name: _anonymous(cluster, cluster.run(*each).stdout) for name, each in commands.items()}
+    told["nodes"] = re.sub(r"(?<=OS=Linux) .*?(?=  )", "", told["nodes"])
+    return {f"machine-{name}.txt": text for name, text in told.items()}
+
+
 def _anonymous(cluster: PrivateSlurm, text: str) -> str:
     """The answer without the names of this machine and its folders."""
     host = socket.gethostname().partition(".")[0]
@@ -170,6 +197,8 @@ def write_answers(release: SlurmRelease | None) -> None:
     with running_slurm(PLAN, release) as cluster:
         answers = record(cluster)
         major, minor = cluster.number
+    with running_slurm(MACHINE_PLAN, release) as cluster:
+        answers |= record_machine(cluster)
     folder = ASSETS / f"{major}.{minor:02d}"
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in answers.items():

@@ -18,13 +18,13 @@ from typing import Any
 from slurm_rl_plugin.batch_systems.kept_record import UNREADABLE, KeptRecord
 from slurm_rl_plugin.batch_systems.kind import LimitKeys
 from slurm_rl_plugin.batch_systems.pbs.answers.fields import parse_count, text
+from slurm_rl_plugin.batch_systems.pbs.answers.nodes import QSTAT_QUEUES
 from slurm_rl_plugin.batch_systems.pbs.lever.look import look_now
 from slurm_rl_plugin.batch_systems.pbs.process import PbsCommands, failure, section
 from slurm_rl_plugin.errors import BatchSystemError, BatchSystemUnavailable, ChangeRejected
 
 MAX_RUN_RES = "max_run_res"
 LIMIT = f"{MAX_RUN_RES}.ncpus"
-QSTAT_QUEUES = ("qstat", "-Q", "-f", "-F", "json")
 _VERSION = 1
 _ALL = re.compile(r"\[o:PBS_ALL=(\d+)\]")
 

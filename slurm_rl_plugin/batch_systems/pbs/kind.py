@@ -9,6 +9,7 @@ from slurm_rl_plugin.batch_systems.kind import AdapterParts, BatchSystemKind, Jo
 
 if TYPE_CHECKING:
     from slurm_rl_plugin.batch_systems.port import BatchSystem
+    from slurm_rl_plugin.domain.machine import Machine
 
 
 def _build(parts: AdapterParts) -> BatchSystem:
@@ -34,6 +35,16 @@ def _job_record(job: int, timeout: float) -> JobRecord:
     return JobRecord(unread=("its record: `qstat -f JOBID` shows it.",))
 
 
+def _machine(timeout: float) -> Machine:
+    from slurm_rl_plugin.batch_systems.pbs.answers.machine import (  # noqa: PLC0415
+        read_running_machine,
+    )
+    from slurm_rl_plugin.batch_systems.pbs.process import PbsCommands  # noqa: PLC0415
+
+    commands = PbsCommands(environment=None, timeout=timeout, on_call=None)
+    return read_running_machine(commands.read_json)
+
+
 PBS = BatchSystemKind(
     name="pbs",
     title="OpenPBS",
@@ -43,4 +54,5 @@ PBS = BatchSystemKind(
     build=_build,
     presence=_presence,
     answers=_answers,
+    machine=_machine,
 )

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from slurm_rl_plugin.batch_systems.port import BatchSystem, ClassDefaultsTable
     from slurm_rl_plugin.batch_systems.submission_port import JobSubmission
     from slurm_rl_plugin.domain.job_class import JobClassRule
+    from slurm_rl_plugin.domain.machine import Machine
 
 
 def _build(parts: AdapterParts) -> BatchSystem:
@@ -68,6 +69,16 @@ def _submission(environment: Mapping[str, str], timeout: float) -> JobSubmission
     return user_submission(environment, timeout)
 
 
+def _machine(timeout: float) -> Machine:
+    from slurm_rl_plugin.batch_systems.slurm.answers.machine import (  # noqa: PLC0415
+        read_running_machine,
+    )
+    from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner  # noqa: PLC0415
+
+    commands = CommandRunner(environment=None, timeout=timeout, on_call=None)
+    return read_running_machine(commands.read)
+
+
 SLURM = BatchSystemKind(
     name="slurm",
     title="Slurm",
@@ -81,4 +92,5 @@ SLURM = BatchSystemKind(
     offers=_offers,
     accounting=_accounting,
     submission=_submission,
+    machine=_machine,
 )

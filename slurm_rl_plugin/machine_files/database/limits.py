@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Mapping
 
 from slurm_rl_plugin.domain.machine import ResourceLimit
-from slurm_rl_plugin.machine_files.database.entries import ACCOUNT, QOS, DatabaseEntry
+from slurm_rl_plugin.machine_files.database.entries import QOS, USER, DatabaseEntry
 from slurm_rl_plugin.machine_files.resource_names import limits_of
 from slurm_rl_plugin.machine_files.values import NOTHING, Value
 
@@ -107,7 +107,7 @@ def limit_of(entry: DatabaseEntry) -> ResourceLimit:
 def _limited(key: str, kind: str) -> tuple[str, str]:
     if key == _MAX_JOBS:
         # of an account or a QOS it holds for each of its users; of a user for all of its jobs
-        return (EACH_USER if kind in (ACCOUNT, QOS) else GROUP), "jobs"
+        return (GROUP if kind == USER else EACH_USER), "jobs"
     return _LIMITS.get(key, ("", ""))
 
 

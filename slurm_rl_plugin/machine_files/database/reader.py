@@ -12,18 +12,20 @@ from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.machine_files.database.dump import FIRST_WORDS, read_dump
 from slurm_rl_plugin.machine_files.database.entries import (
     ACCOUNT,
+    CLUSTER,
     QOS,
     USER,
     DatabaseEntry,
     merged,
 )
+from slurm_rl_plugin.machine_files.database.inherited import with_inherited
 from slurm_rl_plugin.machine_files.database.limits import limit_of, not_modelled
 from slurm_rl_plugin.machine_files.database.script import read_script
 from slurm_rl_plugin.machine_files.database.tables import BAR, read_tables
 from slurm_rl_plugin.machine_files.values import NOTHING
 
 #: What is looked for beside slurm.conf; beside these CLUSTER.cfg, as `sacctmgr dump` calls it.
-FILES = ("sacctmgr.script", "sacctmgr.cfg", "sacctmgr.txt", "qos.txt", "assoc.txt")
+FILES = ("sacctmgr.script", "sacctmgr.cfg", "qos.txt", "assoc.txt", "user.txt")
 ROOT = "root"
 _PARENT = "parent"
 
@@ -81,18 +83,29 @@ def database_of(entries: Iterable[DatabaseEntry]) -> Database:
     known = merged(entries)
     users, of_users = _users(known)
     accounts = [entry for entry in known if entry.kind == ACCOUNT]
+    parent_of = {entry.name: entry.parent or ROOT for entry in accounts if entry.name != ROOT}
+    own = {entry.name: limit_of(entry) for entry in accounts}
     told = [sentence for entry in known for sentence in not_modelled(entry)]
+    limits = with_inherited(_of_cluster(known) | own, parent_of)
     return Database(
         qos={entry.name: limit_of(entry) for entry in known if entry.kind == QOS},
-        accounts={
-            entry.name: limit for entry in accounts if (limit := limit_of(entry)) != ResourceLimit()
-        },
+        accounts={name: limit for name, limit in limits.items() if limit != ResourceLimit()},
         users=users,
-        shares={entry.name: share for entry in accounts if (share := _share(entry)) is not None},
-        parent_of={entry.name: entry.parent or ROOT for entry in accounts if entry.name != ROOT},
+        shares={
+            entry.name: share
+            for entry in accounts
+            if entry.name != ROOT and (share := _share(entry)) is not None
+        },
+        parent_of=parent_of,
         account_of=dict(_default_accounts(known)),
         left_out=(*told, *of_users, *_shares_of_users(known)),
     )
+
+
+def _of_cluster(entries: Iterable[DatabaseEntry]) -> dict[str, ResourceLimit]:
+    """What holds for all associations of the cluster, as of the account above all."""
+    limits = [limit_of(entry) for entry in entries if entry.kind == CLUSTER]
+    return {ROOT: limits[-1]} if limits else {}
 
 
 def _share(entry: DatabaseEntry) -> float | None:

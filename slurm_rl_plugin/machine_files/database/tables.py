@@ -9,8 +9,9 @@ from slurm_rl_plugin.machine_files.database.entries import ACCOUNT, QOS, USER, D
 from slurm_rl_plugin.machine_files.values import Value
 
 BAR = "|"
-#: Columns by which a header is told: of a QOS, of an association.
 _QOS_COLUMN, _ACCOUNT_COLUMN = "name", "account"
+#: Columns by which a header is told: of QOS, of associations, of users and their default accounts.
+_HEADERS = ({_QOS_COLUMN, "priority"}, {_ACCOUNT_COLUMN, "user"}, {"user", "defaultaccount"})
 _SAME = {"acct": "account", "defacct": "defaultaccount", "parname": "parentname"}
 
 
@@ -25,27 +26,27 @@ def read_tables(place: str, lines: Iterable[str], *, cluster: str = "") -> Itera
     Raises:
         ConfigurationError: a row has not the columns of its header, or there is no header.
     """
-    columns: list[str] = []
+    header: list[str] = []
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
         cells = line.rstrip("\r\n").split(BAR)
         if _is_header(cells):
-            columns = [_column(cell) for cell in cells]
-        elif len(cells) != len(columns):
+            header = cells
+        elif len(cells) != len(header):
             raise ConfigurationError(
                 f"{place}:{number}: this row has {len(cells)} values and its header "
-                f"{len(columns)}; write the table again with `sacctmgr -P show qos` or "
+                f"{len(header)}; write the table again with `sacctmgr -P show qos` or "
                 "`sacctmgr -P show assoc`"
             )
         else:
-            yield from _entry(f"{place}:{number}", columns, cells, cluster)
+            yield from _entry(f"{place}:{number}", header, cells, cluster)
 
 
 def _is_header(cells: Sequence[str]) -> bool:
     names = [_column(cell) for cell in cells]
     plain = all(cell.replace(" ", "").isalnum() for cell in cells if cell)
-    return plain and ({_QOS_COLUMN, "priority"} <= {*names} or {"account", "user"} <= {*names})
+    return plain and any(each <= {*names} for each in _HEADERS)
 
 
 def _column(cell: str) -> str:
@@ -54,16 +55,17 @@ def _column(cell: str) -> str:
 
 
 def _entry(
-    place: str, columns: Sequence[str], cells: Sequence[str], cluster: str
+    place: str, header: Sequence[str], cells: Sequence[str], cluster: str
 ) -> Iterator[DatabaseEntry]:
-    row = {name: cell.strip() for name, cell in zip(columns, cells, strict=True) if name}
+    titled = [(title, cell.strip()) for title, cell in zip(header, cells, strict=True) if title]
+    row = {_column(title): cell for title, cell in titled}
     if cluster and row.get("cluster", cluster) != cluster:
         return
-    keys = {name: Value(place, name, cell) for name, cell in row.items() if cell}
-    if _ACCOUNT_COLUMN not in row:
+    keys = {_column(title): Value(place, title, cell) for title, cell in titled if cell}
+    if _QOS_COLUMN in row:
         yield DatabaseEntry(kind=QOS, name=row[_QOS_COLUMN].lower(), keys=keys)
         return
-    user, account = row.get("user", ""), row[_ACCOUNT_COLUMN].lower()
+    user, account = row.get("user", ""), row.get(_ACCOUNT_COLUMN, "").lower()
     yield DatabaseEntry(
         kind=USER if user else ACCOUNT,
         name=user or account,

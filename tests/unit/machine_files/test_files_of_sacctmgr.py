@@ -52,7 +52,10 @@ def test_a_script(tmp_path: Path) -> None:
         "debug": ResourceLimit(),
     }
     group, user, job = {"nodes": 4.0, "jobs": 7.0}, {"jobs": 2.0}, {"cpus": 64.0}
-    assert found.accounts == {"physics": ResourceLimit(group=group, user=user, job=job)}
+    assert found.accounts == {
+        "physics": ResourceLimit(group=group, user=user, job=job),
+        "optics": ResourceLimit(user=user, job=job),  # of the account above it
+    }
     assert found.users == {"bob": ResourceLimit(group={"jobs": 9.0})}
     assert found.shares == {"physics": 30.0}
     assert found.parent_of == {"physics": "root", "optics": "physics"}
@@ -99,9 +102,23 @@ def test_tables(tmp_path: Path) -> None:
     group, user = {"jobs": 7.0, "nodes": 4.0}, {"jobs": 2.0}
     assert found.accounts == {"physics": ResourceLimit(group=group, user=user)}
     assert found.users == {"ann": ResourceLimit(group={"jobs": 5.0})}
-    assert found.shares == {"root": 1.0, "physics": 30.0}
+    assert found.shares == {"physics": 30.0}
     assert (found.parent_of, found.account_of) == ({"physics": "root"}, {"ann": "physics"})
     assert found.left_out == ()
+
+
+def test_an_account_takes_over_what_those_above_it_say(tmp_path: Path) -> None:
+    dump = (
+        "Cluster - 'site':MaxTRESPerJob=cpu=9:MaxWallDurationPerJob=60\nParent - 'root'\n"
+        "Account - 'a':MaxJobs=2:GrpJobs=8\nParent - 'a'\nAccount - 'b':MaxTRESPerJob=cpu=5\n"
+    )
+    found = machine(tmp_path, sacctmgr_cfg=dump)
+    jobs = {"jobs": 2.0}
+    assert found.accounts == {
+        "root": ResourceLimit(job={"cpus": 9.0}, longest=3600.0),
+        "a": ResourceLimit(group={"jobs": 8.0}, user=jobs, job={"cpus": 9.0}, longest=3600.0),
+        "b": ResourceLimit(user=jobs, job={"cpus": 5.0}, longest=3600.0),
+    }
 
 
 def test_of_limits_by_account_the_widest_holds(tmp_path: Path) -> None:

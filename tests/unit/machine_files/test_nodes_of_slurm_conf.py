@@ -104,10 +104,10 @@ def test_nodes_out_of_service_are_no_part_of_it(tmp_path: Path) -> None:
         "DownNodes=n[2-3] State=DRAIN Reason=broken",
         "PartitionName=all Nodes=n[1-9],f1,d1,c1",
     )
-    assert [kind.name for kind in machine.kinds] == ["n[1,4-9],c1"]
+    assert [kind.name for kind in machine.kinds] == ["c1,n[1,4-9]"]
     assert machine.left_out == (
         "c1: State=CLOUD, counted as if always powered up.",
-        "n[2-3],f[1-2],d1: down, drained or FUTURE, so not part of the machine.",
+        "d1,f[1-2],n[2-3]: down, drained or FUTURE, so not part of the machine.",
         "i1: in no partition, so not part of the machine.",
     )
 
@@ -116,14 +116,22 @@ def test_a_kind_is_a_run_of_nodes_that_are_alike(tmp_path: Path) -> None:
     machine = machine_of_lines(
         tmp_path,
         "NodeName=n[1-4] RealMemory=9",
-        "NodeName=big RealMemory=99",
+        "NodeName=n4big RealMemory=99",
         "NodeName=n[5-6] RealMemory=9",
         "PartitionName=all Nodes=ALL",
         "PartitionName=some Nodes=n[3-4]",
     )
-    assert [kind.name for kind in machine.kinds] == ["n[1-2]", "n[3-4]", "big", "n[5-6]"]
+    assert [kind.name for kind in machine.kinds] == ["n[1-2]", "n[3-4]", "n4big", "n[5-6]"]
     assert [partition.kinds for partition in machine.partitions] == [(0, 1, 2, 3), (1,)]
     assert machine.nodes == 7
+
+
+def test_nodes_are_numbered_by_name(tmp_path: Path) -> None:
+    names = ["n10", "m1", "n9", "n010", "n009", "login", "N1", "n9-ib"]
+    lines = [f"NodeName={name} RealMemory={i + 1}" for i, name in enumerate(names)]
+    machine = machine_of_lines(tmp_path, *lines, PARTITION)
+    in_order = ["N1", "login", "m1", "n009", "n010", "n9", "n9-ib", "n10"]
+    assert [kind.name for kind in machine.kinds] == in_order
 
 
 def test_cores_that_go_to_one_job_whole(tmp_path: Path) -> None:

@@ -113,7 +113,7 @@ def test_nodes_by_sets_and_by_names(tmp_path: Path) -> None:
     )
     names = [kind.name for kind in machine.kinds]
     members = {each.name: [names[i] for i in each.kinds] for each in machine.partitions}
-    assert members == {"a": ["n1", "g1", "g2"], "b": ["n1", "n2", "g1"], "c": ["n3"], "none": []}
+    assert members == {"a": ["g1", "g2", "n1"], "b": ["g1", "n1", "n2"], "c": ["n3"], "none": []}
     assert [each.longest for each in machine.partitions] == [600, 600, 1200, 600]
 
 

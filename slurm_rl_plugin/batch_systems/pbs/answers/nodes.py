@@ -9,6 +9,7 @@ from slurm_rl_plugin.batch_systems.pbs.answers.fields import parse_count, text
 from slurm_rl_plugin.batch_systems.pbs.process import section
 
 PBSNODES = ("pbsnodes", "-a", "-F", "json")
+QSTAT_QUEUES = ("qstat", "-Q", "-f", "-F", "json")
 #: A node in one of these states takes no new job; jobs that run there may end.
 _OUT_OF_USE = frozenset(
     {
@@ -33,6 +34,11 @@ def parse_capacity(document: Mapping[str, Any]) -> int:
 
 def _usable(node: Mapping[str, Any]) -> int:
     available, assigned = node.get("resources_available"), node.get("resources_assigned")
-    states = {word.strip() for word in text(node.get("state")).split(",")}
-    told = assigned if states & _OUT_OF_USE else available
+    told = assigned if is_out_of_use(node) else available
     return parse_count(told.get("ncpus")) if isinstance(told, dict) else 0
+
+
+def is_out_of_use(node: Mapping[str, Any]) -> bool:
+    """Whether a node takes no new job now."""
+    states = {word.strip() for word in text(node.get("state")).split(",")}
+    return bool(states & _OUT_OF_USE)

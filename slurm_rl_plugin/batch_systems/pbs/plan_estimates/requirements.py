@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from slurm_rl_plugin.batch_systems.pbs.answers.fields import SOFT_WALLTIME, parse_count, text
+from slurm_rl_plugin.batch_systems.pbs.answers.nodes import QSTAT_QUEUES
 from slurm_rl_plugin.batch_systems.pbs.answers.sched_config import SchedConfig, sched_folder
 from slurm_rl_plugin.batch_systems.pbs.answers.server import PbsServer
 from slurm_rl_plugin.batch_systems.pbs.plan_estimates.closed_times import (
@@ -18,7 +19,6 @@ from slurm_rl_plugin.batch_systems.pbs.plan_estimates.closed_times import (
 )
 from slurm_rl_plugin.batch_systems.pbs.process import PbsCommands, section
 
-QSTAT_QUEUES = ("qstat", "-Q", "-f", "-F", "json")
 LIST_SCHEDULERS = ("qmgr", "-c", "list sched")
 _HUP = "and send pbs_sched a HUP"
 

@@ -1,0 +1,133 @@
+"""The machine that a running OpenPBS has: vnodes by pbsnodes, queues by qstat."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from slurm_rl_plugin.accounting.pbs.fields import parse_duration
+from slurm_rl_plugin.batch_systems.pbs.answers.fields import parse_count, text
+from slurm_rl_plugin.batch_systems.pbs.answers.nodes import (
+    PBSNODES,
+    QSTAT_QUEUES,
+    is_out_of_use,
+)
+from slurm_rl_plugin.batch_systems.pbs.process import not_understood, section
+from slurm_rl_plugin.domain.machine import Machine, MachinePartition
+from slurm_rl_plugin.domain.resources import CPUS, GPUS, MEMORY
+from slurm_rl_plugin.machine_files.hostlists import compress
+from slurm_rl_plugin.machine_files.kinds import kinds_of, resources_of
+from slurm_rl_plugin.machine_files.nodes import Node
+from slurm_rl_plugin.machine_files.partitions import ServedPartition
+
+_SIZE = re.compile(r"(\d{1,18})([kmgtp]?)([bw]?)", re.ASCII | re.IGNORECASE)
+_IN_MIB = {"": 2.0**-20, "k": 2.0**-10, "m": 1.0, "g": 2.0**10, "t": 2.0**20, "p": 2.0**30}
+_BYTES_OF_A_WORD = 8
+_NOT_READ = (
+    "limits of queues and of the server, job_sort_formula and how pbs_sched plans are not read: "
+    "jobs start as under Slurm's backfill."
+)
+
+
+def read_running_machine(read_json: Callable[[Sequence[str]], Mapping[str, Any]]) -> Machine:
+    """Ask a running OpenPBS for its machine; vnodes that are out of use now are counted.
+
+    Args:
+        read_json: runs a command and gives the document that it prints.
+
+    Raises:
+        BatchSystemUnavailable: no answer in time, or the server cannot be reached.
+        BatchSystemError: an answer that cannot be understood.
+    """
+    return parse_machine(read_json(PBSNODES), read_json(QSTAT_QUEUES))
+
+
+def parse_machine(told_nodes: Mapping[str, Any], told_queues: Mapping[str, Any]) -> Machine:
+    """The machine of both answers.
+
+    Raises:
+        BatchSystemError: there is no node or no execution queue in them.
+    """
+    found = section(told_nodes, "nodes")
+    queues = {
+        name: values
+        for name, values in section(told_queues, "Queue").items()
+        if text(values.get("queue_type")).lower().startswith("e")
+    }
+    if not found or not queues:
+        command = PBSNODES if not found else QSTAT_QUEUES
+        raise not_understood(" ".join(command), str(told_queues if found else told_nodes))
+    nodes = {name: _node(name, values) for name, values in found.items()}
+    partitions = [_served(name, values, found) for name, values in queues.items()]
+    resources = resources_of(nodes.values())
+    kinds, served = kinds_of(nodes, partitions, resources)
+    return Machine(
+        name=text(told_nodes.get("pbs_server")),
+        resources=resources,
+        kinds=kinds,
+        partitions=served,
+        left_out=(_NOT_READ, *_notes(found, queues)),
+    )
+
+
+def _node(name: str, values: Mapping[str, Any]) -> Node:
+    given = values.get("resources_available")
+    available = given if isinstance(given, dict) else {}
+    counts = {
+        CPUS: float(parse_count(available.get("ncpus"))),
+        MEMORY: _mebibytes(text(available.get("mem"))),
+        GPUS: float(parse_count(available.get("ngpus"))),
+    }
+    return Node(name, counts, frozenset(), 1)
+
+
+def _mebibytes(size: str) -> float:
+    """MiB of a size such as 4022272kb; 0 where it is none."""
+    found = _SIZE.fullmatch(size)
+    if found is None:
+        return 0.0
+    of_unit = _IN_MIB[found[2].lower()] * (_BYTES_OF_A_WORD if found[3].lower() == "w" else 1)
+    return int(found[1]) * of_unit
+
+
+def _served(
+    name: str, values: Mapping[str, Any], nodes: Mapping[str, Mapping[str, Any]]
+) -> ServedPartition:
+    """A queue; the vnodes that name it serve it alone, and a queue that none names has the rest."""
+    own = frozenset(node for node, told in nodes.items() if text(told.get("queue")) == name)
+    rest = frozenset(node for node, told in nodes.items() if not text(told.get("queue")))
+    partition = MachinePartition(
+        name=name,
+        kinds=(),
+        longest=_seconds(values, "resources_max"),
+        default_time=_seconds(values, "resources_default"),
+        widest=_widest(values),
+    )
+    return ServedPartition(partition, own or rest)
+
+
+def _seconds(values: Mapping[str, Any], key: str) -> float:
+    told = values.get(key)
+    seconds = parse_duration(text(told.get("walltime"))) if isinstance(told, dict) else math.nan
+    return math.inf if math.isnan(seconds) else seconds
+
+
+def _widest(values: Mapping[str, Any]) -> float:
+    told = values.get("resources_max")
+    nodes = parse_count(told.get("nodect")) if isinstance(told, dict) else 0
+    return float(nodes) if nodes else math.inf
+
+
+def _notes(
+    nodes: Mapping[str, Mapping[str, Any]], queues: Mapping[str, Mapping[str, Any]]
+) -> Iterator[str]:
+    if away := [name for name, values in nodes.items() if is_out_of_use(values)]:
+        yield f"{compress(away)}: out of use now, and counted all the same."
+    whole = [n for n, values in nodes.items() if "excl" in text(values.get("sharing")).lower()]
+    if whole:
+        yield f"{compress(whole)}: given out whole by its sharing; jobs share it here."
+    for name, values in queues.items():
+        if text(values.get("started")) == "False" or text(values.get("enabled")) == "False":
+            yield f"queue {name}: stopped or closed now; its jobs start all the same."

@@ -1,0 +1,197 @@
+"""The machine that a running Slurm has: what scontrol shows of it, and limits by sacctmgr."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from slurm_rl_plugin.batch_systems.slurm.answers.settings import SHOW_CONFIG
+from slurm_rl_plugin.batch_systems.slurm.process import not_understood
+from slurm_rl_plugin.domain.machine import Machine
+from slurm_rl_plugin.machine_files.database.entries import DatabaseEntry
+from slurm_rl_plugin.machine_files.database.tables import read_tables
+from slurm_rl_plugin.machine_files.hostlists import compress
+from slurm_rl_plugin.machine_files.reader import machine_of
+from slurm_rl_plugin.machine_files.scheduling import name_of
+from slurm_rl_plugin.machine_files.statements import ConfRecord, Statements
+from slurm_rl_plugin.machine_files.values import NOTHING, Value
+
+SHOW_NODES = ("scontrol", "--all", "--oneliner", "show", "nodes")
+SHOW_PARTITIONS = ("scontrol", "--all", "--oneliner", "show", "partitions")
+_TABLE = ("sacctmgr", "--parsable2", "--readonly", "show")
+_LIMITS = "GrpJobs,GrpTRES,GrpWall,GrpTRESMins,GrpTRESRunMins,MaxTRES,MaxTRESPerNode,MaxTRESMins"
+SHOW_QOS = (
+    *_TABLE,
+    "qos",
+    f"format=Name,Priority,Preempt,Flags,UsageFactor,{_LIMITS},MaxWall,"
+    "MaxTRESPU,MaxJobsPU,MaxTRESPA,MaxJobsPA",
+)
+SHOW_ASSOCIATIONS = (
+    *_TABLE,
+    "associations",
+    f"format=Cluster,Account,User,Partition,ParentName,Share,Priority,{_LIMITS},MaxJobs,MaxWall",
+)
+SHOW_USERS = (*_TABLE, "users", "format=User,DefaultAccount")
+#: Of a node, as slurm.conf calls what scontrol shows; the rest is of the hour.
+_OF_NODE = {
+    "cputot": "cpus",
+    "availablefeatures": "features",
+    **{
+        key: key
+        for key in (
+            *("boards", "sockets", "corespersocket", "threadspercore", "corespeccount", "gres"),
+            *("cpuspeclist", "realmemory", "memspeclimit", "weight", "restrictedcorespergpu"),
+        )
+    },
+}
+#: Of a partition, what follows from its nodes.
+_COUNTED = frozenset({"totalcpus", "totalnodes", "tres", "nodesets", "nodeindices"})
+#: Of the configuration, what is of the hour.
+_OF_THE_HOUR = frozenset({"boot_time", "hash_val", "multiple_slurmd", "next_job_id"})
+_FIELD = re.compile(r"(?:^|(?<=\s))([A-Za-z_]+)=")
+_UNIT = re.compile(r"(\d+) (?:sec|min|percent|nodes/min)")
+_UNSET = Value("", "", "")
+_AWAY = re.compile(r"DOWN|DRAIN|FAIL", re.IGNORECASE)
+
+
+def read_running_machine(read: Callable[[Sequence[str]], str]) -> Machine:
+    """Ask a running Slurm for its machine.
+
+    Nodes that are down or drained now are counted, since the machine has them; those that are
+    FUTURE are not.
+
+    Args:
+        read: runs a command and gives its output.
+
+    Raises:
+        BatchSystemUnavailable: no answer in time, or Slurm cannot be reached.
+        BatchSystemError: an answer that cannot be understood.
+        ConfigurationError: a value in it that is not understood.
+    """
+    settings = parse_config(read(SHOW_CONFIG))
+    said = parse_machine(settings, read(SHOW_NODES), read(SHOW_PARTITIONS))
+    return machine_of(said, {}, _entries(read, settings))
+
+
+def parse_config(text: str) -> dict[str, Value]:
+    """Keys of slurm.conf as slurmctld has them, in lower case.
+
+    Raises:
+        BatchSystemError: the answer names no cluster.
+    """
+    command = " ".join(SHOW_CONFIG)
+    found: dict[str, Value] = {}
+    for line in text.splitlines():
+        if not line.strip() and found:
+            break  # what follows is of other files, and who is in charge
+        key, equals, told = line.partition("=")
+        name = key.strip()
+        if equals and name.lower() not in _OF_THE_HOUR:
+            bare = _UNIT.fullmatch(told.strip())
+            value = bare[1] if bare else told.strip()
+            found[name.lower()] = Value(command, name, value)
+    if not name_of(found):
+        raise not_understood(command, "no line ClusterName")
+    return found
+
+
+def parse_machine(settings: Mapping[str, Value], nodes: str, partitions: str) -> Statements:
+    """What scontrol shows, as slurm.conf would say it.
+
+    Args:
+        settings: of `parse_config`.
+        nodes: the answer to SHOW_NODES.
+        partitions: the answer to SHOW_PARTITIONS.
+
+    Raises:
+        BatchSystemError: a line has another form.
+    """
+    of_nodes = [(fields, fields["state"]) for fields in _records(nodes, "nodename", SHOW_NODES)]
+    shown = {fields["nodename"] for fields, _ in of_nodes}
+    served = [_partition(each) for each in _records(partitions, "partitionname", SHOW_PARTITIONS)]
+    away = [name for name, state in _states(of_nodes) if _AWAY.search(state)]
+    notes = [f"{compress(away)}: down or drained now, and counted all the same."] if away else []
+    if "NO_NORMAL_ALL" in settings.get("priorityflags", _UNSET).text.upper():
+        notes.append(
+            "PriorityFlags=NO_NORMAL_ALL: up to Slurm 24.11 scontrol shows this for any of the "
+            "NO_NORMAL_* flags; slurm.conf tells which."
+        )
+    hidden = sorted({name for each in served for name in _nodes_of(each)} - shown)
+    return Statements(
+        settings=settings,
+        nodes=[_node(fields) for fields, state in of_nodes if "FUTURE" not in state.upper()],
+        partitions=served,
+        down=[_future(name) for name in hidden],
+        notes=notes,
+    )
+
+
+def _states(nodes: Sequence[tuple[Mapping[str, str], str]]) -> Iterator[tuple[str, str]]:
+    for fields, state in nodes:
+        yield fields["nodename"], state
+
+
+def _records(text: str, key: str, command: Sequence[str]) -> Iterator[dict[str, str]]:
+    """Fields of each line by name in lower case; of two of one name the first.
+
+    What people write about a node comes last and may look like a field.
+    """
+    for line in text.splitlines():
+        if not line.strip():
+            continue
+        begins = list(_FIELD.finditer(line))
+        ends = [*(found.start() for found in begins), len(line)][1:]
+        fields: dict[str, str] = {}
+        for found, end in zip(begins, ends, strict=True):
+            fields.setdefault(found[1].lower(), line[found.end() : end].strip())
+        if key not in fields or "state" not in fields:
+            raise not_understood(" ".join(command), line)
+        yield fields
+
+
+def _node(fields: Mapping[str, str]) -> ConfRecord:
+    place = " ".join(SHOW_NODES)
+    keys = {
+        key: Value(place, key, fields[shown])
+        for shown, key in _OF_NODE.items()
+        if fields.get(shown, "").lower() not in NOTHING
+    }
+    if "CLOUD" in fields["state"].upper():
+        keys["state"] = Value(place, "State", "CLOUD")
+    return ConfRecord(Value(place, "NodeName", fields["nodename"]), keys)
+
+
+def _partition(fields: Mapping[str, str]) -> ConfRecord:
+    name = fields["partitionname"]
+    place = f"scontrol show partition {name}"
+    keys = {
+        key: Value(place, key, told)
+        for key, told in fields.items()
+        if key not in _COUNTED and key != "partitionname"
+    }
+    return ConfRecord(Value(place, "PartitionName", name), keys)
+
+
+def _nodes_of(partition: ConfRecord) -> list[str]:
+    value = partition.keys.get("nodes")
+    return [] if value is None or value.text.lower() in NOTHING else value.names()
+
+
+def _future(name: str) -> ConfRecord:
+    """A node that a partition names and that scontrol does not show."""
+    value = Value(" ".join(SHOW_PARTITIONS), "Nodes", name)
+    return ConfRecord(value, {"state": Value(value.place, "State", "FUTURE")})
+
+
+def _entries(
+    read: Callable[[Sequence[str]], str], settings: Mapping[str, Value]
+) -> list[DatabaseEntry]:
+    """Entries of the accounting database; none where none is kept."""
+    if not settings.get("accountingstoragetype", _UNSET).text.endswith("slurmdbd"):
+        return []
+    cluster = name_of(settings)
+    found: list[DatabaseEntry] = []
+    for command in (SHOW_QOS, SHOW_ASSOCIATIONS, SHOW_USERS):
+        place = " ".join(command[:1] + command[3:5])
+        found += read_tables(place, read(command).splitlines(), cluster=cluster)
+    return found

@@ -1,0 +1,113 @@
+"""The machine that pbsnodes and qstat tell of, on answers in the form of OpenPBS 22.05."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from slurm_rl_plugin.batch_systems.pbs.answers.machine import (
+    PBSNODES,
+    QSTAT_QUEUES,
+    parse_machine,
+    read_running_machine,
+)
+from slurm_rl_plugin.batch_systems.pbs.kind import PBS
+from slurm_rl_plugin.errors import BatchSystemError
+from tests.fakes.fake_pbs_cluster import FakePbs
+
+HEAD = {"timestamp": 1790000000, "pbs_version": "22.05.11", "pbs_server": "head"}
+
+
+def vnode(cpus: int, memory: str, gpus: int = 0, **others: str) -> dict[str, Any]:
+    available = {"arch": "linux", "ncpus": cpus, "mem": memory, "vnode": "x"}
+    if gpus:
+        available["ngpus"] = gpus
+    return {
+        "Mom": "x",
+        "state": "free",
+        "pcpus": cpus,
+        "resources_available": available,
+        "resources_assigned": {},
+        "sharing": "default_shared",
+        **others,
+    }
+
+
+NODES = {
+    **HEAD,
+    "nodes": {
+        "n1": vnode(16, "16777216kb"),
+        "n2": vnode(16, "16777216kb", state="down,offline"),
+        "g1": vnode(32, "64gb", 4, queue="gpu"),
+        "g2": vnode(32, "64gb", 4, queue="gpu", sharing="force_excl"),
+    },
+}
+QUEUES = {
+    **HEAD,
+    "Queue": {
+        "workq": {
+            "queue_type": "Execution",
+            "total_jobs": 0,
+            "resources_max": {"walltime": "72:00:00", "nodect": 2},
+            "resources_default": {"walltime": "01:00:00"},
+            "enabled": "True",
+            "started": "True",
+        },
+        "gpu": {"queue_type": "e", "enabled": "True", "started": "False"},
+        "route": {"queue_type": "Route", "enabled": "True", "started": "True"},
+    },
+}
+
+
+def test_vnodes_and_queues() -> None:
+    answers = {PBSNODES: NODES, QSTAT_QUEUES: QUEUES}
+    machine = read_running_machine(lambda command: answers[tuple(command)])
+    assert machine.name == "head"
+    assert machine.resources == ("cpus", "memory", "gpus")
+    told = [(kind.name, kind.count, kind.resources) for kind in machine.kinds]
+    assert told == [("n[1-2]", 2, (16.0, 16384.0, 0.0)), ("g[1-2]", 2, (32.0, 65536.0, 4.0))]
+    work, gpu = machine.partitions
+    assert (work.name, work.kinds, work.longest, work.default_time, work.widest) == (
+        *("workq", (0,), 259200.0, 3600.0),
+        2.0,
+    )
+    assert (gpu.name, gpu.kinds, gpu.longest, gpu.widest) == ("gpu", (1,), math.inf, math.inf)
+
+
+def test_what_is_not_modelled_is_told() -> None:
+    machine = parse_machine(NODES, QUEUES)
+    assert machine.left_out[1:] == (
+        "n2: out of use now, and counted all the same.",
+        "g2: given out whole by its sharing; jobs share it here.",
+        "queue gpu: stopped or closed now; its jobs start all the same.",
+    )
+    assert "job_sort_formula" in machine.left_out[0]
+
+
+@pytest.mark.parametrize(("nodes", "queues"), [(HEAD, QUEUES), (NODES, HEAD), ({}, {})])
+def test_an_answer_without_nodes_or_queues(nodes: dict[str, Any], queues: dict[str, Any]) -> None:
+    with pytest.raises(BatchSystemError, match="not understood"):
+        parse_machine(nodes, queues)
+
+
+@pytest.mark.parametrize(
+    ("size", "mebibytes"),
+    [("1048576b", 1.0), ("2mb", 2.0), ("1tb", 1048576.0), ("128kw", 1.0), ("much", 0.0)],
+)
+def test_sizes_of_memory(size: str, mebibytes: float) -> None:
+    nodes = json.loads(json.dumps(NODES))
+    nodes["nodes"] = {"n1": vnode(1, size)}
+    assert parse_machine(nodes, QUEUES).kinds[0].resources[1] == mebibytes
+
+
+def test_the_registry_asks_a_running_pbs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in FakePbs(tmp_path).env.items():
+        monkeypatch.setenv(name, value)
+    assert PBS.machine is not None
+    machine = PBS.machine(20.0)
+    assert [(kind.name, kind.resources[0]) for kind in machine.kinds] == [("n[1-3]", 4.0)]
+    assert {partition.name for partition in machine.partitions} == {"batch", "long", "workq"}
