@@ -65,7 +65,8 @@ def _demo() -> bytes:
 def _sacct(folder: Path) -> list[bytes]:
     header = "|".join(SACCT_FIELDS)
     row = (
-        "c|7|ann|physics|main|normal|1700000000|1700000000|1700000060|1700003660|3600|120|8|"
+        "c|7|ann|physics|main|normal|a|b|1700000000|1700000000|1700000060|1700003660|3600|120|8|1|"
+        "billing=8,cpu=8,gres/gpu:a=1,mem=4G,node=1|"
         "SchedBackfill|run|COMPLETED|sbatch --wrap=a | b\nsecond line"
     )
     return [

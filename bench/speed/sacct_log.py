@@ -62,6 +62,11 @@ def _block(rng: np.random.Generator, first: int, rows: int, local_times: bool) -
         texts[name] = unknown.zip_with(pl.Series(hidden), texts[name])
     line = pl.format("sbatch --time={} --ntasks={} /home/user{}/project/run_{}.sh", "TimelimitRaw",
                      "NCPUS", pl.lit(pl.Series(user)), pl.lit(pl.Series(job % 1000)))  # fmt: skip
+    cpus = pl.Series(2 ** rng.integers(0, 8, rows))
+    nodes = (cpus + 31) // 32
+    memory = pl.Series(rng.integers(1, 64, rows))
+    amounts = (cpus, cpus, memory * nodes, nodes)
+    tres = pl.select(pl.format("billing={},cpu={},mem={}G,node={}", *amounts)).to_series()
     state = pl.Series([_STATES[each] for each in fate])
     frame = pl.DataFrame(
         {
@@ -71,10 +76,13 @@ def _block(rng: np.random.Generator, first: int, rows: int, local_times: bool) -
             "Account": _named("department", user % 500),
             "Partition": _named("part", rng.integers(0, 12, rows)),
             "QOS": _named("qos", rng.integers(0, 4, rows)),
+            "Constraints": pl.Series(_CONSTRAINTS).gather(rng.integers(0, len(_CONSTRAINTS), rows)),
             **texts,
             "ElapsedRaw": pl.Series(np.where(fate == "cancelled", 0, ran)).cast(pl.String),
             "TimelimitRaw": pl.Series(limit).cast(pl.String),
-            "NCPUS": pl.Series(2 ** rng.integers(0, 8, rows)).cast(pl.String),
+            "NCPUS": cpus.cast(pl.String),
+            "NNodes": nodes.cast(pl.String),
+            "ReqTRES": tres,
             "Flags": pl.Series(["SchedBackfill"]).new_from_index(0, rows),
             "JobName": _named("run_", job % 1000),
             "State": state,
@@ -84,6 +92,8 @@ def _block(rng: np.random.Generator, first: int, rows: int, local_times: bool) -
     return frame[twice]
 
 
+#: One in a hundred has a separator, as `a|b` asks for either.
+_CONSTRAINTS = [*[""] * 79, *["skylake"] * 20, "skylake|icelake"]
 _STATES = {
     **dict.fromkeys(("plain", "bars", "breaks", "twice"), "COMPLETED"),
     "cancelled": "CANCELLED by 1000",

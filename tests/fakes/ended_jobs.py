@@ -19,7 +19,9 @@ def ended_job(number: int, submit: int, **values: Any) -> dict[str, Any]:
         "Eligible": first["Submit"],
         "End": submit if never else first["Start"] + first["ElapsedRaw"],
         "TimelimitRaw": 10,
+        "Constraints": "",
         "NCPUS": 1,
+        "NNodes": 1,
         "ReqCPUS": 1,
         "AllocCPUS": 1,
         "Flags": "SchedMain",
@@ -28,6 +30,7 @@ def ended_job(number: int, submit: int, **values: Any) -> dict[str, Any]:
         "SubmitLine": "sbatch trial.sh",
         **first,
     }
+    job["ReqTRES"] = f"billing={job['NCPUS']},cpu={job['NCPUS']},mem=1G,node=1"
     assert not values.keys() - job.keys(), values
     return job
 

@@ -21,6 +21,7 @@ from slurm_rl_plugin.accounting.pbs.fields import (
     parse_processors,
 )
 from slurm_rl_plugin.accounting.pbs.records import Record, ValueCutter, cut_record, parse_stamp
+from slurm_rl_plugin.accounting.pbs.requests import request_of
 from slurm_rl_plugin.accounting.pbs.runs import Run, RunColumns
 from slurm_rl_plugin.accounting.port import JobLog, ReadReport, joined_checksum
 from slurm_rl_plugin.errors import AccountingLogError
@@ -211,6 +212,7 @@ def _run(
         account=account_of(values),
         queue=values.get("queue", ""),
         job_name=values.get("jobname", ""),
+        request=request_of(values, processors),
     )
 
 

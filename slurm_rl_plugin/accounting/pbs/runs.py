@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from slurm_rl_plugin.accounting.pbs.fields import JobNumber
+from slurm_rl_plugin.accounting.pbs.requests import PbsRequest, requests_of_runs
 from slurm_rl_plugin.accounting.port import JobLog
 from slurm_rl_plugin.units import FloatArray, IntArray
 
@@ -30,6 +31,7 @@ class Run(NamedTuple):
     account: str
     queue: str
     job_name: str
+    request: PbsRequest
 
 
 class Oddities(NamedTuple):
@@ -47,6 +49,8 @@ class RunColumns:
         self._numbers = {name: array("q") for name in _NUMBERS}
         self._indices = {name: array("q") for name in _NAMES}
         self._names: dict[str, dict[str, int]] = {name: {} for name in _NAMES}
+        self._requests: dict[PbsRequest, int] = {}
+        self._request = array("q")
 
     def append(self, run: Run) -> None:
         """Add a run."""
@@ -59,6 +63,7 @@ class RunColumns:
         for name, text in zip(_NAMES, names, strict=True):
             known = self._names[name]
             self._indices[name].append(known.setdefault(text, len(known)))
+        self._request.append(self._requests.setdefault(run.request, len(self._requests)))
 
     def job_log(self) -> tuple[JobLog, Oddities]:
         """The table, in submit order."""
@@ -88,13 +93,15 @@ class RunColumns:
         account, accounts = self._index("account", order)
         user, users = self._index("user", order)
         partition, partitions = self._index("queue", order)
+        processors = np.array(self._numbers["processors"], dtype=np.int64)[order]
+        request = np.array(self._request, dtype=np.int64)[order]
         return JobLog(
             job_id=np.array(self._numbers["number"], dtype=np.int64)[order],
             submit=times["submit"],
             eligible=times["eligible"],
             start=times["start"],
             run_time=times["end"] - times["start"],
-            processors=np.array(self._numbers["processors"], dtype=np.int64)[order],
+            processors=processors,
             time_limit=times["time_limit"],
             account=account,
             user=user,
@@ -104,6 +111,7 @@ class RunColumns:
             partitions=partitions,
             job_name=self._texts("job_name", order),
             kind="pbs",
+            requests=requests_of_runs(list(self._requests), request, processors),
         )
 
     def _column(self, name: str) -> IntArray:

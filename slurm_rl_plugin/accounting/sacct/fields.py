@@ -19,8 +19,8 @@ def _words(text: str) -> tuple[str, ...]:
 #: All that the reader can use, known to every release from 22.05 to 26.05; free text stands between
 #: typed fields, so that a separator inside it can be told.
 SACCT_FIELDS = _words(
-    "Cluster JobIDRaw User Account Partition QOS Submit Eligible Start End ElapsedRaw TimelimitRaw "
-    "NCPUS Flags JobName State SubmitLine"
+    "Cluster JobIDRaw User Account Partition QOS Constraints Submit Eligible Start End ElapsedRaw "
+    "TimelimitRaw NCPUS NNodes ReqTRES Flags JobName State SubmitLine"
 )
 
 #: Prints them.

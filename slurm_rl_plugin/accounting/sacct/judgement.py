@@ -13,7 +13,8 @@ from slurm_rl_plugin.accounting.port import ReadReport
 from slurm_rl_plugin.accounting.sacct.batches import Batch
 from slurm_rl_plugin.accounting.sacct.fields import is_unfinished, parse_duration
 from slurm_rl_plugin.accounting.sacct.layout import Layout
-from slurm_rl_plugin.accounting.sacct.values import counts, numbers, of_each, times
+from slurm_rl_plugin.accounting.sacct.requests import request_columns
+from slurm_rl_plugin.accounting.sacct.values import counts, numbers, of_each, times, value_of
 from slurm_rl_plugin.accounting.seen_records import SeenRecords
 from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
 
@@ -58,9 +59,9 @@ class RecordJudge:
         )
 
     def jobs(self, batch: Batch, layout: Layout) -> pl.DataFrame:
-        """The jobs among records; columns as in `stored.log.COLUMNS`, and `place`."""
+        """The jobs among records: columns of `stored.log` and `stored.requests`, and `place`."""
         fields, places = batch.fields, batch.places
-        steps = _value(fields, layout, "jobid", "jobidraw").str.contains(".", literal=True)
+        steps = value_of(fields, layout, "jobid", "jobidraw").str.contains(".", literal=True)
         if steps.any():
             fields, places = fields.filter(~steps), places[~steps.to_numpy()]
         rows = _Columns(fields, layout)
@@ -114,14 +115,14 @@ class _Columns:
 
     def __init__(self, fields: pl.DataFrame, layout: Layout) -> None:
         self._fields, self._layout = fields, layout
-        told = (_value(fields, layout, name) for name in ("submit", "start", "end", "eligible"))
+        told = (value_of(fields, layout, name) for name in ("submit", "start", "end", "eligible"))
         self.submit, self.start, self.end, self.eligible = (times(fields, each) for each in told)
         self.run_time = self._run_times()
-        self.processors = counts(fields, _value(fields, layout, "ncpus", "alloccpus", "reqcpus"))
+        self.processors = counts(fields, value_of(fields, layout, "ncpus", "alloccpus", "reqcpus"))
 
     def reasons(self) -> list[tuple[str, BoolArray]]:
         """Why there is no job; of several reasons the first counts."""
-        state = _value(self._fields, self._layout, "state")
+        state = value_of(self._fields, self._layout, "state")
         return [
             ("not finished", of_each(state, _waits_or_runs, np.bool_)),
             ("no submit time", np.isnan(self.submit)),
@@ -140,7 +141,7 @@ class _Columns:
         submit, eligible, start = self.submit, self.eligible, self.start
         within = (submit <= eligible) & (eligible <= start)
         columns = {
-            "job_id": _job_numbers(fields, _value(fields, layout, "jobidraw", "jobid"), kept),
+            "job_id": _job_numbers(fields, value_of(fields, layout, "jobidraw", "jobid"), kept),
             "submit": submit,
             "eligible": np.where(within, eligible, submit),
             "start": start,
@@ -148,14 +149,16 @@ class _Columns:
             "processors": self.processors,
             "time_limit": _time_limits(fields, layout),
         }
-        names = {name: _value(fields, layout, field) for name, field in _NAMES.items()}
-        jobs = pl.DataFrame({**columns, **names}).filter(kept)
+        names = {name: value_of(fields, layout, field) for name, field in _NAMES.items()}
+        asked = request_columns(fields, layout, self.processors)
+        jobs = pl.DataFrame({**columns, **names, **asked}).filter(kept)
         return jobs.with_columns(pl.col("processors").cast(pl.Int64))
 
     def _run_times(self) -> FloatArray:
-        told = counts(self._fields, _value(self._fields, self._layout, "elapsedraw"))
+        told = counts(self._fields, value_of(self._fields, self._layout, "elapsedraw"))
         return _filled(
-            _filled_by(told, _value(self._fields, self._layout, "elapsed")), self.end - self.start
+            _filled_by(told, value_of(self._fields, self._layout, "elapsed")),
+            self.end - self.start,
         )
 
 
@@ -177,8 +180,8 @@ def _filled_by(values: FloatArray, durations: pl.Series) -> FloatArray:
 
 
 def _time_limits(fields: pl.DataFrame, layout: Layout) -> FloatArray:
-    minutes = counts(fields, _value(fields, layout, "timelimitraw"))
-    limit = _filled_by(60.0 * minutes, _value(fields, layout, "timelimit"))
+    minutes = counts(fields, value_of(fields, layout, "timelimitraw"))
+    limit = _filled_by(60.0 * minutes, value_of(fields, layout, "timelimit"))
     return np.where(limit > 0, limit, np.nan)
 
 
@@ -192,20 +195,3 @@ def _job_numbers(fields: pl.DataFrame, texts: pl.Series, wanted: BoolArray) -> I
 
 def _first_number(text: str) -> int:
     return int(re.split(r"\D", text, maxsplit=1)[0])
-
-
-def _value(fields: pl.DataFrame, layout: Layout, *names: str) -> pl.Series:
-    """The first of these fields that tells something, else ""."""
-    places = [str(layout.column[name]) for name in names if name in layout.column]
-    if not places:
-        return pl.Series("", [""], dtype=pl.String).new_from_index(0, fields.height)
-    found = fields[places[-1]]
-    for place in reversed(places[:-1]):
-        told = fields[place]
-        empty = told == ""
-        if empty.any():
-            # of no one field any more, so of no name
-            found = fields.select(pl.when(empty).then(found).otherwise(told).alias("")).to_series()
-        else:
-            found = told
-    return found

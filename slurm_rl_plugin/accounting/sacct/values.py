@@ -132,3 +132,20 @@ def _local_times(texts: pl.Series) -> FloatArray:
     if odd.any():
         seconds[odd] = of_each(texts.filter(odd), parse_time, np.float64)
     return seconds
+
+
+def value_of(fields: pl.DataFrame, layout: Layout, *names: str) -> pl.Series:
+    """The first of these fields that tells something, else ""."""
+    places = [str(layout.column[name]) for name in names if name in layout.column]
+    if not places:
+        return pl.Series("", [""], dtype=pl.String).new_from_index(0, fields.height)
+    found = fields[places[-1]]
+    for place in reversed(places[:-1]):
+        told = fields[place]
+        empty = told == ""
+        if empty.any():
+            # of no one field any more, so of no name
+            found = fields.select(pl.when(empty).then(found).otherwise(told).alias("")).to_series()
+        else:
+            found = told
+    return found

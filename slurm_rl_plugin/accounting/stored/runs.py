@@ -82,12 +82,12 @@ class StoredRuns:
             jobs: columns as in `stored.log.COLUMNS`, those of `stored.requests` where the log
                 tells of them, and `place` where their order is another.
         """
+        told = [name for name in REQUESTS if name in jobs.columns]
+        self._asks |= bool(told)
         if not jobs.height:
             return
         if _PLACE not in jobs.columns:
             jobs = jobs.with_columns(pl.Series(_PLACE, np.arange(jobs.height)))
-        told = [name for name in REQUESTS if name in jobs.columns]
-        self._asks |= bool(told)
         self._waiting.append(jobs.select(*COLUMNS, *told, pl.col(_PLACE) + self._places))
         self._places += int(jobs[_PLACE].max()) + 1  # type: ignore[arg-type]
         self._jobs += jobs.height

@@ -14,6 +14,7 @@ import numpy as np
 
 from slurm_rl_plugin.accounting.log_file import LogFile, read_log_file
 from slurm_rl_plugin.accounting.port import JobLog, ReadReport
+from slurm_rl_plugin.domain.resources import BASIC_RESOURCES, ResourceRequests
 from slurm_rl_plugin.errors import AccountingLogError
 from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
 
@@ -183,6 +184,7 @@ def machine_size(texts: Iterable[str]) -> int | None:
 def jobs_of(rows: FloatArray) -> JobLog:
     """Rows of jobs that ran, whose accounts are their groups; shape [rows, 18]."""
     user, users = _index(rows[:, 11])
+    processors = _processors_of(rows)
     account, accounts = _index(rows[:, 12])
     partition, partitions = _index(rows[:, 14])
     return JobLog(
@@ -191,7 +193,7 @@ def jobs_of(rows: FloatArray) -> JobLog:
         eligible=rows[:, 1].copy(),
         start=_starts(rows[:, 1], rows[:, 2]),
         run_time=rows[:, 3].copy(),
-        processors=_processors_of(rows),
+        processors=processors,
         time_limit=np.where(rows[:, 8] > 0, rows[:, 8], np.nan),
         account=account,
         user=user,
@@ -200,7 +202,25 @@ def jobs_of(rows: FloatArray) -> JobLog:
         users=users,
         partitions=partitions,
         kind="swf",
+        requests=_requests(rows[:, 9], processors),
     )
+
+
+def _requests(memory: FloatArray, processors: IntArray) -> ResourceRequests | None:
+    """What jobs ask of nodes; None where none tells the memory that it asks for.
+
+    Args:
+        memory: KB for each processor, not positive where it is not told; shape [jobs].
+        processors: shape [jobs].
+    """
+    told = memory > 0
+    if not told.any():
+        return None
+    total = np.zeros((len(memory), len(BASIC_RESOURCES)))
+    total[:, 0] = processors
+    total[:, 1] = np.where(told, memory * processors / 1024, 0.0)
+    nodes = np.zeros(len(memory), dtype=np.int64)
+    return replace(ResourceRequests.of_totals(total, nodes=nodes), memory_per_cpu=told)
 
 
 def _whole(jobs: JobLog, processors_available: int | None) -> JobLog:

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from slurm_rl_plugin.accounting.port import JobLog
+from slurm_rl_plugin.domain.resources import MEMORY
 from slurm_rl_plugin.errors import AccountingLogError
 from slurm_rl_plugin.units import FloatArray, IntArray
 from slurm_rl_plugin.whole_file import write_whole
@@ -20,7 +21,8 @@ _SWF_NAME = re.compile(r"-1|0|[1-9]\d{0,14}", re.ASCII)
 def write_swf(path: Path, log: JobLog, *, comments: Sequence[str]) -> None:
     """Write jobs as SWF, gzipped if the name ends in .gz; the file appears whole or not at all.
 
-    SWF holds neither QOS, job names, submit lines nor eligible times. Names that are no numbers
+    SWF holds neither QOS, job names, submit lines nor eligible times, and of what jobs ask of nodes
+    memory alone, in KB for each processor. Names that are no numbers
     are numbered from 1 and explained in the comments. A log of one account reads back with its
     users as accounts, as every SWF log does.
 
@@ -90,25 +92,35 @@ def _rows(log: JobLog, users: list[str], groups: list[str], queues: list[str]) -
         _written(log.run_time),
         log.processors.tolist(),
         _written(log.time_limit),
+        _written(_memory_of(log)),
         _named(log.user, users),
         _named(log.account, groups),
         _named(log.partition, queues),
         strict=True,
     )
-    for job, submit, waited, ran, processors, limit, user, group, queue in columns:
+    for job, submit, waited, ran, processors, limit, memory, user, group, queue in columns:
         yield (
-            f"{job} {submit} {waited} {ran} {processors} -1 -1 {processors} {limit} -1 "
+            f"{job} {submit} {waited} {ran} {processors} -1 -1 {processors} {limit} {memory} "
             f"1 {user} {group} -1 {queue} -1 -1 -1"
         )
+
+
+def _memory_of(log: JobLog) -> FloatArray:
+    """KB for each processor, NaN where none is asked for; shape [jobs]."""
+    if log.requests is None:
+        return np.full(len(log), np.nan)
+    memory = log.requests.of(MEMORY)
+    # a sum of MiB is off by a last binary digit, which would not survive a rewrite
+    return np.where(memory > 0, np.round(memory * 1024 / log.processors, 6), np.nan)
 
 
 def _named(index: IntArray, numbers: list[str]) -> list[str]:
     return [numbers[position] for position in index.tolist()]
 
 
-def _written(times: FloatArray) -> list[str]:
-    """Write whole seconds as integers, other times with every digit, unknown ones as -1."""
+def _written(amounts: FloatArray) -> list[str]:
+    """Write whole numbers as integers, others with every digit, unknown ones as -1."""
     return [
-        "-1" if time != time else str(int(time)) if time.is_integer() else repr(time)  # noqa: PLR0124
-        for time in times.tolist()
+        "-1" if each != each else str(int(each)) if each.is_integer() else repr(each)  # noqa: PLR0124
+        for each in amounts.tolist()
     ]

@@ -17,7 +17,7 @@ from tests.contracts.test_accounting_readers import CASES, told
 
 FIELDS = (
     "JobIDRaw|User|Account|Partition|QOS|Submit|Eligible|Start|End|ElapsedRaw|Elapsed|TimelimitRaw|"
-    "Timelimit|NCPUS|JobName|State|SubmitLine"
+    "Timelimit|NCPUS|NNodes|ReqTRES|ReqMem|JobName|State|SubmitLine"
 )
 VALUES = {
     "JobIDRaw": ["7", "8", "123456789012345678", "9_3", "9_[1-4]", "9.batch", "9.0", "9+1", "x"],
@@ -35,9 +35,13 @@ VALUES = {
     "TimelimitRaw": ["60", "", "UNLIMITED", "-1", "Partition_Limit"],
     "Timelimit": ["01:00:00", "", "UNLIMITED", "2-00:00:00"],
     "NCPUS": ["4", "1", "0", "", "-2"],
+    "NNodes": ["1", "2", "", "1.2K", "x"],
+    "ReqTRES": ["billing=4,cpu=4,mem=8G,node=1", "cpu=2,gres/gpu:a=1,mem=3.5G", "", "cpu=1", "odd"],
+    "ReqMem": ["8G", "4Gn", "2Gc", "", "?"],
     "JobName": ["run", "a|b", "a\nb", ""],
     "State": ["COMPLETED", "CANCELLED by 0", "RUNNING", "FAILED+", "TIMEOUT", "odd"],
-    "SubmitLine": ["sbatch run.sh", "x | y", "one\ntwo\n\nthree", "", "caf\xe9", "last\r"],
+    "SubmitLine": ["sbatch run.sh", "sbatch -c 2 --exclusive x | y", "one\ntwo\n\nthree", "",
+                   "caf\xe9", "last\r"],
 }  # fmt: skip
 NAMES = FIELDS.split("|")
 #: Mostly sound rows, as in a real dump; any value now and then.
@@ -52,7 +56,7 @@ PIECES = st.one_of(
     ROWS,
     ROWS,
     st.tuples(ROWS, st.integers(0, 80)).map(lambda cut: cut[0][: cut[1]]),
-    st.sampled_from([FIELDS, "", "   ", "no row", "|" * 16, "a|b"]),
+    st.sampled_from([FIELDS, "", "   ", "no row", "|" * 19, "a|b"]),
 )
 
 
@@ -101,9 +105,9 @@ def test_every_form_of_log(case, ending, tmp_path):
     [
         b"01/02/2024 10:00:00;Q;1.srv;queue=x\n",  # no run ends
         b"\0\0abc|x\n",
-        "\r\r\n".join([FIELDS, *(f"{n}|||||9|9|9|19|10||||1||OK|x" for n in range(9))]).encode(),
-        f"{FIELDS}\n7|||||9|1970-01-01T00:00:00|9|19|10||||1||OK|x\n"
-        "8|||||9|9|1970-01-01T00:00:00|19|10||||1||OK|x\n".encode(),
+        "\r\r\n".join([FIELDS, *(f"{n}|||||9|9|9|19|10||||1|||||OK|x" for n in range(9))]).encode(),
+        f"{FIELDS}\n7|||||9|1970-01-01T00:00:00|9|19|10||||1|||||OK|x\n"
+        "8|||||9|9|1970-01-01T00:00:00|19|10||||1|||||OK|x\n".encode(),
     ],
     ids=["PBS without a run", "binary", "returns of text before those of Windows", "the epoch"],
 )

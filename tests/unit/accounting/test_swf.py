@@ -336,6 +336,22 @@ def test_the_real_traces_hold_the_published_number_of_jobs(name, read_count, kep
     assert (np.diff(log.submit) >= 0).all()
 
 
+def test_a_log_without_requested_memory_asks_for_processors_alone(read):
+    assert read(row(memory=500))[0].requests is None
+
+
+def test_requested_memory_is_told_by_processor(read, tmp_path):
+    log, _ = read(row(requested_memory=1536, allocated=4), row(memory=99))
+    assert log.requests is not None
+    np.testing.assert_array_equal(log.requests.total, [[4, 6, 0], [2, 0, 0]])
+    assert log.requests.memory_per_cpu.tolist() == [True, False]
+    assert log.requests.nodes.tolist() == [0, 0]
+    write_swf(tmp_path / "out.swf", log, comments=[])
+    again, _ = SwfReader().read(tmp_path / "out.swf")
+    assert again.requests is not None
+    np.testing.assert_array_equal(again.requests.total, log.requests.total)
+
+
 def test_a_start_after_a_whole_wait_is_the_one_that_was_written(read):
     log, _ = read(row(submit=0.14, wait=1, run=60.0))
     assert 0.14 + 1 != 1.14

@@ -1,0 +1,140 @@
+"""What a dump of sacct tells of nodes, memory and GPUs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from slurm_rl_plugin.accounting.conversion import convert
+from slurm_rl_plugin.accounting.log_format import read_log
+from slurm_rl_plugin.accounting.sacct.fields import SACCT_FIELDS
+from slurm_rl_plugin.accounting.sacct.reader import SacctReader
+from slurm_rl_plugin.accounting.slurm.resources import parse_memory, parse_tres, requested
+from slurm_rl_plugin.domain.resources import ResourceRequests
+from tests.contracts.test_accounting_readers import told
+
+FIRST = "JobIDRaw|Submit|Start|ElapsedRaw|NCPUS"
+ROW = "1|100|110|60|8"
+
+
+def asked(folder: Path, *more: tuple[str, str]) -> ResourceRequests:
+    header = "|".join([FIRST, *(name for name, _ in more)])
+    row = "|".join([ROW, *(value for _, value in more)])
+    (folder / "dump").write_text(f"{header}\n{row}\n")
+    requests = SacctReader().read(folder / "dump")[0].requests
+    assert requests is not None
+    return requests
+
+
+@pytest.mark.parametrize(
+    ("text", "mib"),
+    [
+        ("4000", 4000.0),
+        ("4000M", 4000.0),
+        ("1.50G", 1536.0),
+        ("2T", 2097152.0),
+        ("512K", 0.5),
+        ("16GB", 16384.0),
+        ("1P", 1073741824.0),
+    ],
+)
+def test_sizes_are_exact(text, mib):
+    assert parse_memory(text) == mib
+
+
+@pytest.mark.parametrize("text", ["", "G", "4X", "1e3", "-4G", "4 5"])
+def test_other_sizes_are_refused(text):
+    with pytest.raises(ValueError, match="no size"):
+        parse_memory(text)
+
+
+@pytest.mark.parametrize(
+    ("tres", "amounts"),
+    [
+        ("billing=8,cpu=8,energy=5,mem=32G,node=2", {"cpus": 8, "memory": 32768}),
+        ("cpu=2,gres/gpu:a100=4,gres/gpu=4", {"cpus": 2, "gpus": 4, "gres/gpu:a100": 4}),
+        ("cpu=2,gres/gpu:a=1,gres/gpu:b=2", {"cpus": 2, "gpus": 3, "gres/gpu:a": 1,
+                                            "gres/gpu:b": 2}),
+        ("cpu=1,license/matlab=3,gres/shard=2,fs/disk=9", {"cpus": 1, "license/matlab": 3,
+                                                          "gres/shard": 2}),
+        ("cpu=x,mem,=3", {}),
+    ],
+)  # fmt: skip
+def test_what_tres_ask_of_nodes(tres, amounts):
+    assert requested(parse_tres(tres)) == amounts
+
+
+def test_a_dump_without_tres_tells_of_processors_alone(tmp_path):
+    (tmp_path / "dump").write_text(f"{FIRST}|NNodes\n{ROW}|2\n")
+    assert SacctReader().read(tmp_path / "dump")[0].requests is None
+
+
+@pytest.mark.parametrize(
+    ("more", "total", "nodes"),
+    [
+        ([("ReqTRES", "cpu=4,mem=8G,node=1"), ("NNodes", "2")], [4, 8192, 0], 2),
+        ([("ReqTRES", "cpu=4,mem=8G,node=3")], [4, 8192, 0], 3),
+        ([("ReqTRES", "cpu=4"), ("NNodes", "1.5K")], [4, 0, 0], 1500),
+        ([("ReqTRES", ""), ("AllocTRES", "cpu=8,mem=1G,gres/gpu=2")], [8, 1024, 2], 0),
+        ([("ReqTRES", ""), ("NNodes", "")], [8, 0, 0], 0),
+        ([("ReqMem", "4Gn"), ("NNodes", "2")], [8, 8192, 0], 2),
+        ([("ReqMem", "2Gc")], [8, 16384, 0], 0),
+        ([("ReqTRES", "cpu=4"), ("ReqMem", "2Gc")], [4, 8192, 0], 0),
+        ([("ReqTRES", "cpu=4,mem=5G"), ("ReqMem", "2Gc")], [4, 5120, 0], 0),
+        ([("ReqMem", "16G")], [8, 16384, 0], 0),
+        ([("ReqMem", "?")], [8, 0, 0], 0),
+    ],
+)
+def test_what_each_field_tells(tmp_path, more, total, nodes):
+    requests = asked(tmp_path, *more)
+    np.testing.assert_array_equal(requests.total, [total])
+    assert requests.nodes.tolist() == [nodes]
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        ("sbatch -n 2 -c 4 run.sh", (4, False, False)),
+        ("/usr/bin/sbatch -p main --cpus-per-task=2 --mem-per-cpu=1G run.sh", (2, True, False)),
+        ("srun --cpus-per-task 8 --exclusive=user ./a", (8, False, False)),
+        ("sbatch --exclusive run.sh", (1, False, True)),
+        ("sbatch -N1 run.sh -c 5", (1, False, False)),
+        ("sbatch -c 64 run.sh", (8, False, False)),
+        ("", (1, False, False)),
+    ],
+)
+def test_what_the_submit_line_tells(tmp_path, line, found):
+    requests = asked(tmp_path, ("ReqTRES", "cpu=8,node=1"), ("SubmitLine", line))
+    told_of = (requests.cpus_per_task, requests.memory_per_cpu, requests.exclusive)
+    assert tuple(each.item() for each in told_of) == found
+
+
+def test_constraints_hold_separators(tmp_path):
+    row = "c|7|ann|physics|main|normal|a|b|100|100|110|170|60|120|8|2|cpu=8,mem=4G||run|OK|sbatch a"
+    (tmp_path / "dump").write_text("|".join(SACCT_FIELDS) + "\n" + row + "\n")
+    log, _ = SacctReader().read(tmp_path / "dump")
+    assert log.requests is not None
+    assert [log.requests.constraints[each] for each in log.requests.constraint] == ["a|b"]
+    assert (log.qos, log.job_name) == (("normal",), ("run",))
+
+
+def test_dumps_of_which_one_tells_no_tres_go_together(tmp_path):
+    (tmp_path / "old").write_text(f"{FIRST}\n{ROW}\n")
+    row = ROW.replace("100", "200").replace("110", "210")
+    (tmp_path / "new").write_text(f"{FIRST}|ReqTRES\n{row}|cpu=4,mem=1G,gres/gpu:a=1\n")
+    for batch in (10, 1000):
+        convert([tmp_path / "old", tmp_path / "new"], tmp_path / "all.parquet", batch=batch, part=1)
+        requests = read_log(tmp_path / "all.parquet")[0].requests
+        assert requests is not None
+        np.testing.assert_array_equal(requests.total, [[8, 0, 0, 0], [4, 1024, 1, 1]])
+
+
+def test_a_stored_dump_asks_for_the_same(tmp_path):
+    (tmp_path / "dump").write_text(f"{FIRST}|ReqTRES|NNodes\n{ROW}|cpu=4,mem=1.5G|2\n")
+    convert([tmp_path / "dump"], tmp_path / "dump.parquet")
+    directly, stored = (read_log(tmp_path / name)[0] for name in ("dump", "dump.parquet"))
+    assert {name: str(value) for name, value in told(directly).items()} == {
+        name: str(value) for name, value in told(stored).items()
+    }
