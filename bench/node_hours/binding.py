@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,13 +18,15 @@ _STEP = 10.0
 _PROCESSORS, _MEMORY, _GPUS = range(3)
 _ORDER = [(name, kind) for kind in KINDS for name in kind.names]
 _NODES = {name: (place, kind) for place, (name, kind) in enumerate(_ORDER)}
+_LACKS = ("processors", "memory", "gpus", "processors_free", "turn")
 _WHOLE = np.array([[kind.processors, kind.memory, kind.gpus] for _, kind in _ORDER])
 
 
-def waiting_by_reason(jobs: Sequence[Job]) -> dict[str, float]:
-    """Seconds that jobs waited, by the first of these that their nodes lacked; `turn` for none.
+def waiting_by_lack(jobs: Sequence[Job]) -> dict[str, float]:
+    """Seconds that jobs waited while too few of their nodes had enough of each for them.
 
-    A waiting job of several nodes counts as spread evenly over them.
+    `turn` had enough of everything, and `processors_free` enough processors and not all else. A
+    waiting job of several nodes counts as spread evenly over them.
     """
     starts, ends, eligible = (
         np.array([job["outcome"][name] for job in jobs], dtype=float)
@@ -33,29 +34,33 @@ def waiting_by_reason(jobs: Sequence[Job]) -> dict[str, float]:
     )
     used = [_used(job) for job in jobs]
     able = [_able(job) for job in jobs]
-    found = defaultdict[str, float](float)
+    found = dict.fromkeys(_LACKS, 0.0)
     for now in np.arange(eligible.min(), starts.max(), _STEP):
         free = _WHOLE.astype(float)
         for place in np.flatnonzero((starts <= now) & (now < ends)).tolist():
             free -= used[place]
         for place in np.flatnonzero((eligible <= now) & (now < starts)).tolist():
             nodes = able[place]
-            found[_reason(jobs[place], free[nodes], _WHOLE[nodes])] += _STEP
-    return dict(found)
+            for lack in _lacks(jobs[place], free[nodes], _WHOLE[nodes]):
+                found[lack] += _STEP
+    return found
 
 
-def _reason(job: Job, free: FloatArray, whole: FloatArray) -> str:
-    """What the nodes that it may use lack; a row a node, of what is free and of what they have."""
+def _lacks(job: Job, free: FloatArray, whole: FloatArray) -> Iterator[str]:
+    """What its nodes lack; a row a node, of what is free and of what they have."""
     least = np.full(len(whole), -(-job["tasks"] // job["nodes"]))
     processors = whole[:, _PROCESSORS] if job["exclusive"] else least
-    held = free[:, _PROCESSORS] >= processors
-    if held.sum() < job["nodes"]:
-        return "processors"
-    held &= free[:, _MEMORY] >= (job["memory"] or processors * DEFAULT_MEMORY)
-    if held.sum() < job["nodes"]:
-        return "memory"
-    held &= free[:, _GPUS] >= job["gpus"]
-    return "turn" if held.sum() >= job["nodes"] else "gpus"
+    enough = {
+        "processors": free[:, _PROCESSORS] >= processors,
+        "memory": free[:, _MEMORY] >= (job["memory"] or processors * DEFAULT_MEMORY),
+        "gpus": free[:, _GPUS] >= job["gpus"],
+    }
+    missing = [lack for lack, nodes in enough.items() if nodes.sum() < job["nodes"]]
+    yield from missing
+    if not missing and np.logical_and.reduce(list(enough.values())).sum() >= job["nodes"]:
+        yield "turn"
+    elif "processors" not in missing:
+        yield "processors_free"
 
 
 def _able(job: Job) -> list[int]:

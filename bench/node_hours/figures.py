@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from bench.node_hours.binding import waiting_by_reason
+from bench.node_hours.binding import waiting_by_lack
 from slurm_rl_plugin.units import FloatArray
 
 Run = Mapping[str, Any]
@@ -35,7 +35,7 @@ def figures_of(run: Run) -> dict[str, Any]:
         "added_to_a_run": float((ran - asked)[done].mean()),
         "minutes": float(start.max() - start.min()) / 60.0,
         "by_backfill": sum("SchedBackfill" in job["outcome"]["flags"] for job in jobs) / len(jobs),
-        "waiting_seconds": waiting_by_reason(jobs),
+        "waited_seconds_lacking": waiting_by_lack(jobs),
         "cells": {
             " ".join(cell): {"jobs": int(mask.sum()), "mean_wait": float(wait[mask].mean())}
             for cell, mask in cells_of(run).items()

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from bench.node_hours.binding import waiting_by_reason
+from bench.node_hours.binding import waiting_by_lack
 from bench.node_hours.figures import figures_of, noise_of
 from bench.node_hours.load import sbatch_options, stretch_of
 from bench.node_hours.placement import Placement, node_names, placements_of
@@ -75,8 +75,11 @@ def run_of(*starts: int) -> dict[str, Any]:
 
 
 def test_what_bound_is_told() -> None:
-    assert waiting_by_reason(run_of(0, 0, 100)["jobs"]) == {"gpus": 100.0}
-    assert waiting_by_reason(run_of(0, 50)["jobs"]) == {"turn": 50.0}
+    nothing = {"processors": 0.0, "memory": 0.0, "turn": 0.0}
+    gpus = {**nothing, "gpus": 100.0, "processors_free": 100.0}
+    assert waiting_by_lack(run_of(0, 0, 100)["jobs"]) == gpus
+    turn = {**nothing, "gpus": 0.0, "processors_free": 0.0, "turn": 50.0}
+    assert waiting_by_lack(run_of(0, 50)["jobs"]) == turn
 
 
 def test_figures_and_the_noise_among_repetitions() -> None:
