@@ -6,6 +6,8 @@ requests as short as the run times would leave no room for any.
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -61,7 +63,12 @@ class StretchJob:
     @property
     def account(self) -> str:
         """Of its user."""
-        return ACCOUNTS[USERS.index(self.user) % len(ACCOUNTS)]
+        return account_of(self.user)
+
+
+def account_of(user: str) -> str:
+    """Of one of USERS."""
+    return ACCOUNTS[USERS.index(user) % len(ACCOUNTS)]
 
 
 def stretch_of(log: JobLog, plan: StretchPlan) -> list[StretchJob]:
@@ -101,16 +108,21 @@ def _compressed(log: JobLog, chosen: IntArray, plan: StretchPlan) -> list[Stretc
     asked = np.nan_to_num(log.time_limit[chosen], nan=_UNASKED, posinf=_UNASKED)
     wanted = np.minimum(asked * plan.over / speed, 60.0 * plan.longest)
     minutes = np.ceil(np.maximum(wanted, seconds + 60.0) / 60.0)
-    turns: dict[int, int] = {}
-    for user in log.user[chosen].tolist():
-        turns.setdefault(user, len(turns))
+    users = in_turn(log.user[chosen].tolist())
     return [
         StretchJob(
             submit=float(log.submit[job] - log.submit[chosen[0]]) / speed,
             seconds=round(float(seconds[place]), 2),
             minutes=int(max(minutes[place], 2)),
             processors=int(log.processors[job]),
-            user=USERS[turns[int(log.user[job])] % len(USERS)],
+            user=users[place],
         )
         for place, job in enumerate(chosen.tolist())
     ]
+
+
+def in_turn(users: Sequence[Hashable]) -> list[str]:
+    """Who of USERS submits each job, given whose it is in the log."""
+    turns = dict.fromkeys(users)  # in the order in which they first come
+    ours = dict(zip(turns, itertools.cycle(USERS), strict=False))
+    return [ours[user] for user in users]

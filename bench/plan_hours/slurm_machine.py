@@ -17,15 +17,19 @@ _EPOCH = {"SLURM_TIME_FORMAT": "%s"}
 _SHARES = (70, 30)
 
 
+#: Those of USERS, in turn.
+ACCOUNT_PLAN = {
+    name: Account(share=share, users=USERS[place :: len(ACCOUNTS)])
+    for place, (name, share) in enumerate(zip(ACCOUNTS, _SHARES, strict=True))
+}
+
+
 def cluster_plan(processors: int) -> ClusterPlan:
     """Backfill plans for the first waiting job alone, and by TimeMin, estimates or not."""
     return ClusterPlan(
         nodes=1,
         processors_per_node=processors,
-        accounts={
-            name: Account(share=share, users=USERS[place :: len(ACCOUNTS)])
-            for place, (name, share) in enumerate(zip(ACCOUNTS, _SHARES, strict=True))
-        },
+        accounts=ACCOUNT_PLAN,
         options={
             "AccountingStorageEnforce": "associations,limits,qos",
             "SchedulerParameters": "batch_sched_delay=0,sched_interval=1,bf_interval=2,bf_continue,"

@@ -32,12 +32,41 @@ class Account:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NodeKind:
+    """Nodes that are alike: a slurmd each, which claims to have what stands here.
+
+    Attributes:
+        name: of the kind, such as b for nodes b1, b2, ...
+        count: of nodes.
+        processors: of a node; an even number is two sockets.
+        memory: of a node, MB.
+        gpus: of a node, without a device behind them.
+        features: that --constraint may name.
+        weight: nodes of the least are given first.
+    """
+
+    name: str
+    count: int
+    processors: int
+    memory: int = 16000
+    gpus: int = 0
+    features: tuple[str, ...] = ()
+    weight: int = 1
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of its nodes."""
+        return tuple(f"{self.name}{number}" for number in range(1, self.count + 1))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterPlan:
     """What kind of cluster to start.
 
     Attributes:
         nodes: number of slurmd, named n1, n2, ...
         processors_per_node: CPUs that each claims to have.
+        kinds: instead of these two, nodes of several kinds.
         options: slurm.conf keys to set or, with None, to leave out.
         lines: further lines at the end of slurm.conf.
         accounts: account name -> share and users.
@@ -55,6 +84,13 @@ class ClusterPlan:
     partitions: Sequence[str] = PARTITIONS
     controllers: Sequence[str] = ()
     files: Mapping[str, str] = field(default_factory=dict)
+    kinds: Sequence[NodeKind] = ()
+
+    @property
+    def node_names(self) -> tuple[str, ...]:
+        """Of all nodes, in the order of slurm.conf."""
+        kinds = self.kinds or [NodeKind(name="n", count=self.nodes, processors=1)]
+        return tuple(name for kind in kinds for name in kind.names)
 
 
 class PortBlock:
@@ -131,21 +167,56 @@ def write_slurm_conf(
     host = socket.gethostname().partition(".")[0]
     settings = {**_settings(directory, host, port), **plan.options}
     lines = [f"{key}={value}" for key, value in settings.items() if value is not None]
-    lines.append(
-        f"NodeName=n[1-{plan.nodes}] NodeHostname={host} NodeAddr=127.0.0.1 "
-        f"Port=[{port + 3}-{port + 2 + plan.nodes}] CPUs={plan.processors_per_node} "
-        "RealMemory=16000 State=UNKNOWN"
-    )
+    lines += _nodes(plan, host, port + 3)
     lines += [*_controllers(plan, host), *plan.partitions, *plan.lines, ""]
     etc = directory / "etc"
     etc.joinpath("slurm.conf").write_text("\n".join(lines))
     etc.joinpath("plugstack.conf").write_text("")
     known = Path("/etc/hosts").read_text()
     names = "".join(f"{address} {name}\n" for name, address in _addresses(plan))
-    for name, text in {"hosts": names + known, **plan.files}.items():
+    gpus = {"gres.conf": _gres(directory, plan)} if any(kind.gpus for kind in plan.kinds) else {}
+    for name, text in {"hosts": names + known, **gpus, **plan.files}.items():
         etc.joinpath(name).write_text(text)
     if release >= (23, 2):  # refused by 22.05 and required by 24.11, see their slurmd logs
         etc.joinpath("cgroup.conf").write_text("CgroupPlugin=disabled\n")
+
+
+def _nodes(plan: ClusterPlan, host: str, port: int) -> list[str]:
+    """Lines of slurm.conf; the first slurmd listens on `port`, the next on the next."""
+    where = f"NodeHostname={host} NodeAddr=127.0.0.1"
+    if not plan.kinds:
+        return [
+            f"NodeName=n[1-{plan.nodes}] {where} Port=[{port}-{port + plan.nodes - 1}] "
+            f"CPUs={plan.processors_per_node} RealMemory=16000 State=UNKNOWN"
+        ]
+    lines = ["GresTypes=gpu"] if any(kind.gpus for kind in plan.kinds) else []
+    for kind in plan.kinds:
+        words = [f"NodeName={kind.name}[1-{kind.count}]", where]
+        words += [f"Port=[{port}-{port + kind.count - 1}]", _sockets(kind.processors)]
+        words += [f"RealMemory={kind.memory}", f"Weight={kind.weight}", "State=UNKNOWN"]
+        words += [f"Gres=gpu:{kind.gpus}"] if kind.gpus else []
+        words += [f"Feature={','.join(kind.features)}"] if kind.features else []
+        lines.append(" ".join(words))
+        port += kind.count
+    return lines
+
+
+def _sockets(processors: int) -> str:
+    sockets = 1 + (processors % 2 == 0)
+    return f"Sockets={sockets} CoresPerSocket={processors // sockets} ThreadsPerCore=1"
+
+
+def _gres(directory: Path, plan: ClusterPlan) -> str:
+    """Of gres.conf; slurmd counts no GPU without a file, and any file will do."""
+    for number in range(max(kind.gpus for kind in plan.kinds)):
+        directory.joinpath("run", f"gpu{number}").touch()
+    lines = [
+        f"NodeName={kind.name}[1-{kind.count}] Name=gpu Count={kind.gpus} "
+        f"File={directory}/run/gpu[0-{kind.gpus - 1}]\n"
+        for kind in plan.kinds
+        if kind.gpus
+    ]
+    return "".join(["AutoDetect=off\n", *lines])
 
 
 def write_controller_conf(directory: Path, host: str) -> str:

@@ -21,6 +21,7 @@ from tests.real import process_sweep
 from tests.real.cluster_files import (
     Account,
     ClusterPlan,
+    NodeKind,
     PortBlock,
     write_controller_conf,
     write_slurm_conf,
@@ -31,7 +32,7 @@ from tests.real.release_root import OwnRoot, ReleaseRoot
 from tests.real.slurm_releases import SlurmRelease, installed_number
 from tests.real.system_users import add_system_user
 
-__all__ = ["Account", "ClusterError", "ClusterPlan", "PrivateSlurm"]
+__all__ = ["Account", "ClusterError", "ClusterPlan", "NodeKind", "PrivateSlurm"]
 
 STEP_SECONDS = 30.0
 #: What sacctmgr says to an addition that changes nothing.
@@ -351,15 +352,14 @@ class PrivateSlurm:
                 lambda name=name: self._controller_is_up(name),  # type: ignore[misc]
                 {"SLURM_CONF": write_controller_conf(self.directory, name)},
             )
-        names = [f"n{number}" for number in range(1, self.plan.nodes + 1)]
-        for name in names:
+        for name in self.plan.node_names:
             self.directory.joinpath("spool", name).mkdir(exist_ok=True)
             # All start at once; one wait below covers them.
             self._start(f"slurmd-{name}", ("slurmd", "-D", "-N", name), lambda: True)
         wait_until(
             self._nodes_ready,
             STEP_SECONDS,
-            f"nodes {' '.join(names)} idle",
+            f"nodes {' '.join(self.plan.node_names)} idle",
             lambda: "\n".join(daemon.log_tail() for daemon in self._daemons.values()),
         )
 
@@ -368,11 +368,11 @@ class PrivateSlurm:
         return any("is UP" in line and f" {host}" in line for line in lines)
 
     def _nodes_ready(self) -> bool:
-        for number in range(1, self.plan.nodes + 1):
-            self._daemons[f"slurmd-n{number}"].is_ready()
+        for name in self.plan.node_names:
+            self._daemons[f"slurmd-{name}"].is_ready()
         states = self._output("sinfo", "-h", "-N", "-o", "%N %t").splitlines()
         ready = {line.split()[0] for line in states if line.split()[1] in ("idle", "mix", "alloc")}
-        return len(ready) == self.plan.nodes
+        return len(ready) == len(self.plan.node_names)
 
     def _start(
         self,

@@ -1,0 +1,79 @@
+"""Nodes of three kinds in a private cluster: memory and GPUs bind, processors free or not."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from bench.node_hours.placement import Placement, node_names, placements_of
+from tests.real.conftest import ACCOUNTS, running_slurm, skip_without_daemons
+from tests.real.private_cluster import ClusterPlan, NodeKind, PrivateSlurm
+from tests.real.slurm_releases import SlurmRelease
+
+pytestmark = pytest.mark.real
+
+PLAN = ClusterPlan(
+    kinds=(
+        NodeKind(name="n", count=2, processors=4, memory=8000, features=("old",), weight=10),
+        NodeKind(name="b", count=1, processors=4, memory=64000, weight=20),
+        NodeKind(name="g", count=1, processors=4, memory=8000, gpus=2, weight=30),
+    ),
+    accounts=ACCOUNTS,
+    options={
+        "SelectTypeParameters": "CR_Core_Memory,CR_CORE_DEFAULT_DIST_BLOCK",
+        "AccountingStorageTRES": "gres/gpu",
+    },
+    partitions=(
+        "PartitionName=all Nodes=ALL Default=YES DefMemPerCPU=1000 State=UP",
+        "PartitionName=gpu Nodes=g1 DefMemPerCPU=1000 PriorityTier=2 State=UP",
+    ),
+)
+#: sbatch's options, processors, and where it runs; those that wait are the last, because a plan for
+#: one keeps its whole nodes from all later ones.
+JOBS: tuple[tuple[tuple[str, ...], int, list[str] | None], ...] = (
+    (("--nodes=1",), 3, ["n1"]),
+    (("--nodes=1", "--mem=8000"), 1, ["n2"]),  # n1 has a processor left and 5000 MB
+    (("--nodes=1", "--mem=60000"), 1, ["b1"]),
+    (("--nodes=1", "--partition=gpu", "--gres=gpu:1"), 1, ["g1"]),
+    (("--nodes=1", "--gres=gpu:1"), 1, ["g1"]),
+    (("--nodes=2", "--mem=1000"), 2, ["b1", "n1"]),
+    (("--nodes=1", "--partition=gpu", "--gres=gpu:1"), 1, []),  # one of its processors is free
+    (("--nodes=1", "--constraint=old", "--mem=6000"), 1, []),  # three are free on n2
+    (("--nodes=1", "--mem=20000"), 1, []),  # two are free on b1
+    (("--nodes=1", "--mem=70000"), 1, None),
+    (("--nodes=1", "--exclusive", "--partition=gpu"), 1, []),
+    (("--nodes=1", "--partition=gpu"), 1, []),  # would fit, after its turn
+)
+
+
+@pytest.fixture(scope="module")
+def cluster(release: SlurmRelease | None) -> Iterator[PrivateSlurm]:
+    skip_without_daemons(release)
+    with running_slurm(PLAN, release) as cluster:
+        yield cluster
+
+
+def test_memory_and_gpus_bind(cluster: PrivateSlurm) -> None:
+    wanted = {}
+    for options, processors, where in JOBS:
+        words = (*options, "--chdir=/", "--output=/dev/null", f"--ntasks={processors}", "--time=5")
+        done = cluster.run("sbatch", "--parsable", *words, "--wrap=sleep 300", check=False)
+        if where is None:
+            assert "configuration is not available" in done.stderr
+            continue
+        job = int(done.stdout)
+        wanted[job] = where
+        if where:
+            cluster.wait_until(lambda job=job: placed(cluster, job) != [], 20, str(options))  # type: ignore[misc]
+    time.sleep(4.0)  # rounds of both schedulers
+    assert {job: placed(cluster, job) for job in wanted} == wanted
+    given = placements_of(cluster.run("scontrol", "-o", "-d", "show", "jobs").stdout)
+    assert given[1] == [Placement(node="n1", processors=3, memory=3000, gpus=0)]  # DefMemPerCPU
+    assert given[4] == [Placement(node="g1", processors=1, memory=1000, gpus=1)]
+
+
+def placed(cluster: PrivateSlurm, job: int) -> list[str]:
+    """Names of its nodes; none while it waits."""
+    return node_names(cluster.run("squeue", "-h", "-j", str(job), "-o", "%N").stdout.strip())
