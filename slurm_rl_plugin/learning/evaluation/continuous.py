@@ -202,19 +202,34 @@ def ratios_to(
     return {
         name: {
             **median_ratios([run.waits for run in mine], [run.waits for run in to]),
-            "ci95": _interval(mine, to, np.random.default_rng(seed)),
+            "ci95": _interval(drawn_ratios(mine, to, seed)),
         }
         for name, mine in runs.items()
     }
 
 
-def _interval(
-    mine: Sequence[ContinuousRun], other: Sequence[ContinuousRun], rng: np.random.Generator
-) -> list[float] | None:
-    sums = np.array([[run.slowdowns for run in each] for each in (mine, other)])  # [2, runs, 2, n]
+def _interval(drawn: FloatArray | None) -> list[float] | None:
+    return None if drawn is None else list(interval_of(drawn))
+
+
+def drawn_ratios(
+    mine: Sequence[ContinuousRun], to: Sequence[ContinuousRun], seed: int
+) -> FloatArray | None:
+    """Ratio of mean bounded slowdowns in each draw of runs and blocks, shape [draws].
+
+    Args:
+        mine: runs of a policy.
+        to: the same runs of the policy that it is compared with.
+        seed: of the draws.
+
+    Returns:
+        None where there are too few runs or stretches.
+    """
+    sums = np.array([[run.slowdowns for run in each] for each in (mine, to)])  # [2, runs, 2, n]
     runs, stretches = sums.shape[1], sums.shape[3]
     if runs < 2 or stretches < 2 * STRETCHES_DRAWN:
         return None
+    rng = np.random.default_rng(seed)
     places = drawn_places(stretches, rng, STRETCHES_DRAWN, BLOCK_RESAMPLES)
     chosen = rng.integers(runs, size=(len(places), runs))
     drawn = np.array(
@@ -224,5 +239,4 @@ def _interval(
         ]
     )  # [draws, 2 policies, sum and count]
     means = drawn[..., 0] / drawn[..., 1]
-    low, high = interval_of(means[:, 0] / means[:, 1])
-    return [low, high]
+    return np.asarray(means[:, 0] / means[:, 1])
