@@ -1,0 +1,116 @@
+"""What the hidden layer of a network is worth: its slowdown over that of its own linear part.
+
+    python -m bench.networks.hidden_part MODEL LOG...
+
+Continuous replay (docs/definitions.md), the last 40 % of each log; all protect as the shipped model
+does. `moved` is the linear part with every weight off by a thousandth: a replay is chaotic, and
+what that alone changes is no gain.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from slurm_rl_plugin.accounting.log_format import read_log
+from slurm_rl_plugin.cli.assembly.candidates import candidate_of
+from slurm_rl_plugin.learning.evaluation.bootstrap import interval_of
+from slurm_rl_plugin.learning.evaluation.continuous import (
+    ContinuousProtocol,
+    ContinuousRun,
+    Replayed,
+    drawn_ratios,
+    replay_continuously,
+)
+from slurm_rl_plugin.learning.evaluation.paired import Candidate
+from slurm_rl_plugin.learning.evaluation.schedule_waits import median_ratios
+from slurm_rl_plugin.learning.load_windows import class_known_at_submission
+from slurm_rl_plugin.policies.network import QNetwork
+from slurm_rl_plugin.policies.registry import SHIPPED_MODEL
+from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
+from slurm_rl_plugin.simulator.workloads.log_workload import prepare_log
+
+NETWORK, LINEAR, MOVED, FIRST_COME = "network", "linear part", "moved", "fifo"
+THOUSANDTH = 1e-3
+Runs = Mapping[str, Sequence[ContinuousRun]]
+
+
+def network_of(model: str) -> QNetwork:
+    """The network of a shipped model or a path.
+
+    Raises:
+        SystemExit: it is none of ours.
+    """
+    network = candidate_of(model).network
+    if not isinstance(network, QNetwork):
+        raise SystemExit(f"{model} is no network with one hidden layer: give one that we trained.")
+    return network
+
+
+def compared(model: str) -> list[Replayed]:
+    """The network, its parts, the shipped model and first come, first served."""
+    shipped = network_of(SHIPPED_MODEL)
+    network = replace(network_of(model), protection=shipped.protection)
+    linear = replace(network, output=np.zeros_like(network.output))
+    off = 1.0 + THOUSANDTH * np.random.default_rng(1).choice([-1.0, 1.0], len(linear.linear))
+    networks = {
+        NETWORK: network,
+        LINEAR: linear,
+        MOVED: replace(linear, linear=linear.linear * off),
+        SHIPPED_MODEL: shipped,
+    }
+    candidates = [Candidate(name=name, network=each) for name, each in networks.items()]
+    candidates.append(Candidate(name=FIRST_COME))
+    return [Replayed(name=each.name, candidate=each) for each in candidates]
+
+
+def replayed(path: Path, model: str, runs: int) -> dict[str, list[ContinuousRun]]:
+    """All of them in the same runs of one log."""
+    log, _ = read_log(path)
+    known = class_known_at_submission(prepare_log(log))
+    settings = SimulationSettings(capacity=known.capacity, backfilling="easy")
+    return replay_continuously(compared(model), known, settings, ContinuousProtocol(runs=runs))
+
+
+def over(logs: Sequence[Runs], name: str, base: str) -> dict[str, Any]:
+    """Slowdown of one over that of another: geometric mean over logs of the median of runs."""
+    waits = [
+        median_ratios([run.waits for run in each[name]], [run.waits for run in each[base]])
+        for each in logs
+    ]
+    longest = [
+        median_ratios([run.waits for run in each[name]], [run.waits for run in each[FIRST_COME]])
+        for each in logs
+    ]
+    drawn = [drawn_ratios(each[name], each[base], seed=1) for each in logs]
+    known = [each for each in drawn if each is not None]
+    pooled = np.exp(np.log(known).mean(axis=0)) if len(known) == len(logs) else None
+    return {
+        "slowdown": float(np.exp(np.mean([np.log(each["bounded_slowdown"]) for each in waits]))),
+        "ci95": None if pooled is None else interval_of(pooled),
+        "longest_wait_over_fifo": max(each["longest_wait"] or 0.0 for each in longest),
+    }
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Replay and print."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("model", help="a model that we trained, or default")
+    parser.add_argument("logs", nargs="+", type=Path, metavar="LOG")
+    parser.add_argument("--runs", type=int, default=4, help="of each log (4)")
+    options = parser.parse_args(arguments)
+    logs = {path.name: [replayed(path, options.model, options.runs)] for path in options.logs}
+    logs["all"] = [runs for each in logs.values() for runs in each]
+    for name, chosen in logs.items():
+        for mine, base in ((NETWORK, LINEAR), (NETWORK, SHIPPED_MODEL), (MOVED, LINEAR)):
+            print(json.dumps({"log": name, "of": mine, "over": base, **over(chosen, mine, base)}))
+
+
+if __name__ == "__main__":
+    main()
