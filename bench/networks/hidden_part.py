@@ -78,23 +78,26 @@ def replayed(path: Path, model: str, runs: int) -> dict[str, list[ContinuousRun]
     return replay_continuously(compared(model), known, settings, ContinuousProtocol(runs=runs))
 
 
+def ratio(mine: Sequence[ContinuousRun], base: Sequence[ContinuousRun], figure: str) -> float:
+    """Median over the runs of one policy's figure over that of another."""
+    found = median_ratios([run.waits for run in mine], [run.waits for run in base])[figure]
+    return np.nan if found is None else found
+
+
 def over(logs: Sequence[Runs], name: str, base: str) -> dict[str, Any]:
-    """Slowdown of one over that of another: geometric mean over logs of the median of runs."""
-    waits = [
-        median_ratios([run.waits for run in each[name]], [run.waits for run in each[base]])
-        for each in logs
+    """Slowdown of one over that of another: a geometric mean over logs; the worst longest wait."""
+    slowdown = [ratio(each[name], each[base], "bounded_slowdown") for each in logs]
+    longest = [ratio(each[name], each[FIRST_COME], "longest_wait") for each in logs]
+    drawn = [
+        drawn_ratios(each[name], each[base], np.random.default_rng(seed))
+        for seed, each in enumerate(logs)
     ]
-    longest = [
-        median_ratios([run.waits for run in each[name]], [run.waits for run in each[FIRST_COME]])
-        for each in logs
-    ]
-    drawn = [drawn_ratios(each[name], each[base], seed=1) for each in logs]
     known = [each for each in drawn if each is not None]
     pooled = np.exp(np.log(known).mean(axis=0)) if len(known) == len(logs) else None
     return {
-        "slowdown": float(np.exp(np.mean([np.log(each["bounded_slowdown"]) for each in waits]))),
+        "slowdown": float(np.exp(np.log(slowdown).mean())),
         "ci95": None if pooled is None else interval_of(pooled),
-        "longest_wait_over_fifo": max(each["longest_wait"] or 0.0 for each in longest),
+        "longest_wait_over_fifo": max(longest),
     }
 
 
