@@ -8,14 +8,8 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
-import polars as pl
 
-from slurm_rl_plugin.accounting.stored.requests import (
-    NOTHING_ASKED,
-    REQUESTS,
-    requests_of,
-    resources_text,
-)
+from slurm_rl_plugin.accounting.resource_amounts import resources_text, totals_of
 from slurm_rl_plugin.domain.resources import ResourceRequests
 from slurm_rl_plugin.units import IntArray
 
@@ -137,9 +131,15 @@ def requests_of_runs(
     """
     if set(distinct) <= {NOTHING}:
         return None
-    told = pl.DataFrame([each._asdict() | _UNTOLD for each in distinct], schema=REQUESTS)
-    rows = told[np.asarray(place, dtype=np.uint32)]
-    return requests_of(rows.with_columns(pl.Series("processors", processors)))
-
-
-_UNTOLD = {name: NOTHING_ASKED[name] for name in ("memory_per_cpu", "constraint")}
+    texts = [each.resources for each in distinct]
+    names, total = totals_of(texts, place, processors)
+    none = np.zeros(len(place), dtype=np.int64)
+    return ResourceRequests(
+        names=names,
+        total=total,
+        nodes=np.array([each.nodes for each in distinct], dtype=np.int64)[place],
+        cpus_per_task=np.array([each.cpus_per_task for each in distinct], dtype=np.int64)[place],
+        memory_per_cpu=none.astype(np.bool_),
+        exclusive=np.array([each.exclusive for each in distinct], dtype=np.bool_)[place],
+        constraint=none,
+    )

@@ -12,10 +12,10 @@ from functools import lru_cache
 import numpy as np
 import polars as pl
 
+from slurm_rl_plugin.accounting.resource_amounts import resources_text
 from slurm_rl_plugin.accounting.sacct.layout import Layout
 from slurm_rl_plugin.accounting.sacct.values import counts, of_each, value_of
 from slurm_rl_plugin.accounting.slurm.resources import parse_memory, parse_tres, requested
-from slurm_rl_plugin.accounting.stored.requests import resources_text
 from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
 
 #: Any of these fields tells of more than processors.

@@ -11,6 +11,7 @@ import polars as pl
 
 from slurm_rl_plugin.accounting.log_file import LogFile
 from slurm_rl_plugin.accounting.port import ReadReport
+from slurm_rl_plugin.accounting.resource_amounts import resources_text
 from slurm_rl_plugin.accounting.sbatch.asked import asked_of
 from slurm_rl_plugin.accounting.sbatch.events import (
     SUBMISSION,
@@ -21,7 +22,7 @@ from slurm_rl_plugin.accounting.sbatch.events import (
 from slurm_rl_plugin.accounting.slurm.durations import limit_seconds
 from slurm_rl_plugin.accounting.slurm.options import cut_options
 from slurm_rl_plugin.accounting.stored.log import COLUMNS
-from slurm_rl_plugin.accounting.stored.requests import REQUESTS, resources_text
+from slurm_rl_plugin.accounting.stored.requests import REQUESTS
 
 _COUNTS = ("nodes", "ntasks", "ntasks-per-node", "cpus-per-task")
 _JOB_NAME = re.compile(r"\D*(\d{1,18})", re.ASCII)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import polars as pl
 
-from slurm_rl_plugin.domain.resources import BASIC_RESOURCES, CPUS, ResourceRequests
+from slurm_rl_plugin.accounting.resource_amounts import resources_text, totals_of
+from slurm_rl_plugin.domain.resources import ResourceRequests
 from slurm_rl_plugin.units import FloatArray, IntArray
 
 #: Columns that only logs with requests have, and what they say of a job of processors alone.
@@ -29,38 +28,6 @@ NOTHING_ASKED: dict[str, Any] = {
     "exclusive": False,
     "constraint": "",
 }
-
-
-def resources_text(amounts: Mapping[str, float]) -> str:
-    """Amounts as they are stored, such as `cpus=32,memory=512000,gpus=2,gres/gpu:a100=2`.
-
-    Args:
-        amounts: by the names of `ResourceRequests`; memory in MiB. What is not there is 0, but for
-            CPUs: without a word of them they are the job's processors.
-    """
-    others = sorted(amounts.keys() - set(BASIC_RESOURCES))
-    told = [name for name in (*BASIC_RESOURCES, *others) if amounts.get(name) or name == CPUS]
-    return ",".join(f"{name}={_written(amounts[name])}" for name in told if name in amounts)
-
-
-def _written(amount: float) -> str:
-    return str(int(amount)) if float(amount).is_integer() else repr(float(amount))
-
-
-def amounts_of(text: str) -> dict[str, float]:
-    """The amounts of a stored text.
-
-    Raises:
-        ValueError: it is none that `resources_text` wrote.
-    """
-    found: dict[str, float] = {}
-    for part in text.split(",") if text else ():
-        name, _, value = part.rpartition("=")
-        amount = float(value)
-        if not name or not 0.0 <= amount < math.inf:
-            raise ValueError(part)
-        found[name] = amount
-    return found
 
 
 def with_requests(jobs: pl.DataFrame) -> pl.DataFrame:
@@ -116,21 +83,9 @@ def requests_of(jobs: pl.DataFrame) -> ResourceRequests | None:
 
 
 def _totals(jobs: pl.DataFrame) -> tuple[tuple[str, ...], FloatArray]:
-    if not jobs.height:
-        return BASIC_RESOURCES, np.zeros((0, len(BASIC_RESOURCES)))
     distinct = jobs["resources"].unique()
-    amounts = [amounts_of(text) for text in distinct.to_list()]
-    others = sorted({name for each in amounts for name in each} - set(BASIC_RESOURCES))
-    names = (*BASIC_RESOURCES, *others)
-    rows = np.zeros((len(amounts), len(names)))
-    for row, told in zip(rows, amounts, strict=True):
-        row[:] = [told.get(name, np.nan if name == CPUS else 0.0) for name in names]
+    places = np.arange(len(distinct))
     place: IntArray = (
-        jobs["resources"]
-        .replace_strict(distinct, np.arange(len(distinct)), return_dtype=pl.Int64)
-        .to_numpy()
+        jobs["resources"].replace_strict(distinct, places, return_dtype=pl.Int64).to_numpy()
     )
-    total: FloatArray = rows[place]
-    cpus = total[:, 0]
-    total[:, 0] = np.where(np.isnan(cpus), jobs["processors"].to_numpy(), cpus)
-    return names, total
+    return totals_of(distinct.to_list(), place, jobs["processors"].to_numpy())

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from slurm_rl_plugin.accounting.conversion import convert
 from slurm_rl_plugin.accounting.log_format import read_log
+from slurm_rl_plugin.accounting.resource_amounts import amounts_of, resources_text
 from slurm_rl_plugin.accounting.stored.log import StoredLog, frame_of, job_log
-from slurm_rl_plugin.accounting.stored.requests import amounts_of, resources_text
 from slurm_rl_plugin.errors import AccountingLogError
 from tests.contracts.test_accounting_readers import CASES, told
 
