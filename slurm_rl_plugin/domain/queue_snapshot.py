@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from slurm_rl_plugin.domain.jobs import EndedJobs, PendingJobs, RunningJobs, StartedJobs
+from slurm_rl_plugin.domain.resources import ResourcesNow
 from slurm_rl_plugin.units import FloatArray
 
 
@@ -28,6 +29,7 @@ class QueueSnapshot:
         ended: jobs that ended since the previous snapshot.
         users: user names; `JobTable.user` indexes them.
         qos: names of QOS; `PendingJobs.qos` indexes them.
+        resources: what the machine has beside processors; None where the system tells nothing.
     """
 
     now: float
@@ -42,6 +44,7 @@ class QueueSnapshot:
     ended: EndedJobs = field(default_factory=EndedJobs.none)
     users: tuple[str, ...] = ()
     qos: tuple[str, ...] = ()
+    resources: ResourcesNow | None = None
 
     @property
     def accrued_wait(self) -> FloatArray:

@@ -88,6 +88,21 @@ class ResourceRequests:
         )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResourcesNow:
+    """What the usable nodes of a machine have together, and what of it is free.
+
+    Attributes:
+        names: BASIC_RESOURCES, then others; memory in MiB.
+        capacity: of each, shape [resources]; 0 where the machine has none.
+        free: not taken by a job, shape [resources]; it may be on different nodes.
+    """
+
+    names: tuple[str, ...]
+    capacity: FloatArray
+    free: FloatArray
+
+
 def dominant_share(total: FloatArray, machine: FloatArray) -> FloatArray:
     """The largest part of any resource of the machine that each job asks for, shape [n].
 
@@ -103,3 +118,33 @@ def dominant_share(total: FloatArray, machine: FloatArray) -> FloatArray:
         return np.zeros(len(total))
     shares: FloatArray = (total[:, known] / machine[known]).max(axis=1)
     return shares
+
+
+def weighed_processors(
+    processors: FloatArray,
+    requests: ResourceRequests | None,
+    names: tuple[str, ...],
+    machine: FloatArray,
+) -> FloatArray:
+    """Processors that jobs weigh: those asked for, more where another resource is the dominant one.
+
+    A job that asks for a quarter of the GPUs weighs as one that asks for a quarter of the
+    processors. Jobs of processors alone weigh what they ask for, to the bit.
+
+    Args:
+        processors: that each job asks for, shape [n].
+        requests: what else they ask for.
+        names: of the machine's resources, CPUS among them.
+        machine: what all nodes have together, shape [resources].
+
+    Returns:
+        Shape [n].
+    """
+    if requests is None:
+        return processors
+    cpus = float(machine[names.index(CPUS)])
+    weighed = processors
+    for name, whole in zip(names, machine.tolist(), strict=True):
+        if name != CPUS and whole > 0.0:
+            weighed = np.maximum(weighed, requests.of(name) * (cpus / whole))
+    return weighed
