@@ -72,7 +72,9 @@ def set_factor(job_id: int, new: int) -> FactorChange:
 
 def _check_table(jobs: JobTable, snapshot: QueueSnapshot) -> None:
     for column in fields(jobs):
-        assert getattr(jobs, column.name).shape == (len(jobs),), column.name
+        if column.name != "requests":
+            assert getattr(jobs, column.name).shape == (len(jobs),), column.name
+    assert jobs.requests is None or len(jobs.requests) == len(jobs)
     assert len(set(jobs.job_id.tolist())) == len(jobs)
     assert (jobs.processors >= 1).all()
     assert ((jobs.account >= 0) & (jobs.account < len(snapshot.accounts))).all()

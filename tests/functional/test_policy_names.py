@@ -54,7 +54,7 @@ def test_an_unknown_name_is_told_with_every_name_before_the_log_is_read(
 
 def test_partitions_share_no_reserve_rule(capsys: pytest.CaptureFixture[str], swf: Path) -> None:
     words = ["--policy", "reserve:1", "--partitions", "1=2"]
-    assert "on a machine that all jobs share" in fault(capsys, "evaluate", swf, *words)
+    assert "on processors that all jobs share" in fault(capsys, "evaluate", swf, *words)
 
 
 def test_a_rule_is_no_network_to_train_from(

@@ -73,7 +73,12 @@ def test_every_verb_has_options(tmp_path: Path) -> None:
 
 
 def test_values_of_an_option(tmp_path: Path) -> None:
-    assert offered(tmp_path, "evaluate", "--backfill", "") == ["conservative", "easy", "none"]
+    assert offered(tmp_path, "evaluate", "--backfill", "") == [
+        "conservative",
+        "easy",
+        "none",
+        "slurm",
+    ]
 
 
 def test_policies_and_models_are_offered_beside_files(tmp_path: Path) -> None:
