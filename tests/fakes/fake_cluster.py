@@ -98,6 +98,7 @@ class FakeCluster:
             "nodes": "",
             "tasks": "",
             "tres": "",
+            "asks": "",
             "name": "trial",
             "factors": {"age": 0, "assoc": 0, "fairshare": 10000, "size": 312, "qos": 0},
         }
