@@ -252,7 +252,7 @@ class SlurmCluster:
         still |= still_waiting(report.rejected) | self._still_shown(chosen)
         return replace(report, later=report.later | still)
 
-    def limit_batch(self, processors: int | None) -> None:
+    def limit_batch(self, amounts: Mapping[str, int] | None) -> None:
         """Limit batch jobs by a QOS or by licences; see `LimitsBatch.limit_batch`.
 
         Raises:
@@ -261,10 +261,10 @@ class SlurmCluster:
             BatchSystemError: an answer that cannot be understood.
             ConfigurationError: the site's own limit cannot be remembered, or it is not known.
         """
-        if processors is None:
+        if amounts is None:
             self._limit.take_back()
         else:
-            self._limit.set(processors)
+            self._limit.set(amounts)
 
     def own_checks(self, *, wants_runs: bool = False) -> Iterator[Check]:
         """Check what Slurm alone has: shares, accounting, the table for job_submit.lua."""
