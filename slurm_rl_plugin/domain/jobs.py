@@ -64,9 +64,17 @@ class JobTable(JobColumns):
 
     Attributes:
         interactive: job class; True for interactive, False for batch.
+        weighed: processors that each job weighs by its dominant share of the machine; None where
+            it weighs those that it asks for.
     """
 
     interactive: BoolArray
+    weighed: FloatArray | None = None
+
+    @property
+    def size(self) -> FloatArray:
+        """How large each job is, in processors, shape [n]."""
+        return self.processors.astype(np.float64) if self.weighed is None else self.weighed
 
     @classmethod
     def classed(cls, jobs: JobColumns, *, interactive: BoolArray, account: IntArray) -> Self:
