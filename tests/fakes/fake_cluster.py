@@ -54,6 +54,7 @@ class FakeCluster:
                     name: {"cpu": None, "live": None, "others": ""} for name in ("normal", "batch")
                 },
                 "associations": [["trial", "batch,normal"]],
+                "tres": ["mem"],
                 "licenses": {"slot": 8},
                 "reservations": {},
                 "run_minutes": {"physics": "N"},
