@@ -18,7 +18,7 @@ from pathlib import Path
 
 from slurm_rl_plugin.accounting.sacct.fields import SACCT_COMMAND
 from slurm_rl_plugin.batch_systems.slurm.accounting.past_runs import SACCT
-from slurm_rl_plugin.batch_systems.slurm.answers.fields import queue_format
+from slurm_rl_plugin.batch_systems.slurm.answers.fields import FIELDS_WITH_REQUESTS, queue_format
 from slurm_rl_plugin.batch_systems.slurm.answers.load import SDIAG
 from slurm_rl_plugin.batch_systems.slurm.answers.machine import (
     SHOW_ASSOCIATIONS,
@@ -27,13 +27,14 @@ from slurm_rl_plugin.batch_systems.slurm.answers.machine import (
     SHOW_QOS,
     SHOW_USERS,
 )
+from slurm_rl_plugin.batch_systems.slurm.answers.nodes import SHOW_NODES_NOW
 from slurm_rl_plugin.batch_systems.slurm.answers.settings import SHOW_CONFIG
 from slurm_rl_plugin.batch_systems.slurm.cluster import SINFO, SSHARE
-from slurm_rl_plugin.batch_systems.slurm.commands import SQUEUE
 from slurm_rl_plugin.batch_systems.slurm.levers.site_factor import SPRIO
 from slurm_rl_plugin.batch_systems.slurm.plan_estimates.preconditions import SHOW_LIMITS
 from slurm_rl_plugin.batch_systems.slurm.plan_estimates.reservations import SHOW_RESERVATIONS
 from slurm_rl_plugin.batch_systems.slurm.plan_estimates.waiting_jobs import WAITING
+from slurm_rl_plugin.batch_systems.slurm.queue.squeue import SQUEUE
 from slurm_rl_plugin.batch_systems.slurm.submission.expected_start import PARTITIONS, TEST_ONLY
 from tests.real.conftest import ACCOUNTS, running_slurm
 from tests.real.machine_plan import LIMITS
@@ -57,6 +58,15 @@ TESTS: dict[str, tuple[str, ...]] = {
     "no-partition": ("--ntasks=1", "--partition=nope"),
     "no-gres": ("--ntasks=1", "--gres=gpu:1"),
 }
+#: Options of sbatch of jobs that ask for more than processors.
+REQUESTS = (
+    ("--ntasks=2", "--mem-per-cpu=300"),
+    ("--nodes=2", "--ntasks=2", "--mem=3G"),
+    ("--nodes=2", "--ntasks=2", "--gres=gpu:a100:2"),
+    ("--ntasks=1", "--gpus=a100:1"),
+    ("--ntasks=3", "--cpus-per-task=2", "--gpus-per-task=1"),
+    ("--ntasks=1", "--gres=gpu:1", ":", "--ntasks=2", "--gres=gpu:1"),
+)
 #: Words of scontrol for each.
 RESERVATIONS = (
     ("reservation=maintenance", "starttime=now+2hours", "users=root", "nodes=ALL", "flags=maint"),
@@ -176,7 +186,16 @@ def record_machine(cluster: PrivateSlurm) -> dict[str, str]:
     }
     told = {name: _anonymous(cluster, cluster.run(*each).stdout) for name, each in commands.items()}
     told["nodes"] = re.sub(r"(?<=OS=Linux) .*?(?=  )", "", told["nodes"])
-    return {f"machine-{name}.txt": text for name, text in told.items()}
+    return {f"machine-{name}.txt": text for name, text in (told | _requests(cluster)).items()}
+
+
+def _requests(cluster: PrivateSlurm) -> dict[str, str]:
+    """What waiting jobs ask of nodes, and what nodes have; file name -> its text."""
+    for options in REQUESTS:
+        cluster.submit(*options, "--partition=gpu", user="alice", account="physics")
+    form = {"SLURM_TIME_FORMAT": "%s"} | queue_format(MARK, FIELDS_WITH_REQUESTS)
+    told = {"squeue": cluster.run(*SQUEUE, env=form), "sinfo": cluster.run(*SHOW_NODES_NOW)}
+    return {name: done.stdout for name, done in told.items()}
 
 
 def _anonymous(cluster: PrivateSlurm, text: str) -> str:

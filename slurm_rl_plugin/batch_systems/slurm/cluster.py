@@ -53,6 +53,7 @@ from slurm_rl_plugin.batch_systems.slurm.queue.job_tables import (
     first_of_each_array,
 )
 from slurm_rl_plugin.batch_systems.slurm.queue.job_watch import JobWatch
+from slurm_rl_plugin.batch_systems.slurm.queue.machine_look import MachineLook
 from slurm_rl_plugin.batch_systems.slurm.queue.reader import QueueReader, WholeJobs
 from slurm_rl_plugin.domain import EndedJobs, QueueSnapshot, RunningJobs, StartedJobs
 from slurm_rl_plugin.errors import BatchSystemError, BatchSystemUnavailable, SlurmRLError
@@ -87,6 +88,7 @@ class SlurmCluster:
         commands: runs Slurm's commands.
         queue: lists the jobs.
         sender: sends factors; estimates go by `scontrol`.
+        machine: what it has beside processors.
     """
 
     def __init__(
@@ -95,6 +97,7 @@ class SlurmCluster:
         commands: CommandRunner,
         queue: QueueReader,
         sender: ChangeSender,
+        machine: MachineLook,
     ) -> None:
         self._given = given
         self._runner = commands
@@ -107,6 +110,7 @@ class SlurmCluster:
         by_time_min = FactorWriter(Scontrol(commands, TIME_MIN), WRITES_PER_CALL, "TimeMin")
         self._estimates = TimeMinEstimates(commands, by_time_min, given.clock)
         self._watch = JobWatch()
+        self._machine = machine
         self._history_days = given.history_days
 
     def facts(self) -> SchedulerFacts:
@@ -118,6 +122,7 @@ class SlurmCluster:
         """
         settings = parse_settings(self._runner.read(SHOW_CONFIG))
         self._lever = self._nice if settings.priority_type == BASIC else self._site_factor
+        self._machine.counts(settings)
         return SchedulerFacts(
             release=settings.release,
             lever=self._lever.name,
@@ -156,6 +161,7 @@ class SlurmCluster:
         """
         lever = self._lever_in_use()
         past = self._past_runs()  # may take a while, so before the queue is read
+        self._machine.look()
         now = self._given.clock()
         rows = self._queue.waiting_and_running()
         lever.look()
@@ -167,7 +173,12 @@ class SlurmCluster:
         tiers = parse_tiers(nodes)
         terms = lever.terms(waiting, tiers)
         shares = self._given.shares
-        build = TableBuilder([*(shares or ()), *tree.shares], self._given.interactive)
+        machine = self._machine.seen
+        build = TableBuilder(
+            [*(shares or ()), *tree.shares],
+            self._given.interactive,
+            () if machine is None else machine.names,
+        )
         limit = self._given.limit
         pending_jobs = build.pending(
             waiting, terms, tiers, now, partial(keeps_back, limit) if limit.mechanism else None
@@ -182,12 +193,13 @@ class SlurmCluster:
         here = {row.job_id for row in rows}  # what is in the queue still is told later
         ended_jobs = _ended(build, ended, [run for run in past if run.job_id not in here])
         accounts = build.accounts.all
+        capacity = parse_capacity(nodes)
         return QueueSnapshot(
             now=now,
             pending=pending_jobs,
             running=running_jobs,
             started=started_jobs,
-            capacity=parse_capacity(nodes),
+            capacity=capacity,
             accounts=accounts,
             partitions=build.partitions.all,
             shares=_to_sum_one(tree.shares if shares is None else shares, accounts),
@@ -195,6 +207,7 @@ class SlurmCluster:
             ended=ended_jobs,
             users=build.users.all,
             qos=build.qos.all,
+            resources=(None if machine is None else machine.with_running(running_jobs, capacity)),
         )
 
     def go_on_from(self, earlier: BatchSystem) -> None:

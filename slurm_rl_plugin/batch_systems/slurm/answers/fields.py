@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from slurm_rl_plugin.accounting.slurm.durations import printed_seconds
+from slurm_rl_plugin.batch_systems.slurm.answers.requests import (
+    REQUEST_FIELDS,
+    NodeRequest,
+    node_request,
+)
 from slurm_rl_plugin.batch_systems.slurm.process import not_understood
 
 #: Fields of `squeue` in the order asked for. The job name comes last, since it may hold
@@ -18,6 +23,8 @@ QUEUE_FIELDS = (
     *("Account", "UserName", "Partition", "QOS", "BatchFlag", "NodeList", "ArrayTaskID"),
     *("HetJobID", "Name"),
 )
+#: The same where the machine has more than processors.
+FIELDS_WITH_REQUESTS = (*QUEUE_FIELDS[:-1], *REQUEST_FIELDS, QUEUE_FIELDS[-1])
 SEPARATOR = "|"
 #: Where a record may begin: its number and the mark. Made once, and not with the mark of each call:
 #: `re` keeps the last 512 patterns that it was ever asked for.
@@ -60,6 +67,7 @@ class QueueRow:
         nodes: node list; empty for a job that never started.
         tasks: task numbers that the record stands for; empty for a job that is no array.
         components: of the heterogeneous job that the row stands for as a whole; else empty.
+        asked: of nodes, beside processors; None where that was not looked at.
     """
 
     job_id: int
@@ -85,6 +93,7 @@ class QueueRow:
     name: str
     het_id: int = 0
     components: tuple[QueueRow, ...] = ()
+    asked: NodeRequest | None = None
 
     @property
     def partition(self) -> str:
@@ -97,19 +106,19 @@ class QueueRow:
         return self.reason in HELD_REASONS or self.priority == 0
 
 
-def queue_format(mark: str) -> dict[str, str]:
+def queue_format(mark: str, names: Sequence[str] = QUEUE_FIELDS) -> dict[str, str]:
     """What makes `squeue` print these fields; `mark` after the first tells where a record begins.
 
     A variable and not `-O`: every user of the host sees a command's arguments, and one who knew the
     mark could rename a job to something that reads like another job's record.
     """
-    first, *others, last = QUEUE_FIELDS
+    first, *others, last = names
     ends = [f"{first}:{SEPARATOR}{mark}{SEPARATOR}", *(f"{name}:{SEPARATOR}" for name in others)]
     return {"SQUEUE_FORMAT2": ",".join([*ends, f"{last}:"])}
 
 
-def parse_queue(text: str, mark: str) -> list[QueueRow]:
-    """Read the answer of a `squeue` that got `queue_format(mark)`.
+def parse_queue(text: str, mark: str, names: Sequence[str] = QUEUE_FIELDS) -> list[QueueRow]:
+    """Read the answer of a `squeue` that got `queue_format(mark, names)`.
 
     A job name may hold newlines and separators; only a caller who knows `mark` could forge the
     beginning of a record, so it must be new in every call.
@@ -117,10 +126,12 @@ def parse_queue(text: str, mark: str) -> list[QueueRow]:
     Raises:
         BatchSystemError: a record has another form.
     """
-    return list(parse_records(text, mark, {}).values())
+    return list(parse_records(text, mark, {}, names).values())
 
 
-def parse_records(text: str, mark: str, known: Mapping[str, QueueRow]) -> dict[str, QueueRow]:
+def parse_records(
+    text: str, mark: str, known: Mapping[str, QueueRow], names: Sequence[str] = QUEUE_FIELDS
+) -> dict[str, QueueRow]:
     """The same by record, without reading again what the last answer held.
 
     Of 10,000 waiting jobs few change from one look to the next.
@@ -128,13 +139,14 @@ def parse_records(text: str, mark: str, known: Mapping[str, QueueRow]) -> dict[s
     Args:
         text: the answer.
         mark: that it was asked for with.
-        known: what this function gave for an earlier answer.
+        known: what this function gave for an earlier answer of the same fields.
+        names: of the fields.
 
     Raises:
         BatchSystemError: a record has another form.
     """
     return {
-        record: known[record] if record in known else _parse_record(record)
+        record: known[record] if record in known else _parse_record(record, names)
         for record in _records(text, mark)
     }
 
@@ -149,11 +161,11 @@ def _records(text: str, mark: str) -> Iterator[str]:
         yield match[1] + SEPARATOR + text[match.end() : end]
 
 
-def _parse_record(record: str) -> QueueRow:
-    values = record.split(SEPARATOR, len(QUEUE_FIELDS) - 1)
-    if len(values) != len(QUEUE_FIELDS):
+def _parse_record(record: str, names: Sequence[str]) -> QueueRow:
+    values = record.split(SEPARATOR, len(names) - 1)
+    if len(values) != len(names):
         raise not_understood("squeue", record)
-    field = dict(zip(QUEUE_FIELDS, values, strict=True))
+    field = dict(zip(names, values, strict=True))
     try:
         return _to_row(field)
     except ValueError as error:
@@ -184,7 +196,14 @@ def _to_row(field: dict[str, str]) -> QueueRow:
         tasks="" if field["ArrayTaskID"] == "N/A" else field["ArrayTaskID"],
         name=field["Name"].removesuffix("\n"),
         het_id=0 if field["HetJobID"] == "N/A" else int(field["HetJobID"]),
+        asked=_asked(field),
     )
+
+
+def _asked(field: Mapping[str, str]) -> NodeRequest | None:
+    if REQUEST_FIELDS[0] not in field:
+        return None
+    return node_request(tuple(field[name] for name in REQUEST_FIELDS))
 
 
 def parse_time(text: str, missing: float) -> float:

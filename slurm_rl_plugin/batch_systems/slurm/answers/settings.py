@@ -38,6 +38,8 @@ class SlurmSettings:
         enforced: words of AccountingStorageEnforce.
         scheduler_type, select_type: plugins, "" where none is told.
         partition_limits: EnforcePartLimits: NO, ANY or ALL.
+        counts_memory: memory is given out as CPUs are (CR_*_Memory).
+        counts_gres: there are generic resources (GresTypes).
     """
 
     release: str
@@ -51,6 +53,8 @@ class SlurmSettings:
     scheduler_type: str = ""
     select_type: str = ""
     partition_limits: str = "NO"
+    counts_memory: bool = False
+    counts_gres: bool = False
 
     @property
     def unlimited(self) -> str | None:
@@ -148,6 +152,8 @@ def parse_settings(text: str) -> SlurmSettings:
         scheduler_type=lines.get("SchedulerType", ""),
         select_type=lines.get("SelectType", ""),
         partition_limits=lines.get("EnforcePartLimits", "NO"),
+        counts_memory="MEMORY" in lines.get("SelectTypeParameters", "").upper(),
+        counts_gres=bool(lines.get("GresTypes")),
     )
 
 

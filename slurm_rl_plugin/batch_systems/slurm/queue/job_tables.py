@@ -12,6 +12,7 @@ from slurm_rl_plugin.batch_systems.slurm.accounting.past_runs import PastRun
 from slurm_rl_plugin.batch_systems.slurm.answers.fields import QueueRow
 from slurm_rl_plugin.batch_systems.slurm.answers.priorities import LOWEST_TIER, PriorityTerms
 from slurm_rl_plugin.batch_systems.slurm.answers.reasons import FOR_PROCESSORS, is_own_doing
+from slurm_rl_plugin.batch_systems.slurm.answers.requests import request_columns
 from slurm_rl_plugin.domain import JobTable, PendingJobs
 from slurm_rl_plugin.domain.job_class import IsInteractive
 from slurm_rl_plugin.domain.job_description import JobDescription
@@ -22,26 +23,37 @@ SHOWN = 5
 
 
 class TableBuilder:
-    """Turns rows into columns; accounts, users and partitions are numbered on the way."""
+    """Turns rows into columns; accounts, users and partitions are numbered on the way.
 
-    def __init__(self, accounts: Iterable[str], interactive: IsInteractive) -> None:
+    Args:
+        accounts: that have the first numbers.
+        interactive: the class rules.
+        resources: names of what the machine has; empty where it is processors alone.
+    """
+
+    def __init__(
+        self, accounts: Iterable[str], interactive: IsInteractive, resources: tuple[str, ...] = ()
+    ) -> None:
         self.accounts = Names(accounts)
         self.partitions = Names()
         self.users = Names()
         self.qos = Names()
         self._interactive = interactive
+        self._resources = resources
 
     def jobs(self, rows: Sequence[QueueRow], *, whole_arrays: bool = False) -> JobTable:
         """Columns of these rows, keyed by the array's number where `whole_arrays` is set."""
         numbers = [row.array_id if whole_arrays else row.job_id for row in rows]
+        processors = _integers([row.processors for row in rows])
         return JobTable(
             **measures(rows),
             job_id=_integers(numbers),
-            processors=_integers([row.processors for row in rows]),
+            processors=processors,
             account=_integers([self.accounts.number(row.account) for row in rows]),
             user=_integers([self.users.number(row.user) if row.user else -1 for row in rows]),
             partition=_integers([self.partitions.number(row.partition) for row in rows]),
             interactive=_booleans([self._interactive(describe(row)) for row in rows]),
+            requests=request_columns([row.asked for row in rows], processors, self._resources),
         )
 
     def past_jobs(self, runs: Sequence[PastRun]) -> JobTable:
