@@ -12,6 +12,7 @@ from slurm_rl_plugin.batch_systems.slurm.accounting.past_runs import PastRun
 from slurm_rl_plugin.batch_systems.slurm.answers.fields import QueueRow
 from slurm_rl_plugin.batch_systems.slurm.answers.priorities import LOWEST_TIER, PriorityTerms
 from slurm_rl_plugin.batch_systems.slurm.answers.reasons import FOR_PROCESSORS, is_own_doing
+from slurm_rl_plugin.batch_systems.slurm.queue.resources import requests_of
 from slurm_rl_plugin.domain import JobTable, PendingJobs
 from slurm_rl_plugin.domain.job_class import IsInteractive
 from slurm_rl_plugin.domain.job_description import JobDescription
@@ -22,14 +23,26 @@ SHOWN = 5
 
 
 class TableBuilder:
-    """Turns rows into columns; accounts, users and partitions are numbered on the way."""
+    """Turns rows into columns; accounts, users and partitions are numbered on the way.
 
-    def __init__(self, accounts: Iterable[str], interactive: IsInteractive) -> None:
+    Args:
+        accounts: that have their numbers already.
+        interactive: tells a job's class.
+        resources: names of what jobs ask for; None where that is processors alone.
+    """
+
+    def __init__(
+        self,
+        accounts: Iterable[str],
+        interactive: IsInteractive,
+        resources: tuple[str, ...] | None = None,
+    ) -> None:
         self.accounts = Names(accounts)
         self.partitions = Names()
         self.users = Names()
         self.qos = Names()
         self._interactive = interactive
+        self._resources = resources
 
     def jobs(self, rows: Sequence[QueueRow], *, whole_arrays: bool = False) -> JobTable:
         """Columns of these rows, keyed by the array's number where `whole_arrays` is set."""
@@ -42,6 +55,7 @@ class TableBuilder:
             user=_integers([self.users.number(row.user) if row.user else -1 for row in rows]),
             partition=_integers([self.partitions.number(row.partition) for row in rows]),
             interactive=_booleans([self._interactive(describe(row)) for row in rows]),
+            requests=None if self._resources is None else requests_of(rows, self._resources),
         )
 
     def past_jobs(self, runs: Sequence[PastRun]) -> JobTable:
