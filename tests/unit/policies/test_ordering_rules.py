@@ -62,7 +62,7 @@ def test_interactive_first_separates_classes_over_any_span_of_epoch_seconds():
 
 def test_an_unknown_rule_is_refused_with_the_known_ones():
     with pytest.raises(
-        ConfigurationError, match=r"'lifo': give one of edf, expansion-factor.*\.onnx"
+        ConfigurationError, match=r"'lifo': give one of drf, edf, expansion-factor.*\.onnx"
     ):
         rule_policy("lifo")
 
