@@ -221,7 +221,7 @@ def sacct(state, words, mode):
     for row in state["accounting"]:
         # jobs asked for by a final state are given where they ended (run on 22.05)
         if states == [""] or (row["State"].split()[0] in states and _ended(row, words)):
-            say("|".join(str(row[name]) for name in fields))
+            say("|".join(str(row.get(name, "")) for name in fields))
     return 0
 
 

@@ -60,7 +60,7 @@ from slurm_rl_plugin.batch_systems.slurm.queue.job_tables import (
 from slurm_rl_plugin.batch_systems.slurm.queue.job_watch import JobWatch
 from slurm_rl_plugin.batch_systems.slurm.queue.reader import QueueReader, WholeJobs
 from slurm_rl_plugin.batch_systems.slurm.queue.resources import counted_resources, resources_now
-from slurm_rl_plugin.domain import EndedJobs, QueueSnapshot, RunningJobs, StartedJobs
+from slurm_rl_plugin.domain import EndedJobs, QueueSnapshot, StartedJobs
 from slurm_rl_plugin.errors import BatchSystemError, BatchSystemUnavailable, SlurmRLError
 from slurm_rl_plugin.units import FloatArray, IntArray
 
@@ -182,12 +182,8 @@ class SlurmCluster:
         pending_jobs = build.pending(
             waiting, terms, tiers, now, partial(keeps_back, limit) if limit.mechanism else None
         )
-        running_jobs = RunningJobs.seen(
-            build.jobs(running),
-            _starts(running),
-            now,
-            np.array([self._watch.requested(row) for row in running], dtype=np.int64),
-        )
+        asked = [self._watch.as_asked(row) for row in running]
+        running_jobs = build.running(running, asked, now)
         started_jobs = StartedJobs(jobs=build.jobs(started), start=_starts(started))
         here = {row.job_id for row in rows}  # what is in the queue still is told later
         ended_jobs = _ended(build, ended, [run for run in past if run.job_id not in here])

@@ -20,7 +20,7 @@ from slurm_rl_plugin.batch_systems.slurm.queue.resources import (
     resources_now,
 )
 from slurm_rl_plugin.errors import BatchSystemError
-from tests.fakes.fake_cluster import FakeCluster
+from tests.fakes.fake_cluster import NOW, FakeCluster
 from tests.unit.batch_systems.test_slurm_answers import MARK, RELEASES
 
 NAMES = ("cpus", "memory", "gpus")
@@ -114,3 +114,26 @@ def test_a_snapshot_tells_requests_where_slurm_gives_more_than_processors(
     assert snapshot.pending.jobs.requests.total.tolist() == [[1, 2048, 1]]
     assert snapshot.resources.names == NAMES
     np.testing.assert_array_equal(snapshot.resources.capacity, [8, 4001, 2])
+
+
+def test_runs_of_the_past_and_of_now_tell_what_was_asked_for(tmp_path: Path) -> None:
+    """As jobs that wait do, so that the same job is known again."""
+    asked, got = "cpu=1,mem=2G,node=1", "cpu=2,mem=4G,node=1"
+    cluster = FakeCluster(tmp_path)
+    cluster.set(settings={"SelectTypeParameters": "CR_Core_Memory"})
+    past = {"JobIDRaw": 7, "User": "bob", "ReqCPUS": 1, "AllocCPUS": 2, "TimelimitRaw": 10}
+    times = {"Submit": NOW - 300, "Start": NOW - 200, "End": NOW - 100}
+    cluster.set(accounting=[{**past, **times, "State": "COMPLETED", "ReqTRES": asked}])
+    cluster.add(1, asks=asked)
+    system = SlurmCommands(cluster.adapter_settings())
+    ended = system.snapshot().ended.jobs.requests
+    assert ended is not None
+    assert ended.of("memory").tolist() == [2048]
+    cluster.run_job(1)
+    cluster.change(1, asks=got, processors=2)
+    running = system.snapshot().running
+    assert running.jobs.requests is not None
+    assert running.jobs.requests.total.tolist() == [[2, 4096, 0]]
+    asked_for = running.as_requested
+    assert asked_for.requests is not None
+    assert asked_for.requests.total.tolist() == [[1, 2048, 0]]

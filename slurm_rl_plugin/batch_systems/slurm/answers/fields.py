@@ -19,6 +19,8 @@ QUEUE_FIELDS = (
     *("HetJobID", "tres-alloc", "Name"),
 )
 SEPARATOR = "|"
+#: Between the TRES of the components of a heterogeneous job.
+COMPONENTS = ";"
 #: Where a record may begin: its number and the mark. Made once, and not with the mark of each call:
 #: `re` keeps the last 512 patterns that it was ever asked for.
 _BEGIN = re.compile(r"^(\d+)\|([^|\n]*)\|", re.MULTILINE)
@@ -60,6 +62,7 @@ class QueueRow:
         nodes: node list; empty for a job that never started.
         tasks: task numbers that the record stands for; empty for a job that is no array.
         tres: what it asks for while it waits, then what it got, in Slurm's words; "" for unknown.
+            Of several components one text each, with COMPONENTS between.
         components: of the heterogeneous job that the row stands for as a whole; else empty.
     """
 

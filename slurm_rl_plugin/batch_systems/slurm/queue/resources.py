@@ -8,7 +8,8 @@ from functools import lru_cache
 import numpy as np
 
 from slurm_rl_plugin.accounting.slurm.resources import parse_tres, requested
-from slurm_rl_plugin.batch_systems.slurm.answers.fields import QueueRow
+from slurm_rl_plugin.batch_systems.slurm.accounting.past_runs import PastRun
+from slurm_rl_plugin.batch_systems.slurm.answers.fields import COMPONENTS, QueueRow
 from slurm_rl_plugin.batch_systems.slurm.answers.nodes import NodeNow, usable_processors
 from slurm_rl_plugin.batch_systems.slurm.answers.settings import SlurmSettings
 from slurm_rl_plugin.domain.resources import (
@@ -19,6 +20,7 @@ from slurm_rl_plugin.domain.resources import (
     ResourceRequests,
     ResourcesNow,
 )
+from slurm_rl_plugin.units import FloatArray
 
 #: What Slurm tracks by another name than it has here.
 _TRACKED_AS = {GPUS: "gres/gpu"}
@@ -44,34 +46,33 @@ def _is_seen(name: str, settings: SlurmSettings) -> bool:
     return name != CPUS and _TRACKED_AS.get(name, name) in settings.tracked
 
 
-def requests_of(rows: Sequence[QueueRow], names: tuple[str, ...]) -> ResourceRequests:
-    """What jobs ask for; of those that run, what they got.
+def requests_of(
+    rows: Sequence[QueueRow] | Sequence[PastRun], names: tuple[str, ...]
+) -> ResourceRequests:
+    """What jobs ask for, by the TRES that they show.
 
     Args:
         rows: n jobs.
         names: of the resources that count; see `counted_resources`.
     """
     texts: dict[str, int] = {}
-    places = [
-        [texts.setdefault(part.tres, len(texts)) for part in row.components or (row,)]
-        for row in rows
-    ]
+    place = [texts.setdefault(row.tres, len(texts)) for row in rows]
     asked = np.array([_amounts(text, names) for text in texts]).reshape(-1, len(names) + 1)
-    if any(len(parts) > 1 for parts in places):
-        each = np.array([asked[parts].sum(axis=0) for parts in places])
-    else:
-        each = asked[[parts[0] for parts in places]]
+    each = asked[np.array(place, dtype=np.int64)]
     total = each[:, 1:].copy()
     total[:, 0] = [row.processors for row in rows]
     return ResourceRequests.of_totals(total, names=names, nodes=each[:, 0].astype(np.int64))
 
 
 @lru_cache(maxsize=20_000)  # jobs of one kind ask alike, and show it in each look
-def _amounts(tres: str, names: tuple[str, ...]) -> tuple[float, ...]:
+def _amounts(tres: str, names: tuple[str, ...]) -> FloatArray:
     """Nodes, then the amount of each resource."""
-    found = parse_tres(tres)
-    amounts = requested(found)
-    return found.get("node", 0.0), *(amounts.get(name, 0.0) for name in names)
+    together = np.zeros(len(names) + 1)
+    for part in tres.split(COMPONENTS):
+        found = parse_tres(part)
+        amounts = requested(found)
+        together += [found.get("node", 0.0), *(amounts.get(name, 0.0) for name in names)]
+    return together
 
 
 def resources_now(
