@@ -75,5 +75,6 @@ class QueueSnapshot:
             jobs.requests,
             self.resources.names,
             self.resources.capacity,
+            self.resources.beside,
         )
         return replace(jobs, weighed=weighed)

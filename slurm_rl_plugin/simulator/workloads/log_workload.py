@@ -89,8 +89,10 @@ class PreparedLog:
         jobs = JobTable.classed(self.log, interactive=self.interactive, account=self.account)
         if self.machine is None:
             return jobs
-        whole = self.machine.capacity
-        weighed = weighed_processors(jobs.size, jobs.requests, self.machine.resources, whole)
+        machine = self.machine
+        weighed = weighed_processors(
+            jobs.size, jobs.requests, machine.resources, machine.capacity, machine.beside
+        )
         return replace(jobs, weighed=weighed)
 
     def workload(self, estimates: RunTimeEstimate | None) -> Workload:
