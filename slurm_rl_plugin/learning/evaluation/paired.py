@@ -210,6 +210,7 @@ def schedule_of(
         interactive=prepared.interactive,
         shares=prepared.shares,
         capacity=settings.capacity,
+        billed=prepared.billed,
     )
 
 
