@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import re
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -28,6 +29,8 @@ FIELDS = (
 _EPOCH = {"SLURM_TIME_FORMAT": "%s"}
 #: Files of the cluster that say how it was configured.
 CONFIGURED = ("slurm.conf", "gres.conf")
+#: What slurmctld tells, to the millisecond.
+CONTROLLER_LOG = "slurmctld.log"
 
 
 def replay(
@@ -42,7 +45,7 @@ def replay(
         release: of Slurm.
         jobs: in order of submission.
         speed: seconds of the log in one second of the run.
-        folder: of copies of the configuration; must be there.
+        folder: of copies of the configuration and of slurmctld's log; must be there.
         stop: breaks it off once it is set.
 
     Raises:
@@ -64,6 +67,8 @@ def replay(
         statistics = cluster.run("sdiag", timeout=PATIENCE).stdout
         _end_all(cluster)
         found = outcomes_of(cluster)
+        log = cluster.directory.joinpath("log", "slurmctld.log").read_bytes()
+        folder.joinpath(f"{CONTROLLER_LOG}.gz").write_bytes(gzip.compress(log))
     return {
         "late": late,
         "backfilled": _counter(statistics, "Total backfilled jobs (since last slurm start)"),
