@@ -19,7 +19,8 @@ _SAYS = {
     "loaded": "Priority MULTIFACTOR plugin loaded",
     "submitted": "_slurm_rpc_submit_batch_job: JobId=",
     "ended": " done",
-    "pass": "sched: Running job scheduler for",
+    "main pass": "sched: Running job scheduler for",
+    "backfill": "sched/backfill: _attempt_backfill: beginning",
 }
 _ENDED = re.compile(r"_job_complete: JobId=\d+ done$")
 
@@ -29,16 +30,16 @@ class Delays:
     """Of one run; seconds, as accounting would tell them: it keeps whole ones.
 
     Attributes:
-        notice: mean from a submission to the next pass of the main scheduler.
-        handover: mean from a job's end to the next pass of the main scheduler.
+        notice: mean from a submission to the next look at the queue, of either scheduler.
+        handover: mean from a job's end to the next look.
         calculated: when priorities were calculated first, since the epoch.
-        passes: of the main scheduler.
+        looks: how many there were.
     """
 
     notice: float
     handover: float
     calculated: float
-    passes: int
+    looks: int
 
 
 def delays_of(path: Path) -> Delays:
@@ -51,19 +52,19 @@ def delays_of(path: Path) -> Delays:
     missing = [name for name, times in moments.items() if len(times) == 0]
     if missing:
         raise ValueError(f"{path} has no line that tells of: {', '.join(missing)}")
-    passes = moments["pass"]
+    looks = np.sort(np.concatenate([moments["main pass"], moments["backfill"]]))
     return Delays(
-        notice=_until_next(moments["submitted"], passes),
-        handover=_until_next(moments["ended"], passes),
+        notice=_until_next(moments["submitted"], looks),
+        handover=_until_next(moments["ended"], looks),
         calculated=float(moments["loaded"][0]),
-        passes=len(passes),
+        looks=len(looks),
     )
 
 
-def _until_next(times: FloatArray, passes: FloatArray) -> float:
-    """Mean of whole seconds to the next pass, of those that have one."""
-    times = times[times < passes[-1]]
-    behind = passes[np.searchsorted(passes, times, side="right")]
+def _until_next(times: FloatArray, looks: FloatArray) -> float:
+    """Mean of whole seconds to the next look, of those that have one."""
+    times = times[times < looks[-1]]
+    behind = looks[np.searchsorted(looks, times, side="right")]
     return float((np.floor(behind) - np.floor(times)).mean()) if len(times) else 0.0
 
 

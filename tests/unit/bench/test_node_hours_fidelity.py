@@ -19,19 +19,20 @@ from slurm_rl_plugin.machine_files.reader import read_machine
 from tests.real.cluster_files import write_slurm_conf
 
 #: Of slurmctld 26.05: two submissions, each seen in the next second; an end, handed over in the
-#: second but one; an end that no pass follows.
+#: second but one; an end that no look follows.
 LOG = """
 [2026-11-25T13:00:07.291] debug:  priority/multifactor: init: Priority MULTIFACTOR plugin loaded
 [2026-11-25T13:00:08.700] _slurm_rpc_submit_batch_job: JobId=1 SLUID=s8 InitPrio=150626 usec=300
 [2026-11-25T13:00:08.990] _slurm_rpc_submit_batch_job: JobId=2 SLUID=s9 InitPrio=150626 usec=300
 [2026-11-25T13:00:09.002] debug:  sched: Running job scheduler for full queue.
+[2026-11-25T13:00:09.500] debug:  sched/backfill: _attempt_backfill: beginning
 [2026-11-25T13:00:09.963] _job_complete: JobId=1 WEXITSTATUS 0
 [2026-11-25T13:00:09.963] _job_complete: JobId=1 done
 a line of another form, _job_complete: JobId=1 done
 [2026-11-25T13:00:11.002] debug:  sched: Running job scheduler for default depth.
 [2026-11-25T13:00:12.000] _job_complete: JobId=2 done
 """.lstrip()
-NO_DELAYS = Delays(notice=0.0, handover=0.0, calculated=0.0, passes=1)
+NO_DELAYS = Delays(notice=0.0, handover=0.0, calculated=0.0, looks=1)
 
 
 def run_of(*starts: int, gpus: int = 2) -> dict[str, Any]:
@@ -68,7 +69,7 @@ def folder(tmp_path: Path) -> Path:
 
 def test_delays_are_read_from_the_log(folder: Path) -> None:
     delays = delays_of(folder / f"{CONTROLLER_LOG}.gz")
-    assert (delays.notice, delays.handover, delays.passes) == (1.0, 2.0, 2)
+    assert (delays.notice, delays.handover, delays.looks) == (1.0, 2.0, 3)
     assert delays.calculated % 60.0 == pytest.approx(7.291)
 
 
@@ -86,7 +87,7 @@ def test_starts_follow_from_what_the_machine_has_and_from_the_delays(folder: Pat
     assert starts_of(one_by_one).tolist() == [0.0, 100.0, 200.0]
     two_at_once = as_simulated(run_of(0, 0, 0, gpus=1), machine, NO_DELAYS)
     assert starts_of(two_at_once).tolist() == [0.0, 0.0, 100.0]
-    delayed = Delays(notice=1.0, handover=2.0, calculated=7.0, passes=1)
+    delayed = Delays(notice=1.0, handover=2.0, calculated=7.0, looks=1)
     assert starts_of(as_simulated(real, machine, delayed)).tolist() == [1.0, 103.0, 205.0]
 
 
