@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from threading import Event
@@ -34,7 +34,13 @@ CONTROLLER_LOG = "slurmctld.log"
 
 
 def replay(
-    name: str, release: str, jobs: Sequence[NodeJob], speed: float, folder: Path, stop: Event
+    name: str,
+    release: str,
+    jobs: Sequence[NodeJob],
+    speed: float,
+    folder: Path,
+    stop: Event,
+    submitted: Callable[[int], None],
 ) -> dict[str, Any]:
     """Run it until the last job has started; what became of the jobs, for JSON.
 
@@ -47,21 +53,22 @@ def replay(
         speed: seconds of the log in one second of the run.
         folder: of copies of the configuration and of slurmctld's log; must be there.
         stop: breaks it off once it is set.
+        submitted: is told how many jobs more were submitted.
 
     Raises:
         Stopped: it was broken off; its cluster is gone.
     """
+
+    def submit(place: int) -> None:
+        numbers.append(_submit(cluster, jobs[place]))
+        submitted(1)
+
     with running_slurm(cluster_plan(speed), RELEASES[release]) as cluster:
         for each in CONFIGURED:
             text = cluster.directory.joinpath("etc", each).read_text()
             folder.joinpath(each).write_text(text)
         numbers = list[int]()
-        late = in_time(
-            name,
-            [job.submit for job in jobs],
-            lambda place: numbers.append(_submit(cluster, jobs[place])),
-            stop,
-        )
+        late = in_time(name, [job.submit for job in jobs], submit, stop)
         tell(f"{name}: all submitted")
         _wait_until_all_started(cluster, stop)
         statistics = cluster.run("sdiag", timeout=PATIENCE).stdout
