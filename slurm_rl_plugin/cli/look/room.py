@@ -33,7 +33,8 @@ def room_of(
         asked: of the whole job, by resource; what is 0 is not looked for.
         count: nodes that it is spread over; 0 counts as one.
     """
-    of_job = [each for each in nodes if not each.partitions or each.partitions & set(partitions)]
+    of_job = [each for each in nodes if each.partitions & set(partitions)]
+    of_job = of_job or [each for each in nodes if not each.partitions]
     count = max(count, 1)
     each_node = {name: math.ceil(amount / count) for name, amount in asked.items() if amount > 0}
     return {
