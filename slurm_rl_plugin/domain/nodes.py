@@ -18,7 +18,7 @@ class NodeNow:
 
     Attributes:
         name: of the node.
-        partitions: that it serves.
+        partitions: that it serves; none where it serves all that no node names.
         serves: takes new jobs; not while it is down, drained or fails.
         has, taken: amounts by the names of `domain.resources`; what is not there is 0.
     """

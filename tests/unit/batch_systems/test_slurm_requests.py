@@ -7,17 +7,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from slurm_rl_plugin.batch_systems.port import FactorChange
 from slurm_rl_plugin.batch_systems.slurm.answers.fields import FIELDS_WITH_REQUESTS, parse_queue
 from slurm_rl_plugin.batch_systems.slurm.answers.nodes import parse_nodes
 from slurm_rl_plugin.batch_systems.slurm.answers.requests import node_request
 from slurm_rl_plugin.batch_systems.slurm.answers.settings import parse_settings
 from slurm_rl_plugin.batch_systems.slurm.commands import SlurmCommands
+from slurm_rl_plugin.batch_systems.slurm.pyslurm_child.adapter import Slurm
 from slurm_rl_plugin.batch_systems.slurm.queue.reader import whole_jobs
 from slurm_rl_plugin.domain.nodes import machine_resources, most_free
 from slurm_rl_plugin.domain.resources import BASIC_RESOURCES
 from slurm_rl_plugin.errors import BatchSystemError
 from tests.assets.record_slurm_answers import ASSETS, MARK
 from tests.fakes.fake_cluster import NOW, FakeCluster
+from tests.fakes.pyslurm_cluster import PyslurmCluster
 
 RELEASES = sorted(ASSETS.iterdir())
 GPU_NODES = [
@@ -184,3 +187,17 @@ def test_runs_of_the_past_and_of_now_tell_what_was_asked_for(tmp_path: Path) -> 
     asked_for = running.as_requested
     assert asked_for.requests is not None
     assert asked_for.requests.total.tolist() == [[1, 2048, 0]]
+
+
+def test_pyslurm_leaves_requests_to_squeue(tmp_path: Path):
+    cluster = PyslurmCluster(tmp_path)
+    cluster.set(nodes=GPU_NODES, settings=COUNTED)
+    cluster.add(11, asks="cpu=1,mem=4G,node=1,gres/gpu=2")
+    cluster.add(12, array_id=12, tasks="1-3", asks="cpu=1,mem=1G,node=1")
+    system = Slurm(cluster.adapter_settings(timeout=5.0))
+    requests = system.snapshot().pending.jobs.requests
+    assert requests is not None
+    assert requests.of("gpus").tolist() == [2.0, 0.0]
+    system.apply([FactorChange(job_id=job, old=0, new=50) for job in (11, 12)])
+    assert cluster.sites == {11: 50, 12: 50}
+    assert cluster.modified == [11]  # the array goes by scontrol
