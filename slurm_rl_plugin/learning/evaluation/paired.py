@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -144,6 +144,9 @@ def _starts_on_nodes(
     settings: SimulationSettings,
     machine: Machine,
 ) -> FloatArray:
+    named = named_policy(candidate.name)
+    if named is not None and named.kind is PolicyKind.PREDICTED:
+        prepared = knowing_recent_runs(prepared, workload, settings)
     if candidate.name == SITES_OWN:
         order = QueueOrder(site=site_priority(prepared.log, machine))
     else:
@@ -162,6 +165,24 @@ def starts_of_order(
         return simulate_order(workload, order, settings).start
     nodes = node_machine(prepared.log, prepared.machine)
     return simulate_on_nodes(workload, nodes, order, settings).start
+
+
+def knowing_recent_runs(
+    prepared: PreparedLog, workload: Workload, settings: SimulationSettings
+) -> PreparedLog:
+    """The log with what users' last runs told at submission, for rules by predicted run times.
+
+    On a machine of nodes a log that records no starts tells it by those of first come, first
+    served; else runs would be known that nobody could have seen.
+    """
+    if prepared.recent_runs is not None:
+        return prepared
+    seen = prepared
+    if prepared.machine is not None and np.isnan(prepared.log.start).any():
+        start = starts_under(Candidate(name="fifo"), prepared, workload, settings.without_hook)
+        told = np.where(np.isnan(prepared.log.start), start, prepared.log.start)
+        seen = replace(prepared, log=replace(prepared.log, start=told))
+    return replace(prepared, recent_runs=recent_runs(seen))
 
 
 def _order_in_partitions(
@@ -201,6 +222,7 @@ def schedule_of(
         interactive=prepared.interactive,
         shares=prepared.shares,
         capacity=settings.capacity,
+        billed=prepared.billed,
     )
 
 

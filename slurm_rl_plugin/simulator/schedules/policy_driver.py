@@ -108,7 +108,9 @@ def _resources(machine: Machine, jobs: JobTable, running: IntArray) -> Resources
     if jobs.requests is not None:
         used = jobs.requests.total[running].sum(axis=0)
     whole = machine.capacity
-    return ResourcesNow(names=machine.resources, capacity=whole, free=whole - used)
+    return ResourcesNow(
+        names=machine.resources, capacity=whole, free=whole - used, beside=machine.beside
+    )
 
 
 def simulate_policy(
