@@ -177,24 +177,6 @@ MAIN: list[Row] = [
         ],
     ),
     (
-        "Which resource do jobs wait for?",
-        [
-            lines(
-                "In use",
-                "Part of what usable nodes have; only where more than processors is counted.",
-                "percentunit",
-                (of_usable("running"), "{{resource}} {{cluster}}"),
-                most=1,
-            ),
-            lines(
-                "Asked for by pending jobs",
-                "As multiples of what usable nodes have; an array is one job.",
-                "none",
-                (of_usable("pending"), "{{resource}} {{cluster}}"),
-            ),
-        ],
-    ),
-    (
         "What does it change?",
         [
             lines(
@@ -286,6 +268,24 @@ MAIN: list[Row] = [
                     a_minute("slurm_rl_plan_estimate_failures_total", "reason"),
                     "failed: {{reason}} {{cluster}}",
                 ),
+            ),
+        ],
+    ),
+    (
+        "Which resource do jobs wait for?",
+        [
+            lines(
+                "In use",
+                "Part of what usable nodes have; only where more than processors is counted.",
+                "percentunit",
+                (of_usable("running"), "{{resource}} {{cluster}}"),
+                most=1,
+            ),
+            lines(
+                "Asked for by pending jobs",
+                "As multiples of what usable nodes have; an array is one job.",
+                "none",
+                (of_usable("pending"), "{{resource}} {{cluster}}"),
             ),
         ],
     ),
