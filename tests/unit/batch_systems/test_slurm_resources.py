@@ -59,6 +59,10 @@ def test_what_the_machine_has_and_has_free(answers: Path) -> None:
     now = resources_now(settings, nodes, NAMES, requests_of(running, NAMES))
     assert now.capacity.tolist() == [12, 32000, 2]
     assert now.free.tolist() == [11, 31000, 1]
+    assert now.beside is not None
+    with_gpus = sum(node.total for node in nodes if node.gres.get("gpus"))
+    assert now.beside.tolist() == [12, 12, with_gpus]
+    assert 0 < with_gpus < 12  # else it would prove nothing
     draining = [replace(node, allocated=2, idle=0, other=2) for node in nodes]
     assert resources_now(settings, draining, NAMES, None).capacity.tolist() == [6, 16000, 1]
 

@@ -99,4 +99,15 @@ def resources_now(
         has[MEMORY] = sum(node.usable * node.memory for node in nodes)
     capacity = np.array([has[name] for name in names], dtype=np.float64)
     taken = 0.0 if running is None else running.total.sum(axis=0)
-    return ResourcesNow(names=names, capacity=capacity, free=np.maximum(capacity - taken, 0.0))
+    return ResourcesNow(
+        names=names,
+        capacity=capacity,
+        free=np.maximum(capacity - taken, 0.0),
+        beside=np.array([_processors_beside(nodes, name) for name in names], dtype=np.float64),
+    )
+
+
+def _processors_beside(nodes: Sequence[NodeNow], name: str) -> int:
+    """Usable processors of the nodes that have any of a resource; CPUs and memory all have."""
+    everywhere = name in (CPUS, MEMORY)
+    return usable_processors([node for node in nodes if everywhere or node.gres.get(name)])
