@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from slurm_rl_plugin.domain.job_class import JobClassRule
     from slurm_rl_plugin.domain.job_description import JobDescription
     from slurm_rl_plugin.domain.machine import Machine
+    from slurm_rl_plugin.domain.nodes import NodeNow
     from slurm_rl_plugin.domain.site import JobRequest
 
 
@@ -32,6 +33,7 @@ class LimitKeys:
         license: that batch jobs ask for, one a processor.
         reservation: of ours, that takes licences away from them.
         queues: execution queues whose jobs are batch work.
+        resources: that are limited beside processors, of BASIC_RESOURCES.
         is_known: False where the configuration is faulty, so that these may be other names than
             those of a limit that stands; then the file that remembers it counts alone.
     """
@@ -41,6 +43,7 @@ class LimitKeys:
     license: str = ""
     reservation: str = ""
     queues: tuple[str, ...] = ()
+    resources: tuple[str, ...] = ()
     is_known: bool = False
 
 
@@ -241,6 +244,7 @@ class BatchSystemKind:
         title: as people do.
         adapters: names that [batch_system] adapter may have.
         limits: mechanism of [reserve] -> keys of it that the mechanism needs.
+        limit_resources: those of the mechanisms that limit other resources than processors too.
         job_record: what it says of one job, each call within a time-out; what fails is told in the
             record and not raised.
         build: makes the adapter; ConfigurationError where it cannot work here.
@@ -252,12 +256,14 @@ class BatchSystemKind:
         accounting: asks its accounting, each call within a time-out.
         submission: submits for a user, by his variables, each call within a time-out.
         machine: asks for its nodes, queues, limits and settings, each call within a time-out.
+        nodes: asks what of each node is free now, each call within a time-out.
     """
 
     name: str
     title: str
     adapters: tuple[str, ...]
     limits: Mapping[str, tuple[str, ...]]
+    limit_resources: frozenset[str]
     job_record: Callable[[int, float], JobRecord]
     build: Callable[[AdapterParts], BatchSystem]
     presence: Callable[[Mapping[str, str]], Presence]
@@ -269,3 +275,4 @@ class BatchSystemKind:
     accounting: Callable[[float], OwnAccounting] | None = None
     submission: Callable[[Mapping[str, str], float], JobSubmission] | None = None
     machine: Callable[[float], Machine] | None = None
+    nodes: Callable[[float], Sequence[NodeNow]] | None = None

@@ -191,6 +191,14 @@ class Machine:
         return whole
 
     @property
+    def beside(self) -> FloatArray:
+        """CPUs of the nodes that have any of each resource, shape [resources]."""
+        each = np.array([kind.resources for kind in self.kinds], dtype=np.float64)
+        cpus = np.array([kind.count * kind.resources[0] for kind in self.kinds], dtype=np.float64)
+        found: FloatArray = cpus @ (each > 0.0)
+        return found
+
+    @property
     def billing(self) -> Billing:
         """What its jobs are billed for each second."""
         weights = {each.name: each.billing for each in self.partitions}

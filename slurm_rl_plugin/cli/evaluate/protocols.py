@@ -11,6 +11,7 @@ from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.learning.evaluation.continuous import PLANS, ContinuousProtocol
 from slurm_rl_plugin.learning.evaluation.heldout import HeldoutProtocol
 from slurm_rl_plugin.policies.registry import NATIVE
+from slurm_rl_plugin.simulator.schedules.on_nodes import NODE_BACKFILLING
 
 HELDOUT, CONTINUOUS = "heldout", "continuous"
 #: Fewer windows than this are no held-out evaluation.
@@ -86,7 +87,12 @@ def check_protocol_options(options: argparse.Namespace) -> None:
         raise ConfigurationError(
             "--plot draws schedules, and --protocol heldout has one for each window: leave it out."
         )
-    _refuse(options, _FIXED, f"--protocol {options.protocol}")
+    fixed = _FIXED
+    if options.protocol == CONTINUOUS and options.cluster is not None:
+        fixed = {**_FIXED, "--backfill": (None, *NODE_BACKFILLING)}
+    if options.cluster is not None and options.plan is not None:
+        raise ConfigurationError("--plan is not simulated on nodes: leave out --plan or --cluster.")
+    _refuse(options, fixed, f"--protocol {options.protocol}")
     if NATIVE in (options.policy or ()):
         raise ConfigurationError(
             f"policy native does not go with --protocol {options.protocol}: its starts were made "

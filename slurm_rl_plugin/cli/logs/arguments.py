@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from slurm_rl_plugin.accounting.log_format import is_parquet, read_log
+from slurm_rl_plugin.accounting.log_format import is_stored, read_log
 from slurm_rl_plugin.accounting.port import JobLog, ReadReport
 from slurm_rl_plugin.cli.logs.excerpt import LogExcerpt
 from slurm_rl_plugin.cli.logs.log_options import LogOptions
@@ -149,7 +149,7 @@ def add_log_options(
         type=Path,
         metavar="SLURM.CONF",
         help="the jobs run on the nodes that this slurm.conf describes, with gres.conf and "
-        "sacctmgr's output beside it",
+        "sacctmgr's output beside it, or openb's list of nodes",
     )
     parser.add_argument("--config", type=Path, metavar="FILE", help=config)
     add_slurm_options(parser)
@@ -272,7 +272,7 @@ def _machine(options: LogOptions) -> Machine | None:
 def _cut_log(excerpt: LogExcerpt, given: int | None) -> tuple[JobLog, ReadReport, int | None]:
     """The jobs of an argument, the reader's report and the size of the machine."""
     path = Path(excerpt.log)
-    if is_parquet(path):
+    if is_stored(path):
         from slurm_rl_plugin.accounting.stored.log import StoredLog  # noqa: PLC0415 - an extra's
 
         stored = StoredLog(path)

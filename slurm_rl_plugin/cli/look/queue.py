@@ -14,10 +14,10 @@ from slurm_rl_plugin.cli.look.job_arguments import count, job_numbers, names
 from slurm_rl_plugin.cli.look.limit_text import limit_sentence
 from slurm_rl_plugin.cli.look.queue_look import QueueLook, look_at_queue
 from slurm_rl_plugin.cli.look.queue_table import (
-    DEFAULT_FIELDS,
     FIELDS,
     Row,
     cells,
+    default_fields,
     fields,
     queue_rows,
 )
@@ -36,7 +36,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         *("-o", "--format"),
         type=fields,
-        default=DEFAULT_FIELDS,
         metavar="FIELDS",
         help=f"some of {','.join(FIELDS)}",
     )
@@ -54,14 +53,16 @@ def main(options: argparse.Namespace) -> int:
     if reason is not None:
         sys.stderr.write(f"slurm-rl queue: the policy is not used: {reason}\n")
     limit = look.considered.plan.limit
-    if limit.processors is not None:
+    if limit.amounts is not None:
         sys.stderr.write(f"slurm-rl queue: {limit_sentence(limit)}\n")
-    rows = [row for row in queue_rows(look.considered) if _wanted(row, options)][: options.limit]
+    all_rows = queue_rows(look.considered)
+    rows = [row for row in all_rows if _wanted(row, options)][: options.limit]
     if options.json:
         print_json(_document(look, rows))
         return 0
-    header = [name.upper() for name in options.format]
-    lines = [cells(row, options.format) for row in rows]
+    chosen = options.format or default_fields(all_rows)
+    header = [name.upper() for name in chosen]
+    lines = [cells(row, chosen) for row in rows]
     if options.parsable2:
         print_parsable(None if options.noheader else header, lines)
     else:
@@ -87,7 +88,11 @@ def _document(look: QueueLook, rows: list[Row]) -> dict[str, Any]:
         "model": look.cycle.model_sha256 or None,
         "fallback": plan.fallback_reason,
         "reserve": plan.decision.reserve,
-        "batch_limit": {"processors": plan.limit.processors, "reason": plan.limit.reason},
+        "batch_limit": {
+            "processors": plan.limit.processors,
+            "resources": plan.limit.others,
+            "reason": plan.limit.reason,
+        },
         "pending": len(plan.snapshot.pending),
         "ranked": look.considered.ranked,
         "jobs": rows,

@@ -32,6 +32,9 @@ HEURISTICS = (
     *("sjf-predicted", "saf-predicted", "wspt-predicted"),
 )
 
+#: The same on a machine of several resources: also who asks for, or has, least of it first.
+NODE_HEURISTICS = (*HEURISTICS, "least-share", "drf")
+
 #: Called after each window with how many are done and the mean bounded slowdown of the last.
 WindowProgress = Callable[[int, float], None]
 

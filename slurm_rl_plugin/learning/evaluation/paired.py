@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -123,7 +123,7 @@ def _static_scores(named: NamedPolicy, prepared: PreparedLog, workload: Workload
     if named.kind is PolicyKind.PREDICTED:
         recent = prepared.recent_runs or recent_runs(prepared)
         rule = PREDICTED_RULES[named.rule]
-        return rule(prepared.log.processors.astype(np.float64), recent.predicted, recent.rate)
+        return rule(prepared.jobs().size, recent.predicted, recent.rate)
     scores = STATIC_RULES[named.rule](prepared.jobs(), workload.estimate)
     return np.asarray(scores, dtype=np.float64)
 
@@ -144,12 +144,33 @@ def _starts_on_nodes(
     settings: SimulationSettings,
     machine: Machine,
 ) -> FloatArray:
+    named = named_policy(candidate.name)
+    if named is not None and named.kind is PolicyKind.PREDICTED:
+        prepared = knowing_recent_runs(prepared, workload, settings)
     if candidate.name == SITES_OWN:
         order = QueueOrder(site=site_priority(prepared.log, machine))
     else:
         order = _order_in_partitions(candidate, prepared, workload)
     nodes = node_machine(prepared.log, machine)
     return simulate_on_nodes(workload, nodes, order, settings).start
+
+
+def knowing_recent_runs(
+    prepared: PreparedLog, workload: Workload, settings: SimulationSettings
+) -> PreparedLog:
+    """The log with what users' last runs told at submission, for rules by predicted run times.
+
+    On a machine of nodes a log that records no starts tells it by those of first come, first
+    served; else runs would be known that nobody could have seen.
+    """
+    if prepared.recent_runs is not None:
+        return prepared
+    seen = prepared
+    if prepared.machine is not None and np.isnan(prepared.log.start).any():
+        start = starts_under(Candidate(name="fifo"), prepared, workload, settings.without_hook)
+        told = np.where(np.isnan(prepared.log.start), start, prepared.log.start)
+        seen = replace(prepared, log=replace(prepared.log, start=told))
+    return replace(prepared, recent_runs=recent_runs(seen))
 
 
 def _order_in_partitions(
