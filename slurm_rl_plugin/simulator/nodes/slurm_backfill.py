@@ -156,8 +156,13 @@ def _end_together(
     shape: int,
     place: int,
     last: float,
+    until: float,
 ) -> tuple[int, int, bool]:
-    """Count running jobs from `place` on as ended until the next that matters ends after `last`.
+    """Count running jobs from `place` on as ended, until one is followed by one that ends late.
+
+    Late is after `last`. As in Slurm only the job behind one that holds open nodes is asked that:
+    behind one that holds none the next is taken whenever it ends, and a job that waits for it may
+    be planned late.
 
     Returns:
         The place behind them, how many of them hold open nodes, whether the job gains by them.
@@ -165,12 +170,14 @@ def _end_together(
     ended, gained = 0, False
     while place < cluster.counts[RUNNING] and ended <= _MOST_TOGETHER:
         job = cluster.expected_job[place]
-        if ended > 0 and cluster.expected_end[place] > last:
+        if until > 0.0 and cluster.expected_end[place] > until:
             break
         place += 1
         if _touches(machine, job, slots):
             gained = count_as_ended(machine, job, shape) or gained
             ended += 1
+            if place < cluster.counts[RUNNING] and cluster.expected_end[place] > last:
+                break
     return place, ended, gained
 
 
@@ -192,8 +199,8 @@ def _as_others_end(
                 break
             place, time = first, cluster.expected_end[first]
             origin = time + _FIRST_WINDOW - time % _FIRST_WINDOW
-        last = origin + window if until <= 0.0 else min(origin + window, until)
-        place, ended, more = _end_together(cluster, machine, slots, shape, place, last)
+        last = origin + window
+        place, ended, more = _end_together(cluster, machine, slots, shape, place, last, until)
         gained = gained or more
         if ended > _MOST_TOGETHER:
             continue  # Slurm takes them out in portions, without a look between
