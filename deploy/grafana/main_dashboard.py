@@ -44,6 +44,15 @@ def of_accounts(metric: str) -> str:
     return f"max by (cluster, account) ({metric}{{{ACCOUNT}}})"
 
 
+def of_usable(what: str) -> str:
+    """Running or pending amounts of each resource as parts of the machine."""
+    by = "max by (cluster, resource)"
+    return (
+        f"{by} (slurm_rl_resource_{what}{{{SITE}}})"
+        f" / ({by} (slurm_rl_resource_usable{{{SITE}}}) > 0)"
+    )
+
+
 ACCOUNT_WAIT = (
     f"sum by (cluster, account) (rate(slurm_rl_account_wait_seconds_total{{{ACCOUNT}}}[$window]))"
     " / (sum by (cluster, account) "
@@ -259,6 +268,24 @@ MAIN: list[Row] = [
                     a_minute("slurm_rl_plan_estimate_failures_total", "reason"),
                     "failed: {{reason}} {{cluster}}",
                 ),
+            ),
+        ],
+    ),
+    (
+        "Which resource do jobs wait for?",
+        [
+            lines(
+                "In use",
+                "Part of what usable nodes have; only where more than processors is counted.",
+                "percentunit",
+                (of_usable("running"), "{{resource}} {{cluster}}"),
+                most=1,
+            ),
+            lines(
+                "Asked for by pending jobs",
+                "As multiples of what usable nodes have; an array is one job.",
+                "none",
+                (of_usable("pending"), "{{resource}} {{cluster}}"),
             ),
         ],
     ),

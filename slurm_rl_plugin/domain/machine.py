@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from slurm_rl_plugin.domain.billing import Billing
 from slurm_rl_plugin.domain.resources import BASIC_RESOURCES
 from slurm_rl_plugin.units import DAY, MINUTE, FloatArray
 
@@ -196,6 +197,12 @@ class Machine:
         cpus = np.array([kind.count * kind.resources[0] for kind in self.kinds], dtype=np.float64)
         found: FloatArray = cpus @ (each > 0.0)
         return found
+
+    @property
+    def billing(self) -> Billing:
+        """What its jobs are billed for each second."""
+        weights = {each.name: each.billing for each in self.partitions}
+        return Billing(weights=weights, flags=self.weights.flags)
 
     @property
     def nodes(self) -> int:

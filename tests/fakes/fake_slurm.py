@@ -108,10 +108,17 @@ def _queue_values(job):
         "NodeList": job["nodes"],
         "ArrayTaskID": job["tasks"] or "N/A",
         "HetJobID": str(job["het_id"] or "N/A"),
+        "tres-alloc": job["asks"],
+        "NumTasks": str(job["tasks_asked"]),
+        "cpus-per-task": "1",
+        "MinMemory": job["memory"],
+        "tres-per-job": job["per_job"],
+        "tres-per-node": job["per_node"],
+        "tres-per-socket": "N/A",
+        "tres-per-task": job["per_task"],
         "MinTime": f"{job['time_min']}:00",
         "Deadline": str(job["deadline"] or "N/A"),
         "Reservation": job["reservation"],
-        "tres-alloc": job["asks"],
         "Name": job["name"],
     }
 
@@ -207,9 +214,14 @@ def sinfo(state, words, mode):
         return 0
     for node in state["nodes"]:
         for partition in node["partitions"]:
+            if "GresUsed" in _option(words, "-O"):
+                told = (node.get(key, "(null)") for key in ("gres", "gres_used"))
+                memory = (str(node.get(key, 0)) for key in ("memory", "memory_used"))
+                fields = [node["name"], partition, node["cpus"], *memory, *told]
+                say("|".join([*fields, node.get("state", "idle"), ""]))
+                continue
             tier = state["tiers"].get(partition, 1)
-            has = f"{node.get('memory', 1)}|{node.get('gres', '(null)')}"
-            say(f"{node['name']}|{node['cpus']}|{partition}|{tier}|{has}")
+            say(f"{node['name']}|{node['cpus']}|{partition}|{tier}")
     return 0
 
 

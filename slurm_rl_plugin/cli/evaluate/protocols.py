@@ -35,6 +35,8 @@ _FIXED_AT_A_SITE: dict[str, tuple[Any, ...]] = {
     "--scale-load": (1.0,),
     "--partitions": (None,),
 }
+#: How nodes may be filled beside EASY where --cluster names them.
+_ON_NODES = (*_FIXED["--backfill"], *NODE_BACKFILLING)
 #: Options of one protocol alone.
 _OF_ONE = {"--windows": HELDOUT, "--runs": CONTINUOUS, "--plan": CONTINUOUS}
 
@@ -81,7 +83,8 @@ def check_protocol_options(options: argparse.Namespace) -> None:
             raise ConfigurationError(f"{option} belongs to --protocol {protocol}: give both.")
     if options.protocol is None:
         if options.config is not None:
-            _refuse(options, _FIXED_AT_A_SITE, "--config")
+            on_nodes = {"--backfill": _ON_NODES} if options.cluster is not None else {}
+            _refuse(options, {**_FIXED_AT_A_SITE, **on_nodes}, "--config")
         return
     if options.protocol == HELDOUT and options.plot is not None:
         raise ConfigurationError(

@@ -32,6 +32,7 @@ _WHENCE = {
     "sshare": "Slurm's own, by sshare; --shares gives others",
     "work": "fractions of the work: sshare has none of these accounts",
     "options": "as given",
+    "cluster": "of the nodes of --cluster",
 }
 
 

@@ -151,7 +151,19 @@ def _starts_on_nodes(
         order = QueueOrder(site=site_priority(prepared.log, machine))
     else:
         order = _order_in_partitions(candidate, prepared, workload)
-    nodes = node_machine(prepared.log, machine)
+    return starts_of_order(order, prepared, workload, settings)
+
+
+def starts_of_order(
+    order: QueueOrder, prepared: PreparedLog, workload: Workload, settings: SimulationSettings
+) -> FloatArray:
+    """When each job starts under an order of the queue, on nodes where the log has any.
+
+    Seconds, shape [n].
+    """
+    if prepared.machine is None:
+        return simulate_order(workload, order, settings).start
+    nodes = node_machine(prepared.log, prepared.machine)
     return simulate_on_nodes(workload, nodes, order, settings).start
 
 
@@ -210,6 +222,7 @@ def schedule_of(
         interactive=prepared.interactive,
         shares=prepared.shares,
         capacity=settings.capacity,
+        billed=prepared.billed,
     )
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from slurm_rl_plugin.domain import JobTable
 from slurm_rl_plugin.errors import SimulationError
 from slurm_rl_plugin.simulator.kernel.compilation import compiled_borrowing
+from slurm_rl_plugin.simulator.kernel.ends_heap import sift_down, sift_up
 from slurm_rl_plugin.simulator.kernel.workload_history import NO_PAST, WorkloadHistory
 from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
 
@@ -24,6 +25,8 @@ IN_FORCE, SET_AT, WAKE, STARVING, LAST_CAME, CAME, NARROW_FIRST, MOST = 5, 6, 7,
 
 #: Of jobs of processors alone.
 _NOT_WEIGHED: FloatArray = np.empty(0)
+#: `Workload.billed` of a site that counts processors.
+_NOT_BILLED = np.empty(0)
 
 
 class Workload(NamedTuple):
@@ -41,6 +44,7 @@ class Workload(NamedTuple):
         past: whose the jobs are, and what is known of their earlier runs.
         weighed: processors that each job weighs by its dominant share of the machine; empty where
             all weigh those that they ask for.
+        billed: what the site bills each job for a second; empty where it counts processors.
     """
 
     submit: FloatArray
@@ -53,6 +57,7 @@ class Workload(NamedTuple):
     shares: FloatArray
     past: WorkloadHistory = NO_PAST
     weighed: FloatArray = _NOT_WEIGHED
+    billed: FloatArray = _NOT_BILLED
 
     @property
     def size(self) -> FloatArray:
@@ -69,6 +74,7 @@ class Workload(NamedTuple):
         time_limit: FloatArray,
         shares: FloatArray,
         past: WorkloadHistory = NO_PAST,
+        billed: FloatArray | None = None,
     ) -> Self:
         """What the jobs of a table ask for, with what is known and believed of them."""
         return cls(
@@ -82,7 +88,17 @@ class Workload(NamedTuple):
             shares=shares,
             past=past,
             weighed=_NOT_WEIGHED if jobs.weighed is None else jobs.weighed,
+            billed=_NOT_BILLED if billed is None else billed,
         )
+
+    def select(self, job: IntArray | BoolArray) -> Self:
+        """The chosen jobs with the shares of the whole."""
+        columns = {
+            name: column[job] if len(column) else column
+            for name, column in self._asdict().items()
+            if name not in ("shares", "past")
+        }
+        return self._replace(**columns, past=self.past.of_jobs(job))
 
 
 class Cluster(NamedTuple):
@@ -98,8 +114,9 @@ class Cluster(NamedTuple):
         end_time, end_job: heap of running jobs by their real end.
         expected_end, expected_job: running jobs sorted by their estimated end.
         usage_time: time up to which usage is accounted, shape [1].
-        account_rate: processors in use by each account.
-        account_usage: consumed processor-seconds of each account, decayed.
+        account_rate: what running jobs of each account are charged for a second: processors, or
+            what the site bills.
+        account_usage: what each account was charged, decayed.
         half_life: seconds after which usage counts half, shape [1]; inf for no decay.
         started, ended: job numbers in the order of their start and end, ties by number, the first
             counts[STARTED] and counts[ENDED] entries.
@@ -198,33 +215,6 @@ def account_usage_until(cluster: Cluster, time: float) -> None:
 
 
 @compiled_borrowing
-def _sift_down(end_time: FloatArray, end_job: IntArray, count: int) -> None:
-    place = 0
-    while True:
-        child = 2 * place + 1
-        if child >= count:
-            return
-        if child + 1 < count and end_time[child + 1] < end_time[child]:
-            child += 1
-        if end_time[place] <= end_time[child]:
-            return
-        end_time[place], end_time[child] = end_time[child], end_time[place]
-        end_job[place], end_job[child] = end_job[child], end_job[place]
-        place = child
-
-
-@compiled_borrowing
-def _sift_up(end_time: FloatArray, end_job: IntArray, place: int) -> None:
-    while place > 0:
-        parent = (place - 1) // 2
-        if end_time[parent] <= end_time[place]:
-            return
-        end_time[place], end_time[parent] = end_time[parent], end_time[place]
-        end_job[place], end_job[parent] = end_job[parent], end_job[place]
-        place = parent
-
-
-@compiled_borrowing
 def _note_start(cluster: Cluster, job: int) -> None:
     """Append to `started`, starts of the same time by number: no batch system tells more."""
     place = cluster.counts[STARTED]
@@ -236,6 +226,14 @@ def _note_start(cluster: Cluster, job: int) -> None:
         place -= 1
     cluster.started[place] = job
     cluster.counts[STARTED] += 1
+
+
+@compiled_borrowing
+def _charge(workload: Workload, job: int) -> float:
+    """What a job is charged for a second."""
+    if len(workload.billed) > 0:
+        return workload.billed[job]
+    return float(workload.processors[job])
 
 
 @compiled_borrowing
@@ -251,11 +249,11 @@ def start_job(workload: Workload, cluster: Cluster, job: int) -> None:
     if workload.interactive[job]:
         counts[PENDING_INTERACTIVE] -= 1
         counts[RUNNING_INTERACTIVE] += processors
-    cluster.account_rate[workload.account[job]] += processors
+    cluster.account_rate[workload.account[job]] += _charge(workload, job)
     running = counts[RUNNING]
     cluster.end_time[running] = now + workload.run_time[job]
     cluster.end_job[running] = job
-    _sift_up(cluster.end_time, cluster.end_job, running)
+    sift_up(cluster.end_time, cluster.end_job, running)
     expected = now + workload.estimate[job]
     place = running
     while place > 0 and cluster.expected_end[place - 1] > expected:
@@ -305,7 +303,7 @@ def end_next_job(workload: Workload, cluster: Cluster) -> None:
     last = counts[RUNNING] - 1
     cluster.end_time[0] = cluster.end_time[last]
     cluster.end_job[0] = cluster.end_job[last]
-    _sift_down(cluster.end_time, cluster.end_job, last)
+    sift_down(cluster.end_time, cluster.end_job, last)
     expected = cluster.start[job] + workload.estimate[job]
     place = _first_not_before(cluster.expected_end, last + 1, expected)
     while cluster.expected_job[place] != job:
@@ -317,7 +315,7 @@ def end_next_job(workload: Workload, cluster: Cluster) -> None:
     counts[IDLE] += processors
     if workload.interactive[job]:
         counts[RUNNING_INTERACTIVE] -= processors
-    cluster.account_rate[workload.account[job]] -= processors
+    cluster.account_rate[workload.account[job]] -= _charge(workload, job)
 
 
 @compiled_borrowing

@@ -17,6 +17,7 @@ from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.features.estimates import RunTimeEstimate
 from slurm_rl_plugin.simulator.kernel.cluster import Workload
 from slurm_rl_plugin.simulator.kernel.workload_history import NO_PAST, WorkloadHistory, nothing_past
+from slurm_rl_plugin.simulator.workloads.log_billing import billed_on_machine
 from slurm_rl_plugin.simulator.workloads.log_shares import shares_of
 from slurm_rl_plugin.simulator.workloads.machine_load import (
     completed_requests,
@@ -62,6 +63,8 @@ class PreparedLog:
         eligible_after: seconds from the user's submission until the job was eligible, shape [n];
             None where the log tells of no such job.
         machine: whose nodes the jobs run on; None for a pool of processors.
+        billed: what the site bills each job for a second, shape [n]; None where it counts
+            processors.
     """
 
     log: JobLog
@@ -77,6 +80,12 @@ class PreparedLog:
     recent_runs: RecentRuns | None = None
     eligible_after: FloatArray | None = None
     machine: Machine | None = None
+    billed: FloatArray | None = None
+
+    @property
+    def charged(self) -> FloatArray | IntArray:
+        """What each job is charged for a second, of which accounts have shares; shape [n]."""
+        return self.log.processors if self.billed is None else self.billed
 
     @property
     def requested(self) -> FloatArray:
@@ -112,6 +121,7 @@ class PreparedLog:
             time_limit=np.where(known, log.time_limit, estimate),
             shares=self.shares,
             past=self.past,
+            billed=self.billed,
         )
 
 
@@ -169,7 +179,9 @@ def prepare_log(
     interactive, class_rule = classify_log(log, classifier)
     if kill_at_limit:
         log = replace(log, run_time=np.fmin(log.run_time, log.time_limit))
-    account, accounts, share_vector = shares_of(log, shares)
+    billed = None if machine is None else billed_on_machine(log, machine)
+    charged = log.processors if billed is None else billed
+    account, accounts, share_vector = shares_of(log, shares, charged)
     return PreparedLog(
         log=log,
         interactive=interactive,
@@ -183,6 +195,7 @@ def prepare_log(
         past=_told_apart(log),
         eligible_after=eligible_after,
         machine=machine,
+        billed=billed,
     )
 
 
@@ -237,7 +250,7 @@ def _jobs_that_fit(
 
 def select_prepared(prepared: PreparedLog, index: IntArray) -> PreparedLog:
     """The chosen jobs of a prepared log with the shares of the whole."""
-    recent, later = prepared.recent_runs, prepared.eligible_after
+    recent, later, billed = prepared.recent_runs, prepared.eligible_after, prepared.billed
     if recent is not None:
         recent = RecentRuns(predicted=recent.predicted[index], rate=recent.rate[index])
     return replace(
@@ -249,6 +262,7 @@ def select_prepared(prepared: PreparedLog, index: IntArray) -> PreparedLog:
         past=prepared.past.of_jobs(index),
         recent_runs=recent,
         eligible_after=None if later is None else later[index],
+        billed=None if billed is None else billed[index],
     )
 
 

@@ -85,13 +85,7 @@ def test_each_site_runs_its_jobs_as_if_it_were_alone(seed: int) -> None:
         assert sites[place].came == mine.tolist()
         if len(mine) == 0:
             continue
-        alone = Workload(
-            **{
-                name: column if name == "shares" else column[mine]
-                for name, column in workload._asdict().items()
-                if name not in ("past", "weighed")
-            }
-        )
+        alone = workload.select(mine)
         plain = SimulationSettings(capacity=4, backfilling="easy")
         expected = simulate_order(alone, QueueOrder(rule="utility-greedy"), plain)
         np.testing.assert_array_equal(start[mine], expected.start)

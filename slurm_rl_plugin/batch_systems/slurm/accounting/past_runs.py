@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from slurm_rl_plugin.accounting.sacct.fields import parse_count, parse_time, sound_values
 from slurm_rl_plugin.batch_systems.slurm.answers.fields import FINAL_STATES
+from slurm_rl_plugin.batch_systems.slurm.answers.requests import NodeRequest, request_of_tres
 from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner, failure
 from slurm_rl_plugin.errors import BatchSystemError
 from slurm_rl_plugin.units import DAY, MINUTE
@@ -31,7 +32,7 @@ RUNS_AT_MOST = 100_000
 class PastRun:
     """A job that ran and ended; times in seconds since the epoch, NaN for no time limit.
 
-    `tres` is what it had asked for, in Slurm's words.
+    `asked` is what it had asked of nodes.
     """
 
     job_id: int
@@ -41,7 +42,7 @@ class PastRun:
     submit: float
     start: float
     end: float
-    tres: str = ""
+    asked: NodeRequest | None = None
 
 
 def read_past_runs(runner: CommandRunner, days: float) -> list[PastRun]:
@@ -103,6 +104,6 @@ def _run(line: str) -> PastRun | None:
         submit=parse_time(submit),
         start=parse_time(start),
         end=parse_time(end),
-        tres=tres,
+        asked=request_of_tres(tres),
     )
     return run if run.submit <= run.start <= run.end else None

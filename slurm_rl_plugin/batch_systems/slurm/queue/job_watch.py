@@ -12,6 +12,7 @@ from slurm_rl_plugin.batch_systems.slurm.answers.fields import (
     RUNNING_STATES,
     QueueRow,
 )
+from slurm_rl_plugin.batch_systems.slurm.answers.requests import NodeRequest
 
 #: Vanished jobs asked for in one snapshot; the rest waits for the next one.
 ASK_AT_MOST = 1000
@@ -39,9 +40,9 @@ class JobWatch:
         #: Both: number of a job -> number of its array.
         self._started: dict[int, int] = {}
         self._not_ended: dict[int, int] = {}
-        #: Number of an array -> processors and TRES that it asked for; Slurm shows them until it
+        #: Number of an array -> processors, and what else it asked for; Slurm shows them until it
         #: starts, and then what it got.
-        self._requested: dict[int, tuple[int, str]] = {}
+        self._requested: dict[int, tuple[int, NodeRequest | None]] = {}
 
     def ask_about(self, rows: Sequence[QueueRow]) -> list[int]:
         """Numbers of jobs and arrays that waited or ran before and of which something is gone."""
@@ -82,7 +83,7 @@ class JobWatch:
         for row in rows:
             if row.state == PENDING:
                 self._started.pop(row.job_id, None)
-                self._requested[row.array_id] = row.processors, row.tres
+                self._requested[row.array_id] = row.processors, row.asked
         started = [row for row in _first_of_each(running, gone) if row.job_id not in self._started]
         self._started.update((row.job_id, row.array_id) for row in started)
         ended = self._ended(rows, answers, started)
@@ -91,9 +92,11 @@ class JobWatch:
 
     def as_asked(self, row: QueueRow) -> QueueRow:
         """A job with what it had asked for; with what it got where it was not seen waiting."""
-        got = row.processors, row.tres
-        processors, tres = self._requested.get(row.array_id, got)
-        return row if (processors, tres) == got else replace(row, processors=processors, tres=tres)
+        got = row.processors, row.asked
+        processors, asked = self._requested.get(row.array_id, got)
+        if (processors, asked) == got:
+            return row
+        return replace(row, processors=processors, asked=asked)
 
     def _ended(
         self,

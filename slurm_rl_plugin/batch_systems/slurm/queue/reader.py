@@ -9,13 +9,13 @@ from typing import Protocol
 import numpy as np
 
 from slurm_rl_plugin.batch_systems.slurm.answers.fields import (
-    COMPONENTS,
     FINAL_STATES,
     PENDING,
     RUNNING_STATES,
     QueueRow,
 )
 from slurm_rl_plugin.batch_systems.slurm.answers.reasons import is_own_doing
+from slurm_rl_plugin.batch_systems.slurm.answers.requests import together
 
 
 class QueueReader(Protocol):
@@ -99,8 +99,8 @@ def _as_one(parts: Sequence[QueueRow]) -> QueueRow:
         start=float(np.max([row.start for row in parts])),
         end=float(np.max([row.end for row in parts])),
         time_limit=float(np.max([row.time_limit for row in parts])),
-        tres=COMPONENTS.join(row.tres for row in parts),
         components=tuple(parts),
+        asked=together([row.asked for row in parts]),
     )
 
 
