@@ -13,7 +13,7 @@ from slurm_rl_plugin.domain.billing import Billing
 from slurm_rl_plugin.domain.job_class import JobClassifier
 from slurm_rl_plugin.domain.job_description import JobDescription
 from slurm_rl_plugin.domain.machine import Machine
-from slurm_rl_plugin.domain.resources import CPUS, weighed_processors
+from slurm_rl_plugin.domain.resources import weighed_processors
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.features.estimates import RunTimeEstimate
 from slurm_rl_plugin.simulator.kernel.cluster import Workload
@@ -195,7 +195,7 @@ def prepare_log(
         capacity=capacity,
         partition_capacities=capacities,
         dropped={**on_nodes, **dropped},
-        past=_told_apart(log, on_nodes=machine is not None),
+        past=_told_apart(log),
         eligible_after=eligible_after,
         machine=machine,
         billed=billed,
@@ -215,17 +215,12 @@ def _from_eligibility(log: JobLog) -> tuple[JobLog, FloatArray | None]:
     return replace(log, submit=log.eligible), later[order]
 
 
-def _told_apart(log: JobLog, *, on_nodes: bool) -> WorkloadHistory:
-    """Users and their templates: jobs that ask for the same processors and time limit.
-
-    On a machine of nodes they also ask for the same of everything else (`history.job_keys`).
-    """
+def _told_apart(log: JobLog) -> WorkloadHistory:
+    """Users and their templates: jobs that ask for the same processors and time limit."""
     limit = np.nan_to_num(log.time_limit, nan=-1.0)
     user = np.unique(log.user, return_inverse=True)[1].astype(np.int64)
     template = user
-    others = log.requests if on_nodes else None
-    resources = [] if others is None else [others.of(each) for each in others.names if each != CPUS]
-    for column in (log.processors, limit, *resources):
+    for column in (log.processors, limit):
         values, place = np.unique(column, return_inverse=True)
         template = np.unique(template * len(values) + place, return_inverse=True)[1]
     return nothing_past(user, template.astype(np.int64), log.time_limit)
