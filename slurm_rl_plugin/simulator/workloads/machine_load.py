@@ -173,6 +173,16 @@ def completed_requests(log: JobLog, machine: Machine) -> ResourceRequests:
     return _with_default_memory(asked, partition_of(log, machine), machine)
 
 
+def all_requests(log: JobLog, machine: Machine) -> ResourceRequests:
+    """The same, with what else the log tells and no node has, such as licences."""
+    asked, told = completed_requests(log, machine), log.requests
+    others = () if told is None else [name for name in told.names if name not in asked.names]
+    if told is None or not others:
+        return asked
+    columns = [asked.total, *(told.of(name)[:, None] for name in others)]
+    return replace(asked, names=(*asked.names, *others), total=np.hstack(columns))
+
+
 def _with_default_memory(
     asked: ResourceRequests, partition: IntArray, machine: Machine
 ) -> ResourceRequests:
