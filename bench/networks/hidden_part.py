@@ -11,25 +11,22 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
+from bench.networks.replayed_orders import over
 from slurm_rl_plugin.accounting.log_format import read_log
 from slurm_rl_plugin.cli.assembly.candidates import candidate_of
-from slurm_rl_plugin.learning.evaluation.bootstrap import interval_of
 from slurm_rl_plugin.learning.evaluation.continuous import (
     ContinuousProtocol,
     ContinuousRun,
     Replayed,
-    drawn_ratios,
     replay_continuously,
 )
 from slurm_rl_plugin.learning.evaluation.paired import Candidate
-from slurm_rl_plugin.learning.evaluation.schedule_waits import median_ratios
 from slurm_rl_plugin.learning.load_windows import class_known_at_submission
 from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.policies.registry import SHIPPED_MODEL
@@ -38,7 +35,6 @@ from slurm_rl_plugin.simulator.workloads.log_workload import prepare_log
 
 NETWORK, LINEAR, MOVED, FIRST_COME = "network", "linear part", "moved", "fifo"
 THOUSANDTH = 1e-3
-Runs = Mapping[str, Sequence[ContinuousRun]]
 
 
 def network_of(model: str) -> QNetwork:
@@ -78,29 +74,6 @@ def replayed(path: Path, model: str, runs: int) -> dict[str, list[ContinuousRun]
     return replay_continuously(compared(model), known, settings, ContinuousProtocol(runs=runs))
 
 
-def ratio(mine: Sequence[ContinuousRun], base: Sequence[ContinuousRun], figure: str) -> float:
-    """Median over the runs of one policy's figure over that of another."""
-    found = median_ratios([run.waits for run in mine], [run.waits for run in base])[figure]
-    return np.nan if found is None else found
-
-
-def over(logs: Sequence[Runs], name: str, base: str) -> dict[str, Any]:
-    """Slowdown of one over that of another: a geometric mean over logs; the worst longest wait."""
-    slowdown = [ratio(each[name], each[base], "bounded_slowdown") for each in logs]
-    longest = [ratio(each[name], each[FIRST_COME], "longest_wait") for each in logs]
-    drawn = [
-        drawn_ratios(each[name], each[base], np.random.default_rng(seed))
-        for seed, each in enumerate(logs)
-    ]
-    known = [each for each in drawn if each is not None]
-    pooled = np.exp(np.log(known).mean(axis=0)) if len(known) == len(logs) else None
-    return {
-        "slowdown": float(np.exp(np.log(slowdown).mean())),
-        "ci95": None if pooled is None else interval_of(pooled),
-        "longest_wait_over_fifo": max(longest),
-    }
-
-
 def main(arguments: Sequence[str] | None = None) -> None:
     """Replay and print."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
@@ -112,7 +85,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     logs["all"] = [runs for each in logs.values() for runs in each]
     for name, chosen in logs.items():
         for mine, base in ((NETWORK, LINEAR), (NETWORK, SHIPPED_MODEL), (MOVED, LINEAR)):
-            print(json.dumps({"log": name, "of": mine, "over": base, **over(chosen, mine, base)}))
+            print(
+                json.dumps(
+                    {"log": name, "of": mine, "over": base, **over(chosen, mine, base, FIRST_COME)}
+                )
+            )
 
 
 if __name__ == "__main__":

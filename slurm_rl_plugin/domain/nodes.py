@@ -47,10 +47,12 @@ class MachineResources:
     Attributes:
         names: BASIC_RESOURCES, then others that any node has, by name.
         capacity: of each, shape [resources].
+        beside: usable CPUs of the nodes that have any of each, shape [resources].
     """
 
     names: tuple[str, ...]
     capacity: FloatArray
+    beside: FloatArray
 
     def with_running(self, running: RunningJobs, processors: int) -> ResourcesNow:
         """What is free of it now: what no running job has.
@@ -67,7 +69,7 @@ class MachineResources:
         capacity[place] = processors
         taken[place] = running.jobs.processors.sum()
         free = np.maximum(capacity - taken, 0.0)
-        return ResourcesNow(names=self.names, capacity=capacity, free=free)
+        return ResourcesNow(names=self.names, capacity=capacity, free=free, beside=self.beside)
 
 
 def machine_resources(nodes: Iterable[NodeNow]) -> MachineResources | None:
@@ -78,7 +80,8 @@ def machine_resources(nodes: Iterable[NodeNow]) -> MachineResources | None:
     capacity = np.array([sum(node.usable(name) for node in nodes) for name in names])
     if not capacity[1:].any():
         return None
-    return MachineResources(names=names, capacity=capacity)
+    beside = [sum(node.usable(CPUS) for node in nodes if node.usable(name)) for name in names]
+    return MachineResources(names=names, capacity=capacity, beside=np.array(beside))
 
 
 def most_free(nodes: Sequence[NodeNow], resource: str) -> float:

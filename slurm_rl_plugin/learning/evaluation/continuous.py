@@ -147,18 +147,18 @@ def replay_continuously(
         raise ConfigurationError(
             f"the last 40 % of the log are fewer than {fewest} jobs: give a longer log."
         )
-    stretch = _stretches(prepared, border, protocol)
+    stretch = stretches_of(prepared, border, protocol)
     seeds = [protocol.seed + number for number in range(protocol.runs)]
-    runs = [_drawn(prepared, border, stretch, seed) for seed in seeds]
+    runs = [drawn_run(prepared, border, stretch, seed) for seed in seeds]
     tasks = [(each, run) for run in runs for each in candidates]
 
-    def measured(task: tuple[Replayed, _Run]) -> ContinuousRun:
+    def measured(task: tuple[Replayed, DrawnRun]) -> ContinuousRun:
         replayed, run = task
         workload = run.log.workload(RequestedLimit())
         hooked = settings.without_hook if replayed.alone else settings
         planned = replace(hooked, plan=replayed.plan_rule(run.log))
         start = starts_under(replayed.candidate, run.log, workload, planned)
-        return _figures(run, start, settings)
+        return figures_of(run, start, settings)
 
     found: dict[str, list[ContinuousRun]] = {each.name: [] for each in candidates}
     with ThreadPoolExecutor(max_workers=processors_here()) as pool:
@@ -170,15 +170,21 @@ def replay_continuously(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Run:
-    """A log without the jobs of one draw; which of the others count, and each one's stretch."""
+class DrawnRun:
+    """A log without the jobs of one draw.
+
+    Attributes:
+        log: the jobs that are kept.
+        counted: which of them count, shape [n].
+        stretch: number of each one's stretch, shape [n].
+    """
 
     log: PreparedLog
     counted: BoolArray
     stretch: IntArray
 
 
-def _stretches(prepared: PreparedLog, border: int, protocol: ContinuousProtocol) -> IntArray:
+def stretches_of(prepared: PreparedLog, border: int, protocol: ContinuousProtocol) -> IntArray:
     """The stretch of each job, shape [n]; jobs from `border` on count."""
     places = np.arange(len(prepared.log))
     if not protocol.by_days:
@@ -187,19 +193,20 @@ def _stretches(prepared: PreparedLog, border: int, protocol: ContinuousProtocol)
     return np.maximum(since // DAY, 0.0).astype(np.int64)
 
 
-def _drawn(prepared: PreparedLog, border: int, stretch: IntArray, seed: int) -> _Run:
-    """The log of one run; jobs from `border` on count."""
+def drawn_run(prepared: PreparedLog, border: int, stretch: IntArray, seed: int) -> DrawnRun:
+    """The log of one run; jobs from `border` on count, each in its stretch, shape [n]."""
     jobs = len(prepared.log)
     left_out = np.random.default_rng(seed).choice(jobs, int(jobs * LEFT_OUT), replace=False)
     kept = np.setdiff1d(np.arange(jobs), left_out)
-    return _Run(
+    return DrawnRun(
         log=select_prepared(prepared, kept),
         counted=kept >= border,
         stretch=stretch[kept],
     )
 
 
-def _figures(run: _Run, start: FloatArray, settings: SimulationSettings) -> ContinuousRun:
+def figures_of(run: DrawnRun, start: FloatArray, settings: SimulationSettings) -> ContinuousRun:
+    """The figures of the counted jobs with the starts that a policy gave them, seconds, [n]."""
     jobs = schedule_of(run.log, start, settings)
     slowdown = bounded_slowdown(jobs.wait[run.counted], jobs.run_time[run.counted])
     stretch, stretches = run.stretch[run.counted], int(run.stretch.max()) + 1

@@ -111,6 +111,8 @@ def test_a_snapshot_tells_requests_and_what_is_free(cluster: FakeCluster):
     assert now is not None
     assert now.names == names
     assert now.capacity.tolist() == [12.0, 72000.0, 4.0, 4.0]
+    assert now.beside is not None
+    assert now.beside.tolist() == [12.0, 12.0, 8.0, 8.0]  # of GPUs the processors of g1
     assert now.free.tolist() == [11.0, 71000.0, 3.0, 3.0]
 
 

@@ -22,7 +22,8 @@ from slurm_rl_plugin.accounting.slurm.resources import (
 from slurm_rl_plugin.domain.resources import CPUS, ResourceRequests
 from slurm_rl_plugin.units import IntArray
 
-#: None of them is a user's free text.
+#: The last four are what the user wrote, a separator among it on any release. They stand behind all
+#: other fields but the name, so that it shifts nothing but that job's own request and name.
 REQUEST_FIELDS = (
     *("tres-alloc", "NumTasks", "cpus-per-task", "MinMemory"),
     *("tres-per-job", "tres-per-node", "tres-per-socket", "tres-per-task"),
@@ -126,22 +127,25 @@ def request_columns(
     """
     if not names:
         return None
-    places: dict[NodeRequest, int] = {}
-    index = [places.setdefault(each or PROCESSORS_ALONE, len(places)) for each in asked]
+    places: dict[int, int] = {}  # by identity: rows share their requests, and to compare is slow
+    index = [places.setdefault(id(each), len(places)) for each in asked]
+    distinct = [PROCESSORS_ALONE] * len(places)
+    for each, found in zip(asked, index, strict=True):
+        distinct[found] = each or PROCESSORS_ALONE
     place = np.array(index, dtype=np.int64)
-    distinct = np.zeros((len(places), len(names)))
-    for row, each in zip(distinct, places, strict=True):
-        told = dict(each.amounts)
+    amounts = np.zeros((len(distinct), len(names)))
+    for row, request in zip(amounts, distinct, strict=True):
+        told = dict(request.amounts)
         row[:] = [told.get(name, 0.0) for name in names]
-    total = distinct[place]
+    total = amounts[place]
     total[:, names.index(CPUS)] = processors
     none = np.zeros(len(place), dtype=np.int64)
     return ResourceRequests(
         names=names,
         total=total,
-        nodes=np.array([each.nodes for each in places], dtype=np.int64)[place],
-        cpus_per_task=np.array([each.cpus_per_task for each in places], dtype=np.int64)[place],
-        memory_per_cpu=np.array([each.memory_per_cpu for each in places], dtype=np.bool_)[place],
+        nodes=np.array([each.nodes for each in distinct], dtype=np.int64)[place],
+        cpus_per_task=np.array([each.cpus_per_task for each in distinct], dtype=np.int64)[place],
+        memory_per_cpu=np.array([each.memory_per_cpu for each in distinct], dtype=np.bool_)[place],
         exclusive=none.astype(np.bool_),
         constraint=none,
     )
