@@ -14,7 +14,6 @@ import numpy as np
 from slurm_rl_plugin.domain.machine import BackfillSettings
 from slurm_rl_plugin.simulator.kernel.cluster import (
     DECISIONS,
-    NOW,
     PENDING,
     Cluster,
     Workload,
