@@ -23,7 +23,6 @@ LIMITED, WIDEST, CHANGE_INTERVAL, LIFT_AFTER, IDLE_AFTER = 0, 1, 2, 3, 4
 IN_FORCE, SET_AT, WAKE, STARVING, LAST_CAME, CAME, NARROW_FIRST, MOST = 5, 6, 7, 8, 9, 10, 11, 12
 
 
-#: Of jobs of processors alone.
 _NOT_WEIGHED: FloatArray = np.empty(0)
 #: `Workload.billed` of a site that counts processors.
 _NOT_BILLED = np.empty(0)
@@ -42,8 +41,7 @@ class Workload(NamedTuple):
         interactive: job class.
         shares: share of each account, shape [accounts].
         past: whose the jobs are, and what is known of their earlier runs.
-        weighed: processors that each job weighs by its dominant share of the machine; empty where
-            all weigh those that they ask for.
+        weighed: processors that each weighs (`JobTable.weighed`); empty for those asked for.
         billed: what the site bills each job for a second; empty where it counts processors.
     """
 
