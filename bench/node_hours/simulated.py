@@ -38,24 +38,22 @@ def simulated_starts(jobs: Sequence[Job], machine: Machine, delays: Delays) -> F
         ValueError: the machine does not hold some of the jobs.
     """
     order = np.argsort([job["number"] for job in jobs], kind="stable")  # that of submission
-    # The simulator calculates priorities at multiples of the period.
-    shift = delays.notice - delays.calculated % machine.weights.period
-    log = _shifted(log_of([jobs[place] for place in order], delays.handover), shift)
+    log = _noticed_later(log_of([jobs[place] for place in order], delays.handover), delays.notice)
     prepared = prepare_log(log, machine=machine)
     if len(prepared.log) < len(jobs):
         raise ValueError(f"the machine holds {len(prepared.log)} of {len(jobs)} jobs")
-    site = QueueOrder(site=site_priority(prepared.log, machine))
+    points = site_priority(prepared.log, machine)._replace(first=delays.calculated)
+    site = QueueOrder(site=points)
     settings = SimulationSettings(capacity=prepared.capacity, backfilling=AS_SLURM)
     nodes = node_machine(prepared.log, machine)
     schedule = simulate_on_nodes(prepared.workload(RequestedLimit()), nodes, site, settings)
     found = np.empty(len(jobs))
-    found[order] = schedule.start - (shift - delays.notice)
+    found[order] = schedule.start
     return found
 
 
-def _shifted(log: JobLog, seconds: float) -> JobLog:
-    times = {name: getattr(log, name) + seconds for name in ("submit", "eligible", "start")}
-    return replace(log, **times)
+def _noticed_later(log: JobLog, seconds: float) -> JobLog:
+    return replace(log, submit=log.submit + seconds, eligible=log.eligible + seconds)
 
 
 def log_of(jobs: Sequence[Job], handover: float) -> JobLog:

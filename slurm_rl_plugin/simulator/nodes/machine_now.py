@@ -15,10 +15,12 @@ from slurm_rl_plugin.simulator.nodes.group_limits import (
 )
 from slurm_rl_plugin.simulator.nodes.node_state import (
     GIVEN_BACK,
+    ROUNDING,
     SEEN_ENDS,
     NodeState,
     give_back,
     occupy,
+    taken,
 )
 from slurm_rl_plugin.simulator.nodes.placement import find_room
 from slurm_rl_plugin.simulator.nodes.requests import NodeRequests
@@ -85,6 +87,25 @@ def find_room_now(machine: MachineNow, job: int) -> int:
     if count == 0:
         nodes.fails[shape] = nodes.counts[GIVEN_BACK]
     return count
+
+
+@compiled_borrowing
+def is_free_now(machine: MachineNow, job: int, count: int) -> bool:
+    """Whether a job can have the first `count` nodes of `chosen` now.
+
+    What was found beside jobs that have outlived their limits need not be free yet.
+    """
+    requests, nodes = machine.requests, machine.nodes
+    shape = requests.shape[job]
+    for place in range(count):
+        node, cpus = nodes.chosen[place], nodes.chosen_cpus[place]
+        if requests.whole[shape] and nodes.running[node] > 0:
+            return False
+        for resource in range(nodes.free.shape[1]):
+            wanted = taken(requests, shape, resource, cpus)
+            if wanted > nodes.free[node, resource] + ROUNDING:
+                return False
+    return True
 
 
 @compiled_borrowing

@@ -9,6 +9,7 @@ import numpy as np
 
 from slurm_rl_plugin.accounting.port import JobLog
 from slurm_rl_plugin.domain import JobTable
+from slurm_rl_plugin.domain.billing import Billing
 from slurm_rl_plugin.domain.job_class import JobClassifier
 from slurm_rl_plugin.domain.job_description import JobDescription
 from slurm_rl_plugin.domain.machine import Machine
@@ -17,10 +18,10 @@ from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.features.estimates import RunTimeEstimate
 from slurm_rl_plugin.simulator.kernel.cluster import Workload
 from slurm_rl_plugin.simulator.kernel.workload_history import NO_PAST, WorkloadHistory, nothing_past
-from slurm_rl_plugin.simulator.workloads.log_billing import billed_on_machine
+from slurm_rl_plugin.simulator.workloads.log_billing import billed_in_log, billed_on_machine
 from slurm_rl_plugin.simulator.workloads.log_shares import shares_of
 from slurm_rl_plugin.simulator.workloads.machine_load import (
-    completed_requests,
+    all_requests,
     fit_to_machine,
     limits_of_time,
 )
@@ -135,6 +136,7 @@ def prepare_log(
     kill_at_limit: bool = False,
     partitions: Mapping[str, int] | None = None,
     machine: Machine | None = None,
+    billing: Billing | None = None,
 ) -> PreparedLog:
     """Classify jobs, find shares and leave out jobs wider than the machine.
 
@@ -152,6 +154,7 @@ def prepare_log(
         partitions: processors of each partition by its name in the log, where partitions share
             none; jobs of others are left out. The capacity is then their sum.
         machine: whose nodes the jobs run on, in place of `capacity` and `partitions`.
+        billing: of the site, where no machine tells it.
 
     Raises:
         ConfigurationError: no capacity known, no job left, or shares that do not fit.
@@ -162,7 +165,7 @@ def prepare_log(
         log = replace(
             log,
             time_limit=limits_of_time(log, machine),
-            requests=completed_requests(log, machine),
+            requests=all_requests(log, machine),
         )
         capacity, partitions = int(machine.capacity[0]), None
     capacity = sum(partitions.values()) if partitions else capacity or log.processors_available
@@ -179,7 +182,7 @@ def prepare_log(
     interactive, class_rule = classify_log(log, classifier)
     if kill_at_limit:
         log = replace(log, run_time=np.fmin(log.run_time, log.time_limit))
-    billed = None if machine is None else billed_on_machine(log, machine)
+    billed = billed_on_machine(log, machine) if machine else billed_in_log(log, billing)
     charged = log.processors if billed is None else billed
     account, accounts, share_vector = shares_of(log, shares, charged)
     return PreparedLog(
