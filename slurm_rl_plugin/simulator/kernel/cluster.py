@@ -23,10 +23,8 @@ LIMITED, WIDEST, CHANGE_INTERVAL, LIFT_AFTER, IDLE_AFTER = 0, 1, 2, 3, 4
 IN_FORCE, SET_AT, WAKE, STARVING, LAST_CAME, CAME, NARROW_FIRST, MOST = 5, 6, 7, 8, 9, 10, 11, 12
 
 
-#: Of jobs of processors alone.
-_NOT_WEIGHED: FloatArray = np.empty(0)
-#: `Workload.billed` of a site that counts processors.
-_NOT_BILLED = np.empty(0)
+#: `weighed` of jobs of processors alone, `billed` of a site that counts processors.
+_NOTHING_MORE: FloatArray = np.empty(0)
 
 
 class Workload(NamedTuple):
@@ -56,8 +54,8 @@ class Workload(NamedTuple):
     interactive: BoolArray
     shares: FloatArray
     past: WorkloadHistory = NO_PAST
-    weighed: FloatArray = _NOT_WEIGHED
-    billed: FloatArray = _NOT_BILLED
+    weighed: FloatArray = _NOTHING_MORE
+    billed: FloatArray = _NOTHING_MORE
 
     @property
     def size(self) -> FloatArray:
@@ -87,8 +85,8 @@ class Workload(NamedTuple):
             interactive=jobs.interactive,
             shares=shares,
             past=past,
-            weighed=_NOT_WEIGHED if jobs.weighed is None else jobs.weighed,
-            billed=_NOT_BILLED if billed is None else billed,
+            weighed=_NOTHING_MORE if jobs.weighed is None else jobs.weighed,
+            billed=_NOTHING_MORE if billed is None else billed,
         )
 
     def select(self, job: IntArray | BoolArray) -> Self:
