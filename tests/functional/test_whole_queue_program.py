@@ -37,7 +37,6 @@ from slurm_rl_plugin.simulator.kernel.cluster import advance, next_event
 from slurm_rl_plugin.simulator.schedules.simulation import simulate_network
 from slurm_rl_plugin.simulator.workloads.generators import generated_log
 
-
 pytestmark = pytest.mark.study  # half a minute, to compile the loop
 
 

@@ -68,7 +68,7 @@ def choices_of(logs: Sequence[TrialLog], linear: QNetwork) -> tuple[Choices, Cho
     for log in logs:
         workload, kept = log.past.workload(RequestedLimit()), no_looks(MOST, EVERY)
         shipped.watched(workload, log.settings, kept)
-        early = kept.jobs[: kept.count[0], 0] < TRAINED * len(workload.submit)
+        early = kept.jobs[: kept.filled[0], 0] < TRAINED * len(workload.submit)
         choices = Choices.of(kept, workload, POWER)
         training.append(choices[early])
         rest.append(choices[~early])

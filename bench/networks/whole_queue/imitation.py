@@ -53,7 +53,7 @@ class Choices:
         1 where the two share a machine, 0 where they stand in each other's way at any width. The
         advantage is the difference between what both orders cost in slowdown.
         """
-        many = kept.count[0]
+        many = kept.filled[0]
         jobs = kept.jobs[:many]
         run = np.maximum(workload.run_time[jobs], 1.0)
         counted = np.maximum(run, _COUNTED)

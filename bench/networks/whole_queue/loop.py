@@ -44,7 +44,7 @@ class KeptLooks(NamedTuple):
 
     Attributes:
         every: decisions between two of them, shape [1]; 0 keeps none.
-        count: of those that are kept, shape [1].
+        filled: how many are kept, shape [1].
         context: shape [m, CONTEXT].
         inputs: of some pending jobs, shape [m, KEPT_JOBS, JOB_INPUTS].
         linear: their linear scores, shape [m, KEPT_JOBS].
@@ -52,7 +52,7 @@ class KeptLooks(NamedTuple):
     """
 
     every: IntArray
-    count: IntArray
+    filled: IntArray
     context: FloatArray
     inputs: FloatArray
     linear: FloatArray
@@ -63,7 +63,7 @@ def no_looks(most: int, every: int) -> KeptLooks:
     """Space for so many."""
     return KeptLooks(
         every=np.array([every]),
-        count=np.zeros(1, dtype=np.int64),
+        filled=np.zeros(1, dtype=np.int64),
         context=np.zeros((most, CONTEXT)),
         inputs=np.zeros((most, KEPT_JOBS, JOB_INPUTS)),
         linear=np.zeros((most, KEPT_JOBS)),
@@ -74,7 +74,7 @@ def no_looks(most: int, every: int) -> KeptLooks:
 @compiled_borrowing
 def _keep_look(cluster: Cluster, inputs: QueueInputs, jobs: IntArray, kept: KeptLooks) -> None:
     """Keep what was seen: of many jobs some, as far apart in the queue as can be."""
-    number, count = kept.count[0], cluster.counts[PENDING]
+    number, count = kept.filled[0], cluster.counts[PENDING]
     if number == len(kept.context) or count < 2:
         return
     for each in range(CONTEXT):
@@ -86,7 +86,7 @@ def _keep_look(cluster: Cluster, inputs: QueueInputs, jobs: IntArray, kept: Kept
         kept.linear[number, slot] = inputs.linear[place]
         for each in range(JOB_INPUTS):
             kept.inputs[number, slot, each] = inputs.jobs[place, each]
-    kept.count[0] += 1
+    kept.filled[0] += 1
 
 
 @compiled

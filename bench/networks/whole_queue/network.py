@@ -146,7 +146,7 @@ def score_whole_queue(
     scores: FloatArray,
     jobs: IntArray,
 ) -> None:
-    """Score every pending job now, the linear part left as it is in `inputs.linear`."""
+    """Score every pending job now; the linear scores are left in `inputs.linear`."""
     bring_up_to_now(workload, cluster, network.network.history)
     look(workload, cluster, network.network, inputs, scores, jobs)
     _fill_weights(network, inputs.context)
