@@ -22,6 +22,9 @@ _SAYS = {
     "main pass": "sched: Running job scheduler for",
     "backfill": "sched/backfill: _attempt_backfill: beginning",
 }
+#: Seconds that time() of Linux may be behind the log's clock: a tick, 250 of which are a second.
+#: Main passes begin as a second does, mostly within a tick, and accounting tells the one before.
+_TICK = 0.004
 _ENDED = re.compile(r"_job_complete: JobId=\d+ done$")
 
 
@@ -65,7 +68,13 @@ def _until_next(times: FloatArray, looks: FloatArray) -> float:
     """Mean of whole seconds to the next look, of those that have one."""
     times = times[times < looks[-1]]
     behind = looks[np.searchsorted(looks, times, side="right")]
-    return float((np.floor(behind) - np.floor(times)).mean()) if len(times) else 0.0
+    return float((_told(behind) - _told(times)).mean()) if len(times) else 0.0
+
+
+def _told(times: FloatArray) -> FloatArray:
+    """The seconds that accounting tells of moments of the log."""
+    seconds: FloatArray = np.floor(times - _TICK)
+    return seconds
 
 
 def _moments(path: Path) -> Mapping[str, FloatArray]:

@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Sequence
 
 from tests.reference.readable_machine import LimitedGroup, QueuedJob, has_room
-from tests.reference.readable_placement import TINY, Free, Node, Place, find_place, taken
+from tests.reference.readable_placement import Free, Node, Place, find_place, taken, usable
 
 #: One comparable score for each pending job; higher starts earlier.
 Scorer = Callable[["World"], Sequence]
@@ -80,14 +80,8 @@ class World:
 
     def is_free(self, j: int, place: Place) -> bool:
         """Whether a job could have this very place now."""
-        free = self.free
-        if self.jobs[j].asks.alone and any(free[n].jobs for n in place):
-            return False
-        return all(
-            amount <= free[n].amounts[resource] + TINY
-            for n, cpus in place.items()
-            for resource, amount in taken(self.jobs[j].asks, cpus).items()
-        )
+        job, free = self.jobs[j].asks, self.free
+        return all(usable(job, self.nodes[n], free[n]) >= cpus for n, cpus in place.items())
 
     def start_at(self, j: int, place: Place) -> None:
         self.start[j], self.place[j] = self.now, place

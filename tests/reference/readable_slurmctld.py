@@ -106,6 +106,8 @@ class _Table:
         return [_Slot(a, b, self.planned_between(a, b)) for a, b in itertools.pairwise(times)]
 
     def planned_between(self, begin: float, end: float) -> set[int]:
+        """What lies behind the end of the table is not known."""
+        end = min(end, self.end)
         nodes = (each.nodes for each in self.plans if each.begin < end and each.end > begin)
         return set().union(*nodes)
 

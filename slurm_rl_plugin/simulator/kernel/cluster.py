@@ -9,7 +9,7 @@ import numpy as np
 from slurm_rl_plugin.domain import JobTable
 from slurm_rl_plugin.errors import SimulationError
 from slurm_rl_plugin.simulator.kernel.compilation import compiled_borrowing
-from slurm_rl_plugin.simulator.kernel.ends_heap import sift_down, sift_up
+from slurm_rl_plugin.simulator.kernel.running_ends import first_not_before, sift_down, sift_up
 from slurm_rl_plugin.simulator.kernel.workload_history import NO_PAST, WorkloadHistory
 from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
 
@@ -279,19 +279,6 @@ def _note_end(workload: Workload, cluster: Cluster, job: int) -> None:
 
 
 @compiled_borrowing
-def _first_not_before(times: FloatArray, count: int, time: float) -> int:
-    """Place of the first of `count` sorted times that is not before `time`."""
-    low, high = 0, count
-    while low < high:
-        middle = (low + high) // 2
-        if times[middle] < time:
-            low = middle + 1
-        else:
-            high = middle
-    return low
-
-
-@compiled_borrowing
 def end_next_job(workload: Workload, cluster: Cluster) -> None:
     """End the job at the root of the heap."""
     counts = cluster.counts
@@ -303,7 +290,7 @@ def end_next_job(workload: Workload, cluster: Cluster) -> None:
     cluster.end_job[0] = cluster.end_job[last]
     sift_down(cluster.end_time, cluster.end_job, last)
     expected = cluster.start[job] + workload.estimate[job]
-    place = _first_not_before(cluster.expected_end, last + 1, expected)
+    place = first_not_before(cluster.expected_end, last + 1, expected)
     while cluster.expected_job[place] != job:
         place += 1
     for index in range(place, last):

@@ -15,14 +15,12 @@ from slurm_rl_plugin.simulator.nodes.group_limits import (
 )
 from slurm_rl_plugin.simulator.nodes.node_state import (
     GIVEN_BACK,
-    ROUNDING,
     SEEN_ENDS,
     NodeState,
     give_back,
     occupy,
-    taken,
 )
-from slurm_rl_plugin.simulator.nodes.placement import find_room
+from slurm_rl_plugin.simulator.nodes.placement import find_room, usable_cpus
 from slurm_rl_plugin.simulator.nodes.requests import NodeRequests
 from slurm_rl_plugin.units import FloatArray, IntArray
 
@@ -98,13 +96,12 @@ def is_free_now(machine: MachineNow, job: int, count: int) -> bool:
     requests, nodes = machine.requests, machine.nodes
     shape = requests.shape[job]
     for place in range(count):
-        node, cpus = nodes.chosen[place], nodes.chosen_cpus[place]
-        if requests.whole[shape] and nodes.running[node] > 0:
+        node = nodes.chosen[place]
+        usable = usable_cpus(
+            requests, shape, nodes.free[node], nodes.whole[node], nodes.running[node]
+        )
+        if usable < nodes.chosen_cpus[place]:
             return False
-        for resource in range(nodes.free.shape[1]):
-            wanted = taken(requests, shape, resource, cpus)
-            if wanted > nodes.free[node, resource] + ROUNDING:
-                return False
     return True
 
 

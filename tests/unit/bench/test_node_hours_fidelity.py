@@ -19,17 +19,18 @@ from slurm_rl_plugin.machine_files.reader import read_machine
 from tests.real.cluster_files import write_slurm_conf
 
 #: Of slurmctld 26.05: two submissions, each seen in the next second; an end, handed over in the
-#: second but one; an end that no look follows.
+#: second but one; an end that no look follows. The first pass is told to be of the second before.
 LOG = """
 [2026-11-25T13:00:07.291] debug:  priority/multifactor: init: Priority MULTIFACTOR plugin loaded
+[2026-11-25T13:00:08.000] debug:  sched: Running job scheduler for full queue.
 [2026-11-25T13:00:08.700] _slurm_rpc_submit_batch_job: JobId=1 SLUID=s8 InitPrio=150626 usec=300
 [2026-11-25T13:00:08.990] _slurm_rpc_submit_batch_job: JobId=2 SLUID=s9 InitPrio=150626 usec=300
-[2026-11-25T13:00:09.002] debug:  sched: Running job scheduler for full queue.
+[2026-11-25T13:00:09.013] debug:  sched: Running job scheduler for full queue.
 [2026-11-25T13:00:09.500] debug:  sched/backfill: _attempt_backfill: beginning
 [2026-11-25T13:00:09.963] _job_complete: JobId=1 WEXITSTATUS 0
 [2026-11-25T13:00:09.963] _job_complete: JobId=1 done
 a line of another form, _job_complete: JobId=1 done
-[2026-11-25T13:00:11.002] debug:  sched: Running job scheduler for default depth.
+[2026-11-25T13:00:11.004] debug:  sched: Running job scheduler for default depth.
 [2026-11-25T13:00:12.000] _job_complete: JobId=2 done
 """.lstrip()
 NO_DELAYS = Delays(notice=0.0, handover=0.0, calculated=0.0, looks=1)
@@ -69,8 +70,14 @@ def folder(tmp_path: Path) -> Path:
 
 def test_delays_are_read_from_the_log(folder: Path) -> None:
     delays = delays_of(folder / f"{CONTROLLER_LOG}.gz")
-    assert (delays.notice, delays.handover, delays.looks) == (1.0, 2.0, 3)
+    assert (delays.notice, delays.handover, delays.looks) == (1.0, 2.0, 4)
     assert delays.calculated % 60.0 == pytest.approx(7.291)
+
+
+def test_a_look_as_a_second_begins_is_told_to_be_of_the_one_before(tmp_path: Path) -> None:
+    path = tmp_path / "log.gz"
+    path.write_bytes(gzip.compress(LOG.replace("09.013", "09.002").encode()))
+    assert delays_of(path).notice == 0.0
 
 
 def test_a_log_without_ends_is_refused(tmp_path: Path) -> None:
