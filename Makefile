@@ -84,6 +84,7 @@ bench: $(VENV)/installed-test
 	$(BIN)/slurm-rl benchmark hook --jobs 100000
 	$(BIN)/python -m bench.speed.metrics_answer
 	$(BIN)/python -m bench.speed.large_queue
+	$(BIN)/python -m bench.speed.requested_resources
 	$(BIN)/python -m bench.speed.log_conversion --output bench-output
 	$(BIN)/python -m bench.speed.agents_speed
 	$(BIN)/python -m bench.speed.market_speed

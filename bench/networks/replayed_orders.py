@@ -12,11 +12,13 @@ from slurm_rl_plugin.accounting.log_format import read_log
 from slurm_rl_plugin.features.estimates import RequestedLimit
 from slurm_rl_plugin.learning.evaluation.bootstrap import interval_of
 from slurm_rl_plugin.learning.evaluation.continuous import (
+    ContinuousProtocol,
     ContinuousRun,
     DrawnRun,
     drawn_ratios,
     drawn_run,
     figures_of,
+    stretches_of,
 )
 from slurm_rl_plugin.learning.evaluation.schedule_waits import median_ratios
 from slurm_rl_plugin.learning.load_windows import class_known_at_submission, training_jobs
@@ -64,9 +66,10 @@ class TrialLog:
 
     def drawn(self, seed: int, *, heldout: bool) -> DrawnRun:
         """Without the jobs of one draw: the first 60 %, or all, of which the last 40 % count."""
-        if not heldout:
-            return drawn_run(self.past, 0, seed)
-        return drawn_run(self.prepared, training_jobs(self.prepared), seed)
+        jobs = self.prepared if heldout else self.past
+        border = training_jobs(jobs) if heldout else 0
+        stretch = stretches_of(jobs, border, ContinuousProtocol())
+        return drawn_run(jobs, border, stretch, seed)
 
     def replayed(self, order: Order, run: DrawnRun) -> tuple[ContinuousRun, int]:
         """The figures of one run, and how many decisions it took."""

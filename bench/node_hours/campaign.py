@@ -12,9 +12,10 @@ import argparse
 import json
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from threading import Event
 
@@ -22,6 +23,7 @@ from bench.node_hours.figures import figures_of, noise_of
 from bench.node_hours.load import NodeJob, stretch_of
 from bench.node_hours.replay import replay
 from bench.speed.deep_queue import tell
+from slurm_rl_plugin.cli.progress import parts_bar
 from slurm_rl_plugin.whole_file import write_whole
 from tests.real.slurm_releases import RELEASES, missing_release
 
@@ -65,21 +67,25 @@ def _run_missing(
     chosen: argparse.Namespace, jobs: Sequence[NodeJob], folders: Sequence[Path]
 ) -> None:
     stop = Event()
+    missing = [folder for folder in folders if not _is_kept(folder, jobs)]
 
-    def run(folder: Path) -> None:
+    def run(folder: Path, submitted: Callable[[int], None]) -> None:
         # Bursts of submissions must not meet on a machine of few cores.
         if stop.wait(APART * (folders.index(folder) % chosen.at_once)):
             return
         folder.mkdir(parents=True, exist_ok=True)
-        found = replay(folder.name, chosen.release, jobs, chosen.speed, folder, stop)
+        found = replay(folder.name, chosen.release, jobs, chosen.speed, folder, stop, submitted)
         head = {"log": chosen.log.name, "first": chosen.first, "speed": chosen.speed}
         whole = {**head, "release": chosen.release, "asked": _asked(jobs), **found}
         write_whole(_path(folder), json.dumps(whole) + "\n")
         tell(f"{folder.name}: done")
 
-    with ThreadPoolExecutor(chosen.at_once) as pool:
+    with (
+        ThreadPoolExecutor(chosen.at_once) as pool,
+        parts_bar("jobs submitted", len(missing) * len(jobs)) as submitted,
+    ):
         try:
-            list(pool.map(run, [folder for folder in folders if not _is_kept(folder, jobs)]))
+            list(pool.map(partial(run, submitted=submitted), missing))
         except BaseException:  # Ctrl-C and SIGTERM too: the clusters go, and then we
             stop.set()
             raise

@@ -9,6 +9,9 @@ from tests.real.private_cluster import ClusterPlan
 
 #: Seconds after which age counts in full: the site's.
 _MAX_AGE = 7 * DAY
+#: Minutes between two calculations of priorities: the site's five would be two seconds of the run,
+#: and Slurm knows no less than one.
+_CALCULATED = 1
 #: The site tests as deep. Its two minutes between rounds of backfill would be a second of the run,
 #: and a plan in minutes would be too coarse for limits of a few.
 _SCHEDULER = (
@@ -40,6 +43,7 @@ def cluster_plan(speed: float) -> ClusterPlan:
             "EnforcePartLimits": "ALL",
             "JobRequeue": "0",
             "PriorityMaxAge": f"0-00:00:{_MAX_AGE / speed:.0f}",
+            "PriorityCalcPeriod": f"{_CALCULATED}",
             "PriorityFavorSmall": "NO",
             "PriorityWeightAge": "70000",
             "PriorityWeightFairshare": "0",
@@ -47,6 +51,7 @@ def cluster_plan(speed: float) -> ClusterPlan:
             "PriorityWeightPartition": "1000000",
             "MinJobAge": "86400",  # `scontrol show job` tells of every job at the end
             "MessageTimeout": "60",
+            "SlurmctldDebug": "debug2",  # tells when each node was free again
         },
         partitions=[each.line for each in PARTITIONS.values()],
     )

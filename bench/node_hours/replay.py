@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from threading import Event
@@ -28,10 +29,18 @@ FIELDS = (
 _EPOCH = {"SLURM_TIME_FORMAT": "%s"}
 #: Files of the cluster that say how it was configured.
 CONFIGURED = ("slurm.conf", "gres.conf")
+#: What slurmctld tells, to the millisecond.
+CONTROLLER_LOG = "slurmctld.log"
 
 
 def replay(
-    name: str, release: str, jobs: Sequence[NodeJob], speed: float, folder: Path, stop: Event
+    name: str,
+    release: str,
+    jobs: Sequence[NodeJob],
+    speed: float,
+    folder: Path,
+    stop: Event,
+    submitted: Callable[[int], None],
 ) -> dict[str, Any]:
     """Run it until the last job has started; what became of the jobs, for JSON.
 
@@ -42,28 +51,31 @@ def replay(
         release: of Slurm.
         jobs: in order of submission.
         speed: seconds of the log in one second of the run.
-        folder: of copies of the configuration; must be there.
+        folder: of copies of the configuration and of slurmctld's log; must be there.
         stop: breaks it off once it is set.
+        submitted: is told how many jobs more were submitted.
 
     Raises:
         Stopped: it was broken off; its cluster is gone.
     """
+
+    def submit(place: int) -> None:
+        numbers.append(_submit(cluster, jobs[place]))
+        submitted(1)
+
     with running_slurm(cluster_plan(speed), RELEASES[release]) as cluster:
         for each in CONFIGURED:
             text = cluster.directory.joinpath("etc", each).read_text()
             folder.joinpath(each).write_text(text)
         numbers = list[int]()
-        late = in_time(
-            name,
-            [job.submit for job in jobs],
-            lambda place: numbers.append(_submit(cluster, jobs[place])),
-            stop,
-        )
+        late = in_time(name, [job.submit for job in jobs], submit, stop)
         tell(f"{name}: all submitted")
         _wait_until_all_started(cluster, stop)
         statistics = cluster.run("sdiag", timeout=PATIENCE).stdout
         _end_all(cluster)
         found = outcomes_of(cluster)
+        log = cluster.directory.joinpath("log", "slurmctld.log").read_bytes()
+        folder.joinpath(f"{CONTROLLER_LOG}.gz").write_bytes(gzip.compress(log))
     return {
         "late": late,
         "backfilled": _counter(statistics, "Total backfilled jobs (since last slurm start)"),

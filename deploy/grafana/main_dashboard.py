@@ -44,6 +44,12 @@ def of_accounts(metric: str) -> str:
     return f"max by (cluster, account) ({metric}{{{ACCOUNT}}})"
 
 
+def of_usable(metric: str) -> str:
+    """Amounts of each resource, as a metric has them, as parts of the machine."""
+    by = "max by (cluster, resource)"
+    return f"{by} ({metric}{{{SITE}}}) / ({by} (slurm_rl_resource_usable{{{SITE}}}) > 0)"
+
+
 ACCOUNT_WAIT = (
     f"sum by (cluster, account) (rate(slurm_rl_account_wait_seconds_total{{{ACCOUNT}}}[$window]))"
     " / (sum by (cluster, account) "
@@ -259,6 +265,32 @@ MAIN: list[Row] = [
                     a_minute("slurm_rl_plan_estimate_failures_total", "reason"),
                     "failed: {{reason}} {{cluster}}",
                 ),
+            ),
+        ],
+    ),
+    (
+        "Which resource do jobs wait for?",
+        [
+            lines(
+                "In use",
+                "Part of what usable nodes have; only where more than processors is counted.",
+                "percentunit",
+                (of_usable("slurm_rl_resource_running"), "{{resource}} {{cluster}}"),
+                most=1,
+            ),
+            lines(
+                "Asked for by pending jobs",
+                "As multiples of what usable nodes have; an array is one job.",
+                "none",
+                (of_usable("slurm_rl_resource_pending"), "{{resource}} {{cluster}}"),
+            ),
+            lines(
+                "Batch jobs at most",
+                "Limits of the reserve, as parts of what usable nodes have; no line where nothing "
+                "limits them.",
+                "percentunit",
+                (of_usable("slurm_rl_batch_limit_resource"), "{{resource}} {{cluster}}"),
+                most=1,
             ),
         ],
     ),

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 from polars.exceptions import PolarsError
 
-from slurm_rl_plugin.accounting.log_format import files_of, kind_of
+from slurm_rl_plugin.accounting.log_format import files_of, is_parquet, is_stored, kind_of
 from slurm_rl_plugin.accounting.log_stream import BATCH, LogStream
 from slurm_rl_plugin.accounting.port import ReadReport, joined_checksum
+from slurm_rl_plugin.accounting.published.layouts import LAYOUTS
 from slurm_rl_plugin.accounting.stored.log import metadata
 from slurm_rl_plugin.accounting.stored.runs import PART, StoredRuns
 from slurm_rl_plugin.accounting.working_folder import working_folder
@@ -19,6 +20,7 @@ from slurm_rl_plugin.whole_file import replacing
 
 if TYPE_CHECKING:
     from slurm_rl_plugin.accounting.pbs.stream import PbsStream
+    from slurm_rl_plugin.accounting.published.reader import PublishedStream
     from slurm_rl_plugin.accounting.sacct.stream import SacctStream
     from slurm_rl_plugin.accounting.sbatch.stream import SbatchStream
     from slurm_rl_plugin.accounting.swf.stream import SwfStream
@@ -35,7 +37,8 @@ def convert(
     """Read logs as `log_format.read_log` does, and write their jobs as parquet.
 
     Args:
-        logs: one log, several dumps of sacct that go together, or files and folders of PBS.
+        logs: one log, several dumps of sacct or months of F-DATA that go together, or files and
+            folders of PBS.
         output: the file to write; it appears whole or not at all.
         progress: is told how many stored bytes more are read.
         batch: bytes read at a time.
@@ -79,13 +82,28 @@ def _files(logs: Sequence[Path]) -> list[Path]:
     return [each for each in files if not (len(files) > 1 and is_empty(each))] or files[:1]
 
 
-def _form(streams: Sequence[LogStream]) -> SacctStream | SbatchStream | SwfStream | PbsStream:
+def _kind(stream: LogStream) -> str:
+    if not is_parquet(stream.path):
+        return kind_of(stream.head())
+    if is_stored(stream.path):
+        problem = "this parquet file is no F-DATA or PM100; what convert wrote is a LOG as it is"
+        raise AccountingLogError(stream.path, problem)
+    from slurm_rl_plugin.accounting.published.files import layout_of_parquet  # noqa: PLC0415
+
+    layout = layout_of_parquet(stream.path)
+    assert layout is not None
+    return layout.kind
+
+
+def _form(
+    streams: Sequence[LogStream],
+) -> SacctStream | SbatchStream | SwfStream | PbsStream | PublishedStream:
     """The stream reader for the form that all of these logs have.
 
     Raises:
         AccountingLogError: they are of several forms, or each has an epoch of its own.
     """
-    kinds = [kind_of(stream.head()) for stream in streams]
+    kinds = [_kind(stream) for stream in streams]
     for stream, kind in zip(streams, kinds, strict=True):
         if kind != kinds[0]:
             problem = f"this is a log of {kind}, the one before of {kinds[0]}; convert each alone"
@@ -98,9 +116,14 @@ def _form(streams: Sequence[LogStream]) -> SacctStream | SbatchStream | SwfStrea
         from slurm_rl_plugin.accounting.pbs.stream import PbsStream  # noqa: PLC0415
 
         return PbsStream()
-    if len(streams) > 1:
+    layout = LAYOUTS.get(kinds[0])
+    if len(streams) > 1 and not (layout and layout.from_epoch):
         problem = "such logs count their seconds from a beginning of their own; convert one alone"
         raise AccountingLogError(streams[1].path, problem)
+    if layout is not None:
+        from slurm_rl_plugin.accounting.published.reader import PublishedStream  # noqa: PLC0415
+
+        return PublishedStream(layout)
     if kinds[0] == "sbatch":
         from slurm_rl_plugin.accounting.sbatch.stream import SbatchStream  # noqa: PLC0415
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Protocol
 
 from slurm_rl_plugin.accounting.log_file import LogFile, read_log_file
-from slurm_rl_plugin.accounting.port import JobLog, ReadReport
+from slurm_rl_plugin.accounting.port import AccountingReader, JobLog, ReadReport
+from slurm_rl_plugin.accounting.published.layouts import header_columns, layout_of
 from slurm_rl_plugin.errors import AccountingLogError
 
 _PBS_HEAD = re.compile(r"([^\s;]*:)?\d\d/\d\d/\d{4} \d\d:\d\d:\d\d(\.\d+)?;\w;", re.ASCII)
@@ -14,11 +16,16 @@ _EVENT = re.compile(r"-(dt\s+\S+\s+-e|e\s+\w+\s+-dt)\s", re.ASCII)
 _NUMBER = re.compile(r"[-+]?\d+(\.\d*)?", re.ASCII)
 
 
+class _Parser(Protocol):
+    def parse(self, log: LogFile) -> tuple[JobLog, ReadReport]: ...
+
+
 def read_log(path: Path) -> tuple[JobLog, ReadReport]:
     """Read an accounting log of any format that we know, gzipped or plain.
 
-    A parquet file holds what `slurm-rl convert` made of a log. A folder holds PBS's daily files; a
-    name with `*`, `?` or `[` that no file has stands for all such files that it matches.
+    A parquet file holds what `slurm-rl convert` made of a log, or a published data set. A folder
+    holds PBS's daily files; a name with `*`, `?` or `[` that no file has stands for all such files
+    that it matches.
 
     Raises:
         AccountingLogError: the file cannot be opened, its format is unknown, or its reader
@@ -27,30 +34,13 @@ def read_log(path: Path) -> tuple[JobLog, ReadReport]:
     if path.is_dir() or _is_pattern(path):
         return _read_daily_files(path)
     if is_parquet(path):
-        from slurm_rl_plugin.accounting.stored.log import StoredLogReader  # noqa: PLC0415
-
-        return StoredLogReader().read(path)
+        return _reader_of_parquet(path).read(path)
     log = read_log_file(path)
-    kind = kind_of(log)
-    if kind == "swf":
-        from slurm_rl_plugin.accounting.swf.reader import SwfReader  # noqa: PLC0415
-
-        return SwfReader().parse(log)
-    if kind == "sacct":
-        from slurm_rl_plugin.accounting.sacct.reader import SacctReader  # noqa: PLC0415
-
-        return SacctReader().parse(log)
-    if kind == "sbatch":
-        from slurm_rl_plugin.accounting.sbatch.reader import SbatchReader  # noqa: PLC0415
-
-        return SbatchReader().parse(log)
-    from slurm_rl_plugin.accounting.pbs.reader import PbsReader  # noqa: PLC0415
-
-    return PbsReader().parse(log)
+    return _reader_of(kind_of(log)).parse(log)
 
 
 def kind_of(log: LogFile) -> str:
-    """The format of a log, or of the beginning of one: "swf", "sacct", "sbatch" or "pbs".
+    """The format of a log, or of the beginning of one, as `JobLog.kind` has it.
 
     Raises:
         AccountingLogError: it is none of these.
@@ -60,13 +50,16 @@ def kind_of(log: LogFile) -> str:
         return "swf"
     if _EVENT.match(first):
         return "sbatch"
+    if (published := layout_of(header_columns(first))) is not None:
+        return published.kind
     if "|" in first:
         return "sacct"
     if _PBS_HEAD.match(first):
         return "pbs"
     raise log.fault(
         "this is neither a workload log in SWF, nor a dump of `sacct -P`, nor an accounting file "
-        "of PBS, nor an event file of a Slurm simulator; give one of these"
+        "of PBS, nor an event file of a Slurm simulator, nor F-DATA, PM100 or openb; give one of "
+        "these"
     )
 
 
@@ -88,6 +81,15 @@ def files_of(path: Path) -> list[Path]:
     return found
 
 
+def is_stored(path: Path) -> bool:
+    """Whether a file begins as parquet does and is no published data set: `convert` wrote it."""
+    if not is_parquet(path):
+        return False
+    from slurm_rl_plugin.accounting.published.files import layout_of_parquet  # noqa: PLC0415
+
+    return layout_of_parquet(path) is None
+
+
 def is_parquet(path: Path) -> bool:
     """Whether a file begins as parquet does."""
     try:
@@ -105,6 +107,38 @@ def _read_daily_files(path: Path) -> tuple[JobLog, ReadReport]:
     from slurm_rl_plugin.accounting.pbs.reader import PbsReader  # noqa: PLC0415
 
     return PbsReader().read_files(files_of(path), path)
+
+
+def _reader_of_parquet(path: Path) -> AccountingReader:
+    if is_stored(path):
+        from slurm_rl_plugin.accounting.stored.log import StoredLogReader  # noqa: PLC0415
+
+        return StoredLogReader()
+    from slurm_rl_plugin.accounting.published.reader import PublishedReader  # noqa: PLC0415
+
+    return PublishedReader()
+
+
+def _reader_of(kind: str) -> _Parser:
+    if kind == "swf":
+        from slurm_rl_plugin.accounting.swf.reader import SwfReader  # noqa: PLC0415
+
+        return SwfReader()
+    if kind == "sacct":
+        from slurm_rl_plugin.accounting.sacct.reader import SacctReader  # noqa: PLC0415
+
+        return SacctReader()
+    if kind == "sbatch":
+        from slurm_rl_plugin.accounting.sbatch.reader import SbatchReader  # noqa: PLC0415
+
+        return SbatchReader()
+    if kind == "pbs":
+        from slurm_rl_plugin.accounting.pbs.reader import PbsReader  # noqa: PLC0415
+
+        return PbsReader()
+    from slurm_rl_plugin.accounting.published.reader import PublishedReader  # noqa: PLC0415
+
+    return PublishedReader()
 
 
 def _first_line(log: LogFile) -> str:

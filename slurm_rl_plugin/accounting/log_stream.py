@@ -94,6 +94,20 @@ class LogStream:
         if any(rest):
             yield b"".join(rest)
 
+    def pass_over(self) -> None:
+        """Read all stored bytes for checksum and progress alone: another reads what they hold.
+
+        Raises:
+            AccountingLogError: the file cannot be read.
+        """
+        self._hash = hashlib.sha256()
+        try:
+            with self.path.open("rb") as stored:
+                while data := stored.read(self._batch):
+                    self._stored(memoryview(data))
+        except OSError as error:
+            raise open_fault(self.path, error) from None
+
     def _stored(self, data: memoryview) -> None:
         self._hash.update(data)
         if self._progress is not None:

@@ -31,7 +31,8 @@ class JobLog(JobColumns):
         qos: QOS name of each job, "" where unknown; by default unknown of all jobs.
         job_name: job name of each job, the same.
         processors_available: size of the machine if the log says it, else None.
-        kind: "swf", "sacct", "sbatch" or "pbs": which class rule applies by default.
+        kind: "swf", "sacct", "sbatch", "pbs" or a published data set's ("f-data", "pm100",
+            "openb"): which class rule applies by default.
         submit_line: the command that submitted each job, the same.
     """
 

@@ -16,9 +16,11 @@ if TYPE_CHECKING:
     from slurm_rl_plugin.accounting.port import JobLog, ReadReport
     from slurm_rl_plugin.batch_systems.port import BatchSystem, ClassDefaultsTable
     from slurm_rl_plugin.batch_systems.submission_port import JobSubmission
+    from slurm_rl_plugin.domain.billing import Billing
     from slurm_rl_plugin.domain.job_class import JobClassRule
     from slurm_rl_plugin.domain.job_description import JobDescription
     from slurm_rl_plugin.domain.machine import Machine
+    from slurm_rl_plugin.domain.nodes import NodeNow
     from slurm_rl_plugin.domain.site import JobRequest
 
 
@@ -233,6 +235,10 @@ class OwnAccounting(Protocol):
         """
         ...
 
+    def billing(self) -> Billing:
+        """What jobs are billed by the weights of now; raises as `shares` does."""
+        ...
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchSystemKind:
@@ -255,6 +261,7 @@ class BatchSystemKind:
         accounting: asks its accounting, each call within a time-out.
         submission: submits for a user, by his variables, each call within a time-out.
         machine: asks for its nodes, queues, limits and settings, each call within a time-out.
+        nodes: asks what of each node is free now, each call within a time-out.
     """
 
     name: str
@@ -273,3 +280,4 @@ class BatchSystemKind:
     accounting: Callable[[float], OwnAccounting] | None = None
     submission: Callable[[Mapping[str, str], float], JobSubmission] | None = None
     machine: Callable[[float], Machine] | None = None
+    nodes: Callable[[float], Sequence[NodeNow]] | None = None

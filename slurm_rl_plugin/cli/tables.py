@@ -73,6 +73,15 @@ def slurm_duration(seconds: float) -> str:
     return (f"{days}-" if days else "") + f"{hour:02d}:{minute:02d}:{second:02d}"
 
 
+def slurm_size(mib: float) -> str:
+    """A size as Slurm prints it, `500M`, `4G`, `62.5G`, `3T`: in the largest unit above 1."""
+    size, units = mib, iter("MGT")
+    unit = next(units)
+    while size >= 1024.0 and unit != "T":
+        size, unit = size / 1024.0, next(units)
+    return f"{size:.4g}{unit}"
+
+
 def slurm_time(seconds: float) -> str | None:
     """`YYYY-MM-DDTHH:MM:SS` in local time; None where there is none."""
     try:

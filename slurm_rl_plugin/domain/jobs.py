@@ -180,11 +180,13 @@ class RunningJobs:
         start: seconds since the epoch, shape [n].
         requested: processors that each had asked for, shape [n]; None where they got just that.
             Where jobs get whole cores or nodes, it is what tells them from others that wait.
+        asked: what each had asked of nodes; None where they got just that.
     """
 
     jobs: JobTable
     start: FloatArray
     requested: IntArray | None = None
+    asked: ResourceRequests | None = None
 
     @classmethod
     def seen(
@@ -204,10 +206,11 @@ class RunningJobs:
 
     @property
     def as_requested(self) -> JobTable:
-        """The jobs with the processors that they had asked for."""
+        """The jobs with what they had asked for."""
         if self.requested is None:
             return self.jobs
-        return replace(self.jobs, processors=self.requested)
+        asked = self.jobs.requests if self.asked is None else self.asked
+        return replace(self.jobs, processors=self.requested, requests=asked)
 
     def __len__(self) -> int:
         return len(self.jobs)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from slurm_rl_plugin.domain.billing import Billing
 from slurm_rl_plugin.domain.resources import BASIC_RESOURCES
 from slurm_rl_plugin.units import DAY, MINUTE, FloatArray
 
@@ -188,6 +189,20 @@ class Machine:
         counts = np.array([kind.count for kind in self.kinds], dtype=np.float64)
         whole: FloatArray = counts @ each
         return whole
+
+    @property
+    def beside(self) -> FloatArray:
+        """CPUs of the nodes that have any of each resource, shape [resources]."""
+        each = np.array([kind.resources for kind in self.kinds], dtype=np.float64)
+        cpus = np.array([kind.count * kind.resources[0] for kind in self.kinds], dtype=np.float64)
+        found: FloatArray = cpus @ (each > 0.0)
+        return found
+
+    @property
+    def billing(self) -> Billing:
+        """What its jobs are billed for each second."""
+        weights = {each.name: each.billing for each in self.partitions}
+        return Billing(weights=weights, flags=self.weights.flags)
 
     @property
     def nodes(self) -> int:

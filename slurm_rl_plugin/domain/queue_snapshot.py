@@ -30,8 +30,8 @@ class QueueSnapshot:
         accounts: account names; `JobTable.account` indexes them.
         partitions: partition names; `JobTable.partition` indexes them.
         shares: configured share of each account, shape [accounts], sum 1.
-        usage: fraction of the (decayed) consumed processor-seconds of each account, shape
-            [accounts]; sums to 1, or to 0 while nothing was consumed.
+        usage: fraction of the (decayed) consumed service of each account: processor-seconds, or
+            what the site bills; shape [accounts]; sums to 1, or to 0 while nothing was consumed.
         ended: jobs that ended since the previous snapshot.
         users: user names; `JobTable.user` indexes them.
         qos: names of QOS; `PendingJobs.qos` indexes them.
@@ -75,5 +75,6 @@ class QueueSnapshot:
             jobs.requests,
             self.resources.names,
             self.resources.capacity,
+            self.resources.beside,
         )
         return replace(jobs, weighed=weighed)

@@ -96,11 +96,13 @@ class ResourcesNow:
         names: BASIC_RESOURCES, then others; memory in MiB.
         capacity: of each, shape [resources]; 0 where the machine has none.
         free: not taken by a job, shape [resources]; it may be on different nodes.
+        beside: CPUs of the nodes that have any of each, shape [resources]; None where nobody tells.
     """
 
     names: tuple[str, ...]
     capacity: FloatArray
     free: FloatArray
+    beside: FloatArray | None = None
 
     def of(self, name: str, amounts: FloatArray) -> float:
         """One of these amounts, `capacity` or `free`; 0 where the name is not among them."""
@@ -129,26 +131,31 @@ def weighed_processors(
     requests: ResourceRequests | None,
     names: tuple[str, ...],
     machine: FloatArray,
+    beside: FloatArray | None = None,
 ) -> FloatArray:
     """Processors that jobs weigh: those asked for, more where another resource is the dominant one.
 
     A job that asks for a quarter of the GPUs weighs as one that asks for a quarter of the
-    processors. Jobs of processors alone weigh what they ask for, to the bit.
+    processors of the nodes that have GPUs: so much of them others can hardly use. Jobs of
+    processors alone weigh what they ask for, to the bit.
 
     Args:
         processors: that each job asks for, shape [n].
         requests: what else they ask for.
         names: of the machine's resources, CPUS among them.
         machine: what all nodes have together, shape [resources].
+        beside: CPUs of the nodes that have any of each, shape [resources]; those of all nodes where
+            nobody tells.
 
     Returns:
         Shape [n].
     """
     if requests is None:
         return processors
-    cpus = float(machine[names.index(CPUS)])
+    if beside is None:
+        beside = np.full(len(names), machine[names.index(CPUS)])
     weighed = processors
-    for name, whole in zip(names, machine.tolist(), strict=True):
+    for name, whole, cpus in zip(names, machine.tolist(), beside.tolist(), strict=True):
         if name != CPUS and whole > 0.0:
             weighed = np.maximum(weighed, requests.of(name) * (cpus / whole))
     return weighed

@@ -11,6 +11,8 @@ from slurm_rl_plugin.domain.job_description import JobDescription
 NEEDS = (
     *("ntasks", "cpus-per-task", "ntasks-per-node", "nodes", "mem", "mem-per-cpu"),
     *("constraint", "gres", "gpus", "gpus-per-node", "gpus-per-task", "licenses", "exclusive"),
+    *("gpus-per-socket", "sockets-per-node", "tres-per-task"),
+    *("mem-per-gpu", "cpus-per-gpu", "ntasks-per-gpu"),
 )
 
 

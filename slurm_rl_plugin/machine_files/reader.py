@@ -12,6 +12,7 @@ from slurm_rl_plugin.machine_files.database.entries import DatabaseEntry
 from slurm_rl_plugin.machine_files.database.reader import database_of, files_beside, read_files
 from slurm_rl_plugin.machine_files.gres import Counts, read_gres_conf
 from slurm_rl_plugin.machine_files.kinds import kinds_of, resources_of
+from slurm_rl_plugin.machine_files.node_list import is_node_list, machine_of_node_list
 from slurm_rl_plugin.machine_files.nodes import nodes_of
 from slurm_rl_plugin.machine_files.not_modelled import not_modelled
 from slurm_rl_plugin.machine_files.partitions import partitions_of, unserved, without_partition
@@ -32,11 +33,13 @@ def read_machine(path: Path) -> Machine:
     """The machine that a slurm.conf describes, with gres.conf and files of sacctmgr beside it.
 
     Args:
-        path: of slurm.conf, or of the folder that holds one.
+        path: of slurm.conf, of the folder that holds one, or of openb's list of nodes.
 
     Raises:
         ConfigurationError: a file cannot be read or is not understood; says where.
     """
+    if is_node_list(path):
+        return machine_of_node_list(path)
     conf = path / SLURM_CONF if path.is_dir() else path
     said = collect(read_pairs(conf))
     beside = conf.parent / GRES_CONF

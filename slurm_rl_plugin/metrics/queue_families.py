@@ -9,6 +9,8 @@ import numpy as np
 from prometheus_client.core import GaugeMetricFamily, Metric
 
 from slurm_rl_plugin.domain import QueueSnapshot
+from slurm_rl_plugin.domain.resource_use import resource_use
+from slurm_rl_plugin.domain.resources import MEMORY
 from slurm_rl_plugin.hook.order.order_changes import out_of_order
 from slurm_rl_plugin.metrics.label_cap import CappedNames
 from slurm_rl_plugin.units import FloatArray, IntArray
@@ -17,6 +19,8 @@ from slurm_rl_plugin.utility.fairness import fairness, share_deficit
 #: Job classes as label values; the index is `JobTable.interactive`.
 CLASSES = ("batch", "interactive")
 _QUEUE = ("partition", "job_class")
+#: Prometheus counts sizes in bytes.
+_MIB = 1024.0**2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +50,7 @@ def queue_families(queue: SeenQueue) -> Iterator[Metric]:
     yield from _pending_families(queue)
     yield from _order_families(queue)
     yield from _account_families(queue)
+    yield from _resource_families(queue.snapshot)
     snapshot = queue.snapshot
     known = len(snapshot.shares) > 0 and snapshot.shares.max() > 0
     yield from fairness_families(
@@ -111,6 +116,19 @@ def _account_families(queue: SeenQueue) -> Iterator[Metric]:
         for label, value in zip(accounts.labels, values, strict=True):
             family.add_metric([label], value)
         yield family
+
+
+def _resource_families(snapshot: QueueSnapshot) -> Iterator[Metric]:
+    """What jobs have, wait for and could have; no series on a machine of processors alone."""
+    usable = _gauge("resource_usable", "What usable nodes have.", ["resource"])
+    running = _gauge("resource_running", "What running jobs have of it.", ["resource"])
+    pending = _gauge("resource_pending", "What pending jobs ask for.", ["resource"])
+    for each in resource_use(snapshot):
+        unit = _MIB if each.name == MEMORY else 1.0
+        usable.add_metric([each.name], each.usable * unit)
+        running.add_metric([each.name], each.running * unit)
+        pending.add_metric([each.name], each.pending * unit)
+    yield from (usable, running, pending)
 
 
 def fairness_families(fairness_now: float, deficit: float) -> Iterator[Metric]:

@@ -42,6 +42,11 @@ def _f1(jobs: JobTable, estimate: FloatArray) -> FloatArray:
     return -(np.log10(estimate) * jobs.size + 870.0 * np.log10(submit))
 
 
+def _least_share(jobs: JobTable, estimate: FloatArray) -> FloatArray:
+    del estimate
+    return -jobs.size
+
+
 def _edf(jobs: JobTable, estimate: FloatArray) -> FloatArray:
     return -(jobs.submit + estimate + SIGMA)
 
@@ -61,6 +66,7 @@ STATIC_RULES: dict[str, Rule] = {
     "fifo": _fifo,
     "sjf": _sjf,
     "saf": _saf,
+    "least-share": _least_share,
     "f1": _f1,
     "edf": _edf,
     "interactive-first": _interactive_first,

@@ -56,11 +56,19 @@ def static_rule(rule: Rule) -> QueueRule:
     return scores
 
 
+def _in_use(snapshot: QueueSnapshot, jobs: JobTable) -> FloatArray:
+    """What the running jobs of each job's user take of the machine, shape [n]."""
+    running = snapshot.weighed(snapshot.running.jobs)
+    of_user = np.bincount(running.user + 1, running.size, len(snapshot.users) + 1)  # -1: unknown
+    in_use: FloatArray = of_user[jobs.user + 1] / max(snapshot.capacity, 1)
+    return in_use
+
+
 def waiting_rule(rule: Callable[..., Any]) -> QueueRule:
     """A rule of WAITING_RULES on a snapshot; it gets the columns that its parameters are named of.
 
-    These are wait, estimate, size, processors, interactive, capacity, usage and share, as
-    `multifactor` and `utility_greedy` describe them.
+    These are wait, estimate, size, processors, interactive, capacity, usage, share and in_use, as
+    `multifactor`, `utility_greedy` and `drf` describe them.
     """
     names = tuple(signature(rule).parameters)
 
@@ -74,6 +82,7 @@ def waiting_rule(rule: Callable[..., Any]) -> QueueRule:
             "capacity": float(max(snapshot.capacity, 1)),
             "usage": snapshot.usage[jobs.account],
             "share": snapshot.shares[jobs.account],
+            "in_use": _in_use(snapshot, jobs) if "in_use" in names else 0.0,
         }
         return np.asarray(rule(*(columns[name] for name in names)), dtype=np.float64)
 

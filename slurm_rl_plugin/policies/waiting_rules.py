@@ -78,6 +78,17 @@ def utility_greedy(wait: Any, estimate: Any, size: Any, interactive: Any) -> Any
     return rate / (np.maximum(estimate, 1.0) * size)
 
 
+def drf(in_use: Any) -> Any:
+    """Dominant resource fairness (Ghodsi et al. 2011): of the user who has least the first comes.
+
+    Parts of a million count as equal, since sums differ in rounding with their order.
+
+    Args:
+        in_use: by the running jobs of the job's user, each by its size, as a part of the machine.
+    """
+    return -np.rint(in_use * 1e6)
+
+
 #: By name; parameters are named as above, since others fill them in by name (`rule_policy`). The
 #: simulator compiles each (simulator/scoring/rules.py).
 WAITING_RULES: Mapping[str, Callable[..., Any]] = {
@@ -86,4 +97,5 @@ WAITING_RULES: Mapping[str, Callable[..., Any]] = {
     "expansion-factor": expansion_factor,
     "utility-greedy": utility_greedy,
     "multifactor": multifactor,
+    "drf": drf,
 }

@@ -19,7 +19,7 @@ def fairness(shares: Any, usage: Any) -> Any:
 
     Args:
         shares: configured share of each account, shape [accounts], sum 1.
-        usage: fraction of the consumed processor-seconds of each account, shape [accounts].
+        usage: fraction of the consumed service of each account, shape [accounts].
     """
     if np.sum(usage) <= 0.0:
         return 0.0
@@ -27,20 +27,20 @@ def fairness(shares: Any, usage: Any) -> Any:
 
 
 def service_at(
-    times: FloatArray, start: FloatArray, run_time: FloatArray, processors: IntArray
+    times: FloatArray, start: FloatArray, run_time: FloatArray, charged: FloatArray | IntArray
 ) -> FloatArray:
-    """Processor-seconds consumed strictly before each of `times` by jobs, running ones included.
+    """Service consumed strictly before each of `times` by jobs, running ones included.
 
     Args:
         times: instants, seconds, shape [t].
         start: start of each job, seconds, shape [n].
         run_time: seconds, shape [n].
-        processors: shape [n].
+        charged: what each job is charged for a second, shape [n].
     """
-    return _ramp(times, start, processors) - _ramp(times, start + run_time, processors)
+    return _ramp(times, start, charged) - _ramp(times, start + run_time, charged)
 
 
-def _ramp(times: FloatArray, begin: FloatArray, slope: IntArray) -> FloatArray:
+def _ramp(times: FloatArray, begin: FloatArray, slope: FloatArray | IntArray) -> FloatArray:
     """Sum over jobs of slope * (t - begin)+ at each time, by prefix sums in O(n log n)."""
     order = np.argsort(begin, kind="stable")
     begun = begin[order]
@@ -54,7 +54,7 @@ def _ramp(times: FloatArray, begin: FloatArray, slope: IntArray) -> FloatArray:
 def fairness_at_starts(
     start: FloatArray,
     run_time: FloatArray,
-    processors: IntArray,
+    charged: FloatArray | IntArray,
     account: IntArray,
     shares: FloatArray,
 ) -> FloatArray:
@@ -63,7 +63,8 @@ def fairness_at_starts(
     Args:
         start: seconds, shape [n]; any order.
         run_time: seconds, shape [n].
-        processors: shape [n].
+        charged: what each job is charged for a second: its processors, or what the site bills;
+            shape [n].
         account: index into shares, shape [n].
         shares: shape [accounts], sum 1.
 
@@ -75,7 +76,7 @@ def fairness_at_starts(
     served = np.empty((len(shares), len(start)))
     for index in range(len(shares)):
         mine = account == index
-        served[index] = service_at(begin, begin[mine], run_time[mine], processors[mine])
+        served[index] = service_at(begin, begin[mine], run_time[mine], charged[mine])
     total = served.sum(axis=0)
     consumed = total > 0.0
     fraction = np.divide(served, total, out=np.zeros_like(served), where=consumed)

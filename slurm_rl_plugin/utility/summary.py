@@ -28,6 +28,7 @@ class ScheduledJobs:
         interactive: job class.
         shares: share of each account, shape [accounts], sum 1.
         capacity: processors of the machine.
+        billed: what the site bills each job for a second; None where it counts processors.
     """
 
     submit: FloatArray
@@ -38,6 +39,12 @@ class ScheduledJobs:
     interactive: BoolArray
     shares: FloatArray
     capacity: int
+    billed: FloatArray | None = None
+
+    @property
+    def charged(self) -> FloatArray | IntArray:
+        """What each job is charged for a second, of which accounts have shares; shape [n]."""
+        return self.processors if self.billed is None else self.billed
 
     @property
     def wait(self) -> FloatArray:
@@ -67,7 +74,7 @@ class JobMeasures:
             bounded_slowdown=bounded_slowdown(wait, jobs.run_time),
             relative_overhead=relative_overhead(wait, jobs.run_time),
             fairness=fairness_at_starts(
-                jobs.start, jobs.run_time, jobs.processors, jobs.account, jobs.shares
+                jobs.start, jobs.run_time, jobs.charged, jobs.account, jobs.shares
             ),
         )
 
@@ -145,7 +152,7 @@ def _class_summary(measures: JobMeasures, mine: BoolArray) -> dict[str, Any]:
 def _account_summary(
     jobs: ScheduledJobs, measures: JobMeasures, mine: BoolArray, index: int
 ) -> dict[str, Any]:
-    work = jobs.run_time * jobs.processors
+    work = jobs.run_time * jobs.charged
     total = float(work.sum())
     return {
         "jobs": int(mine.sum()),

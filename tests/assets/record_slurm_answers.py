@@ -18,7 +18,7 @@ from pathlib import Path
 
 from slurm_rl_plugin.accounting.sacct.fields import SACCT_COMMAND
 from slurm_rl_plugin.batch_systems.slurm.accounting.past_runs import SACCT
-from slurm_rl_plugin.batch_systems.slurm.answers.fields import queue_format
+from slurm_rl_plugin.batch_systems.slurm.answers.fields import FIELDS_WITH_REQUESTS, queue_format
 from slurm_rl_plugin.batch_systems.slurm.answers.load import SDIAG
 from slurm_rl_plugin.batch_systems.slurm.answers.machine import (
     SHOW_ASSOCIATIONS,
@@ -27,19 +27,19 @@ from slurm_rl_plugin.batch_systems.slurm.answers.machine import (
     SHOW_QOS,
     SHOW_USERS,
 )
-from slurm_rl_plugin.batch_systems.slurm.answers.nodes import SINFO
+from slurm_rl_plugin.batch_systems.slurm.answers.nodes import SHOW_NODES_NOW
 from slurm_rl_plugin.batch_systems.slurm.answers.settings import SHOW_CONFIG
-from slurm_rl_plugin.batch_systems.slurm.cluster import SSHARE
-from slurm_rl_plugin.batch_systems.slurm.commands import SQUEUE
+from slurm_rl_plugin.batch_systems.slurm.cluster import SINFO, SSHARE
 from slurm_rl_plugin.batch_systems.slurm.levers.site_factor import SPRIO
 from slurm_rl_plugin.batch_systems.slurm.plan_estimates.preconditions import SHOW_LIMITS
 from slurm_rl_plugin.batch_systems.slurm.plan_estimates.reservations import SHOW_RESERVATIONS
 from slurm_rl_plugin.batch_systems.slurm.plan_estimates.waiting_jobs import WAITING
+from slurm_rl_plugin.batch_systems.slurm.queue.squeue import SQUEUE
 from slurm_rl_plugin.batch_systems.slurm.submission.expected_start import PARTITIONS, TEST_ONLY
 from tests.real.conftest import ACCOUNTS, running_slurm
 from tests.real.machine_plan import LIMITS
 from tests.real.machine_plan import PLAN as MACHINE_PLAN
-from tests.real.private_cluster import ClusterPlan, NodeKind, PrivateSlurm
+from tests.real.private_cluster import ClusterPlan, PrivateSlurm
 from tests.real.slurm_releases import RELEASES, SlurmRelease, missing_release
 
 MARK = "recorded"
@@ -51,23 +51,6 @@ PLAN = ClusterPlan(
     accounts=ACCOUNTS,
     lines=["PartitionName=open Nodes=ALL MaxTime=UNLIMITED PriorityTier=3 State=UP"],
 )
-KINDS_PLAN = ClusterPlan(
-    kinds=(
-        NodeKind(name="n", count=2, processors=4, memory=8000),
-        NodeKind(name="g", count=1, processors=4, memory=16000, gpus=2),
-    ),
-    accounts=ACCOUNTS,
-    options={"SelectTypeParameters": "CR_Core_Memory", "AccountingStorageTRES": "gres/gpu"},
-    partitions=("PartitionName=all Nodes=ALL Default=YES DefMemPerCPU=1000 State=UP",),
-)
-#: Name of the job -> options of sbatch; what each asks of nodes beside processors.
-ASKS: dict[str, tuple[str, ...]] = {
-    "one gpu": ("--gres=gpu:1",),
-    "two gpus": ("--gres=gpu:2", "--mem=3G"),
-    "memory": ("--mem=7500M",),
-    "gpus of parts": ("--gres=gpu:1", "--mem=200M", ":", "--mem=100M"),
-    "tasks": ("--array=1-3", "--mem-per-cpu=9G"),
-}
 #: Name of the file -> options of a will-run test.
 TESTS: dict[str, tuple[str, ...]] = {
     "starts": ("--ntasks=1", "--time=10"),
@@ -75,6 +58,15 @@ TESTS: dict[str, tuple[str, ...]] = {
     "no-partition": ("--ntasks=1", "--partition=nope"),
     "no-gres": ("--ntasks=1", "--gres=gpu:1"),
 }
+#: Options of sbatch of jobs that ask for more than processors.
+REQUESTS = (
+    ("--ntasks=2", "--mem-per-cpu=300"),
+    ("--nodes=2", "--ntasks=2", "--mem=3G"),
+    ("--nodes=2", "--ntasks=2", "--gres=gpu:a100:2"),
+    ("--ntasks=1", "--gpus=a100:1"),
+    ("--ntasks=3", "--cpus-per-task=2", "--gpus-per-task=1"),
+    ("--ntasks=1", "--gres=gpu:1", ":", "--ntasks=2", "--gres=gpu:1"),
+)
 #: Words of scontrol for each.
 RESERVATIONS = (
     ("reservation=maintenance", "starttime=now+2hours", "users=root", "nodes=ALL", "flags=maint"),
@@ -181,6 +173,7 @@ def record_estimates(cluster: PrivateSlurm, jobs: dict[str, int]) -> dict[str, s
 
 def record_machine(cluster: PrivateSlurm) -> dict[str, str]:
     """What tells of nodes, partitions and limits; file name -> its text."""
+    requests = _requests(cluster)  # before the limits, which some of these jobs are above
     for words in LIMITS:
         cluster.run("sacctmgr", "-i", *words)
     cluster.run("scontrol", "update", "nodename=n2", "state=drain", "reason=a Gres=gpu:9")
@@ -191,28 +184,19 @@ def record_machine(cluster: PrivateSlurm) -> dict[str, str]:
         "qos": SHOW_QOS,
         "associations": SHOW_ASSOCIATIONS,
         "users": SHOW_USERS,
+        "sinfo": SHOW_NODES_NOW,
     }
     told = {name: _anonymous(cluster, cluster.run(*each).stdout) for name, each in commands.items()}
     told["nodes"] = re.sub(r"(?<=OS=Linux) .*?(?=  )", "", told["nodes"])
-    return {f"machine-{name}.txt": text for name, text in told.items()}
+    return {f"machine-{name}.txt": text for name, text in (told | requests).items()}
 
 
-def record_resources(cluster: PrivateSlurm) -> dict[str, str]:
-    """Jobs that ask for memory and GPUs, of which the first runs; file name -> its text."""
-    jobs: dict[str, int] = {}
-    for name, options in ASKS.items():
-        jobs[name] = cluster.submit(*options, user="alice", account="physics", name=name)
-        if len(jobs) == 1:
-            running = lambda: "RUNNING" in _states(cluster)  # noqa: E731
-            cluster.wait_until(running, 20, "a running job")
-            cluster.run("scontrol", "update", "partition=all", "state=down")
-    form = {"SLURM_TIME_FORMAT": "%s"} | queue_format(MARK)
-    return {
-        "resources-squeue.txt": cluster.run(*SQUEUE, "--states", "all", env=form).stdout,
-        "resources-sinfo.txt": cluster.run(*SINFO).stdout,
-        "resources-config.txt": _anonymous(cluster, cluster.run(*SHOW_CONFIG).stdout),
-        "resources-jobs.json": json.dumps(jobs, indent=2) + "\n",
-    }
+def _requests(cluster: PrivateSlurm) -> dict[str, str]:
+    """What waiting jobs ask of nodes; file name -> its text."""
+    for options in REQUESTS:
+        cluster.submit(*options, "--partition=gpu", user="alice", account="physics")
+    form = {"SLURM_TIME_FORMAT": "%s"} | queue_format(MARK, FIELDS_WITH_REQUESTS)
+    return {"squeue": cluster.run(*SQUEUE, env=form).stdout}
 
 
 def _anonymous(cluster: PrivateSlurm, text: str) -> str:
@@ -235,8 +219,6 @@ def write_answers(release: SlurmRelease | None) -> None:
         major, minor = cluster.number
     with running_slurm(MACHINE_PLAN, release) as cluster:
         answers |= record_machine(cluster)
-    with running_slurm(KINDS_PLAN, release) as cluster:
-        answers |= record_resources(cluster)
     folder = ASSETS / f"{major}.{minor:02d}"
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in answers.items():

@@ -9,6 +9,7 @@ import pytest
 
 from slurm_rl_plugin.accounting.pbs.reader import PbsReader
 from slurm_rl_plugin.accounting.port import AccountingReader, JobLog
+from slurm_rl_plugin.accounting.published.reader import PublishedReader
 from slurm_rl_plugin.accounting.sacct.reader import SacctReader
 from slurm_rl_plugin.accounting.sbatch.reader import SbatchReader
 from slurm_rl_plugin.accounting.swf.reader import SwfReader
@@ -62,6 +63,13 @@ SBATCH = """\
 -dt 300 -e submit_batch_job | -sim-walltime 0 --uid=bob -J jobid_4 -n 2 -t 1 -p main job.sh
 -dt 300 -e submit_batch_job | -sim-walltime 9 --uid=bob -J jobid_5 -n 0 -t 1 -p main job.sh
 """
+F_DATA = """\
+jid,usr,adt,sdt,duration,cnumr,nnumr,elpl
+jid_3,ann,1970-01-01 00:03:20+00,1970-01-01 00:03:30+00,50,4,1,600
+jid_1,bob,1970-01-01 00:01:40+00,1970-01-01 00:01:50+00,60,2,1,
+jid_4,bob,1970-01-01 00:05:00+00,1970-01-01 00:05:05+00,0,2,1,60
+jid_5,bob,1970-01-01 00:05:00+00,1970-01-01 00:05:05+00,9,0,1,60
+"""
 
 
 @dataclass(frozen=True)
@@ -77,6 +85,7 @@ CASES = {
     "sacct as XDMoD asks": Case(SacctReader(), XDMOD, [110.0, 210.0]),
     "sbatch": Case(SbatchReader(), SBATCH, [np.nan, np.nan]),
     "pbs": Case(PbsReader(), PBS, [110.0, 210.0]),
+    "f-data": Case(PublishedReader(), F_DATA, [110.0, 210.0]),
     "torque": Case(PbsReader(), TORQUE, [110.0, 210.0]),
 }
 
@@ -125,7 +134,8 @@ def test_jobs_stand_in_submit_order(case, path):
 def test_jobs_of_equal_submit_keep_the_order_of_the_log(case, tmp_path):
     path = tmp_path / "log.txt"
     text = case.text.replace("3 200", "3 100").replace("|200|200|", "|100|100|")
-    path.write_text(text.replace("ctime=200", "ctime=100").replace("-dt 200", "-dt 100"))
+    text = text.replace("ctime=200", "ctime=100").replace("-dt 200", "-dt 100")
+    path.write_text(text.replace("00:03:20+00", "00:01:40+00"))
     log, _ = case.reader.read(path)
     assert log.submit.tolist() == [100.0, 100.0]
     assert log.job_id.tolist() == [3, 1]

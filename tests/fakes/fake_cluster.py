@@ -99,7 +99,12 @@ class FakeCluster:
             "nodes": "",
             "tasks": "",
             "tres": "",
-            "asks": "",
+            "asks": f"cpu={values.get('processors', 1)},node=1,billing=1",
+            "tasks_asked": values.get("processors", 1),
+            "memory": "0",
+            "per_job": "N/A",
+            "per_node": "N/A",
+            "per_task": "N/A",
             "name": "trial",
             "factors": {"age": 0, "assoc": 0, "fairshare": 10000, "size": 312, "qos": 0},
         }

@@ -146,8 +146,17 @@ def pbsnodes(state, words, mode):
         name: {
             "Mom": name,
             "state": node["state"],
-            "resources_available": {"arch": "linux", "host": name, "ncpus": node["ncpus"]},
-            "resources_assigned": {"ncpus": node["assigned"], "mem": "0kb"},
+            "resources_available": {
+                "arch": "linux",
+                "host": name,
+                "ncpus": node["ncpus"],
+                **node.get("available", {}),
+            },
+            "resources_assigned": {
+                "ncpus": node["assigned"],
+                "mem": "0kb",
+                **node.get("taken", {}),
+            },
         }
         for name, node in state["nodes"].items()
     }

@@ -111,6 +111,10 @@ class FakePbs:
         self._write(state)
         return name
 
+    def set_nodes(self, nodes: dict[str, Any]) -> None:
+        """Change what vnodes there are."""
+        self._write({**self.state, "nodes": nodes})
+
     def change(self, name: str, **values: Any) -> None:
         """Change attributes of a job."""
         state = self.state

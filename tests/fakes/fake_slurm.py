@@ -108,10 +108,17 @@ def _queue_values(job):
         "NodeList": job["nodes"],
         "ArrayTaskID": job["tasks"] or "N/A",
         "HetJobID": str(job["het_id"] or "N/A"),
+        "tres-alloc": job["asks"],
+        "NumTasks": str(job["tasks_asked"]),
+        "cpus-per-task": "1",
+        "MinMemory": job["memory"],
+        "tres-per-job": job["per_job"],
+        "tres-per-node": job["per_node"],
+        "tres-per-socket": "N/A",
+        "tres-per-task": job["per_task"],
         "MinTime": f"{job['time_min']}:00",
         "Deadline": str(job["deadline"] or "N/A"),
         "Reservation": job["reservation"],
-        "tres-alloc": job["asks"],
         "Name": job["name"],
     }
 
@@ -207,9 +214,14 @@ def sinfo(state, words, mode):
         return 0
     for node in state["nodes"]:
         for partition in node["partitions"]:
+            if "GresUsed" in _option(words, "-O"):
+                told = (node.get(key, "(null)") for key in ("gres", "gres_used"))
+                memory = (str(node.get(key, 0)) for key in ("memory", "memory_used"))
+                fields = [node["name"], partition, node["cpus"], *memory, *told]
+                say("|".join([*fields, node.get("state", "idle"), ""]))
+                continue
             tier = state["tiers"].get(partition, 1)
-            has = f"{node.get('memory', 1)}|{node.get('gres', '(null)')}"
-            say(f"{node['name']}|{node['cpus']}|{partition}|{tier}|{has}")
+            say(f"{node['name']}|{node['cpus']}|{partition}|{tier}")
     return 0
 
 
@@ -221,7 +233,7 @@ def sacct(state, words, mode):
     for row in state["accounting"]:
         # jobs asked for by a final state are given where they ended (run on 22.05)
         if states == [""] or (row["State"].split()[0] in states and _ended(row, words)):
-            say("|".join(str(row[name]) for name in fields))
+            say("|".join(str(row.get(name, "")) for name in fields))
     return 0
 
 
@@ -277,6 +289,10 @@ def sdiag(state, words, mode):
 def scontrol(state, words, mode):
     if words[:2] == ["show", "config"]:
         return _show_config(state)
+    if words == ["--all", "--oneliner", "show", "partitions"]:
+        for line in state.get("partition_lines", ()):
+            say(line)
+        return 0
     if words and words[0] == "-o":
         asked = {"assoc_mgr": show_assoc_mgr, "reservation": show_reservation}
         if words[2] == "licenses":

@@ -34,6 +34,8 @@ PLAN = ClusterPlan(
     processors_per_node=16,
     accounts=ACCOUNTS,
     options={
+        "SelectTypeParameters": "CR_CPU_Memory",
+        "DefMemPerCPU": "100",  # memory is counted
         "SchedulerParameters": "sched_interval=1,bf_interval=2,default_queue_depth=1000",
     },
 )

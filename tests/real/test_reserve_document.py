@@ -26,7 +26,7 @@ LINES = shell_lines(DOCUMENT)
 SET_UP = [line for line in LINES if line.startswith("sacctmgr") and "cpu=-1" not in line]
 (UNDO_QOS,) = [line for line in LINES if "cpu=-1" in line]
 (UNDO_LICENSES,) = [line for line in LINES if line.startswith("scontrol delete")]
-(KEYS,) = [block.text for block in code_blocks(DOCUMENT) if block.kind == "toml"]
+KEYS, *MORE_KEYS = [block.text for block in code_blocks(DOCUMENT) if block.kind == "toml"]
 PLAN = ClusterPlan(nodes=1, processors_per_node=8, accounts={**ACCOUNTS, **STAFF}, lines=SETTINGS)
 
 
@@ -59,6 +59,14 @@ def folder(cluster: PrivateSlurm, tmp_path: Path) -> Path:
 def write(folder: Path, keys: str) -> None:
     reserve = keys[keys.index("[reserve]") :].replace("most_processors = 8", "most_processors = 2")
     write_configuration(folder, "reserve:2", mode="active", cycle=1, more=reserve)
+
+
+@pytest.mark.parametrize("keys", MORE_KEYS)
+def test_other_keys_are_sound(cluster: PrivateSlurm, folder: Path, keys: str) -> None:
+    """Of GPUs and memory that this cluster gives to nobody, as `check` says."""
+    write(folder, keys)
+    lines = run_as_him(cluster, folder, "check").stdout.splitlines()
+    assert any("jobs are given no gpus" in line for line in lines), lines
 
 
 def checked(cluster: PrivateSlurm, folder: Path) -> dict[str, str]:

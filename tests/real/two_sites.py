@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +15,7 @@ from tests.real.conftest import ACCOUNTS, running_slurm
 from tests.real.offer_under_test import OfferService, offer_service
 from tests.real.ordinary_user import AS_HIM
 from tests.real.ordinary_user import NAME as ORDINARY
-from tests.real.private_cluster import ClusterPlan, PrivateSlurm
+from tests.real.private_cluster import ClusterPlan, NodeKind, PrivateSlurm
 from tests.real.slurm_releases import SlurmRelease
 from tests.real.system_users import add_system_user
 
@@ -71,8 +71,18 @@ def write_sites(path: Path, services: dict[str, OfferService]) -> None:
 
 
 @contextmanager
-def two_sites(release: SlurmRelease | None, more: Mapping[str, str]) -> Iterator[TwoSites]:
-    """Both clusters with their services; `more` are each one's lines of [offer] and behind it."""
+def two_sites(
+    release: SlurmRelease | None,
+    more: Mapping[str, str],
+    kinds: Mapping[str, Sequence[NodeKind]] | None = None,
+) -> Iterator[TwoSites]:
+    """Both clusters with their services.
+
+    Args:
+        release: of both.
+        more: lines of [offer] and behind it, by site.
+        kinds: of nodes, by site; a site that is not named has two plain nodes.
+    """
     add_system_user(ORDINARY)
     # only root can enter another release's folder
     before = AS_HIM if release is None else ()
@@ -80,7 +90,9 @@ def two_sites(release: SlurmRelease | None, more: Mapping[str, str]) -> Iterator
         clusters: dict[str, PrivateSlurm] = {}
         for name in NAMES:
             plan = ClusterPlan(
-                accounts=ACCOUNTS, options={"ClusterName": name, "MessageTimeout": "5"}
+                accounts=ACCOUNTS,
+                options={"ClusterName": name, "MessageTimeout": "5"},
+                kinds=(kinds or {}).get(name, ()),
             )
             first = clusters.get(NAMES[0])
             clusters[name] = stack.enter_context(running_slurm(plan, release, first))

@@ -258,6 +258,7 @@ SCORERS: dict[str, Callable[[Job, float], object]] = {
     "fifo": lambda job, now: -job.submit,
     "sjf": lambda job, now: -job.estimate,
     "saf": lambda job, now: -job.estimate * job.processors,
+    "least-share": lambda job, now: -job.processors,
     "edf": lambda job, now: -(job.submit + job.estimate + 60.0),
     "interactive-first": lambda job, now: (job.interactive, -job.submit),
     "min-run-wait": lambda job, now: -(job.estimate + (now - job.submit)),

@@ -25,16 +25,6 @@ HOW = [
 ]
 
 
-def part_of(workload: Workload, chosen: np.ndarray) -> Workload:
-    whole = {
-        "shares": workload.shares,
-        "past": workload.past.of_jobs(chosen),
-        "weighed": workload.weighed,
-    }
-    columns = {k: v[chosen] for k, v in workload._asdict().items() if k not in whole}
-    return Workload(**columns, **whole)
-
-
 @pytest.mark.parametrize("how", HOW, ids=str)
 def test_one_partition_is_the_machine(how: SimulationSettings) -> None:
     workload = random_workload(5, parallel=True)
@@ -65,7 +55,7 @@ def test_orders_that_do_not_look_at_usage_schedule_each_partition_by_itself(
         alone = SimulationSettings(
             capacity=capacity, backfilling=how.backfilling, reserve=how.reserve, cycle=how.cycle
         )
-        expected = simulate_scores(part_of(workload, mine), scores[mine], alone)
+        expected = simulate_scores(workload.select(mine), scores[mine], alone)
         assert both.start[mine].tolist() == expected.start.tolist()
 
 
@@ -87,7 +77,7 @@ def test_usage_in_one_partition_counts_in_the_other() -> None:
     )
     assert together.start.tolist() == [0.0, 10.0, 210.0, 110.0]
     alone = simulate_in_partitions(
-        part_of(workload, np.array([1, 2, 3])),
+        workload.select(np.array([1, 2, 3])),
         np.zeros(3, dtype=np.int64),
         [1],
         QueueOrder(rule="multifactor"),
@@ -104,7 +94,7 @@ def test_processor_seconds_of_all_partitions_are_charged() -> None:
         how = SimulationSettings(capacity=CAPACITY, backfilling="easy")
         start = simulate_in_partitions(workload, partition, [CAPACITY] * 2, order, how).start
         for number in (0, 1):
-            mine = part_of(workload, partition == number)
+            mine = workload.select(partition == number)
             begin = start[partition == number]
             running = (begin[:, None] <= begin) & (begin[:, None] + mine.run_time[:, None] > begin)
             assert (mine.processors @ running).max() <= CAPACITY

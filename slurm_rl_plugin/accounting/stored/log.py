@@ -34,7 +34,10 @@ COLUMNS: dict[str, Any] = {
 _KEY, _VERSION = "slurm_rl_log", 2
 #: Files of version 1 know no requests.
 _SCHEMAS = {1: [COLUMNS], 2: [COLUMNS, {**COLUMNS, **REQUESTS}]}
-_NOT_OURS = "this parquet file is none that `slurm-rl convert` wrote; give that one, or the log"
+_NOT_OURS = (
+    "this parquet file is none that `slurm-rl convert` wrote, nor F-DATA or PM100; give one of "
+    "these, or the log"
+)
 
 
 class StoredLog:

@@ -9,7 +9,11 @@ import numpy as np
 from slurm_rl_plugin.batch_systems.kind import AdapterParts
 from slurm_rl_plugin.batch_systems.pbs.answers.fairshare import Fairshare, shares_of, usage_of
 from slurm_rl_plugin.batch_systems.pbs.answers.fields import SCORE, PbsJob
-from slurm_rl_plugin.batch_systems.pbs.answers.nodes import PBSNODES, parse_capacity
+from slurm_rl_plugin.batch_systems.pbs.answers.nodes import (
+    PBSNODES,
+    parse_capacity,
+    parse_nodes,
+)
 from slurm_rl_plugin.batch_systems.pbs.answers.server import QSTAT_SERVER, PbsServer, parse_server
 from slurm_rl_plugin.batch_systems.pbs.batch_limit import PbsBatchLimit
 from slurm_rl_plugin.batch_systems.pbs.checks import pbs_checks
@@ -42,6 +46,7 @@ from slurm_rl_plugin.batch_systems.port import (
     SchedulerLoad,
 )
 from slurm_rl_plugin.domain import EndedJobs, QueueSnapshot, RunningJobs, StartedJobs
+from slurm_rl_plugin.domain.nodes import machine_resources
 from slurm_rl_plugin.units import FloatArray, IntArray
 
 
@@ -155,12 +160,16 @@ class Pbs:
         """
         base = self._base()
         jobs = self._queue.jobs()
-        capacity = parse_capacity(self.commands.read_json(PBSNODES))
+        nodes = self.commands.read_json(PBSNODES)
+        capacity = max(parse_capacity(nodes), 1)
+        machine = machine_resources(parse_nodes(nodes))
         tree = self._fairshare.read()
         started, ended = self._watch.told(jobs, self._ask_ended)
         now = self._given.clock()
         running = [job for job in jobs if job.runs]
-        build = PbsTables(self._given.shares or (), self._given.interactive)
+        build = PbsTables(
+            self._given.shares or (), self._given.interactive, with_requests=machine is not None
+        )
         waiting = [job for job in jobs if job.waits]
         counts = self._server is not None and self._server.counts_eligible_time
         pending = build.pending(waiting, base, now, counts_eligible_time=counts)
@@ -177,13 +186,14 @@ class Pbs:
             pending=pending,
             running=running_jobs,
             started=started_jobs,
-            capacity=max(capacity, 1),
+            capacity=capacity,
             accounts=accounts,
             partitions=build.queues.all,
             shares=shares_of(accounts, self._given.shares, tree),
             usage=usage_of(accounts, tree, running, now),
             ended=ended_jobs,
             users=build.users.all,
+            resources=None if machine is None else machine.with_running(running_jobs, capacity),
         )
 
     def go_on_from(self, earlier: BatchSystem) -> None:

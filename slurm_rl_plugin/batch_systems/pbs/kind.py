@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from slurm_rl_plugin.batch_systems.kind import AdapterParts, BatchSystemKind, JobRecord, Presence
@@ -10,6 +10,7 @@ from slurm_rl_plugin.batch_systems.kind import AdapterParts, BatchSystemKind, Jo
 if TYPE_CHECKING:
     from slurm_rl_plugin.batch_systems.port import BatchSystem
     from slurm_rl_plugin.domain.machine import Machine
+    from slurm_rl_plugin.domain.nodes import NodeNow
 
 
 def _build(parts: AdapterParts) -> BatchSystem:
@@ -45,6 +46,17 @@ def _machine(timeout: float) -> Machine:
     return read_running_machine(commands.read_json)
 
 
+def _nodes(timeout: float) -> Sequence[NodeNow]:
+    from slurm_rl_plugin.batch_systems.pbs.answers.nodes import (  # noqa: PLC0415
+        PBSNODES,
+        parse_nodes,
+    )
+    from slurm_rl_plugin.batch_systems.pbs.process import PbsCommands  # noqa: PLC0415
+
+    commands = PbsCommands(environment=None, timeout=timeout, on_call=None)
+    return parse_nodes(commands.read_json(PBSNODES))
+
+
 PBS = BatchSystemKind(
     name="pbs",
     title="OpenPBS",
@@ -56,4 +68,5 @@ PBS = BatchSystemKind(
     presence=_presence,
     answers=_answers,
     machine=_machine,
+    nodes=_nodes,
 )

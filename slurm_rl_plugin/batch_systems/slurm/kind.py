@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from slurm_rl_plugin.batch_systems.submission_port import JobSubmission
     from slurm_rl_plugin.domain.job_class import JobClassRule
     from slurm_rl_plugin.domain.machine import Machine
+    from slurm_rl_plugin.domain.nodes import NodeNow
 
 
 def _build(parts: AdapterParts) -> BatchSystem:
@@ -79,6 +80,17 @@ def _machine(timeout: float) -> Machine:
     return read_running_machine(commands.read)
 
 
+def _nodes(timeout: float) -> Sequence[NodeNow]:
+    from slurm_rl_plugin.batch_systems.slurm.answers.nodes import (  # noqa: PLC0415
+        SHOW_NODES_NOW,
+        parse_nodes,
+    )
+    from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner  # noqa: PLC0415
+
+    commands = CommandRunner(environment=None, timeout=timeout, on_call=None)
+    return parse_nodes(commands.read(SHOW_NODES_NOW), counts_memory=True)
+
+
 SLURM = BatchSystemKind(
     name="slurm",
     title="Slurm",
@@ -94,4 +106,5 @@ SLURM = BatchSystemKind(
     accounting=_accounting,
     submission=_submission,
     machine=_machine,
+    nodes=_nodes,
 )

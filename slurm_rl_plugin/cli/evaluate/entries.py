@@ -8,13 +8,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from slurm_rl_plugin.cli.evaluate.schedule_export import export_schedule, file_names
+from slurm_rl_plugin.cli.evaluate.study.nodes import figures_on_nodes, machine_entry
 from slurm_rl_plugin.cli.evaluate.user_summary import summarise_users
 from slurm_rl_plugin.cli.logs.arguments import NamedLog
-from slurm_rl_plugin.domain.machine import Machine
-from slurm_rl_plugin.learning.evaluation.on_machine import machine_figures
 from slurm_rl_plugin.simulator.kernel.class_limit import ClassLimit
 from slurm_rl_plugin.simulator.schedules.on_nodes import AS_SLURM
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog
@@ -39,10 +36,8 @@ def policy_entry(
         entry["mean_wait_since_submit"] = float(
             since_submit[first : len(since_submit) - last].mean()
         )
-    if prepared.machine is not None:
-        counted = np.zeros(len(schedule.submit), dtype=np.bool_)
-        counted[drop[0] : len(counted) - drop[1]] = True
-        entry.update(machine_figures(prepared, schedule, prepared.machine, counted))
+    measured = slice(drop[0], len(schedule.submit) - drop[1])
+    entry.update(figures_on_nodes(prepared, schedule, measured))
     if users:
         entry["users"] = summarise_users(prepared.log, schedule, drop)
     return entry
@@ -80,19 +75,8 @@ def log_entry(
         "drop": list(drop),
         "scale_load": options.scale_load,
         **_limit_entry(options.reserve_as),
-        **({} if prepared.machine is None else {"machine": _machine_entry(prepared.machine)}),
+        **({} if prepared.machine is None else {"machine": machine_entry(prepared.machine)}),
         "eligible_later": 0 if later is None else int((later > 0).sum()),
-    }
-
-
-def _machine_entry(machine: Machine) -> dict[str, Any]:
-    """Its nodes, and what of its configuration is not simulated."""
-    return {
-        "name": machine.name,
-        "nodes": machine.nodes,
-        "resources": dict(zip(machine.resources, machine.capacity.tolist(), strict=True)),
-        "partitions": [each.name for each in machine.partitions],
-        "not_simulated": list(machine.left_out),
     }
 
 

@@ -154,7 +154,8 @@ def _system(options: argparse.Namespace) -> str:
         f"--backfill {backfilling(options)} --estimates {options.estimates} "
         f"--cycle {options.cycle:g} --reserve {options.reserve} --scale-load {options.scale_load:g}"
     )
-    return " ".join([words, *reserve_words(options.reserve_as)])
+    on = [f"--cluster {options.cluster}"] if options.cluster else []
+    return " ".join([words, *reserve_words(options.reserve_as), *on])
 
 
 def _log(options: argparse.Namespace, candidates: list[Candidate]) -> NamedLog:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from slurm_rl_plugin.cli.evaluate.rule_table import print_rules
 from slurm_rl_plugin.cli.logs.arguments import configured_classifier
 from slurm_rl_plugin.cli.progress import progress_bar
 from slurm_rl_plugin.cli.tables import print_table
@@ -134,9 +135,7 @@ def _jobs_without_request(prepared: PreparedLog) -> int:
 
 def print_heldout(heldout: dict[str, Any]) -> None:
     """How the rule was chosen, then one row a policy; max wait in hours, short jobs in per cent."""
-    print("mean bounded slowdown on the training part (geometric mean over windows):")
-    rules = sorted(heldout["training_bounded_slowdown"].items(), key=lambda each: each[1])
-    print_table(["RULE", "BSLD"], rules)
+    print_rules(heldout["training_bounded_slowdown"], "geometric mean over windows")
     print(
         f"\nbest heuristic: {heldout['best_heuristic']}; windows of the test part: "
         f"{heldout['windows']}, independent: {heldout['independent_windows']}; GEO: geometric mean "

@@ -11,6 +11,7 @@ from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.learning.evaluation.continuous import PLANS, ContinuousProtocol
 from slurm_rl_plugin.learning.evaluation.heldout import HeldoutProtocol
 from slurm_rl_plugin.policies.registry import NATIVE
+from slurm_rl_plugin.simulator.schedules.on_nodes import NODE_BACKFILLING
 
 HELDOUT, CONTINUOUS = "heldout", "continuous"
 #: Fewer windows than this are no held-out evaluation.
@@ -34,6 +35,8 @@ _FIXED_AT_A_SITE: dict[str, tuple[Any, ...]] = {
     "--scale-load": (1.0,),
     "--partitions": (None,),
 }
+#: How nodes may be filled beside EASY where --cluster names them.
+_ON_NODES: dict[str, tuple[Any, ...]] = {"--backfill": (None, *NODE_BACKFILLING)}
 #: Options of one protocol alone.
 _OF_ONE = {"--windows": HELDOUT, "--runs": CONTINUOUS, "--plan": CONTINUOUS}
 
@@ -80,13 +83,19 @@ def check_protocol_options(options: argparse.Namespace) -> None:
             raise ConfigurationError(f"{option} belongs to --protocol {protocol}: give both.")
     if options.protocol is None:
         if options.config is not None:
-            _refuse(options, _FIXED_AT_A_SITE, "--config")
+            on_nodes = {} if options.cluster is None else _ON_NODES
+            _refuse(options, {**_FIXED_AT_A_SITE, **on_nodes}, "--config")
         return
     if options.protocol == HELDOUT and options.plot is not None:
         raise ConfigurationError(
             "--plot draws schedules, and --protocol heldout has one for each window: leave it out."
         )
-    _refuse(options, _FIXED, f"--protocol {options.protocol}")
+    fixed = _FIXED
+    if options.protocol == CONTINUOUS and options.cluster is not None:
+        fixed = {**_FIXED, **_ON_NODES}
+    if options.cluster is not None and options.plan is not None:
+        raise ConfigurationError("--plan is not simulated on nodes: leave out --plan or --cluster.")
+    _refuse(options, fixed, f"--protocol {options.protocol}")
     if NATIVE in (options.policy or ()):
         raise ConfigurationError(
             f"policy native does not go with --protocol {options.protocol}: its starts were made "

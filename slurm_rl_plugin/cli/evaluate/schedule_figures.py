@@ -123,7 +123,7 @@ def _span(schedules: Mapping[str, ScheduledJobs]) -> float:
 
 
 def _fairness(jobs: ScheduledJobs) -> FloatArray:
-    return fairness_at_starts(jobs.start, jobs.run_time, jobs.processors, jobs.account, jobs.shares)
+    return fairness_at_starts(jobs.start, jobs.run_time, jobs.charged, jobs.account, jobs.shares)
 
 
 def _draw_queues(schedules: Mapping[str, ScheduledJobs]) -> Any:

@@ -6,7 +6,13 @@ import argparse
 from dataclasses import replace
 from typing import Any
 
-from slurm_rl_plugin.cli.evaluate.entries import draw_study, exports, log_entry, policy_entry
+from slurm_rl_plugin.cli.evaluate.entries import (
+    backfilling,
+    draw_study,
+    exports,
+    log_entry,
+    policy_entry,
+)
 from slurm_rl_plugin.cli.evaluate.study.site_replay import replay_site
 from slurm_rl_plugin.cli.logs.arguments import NamedLog, site_in_file
 from slurm_rl_plugin.errors import ConfigurationError
@@ -24,7 +30,13 @@ def site_document(options: argparse.Namespace, log: NamedLog) -> dict[str, Any]:
         PolicyError: a model cannot be read.
     """
     configuration = site_in_file(options.config)
-    found = replay_site(configuration, log, beside=options.policy or (), cycle=options.cycle)
+    found = replay_site(
+        configuration,
+        log,
+        beside=options.policy or (),
+        cycle=options.cycle,
+        backfilling=backfilling(options),
+    )
     if isinstance(found, str):
         raise ConfigurationError(f"{log.name}: {found}")
     log = replace(log, prepared=found.known)
@@ -40,7 +52,8 @@ def site_document(options: argparse.Namespace, log: NamedLog) -> dict[str, Any]:
         "study": found.study,
     }
     if options.export is not None:
-        system = f"--config {options.config.name} --cycle {options.cycle:g}"
+        on = f" --cluster {options.cluster}" if options.cluster else ""
+        system = f"--config {options.config.name} --cycle {options.cycle:g}{on}"
         document["exports"] = exports(options, log, schedules, system)
     if options.plot is not None:
         document["figures"] = draw_study(options.plot, schedules, found.study)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from slurm_rl_plugin.cli.evaluate.resampled_logs import print_resampled
+from slurm_rl_plugin.cli.evaluate.study.nodes import print_on_nodes
 from slurm_rl_plugin.cli.evaluate.study.text import print_groups, print_losers
 from slurm_rl_plugin.cli.evaluate.user_summary import print_users
 from slurm_rl_plugin.cli.tables import WAIT_UNITS, print_table, waiting_time
@@ -30,7 +31,7 @@ def print_document(document: Mapping[str, Any]) -> None:
         reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(dropped.items()))
         print(f"Jobs of the log that are left out: {reasons}.")
     if "machine" in document["log"]:
-        print_on_machine(document)
+        print_on_nodes(document["log"]["machine"], document["policies"])
     print_groups(document["study"])
     print_losers(document["study"])
     if any("users" in entry for entry in document["policies"].values()):
@@ -61,39 +62,6 @@ def print_policies(document: Mapping[str, Any]) -> None:
     entries = document["policies"].values()
     header += [_FURTHER[key] for key in _FURTHER if any(key in entry for entry in entries)]
     print_table(header, rows)
-
-
-def print_on_machine(document: Mapping[str, Any]) -> None:
-    """The machine's resources and partitions under each policy, and what is not simulated of it."""
-    entries, machine = document["policies"], document["log"]["machine"]
-    some = next(iter(entries.values()))
-    print(f"\nOn {machine['nodes']} nodes; part of each resource in use, and what was asked for:")
-    rows = [
-        [
-            name,
-            each["capacity"],
-            each["load"],
-            *(of["resources"][name]["utilization"] for of in entries.values()),
-        ]
-        for name, each in some["resources"].items()
-    ]
-    print_table(["RESOURCE", "THERE", "ASKED", *entries], rows)
-    print("Mean wait, longest wait by partition:")
-    waits = [
-        [
-            name,
-            each["jobs"],
-            *(
-                f"{waiting_time(of['partitions'][name]['mean_wait'])}, "
-                f"{waiting_time(of['partitions'][name]['max_wait'])}"
-                for of in entries.values()
-            ),
-        ]
-        for name, each in some["partitions"].items()
-    ]
-    print_table(["PARTITION", "JOBS", *entries], waits)
-    for sentence in machine["not_simulated"]:
-        print(f"Not simulated: {sentence}")
 
 
 def _further(entry: Mapping[str, Any], key: str) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -12,8 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from slurm_rl_plugin.accounting.log_format import is_parquet, read_log
+from slurm_rl_plugin.accounting.log_format import is_stored, read_log
 from slurm_rl_plugin.accounting.port import JobLog, ReadReport
+from slurm_rl_plugin.batch_systems.registry import AUTO
+from slurm_rl_plugin.cli.logs.cluster_option import add_cluster_option, named_machine
 from slurm_rl_plugin.cli.logs.excerpt import LogExcerpt
 from slurm_rl_plugin.cli.logs.log_options import LogOptions
 from slurm_rl_plugin.cli.logs.slurm_log import (
@@ -23,14 +26,15 @@ from slurm_rl_plugin.cli.logs.slurm_log import (
     check_slurm_options,
     cluster_processors,
     read_slurm_log,
+    slurm_billing,
     slurm_shares,
 )
 from slurm_rl_plugin.cli.number_arguments import at_least_one
 from slurm_rl_plugin.configuration import Configuration, read_configuration
+from slurm_rl_plugin.domain.billing import Billing
 from slurm_rl_plugin.domain.job_class import JobClassifier
 from slurm_rl_plugin.domain.machine import Machine
 from slurm_rl_plugin.errors import ConfigurationError
-from slurm_rl_plugin.machine_files.reader import read_machine
 from slurm_rl_plugin.simulator.workloads.generators import generated_log, is_generator_name
 from slurm_rl_plugin.simulator.workloads.log_shares import check_shares
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog, prepare_log
@@ -144,13 +148,7 @@ def add_log_options(
     parser.add_argument(
         "--kill-at-limit", action="store_true", help="end jobs at their requested time"
     )
-    parser.add_argument(
-        "--cluster",
-        type=Path,
-        metavar="SLURM.CONF",
-        help="the jobs run on the nodes that this slurm.conf describes, with gres.conf and "
-        "sacctmgr's output beside it",
-    )
+    add_cluster_option(parser)
     parser.add_argument("--config", type=Path, metavar="FILE", help=config)
     add_slurm_options(parser)
 
@@ -198,13 +196,16 @@ def _own_accounting(options: LogOptions) -> NamedLog:
     own = read_slurm_log(options, datetime.now())
     given = _given_shares(options)
     shares = given or slurm_shares(own.log.accounts)
-    sized = options.processors or options.partitions
+    sized = options.processors or options.partitions or options.cluster
     capacity = options.processors if sized else cluster_processors()
-    prepared = _prepared(own.log, options, shares, capacity)
+    billing = None if options.cluster else slurm_billing()
+    prepared = _prepared(own.log, options, shares, capacity, billing)
     whence = {  # not in the manifest: the command there gives both, and must make the same model
-        "processors_from": "options" if sized else "sinfo",
+        "processors_from": "cluster" if options.cluster else "options" if sized else "sinfo",
         "shares_from": "options" if given else "sshare" if shares else "work",
     }
+    if billing is not None and billing.has_weights:
+        whence["billing_from"] = "scontrol"
     return NamedLog(
         name=SLURM, prepared=prepared, report=own.report, origin=own.origin, whence=whence
     )
@@ -240,6 +241,7 @@ def _prepared(
     options: LogOptions,
     shares: Mapping[str, float] | None,
     capacity: int | None,
+    billing: Billing | None = None,
 ) -> PreparedLog:
     return prepare_log(
         log,
@@ -250,6 +252,7 @@ def _prepared(
         kill_at_limit=options.kill_at_limit,
         partitions=options.partitions,
         machine=_machine(options),
+        billing=billing,
     )
 
 
@@ -257,6 +260,7 @@ def _machine(options: LogOptions) -> Machine | None:
     """The machine of --cluster.
 
     Raises:
+        BatchSystemError: the cluster does not answer.
         ConfigurationError: its files are not understood, or other options say another machine.
     """
     if options.cluster is None:
@@ -266,13 +270,16 @@ def _machine(options: LogOptions) -> Machine | None:
             "--cluster tells processors, partitions and nodes: leave out --processors, "
             "--partitions and --whole-nodes-of."
         )
-    return read_machine(options.cluster)
+    adapter = AUTO
+    if options.config is not None:
+        adapter = site_in_file(options.config).sections.batch_system.adapter
+    return named_machine(options.cluster, adapter, os.environ)
 
 
 def _cut_log(excerpt: LogExcerpt, given: int | None) -> tuple[JobLog, ReadReport, int | None]:
     """The jobs of an argument, the reader's report and the size of the machine."""
     path = Path(excerpt.log)
-    if is_parquet(path):
+    if is_stored(path):
         from slurm_rl_plugin.accounting.stored.log import StoredLog  # noqa: PLC0415 - an extra's
 
         stored = StoredLog(path)

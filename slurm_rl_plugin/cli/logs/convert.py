@@ -22,8 +22,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="LOG",
         nargs="+",
         type=Path,
-        help="a log of SWF or of sbatch events, dumps of sacct that go together, or files or "
-        "folders of PBS",
+        help="a log of SWF or of sbatch events, dumps of sacct that go together, files or folders "
+        "of PBS, months of F-DATA, PM100, or pods of openb",
     )
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="LOG.parquet")
     parser.add_argument("--json", action="store_true", help="print one JSON document")

@@ -25,7 +25,7 @@ class LogOptions:
         whole_nodes_of: processors of a node where jobs get whole nodes.
         kill_at_limit: end jobs at their requested time.
         config: file whose rules of job classes and shares are taken.
-        cluster: slurm.conf, or the folder that holds it: the jobs run on its nodes.
+        cluster: slurm.conf, the folder that holds it, or "live": the jobs run on its nodes.
     """
 
     source: str | None = None
@@ -39,7 +39,7 @@ class LogOptions:
     whole_nodes_of: int = 1
     kill_at_limit: bool = False
     config: Path | None = None
-    cluster: Path | None = None
+    cluster: str | None = None
 
     @classmethod
     def of(cls, options: argparse.Namespace) -> Self:

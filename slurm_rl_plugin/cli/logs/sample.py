@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from slurm_rl_plugin.accounting.log_format import is_parquet
+from slurm_rl_plugin.accounting.log_format import is_stored
 from slurm_rl_plugin.cli.logs.excerpt import whole_weeks
 
 #: A stored log of more jobs is not trained on whole.
@@ -21,7 +21,7 @@ def sampled(argument: str) -> str:
         AccountingLogError: the file is broken.
     """
     path = Path(argument)
-    if not is_parquet(path):
+    if not is_stored(path):
         return argument
     from slurm_rl_plugin.accounting.stored.log import StoredLog  # noqa: PLC0415 - an extra's
 

@@ -19,9 +19,10 @@ from slurm_rl_plugin.cli.look.explanation_text import print_explanation
 from slurm_rl_plugin.cli.look.job_arguments import job_number
 from slurm_rl_plugin.cli.look.limit_text import limit_sentence
 from slurm_rl_plugin.cli.look.queue_look import QueueLook, look_at_queue
+from slurm_rl_plugin.cli.look.room import room_of
 from slurm_rl_plugin.cli.tables import print_json
 from slurm_rl_plugin.configuration import Configuration
-from slurm_rl_plugin.errors import JobNotPending, SlurmRLError
+from slurm_rl_plugin.errors import BatchSystemError, JobNotPending, SlurmRLError
 from slurm_rl_plugin.hook.audit.reader import AuditFilter, tail_of
 from slurm_rl_plugin.hook.cycle.explanation import Explanation
 from slurm_rl_plugin.hook.memory.disable_file import read_disable_file
@@ -77,10 +78,11 @@ def explained(configuration: Configuration, job: int, record: JobRecord) -> dict
     )
     document = {**explanation.document(), **_decision(look), **_record(configuration, record)}
     document["writes"] = _writes(configuration)
+    document["room"], unread = _room(configuration, document, record)
     if document["features"] is not None:
         _add_linear_part(look, document)
     document["audit"] = _audit(configuration, number)
-    document["not_read"] = [*record.unread, *_not_read(configuration, look, document)]
+    document["not_read"] = [*record.unread, *unread, *_not_read(configuration, look, document)]
     return document
 
 
@@ -113,6 +115,22 @@ def _writes(configuration: Configuration) -> dict[str, Any]:
         "mode": configuration.sections.hook.mode,
         "disabled": found.words if found is not None and counts else None,
     }
+
+
+def _room(
+    configuration: Configuration, document: dict[str, Any], record: JobRecord
+) -> tuple[dict[str, Any] | None, list[str]]:
+    """What nodes of now have for the job, and why that is not known."""
+    nodes_of = chosen_batch_system(configuration).kind.nodes
+    if document["requests"] is None or nodes_of is None:
+        return None, []
+    try:
+        nodes = nodes_of(float(configuration.sections.batch_system.timeout))
+    except BatchSystemError as error:
+        return None, [f"what of nodes is free: {error}."]
+    told = record.description.partition if record.description else document["partition"]
+    asked = document["requests"]
+    return room_of(nodes, told.split(","), asked["amounts"], asked["nodes"]), []
 
 
 def _record(configuration: Configuration, record: JobRecord) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from slurm_rl_plugin.cli.look.room import amount_text, room_sentences
 from slurm_rl_plugin.cli.tables import print_table, printable, slurm_duration, slurm_time
 from slurm_rl_plugin.hook.rails.batch_limit import OFF
 
@@ -25,6 +26,7 @@ def print_explanation(document: Mapping[str, Any]) -> None:
     """Print the document of `slurm-rl explain`."""
     for line in (
         *_job(document),
+        *_room(document),
         *_place(document),
         *_run_time(document["run_time"]),
         _account(document["account"]),
@@ -50,6 +52,18 @@ def _job(document: Mapping[str, Any]) -> list[str]:
         *_accrued(document),
         f"Class: {document['class']}, by the rule: {document['class_rule'] or 'not read'}.",
     ]
+
+
+def _room(document: Mapping[str, Any]) -> list[str]:
+    """What it asks of nodes, and whether they have it; no line on a machine of processors."""
+    asked = document["requests"]
+    if asked is None:
+        return []
+    told = ", ".join(amount_text(name, amount) for name, amount in asked["amounts"].items())
+    count = max(asked["nodes"], 1)
+    where = "one node" if count == 1 else f"{count} nodes"
+    lines = [f"It asks for {told}, on {where} at least."]
+    return lines if document["room"] is None else lines + room_sentences(document["room"])
 
 
 def _accrued(document: Mapping[str, Any]) -> list[str]:

@@ -14,10 +14,10 @@ from slurm_rl_plugin.cli.look.job_arguments import count, job_numbers, names
 from slurm_rl_plugin.cli.look.limit_text import limit_sentence
 from slurm_rl_plugin.cli.look.queue_look import QueueLook, look_at_queue
 from slurm_rl_plugin.cli.look.queue_table import (
-    DEFAULT_FIELDS,
     FIELDS,
     Row,
     cells,
+    default_fields,
     fields,
     queue_rows,
 )
@@ -36,7 +36,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         *("-o", "--format"),
         type=fields,
-        default=DEFAULT_FIELDS,
         metavar="FIELDS",
         help=f"some of {','.join(FIELDS)}",
     )
@@ -56,12 +55,14 @@ def main(options: argparse.Namespace) -> int:
     limit = look.considered.plan.limit
     if limit.amounts is not None:
         sys.stderr.write(f"slurm-rl queue: {limit_sentence(limit)}\n")
-    rows = [row for row in queue_rows(look.considered) if _wanted(row, options)][: options.limit]
+    all_rows = queue_rows(look.considered)
+    rows = [row for row in all_rows if _wanted(row, options)][: options.limit]
     if options.json:
         print_json(_document(look, rows))
         return 0
-    header = [name.upper() for name in options.format]
-    lines = [cells(row, options.format) for row in rows]
+    chosen = options.format or default_fields(all_rows)
+    header = [name.upper() for name in chosen]
+    lines = [cells(row, chosen) for row in rows]
     if options.parsable2:
         print_parsable(None if options.noheader else header, lines)
     else:

@@ -6,7 +6,9 @@ import argparse
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from slurm_rl_plugin.cli.tables import slurm_duration, slurm_time
+from slurm_rl_plugin.accounting.resource_amounts import resources_text
+from slurm_rl_plugin.cli.tables import slurm_duration, slurm_size, slurm_time
+from slurm_rl_plugin.domain.resources import GPUS, MEMORY, ResourceRequests
 from slurm_rl_plugin.hook.order.considered_jobs import ConsideredJobs
 
 Row = dict[str, Any]
@@ -16,6 +18,8 @@ DEFAULT_FIELDS = (
     *("rank", "jobid", "user", "account", "partition", "class", "untouched", "wait", "score"),
     *("native", "factor", "total", "siterank", "nowrank"),
 )
+#: Printed behind these where any pending job asks for some of it.
+RESOURCE_FIELDS = ("gpus", "memory")
 #: Every field that --format can name; how a value is printed where not as it is.
 FIELDS: dict[str, Callable[[Any], Any] | None] = {
     **dict.fromkeys(DEFAULT_FIELDS, None),
@@ -24,6 +28,9 @@ FIELDS: dict[str, Callable[[Any], Any] | None] = {
     "nice": None,
     "tier": None,
     "processors": None,
+    "gpus": lambda gpus: f"{gpus:g}",
+    "memory": slurm_size,
+    "resources": resources_text,
     "wait": slurm_duration,
     "accrued": slurm_duration,
     "passedover": None,
@@ -55,6 +62,7 @@ def queue_rows(considered: ConsideredJobs) -> list[Row]:
     pending = snapshot.pending
     jobs, after = pending.jobs, considered.plan.priority_after
     protected = set(considered.plan.decision.protected.tolist())
+    asked = resource_amounts(jobs.requests)
     rows = []
     for place in considered.in_order:
         native, factor = int(pending.native_priority[place]), int(pending.factor[place])
@@ -84,12 +92,31 @@ def queue_rows(considered: ConsideredJobs) -> list[Row]:
                 "nice": int(pending.nice[place]),
                 "tier": None if pending.tier is None else int(pending.tier[place]),
                 "processors": int(jobs.processors[place]),
+                "gpus": asked[place].get(GPUS, 0.0) if asked else None,
+                "memory": asked[place].get(MEMORY, 0.0) if asked else None,
+                "resources": asked[place] if asked else None,
                 "timelimit": float(jobs.time_limit[place]),
                 "submit": float(jobs.submit[place]),
                 "eligible": float(jobs.eligible[place]),
             }
         )
     return rows
+
+
+def resource_amounts(requests: ResourceRequests | None) -> list[dict[str, float]]:
+    """What each job asks for, by resource, without what it asks none of; [] where nobody told."""
+    if requests is None:
+        return []
+    return [
+        {name: amount for name, amount in zip(requests.names, row, strict=True) if amount}
+        for row in requests.total.tolist()
+    ]
+
+
+def default_fields(rows: Sequence[Row]) -> tuple[str, ...]:
+    """What is printed where nobody says: resources only where some job asks for them."""
+    told = (name for name in RESOURCE_FIELDS if any(row[name] for row in rows))
+    return (*DEFAULT_FIELDS, *told)
 
 
 def cells(row: Mapping[str, Any], chosen: Sequence[str]) -> list[Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import math
 import time
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -18,8 +19,16 @@ from slurm_rl_plugin.cli.assembly.configuration_arguments import (
 )
 from slurm_rl_plugin.cli.assembly.state_owner import become_state_owner
 from slurm_rl_plugin.cli.daemon.metrics import daemon_metrics
-from slurm_rl_plugin.cli.tables import print_json, printable, slurm_duration, slurm_time
+from slurm_rl_plugin.cli.tables import (
+    print_json,
+    printable,
+    slurm_duration,
+    slurm_size,
+    slurm_time,
+)
 from slurm_rl_plugin.configuration import Configuration, KnownConfiguration
+from slurm_rl_plugin.domain.resource_use import resource_use
+from slurm_rl_plugin.domain.resources import MEMORY
 from slurm_rl_plugin.errors import SlurmRLError
 from slurm_rl_plugin.hook.daemon.lock import daemon_runs, lock_path
 from slurm_rl_plugin.hook.memory.disable_file import read_disable_file
@@ -121,11 +130,14 @@ def _metrics(configuration: Configuration) -> dict[str, Any]:
 
 def _batch_system(configuration: Configuration) -> dict[str, Any]:
     try:
-        pending = build_batch_system(configuration, []).snapshot().pending
+        snapshot = build_batch_system(configuration, []).snapshot()
     except SlurmRLError as error:
         return {"reachable": False, "reason": str(error).rstrip(".")}
+    pending = snapshot.pending
     factors = int(np.count_nonzero(pending.factor))
-    return {"reachable": True, "pending": len(pending), "with_factor": factors}
+    resources = {each.name: asdict(each) for each in resource_use(snapshot)}
+    told = {"pending": len(pending), "with_factor": factors, "resources": resources}
+    return {"reachable": True, **told}
 
 
 def _problems(document: dict[str, Any], pace: float) -> list[str]:
@@ -208,9 +220,18 @@ def _lines(document: dict[str, Any]) -> list[str]:
         *["the scheduler plans with estimates of ours"] * document["plan_estimates_stand"],
         *[f"plan estimates: none: {policy['plan_doubt']}"] * bool(policy["plan_doubt"]),
         f"slurm: {answer}",
+        *map(_resource_line, slurm.get("resources", {}).values()),
         *(f"problem: {each}" for each in document["problems"]),
         *["all is well"] * (not document["problems"]),
     ]
+
+
+def _resource_line(use: Mapping[str, Any]) -> str:
+    running, usable, pending = (
+        slurm_size(use[key]) if use["name"] == MEMORY else f"{use[key]:g}"
+        for key in ("running", "usable", "pending")
+    )
+    return f"{use['name']}: {running} of {usable} in use, {pending} asked for by pending jobs"
 
 
 def _why_absent(document: dict[str, Any]) -> str:

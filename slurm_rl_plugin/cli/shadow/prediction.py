@@ -27,7 +27,7 @@ def predict(
 
     Args:
         configuration: of the site: model, shares, job classes, and how far its order goes.
-        options: `log`, `config`, `processors` and `keep`.
+        options: `log`, `config`, `processors`, `cluster` and `keep`.
         first: seconds since the epoch from which on jobs ended; None for no bound, which only a
             LOG allows.
         last: until when.
@@ -58,6 +58,7 @@ def _log(
         keep=options.keep,
         sacct_timeout=SECONDS,
         processors=options.processors,
+        cluster=options.cluster,
         shares=configuration.shares,
         config=options.config,
     )

@@ -15,6 +15,7 @@ from slurm_rl_plugin.cli.assembly.configuration_arguments import (
     configuration_of,
 )
 from slurm_rl_plugin.cli.evaluate.study.text import print_site_study
+from slurm_rl_plugin.cli.logs.cluster_option import add_cluster_option
 from slurm_rl_plugin.cli.progress import parts_bar
 from slurm_rl_plugin.cli.shadow.text import print_shadow
 from slurm_rl_plugin.cli.slurm_times import time_argument
@@ -52,6 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--processors", type=_processors, metavar="N", help="size of the machine (default: sinfo's)"
     )
+    add_cluster_option(parser)
     parser.add_argument("--keep", type=Path, metavar="FILE", help="write what sacct gave; a LOG")
     parser.add_argument("--no-replay", action="store_true", help="the audit log alone")
     parser.add_argument("--plot", type=Path, metavar="FILE", help="draw both parts as PNG")

@@ -84,6 +84,18 @@ class Explanation:
             "passed_over": bool(self.considered.passed_over[place]),
             "untouched": self.considered.untouched[place] or None,
             "protected": place in self._plan.decision.protected,
+            "requests": self._requests(),
+        }
+
+    def _requests(self) -> dict[str, Any] | None:
+        """What it asks of nodes, memory in MiB; None where the system tells of processors alone."""
+        requests = self._snapshot.pending.jobs.requests
+        if requests is None:
+            return None
+        amounts = zip(requests.names, requests.total[self.place].tolist(), strict=True)
+        return {
+            "amounts": {name: amount for name, amount in amounts if amount},
+            "nodes": int(requests.nodes[self.place]),
         }
 
     def _ranks(self) -> dict[str, Any]:

@@ -27,7 +27,7 @@ from slurm_rl_plugin.learning.workplace import processors_here
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.simulator.scoring.plan_estimates import PlanRule
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog, select_prepared
-from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
+from slurm_rl_plugin.units import DAY, BoolArray, FloatArray, IntArray
 from slurm_rl_plugin.utility.responsiveness import bounded_slowdown
 
 #: Share of the jobs that each run leaves out, so that runs of one log differ.
@@ -51,6 +51,7 @@ class ContinuousProtocol:
         runs: each without LEFT_OUT of the jobs, drawn at random, the same for all policies.
         seed: of the draws.
         whole: whether figures are of all jobs; by default of those behind the training part.
+        by_days: intervals are drawn of days of submissions, and not of stretches of jobs.
 
     Raises:
         ConfigurationError: no runs.
@@ -59,6 +60,12 @@ class ContinuousProtocol:
     runs: int = 4
     seed: int = 1
     whole: bool = False
+    by_days: bool = False
+
+    @property
+    def drawn_together(self) -> int:
+        """Consecutive stretches that are drawn together for an interval."""
+        return 1 if self.by_days else STRETCHES_DRAWN
 
     def __post_init__(self) -> None:
         if self.runs < 1:
@@ -135,11 +142,14 @@ def replay_continuously(
         ConfigurationError: an unknown policy, or a log too short for one stretch of counted jobs.
     """
     border = 0 if protocol.whole else training_jobs(prepared)
-    if len(prepared.log) - border < STRETCH:
+    fewest = 1 if protocol.by_days else STRETCH
+    if len(prepared.log) - border < fewest:
         raise ConfigurationError(
-            f"the last 40 % of the log are fewer than {STRETCH} jobs: give a longer log."
+            f"the last 40 % of the log are fewer than {fewest} jobs: give a longer log."
         )
-    runs = [drawn_run(prepared, border, protocol.seed + number) for number in range(protocol.runs)]
+    stretch = stretches_of(prepared, border, protocol)
+    seeds = [protocol.seed + number for number in range(protocol.runs)]
+    runs = [drawn_run(prepared, border, stretch, seed) for seed in seeds]
     tasks = [(each, run) for run in runs for each in candidates]
 
     def measured(task: tuple[Replayed, DrawnRun]) -> ContinuousRun:
@@ -174,15 +184,24 @@ class DrawnRun:
     stretch: IntArray
 
 
-def drawn_run(prepared: PreparedLog, border: int, seed: int) -> DrawnRun:
-    """The log of one run; jobs from `border` on count."""
+def stretches_of(prepared: PreparedLog, border: int, protocol: ContinuousProtocol) -> IntArray:
+    """The stretch of each job, shape [n]; jobs from `border` on count."""
+    places = np.arange(len(prepared.log))
+    if not protocol.by_days:
+        return np.maximum(places - border, 0) // STRETCH
+    since = prepared.log.submit - prepared.log.submit[border]
+    return np.maximum(since // DAY, 0.0).astype(np.int64)
+
+
+def drawn_run(prepared: PreparedLog, border: int, stretch: IntArray, seed: int) -> DrawnRun:
+    """The log of one run; jobs from `border` on count, each in its stretch, shape [n]."""
     jobs = len(prepared.log)
     left_out = np.random.default_rng(seed).choice(jobs, int(jobs * LEFT_OUT), replace=False)
     kept = np.setdiff1d(np.arange(jobs), left_out)
     return DrawnRun(
         log=select_prepared(prepared, kept),
         counted=kept >= border,
-        stretch=np.maximum(kept - border, 0) // STRETCH,
+        stretch=stretch[kept],
     )
 
 
@@ -190,15 +209,20 @@ def figures_of(run: DrawnRun, start: FloatArray, settings: SimulationSettings) -
     """The figures of the counted jobs with the starts that a policy gave them, seconds, [n]."""
     jobs = schedule_of(run.log, start, settings)
     slowdown = bounded_slowdown(jobs.wait[run.counted], jobs.run_time[run.counted])
-    stretch = run.stretch[run.counted]
+    stretch, stretches = run.stretch[run.counted], int(run.stretch.max()) + 1
     return ContinuousRun(
         waits=waits_of(jobs, run.counted),
-        slowdowns=np.array([np.bincount(stretch, slowdown), np.bincount(stretch)]),
+        slowdowns=np.array(
+            [np.bincount(stretch, slowdown, stretches), np.bincount(stretch, None, stretches)]
+        ),
     )
 
 
 def ratios_to(
-    runs: Mapping[str, Sequence[ContinuousRun]], to: Sequence[ContinuousRun], seed: int
+    runs: Mapping[str, Sequence[ContinuousRun]],
+    to: Sequence[ContinuousRun],
+    seed: int,
+    together: int = STRETCHES_DRAWN,
 ) -> dict[str, dict[str, float | list[float] | None]]:
     """Each policy's figures over those of another one: medians of the runs' ratios.
 
@@ -209,25 +233,32 @@ def ratios_to(
         runs: of each policy.
         to: of the policy that the others are compared with.
         seed: of the draws.
+        together: consecutive stretches that are drawn together.
     """
     return {
         name: {
             **median_ratios([run.waits for run in mine], [run.waits for run in to]),
-            "ci95": _interval(mine, to, np.random.default_rng(seed)),
+            "ci95": _interval(mine, to, np.random.default_rng(seed), together),
         }
         for name, mine in runs.items()
     }
 
 
 def _interval(
-    mine: Sequence[ContinuousRun], other: Sequence[ContinuousRun], rng: np.random.Generator
+    mine: Sequence[ContinuousRun],
+    other: Sequence[ContinuousRun],
+    rng: np.random.Generator,
+    together: int,
 ) -> list[float] | None:
-    drawn = drawn_ratios(mine, other, rng)
+    drawn = drawn_ratios(mine, other, rng, together)
     return None if drawn is None else list(interval_of(drawn))
 
 
 def drawn_ratios(
-    mine: Sequence[ContinuousRun], other: Sequence[ContinuousRun], rng: np.random.Generator
+    mine: Sequence[ContinuousRun],
+    other: Sequence[ContinuousRun],
+    rng: np.random.Generator,
+    together: int = STRETCHES_DRAWN,
 ) -> FloatArray | None:
     """Ratios of mean bounded slowdowns, runs and blocks of stretches drawn afresh, shape [draws].
 
@@ -237,12 +268,13 @@ def drawn_ratios(
         mine: of one policy.
         other: of the policy that it is compared with, in the same runs.
         rng: of the draws.
+        together: consecutive stretches that are drawn together.
     """
     sums = np.array([[run.slowdowns for run in each] for each in (mine, other)])  # [2, runs, 2, n]
     runs, stretches = sums.shape[1], sums.shape[3]
-    if runs < 2 or stretches < 2 * STRETCHES_DRAWN:
+    if runs < 2 or stretches < 2 * together:
         return None
-    places = drawn_places(stretches, rng, STRETCHES_DRAWN, BLOCK_RESAMPLES)
+    places = drawn_places(stretches, rng, together, BLOCK_RESAMPLES)
     chosen = rng.integers(runs, size=(len(places), runs))
     drawn = np.array(
         [

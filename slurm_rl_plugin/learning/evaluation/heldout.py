@@ -32,6 +32,9 @@ HEURISTICS = (
     *("sjf-predicted", "saf-predicted", "wspt-predicted"),
 )
 
+#: The same on a machine of several resources: also who asks for, or has, least of it first.
+NODE_HEURISTICS = (*HEURISTICS, "least-share", "drf")
+
 #: Called after each window with how many are done and the mean bounded slowdown of the last.
 WindowProgress = Callable[[int, float], None]
 
@@ -207,9 +210,7 @@ def _figures(window: PreparedLog, start: FloatArray, protocol: HeldoutProtocol) 
     counted = slice(protocol.warm_up, protocol.warm_up + protocol.counted)
     run_time = window.log.run_time
     wait = (start - window.log.submit)[counted]
-    fairness = fairness_at_starts(
-        start, run_time, window.log.processors, window.account, window.shares
-    )
+    fairness = fairness_at_starts(start, run_time, window.charged, window.account, window.shares)
     short = run_time[counted] < SHORT_JOB_RUN_TIME
     return [
         float(bounded_slowdown(wait, run_time[counted]).mean()),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -144,12 +144,46 @@ def _starts_on_nodes(
     settings: SimulationSettings,
     machine: Machine,
 ) -> FloatArray:
+    named = named_policy(candidate.name)
+    if named is not None and named.kind is PolicyKind.PREDICTED:
+        prepared = knowing_recent_runs(prepared, workload, settings)
     if candidate.name == SITES_OWN:
         order = QueueOrder(site=site_priority(prepared.log, machine))
+        settings = replace(settings, half_life=machine.weights.half_life)
     else:
         order = _order_in_partitions(candidate, prepared, workload)
-    nodes = node_machine(prepared.log, machine)
+    return starts_of_order(order, prepared, workload, settings)
+
+
+def starts_of_order(
+    order: QueueOrder, prepared: PreparedLog, workload: Workload, settings: SimulationSettings
+) -> FloatArray:
+    """When each job starts under an order of the queue, on nodes where the log has any.
+
+    Seconds, shape [n].
+    """
+    if prepared.machine is None:
+        return simulate_order(workload, order, settings).start
+    nodes = node_machine(prepared.log, prepared.machine)
     return simulate_on_nodes(workload, nodes, order, settings).start
+
+
+def knowing_recent_runs(
+    prepared: PreparedLog, workload: Workload, settings: SimulationSettings
+) -> PreparedLog:
+    """The log with what users' last runs told at submission, for rules by predicted run times.
+
+    On a machine of nodes a log that records no starts tells it by those of first come, first
+    served; else runs would be known that nobody could have seen.
+    """
+    if prepared.recent_runs is not None:
+        return prepared
+    seen = prepared
+    if prepared.machine is not None and np.isnan(prepared.log.start).any():
+        start = starts_under(Candidate(name="fifo"), prepared, workload, settings.without_hook)
+        told = np.where(np.isnan(prepared.log.start), start, prepared.log.start)
+        seen = replace(prepared, log=replace(prepared.log, start=told))
+    return replace(prepared, recent_runs=recent_runs(seen))
 
 
 def _order_in_partitions(
@@ -189,6 +223,7 @@ def schedule_of(
         interactive=prepared.interactive,
         shares=prepared.shares,
         capacity=settings.capacity,
+        billed=prepared.billed,
     )
 
 

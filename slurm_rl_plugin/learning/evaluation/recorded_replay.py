@@ -15,8 +15,14 @@ import numpy as np
 
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.features.estimates import RequestedLimit
-from slurm_rl_plugin.learning.evaluation.paired import Candidate, schedule_of, starts_under
-from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings, simulate_scores
+from slurm_rl_plugin.learning.evaluation.paired import (
+    Candidate,
+    schedule_of,
+    starts_of_order,
+    starts_under,
+)
+from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder
+from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog
 from slurm_rl_plugin.units import FloatArray
 from slurm_rl_plugin.utility.summary import ScheduledJobs
@@ -83,7 +89,7 @@ def replay(
         )
     workload, alone = known.workload(RequestedLimit()), settings.without_hook
     starts: dict[str, FloatArray] = {RECORDED: np.maximum(recorded, known.log.submit)}
-    starts[RECORDED_ORDER] = simulate_scores(workload, -recorded, alone).start
+    starts[RECORDED_ORDER] = starts_of_order(QueueOrder(scores=-recorded), known, workload, alone)
     progress(1)
     for name in BASELINES:
         starts[name] = starts_under(Candidate(name=name), known, workload, alone)

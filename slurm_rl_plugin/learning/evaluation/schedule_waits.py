@@ -56,7 +56,7 @@ def waits_of(jobs: ScheduledJobs, counted: slice | BoolArray) -> ScheduleWaits:
     at_once = wait[run_time < SHORT_JOB_RUN_TIME] <= INTERACTIVE_WAIT_GOAL
     wide = processors >= np.quantile(processors, 1.0 - WIDE_PART)
     fairness = fairness_at_starts(
-        jobs.start, jobs.run_time, jobs.processors, jobs.account, jobs.shares
+        jobs.start, jobs.run_time, jobs.charged, jobs.account, jobs.shares
     )
     return ScheduleWaits(
         bounded_slowdown=float(np.mean(bounded_slowdown(wait, run_time))),

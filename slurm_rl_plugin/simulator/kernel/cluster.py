@@ -9,6 +9,7 @@ import numpy as np
 from slurm_rl_plugin.domain import JobTable
 from slurm_rl_plugin.errors import SimulationError
 from slurm_rl_plugin.simulator.kernel.compilation import compiled_borrowing
+from slurm_rl_plugin.simulator.kernel.running_ends import first_not_before, sift_down, sift_up
 from slurm_rl_plugin.simulator.kernel.workload_history import NO_PAST, WorkloadHistory
 from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
 
@@ -22,8 +23,8 @@ LIMITED, WIDEST, CHANGE_INTERVAL, LIFT_AFTER, IDLE_AFTER = 0, 1, 2, 3, 4
 IN_FORCE, SET_AT, WAKE, STARVING, LAST_CAME, CAME, NARROW_FIRST, MOST = 5, 6, 7, 8, 9, 10, 11, 12
 
 
-#: Of jobs of processors alone.
-_NOT_WEIGHED: FloatArray = np.empty(0)
+#: `weighed` of jobs of processors alone, `billed` of a site that counts processors.
+_NOTHING_MORE: FloatArray = np.empty(0)
 
 
 class Workload(NamedTuple):
@@ -41,6 +42,7 @@ class Workload(NamedTuple):
         past: whose the jobs are, and what is known of their earlier runs.
         weighed: processors that each job weighs by its dominant share of the machine; empty where
             all weigh those that they ask for.
+        billed: what the site bills each job for a second; empty where it counts processors.
     """
 
     submit: FloatArray
@@ -52,7 +54,8 @@ class Workload(NamedTuple):
     interactive: BoolArray
     shares: FloatArray
     past: WorkloadHistory = NO_PAST
-    weighed: FloatArray = _NOT_WEIGHED
+    weighed: FloatArray = _NOTHING_MORE
+    billed: FloatArray = _NOTHING_MORE
 
     @property
     def size(self) -> FloatArray:
@@ -69,6 +72,7 @@ class Workload(NamedTuple):
         time_limit: FloatArray,
         shares: FloatArray,
         past: WorkloadHistory = NO_PAST,
+        billed: FloatArray | None = None,
     ) -> Self:
         """What the jobs of a table ask for, with what is known and believed of them."""
         return cls(
@@ -81,8 +85,18 @@ class Workload(NamedTuple):
             interactive=jobs.interactive,
             shares=shares,
             past=past,
-            weighed=_NOT_WEIGHED if jobs.weighed is None else jobs.weighed,
+            weighed=_NOTHING_MORE if jobs.weighed is None else jobs.weighed,
+            billed=_NOTHING_MORE if billed is None else billed,
         )
+
+    def select(self, job: IntArray | BoolArray) -> Self:
+        """The chosen jobs with the shares of the whole."""
+        columns = {
+            name: column[job] if len(column) else column
+            for name, column in self._asdict().items()
+            if name not in ("shares", "past")
+        }
+        return self._replace(**columns, past=self.past.of_jobs(job))
 
 
 class Cluster(NamedTuple):
@@ -98,8 +112,9 @@ class Cluster(NamedTuple):
         end_time, end_job: heap of running jobs by their real end.
         expected_end, expected_job: running jobs sorted by their estimated end.
         usage_time: time up to which usage is accounted, shape [1].
-        account_rate: processors in use by each account.
-        account_usage: consumed processor-seconds of each account, decayed.
+        account_rate: what running jobs of each account are charged for a second: processors, or
+            what the site bills.
+        account_usage: what each account was charged, decayed.
         half_life: seconds after which usage counts half, shape [1]; inf for no decay.
         started, ended: job numbers in the order of their start and end, ties by number, the first
             counts[STARTED] and counts[ENDED] entries.
@@ -198,33 +213,6 @@ def account_usage_until(cluster: Cluster, time: float) -> None:
 
 
 @compiled_borrowing
-def _sift_down(end_time: FloatArray, end_job: IntArray, count: int) -> None:
-    place = 0
-    while True:
-        child = 2 * place + 1
-        if child >= count:
-            return
-        if child + 1 < count and end_time[child + 1] < end_time[child]:
-            child += 1
-        if end_time[place] <= end_time[child]:
-            return
-        end_time[place], end_time[child] = end_time[child], end_time[place]
-        end_job[place], end_job[child] = end_job[child], end_job[place]
-        place = child
-
-
-@compiled_borrowing
-def _sift_up(end_time: FloatArray, end_job: IntArray, place: int) -> None:
-    while place > 0:
-        parent = (place - 1) // 2
-        if end_time[parent] <= end_time[place]:
-            return
-        end_time[place], end_time[parent] = end_time[parent], end_time[place]
-        end_job[place], end_job[parent] = end_job[parent], end_job[place]
-        place = parent
-
-
-@compiled_borrowing
 def _note_start(cluster: Cluster, job: int) -> None:
     """Append to `started`, starts of the same time by number: no batch system tells more."""
     place = cluster.counts[STARTED]
@@ -236,6 +224,14 @@ def _note_start(cluster: Cluster, job: int) -> None:
         place -= 1
     cluster.started[place] = job
     cluster.counts[STARTED] += 1
+
+
+@compiled_borrowing
+def _charge(workload: Workload, job: int) -> float:
+    """What a job is charged for a second."""
+    if len(workload.billed) > 0:
+        return workload.billed[job]
+    return float(workload.processors[job])
 
 
 @compiled_borrowing
@@ -251,11 +247,11 @@ def start_job(workload: Workload, cluster: Cluster, job: int) -> None:
     if workload.interactive[job]:
         counts[PENDING_INTERACTIVE] -= 1
         counts[RUNNING_INTERACTIVE] += processors
-    cluster.account_rate[workload.account[job]] += processors
+    cluster.account_rate[workload.account[job]] += _charge(workload, job)
     running = counts[RUNNING]
     cluster.end_time[running] = now + workload.run_time[job]
     cluster.end_job[running] = job
-    _sift_up(cluster.end_time, cluster.end_job, running)
+    sift_up(cluster.end_time, cluster.end_job, running)
     expected = now + workload.estimate[job]
     place = running
     while place > 0 and cluster.expected_end[place - 1] > expected:
@@ -283,19 +279,6 @@ def _note_end(workload: Workload, cluster: Cluster, job: int) -> None:
 
 
 @compiled_borrowing
-def _first_not_before(times: FloatArray, count: int, time: float) -> int:
-    """Place of the first of `count` sorted times that is not before `time`."""
-    low, high = 0, count
-    while low < high:
-        middle = (low + high) // 2
-        if times[middle] < time:
-            low = middle + 1
-        else:
-            high = middle
-    return low
-
-
-@compiled_borrowing
 def end_next_job(workload: Workload, cluster: Cluster) -> None:
     """End the job at the root of the heap."""
     counts = cluster.counts
@@ -305,9 +288,9 @@ def end_next_job(workload: Workload, cluster: Cluster) -> None:
     last = counts[RUNNING] - 1
     cluster.end_time[0] = cluster.end_time[last]
     cluster.end_job[0] = cluster.end_job[last]
-    _sift_down(cluster.end_time, cluster.end_job, last)
+    sift_down(cluster.end_time, cluster.end_job, last)
     expected = cluster.start[job] + workload.estimate[job]
-    place = _first_not_before(cluster.expected_end, last + 1, expected)
+    place = first_not_before(cluster.expected_end, last + 1, expected)
     while cluster.expected_job[place] != job:
         place += 1
     for index in range(place, last):
@@ -317,7 +300,7 @@ def end_next_job(workload: Workload, cluster: Cluster) -> None:
     counts[IDLE] += processors
     if workload.interactive[job]:
         counts[RUNNING_INTERACTIVE] -= processors
-    cluster.account_rate[workload.account[job]] -= processors
+    cluster.account_rate[workload.account[job]] -= _charge(workload, job)
 
 
 @compiled_borrowing

@@ -19,7 +19,7 @@ from slurm_rl_plugin.simulator.kernel.cluster import (
 )
 from slurm_rl_plugin.simulator.kernel.compilation import compiled_borrowing
 from slurm_rl_plugin.simulator.nodes.group_limits import within_limits
-from slurm_rl_plugin.simulator.nodes.machine_now import MachineNow, start_on_nodes
+from slurm_rl_plugin.simulator.nodes.machine_now import MachineNow, is_free_now, start_on_nodes
 from slurm_rl_plugin.simulator.nodes.node_bits import has
 from slurm_rl_plugin.simulator.nodes.node_state import GIVEN_BACK
 from slurm_rl_plugin.simulator.nodes.outlook import count_as_ended, look_from_now
@@ -156,8 +156,13 @@ def _end_together(
     shape: int,
     place: int,
     last: float,
+    until: float,
 ) -> tuple[int, int, bool]:
-    """Count running jobs from `place` on as ended until the next that matters ends after `last`.
+    """Count running jobs from `place` on as ended, until one is followed by one that ends late.
+
+    Late is after `last`. As in Slurm only the job behind one that holds open nodes is asked that:
+    behind one that holds none the next is taken whenever it ends, and a job that waits for it may
+    be planned late.
 
     Returns:
         The place behind them, how many of them hold open nodes, whether the job gains by them.
@@ -165,12 +170,14 @@ def _end_together(
     ended, gained = 0, False
     while place < cluster.counts[RUNNING] and ended <= _MOST_TOGETHER:
         job = cluster.expected_job[place]
-        if ended > 0 and cluster.expected_end[place] > last:
+        if until > 0.0 and cluster.expected_end[place] > until:
             break
         place += 1
         if _touches(machine, job, slots):
             gained = count_as_ended(machine, job, shape) or gained
             ended += 1
+            if place < cluster.counts[RUNNING] and cluster.expected_end[place] > last:
+                break
     return place, ended, gained
 
 
@@ -192,8 +199,8 @@ def _as_others_end(
                 break
             place, time = first, cluster.expected_end[first]
             origin = time + _FIRST_WINDOW - time % _FIRST_WINDOW
-        last = origin + window if until <= 0.0 else min(origin + window, until)
-        place, ended, more = _end_together(cluster, machine, slots, shape, place, last)
+        last = origin + window
+        place, ended, more = _end_together(cluster, machine, slots, shape, place, last, until)
         gained = gained or more
         if ended > _MOST_TOGETHER:
             continue  # Slurm takes them out in portions, without a look between
@@ -308,7 +315,7 @@ def backfill(
         start, found = _plan(workload, cluster, machine, passes, job)
         if found == 0:
             continue
-        if start <= now:
+        if start <= now and is_free_now(machine, job, found):
             start_on_nodes(workload, cluster, machine, job, found)
             started += 1
         elif start <= now + passes.window:

@@ -102,7 +102,7 @@ def _partitions(
         job = np.flatnonzero(partition == number)
         if len(job) == 0:
             continue
-        mine = _jobs_of(workload, job)
+        mine = workload.select(job)
         scores = None if order.scores is None else order.scores[job]
         mine_order = replace(order, scores=scores)
         beside = parts[0].cluster if parts else None
@@ -118,15 +118,6 @@ def _partitions(
     if parts:  # usage is accounted from the first submission to any partition
         parts[0].cluster.usage_time[0] = min(float(part.workload.submit[0]) for part in parts)
     return parts
-
-
-def _jobs_of(workload: Workload, job: IntArray) -> Workload:
-    columns = {
-        name: column if len(column) == 0 or name == "shares" else column[job]
-        for name, column in workload._asdict().items()
-        if name != "past"
-    }
-    return Workload(**columns, past=workload.past.of_jobs(job))
 
 
 def _merged(jobs: int, parts: Sequence[_Partition]) -> SimulatedSchedule:

@@ -6,7 +6,14 @@ import numpy as np
 
 from slurm_rl_plugin.errors import SimulationError
 from slurm_rl_plugin.policies import waiting_rules
-from slurm_rl_plugin.simulator.kernel.cluster import NOW, PENDING, Cluster, Workload, size_of
+from slurm_rl_plugin.simulator.kernel.cluster import (
+    NOW,
+    PENDING,
+    RUNNING,
+    Cluster,
+    Workload,
+    size_of,
+)
 from slurm_rl_plugin.simulator.kernel.compilation import compiled, compiled_copy
 from slurm_rl_plugin.simulator.kernel.compiled_features import time_utility, time_utility_loss_rate
 from slurm_rl_plugin.units import FloatArray, IntArray
@@ -20,15 +27,17 @@ _utility_greedy = compiled_copy(
     time_utility_loss_rate=time_utility_loss_rate,
 )
 _multifactor = compiled_copy(waiting_rules.multifactor)
+_drf = compiled_copy(waiting_rules.drf)
 
 #: Codes of the rules that `score_pending_by_rule` knows.
-_WFP3, _UNICEP, _EXPANSION_FACTOR, _UTILITY_GREEDY, _MULTIFACTOR = range(5)
+_WFP3, _UNICEP, _EXPANSION_FACTOR, _UTILITY_GREEDY, _MULTIFACTOR, _DRF = range(6)
 _CODES = {
     "wfp3": _WFP3,
     "unicep": _UNICEP,
     "expansion-factor": _EXPANSION_FACTOR,
     "utility-greedy": _UTILITY_GREEDY,
     "multifactor": _MULTIFACTOR,
+    "drf": _DRF,
 }
 
 
@@ -53,6 +62,17 @@ def current_usage(cluster: Cluster) -> FloatArray:
 
 
 @compiled
+def _sizes_in_use(workload: Workload, cluster: Cluster) -> FloatArray:
+    """How large the running jobs of each user are together, processors, shape [users]."""
+    told = len(workload.past.user) > 0
+    in_use = np.zeros(max(len(workload.past.users), 1))
+    for place in range(cluster.counts[RUNNING]):
+        job = cluster.expected_job[place]
+        in_use[workload.past.user[job] if told else 0] += size_of(workload, job)
+    return in_use
+
+
+@compiled
 def score_pending_by_rule(
     workload: Workload, cluster: Cluster, rule: int, scores: FloatArray, jobs: IntArray
 ) -> None:
@@ -66,6 +86,7 @@ def score_pending_by_rule(
         jobs: filled with the pending job numbers in the order of `scores`.
     """
     usage = current_usage(cluster)
+    in_use = _sizes_in_use(workload, cluster) if rule == _DRF else usage
     now = cluster.clock[NOW]
     capacity = float(cluster.capacity[0])
     for place in range(cluster.counts[PENDING]):
@@ -86,6 +107,9 @@ def score_pending_by_rule(
             score = _multifactor(
                 wait, processors, capacity, usage[account], workload.shares[account]
             )
+        elif rule == _DRF:
+            told = len(workload.past.user) > 0  # of jobs whose users nobody tells all are one's
+            score = _drf(in_use[workload.past.user[job] if told else 0] / capacity)
         else:
             score = np.nan  # `rule_code` gives no other codes
         scores[place] = score

@@ -21,6 +21,8 @@ class SitePriority(NamedTuple):
         fairshare: points of the highest fair share.
         period: seconds between two calculations (PriorityCalcPeriod); a job has no age before the
             first that sees it.
+        first: when they were calculated for the first time, seconds; only its rest over the period
+            matters.
         arrived: nothing; networks remember recent arrivals there.
     """
 
@@ -29,6 +31,7 @@ class SitePriority(NamedTuple):
     highest_age: float
     fairshare: float
     period: float
+    first: float = 0.0
     arrived: FloatArray = np.empty(0)
 
 
@@ -56,7 +59,8 @@ def score_by_site(
     jobs: IntArray,
 ) -> int:
     """Fill `scores` with whole points of the pending jobs, `jobs` with their numbers; reserve 0."""
-    calculated = np.floor(cluster.clock[NOW] / priority.period) * priority.period
+    since = cluster.clock[NOW] - priority.first
+    calculated = np.floor(since / priority.period) * priority.period + priority.first
     for place in range(cluster.counts[PENDING]):
         job = cluster.pending[place]
         waited = min(max(calculated - workload.submit[job], 0.0) / priority.highest_age, 1.0)

@@ -135,7 +135,7 @@ class RoutedSite:
     ) -> None:
         """Write offered jobs behind those that came, to be submitted at these times."""
         places = slice(len(self.came), len(self.came) + len(jobs))
-        for name in _JOB_COLUMNS:
+        for name in _job_columns(self.offered):
             getattr(workload, name)[places] = getattr(self.offered, name)[jobs]
         workload.submit[places] = submit
         if len(queue.network.static_score):
@@ -227,11 +227,17 @@ class RoutedSite:
         )
 
 
+def _job_columns(offered: Workload) -> tuple[str, ...]:
+    told = [name for name in ("weighed", "billed") if len(getattr(offered, name))]
+    return (*_JOB_COLUMNS, *told)
+
+
 def _nothing_yet(offered: Workload) -> Workload:
     """Columns for all offered jobs and one more, of which none has come."""
     rows = len(offered.submit) + 1
     columns: dict[str, Any] = {
-        name: np.zeros(rows, dtype=getattr(offered, name).dtype) for name in _JOB_COLUMNS[1:]
+        name: np.zeros(rows, dtype=getattr(offered, name).dtype)
+        for name in _job_columns(offered)[1:]
     }
     columns["processors"] += 1
     return offered._replace(submit=np.full(rows, np.inf), **columns)

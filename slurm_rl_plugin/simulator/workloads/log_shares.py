@@ -16,7 +16,7 @@ OTHER_ACCOUNT = "_other"
 
 
 def shares_of(
-    log: JobLog, shares: Mapping[str, float] | None
+    log: JobLog, shares: Mapping[str, float] | None, charged: FloatArray | IntArray
 ) -> tuple[IntArray, tuple[str, ...], FloatArray]:
     """Account of each job as an index into the names, the names, and the share of each.
 
@@ -24,19 +24,19 @@ def shares_of(
         log: the jobs.
         shares: account -> share, sum 1; None for each account's fraction of the log's work, the
             largest kept and the rest summed up.
+        charged: what each job is charged for a second, shape [n].
 
     Raises:
         ConfigurationError: the shares do not sum to 1.
     """
-    totals = np.bincount(
-        log.account, weights=log.run_time * log.processors, minlength=len(log.accounts)
-    )
-    work = dict(zip(log.accounts, totals.tolist(), strict=True))
+    work = log.run_time * charged
+    totals = np.bincount(log.account, weights=work, minlength=len(log.accounts))
+    of_account = dict(zip(log.accounts, totals.tolist(), strict=True))
     if shares is None:
-        largest = sorted(work, key=lambda name: -work[name])[:KEPT_ACCOUNTS]
-        whole = sum(work.values()) or 1.0
-        shares = {name: work[name] / whole for name in largest}
-        if len(work) > KEPT_ACCOUNTS:
+        largest = sorted(of_account, key=lambda name: -of_account[name])[:KEPT_ACCOUNTS]
+        whole = sum(of_account.values()) or 1.0
+        shares = {name: of_account[name] / whole for name in largest}
+        if len(of_account) > KEPT_ACCOUNTS:
             shares[OTHER_ACCOUNT] = max(1.0 - sum(shares.values()), 0.0)
     check_shares(shares)
     names = tuple(shares)

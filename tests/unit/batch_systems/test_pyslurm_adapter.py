@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 
 from slurm_rl_plugin.batch_systems.slurm.answers.fields import QueueRow
-from slurm_rl_plugin.batch_systems.slurm.commands import Squeue
 from slurm_rl_plugin.batch_systems.slurm.pyslurm_child.adapter import (
     ATTRIBUTES,
     PyslurmQueue,
     Slurm,
 )
+from slurm_rl_plugin.batch_systems.slurm.queue.squeue import Squeue
 from slurm_rl_plugin.errors import BatchSystemError, BatchSystemUnavailable, ChangeRejected
 from tests.contracts.batch_system_contract import (
     BatchSystemContract,

@@ -131,6 +131,9 @@ def test_times_are_whole_minutes_and_an_own_account_goes_over_the_jobs() -> None
         ({"nodes": "2", "ntasks-per-node": "2"}, []),
         ({"nodes": "1", "ntasks": "1"}, []),
         ({"nodes": "none"}, []),
+        ({"gpus": "4"}, ["--ntasks=4"]),
+        ({"gpus": "4", "gpus-per-task": "1"}, []),
+        ({"gpus": "2", "ntasks-per-gpu": "2"}, []),
     ],
 )
 def test_nodes_that_do_not_make_up_the_processors_get_more_tasks(
@@ -141,6 +144,12 @@ def test_nodes_that_do_not_make_up_the_processors_get_more_tasks(
         *tasks,
         *(f"--ntasks={needs['ntasks']}" for _ in range("ntasks" in needs)),
     ]
+
+
+def test_an_option_that_this_release_does_not_know_is_a_refusal() -> None:
+    said = "sbatch: unrecognized option '--tres-per-task=gres/gpu:1'\nTry \"sbatch --help\"\n"
+    with pytest.raises(JobNotAccepted, match="unrecognized option '--tres-per-task"):
+        parse_start(1, said)
 
 
 def test_tasks_of_several_processors_make_up_those_that_are_asked_for() -> None:

@@ -28,6 +28,12 @@ def test_a_job_weighs_the_processors_of_its_dominant_share():
     assert weighed.tolist() == [16.0, 64.0, 32.0]
 
 
+def test_gpus_weigh_the_processors_of_the_nodes_that_have_them():
+    beside = np.array([128.0, 128.0, 32.0])
+    weighed = weighed_processors(ASKED[:, 0], requests(ASKED), BASIC_RESOURCES, MACHINE, beside)
+    assert weighed.tolist() == [16.0, 64.0, 8.0]
+
+
 def test_what_the_machine_has_none_of_weighs_nothing():
     without_gpus = np.array([128.0, 512_000.0, 0.0])
     weighed = weighed_processors(ASKED[:, 0], requests(ASKED), BASIC_RESOURCES, without_gpus)

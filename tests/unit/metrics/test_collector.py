@@ -10,6 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from bench.speed.metrics_answer import large_site_reports
 from slurm_rl_plugin import __version__
 from slurm_rl_plugin.domain import StartedJobs
+from slurm_rl_plugin.domain.resources import BASIC_RESOURCES, ResourceRequests, ResourcesNow
 from slurm_rl_plugin.hook.cycle_report import CycleReport
 from slurm_rl_plugin.hook.rails.batch_limit import LimitReport
 from slurm_rl_plugin.metrics.collector import CycleMetrics
@@ -54,7 +55,16 @@ NAMES = {
     "slurm_rl_batch_limit_changes_total",
     "slurm_rl_batch_limit_failures_total",
     "slurm_rl_batch_limit_failing",
+    "slurm_rl_resource_usable",
+    "slurm_rl_resource_running",
+    "slurm_rl_resource_pending",
 }
+#: Of eight processors, memory and two GPUs.
+MACHINE = ResourcesNow(
+    names=BASIC_RESOURCES,
+    capacity=np.array([8.0, 4000.0, 2.0]),
+    free=np.array([8.0, 4000.0, 2.0]),
+)
 
 
 @pytest.fixture
@@ -90,8 +100,33 @@ def test_every_name_of_the_design_is_served(
     registry: CollectorRegistry, metrics: CycleMetrics
 ) -> None:
     snapshot = replace(snapshot_of(pending_jobs([1])), started=started([5.0], True))
+    snapshot = replace(snapshot, resources=MACHINE)
     metrics.publish(report(snapshot=snapshot, calls=(("squeue", 0.01),)))
     assert series(registry) >= NAMES
+
+
+def test_resources_are_counted_where_the_machine_tells_of_them(
+    registry: CollectorRegistry, metrics: CycleMetrics
+) -> None:
+    alone = snapshot_of(pending_jobs([1, 2]))
+    metrics.publish(report(snapshot=alone))
+    assert registry.get_sample_value("slurm_rl_resource_usable", {"resource": "gpus"}) is None
+    asked = np.array([[1.0, 100.0, 0.0], [2.0, 50.0, 3.0]])
+    requests = ResourceRequests.of_totals(asked, nodes=np.zeros(2, dtype=np.int64))
+    pending = replace(alone.pending, jobs=replace(alone.pending.jobs, requests=requests))
+    metrics.publish(report(snapshot=replace(alone, pending=pending, resources=MACHINE)))
+    told = {
+        (what, resource): registry.get_sample_value(
+            f"slurm_rl_resource_{what}", {"resource": resource}
+        )
+        for what in ("usable", "running", "pending")
+        for resource in MACHINE.names
+    }
+    assert told["pending", "gpus"] == 3.0
+    assert told["pending", "memory"] == 150.0 * 1024**2
+    assert told["usable", "cpus"] == 8.0
+    assert told["usable", "memory"] == 4000.0 * 1024**2
+    assert told["running", "gpus"] == 0.0
 
 
 def test_closed_label_sets_start_at_zero(

@@ -33,6 +33,7 @@ SNAPSHOT = snapshot_of(QUEUE, Moment(1500.0, [0, 1, 2, 3], [], [np.nan] * 4), 8)
         ("fifo", [0, 1, 3, 2]),
         ("sjf", [2, 3, 0, 1]),
         ("saf", [0, 3, 1, 2]),  # 300, 480, 900, 1600 processor-seconds
+        ("least-share", [0, 1, 3, 2]),  # 1, 1, 2 and 8 processors
         ("edf", [0, 3, 2, 1]),  # deadlines 1360, 1450, 1660, 1970
         ("interactive-first", [3, 0, 1, 2]),
         ("min-run-wait", [2, 3, 0, 1]),  # 300, 590, 800, 1390
@@ -61,7 +62,7 @@ def test_interactive_first_separates_classes_over_any_span_of_epoch_seconds():
 
 def test_an_unknown_rule_is_refused_with_the_known_ones():
     with pytest.raises(
-        ConfigurationError, match=r"'lifo': give one of edf, expansion-factor.*\.onnx"
+        ConfigurationError, match=r"'lifo': give one of drf, edf, expansion-factor.*\.onnx"
     ):
         rule_policy("lifo")
 

@@ -17,6 +17,7 @@ from slurm_rl_plugin.accounting.pbs.fields import (
     parse_duration,
     parse_job_id,
 )
+from slurm_rl_plugin.accounting.pbs.requests import NOTHING, PbsRequest, request_of
 
 SCORE = "rl_score"
 SOFT_WALLTIME = "soft_walltime"
@@ -59,6 +60,7 @@ class PbsJob:
         interactive: whether it was submitted from a terminal; None where unknown.
         eligible_time: seconds of waiting that PBS counts; NaN where it counts none.
         comment: why it waits, in the scheduler's words.
+        asked: of nodes, beside processors.
     """
 
     name: str
@@ -82,6 +84,7 @@ class PbsJob:
     interactive: bool | None
     eligible_time: float
     comment: str
+    asked: PbsRequest = NOTHING
 
     @property
     def runs(self) -> bool:
@@ -112,6 +115,7 @@ def parse_job(name: str, values: Mapping[str, Any]) -> PbsJob | None:
         return None
     resources = _resources(values, "Resource_List")
     start = parse_time(values.get("stime"))
+    processors = _processors(resources)
     return PbsJob(
         name=name,
         job_id=job_id,
@@ -120,7 +124,7 @@ def parse_job(name: str, values: Mapping[str, Any]) -> PbsJob | None:
         user=_user(values),
         account=_account(values),
         title=text(values.get("Job_Name")),
-        processors=_processors(resources),
+        processors=processors,
         time_limit=parse_duration(text(resources.get("walltime"))),
         submit=submit,
         eligible=_eligible(values, state, submit),
@@ -134,6 +138,7 @@ def parse_job(name: str, values: Mapping[str, Any]) -> PbsJob | None:
         interactive=_interactive(values),
         eligible_time=parse_duration(text(values.get("eligible_time"))),
         comment=text(values.get("comment")),
+        asked=_asked(resources, processors),
     )
 
 
@@ -206,6 +211,12 @@ def _account(values: Mapping[str, Any]) -> str:
 
 def _processors(resources: Mapping[str, Any]) -> int:
     return parse_count(resources.get("ncpus")) or parse_count(resources.get("nodect")) or 1
+
+
+def _asked(resources: Mapping[str, Any], processors: int) -> PbsRequest:
+    return request_of(
+        {f"Resource_List.{name}": text(told) for name, told in resources.items()}, processors
+    )
 
 
 def _eligible(values: Mapping[str, Any], state: str, submit: float) -> float:

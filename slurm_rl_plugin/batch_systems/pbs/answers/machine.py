@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -12,19 +11,16 @@ from slurm_rl_plugin.batch_systems.pbs.answers.fields import parse_count, text
 from slurm_rl_plugin.batch_systems.pbs.answers.nodes import (
     PBSNODES,
     QSTAT_QUEUES,
+    amounts_of,
     is_out_of_use,
 )
 from slurm_rl_plugin.batch_systems.pbs.process import not_understood, section
 from slurm_rl_plugin.domain.machine import Machine, MachinePartition
-from slurm_rl_plugin.domain.resources import CPUS, GPUS, MEMORY
 from slurm_rl_plugin.machine_files.hostlists import compress
 from slurm_rl_plugin.machine_files.kinds import kinds_of, resources_of
 from slurm_rl_plugin.machine_files.nodes import Node
 from slurm_rl_plugin.machine_files.partitions import ServedPartition
 
-_SIZE = re.compile(r"(\d{1,18})([kmgtp]?)([bw]?)", re.ASCII | re.IGNORECASE)
-_IN_MIB = {"": 2.0**-20, "k": 2.0**-10, "m": 1.0, "g": 2.0**10, "t": 2.0**20, "p": 2.0**30}
-_BYTES_OF_A_WORD = 8
 _NOT_READ = (
     "limits of queues and of the server, job_sort_formula and how pbs_sched plans are not read: "
     "jobs start as under Slurm's backfill."
@@ -73,23 +69,7 @@ def parse_machine(told_nodes: Mapping[str, Any], told_queues: Mapping[str, Any])
 
 
 def _node(name: str, values: Mapping[str, Any]) -> Node:
-    given = values.get("resources_available")
-    available = given if isinstance(given, dict) else {}
-    counts = {
-        CPUS: float(parse_count(available.get("ncpus"))),
-        MEMORY: _mebibytes(text(available.get("mem"))),
-        GPUS: float(parse_count(available.get("ngpus"))),
-    }
-    return Node(name, counts, frozenset(), 1)
-
-
-def _mebibytes(size: str) -> float:
-    """MiB of a size such as 4022272kb; 0 where it is none."""
-    found = _SIZE.fullmatch(size)
-    if found is None:
-        return 0.0
-    of_unit = _IN_MIB[found[2].lower()] * (_BYTES_OF_A_WORD if found[3].lower() == "w" else 1)
-    return int(found[1]) * of_unit
+    return Node(name, amounts_of(values.get("resources_available")), frozenset(), 1)
 
 
 def _served(

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
+from slurm_rl_plugin.accounting.pbs.requests import PbsRequest, requests_of_runs
 from slurm_rl_plugin.batch_systems.numbered_names import Names
 from slurm_rl_plugin.batch_systems.pbs.answers.fields import PbsJob
 from slurm_rl_plugin.batch_systems.pbs.answers.reasons import is_for_processors, is_own_doing
@@ -14,32 +15,45 @@ from slurm_rl_plugin.domain import JobTable, PendingJobs
 from slurm_rl_plugin.domain.job_class import IsInteractive
 from slurm_rl_plugin.domain.job_description import JobDescription
 from slurm_rl_plugin.domain.jobs import measures
+from slurm_rl_plugin.domain.resources import ResourceRequests
+from slurm_rl_plugin.units import IntArray
 
 #: Beyond every score that is sent; somebody may have written one that 64 bits do not hold.
 _FARTHEST = 2.0**32
 
 
 class PbsTables:
-    """Turns jobs into columns; accounts, users and queues are numbered on the way."""
+    """Turns jobs into columns; accounts, users and queues are numbered on the way.
 
-    def __init__(self, accounts: Iterable[str], interactive: IsInteractive) -> None:
+    Args:
+        accounts: that have the first numbers.
+        interactive: the class rules.
+        with_requests: whether the machine has more than processors.
+    """
+
+    def __init__(
+        self, accounts: Iterable[str], interactive: IsInteractive, *, with_requests: bool = False
+    ) -> None:
         self.accounts = Names(accounts)
         self.queues = Names()
         self.users = Names()
         self._interactive = interactive
+        self._with_requests = with_requests
 
     def jobs(self, jobs: Sequence[PbsJob]) -> JobTable:
         """One row for each job, in the same order; times in seconds since the epoch."""
+        processors = np.array([job.processors for job in jobs], dtype=np.int64)
         return JobTable(
             **measures(jobs),
             job_id=np.array([job.job_id for job in jobs], dtype=np.int64),
-            processors=np.array([job.processors for job in jobs], dtype=np.int64),
+            processors=processors,
             account=self._numbers(self.accounts, [job.account for job in jobs]),
             user=self._numbers(self.users, [job.user for job in jobs]),
             partition=self._numbers(self.queues, [job.queue for job in jobs]),
             interactive=np.array(
                 [self._interactive(describe(job)) for job in jobs], dtype=np.bool_
             ),
+            requests=_requests(jobs, processors) if self._with_requests else None,
         )
 
     def pending(
@@ -80,6 +94,13 @@ class PbsTables:
     @staticmethod
     def _numbers(names: Names, words: Sequence[str]) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
         return np.array([names.number(word) for word in words], dtype=np.int64)
+
+
+def _requests(jobs: Sequence[PbsJob], processors: IntArray) -> ResourceRequests | None:
+    """What jobs ask of nodes; None where none tells of more than processors."""
+    places: dict[PbsRequest, int] = {}
+    index = [places.setdefault(job.asked, len(places)) for job in jobs]
+    return requests_of_runs(list(places), np.array(index, dtype=np.int64), processors)
 
 
 def factor_of(job: PbsJob, base: int) -> int:

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from slurm_rl_plugin.accounting.slurm.durations import printed_seconds
+from slurm_rl_plugin.batch_systems.slurm.answers.requests import (
+    REQUEST_FIELDS,
+    NodeRequest,
+    node_request,
+)
 from slurm_rl_plugin.batch_systems.slurm.process import not_understood
 
 #: Fields of `squeue` in the order asked for. The job name comes last, since it may hold
@@ -16,8 +21,10 @@ QUEUE_FIELDS = (
     *("JobID", "ArrayJobID", "State", "Reason", "PriorityLong", "Nice", "NumCPUs"),
     *("SubmitTime", "EligibleTime", "AccrueTime", "StartTime", "EndTime", "TimeLimit"),
     *("Account", "UserName", "Partition", "QOS", "BatchFlag", "NodeList", "ArrayTaskID"),
-    *("HetJobID", "tres-alloc", "Name"),
+    *("HetJobID", "Name"),
 )
+#: The same where the machine has more than processors.
+FIELDS_WITH_REQUESTS = (*QUEUE_FIELDS[:-1], *REQUEST_FIELDS, QUEUE_FIELDS[-1])
 SEPARATOR = "|"
 #: Where a record may begin: its number and the mark. Made once, and not with the mark of each call:
 #: `re` keeps the last 512 patterns that it was ever asked for.
@@ -59,8 +66,8 @@ class QueueRow:
         partitions: those that it may start in, at least one.
         nodes: node list; empty for a job that never started.
         tasks: task numbers that the record stands for; empty for a job that is no array.
-        tres: what it asks for while it waits, then what it got, in Slurm's words; "" for unknown.
         components: of the heterogeneous job that the row stands for as a whole; else empty.
+        asked: of nodes, beside processors; None where that was not looked at.
     """
 
     job_id: int
@@ -84,9 +91,9 @@ class QueueRow:
     nodes: str
     tasks: str
     name: str
-    tres: str = ""
     het_id: int = 0
     components: tuple[QueueRow, ...] = ()
+    asked: NodeRequest | None = None
 
     @property
     def partition(self) -> str:
@@ -99,19 +106,19 @@ class QueueRow:
         return self.reason in HELD_REASONS or self.priority == 0
 
 
-def queue_format(mark: str) -> dict[str, str]:
+def queue_format(mark: str, names: Sequence[str] = QUEUE_FIELDS) -> dict[str, str]:
     """What makes `squeue` print these fields; `mark` after the first tells where a record begins.
 
     A variable and not `-O`: every user of the host sees a command's arguments, and one who knew the
     mark could rename a job to something that reads like another job's record.
     """
-    first, *others, last = QUEUE_FIELDS
+    first, *others, last = names
     ends = [f"{first}:{SEPARATOR}{mark}{SEPARATOR}", *(f"{name}:{SEPARATOR}" for name in others)]
     return {"SQUEUE_FORMAT2": ",".join([*ends, f"{last}:"])}
 
 
-def parse_queue(text: str, mark: str) -> list[QueueRow]:
-    """Read the answer of a `squeue` that got `queue_format(mark)`.
+def parse_queue(text: str, mark: str, names: Sequence[str] = QUEUE_FIELDS) -> list[QueueRow]:
+    """Read the answer of a `squeue` that got `queue_format(mark, names)`.
 
     A job name may hold newlines and separators; only a caller who knows `mark` could forge the
     beginning of a record, so it must be new in every call.
@@ -119,10 +126,12 @@ def parse_queue(text: str, mark: str) -> list[QueueRow]:
     Raises:
         BatchSystemError: a record has another form.
     """
-    return list(parse_records(text, mark, {}).values())
+    return list(parse_records(text, mark, {}, names).values())
 
 
-def parse_records(text: str, mark: str, known: Mapping[str, QueueRow]) -> dict[str, QueueRow]:
+def parse_records(
+    text: str, mark: str, known: Mapping[str, QueueRow], names: Sequence[str] = QUEUE_FIELDS
+) -> dict[str, QueueRow]:
     """The same by record, without reading again what the last answer held.
 
     Of 10,000 waiting jobs few change from one look to the next.
@@ -130,13 +139,14 @@ def parse_records(text: str, mark: str, known: Mapping[str, QueueRow]) -> dict[s
     Args:
         text: the answer.
         mark: that it was asked for with.
-        known: what this function gave for an earlier answer.
+        known: what this function gave for an earlier answer of the same fields.
+        names: of the fields.
 
     Raises:
         BatchSystemError: a record has another form.
     """
     return {
-        record: known[record] if record in known else _parse_record(record)
+        record: known[record] if record in known else _parse_record(record, names)
         for record in _records(text, mark)
     }
 
@@ -151,11 +161,11 @@ def _records(text: str, mark: str) -> Iterator[str]:
         yield match[1] + SEPARATOR + text[match.end() : end]
 
 
-def _parse_record(record: str) -> QueueRow:
-    values = record.split(SEPARATOR, len(QUEUE_FIELDS) - 1)
-    if len(values) != len(QUEUE_FIELDS):
+def _parse_record(record: str, names: Sequence[str]) -> QueueRow:
+    values = record.split(SEPARATOR, len(names) - 1)
+    if len(values) != len(names):
         raise not_understood("squeue", record)
-    field = dict(zip(QUEUE_FIELDS, values, strict=True))
+    field = dict(zip(names, values, strict=True))
     try:
         return _to_row(field)
     except ValueError as error:
@@ -185,9 +195,15 @@ def _to_row(field: dict[str, str]) -> QueueRow:
         nodes=field["NodeList"],
         tasks="" if field["ArrayTaskID"] == "N/A" else field["ArrayTaskID"],
         name=field["Name"].removesuffix("\n"),
-        tres=field["tres-alloc"],
         het_id=0 if field["HetJobID"] == "N/A" else int(field["HetJobID"]),
+        asked=_asked(field),
     )
+
+
+def _asked(field: Mapping[str, str]) -> NodeRequest | None:
+    if REQUEST_FIELDS[0] not in field:
+        return None
+    return node_request(tuple(field[name] for name in REQUEST_FIELDS))
 
 
 def parse_time(text: str, missing: float) -> float:
@@ -216,3 +232,50 @@ def parse_count(text: str) -> int:
     """
     least = text.partition("-")[0]
     return int(float(least[:-1]) * SCALE[least[-1]]) if least[-1:] in SCALE else int(least)
+
+
+def parse_capacity(text: str) -> int:
+    """Usable processors from `sinfo -N -o "%N|%C|%R|%p"`: allocated and idle, each node once.
+
+    Raises:
+        BatchSystemError: a line has another form.
+    """
+    return sum(allocated + idle for allocated, idle, _, _ in _processors_of_nodes(text))
+
+
+def parse_all_processors(text: str) -> int:
+    """All processors from the same answer, those of nodes that are down or drained included.
+
+    Raises:
+        BatchSystemError: a line has another form.
+    """
+    return sum(total for _, _, _, total in _processors_of_nodes(text))
+
+
+def parse_tiers(text: str) -> dict[str, int]:
+    """Partition -> its PriorityTier, from the same answer; those without nodes are not in it.
+
+    Raises:
+        BatchSystemError: a line has another form.
+    """
+    tiers: dict[str, int] = {}
+    for line in text.splitlines():
+        try:
+            _node, _counts, partition, tier = line.split(SEPARATOR)
+            tiers[partition] = int(tier)
+        except ValueError as error:
+            raise not_understood("sinfo", line) from error
+    return tiers
+
+
+def _processors_of_nodes(text: str) -> list[tuple[int, int, int, int]]:
+    """Allocated, idle, other and all processors of each node, which has a line a partition."""
+    nodes: dict[str, tuple[int, int, int, int]] = {}
+    for line in text.splitlines():
+        try:
+            name, counts, _partition, _tier = line.split(SEPARATOR)
+            allocated, idle, other, total = (parse_count(part) for part in counts.split("/"))
+        except ValueError as error:
+            raise not_understood("sinfo", line) from error
+        nodes[name] = (allocated, idle, other, total)
+    return list(nodes.values())

@@ -1,116 +1,65 @@
-"""The nodes in the words of `sinfo`: processors, memory, generic resources, and partitions."""
+"""Nodes as `sinfo` shows them: processors, memory and generic resources, and what jobs took."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
-from functools import lru_cache
 
-from slurm_rl_plugin.accounting.slurm.resources import parse_gres, requested
 from slurm_rl_plugin.batch_systems.slurm.answers.fields import SEPARATOR, parse_count
 from slurm_rl_plugin.batch_systems.slurm.process import not_understood
+from slurm_rl_plugin.domain.nodes import NodeNow
+from slurm_rl_plugin.domain.resources import CPUS, MEMORY
+from slurm_rl_plugin.errors import ConfigurationError
+from slurm_rl_plugin.machine_files.gres import gres_of
+from slurm_rl_plugin.machine_files.values import Value
 
-#: One line for each partition of a node: processors by state, the partition and its tier, memory in
-#: MiB, generic resources.
-SINFO = ("sinfo", "--noheader", "--all", "--Node", "-o", "%N|%C|%R|%p|%m|%G")
-#: Which of its sockets a generic resource is bound to, as `gpu:a100:4(S:0,2)` tells.
-_SOCKETS = re.compile(r"\([^)]*\)")
-
-
-@dataclass(frozen=True, slots=True)
-class NodeNow:
-    """What a node has, and how many of its processors are of use now.
-
-    Attributes:
-        allocated, idle, other, total: processors; `other` are down or drained.
-        memory: MiB, what is kept for the system included.
-        gres: generic resources by the names of `domain.resources`.
-    """
-
-    allocated: int
-    idle: int
-    other: int
-    total: int
-    memory: float
-    gres: dict[str, float]
-
-    @property
-    def usable(self) -> float:
-        """The part of it that jobs may use or still use, by its processors."""
-        return (self.allocated + self.idle) / self.total if self.total else 0.0
+_FIELDS = ("NodeList", "PartitionName", "CPUsState", "Memory", "AllocMem", "Gres", "GresUsed")
+_FORM = ",".join(f"{field}:{SEPARATOR}" for field in (*_FIELDS, "StateLong"))
+SHOW_NODES_NOW = ("sinfo", "--noheader", "--all", "--Node", "-O", _FORM)
+#: States in which a node takes no job, as `sinfo` counts processors.
+_AWAY = re.compile(r"down|drain|fail|error|future|inval", re.IGNORECASE)
 
 
-def parse_nodes(text: str) -> list[NodeNow]:
-    """Each node once, from the answer of SINFO.
+def parse_nodes(text: str, *, counts_memory: bool) -> list[NodeNow]:
+    """Read the answer of SHOW_NODES_NOW, in which a node has a line for each of its partitions.
+
+    Args:
+        text: the answer.
+        counts_memory: Slurm gives memory out as it does CPUs; else jobs share it uncounted.
 
     Raises:
         BatchSystemError: a line has another form.
     """
-    nodes: dict[str, NodeNow] = {}
-    for line, (name, counts, _partition, _tier, memory, gres) in _lines(text):
-        if name not in nodes:
-            try:
-                processors = (parse_count(part) for part in counts.split("/"))
-                allocated, idle, other, total = processors
-                has = float(parse_count(memory.rstrip("+")))
-            except ValueError as error:
-                raise not_understood("sinfo", line) from error
-            nodes[name] = NodeNow(allocated, idle, other, total, has, _gres(gres))
-    return list(nodes.values())
-
-
-def usable_processors(nodes: Sequence[NodeNow]) -> int:
-    """Processors that jobs use or may use: those of nodes that are down or drained are not."""
-    return sum(node.allocated + node.idle for node in nodes)
-
-
-def parse_capacity(text: str) -> int:
-    """Usable processors from the answer of SINFO; raises as `parse_nodes` does."""
-    return usable_processors(parse_nodes(text))
-
-
-def parse_all_processors(text: str) -> int:
-    """All processors from the same answer, those of nodes that are down or drained included.
-
-    Raises:
-        BatchSystemError: a line has another form.
-    """
-    return sum(node.total for node in parse_nodes(text))
-
-
-def parse_tiers(text: str) -> dict[str, int]:
-    """Partition -> its PriorityTier, from the same answer; those without nodes are not in it.
-
-    Raises:
-        BatchSystemError: a line has another form.
-    """
-    tiers: dict[str, int] = {}
-    for line, (_name, _counts, partition, tier, *_rest) in _lines(text):
-        try:
-            tiers[partition] = int(tier)
-        except ValueError as error:
-            raise not_understood("sinfo", line) from error
-    return tiers
-
-
-def _lines(text: str) -> Iterator[tuple[str, list[str]]]:
+    lines: dict[str, list[str]] = {}
+    partitions: dict[str, set[str]] = {}
     for line in text.splitlines():
-        fields = line.split(SEPARATOR)
-        if len(fields) != 6:
+        name, partition, *rest = line.split(SEPARATOR)[:-1] or [""]
+        if len(rest) != len(_FIELDS) - 1:
             raise not_understood("sinfo", line)
-        yield line, fields
+        lines[name] = rest
+        partitions.setdefault(name, set()).add(partition)
+    return [
+        _node(name, frozenset(partitions[name]), rest, counts_memory=counts_memory)
+        for name, rest in lines.items()
+    ]
 
 
-@lru_cache(maxsize=1000)  # nodes of one kind say the same
-def _gres(text: str) -> dict[str, float]:
-    """Amounts by resource; what is not consumed or written in another way is left out."""
-    found: dict[str, float] = {}
-    for part in _SOCKETS.sub("", text).split(","):
-        if ":no_consume" in part:
-            continue
-        with suppress(ValueError):
-            for name, amount in requested(parse_gres(part)).items():
-                found[name] = found.get(name, 0.0) + amount
-    return found
+def _node(
+    name: str, partitions: frozenset[str], fields: list[str], *, counts_memory: bool
+) -> NodeNow:
+    cpus, memory, taken_memory, gres, taken_gres, state = fields
+    try:
+        taken, _idle, _other, whole = (float(parse_count(part)) for part in cpus.split("/"))
+        has = {CPUS: whole, **gres_of(Value(f"sinfo: node {name}", "Gres", gres))}
+        in_use = {CPUS: taken, **gres_of(Value(f"sinfo: node {name}", "GresUsed", taken_gres))}
+        if counts_memory:
+            has[MEMORY] = float(memory)
+            in_use[MEMORY] = float(taken_memory)
+    except (ValueError, ConfigurationError) as error:
+        raise not_understood("sinfo", SEPARATOR.join([name, *fields])) from error
+    return NodeNow(
+        name=name,
+        partitions=partitions,
+        serves=_AWAY.match(state) is None,
+        has={resource: amount for resource, amount in has.items() if amount},
+        taken={resource: amount for resource, amount in in_use.items() if amount},
+    )

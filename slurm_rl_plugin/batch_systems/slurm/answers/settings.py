@@ -38,8 +38,9 @@ class SlurmSettings:
         enforced: words of AccountingStorageEnforce.
         scheduler_type, select_type: plugins, "" where none is told.
         partition_limits: EnforcePartLimits: NO, ANY or ALL.
-        shares_memory: memory is given to jobs, and not to whoever is on the node.
-        tracked: AccountingStorageTRES; of generic resources a job shows only those.
+        counts_memory: memory is given out as CPUs are (CR_*_Memory).
+        counts_gres: there are generic resources (GresTypes).
+        tracked: what accounting counts (AccountingStorageTRES).
     """
 
     release: str
@@ -53,7 +54,8 @@ class SlurmSettings:
     scheduler_type: str = ""
     select_type: str = ""
     partition_limits: str = "NO"
-    shares_memory: bool = False
+    counts_memory: bool = False
+    counts_gres: bool = False
     tracked: frozenset[str] = frozenset()
 
     @property
@@ -152,8 +154,9 @@ def parse_settings(text: str) -> SlurmSettings:
         scheduler_type=lines.get("SchedulerType", ""),
         select_type=lines.get("SelectType", ""),
         partition_limits=lines.get("EnforcePartLimits", "NO"),
-        shares_memory="MEMORY" in lines.get("SelectTypeParameters", "").upper(),
-        tracked=frozenset(lines.get("AccountingStorageTRES", "").lower().split(",")),
+        counts_memory="MEMORY" in lines.get("SelectTypeParameters", "").upper(),
+        counts_gres=bool(lines.get("GresTypes")),
+        tracked=frozenset(lines.get("AccountingStorageTRES", "").split(",")),
     )
 
 

@@ -25,7 +25,7 @@ class AccountTree:
 
     Attributes:
         shares: account -> fraction of the cluster, sum 1; 0 where `RawShares` is no number.
-        usage: account -> decayed processor-seconds of its own users, not of its sub-accounts'.
+        usage: account -> decayed billing-seconds of its own users, not of its sub-accounts'.
     """
 
     shares: dict[str, float]

@@ -6,8 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from slurm_rl_plugin.batch_systems.kind import AdapterParts
 from slurm_rl_plugin.batch_systems.port import FAIL, PASS, WARN, Check
-from slurm_rl_plugin.batch_systems.slurm.answers.fields import QueueRow
-from slurm_rl_plugin.batch_systems.slurm.answers.nodes import SINFO, parse_capacity
+from slurm_rl_plugin.batch_systems.slurm.answers.fields import QueueRow, parse_capacity
 from slurm_rl_plugin.batch_systems.slurm.answers.settings import (
     SHOW_CONFIG,
     parse_cluster_name,
@@ -33,6 +32,7 @@ def limit_checks(
     given: AdapterParts,
     commands: CommandRunner,
     rows: Sequence[QueueRow],
+    sinfo: Sequence[str],
     *,
     writes: bool,
 ) -> Iterator[Check]:
@@ -42,6 +42,7 @@ def limit_checks(
         given: what is to carry the limit, and which jobs are batch jobs.
         commands: run Slurm's commands.
         rows: of the jobs that wait or run.
+        sinfo: words of the command that tells the capacity.
         writes: the right may be tried by a write that changes nothing.
 
     Raises:
@@ -59,7 +60,7 @@ def limit_checks(
         fix = f"make {limit.qos} their DefaultQOS, or set it in job_submit.lua"
         yield _jobs(batch, quick, having, f"QOS {limit.qos}", fix)
     elif limit.mechanism == LICENSES:
-        yield _licenses(LicenseLimit(commands, *names_of(limit, LICENSES)), commands)
+        yield _licenses(LicenseLimit(commands, *names_of(limit, LICENSES)), commands, sinfo)
         fix = f"let job_submit.lua add --licenses={limit.license}:<processors>"
         having = _with_license(commands.read(LICENSES_OF_JOBS), limit.license)
         yield _jobs(batch, quick, having, f"licence {limit.license}", fix)
@@ -135,13 +136,13 @@ def _jobs(
     return Check(PASS, "reserve jobs", f"all {len(batch)} batch jobs have {what}")
 
 
-def _licenses(carrier: LicenseLimit, commands: CommandRunner) -> Check:
+def _licenses(carrier: LicenseLimit, commands: CommandRunner, sinfo: Sequence[str]) -> Check:
     try:
         total = carrier.total()
         carrier.live()
     except ChangeRejected as error:
         return Check(FAIL, "reserve licences", str(error))
-    capacity = parse_capacity(commands.read(SINFO))
+    capacity = parse_capacity(commands.read(sinfo))
     if total != capacity:
         what = f"{total} licences for {capacity} usable processors: make them as many"
         return Check(WARN, "reserve licences", what)

@@ -1,7 +1,8 @@
 """Slurm by pyslurm in a child process: it lists jobs and writes factors; the rest are commands.
 
 pyslurm shows no factor in any release, so priorities, shares and capacity come from `sprio`,
-`sshare` and `sinfo` here too (`SlurmCluster`).
+`sshare` and `sinfo` here too (`SlurmCluster`). Nor does it show, up to 25.11, GPUs that are asked
+for by job or by task: where the machine has more than processors, `squeue` lists the jobs.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ from slurm_rl_plugin.batch_systems.slurm.levers.writes import (
 )
 from slurm_rl_plugin.batch_systems.slurm.process import commands_of, not_understood
 from slurm_rl_plugin.batch_systems.slurm.pyslurm_child.child import SlurmChild
+from slurm_rl_plugin.batch_systems.slurm.queue.machine_look import MachineLook
+from slurm_rl_plugin.batch_systems.slurm.queue.squeue import Squeue
 from slurm_rl_plugin.units import MINUTE
 
 #: Attributes of `pyslurm.Job` that are asked for; the same in 22.5.2 to 25.11.2. Times are seconds
@@ -55,37 +58,55 @@ class Slurm(SlurmCluster):
     def __init__(self, given: AdapterParts) -> None:
         commands = commands_of(given)
         child = SlurmChild(commands)
-        queue = PyslurmQueue(child)
+        machine = MachineLook(commands, given.clock)
+        queue = PyslurmQueue(child, Squeue(commands, machine), machine)
         sender = PyslurmSender(child, queue, Scontrol(commands))
-        super().__init__(given, commands, queue, sender)
+        super().__init__(given, commands, queue, sender, machine)
 
 
 class PyslurmQueue:
     """Lists jobs by `pyslurm.Jobs.load()`; see `QueueReader`.
 
     It gives every job that slurmctld knows, so one call tells of those that are over too.
+
+    Args:
+        child: runs pyslurm.
+        squeue: lists the jobs where the machine has more than processors.
+        machine: tells that.
     """
 
-    def __init__(self, child: SlurmChild) -> None:
+    def __init__(self, child: SlurmChild, squeue: Squeue, machine: MachineLook) -> None:
         self._child = child
+        self._squeue = squeue
+        self._machine = machine
         self._rows: list[QueueRow] = []
         #: Jobs of the last look that are neither of an array nor of a heterogeneous job.
         self.single: frozenset[int] = frozenset()
 
     def waiting_and_running(self) -> list[QueueRow]:
         """Have the child read all jobs; those that wait or run."""
+        if self._machine.seen is not None:
+            return self._listed(self._squeue.waiting_and_running())
         self._look()
         return [row for row in self._rows if row.state in WAITING_STATES | RUNNING_STATES]
 
     def waiting(self) -> list[QueueRow]:
         """Have the child read all jobs; those that wait."""
+        if self._machine.seen is not None:
+            return self._listed(self._squeue.waiting())
         self._look()
         return [row for row in self._rows if row.state in WAITING_STATES]
 
     def of_arrays(self, array_ids: Sequence[int]) -> list[QueueRow]:
-        """Records of these numbers from the last look; Slurm is not asked again."""
+        """Records of these numbers from the last look; Slurm is not asked again by pyslurm."""
+        if self._machine.seen is not None:
+            return self._squeue.of_arrays(array_ids)
         wanted = set(array_ids)
         return [row for row in self._rows if row.array_id in wanted or row.het_id in wanted]
+
+    def _listed(self, rows: list[QueueRow]) -> list[QueueRow]:
+        self.single = frozenset(row.job_id for row in rows if not row.tasks and not row.het_id)
+        return rows
 
     def _look(self) -> None:
         answer = self._child.ask("pyslurm_read", {"read": ATTRIBUTES})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -12,11 +13,13 @@ from slurm_rl_plugin.batch_systems.slurm.accounting.past_runs import PastRun
 from slurm_rl_plugin.batch_systems.slurm.answers.fields import QueueRow
 from slurm_rl_plugin.batch_systems.slurm.answers.priorities import LOWEST_TIER, PriorityTerms
 from slurm_rl_plugin.batch_systems.slurm.answers.reasons import FOR_PROCESSORS, is_own_doing
-from slurm_rl_plugin.batch_systems.slurm.queue.resources import requests_of
-from slurm_rl_plugin.domain import JobTable, PendingJobs
+from slurm_rl_plugin.batch_systems.slurm.answers.requests import request_columns
+from slurm_rl_plugin.domain import JobTable, PendingJobs, RunningJobs
 from slurm_rl_plugin.domain.job_class import IsInteractive
 from slurm_rl_plugin.domain.job_description import JobDescription
 from slurm_rl_plugin.domain.jobs import measures
+from slurm_rl_plugin.domain.resources import ResourceRequests
+from slurm_rl_plugin.units import IntArray
 
 #: Jobs that one line names.
 SHOWN = 5
@@ -26,16 +29,13 @@ class TableBuilder:
     """Turns rows into columns; accounts, users and partitions are numbered on the way.
 
     Args:
-        accounts: that have their numbers already.
-        interactive: tells a job's class.
-        resources: names of what jobs ask for; None where that is processors alone.
+        accounts: that have the first numbers.
+        interactive: the class rules.
+        resources: names of what the machine has; empty where it is processors alone.
     """
 
     def __init__(
-        self,
-        accounts: Iterable[str],
-        interactive: IsInteractive,
-        resources: tuple[str, ...] | None = None,
+        self, accounts: Iterable[str], interactive: IsInteractive, resources: tuple[str, ...] = ()
     ) -> None:
         self.accounts = Names(accounts)
         self.partitions = Names()
@@ -47,29 +47,52 @@ class TableBuilder:
     def jobs(self, rows: Sequence[QueueRow], *, whole_arrays: bool = False) -> JobTable:
         """Columns of these rows, keyed by the array's number where `whole_arrays` is set."""
         numbers = [row.array_id if whole_arrays else row.job_id for row in rows]
+        processors = _integers([row.processors for row in rows])
         return JobTable(
             **measures(rows),
             job_id=_integers(numbers),
-            processors=_integers([row.processors for row in rows]),
+            processors=processors,
             account=_integers([self.accounts.number(row.account) for row in rows]),
             user=_integers([self.users.number(row.user) if row.user else -1 for row in rows]),
             partition=_integers([self.partitions.number(row.partition) for row in rows]),
             interactive=_booleans([self._interactive(describe(row)) for row in rows]),
-            requests=None if self._resources is None else requests_of(rows, self._resources),
+            requests=self._requests(rows, processors),
         )
+
+    def _requests(
+        self, rows: Sequence[QueueRow] | Sequence[PastRun], processors: IntArray
+    ) -> ResourceRequests | None:
+        return request_columns([row.asked for row in rows], processors, self._resources)
+
+    def running(
+        self, rows: Sequence[QueueRow], asked: Sequence[QueueRow], now: float
+    ) -> RunningJobs:
+        """Columns of running jobs.
+
+        Args:
+            rows: of the jobs with what they got.
+            asked: the same with what they had asked for.
+            now: seconds since the epoch.
+        """
+        processors = _integers([row.processors for row in asked])
+        start = _floats([row.start for row in rows])
+        seen = RunningJobs.seen(self.jobs(rows), start, now, processors)
+        return replace(seen, asked=self._requests(asked, processors))
 
     def past_jobs(self, runs: Sequence[PastRun]) -> JobTable:
         """Columns of runs from accounting; account, partition and class are not asked for."""
         told = measures(runs)
+        processors = _integers([run.processors for run in runs])
         nowhere = np.full(len(runs), -1, dtype=np.int64)
         return JobTable(
             **told | {"eligible": told["submit"]},
             job_id=_integers([run.job_id for run in runs]),
-            processors=_integers([run.processors for run in runs]),
+            processors=processors,
             account=nowhere,
             user=_integers([self.users.number(run.user) if run.user else -1 for run in runs]),
             partition=nowhere,
             interactive=np.zeros(len(runs), dtype=np.bool_),
+            requests=self._requests(runs, processors),
         )
 
     def pending(

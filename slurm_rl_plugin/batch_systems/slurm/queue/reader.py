@@ -15,6 +15,7 @@ from slurm_rl_plugin.batch_systems.slurm.answers.fields import (
     QueueRow,
 )
 from slurm_rl_plugin.batch_systems.slurm.answers.reasons import is_own_doing
+from slurm_rl_plugin.batch_systems.slurm.answers.requests import together
 
 
 class QueueReader(Protocol):
@@ -99,6 +100,7 @@ def _as_one(parts: Sequence[QueueRow]) -> QueueRow:
         end=float(np.max([row.end for row in parts])),
         time_limit=float(np.max([row.time_limit for row in parts])),
         components=tuple(parts),
+        asked=together([row.asked for row in parts]),
     )
 
 

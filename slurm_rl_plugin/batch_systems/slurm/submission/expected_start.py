@@ -26,7 +26,12 @@ PARTITIONS = ("sinfo", "--noheader", "--all", "-o", "%P|%a|%l")
 NO_LIMIT = "infinite"
 #: 26.05 puts a letter between the time and `using`.
 _STARTS = re.compile(r"\bJob \d+ to start at (?P<time>\S+).*? using \d+ processors")
-_REFUSED = re.compile(r"^(?:sbatch: error:|allocation failure:) *(?P<words>.+)$", re.MULTILINE)
+#: A release that does not know an option refuses it without the word error.
+_REFUSED = re.compile(
+    r"^(?:sbatch: (?:error|fatal):|allocation failure:|sbatch: (?=unrecognized option)) *"
+    r"(?P<words>.+)$",
+    re.MULTILINE,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,12 +70,17 @@ def will_run_command(request: JobRequest, account: str) -> list[str]:
 
 def _makes_up(processors: int, needs: Mapping[str, str]) -> bool:
     """Whether tasks or nodes that are asked for make up so many processors by themselves."""
-    if "ntasks" in needs:
+    if "ntasks" in needs or _tasks_by_gpus(needs):
         return True
     try:
         return "nodes" in needs and least_processors(needs) >= processors
     except ConfigurationError:  # Slurm refuses it in its own words
         return True
+
+
+def _tasks_by_gpus(needs: Mapping[str, str]) -> bool:
+    """Whether Slurm makes up the tasks by GPUs; it refuses a number that differs."""
+    return "ntasks-per-gpu" in needs or {"gpus", "gpus-per-task"} <= needs.keys()
 
 
 def _tasks(processors: int, of_each: str) -> int:

@@ -17,6 +17,7 @@ from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.policies.protection import PROTECTED
 from slurm_rl_plugin.policies.registry import named_policy
 from slurm_rl_plugin.simulator.kernel.class_limit import ClassLimit
+from slurm_rl_plugin.simulator.schedules.on_nodes import AS_SLURM
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.units import HOUR
 
@@ -27,7 +28,7 @@ WRITTEN = "as written"
 
 
 def settings_in_force(
-    configuration: Configuration, capacity: int, cycle: float = 0.0
+    configuration: Configuration, capacity: int, cycle: float = 0.0, *, on_nodes: bool = False
 ) -> SimulationSettings:
     """EASY, with the order and the limit as the daemon is configured to write them.
 
@@ -35,15 +36,17 @@ def settings_in_force(
         configuration: of the site.
         capacity: processors.
         cycle: seconds between decisions of the batch system.
+        on_nodes: on the nodes of a machine, as slurmctld looks at its queue, and without a limit on
+            batch jobs, which is not simulated there.
     """
     return SimulationSettings(
         capacity=capacity,
-        backfilling="easy",
+        backfilling=AS_SLURM if on_nodes else "easy",
         cycle=cycle,
         influence=configuration.cycle_settings.influence,
         refresh=configuration.pace.longest,
         starvation=configuration.starvation_bound,
-        class_limit=_class_limit(configuration.reserve),
+        class_limit=None if on_nodes else _class_limit(configuration.reserve),
     )
 
 
@@ -56,6 +59,7 @@ def settings_entry(settings: SimulationSettings, candidate: Candidate) -> dict[s
     }
     limit = settings.class_limit
     return {
+        "backfilling": settings.backfilling,
         **{key: value if math.isfinite(value) else None for key, value in finite.items()},
         "protection": _protection_words(candidate),
         "reserve_most": None if limit is None else limit.most,
@@ -85,9 +89,17 @@ def _class_limit(reserve: ReserveSettings | None) -> ClassLimit | None:
     )
 
 
-def policies_in_force(configuration: Configuration) -> dict[str, Candidate]:
-    """What reports call it -> policy: the configured one, and itself without its reserve."""
-    return {_called(each.name): each for each in candidates_of(configuration)}
+def policies_in_force(
+    configuration: Configuration, *, reserves: bool = True
+) -> dict[str, Candidate]:
+    """What reports call it -> policy: the configured one, and itself without its reserve.
+
+    Args:
+        configuration: of the site.
+        reserves: whether processors can be kept free; else the second one is there alone.
+    """
+    candidates = candidates_of(configuration)
+    return {_called(each.name): each for each in (candidates if reserves else candidates[-1:])}
 
 
 def policies_beside(names: Sequence[str], taken: Container[str]) -> dict[str, Candidate]:

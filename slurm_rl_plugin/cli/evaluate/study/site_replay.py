@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from slurm_rl_plugin.cli.evaluate.study.in_force import (
     settings_entry,
     settings_in_force,
 )
+from slurm_rl_plugin.cli.evaluate.study.nodes import figures_on_nodes, machine_entry
 from slurm_rl_plugin.cli.logs.arguments import NamedLog
 from slurm_rl_plugin.cli.progress import COMPILES_FIRST, parts_bar
 from slurm_rl_plugin.configuration import Configuration
@@ -50,6 +51,8 @@ NOT_KNOWN = (
     "jobs that waited and never ran",
     "run times as they would have been beside other jobs",
 )
+#: The same on the nodes of a machine, which tells by itself what of it is not simulated.
+NOT_KNOWN_ON_NODES = (NOT_KNOWN[0], "outages and reservations", *NOT_KNOWN[3:])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +84,7 @@ def replay_site(
     *,
     beside: Sequence[str] = (),
     cycle: float = 0.0,
+    backfilling: str | None = None,
 ) -> SiteReplay | str:
     """Replay a log under a configuration; a sentence where its jobs are too few.
 
@@ -89,6 +93,7 @@ def replay_site(
         log: with recorded starts; its shares are those that count.
         beside: policies that are compared too, each as if it were the configured one.
         cycle: seconds between decisions of the batch system.
+        backfilling: of the batch system; by default EASY, on nodes as slurmctld does it.
 
     Raises:
         ConfigurationError: the log lacks starts, or a policy is not known.
@@ -99,19 +104,26 @@ def replay_site(
         return f"{few}, take a longer one."
     if sys.stderr.isatty() and not compiled_before():
         print(f"slurm-rl: {COMPILES_FIRST}", file=sys.stderr)
-    own = policies_in_force(configuration)
+    on_nodes = log.prepared.machine is not None
+    own = policies_in_force(configuration, reserves=not on_nodes)
     model, candidates = next(iter(own)), own | policies_beside(beside, own)
     rules = configuration.classifier if configuration.has_class_rules else None
     known = class_known_at_submission(log.prepared, rules)
-    settings = settings_in_force(configuration, known.capacity, cycle)
+    settings = settings_in_force(configuration, known.capacity, cycle, on_nodes=on_nodes)
+    settings = replace(settings, backfilling=backfilling or settings.backfilling)
     with parts_bar("replaying", SIMULATED + len(candidates)) as progress:
         replayed = replay(known, candidates, settings, progress)
     study = study_entry(known, replayed.schedules, replayed.measured, RECORDED_ORDER, candidates)
     study |= {
         "model": model,
         "settings": settings_entry(settings, candidates[model]),
+        **_on_nodes(known, replayed),
         "own_class_rules": configuration.has_class_rules,
-        "notices": [*_exempt(configuration), *_notices(known, candidates, settings)],
+        "notices": [
+            *_exempt(configuration),
+            *_without_reserve(configuration, on_nodes=on_nodes),
+            *_notices(known, candidates, settings),
+        ],
     }
     return SiteReplay(
         known=known,
@@ -146,8 +158,19 @@ def _prediction(
         "figures": {name: asdict(each) for name, each in compared.items()},
         "goals": list(GOALS),
         "verdict": overall(compared),
-        "not_known": list(NOT_KNOWN),
+        "not_known": list(NOT_KNOWN if known.machine is None else NOT_KNOWN_ON_NODES),
     }
+
+
+def _on_nodes(known: PreparedLog, replayed: RecordedReplay) -> dict[str, Any]:
+    """The `on_nodes` of a study; nothing where jobs ran on a pool of processors."""
+    if known.machine is None:
+        return {}
+    policies = {
+        name: figures_on_nodes(known, jobs, replayed.measured)
+        for name, jobs in replayed.schedules.items()
+    }
+    return {"on_nodes": {"machine": machine_entry(known.machine), "policies": policies}}
 
 
 def _reserve_price(
@@ -166,6 +189,12 @@ def _exempt(configuration: Configuration) -> Iterator[str]:
     rails = configuration.sections.guard_rails
     if rails.exempt_accounts or rails.exempt_partitions or rails.exempt_qos:
         yield "Exempt jobs (exempt_accounts, _partitions, _qos) are ordered like any other here."
+
+
+def _without_reserve(configuration: Configuration, *, on_nodes: bool) -> Iterator[str]:
+    """On nodes nothing is kept free of batch work."""
+    if on_nodes and configuration.reserve is not None:
+        yield "The reserve is not simulated on nodes: the configured policy is shown without it."
 
 
 def _notices(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from slurm_rl_plugin.cli.evaluate.study.nodes import print_on_nodes
 from slurm_rl_plugin.cli.evaluate.study.verdict import print_verdict
 from slurm_rl_plugin.cli.tables import print_table, printable, span_text
 
@@ -21,11 +22,16 @@ _RATIOS = {
     "p999_wait": "99.9 %",
     "wide_wait": "WIDE",
 }
+_BACKFILLING = {
+    "easy": "with EASY backfilling",
+    "none": "without backfilling",
+    "slurm": "as slurmctld looks at its queue",
+}
 _LEGEND = (
     "BSLD: mean bounded slowdown, (wait + run time) over the run time (10 s at least); 1 is best.",
     "WAIT, LONGEST: mean and longest wait. 99.9 %: the wait that one job in a thousand exceeds. "
     "WIDE: mean wait of the widest tenth.",
-    "/FIFO, /MULTI: over that of first come, first served and of multifactor, both with EASY "
+    "/FIFO, /MULTI: over that of first come, first served and of multifactor, both with the same "
     "backfilling and nothing of ours; below 1 is better.",
     "SHORT<=120S%: of the jobs that ran less than 900 s, those that started within 120 s. "
     "F: fairness, from 0 to 1.",
@@ -43,8 +49,8 @@ def print_site_study(prediction: Mapping[str, Any], study: Mapping[str, Any]) ->
         print(printable(f"No replay: {prediction['unavailable']}"))
         return
     print(
-        f"Replay of {prediction['jobs']} jobs on {prediction['processors']} processors with EASY "
-        f"backfilling; {prediction['counted_jobs']} counted, without those at both ends."
+        f"Replay of {prediction['jobs']} jobs on {prediction['processors']} processors "
+        f"{_system(study)}; {prediction['counted_jobs']} counted, without those at both ends."
     )
     print(f"In force for {study['model']}: {'; '.join(_in_force(study['settings']))}.")
     rules = study["class_rule"] if study["own_class_rules"] else "by the default [job_class] rules"
@@ -54,6 +60,8 @@ def print_site_study(prediction: Mapping[str, Any], study: Mapping[str, Any]) ->
         print(f"Jobs that are left out: {parts}.")
     print(f"{_OF_A_REPLAY}\n")
     print_figures(study)
+    if "on_nodes" in study:
+        print_on_nodes(study["on_nodes"]["machine"], study["on_nodes"]["policies"])
     print_groups(study)
     print_losers(study)
     print_verdict(prediction)
@@ -61,6 +69,12 @@ def print_site_study(prediction: Mapping[str, Any], study: Mapping[str, Any]) ->
         if sentence:
             print(printable(sentence))
     print(f"The replay does not know: {'; '.join(prediction['not_known'])}.")
+
+
+def _system(study: Mapping[str, Any]) -> str:
+    backfilling = _BACKFILLING[study["settings"]["backfilling"]]
+    nodes = study.get("on_nodes")
+    return backfilling if nodes is None else f"of {nodes['machine']['nodes']} nodes {backfilling}"
 
 
 def _in_force(settings: Mapping[str, Any]) -> Iterator[str]:

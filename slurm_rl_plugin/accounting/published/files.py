@@ -1,0 +1,186 @@
+"""Published files, csv or parquet, cut into batches of records."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from slurm_rl_plugin.accounting.published.layouts import (
+    PublishedLayout,
+    header_columns,
+    layout_of,
+)
+from slurm_rl_plugin.accounting.published.rows import PublishedRows
+from slurm_rl_plugin.errors import AccountingLogError
+from slurm_rl_plugin.units import BoolArray, IntArray
+
+#: Rows of a parquet file in memory at a time.
+_ROWS = 1 << 18
+#: What polars raises for a file that is broken.
+_BROKEN = (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError)
+_QUOTE, _COMMA, _END, _RETURN = b'",\n\r'
+
+
+def layout_of_parquet(path: Path) -> PublishedLayout | None:
+    """The layout of a parquet file; None for any other, and where it cannot be read."""
+    try:
+        return layout_of(pl.read_parquet_schema(path))
+    except _BROKEN:
+        return None
+
+
+def rows_of_parquet(path: Path, layout: PublishedLayout) -> Iterator[PublishedRows]:
+    """The records of a parquet file; other columns, some of them large, are not read.
+
+    Raises:
+        AccountingLogError: the file is broken, or lacks a column.
+    """
+    try:
+        rows = pl.scan_parquet(path)
+        chosen = _chosen(path, layout, list(rows.collect_schema()), line=None)
+        count = int(rows.select(pl.len()).collect().item())
+        for first in range(0, max(count, 1), _ROWS):
+            frame = rows.select(chosen).slice(first, _ROWS).collect()
+            frame = frame.rename({name: layout.today(name) for name in chosen})
+            yield PublishedRows(path, frame, np.arange(frame.height) + first + 1, "row")
+    except _BROKEN as error:
+        problem = f"the parquet file cannot be read ({str(error).splitlines()[0][:200]})"
+        raise AccountingLogError(path, f"{problem}; copy it again") from None
+
+
+def rows_of_csv(
+    path: Path, layout: PublishedLayout, batches: Iterable[bytes]
+) -> Iterator[PublishedRows]:
+    """The records of a csv file.
+
+    Args:
+        path: for messages.
+        layout: of the file.
+        batches: whole lines of it, its header first; a quoted field may go on over several.
+
+    Raises:
+        AccountingLogError: a record has not as many fields as the header, or a column is missing.
+    """
+    rest, line = b"", 1
+    columns: list[str] | None = None
+    for data in batches:
+        content = rest + data
+        if columns is None:
+            content, line = _from_header(content)
+            head, _, content = content.partition(b"\n")
+            columns = header_columns(head.decode(errors="replace"))
+            _chosen(path, layout, columns, line=line)
+            line += 1
+        cut = _end_of_records(content)
+        yield _csv_rows(path, layout, columns, content[:cut], line)
+        rest, line = content[cut:], line + content.count(b"\n", 0, cut)
+    if rest.strip() and columns is not None:
+        yield _csv_rows(path, layout, columns, rest.rstrip(b"\r\n") + b"\n", line)
+
+
+def _from_header(content: bytes) -> tuple[bytes, int]:
+    """What follows empty lines, and the number of its first line."""
+    header = content.lstrip()
+    return header, 1 + content.count(b"\n", 0, len(content) - len(header))
+
+
+def _chosen(
+    path: Path, layout: PublishedLayout, columns: Sequence[str], *, line: int | None
+) -> list[str]:
+    """Columns of the file that are read.
+
+    Raises:
+        AccountingLogError: one is missing that is needed.
+    """
+    today = {layout.today(name) for name in columns}
+    for name in layout.needed:
+        if name not in today:
+            problem = f"{layout.title} has this column and the file lacks it; export it too"
+            raise AccountingLogError(path, problem, line=line, field=name)
+    wanted = {*layout.needed, *layout.taken}
+    return [name for name in dict.fromkeys(columns) if layout.today(name) in wanted]
+
+
+def _outside(content: bytes) -> tuple[np.ndarray, BoolArray]:
+    """The bytes, and which of them stand in no quoted field; shapes [bytes]."""
+    data = np.frombuffer(content, dtype=np.uint8)
+    # sums that wrap around keep telling odd from even
+    return data, np.cumsum(data == _QUOTE, dtype=np.uint8) & 1 == 0
+
+
+def _end_of_records(content: bytes) -> int:
+    """Bytes until the end of the last whole record."""
+    data, outside = _outside(content)
+    ends = np.flatnonzero((data == _END) & outside)
+    return int(ends[-1]) + 1 if len(ends) else 0
+
+
+def _csv_rows(
+    path: Path, layout: PublishedLayout, columns: list[str], content: bytes, line: int
+) -> PublishedRows:
+    """Records between two lines' ends; `line` is the number of the first."""
+    chosen = _chosen(path, layout, columns, line=None)
+    content, lines = _checked(path, content, len(columns), line)
+    places = [columns.index(name) for name in chosen]
+    names = [layout.today(columns[place]) for place in sorted(places)]
+    if not len(lines):
+        frame = pl.DataFrame(schema=dict.fromkeys(names, pl.String))
+        return PublishedRows(path, frame, lines, "line")
+    try:
+        frame = pl.read_csv(
+            content,
+            has_header=False,
+            columns=sorted(places),
+            infer_schema=False,
+            encoding="utf8-lossy",
+        )
+    except pl.exceptions.PolarsError:
+        raise _quotes_fault(path, content, lines) from None
+    frame.columns = names
+    return PublishedRows(path, frame, lines, "line")
+
+
+def _quotes_fault(path: Path, content: bytes, lines: IntArray) -> AccountingLogError:
+    """The error of a record of which some quotes open or end within a field."""
+    text = content.decode(errors="replace")
+    records = csv.reader(text.splitlines(keepends=True), strict=True)
+    read = 0
+    try:
+        for _ in records:
+            read += 1
+    except csv.Error:
+        pass
+    problem = "a quote stands within a field; mend the record"
+    return AccountingLogError(path, problem, line=int(lines[min(read, len(lines) - 1)]))
+
+
+def _checked(path: Path, content: bytes, fields: int, line: int) -> tuple[bytes, IntArray]:
+    """The records without empty lines, and the line on which each begins.
+
+    Raises:
+        AccountingLogError: a record has not as many fields as the header.
+    """
+    if content and not content.endswith(b"\n"):
+        content += b"\n"
+    data, outside = _outside(content)
+    if len(outside) and not outside[-1]:
+        raise AccountingLogError(path, "a quote does not end; mend the record", line=line)
+    ends = np.flatnonzero((data == _END) & outside)
+    begins = np.append(0, ends[:-1] + 1) if len(ends) else ends
+    lines = line + np.append(0, np.cumsum(data == _END))[begins]
+    # nothing, or the return that Windows puts before a line's end
+    empty = (ends == begins) | ((ends == begins + 1) & (data[begins] == _RETURN))
+    commas = np.append(0, np.cumsum((data == _COMMA) & outside))
+    found = commas[ends] - commas[begins] + 1
+    wrong = np.flatnonzero((found != fields) & ~empty)
+    if len(wrong):
+        problem = f"{found[wrong[0]]} fields, and the header names {fields}; mend the record"
+        raise AccountingLogError(path, problem, line=int(lines[wrong[0]]))
+    if empty.any():
+        kept = zip(begins[~empty], ends[~empty], strict=True)
+        content = b"".join(content[a : b + 1] for a, b in kept)
+    return content, lines[~empty].astype(np.int64)

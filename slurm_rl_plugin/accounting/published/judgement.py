@@ -1,0 +1,152 @@
+"""Published records as jobs: which ran, and what is odd about them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from slurm_rl_plugin.accounting.port import ReadReport
+from slurm_rl_plugin.accounting.stored.log import COLUMNS, WHOLE_NUMBERS
+from slurm_rl_plugin.accounting.stored.requests import REQUESTS, request_columns
+from slurm_rl_plugin.domain.resources import ResourceRequests
+from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
+
+#: No machine has as many processors or nodes.
+MOST = 2**31
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublishedJobs:
+    """Records in the domain's words, those that never ran too; every column has shape [n].
+
+    Attributes:
+        job_id: number of each.
+        submit, eligible, start: seconds; NaN where a record does not tell. What is eligible before
+            its submission or after its start counts as not told.
+        run_time, time_limit: seconds; NaN where a record does not tell.
+        processors: that it got; NaN where a record does not tell.
+        texts: account, user, partition, qos, job_name: those that the layout has.
+        total: CPUs, MiB of memory and GPUs that the whole job asks for, shape [n, 3].
+        nodes: that it asks for; NaN where a record does not tell.
+        cpus_per_task: CPUs that must be on one node together, >= 1.
+        exclusive: it wants its nodes for itself.
+        constraint: expression over features of nodes, "" for any; None where no job has one.
+        odd: oddity -> which records show it.
+    """
+
+    job_id: IntArray
+    submit: FloatArray
+    eligible: FloatArray
+    start: FloatArray
+    run_time: FloatArray
+    time_limit: FloatArray
+    processors: FloatArray
+    texts: Mapping[str, pl.Series]
+    total: FloatArray
+    nodes: FloatArray
+    cpus_per_task: IntArray
+    exclusive: BoolArray
+    constraint: pl.Series | None = None
+    odd: Mapping[str, BoolArray] = field(default_factory=dict)
+
+    def reasons(self) -> dict[str, BoolArray]:
+        """Why there is no job; of several reasons the first counts."""
+        return {
+            "no submit time": np.isnan(self.submit),
+            "negative submit time": self.submit < 0,
+            "negative run time": self.run_time < 0,
+            "never ran": ~(self.run_time > 0) | np.isnan(self.start),
+            "start before submit": self.start < self.submit,
+            "no processors": ~(self.processors > 0),
+            "impossible processors": self.processors > MOST,
+        }
+
+
+class PublishedTally:
+    """Sorts records into jobs and reasons, batch after batch."""
+
+    def __init__(self) -> None:
+        self.read = 0
+        self._kept = 0
+        self._dropped: Counter[str] = Counter()
+        self._noticed: Counter[str] = Counter()
+        self._last_submit = -np.inf
+
+    def take(self, jobs: PublishedJobs) -> pl.DataFrame:
+        """The jobs of a batch that ran, in its order; columns as `stored.log` has them."""
+        kept = np.ones(len(jobs.job_id), dtype=np.bool_)
+        for reason, at_fault in jobs.reasons().items():
+            self._dropped[reason] += int(np.count_nonzero(kept & at_fault))
+            kept &= ~at_fault
+        self.read += len(kept)
+        places = np.flatnonzero(kept)
+        self._kept += len(places)
+        for oddity, shown in jobs.odd.items():
+            self._noticed[oddity] += int(np.count_nonzero(shown[places]))
+        self._notice_order(jobs.submit[places])
+        return _frame(jobs, places)
+
+    def report(self, checksum: str) -> ReadReport:
+        """What became of every record."""
+        return ReadReport(
+            read=self.read,
+            kept=self._kept,
+            dropped={reason: count for reason, count in self._dropped.items() if count},
+            noticed={oddity: count for oddity, count in self._noticed.items() if count},
+            checksum=checksum,
+        )
+
+    def _notice_order(self, submit: FloatArray) -> None:
+        if not len(submit):
+            return
+        before = np.append(self._last_submit, submit[:-1])
+        self._noticed["submit going backwards"] += int(np.count_nonzero(submit < before))
+        self._last_submit = float(submit[-1])
+
+
+def _frame(jobs: PublishedJobs, places: IntArray) -> pl.DataFrame:
+    count = len(places)
+    columns: dict[str, Any] = {}
+    for name, kind in COLUMNS.items():
+        if kind == pl.String:
+            texts = jobs.texts.get(name)
+            columns[name] = [""] * count if texts is None else texts.gather(places)
+            continue
+        column = getattr(jobs, name)[places]
+        columns[name] = column.astype(np.int64) if name in WHOLE_NUMBERS else column
+    submit, eligible = columns["submit"], columns["eligible"]
+    within = (submit <= eligible) & (eligible <= columns["start"])
+    columns["eligible"] = np.where(within, eligible, submit)
+    columns |= request_columns(_requests(jobs, places), slice(None))
+    return pl.DataFrame(columns, schema={**COLUMNS, **REQUESTS})
+
+
+def _requests(jobs: PublishedJobs, places: IntArray) -> ResourceRequests:
+    asked = ResourceRequests.of_totals(jobs.total[places], nodes=whole_numbers(jobs.nodes[places]))
+    asked = replace(
+        asked, cpus_per_task=jobs.cpus_per_task[places], exclusive=jobs.exclusive[places]
+    )
+    if jobs.constraint is None:
+        return asked
+    constraint = jobs.constraint.gather(places)
+    constraints = sorted({"", *constraint.unique().to_list()})
+    index = constraint.replace_strict(constraints, range(len(constraints)), return_dtype=pl.Int64)
+    return replace(asked, constraint=index.to_numpy().copy(), constraints=tuple(constraints))
+
+
+def whole_numbers(column: FloatArray, least: int = 0) -> IntArray:
+    """A column as whole numbers from `least` to MOST, `least` where there is none."""
+    return np.clip(np.nan_to_num(column), least, MOST).astype(np.int64)
+
+
+def first_positive(*columns: FloatArray) -> FloatArray:
+    """The first of several columns that is above 0, for each record; NaN where none is."""
+    found = np.full(len(columns[0]), np.nan)
+    for column in reversed(columns):
+        found = np.where(column > 0, column, found)
+    return found

@@ -1,0 +1,151 @@
+"""What a job asks nodes for, as `squeue` tells it; all releases from 22.05 on print these fields.
+
+The total of what accounting tracks stands in `tres-alloc`, also of a job that waits. GPUs that
+AccountingStorageTRES does not name, and types of GPUs, stand only in what the user wrote.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+
+from slurm_rl_plugin.accounting.slurm.resources import (
+    parse_gres,
+    parse_memory,
+    parse_tres,
+    requested,
+)
+from slurm_rl_plugin.domain.resources import CPUS, ResourceRequests
+from slurm_rl_plugin.units import IntArray
+
+#: The last four are what the user wrote, a separator among it on any release. They stand behind all
+#: other fields but the name, so that it shifts nothing but that job's own request and name.
+REQUEST_FIELDS = (
+    *("tres-alloc", "NumTasks", "cpus-per-task", "MinMemory"),
+    *("tres-per-job", "tres-per-node", "tres-per-socket", "tres-per-task"),
+)
+#: `gres:gpu:a100:2` of 22.05, `gres/gpu:a100:2` and `gres/gpu=2` of later releases.
+_GRES = re.compile(r"gres[:/][\w.-]+(?:[:=][\w.-]+){0,2}", re.ASCII)
+_COUNT = re.compile(r"\d{1,9}", re.ASCII)
+
+
+class NodeRequest(NamedTuple):
+    """What one job asks nodes for.
+
+    Attributes:
+        amounts: of the whole job beside CPUs, by the names of `domain.resources`; sorted.
+        nodes: 0 where none are told.
+        cpus_per_task: > 0.
+        memory_per_cpu: see `ResourceRequests`.
+    """
+
+    amounts: tuple[tuple[str, float], ...] = ()
+    nodes: int = 0
+    cpus_per_task: int = 1
+    memory_per_cpu: bool = False
+
+
+#: Of a job of which only processors are told.
+PROCESSORS_ALONE = NodeRequest()
+
+
+@lru_cache(maxsize=1 << 14)
+def node_request(values: tuple[str, ...]) -> NodeRequest:
+    """Read the fields of REQUEST_FIELDS; what is not understood of them is left out."""
+    total, tasks, cpus_per_task, memory, *per = values
+    tres = parse_tres(total)
+    nodes = int(tres.get("node", 0))
+    amounts = requested(tres)
+    amounts.pop(CPUS, None)
+    for text, times in zip(per, (1, max(nodes, 1), 1, max(_number(tasks), 1)), strict=True):
+        for name, count in requested(parse_gres(",".join(_asked_gres(text)))).items():
+            amounts[name] = max(amounts.get(name, 0.0), count * times)
+    return NodeRequest(
+        amounts=tuple(sorted(amounts.items())),
+        nodes=nodes,
+        cpus_per_task=max(_number(cpus_per_task), 1),
+        memory_per_cpu=_goes_with_cpus(memory, tres, nodes),
+    )
+
+
+@lru_cache(maxsize=1 << 14)
+def request_of_tres(text: str) -> NodeRequest:
+    """The same from TRES alone, as accounting keeps them."""
+    tres = parse_tres(text)
+    amounts = requested(tres)
+    amounts.pop(CPUS, None)
+    return NodeRequest(tuple(sorted(amounts.items())), nodes=int(tres.get("node", 0)))
+
+
+def _asked_gres(text: str) -> Iterator[str]:
+    for part in text.split(","):
+        if _GRES.fullmatch(part):
+            yield part.replace("=", ":")
+
+
+def _goes_with_cpus(least: str, tres: dict[str, float], nodes: int) -> bool:
+    """Whether MinMemory is of each CPU: squeue does not say, but it makes up the total."""
+    try:
+        each = parse_memory(least)
+    except ValueError:
+        return False
+    whole = tres.get("mem", 0.0)
+    return abs(each * tres.get("cpu", 0.0) - whole) < abs(each * nodes - whole)
+
+
+def _number(text: str) -> int:
+    return int(text) if _COUNT.fullmatch(text) else 0
+
+
+def together(parts: Sequence[NodeRequest | None]) -> NodeRequest | None:
+    """What the components of a heterogeneous job ask for as one; None where any tells nothing."""
+    known = [part for part in parts if part is not None]
+    if len(known) != len(parts) or not known:
+        return None
+    amounts: dict[str, float] = {}
+    for part in known:
+        for name, amount in part.amounts:
+            amounts[name] = amounts.get(name, 0.0) + amount
+    return known[0]._replace(
+        amounts=tuple(sorted(amounts.items())), nodes=sum(part.nodes for part in known)
+    )
+
+
+def request_columns(
+    asked: Sequence[NodeRequest | None], processors: IntArray, names: tuple[str, ...]
+) -> ResourceRequests | None:
+    """What jobs ask for as columns; None where the machine has nothing but processors.
+
+    Args:
+        asked: of each job; None counts as processors alone.
+        processors: of each job, shape [n].
+        names: of the machine's resources; what else a job asks for is left out.
+    """
+    if not names:
+        return None
+    places: dict[int, int] = {}  # by identity: rows share their requests, and to compare is slow
+    index = [places.setdefault(id(each), len(places)) for each in asked]
+    distinct = [PROCESSORS_ALONE] * len(places)
+    for each, found in zip(asked, index, strict=True):
+        distinct[found] = each or PROCESSORS_ALONE
+    place = np.array(index, dtype=np.int64)
+    amounts = np.zeros((len(distinct), len(names)))
+    for row, request in zip(amounts, distinct, strict=True):
+        told = dict(request.amounts)
+        row[:] = [told.get(name, 0.0) for name in names]
+    total = amounts[place]
+    total[:, names.index(CPUS)] = processors
+    none = np.zeros(len(place), dtype=np.int64)
+    return ResourceRequests(
+        names=names,
+        total=total,
+        nodes=np.array([each.nodes for each in distinct], dtype=np.int64)[place],
+        cpus_per_task=np.array([each.cpus_per_task for each in distinct], dtype=np.int64)[place],
+        memory_per_cpu=np.array([each.memory_per_cpu for each in distinct], dtype=np.bool_)[place],
+        exclusive=none.astype(np.bool_),
+        constraint=none,
+    )

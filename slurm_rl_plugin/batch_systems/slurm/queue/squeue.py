@@ -1,0 +1,61 @@
+"""Jobs as `squeue` lists them."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping, Sequence
+
+from slurm_rl_plugin.batch_systems.slurm.answers.fields import (
+    FIELDS_WITH_REQUESTS,
+    PENDING,
+    PENDING_AND_RUNNING,
+    QUEUE_FIELDS,
+    QueueRow,
+    parse_records,
+    queue_format,
+)
+from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner
+from slurm_rl_plugin.batch_systems.slurm.queue.machine_look import MachineLook
+
+SQUEUE = ("squeue", "--noheader", "--all", "--local")
+
+
+class Squeue:
+    """Lists jobs with `squeue`; see `QueueReader`.
+
+    Args:
+        commands: runs Slurm's commands.
+        machine: where it has more than processors, what jobs ask of it is listed too; None where
+            nobody looked.
+    """
+
+    def __init__(self, commands: CommandRunner, machine: MachineLook | None = None) -> None:
+        self._commands = commands
+        self._machine = machine
+        self._fields: tuple[str, ...] = QUEUE_FIELDS
+        #: Records of the last look at the whole queue; most are the same in the next one.
+        self._known: Mapping[str, QueueRow] = {}
+
+    def waiting_and_running(self) -> list[QueueRow]:
+        """Ask `squeue` for pending and running jobs, and keep the answer for `of_arrays`."""
+        self._known = self._read("--states", PENDING_AND_RUNNING)
+        return list(self._known.values())
+
+    def waiting(self) -> list[QueueRow]:
+        """Ask `squeue` for pending jobs only."""
+        return list(self._read("--states", PENDING).values())
+
+    def of_arrays(self, array_ids: Sequence[int]) -> list[QueueRow]:
+        """Ask `squeue` for these numbers in all states; what it does not know is left out."""
+        # Asked for one unknown job squeue fails, for several it does not: so name one twice.
+        named = ",".join(str(array_id) for array_id in [array_ids[0], *array_ids])
+        return list(self._read("--states", "all", "--jobs", named).values())
+
+    def _read(self, *options: str) -> dict[str, QueueRow]:
+        alone = self._machine is None or self._machine.seen is None
+        fields = QUEUE_FIELDS if alone else FIELDS_WITH_REQUESTS
+        if fields != self._fields:
+            self._fields, self._known = fields, {}
+        mark = secrets.token_hex(4)
+        text = self._commands.read([*SQUEUE, *options], queue_format(mark, fields))
+        return parse_records(text, mark, self._known, fields)

@@ -1,0 +1,103 @@
+"""What a site bills its jobs for each second: TRESBillingWeights, added up as Slurm does.
+
+Slurm's usage, and with it fair-share, counts these instead of processors (`calc_job_billable_tres`
+and `assoc_mgr_tres_weighted` in its source). It rounds nothing there; the `billing` that it prints
+of a job is the whole part of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from slurm_rl_plugin.domain.resources import CPUS, GPUS, MEMORY, ResourceRequests
+from slurm_rl_plugin.units import FloatArray, IntArray
+
+#: Of PriorityFlags: of what is tied to a node only the dearest counts; of Slurm 25.05 on the same,
+#: but generic resources are added.
+DEAREST, DEAREST_AND_GRES = "MAX_TRES", "MAX_TRES_GRES"
+#: What weights and limits call the nodes of a job.
+NODES = "nodes"
+_GRES = "gres/"
+#: Bills are kept to this part of a unit, so that what a start adds and the end takes away cancel to
+#: the bit in float64.
+_GRAIN = 2.0**-24
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Billing:
+    """How a site bills.
+
+    Attributes:
+        weights: of each partition by its name, weights by resource, memory by MiB; a partition
+            without any bills the CPUs that a job got.
+        flags: words of PriorityFlags.
+    """
+
+    weights: Mapping[str, Mapping[str, float]]
+    flags: frozenset[str] = frozenset()
+
+    @property
+    def has_weights(self) -> bool:
+        """Whether anything but CPUs is billed."""
+        return any(self.weights.values())
+
+
+def billed_each_second(
+    billing: Billing,
+    partitions: Sequence[str],
+    partition: IntArray,
+    processors: IntArray,
+    requests: ResourceRequests | None,
+) -> FloatArray:
+    """Billing units of each job for a second of its run, shape [n].
+
+    Args:
+        billing: of the site.
+        partitions: names.
+        partition: of each job, an index into `partitions`, shape [n].
+        processors: that each job got, shape [n].
+        requests: what else they asked for and got; None for nothing.
+    """
+    cpus = processors.astype(np.float64)
+
+    def amounts(resource: str) -> FloatArray:
+        if resource == CPUS:
+            return cpus
+        if requests is None:
+            return np.ones_like(cpus) if resource == NODES else np.zeros_like(cpus)
+        if resource == NODES:
+            return np.maximum(requests.nodes, 1).astype(np.float64)
+        return requests.of(resource)
+
+    billed = cpus.copy()
+    for place, name in enumerate(partitions):
+        weights, mine = billing.weights.get(name, {}), partition == place
+        if weights and mine.any():
+            billed[mine] = _added_up(weights, billing.flags, amounts)[mine]
+    kept: FloatArray = np.round(billed / _GRAIN) * _GRAIN
+    return kept
+
+
+def _added_up(
+    weights: Mapping[str, float], flags: frozenset[str], amounts: Callable[[str], FloatArray]
+) -> FloatArray:
+    """The sum, or the dearest of what is tied to nodes and the sum of the rest; shape [n]."""
+    whole = np.zeros_like(amounts(CPUS))
+    dearest = np.zeros_like(whole)
+    for resource, weight in weights.items():
+        cost = weight * amounts(resource)
+        if _only_dearest(resource, flags):
+            dearest = np.maximum(dearest, cost)
+        else:
+            whole = whole + cost
+    return whole + dearest
+
+
+def _only_dearest(resource: str, flags: frozenset[str]) -> bool:
+    is_gres = resource == GPUS or resource.startswith(_GRES)
+    if DEAREST_AND_GRES in flags:
+        return resource in (CPUS, MEMORY, NODES)
+    return DEAREST in flags and (is_gres or resource in (CPUS, MEMORY, NODES))

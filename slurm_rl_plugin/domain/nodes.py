@@ -1,0 +1,89 @@
+"""Nodes of this moment: what each has, what jobs took of it, and what the machine has together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from slurm_rl_plugin.domain.jobs import RunningJobs
+from slurm_rl_plugin.domain.resources import BASIC_RESOURCES, CPUS, ResourcesNow
+from slurm_rl_plugin.units import FloatArray
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeNow:
+    """One node.
+
+    Attributes:
+        name: of the node.
+        partitions: that it serves; none where it serves all that no node names.
+        serves: takes new jobs; not while it is down, drained or fails.
+        has, taken: amounts by the names of `domain.resources`; what is not there is 0.
+    """
+
+    name: str
+    partitions: frozenset[str]
+    serves: bool
+    has: Mapping[str, float]
+    taken: Mapping[str, float]
+
+    def free(self, resource: str) -> float:
+        """What a new job could get of it; 0 where it takes none."""
+        if not self.serves:
+            return 0.0
+        return max(self.has.get(resource, 0.0) - self.taken.get(resource, 0.0), 0.0)
+
+    def usable(self, resource: str) -> float:
+        """What jobs have of it or could get."""
+        return self.has.get(resource, 0.0) if self.serves else self.taken.get(resource, 0.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MachineResources:
+    """What usable nodes have together beside processors.
+
+    Attributes:
+        names: BASIC_RESOURCES, then others that any node has, by name.
+        capacity: of each, shape [resources].
+        beside: usable CPUs of the nodes that have any of each, shape [resources].
+    """
+
+    names: tuple[str, ...]
+    capacity: FloatArray
+    beside: FloatArray
+
+    def with_running(self, running: RunningJobs, processors: int) -> ResourcesNow:
+        """What is free of it now: what no running job has.
+
+        Args:
+            running: what occupies the machine; without requests they take processors alone.
+            processors: usable ones of this moment.
+        """
+        capacity = self.capacity.copy()
+        taken = np.zeros(len(self.names))
+        if running.jobs.requests is not None:
+            taken = np.array([running.jobs.requests.of(name).sum() for name in self.names])
+        place = self.names.index(CPUS)
+        capacity[place] = processors
+        taken[place] = running.jobs.processors.sum()
+        free = np.maximum(capacity - taken, 0.0)
+        return ResourcesNow(names=self.names, capacity=capacity, free=free, beside=self.beside)
+
+
+def machine_resources(nodes: Iterable[NodeNow]) -> MachineResources | None:
+    """What nodes have together; None where they have nothing but processors."""
+    nodes = list(nodes)
+    others = sorted({name for node in nodes for name in node.has} - set(BASIC_RESOURCES))
+    names = (*BASIC_RESOURCES, *others)
+    capacity = np.array([sum(node.usable(name) for node in nodes) for name in names])
+    if not capacity[1:].any():
+        return None
+    beside = [sum(node.usable(CPUS) for node in nodes if node.usable(name)) for name in names]
+    return MachineResources(names=names, capacity=capacity, beside=np.array(beside))
+
+
+def most_free(nodes: Sequence[NodeNow], resource: str) -> float:
+    """What is free of a resource on the node that has most of it free."""
+    return max((node.free(resource) for node in nodes), default=0.0)

@@ -1,0 +1,146 @@
+"""`queue`, `explain` and `status` of a cluster that counts memory and GPUs, over the fake Slurm."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from slurm_rl_plugin.cli.look.room import amount_text, room_of, room_sentences
+from slurm_rl_plugin.domain.nodes import NodeNow
+from slurm_rl_plugin.domain.resources import CPUS, GPUS, MEMORY
+from tests.fakes.fake_cluster import FakeCluster
+from tests.functional.test_operator_verbs import configure
+
+Words = Callable[..., tuple[int, str, str]]
+NODES = [
+    {
+        "name": "g1",
+        "cpus": "6/2/0/8",
+        "partitions": ["batch"],
+        "memory": 64000,
+        "memory_used": 40000,
+        "gres": "gpu:a100:4",
+        "gres_used": "gpu:a100:2(IDX:0-1)",
+    },
+    {
+        "name": "g2",
+        "cpus": "8/0/0/8",
+        "partitions": ["short"],
+        "memory": 64000,
+        "gres": "gpu:a100:4",
+        "gres_used": "gpu:a100:0",
+    },
+]
+COUNTED = {"SelectTypeParameters": "CR_CORE_MEMORY", "GresTypes": "gpu"}
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeCluster:
+    fake = FakeCluster(tmp_path)
+    now = int(time.time())  # noqa: TID251 - the clock of the commands
+    fake.set(now=now, nodes=NODES, settings=COUNTED)
+    when = {"submit": now - 100, "eligible": now - 100}
+    fake.add(1, asks="cpu=1,mem=8G,node=1,gres/gpu=4", per_node="gres:gpu:a100:4", **when)
+    fake.add(2, asks="cpu=2,mem=500M,node=1", **when)
+    fake.add(3, asks="cpu=6,mem=40000M,node=1,gres/gpu=2", processors=6, **when)
+    fake.run_job(3, start=now - 50)
+    for name, value in fake.env.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.chdir(tmp_path)
+    configure(tmp_path)
+    return fake
+
+
+@pytest.mark.usefixtures("site")
+def test_the_queue_shows_gpus_and_memory_where_a_job_asks_for_any(words: Words) -> None:
+    _, table, _ = words("queue")
+    header, *rows = [line.split() for line in table.splitlines()]
+    assert header[-2:] == ["GPUS", "MEMORY"]
+    assert {row[1]: row[-2:] for row in rows} == {"1": ["4", "8G"], "2": ["0", "500M"]}
+    _, table, _ = words("queue", "-j", "1", "-n", "--parsable2", "-o", "jobid,resources")
+    assert table.strip() == "1|cpus=1,memory=8192,gpus=4,gres/gpu:a100=4"
+    jobs = json.loads(words("queue", "--json")[1])["jobs"]
+    assert {job["jobid"]: job["gpus"] for job in jobs} == {1: 4.0, 2: 0.0}
+
+
+def test_nothing_of_it_on_a_cluster_of_processors(words: Words, site: FakeCluster) -> None:
+    site.set(settings={})
+    assert "GPUS" not in words("queue")[1]
+    assert json.loads(words("queue", "--json")[1])["jobs"][0]["memory"] is None
+    assert "It asks for" not in words("explain", "1")[1]
+    assert "gpus:" not in words("status")[1]
+
+
+@pytest.mark.usefixtures("site")
+def test_explain_says_what_a_job_waits_for(words: Words) -> None:
+    _, out, _ = words("explain", "1")
+    asked = "1 processor, 8G of memory, 4 GPUs, 4 gres/gpu:a100, on one node at least."
+    assert f"It asks for {asked}" in out
+    four = "It waits for 4 GPUs; 2 are free on one node, none has 4 (2 on all nodes)."
+    assert four in out
+    room = json.loads(words("explain", "1", "--json")[1])["room"]
+    assert room["resources"]["gpus"]["most_free"] == 2.0
+    assert room["nodes_with_room"] == 0
+    assert "1 of its nodes have room for it now" in words("explain", "2")[1]
+
+
+def test_explain_says_that_nodes_cannot_be_read(words: Words, site: FakeCluster) -> None:
+    site.set(nodes=[{**NODES[0], "gres": "gpu:a:b:c:1"}])
+    document = json.loads(words("explain", "1", "--json")[1])
+    assert document["requests"] is None  # the snapshot could not tell either
+    assert document["room"] is None
+
+
+@pytest.mark.usefixtures("site")
+def test_status_has_a_line_for_each_resource(words: Words) -> None:
+    _, out, _ = words("status")
+    assert "cpus: 6 of 16 in use, 2 asked for by pending jobs" in out
+    assert "memory: 39.06G of 125G in use, 8.488G asked for by pending jobs" in out
+    assert "gpus: 2 of 8 in use, 4 asked for by pending jobs" in out
+    told: dict[str, Any] = json.loads(words("status", "--json")[1])["slurm"]["resources"]
+    assert told["gpus"] == {"name": "gpus", "usable": 8.0, "running": 2.0, "pending": 4.0}
+
+
+def node(name: str, **free: float) -> NodeNow:
+    return NodeNow(name=name, partitions=frozenset({"p"}), serves=True, has=free, taken={})
+
+
+def test_room_on_several_nodes_and_for_all_at_once() -> None:
+    nodes = [node("a", cpus=8, gpus=0, memory=100), node("b", cpus=0, gpus=4, memory=9000)]
+    apart = room_of(nodes, ["p"], {CPUS: 4.0, GPUS: 2.0}, 1)
+    assert room_sentences(apart) == [
+        "Each of these is free on enough nodes, but not together on enough of them."
+    ]
+    two = room_of(nodes, ["p"], {GPUS: 8.0}, 2)
+    assert room_sentences(two) == ["It waits for 4 GPUs on each of 2 nodes; 1 has as many free."]
+    none = room_of(nodes, ["other"], {MEMORY: 2048.0}, 0)
+    assert room_sentences(none) == ["It waits for 2G of memory; none is free on any node."]
+    one = room_of(nodes, ["p"], {MEMORY: 10240.0}, 0)
+    assert room_sentences(one) == [
+        "It waits for 10G of memory; 8.789G is free on one node, none has 10G (8.887G on all "
+        "nodes)."
+    ]
+
+
+def test_amounts_in_words() -> None:
+    assert amount_text(GPUS, 1.0) == "1 GPU"
+    assert amount_text("gres/gpu:a100", 2.0) == "2 gres/gpu:a100"
+
+
+def test_the_shipped_model_decides_and_what_ends_is_learnt(
+    words: Words, site: FakeCluster, tmp_path: Path
+) -> None:
+    configure(tmp_path, model="default")
+    for _ in range(2):
+        assert words("run", "--once")[0] == 0
+        site.end_job(3, end=site.state["now"])
+    cycles = [json.loads(line) for line in (tmp_path / "audit.jsonl").read_text().splitlines()]
+    decided = [line for line in cycles if line["event"] == "cycle"]
+    assert len(decided) == 2
+    assert {line["mode"] for line in decided} == {"active"}  # not fallback
+    assert all(sorted(line["order"]) == [1, 2] for line in decided)

@@ -1,0 +1,142 @@
+"""Jobs with memory, GPUs and licences under TRESBillingWeights: our usage is sshare's RawUsage."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from slurm_rl_plugin.accounting.sacct.fields import SACCT_FIELDS
+from slurm_rl_plugin.accounting.sacct.reader import SacctReader
+from slurm_rl_plugin.batch_systems.slurm.accounting.dump import Stretch, read_accounting_dump
+from slurm_rl_plugin.batch_systems.slurm.commands import SlurmCommands
+from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner
+from slurm_rl_plugin.machine_files.reader import read_machine
+from slurm_rl_plugin.simulator.workloads.log_billing import billed_on_machine
+from tests.real.conftest import ACCOUNTS, running_slurm, skip_without_daemons
+from tests.real.drawn_order import settings_of
+from tests.real.private_cluster import ClusterPlan, NodeKind, PrivateSlurm
+from tests.real.slurm_releases import SlurmRelease, installed_number
+
+pytestmark = pytest.mark.real
+
+TOP = Path(__file__).parents[2]
+FLAGS = {"sum": None, "dearest": "MAX_TRES", "dearest and gres": "MAX_TRES_GRES"}
+#: The first release that knows MAX_TRES_GRES.
+WITH_GRES = (25, 5)
+WEIGHTS = "CPU=0.3,Mem=0.7G,GRES/gpu=2.5,Node=0.2,License/matlab=1.5"
+PARTITIONS = (
+    "PartitionName=plain Nodes=n[1-2] Default=YES DefMemPerCPU=500",
+    f"PartitionName=dear Nodes=ALL DefMemPerCPU=500 TRESBillingWeights={WEIGHTS}",
+    "PartitionName=whole Nodes=g1 DefMemPerCPU=500 OverSubscribe=EXCLUSIVE "
+    "TRESBillingWeights=CPU=0.3,Mem=0.25G,GRES/gpu=2.5",
+)
+#: User, account, CPUs, seconds, and sbatch's other options.
+JOBS: tuple[tuple[str, str, int, int, tuple[str, ...]], ...] = (
+    ("alice", "physics", 2, 7, ("--partition=plain",)),
+    ("bob", "biology", 1, 9, ("--partition=plain", "--mem=2000")),
+    ("alice", "physics", 1, 8, ("--partition=dear",)),
+    ("bob", "biology", 3, 8, ("--partition=dear", "--mem-per-cpu=900")),
+    ("alice", "physics", 2, 9, ("--partition=dear", "--mem=3000", "--gres=gpu:1")),
+    ("bob", "biology", 1, 7, ("--partition=dear", "--mem=300", "--gres=gpu:2", "-L", "matlab:2")),
+    ("alice", "physics", 2, 6, ("--partition=dear", "--nodes=2", "--mem=1000", "-L", "matlab:1")),
+    ("bob", "biology", 1, 6, ("--partition=whole", "--mem=1000")),
+)
+
+
+def plan(flags: str | None) -> ClusterPlan:
+    return ClusterPlan(
+        kinds=(
+            NodeKind(name="n", count=2, processors=8, memory=16000),
+            NodeKind(name="g", count=1, processors=8, memory=16000, gpus=4, weight=9),
+        ),
+        accounts=ACCOUNTS,
+        options={
+            "SelectTypeParameters": "CR_Core_Memory",
+            # without limits slurmctld counts no job when it ends, only those that run at its rounds
+            "AccountingStorageEnforce": "associations,limits,qos",
+            "AccountingStorageTRES": "gres/gpu,license/matlab",
+            "Licenses": "matlab:10",
+            "PriorityDecayHalfLife": "1000-0",
+            "PriorityWeightFairshare": "10000",
+            "PriorityFlags": flags,
+        },
+        partitions=PARTITIONS,
+    )
+
+
+@pytest.fixture(scope="module", params=FLAGS.values(), ids=list(FLAGS))
+def cluster(request: pytest.FixtureRequest, release: SlurmRelease | None) -> Iterator[PrivateSlurm]:
+    """A cluster on which all jobs have run."""
+    skip_without_daemons(release)
+    number = release.number if release else installed_number()
+    if request.param == FLAGS["dearest and gres"] and number < WITH_GRES:
+        pytest.skip("Slurm knows MAX_TRES_GRES from 25.05 on")
+    with running_slurm(plan(request.param), release) as slurm:
+        for user, account, processors, seconds, options in JOBS:
+            slurm.submit(
+                *options, user=user, account=account, processors=processors, seconds=seconds
+            )
+        slurm.wait_until(lambda: not slurm.run("squeue", "-h").stdout, 90, "an empty queue")
+        slurm.wait_until(lambda: len(dump(slurm).splitlines()) > len(JOBS), 30, "all in accounting")
+        yield slurm
+
+
+def dump(slurm: PrivateSlurm) -> str:
+    """Of all jobs, as `--from slurm` reads it."""
+    runner = CommandRunner(environment=slurm.env, timeout=20, on_call=None)
+    end = datetime.now().replace(microsecond=0)
+    day = Stretch(begin=end.replace(hour=0, minute=0, second=0), end=end)
+    return read_accounting_dump(runner, SACCT_FIELDS, [day], lambda _done, _lines: None).text
+
+
+def raw_usage(slurm: PrivateSlurm) -> dict[str, float]:
+    words = ("sshare", "-a", "-P", "-h", "-o", "Account,User,RawUsage")
+    lines = (line.split("|") for line in slurm.run(*words).stdout.splitlines())
+    return {account.strip(): float(usage) for account, user, usage in lines if not user}
+
+
+def test_usage_of_the_log_is_sshares(cluster: PrivateSlurm, tmp_path: Path) -> None:
+    path = tmp_path / "sacct.log"
+    path.write_text(dump(cluster))
+    log, _ = SacctReader().read(path)
+    assert len(log) == len(JOBS)
+    machine = read_machine(cluster.directory / "etc")
+    billed = billed_on_machine(log, machine)
+    assert billed is not None
+    ours = np.bincount(log.account, billed * log.run_time)
+    usage = raw_usage(cluster)
+    for place, name in enumerate(log.accounts):
+        assert usage[name] > 50
+        assert ours[place] == pytest.approx(usage[name], rel=0.01, abs=1.0)
+    assert ours.sum() == pytest.approx(usage["root"], rel=0.01, abs=1.0)
+    assert (log.processors * log.run_time).sum() < 0.9 * usage["root"]
+
+
+def test_evaluate_and_the_snapshot_have_the_same_fractions(
+    cluster: PrivateSlurm, tmp_path: Path
+) -> None:
+    path, usage = tmp_path / "sacct.log", raw_usage(cluster)
+    path.write_text(dump(cluster))
+    expected = {name: usage[name] / usage["root"] for name in ("physics", "biology")}
+    words = ("evaluate", str(path), "--cluster", str(cluster.directory / "etc"))
+    done = cluster.run(
+        *(sys.executable, "-m", "slurm_rl_plugin.cli.entry", *words),
+        *("--policy", "native", "--policy", "multifactor", "--json"),
+        env={"PYTHONPATH": str(TOP)},
+        timeout=300,  # the first run compiles the simulator
+    )
+    document = json.loads(done.stdout)
+    assert document["log"]["shares"] == pytest.approx(expected, rel=0.01)
+    accounts = document["policies"]["native"]["accounts"]
+    work = {name: each["work_fraction"] for name, each in accounts.items()}
+    assert work == pytest.approx(expected, rel=0.01)
+    assert document["log"]["machine"]["billing_weights"].keys() == {"dear", "whole"}
+    snapshot = SlurmCommands(settings_of(cluster)).snapshot()
+    seen = dict(zip(snapshot.accounts, snapshot.usage.tolist(), strict=True))
+    assert {name: seen[name] for name in expected} == pytest.approx(expected, rel=0.001)

@@ -1,0 +1,226 @@
+"""F-DATA, PM100 and openb as jobs with what they ask of nodes, on generated samples."""
+
+from __future__ import annotations
+
+import gzip
+
+import numpy as np
+import polars as pl
+import pytest
+
+from slurm_rl_plugin.accounting.conversion import convert
+from slurm_rl_plugin.accounting.log_format import read_log
+from slurm_rl_plugin.errors import AccountingLogError
+from slurm_rl_plugin.units import HOUR
+from tests.contracts.test_accounting_readers import told
+from tests.unit.accounting.published_samples import (
+    EPOCH,
+    as_csv,
+    as_parquet,
+    f_data,
+    one,
+    pm100,
+    pods,
+)
+
+SAMPLES = {"f-data": f_data(60), "pm100": pm100(60), "openb": pods(60)}
+FORMS = {"csv": as_csv, "parquet": as_parquet}
+START = EPOCH.timestamp()
+
+
+@pytest.fixture(params=SAMPLES, ids=SAMPLES)
+def kind(request):
+    return request.param
+
+
+@pytest.fixture(params=FORMS.values(), ids=FORMS)
+def path(request, kind, tmp_path):
+    return request.param(SAMPLES[kind], tmp_path / "sample")
+
+
+def read(frame, tmp_path, form=as_parquet):
+    return read_log(form(frame, tmp_path / "sample"))
+
+
+def test_the_columns_tell_the_layout_whatever_the_name_says(path, kind):
+    log, report = read_log(path)
+    assert (log.kind, report.read) == (kind, 60)
+    assert report.kept + sum(report.dropped.values()) == 60
+    assert log.requests is not None
+
+
+def test_csv_and_parquet_say_the_same(kind, tmp_path):
+    logs = [read(SAMPLES[kind], tmp_path, form) for form in FORMS.values()]
+    one_log, other = (told(log) for log, _ in logs)
+    for name, column in one_log.items():
+        np.testing.assert_array_equal(column, other[name], err_msg=name)
+    assert logs[0][1].dropped == logs[1][1].dropped
+
+
+@pytest.mark.parametrize("batch", [700, 1 << 20])
+def test_what_is_converted_reads_as_the_file_itself(path, batch, tmp_path):
+    output = tmp_path / "log.parquet"
+    report = convert([path], output, batch=batch, part=7)
+    directly, converted = read_log(path), read_log(output)
+    assert converted[1] == directly[1] == report
+    one_log, other = told(directly[0]), told(converted[0])
+    for name, column in one_log.items():
+        np.testing.assert_array_equal(column, other[name], err_msg=name)
+
+
+def test_gzip_is_read_too(tmp_path):
+    plain = as_csv(SAMPLES["openb"], tmp_path / "pods.csv")
+    packed = tmp_path / "pods.csv.gz"
+    packed.write_bytes(gzip.compress(plain.read_bytes()))
+    assert read_log(packed)[1].kept == read_log(plain)[1].kept > 0
+
+
+def test_f_data_asks_for_nodes_cores_and_memory_of_each_node(tmp_path):
+    frame = one(
+        f_data(3),
+        jid="jid_77",
+        adt="2021-04-01 10:28:01+09",
+        qdt="2021-04-01 10:28:03+09",
+        sdt="2021-04-01 10:29:01.5+0900",
+        duration=50.0,
+        elpl=7200.0,
+        cnumr=96,
+        cnumat=144,
+        nnumr=2,
+        mszl=4.0 * 2**30,
+    )
+    log, _ = read(frame, tmp_path)
+    assert log.requests is not None
+    assert log.job_id.tolist() == [77]
+    assert (log.submit - START).tolist() == [0.0]
+    assert (log.eligible - START).tolist() == [2.0]
+    assert (log.start - START).tolist() == [60.5]
+    assert (log.run_time.tolist(), log.time_limit.tolist()) == ([50.0], [2 * HOUR])
+    assert log.processors.tolist() == [144]
+    assert log.requests.total.tolist() == [[96.0, 2 * 4096.0, 0.0]]
+    assert log.requests.nodes.tolist() == [2]
+    assert log.accounts == log.users == (frame["usr"][0],)
+
+
+@pytest.mark.parametrize("limit", [float(2**64 - 1), 0.0, None])
+def test_f_data_without_a_limit_of_memory_asks_for_none(limit, tmp_path):
+    log, _ = read(one(f_data(1), mszl=limit), tmp_path)
+    assert log.requests is not None
+    assert log.requests.of("memory").tolist() == [0.0]
+
+
+def test_pm100_counts_minutes_and_gibibytes(tmp_path):
+    frame = one(
+        pm100(3),
+        run_time=90,
+        time_limit=30,
+        num_cores_req=64,
+        num_cores_alloc=256,
+        num_nodes_req=2,
+        num_gpus_req=8,
+        mem_req=460,
+        cores_per_task=16,
+        shared="0",
+    )
+    log, _ = read(frame, tmp_path)
+    assert log.requests is not None
+    assert log.time_limit.tolist() == [1800.0]
+    assert log.processors.tolist() == [256]
+    assert log.requests.total.tolist() == [[64.0, 460 * 1024.0, 8.0]]
+    assert (log.requests.nodes.tolist(), log.requests.cpus_per_task.tolist()) == ([2], [16])
+    assert log.requests.exclusive.tolist() == [True]
+    assert log.accounts == (str(frame["group_id"][0]),)
+
+
+@pytest.mark.parametrize("limit", [4294967295, 4294967294, "INFINITE", "UNLIMITED", None])
+def test_pm100_without_a_limit_of_time(limit, tmp_path):
+    log, _ = read(one(pm100(1), time_limit=limit), tmp_path)
+    assert np.isnan(log.time_limit).all()
+
+
+def test_pm100_of_earlier_revisions_names_cores_cpus(tmp_path):
+    sample = pm100(5)
+    former = {
+        "num_cores_req": "num_cpus_req",
+        "num_cores_alloc": "num_cpus_alloc",
+        "cores_per_task": "cpus_per_task",
+    }
+    now, before = read(sample, tmp_path)[0], read(sample.rename(former), tmp_path)[0]
+    assert now.requests is not None
+    assert before.requests is not None
+    np.testing.assert_array_equal(now.processors, before.processors)
+    np.testing.assert_array_equal(now.requests.total, before.requests.total)
+
+
+def test_pm100_may_share_nodes_and_takes_what_it_got_where_it_asked_for_nothing(tmp_path):
+    frame = one(pm100(1), shared="1", num_gpus_req=0, num_gpus_alloc=4, mem_req=None, mem_alloc=7)
+    log, _ = read(frame, tmp_path)
+    assert log.requests is not None
+    assert log.requests.exclusive.tolist() == [False]
+    assert log.requests.total[0, 1:].tolist() == [7 * 1024.0, 4.0]
+
+
+def test_openb_rounds_parts_up_and_says_so(tmp_path):
+    frame = one(pods(1), cpu_milli=11908, num_gpu=1, gpu_milli=460, memory_mib=47104)
+    frame = frame.with_columns(
+        gpu_spec=pl.lit("V100M16|V100M32"),
+        creation_time=pl.lit(10),
+        scheduled_time=pl.lit(12),
+        deletion_time=pl.lit(112),
+    )
+    log, report = read(frame, tmp_path, as_csv)
+    assert log.requests is not None
+    assert (log.submit.tolist(), log.start.tolist(), log.run_time.tolist()) == ([10], [12], [100])
+    assert log.requests.total.tolist() == [[12.0, 47104.0, 1.0]]
+    assert (log.requests.nodes.tolist(), log.requests.cpus_per_task.tolist()) == ([1], [12])
+    assert [log.requests.constraints[each] for each in log.requests.constraint] == [
+        "V100M16|V100M32"
+    ]
+    assert report.noticed == {
+        "a part of a CPU counted as a whole one": 1,
+        "a part of a GPU counted as a whole one": 1,
+    }
+
+
+def test_pods_that_were_never_scheduled_never_ran(tmp_path):
+    sample = SAMPLES["openb"]
+    _, report = read(sample, tmp_path, as_csv)
+    assert report.dropped == {"never ran": sample["scheduled_time"].null_count()}
+    assert report.dropped["never ran"] > 0
+
+
+@pytest.mark.parametrize(
+    ("values", "reason"),
+    [
+        ({"duration": 0.0}, "never ran"),
+        ({"duration": -1.0}, "negative run time"),
+        ({"sdt": None}, "never ran"),
+        ({"adt": None}, "no submit time"),
+        ({"sdt": "2021-03-31 10:00:00+09"}, "start before submit"),
+        ({"cnumr": 0, "cnumat": 0}, "no processors"),
+        ({"cnumat": 1.6e44}, "impossible processors"),
+    ],
+)
+def test_records_that_cannot_be_are_counted_by_reason(values, reason, tmp_path):
+    sample = f_data(2)
+    frame = pl.concat([one(sample, **values), sample.tail(1)], how="vertical_relaxed")
+    log, report = read(frame, tmp_path)
+    assert (report.dropped, len(log)) == ({reason: 1}, 1)
+
+
+def test_months_of_f_data_go_together_and_lists_of_pods_do_not(tmp_path):
+    months = [as_parquet(f_data(9, seed), tmp_path / f"21_0{seed}.parquet") for seed in (4, 5)]
+    report = convert(months, tmp_path / "log.parquet")
+    assert (report.read, report.kept) == (18, 18)
+    lists = [as_csv(pods(9, seed), tmp_path / f"{seed}.csv") for seed in (1, 2)]
+    with pytest.raises(AccountingLogError, match="count their seconds from a beginning"):
+        convert(lists, tmp_path / "pods.parquet")
+    with pytest.raises(AccountingLogError, match="a log of openb, the one before of f-data"):
+        convert([months[0], lists[0]], tmp_path / "both.parquet")
+
+
+def test_what_convert_wrote_is_not_converted_again(tmp_path):
+    source = as_parquet(f_data(3), tmp_path / "month")
+    convert([source], tmp_path / "log.parquet")
+    with pytest.raises(AccountingLogError, match="what convert wrote is a LOG as it is"):
+        convert([tmp_path / "log.parquet"], tmp_path / "again.parquet")

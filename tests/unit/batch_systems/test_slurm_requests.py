@@ -1,0 +1,205 @@
+"""What squeue and sinfo tell of memory and GPUs, as recorded on each release and in a snapshot."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from slurm_rl_plugin.batch_systems.port import FactorChange
+from slurm_rl_plugin.batch_systems.slurm.answers.fields import FIELDS_WITH_REQUESTS, parse_queue
+from slurm_rl_plugin.batch_systems.slurm.answers.nodes import parse_nodes
+from slurm_rl_plugin.batch_systems.slurm.answers.requests import node_request
+from slurm_rl_plugin.batch_systems.slurm.answers.settings import parse_settings
+from slurm_rl_plugin.batch_systems.slurm.commands import SlurmCommands
+from slurm_rl_plugin.batch_systems.slurm.pyslurm_child.adapter import Slurm
+from slurm_rl_plugin.batch_systems.slurm.queue.reader import whole_jobs
+from slurm_rl_plugin.domain.nodes import machine_resources, most_free
+from slurm_rl_plugin.domain.resources import BASIC_RESOURCES
+from slurm_rl_plugin.errors import BatchSystemError
+from tests.assets.record_slurm_answers import ASSETS, MARK
+from tests.fakes.fake_cluster import NOW, FakeCluster
+from tests.fakes.pyslurm_cluster import PyslurmCluster
+
+RELEASES = sorted(ASSETS.iterdir())
+GPU_NODES = [
+    {"name": "n1", "cpus": "3/1/0/4", "partitions": ["batch"], "memory": 8000, "memory_used": 6000},
+    {
+        "name": "g1",
+        "cpus": "1/7/0/8",
+        "partitions": ["batch", "short"],
+        "memory": 64000,
+        "gres": "gpu:a100:4(S:0-1)",
+        "gres_used": "gpu:a100:1(IDX:0)",
+    },
+    {"name": "g2", "cpus": "0/0/8/8", "partitions": ["short"], "memory": 64000, "state": "drained"},
+]
+COUNTED = {"SelectTypeParameters": "CR_CORE_MEMORY", "GresTypes": "gpu"}
+
+
+@pytest.fixture(params=RELEASES, ids=lambda path: path.name)
+def answers(request: pytest.FixtureRequest) -> Path:
+    folder: Path = request.param
+    return folder
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> FakeCluster:
+    cluster = FakeCluster(tmp_path)
+    cluster.set(nodes=GPU_NODES, settings=COUNTED)
+    return cluster
+
+
+def test_requests_of_each_release(answers: Path):
+    text = (answers / "machine-squeue.txt").read_text()
+    rows = {row.job_id: row for row in whole_jobs(parse_queue(text, MARK, FIELDS_WITH_REQUESTS))}
+    asked = {job: row.asked for job, row in rows.items()}
+    assert asked[1] == ((("memory", 600.0),), 1, 1, True)
+    assert asked[2] == ((("memory", 6144.0),), 2, 1, False)
+    typed = (("gpus", 4.0), ("gres/gpu:a100", 4.0), ("memory", 1400.0))
+    assert asked[3] == (typed, 2, 1, False)
+    assert asked[4] is not None
+    assert asked[4].amounts == (("gpus", 1.0), ("gres/gpu:a100", 1.0), ("memory", 700.0))
+    assert asked[5] == ((("gpus", 3.0), ("memory", 700.0)), 1, 2, False)
+    assert asked[6] is not None  # a heterogeneous job of two components, on two partitions
+    assert dict(asked[6].amounts) == {"gpus": 2.0, "memory": 800.0}
+
+
+def test_nodes_of_each_release(answers: Path):
+    nodes = parse_nodes((answers / "machine-sinfo.txt").read_text(), counts_memory=True)
+    assert [node.name for node in nodes] == ["g01", "g02", "g03", "n1", "n2"]
+    assert nodes[0].partitions == {"batch", "short", "gpu"}
+    machine = machine_resources(nodes)
+    assert machine is not None
+    assert machine.names == (*BASIC_RESOURCES, "gres/gpu:a100")
+    assert machine.capacity.tolist() == [28.0, 40000.0, 6.0, 6.0]  # n2 is drained
+    assert most_free(nodes, "gpus") == 2.0
+
+
+def test_nodes_of_processors_alone_are_none():
+    nodes = parse_nodes("n1|batch|0/4/0/4|16000|0|(null)|gpu:0|idle|\n", counts_memory=False)
+    assert machine_resources(nodes) is None
+
+
+def test_gpus_that_accounting_does_not_track_are_those_that_the_user_wrote():
+    asked = node_request(("cpu=2,node=2,billing=2", "2", "1", "0", "N/A", "gres:gpu:2", "N/A", ""))
+    assert asked.amounts == (("gpus", 4.0),)
+    by_task = "cpu:2,gres/gpu:1"
+    asked = node_request(("cpu=8,node=1", "4", "2", "0", "N/A", "N/A", "N/A", by_task))
+    assert asked.amounts == (("gpus", 4.0),)
+
+
+def test_what_is_not_understood_is_left_out():
+    odd = node_request(("cpu=?", "many", "", "?", "gres:gpu:a:b:c", "license/x:2", "(null)", "||"))
+    assert odd == ((), 0, 1, False)
+
+
+def test_a_snapshot_tells_requests_and_what_is_free(cluster: FakeCluster):
+    cluster.add(11, processors=2, asks="cpu=2,mem=4G,node=1,gres/gpu=2", per_node="gres:gpu:2")
+    cluster.add(12, asks="cpu=1,mem=500M,node=1")
+    cluster.add(13, asks="cpu=1,mem=1000M,node=1,gres/gpu=1", per_job="gres:gpu:a100:1")
+    cluster.run_job(13)
+    snapshot = SlurmCommands(cluster.adapter_settings(timeout=5.0)).snapshot()
+    names = (*BASIC_RESOURCES, "gres/gpu:a100")
+    requests = snapshot.pending.jobs.requests
+    assert requests is not None
+    assert requests.names == names
+    by_job = dict(zip(snapshot.pending.jobs.job_id.tolist(), requests.total.tolist(), strict=True))
+    assert by_job == {11: [2.0, 4096.0, 2.0, 0.0], 12: [1.0, 500.0, 0.0, 0.0]}
+    now = snapshot.resources
+    assert now is not None
+    assert now.names == names
+    assert now.capacity.tolist() == [12.0, 72000.0, 4.0, 4.0]
+    assert now.beside is not None
+    assert now.beside.tolist() == [12.0, 12.0, 8.0, 8.0]  # of GPUs the processors of g1
+    assert now.free.tolist() == [11.0, 71000.0, 3.0, 3.0]
+
+
+def test_processors_alone_cost_no_further_question(cluster: FakeCluster):
+    cluster.set(settings={"SelectTypeParameters": "CR_CORE", "GresTypes": "(null)"})
+    cluster.add(11, asks="cpu=1,mem=16G,node=1,gres/gpu=2")
+    calls: list[str] = []
+    given = cluster.adapter_settings(timeout=5.0, on_call=lambda call, _: calls.append(call))
+    snapshot = SlurmCommands(given).snapshot()
+    assert snapshot.resources is None
+    assert snapshot.pending.jobs.requests is None
+    assert calls.count("sinfo") == calls.count("squeue") == 1
+
+
+def test_nodes_are_asked_for_once_a_minute(cluster: FakeCluster):
+    cluster.add(11)
+    calls: list[str] = []
+    given = cluster.adapter_settings(timeout=5.0, on_call=lambda call, _: calls.append(call))
+    system = SlurmCommands(given)
+    for seconds, questions in ((0, 2), (10, 3), (50, 4), (61, 6)):
+        cluster.set(now=NOW + seconds)
+        assert system.snapshot().resources is not None
+        assert calls.count("sinfo") == questions
+        assert calls.count("squeue") == calls.count("sshare")
+
+
+@pytest.mark.parametrize("gres", ["gpu:a:b:c:4", "gpu:a100:2"])
+def test_an_odd_answer_leaves_processors_alone(
+    cluster: FakeCluster, gres: str, caplog: pytest.LogCaptureFixture
+):
+    cluster.set(nodes=[{**GPU_NODES[1], "gres": gres}])
+    cluster.add(11, asks="cpu=1,mem=4G,node=1")
+    snapshot = SlurmCommands(cluster.adapter_settings(timeout=5.0)).snapshot()
+    odd = gres != "gpu:a100:2"
+    assert (snapshot.resources is None) == odd
+    assert (snapshot.pending.jobs.requests is None) == odd
+    assert ("resources=unknown" in caplog.text) == odd
+    assert np.array_equal(snapshot.pending.jobs.processors, [1])
+
+
+def test_a_line_of_another_form_is_told():
+    with pytest.raises(BatchSystemError, match="sinfo answered a line"):
+        parse_nodes("n1|batch|0/4\n", counts_memory=True)
+
+
+def test_slurm_conf_tells_what_is_counted(answers: Path):
+    told = parse_settings((answers / "machine-config.txt").read_text())
+    assert (told.counts_memory, told.counts_gres) == (True, True)
+    told = parse_settings((answers / "config.txt").read_text())
+    assert (told.counts_memory, told.counts_gres) == (False, False)
+
+
+def test_runs_of_the_past_and_of_now_tell_what_was_asked_for(tmp_path: Path) -> None:
+    """As jobs that wait do, so that the same job is known again."""
+    asked, got = "cpu=1,mem=2G,node=1", "cpu=2,mem=4G,node=1"
+    cluster = FakeCluster(tmp_path)
+    cluster.set(settings={"SelectTypeParameters": "CR_Core_Memory"})
+    state = cluster.state
+    state["nodes"][0]["memory"] = 16000
+    cluster.set(nodes=state["nodes"])
+    past = {"JobIDRaw": 7, "User": "bob", "ReqCPUS": 1, "AllocCPUS": 2, "TimelimitRaw": 10}
+    times = {"Submit": NOW - 300, "Start": NOW - 200, "End": NOW - 100}
+    cluster.set(accounting=[{**past, **times, "State": "COMPLETED", "ReqTRES": asked}])
+    cluster.add(1, asks=asked)
+    system = SlurmCommands(cluster.adapter_settings())
+    ended = system.snapshot().ended.jobs.requests
+    assert ended is not None
+    assert ended.of("memory").tolist() == [2048]
+    cluster.run_job(1)
+    cluster.change(1, asks=got, processors=2)
+    running = system.snapshot().running
+    assert running.jobs.requests is not None
+    assert running.jobs.requests.total.tolist() == [[2, 4096, 0]]
+    asked_for = running.as_requested
+    assert asked_for.requests is not None
+    assert asked_for.requests.total.tolist() == [[1, 2048, 0]]
+
+
+def test_pyslurm_leaves_requests_to_squeue(tmp_path: Path):
+    cluster = PyslurmCluster(tmp_path)
+    cluster.set(nodes=GPU_NODES, settings=COUNTED)
+    cluster.add(11, asks="cpu=1,mem=4G,node=1,gres/gpu=2")
+    cluster.add(12, array_id=12, tasks="1-3", asks="cpu=1,mem=1G,node=1")
+    system = Slurm(cluster.adapter_settings(timeout=5.0))
+    requests = system.snapshot().pending.jobs.requests
+    assert requests is not None
+    assert requests.of("gpus").tolist() == [2.0, 0.0]
+    system.apply([FactorChange(job_id=job, old=0, new=50) for job in (11, 12)])
+    assert cluster.sites == {11: 50, 12: 50}
+    assert cluster.modified == [11]  # the array goes by scontrol
