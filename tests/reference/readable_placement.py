@@ -70,7 +70,8 @@ def usable(job: NodeJob, node: Node, free: Free) -> float:
     """The most CPUs of a node that a job could use, in whole tasks; all or none where alone."""
     if job.alone:
         cpus = node.has["cpus"]
-        return cpus if free.jobs == 0 and _holds(job, cpus, free) else 0.0
+        holds = free.jobs == 0 and cpus >= job.task and _holds(job, cpus, free)
+        return cpus if holds else 0.0
     cpus = free.amounts["cpus"]
     while cpus > 0 and not _holds(job, cpus, free):
         cpus -= 1
