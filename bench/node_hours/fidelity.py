@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from itertools import combinations
 from pathlib import Path
@@ -72,6 +72,7 @@ def compared(runs: Sequence[Run], simulated: Sequence[Run]) -> dict[str, Any]:
     return {
         "cells": cells,
         "share_of_cells_that_agree": float(np.mean(agree)),
+        "share_without_the_second": float(np.mean(_within_alone(cells.values()))),
         "share_of_real_cells_that_agree": float(np.mean(agree_real)) if pairs else None,
         "median_start_difference": _apart(runs, simulated),
         "median_start_difference_of_real": _apart(*zip(*pairs, strict=True)) if pairs else [],
@@ -90,6 +91,14 @@ def _cell(
         "agrees": [_agrees(*both) for both in zip(real, ours, strict=True)],
         "real_agrees": [_agrees(*both) for both in others],
     }
+
+
+def _within_alone(cells: Iterable[Mapping[str, Any]]) -> list[bool]:
+    return [
+        abs(real - ours) <= WITHIN * real
+        for cell in cells
+        for real, ours in zip(cell["real"], cell["simulated"], strict=True)
+    ]
 
 
 def _mean_wait(run: Run, cell: Cell) -> float:
@@ -124,7 +133,8 @@ def table_of(result: Mapping[str, Any]) -> str:
         ("the same of two real repetitions", "median_start_difference_of_real"),
     ):
         lines.append(f"{words}: {', '.join(f'{each:.3f}' for each in result[key])}")
-    lines.append(f"cells that agree: {result['share_of_cells_that_agree']:.2f}")
+    agree, alone = result["share_of_cells_that_agree"], result["share_without_the_second"]
+    lines.append(f"cells that agree: {agree:.2f}; {alone:.2f} without the second")
     if result["share_of_real_cells_that_agree"] is not None:
         lines.append(f"of two real ones: {result['share_of_real_cells_that_agree']:.2f}")
     for words, key in (("submission", "notice"), ("end", "handover")):

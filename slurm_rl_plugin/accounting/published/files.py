@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
@@ -129,15 +130,32 @@ def _csv_rows(
     if not len(lines):
         frame = pl.DataFrame(schema=dict.fromkeys(names, pl.String))
         return PublishedRows(path, frame, lines, "line")
-    frame = pl.read_csv(
-        content,
-        has_header=False,
-        columns=sorted(places),
-        infer_schema=False,
-        encoding="utf8-lossy",
-    )
+    try:
+        frame = pl.read_csv(
+            content,
+            has_header=False,
+            columns=sorted(places),
+            infer_schema=False,
+            encoding="utf8-lossy",
+        )
+    except pl.exceptions.PolarsError:
+        raise _quotes_fault(path, content, lines) from None
     frame.columns = names
     return PublishedRows(path, frame, lines, "line")
+
+
+def _quotes_fault(path: Path, content: bytes, lines: IntArray) -> AccountingLogError:
+    """The error of a record of which some quotes open or end within a field."""
+    text = content.decode(errors="replace")
+    records = csv.reader(text.splitlines(keepends=True), strict=True)
+    read = 0
+    try:
+        for _ in records:
+            read += 1
+    except csv.Error:
+        pass
+    problem = "a quote stands within a field; mend the record"
+    return AccountingLogError(path, problem, line=int(lines[min(read, len(lines) - 1)]))
 
 
 def _checked(path: Path, content: bytes, fields: int, line: int) -> tuple[bytes, IntArray]:

@@ -1,8 +1,8 @@
 """Run a workload on nodes as slurmctld schedules: a short pass after each event, backfill at times.
 
 After each submission and each end the main scheduler looks at the first jobs in order, and at all
-of them once in an interval; backfill looks at the whole queue when something has happened and its
-interval has passed since its last look.
+of them once in an interval; backfill looks at the whole queue when something has happened, a start
+too, and its interval has passed since its last look.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from slurm_rl_plugin.domain.machine import BackfillSettings
 from slurm_rl_plugin.simulator.kernel.cluster import (
     DECISIONS,
     PENDING,
+    STARTED,
     Cluster,
     Workload,
     advance,
@@ -111,7 +112,7 @@ def _next_pass(cluster: Cluster, passes: SlurmPasses) -> float:
     if cluster.counts[PENDING] == 0 or not passes.backfills:
         return np.inf
     last, change = passes.last[_BACKFILL], passes.last[_CHANGE]
-    if change <= last:
+    if change < last:  # what happened in the second of a pass makes another one
         return np.inf
     return float(max(last + passes.backfill_interval, change))
 
@@ -198,6 +199,7 @@ def run_as_slurm(
         free_ended(cluster, machine)
         depth = _depth_of_main_pass(passes, time) if event <= time else 0
         is_backfill = _next_pass(cluster, passes) <= time
+        started = cluster.counts[STARTED]
         if cluster.counts[PENDING] > 0 and any_room(cluster, machine):
             cluster.counts[DECISIONS] += 1
             order = cluster.pending
@@ -208,3 +210,5 @@ def run_as_slurm(
             _look(workload, cluster, machine, passes, order, is_static, depth, is_backfill)
         if is_backfill:
             passes.last[_BACKFILL] = time
+        if cluster.counts[STARTED] > started:
+            passes.last[_CHANGE] = time

@@ -116,6 +116,7 @@ def test_a_cell_beyond_a_second_and_a_sixth_does_not_agree() -> None:
     assert result["median_start_difference"] == [0.0, 0.0]
     short = compared([run_of(0, 1, 2)], [run_of(0, 2, 3)])  # no more than accounting can tell
     assert np.all(short["cells"]["interactive all"]["agrees"])
+    assert short["share_without_the_second"] == 0.0
 
 
 def test_the_command_reads_a_campaign(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -60,3 +60,17 @@ def test_a_job_elsewhere_that_ends_soon_behind_makes_a_plan_late(
     assert starts[:3].tolist() == [0.0, 0.0, 15.0]
     assert starts[3] == 3600.0  # both ended early
     assert starts[4] == small_starts
+
+
+def test_what_a_pass_starts_makes_another_pass() -> None:
+    # As above, but the job on b1 is started by the pass at 60 s, behind the small one: only the
+    # next pass finds the plan of the wide job late, and nothing else happens until then.
+    jobs = [
+        job(1, 0, 90),
+        job(2, 0, 1500),
+        job(3, 15, 60, nodes=2),
+        job(4, 20, 1200),
+        job(5, 40, 90, feature="b"),
+    ]
+    starts = simulated_starts(jobs, MACHINE, NO_DELAYS)
+    assert starts.tolist() == [0.0, 0.0, 3600.0, 90.0, 60.0]
