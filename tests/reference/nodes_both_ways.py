@@ -55,8 +55,8 @@ def fixed_scores(jobs: int) -> np.ndarray:
     return np.random.default_rng(7).integers(0, 4, jobs).astype(np.float64)
 
 
-def run_compiled(load: NodeLoad, how: How) -> Ran:
-    """By the compiled simulator, stopped after each start to see where jobs are."""
+def node_run(load: NodeLoad, how: How) -> NodeRun:
+    """The compiled simulation before its first event."""
     prepared, workload = prepared_load(load, how)
     orders = {
         "fifo": QueueOrder(scores=-workload.submit),
@@ -67,9 +67,14 @@ def run_compiled(load: NodeLoad, how: How) -> Ran:
         capacity=prepared.capacity, backfilling=how.backfilling, cycle=how.cycle
     )
     nodes = node_machine(prepared.log, load.machine)
-    whole = NodeRun.of(workload, nodes, orders[how.order], settings)
-    start = whole.finish().start
-    stopped = NodeRun.of(workload, nodes, orders[how.order], settings)
+    return NodeRun.of(workload, nodes, orders[how.order], settings)
+
+
+def run_compiled(load: NodeLoad, how: How) -> Ran:
+    """By the compiled simulator, stopped after each start to see where jobs are."""
+    prepared, workload = prepared_load(load, how)
+    start = node_run(load, how).finish().start
+    stopped = node_run(load, how)
     place: list[Place] = [{} for _ in start]
     for time in np.unique(start):
         stopped.run_until(float(time))

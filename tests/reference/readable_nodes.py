@@ -6,6 +6,7 @@ conservative backfilling are here, those of slurmctld in `readable_slurmctld`.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections import defaultdict
 from collections.abc import Callable, Collection, Sequence
@@ -184,4 +185,26 @@ def _conservative(world: World, order: list[int]) -> None:
 
     Who has outlived his estimate is expected to end now, but his nodes are not free now.
     """
-    raise NotImplementedError
+    held = [(world.now, world.expected_end(j), j, world.place[j]) for j in world.running]
+    for j in order:
+        if world.is_held_back(j):
+            continue
+        length = world.jobs[j].estimate
+
+        def free_from(begin: float, length: float = length) -> list[Free]:
+            moments = [begin] + [a for a, _, _, _ in held if begin < a < begin + length]
+            frees = [
+                world.free_but([(k, place) for a, b, k, place in held if a <= t < b])
+                for t in moments
+            ]
+            return [functools.reduce(_less, node) for node in zip(*frees, strict=True)]
+
+        free = [_less(*each) for each in zip(world.free, free_from(world.now), strict=True)]
+        found, begin = world.find(j, free), world.now
+        if found is not None:
+            world.start_at(j, found)
+        else:
+            begins = sorted({max(b, world.now) for _, b, _, _ in held})
+            places = ((begin, world.find(j, free_from(begin))) for begin in begins)
+            begin, found = next((b, each) for b, each in places if each is not None)
+        held.append((begin, begin + length, j, found))

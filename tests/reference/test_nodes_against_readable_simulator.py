@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from slurm_rl_plugin.simulator.schedules.on_nodes import AS_SLURM
+from slurm_rl_plugin.simulator.schedules.on_nodes import AS_SLURM, NODE_BACKFILLING
 from tests.reference.node_loads import random_load
 from tests.reference.nodes_both_ways import ORDERS, How, run_compiled, run_readable
 
@@ -17,7 +17,7 @@ def how_of(seed: int, backfilling: str) -> How:
     return How(backfilling, ORDERS[seed % 3], cycle, kill_at_limit=seed % 4 == 0)
 
 
-@pytest.mark.parametrize("backfilling", ["none", "easy", AS_SLURM])
+@pytest.mark.parametrize("backfilling", NODE_BACKFILLING)
 @pytest.mark.parametrize("first", range(0, LOADS, 20))
 def test_jobs_start_end_and_lie_where_the_readable_simulator_has_them(
     first: int, backfilling: str

@@ -17,6 +17,8 @@ from slurm_rl_plugin.simulator.kernel.cluster import (
     next_event,
 )
 from slurm_rl_plugin.simulator.kernel.compilation import compiled
+from slurm_rl_plugin.simulator.kernel.dispatch import BACKFILLING, CONSERVATIVE, EASY
+from slurm_rl_plugin.simulator.nodes.conservative import start_conservatively_on_nodes
 from slurm_rl_plugin.simulator.nodes.easy import start_in_order_on_nodes
 from slurm_rl_plugin.simulator.nodes.machine_now import MachineNow, any_room, free_ended
 from slurm_rl_plugin.simulator.nodes.node_machine import NodeMachine
@@ -42,19 +44,33 @@ from slurm_rl_plugin.units import FloatArray, IntArray
 #: Looks at the queue as slurmctld makes them, with its own backfilling.
 AS_SLURM = "slurm"
 #: What backfilling on nodes may be.
-NODE_BACKFILLING = ("none", "easy", AS_SLURM)
+NODE_BACKFILLING = ("none", "easy", "conservative", AS_SLURM)
+
+
+@compiled
+def _start(
+    workload: Workload,
+    cluster: Cluster,
+    machine: MachineNow,
+    order: IntArray,
+    backfilling: int,
+) -> None:
+    """Start pending jobs in order, under a way of BACKFILLING."""
+    count = cluster.counts[PENDING]
+    if backfilling == CONSERVATIVE:
+        start_conservatively_on_nodes(workload, cluster, machine, order, count)
+    else:
+        start_in_order_on_nodes(workload, cluster, machine, order, count, backfilling == EASY)
 
 
 @compiled
 def _decide_in_order(
-    workload: Workload, cluster: Cluster, machine: MachineNow, backfills: bool
+    workload: Workload, cluster: Cluster, machine: MachineNow, backfilling: int
 ) -> None:
     """One decision of a static order, in which `pending` is kept."""
     if cluster.counts[PENDING] > 0 and any_room(cluster, machine):
         cluster.counts[DECISIONS] += 1
-        start_in_order_on_nodes(
-            workload, cluster, machine, cluster.pending, cluster.counts[PENDING], backfills
-        )
+        _start(workload, cluster, machine, cluster.pending, backfilling)
 
 
 @compiled
@@ -64,7 +80,7 @@ def _run_in_order(
     machine: MachineNow,
     rank: IntArray,
     cycle: float,
-    backfills: bool,
+    backfilling: int,
     until: float,
 ) -> None:
     while True:
@@ -74,7 +90,7 @@ def _run_in_order(
             return
         advance(workload, cluster, time, rank)
         free_ended(cluster, machine)
-        _decide_in_order(workload, cluster, machine, backfills)
+        _decide_in_order(workload, cluster, machine, backfilling)
 
 
 @compiled
@@ -84,7 +100,7 @@ def _run_scored(
     machine: MachineNow,
     queue: OrderedQueue,
     tier: IntArray,
-    backfills: bool,
+    backfilling: int,
     until: float,
 ) -> None:
     no_rank = np.empty(0, dtype=np.int64)
@@ -99,9 +115,8 @@ def _run_scored(
             continue
         cluster.counts[DECISIONS] += 1
         score_queue(workload, cluster, queue)
-        count = cluster.counts[PENDING]
-        order = order_in_tiers(queue, tier, count)
-        start_in_order_on_nodes(workload, cluster, machine, order, count, backfills)
+        order = order_in_tiers(queue, tier, cluster.counts[PENDING])
+        _start(workload, cluster, machine, order, backfilling)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,13 +175,14 @@ class NodeRun:
     def run_until(self, until: float) -> None:
         """Let everything up to `until`, seconds, happen, and every decision."""
         jobs, cluster, machine, queue = self.workload, self.cluster, self.machine, self.queue
-        backfills = self.backfilling == "easy"
         if self.passes is not None:
             run_as_slurm(jobs, cluster, machine, self.passes, queue, self.rank, until)
-        elif len(self.rank):
-            _run_in_order(jobs, cluster, machine, self.rank, queue.cycle, backfills, until)
+            return
+        way = BACKFILLING[self.backfilling]
+        if len(self.rank):
+            _run_in_order(jobs, cluster, machine, self.rank, queue.cycle, way, until)
         else:
-            _run_scored(jobs, cluster, machine, queue, self.tier, backfills, until)
+            _run_scored(jobs, cluster, machine, queue, self.tier, way, until)
 
     def place_of(self, job: int) -> dict[int, float]:
         """The nodes that a running job holds, and its CPUs on each."""
@@ -185,7 +201,7 @@ class NodeRun:
 def simulate_on_nodes(
     workload: Workload, machine: NodeMachine, order: QueueOrder, settings: SimulationSettings
 ) -> SimulatedSchedule:
-    """Simulate any order on nodes: without backfilling, with EASY, or as slurmctld does.
+    """Simulate any order on nodes: no backfilling, EASY, conservative, or as slurmctld does it.
 
     Args:
         workload: the jobs in submit order; `processors` are CPUs.
