@@ -20,6 +20,7 @@ from slurm_rl_plugin.accounting.sacct.fields import SACCT_FIELDS
 from slurm_rl_plugin.brokers.live.job_document import FIELDS
 from tests.architecture.markdown_documents import TOP
 from tests.contracts.test_accounting_readers import CASES
+from tests.unit.accounting.published_samples import as_csv, f_data, pm100, pods
 
 #: Takes an input and a folder for files; says whether it was taken for sound.
 Target = Callable[[bytes, Path], bool]
@@ -103,6 +104,15 @@ def _parquet(folder: Path) -> list[bytes]:
     return found
 
 
+def _data_sets(folder: Path) -> list[bytes]:
+    """Generated samples of published data sets.
+
+    Of csv alone: a damaged parquet file may name 2^61 bytes to polars, which then ends the process.
+    """
+    samples = [sample(6) for sample in (f_data, pm100, pods)]
+    return [*(as_csv(each, folder / "sample").read_bytes() for each in samples), *_case("f-data")]
+
+
 def _configuration(folder: Path) -> list[bytes]:
     example = (TOP / "deploy/slurm-rl.toml").read_text()
     said = "\n".join(line.removeprefix("# ") for line in example.splitlines())
@@ -147,6 +157,10 @@ def _scrapes(folder: Path) -> list[bytes]:
     ]
 
 
+_COLUMNS = [
+    *(b",", b'"', b"\r\n", b"nan", b"2021-04-01 10:28:01+09", b"T", b"Z", b"INFINITE", b"inf"),
+    *(b"1e400", b"-1", b"4294967295", b"1e30", b"adt", b"gpu_spec", b"|"),
+]
 _NAMES = [name.lower().encode() for name in SACCT_FIELDS]
 _HTTP = [
     *(
@@ -187,6 +201,7 @@ TARGETS = {
     "pbs": Fuzzed(_always(log_targets.read_pbs), _pbs, [b"exec_host=", b";S;", b"ctime="], 100_000),
     "any log": Fuzzed(_always(log_targets.read_any), _any, [b"PAR1"], 30_000),
     "conversion": Fuzzed(_always(log_targets.convert_log), _logs, [b"|"], 2_000),
+    "data set": Fuzzed(_always(log_targets.convert_log), _data_sets, _COLUMNS, 4_000),
     "parquet": Fuzzed(_always(log_targets.read_parquet), _parquet, [b"PAR1"], 20_000),
     "configuration": Fuzzed(_always(service_targets.configure), _configuration, _TOML, 30_000),
     "model": Fuzzed(_always(service_targets.load_model), _models, [], 20_000),

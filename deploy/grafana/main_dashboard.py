@@ -44,13 +44,10 @@ def of_accounts(metric: str) -> str:
     return f"max by (cluster, account) ({metric}{{{ACCOUNT}}})"
 
 
-def of_usable(what: str) -> str:
-    """Running or pending amounts of each resource as parts of the machine."""
+def of_usable(metric: str) -> str:
+    """Amounts of each resource, as a metric has them, as parts of the machine."""
     by = "max by (cluster, resource)"
-    return (
-        f"{by} (slurm_rl_resource_{what}{{{SITE}}})"
-        f" / ({by} (slurm_rl_resource_usable{{{SITE}}}) > 0)"
-    )
+    return f"{by} ({metric}{{{SITE}}}) / ({by} (slurm_rl_resource_usable{{{SITE}}}) > 0)"
 
 
 ACCOUNT_WAIT = (
@@ -278,14 +275,22 @@ MAIN: list[Row] = [
                 "In use",
                 "Part of what usable nodes have; only where more than processors is counted.",
                 "percentunit",
-                (of_usable("running"), "{{resource}} {{cluster}}"),
+                (of_usable("slurm_rl_resource_running"), "{{resource}} {{cluster}}"),
                 most=1,
             ),
             lines(
                 "Asked for by pending jobs",
                 "As multiples of what usable nodes have; an array is one job.",
                 "none",
-                (of_usable("pending"), "{{resource}} {{cluster}}"),
+                (of_usable("slurm_rl_resource_pending"), "{{resource}} {{cluster}}"),
+            ),
+            lines(
+                "Batch jobs at most",
+                "Limits of the reserve, as parts of what usable nodes have; no line where nothing "
+                "limits them.",
+                "percentunit",
+                (of_usable("slurm_rl_batch_limit_resource"), "{{resource}} {{cluster}}"),
+                most=1,
             ),
         ],
     ),

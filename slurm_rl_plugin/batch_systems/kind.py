@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from slurm_rl_plugin.accounting.port import JobLog, ReadReport
     from slurm_rl_plugin.batch_systems.port import BatchSystem, ClassDefaultsTable
     from slurm_rl_plugin.batch_systems.submission_port import JobSubmission
+    from slurm_rl_plugin.domain.billing import Billing
     from slurm_rl_plugin.domain.job_class import JobClassRule
     from slurm_rl_plugin.domain.job_description import JobDescription
     from slurm_rl_plugin.domain.machine import Machine
@@ -232,6 +233,10 @@ class OwnAccounting(Protocol):
         Raises:
             BatchSystemError: no answer, or one that is not understood.
         """
+        ...
+
+    def billing(self) -> Billing:
+        """What jobs are billed by the weights of now; raises as `shares` does."""
         ...
 
 

@@ -101,8 +101,18 @@ def _partition(record: ConfRecord, settings: Mapping[str, Value]) -> MachinePart
         widest=keys["maxnodes"].bound() if "maxnodes" in keys else math.inf,
         qos="" if record.text("qos").lower() in NOTHING else record.text("qos").lower(),
         is_default="default" in keys and keys["default"].truth(),
-        billing=weights_of(keys["tresbillingweights"]) if "tresbillingweights" in keys else {},
+        billing=billing_weights(record),
     )
+
+
+def billing_weights(record: ConfRecord) -> dict[str, float]:
+    """TRESBillingWeights of a partition by resource; empty where it has none.
+
+    Raises:
+        ConfigurationError: an entry of another form.
+    """
+    value = record.keys.get("tresbillingweights")
+    return {} if value is None else weights_of(value)
 
 
 def _priority(record: ConfRecord, key: str) -> int:

@@ -20,7 +20,7 @@ from slurm_rl_plugin.cli.assembly.hook import load_policy
 from slurm_rl_plugin.cli.entry import VERBS
 from slurm_rl_plugin.configuration import KEYS
 from slurm_rl_plugin.domain.job_class import JobClassRule
-from slurm_rl_plugin.domain.resources import CPUS, ResourcesNow
+from slurm_rl_plugin.domain.resources import CPUS, GPUS, ResourcesNow
 from slurm_rl_plugin.features.site import SITE
 from slurm_rl_plugin.hook import cycle_report, disturbances
 from slurm_rl_plugin.hook.cycle_report import CycleReport
@@ -116,13 +116,16 @@ def test_architecture_fits_a_page() -> None:
 def families() -> list[Metric]:
     """Everything that the daemon serves after a cycle with one of Slurm's commands."""
     registry = CollectorRegistry()
+    limit = batch_limit.LimitReport(amounts={CPUS: 5, GPUS: 2})
     labels = load_policy(str(TOP / "policy_models" / "default.onnx")).labels
     metrics = CycleMetrics(registry, labels)
     machine = ResourcesNow(names=(CPUS,), capacity=np.ones(1), free=np.ones(1))
     snapshot = replace(snapshot_of(pending_jobs([1, 1])), resources=machine)
     calls = (("squeue", 0.1),)
     metrics.publish(
-        CycleReport(time=1.0, mode="shadow", policy="fifo", snapshot=snapshot, calls=calls)
+        CycleReport(
+            time=1.0, mode="shadow", policy="fifo", snapshot=snapshot, calls=calls, limit=limit
+        )
     )
     return list(registry.collect())
 

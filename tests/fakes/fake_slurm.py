@@ -289,6 +289,10 @@ def sdiag(state, words, mode):
 def scontrol(state, words, mode):
     if words[:2] == ["show", "config"]:
         return _show_config(state)
+    if words == ["--all", "--oneliner", "show", "partitions"]:
+        for line in state.get("partition_lines", ()):
+            say(line)
+        return 0
     if words and words[0] == "-o":
         asked = {"assoc_mgr": show_assoc_mgr, "reservation": show_reservation}
         if words[2] == "licenses":

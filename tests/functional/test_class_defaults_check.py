@@ -31,7 +31,7 @@ def found(tmp_path: Path, table: str, plugins: str, script: str | None) -> list[
 def test_without_a_table_nothing_is_checked(tmp_path: Path) -> None:
     cluster = FakeCluster(tmp_path)
     checks = {check.name for check in SlurmCommands(cluster.adapter_settings()).own_checks()}
-    assert checks == {"clock", "accounting", "shares"}
+    assert checks == {"clock", "accounting", "shares", "resources"}
 
 
 @pytest.mark.parametrize(

@@ -22,39 +22,14 @@ from slurm_rl_plugin.machine_files.reader import read_machine
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.simulator.workloads.log_workload import prepare_log
 from slurm_rl_plugin.simulator.workloads.recorded_runs import recent_runs
-
-CONF = """ClusterName=small
-SelectType=select/cons_tres
-SelectTypeParameters=CR_Core_Memory
-GresTypes=gpu
-SchedulerParameters=bf_interval=30
-PriorityType=priority/multifactor
-PriorityWeightAge=1000
-NodeName=n[1-3] CPUs=8 RealMemory=16000
-NodeName=g1 CPUs=8 RealMemory=16000 Gres=gpu:2
-PartitionName=all Nodes=n[1-3],g1 Default=YES MaxTime=2-00:00:00 DefMemPerCPU=1000
-"""
-LINE = (
-    "-dt {at:.2f} -e submit_batch_job | -sim-walltime {ran:.2f} --uid={who} -J j{job} -N 1 "
-    "-n {wide} -t {asked} --mem={memory}M {gpus}-p all pseudo.job"
-)
+from tests.functional.small_site import write_small_site
 
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """400 jobs of four users within six days, some of them for GPUs or much memory."""
-    folder, rng = tmp_path_factory.mktemp("site"), np.random.default_rng(3)
-    (folder / "slurm.conf").write_text(CONF)
-    came = np.sort(rng.uniform(0.0, 6 * 86400.0, 400))
-    lines = []
-    for job, at in enumerate(came.tolist()):
-        ran = float(np.ceil(rng.lognormal(8.0, 1.5)))
-        gpus = "--gres=gpu:1 " if rng.random() < 0.1 else ""
-        asked = int(np.ceil(min(ran * rng.choice([1.5, 6.0]), 172_800.0) / 60))
-        words = {"at": at, "ran": min(ran, 80_000.0), "who": f"u{rng.integers(4)}", "job": job}
-        wide, memory = int(rng.choice([1, 4, 8])), int(rng.choice([500, 4000, 15000]))
-        lines.append(LINE.format(**words, wide=wide, asked=asked, memory=memory, gpus=gpus))
-    (folder / "week.events").write_text("\n".join(lines) + "\n")
+    """Its `slurm.conf` and its `week.events`."""
+    folder = tmp_path_factory.mktemp("site")
+    write_small_site(folder)
     return folder
 
 

@@ -53,6 +53,7 @@ from tests.fakes.ended_jobs import ended_load
 from tests.fakes.fake_cluster import FakeCluster
 from tests.fakes.pbs_month import write_month
 from tests.functional.small_network import small_network
+from tests.functional.small_site import write_small_site
 from tests.real.conftest import closed_slurm, release, shared_slurm, slurm  # noqa: F401 - fixtures
 from tests.real.daemon_under_test import running_hook
 from tests.real.private_cluster import PrivateSlurm
@@ -123,6 +124,7 @@ def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "sacct.log").write_text(bundled.read_text())
     convert([log], tmp_path / "site.parquet")
     write_month(tmp_path / "accounting", 1000)
+    write_small_site(tmp_path)
     export_network(small_network(), tmp_path / "model.onnx", {"estimates": "requested"})
     (tmp_path / "policy_models").mkdir()
     for settings in (TOP / "policy_models").glob("*.toml"):

@@ -84,6 +84,26 @@ def test_accounts_that_sshare_does_not_know_share_by_work(
     assert log["shares"].keys() == {"physics", "biology"}
 
 
+def test_usage_counts_what_the_cluster_bills(
+    capsys: pytest.CaptureFixture[str], cluster: FakeCluster
+) -> None:
+    line = "PartitionName=batch State=UP TRESBillingWeights=CPU=0.5,Mem=2G"
+    assert "billing_from" not in evaluated(capsys)["log"]
+    cluster.set(shares=[["root", "", "", "1000"]], partition_lines=[line])
+    document = evaluated(capsys, "--policy", "native")
+    assert (document["log"]["shares_from"], document["log"]["billing_from"]) == ("work", "scontrol")
+    runs = [(number % 3, 20 + 40 * (number % 8)) for number in range(60)]
+    billed = [(kind, seconds * (0.5 * (1 + kind) + 2)) for kind, seconds in runs]
+    biology = sum(units for kind, units in billed if kind == 0)
+    physics = sum(units for kind, units in billed if kind > 0) + 50 * 2.5  # and the late job
+    share = biology / (biology + physics)
+    assert document["log"]["shares"]["biology"] == pytest.approx(share)
+    accounts = document["policies"]["native"]["accounts"]
+    assert accounts["biology"]["work_fraction"] == pytest.approx(share)
+    assert main(["evaluate", *FROM, "--policy", "fifo"]) == 0
+    assert "what the site bills (by its TRESBillingWeights of now)" in capsys.readouterr().out
+
+
 @pytest.mark.usefixtures("cluster")
 def test_the_dump_is_kept_only_where_asked_and_is_a_log(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
@@ -168,6 +188,7 @@ def test_wrong_usage_is_one_sentence(
         ("sacct", "garbage", "sacct: this is no dump", 2),
         ("sinfo", "down", "sinfo cannot reach Slurm", 1),
         ("sshare", "garbage", "sshare answered a line", 1),
+        ("scontrol", "down", "scontrol cannot reach Slurm", 1),
     ],
 )
 def test_what_slurm_refuses_is_one_sentence(

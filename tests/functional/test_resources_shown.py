@@ -130,3 +130,17 @@ def test_room_on_several_nodes_and_for_all_at_once() -> None:
 def test_amounts_in_words() -> None:
     assert amount_text(GPUS, 1.0) == "1 GPU"
     assert amount_text("gres/gpu:a100", 2.0) == "2 gres/gpu:a100"
+
+
+def test_the_shipped_model_decides_and_what_ends_is_learnt(
+    words: Words, site: FakeCluster, tmp_path: Path
+) -> None:
+    configure(tmp_path, model="default")
+    for _ in range(2):
+        assert words("run", "--once")[0] == 0
+        site.end_job(3, end=site.state["now"])
+    cycles = [json.loads(line) for line in (tmp_path / "audit.jsonl").read_text().splitlines()]
+    decided = [line for line in cycles if line["event"] == "cycle"]
+    assert len(decided) == 2
+    assert {line["mode"] for line in decided} == {"active"}  # not fallback
+    assert all(sorted(line["order"]) == [1, 2] for line in decided)

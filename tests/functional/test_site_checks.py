@@ -128,6 +128,25 @@ def test_accounting(checks: Checks, site: Site) -> None:
     assert checks()["accounting"][0] == "warn"
 
 
+def test_resources(checks: Checks, site: Site) -> None:
+    assert checks()["resources"] == ("pass", "slurm.conf counts processors alone")
+    counted = {"SelectTypeParameters": "CR_CORE_MEMORY", "GresTypes": "gpu"}
+    one = {"name": "g1", "cpus": "0/8/0/8", "partitions": ["batch"], "memory": 64000}
+    nodes = [{**one, "gres": "gpu:a100:4"}, {**one, "name": "g2", "gres": "gpu:v100:2"}]
+    site.cluster.set(settings=counted, nodes=nodes[:1])
+    told = "of usable nodes (memory in MiB): cpus 8, memory 64000, gpus 4, gres/gpu:a100 4"
+    assert checks()["resources"] == ("pass", told)
+    site.cluster.set(nodes=nodes)
+    result, what = checks()["resources"]
+    assert (result, "none of gres/gpu:a100, gres/gpu:v100" in what) == ("warn", True)
+    tracked = "cpu,mem,gres/gpu,gres/gpu:a100,gres/gpu:v100"
+    site.cluster.set(settings={**counted, "AccountingStorageTRES": tracked})
+    assert checks()["resources"][0] == "pass"
+    site.cluster.set(nodes=[{**one, "gres": "gpu:a:b:c:1"}])
+    result, what = checks()["resources"]
+    assert (result, "processors alone count" in what) == ("warn", True)
+
+
 def test_shares(checks: Checks, site: Site) -> None:
     site.set("shares", physics=0.7, biology=0.3)
     assert checks()["shares"] == ("pass", "all 2 accounts are Slurm's too")

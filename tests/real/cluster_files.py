@@ -41,6 +41,7 @@ class NodeKind:
         processors: of a node; an even number is two sockets.
         memory: of a node, MB.
         gpus: of a node, without a device behind them.
+        gpu_type: of its GPUs; "" for none.
         features: that --constraint may name.
         weight: nodes of the least are given first.
     """
@@ -50,6 +51,7 @@ class NodeKind:
     processors: int
     memory: int = 16000
     gpus: int = 0
+    gpu_type: str = ""
     features: tuple[str, ...] = ()
     weight: int = 1
 
@@ -194,7 +196,8 @@ def _nodes(plan: ClusterPlan, host: str, port: int) -> list[str]:
         words = [f"NodeName={kind.name}[1-{kind.count}]", where]
         words += [f"Port=[{port}-{port + kind.count - 1}]", _sockets(kind.processors)]
         words += [f"RealMemory={kind.memory}", f"Weight={kind.weight}", "State=UNKNOWN"]
-        words += [f"Gres=gpu:{kind.gpus}"] if kind.gpus else []
+        of_type = f"gpu:{kind.gpu_type}" if kind.gpu_type else "gpu"
+        words += [f"Gres={of_type}:{kind.gpus}"] if kind.gpus else []
         words += [f"Feature={','.join(kind.features)}"] if kind.features else []
         lines.append(" ".join(words))
         port += kind.count
@@ -212,6 +215,7 @@ def _gres(directory: Path, plan: ClusterPlan) -> str:
         directory.joinpath("run", f"gpu{number}").touch()
     lines = [
         f"NodeName={kind.name}[1-{kind.count}] Name=gpu Count={kind.gpus} "
+        f"{f'Type={kind.gpu_type} ' if kind.gpu_type else ''}"
         f"File={directory}/run/gpu[0-{kind.gpus - 1}]\n"
         for kind in plan.kinds
         if kind.gpus

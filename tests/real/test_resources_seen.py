@@ -15,7 +15,7 @@ from tests.real.conftest import running_slurm, skip_without_daemons
 from tests.real.daemon_under_test import running_hook, write_configuration
 from tests.real.drawn_order import settings_of
 from tests.real.load import outcomes
-from tests.real.private_cluster import PrivateSlurm
+from tests.real.private_cluster import NodeKind, PrivateSlurm
 from tests.real.slurm_releases import SlurmRelease
 from tests.real.test_kinds_of_nodes import PLAN
 from tests.real.test_operator_commands import Operator
@@ -23,6 +23,12 @@ from tests.real.test_operator_commands import Operator
 pytestmark = pytest.mark.real
 
 PARTITIONS = ("all", "gpu")
+TYPED = [
+    NodeKind(name=name, count=1, processors=4, gpus=gpus, gpu_type=kind)
+    for name, gpus, kind in (("a", 4, "a100"), ("v", 2, "v100"))
+]
+#: Where nodes have other names than there.
+ALL = ("PartitionName=all Nodes=ALL Default=YES DefMemPerCPU=1000 State=UP",)
 #: Minutes that each job of two GPUs asks for, as they are submitted.
 LIMITS = (9, 3, 7, 2, 5)
 
@@ -102,6 +108,32 @@ def test_jobs_of_gpus_are_ordered_explained_and_counted(
     status = operator.types("status").stdout
     assert "gpus: 1 of 2 in use, 2 asked for by pending jobs" in status
     assert "cpus: 1 of 16 in use, 1 asked for by pending jobs" in status
+
+
+@pytest.mark.parametrize("tracked", ["gres/gpu,gres/gpu:a100,gres/gpu:v100", "gres/gpu"])
+def test_types_of_gpus(release: SlurmRelease | None, tmp_path: Path, tracked: str) -> None:
+    """Tracked by name, and by what the user wrote where only GPUs as such are."""
+    skip_without_daemons(release)
+    options = {**PLAN.options, "AccountingStorageTRES": tracked}
+    plan = replace(PLAN, kinds=TYPED, options=options, partitions=ALL)
+    with running_slurm(plan, release) as cluster:
+        holder = submit(cluster, "--gres=gpu:v100:1", "--mem=2000")
+        cluster.wait_until(lambda: "R" in states(cluster, holder), 20, "a running job")
+        first = submit(cluster, "--gres=gpu:v100:2")
+        second = submit(cluster, "--hold", "--gpus=a100:3")
+        snapshot = SlurmCommands(settings_of(cluster, timeout=10.0)).snapshot()
+        jobs, now = snapshot.pending.jobs, snapshot.resources
+        assert jobs.requests is not None
+        assert now is not None
+        assert now.names == (*BASIC_RESOURCES, "gres/gpu:a100", "gres/gpu:v100")
+        assert now.capacity.tolist() == [8.0, 32000.0, 6.0, 4.0, 2.0]
+        assert now.free.tolist() == [7.0, 30000.0, 5.0, 4.0, 1.0]
+        told = dict(zip(jobs.job_id.tolist(), jobs.requests.total.tolist(), strict=True))
+        assert told == {first: [1, 1000, 2, 0, 2], second: [1, 1000, 3, 3, 0]}
+        write_configuration(tmp_path, "sjf", mode="shadow", cycle=1)
+        operator = Operator(cluster=cluster, folder=tmp_path)
+        lacks = "2 gres/gpu:v100; 1 is free on one node, none has 2 (1 on all nodes)."
+        assert f"It waits for {lacks}" in operator.types("explain", str(first)).stdout
 
 
 def resource_metrics(text: str) -> dict[tuple[str, str], float]:

@@ -11,7 +11,6 @@ from slurm_rl_plugin.domain import Decision, JobTable, Memory, QueueSnapshot
 from slurm_rl_plugin.domain.machine import Machine, MachinePartition, NodeKind
 from slurm_rl_plugin.domain.resources import ResourceRequests
 from slurm_rl_plugin.features.estimates import RequestedLimit
-from slurm_rl_plugin.features.history.job_keys import job_keys
 from slurm_rl_plugin.features.history.run_prediction import (
     KNOWN_FACTS,
     PREDICTED,
@@ -159,22 +158,6 @@ def test_a_model_on_a_head_node_sees_the_sizes_of_the_compiled_network(seed: int
     plain = load(seed, machine=None)
     unweighed = simulate_network(plain.workload(RequestedLimit()), network, SETTINGS).start
     assert unweighed.tolist() != compiled.tolist()
-
-
-def test_jobs_are_of_one_template_where_they_ask_for_the_same_of_everything() -> None:
-    prepared = load(1)
-    jobs = prepared.jobs()
-    _, keys = job_keys(prepared.log.users, jobs)
-    assert jobs.requests is not None
-    columns = [jobs.user, jobs.processors, np.nan_to_num(jobs.time_limit, nan=-1.0)]
-    asked = np.column_stack([*columns, jobs.requests.total])
-    alike = np.unique(asked, axis=0, return_inverse=True)[1].reshape(-1)
-    by_key = np.unique(keys, return_inverse=True)[1]
-    template = prepared.past.template
-    assert len(np.unique(alike)) == len(np.unique(keys)) == len(np.unique(template))
-    assert len(np.unique(np.column_stack([alike, by_key, template]), axis=0)) == len(set(alike))
-    _, fewer = job_keys(prepared.log.users, replace(jobs, weighed=None))
-    assert len(np.unique(fewer)) < len(np.unique(keys))
 
 
 def test_default_memory_of_the_partition_weighs_too() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
@@ -19,14 +20,16 @@ from slurm_rl_plugin.units import BoolArray, IntArray
 
 #: Rows of a parquet file in memory at a time.
 _ROWS = 1 << 18
-_QUOTE, _COMMA, _END = b'",\n'
+#: What polars raises for a file that is broken.
+_BROKEN = (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError)
+_QUOTE, _COMMA, _END, _RETURN = b'",\n\r'
 
 
 def layout_of_parquet(path: Path) -> PublishedLayout | None:
     """The layout of a parquet file; None for any other, and where it cannot be read."""
     try:
         return layout_of(pl.read_parquet_schema(path))
-    except (pl.exceptions.PolarsError, OSError):
+    except _BROKEN:
         return None
 
 
@@ -44,7 +47,7 @@ def rows_of_parquet(path: Path, layout: PublishedLayout) -> Iterator[PublishedRo
             frame = rows.select(chosen).slice(first, _ROWS).collect()
             frame = frame.rename({name: layout.today(name) for name in chosen})
             yield PublishedRows(path, frame, np.arange(frame.height) + first + 1, "row")
-    except pl.exceptions.PolarsError as error:
+    except _BROKEN as error:
         problem = f"the parquet file cannot be read ({str(error).splitlines()[0][:200]})"
         raise AccountingLogError(path, f"{problem}; copy it again") from None
 
@@ -127,15 +130,32 @@ def _csv_rows(
     if not len(lines):
         frame = pl.DataFrame(schema=dict.fromkeys(names, pl.String))
         return PublishedRows(path, frame, lines, "line")
-    frame = pl.read_csv(
-        content,
-        has_header=False,
-        columns=sorted(places),
-        infer_schema=False,
-        encoding="utf8-lossy",
-    )
+    try:
+        frame = pl.read_csv(
+            content,
+            has_header=False,
+            columns=sorted(places),
+            infer_schema=False,
+            encoding="utf8-lossy",
+        )
+    except pl.exceptions.PolarsError:
+        raise _quotes_fault(path, content, lines) from None
     frame.columns = names
     return PublishedRows(path, frame, lines, "line")
+
+
+def _quotes_fault(path: Path, content: bytes, lines: IntArray) -> AccountingLogError:
+    """The error of a record of which some quotes open or end within a field."""
+    text = content.decode(errors="replace")
+    records = csv.reader(text.splitlines(keepends=True), strict=True)
+    read = 0
+    try:
+        for _ in records:
+            read += 1
+    except csv.Error:
+        pass
+    problem = "a quote stands within a field; mend the record"
+    return AccountingLogError(path, problem, line=int(lines[min(read, len(lines) - 1)]))
 
 
 def _checked(path: Path, content: bytes, fields: int, line: int) -> tuple[bytes, IntArray]:
@@ -152,7 +172,8 @@ def _checked(path: Path, content: bytes, fields: int, line: int) -> tuple[bytes,
     ends = np.flatnonzero((data == _END) & outside)
     begins = np.append(0, ends[:-1] + 1) if len(ends) else ends
     lines = line + np.append(0, np.cumsum(data == _END))[begins]
-    empty = np.array([not content[a:b].strip() for a, b in zip(begins, ends, strict=True)], bool)
+    # nothing, or the return that Windows puts before a line's end
+    empty = (ends == begins) | ((ends == begins + 1) & (data[begins] == _RETURN))
     commas = np.append(0, np.cumsum((data == _COMMA) & outside))
     found = commas[ends] - commas[begins] + 1
     wrong = np.flatnonzero((found != fields) & ~empty)

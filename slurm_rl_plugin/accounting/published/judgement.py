@@ -16,6 +16,9 @@ from slurm_rl_plugin.accounting.stored.requests import REQUESTS, request_columns
 from slurm_rl_plugin.domain.resources import ResourceRequests
 from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
 
+#: No machine has as many processors or nodes.
+MOST = 2**31
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishedJobs:
@@ -60,6 +63,7 @@ class PublishedJobs:
             "never ran": ~(self.run_time > 0) | np.isnan(self.start),
             "start before submit": self.start < self.submit,
             "no processors": ~(self.processors > 0),
+            "impossible processors": self.processors > MOST,
         }
 
 
@@ -123,9 +127,7 @@ def _frame(jobs: PublishedJobs, places: IntArray) -> pl.DataFrame:
 
 
 def _requests(jobs: PublishedJobs, places: IntArray) -> ResourceRequests:
-    asked = ResourceRequests.of_totals(
-        jobs.total[places], nodes=np.nan_to_num(jobs.nodes[places]).astype(np.int64)
-    )
+    asked = ResourceRequests.of_totals(jobs.total[places], nodes=whole_numbers(jobs.nodes[places]))
     asked = replace(
         asked, cpus_per_task=jobs.cpus_per_task[places], exclusive=jobs.exclusive[places]
     )
@@ -135,6 +137,11 @@ def _requests(jobs: PublishedJobs, places: IntArray) -> ResourceRequests:
     constraints = sorted({"", *constraint.unique().to_list()})
     index = constraint.replace_strict(constraints, range(len(constraints)), return_dtype=pl.Int64)
     return replace(asked, constraint=index.to_numpy().copy(), constraints=tuple(constraints))
+
+
+def whole_numbers(column: FloatArray, least: int = 0) -> IntArray:
+    """A column as whole numbers from `least` to MOST, `least` where there is none."""
+    return np.clip(np.nan_to_num(column), least, MOST).astype(np.int64)
 
 
 def first_positive(*columns: FloatArray) -> FloatArray:

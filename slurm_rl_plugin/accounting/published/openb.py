@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from slurm_rl_plugin.accounting.published.judgement import PublishedJobs
+from slurm_rl_plugin.accounting.published.judgement import PublishedJobs, whole_numbers
 from slurm_rl_plugin.accounting.published.rows import PublishedRows
 from slurm_rl_plugin.units import FloatArray
 
@@ -44,7 +44,7 @@ def jobs_of_openb(rows: PublishedRows) -> PublishedJobs:
         texts={"qos": rows.texts("qos")},
         total=np.nan_to_num(np.column_stack([whole, rows.numbers("memory_mib"), gpus])),
         nodes=np.ones(count),
-        cpus_per_task=np.fmax(np.nan_to_num(whole), 1.0).astype(np.int64),
+        cpus_per_task=whole_numbers(whole, least=1),
         exclusive=np.zeros(count, dtype=np.bool_),
         constraint=_types(rows, gpus),
         odd={

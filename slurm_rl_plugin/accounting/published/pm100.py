@@ -11,7 +11,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from slurm_rl_plugin.accounting.published.judgement import PublishedJobs, first_positive
+from slurm_rl_plugin.accounting.published.judgement import (
+    PublishedJobs,
+    first_positive,
+    whole_numbers,
+)
 from slurm_rl_plugin.accounting.published.rows import PublishedRows
 from slurm_rl_plugin.units import MINUTE, FloatArray
 
@@ -29,7 +33,6 @@ def jobs_of_pm100(rows: PublishedRows) -> PublishedJobs:
     """
     asked, got = rows.numbers("num_cores_req"), rows.numbers("num_cores_alloc")
     user, group = rows.texts("user_id"), rows.texts("group_id")
-    per_task = np.fmax(np.nan_to_num(rows.numbers("cores_per_task")), 1.0)
     return PublishedJobs(
         job_id=rows.numbers_in("job_id"),
         submit=rows.times("submit_time"),
@@ -52,7 +55,7 @@ def jobs_of_pm100(rows: PublishedRows) -> PublishedJobs:
             ]
         ),
         nodes=first_positive(rows.numbers("num_nodes_req"), rows.numbers("num_nodes_alloc")),
-        cpus_per_task=np.minimum(per_task, 2.0**31).astype(np.int64),
+        cpus_per_task=whole_numbers(rows.numbers("cores_per_task"), least=1),
         exclusive=(rows.texts("shared") == "0").to_numpy(),
     )
 

@@ -17,9 +17,11 @@ from slurm_rl_plugin.batch_systems.slurm.accounting.dump import (
     read_accounting_dump,
 )
 from slurm_rl_plugin.batch_systems.slurm.answers.fields import parse_all_processors
+from slurm_rl_plugin.batch_systems.slurm.answers.machine import read_billing
 from slurm_rl_plugin.batch_systems.slurm.answers.shares import parse_shares
 from slurm_rl_plugin.batch_systems.slurm.cluster import SINFO, SSHARE
 from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner
+from slurm_rl_plugin.domain.billing import Billing
 from slurm_rl_plugin.errors import AccountingLogError, ConfigurationError
 
 
@@ -85,3 +87,7 @@ class SlurmAccounting:
         found = {name: tree.shares[name] for name in accounts if tree.shares.get(name, 0.0) > 0}
         whole = sum(found.values())
         return {name: share / whole for name, share in found.items()} or None
+
+    def billing(self) -> Billing:
+        """TRESBillingWeights by `scontrol`."""
+        return read_billing(self._commands.read)

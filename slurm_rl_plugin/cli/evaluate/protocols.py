@@ -36,7 +36,7 @@ _FIXED_AT_A_SITE: dict[str, tuple[Any, ...]] = {
     "--partitions": (None,),
 }
 #: How nodes may be filled beside EASY where --cluster names them.
-_ON_NODES = (*_FIXED["--backfill"], *NODE_BACKFILLING)
+_ON_NODES: dict[str, tuple[Any, ...]] = {"--backfill": (None, *NODE_BACKFILLING)}
 #: Options of one protocol alone.
 _OF_ONE = {"--windows": HELDOUT, "--runs": CONTINUOUS, "--plan": CONTINUOUS}
 
@@ -83,7 +83,7 @@ def check_protocol_options(options: argparse.Namespace) -> None:
             raise ConfigurationError(f"{option} belongs to --protocol {protocol}: give both.")
     if options.protocol is None:
         if options.config is not None:
-            on_nodes = {"--backfill": _ON_NODES} if options.cluster is not None else {}
+            on_nodes = {} if options.cluster is None else _ON_NODES
             _refuse(options, {**_FIXED_AT_A_SITE, **on_nodes}, "--config")
         return
     if options.protocol == HELDOUT and options.plot is not None:
@@ -92,7 +92,7 @@ def check_protocol_options(options: argparse.Namespace) -> None:
         )
     fixed = _FIXED
     if options.protocol == CONTINUOUS and options.cluster is not None:
-        fixed = {**_FIXED, "--backfill": (None, *NODE_BACKFILLING)}
+        fixed = {**_FIXED, **_ON_NODES}
     if options.cluster is not None and options.plan is not None:
         raise ConfigurationError("--plan is not simulated on nodes: leave out --plan or --cluster.")
     _refuse(options, fixed, f"--protocol {options.protocol}")

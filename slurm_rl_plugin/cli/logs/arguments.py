@@ -26,10 +26,12 @@ from slurm_rl_plugin.cli.logs.slurm_log import (
     check_slurm_options,
     cluster_processors,
     read_slurm_log,
+    slurm_billing,
     slurm_shares,
 )
 from slurm_rl_plugin.cli.number_arguments import at_least_one
 from slurm_rl_plugin.configuration import Configuration, read_configuration
+from slurm_rl_plugin.domain.billing import Billing
 from slurm_rl_plugin.domain.job_class import JobClassifier
 from slurm_rl_plugin.domain.machine import Machine
 from slurm_rl_plugin.errors import ConfigurationError
@@ -196,11 +198,14 @@ def _own_accounting(options: LogOptions) -> NamedLog:
     shares = given or slurm_shares(own.log.accounts)
     sized = options.processors or options.partitions or options.cluster
     capacity = options.processors if sized else cluster_processors()
-    prepared = _prepared(own.log, options, shares, capacity)
+    billing = None if options.cluster else slurm_billing()
+    prepared = _prepared(own.log, options, shares, capacity, billing)
     whence = {  # not in the manifest: the command there gives both, and must make the same model
         "processors_from": "cluster" if options.cluster else "options" if sized else "sinfo",
         "shares_from": "options" if given else "sshare" if shares else "work",
     }
+    if billing is not None and billing.has_weights:
+        whence["billing_from"] = "scontrol"
     return NamedLog(
         name=SLURM, prepared=prepared, report=own.report, origin=own.origin, whence=whence
     )
@@ -236,6 +241,7 @@ def _prepared(
     options: LogOptions,
     shares: Mapping[str, float] | None,
     capacity: int | None,
+    billing: Billing | None = None,
 ) -> PreparedLog:
     return prepare_log(
         log,
@@ -246,6 +252,7 @@ def _prepared(
         kill_at_limit=options.kill_at_limit,
         partitions=options.partitions,
         machine=_machine(options),
+        billing=billing,
     )
 
 

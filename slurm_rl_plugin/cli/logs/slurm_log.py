@@ -15,6 +15,7 @@ from slurm_rl_plugin.batch_systems.registry import BATCH_SYSTEMS
 from slurm_rl_plugin.cli.logs.log_options import LogOptions
 from slurm_rl_plugin.cli.number_arguments import number_above_zero
 from slurm_rl_plugin.cli.progress import progress_bar
+from slurm_rl_plugin.domain.billing import Billing
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.whole_file import write_whole
 
@@ -31,6 +32,7 @@ _WHENCE = {
     "sinfo": "all of the cluster's, by sinfo; --processors gives others",
     "sshare": "Slurm's own, by sshare; --shares gives others",
     "work": "fractions of the work: sshare has none of these accounts",
+    "scontrol": "by its TRESBillingWeights of now",
     "options": "as given",
     "cluster": "of the nodes of --cluster",
 }
@@ -189,6 +191,11 @@ def slurm_shares(accounts: Sequence[str]) -> dict[str, float] | None:
     return _accounting(_SECONDS_OF_OTHERS).shares(accounts)
 
 
+def slurm_billing() -> Billing:
+    """What the cluster bills; see `OwnAccounting.billing`."""
+    return _accounting(_SECONDS_OF_OTHERS).billing()
+
+
 def print_origin(
     origin: Mapping[str, Any], whence: Mapping[str, str], prepared: PreparedLog
 ) -> None:
@@ -206,6 +213,8 @@ def print_origin(
     )
     print(f"processors: {prepared.capacity} ({_WHENCE[whence['processors_from']]})")
     print(f"shares: {shares} ({_WHENCE[whence['shares_from']]})")
+    if "billing_from" in whence:
+        print(f"usage: what the site bills ({_WHENCE[whence['billing_from']]})")
 
 
 def _local_time(text: str) -> datetime:

@@ -20,6 +20,8 @@ from slurm_rl_plugin.whole_file import plain_file
 EVENTS = ("cycle", "write", "would_write", "limit", "would_limit", "request")
 #: Those of them that are of no single job.
 WITHOUT_JOB = ("cycle", "limit", "would_limit")
+#: Of a limit's line: amounts of other resources than processors, by name.
+AMOUNTS = "resources"
 #: A longer line is none of ours; a cycle line names at most 1000 jobs.
 LONGEST_LINE = 1_000_000
 #: Lines between two words to `progress`.
@@ -165,12 +167,20 @@ def _parsed(raw: bytes) -> AuditLine | None:
         line = json.loads(raw)
         time = float(line["time"])
         event, job = line["event"], line.get("job")
-        flat = all(map(_is_flat, line.values()))
+        amounts = line.get(AMOUNTS, {})
+        flat = all(_is_flat(value) for name, value in line.items() if name != AMOUNTS)
     except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
         return None
     known = event in EVENTS and (event in WITHOUT_JOB or isinstance(job, int))
-    known = known and flat and not isinstance(line["time"], str)
+    known = known and flat and _are_amounts(amounts) and not isinstance(line["time"], str)
     return line if known and math.isfinite(time) else None
+
+
+def _are_amounts(value: Any) -> bool:
+    """Whether this is what a limit line says of resources beside processors."""
+    if not isinstance(value, dict):
+        return False
+    return all(isinstance(each, int | float) for each in value.values())
 
 
 def _is_flat(value: Any) -> bool:

@@ -149,6 +149,7 @@ def _starts_on_nodes(
         prepared = knowing_recent_runs(prepared, workload, settings)
     if candidate.name == SITES_OWN:
         order = QueueOrder(site=site_priority(prepared.log, machine))
+        settings = replace(settings, half_life=machine.weights.half_life)
     else:
         order = _order_in_partitions(candidate, prepared, workload)
     return starts_of_order(order, prepared, workload, settings)

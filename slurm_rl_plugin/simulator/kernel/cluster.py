@@ -9,7 +9,7 @@ import numpy as np
 from slurm_rl_plugin.domain import JobTable
 from slurm_rl_plugin.errors import SimulationError
 from slurm_rl_plugin.simulator.kernel.compilation import compiled_borrowing
-from slurm_rl_plugin.simulator.kernel.ends_heap import sift_down, sift_up
+from slurm_rl_plugin.simulator.kernel.running_ends import first_not_before, sift_down, sift_up
 from slurm_rl_plugin.simulator.kernel.workload_history import NO_PAST, WorkloadHistory
 from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
 
@@ -23,10 +23,8 @@ LIMITED, WIDEST, CHANGE_INTERVAL, LIFT_AFTER, IDLE_AFTER = 0, 1, 2, 3, 4
 IN_FORCE, SET_AT, WAKE, STARVING, LAST_CAME, CAME, NARROW_FIRST, MOST = 5, 6, 7, 8, 9, 10, 11, 12
 
 
-#: Of jobs of processors alone.
-_NOT_WEIGHED: FloatArray = np.empty(0)
-#: `Workload.billed` of a site that counts processors.
-_NOT_BILLED = np.empty(0)
+#: `weighed` of jobs of processors alone, `billed` of a site that counts processors.
+_NOTHING_MORE: FloatArray = np.empty(0)
 
 
 class Workload(NamedTuple):
@@ -56,8 +54,8 @@ class Workload(NamedTuple):
     interactive: BoolArray
     shares: FloatArray
     past: WorkloadHistory = NO_PAST
-    weighed: FloatArray = _NOT_WEIGHED
-    billed: FloatArray = _NOT_BILLED
+    weighed: FloatArray = _NOTHING_MORE
+    billed: FloatArray = _NOTHING_MORE
 
     @property
     def size(self) -> FloatArray:
@@ -87,8 +85,8 @@ class Workload(NamedTuple):
             interactive=jobs.interactive,
             shares=shares,
             past=past,
-            weighed=_NOT_WEIGHED if jobs.weighed is None else jobs.weighed,
-            billed=_NOT_BILLED if billed is None else billed,
+            weighed=_NOTHING_MORE if jobs.weighed is None else jobs.weighed,
+            billed=_NOTHING_MORE if billed is None else billed,
         )
 
     def select(self, job: IntArray | BoolArray) -> Self:
@@ -281,19 +279,6 @@ def _note_end(workload: Workload, cluster: Cluster, job: int) -> None:
 
 
 @compiled_borrowing
-def _first_not_before(times: FloatArray, count: int, time: float) -> int:
-    """Place of the first of `count` sorted times that is not before `time`."""
-    low, high = 0, count
-    while low < high:
-        middle = (low + high) // 2
-        if times[middle] < time:
-            low = middle + 1
-        else:
-            high = middle
-    return low
-
-
-@compiled_borrowing
 def end_next_job(workload: Workload, cluster: Cluster) -> None:
     """End the job at the root of the heap."""
     counts = cluster.counts
@@ -305,7 +290,7 @@ def end_next_job(workload: Workload, cluster: Cluster) -> None:
     cluster.end_job[0] = cluster.end_job[last]
     sift_down(cluster.end_time, cluster.end_job, last)
     expected = cluster.start[job] + workload.estimate[job]
-    place = _first_not_before(cluster.expected_end, last + 1, expected)
+    place = first_not_before(cluster.expected_end, last + 1, expected)
     while cluster.expected_job[place] != job:
         place += 1
     for index in range(place, last):

@@ -19,7 +19,7 @@ from slurm_rl_plugin.simulator.kernel.cluster import (
 )
 from slurm_rl_plugin.simulator.kernel.compilation import compiled_borrowing
 from slurm_rl_plugin.simulator.nodes.group_limits import within_limits
-from slurm_rl_plugin.simulator.nodes.machine_now import MachineNow, start_on_nodes
+from slurm_rl_plugin.simulator.nodes.machine_now import MachineNow, is_free_now, start_on_nodes
 from slurm_rl_plugin.simulator.nodes.node_bits import has
 from slurm_rl_plugin.simulator.nodes.node_state import GIVEN_BACK
 from slurm_rl_plugin.simulator.nodes.outlook import count_as_ended, look_from_now
@@ -315,7 +315,7 @@ def backfill(
         start, found = _plan(workload, cluster, machine, passes, job)
         if found == 0:
             continue
-        if start <= now:
+        if start <= now and is_free_now(machine, job, found):
             start_on_nodes(workload, cluster, machine, job, found)
             started += 1
         elif start <= now + passes.window:

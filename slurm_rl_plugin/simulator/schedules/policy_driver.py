@@ -106,7 +106,8 @@ def snapshot_of(
 def _resources(machine: Machine, jobs: JobTable, running: IntArray) -> ResourcesNow:
     used = np.zeros(len(machine.resources))
     if jobs.requests is not None:
-        used = jobs.requests.total[running].sum(axis=0)
+        # behind the columns of nodes are licences
+        used = jobs.requests.total[running].sum(axis=0)[: len(used)]
     whole = machine.capacity
     return ResourcesNow(
         names=machine.resources, capacity=whole, free=whole - used, beside=machine.beside

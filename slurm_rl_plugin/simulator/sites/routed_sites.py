@@ -228,7 +228,8 @@ class RoutedSite:
 
 
 def _job_columns(offered: Workload) -> tuple[str, ...]:
-    return (*_JOB_COLUMNS, "billed") if len(offered.billed) else _JOB_COLUMNS
+    told = [name for name in ("weighed", "billed") if len(getattr(offered, name))]
+    return (*_JOB_COLUMNS, *told)
 
 
 def _nothing_yet(offered: Workload) -> Workload:

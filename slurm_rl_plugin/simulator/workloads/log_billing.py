@@ -10,7 +10,7 @@ from slurm_rl_plugin.accounting.port import JobLog
 from slurm_rl_plugin.domain.billing import Billing, billed_each_second
 from slurm_rl_plugin.domain.machine import Machine
 from slurm_rl_plugin.domain.resources import CPUS, MEMORY, ResourceRequests
-from slurm_rl_plugin.simulator.workloads.machine_load import completed_requests, partition_of
+from slurm_rl_plugin.simulator.workloads.machine_load import all_requests, partition_of
 from slurm_rl_plugin.units import FloatArray, IntArray
 
 
@@ -28,27 +28,17 @@ def billed_on_machine(log: JobLog, machine: Machine) -> FloatArray | None:
     if not billing.has_weights:
         return None
     partition = partition_of(log, machine)
-    asked = _with_whole_nodes(_all_columns(log, machine), partition, machine)
+    asked = _with_whole_nodes(all_requests(log, machine), partition, machine)
     processors = np.maximum(log.processors, np.ceil(asked.of(CPUS))).astype(np.int64)
     names = [each.name for each in machine.partitions]
     return billed_each_second(billing, names, partition, processors, asked)
 
 
-def billed_in_log(log: JobLog, billing: Billing) -> FloatArray | None:
+def billed_in_log(log: JobLog, billing: Billing | None) -> FloatArray | None:
     """The same by what the log alone tells: CPUs that jobs got and what else they asked for."""
-    if not billing.has_weights:
+    if billing is None or not billing.has_weights:
         return None
     return billed_each_second(billing, log.partitions, log.partition, log.processors, log.requests)
-
-
-def _all_columns(log: JobLog, machine: Machine) -> ResourceRequests:
-    """What jobs ask of the machine, and of what no node has, such as licences."""
-    asked, told = completed_requests(log, machine), log.requests
-    others = () if told is None else [name for name in told.names if name not in asked.names]
-    if told is None or not others:
-        return asked
-    columns = [asked.total, *(told.of(name)[:, None] for name in others)]
-    return replace(asked, names=(*asked.names, *others), total=np.hstack(columns))
 
 
 def _with_whole_nodes(

@@ -9,18 +9,19 @@ import numpy as np
 
 from slurm_rl_plugin.accounting.port import JobLog
 from slurm_rl_plugin.domain import JobTable
+from slurm_rl_plugin.domain.billing import Billing
 from slurm_rl_plugin.domain.job_class import JobClassifier
 from slurm_rl_plugin.domain.job_description import JobDescription
 from slurm_rl_plugin.domain.machine import Machine
-from slurm_rl_plugin.domain.resources import CPUS, weighed_processors
+from slurm_rl_plugin.domain.resources import weighed_processors
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.features.estimates import RunTimeEstimate
 from slurm_rl_plugin.simulator.kernel.cluster import Workload
 from slurm_rl_plugin.simulator.kernel.workload_history import NO_PAST, WorkloadHistory, nothing_past
-from slurm_rl_plugin.simulator.workloads.log_billing import billed_on_machine
+from slurm_rl_plugin.simulator.workloads.log_billing import billed_in_log, billed_on_machine
 from slurm_rl_plugin.simulator.workloads.log_shares import shares_of
 from slurm_rl_plugin.simulator.workloads.machine_load import (
-    completed_requests,
+    all_requests,
     fit_to_machine,
     limits_of_time,
 )
@@ -135,6 +136,7 @@ def prepare_log(
     kill_at_limit: bool = False,
     partitions: Mapping[str, int] | None = None,
     machine: Machine | None = None,
+    billing: Billing | None = None,
 ) -> PreparedLog:
     """Classify jobs, find shares and leave out jobs wider than the machine.
 
@@ -152,6 +154,7 @@ def prepare_log(
         partitions: processors of each partition by its name in the log, where partitions share
             none; jobs of others are left out. The capacity is then their sum.
         machine: whose nodes the jobs run on, in place of `capacity` and `partitions`.
+        billing: of the site, where no machine tells it.
 
     Raises:
         ConfigurationError: no capacity known, no job left, or shares that do not fit.
@@ -162,7 +165,7 @@ def prepare_log(
         log = replace(
             log,
             time_limit=limits_of_time(log, machine),
-            requests=completed_requests(log, machine),
+            requests=all_requests(log, machine),
         )
         capacity, partitions = int(machine.capacity[0]), None
     capacity = sum(partitions.values()) if partitions else capacity or log.processors_available
@@ -179,7 +182,7 @@ def prepare_log(
     interactive, class_rule = classify_log(log, classifier)
     if kill_at_limit:
         log = replace(log, run_time=np.fmin(log.run_time, log.time_limit))
-    billed = None if machine is None else billed_on_machine(log, machine)
+    billed = billed_on_machine(log, machine) if machine else billed_in_log(log, billing)
     charged = log.processors if billed is None else billed
     account, accounts, share_vector = shares_of(log, shares, charged)
     return PreparedLog(
@@ -192,7 +195,7 @@ def prepare_log(
         capacity=capacity,
         partition_capacities=capacities,
         dropped={**on_nodes, **dropped},
-        past=_told_apart(log, on_nodes=machine is not None),
+        past=_told_apart(log),
         eligible_after=eligible_after,
         machine=machine,
         billed=billed,
@@ -212,17 +215,12 @@ def _from_eligibility(log: JobLog) -> tuple[JobLog, FloatArray | None]:
     return replace(log, submit=log.eligible), later[order]
 
 
-def _told_apart(log: JobLog, *, on_nodes: bool) -> WorkloadHistory:
-    """Users and their templates: jobs that ask for the same processors and time limit.
-
-    On a machine of nodes they also ask for the same of everything else (`history.job_keys`).
-    """
+def _told_apart(log: JobLog) -> WorkloadHistory:
+    """Users and their templates: jobs that ask for the same processors and time limit."""
     limit = np.nan_to_num(log.time_limit, nan=-1.0)
     user = np.unique(log.user, return_inverse=True)[1].astype(np.int64)
     template = user
-    others = log.requests if on_nodes else None
-    resources = [] if others is None else [others.of(each) for each in others.names if each != CPUS]
-    for column in (log.processors, limit, *resources):
+    for column in (log.processors, limit):
         values, place = np.unique(column, return_inverse=True)
         template = np.unique(template * len(values) + place, return_inverse=True)[1]
     return nothing_past(user, template.astype(np.int64), log.time_limit)

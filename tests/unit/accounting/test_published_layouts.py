@@ -198,6 +198,7 @@ def test_pods_that_were_never_scheduled_never_ran(tmp_path):
         ({"adt": None}, "no submit time"),
         ({"sdt": "2021-03-31 10:00:00+09"}, "start before submit"),
         ({"cnumr": 0, "cnumat": 0}, "no processors"),
+        ({"cnumat": 1.6e44}, "impossible processors"),
     ],
 )
 def test_records_that_cannot_be_are_counted_by_reason(values, reason, tmp_path):

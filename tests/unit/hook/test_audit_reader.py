@@ -56,6 +56,8 @@ def test_no_log_at_all_is_one_sentence(tmp_path: Path, folder: str) -> None:
     [
         b"no json\n",
         b"{}\n",
+        b'{"event": "limit", "time": 3, "resources": {"gpus": {}}}\n',
+        b'{"event": "limit", "time": 3, "resources": 7}\n',
         b'"text"\n',
         b"7\n",
         b"[1]\n",
@@ -81,6 +83,15 @@ def test_a_bad_line_is_counted_once_and_the_next_one_is_read(tmp_path: Path, bad
     assert times(reader) == [1, 2]
     assert reader.bad == 1
     assert [line["time"] for line in tail_of(log, 10**9)] == [1, 2]
+
+
+@pytest.mark.parametrize("resources", [{}, {"gpus": 4, "memory": 64000.0}])
+def test_a_limit_tells_amounts_by_resource(tmp_path: Path, resources: dict[str, float]) -> None:
+    log = tmp_path / "audit.jsonl"
+    line = {"event": "would_limit", "time": 5, "new": 6, "resources": resources}
+    log.write_text(json.dumps(line) + "\n")
+    reader = AuditReader([log])
+    assert (list(reader.lines(AuditFilter())), reader.bad) == ([line], 0)
 
 
 def test_the_end_of_a_log_begins_with_a_whole_line(tmp_path: Path) -> None:

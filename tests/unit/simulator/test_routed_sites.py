@@ -62,6 +62,27 @@ def test_a_single_site_is_the_plain_simulation(seed: int) -> None:
     np.testing.assert_array_equal(start, simulate_network(workload, network, plain).start)
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_what_jobs_weigh_and_are_billed_goes_with_them(seed: int) -> None:
+    """Some jobs are of another site, so that rows of this one are not those of the load."""
+    workload = drawn(seed, exact=False)
+    rng = np.random.default_rng(seed)
+    heavy = workload._replace(
+        billed=rng.choice([0.25, 1.0, 30.0], 60), weighed=rng.choice([1.0, 2.0, 8.0], 60)
+    )
+    mine = np.flatnonzero(rng.random(60) < 0.7)
+    order = QueueOrder(rule="multifactor")
+    north, south = site(heavy, order), site(heavy, order)
+    _, start = route_jobs(
+        [north, south], heavy, np.where(np.isin(np.arange(60), mine), 0, 1), lambda _: 0
+    )
+    plain = SimulationSettings(capacity=4, backfilling="easy")
+    expected = simulate_order(heavy.select(mine), order, plain).start
+    np.testing.assert_array_equal(start[mine], expected)
+    light = simulate_order(workload.select(mine), order, plain).start
+    assert seed > 0 or expected.tolist() != light.tolist()
+
+
 @settings(max_examples=10, deadline=None)
 @given(st.integers(0, 1000))
 def test_each_site_runs_its_jobs_as_if_it_were_alone(seed: int) -> None:

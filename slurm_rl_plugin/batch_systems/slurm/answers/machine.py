@@ -7,12 +7,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from slurm_rl_plugin.batch_systems.slurm.answers.settings import SHOW_CONFIG
 from slurm_rl_plugin.batch_systems.slurm.process import not_understood
+from slurm_rl_plugin.domain.billing import Billing
 from slurm_rl_plugin.domain.machine import Machine
 from slurm_rl_plugin.machine_files.database.entries import DatabaseEntry
 from slurm_rl_plugin.machine_files.database.tables import read_tables
 from slurm_rl_plugin.machine_files.hostlists import compress
+from slurm_rl_plugin.machine_files.partitions import billing_weights
 from slurm_rl_plugin.machine_files.reader import machine_of
-from slurm_rl_plugin.machine_files.scheduling import name_of
+from slurm_rl_plugin.machine_files.scheduling import name_of, weights_of_priorities
 from slurm_rl_plugin.machine_files.statements import ConfRecord, Statements
 from slurm_rl_plugin.machine_files.values import NOTHING, Value
 
@@ -71,6 +73,14 @@ def read_running_machine(read: Callable[[Sequence[str]], str]) -> Machine:
     settings = parse_config(read(SHOW_CONFIG))
     said = parse_machine(settings, read(SHOW_NODES), read(SHOW_PARTITIONS))
     return machine_of(said, {}, _entries(read, settings))
+
+
+def read_billing(read: Callable[[Sequence[str]], str]) -> Billing:
+    """Ask a running Slurm what it bills; raises as `read_running_machine` does."""
+    settings = parse_config(read(SHOW_CONFIG))
+    shown = _records(read(SHOW_PARTITIONS), "partitionname", SHOW_PARTITIONS)
+    weights = {each.name.text: billing_weights(each) for each in map(_partition, shown)}
+    return Billing(weights=weights, flags=weights_of_priorities(settings).flags)
 
 
 def parse_config(text: str) -> dict[str, Value]:

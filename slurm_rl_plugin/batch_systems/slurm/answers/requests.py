@@ -22,7 +22,8 @@ from slurm_rl_plugin.accounting.slurm.resources import (
 from slurm_rl_plugin.domain.resources import CPUS, ResourceRequests
 from slurm_rl_plugin.units import IntArray
 
-#: None of them is a user's free text.
+#: The last four are what the user wrote, a separator among it on any release. They stand behind all
+#: other fields but the name, so that it shifts nothing but that job's own request and name.
 REQUEST_FIELDS = (
     *("tres-alloc", "NumTasks", "cpus-per-task", "MinMemory"),
     *("tres-per-job", "tres-per-node", "tres-per-socket", "tres-per-task"),

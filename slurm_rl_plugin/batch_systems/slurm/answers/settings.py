@@ -40,6 +40,7 @@ class SlurmSettings:
         partition_limits: EnforcePartLimits: NO, ANY or ALL.
         counts_memory: memory is given out as CPUs are (CR_*_Memory).
         counts_gres: there are generic resources (GresTypes).
+        tracked: what accounting counts (AccountingStorageTRES).
     """
 
     release: str
@@ -55,6 +56,7 @@ class SlurmSettings:
     partition_limits: str = "NO"
     counts_memory: bool = False
     counts_gres: bool = False
+    tracked: frozenset[str] = frozenset()
 
     @property
     def unlimited(self) -> str | None:
@@ -154,6 +156,7 @@ def parse_settings(text: str) -> SlurmSettings:
         partition_limits=lines.get("EnforcePartLimits", "NO"),
         counts_memory="MEMORY" in lines.get("SelectTypeParameters", "").upper(),
         counts_gres=bool(lines.get("GresTypes")),
+        tracked=frozenset(lines.get("AccountingStorageTRES", "").split(",")),
     )
 
 

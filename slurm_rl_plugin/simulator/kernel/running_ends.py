@@ -1,4 +1,4 @@
-"""Running jobs by their real end, the next one first: a binary heap in two arrays."""
+"""Running jobs by their ends: the real ones as a binary heap, the expected ones sorted."""
 
 from __future__ import annotations
 
@@ -33,3 +33,16 @@ def sift_up(end_time: FloatArray, end_job: IntArray, place: int) -> None:
         end_time[place], end_time[parent] = end_time[parent], end_time[place]
         end_job[place], end_job[parent] = end_job[parent], end_job[place]
         place = parent
+
+
+@compiled_borrowing
+def first_not_before(times: FloatArray, count: int, time: float) -> int:
+    """Place of the first of `count` sorted times that is not before `time`."""
+    low, high = 0, count
+    while low < high:
+        middle = (low + high) // 2
+        if times[middle] < time:
+            low = middle + 1
+        else:
+            high = middle
+    return low

@@ -1,0 +1,98 @@
+"""Jobs that the nodes and limits of a machine never hold are left out, each with its reason."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from slurm_rl_plugin.accounting.port import JobLog
+from slurm_rl_plugin.domain.machine import Machine, MachinePartition, NodeKind, ResourceLimit
+from slurm_rl_plugin.domain.resources import BASIC_RESOURCES, ResourceRequests
+from slurm_rl_plugin.simulator.workloads.machine_load import fit_to_machine, node_machine
+
+LICENCE = "license/matlab"
+NO_NODE = "no node of its partition holds it"
+NO_LIMIT = "a limit or the number of licences holds it back for ever"
+
+
+def machine(**limits: Any) -> Machine:
+    """Two nodes of 4 CPUs and 16 MiB."""
+    return Machine(
+        kinds=(NodeKind(name="n[1-2]", count=2, resources=(4.0, 16.0, 0.0)),),
+        partitions=(MachinePartition(name="p", kinds=(0,), is_default=True),),
+        licences={LICENCE: 2.0},
+        **limits,
+    )
+
+
+def log(**asked: Any) -> JobLog:
+    """A plain job of a CPU, and one that asks for something beside."""
+    extra = {"cpus": 1.0, "memory": 0.0, "licences": 0.0, "task": 1, **asked}
+    total = [[1.0, 0.0, 0.0, 0.0], [extra["cpus"], extra["memory"], 0.0, extra["licences"]]]
+    both = np.zeros(2, dtype=np.int64)
+    requests = ResourceRequests(
+        names=(*BASIC_RESOURCES, LICENCE),
+        total=np.array(total),
+        nodes=both,
+        cpus_per_task=np.array([1, extra["task"]]),
+        memory_per_cpu=np.array([False, True]),
+        exclusive=np.array([False, "alone" in extra]),
+        constraint=both,
+    )
+    return JobLog(
+        job_id=np.array([1, 2]),
+        submit=np.zeros(2),
+        eligible=np.zeros(2),
+        start=np.full(2, np.nan),
+        run_time=np.ones(2),
+        processors=requests.total[:, 0].astype(np.int64),
+        time_limit=np.ones(2),
+        account=both,
+        user=both,
+        partition=both,
+        accounts=("physics",),
+        users=("ada",),
+        partitions=("p",),
+        requests=requests,
+        kind="swf",
+    )
+
+
+@pytest.mark.parametrize(
+    ("asked", "reason"),
+    [
+        # 4 MiB for each CPU are 16 on a node, 5 are 20
+        ({"memory": 4.0, "alone": True}, None),
+        ({"memory": 5.0, "alone": True}, NO_NODE),
+        ({"memory": 5.0}, None),
+        ({"cpus": 8.0, "task": 4, "alone": True}, None),
+        ({"cpus": 8.0, "task": 5, "alone": True}, NO_NODE),
+        ({"licences": 2.0}, None),
+        ({"licences": 3.0}, NO_LIMIT),
+    ],
+)
+def test_what_nodes_and_licences_hold(asked: dict[str, Any], reason: str | None) -> None:
+    kept, dropped = fit_to_machine(log(**asked), machine())
+    assert dropped == ({} if reason is None else {reason: 1})
+    assert len(kept) == 2 - (reason is not None)
+
+
+def test_a_job_over_a_limit_of_its_account_never_runs() -> None:
+    limited = machine(accounts={"physics": ResourceLimit(group={"cpus": 3.0})})
+    assert fit_to_machine(log(cpus=3.0), limited)[1] == {}
+    assert fit_to_machine(log(cpus=4.0), limited)[1] == {NO_LIMIT: 1}
+
+
+def test_limits_of_users_are_those_of_the_own_account_where_the_user_has_none() -> None:
+    jobs, more = ResourceLimit(user={"jobs": 1.0}), ResourceLimit(user={"jobs": 7.0})
+    parents = {"physics": "root"}
+    above = machine(accounts={"root": jobs}, parent_of=parents)
+    # licences are a group of their own
+    assert len(node_machine(log(), above).limits.most) == 1
+    own = machine(accounts={"physics": jobs}, parent_of=parents)
+    assert len(node_machine(log(), own).limits.most) == 2
+    of_user = machine(accounts={"physics": jobs}, users={"ada": more}, parent_of=parents)
+    found = node_machine(log(), of_user).limits.most
+    assert sorted(found[:, -1].tolist()) == [7.0, np.inf]
