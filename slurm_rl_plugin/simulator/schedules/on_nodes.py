@@ -20,11 +20,8 @@ from slurm_rl_plugin.simulator.kernel.compilation import compiled
 from slurm_rl_plugin.simulator.nodes.easy import start_in_order_on_nodes
 from slurm_rl_plugin.simulator.nodes.machine_now import MachineNow, any_room, free_ended
 from slurm_rl_plugin.simulator.nodes.node_machine import NodeMachine
-from slurm_rl_plugin.simulator.schedules.as_slurm import (
-    order_in_tiers,
-    run_as_slurm,
-    slurm_passes,
-)
+from slurm_rl_plugin.simulator.schedules.as_slurm import run_as_slurm, slurm_passes
+from slurm_rl_plugin.simulator.schedules.order_in_tiers import order_that_matters
 from slurm_rl_plugin.simulator.schedules.ordered_queue import (
     OrderedQueue,
     QueueOrder,
@@ -82,6 +79,7 @@ def _run_scored(
     tier: IntArray,
     backfills: bool,
 ) -> None:
+    one_line = np.zeros_like(tier)
     no_rank = np.empty(0, dtype=np.int64)
     while True:
         event = next_event(workload, cluster)
@@ -93,9 +91,8 @@ def _run_scored(
             continue
         cluster.counts[DECISIONS] += 1
         score_queue(workload, cluster, queue)
-        count = cluster.counts[PENDING]
-        order = order_in_tiers(queue, tier, count)
-        start_in_order_on_nodes(workload, cluster, machine, order, count, backfills)
+        order = order_that_matters(machine, queue, tier, one_line, cluster.counts[PENDING])
+        start_in_order_on_nodes(workload, cluster, machine, order, len(order), backfills)
 
 
 def simulate_on_nodes(
