@@ -32,6 +32,7 @@ class LimitKeys:
         license: that batch jobs ask for, one a processor.
         reservation: of ours, that takes licences away from them.
         queues: execution queues whose jobs are batch work.
+        resources: that are limited beside processors, of BASIC_RESOURCES.
         is_known: False where the configuration is faulty, so that these may be other names than
             those of a limit that stands; then the file that remembers it counts alone.
     """
@@ -41,6 +42,7 @@ class LimitKeys:
     license: str = ""
     reservation: str = ""
     queues: tuple[str, ...] = ()
+    resources: tuple[str, ...] = ()
     is_known: bool = False
 
 
@@ -241,6 +243,7 @@ class BatchSystemKind:
         title: as people do.
         adapters: names that [batch_system] adapter may have.
         limits: mechanism of [reserve] -> keys of it that the mechanism needs.
+        limit_resources: those of the mechanisms that limit other resources than processors too.
         job_record: what it says of one job, each call within a time-out; what fails is told in the
             record and not raised.
         build: makes the adapter; ConfigurationError where it cannot work here.
@@ -258,6 +261,7 @@ class BatchSystemKind:
     title: str
     adapters: tuple[str, ...]
     limits: Mapping[str, tuple[str, ...]]
+    limit_resources: frozenset[str]
     job_record: Callable[[int, float], JobRecord]
     build: Callable[[AdapterParts], BatchSystem]
     presence: Callable[[Mapping[str, str]], Presence]

@@ -6,9 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from slurm_rl_plugin.batch_systems.kept_record import UNREADABLE, KeptRecord
+from slurm_rl_plugin.domain.resources import BASIC_RESOURCES, CPUS
 from slurm_rl_plugin.errors import ConfigurationError
 
-_VERSION = 1
+#: The first knows processors alone; it is still written where nothing else is limited.
+_PROCESSORS, _RESOURCES = 1, 2
+#: A limit: of each resource in turn, None where it has none.
+Amounts = tuple[int | None, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,15 +24,17 @@ class StandingLimit:
     Attributes:
         mechanism: what carries the limit, `qos` for example.
         names: of what the mechanism uses, the QOS for example.
-        own: processors of the site's own limit; None where it had none.
-        ours: processors.
+        resources: that are limited, of BASIC_RESOURCES; amounts are in this order.
+        own: the site's own limit.
+        ours: each below the site's own.
         confirmed: the last write was seen to be done; else one may still be under way.
     """
 
     mechanism: str
     names: tuple[str, ...]
-    own: int | None = None
-    ours: frozenset[int] = frozenset()
+    resources: tuple[str, ...] = (CPUS,)
+    own: Amounts = (None,)
+    ours: frozenset[Amounts] = frozenset()
     confirmed: bool = False
 
 
@@ -69,12 +75,10 @@ class LimitFile:
         if self.path is None:
             raise ConfigurationError("no file is given to keep the site's own limit in.")
         content = {
-            "version": _VERSION,
             "mechanism": standing.mechanism,
             "names": list(standing.names),
-            "own": standing.own,
-            "ours": sorted(standing.ours),
             "confirmed": standing.confirmed,
+            **_amounts_of(standing),
         }
         try:
             KeptRecord(self.path).write(content)
@@ -100,18 +104,72 @@ class LimitFile:
             ) from None
 
 
+def lower(wanted: Amounts, own: Amounts) -> Amounts:
+    """Of each resource the lower of two limits."""
+    return tuple(
+        mine if its is None else its if mine is None else min(mine, its)
+        for mine, its in zip(wanted, own, strict=True)
+    )
+
+
+def _amounts_of(standing: StandingLimit) -> dict[str, object]:
+    if standing.resources == (CPUS,):
+        (own,) = standing.own
+        return {
+            "version": _PROCESSORS,
+            "own": own,
+            "ours": sorted(each[0] or 0 for each in standing.ours),
+        }
+    ours = sorted(standing.ours, key=lambda each: [amount or 0 for amount in each])
+    return {
+        "version": _RESOURCES,
+        "resources": list(standing.resources),
+        "own": list(standing.own),
+        "ours": [list(each) for each in ours],
+    }
+
+
 def _parsed(content: dict[str, object]) -> StandingLimit:
-    version, own, ours, names = (content[key] for key in ("version", "own", "ours", "names"))
-    if version != _VERSION or not isinstance(ours, list) or not isinstance(names, list):
+    version, names = content["version"], content["names"]
+    resources, own, ours = _read_amounts(content)
+    if not isinstance(names, list) or not resources or set(resources) - set(BASIC_RESOURCES):
         raise ValueError(f"version {version}")
-    limit = None if own is None else int(str(own))
-    set_by_us = frozenset(int(each) for each in ours)
-    if limit is not None and any(each >= limit for each in set_by_us):
+    if any(each == own or lower(each, own) != each for each in ours):
         raise ValueError("ours is not below the site's own, as it always is")
     return StandingLimit(
         mechanism=str(content["mechanism"]),
         names=tuple(str(name) for name in names),
-        own=limit,
-        ours=set_by_us,
+        resources=resources,
+        own=own,
+        ours=ours,
         confirmed=content["confirmed"] is True,
     )
+
+
+def _read_amounts(
+    content: dict[str, object],
+) -> tuple[tuple[str, ...], Amounts, frozenset[Amounts]]:
+    """Resources, the site's own limit, and ours.
+
+    Raises:
+        ValueError: of no version that is known.
+        KeyError: something is missing.
+    """
+    version, own, ours = (content[key] for key in ("version", "own", "ours"))
+    if version == _PROCESSORS and isinstance(ours, list):
+        return (CPUS,), (_amount(own),), frozenset((_amount(each),) for each in ours)
+    resources = content.get("resources")
+    if version != _RESOURCES or not isinstance(resources, list) or not isinstance(ours, list):
+        raise ValueError(f"version {version}")
+    names = tuple(str(name) for name in resources)
+    return names, _each(own, names), frozenset(_each(each, names) for each in ours)
+
+
+def _each(told: object, names: tuple[str, ...]) -> Amounts:
+    if not isinstance(told, list) or len(told) != len(names):
+        raise ValueError(f"{told} tells not of {len(names)} resources")
+    return tuple(_amount(each) for each in told)
+
+
+def _amount(told: object) -> int | None:
+    return None if told is None else int(str(told))

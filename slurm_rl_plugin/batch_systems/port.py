@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, Protocol, runtime_checkable
@@ -203,16 +203,17 @@ class SignOfLife(Protocol):
 
 @runtime_checkable
 class LimitsBatch(Protocol):
-    """A batch system that can keep processors free of batch work."""
+    """A batch system that can keep processors, and other resources, free of batch work."""
 
-    def limit_batch(self, processors: int | None) -> None:
-        """Let batch jobs use at most so many processors together; None takes our limit away.
+    def limit_batch(self, amounts: Mapping[str, int] | None) -> None:
+        """Let batch jobs use at most this together; None takes our limit away.
 
         Running jobs go on. A limit of the site's own is saved before the first change and given
         back with None. Only differences are written, and each write is read back.
 
         Args:
-            processors: at least 1.
+            amounts: by resource, CPUS for processors, memory in MiB; each at least 1. One that is
+                not there has no limit of ours.
 
         Raises:
             BatchSystemUnavailable: no answer in time; the limit may be either.

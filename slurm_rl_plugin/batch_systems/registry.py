@@ -26,3 +26,7 @@ ADAPTERS: Mapping[str, BatchSystemKind] = {
 LIMITS: Mapping[str, tuple[str, ...]] = {
     mechanism: keys for kind in BATCH_SYSTEMS.values() for mechanism, keys in kind.limits.items()
 }
+#: Those that limit other resources than processors too.
+LIMITS_OF_RESOURCES: frozenset[str] = frozenset().union(
+    *(kind.limit_resources for kind in BATCH_SYSTEMS.values())
+)

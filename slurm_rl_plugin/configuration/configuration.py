@@ -11,6 +11,7 @@ from typing import Any
 from slurm_rl_plugin.configuration.keys.reserve import OFF
 from slurm_rl_plugin.configuration.keys.sections import Sections
 from slurm_rl_plugin.configuration.reading.shares import DEFAULT_SOURCE
+from slurm_rl_plugin.configuration.reserved_amounts import reserved_amounts
 from slurm_rl_plugin.domain.job_class import JobClassifier
 from slurm_rl_plugin.hook.cycle.settings import CycleSettings
 from slurm_rl_plugin.hook.daemon.pace import Pace
@@ -121,6 +122,8 @@ class Configuration:
             lift_after=float(reserve.lift_hours) * HOUR or math.inf,
             idle_after=float(reserve.idle_minutes) * MINUTE or math.inf,
             narrow_first=reserve.narrow_first,
+            most_resources=reserved_amounts(reserve.most_resources),
+            widest_batch_resources=reserved_amounts(reserve.widest_batch_resources),
         )
 
     @property

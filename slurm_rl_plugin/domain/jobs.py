@@ -64,9 +64,17 @@ class JobTable(JobColumns):
 
     Attributes:
         interactive: job class; True for interactive, False for batch.
+        weighed: processors that each job weighs by its dominant share of the machine; None where
+            it weighs those that it asks for.
     """
 
     interactive: BoolArray
+    weighed: FloatArray | None = None
+
+    @property
+    def size(self) -> FloatArray:
+        """How large each job is, in processors, shape [n]."""
+        return self.processors.astype(np.float64) if self.weighed is None else self.weighed
 
     @classmethod
     def classed(cls, jobs: JobColumns, *, interactive: BoolArray, account: IntArray) -> Self:
@@ -172,11 +180,13 @@ class RunningJobs:
         start: seconds since the epoch, shape [n].
         requested: processors that each had asked for, shape [n]; None where they got just that.
             Where jobs get whole cores or nodes, it is what tells them from others that wait.
+        asked: what each had asked of nodes; None where they got just that.
     """
 
     jobs: JobTable
     start: FloatArray
     requested: IntArray | None = None
+    asked: ResourceRequests | None = None
 
     @classmethod
     def seen(
@@ -196,10 +206,11 @@ class RunningJobs:
 
     @property
     def as_requested(self) -> JobTable:
-        """The jobs with the processors that they had asked for."""
+        """The jobs with what they had asked for."""
         if self.requested is None:
             return self.jobs
-        return replace(self.jobs, processors=self.requested)
+        asked = self.jobs.requests if self.asked is None else self.asked
+        return replace(self.jobs, processors=self.requested, requests=asked)
 
     def __len__(self) -> int:
         return len(self.jobs)

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from slurm_rl_plugin.domain.jobs import EndedJobs, PendingJobs, RunningJobs, StartedJobs
-from slurm_rl_plugin.domain.resources import ResourcesNow
+from slurm_rl_plugin.domain.jobs import (
+    EndedJobs,
+    JobTable,
+    PendingJobs,
+    RunningJobs,
+    StartedJobs,
+)
+from slurm_rl_plugin.domain.resources import ResourcesNow, weighed_processors
 from slurm_rl_plugin.units import FloatArray
 
 
@@ -56,3 +62,18 @@ class QueueSnapshot:
         accrued = self.pending.accrued
         since = self.now - self.pending.jobs.eligible if accrued is None else accrued
         return np.maximum(since, 0.0)
+
+    def weighed(self, jobs: JobTable) -> JobTable:
+        """Jobs of this queue with the processors that they weigh on this machine.
+
+        As they are where only processors are told, of the machine or of the jobs.
+        """
+        if self.resources is None or jobs.requests is None:
+            return jobs
+        weighed = weighed_processors(
+            jobs.processors.astype(np.float64),
+            jobs.requests,
+            self.resources.names,
+            self.resources.capacity,
+        )
+        return replace(jobs, weighed=weighed)

@@ -102,6 +102,10 @@ class ResourcesNow:
     capacity: FloatArray
     free: FloatArray
 
+    def of(self, name: str, amounts: FloatArray) -> float:
+        """One of these amounts, `capacity` or `free`; 0 where the name is not among them."""
+        return float(amounts[self.names.index(name)]) if name in self.names else 0.0
+
 
 def dominant_share(total: FloatArray, machine: FloatArray) -> FloatArray:
     """The largest part of any resource of the machine that each job asks for, shape [n].

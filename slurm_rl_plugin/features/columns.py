@@ -14,9 +14,9 @@ from slurm_rl_plugin.features.site import (
     SITE,
     SOON,
     dynamic_job_features,
-    processors_of,
     queue_features,
     reserve_features,
+    size_of,
     static_job_features,
 )
 from slurm_rl_plugin.units import FloatArray
@@ -37,7 +37,7 @@ def site_queue_features(
         running_estimate: the same for the running jobs, seconds, shape [running].
         arrived: the counts of `recent_arrivals`, shape [len(FADING_TIMES)].
     """
-    waiting, running = snapshot.pending.jobs, snapshot.running.jobs
+    waiting, running = snapshot.weighed(snapshot.pending.jobs), snapshot.running.jobs
     expected_end = snapshot.running.start + running_estimate
     next_release = float(expected_end.min()) - snapshot.now if len(running) else 0.0
     values = queue_features(
@@ -45,8 +45,8 @@ def site_queue_features(
         float(max(snapshot.capacity - int(running.processors.sum()), 0)),
         float(len(waiting)),
         float(np.count_nonzero(waiting.interactive)),
-        float(waiting.processors.sum()),
-        float((estimate * waiting.processors).sum()),
+        float(waiting.size.sum()),
+        float((estimate * waiting.size).sum()),
         max(next_release, 0.0),
         float(running.processors[running.interactive].sum()),
         fairness(snapshot.shares, snapshot.usage) if snapshot.shares.any() else 0.0,
@@ -78,14 +78,14 @@ def site_job_features(
             nothing by default.
         prediction: of the model; without one, history features are 0.
     """
-    jobs = snapshot.pending.jobs
+    jobs = snapshot.weighed(snapshot.pending.jobs)
     known = np.isfinite(jobs.time_limit) & (jobs.time_limit > 0)
     limit = np.where(known, jobs.time_limit, estimate)
     columns = static_job_features(jobs, estimate, limit)
     columns += dynamic_job_features(
         snapshot.accrued_wait,
         estimate,
-        processors_of(jobs),
+        size_of(jobs),
         jobs.interactive,
         snapshot.shares[jobs.account],
         snapshot.usage[jobs.account],

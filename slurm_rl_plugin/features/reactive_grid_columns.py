@@ -53,7 +53,7 @@ def grid_queue_columns_2011(
     queued = np.bincount(places, minlength=VO_PLACES) / max(len(places), 1)
     values = grid_features_2011(
         *_machine(snapshot, estimate, running_estimate),
-        float((remaining * running.jobs.processors).sum()),
+        float((remaining * snapshot.weighed(running.jobs).size).sum()),
         queued,
     )
     return np.array(values, dtype=np.float32)
@@ -70,7 +70,7 @@ def _machine(
     return (
         float(max(snapshot.capacity, 1)),
         float(max(snapshot.capacity - int(running.jobs.processors.sum()), 0)),
-        float((estimate * snapshot.pending.jobs.processors).sum()),
+        float((estimate * snapshot.weighed(snapshot.pending.jobs).size).sum()),
         max(next_release, 0.0),
     )
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from slurm_rl_plugin.features.scales import log_processors, log_seconds, log_work_hours
 from slurm_rl_plugin.features.schema import FeatureSchema
-from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
+from slurm_rl_plugin.units import BoolArray, FloatArray
 from slurm_rl_plugin.utility.time_utility import time_utility, time_utility_loss_rate
 
 #: Seconds in which an interactive job should start (definitions: within_120s).
@@ -77,7 +77,7 @@ def queue_features(
     idle: Any,
     pending_jobs: Any,
     pending_interactive: Any,
-    pending_processors: Any,
+    pending_size: Any,
     pending_work: Any,
     next_release: Any,
     running_interactive: Any,
@@ -90,8 +90,8 @@ def queue_features(
         idle: processors without a job.
         pending_jobs: waiting jobs.
         pending_interactive: waiting interactive jobs.
-        pending_processors: processors that the waiting jobs ask for.
-        pending_work: sum of estimate * processors of the waiting jobs, processor-seconds.
+        pending_size: of the waiting jobs together, processors.
+        pending_work: sum of estimate * size of the waiting jobs, processor-seconds.
         next_release: seconds until the next running job is expected to end; 0 if none runs.
         running_interactive: processors that run interactive jobs.
         fairness_now: eq. 4 on the current usage.
@@ -100,7 +100,7 @@ def queue_features(
         idle / capacity,
         np.log10(1.0 + pending_jobs) / 5.0,
         pending_interactive / np.maximum(pending_jobs, 1.0),
-        np.log10(1.0 + pending_processors / capacity) / 3.0,
+        np.log10(1.0 + pending_size / capacity) / 3.0,
         log_work_hours(pending_work, capacity),
         log_seconds(next_release),
         running_interactive / capacity,
@@ -145,8 +145,8 @@ class AskingJobs(Protocol):
     """Jobs as columns of shape [n], on the head node or in the simulator."""
 
     @property
-    def processors(self) -> IntArray:
-        """Processors requested."""
+    def size(self) -> FloatArray:
+        """How large each job is, in processors."""
         ...
 
     @property
@@ -155,9 +155,9 @@ class AskingJobs(Protocol):
         ...
 
 
-def processors_of(jobs: AskingJobs) -> FloatArray:
-    """Processors that each job asks for, at least one; shape [n]."""
-    return np.maximum(jobs.processors, 1).astype(np.float64)
+def size_of(jobs: AskingJobs) -> FloatArray:
+    """How large each job is, at least one processor; shape [n]."""
+    return np.maximum(jobs.size, 1.0)
 
 
 def static_job_features(
@@ -170,12 +170,12 @@ def static_job_features(
         estimate: estimated run time, seconds, shape [n].
         time_limit: requested run time, seconds; the estimate where none is known; shape [n].
     """
-    processors = processors_of(jobs)
+    size = size_of(jobs)
     return (
         log_seconds(estimate),
         log_seconds(time_limit),
-        log_processors(processors),
-        np.log10(1.0 + estimate * processors) / 9.0,
+        log_processors(size),
+        np.log10(1.0 + estimate * size) / 9.0,
         jobs.interactive.astype(np.float64),
     )
 
@@ -183,7 +183,7 @@ def static_job_features(
 def dynamic_job_features(
     wait: Any,
     estimate: Any,
-    processors: Any,
+    size: Any,
     interactive: Any,
     share: Any,
     usage: Any,
@@ -194,7 +194,7 @@ def dynamic_job_features(
     Args:
         wait: seconds since submission, >= 0.
         estimate: estimated run time, seconds.
-        processors: processors requested.
+        size: of the job, in processors.
         interactive: True for interactive, False for batch.
         share: configured share of the job's account.
         usage: fraction of the consumed service that the job's account received.
@@ -209,6 +209,6 @@ def dynamic_job_features(
         log_seconds(turnaround),
         counted / (counted + wait),
         utility * 1.0,
-        np.log10(rate / (counted * processors) + 1e-12) / 12.0 + 0.5,
+        np.log10(rate / (counted * size) + 1e-12) / 12.0 + 0.5,
         np.minimum(np.maximum((share - usage) / largest_share, -1.0), 1.0),
     )

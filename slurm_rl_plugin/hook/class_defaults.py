@@ -145,7 +145,7 @@ def _puts_quick_first(plan: QueuePlan, before: bool) -> bool:
     if plan.fallback_reason is not None:
         return False
     quick, slow = _classes(plan)
-    if plan.limit.processors is not None:
+    if plan.limit.amounts is not None:
         return True  # the rail of the reserve sees to it
     if len(quick) == 0 or len(slow) == 0:
         return before

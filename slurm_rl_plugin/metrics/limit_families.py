@@ -20,6 +20,15 @@ def limit_families(report: CycleReport) -> Iterator[Metric]:
         "Processors that batch jobs may use together; +Inf for no limit of ours.",
         math.inf if limit.processors is None else limit.processors,
     )
+    others = GaugeMetricFamily(
+        "slurm_rl_batch_limit_resource",
+        "Amount of another resource that batch jobs may use together, memory in MiB; none where no "
+        "limit of ours stands.",
+        labels=["resource"],
+    )
+    for name, amount in limit.others.items():
+        others.add_metric([name], amount)
+    yield others
     reason = StateSetMetricFamily("slurm_rl_batch_limit_reason", "Why the limit is what it is.")
     reason.add_metric([], {each: limit.reason == each for each in LIMIT_REASONS})
     yield reason

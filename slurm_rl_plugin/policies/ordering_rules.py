@@ -2,7 +2,8 @@
 
 A rule gives a score from what is known of a job; higher starts earlier. Rules whose order never
 changes while jobs wait are static: the simulator ranks a whole log once. Elementwise, plain numpy
-style. `estimate` is the estimated run time in seconds.
+style. `estimate` is the estimated run time in seconds. A job's `size` is in processors: those that
+it asks for, or more where it asks for a larger part of another resource of the machine.
 """
 
 from __future__ import annotations
@@ -32,13 +33,13 @@ def _sjf(jobs: JobTable, estimate: FloatArray) -> FloatArray:
 
 
 def _saf(jobs: JobTable, estimate: FloatArray) -> FloatArray:
-    return -estimate * jobs.processors
+    return -estimate * jobs.size
 
 
 def _f1(jobs: JobTable, estimate: FloatArray) -> FloatArray:
     # Carastan-Santos and de Camargo 2017; submit times count from the start of the log
     submit = np.maximum(jobs.submit, 1.0)
-    return -(np.log10(estimate) * jobs.processors + 870.0 * np.log10(submit))
+    return -(np.log10(estimate) * jobs.size + 870.0 * np.log10(submit))
 
 
 def _edf(jobs: JobTable, estimate: FloatArray) -> FloatArray:
@@ -67,23 +68,23 @@ STATIC_RULES: dict[str, Rule] = {
 }
 
 
-def _sjf_predicted(processors: FloatArray, predicted: FloatArray, rate: FloatArray) -> FloatArray:
-    del processors, rate
+def _sjf_predicted(size: FloatArray, predicted: FloatArray, rate: FloatArray) -> FloatArray:
+    del size, rate
     return -predicted
 
 
-def _saf_predicted(processors: FloatArray, predicted: FloatArray, rate: FloatArray) -> FloatArray:
+def _saf_predicted(size: FloatArray, predicted: FloatArray, rate: FloatArray) -> FloatArray:
     del rate
-    return -predicted * processors
+    return -predicted * size
 
 
-def _wspt_predicted(processors: FloatArray, predicted: FloatArray, rate: FloatArray) -> FloatArray:
+def _wspt_predicted(size: FloatArray, predicted: FloatArray, rate: FloatArray) -> FloatArray:
     # weighted shortest processing time (Smith 1956): a job weighs what a second costs in slowdown
-    return rate / (predicted * processors)
+    return rate / (predicted * size)
 
 
 #: Static orders by run times predicted from the user's last runs at submission, which a log tells:
-#: (processors, predicted seconds, mean of 1 / max(run time, 10 s)) -> scores.
+#: (size, predicted seconds, mean of 1 / max(run time, 10 s)) -> scores.
 PREDICTED_RULES: dict[str, Callable[[FloatArray, FloatArray, FloatArray], FloatArray]] = {
     "sjf-predicted": _sjf_predicted,
     "saf-predicted": _saf_predicted,

@@ -132,9 +132,9 @@ def _used(snapshot: QueueSnapshot, last: float) -> tuple[FloatArray, FloatArray]
             ended.end[told] - np.maximum(ended.start[told], last),
         ]
     )
-    processors = np.concatenate([running.jobs.processors, over.processors])
+    size = np.concatenate([snapshot.weighed(each).size for each in (running.jobs, over)])
     came = np.concatenate([np.fmax(each.submit, each.eligible) for each in (running.jobs, over)])
-    used = np.nan_to_num(np.maximum(seconds, 0.0) * processors)
+    used = np.nan_to_num(np.maximum(seconds, 0.0) * size)
     return np.where(np.isnan(came), -np.inf, came), used
 
 

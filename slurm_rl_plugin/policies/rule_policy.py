@@ -38,7 +38,7 @@ class RulePolicy:
     def decide(self, snapshot: QueueSnapshot, memory: Memory | None = None) -> Decision:
         """Score the pending jobs by the rule."""
         del memory
-        jobs = snapshot.pending.jobs
+        jobs = snapshot.weighed(snapshot.pending.jobs)
         if snapshot.pending.accrued is not None:
             jobs = replace(jobs, submit=snapshot.now - snapshot.accrued_wait)
         estimate = self.estimates.estimate(jobs.time_limit, jobs.interactive)
@@ -59,8 +59,8 @@ def static_rule(rule: Rule) -> QueueRule:
 def waiting_rule(rule: Callable[..., Any]) -> QueueRule:
     """A rule of WAITING_RULES on a snapshot; it gets the columns that its parameters are named of.
 
-    These are wait, estimate, processors, interactive, capacity, usage and share, as `multifactor`
-    and `utility_greedy` describe them.
+    These are wait, estimate, size, processors, interactive, capacity, usage and share, as
+    `multifactor` and `utility_greedy` describe them.
     """
     names = tuple(signature(rule).parameters)
 
@@ -68,6 +68,7 @@ def waiting_rule(rule: Callable[..., Any]) -> QueueRule:
         columns = {
             "wait": snapshot.accrued_wait,
             "estimate": estimate,
+            "size": np.maximum(jobs.size, 1.0),
             "processors": np.maximum(jobs.processors, 1).astype(np.float64),
             "interactive": jobs.interactive,
             "capacity": float(max(snapshot.capacity, 1)),

@@ -21,20 +21,20 @@ AGE_WEIGHT, FAIR_SHARE_WEIGHT, SIZE_WEIGHT = 1000.0, 10_000.0, 1000.0
 MAX_AGE = 7 * DAY
 
 
-def wfp3(wait: Any, estimate: Any, processors: Any) -> Any:
-    """(wait / estimate)^3 * processors (Tang et al. 2009), with the wait that jobs really have.
+def wfp3(wait: Any, estimate: Any, size: Any) -> Any:
+    """(wait / estimate)^3 * size (Tang et al. 2009), with the wait that jobs really have.
 
     Args:
         wait: seconds since submission.
         estimate: seconds.
-        processors: requested.
+        size: of the job, in processors.
     """
-    return (wait / estimate) ** 3 * processors
+    return (wait / estimate) ** 3 * size
 
 
-def unicep(wait: Any, estimate: Any, processors: Any) -> Any:
-    """Wait / (log2(processors) * estimate) (Tang et al. 2009); one processor goes first."""
-    return (wait + _EPSILON) / (np.log2(processors + _EPSILON) * estimate)
+def unicep(wait: Any, estimate: Any, size: Any) -> Any:
+    """Wait / (log2(size) * estimate) (Tang et al. 2009); one processor goes first."""
+    return (wait + _EPSILON) / (np.log2(size + _EPSILON) * estimate)
 
 
 def expansion_factor(wait: Any, estimate: Any) -> Any:
@@ -60,7 +60,7 @@ def multifactor(wait: Any, processors: Any, capacity: Any, usage: Any, share: An
     return AGE_WEIGHT * age + FAIR_SHARE_WEIGHT * fair_share + SIZE_WEIGHT * size
 
 
-def utility_greedy(wait: Any, estimate: Any, processors: Any, interactive: Any) -> Any:
+def utility_greedy(wait: Any, estimate: Any, size: Any, interactive: Any) -> Any:
     """Time utility lost each second by waiting on, for each processor-second of work.
 
     The marginal-utility index of eq. 1-3 (2008): an interactive job whose utility is gone has
@@ -69,13 +69,13 @@ def utility_greedy(wait: Any, estimate: Any, processors: Any, interactive: Any) 
     Args:
         wait: seconds since submission.
         estimate: seconds.
-        processors: requested.
+        size: of the job, in processors.
         interactive: True for interactive, False for batch.
     """
     turnaround = wait + estimate
     utility = time_utility(turnaround, estimate, interactive)
     rate = time_utility_loss_rate(turnaround, estimate, interactive, utility)
-    return rate / (np.maximum(estimate, 1.0) * processors)
+    return rate / (np.maximum(estimate, 1.0) * size)
 
 
 #: By name; parameters are named as above, since others fill them in by name (`rule_policy`). The

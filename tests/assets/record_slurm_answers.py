@@ -27,8 +27,9 @@ from slurm_rl_plugin.batch_systems.slurm.answers.machine import (
     SHOW_QOS,
     SHOW_USERS,
 )
+from slurm_rl_plugin.batch_systems.slurm.answers.nodes import SINFO
 from slurm_rl_plugin.batch_systems.slurm.answers.settings import SHOW_CONFIG
-from slurm_rl_plugin.batch_systems.slurm.cluster import SINFO, SSHARE
+from slurm_rl_plugin.batch_systems.slurm.cluster import SSHARE
 from slurm_rl_plugin.batch_systems.slurm.commands import SQUEUE
 from slurm_rl_plugin.batch_systems.slurm.levers.site_factor import SPRIO
 from slurm_rl_plugin.batch_systems.slurm.plan_estimates.preconditions import SHOW_LIMITS
@@ -38,7 +39,7 @@ from slurm_rl_plugin.batch_systems.slurm.submission.expected_start import PARTIT
 from tests.real.conftest import ACCOUNTS, running_slurm
 from tests.real.machine_plan import LIMITS
 from tests.real.machine_plan import PLAN as MACHINE_PLAN
-from tests.real.private_cluster import ClusterPlan, PrivateSlurm
+from tests.real.private_cluster import ClusterPlan, NodeKind, PrivateSlurm
 from tests.real.slurm_releases import RELEASES, SlurmRelease, missing_release
 
 MARK = "recorded"
@@ -50,6 +51,23 @@ PLAN = ClusterPlan(
     accounts=ACCOUNTS,
     lines=["PartitionName=open Nodes=ALL MaxTime=UNLIMITED PriorityTier=3 State=UP"],
 )
+KINDS_PLAN = ClusterPlan(
+    kinds=(
+        NodeKind(name="n", count=2, processors=4, memory=8000),
+        NodeKind(name="g", count=1, processors=4, memory=16000, gpus=2),
+    ),
+    accounts=ACCOUNTS,
+    options={"SelectTypeParameters": "CR_Core_Memory", "AccountingStorageTRES": "gres/gpu"},
+    partitions=("PartitionName=all Nodes=ALL Default=YES DefMemPerCPU=1000 State=UP",),
+)
+#: Name of the job -> options of sbatch; what each asks of nodes beside processors.
+ASKS: dict[str, tuple[str, ...]] = {
+    "one gpu": ("--gres=gpu:1",),
+    "two gpus": ("--gres=gpu:2", "--mem=3G"),
+    "memory": ("--mem=7500M",),
+    "gpus of parts": ("--gres=gpu:1", "--mem=200M", ":", "--mem=100M"),
+    "tasks": ("--array=1-3", "--mem-per-cpu=9G"),
+}
 #: Name of the file -> options of a will-run test.
 TESTS: dict[str, tuple[str, ...]] = {
     "starts": ("--ntasks=1", "--time=10"),
@@ -179,6 +197,24 @@ def record_machine(cluster: PrivateSlurm) -> dict[str, str]:
     return {f"machine-{name}.txt": text for name, text in told.items()}
 
 
+def record_resources(cluster: PrivateSlurm) -> dict[str, str]:
+    """Jobs that ask for memory and GPUs, of which the first runs; file name -> its text."""
+    jobs: dict[str, int] = {}
+    for name, options in ASKS.items():
+        jobs[name] = cluster.submit(*options, user="alice", account="physics", name=name)
+        if len(jobs) == 1:
+            running = lambda: "RUNNING" in _states(cluster)  # noqa: E731
+            cluster.wait_until(running, 20, "a running job")
+            cluster.run("scontrol", "update", "partition=all", "state=down")
+    form = {"SLURM_TIME_FORMAT": "%s"} | queue_format(MARK)
+    return {
+        "resources-squeue.txt": cluster.run(*SQUEUE, "--states", "all", env=form).stdout,
+        "resources-sinfo.txt": cluster.run(*SINFO).stdout,
+        "resources-config.txt": _anonymous(cluster, cluster.run(*SHOW_CONFIG).stdout),
+        "resources-jobs.json": json.dumps(jobs, indent=2) + "\n",
+    }
+
+
 def _anonymous(cluster: PrivateSlurm, text: str) -> str:
     """The answer without the names of this machine and its folders."""
     host = socket.gethostname().partition(".")[0]
@@ -199,6 +235,8 @@ def write_answers(release: SlurmRelease | None) -> None:
         major, minor = cluster.number
     with running_slurm(MACHINE_PLAN, release) as cluster:
         answers |= record_machine(cluster)
+    with running_slurm(KINDS_PLAN, release) as cluster:
+        answers |= record_resources(cluster)
     folder = ASSETS / f"{major}.{minor:02d}"
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in answers.items():

@@ -54,6 +54,7 @@ class FakeCluster:
                     name: {"cpu": None, "live": None, "others": ""} for name in ("normal", "batch")
                 },
                 "associations": [["trial", "batch,normal"]],
+                "tres": ["mem"],
                 "licenses": {"slot": 8},
                 "reservations": {},
                 "run_minutes": {"physics": "N"},
@@ -98,6 +99,7 @@ class FakeCluster:
             "nodes": "",
             "tasks": "",
             "tres": "",
+            "asks": "",
             "name": "trial",
             "factors": {"age": 0, "assoc": 0, "fairshare": 10000, "size": 312, "qos": 0},
         }

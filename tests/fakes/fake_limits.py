@@ -27,16 +27,20 @@ def sacctmgr(state, words, mode):
             say(" Nothing modified")
             return 1
         state["sacctmgr_writes"] = state.get("sacctmgr_writes", 0) + 1
-        number = int(re.fullmatch(r"GrpTRES=cpu=(-?\d+)", value)[1])
+        found = re.fullmatch(r"GrpTRES=cpu=(-?\d+)((?:,(?:mem|gres/gpu)=-?\d+)*)", value)
+        number = int(found[1])
         state["qos"][name]["cpu"] = None if number < 0 else number
         if not state.get("slurmctld_misses_it"):
             state["qos"][name]["live"] = state["qos"][name]["cpu"]
+        others = state["qos"][name].setdefault("tres", {})
+        others |= dict(word.split("=") for word in found[2].split(",") if word)
         return 0
     name = words[words.index("where") + 1].partition("=")[2]
     for found, limits in state["qos"].items():
         if found == name:
             cpu = "" if limits["cpu"] is None else f"cpu={limits['cpu']}"
-            say(f"{found}|" + ",".join(filter(None, [cpu, limits["others"]])))
+            tres = [f"{each}={n}" for each, n in limits.get("tres", {}).items() if int(n) >= 0]
+            say(f"{found}|" + ",".join(filter(None, [cpu, *tres, limits["others"]])))
     return 0
 
 
@@ -55,8 +59,11 @@ def show_assoc_mgr(state, words):
     say("QOS Records" if found else "No QOS currently cached in Slurm.")
     for name, limits in found:
         cpu = "N" if limits["live"] is None else limits["live"]
+        tres = limits.get("tres", {})
+        shown = {each: "N" if int(tres.get(each, -1)) < 0 else tres[each] for each in state["tres"]}
+        others = "".join(f",{each}={limit}(0)" for each, limit in shown.items())
         say(
-            f"QOS={name}(2) UsageRaw=0.000000 GrpJobs=N(0) GrpTRES=cpu={cpu}(3),mem=N(0),node=N(0) "
+            f"QOS={name}(2) UsageRaw=0.000000 GrpJobs=N(0) GrpTRES=cpu={cpu}(3){others},node=N(0) "
             "GrpTRESMins=cpu=N(0),mem=N(0) GrpTRESRunMins=cpu=N(0),mem=N(0) MaxWallPJ="
         )
     return 0

@@ -18,7 +18,8 @@ UNKNOWN_JOB, UNAUTHORIZED, WRONG_STATE, FINISHED = 153, 159, 167, 35
 READ_ONLY, INVALID, BAD_VALUE, SHRINKS = 155, 156, 166, 76
 WAITING = "QHWTB"
 QUEUE_COMMAND = re.compile(
-    r"(list|set) queue (\w+) max_run_res(?:\.ncpus ([+-])= \[o:PBS_ALL=(\d+)\])?"
+    r"(list|set) queue (\w+) max_run_res"
+    r"(?:\.(ncpus|ngpus|mem) ([+-])= \[o:PBS_ALL=(\d+(?:kb)?)\])?"
 )
 
 
@@ -291,7 +292,7 @@ def qmgr(state, words, mode):
     return queue_limit(state, mode, *told.groups())
 
 
-def queue_limit(state, mode, verb, name, sign, value):
+def queue_limit(state, mode, verb, name, resource, sign, value):
     queue = state["queues"].get(name)
     if queue is None:
         return refuse(name, "Unknown queue", 1)
@@ -299,7 +300,8 @@ def queue_limit(state, mode, verb, name, sign, value):
     if verb == "list":
         say(f"Queue {name}")
         for entity, number in sorted(limits.items()):
-            say(f"    max_run_res.ncpus = [{entity}={number}]")
+            other, _, who = entity.rpartition("/")
+            say(f"    max_run_res.{other or 'ncpus'} = [{who}={number}]")
         return 0
     if mode == "deny":
         return refuse(name, "Unauthorized Request", UNAUTHORIZED)
@@ -307,10 +309,12 @@ def queue_limit(state, mode, verb, name, sign, value):
         return refuse(name, "Cannot mix old and new style queue/run limit enforcement types", 37)
     if mode == "lose":
         return 0
+    entity = "o:PBS_ALL" if resource == "ncpus" else f"{resource}/o:PBS_ALL"
+    number = int(value) if value.isdecimal() else value
     if sign == "+":
-        limits["o:PBS_ALL"] = int(value)
-    elif limits.get("o:PBS_ALL") == int(value):
-        del limits["o:PBS_ALL"]
+        limits[entity] = number
+    elif limits.get(entity) == number:
+        del limits[entity]
     return 0
 
 

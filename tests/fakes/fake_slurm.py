@@ -111,6 +111,7 @@ def _queue_values(job):
         "MinTime": f"{job['time_min']}:00",
         "Deadline": str(job["deadline"] or "N/A"),
         "Reservation": job["reservation"],
+        "tres-alloc": job["asks"],
         "Name": job["name"],
     }
 
@@ -207,7 +208,8 @@ def sinfo(state, words, mode):
     for node in state["nodes"]:
         for partition in node["partitions"]:
             tier = state["tiers"].get(partition, 1)
-            say(f"{node['name']}|{node['cpus']}|{partition}|{tier}")
+            has = f"{node.get('memory', 1)}|{node.get('gres', '(null)')}"
+            say(f"{node['name']}|{node['cpus']}|{partition}|{tier}|{has}")
     return 0
 
 
@@ -219,7 +221,7 @@ def sacct(state, words, mode):
     for row in state["accounting"]:
         # jobs asked for by a final state are given where they ended (run on 22.05)
         if states == [""] or (row["State"].split()[0] in states and _ended(row, words)):
-            say("|".join(str(row[name]) for name in fields))
+            say("|".join(str(row.get(name, "")) for name in fields))
     return 0
 
 

@@ -192,7 +192,11 @@ class TestVerbsThatLook:
         told = capsys.readouterr()
         document = json.loads(told.out)
         assert document["reserve"] == 3
-        assert document["batch_limit"] == {"processors": 4, "reason": "kept"}
+        assert document["batch_limit"] == {
+            "processors": 4,
+            "resources": {},
+            "reason": "kept",
+        }
         assert "batch jobs may use 4 processors together" in told.err
         assert site.run("explain", "2") == 0
         words = "Reserve: batch jobs may use 4 processors together: processors are kept free for"

@@ -206,7 +206,7 @@ def test_batch_is_limited_interactive_starts_and_release_restores(
         server.wait_until(lambda: server.state(running) == "R", 60, "start")
         system = adapter(server, limit=BY_QUEUE, limits_file=record)
         assert system.snapshot().capacity > 1, "this test needs two processors"
-        system.limit_batch(1)
+        system.limit_batch({"cpus": 1})
         waiting = server.submit("-q", BATCH, "-l", "ncpus=1", user=USER, seconds=120)
         shell = server.submit("-q", INTERACTIVE, "-l", "ncpus=1", user=USER, seconds=0.1)
         server.wait_until(lambda: server.state(shell) != "Q", 60, "start of the interactive job")

@@ -35,7 +35,7 @@ def one_node(workload: Workload) -> NodeMachine:
         whole=np.array([[float(CAPACITY)]]),
         weight=np.ones(1, dtype=np.int64),
         requests=requests,
-        limits=no_limits(jobs, 1),
+        limits=no_limits(jobs, 3),
         queues=PartitionQueues(
             partition=np.zeros(jobs, dtype=np.int64),
             serves=np.ones((1, 1), dtype=np.bool_),

@@ -26,7 +26,11 @@ HOW = [
 
 
 def part_of(workload: Workload, chosen: np.ndarray) -> Workload:
-    whole = {"shares": workload.shares, "past": workload.past.of_jobs(chosen)}
+    whole = {
+        "shares": workload.shares,
+        "past": workload.past.of_jobs(chosen),
+        "weighed": workload.weighed,
+    }
     columns = {k: v[chosen] for k, v in workload._asdict().items() if k not in whole}
     return Workload(**columns, **whole)
 

@@ -1,4 +1,4 @@
-"""How many processors batch queues may use together: `max_run_res.ncpus` of each of them.
+"""How much batch queues may use together: `max_run_res.ncpus` of each, also `ngpus` and `mem`.
 
 PBS limits a queue, or everybody; there is no limit over some of the queues. So each batch queue
 gets a part: what its jobs run on, and of the rest as much as it has of the jobs that wait.
@@ -9,43 +9,29 @@ scheduling, where it is on, is set on once more, which starts a look.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from slurm_rl_plugin.batch_systems.kept_record import UNREADABLE, KeptRecord
 from slurm_rl_plugin.batch_systems.kind import LimitKeys
-from slurm_rl_plugin.batch_systems.pbs.answers.fields import parse_count, text
 from slurm_rl_plugin.batch_systems.pbs.answers.nodes import QSTAT_QUEUES
 from slurm_rl_plugin.batch_systems.pbs.lever.look import look_now
 from slurm_rl_plugin.batch_systems.pbs.process import PbsCommands, failure, section
+from slurm_rl_plugin.batch_systems.pbs.queue_limits import (
+    KB_IN_MIB,
+    MAX_RUN_RES,
+    NAMES,
+    Limited,
+    QueueLimit,
+    limit_of,
+    parse_record,
+    parts_of,
+    queue_use,
+    record_of,
+)
+from slurm_rl_plugin.domain.resources import MEMORY
 from slurm_rl_plugin.errors import BatchSystemError, BatchSystemUnavailable, ChangeRejected
-
-MAX_RUN_RES = "max_run_res"
-LIMIT = f"{MAX_RUN_RES}.ncpus"
-_VERSION = 1
-_ALL = re.compile(r"\[o:PBS_ALL=(\d+)\]")
-
-
-@dataclass(frozen=True, slots=True)
-class QueueLimit:
-    """What a queue's limit was before us, and every value that we may have put in its place.
-
-    Several: a write that no look has confirmed may have been lost.
-    """
-
-    own: int | None
-    ours: frozenset[int] = frozenset()
-
-
-@dataclass(frozen=True, slots=True)
-class QueueUse:
-    """A queue as `qstat -Q` tells it: processors in use, jobs that wait."""
-
-    in_use: int
-    waiting: int
 
 
 class PbsBatchLimit:
@@ -63,18 +49,21 @@ class PbsBatchLimit:
         self._path = path
         #: Queues that may be ours to limit, also while the mechanism is off.
         self._configured = frozenset(limit.queues) if limit.is_known else None
-        self._known: dict[str, QueueLimit] = {}
+        self._known: dict[Limited, QueueLimit] = {}
 
     def go_on_from(self, earlier: PbsBatchLimit) -> None:
         """What was ours to limit before a reload is ours to give back after it."""
         if self._configured is not None and earlier._configured is not None:
             self._configured |= earlier._configured
 
-    def set(self, processors: int | None) -> None:
-        """Limit the batch queues to so many processors in all, or give the site's own limits back.
+    def set(self, amounts: Mapping[str, int] | None) -> None:
+        """Limit the batch queues to so much in all, or give the site's own limits back.
 
         Each queue gets a part by what runs and waits in it. None gives back; a queue that is batch
-        no longer gets its own limit back too.
+        no longer, and a resource that is limited no longer, get their own limits back too.
+
+        Args:
+            amounts: by resource, of NAMES; memory in MiB.
 
         Raises:
             BatchSystemUnavailable: no answer in time; the limit may be either.
@@ -83,11 +72,11 @@ class PbsBatchLimit:
         """
         self._known = self._read_record()
         self._refuse_strangers()
-        if processors is not None and not self._queues:
+        if amounts is not None and not self._queues:
             raise ChangeRejected("no batch queue is named whose processors could be limited")
-        wanted = {} if processors is None else self._parts(processors)
-        rose, refused = self._give_back_all([name for name in self._known if name not in wanted])
-        rose += [self._limit(queue, part) for queue, part in wanted.items()]
+        wanted = {} if amounts is None else self._parts(amounts)
+        rose, refused = self._give_back_all([each for each in self._known if each not in wanted])
+        rose += [self._limit(limited, part) for limited, part in wanted.items()]
         if any(rose):
             look_now(self._commands, "batch_limit=raised")
         if refused is not None:
@@ -95,7 +84,8 @@ class PbsBatchLimit:
 
     def _refuse_strangers(self) -> None:
         """Refuse a file that names other queues: who writes it must not choose what PBS is told."""
-        strange = [] if self._configured is None else sorted(set(self._known) - self._configured)
+        named = {queue for queue, _ in self._known}
+        strange = [] if self._configured is None else sorted(named - self._configured)
         if strange:
             what = ", ".join(strange)
             raise ChangeRejected(
@@ -104,92 +94,107 @@ class PbsBatchLimit:
                 "stay off) and run `slurm-rl release`, else remove the file"
             )
 
-    def _parts(self, processors: int) -> dict[str, int]:
-        if len(self._queues) == 1:
-            return {self._queues[0]: processors}
-        told = section(self._commands.read_json([*QSTAT_QUEUES, *self._queues]), "Queue")
-        return parts_of(processors, {name: queue_use(told.get(name, {})) for name in self._queues})
+    def _parts(self, amounts: Mapping[str, int]) -> dict[Limited, int]:
+        """The part of each queue in each resource."""
+        told: Mapping[str, Any] = {}
+        if len(self._queues) > 1:
+            told = section(self._commands.read_json([*QSTAT_QUEUES, *self._queues]), "Queue")
+        parts: dict[Limited, int] = {}
+        for resource, amount in amounts.items():
+            whole = amount * KB_IN_MIB if resource == MEMORY else amount
+            uses = {name: queue_use(told.get(name, {}), resource) for name in self._queues}
+            for queue, part in parts_of(whole, uses).items():
+                parts[queue, resource] = part
+        return parts
 
-    def _limit(self, queue: str, part: int) -> bool:
+    def _limit(self, limited: Limited, part: int) -> bool:
         """Write the limit where it differs, never above the site's own; whether it rose."""
-        now = self._read_limit(queue)
-        known = self._known.get(queue)
+        now = self._read_limit(limited)
+        known = self._known.get(limited)
         own = known.own if known is not None and now in known.ours else now
         wanted = part if own is None else min(part, own)
         if now == wanted:
             return False
         ours = frozenset({wanted}) | ({now} if now is not None and now != own else frozenset())
-        self._record(queue, QueueLimit(own=own, ours=ours))
-        self._write(f"set queue {queue} {LIMIT} += [o:PBS_ALL={wanted}]", queue, wanted)
+        self._record(limited, QueueLimit(own=own, ours=ours))
+        self._write(limited, "+=", wanted, wanted)
         return now is not None and now < wanted
 
-    def _give_back_all(self, queues: Sequence[str]) -> tuple[list[bool], ChangeRejected | None]:
+    def _give_back_all(self, all_of: Sequence[Limited]) -> tuple[list[bool], ChangeRejected | None]:
         """Whether limits rose, and the first refusal: a queue that refuses holds up no other."""
         rose: list[bool] = []
         refused: ChangeRejected | None = None
-        for queue in queues:
+        for limited in all_of:
             try:
-                rose.append(self._give_back(queue))
+                rose.append(self._give_back(limited))
             except ChangeRejected as error:
                 refused = refused or error
         return rose, refused
 
-    def _give_back(self, queue: str) -> bool:
+    def _give_back(self, limited: Limited) -> bool:
         """Bring the site's own limit back where ours stands; whether the queue's limit rose."""
-        known = self._known[queue]
+        known = self._known[limited]
         try:
-            now = self._read_limit(queue)
+            now = self._read_limit(limited)
         except ChangeRejected:  # the queue is gone, and its limit with it
             now = None
         if now is not None and now in known.ours:
-            change = f"-= [o:PBS_ALL={now}]" if known.own is None else f"+= [o:PBS_ALL={known.own}]"
-            self._write(f"set queue {queue} {LIMIT} {change}", queue, known.own)
-        self._record(queue, None)
+            if known.own is None:
+                self._write(limited, "-=", now, None)
+            else:
+                self._write(limited, "+=", known.own, known.own)
+        self._record(limited, None)
         return now is not None
 
-    def _read_limit(self, queue: str) -> int | None:
+    def _read_limit(self, limited: Limited) -> int | None:
+        queue, resource = limited
         answer = self._commands.call(["qmgr", "-c", f"list queue {queue} max_run_res"])
         words = answer.errors or answer.output
         if answer.status and "nknown queue" in words:
             raise ChangeRejected(f"PBS has no queue {queue!r} to limit: name its batch queues")
         if answer.status:
             raise failure("qmgr", words)
-        return limit_of(answer.output)
+        return limit_of(answer.output, resource)
 
-    def _write(self, command: str, queue: str, wanted: int | None) -> None:
+    def _write(self, limited: Limited, sign: str, amount: int, wanted: int | None) -> None:
+        """Add or remove an amount, and see that `wanted` stands then."""
+        queue, resource = limited
+        name = f"{MAX_RUN_RES}.{NAMES[resource]}"
+        said = f"{amount}kb" if resource == MEMORY else str(amount)
+        command = f"set queue {queue} {name} {sign} [o:PBS_ALL={said}]"
         answer = self._commands.call(["qmgr", "-c", command])
         if answer.status:
-            raise _refusal(failure("qmgr", answer.errors), queue)
-        if (now := self._read_limit(queue)) != wanted:
+            raise _refusal(failure("qmgr", answer.errors), name, queue)
+        if (now := self._read_limit(limited)) != wanted:
             raise ChangeRejected(
-                f"the limit {LIMIT} of queue {queue} is {now} where {wanted} was set: see who else "
+                f"the limit {name} of queue {queue} is {now} where {wanted} was set: see who else "
                 "changes it"
             )
 
-    def _read_record(self) -> dict[str, QueueLimit]:
+    def _read_record(self) -> dict[Limited, QueueLimit]:
         if self._path is None:
             return self._known
         try:
-            return KeptRecord(self._path).read(_parse_record)
+            return KeptRecord(self._path).read(parse_record)
         except FileNotFoundError:
             return {}
         except UNREADABLE as error:
             raise ChangeRejected(
                 f"the record of the site's own limits, {self._path}, cannot be read ({error}): see "
-                f"`qmgr -c 'list queue @default {LIMIT}'`, mend the limits, then remove the file"
+                f"`qmgr -c 'list queue @default {MAX_RUN_RES}'`, mend them, then remove the file"
             ) from None
 
-    def _record(self, queue: str, limit: QueueLimit | None) -> None:
+    def _record(self, limited: Limited, limit: QueueLimit | None) -> None:
         """Keep on disk, before the limit is written, what it was."""
         if limit is None:
-            self._known.pop(queue, None)
+            self._known.pop(limited, None)
         else:
-            self._known[queue] = limit
+            self._known[limited] = limit
         if self._path is None:
             return
         try:
             if self._known:
-                KeptRecord(self._path).write(_record_of(self._known))
+                KeptRecord(self._path).write(record_of(self._known))
             else:
                 KeptRecord(self._path).remove()
         except OSError as error:
@@ -199,72 +204,10 @@ class PbsBatchLimit:
             ) from None
 
 
-def limit_of(words: str) -> int | None:
-    """The limit over all jobs of one queue, in the words of qmgr; None where there is none."""
-    for line in words.splitlines():
-        name, sign, value = line.strip().partition("=")
-        if sign and name.rstrip(" +") == LIMIT and (found := _ALL.search(value)):
-            return int(found[1])
-    return None
-
-
-def queue_use(values: Mapping[str, Any]) -> QueueUse:
-    """What a queue has in use, and how many of its jobs wait."""
-    assigned = values.get("resources_assigned")
-    in_use = parse_count(assigned.get("ncpus")) if isinstance(assigned, dict) else 0
-    counts = dict(word.partition(":")[::2] for word in text(values.get("state_count")).split())
-    return QueueUse(in_use, parse_count(counts.get("Queued")))
-
-
-def parts_of(processors: int, queues: Mapping[str, QueueUse]) -> dict[str, int]:
-    """Split processors between queues: never more together, none that somebody needs left over.
-
-    What runs is kept first; where that is too much already, each queue is cut in proportion. But
-    one processor at least is for each queue where jobs wait, or a busy queue that takes whatever
-    becomes free would starve the others; the largest part gives it.
-    """
-    in_use = sum(use.in_use for use in queues.values())
-    if in_use > processors:
-        shares, given, rest = {n: u.in_use for n, u in queues.items()}, dict.fromkeys(queues, 0), 0
-        rest = processors
-    else:
-        shares = {name: use.waiting for name, use in queues.items()}
-        given = {name: use.in_use for name, use in queues.items()}
-        rest = processors - in_use
-    if not any(shares.values()):
-        shares = dict.fromkeys(queues, 1)
-    total = sum(shares.values())
-    parts = {name: given[name] + rest * shares[name] // total for name in queues}
-    first = max(queues, key=lambda name: shares[name])
-    parts[first] += processors - sum(parts.values())
-    for name, use in queues.items():
-        largest = max(parts, key=lambda each: parts[each])
-        if use.waiting and not parts[name] and parts[largest] > 1:
-            parts[name], parts[largest] = 1, parts[largest] - 1
-    return parts
-
-
-def _refusal(error: BatchSystemError, queue: str) -> BatchSystemError:
+def _refusal(error: BatchSystemError, limit: str, queue: str) -> BatchSystemError:
     if isinstance(error, BatchSystemUnavailable):
         return error
     return ChangeRejected(
-        f"PBS does not let us set {LIMIT} of queue {queue} ({error}): make the user of this "
+        f"PBS does not let us set {limit} of queue {queue} ({error}): make the user of this "
         "daemon an operator, and let the queue have no limits of the old style (max_user_res, ...)"
     )
-
-
-def _parse_record(document: Any) -> dict[str, QueueLimit]:
-    if document["version"] != _VERSION:
-        raise ValueError(f"version {document['version']}")
-    return {
-        str(queue): QueueLimit(
-            own=None if each["own"] is None else int(each["own"]),
-            ours=frozenset(int(value) for value in each["ours"]),
-        )
-        for queue, each in document["queues"].items()
-    }
-
-
-def _record_of(known: Mapping[str, QueueLimit]) -> dict[str, Any]:
-    queues = {queue: {"own": at.own, "ours": sorted(at.ours)} for queue, at in known.items()}
-    return {"version": _VERSION, "queues": queues}

@@ -218,10 +218,10 @@ class Pbs:
             return self._write(dict.fromkeys([job.job_id for job in carrying]))
         return self._write(dict.fromkeys(int(job_id) for job_id in job_ids))
 
-    def limit_batch(self, processors: int | None) -> None:
-        """Limit the batch queues together, by `max_run_res.ncpus` of each.
+    def limit_batch(self, amounts: Mapping[str, int] | None) -> None:
+        """Limit the batch queues together, by `max_run_res` of each.
 
-        Several queues share the number by what runs and waits in each of them, so call it again
+        Several queues share the amounts by what runs and waits in each of them, so call it again
         where the queue has changed.
 
         Raises:
@@ -229,7 +229,7 @@ class Pbs:
             ChangeRejected: it cannot be set.
             BatchSystemError: an answer that cannot be understood.
         """
-        self._limit.set(processors)
+        self._limit.set(amounts)
 
     def estimates_refused(self) -> str | None:
         """Why no job may have a soft_walltime now; see `PlansByEstimates.estimates_refused`.

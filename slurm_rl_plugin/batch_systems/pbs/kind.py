@@ -50,6 +50,7 @@ PBS = BatchSystemKind(
     title="OpenPBS",
     adapters=("pbs",),
     limits={"max_run_res": ("queues",)},
+    limit_resources=frozenset({"max_run_res"}),
     job_record=_job_record,
     build=_build,
     presence=_presence,

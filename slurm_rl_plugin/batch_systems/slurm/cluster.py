@@ -21,15 +21,20 @@ from slurm_rl_plugin.batch_systems.port import (
     SchedulerLoad,
 )
 from slurm_rl_plugin.batch_systems.slurm.accounting.past_runs import PastRun, read_past_runs
-from slurm_rl_plugin.batch_systems.slurm.answers.fields import (
-    PENDING,
-    RUNNING_STATES,
-    QueueRow,
-    parse_capacity,
-    parse_tiers,
-)
+from slurm_rl_plugin.batch_systems.slurm.answers.fields import PENDING, RUNNING_STATES, QueueRow
 from slurm_rl_plugin.batch_systems.slurm.answers.load import SDIAG, parse_load
-from slurm_rl_plugin.batch_systems.slurm.answers.settings import BASIC, SHOW_CONFIG, parse_settings
+from slurm_rl_plugin.batch_systems.slurm.answers.nodes import (
+    SINFO,
+    parse_nodes,
+    parse_tiers,
+    usable_processors,
+)
+from slurm_rl_plugin.batch_systems.slurm.answers.settings import (
+    BASIC,
+    SHOW_CONFIG,
+    SlurmSettings,
+    parse_settings,
+)
 from slurm_rl_plugin.batch_systems.slurm.answers.shares import SHARE_FORMAT, parse_shares
 from slurm_rl_plugin.batch_systems.slurm.batch_limit.checks import limit_checks
 from slurm_rl_plugin.batch_systems.slurm.batch_limit.limit import SlurmBatchLimit, keeps_back
@@ -54,7 +59,8 @@ from slurm_rl_plugin.batch_systems.slurm.queue.job_tables import (
 )
 from slurm_rl_plugin.batch_systems.slurm.queue.job_watch import JobWatch
 from slurm_rl_plugin.batch_systems.slurm.queue.reader import QueueReader, WholeJobs
-from slurm_rl_plugin.domain import EndedJobs, QueueSnapshot, RunningJobs, StartedJobs
+from slurm_rl_plugin.batch_systems.slurm.queue.resources import counted_resources, resources_now
+from slurm_rl_plugin.domain import EndedJobs, QueueSnapshot, StartedJobs
 from slurm_rl_plugin.errors import BatchSystemError, BatchSystemUnavailable, SlurmRLError
 from slurm_rl_plugin.units import FloatArray, IntArray
 
@@ -63,7 +69,6 @@ logger = logging.getLogger(__name__)
 #: First and last release that the tests have run on.
 TRIED = (22, 5), (26, 5)
 SSHARE = ("sshare", "--all", "--parsable2", "--noheader", "-o", SHARE_FORMAT)
-SINFO = ("sinfo", "--noheader", "--all", "--Node", "-o", "%N|%C|%R|%p")
 #: Changes sent at once, with a time-out to match.
 WRITES_PER_CALL = 500
 
@@ -103,6 +108,7 @@ class SlurmCluster:
         self._nice = NiceLever(by_nice, self._queue.waiting, _nice_file(given.state_file))
         self._site_factor = SiteFactorLever(commands, FactorWriter(sender, WRITES_PER_CALL))
         self._lever: Lever | None = None
+        self._settings: SlurmSettings | None = None
         self._limit = SlurmBatchLimit(commands, given.limit, given.limits_file)
         by_time_min = FactorWriter(Scontrol(commands, TIME_MIN), WRITES_PER_CALL, "TimeMin")
         self._estimates = TimeMinEstimates(commands, by_time_min, given.clock)
@@ -117,6 +123,7 @@ class SlurmCluster:
             BatchSystemError: an answer that cannot be understood.
         """
         settings = parse_settings(self._runner.read(SHOW_CONFIG))
+        self._settings = settings
         self._lever = self._nice if settings.priority_type == BASIC else self._site_factor
         return SchedulerFacts(
             release=settings.release,
@@ -160,24 +167,23 @@ class SlurmCluster:
         rows = self._queue.waiting_and_running()
         lever.look()
         tree = parse_shares(self._runner.read(SSHARE))
-        nodes = self._runner.read(SINFO)
+        sinfo = self._runner.read(SINFO)
         started, ended = self._watch.told(rows, self._read_vanished(rows), now)
         waiting = first_of_each_array(row for row in rows if row.state == PENDING)
         running = [row for row in rows if row.state in RUNNING_STATES]
-        tiers = parse_tiers(nodes)
+        tiers, nodes = parse_tiers(sinfo), parse_nodes(sinfo)
+        assert self._settings is not None
+        resources = counted_resources(self._settings, nodes)
         terms = lever.terms(waiting, tiers)
         shares = self._given.shares
-        build = TableBuilder([*(shares or ()), *tree.shares], self._given.interactive)
+        known = [*(shares or ()), *tree.shares]
+        build = TableBuilder(known, self._given.interactive, resources)
         limit = self._given.limit
         pending_jobs = build.pending(
             waiting, terms, tiers, now, partial(keeps_back, limit) if limit.mechanism else None
         )
-        running_jobs = RunningJobs.seen(
-            build.jobs(running),
-            _starts(running),
-            now,
-            np.array([self._watch.requested(row) for row in running], dtype=np.int64),
-        )
+        asked = [self._watch.as_asked(row) for row in running]
+        running_jobs = build.running(running, asked, now)
         started_jobs = StartedJobs(jobs=build.jobs(started), start=_starts(started))
         here = {row.job_id for row in rows}  # what is in the queue still is told later
         ended_jobs = _ended(build, ended, [run for run in past if run.job_id not in here])
@@ -187,7 +193,7 @@ class SlurmCluster:
             pending=pending_jobs,
             running=running_jobs,
             started=started_jobs,
-            capacity=parse_capacity(nodes),
+            capacity=usable_processors(nodes),
             accounts=accounts,
             partitions=build.partitions.all,
             shares=_to_sum_one(tree.shares if shares is None else shares, accounts),
@@ -195,6 +201,9 @@ class SlurmCluster:
             ended=ended_jobs,
             users=build.users.all,
             qos=build.qos.all,
+            resources=resources_now(self._settings, nodes, resources, running_jobs.jobs.requests)
+            if resources is not None
+            else None,
         )
 
     def go_on_from(self, earlier: BatchSystem) -> None:
@@ -239,7 +248,7 @@ class SlurmCluster:
         still |= still_waiting(report.rejected) | self._still_shown(chosen)
         return replace(report, later=report.later | still)
 
-    def limit_batch(self, processors: int | None) -> None:
+    def limit_batch(self, amounts: Mapping[str, int] | None) -> None:
         """Limit batch jobs by a QOS or by licences; see `LimitsBatch.limit_batch`.
 
         Raises:
@@ -248,10 +257,10 @@ class SlurmCluster:
             BatchSystemError: an answer that cannot be understood.
             ConfigurationError: the site's own limit cannot be remembered, or it is not known.
         """
-        if processors is None:
+        if amounts is None:
             self._limit.take_back()
         else:
-            self._limit.set(processors)
+            self._limit.set(amounts)
 
     def own_checks(self, *, wants_runs: bool = False) -> Iterator[Check]:
         """Check what Slurm alone has: shares, accounting, the table for job_submit.lua."""
@@ -266,7 +275,7 @@ class SlurmCluster:
         """Check the QOS or licences that carry a limit on batch jobs, if any are configured."""
         if self._given.limit.mechanism is not None:
             rows = self._queue.waiting_and_running()
-            yield from limit_checks(self._given, self._runner, rows, SINFO, writes=writes)
+            yield from limit_checks(self._given, self._runner, rows, writes=writes)
 
     def estimates_refused(self) -> str | None:
         """Why no job may have a TimeMin now; see `PlansByEstimates.estimates_refused`."""

@@ -84,6 +84,7 @@ SLURM = BatchSystemKind(
     title="Slurm",
     adapters=("slurm_commands", "slurm"),
     limits={"qos": ("qos",), "licenses": ("license", "reservation")},
+    limit_resources=frozenset({"qos"}),
     job_record=_job_record,
     build=_build,
     presence=_presence,

@@ -16,9 +16,9 @@ from slurm_rl_plugin.batch_systems.slurm.accounting.dump import (
     month_stretches,
     read_accounting_dump,
 )
-from slurm_rl_plugin.batch_systems.slurm.answers.fields import parse_all_processors
+from slurm_rl_plugin.batch_systems.slurm.answers.nodes import SINFO, parse_all_processors
 from slurm_rl_plugin.batch_systems.slurm.answers.shares import parse_shares
-from slurm_rl_plugin.batch_systems.slurm.cluster import SINFO, SSHARE
+from slurm_rl_plugin.batch_systems.slurm.cluster import SSHARE
 from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner
 from slurm_rl_plugin.errors import AccountingLogError, ConfigurationError
 

@@ -18,6 +18,7 @@ from slurm_rl_plugin.batch_systems.port import BatchSystem, ClassDefaultsTable
 from slurm_rl_plugin.batch_systems.registry import BATCH_SYSTEMS
 from slurm_rl_plugin.configuration import Configuration
 from slurm_rl_plugin.configuration.keys.reserve import OFF
+from slurm_rl_plugin.configuration.reserved_amounts import reserved_amounts
 
 logger = logging.getLogger(__name__)
 
@@ -74,6 +75,7 @@ def _limit_keys(configuration: Configuration) -> LimitKeys:
         license=reserve.license,
         reservation=reserve.reservation,
         queues=tuple(reserve.queues),
+        resources=tuple(reserved_amounts(reserve.most_resources)) if configuration.is_whole else (),
         is_known=configuration.is_whole,
     )
 

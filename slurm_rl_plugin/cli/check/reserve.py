@@ -7,10 +7,13 @@ from pathlib import Path
 
 from slurm_rl_plugin.batch_systems.port import FAIL, PASS, WARN, Check, ChecksLimit, LimitsBatch
 from slurm_rl_plugin.cli.assembly.batch_system import limits_path
+from slurm_rl_plugin.cli.look.limit_text import amount_words
 from slurm_rl_plugin.cli.look.queue_look import QueueLook
 from slurm_rl_plugin.configuration import Configuration
+from slurm_rl_plugin.domain import QueueSnapshot
 from slurm_rl_plugin.errors import BatchSystemError
 from slurm_rl_plugin.hook.daemon.lock import daemon_runs
+from slurm_rl_plugin.hook.rails.reserve import ReserveSettings
 from slurm_rl_plugin.whole_file import may_exist
 
 
@@ -49,9 +52,11 @@ def _wanted(look: QueueLook) -> Check:
 
 def _bounds(configuration: Configuration, look: QueueLook) -> Iterator[Check]:
     """Whether the numbers of [reserve] fit the cluster."""
-    capacity = look.considered.plan.snapshot.capacity
+    snapshot = look.considered.plan.snapshot
+    capacity = snapshot.capacity
     reserve = configuration.reserve
     assert reserve is not None
+    yield from (_resource(name, reserve, snapshot) for name in reserve.most_resources)
     if reserve.widest_batch_job >= capacity:
         what = f"widest_batch_job is all of the {capacity} processors: nothing is ever kept free"
         yield Check(WARN, "reserve size", what)
@@ -64,3 +69,22 @@ def _bounds(configuration: Configuration, look: QueueLook) -> Iterator[Check]:
     if configuration.sections.hook.influence_hours:
         what = "interactive jobs may stand behind batch jobs that wait for processors, which block "
         yield Check(WARN, "reserve order", f"{what}them: set influence_hours = 0")
+
+
+def _resource(name: str, reserve: ReserveSettings, snapshot: QueueSnapshot) -> Check:
+    """Whether the numbers of [reserve] fit what the cluster has of another resource."""
+    now = snapshot.resources
+    has = 0 if now is None else int(now.of(name, now.capacity))
+    most, widest = reserve.most_resources[name], reserve.widest_batch_resources.get(name, 1)
+    if not has:
+        what = (
+            f"jobs are given no {name} that the batch system tells of: nothing of it is kept free"
+        )
+        return Check(WARN, "reserve size", what)
+    said = f"{amount_words(name, most)} of {amount_words(name, has)}"
+    if widest >= has:
+        what = f"{said}: widest_batch_resources is all there is, so nothing is ever kept free"
+        return Check(WARN, "reserve size", what)
+    if most >= has:
+        return Check(WARN, "reserve size", f"{said}: batch work that asks for it might stop")
+    return Check(PASS, "reserve size", f"{said} at most")

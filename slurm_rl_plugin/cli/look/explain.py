@@ -98,6 +98,7 @@ def _batch_limit(look: QueueLook) -> dict[str, Any]:
     limit = look.considered.plan.limit
     return {
         "processors": limit.processors,
+        "resources": limit.others,
         "reason": limit.reason,
         "words": limit_sentence(limit),
     }

@@ -54,7 +54,7 @@ def main(options: argparse.Namespace) -> int:
     if reason is not None:
         sys.stderr.write(f"slurm-rl queue: the policy is not used: {reason}\n")
     limit = look.considered.plan.limit
-    if limit.processors is not None:
+    if limit.amounts is not None:
         sys.stderr.write(f"slurm-rl queue: {limit_sentence(limit)}\n")
     rows = [row for row in queue_rows(look.considered) if _wanted(row, options)][: options.limit]
     if options.json:
@@ -87,7 +87,11 @@ def _document(look: QueueLook, rows: list[Row]) -> dict[str, Any]:
         "model": look.cycle.model_sha256 or None,
         "fallback": plan.fallback_reason,
         "reserve": plan.decision.reserve,
-        "batch_limit": {"processors": plan.limit.processors, "reason": plan.limit.reason},
+        "batch_limit": {
+            "processors": plan.limit.processors,
+            "resources": plan.limit.others,
+            "reason": plan.limit.reason,
+        },
         "pending": len(plan.snapshot.pending),
         "ranked": look.considered.ranked,
         "jobs": rows,

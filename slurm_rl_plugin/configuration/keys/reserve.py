@@ -33,6 +33,16 @@ class ReserveSection:
         least=1,
         meaning="batch jobs of so many processors always fit: the limit is never lower",
     )
+    most_resources: list[str] = key(
+        default=[],
+        meaning="of other resources what is kept free at most, as gres/gpu=2 or mem=64G; the part "
+        "of it that the processors kept are of most_processors",
+        note="For mechanism qos, and for max_run_res, where they are ngpus and mem.",
+    )
+    widest_batch_resources: list[str] = key(
+        default=[],
+        meaning="batch jobs that ask for so much of them always fit, as gres/gpu=4",
+    )
     change_seconds: float = key(
         default=60.0,
         least=1,

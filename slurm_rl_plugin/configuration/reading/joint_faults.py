@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from slurm_rl_plugin.batch_systems.registry import LIMITS
+from slurm_rl_plugin.batch_systems.registry import LIMITS, LIMITS_OF_RESOURCES
 from slurm_rl_plugin.brokers.live.offer_worth import PRICE_VARIABLES, VALUE_VARIABLES
 from slurm_rl_plugin.brokers.live.site_connection import is_loopback
 from slurm_rl_plugin.brokers.market.formula import parse_formula
-from slurm_rl_plugin.configuration.reading.given_keys import DEFAULT, GivenKeys
+from slurm_rl_plugin.configuration.keys.reserve import OFF
+from slurm_rl_plugin.configuration.reading.given_keys import DEFAULT, Given, GivenKeys
+from slurm_rl_plugin.configuration.reserved_amounts import reserved_amounts
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.utility.reward import RewardWeights
 
@@ -60,6 +62,7 @@ def _reserve_faults(given: GivenKeys) -> Iterator[str]:
             f"{narrow.origin}: [reserve] narrow_first puts wide batch jobs behind the others until "
             "lift_hours, which is 0, so one might never start: give lift_hours."
         )
+    yield from _resource_faults(given, mechanism)
     for name in ("qos", "license", "reservation"):
         value = given.value("reserve", name)
         if value.value and not _ONE_NAME.fullmatch(value.value):
@@ -67,6 +70,24 @@ def _reserve_faults(given: GivenKeys) -> Iterator[str]:
                 f"{value.origin}: [reserve] {name} is {value.value!r}, give one name of letters, "
                 "digits, dots, dashes and underscores."
             )
+
+
+def _resource_faults(given: GivenKeys, mechanism: Given) -> Iterator[str]:
+    for name in ("most_resources", "widest_batch_resources"):
+        value = given.value("reserve", name)
+        try:
+            amounts = reserved_amounts(value.value)
+        except ValueError as error:
+            yield (
+                f"{value.origin}: [reserve] {name} has {str(error)!r}, give each resource once, as "
+                "gres/gpu=2 or mem=64G."
+            )
+        else:
+            if amounts and mechanism.value not in (OFF, *LIMITS_OF_RESOURCES):
+                yield (
+                    f'{value.origin}: [reserve] mechanism = "{mechanism.value}" limits processors '
+                    f'alone: take {name} out, or set mechanism = "qos".'
+                )
 
 
 def _reward_faults(given: GivenKeys) -> Iterator[str]:

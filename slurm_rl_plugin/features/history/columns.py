@@ -60,7 +60,8 @@ def known_past(
         time_limit: requested seconds of each of them, UNKNOWN_RUN_TIME where none, shape [n].
         past: what runs have told up to the snapshot.
     """
-    running = snapshot.running.as_requested
+    running = snapshot.weighed(snapshot.running.as_requested)
+    jobs = snapshot.weighed(jobs)
     user, template = job_keys(snapshot.users, jobs)
     first, group, pending_alike = _alike(template, time_limit)
     _, running_template = job_keys(snapshot.users, running)
@@ -68,13 +69,13 @@ def known_past(
     template_rows, known = _rows(past.templates, template[first], user_rows)
     facts = np.empty((KNOWN_FACTS, len(first)))
     limit = time_limit[first]
-    processors = np.maximum(jobs.processors[first], 1).astype(np.float64)
-    fill_known_facts(facts, limit, processors, user_rows, template_rows, user_known, known)
+    size = np.maximum(jobs.size[first], 1.0)
+    fill_known_facts(facts, limit, size, user_rows, template_rows, user_known, known)
     return KnownPast(
         facts=facts,
         time_limit=limit,
         known=known,
-        speaks=speaks_for(user_rows[SPENT], limit, processors),
+        speaks=speaks_for(user_rows[SPENT], limit, size),
         alike=(pending_alike, _counted(running_template, template[first])),
         group=group,
     )

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from slurm_rl_plugin.domain import JobTable
+from slurm_rl_plugin.domain.resources import CPUS, ResourceRequests
 from slurm_rl_plugin.units import FloatArray, IntArray
 
 #: A float64 holds integers of 53 bits; at 10,000 keys two are the same once in 10^8 tables.
@@ -22,8 +23,12 @@ _NO_LIMIT = -1.0
 @lru_cache(maxsize=65536)
 def user_key(name: str) -> float:
     """The key of one user: a whole number of 52 bits, the same on every machine."""
-    digest = hashlib.blake2b(name.encode(), digest_size=8).digest()
-    return float(int.from_bytes(digest, "little") >> int(_SPARE_BITS))
+    return float(_text_key(name))
+
+
+def _text_key(text: str) -> int:
+    digest = hashlib.blake2b(text.encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "little") >> int(_SPARE_BITS)
 
 
 def user_keys(users: Sequence[str], index: IntArray) -> FloatArray:
@@ -64,12 +69,33 @@ def template_keys(user: FloatArray, processors: IntArray, time_limit: FloatArray
 def job_keys(users: Sequence[str], jobs: JobTable) -> tuple[FloatArray, FloatArray]:
     """Keys of the user and of the template of each job, shape [n] each.
 
+    Jobs that are weighed by more than processors are of one template where they ask for the same
+    of everything.
+
     Args:
         users: names that `jobs.user` indexes.
         jobs: n jobs.
     """
     user = user_keys(users, jobs.user)
-    return user, template_keys(user, jobs.processors, jobs.time_limit)
+    template = template_keys(user, jobs.processors, jobs.time_limit)
+    if jobs.weighed is not None and jobs.requests is not None:
+        template = _asking_alike(template, jobs.requests)
+    return user, template
+
+
+def _asking_alike(template: FloatArray, requests: ResourceRequests) -> FloatArray:
+    """Keys that also tell apart who asks for another amount of memory, GPUs and so on.
+
+    Not what jobs weigh: that changes with every node that goes down.
+    """
+    key: NDArray[np.uint64] = template.astype(np.uint64)
+    for name in sorted(set(requests.names) - {CPUS}):
+        asked = requests.of(name)
+        if asked.any():  # whoever asks for nothing has the same key where nobody counts it
+            bits = np.ascontiguousarray(asked).view(np.uint64) ^ np.uint64(_text_key(name))
+            mixed = _mixed(key ^ _mixed(bits)) >> _SPARE_BITS
+            key = np.where(asked > 0.0, mixed, key)
+    return key.astype(np.float64)
 
 
 def _mixed(bits: NDArray[np.uint64]) -> NDArray[Any]:

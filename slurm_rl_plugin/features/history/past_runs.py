@@ -115,9 +115,9 @@ def _fold(
     templates: dict[float, list[float]],
 ) -> None:
     """Let every event tell; plain numbers in lists, which Python changes faster than arrays."""
-    columns = (events.kind, events.run_time, events.processors, events.user, events.template)
+    columns = (events.kind, events.run_time, events.size, events.user, events.template)
     told = zip(*(column.tolist() for column in columns), strict=True)
-    for kind, run_time, processors, user_key, template_key in told:
+    for kind, run_time, size, user_key, template_key in told:
         user = users.get(user_key)
         if user is None:
             users[user_key] = user = site.copy()
@@ -128,10 +128,10 @@ def _fold(
             fold_ended(site, run_time, SITE_FAST, SITE_SLOW)
             fold_ended(user, run_time, FAST, SLOW)
             fold_ended(template, run_time, FAST, SLOW)
-            fold_spent(user, run_time, processors)
+            fold_spent(user, run_time, size)
         else:
             fold_outlived(site, kind, SITE_FAST, SITE_SLOW)
             fold_outlived(user, kind, FAST, SLOW)
             fold_outlived(template, kind, FAST, SLOW)
             if kind == ENDED - 1:
-                fold_spent(user, LONG_RUN, processors)
+                fold_spent(user, LONG_RUN, size)

@@ -30,7 +30,7 @@ class RunEvents:
         kind: place in SHORT_RUN_TIMES of what was outlived, or ENDED.
         job_id: who tells.
         run_time: seconds; of ends only, else 0.
-        processors: of the job.
+        size: of the job, in processors.
         user, template: keys of `history.job_keys`.
     """
 
@@ -38,7 +38,7 @@ class RunEvents:
     kind: IntArray
     job_id: IntArray
     run_time: FloatArray
-    processors: IntArray
+    size: FloatArray
     user: FloatArray
     template: FloatArray
 
@@ -60,11 +60,11 @@ class RunEvents:
             *_of_running(snapshot.running, last, snapshot.now),
             *_of_ended(snapshot.ended, last),
         ]
-        keyed = [_keyed(snapshot.users, *part) for part in parts]
+        keyed = [_keyed(snapshot, *part) for part in parts]
         columns = [np.concatenate(column) for column in zip(*keyed, strict=True)]
         time, kind, job_id = columns[:3]
         order = np.lexsort((job_id, kind, time))
-        names = ("time", "kind", "job_id", "run_time", "processors", "user", "template")
+        names = ("time", "kind", "job_id", "run_time", "size", "user", "template")
         return cls(**{name: column[order] for name, column in zip(names, columns, strict=True)})
 
 
@@ -106,7 +106,8 @@ def _part(
 
 
 def _keyed(
-    users: tuple[str, ...], jobs: JobTable, time: FloatArray, kind: int, run_time: FloatArray
+    snapshot: QueueSnapshot, jobs: JobTable, time: FloatArray, kind: int, run_time: FloatArray
 ) -> tuple[FloatArray | IntArray, ...]:
     kinds = np.full(len(jobs), kind, dtype=np.int64)
-    return (time, kinds, jobs.job_id, run_time, jobs.processors, *job_keys(users, jobs))
+    jobs = snapshot.weighed(jobs)
+    return (time, kinds, jobs.job_id, run_time, jobs.size, *job_keys(snapshot.users, jobs))

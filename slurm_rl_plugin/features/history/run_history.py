@@ -72,21 +72,21 @@ def fold_ended(row: Any, run_time: float, fast: float, slow: float) -> None:
     row[INVERSE] += slow * (1.0 / max(run_time, _SHORTEST) - row[INVERSE])
 
 
-def fold_spent(row: Any, run_time: float, processors: float) -> None:
+def fold_spent(row: Any, run_time: float, size: float) -> None:
     """A user's run has ended or outlived LONG_RUN; changes the user's row in place.
 
     Args:
         row: shape [HISTORY].
         run_time: seconds.
-        processors: of the run.
+        size: of the job, in processors.
     """
     if run_time >= LONG_RUN:
         row[SPENT] = 0.0
     else:
-        row[SPENT] += run_time * processors
+        row[SPENT] += run_time * size
 
 
-def speaks_for(spent: Any, time_limit: Any, processors: Any) -> Any:
+def speaks_for(spent: Any, time_limit: Any, size: Any) -> Any:
     """Whether past runs speak for a request: for a large one only where they cost as much.
 
     Elementwise.
@@ -94,7 +94,7 @@ def speaks_for(spent: Any, time_limit: Any, processors: Any) -> Any:
     Args:
         spent: core-seconds of the user's runs since the last long one.
         time_limit: requested seconds.
-        processors: requested.
+        size: of the job, in processors.
     """
-    asked = time_limit * processors
+    asked = time_limit * size
     return (asked < LARGE_REQUEST) | (spent >= asked)

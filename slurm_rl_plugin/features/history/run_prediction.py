@@ -115,7 +115,7 @@ def log_odds(share: Any) -> Any:
 def fill_known_facts(
     facts: Any,
     time_limit: Any,
-    processors: Any,
+    size: Any,
     user: Any,
     template: Any,
     user_known: Any,
@@ -126,7 +126,7 @@ def fill_known_facts(
     Args:
         facts: filled; shape [KNOWN_FACTS] for one job or [KNOWN_FACTS, n] for columns.
         time_limit: requested seconds.
-        processors: requested.
+        size: of the job, in processors.
         user: the user's row of history (`history.run_history`) or who stands in for him, shape
             [HISTORY] or [HISTORY, n].
         template: the same for the template.
@@ -134,16 +134,16 @@ def fill_known_facts(
         template_known: the same for the template.
     """
     facts[0] = 1.0
-    facts[1], facts[2] = request_facts(time_limit, processors)
+    facts[1], facts[2] = request_facts(time_limit, size)
     fill_row_facts(facts[USER_FACTS : USER_FACTS + ROW_FACTS], user)
     fill_row_facts(facts[TEMPLATE_FACTS : TEMPLATE_FACTS + ROW_FACTS], template)
     facts[USER_KNOWN] = user_known
     facts[TEMPLATE_KNOWN] = template_known
 
 
-def request_facts(time_limit: Any, processors: Any) -> tuple[Any, Any]:
+def request_facts(time_limit: Any, size: Any) -> tuple[Any, Any]:
     """What the request tells, each near [-1, 1]: the facts from place 1 to USER_FACTS."""
-    return log_seconds(time_limit), log_processors(processors)
+    return log_seconds(time_limit), log_processors(size)
 
 
 def fill_row_facts(facts: Any, row: Any) -> None:

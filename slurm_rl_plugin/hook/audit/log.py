@@ -18,7 +18,7 @@ from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.hook.cycle_report import CycleReport
 from slurm_rl_plugin.hook.order.queue_plan import QueuePlan
 from slurm_rl_plugin.hook.order.request_watch import RequestChange
-from slurm_rl_plugin.hook.rails.batch_limit import LimitReport
+from slurm_rl_plugin.hook.rails.batch_limit import LimitReport, processors_of
 from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
 from slurm_rl_plugin.whole_file import PRIVATE
 
@@ -148,7 +148,11 @@ class AuditLog:
         if limit is not None and limit.change is not None:
             # the cycle's own reason is the policy's; here it is the limit's
             words = {**shared, "reason": limit.reason, "change": limit.change}
-            limits = {"old": limit.before, "new": limit.processors}
+            limits = {
+                "old": processors_of(limit.before),
+                "new": limit.processors,
+                "resources": limit.others,
+            }
             lines.append({"event": event.replace("write", "limit"), **words, **limits})
         self._append("".join(json.dumps(line) + "\n" for line in lines))
 

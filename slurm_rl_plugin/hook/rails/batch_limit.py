@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from slurm_rl_plugin.batch_systems.port import BatchSystem, LimitsBatch
 from slurm_rl_plugin.domain import QueueSnapshot
+from slurm_rl_plugin.domain.resources import CPUS
 from slurm_rl_plugin.errors import BatchSystemUnavailable, ChangeRejected, SlurmRLError
 from slurm_rl_plugin.hook.rails.reserve import (
     KEPT,
@@ -26,7 +27,7 @@ logger = logging.getLogger(__name__)
 OFF, FALLBACK = "off", "fallback"
 #: Why the limit is what it is.
 LIMIT_REASONS = (OFF, UNWANTED, KEPT, NOBODY, STARVING, FALLBACK)
-#: Directions of changes: batch jobs get fewer processors, get more, or have no limit any more.
+#: Directions of changes: batch jobs get less of something, get more, or have no limit any more.
 LIMIT_CHANGES = ("lowered", "raised", "lifted")
 #: Why a limit could not be set or taken back.
 LIMIT_FAILURES = ("refused", "unavailable")
@@ -37,8 +38,8 @@ class LimitReport:
     """The limit on batch jobs in one cycle.
 
     Attributes:
-        processors: that batch jobs may use together from this cycle on (in shadow mode: that they
-            might); None for no limit.
+        amounts: that batch jobs may use together from this cycle on (in shadow mode: that they
+            might), by resource; None for no limit.
         before: the same of the cycle before.
         reason: one of LIMIT_REASONS.
         change: one of LIMIT_CHANGES; None where it stays.
@@ -47,18 +48,28 @@ class LimitReport:
         failing: the last try to set it failed; the next one comes later.
     """
 
-    processors: int | None = None
-    before: int | None = None
+    amounts: Mapping[str, int] | None = None
+    before: Mapping[str, int] | None = None
     reason: str = OFF
     change: str | None = None
     failure: str | None = None
     failure_reason: str | None = None
     failing: bool = False
 
+    @property
+    def processors(self) -> int | None:
+        """That batch jobs may use together; None for no limit of processors."""
+        return processors_of(self.amounts)
+
+    @property
+    def others(self) -> dict[str, int]:
+        """The limits of other resources."""
+        return {name: each for name, each in (self.amounts or {}).items() if name != CPUS}
+
 
 @dataclass(slots=True, kw_only=True)
 class BatchLimit:
-    """Turns the reserve of a decision into a limit on the processors of batch jobs, and sets it.
+    """Turns the reserve of a decision into a limit on what batch jobs use, and sets it.
 
     Attributes:
         rail: that gives the reserve its bounds; None where the site keeps nothing free.
@@ -69,7 +80,7 @@ class BatchLimit:
     rail: ReserveRail | None = None
     file: Path | None = None
     monotonic: Callable[[], float] = field(default=lambda: 0.0)
-    _limit: int | None = None
+    _limit: Mapping[str, int] | None = None
     _changed: float = -math.inf
     _complained: str = ""
 
@@ -93,18 +104,19 @@ class BatchLimit:
             fallback: the policy is not used, so nobody asks for a reserve.
         """
         rail = self.rail
+        wanted: Mapping[str, int] | None = None
         if rail is None:
-            reason, wanted = OFF, None
+            reason = OFF
         elif fallback:
-            reason, wanted = FALLBACK, None
+            reason = FALLBACK
         else:
             reason = rail.reason
-            wanted = batch_limit(snapshot, reserve, rail.settings.widest_batch_job)
+            wanted = batch_limit(snapshot, reserve, rail.settings)
         at_once = reason in (OFF, STARVING, FALLBACK)
         if wanted != self._limit and not at_once and self._too_soon():
             wanted = self._limit
         return LimitReport(
-            processors=wanted,
+            amounts=wanted,
             before=self._limit,
             reason=reason,
             change=_direction(self._limit, wanted),
@@ -112,12 +124,12 @@ class BatchLimit:
 
     def carry_out(self, system: BatchSystem, planned: LimitReport) -> LimitReport:
         """Set the limit and remember it; a failure is reported, not raised."""
-        if planned.processors is None and not self.stands:  # as it should be, or not yet time
+        if planned.amounts is None and not self.stands:  # as it should be, or not yet time
             if planned.reason != KEPT:
                 self._complained = ""
             return replace(self._remembered(planned), failing=bool(self._complained))
         try:
-            self._set(system, planned.processors)
+            self._set(system, planned.amounts)
         except SlurmRLError as error:
             return self._failed(planned, error)
         self._complained = ""
@@ -133,8 +145,8 @@ class BatchLimit:
 
     def _remembered(self, planned: LimitReport) -> LimitReport:
         """The limit is now as planned, or would be in shadow mode."""
-        if planned.processors != self._limit:
-            self._limit, self._changed = planned.processors, self.monotonic()
+        if planned.amounts != self._limit:
+            self._limit, self._changed = planned.amounts, self.monotonic()
         return planned
 
     def lift(self, system: BatchSystem) -> LimitReport:
@@ -158,12 +170,12 @@ class BatchLimit:
             self._set(system, None)
         self._limit = None
 
-    def _set(self, system: BatchSystem, processors: int | None) -> None:
+    def _set(self, system: BatchSystem, amounts: Mapping[str, int] | None) -> None:
         if not isinstance(system, LimitsBatch):
             raise ChangeRejected(
                 f'{system.name} cannot limit batch jobs: set [reserve] mechanism = "off"'
             )
-        system.limit_batch(processors)
+        system.limit_batch(amounts)
 
     def _too_soon(self) -> bool:
         assert self.rail is not None
@@ -178,7 +190,7 @@ class BatchLimit:
         failure = "unavailable" if isinstance(error, BatchSystemUnavailable) else "refused"
         return replace(
             planned,
-            processors=planned.before,
+            amounts=planned.before,
             change=None,
             failure=failure,
             failure_reason=str(error),
@@ -186,9 +198,15 @@ class BatchLimit:
         )
 
 
-def _direction(before: int | None, after: int | None) -> str | None:
+def processors_of(amounts: Mapping[str, int] | None) -> int | None:
+    """The processors among some limits; None for no limit of them."""
+    return None if amounts is None else amounts.get(CPUS)
+
+
+def _direction(before: Mapping[str, int] | None, after: Mapping[str, int] | None) -> str | None:
     if before == after:
         return None
     if after is None:
         return "lifted"
-    return "lowered" if before is None or after < before else "raised"
+    less = (each < (before or {}).get(name, math.inf) for name, each in after.items())
+    return "lowered" if any(less) else "raised"

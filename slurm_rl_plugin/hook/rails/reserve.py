@@ -1,4 +1,4 @@
-"""How many processors are kept free of batch work, whatever the policy wishes; and who goes first.
+"""How much is kept free of batch work, whatever the policy wishes; and who goes first.
 
 The reserve is counted as in training: processors that stay idle beside all running jobs. So batch
 jobs may use what is left of the capacity by the reserve and by the running interactive jobs.
@@ -7,11 +7,13 @@ jobs may use what is left of the capacity by the reserve and by the running inte
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from slurm_rl_plugin.domain import Decision, JobTable, QueueSnapshot
+from slurm_rl_plugin.domain.resources import CPUS, MEMORY
 from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
 
 #: Why the reserve is what it is; a closed list, since a metric's label takes these values.
@@ -30,6 +32,9 @@ class ReserveSettings:
             limit until it starts; inf for none.
         idle_after: seconds since the last interactive job came, after which nothing is kept free;
             inf for ever.
+        most_resources: of what else is kept free at most, by resource; whole, memory in MiB.
+        widest_batch_resources: what of these a batch job may ask for and always fits; 1 where
+            nothing is said.
         narrow_first: while something is kept, batch jobs wider than `widest_batch_job` go behind
             the other batch jobs.
     """
@@ -40,6 +45,8 @@ class ReserveSettings:
     lift_after: float = math.inf
     idle_after: float = math.inf
     narrow_first: bool = False
+    most_resources: Mapping[str, int] = field(default_factory=dict)
+    widest_batch_resources: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -65,7 +72,7 @@ class ReserveRail:
         newest = max(self._last_arrival, newest_interactive(snapshot))
         self._last_arrival = min(newest, snapshot.now)  # nobody came tomorrow: the clock was wrong
         reserve = min(max(decision.reserve, 0), self.settings.most, snapshot.capacity)
-        starving = starving_jobs(snapshot, self.settings.lift_after)
+        starving = starving_jobs(snapshot, self.settings)
         nobody = snapshot.now - self._last_arrival > self.settings.idle_after
         if reserve == 0:
             self.reason = UNWANTED
@@ -106,39 +113,75 @@ def newest_interactive(snapshot: QueueSnapshot) -> float:
     )
 
 
-def starving_jobs(snapshot: QueueSnapshot, bound: float) -> IntArray:
-    """Places of the batch jobs of several processors that have waited beyond `bound` seconds.
+def starving_jobs(snapshot: QueueSnapshot, settings: ReserveSettings) -> IntArray:
+    """Places of the wide batch jobs that have waited beyond `settings.lift_after` seconds.
 
     Those are whom narrower jobs starve below a limit, as they take each processor that becomes
-    free. One that more processors would not help is none of them: it would take the reserve from
-    all and not start. So is one that waits for a reason unknown here. The longest waiting comes
-    first.
+    free: of several processors, of several GPUs where these are limited, and of more memory than
+    what always fits. One that more room would not help is none of them: it would take the reserve
+    from all and not start. So is one that waits for a reason unknown here. The longest waiting
+    comes first.
     """
     pending = snapshot.pending
     jobs = pending.jobs
     waited = snapshot.accrued_wait
-    wide = ~jobs.interactive & (jobs.processors > 1) & ~pending.held & (waited > bound)
-    wide &= pending.each_for_processors
-    places = np.flatnonzero(wide & (jobs.processors <= snapshot.capacity))
+    starved = ~jobs.interactive & ~pending.held & (waited > settings.lift_after)
+    starved &= (jobs.processors > 1) | _asks_much(jobs, settings)
+    starved &= pending.each_for_processors
+    places = np.flatnonzero(starved & (jobs.processors <= snapshot.capacity))
     return places[np.argsort(-waited[places], kind="stable")]
 
 
-def batch_limit(snapshot: QueueSnapshot, reserve: int, widest_batch_job: int) -> int | None:
-    """Processors that batch jobs may use together so that `reserve` stay free; None for no limit.
+def _asks_much(jobs: JobTable, settings: ReserveSettings) -> BoolArray:
+    """Which jobs narrower ones may starve below a limit of another resource, shape [n]."""
+    much = np.zeros(len(jobs), dtype=np.bool_)
+    if jobs.requests is None:
+        return much
+    for name in settings.most_resources:
+        fits = settings.widest_batch_resources.get(name, math.inf if name == MEMORY else 1)
+        much |= jobs.requests.of(name) > (fits if name == MEMORY else 1)
+    return much
 
-    capacity - interactive in use - reserve, and never below the widest batch job.
+
+def batch_limit(
+    snapshot: QueueSnapshot, reserve: int, settings: ReserveSettings
+) -> dict[str, int] | None:
+    """What batch jobs may use together so that the reserve stays free; None for no limit.
+
+    Of each resource: capacity - interactive in use - reserve, and never below what the widest batch
+    job asks for. A resource that the machine has none of, or that the system does not tell of, is
+    not limited.
 
     Args:
         snapshot: the queue.
         reserve: processors; 0 keeps none and so limits nothing.
-        widest_batch_job: processors.
+        settings: what the site allows.
+
+    Returns:
+        Amounts by resource, CPUS for processors.
     """
     if reserve <= 0:
         return None
     running = snapshot.running.jobs
     in_use = int(running.processors[running.interactive].sum())
-    limit = max(snapshot.capacity - in_use - reserve, widest_batch_job, 1)
-    return limit if limit < snapshot.capacity else None
+    limit = max(snapshot.capacity - in_use - reserve, settings.widest_batch_job, 1)
+    limits = {CPUS: limit} if limit < snapshot.capacity else {}
+    for name, most in settings.most_resources.items():
+        whole, in_use = _of_resource(snapshot, name)
+        kept = math.ceil(most * reserve / settings.most)
+        limit = max(whole - in_use - kept, settings.widest_batch_resources.get(name, 1), 1)
+        if kept and limit < whole:
+            limits[name] = limit
+    return limits or None
+
+
+def _of_resource(snapshot: QueueSnapshot, name: str) -> tuple[int, int]:
+    """What of it the machine has, and what interactive jobs use."""
+    now, jobs = snapshot.resources, snapshot.running.jobs
+    if now is None or jobs.requests is None:
+        return 0, 0
+    in_use = jobs.requests.of(name)[jobs.interactive].sum()
+    return math.floor(now.of(name, now.capacity)), math.ceil(in_use)
 
 
 def put_first(scores: FloatArray, first: BoolArray) -> FloatArray:

@@ -123,7 +123,7 @@ def _static_scores(named: NamedPolicy, prepared: PreparedLog, workload: Workload
     if named.kind is PolicyKind.PREDICTED:
         recent = prepared.recent_runs or recent_runs(prepared)
         rule = PREDICTED_RULES[named.rule]
-        return rule(prepared.log.processors.astype(np.float64), recent.predicted, recent.rate)
+        return rule(prepared.jobs().size, recent.predicted, recent.rate)
     scores = STATIC_RULES[named.rule](prepared.jobs(), workload.estimate)
     return np.asarray(scores, dtype=np.float64)
 

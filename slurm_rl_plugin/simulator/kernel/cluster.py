@@ -22,6 +22,10 @@ LIMITED, WIDEST, CHANGE_INTERVAL, LIFT_AFTER, IDLE_AFTER = 0, 1, 2, 3, 4
 IN_FORCE, SET_AT, WAKE, STARVING, LAST_CAME, CAME, NARROW_FIRST, MOST = 5, 6, 7, 8, 9, 10, 11, 12
 
 
+#: Of jobs of processors alone.
+_NOT_WEIGHED: FloatArray = np.empty(0)
+
+
 class Workload(NamedTuple):
     """Jobs of a simulation in order of submission; columns of shape [n].
 
@@ -35,6 +39,8 @@ class Workload(NamedTuple):
         interactive: job class.
         shares: share of each account, shape [accounts].
         past: whose the jobs are, and what is known of their earlier runs.
+        weighed: processors that each job weighs by its dominant share of the machine; empty where
+            all weigh those that they ask for.
     """
 
     submit: FloatArray
@@ -46,6 +52,12 @@ class Workload(NamedTuple):
     interactive: BoolArray
     shares: FloatArray
     past: WorkloadHistory = NO_PAST
+    weighed: FloatArray = _NOT_WEIGHED
+
+    @property
+    def size(self) -> FloatArray:
+        """How large each job is, in processors, shape [n]; `size_of` in compiled code."""
+        return self.weighed if len(self.weighed) else self.processors.astype(np.float64)
 
     @classmethod
     def of_jobs(
@@ -69,6 +81,7 @@ class Workload(NamedTuple):
             interactive=jobs.interactive,
             shares=shares,
             past=past,
+            weighed=_NOT_WEIGHED if jobs.weighed is None else jobs.weighed,
         )
 
 
@@ -160,6 +173,14 @@ def empty_cluster(
 
 
 @compiled_borrowing
+def size_of(workload: Workload, job: int) -> float:
+    """How large a job is, in processors."""
+    if len(workload.weighed) > 0:
+        return workload.weighed[job]
+    return float(workload.processors[job])
+
+
+@compiled_borrowing
 def account_usage_until(cluster: Cluster, time: float) -> None:
     """Charge running jobs to their accounts up to `time`, with the configured decay."""
     elapsed = time - cluster.usage_time[0]
@@ -226,7 +247,7 @@ def start_job(workload: Workload, cluster: Cluster, job: int) -> None:
     _note_start(cluster, job)
     counts[IDLE] -= processors
     counts[PENDING_PROCESSORS] -= processors
-    cluster.clock[PENDING_WORK] -= workload.estimate[job] * processors
+    cluster.clock[PENDING_WORK] -= workload.estimate[job] * size_of(workload, job)
     if workload.interactive[job]:
         counts[PENDING_INTERACTIVE] -= 1
         counts[RUNNING_INTERACTIVE] += processors
@@ -321,7 +342,7 @@ def arrive(workload: Workload, cluster: Cluster, rank: IntArray) -> None:
     counts[PENDING] += 1
     counts[PENDING_PROCESSORS] += workload.processors[job]
     counts[PENDING_INTERACTIVE] += workload.interactive[job]
-    cluster.clock[PENDING_WORK] += workload.estimate[job] * workload.processors[job]
+    cluster.clock[PENDING_WORK] += workload.estimate[job] * size_of(workload, job)
 
 
 @compiled_borrowing

@@ -109,7 +109,7 @@ NO_PAST = nothing_past(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64),
 
 @compiled_borrowing
 def fold_run(
-    past: WorkloadHistory, user: int, template: int, kind: int, run_time: float, processors: float
+    past: WorkloadHistory, user: int, template: int, kind: int, run_time: float, size: float
 ) -> None:
     """Let one event of a run tell the site, its user and its template.
 
@@ -121,7 +121,7 @@ def fold_run(
         template: number of the template.
         kind: place in SHORT_RUN_TIMES of what was outlived, or ENDED_EVENT.
         run_time: seconds; of ENDED_EVENT only.
-        processors: of the run.
+        size: of the job, in processors.
     """
     if not past.user_known[user]:
         for place in range(HISTORY):
@@ -135,13 +135,13 @@ def fold_run(
         fold_ended(past.site, run_time, SITE_FAST, SITE_SLOW)
         fold_ended(past.users[user], run_time, FAST, SLOW)
         fold_ended(past.templates[template], run_time, FAST, SLOW)
-        fold_spent(past.users[user], run_time, processors)
+        fold_spent(past.users[user], run_time, size)
     else:
         fold_outlived(past.site, kind, SITE_FAST, SITE_SLOW)
         fold_outlived(past.users[user], kind, FAST, SLOW)
         fold_outlived(past.templates[template], kind, FAST, SLOW)
         if kind == ENDED_EVENT - 1:
-            fold_spent(past.users[user], LONG_RUN, processors)
+            fold_spent(past.users[user], LONG_RUN, size)
 
 
 @compiled
@@ -153,7 +153,7 @@ def known_rows(past: WorkloadHistory, user: int, template: int) -> tuple[FloatAr
 
 
 @compiled_borrowing
-def past_speaks(past: WorkloadHistory, user: int, template: int, processors: float) -> bool:
+def past_speaks(past: WorkloadHistory, user: int, template: int, size: float) -> bool:
     """Whether past runs say how long jobs of a template will run (`run_history.speaks_for`)."""
     spent = past.users[user, SPENT] if past.user_known[user] else 0.0
-    return speaks_for(spent, past.asked[template], processors)
+    return speaks_for(spent, past.asked[template], size)

@@ -16,10 +16,10 @@ class GroupLimits(NamedTuple):
 
     Attributes:
         groups: those that each job belongs to, shape [n, groups of a job]; -1 for none.
-        most: of each group, shape [groups, resources + 2]: each resource, nodes, jobs; inf for no
-            limit.
+        most: of each group, shape [groups, kinds]: each resource, each licence, nodes, jobs; inf
+            for no limit.
         used: of each group now, the same.
-        amounts: what a job counts, shape [n, resources + 2].
+        amounts: what a job counts, shape [n, kinds].
     """
 
     groups: IntArray
@@ -28,13 +28,13 @@ class GroupLimits(NamedTuple):
     amounts: FloatArray
 
 
-def no_limits(jobs: int, resources: int) -> GroupLimits:
+def no_limits(jobs: int, kinds: int) -> GroupLimits:
     """No group at all."""
     return GroupLimits(
         groups=np.zeros((jobs, 0), dtype=np.int64),
-        most=np.zeros((0, resources + 2)),
-        used=np.zeros((0, resources + 2)),
-        amounts=np.zeros((0, resources + 2)),
+        most=np.zeros((0, kinds)),
+        used=np.zeros((0, kinds)),
+        amounts=np.zeros((0, kinds)),
     )
 
 

@@ -28,7 +28,7 @@ from slurm_rl_plugin.simulator.nodes.node_state import (
     give_back,
     occupy,
 )
-from slurm_rl_plugin.simulator.nodes.placement import find_room
+from slurm_rl_plugin.simulator.nodes.placement import find_room, usable_cpus
 from slurm_rl_plugin.simulator.nodes.requests import NodeRequests
 from slurm_rl_plugin.units import FloatArray, IntArray
 
@@ -111,6 +111,24 @@ def find_room_now(machine: MachineNow, shape: int) -> int:
     if count == 0:
         nodes.fails[shape] = nodes.counts[GIVEN_BACK]
     return count
+
+
+@compiled_borrowing
+def is_free_now(machine: MachineNow, job: int, count: int) -> bool:
+    """Whether a job can have the first `count` nodes of `chosen` now.
+
+    What was found beside jobs that have outlived their limits need not be free yet.
+    """
+    requests, nodes = machine.requests, machine.nodes
+    shape = requests.shape[job]
+    for place in range(count):
+        node = nodes.chosen[place]
+        usable = usable_cpus(
+            requests, shape, nodes.free[node], nodes.whole[node], nodes.running[node]
+        )
+        if usable < nodes.chosen_cpus[place]:
+            return False
+    return True
 
 
 @compiled_borrowing

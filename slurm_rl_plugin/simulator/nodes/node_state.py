@@ -132,3 +132,13 @@ def give_back(requests: NodeRequests, nodes: NodeState, job: int) -> None:
         part = after
     nodes.first_part[job] = _NONE
     nodes.counts[GIVEN_BACK] += 1
+
+
+def held_by(nodes: NodeState, job: int) -> dict[int, float]:
+    """The nodes that a job holds now, and its CPUs on each."""
+    held: dict[int, float] = {}
+    part = nodes.first_part[job]
+    while part != _NONE:
+        held[int(nodes.part_node[part])] = float(nodes.part_cpus[part])
+        part = nodes.part_next[part]
+    return held

@@ -38,7 +38,9 @@ def usable_cpus(
         if running > 0:
             return 0.0
         for resource in range(1, len(free)):
-            if requests.per_node[shape, resource] > free[resource] + ROUNDING:
+            # memory by CPU is of all CPUs of the node, whatever the job asks for
+            wanted = requests.per_cpu[shape, resource] * whole[CPU]
+            if requests.per_node[shape, resource] + wanted > free[resource] + ROUNDING:
                 return 0.0
         return whole[CPU] if free[CPU] >= whole[CPU] else 0.0
     cpus = free[CPU]

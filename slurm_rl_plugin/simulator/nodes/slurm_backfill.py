@@ -12,7 +12,7 @@ from slurm_rl_plugin.simulator.kernel.cluster import NOW, Cluster, Workload, for
 from slurm_rl_plugin.simulator.kernel.compilation import compiled_borrowing, compiled_inline
 from slurm_rl_plugin.simulator.nodes.backfill_passes import BackfillPasses, is_looked_at
 from slurm_rl_plugin.simulator.nodes.group_limits import within_limits
-from slurm_rl_plugin.simulator.nodes.machine_now import MachineNow, start_on_nodes
+from slurm_rl_plugin.simulator.nodes.machine_now import MachineNow, is_free_now, start_on_nodes
 from slurm_rl_plugin.simulator.nodes.reach_of_pass import (
     fill_looked_at,
     hope_again,
@@ -110,7 +110,7 @@ def backfill(
             continue
         tested += 1
         start, found = _plan(workload, cluster, machine, passes, job)
-        if found > 0 and start <= now:
+        if found > 0 and start <= now and is_free_now(machine, job, found):
             start_on_nodes(workload, cluster, machine, job, found)
             started += 1
             if workload.estimate[job] <= 0.0:  # it counts as ended at once, and room has grown

@@ -14,7 +14,6 @@ import numpy as np
 from slurm_rl_plugin.domain.machine import BackfillSettings
 from slurm_rl_plugin.simulator.kernel.cluster import (
     DECISIONS,
-    NOW,
     PENDING,
     Cluster,
     Workload,
@@ -133,6 +132,17 @@ def _next_pass(cluster: Cluster, passes: SlurmPasses) -> float:
 
 
 @compiled
+def _depth_of_main_pass(passes: SlurmPasses, time: float) -> int:
+    """How many jobs the main scheduler looks at after an event: at times all."""
+    passes.last[_CHANGE] = time
+    if time < passes.last[_MAIN] + passes.main_interval:
+        return passes.depth
+    # also where nothing has room: Slurm looks through its queue to find that out
+    passes.last[_MAIN] = time
+    return len(passes.tier)
+
+
+@compiled
 def _order_now(
     cluster: Cluster,
     machine: MachineNow,
@@ -161,17 +171,13 @@ def _look(
     passes: SlurmPasses,
     order: IntArray,
     is_static: bool,
-    happened: bool,
+    depth: int,
     is_backfill: bool,
 ) -> None:
-    """The passes that are due now, over the pending jobs in order."""
-    count, now = cluster.counts[PENDING], cluster.clock[NOW]
-    if happened:
-        looked = min(count, passes.depth)
-        if now >= passes.last[_MAIN] + passes.main_interval:
-            looked, passes.last[_MAIN] = count, now
-        if not is_static:
-            looked = min(looked, len(order))
+    """The passes that are due now, over the pending jobs in order; of the first, to a depth."""
+    count = cluster.counts[PENDING]
+    if depth > 0:
+        looked = min(depth, count if is_static else len(order))
         start_in_main_pass(workload, cluster, machine, passes.main, order, looked)
     if is_backfill and cluster.counts[PENDING] > 0:
         if not is_static and cluster.counts[PENDING] < count:
@@ -187,8 +193,9 @@ def run_as_slurm(
     passes: SlurmPasses,
     queue: OrderedQueue,
     rank: IntArray,
+    until: float,
 ) -> None:
-    """Let everything happen.
+    """Let everything up to `until` happen, and every look at the queue.
 
     Args:
         workload: the jobs; `estimate` is their time limit.
@@ -197,16 +204,16 @@ def run_as_slurm(
         passes: when slurmctld looks; its spaces are used.
         queue: scores the jobs at each look where `rank` is empty.
         rank: place of each job in a static order, tiers within it; or an empty array.
+        until: seconds; inf runs until nothing happens by itself.
     """
     while True:
         event = next_event(workload, cluster)
         time = min(event, _next_pass(cluster, passes))
-        if np.isinf(time):
+        if np.isinf(time) or time > until:
             return
         advance(workload, cluster, time, rank)
         free_ended(cluster, machine)
-        if event <= time:
-            passes.last[_CHANGE] = time
+        depth = _depth_of_main_pass(passes, time) if event <= time else 0
         is_backfill = _next_pass(cluster, passes) <= time
         if cluster.counts[PENDING] > 0 and any_room(cluster, machine):
             cluster.counts[DECISIONS] += 1
@@ -215,6 +222,6 @@ def run_as_slurm(
                 score_queue(workload, cluster, queue)
                 order = _order_now(cluster, machine, passes, queue, is_backfill)
             is_static = len(rank) > 0
-            _look(workload, cluster, machine, passes, order, is_static, event <= time, is_backfill)
+            _look(workload, cluster, machine, passes, order, is_static, depth, is_backfill)
         if is_backfill:
             passes.last[_BACKFILL] = time

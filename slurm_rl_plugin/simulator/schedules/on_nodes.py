@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -20,7 +20,12 @@ from slurm_rl_plugin.simulator.kernel.compilation import compiled
 from slurm_rl_plugin.simulator.nodes.easy import start_in_order_on_nodes
 from slurm_rl_plugin.simulator.nodes.machine_now import MachineNow, any_room, free_ended
 from slurm_rl_plugin.simulator.nodes.node_machine import NodeMachine
-from slurm_rl_plugin.simulator.schedules.as_slurm import run_as_slurm, slurm_passes
+from slurm_rl_plugin.simulator.nodes.node_state import held_by
+from slurm_rl_plugin.simulator.schedules.as_slurm import (
+    SlurmPasses,
+    run_as_slurm,
+    slurm_passes,
+)
 from slurm_rl_plugin.simulator.schedules.order_in_tiers import order_that_matters
 from slurm_rl_plugin.simulator.schedules.ordered_queue import (
     OrderedQueue,
@@ -60,12 +65,14 @@ def _run_in_order(
     rank: IntArray,
     cycle: float,
     backfills: bool,
+    until: float,
 ) -> None:
     while True:
         event = next_event(workload, cluster)
-        if np.isinf(event):
+        time = decision_time(event, cycle)
+        if np.isinf(event) or time > until:
             return
-        advance(workload, cluster, decision_time(event, cycle), rank)
+        advance(workload, cluster, time, rank)
         free_ended(cluster, machine)
         _decide_in_order(workload, cluster, machine, backfills)
 
@@ -78,14 +85,16 @@ def _run_scored(
     queue: OrderedQueue,
     tier: IntArray,
     backfills: bool,
+    until: float,
 ) -> None:
     one_line = np.zeros_like(tier)
     no_rank = np.empty(0, dtype=np.int64)
     while True:
         event = next_event(workload, cluster)
-        if np.isinf(event):
+        time = decision_time(event, queue.cycle)
+        if np.isinf(event) or time > until:
             return
-        advance(workload, cluster, decision_time(event, queue.cycle), no_rank)
+        advance(workload, cluster, time, no_rank)
         free_ended(cluster, machine)
         if cluster.counts[PENDING] == 0 or not any_room(cluster, machine):
             continue
@@ -93,6 +102,84 @@ def _run_scored(
         score_queue(workload, cluster, queue)
         order = order_that_matters(machine, queue, tier, one_line, cluster.counts[PENDING])
         start_in_order_on_nodes(workload, cluster, machine, order, len(order), backfills)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeRun:
+    """A simulation on nodes under way: it can be stopped, to see which job is where.
+
+    Attributes:
+        workload: the jobs.
+        cluster: what of it changes beside nodes.
+        machine: what of its nodes changes.
+        queue: scores the jobs where `rank` is empty.
+        rank: place of each job in a static order, tiers within it; or an empty array.
+        tier: of each job's partition, shape [n].
+        passes: how slurmctld looks at the queue; None where it is not simulated.
+        backfilling: one of NODE_BACKFILLING.
+    """
+
+    workload: Workload
+    cluster: Cluster
+    machine: MachineNow
+    queue: OrderedQueue
+    rank: IntArray
+    tier: IntArray
+    passes: SlurmPasses | None
+    backfilling: str
+
+    @classmethod
+    def of(
+        cls,
+        workload: Workload,
+        machine: NodeMachine,
+        order: QueueOrder,
+        settings: SimulationSettings,
+    ) -> NodeRun:
+        """Before the first submission; see `simulate_on_nodes`."""
+        _refuse(settings)
+        # how nodes are filled is none of the queue's concern
+        queue = replace(settings, backfilling="none").ordered_queue(workload, order)
+        rank, tier = np.empty(0, dtype=np.int64), machine.queues.tier
+        if order.scores is not None and order.protects is None and not settings.has_hook:
+            rank = _rank_in_tiers(order.scores, tier)
+        passes = None
+        if settings.backfilling == AS_SLURM:
+            passes = slurm_passes(machine.backfill, workload, machine.requests, machine.queues)
+        return cls(
+            workload=workload,
+            cluster=settings.empty_cluster(workload),
+            machine=machine.idle(),
+            queue=queue,
+            rank=rank,
+            tier=tier,
+            passes=passes,
+            backfilling=settings.backfilling,
+        )
+
+    def run_until(self, until: float) -> None:
+        """Let everything up to `until`, seconds, happen, and every decision."""
+        jobs, cluster, machine, queue = self.workload, self.cluster, self.machine, self.queue
+        backfills = self.backfilling == "easy"
+        if self.passes is not None:
+            run_as_slurm(jobs, cluster, machine, self.passes, queue, self.rank, until)
+        elif len(self.rank):
+            _run_in_order(jobs, cluster, machine, self.rank, queue.cycle, backfills, until)
+        else:
+            _run_scored(jobs, cluster, machine, queue, self.tier, backfills, until)
+
+    def place_of(self, job: int) -> dict[int, float]:
+        """The nodes that a running job holds, and its CPUs on each."""
+        return held_by(self.machine.nodes, job)
+
+    def finish(self) -> SimulatedSchedule:
+        """Let everything happen.
+
+        Raises:
+            SimulationError: a job never started.
+        """
+        self.run_until(np.inf)
+        return finished_schedule(self.cluster)
 
 
 def simulate_on_nodes(
@@ -110,23 +197,7 @@ def simulate_on_nodes(
         SimulationError: a way of backfilling, a plan or a limit that is not simulated on nodes, or
             a job that never started, since no node of its pool holds it.
     """
-    _refuse(settings)
-    now, cluster = machine.idle(), settings.empty_cluster(workload)
-    # how nodes are filled is none of the queue's concern
-    queue = replace(settings, backfilling="none").ordered_queue(workload, order)
-    rank, tier = np.empty(0, dtype=np.int64), machine.queues.tier
-    if order.scores is not None and order.protects is None and not settings.has_hook:
-        rank = _rank_in_tiers(order.scores, tier)
-    if settings.backfilling == AS_SLURM:
-        passes = slurm_passes(machine.backfill, workload, machine.requests, machine.queues)
-        run_as_slurm(workload, cluster, now, passes, queue, rank)
-    elif len(rank):
-        backfills = settings.backfilling == "easy"
-        _run_in_order(workload, cluster, now, rank, settings.cycle, backfills)
-    else:
-        backfills = settings.backfilling == "easy"
-        _run_scored(workload, cluster, now, queue, tier, backfills)
-    return finished_schedule(cluster)
+    return NodeRun.of(workload, machine, order, settings).finish()
 
 
 def _rank_in_tiers(scores: FloatArray, tier: IntArray) -> IntArray:

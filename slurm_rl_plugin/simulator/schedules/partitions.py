@@ -122,7 +122,7 @@ def _partitions(
 
 def _jobs_of(workload: Workload, job: IntArray) -> Workload:
     columns = {
-        name: column if column is None or name == "shares" else column[job]
+        name: column if len(column) == 0 or name == "shares" else column[job]
         for name, column in workload._asdict().items()
         if name != "past"
     }

@@ -14,6 +14,8 @@ from slurm_rl_plugin.domain import (
     StartedJobs,
 )
 from slurm_rl_plugin.domain.jobs import empty_job_table
+from slurm_rl_plugin.domain.machine import Machine
+from slurm_rl_plugin.domain.resources import ResourcesNow
 from slurm_rl_plugin.policies.port import Policy
 from slurm_rl_plugin.simulator.kernel.class_limit import order_by_rail, reserve_in_force
 from slurm_rl_plugin.simulator.kernel.cluster import (
@@ -97,7 +99,17 @@ def snapshot_of(
         usage=current_usage(cluster),
         ended=over,
         users=prepared.log.users,
+        resources=None if prepared.machine is None else _resources(prepared.machine, jobs, running),
     )
+
+
+def _resources(machine: Machine, jobs: JobTable, running: IntArray) -> ResourcesNow:
+    used = np.zeros(len(machine.resources))
+    if jobs.requests is not None:
+        # behind the columns of nodes are licences
+        used = jobs.requests.total[running].sum(axis=0)[: len(used)]
+    whole = machine.capacity
+    return ResourcesNow(names=machine.resources, capacity=whole, free=whole - used)
 
 
 def simulate_policy(

@@ -69,10 +69,10 @@ def _fold_next(workload: Workload, cluster: Cluster, history: HistoryPart) -> bo
     job = list_of[history.seen[kind]]
     user = workload.past.user[job]
     template = workload.past.template[job]
-    processors = history.processors[template]
+    size = history.size[template]
     if kind == ENDED_EVENT and len(history.told) > 0:
         learn_shares(history.asked_shares, history.told[job], workload.run_time[job])
-    fold_run(history.past, user, template, kind, workload.run_time[job], processors)
+    fold_run(history.past, user, template, kind, workload.run_time[job], size)
     history.seen[kind] += 1
     history.user_changed[user] = True
     history.template_changed[template] = True
@@ -164,7 +164,7 @@ def _predict(workload: Workload, history: HistoryPart, job: int) -> None:
     """Compute the part of a job's template anew."""
     user, template = workload.past.user[job], workload.past.template[job]
     _bring_facts_up(history, user, template)
-    speaks = past_speaks(history.past, user, template, history.processors[template])
+    speaks = past_speaks(history.past, user, template, history.size[template])
     history.speaks[template] = speaks
     very_short, short, hours, log_run = at_its_word(history.past.asked[template])
     if speaks:

@@ -41,7 +41,7 @@ class HistoryPart(NamedTuple):
         alike_weights: of the features of jobs alike, shape [_ALIKE, hidden].
         alike_linear: shape [_ALIKE].
         asked: what the request adds to each output of the prediction, shape [templates, PREDICTED].
-        processors: of the jobs of each template, shape [templates].
+        size: of the jobs of each template, in processors, shape [templates].
         speaks: whether past runs spoke for each template when its part was computed, [templates].
         past: rows of history.
         user_facts: what the rows of users tell, shape [users, ROW_FACTS].
@@ -71,7 +71,7 @@ class HistoryPart(NamedTuple):
     alike_weights: FloatArray
     alike_linear: FloatArray
     asked: FloatArray
-    processors: FloatArray
+    size: FloatArray
     speaks: BoolArray
     past: WorkloadHistory
     user_facts: FloatArray
@@ -121,12 +121,12 @@ def history_part(
     past = workload.past
     if len(past.template) != len(workload.submit):
         raise SimulationError("a network that looks at past runs needs to know users.")
-    processors = np.ones(len(past.templates))
-    processors[past.template] = workload.processors
-    request = np.column_stack(request_facts(past.asked, processors))
+    size = np.ones(len(past.templates))
+    size[past.template] = workload.size
+    request = np.column_stack(request_facts(past.asked, size))
     asked = request @ prediction.weights[:, 1:USER_FACTS].T
     spread = prediction.spread if quantiles and prediction.spread is not None else _NO_SPREAD
-    part = _part_of(prediction.weights, past.copy(), asked, processors, weights, linear, spread)
+    part = _part_of(prediction.weights, past.copy(), asked, size, weights, linear, spread)
     return part._replace(
         asked_spread=request @ spread[:, 1:USER_FACTS].T,
         told=np.full((len(workload.submit) if len(spread) else 0, len(PARTS)), np.nan),
@@ -137,7 +137,7 @@ def _part_of(
     prediction: FloatArray,
     past: WorkloadHistory,
     asked: FloatArray,
-    processors: FloatArray,
+    size: FloatArray,
     weights: FloatArray,
     linear: FloatArray,
     spread: FloatArray,
@@ -151,7 +151,7 @@ def _part_of(
         alike_weights=np.ascontiguousarray(weights[split:]),
         alike_linear=np.ascontiguousarray(linear[split:]),
         asked=asked,
-        processors=processors,
+        size=size,
         speaks=np.ones(templates, dtype=np.bool_),
         past=past,
         user_facts=np.zeros((users, ROW_FACTS)),

@@ -15,6 +15,7 @@ from slurm_rl_plugin.simulator.kernel.cluster import (
     PENDING,
     Cluster,
     Workload,
+    size_of,
 )
 from slurm_rl_plugin.simulator.kernel.compilation import (
     compiled,
@@ -219,7 +220,7 @@ def _waiting_part(
     features = dynamic_job_features(
         wait,
         workload.estimate[job],
-        float(workload.processors[job]),
+        size_of(workload, job),
         workload.interactive[job],
         workload.shares[account],
         usage[account],

@@ -15,6 +15,7 @@ from slurm_rl_plugin.simulator.kernel.cluster import (
     RUNNING,
     Cluster,
     Workload,
+    size_of,
 )
 from slurm_rl_plugin.simulator.kernel.compilation import compiled, compiled_borrowing, compiled_copy
 from slurm_rl_plugin.units import FloatArray, IntArray
@@ -149,7 +150,7 @@ def _count(
             job = cluster.ended[first + place - running]
             until = cluster.start[job] + workload.run_time[job]
         others[place] = workload.submit[job]
-        used[place] = (until - max(cluster.start[job], last)) * workload.processors[job]
+        used[place] = (until - max(cluster.start[job], last)) * size_of(workload, job)
     overtaken = _overtaken_by(arrived, others, used, cluster.capacity[0])
     for place in range(count):
         protection.overtaken[jobs[place]] += overtaken[place]

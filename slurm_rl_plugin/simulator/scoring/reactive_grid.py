@@ -20,6 +20,7 @@ from slurm_rl_plugin.simulator.kernel.cluster import (
     RUNNING,
     Cluster,
     Workload,
+    size_of,
 )
 from slurm_rl_plugin.simulator.kernel.compilation import compiled
 from slurm_rl_plugin.simulator.kernel.compiled_features import (
@@ -66,7 +67,7 @@ def _running_work(workload: Workload, cluster: Cluster) -> float:
     total = 0.0
     for place in range(cluster.counts[RUNNING]):
         remaining = max(cluster.expected_end[place] - now, 0.0)
-        total += remaining * workload.processors[cluster.expected_job[place]]
+        total += remaining * size_of(workload, cluster.expected_job[place])
     return total
 
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from slurm_rl_plugin.errors import SimulationError
 from slurm_rl_plugin.policies import waiting_rules
-from slurm_rl_plugin.simulator.kernel.cluster import NOW, PENDING, Cluster, Workload
+from slurm_rl_plugin.simulator.kernel.cluster import NOW, PENDING, Cluster, Workload, size_of
 from slurm_rl_plugin.simulator.kernel.compilation import compiled, compiled_copy
 from slurm_rl_plugin.simulator.kernel.compiled_features import time_utility, time_utility_loss_rate
 from slurm_rl_plugin.units import FloatArray, IntArray
@@ -72,17 +72,17 @@ def score_pending_by_rule(
         job = cluster.pending[place]
         wait = now - workload.submit[job]
         estimate = workload.estimate[job]
-        processors = float(workload.processors[job])
+        size = size_of(workload, job)
         if rule == _WFP3:
-            score = _wfp3(wait, estimate, processors)
+            score = _wfp3(wait, estimate, size)
         elif rule == _UNICEP:
-            score = _unicep(wait, estimate, processors)
+            score = _unicep(wait, estimate, size)
         elif rule == _EXPANSION_FACTOR:
             score = _expansion_factor(wait, estimate)
         elif rule == _UTILITY_GREEDY:
-            score = _utility_greedy(wait, estimate, processors, workload.interactive[job])
+            score = _utility_greedy(wait, estimate, size, workload.interactive[job])
         elif rule == _MULTIFACTOR:
-            account = workload.account[job]
+            account, processors = workload.account[job], float(workload.processors[job])
             score = _multifactor(
                 wait, processors, capacity, usage[account], workload.shares[account]
             )

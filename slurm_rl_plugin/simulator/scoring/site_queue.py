@@ -14,12 +14,12 @@ from slurm_rl_plugin.simulator.kernel.cluster import (
     NOW,
     PENDING,
     PENDING_INTERACTIVE,
-    PENDING_PROCESSORS,
     PENDING_WORK,
     RUNNING,
     RUNNING_INTERACTIVE,
     Cluster,
     Workload,
+    size_of,
 )
 from slurm_rl_plugin.simulator.kernel.compilation import compiled
 from slurm_rl_plugin.simulator.kernel.compiled_features import (
@@ -83,6 +83,15 @@ def _shortest_batch(workload: Workload, cluster: Cluster) -> float:
 
 
 @compiled
+def _pending_size(workload: Workload, cluster: Cluster) -> float:
+    """Of the waiting jobs together, processors."""
+    size = 0.0
+    for place in range(cluster.counts[PENDING]):
+        size += size_of(workload, cluster.pending[place])
+    return size
+
+
+@compiled
 def queue_features_now(
     workload: Workload, cluster: Cluster, usage: FloatArray, arrived: FloatArray
 ) -> Any:
@@ -101,7 +110,7 @@ def queue_features_now(
         float(counts[IDLE]),
         float(counts[PENDING]),
         float(counts[PENDING_INTERACTIVE]),
-        float(counts[PENDING_PROCESSORS]),
+        _pending_size(workload, cluster),
         max(cluster.clock[PENDING_WORK], 0.0),
         next_release(cluster),
         float(counts[RUNNING_INTERACTIVE]),

@@ -12,12 +12,17 @@ from slurm_rl_plugin.domain import JobTable
 from slurm_rl_plugin.domain.job_class import JobClassifier
 from slurm_rl_plugin.domain.job_description import JobDescription
 from slurm_rl_plugin.domain.machine import Machine
+from slurm_rl_plugin.domain.resources import CPUS, weighed_processors
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.features.estimates import RunTimeEstimate
 from slurm_rl_plugin.simulator.kernel.cluster import Workload
 from slurm_rl_plugin.simulator.kernel.workload_history import NO_PAST, WorkloadHistory, nothing_past
 from slurm_rl_plugin.simulator.workloads.log_shares import shares_of
-from slurm_rl_plugin.simulator.workloads.machine_load import fit_to_machine, limits_of_time
+from slurm_rl_plugin.simulator.workloads.machine_load import (
+    completed_requests,
+    fit_to_machine,
+    limits_of_time,
+)
 from slurm_rl_plugin.units import SHORT_JOB_RUN_TIME, BoolArray, FloatArray, IntArray
 
 
@@ -80,8 +85,13 @@ class PreparedLog:
         return np.where(np.isfinite(limit) & (limit > 0), limit, self.log.run_time)
 
     def jobs(self) -> JobTable:
-        """The columns that ordering rules look at."""
-        return JobTable.classed(self.log, interactive=self.interactive, account=self.account)
+        """The columns that ordering rules look at; on a machine of nodes, with what jobs weigh."""
+        jobs = JobTable.classed(self.log, interactive=self.interactive, account=self.account)
+        if self.machine is None:
+            return jobs
+        whole = self.machine.capacity
+        weighed = weighed_processors(jobs.size, jobs.requests, self.machine.resources, whole)
+        return replace(jobs, weighed=weighed)
 
     def workload(self, estimates: RunTimeEstimate | None) -> Workload:
         """The workload as a policy believes it; None is the oracle, who knows the run times.
@@ -137,7 +147,11 @@ def prepare_log(
     on_nodes: dict[str, int] = {}
     if machine is not None:
         log, on_nodes = fit_to_machine(log, machine)
-        log = replace(log, time_limit=limits_of_time(log, machine))
+        log = replace(
+            log,
+            time_limit=limits_of_time(log, machine),
+            requests=completed_requests(log, machine),
+        )
         capacity, partitions = int(machine.capacity[0]), None
     capacity = sum(partitions.values()) if partitions else capacity or log.processors_available
     if not capacity or capacity < 1:
@@ -164,7 +178,7 @@ def prepare_log(
         capacity=capacity,
         partition_capacities=capacities,
         dropped={**on_nodes, **dropped},
-        past=_told_apart(log),
+        past=_told_apart(log, on_nodes=machine is not None),
         eligible_after=eligible_after,
         machine=machine,
     )
@@ -183,12 +197,17 @@ def _from_eligibility(log: JobLog) -> tuple[JobLog, FloatArray | None]:
     return replace(log, submit=log.eligible), later[order]
 
 
-def _told_apart(log: JobLog) -> WorkloadHistory:
-    """Users and their templates: jobs that ask for the same processors and time limit."""
+def _told_apart(log: JobLog, *, on_nodes: bool) -> WorkloadHistory:
+    """Users and their templates: jobs that ask for the same processors and time limit.
+
+    On a machine of nodes they also ask for the same of everything else (`history.job_keys`).
+    """
     limit = np.nan_to_num(log.time_limit, nan=-1.0)
     user = np.unique(log.user, return_inverse=True)[1].astype(np.int64)
     template = user
-    for column in (log.processors, limit):
+    others = log.requests if on_nodes else None
+    resources = [] if others is None else [others.of(each) for each in others.names if each != CPUS]
+    for column in (log.processors, limit, *resources):
         values, place = np.unique(column, return_inverse=True)
         template = np.unique(template * len(values) + place, return_inverse=True)[1]
     return nothing_past(user, template.astype(np.int64), log.time_limit)

@@ -10,8 +10,9 @@ import numpy as np
 from slurm_rl_plugin.accounting.port import JobLog
 from slurm_rl_plugin.domain.machine import Machine, ResourceLimit
 from slurm_rl_plugin.simulator.nodes.group_limits import GroupLimits, no_limits
+from slurm_rl_plugin.simulator.nodes.node_state import ROUNDING
 from slurm_rl_plugin.simulator.nodes.requests import NodeRequests
-from slurm_rl_plugin.units import FloatArray, IntArray
+from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
 
 _NODES, _JOBS = "nodes", "jobs"
 _NOTHING: ResourceLimit = ResourceLimit()
@@ -46,7 +47,9 @@ def machine_limits(
 ) -> GroupLimits:
     """Every group that a limit of the machine holds for, and which of them each job is of.
 
-    Limits of accounts above a job's own hold for it too.
+    Licences are a limit on all jobs together. `group` limits of accounts above a job's own hold for
+    it too; limits of each of its users are those of the own account, to which they have gone down,
+    where the user has none.
 
     Args:
         log: the jobs.
@@ -54,7 +57,7 @@ def machine_limits(
         requests: of the jobs.
         partition: place of each job's partition, shape [n].
     """
-    groups = _Groups(kinds=(*machine.resources, _NODES, _JOBS))
+    groups = _Groups(kinds=(*machine.resources, *machine.licences, _NODES, _JOBS))
     cache: dict[Hashable, list[int]] = {}
     rows = []
     for place in range(len(log)):
@@ -64,22 +67,38 @@ def machine_limits(
         rows.append(cache[key])
     widest = max((len(row) for row in rows), default=0)
     if widest == 0:
-        return no_limits(len(log), len(machine.resources))
+        return no_limits(len(log), len(groups.kinds))
     return GroupLimits(
         groups=np.array([row + [-1] * (widest - len(row)) for row in rows], dtype=np.int64),
         most=np.array(groups.most),
         used=np.zeros((len(groups.most), len(groups.kinds))),
-        amounts=_amounts(requests),
+        amounts=_amounts(log, machine, requests),
     )
 
 
-def _amounts(requests: NodeRequests) -> FloatArray:
-    """What each job counts, shape [n, resources + 2]."""
+def ever_within_limits(limits: GroupLimits) -> BoolArray:
+    """Which jobs no limit keeps from running alone, shape [n]."""
+    within = np.ones(len(limits.groups), dtype=np.bool_)
+    for groups in limits.groups.T:
+        most = np.where(groups[:, None] < 0, np.inf, limits.most[groups])
+        over = (limits.amounts > 0.0) & (limits.amounts > most + ROUNDING)
+        within &= ~over.any(axis=1)
+    return within
+
+
+def _amounts(log: JobLog, machine: Machine, requests: NodeRequests) -> FloatArray:
+    """What each job counts, shape [n, kinds]: what it asks for."""
     fewest, cpus = requests.fewest[:, None], requests.cpus[:, None]
     total = requests.per_node * fewest + requests.per_cpu * cpus
     total[:, 0] = requests.cpus
-    ones = np.ones((len(total), 1))
-    return np.hstack([total, fewest.astype(np.float64), ones])[requests.shape]
+    shape, count = requests.shape, len(log)
+    licences = np.zeros((count, len(machine.licences)))
+    if log.requests is not None:
+        for place, name in enumerate(machine.licences):
+            licences[:, place] = log.requests.of(name)
+    return np.hstack(
+        [total[shape], licences, fewest[shape].astype(np.float64), np.ones((count, 1))]
+    )
 
 
 def _groups_of(
@@ -88,15 +107,17 @@ def _groups_of(
     user = log.users[log.user[place]] if log.user[place] >= 0 else ""
     account = log.accounts[log.account[place]]
     named = {log.qos[place], machine.partitions[partition[place]].qos} - {""}
-    found: list[tuple[Hashable, Mapping[str, float]]] = []
+    found: list[tuple[Hashable, Mapping[str, float]]] = [(("licences",), machine.licences)]
     for name in sorted(named):
         qos = machine.qos.get(name, _NOTHING)
         found += [(("qos", name), qos.group), (("qos", name, user), qos.user)]
     for name in _with_parents(account, machine.parent_of.get):
-        limit = machine.accounts.get(name, _NOTHING)
-        found += [(("account", name), limit.group), (("account", name, user), limit.user)]
+        found.append((("account", name), machine.accounts.get(name, _NOTHING).group))
     own = machine.users.get(user, _NOTHING)
     found.append((("user", user), {**own.user, **own.group}))
+    of_users = machine.accounts.get(account, _NOTHING).user
+    of_user = {kind: most for kind, most in of_users.items() if kind not in own.user}
+    found.append((("account", account, user), of_user))
     for key, limits in found:
         group = groups.of(key, limits)
         if group >= 0:

@@ -14,13 +14,14 @@ from slurm_rl_plugin.simulator.nodes.node_machine import NodeMachine, PartitionQ
 from slurm_rl_plugin.simulator.nodes.node_state import NodeState, idle_nodes
 from slurm_rl_plugin.simulator.nodes.placement import find_room
 from slurm_rl_plugin.simulator.nodes.requests import CPU, NodeRequests, node_requests
-from slurm_rl_plugin.simulator.workloads.machine_limits import machine_limits
+from slurm_rl_plugin.simulator.workloads.machine_limits import ever_within_limits, machine_limits
 from slurm_rl_plugin.simulator.workloads.node_constraints import kinds_that_meet
 from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
 
-_NO_PARTITION, _NO_NODE = (
+_NO_PARTITION, _NO_NODE, _NO_LIMIT = (
     "of a partition that the machine lacks",
     "no node of its partition holds it",
+    "a limit or the number of licences holds it back for ever",
 )
 
 
@@ -57,7 +58,7 @@ def partition_of(log: JobLog, machine: Machine) -> IntArray:
 
 
 def fit_to_machine(log: JobLog, machine: Machine) -> tuple[JobLog, dict[str, int]]:
-    """The jobs that the machine holds while it is idle; how many it does not, and why.
+    """The jobs that the idle machine and its limits hold; how many they do not, and why.
 
     Raises:
         ConfigurationError: none is left, or a constraint cannot be read.
@@ -70,6 +71,11 @@ def fit_to_machine(log: JobLog, machine: Machine) -> tuple[JobLog, dict[str, int
         fits = _shapes_that_fit(asked, machine)[asked.shape]
         dropped[_NO_NODE] = int((~fits).sum())
         log = log.select(fits)
+    if len(log):
+        limits = machine_limits(log, machine, requests_on(log, machine), partition_of(log, machine))
+        within = ever_within_limits(limits)
+        dropped[_NO_LIMIT] = int((~within).sum())
+        log = log.select(within)
     if len(log) == 0:
         raise ConfigurationError("the machine's nodes hold no job of the log: check --cluster.")
     return log, {reason: count for reason, count in dropped.items() if count}
@@ -104,7 +110,7 @@ def requests_on(log: JobLog, machine: Machine) -> NodeRequests:
     alone = np.array([each.whole_nodes or machine.whole_nodes for each in partitions])
     return node_requests(
         nodes=asked.nodes,
-        total=asked.total,
+        total=asked.total[:, : len(machine.resources)],
         cpus_per_task=asked.cpus_per_task,
         memory_per_cpu=asked.memory_per_cpu,
         memory=machine.resources.index(MEMORY) if MEMORY in machine.resources else -1,
@@ -147,7 +153,10 @@ def node_machine(log: JobLog, machine: Machine) -> NodeMachine:
 
 
 def completed_requests(log: JobLog, machine: Machine) -> ResourceRequests:
-    """The requests in the machine's columns, with the memory that a partition gives by default."""
+    """The requests in the machine's columns, with the memory that a partition gives by default.
+
+    Behind the columns of nodes come licences that the machine has a number of.
+    """
     asked = log.requests
     if asked is None:
         asked = ResourceRequests.of_totals(
@@ -155,9 +164,10 @@ def completed_requests(log: JobLog, machine: Machine) -> ResourceRequests:
             names=(CPUS,),
             nodes=np.zeros(len(log), dtype=np.int64),
         )
-    total = np.column_stack([asked.of(name) for name in machine.resources])
+    names = (*machine.resources, *machine.licences)
+    total = np.column_stack([asked.of(name) for name in names])
     total[:, 0] = np.maximum(total[:, 0], 1.0)
-    asked = replace(asked, names=machine.resources, total=total)
+    asked = replace(asked, names=names, total=total)
     if MEMORY not in machine.resources:
         return asked
     return _with_default_memory(asked, partition_of(log, machine), machine)

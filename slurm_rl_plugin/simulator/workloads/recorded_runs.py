@@ -60,7 +60,7 @@ class Spread(NamedTuple):
         shares: space, shape [SHARES].
         quantiles: seconds, filled, shape [n, len(PARTS)]; of no row where nothing is asked for.
         told: the same, NaN where past runs do not speak for the request.
-        processors: of each job, shape [n].
+        size: of each job, in processors, shape [n].
     """
 
     weights: FloatArray
@@ -68,30 +68,30 @@ class Spread(NamedTuple):
     shares: FloatArray
     quantiles: FloatArray
     told: FloatArray
-    processors: FloatArray
+    size: FloatArray
 
 
-def _spread(weights: FloatArray | None, processors: IntArray) -> Spread:
-    rows = 0 if weights is None else len(processors)
+def _spread(weights: FloatArray | None, size: FloatArray) -> Spread:
+    rows = 0 if weights is None else len(size)
     return Spread(
         weights=np.zeros((len(BOUNDS), KNOWN_FACTS)) if weights is None else weights,
         asked=nominal_shares(),
         shares=np.zeros(SHARES),
         quantiles=np.zeros((rows, len(PARTS))),
         told=np.full((rows, len(PARTS)), np.nan),
-        processors=processors.astype(np.float64),
+        size=size,
     )
 
 
 @compiled
 def _fill_facts(
-    facts: FloatArray, past: WorkloadHistory, user: int, template: int, processors: float
+    facts: FloatArray, past: WorkloadHistory, user: int, template: int, size: float
 ) -> None:
     of_user, of_template = known_rows(past, user, template)
     fill_known_facts(
         facts,
         past.asked[template],
-        processors,
+        size,
         of_user,
         of_template,
         1.0 * past.user_known[user],
@@ -104,7 +104,7 @@ def _tell(
     past: WorkloadHistory, spread: Spread, facts: FloatArray, user: int, template: int, job: int
 ) -> None:
     fill_shares(spread.shares, spread.weights @ facts)
-    speaks = past_speaks(past, user, template, spread.processors[job])
+    speaks = past_speaks(past, user, template, spread.size[job])
     for part in range(len(spread.asked)):
         told = run_time_at(spread.shares, spread.asked[part])
         spread.quantiles[job, part] = told if speaks else past.asked[template]
@@ -117,7 +117,7 @@ def _replay(
     kind: IntArray,
     job: IntArray,
     run_time: FloatArray,
-    processors: IntArray,
+    size: FloatArray,
     at_submission: FloatArray,
     at_start: FloatArray,
     spread: Spread,
@@ -128,10 +128,9 @@ def _replay(
         number = job[event]
         user, template = past.user[number], past.template[number]
         if kind[event] <= ENDED_EVENT:
-            wide = float(processors[number])
             if kind[event] == ENDED_EVENT and len(spread.quantiles):
                 learn_shares(spread.asked, spread.told[number], run_time[number])
-            fold_run(past, user, template, kind[event], run_time[number], wide)
+            fold_run(past, user, template, kind[event], run_time[number], size[number])
             ended[user] += kind[event] == ENDED_EVENT
         elif kind[event] == _SUBMITTED:
             if len(at_submission) and ended[user]:
@@ -140,7 +139,7 @@ def _replay(
                 at_submission[number, 0] = 0.5 * (row[LAST] + before)
                 at_submission[number, 1] = row[INVERSE]
         elif len(at_start):
-            _fill_facts(at_start[number], past, user, template, float(processors[number]))
+            _fill_facts(at_start[number], past, user, template, size[number])
             if len(spread.quantiles):
                 _tell(past, spread, at_start[number], user, template, number)
 
@@ -170,16 +169,16 @@ class _Replay:
         last = int(np.searchsorted(self._time, until))
         events = slice(self._done, last)
         nothing = np.empty((0, 0))
-        log = self._prepared.log
+        size = self._prepared.jobs().size
         _replay(
             self.past,
             self._kind[events],
             self._job[events],
-            log.run_time,
-            log.processors,
+            self._prepared.log.run_time,
+            size,
             nothing if at_submission is None else at_submission,
             nothing if at_start is None else at_start,
-            told := _spread(spread, log.processors),
+            told := _spread(spread, size),
         )
         self._done = max(last, self._done)
         return told.quantiles

@@ -10,7 +10,7 @@ import pytest
 
 from slurm_rl_plugin.domain import Decision, QueueSnapshot
 from slurm_rl_plugin.hook.rails.guard_rails import StarvationBound
-from slurm_rl_plugin.hook.rails.reserve import starving_jobs
+from slurm_rl_plugin.hook.rails.reserve import ReserveSettings, starving_jobs
 from slurm_rl_plugin.policies.registry import rule_policy
 from tests.real.conftest import ACCOUNTS, running_slurm, skip_without_daemons
 from tests.real.drawn_order import adapter_of, cycle_of
@@ -64,7 +64,9 @@ def test_a_job_at_the_limit_of_its_own_account_lifts_nothing(cluster: PrivateSlu
     snapshot = system.snapshot()
     ids = snapshot.pending.jobs.job_id
     assert accrued(snapshot, own) > 0.0  # Slurm goes on counting
-    assert ids[starving_jobs(snapshot, 0.5)].tolist() == [honest]
+    assert ids[starving_jobs(snapshot, ReserveSettings(most=1, lift_after=0.5))].tolist() == [
+        honest
+    ]
     decision = Decision(scores=(ids == own).astype(np.float64))
     scores = StarvationBound(bound=0.5).check(decision, snapshot).scores
     assert int(ids[int(np.argmax(scores))]) == honest

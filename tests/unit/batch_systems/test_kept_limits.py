@@ -28,7 +28,7 @@ class Site:
         qos = self.cluster.state["qos"]
         self.cluster.set(qos={**qos, "batch": {**qos["batch"], "cpu": 7, "live": 7}})
         self.before = self.adapter(BATCH)
-        self.before.limit_batch(6)
+        self.before.limit_batch({"cpus": 6})
 
     def adapter(self, limit: LimitKeys) -> SlurmCommands:
         return SlurmCommands(self.cluster.adapter_settings(limit=limit, limits_file=self.file))

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slurm_rl_plugin.batch_systems.kind import AdapterParts, LimitKeys
-from slurm_rl_plugin.batch_systems.pbs.batch_limit import QueueUse, limit_of, parts_of
 from slurm_rl_plugin.batch_systems.pbs.cluster import Pbs
+from slurm_rl_plugin.batch_systems.pbs.queue_limits import QueueUse, limit_of, parts_of
 from slurm_rl_plugin.batch_systems.port import LimitsBatch
 from slurm_rl_plugin.domain.job_class import JobClassifier
 from slurm_rl_plugin.errors import BatchSystemUnavailable, ChangeRejected
@@ -59,7 +59,7 @@ def test_a_limit_comes_moves_and_goes_and_only_differences_are_written(
 ) -> None:
     system = adapter(fake, record)
     for processors in (6, 6, 4, 4):
-        system.limit_batch(processors)
+        system.limit_batch({"cpus": processors})
         assert fake.limits("batch") == {ALL: processors}
     assert len(changes(fake)) == 2
     system.limit_batch(None)
@@ -73,10 +73,10 @@ def test_the_scheduler_looks_where_a_limit_rises_and_scheduling_is_on(
     fake: FakePbs, record: Path
 ) -> None:
     system = adapter(fake, record)
-    system.limit_batch(6)
-    system.limit_batch(4)
+    system.limit_batch({"cpus": 6})
+    system.limit_batch({"cpus": 4})
     assert "set server scheduling = True" not in changes(fake)
-    system.limit_batch(5)
+    system.limit_batch({"cpus": 5})
     assert changes(fake).count("set server scheduling = True") == 1
     fake.set_server(scheduling="False")
     system.limit_batch(None)
@@ -90,8 +90,8 @@ def test_the_sites_own_limits_come_back_from_another_process(
 ) -> None:
     """The one that set ours was killed."""
     fake.set_queue("batch", limits=own)
-    adapter(fake, record).limit_batch(3)
-    adapter(fake, record).limit_batch(2)
+    adapter(fake, record).limit_batch({"cpus": 3})
+    adapter(fake, record).limit_batch({"cpus": 2})
     assert fake.limits("batch") == {**own, ALL: 2}
     adapter(fake, record, queues=()).limit_batch(None)
     assert fake.limits("batch") == own
@@ -100,7 +100,7 @@ def test_the_sites_own_limits_come_back_from_another_process(
 
 def test_ours_is_never_above_the_sites_own(fake: FakePbs, record: Path) -> None:
     fake.set_queue("batch", limits={ALL: 5})
-    adapter(fake, record).limit_batch(9)
+    adapter(fake, record).limit_batch({"cpus": 9})
     assert fake.limits("batch") == {ALL: 5}
     assert changes(fake) == []
     assert not record.exists()
@@ -108,9 +108,9 @@ def test_ours_is_never_above_the_sites_own(fake: FakePbs, record: Path) -> None:
 
 def test_a_limit_that_the_site_changed_meanwhile_is_its_own(fake: FakePbs, record: Path) -> None:
     system = adapter(fake, record)
-    system.limit_batch(6)
+    system.limit_batch({"cpus": 6})
     fake.set_queue("batch", limits={ALL: 5})
-    system.limit_batch(4)
+    system.limit_batch({"cpus": 4})
     assert fake.limits("batch") == {ALL: 4}
     fake.set_queue("batch", limits={ALL: 7})
     system.limit_batch(None)
@@ -120,50 +120,50 @@ def test_a_limit_that_the_site_changed_meanwhile_is_its_own(fake: FakePbs, recor
 
 def test_a_write_that_was_lost_is_known_for_ours_all_the_same(fake: FakePbs, record: Path) -> None:
     system = adapter(fake, record)
-    system.limit_batch(6)
+    system.limit_batch({"cpus": 6})
     fake.break_command("qmgr", "lose")
     with pytest.raises(ChangeRejected, match="is 6 where 4 was set"):
-        system.limit_batch(4)
+        system.limit_batch({"cpus": 4})
     fake.break_command("qmgr", "")
     adapter(fake, record).limit_batch(None)
     assert fake.limits("batch") == {}
 
 
 def test_a_queue_that_is_no_batch_queue_any_more_is_given_back(fake: FakePbs, record: Path) -> None:
-    adapter(fake, record).limit_batch(6)
-    adapter(fake, record, queues=["long"]).limit_batch(4)
+    adapter(fake, record).limit_batch({"cpus": 6})
+    adapter(fake, record, queues=["long"]).limit_batch({"cpus": 4})
     assert (fake.limits("batch"), fake.limits("long")) == ({}, {ALL: 4})
 
 
 def test_a_queue_that_is_gone_is_forgotten(fake: FakePbs, record: Path) -> None:
     system = adapter(fake, record)
-    system.limit_batch(6)
+    system.limit_batch({"cpus": 6})
     fake.set(queues={})
     system.limit_batch(None)
     assert not record.exists()
     with pytest.raises(ChangeRejected, match="no queue 'batch'"):
-        system.limit_batch(6)
+        system.limit_batch({"cpus": 6})
     assert not record.exists()
 
 
 def test_without_the_right_one_sentence_says_who_gives_it(fake: FakePbs, record: Path) -> None:
     fake.break_command("qmgr", "deny")
     with pytest.raises(ChangeRejected, match=r"Unauthorized.*operator") as caught:
-        adapter(fake, record).limit_batch(6)
+        adapter(fake, record).limit_batch({"cpus": 6})
     assert "\n" not in str(caught.value)
 
 
 def test_limits_of_the_old_style_are_named(fake: FakePbs, record: Path) -> None:
     fake.set_queue("batch", max_user_res=True)
     with pytest.raises(ChangeRejected, match="Cannot mix old and new"):
-        adapter(fake, record).limit_batch(6)
+        adapter(fake, record).limit_batch({"cpus": 6})
 
 
 def test_without_a_queue_nothing_can_be_limited(fake: FakePbs, record: Path) -> None:
     system = adapter(fake, record, queues=())
     system.limit_batch(None)
     with pytest.raises(ChangeRejected, match="no batch queue is named"):
-        system.limit_batch(6)
+        system.limit_batch({"cpus": 6})
 
 
 @pytest.mark.parametrize("content", ["{", "[]", '{"version": 2}', '{"version": 1, "queues": 3}'])
@@ -171,14 +171,14 @@ def test_a_broken_record_changes_nothing(fake: FakePbs, record: Path, content: s
     record.write_text(content)
     for processors in (6, None):
         with pytest.raises(ChangeRejected, match="cannot be read"):
-            adapter(fake, record).limit_batch(processors)
+            adapter(fake, record).limit_batch({"cpus": processors})
     assert changes(fake) == []
     assert record.read_text() == content
 
 
 def test_without_a_folder_for_the_record_nothing_is_limited(fake: FakePbs, tmp_path: Path) -> None:
     with pytest.raises(ChangeRejected, match="cannot be written"):
-        adapter(fake, tmp_path / "none" / "limits").limit_batch(6)
+        adapter(fake, tmp_path / "none" / "limits").limit_batch({"cpus": 6})
     assert fake.limits("batch") == {}
 
 
@@ -186,23 +186,23 @@ def test_what_was_is_on_disk_before_the_limit_is_set(fake: FakePbs, record: Path
     fake.set_queue("batch", limits={ALL: 9})
     fake.break_command("qmgr", "lose")
     with pytest.raises(ChangeRejected):
-        adapter(fake, record).limit_batch(6)
+        adapter(fake, record).limit_batch({"cpus": 6})
     assert json.loads(record.read_text())["queues"] == {"batch": {"own": 9, "ours": [6]}}
 
 
 def test_without_an_answer_nothing_hangs(fake: FakePbs, record: Path) -> None:
     fake.break_command("qmgr", "down")
     with pytest.raises(BatchSystemUnavailable):
-        adapter(fake, record).limit_batch(6)
+        adapter(fake, record).limit_batch({"cpus": 6})
 
 
 def test_several_queues_share_the_processors(fake: FakePbs, record: Path) -> None:
     fake.set_queue("batch", in_use=4, queued=3)
     fake.set_queue("long", in_use=2, queued=1)
     system = adapter(fake, record, queues=["batch", "long"])
-    system.limit_batch(10)
+    system.limit_batch({"cpus": 10})
     assert (fake.limits("batch"), fake.limits("long")) == ({ALL: 7}, {ALL: 3})
-    system.limit_batch(3)  # more runs already: cut in proportion, so that it ends up at 3
+    system.limit_batch({"cpus": 3})  # more runs already: cut in proportion, so that it ends up at 3
     assert (fake.limits("batch"), fake.limits("long")) == ({ALL: 2}, {ALL: 1})
     system.limit_batch(None)
     assert (fake.limits("batch"), fake.limits("long")) == ({}, {})
@@ -210,7 +210,7 @@ def test_several_queues_share_the_processors(fake: FakePbs, record: Path) -> Non
 
 def test_a_queue_that_refuses_holds_up_no_other(fake: FakePbs, record: Path) -> None:
     system = adapter(fake, record, queues=["batch", "long"])
-    system.limit_batch(6)
+    system.limit_batch({"cpus": 6})
     fake.set_queue("batch", max_user_res=True)
     with pytest.raises(ChangeRejected, match="Cannot mix old and new"):
         system.limit_batch(None)
@@ -267,7 +267,7 @@ def test_limits_in_the_words_of_qmgr(words: str, limit: int | None) -> None:
 
 def test_a_queue_that_the_site_does_not_name_is_not_touched(fake: FakePbs, record: Path) -> None:
     before = adapter(fake, record)
-    before.limit_batch(3)
+    before.limit_batch({"cpus": 3})
     settings = AdapterParts(
         shares=None,
         interactive=JobClassifier().is_interactive,
@@ -286,3 +286,29 @@ def test_a_queue_that_the_site_does_not_name_is_not_touched(fake: FakePbs, recor
     record.write_text("{")
     before.limit_batch(None)  # from the copy
     assert not record.exists()
+
+
+def test_gpus_and_memory_are_limited_and_given_back(fake: FakePbs, record: Path) -> None:
+    fake.set_queue("batch", limits={"mem/o:PBS_ALL": "9000000kb"})
+    system = adapter(fake, record)
+    system.limit_batch({"cpus": 6, "gpus": 2, "memory": 4})
+    ours = {ALL: 6, f"ngpus/{ALL}": 2, f"mem/{ALL}": "4096kb"}
+    assert fake.limits("batch") == ours
+    kept = json.loads(record.read_text())
+    assert kept["version"] == 2
+    assert kept["queues"]["batch"]["memory"] == {"own": 9000000, "ours": [4096]}
+    system.limit_batch({"cpus": 6})  # from another process, as after a change of [reserve]
+    assert fake.limits("batch") == {ALL: 6, f"mem/{ALL}": "9000000kb"}
+    assert json.loads(record.read_text())["version"] == 1
+    adapter(fake, record, queues=()).limit_batch(None)
+    assert fake.limits("batch") == {f"mem/{ALL}": "9000000kb"}
+    assert not record.exists()
+
+
+@pytest.mark.parametrize(
+    ("said", "kb"), [("4096kb", 4096), ("3gb", 3145728), ("2048", 2), ("5mb", 5120), ("x", None)]
+)
+def test_memory_in_the_words_of_qmgr(said: str, kb: int | None) -> None:
+    words = f"Queue batch\n  max_run_res.ncpus = [{ALL}=7]\n  max_run_res.mem = [{ALL}={said}]\n"
+    assert limit_of(words, "memory") == kb
+    assert limit_of(words, "gpus") is None

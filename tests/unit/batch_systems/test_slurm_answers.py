@@ -15,11 +15,13 @@ from slurm_rl_plugin.batch_systems.slurm.accounting.past_runs import _parse
 from slurm_rl_plugin.batch_systems.slurm.answers.fields import (
     FINAL_STATES,
     QueueRow,
-    parse_all_processors,
-    parse_capacity,
     parse_count,
     parse_duration,
     parse_queue,
+)
+from slurm_rl_plugin.batch_systems.slurm.answers.nodes import (
+    parse_all_processors,
+    parse_capacity,
     parse_tiers,
 )
 from slurm_rl_plugin.batch_systems.slurm.answers.priorities import (
@@ -189,7 +191,7 @@ def test_shares_and_capacity(answers: Path) -> None:
 
 
 def test_processors_of_nodes_that_are_down_are_no_capacity_but_the_cluster_has_them() -> None:
-    text = "n1|3/1/0/4|batch|1\nn1|3/1/0/4|short|1\nn2|0/0/4/4|batch|1\n"
+    text = "n1|3/1/0/4|batch|1|1|(null)\nn1|3/1/0/4|short|1|1|(null)\nn2|0/0/4/4|batch|1|1|(null)\n"
     assert (parse_capacity(text), parse_all_processors(text)) == (4, 8)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from slurm_rl_plugin.batch_systems.kept_record import KeptRecord
 from slurm_rl_plugin.batch_systems.kind import LimitKeys
 from slurm_rl_plugin.batch_systems.limit_file import LimitFile, StandingLimit
 from slurm_rl_plugin.batch_systems.slurm.batch_limit.qos import parse_live
@@ -62,8 +63,8 @@ def site(tmp_path: Path) -> Site:
 
 
 def test_only_differences_are_written_and_the_end_is_as_the_beginning(site: Site) -> None:
-    site.slurm.limit_batch(6)
-    site.slurm.limit_batch(6)
+    site.slurm.limit_batch({"cpus": 6})
+    site.slurm.limit_batch({"cpus": 6})
     assert (site.cpu, site.writes) == (6, 1)
     assert site.kept == {
         "version": 1,
@@ -73,7 +74,7 @@ def test_only_differences_are_written_and_the_end_is_as_the_beginning(site: Site
         "ours": [6],
         "confirmed": True,
     }
-    site.slurm.limit_batch(5)
+    site.slurm.limit_batch({"cpus": 5})
     assert (site.cpu, site.writes) == (5, 2)
     site.slurm.limit_batch(None)
     site.slurm.limit_batch(None)
@@ -82,29 +83,29 @@ def test_only_differences_are_written_and_the_end_is_as_the_beginning(site: Site
 
 def test_a_limit_of_the_sites_own_is_never_raised_and_given_back(site: Site) -> None:
     site.set_by_hand(4)
-    site.slurm.limit_batch(6)
+    site.slurm.limit_batch({"cpus": 6})
     assert (site.cpu, site.writes, site.kept) == (4, 0, None)
-    site.slurm.limit_batch(3)
+    site.slurm.limit_batch({"cpus": 3})
     assert (site.cpu, site.kept and site.kept["own"]) == (3, 4)
-    site.slurm.limit_batch(6)
+    site.slurm.limit_batch({"cpus": 6})
     assert (site.cpu, site.kept) == (4, None)
-    site.slurm.limit_batch(2)
+    site.slurm.limit_batch({"cpus": 2})
     site.slurm.limit_batch(None)
     assert (site.cpu, site.kept) == (4, None)
 
 
 def test_what_an_administrator_sets_meanwhile_is_the_sites_own(site: Site) -> None:
-    site.slurm.limit_batch(6)
+    site.slurm.limit_batch({"cpus": 6})
     site.set_by_hand(5)
-    site.slurm.limit_batch(6)
+    site.slurm.limit_batch({"cpus": 6})
     assert (site.cpu, site.kept) == (5, None)
-    site.slurm.limit_batch(3)
+    site.slurm.limit_batch({"cpus": 3})
     site.set_by_hand(7)
     site.slurm.limit_batch(None)
     assert (site.cpu, site.kept) == (7, None)
-    site.slurm.limit_batch(6)
+    site.slurm.limit_batch({"cpus": 6})
     site.set_by_hand(None)
-    site.slurm.limit_batch(6)
+    site.slurm.limit_batch({"cpus": 6})
     assert (site.cpu, site.kept and site.kept["own"]) == (6, None)
 
 
@@ -114,8 +115,9 @@ def test_who_comes_after_a_kill_gives_back_what_was_there(
     site: Site, own: int | None, written: bool
 ) -> None:
     """Killed between the file and the limit, or between the limit and its confirmation."""
-    ours = frozenset({5, 6})
-    LimitFile(site.file).write(StandingLimit(mechanism="qos", names=("batch",), own=own, ours=ours))
+    ours = frozenset({(5,), (6,)})
+    standing = StandingLimit(mechanism="qos", names=("batch",), own=(own,), ours=ours)
+    LimitFile(site.file).write(standing)
     site.set_by_hand(6 if written else own)
     site.adapter(LimitKeys()).limit_batch(None)
     assert (site.cpu, site.kept) == (own, None)
@@ -126,8 +128,8 @@ def test_a_limit_that_slurmctld_was_not_told_of_is_still_taken_from_the_database
 ) -> None:
     monkeypatch.setattr("slurm_rl_plugin.batch_systems.slurm.batch_limit.limit._SHOWN_WITHIN", 0.2)
     site.cluster.set(slurmctld_misses_it=True)
-    with pytest.raises(BatchSystemUnavailable, match="does not show a limit of 6 processors"):
-        site.slurm.limit_batch(6)
+    with pytest.raises(BatchSystemUnavailable, match="does not show the limit 6 within"):
+        site.slurm.limit_batch({"cpus": 6})
     assert (site.cpu, site.kept and site.kept["ours"]) == (6, [6])
     site.slurm.limit_batch(None)
     assert (site.cpu, site.kept) == (None, None)
@@ -178,18 +180,18 @@ def test_what_cannot_be_is_said_and_limits_nothing(
 ) -> None:
     harm(site)
     with pytest.raises(kind, match=words):
-        site.slurm.limit_batch(6)
+        site.slurm.limit_batch({"cpus": 6})
     assert site.cluster.state["qos"].get("batch", {}).get("cpu") is None
     site.cluster.set(modes={})
     assert site.kept is None
 
 
 def test_a_refused_change_leaves_the_limit_of_before_and_what_is_remembered(site: Site) -> None:
-    site.slurm.limit_batch(6)
+    site.slurm.limit_batch({"cpus": 6})
     kept = site.kept
     denied(site)
     with pytest.raises(ChangeRejected):
-        site.slurm.limit_batch(5)
+        site.slurm.limit_batch({"cpus": 5})
     assert (site.cpu, site.kept) == (6, kept)
 
 
@@ -198,7 +200,7 @@ def test_a_change_that_a_killed_daemon_had_begun_is_waited_for(
 ) -> None:
     """The killed one's sacctmgr writes while we take the limit back."""
     LimitFile(site.file).write(
-        StandingLimit(mechanism="qos", names=("batch",), ours=frozenset({6}))
+        StandingLimit(mechanism="qos", names=("batch",), ours=frozenset({(6,)}))
     )
     monkeypatch.setattr(
         "slurm_rl_plugin.batch_systems.slurm.batch_limit.limit.time.sleep",
@@ -209,24 +211,24 @@ def test_a_change_that_a_killed_daemon_had_begun_is_waited_for(
 
 
 def test_a_limit_goes_once_the_site_enforces_none(site: Site) -> None:
-    site.slurm.limit_batch(6)
+    site.slurm.limit_batch({"cpus": 6})
     nothing_enforced(site)
     with pytest.raises(ChangeRejected):
-        site.slurm.limit_batch(5)
+        site.slurm.limit_batch({"cpus": 5})
     assert (site.cpu, site.kept) == (None, None)
 
 
 @pytest.mark.parametrize("enforced", ["all", "safe,qos", "associations,limits,qos,safe"])
 def test_other_words_for_enforcing_limits_are_known(site: Site, enforced: str) -> None:
     site.cluster.set(settings={"AccountingStorageEnforce": enforced})
-    site.slurm.limit_batch(6)
+    site.slurm.limit_batch({"cpus": 6})
     assert site.cpu == 6
 
 
 def test_without_a_file_to_remember_in_nothing_is_limited(site: Site) -> None:
     site.file.mkdir()
     with pytest.raises(ConfigurationError, match=r"cannot be (read|written)"):
-        site.slurm.limit_batch(6)
+        site.slurm.limit_batch({"cpus": 6})
     assert site.cpu is None
 
 
@@ -237,7 +239,7 @@ def test_a_broken_file_stops_us_and_names_the_mend(site: Site, content: str) -> 
     site.file.write_text(content)
     for processors in (None, 6):
         with pytest.raises(ConfigurationError, match=r"docs/reserve\.md"):
-            site.slurm.limit_batch(processors)
+            site.slurm.limit_batch({"cpus": processors})
     assert site.cpu is None
     assert site.file.read_text() == content
 
@@ -250,8 +252,8 @@ def test_a_file_of_another_batch_system_is_left_alone(site: Site) -> None:
 
 
 def test_another_qos_in_the_configuration_frees_the_one_before(site: Site) -> None:
-    site.slurm.limit_batch(6)
-    site.adapter(LimitKeys(mechanism="qos", qos="normal")).limit_batch(5)
+    site.slurm.limit_batch({"cpus": 6})
+    site.adapter(LimitKeys(mechanism="qos", qos="normal")).limit_batch({"cpus": 5})
     assert site.cpu is None
     assert site.cluster.state["qos"]["normal"]["cpu"] == 5
 
@@ -260,18 +262,18 @@ def test_another_qos_in_the_configuration_frees_the_one_before(site: Site) -> No
 def test_a_qos_that_the_site_removed_took_our_limit_with_it(
     site: Site, settings: LimitKeys
 ) -> None:
-    site.slurm.limit_batch(6)
+    site.slurm.limit_batch({"cpus": 6})
     qos = site.cluster.state["qos"]
     site.cluster.set(qos={"normal": qos["normal"]})
     later = site.adapter(settings)
-    later.limit_batch(5 if settings.mechanism else None)
+    later.limit_batch({"cpus": 5} if settings.mechanism else None)
     assert (site.kept or {}).get("names") == (["normal"] if settings.mechanism else None)
     later.limit_batch(None)
     assert site.kept is None
 
 
 def test_an_answer_that_fails_is_no_removed_qos(site: Site) -> None:
-    site.slurm.limit_batch(6)
+    site.slurm.limit_batch({"cpus": 6})
     kept = site.kept
     for harm in (database_down, controller_down):
         harm(site)
@@ -284,22 +286,22 @@ def test_an_answer_that_fails_is_no_removed_qos(site: Site) -> None:
 def test_mechanisms_that_are_not_slurms_are_refused(site: Site) -> None:
     for settings in (LimitKeys(), LimitKeys(mechanism="max_run_res")):
         with pytest.raises(ChangeRejected, match='mechanism = "qos" or "licenses"'):
-            site.adapter(settings).limit_batch(6)
+            site.adapter(settings).limit_batch({"cpus": 6})
 
 
 class TestLicenses:
     def test_a_reservation_holds_what_batch_jobs_are_not_to_have(self, site: Site) -> None:
         slurm = site.adapter(BY_LICENSES)
         held = lambda: site.cluster.state["reservations"]  # noqa: E731
-        slurm.limit_batch(6)
+        slurm.limit_batch({"cpus": 6})
         assert held() == {"slurm-rl-reserve": {"nodes": 0, "licenses": "slot:2"}}
         calls = site.cluster.state.get("scontrol_calls", 0)
-        slurm.limit_batch(6)
-        slurm.limit_batch(5)
+        slurm.limit_batch({"cpus": 6})
+        slurm.limit_batch({"cpus": 5})
         assert held()["slurm-rl-reserve"]["licenses"] == "slot:3"
-        slurm.limit_batch(8)  # all of them
+        slurm.limit_batch({"cpus": 8})  # all of them
         assert (held(), site.kept) == ({}, None)
-        slurm.limit_batch(2)
+        slurm.limit_batch({"cpus": 2})
         site.adapter(LimitKeys()).limit_batch(None)
         assert (held(), site.kept) == ({}, None)
         assert site.cluster.state.get("scontrol_calls", 0) == calls  # no job was written
@@ -312,7 +314,7 @@ class TestLicenses:
         left = {"slurm-rl-reserve": {"nodes": 0, "licenses": "slot:2"}}
         site.cluster.set(reservations=left)
         slurm = site.adapter(BY_LICENSES)
-        slurm.limit_batch(processors)
+        slurm.limit_batch({"cpus": processors})
         assert (
             site.cluster.state["reservations"]["slurm-rl-reserve"]["licenses"]
             == f"slot:{8 - processors}"
@@ -327,22 +329,86 @@ class TestLicenses:
         theirs = {"slurm-rl-reserve": {"nodes": 0, "licenses": "slot:2", **of_the_site}}
         site.cluster.set(reservations=theirs)
         with pytest.raises(ChangeRejected, match="is not ours"):
-            site.adapter(BY_LICENSES).limit_batch(5)
+            site.adapter(BY_LICENSES).limit_batch({"cpus": 5})
         assert site.cluster.state["reservations"] == theirs
 
     def test_the_right_and_the_licences_must_be_there(self, site: Site) -> None:
         site.cluster.set(licenses={"matlab": 2})
         with pytest.raises(ChangeRejected, match=r"add Licenses=slot:N to slurm\.conf"):
-            site.adapter(BY_LICENSES).limit_batch(5)
+            site.adapter(BY_LICENSES).limit_batch({"cpus": 5})
         site.cluster.set(licenses={"slot": 8})
         site.cluster.break_command("scontrol", "deny")
         with pytest.raises(ChangeRejected, match="AdminLevel=Operator"):
-            site.adapter(BY_LICENSES).limit_batch(5)
+            site.adapter(BY_LICENSES).limit_batch({"cpus": 5})
 
 
 def test_an_answer_of_another_form_is_no_limit() -> None:
     with pytest.raises(BatchSystemError, match="not understood"):
-        parse_live("QOS=batch(2) GrpTRES=", "batch")
+        parse_live("QOS=batch(2) GrpTRES=", "batch", ("cpus",))
     with pytest.raises(BatchSystemError, match="not understood"):
-        parse_live("what?", "batch")
-    assert parse_live("QOS=Batch(2) GrpTRES=cpu=7(3),mem=N(0) Grp=", "batch") == 7
+        parse_live("what?", "batch", ("cpus",))
+    told = "QOS=Batch(2) GrpTRES=cpu=7(3),mem=N(0),gres/gpu=2(1) Grp="
+    assert parse_live(told, "batch", ("cpus", "gpus", "memory")) == (7, 2, None)
+    with pytest.raises(ChangeRejected, match="counts no gres/gpu: add it to AccountingStorageTRES"):
+        parse_live("QOS=Batch(2) GrpTRES=cpu=7(3),mem=N(0) Grp=", "batch", ("cpus", "gpus"))
+
+
+BY_ANY = LimitKeys(mechanism="qos", qos="batch", resources=("gpus", "memory"))
+
+
+def test_every_resource_is_limited_and_given_back(site: Site) -> None:
+    qos = site.cluster.state["qos"]
+    qos["batch"]["tres"] = {"mem": "3000"}
+    site.cluster.set(tres=["mem", "gres/gpu"], qos=qos)
+    tres = lambda: site.cluster.state["qos"]["batch"].get("tres")  # noqa: E731
+    slurm = site.adapter(BY_ANY)
+    slurm.limit_batch({"cpus": 6, "gpus": 2, "memory": 2048})
+    assert (site.cpu, tres()) == (6, {"mem": "2048", "gres/gpu": "2"})
+    assert site.kept is not None
+    assert (site.kept["version"], site.kept["resources"]) == (2, ["cpus", "gpus", "memory"])
+    assert (site.kept["own"], site.kept["ours"]) == ([None, None, 3000], [[6, 2, 2048]])
+    slurm.limit_batch({"cpus": 6, "gpus": 2, "memory": 2048})
+    assert site.writes == 1
+    slurm.limit_batch({"gpus": 1, "memory": 9000})  # never above the site's own
+    assert (site.cpu, tres()) == (None, {"mem": "3000", "gres/gpu": "1"})
+    slurm.limit_batch(None)
+    assert (site.cpu, tres(), site.kept) == (None, {"mem": "3000", "gres/gpu": "-1"}, None)
+
+
+def test_a_resource_that_is_limited_no_longer_is_given_back(site: Site) -> None:
+    """By an adapter of another configuration: after a reload, or by `release`."""
+    site.cluster.set(tres=["mem", "gres/gpu"])
+    site.adapter(BY_ANY).limit_batch({"cpus": 6, "gpus": 2})
+    site.slurm.limit_batch({"cpus": 6})
+    tres = site.cluster.state["qos"]["batch"]["tres"]
+    assert (site.cpu, tres["gres/gpu"]) == (6, "-1")
+    assert site.kept is not None
+    assert site.kept["version"] == 1
+    site.adapter(BY_ANY).limit_batch({"cpus": 5, "gpus": 1})
+    site.adapter(LimitKeys()).limit_batch(None)
+    tres = site.cluster.state["qos"]["batch"]["tres"]
+    assert (site.cpu, tres["gres/gpu"], site.kept) == (None, "-1", None)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"resources": ["cpus", "licences"]},
+        {"resources": []},
+        {"own": [1, None]},
+        {"own": [1]},
+        {"ours": [[6]]},
+        {"version": 3},
+    ],
+)
+def test_a_record_of_resources_that_cannot_be_changes_nothing(
+    site: Site, change: dict[str, Any]
+) -> None:
+    site.cluster.set(tres=["mem", "gres/gpu"])
+    slurm = site.adapter(LimitKeys(mechanism="qos", qos="batch", resources=("gpus",)))
+    slurm.limit_batch({"cpus": 6, "gpus": 2})
+    for path in (site.file, KeptRecord(site.file).copy):
+        path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
+    with pytest.raises(ConfigurationError, match="cannot be read"):
+        slurm.limit_batch(None)
+    assert site.cpu == 6

@@ -103,6 +103,7 @@ class TestOrder:
 #: Keys of which more is asked than their kind.
 NOT_ANY_TEXT = {
     *(("reserve", name) for name in ("mechanism", "qos", "license", "reservation")),
+    *(("reserve", f"{what}_resources") for what in ("most", "widest_batch")),
     *(("offer", name) for name in ("address", "price")),
     ("route", "formula"),
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -30,7 +30,8 @@ class LimitedQueue(QueueInMemory):
     fault: Exception | None = None
     limits: list[int | None] = field(default_factory=list)
 
-    def limit_batch(self, processors: int | None) -> None:
+    def limit_batch(self, amounts: Mapping[str, int] | None) -> None:
+        processors = None if amounts is None else amounts["cpus"]
         self.limits.append(processors)
         if self.fault is not None:
             raise self.fault
@@ -205,7 +206,7 @@ def test_shadow_mode_shows_the_limit_and_sets_none(tmp_path: Path) -> None:
     hook = Hook(tmp_path, shadow=True)
     report = hook.cycle.run()
     assert (report.limit.processors, hook.queue.limits) == (3, [])
-    hook.queue.limit_batch(3)  # of an earlier run
+    hook.queue.limit_batch({"cpus": 3})  # of an earlier run
     hook.cycle.run()
     assert hook.queue.limit is None
 

@@ -134,7 +134,7 @@ def test_no_factor_where_the_order_does_not_put_interactive_jobs_first(tmp_path:
         found.append(factor_in(tmp_path / "t") > 0)
     # what cannot be seen now is as it was seen last
     assert found == [False, True, True, False, False]
-    kept = replace(only_batch, limit=LimitReport(processors=4))
+    kept = replace(only_batch, limit=LimitReport(amounts={"cpus": 4}))
     defaults.follow(kept, FACTS, np.inf, none)  # type: ignore[arg-type]
     assert factor_in(tmp_path / "t") > 0
     defaults.follow(replace(first, fallback_reason="late"), FACTS, np.inf, none)  # type: ignore[arg-type]

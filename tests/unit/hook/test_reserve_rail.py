@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 
@@ -11,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slurm_rl_plugin.domain import Decision, JobTable, QueueSnapshot, RunningJobs
+from slurm_rl_plugin.domain.resources import BASIC_RESOURCES, ResourceRequests, ResourcesNow
 from slurm_rl_plugin.hook.rails.batch_limit import BatchLimit
 from slurm_rl_plugin.hook.rails.guard_rails import StarvationBound, default_guard_rails
 from slurm_rl_plugin.hook.rails.reserve import (
@@ -83,9 +85,10 @@ class TestTheLimit:
         snapshot = queue_of(waiting, running, capacity)
         decision = ReserveRail(SETTINGS).check(wish(snapshot, reserve), snapshot)
         assert 0 <= decision.reserve <= min(SETTINGS.most, capacity)
-        limit = batch_limit(snapshot, decision.reserve, SETTINGS.widest_batch_job)
-        if limit is None:
+        limits = batch_limit(snapshot, decision.reserve, SETTINGS)
+        if limits is None:
             return
+        limit = limits["cpus"]
         assert SETTINGS.widest_batch_job <= limit < capacity
         in_use = sum(each[0] for each in running if each[1])
         assert limit >= capacity - in_use - decision.reserve
@@ -94,9 +97,63 @@ class TestTheLimit:
 
     def test_the_reserve_is_free_beside_what_runs(self) -> None:
         snapshot = queue_of([(1, True, 5.0)], [(3, True, 9.0), (2, False, 9.0)])
-        assert batch_limit(snapshot, 4, 1) == 16 - 3 - 4
-        assert batch_limit(snapshot, 0, 1) is None
-        assert batch_limit(snapshot, 4, 16) is None
+        settings = ReserveSettings(most=6)
+        assert batch_limit(snapshot, 4, settings) == {"cpus": 16 - 3 - 4}
+        assert batch_limit(snapshot, 0, settings) is None
+        assert batch_limit(snapshot, 4, replace(settings, widest_batch_job=16)) is None
+
+    def test_of_other_resources_the_same_part_is_kept(self) -> None:
+        snapshot = with_gpus(queue_of([(1, True, 5.0)], [(3, True, 9.0), (2, False, 9.0)]))
+        settings = ReserveSettings(most=6, most_resources={"gpus": 3, "memory": 1000})
+        whole = {"cpus": 16 - 3 - 6, "gpus": 8 - 2 - 3, "memory": 4000 - 50 - 1000}
+        assert batch_limit(snapshot, 6, settings) == whole
+        # a third: one GPU of three, and of the memory 333.3 rounded up
+        third = {"cpus": 16 - 3 - 2, "gpus": 8 - 2 - 1, "memory": 4000 - 50 - 334}
+        assert batch_limit(snapshot, 2, settings) == third
+        wide = replace(settings, widest_batch_resources={"gpus": 7, "memory": 4000})
+        assert batch_limit(snapshot, 6, wide) == {"cpus": 7, "gpus": 7}
+        only = replace(wide, widest_batch_job=16)
+        assert batch_limit(snapshot, 6, only) == {"gpus": 7}
+
+    def test_what_the_system_does_not_tell_of_is_not_limited(self) -> None:
+        snapshot = queue_of([(1, True, 5.0)], [(3, True, 9.0)])
+        settings = ReserveSettings(most=6, most_resources={"gpus": 3})
+        assert batch_limit(snapshot, 6, settings) == {"cpus": 16 - 3 - 6}
+        none = with_gpus(snapshot, gpus=0)
+        assert batch_limit(none, 6, settings) == {"cpus": 16 - 3 - 6}
+
+    def test_a_job_of_several_gpus_starves_below_a_limit_of_them(self) -> None:
+        snapshot = with_gpus(queue_of([(1, False, 3 * HOUR), (1, False, 3 * HOUR)]), asks=[1, 2])
+        of_gpus = replace(SETTINGS, most_resources={"gpus": 3})
+        assert starving_jobs(snapshot, of_gpus).tolist() == [1]
+        assert starving_jobs(snapshot, SETTINGS).tolist() == []
+        of_memory = replace(SETTINGS, most_resources={"memory": 3})
+        assert starving_jobs(snapshot, of_memory).tolist() == []
+        fits = replace(of_memory, widest_batch_resources={"memory": 40})
+        assert starving_jobs(snapshot, fits).tolist() == [0, 1]
+
+
+def with_gpus(
+    snapshot: QueueSnapshot, gpus: int = 8, asks: Sequence[int] | None = None
+) -> QueueSnapshot:
+    """A machine with GPUs and 4,000 MiB; each job uses 50 MiB and two GPUs, or as many as told."""
+
+    def with_requests(jobs: JobTable, gpus: Sequence[int]) -> JobTable:
+        total = np.array([(jobs.processors[at], 50, count) for at, count in enumerate(gpus)])
+        nodes = np.ones(len(jobs), dtype=np.int64)
+        total = total.astype(np.float64).reshape(-1, 3)
+        return replace(jobs, requests=ResourceRequests.of_totals(total, nodes=nodes))
+
+    pending, running = snapshot.pending, snapshot.running
+    waiting = with_requests(pending.jobs, asks or [2] * len(pending))
+    busy = with_requests(running.jobs, [2] * len(running))
+    capacity = np.array([16.0, 4000.0, gpus])
+    return replace(
+        snapshot,
+        pending=replace(pending, jobs=waiting),
+        running=replace(running, jobs=busy),
+        resources=ResourcesNow(names=BASIC_RESOURCES, capacity=capacity, free=capacity),
+    )
 
 
 class TestTheRail:
@@ -129,14 +186,14 @@ class TestTheRail:
     def test_jobs_that_cannot_start_lift_nothing(self) -> None:
         held = queue_of([(5, False, 3 * HOUR), (1, True, 1.0)])
         held.pending.held[0] = True
-        assert len(starving_jobs(held, SETTINGS.lift_after)) == 0
+        assert len(starving_jobs(held, SETTINGS)) == 0
         too_wide = queue_of([(17, False, 3 * HOUR), (1, True, 1.0)])
-        assert len(starving_jobs(too_wide, SETTINGS.lift_after)) == 0
+        assert len(starving_jobs(too_wide, SETTINGS)) == 0
         dependent = queue_of([(5, False, 3 * HOUR)])
         dependent.pending.jobs.eligible[0] = math.inf
-        assert len(starving_jobs(dependent, SETTINGS.lift_after)) == 0
+        assert len(starving_jobs(dependent, SETTINGS)) == 0
         narrow = queue_of([(1, False, 3 * HOUR)])  # takes any processor that becomes free
-        assert len(starving_jobs(narrow, SETTINGS.lift_after)) == 0
+        assert len(starving_jobs(narrow, SETTINGS)) == 0
 
     def test_nothing_is_kept_once_nobody_has_come_for_long(self) -> None:
         rail = ReserveRail(SETTINGS)
@@ -218,7 +275,7 @@ class TestFromCycleToCycle:
             reserve = rail.check(wish(snapshot, wanted), snapshot).reserve
             planned = limit.planned(snapshot, reserve, fallback=fallback)
             done = limit._remembered(planned)  # as if it were written
-            assert (planned.change is None) == (planned.processors == planned.before)
+            assert (planned.change is None) == (planned.amounts == planned.before)
             at_once = fallback or (starves and wanted > 0)
             assert not at_once or done.processors is None
             if done.change is not None:

@@ -167,12 +167,16 @@ def test_the_limit_of_a_failed_cycle_is_that_of_before_unless_it_was_lifted(
     registry: CollectorRegistry, metrics: CycleMetrics
 ) -> None:
     shown = lambda: registry.get_sample_value("slurm_rl_batch_limit_processors")  # noqa: E731
-    metrics.publish(report(limit=LimitReport(processors=5, reason="kept", change="lowered")))
+    metrics.publish(
+        report(limit=LimitReport(amounts={"cpus": 5, "gpus": 2}, reason="kept", change="lowered"))
+    )
     failed = report(failure="batch_system")
     for each in (failed, replace(failed, snapshot=None)):
         metrics.publish(each)
         assert shown() == 5
-    lifted = LimitReport(before=5, reason="fallback", change="lifted")
+        of = {"resource": "gpus"}
+        assert registry.get_sample_value("slurm_rl_batch_limit_resource", of) == 2
+    lifted = LimitReport(before={"cpus": 5}, reason="fallback", change="lifted")
     metrics.publish(replace(failed, failure="refused", snapshot=None, limit=lifted))
     assert shown() == float("inf")
     labels = {"direction": "lifted"}

@@ -18,7 +18,7 @@ logger = logging.getLogger(__name__)
 #: Requested processors, not allocated ones: a waiting job is known by what it asks for.
 FIELDS = (
     *("JobIDRaw", "User", "ReqCPUS", "AllocCPUS", "TimelimitRaw"),
-    *("Submit", "Start", "End", "State"),
+    *("Submit", "Start", "End", "State", "ReqTRES"),
 )
 SACCT = ("sacct", "--allusers", "-X", "--parsable2", "--noheader", "-o", ",".join(FIELDS))
 #: Seconds allowed for accounting, on top of a command's time-out: it may search a month.
@@ -29,7 +29,10 @@ RUNS_AT_MOST = 100_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PastRun:
-    """A job that ran and ended; times in seconds since the epoch, NaN for no time limit."""
+    """A job that ran and ended; times in seconds since the epoch, NaN for no time limit.
+
+    `tres` is what it had asked for, in Slurm's words.
+    """
 
     job_id: int
     user: str
@@ -38,6 +41,7 @@ class PastRun:
     submit: float
     start: float
     end: float
+    tres: str = ""
 
 
 def read_past_runs(runner: CommandRunner, days: float) -> list[PastRun]:
@@ -87,7 +91,7 @@ def _run(line: str) -> PastRun | None:
         ValueError: the line has another form.
     """
     told = sound_values(FIELDS, line)
-    job_id, user, processors, allocated, limit, submit, start, end, state = told
+    job_id, user, processors, allocated, limit, submit, start, end, state, tres = told
     if state.partition(" ")[0] not in FINAL_STATES or not parse_count(allocated) > 0:
         return None
     minutes = parse_count(limit)
@@ -99,5 +103,6 @@ def _run(line: str) -> PastRun | None:
         submit=parse_time(submit),
         start=parse_time(start),
         end=parse_time(end),
+        tres=tres,
     )
     return run if run.submit <= run.start <= run.end else None

@@ -16,9 +16,11 @@ QUEUE_FIELDS = (
     *("JobID", "ArrayJobID", "State", "Reason", "PriorityLong", "Nice", "NumCPUs"),
     *("SubmitTime", "EligibleTime", "AccrueTime", "StartTime", "EndTime", "TimeLimit"),
     *("Account", "UserName", "Partition", "QOS", "BatchFlag", "NodeList", "ArrayTaskID"),
-    *("HetJobID", "Name"),
+    *("HetJobID", "tres-alloc", "Name"),
 )
 SEPARATOR = "|"
+#: Between the TRES of the components of a heterogeneous job.
+COMPONENTS = ";"
 #: Where a record may begin: its number and the mark. Made once, and not with the mark of each call:
 #: `re` keeps the last 512 patterns that it was ever asked for.
 _BEGIN = re.compile(r"^(\d+)\|([^|\n]*)\|", re.MULTILINE)
@@ -59,6 +61,8 @@ class QueueRow:
         partitions: those that it may start in, at least one.
         nodes: node list; empty for a job that never started.
         tasks: task numbers that the record stands for; empty for a job that is no array.
+        tres: what it asks for while it waits, then what it got, in Slurm's words; "" for unknown.
+            Of several components one text each, with COMPONENTS between.
         components: of the heterogeneous job that the row stands for as a whole; else empty.
     """
 
@@ -83,6 +87,7 @@ class QueueRow:
     nodes: str
     tasks: str
     name: str
+    tres: str = ""
     het_id: int = 0
     components: tuple[QueueRow, ...] = ()
 
@@ -183,6 +188,7 @@ def _to_row(field: dict[str, str]) -> QueueRow:
         nodes=field["NodeList"],
         tasks="" if field["ArrayTaskID"] == "N/A" else field["ArrayTaskID"],
         name=field["Name"].removesuffix("\n"),
+        tres=field["tres-alloc"],
         het_id=0 if field["HetJobID"] == "N/A" else int(field["HetJobID"]),
     )
 
@@ -213,50 +219,3 @@ def parse_count(text: str) -> int:
     """
     least = text.partition("-")[0]
     return int(float(least[:-1]) * SCALE[least[-1]]) if least[-1:] in SCALE else int(least)
-
-
-def parse_capacity(text: str) -> int:
-    """Usable processors from `sinfo -N -o "%N|%C|%R|%p"`: allocated and idle, each node once.
-
-    Raises:
-        BatchSystemError: a line has another form.
-    """
-    return sum(allocated + idle for allocated, idle, _, _ in _processors_of_nodes(text))
-
-
-def parse_all_processors(text: str) -> int:
-    """All processors from the same answer, those of nodes that are down or drained included.
-
-    Raises:
-        BatchSystemError: a line has another form.
-    """
-    return sum(total for _, _, _, total in _processors_of_nodes(text))
-
-
-def parse_tiers(text: str) -> dict[str, int]:
-    """Partition -> its PriorityTier, from the same answer; those without nodes are not in it.
-
-    Raises:
-        BatchSystemError: a line has another form.
-    """
-    tiers: dict[str, int] = {}
-    for line in text.splitlines():
-        try:
-            _node, _counts, partition, tier = line.split(SEPARATOR)
-            tiers[partition] = int(tier)
-        except ValueError as error:
-            raise not_understood("sinfo", line) from error
-    return tiers
-
-
-def _processors_of_nodes(text: str) -> list[tuple[int, int, int, int]]:
-    """Allocated, idle, other and all processors of each node, which has a line a partition."""
-    nodes: dict[str, tuple[int, int, int, int]] = {}
-    for line in text.splitlines():
-        try:
-            name, counts, _partition, _tier = line.split(SEPARATOR)
-            allocated, idle, other, total = (parse_count(part) for part in counts.split("/"))
-        except ValueError as error:
-            raise not_understood("sinfo", line) from error
-        nodes[name] = (allocated, idle, other, total)
-    return list(nodes.values())

@@ -15,7 +15,8 @@ from functools import lru_cache
 #: reason of a later release, is taken for something that free processors do not mend.
 FOR_PROCESSORS = frozenset({"None", "Priority", "Resources", "Prolog", "Cleaning", "SchedDefer"})
 #: What a job shows that a limit on batch jobs keeps back: by a QOS, by licences.
-QOS_IS_FULL, NO_LICENSES = "QOSGrpCpuLimit", "Licenses"
+QOS_IS_FULL = frozenset({"QOSGrpCpuLimit", "QOSGrpMemLimit", "QOSGrpGRES"})
+NO_LICENSES = "Licenses"
 
 _OWN_DOING = re.compile(
     r"""

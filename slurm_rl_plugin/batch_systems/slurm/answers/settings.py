@@ -38,6 +38,8 @@ class SlurmSettings:
         enforced: words of AccountingStorageEnforce.
         scheduler_type, select_type: plugins, "" where none is told.
         partition_limits: EnforcePartLimits: NO, ANY or ALL.
+        shares_memory: memory is given to jobs, and not to whoever is on the node.
+        tracked: AccountingStorageTRES; of generic resources a job shows only those.
     """
 
     release: str
@@ -51,6 +53,8 @@ class SlurmSettings:
     scheduler_type: str = ""
     select_type: str = ""
     partition_limits: str = "NO"
+    shares_memory: bool = False
+    tracked: frozenset[str] = frozenset()
 
     @property
     def unlimited(self) -> str | None:
@@ -148,6 +152,8 @@ def parse_settings(text: str) -> SlurmSettings:
         scheduler_type=lines.get("SchedulerType", ""),
         select_type=lines.get("SelectType", ""),
         partition_limits=lines.get("EnforcePartLimits", "NO"),
+        shares_memory="MEMORY" in lines.get("SelectTypeParameters", "").upper(),
+        tracked=frozenset(lines.get("AccountingStorageTRES", "").lower().split(",")),
     )
 
 

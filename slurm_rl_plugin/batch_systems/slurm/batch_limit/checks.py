@@ -6,17 +6,23 @@ from collections.abc import Iterator, Sequence
 
 from slurm_rl_plugin.batch_systems.kind import AdapterParts
 from slurm_rl_plugin.batch_systems.port import FAIL, PASS, WARN, Check
-from slurm_rl_plugin.batch_systems.slurm.answers.fields import QueueRow, parse_capacity
+from slurm_rl_plugin.batch_systems.slurm.answers.fields import QueueRow
+from slurm_rl_plugin.batch_systems.slurm.answers.nodes import SINFO, parse_capacity
 from slurm_rl_plugin.batch_systems.slurm.answers.settings import (
     SHOW_CONFIG,
     parse_cluster_name,
     parse_settings,
 )
 from slurm_rl_plugin.batch_systems.slurm.batch_limit.licenses import LICENSES, LicenseLimit
-from slurm_rl_plugin.batch_systems.slurm.batch_limit.limit import LimitCarrier, carrier_of, names_of
-from slurm_rl_plugin.batch_systems.slurm.batch_limit.qos import QOS, QosLimit
+from slurm_rl_plugin.batch_systems.slurm.batch_limit.limit import (
+    LimitCarrier,
+    carrier_as_configured,
+    names_of,
+)
+from slurm_rl_plugin.batch_systems.slurm.batch_limit.qos import QOS, TRES, QosLimit
 from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner
 from slurm_rl_plugin.batch_systems.slurm.queue.job_tables import describe, some_jobs
+from slurm_rl_plugin.domain.resources import CPUS
 from slurm_rl_plugin.errors import BatchSystemError, ChangeRejected
 
 ASSOCIATIONS = ("sacctmgr", "--noheader", "--parsable2", "show", "assoc", "format=Cluster,QOS")
@@ -27,7 +33,6 @@ def limit_checks(
     given: AdapterParts,
     commands: CommandRunner,
     rows: Sequence[QueueRow],
-    sinfo: Sequence[str],
     *,
     writes: bool,
 ) -> Iterator[Check]:
@@ -37,7 +42,6 @@ def limit_checks(
         given: what is to carry the limit, and which jobs are batch jobs.
         commands: run Slurm's commands.
         rows: of the jobs that wait or run.
-        sinfo: words of the command that tells the capacity.
         writes: the right may be tried by a write that changes nothing.
 
     Raises:
@@ -49,13 +53,13 @@ def limit_checks(
     quick = [row for row in rows if given.interactive(describe(row))]
     if limit.mechanism == QOS:
         yield _enforced(commands)
-        yield _qos(QosLimit(commands, limit.qos), given)
+        yield _qos(QosLimit(commands, limit.qos, (CPUS, *limit.resources)), given)
         yield _only_this_cluster(commands, limit.qos)
         having = {row.job_id for row in rows if row.qos.lower() == limit.qos.lower()}
         fix = f"make {limit.qos} their DefaultQOS, or set it in job_submit.lua"
         yield _jobs(batch, quick, having, f"QOS {limit.qos}", fix)
     elif limit.mechanism == LICENSES:
-        yield _licenses(LicenseLimit(commands, *names_of(limit, LICENSES)), commands, sinfo)
+        yield _licenses(LicenseLimit(commands, *names_of(limit, LICENSES)), commands)
         fix = f"let job_submit.lua add --licenses={limit.license}:<processors>"
         having = _with_license(commands.read(LICENSES_OF_JOBS), limit.license)
         yield _jobs(batch, quick, having, f"licence {limit.license}", fix)
@@ -63,8 +67,7 @@ def limit_checks(
         words = f'"{limit.mechanism}" is not of Slurm: set [reserve] mechanism = "qos"'
         yield Check(FAIL, "reserve", words)
         return
-    carrier = carrier_of(commands, limit.mechanism, names_of(limit, limit.mechanism))
-    yield _right(carrier, writes=writes)
+    yield _right(carrier_as_configured(commands, limit), writes=writes)
 
 
 def _enforced(commands: CommandRunner) -> Check:
@@ -81,9 +84,15 @@ def _qos(carrier: QosLimit, given: AdapterParts) -> Check:
         carrier.live()
     except ChangeRejected as error:
         return Check(FAIL, "reserve QOS", str(error))
-    if own is not None and (given.limits_file is None or not given.limits_file.exists()):
-        what = f"{name} has GrpTRES=cpu={own} of its own: ours is never higher, and it is given "
-        return Check(WARN, "reserve QOS", f"{what}back")
+    limited = {
+        TRES[each]: amount
+        for each, amount in zip(carrier.resources, own, strict=True)
+        if amount is not None
+    }
+    if limited and (given.limits_file is None or not given.limits_file.exists()):
+        said = ",".join(f"{tres}={amount}" for tres, amount in limited.items())
+        what = f"{name} has GrpTRES={said} of its own: ours is never higher, and it is given back"
+        return Check(WARN, "reserve QOS", what)
     return Check(PASS, "reserve QOS", f"{name} is there")
 
 
@@ -126,13 +135,13 @@ def _jobs(
     return Check(PASS, "reserve jobs", f"all {len(batch)} batch jobs have {what}")
 
 
-def _licenses(carrier: LicenseLimit, commands: CommandRunner, sinfo: Sequence[str]) -> Check:
+def _licenses(carrier: LicenseLimit, commands: CommandRunner) -> Check:
     try:
         total = carrier.total()
         carrier.live()
     except ChangeRejected as error:
         return Check(FAIL, "reserve licences", str(error))
-    capacity = parse_capacity(commands.read(sinfo))
+    capacity = parse_capacity(commands.read(SINFO))
     if total != capacity:
         what = f"{total} licences for {capacity} usable processors: make them as many"
         return Check(WARN, "reserve licences", what)

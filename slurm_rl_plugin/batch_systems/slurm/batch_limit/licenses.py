@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import re
 
+from slurm_rl_plugin.batch_systems.limit_file import Amounts
 from slurm_rl_plugin.batch_systems.slurm.levers.writes import DENIED, NO_RIGHT
 from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner, failure
+from slurm_rl_plugin.domain.resources import CPUS
 from slurm_rl_plugin.errors import ChangeRejected
 
 LICENSES = "licenses"
@@ -55,37 +57,44 @@ class LicenseLimit:
             "being the processors of the cluster, or correct [reserve] license"
         )
 
-    def live(self) -> int | None:
+    @property
+    def resources(self) -> tuple[str, ...]:
+        """Processors alone: a licence stands for one."""
+        return (CPUS,)
+
+    def live(self) -> Amounts:
         """The licences that our reservation leaves to jobs; None where it does not exist."""
         held = self._held()
-        return None if held is None else max(self.total() - held, 0)
+        return (None if held is None else max(self.total() - held, 0),)
 
-    def stored(self) -> int | None:
+    def stored(self) -> Amounts:
         """The same as `live`: slurmctld saves reservations itself."""
         return self.live()
 
-    def write(self, limit: int | None) -> None:
-        """Create, resize or delete the reservation, so that `limit` licences are left to jobs."""
+    def write(self, limit: Amounts) -> None:
+        """Create, resize or delete the reservation, so that so many licences are left to jobs."""
+        (left,) = limit
         named = f"reservation={self._reservation}"
         held = self._held()
-        if limit is None:
+        if left is None:
             if held is not None:
                 self._scontrol(("scontrol", "delete", named))
             return
-        wanted = f"licenses={self._name}:{self.total() - limit}"
+        wanted = f"licenses={self._name}:{self.total() - left}"
         if held is None:
             self._scontrol(("scontrol", "create", named, *_ALONE, wanted))
         else:
             self._scontrol(("scontrol", "update", named, wanted))
 
-    def site_own(self, found: int | None) -> int | None:
-        """None: a reservation of this name is ours, left by an earlier run."""
+    def site_own(self, found: Amounts) -> Amounts:
+        """No limit: a reservation of this name is ours, left by an earlier run."""
         del found
-        return None
+        return (None,)
 
-    def as_carried(self, limit: int) -> int | None:
-        """The limit itself; None where it withholds no licence."""
-        return limit if limit < self.total() else None
+    def as_carried(self, limit: Amounts) -> Amounts:
+        """The limit itself; none where it withholds no licence."""
+        (left,) = limit
+        return limit if left is not None and left < self.total() else (None,)
 
     def try_right(self) -> None:
         """Ask for a change of a reservation that cannot be: who may not is told so first.

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
 from slurm_rl_plugin.batch_systems.kind import LimitKeys
-from slurm_rl_plugin.batch_systems.limit_file import LimitFile, StandingLimit
+from slurm_rl_plugin.batch_systems.limit_file import Amounts, LimitFile, StandingLimit, lower
 from slurm_rl_plugin.batch_systems.slurm.answers.fields import QueueRow
 from slurm_rl_plugin.batch_systems.slurm.answers.reasons import NO_LICENSES, QOS_IS_FULL
 from slurm_rl_plugin.batch_systems.slurm.answers.settings import SHOW_CONFIG, parse_settings
 from slurm_rl_plugin.batch_systems.slurm.batch_limit.licenses import LICENSES, LicenseLimit
 from slurm_rl_plugin.batch_systems.slurm.batch_limit.qos import QOS, QosLimit
 from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner
+from slurm_rl_plugin.domain.resources import CPUS
 from slurm_rl_plugin.errors import (
     BatchSystemUnavailable,
     ChangeRejected,
@@ -33,7 +35,7 @@ _SETTLES, _RESTORE_TRIES = 1.0, 4
 
 
 class LimitCarrier(Protocol):
-    """What of Slurm's carries a limit on the processors of batch jobs."""
+    """What of Slurm's carries a limit on what batch jobs may use together."""
 
     @property
     def mechanism(self) -> str:
@@ -45,8 +47,13 @@ class LimitCarrier(Protocol):
         """What it is called: the QOS, or the licence and the reservation."""
         ...
 
-    def live(self) -> int | None:
-        """The limit that slurmctld enforces now, processors; None for none.
+    @property
+    def resources(self) -> tuple[str, ...]:
+        """What it limits, of BASIC_RESOURCES; every limit is in this order."""
+        ...
+
+    def live(self) -> Amounts:
+        """The limit that slurmctld enforces now.
 
         Raises:
             BatchSystemError: it cannot be read.
@@ -54,12 +61,12 @@ class LimitCarrier(Protocol):
         """
         ...
 
-    def stored(self) -> int | None:
+    def stored(self) -> Amounts:
         """The limit that a restart of slurmctld would find; raises as `live` does."""
         ...
 
-    def write(self, limit: int | None) -> None:
-        """Set the limit, processors; None removes it.
+    def write(self, limit: Amounts) -> None:
+        """Set the limit; where it has None there is none afterwards.
 
         Raises:
             BatchSystemUnavailable: no answer in time; it may be either.
@@ -67,12 +74,12 @@ class LimitCarrier(Protocol):
         """
         ...
 
-    def site_own(self, found: int | None) -> int | None:
+    def site_own(self, found: Amounts) -> Amounts:
         """Which part of a limit that was there before us is the site's own."""
         ...
 
-    def as_carried(self, limit: int) -> int | None:
-        """What it would show for this limit; None where that limits nothing."""
+    def as_carried(self, limit: Amounts) -> Amounts:
+        """What it would show for this limit."""
         ...
 
 
@@ -102,8 +109,11 @@ class SlurmBatchLimit:
         if self._configured is not None and earlier._configured is not None:
             self._configured |= earlier._configured
 
-    def set(self, processors: int) -> None:
-        """Let batch jobs use so many processors; a lower limit of the site's own stays.
+    def set(self, amounts: Mapping[str, int]) -> None:
+        """Let batch jobs use no more than this; a lower limit of the site's own stays.
+
+        Args:
+            amounts: by resource, of those that the configuration names.
 
         Raises:
             BatchSystemUnavailable: no answer in time; the limit may be either.
@@ -112,19 +122,20 @@ class SlurmBatchLimit:
             ConfigurationError: the site's own limit cannot be remembered; nothing was limited.
         """
         carrier = self._carrier()
+        asked = tuple(amounts.get(name) for name in carrier.resources)
         standing = self._file.read()
         if standing is not None and not _is_of(standing, carrier):
             self.take_back()
             standing = None
         live = carrier.live()
-        if live is not None and _stands_already(processors, standing, carrier, live):
+        if _stands_already(asked, standing, carrier, live):
             return  # the common case: one cheap question
         self._refuse_without_enforcement(carrier)
         ours_shows = standing is not None and live in standing.ours
         stored = live if ours_shows else carrier.stored()
         standing = _after_changes_by_hand(standing, carrier, stored)
-        wanted = carrier.as_carried(_lower(processors, standing.own))
-        if wanted is None or wanted == standing.own:
+        wanted = carrier.as_carried(lower(asked, standing.own))
+        if wanted == standing.own:
             self._restore(carrier, standing)
             return
         self._file.write(replace(standing, ours=standing.ours | {wanted}, confirmed=False))
@@ -135,7 +146,8 @@ class SlurmBatchLimit:
             raise
         _wait_until_shown(carrier, wanted)
         self._file.write(replace(standing, ours=frozenset({wanted}), confirmed=True))
-        logger.info("batch_limit=%d own=%s by=%s", wanted, standing.own, carrier.mechanism)
+        said = limit_words(carrier.resources, wanted), limit_words(carrier.resources, standing.own)
+        logger.info("batch_limit=%s own=%s by=%s", *said, carrier.mechanism)
 
     def take_back(self) -> None:
         """Give the site's own limit back, whatever the configuration says now.
@@ -149,7 +161,8 @@ class SlurmBatchLimit:
         standing = self._file.read()
         if standing is not None:
             self._refuse_strangers(standing)
-            carrier = carrier_of(self._commands, standing.mechanism, standing.names)
+            kept = standing.mechanism, standing.names, standing.resources
+            carrier = carrier_of(self._commands, *kept)
             try:
                 stored = carrier.stored()
             except NothingCarriesLimit:
@@ -193,7 +206,8 @@ class SlurmBatchLimit:
             carrier.write(standing.own)  # slurmctld was not told
             _wait_until_shown(carrier, standing.own)
         self._file.remove()
-        logger.info("batch_limit=taken_back own=%s by=%s", standing.own, carrier.mechanism)
+        own = limit_words(carrier.resources, standing.own)
+        logger.info("batch_limit=taken_back own=%s by=%s", own, carrier.mechanism)
 
     def _refuse_without_enforcement(self, carrier: LimitCarrier) -> None:
         unlimited = parse_settings(self._commands.read(SHOW_CONFIG)).unlimited
@@ -208,7 +222,7 @@ class SlurmBatchLimit:
                 'Slurm limits batch jobs by a QOS or by licences: set [reserve] mechanism = "qos" '
                 'or "licenses"'
             )
-        return carrier_of(self._commands, mechanism, names_of(self._limit, mechanism))
+        return carrier_as_configured(self._commands, self._limit)
 
 
 def names_of(limit: LimitKeys, mechanism: str) -> tuple[str, ...]:
@@ -219,19 +233,27 @@ def names_of(limit: LimitKeys, mechanism: str) -> tuple[str, ...]:
 def keeps_back(limit: LimitKeys, row: QueueRow) -> bool:
     """Whether a job may wait for this limit; whose licences it lacks Slurm does not say."""
     if limit.mechanism == QOS:
-        return row.reason == QOS_IS_FULL and row.qos == limit.qos
+        return row.reason in QOS_IS_FULL and row.qos == limit.qos
     return limit.mechanism == LICENSES and row.reason == NO_LICENSES
 
 
-def carrier_of(commands: CommandRunner, mechanism: str, names: tuple[str, ...]) -> LimitCarrier:
-    """The QOS or the licences of these names, which carry a limit.
+def carrier_as_configured(commands: CommandRunner, limit: LimitKeys) -> LimitCarrier:
+    """What the configuration names to carry a limit; raises as `carrier_of` does."""
+    names = names_of(limit, limit.mechanism or "")
+    return carrier_of(commands, limit.mechanism or "", names, (CPUS, *limit.resources))
+
+
+def carrier_of(
+    commands: CommandRunner, mechanism: str, names: tuple[str, ...], resources: tuple[str, ...]
+) -> LimitCarrier:
+    """The QOS or the licences of these names, which carry a limit of these resources.
 
     Raises:
         ConfigurationError: nothing of Slurm's is; the file of another batch system.
     """
     if mechanism == QOS and len(names) == 1:
-        return QosLimit(commands, *names)
-    if mechanism == LICENSES and len(names) == 2:
+        return QosLimit(commands, *names, resources=resources)
+    if mechanism == LICENSES and len(names) == 2 and resources == (CPUS,):
         return LicenseLimit(commands, *names)
     raise ConfigurationError(
         f"the site's own limit is kept for mechanism {mechanism!r}, which is not Slurm's: take it "
@@ -239,42 +261,47 @@ def carrier_of(commands: CommandRunner, mechanism: str, names: tuple[str, ...]) 
     )
 
 
+def limit_words(resources: tuple[str, ...], amounts: Amounts) -> str:
+    """A limit for one line: of processors the number alone, as `5` or `5,gpus=2`."""
+    named = zip(resources, amounts, strict=True)
+    return ",".join(str(each) if name == CPUS else f"{name}={each}" for name, each in named)
+
+
 def _is_of(standing: StandingLimit, carrier: LimitCarrier) -> bool:
-    return (standing.mechanism, standing.names) == (carrier.mechanism, carrier.names)
+    kept = (standing.mechanism, standing.names, standing.resources)
+    return kept == (carrier.mechanism, carrier.names, carrier.resources)
 
 
 def _stands_already(
-    processors: int, standing: StandingLimit | None, carrier: LimitCarrier, live: int
+    asked: Amounts, standing: StandingLimit | None, carrier: LimitCarrier, live: Amounts
 ) -> bool:
     """Whether slurmctld enforces our limit of now, or the site's own is as low and all there is."""
     if standing is None:
         own = carrier.site_own(live)
-        return own is not None and own <= processors
-    return live == _lower(processors, standing.own) and live in standing.ours
-
-
-def _lower(processors: int, own: int | None) -> int:
-    return processors if own is None else min(processors, own)
+        return lower(asked, own) == own
+    return live == lower(asked, standing.own) and live in standing.ours
 
 
 def _after_changes_by_hand(
-    standing: StandingLimit | None, carrier: LimitCarrier, stored: int | None
+    standing: StandingLimit | None, carrier: LimitCarrier, stored: Amounts
 ) -> StandingLimit:
     """What to keep as the site's own: a limit that is neither ours nor the one of before."""
     if standing is None:
         return StandingLimit(
             mechanism=carrier.mechanism,
             names=carrier.names,
+            resources=carrier.resources,
             own=carrier.site_own(stored),
             confirmed=True,  # nothing of ours is under way
         )
     if stored == standing.own or stored in standing.ours:
         return standing
-    logger.warning("batch_limit=%s was set by hand: it is the site's own from now on", stored)
+    found = limit_words(carrier.resources, stored)
+    logger.warning("batch_limit=%s was set by hand: it is the site's own from now on", found)
     return replace(standing, own=carrier.site_own(stored), ours=frozenset())
 
 
-def _wait_until_shown(carrier: LimitCarrier, wanted: int | None) -> None:
+def _wait_until_shown(carrier: LimitCarrier, wanted: Amounts) -> None:
     """Wait until slurmctld shows the limit.
 
     Raises:
@@ -282,12 +309,13 @@ def _wait_until_shown(carrier: LimitCarrier, wanted: int | None) -> None:
     """
     if not _is_shown(carrier, wanted):
         raise BatchSystemUnavailable(
-            f"slurmctld does not show a limit of {wanted} processors within {_SHOWN_WITHIN:g} s; "
+            f"slurmctld does not show the limit {limit_words(carrier.resources, wanted)} within "
+            f"{_SHOWN_WITHIN:g} s; "
             "check slurmdbd and slurmctld"
         )
 
 
-def _is_shown(carrier: LimitCarrier, wanted: int | None) -> bool:
+def _is_shown(carrier: LimitCarrier, wanted: Amounts) -> bool:
     end = time.monotonic() + _SHOWN_WITHIN
     while carrier.live() != wanted:
         if time.monotonic() > end:

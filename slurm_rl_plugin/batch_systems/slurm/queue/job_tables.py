@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -12,24 +13,38 @@ from slurm_rl_plugin.batch_systems.slurm.accounting.past_runs import PastRun
 from slurm_rl_plugin.batch_systems.slurm.answers.fields import QueueRow
 from slurm_rl_plugin.batch_systems.slurm.answers.priorities import LOWEST_TIER, PriorityTerms
 from slurm_rl_plugin.batch_systems.slurm.answers.reasons import FOR_PROCESSORS, is_own_doing
-from slurm_rl_plugin.domain import JobTable, PendingJobs
+from slurm_rl_plugin.batch_systems.slurm.queue.resources import requests_of
+from slurm_rl_plugin.domain import JobTable, PendingJobs, RunningJobs
 from slurm_rl_plugin.domain.job_class import IsInteractive
 from slurm_rl_plugin.domain.job_description import JobDescription
 from slurm_rl_plugin.domain.jobs import measures
+from slurm_rl_plugin.domain.resources import ResourceRequests
 
 #: Jobs that one line names.
 SHOWN = 5
 
 
 class TableBuilder:
-    """Turns rows into columns; accounts, users and partitions are numbered on the way."""
+    """Turns rows into columns; accounts, users and partitions are numbered on the way.
 
-    def __init__(self, accounts: Iterable[str], interactive: IsInteractive) -> None:
+    Args:
+        accounts: that have their numbers already.
+        interactive: tells a job's class.
+        resources: names of what jobs ask for; None where that is processors alone.
+    """
+
+    def __init__(
+        self,
+        accounts: Iterable[str],
+        interactive: IsInteractive,
+        resources: tuple[str, ...] | None = None,
+    ) -> None:
         self.accounts = Names(accounts)
         self.partitions = Names()
         self.users = Names()
         self.qos = Names()
         self._interactive = interactive
+        self._resources = resources
 
     def jobs(self, rows: Sequence[QueueRow], *, whole_arrays: bool = False) -> JobTable:
         """Columns of these rows, keyed by the array's number where `whole_arrays` is set."""
@@ -42,7 +57,29 @@ class TableBuilder:
             user=_integers([self.users.number(row.user) if row.user else -1 for row in rows]),
             partition=_integers([self.partitions.number(row.partition) for row in rows]),
             interactive=_booleans([self._interactive(describe(row)) for row in rows]),
+            requests=self._requests(rows),
         )
+
+    def _requests(self, rows: Sequence[QueueRow] | Sequence[PastRun]) -> ResourceRequests | None:
+        return None if self._resources is None else requests_of(rows, self._resources)
+
+    def running(
+        self, rows: Sequence[QueueRow], asked: Sequence[QueueRow], now: float
+    ) -> RunningJobs:
+        """Columns of running jobs.
+
+        Args:
+            rows: of the jobs with what they got.
+            asked: the same with what they had asked for.
+            now: seconds since the epoch.
+        """
+        seen = RunningJobs.seen(
+            self.jobs(rows),
+            _floats([row.start for row in rows]),
+            now,
+            _integers([row.processors for row in asked]),
+        )
+        return replace(seen, asked=self._requests(asked))
 
     def past_jobs(self, runs: Sequence[PastRun]) -> JobTable:
         """Columns of runs from accounting; account, partition and class are not asked for."""
@@ -56,6 +93,7 @@ class TableBuilder:
             user=_integers([self.users.number(run.user) if run.user else -1 for run in runs]),
             partition=nowhere,
             interactive=np.zeros(len(runs), dtype=np.bool_),
+            requests=self._requests(runs),
         )
 
     def pending(

@@ -39,8 +39,9 @@ class JobWatch:
         #: Both: number of a job -> number of its array.
         self._started: dict[int, int] = {}
         self._not_ended: dict[int, int] = {}
-        #: Number of an array -> processors that it asked for; Slurm shows them until it starts.
-        self._requested: dict[int, int] = {}
+        #: Number of an array -> processors and TRES that it asked for; Slurm shows them until it
+        #: starts, and then what it got.
+        self._requested: dict[int, tuple[int, str]] = {}
 
     def ask_about(self, rows: Sequence[QueueRow]) -> list[int]:
         """Numbers of jobs and arrays that waited or ran before and of which something is gone."""
@@ -64,7 +65,7 @@ class JobWatch:
     ) -> tuple[list[QueueRow], list[QueueRow]]:
         """Rows of the jobs that started, and of those that ended, since the last call.
 
-        Those that ended show the processors that they had asked for.
+        Those that ended show what they had asked for.
 
         Args:
             rows: of all that waits or runs.
@@ -81,16 +82,18 @@ class JobWatch:
         for row in rows:
             if row.state == PENDING:
                 self._started.pop(row.job_id, None)
-                self._requested[row.array_id] = row.processors
+                self._requested[row.array_id] = row.processors, row.tres
         started = [row for row in _first_of_each(running, gone) if row.job_id not in self._started]
         self._started.update((row.job_id, row.array_id) for row in started)
         ended = self._ended(rows, answers, started)
         self._forget(running)
         return [] if first else started, ended
 
-    def requested(self, row: QueueRow) -> int:
-        """Processors that a job had asked for; those that it got where it was not seen waiting."""
-        return self._requested.get(row.array_id, row.processors)
+    def as_asked(self, row: QueueRow) -> QueueRow:
+        """A job with what it had asked for; with what it got where it was not seen waiting."""
+        got = row.processors, row.tres
+        processors, tres = self._requested.get(row.array_id, got)
+        return row if (processors, tres) == got else replace(row, processors=processors, tres=tres)
 
     def _ended(
         self,
@@ -113,7 +116,7 @@ class JobWatch:
             if row_now is None and array_id not in asked:
                 self._not_ended[job_id] = array_id  # its turn to be asked for comes
             elif row_now is not None and row_now.state in FINAL_STATES and _ran(row_now):
-                ended.append(replace(row_now, processors=self.requested(row_now)))
+                ended.append(self.as_asked(row_now))
         return ended
 
     def _forget(self, running: Sequence[QueueRow]) -> None:

@@ -9,6 +9,7 @@ from typing import Protocol
 import numpy as np
 
 from slurm_rl_plugin.batch_systems.slurm.answers.fields import (
+    COMPONENTS,
     FINAL_STATES,
     PENDING,
     RUNNING_STATES,
@@ -98,6 +99,7 @@ def _as_one(parts: Sequence[QueueRow]) -> QueueRow:
         start=float(np.max([row.start for row in parts])),
         end=float(np.max([row.end for row in parts])),
         time_limit=float(np.max([row.time_limit for row in parts])),
+        tres=COMPONENTS.join(row.tres for row in parts),
         components=tuple(parts),
     )
 

@@ -1,0 +1,103 @@
+"""A load on nodes run by the compiled simulator and by the readable one, in one form."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from slurm_rl_plugin.simulator.kernel.cluster import Workload
+from slurm_rl_plugin.simulator.schedules.on_nodes import AS_SLURM, NodeRun
+from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder
+from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
+from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog, prepare_log
+from slurm_rl_plugin.simulator.workloads.machine_load import node_machine, partition_serves
+from slurm_rl_plugin.simulator.workloads.site_points import site_priority
+from tests.reference.node_loads import NodeLoad
+from tests.reference.readable_machine import jobs_on, nodes_of
+from tests.reference.readable_nodes import Scorer, World, simulate
+from tests.reference.readable_placement import Place
+from tests.reference.readable_site_priority import SHARES, site_scorer
+from tests.reference.readable_slurmctld import simulate_slurmctld
+
+#: Orders that are compared.
+ORDERS = ("fifo", "fixed", "site")
+
+
+class Ran(NamedTuple):
+    """When and where each job ran, and its number in the log."""
+
+    job: list[int]
+    start: list[float]
+    end: list[float]
+    place: list[Place]
+
+
+class How(NamedTuple):
+    """Backfilling, order, seconds of the cycle, and whether jobs end at their limits."""
+
+    backfilling: str
+    order: str
+    cycle: float = 0.0
+    kill_at_limit: bool = False
+
+
+def prepared_load(load: NodeLoad, how: How) -> tuple[PreparedLog, Workload]:
+    """The jobs as the product makes them ready, planned with what they ask for."""
+    prepared = prepare_log(
+        load.log, machine=load.machine, shares=SHARES, kill_at_limit=how.kill_at_limit
+    )
+    return prepared, prepared.workload(None)._replace(estimate=prepared.requested)
+
+
+def fixed_scores(jobs: int) -> np.ndarray:
+    """Few scores, so that many are equal."""
+    return np.random.default_rng(7).integers(0, 4, jobs).astype(np.float64)
+
+
+def run_compiled(load: NodeLoad, how: How) -> Ran:
+    """By the compiled simulator, stopped after each start to see where jobs are."""
+    prepared, workload = prepared_load(load, how)
+    orders = {
+        "fifo": QueueOrder(scores=-workload.submit),
+        "fixed": QueueOrder(scores=fixed_scores(len(workload.submit))),
+        "site": QueueOrder(site=site_priority(prepared.log, load.machine)),
+    }
+    settings = SimulationSettings(
+        capacity=prepared.capacity, backfilling=how.backfilling, cycle=how.cycle
+    )
+    nodes = node_machine(prepared.log, load.machine)
+    whole = NodeRun.of(workload, nodes, orders[how.order], settings)
+    start = whole.finish().start
+    stopped = NodeRun.of(workload, nodes, orders[how.order], settings)
+    place: list[Place] = [{} for _ in start]
+    for time in np.unique(start):
+        stopped.run_until(float(time))
+        for job in np.flatnonzero(start == time):
+            place[job] = stopped.place_of(int(job))
+    assert stopped.cluster.start.tolist() == start.tolist()
+    return Ran(
+        job=(prepared.log.job_id - 1).tolist(),
+        start=start.tolist(),
+        end=(start + workload.run_time).tolist(),
+        place=place,
+    )
+
+
+def run_readable(load: NodeLoad, how: How) -> Ran:
+    """By the readable simulator."""
+    found = jobs_on(load.log, load.machine, kill_at_limit=how.kill_at_limit)
+    jobs, nodes = list(found.values()), nodes_of(load.machine)
+    scores = fixed_scores(len(jobs))
+    scorers: dict[str, Scorer] = {
+        "fifo": lambda world: [-jobs[j].submit for j in world.pending],
+        "fixed": lambda world: [scores[j] for j in world.pending],
+        "site": site_scorer(load, list(found)),
+    }
+    world: World
+    if how.backfilling == AS_SLURM:
+        serves = [set(np.flatnonzero(row).tolist()) for row in partition_serves(load.machine)]
+        world = simulate_slurmctld(jobs, nodes, scorers[how.order], serves, load.machine.backfill)
+    else:
+        world = simulate(jobs, nodes, scorers[how.order], how.backfilling, how.cycle)
+    return Ran(list(found), world.start, [world.end(j) for j in range(len(jobs))], world.place)

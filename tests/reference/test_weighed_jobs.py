@@ -1,0 +1,187 @@
+"""Jobs that ask for memory and GPUs: a head node sees the sizes that the compiled loop computes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+
+from slurm_rl_plugin.domain import Decision, JobTable, Memory, QueueSnapshot
+from slurm_rl_plugin.domain.machine import Machine, MachinePartition, NodeKind
+from slurm_rl_plugin.domain.resources import ResourceRequests
+from slurm_rl_plugin.features.estimates import RequestedLimit
+from slurm_rl_plugin.features.history.job_keys import job_keys
+from slurm_rl_plugin.features.history.run_prediction import (
+    KNOWN_FACTS,
+    PREDICTED,
+    PREDICTION_ENTRY,
+    RunTimePrediction,
+)
+from slurm_rl_plugin.learning.export.network import export_network
+from slurm_rl_plugin.policies.network import QNetwork
+from slurm_rl_plugin.policies.ordering_rules import STATIC_RULES
+from slurm_rl_plugin.policies.port import Policy
+from slurm_rl_plugin.policies.protected_policy import protected_policy
+from slurm_rl_plugin.policies.protection import Protection
+from slurm_rl_plugin.policies.q_network import load_q_network
+from slurm_rl_plugin.policies.registry import (
+    NAMED_POLICIES,
+    PolicyKind,
+    named_policy,
+    rule_policy,
+)
+from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder
+from slurm_rl_plugin.simulator.schedules.policy_driver import simulate_policy
+from slurm_rl_plugin.simulator.schedules.simulation import (
+    SimulationSettings,
+    simulate_network,
+    simulate_order,
+)
+from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog, prepare_log
+from tests.functional.small_network import small_network
+from tests.reference.loads import log_of, users_workload
+
+TYPED = "gres/gpu:a100"
+MACHINE = Machine(
+    resources=("cpus", "memory", "gpus", TYPED),
+    kinds=(
+        NodeKind(name="n[1-2]", count=2, resources=(8.0, 6400.0, 0.0, 0.0)),
+        NodeKind(name="g1", count=1, resources=(8.0, 3200.0, 4.0, 2.0)),
+    ),
+    partitions=(
+        MachinePartition(name="p", kinds=(0, 1), is_default=True, default_memory_per_cpu=100.0),
+    ),
+)
+USERS = ("ann", "bob", "carol")
+SETTINGS = SimulationSettings(capacity=24, backfilling="easy")
+LIVE_RULES = [
+    name
+    for name, each in NAMED_POLICIES.items()
+    if each.kind in (PolicyKind.STATIC, PolicyKind.WAITING) and not each.needs_log
+]
+PREDICTION = RunTimePrediction(
+    weights=np.random.default_rng(1).normal(0, 0.7, (PREDICTED, KNOWN_FACTS))
+)
+
+
+def load(seed: int, machine: Machine | None = MACHINE, jobs: int = 150) -> PreparedLog:
+    """Three users whose jobs ask for few amounts of memory, and some of them for GPUs."""
+    workload = users_workload(seed, jobs, parallel=True)
+    rng = np.random.default_rng(seed)
+    gpus = rng.choice([0.0, 1.0, 2.0], jobs, p=[0.8, 0.1, 0.1])
+    processors = np.where(gpus > 0, np.minimum(workload.processors, 4), workload.processors)
+    typed = np.where(rng.random(jobs) < 0.5, gpus, 0.0)
+    memory = np.where(gpus > 0, 1000.0, rng.choice([0.0, 200.0, 6000.0], jobs))
+    total = np.column_stack([processors, memory, gpus, typed]).astype(np.float64)
+    asked = ResourceRequests.of_totals(
+        total, names=MACHINE.resources, nodes=np.zeros(jobs, dtype=np.int64)
+    )
+    limit = workload.past.asked[workload.past.template]
+    log = log_of(workload, available=24, time_limit=limit)
+    log = replace(log, processors=processors, user=workload.past.user, users=USERS, requests=asked)
+    return prepare_log(log, capacity=None if machine else 24, machine=machine)
+
+
+@dataclass
+class OnHeadNode:
+    """A policy that is told requests and the machine, and no sizes, as on a real cluster."""
+
+    policy: Policy
+    name: str = "on a head node"
+
+    def decide(self, snapshot: QueueSnapshot, memory: Memory | None = None) -> Decision:
+        def told(jobs: JobTable) -> JobTable:
+            assert jobs.weighed is not None
+            return replace(jobs, weighed=None)
+
+        pending = replace(snapshot.pending, jobs=told(snapshot.pending.jobs))
+        running = replace(snapshot.running, jobs=told(snapshot.running.jobs))
+        ended = snapshot.ended
+        if len(ended):
+            ended = replace(ended, jobs=told(ended.jobs))
+        shown = replace(snapshot, pending=pending, running=running, ended=ended)
+        assert shown.resources is not None
+        return self.policy.decide(shown, memory)
+
+
+def driven(prepared: PreparedLog, policy: Policy) -> list[float]:
+    workload = prepared.workload(RequestedLimit())
+    found: list[float] = simulate_policy(prepared, workload, policy, SETTINGS).start.tolist()
+    return found
+
+
+def by_rule(prepared: PreparedLog, name: str) -> list[float]:
+    """The compiled loop on processors; sizes are those of the machine of nodes."""
+    named, workload = named_policy(name), prepared.workload(RequestedLimit())
+    assert named is not None
+    order = QueueOrder(rule=named.rule, protection=named.protection)
+    if named.kind is PolicyKind.STATIC:
+        scores = STATIC_RULES[named.rule](prepared.jobs(), workload.estimate)
+        order = QueueOrder(scores=scores.astype(np.float64), protection=named.protection)
+    found: list[float] = simulate_order(workload, order, SETTINGS).start.tolist()
+    return found
+
+
+@pytest.mark.parametrize("name", [*LIVE_RULES, "protected:2,0.05:sjf", "protected:2,0.05:wfp3"])
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_rule_on_a_head_node_sees_the_sizes_of_the_compiled_loop(name: str, seed: int) -> None:
+    prepared = load(seed)
+    assert driven(prepared, OnHeadNode(rule_policy(name))) == by_rule(prepared, name)
+
+
+@pytest.mark.parametrize(
+    "name", ["saf", "wfp3", "unicep", "utility-greedy", "protected:2,0.05:sjf"]
+)
+def test_other_resources_change_the_order(name: str) -> None:
+    policy = rule_policy(name)
+    weighed, plain = load(1), load(1, machine=None)
+    assert weighed.workload(None).weighed.tolist() != plain.log.processors.tolist()
+    assert len(plain.workload(None).weighed) == 0
+    assert driven(weighed, policy) != driven(plain, policy)
+
+
+def predicting(seed: int) -> QNetwork:
+    network = small_network(hidden=4, seed=seed, sees_history=True)
+    return replace(network, prediction=PREDICTION, protection=Protection(jobs=2, after=0.05))
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_a_model_on_a_head_node_sees_the_sizes_of_the_compiled_network(seed: int, tmp_path) -> None:
+    prepared, network = load(seed), predicting(seed)
+    path = tmp_path / "model.onnx"
+    export_network(network, path, {PREDICTION_ENTRY: PREDICTION.to_json()})
+    policy = OnHeadNode(protected_policy(load_q_network(path), network.protection))
+    compiled = simulate_network(prepared.workload(RequestedLimit()), network, SETTINGS).start
+    assert driven(prepared, policy) == compiled.tolist()
+    plain = load(seed, machine=None)
+    unweighed = simulate_network(plain.workload(RequestedLimit()), network, SETTINGS).start
+    assert unweighed.tolist() != compiled.tolist()
+
+
+def test_jobs_are_of_one_template_where_they_ask_for_the_same_of_everything() -> None:
+    prepared = load(1)
+    jobs = prepared.jobs()
+    _, keys = job_keys(prepared.log.users, jobs)
+    assert jobs.requests is not None
+    columns = [jobs.user, jobs.processors, np.nan_to_num(jobs.time_limit, nan=-1.0)]
+    asked = np.column_stack([*columns, jobs.requests.total])
+    alike = np.unique(asked, axis=0, return_inverse=True)[1].reshape(-1)
+    by_key = np.unique(keys, return_inverse=True)[1]
+    template = prepared.past.template
+    assert len(np.unique(alike)) == len(np.unique(keys)) == len(np.unique(template))
+    assert len(np.unique(np.column_stack([alike, by_key, template]), axis=0)) == len(set(alike))
+    _, fewer = job_keys(prepared.log.users, replace(jobs, weighed=None))
+    assert len(np.unique(fewer)) < len(np.unique(keys))
+
+
+def test_default_memory_of_the_partition_weighs_too() -> None:
+    prepared = load(1)
+    jobs = prepared.jobs()
+    assert jobs.requests is not None
+    memory = jobs.requests.of("memory")
+    assert (memory > 0.0).all()
+    shares = np.column_stack([jobs.requests.of(name) for name in MACHINE.resources])
+    dominant = (shares / MACHINE.capacity).max(axis=1)
+    np.testing.assert_allclose(jobs.size, dominant * 24.0, rtol=1e-12)
+    assert (jobs.size > jobs.processors).any()
