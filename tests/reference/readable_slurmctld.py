@@ -2,7 +2,7 @@
 
 After each submission and each end the main scheduler looks at the first `depth` jobs, and at all
 of them where its last such look is `main_interval` ago. Backfill looks at all jobs when something
-has happened since its last look, which is at least `interval` ago.
+has happened since its last look began, a start too, and that is at least `interval` ago.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ def simulate_slurmctld(
     full = planned = changed = -math.inf
     while any(math.isnan(each) for each in world.start):
         event, backfill = next_event(world), math.inf
-        if how.backfills and world.pending and changed > planned:
+        if how.backfills and world.pending and changed >= planned:
             backfill = max(planned + how.interval, changed)
         world.now = min(event, backfill)
         assert world.now < math.inf, "a job that never finds room"
-        order = world.in_order(scorer)
+        order, waited = world.in_order(scorer), len(world.pending)
         if event == world.now:
             changed = world.now
             depth = how.depth
@@ -46,9 +46,11 @@ def simulate_slurmctld(
                 depth, full = len(order), world.now
             _main_pass(world, order[:depth], partitions)
         is_due = how.backfills and order and world.now >= planned + how.interval
-        if is_due and changed > planned:
+        if is_due and changed >= planned:
             planned = world.now
             _backfill(world, [j for j in order if math.isnan(world.start[j])], how)
+        if len(world.pending) < waited:
+            changed = world.now
     return world
 
 
@@ -199,11 +201,11 @@ def _will_run(
     gone: list[int] = []
     rest = rest[rest.index(matter[0]) :]
     while rest and not 0 < until < world.expected_end(rest[0]):
-        together = origin + window if until == 0 else min(origin + window, until)
-        before = len(gone)
-        while rest and (len(gone) == before or world.expected_end(rest[0]) <= together):
-            gone += [rest[0]] if rest[0] in matter else []
-            rest = rest[1:]
+        while rest and not 0 < until < world.expected_end(rest[0]):
+            k, *rest = rest
+            gone += [k] if k in matter else []
+            if k in matter and rest and world.expected_end(rest[0]) > origin + window:
+                break  # behind a job that does not matter nobody asks
         left = [k for k in matter if k not in gone]
         found = world.find(j, world.free_beside(left), closed)
         if found is not None:
