@@ -110,19 +110,22 @@ def _room_in_outlook(machine: MachineNow, shape: int) -> int:
     """`find_room` in the outlook, of which every node is filled."""
     requests, nodes, outlook = machine.requests, machine.nodes, machine.outlook
     pool, single = requests.pool[shape], requests.most[shape] == 1
-    serving, cpus = 0, 0.0
+    serving, cpus, best = 0, 0.0, -1
     for place in range(requests.pool_first[pool], requests.pool_first[pool + 1]):
         node = requests.pool_node[place]
         free, running, whole = outlook.free[node], outlook.running[node], nodes.whole[node]
         if single:
-            if holds(requests, shape, free, whole, running):
-                return int(choose_one(requests, nodes, shape, node))
+            lighter = best < 0 or (nodes.weight[node], node) < (nodes.weight[best], best)
+            if lighter and holds(requests, shape, free, whole, running):
+                best = node
             continue
         usable = usable_cpus(requests, shape, free, whole, running)
         nodes.usable[node] = usable
         serving += usable > 0.0
         cpus += usable
-    return 0 if single else int(choose_several(requests, nodes, shape, serving, cpus))
+    if single:
+        return int(choose_one(requests, nodes, shape, best))
+    return int(choose_several(requests, nodes, shape, serving, cpus))
 
 
 @compiled
