@@ -192,7 +192,7 @@ def _will_run(
     found = world.find(j, world.free_beside(rest), closed)
     if found is not None:
         return now, found
-    open_nodes = set(range(len(world.nodes))) - closed
+    open_nodes = set(world.jobs[j].asks.serving) - closed
     matter = [k for k in rest if set(world.place[k]) & open_nodes]
     if not matter:
         return math.inf, None

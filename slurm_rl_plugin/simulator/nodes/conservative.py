@@ -25,7 +25,12 @@ from slurm_rl_plugin.simulator.nodes.machine_now import (
     start_on_nodes,
 )
 from slurm_rl_plugin.simulator.nodes.node_state import taken
-from slurm_rl_plugin.simulator.nodes.placement import find_room
+from slurm_rl_plugin.simulator.nodes.placement import (
+    choose_one,
+    choose_several,
+    holds,
+    usable_cpus,
+)
 from slurm_rl_plugin.units import FloatArray, IntArray
 
 
@@ -97,10 +102,30 @@ def _room_from(
                 least = min(outlook.free[node, resource], plan.free[place, node, resource])
                 outlook.free[node, resource] = least
         place += 1
-    nodes = machine.nodes
-    return find_room(
-        machine.requests, nodes, shape, outlook.free, outlook.running, nodes.none_closed
-    )
+    return _room_in_outlook(machine, shape)
+
+
+@compiled
+def _room_in_outlook(machine: MachineNow, shape: int) -> int:
+    """`find_room` in the outlook, of which every node is filled."""
+    requests, nodes, outlook = machine.requests, machine.nodes, machine.outlook
+    pool, single = requests.pool[shape], requests.most[shape] == 1
+    serving, cpus, best = 0, 0.0, -1
+    for place in range(requests.pool_first[pool], requests.pool_first[pool + 1]):
+        node = requests.pool_node[place]
+        free, running, whole = outlook.free[node], outlook.running[node], nodes.whole[node]
+        if single:
+            lighter = best < 0 or (nodes.weight[node], node) < (nodes.weight[best], best)
+            if lighter and holds(requests, shape, free, whole, running):
+                best = node
+            continue
+        usable = usable_cpus(requests, shape, free, whole, running)
+        nodes.usable[node] = usable
+        serving += usable > 0.0
+        cpus += usable
+    if single:
+        return int(choose_one(requests, nodes, shape, best))
+    return int(choose_several(requests, nodes, shape, serving, cpus))
 
 
 @compiled
@@ -140,7 +165,9 @@ def _take(
 def _last_with_room(machine: MachineNow, order: IntArray, count: int) -> int:
     """The last place in an order whose job finds room now; whoever is behind cannot start."""
     for place in range(count - 1, -1, -1):
-        if within_limits(machine.limits, order[place]) and find_room_now(machine, order[place]):
+        job = order[place]
+        shape = machine.requests.shape[job]
+        if within_limits(machine.limits, job) and find_room_now(machine, shape) > 0:
             return place
     return -1
 

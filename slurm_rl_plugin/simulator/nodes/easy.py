@@ -5,29 +5,37 @@ from __future__ import annotations
 import numpy as np
 
 from slurm_rl_plugin.simulator.kernel.cluster import (
+    ENDED,
     NOW,
     RUNNING,
+    STARTED,
     Cluster,
     Workload,
     forget_started,
 )
-from slurm_rl_plugin.simulator.kernel.compilation import compiled_borrowing
+from slurm_rl_plugin.simulator.kernel.compilation import compiled_borrowing, compiled_inline
 from slurm_rl_plugin.simulator.nodes.group_limits import within_limits
 from slurm_rl_plugin.simulator.nodes.machine_now import (
     MachineNow,
     find_room_now,
     start_on_nodes,
 )
+from slurm_rl_plugin.simulator.nodes.node_bits import first_of
+from slurm_rl_plugin.simulator.nodes.node_state import GIVEN_BACK
 from slurm_rl_plugin.simulator.nodes.outlook import (
+    bring_into_outlook,
     count_as_ended,
     look_from_now,
+    room_found,
+    seek,
     take_from_outlook,
 )
-from slurm_rl_plugin.simulator.nodes.placement import find_room
+from slurm_rl_plugin.simulator.nodes.placement import choose_one, choose_several, usable_cpus
 from slurm_rl_plugin.units import IntArray
 
 #: Not looked for yet.
 _UNKNOWN = -1.0
+_ONE = np.uint64(1)
 
 
 @compiled_borrowing
@@ -38,22 +46,17 @@ def head_start(cluster: Cluster, machine: MachineNow, head: int) -> float:
     outlived its estimate is taken to end now. Where room comes never, which limits of groups
     cannot tell, inf.
     """
-    nodes, outlook = machine.nodes, machine.outlook
-    now = cluster.clock[NOW]
+    now, closed = cluster.clock[NOW], machine.nodes.none_closed
     shape = machine.requests.shape[head]
     look_from_now(machine)
-    place, gained = 0, False
+    seek(machine, shape, closed, False)
+    place = 0
     while place < cluster.counts[RUNNING]:
         time = max(cluster.expected_end[place], now)
         while place < cluster.counts[RUNNING] and cluster.expected_end[place] <= time:
-            gained = count_as_ended(machine, cluster.expected_job[place], shape) or gained
+            count_as_ended(machine, cluster.expected_job[place], shape, closed)
             place += 1
-        if not gained:
-            continue
-        gained = False
-        count = find_room(
-            machine.requests, nodes, shape, outlook.free, outlook.running, nodes.none_closed
-        )
+        count = room_found(machine, shape, closed)
         if count > 0:
             take_from_outlook(machine, shape, count)
             return time
@@ -61,39 +64,64 @@ def head_start(cluster: Cluster, machine: MachineNow, head: int) -> float:
 
 
 @compiled_borrowing
-def _narrow(machine: MachineNow, node: int) -> None:
-    """Bring what a node has free both now and later up to date."""
+def _known_start(cluster: Cluster, machine: MachineNow, head: int) -> float:
+    """`head_start`, which stays what it was while no job starts or ends and its time is to come."""
+    known, counts = machine.outlook.head, cluster.counts
+    same = known[0] == head and known[1] == counts[STARTED] and known[2] == counts[ENDED]
+    if not same or known[3] <= cluster.clock[NOW]:
+        known[0], known[1], known[2] = head, counts[STARTED], counts[ENDED]
+        known[3] = head_start(cluster, machine, head)
+    return float(known[3])
+
+
+@compiled_inline
+def _usable_beside_head(machine: MachineNow, shape: int, node: int) -> float:
+    """`usable_cpus` of a node in what is free both now and when the head has started."""
     nodes, outlook = machine.nodes, machine.outlook
-    outlook.both_running[node] = max(nodes.running[node], outlook.running[node])
-    for resource in range(outlook.both.shape[1]):
-        outlook.both[node, resource] = min(nodes.free[node, resource], outlook.free[node, resource])
+    bring_into_outlook(machine, node)
+    for resource in range(len(outlook.both)):
+        outlook.both[resource] = min(nodes.free[node, resource], outlook.free[node, resource])
+    running = max(nodes.running[node], outlook.running[node])
+    return float(usable_cpus(machine.requests, shape, outlook.both, nodes.whole[node], running))
 
 
 @compiled_borrowing
-def _look_anew(machine: MachineNow) -> None:
-    machine.outlook.stamp[0] += 1
-    for node in range(len(machine.outlook.both)):
-        _narrow(machine, node)
+def _one_beside_head(machine: MachineNow, shape: int) -> int:
+    """The node that a job of one node may take; -1 for none. It is one that has room now."""
+    requests, room = machine.requests, machine.nodes.room
+    pool = requests.pool[shape]
+    for place in range(room.class_first[pool], room.class_first[pool + 1]):
+        for word in range(room.class_nodes.shape[1]):
+            left = room.fits[shape, word] & room.class_nodes[place, word]
+            while left:
+                node = (word << 6) + first_of(left)
+                if _usable_beside_head(machine, shape, node) >= requests.cpus[shape]:
+                    return node
+                left &= left - _ONE
+    return -1
 
 
 @compiled_borrowing
-def _room_beside_head(machine: MachineNow, job: int) -> int:
-    """`find_room` for a job in what is free both now and when the head has started."""
-    outlook = machine.outlook
-    shape = machine.requests.shape[job]
-    if outlook.fails[shape] == outlook.stamp[0]:
-        return 0
-    count = find_room(
-        machine.requests,
-        machine.nodes,
-        shape,
-        outlook.both,
-        outlook.both_running,
-        machine.nodes.none_closed,
-    )
+def _room_beside_head(machine: MachineNow, shape: int) -> int:
+    """Fill `chosen` from what is free both now and when the head has started, as `find_room`.
+
+    The set of nodes with room now of a shape of one node is up to date.
+    """
+    requests, nodes = machine.requests, machine.nodes
+    if requests.most[shape] == 1:
+        count = choose_one(requests, nodes, shape, _one_beside_head(machine, shape))
+    else:
+        serving, cpus, pool = 0, 0.0, requests.pool[shape]
+        for place in range(requests.pool_first[pool], requests.pool_first[pool + 1]):
+            node = requests.pool_node[place]
+            usable = _usable_beside_head(machine, shape, node)
+            nodes.usable[node] = usable
+            serving += usable > 0.0
+            cpus += usable
+        count = choose_several(requests, nodes, shape, serving, cpus)
     if count == 0:
-        outlook.fails[shape] = outlook.stamp[0]
-    return count
+        machine.outlook.fails[shape] = machine.outlook.looks[0]
+    return int(count)
 
 
 @compiled_borrowing
@@ -106,7 +134,7 @@ def _start_until_head(
         job = order[place]
         if not within_limits(machine.limits, job):
             continue
-        found = find_room_now(machine, job)
+        found = find_room_now(machine, machine.requests.shape[job])
         if found == 0:
             return place, started
         start_on_nodes(workload, cluster, machine, job, found)
@@ -125,24 +153,33 @@ def _start_behind(
 ) -> int:
     """Start jobs behind the head that do not delay it; how many."""
     started, shadow = 0, _UNKNOWN
+    nodes, outlook, now = machine.nodes, machine.outlook, cluster.clock[NOW]
+    shapes, given_back = machine.requests.shape, nodes.counts[GIVEN_BACK]
     for place in range(head + 1, count):
         job = order[place]
-        if not within_limits(machine.limits, job) or find_room_now(machine, job) == 0:
+        shape = shapes[job]
+        if nodes.fails[shape] == given_back:  # a call would pass every array of the machine
+            continue
+        outlasts = now + workload.estimate[job] > shadow
+        if shadow != _UNKNOWN and outlasts and outlook.fails[shape] == outlook.looks[0]:
+            continue
+        if not within_limits(machine.limits, job):
+            continue
+        found = find_room_now(machine, shape)
+        if found == 0:
             continue
         if shadow == _UNKNOWN:
-            shadow = head_start(cluster, machine, order[head])
-            _look_anew(machine)
-        if cluster.clock[NOW] + workload.estimate[job] > shadow:
-            found = _room_beside_head(machine, job)
-            if found > 0:
-                take_from_outlook(machine, machine.requests.shape[job], found)
-        else:
-            found = find_room_now(machine, job)  # the look at the head used the space
+            shadow = _known_start(cluster, machine, order[head])
+            outlasts = now + workload.estimate[job] > shadow
+            found = find_room_now(machine, shape)  # the look at the head used the space
+        if outlasts:
+            found = _room_beside_head(machine, shape)
+            take_from_outlook(machine, shape, found)
+        for each in range(found):  # which the start changes
+            bring_into_outlook(machine, nodes.chosen[each])
         if found > 0:
             start_on_nodes(workload, cluster, machine, job, found)
             started += 1
-            for each in range(found):
-                _narrow(machine, machine.nodes.chosen[each])
     return started
 
 

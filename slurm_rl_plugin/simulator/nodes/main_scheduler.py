@@ -11,9 +11,8 @@ from typing import NamedTuple
 from slurm_rl_plugin.simulator.kernel.cluster import Cluster, Workload, forget_started
 from slurm_rl_plugin.simulator.kernel.compilation import compiled_borrowing
 from slurm_rl_plugin.simulator.nodes.group_limits import within_limits
-from slurm_rl_plugin.simulator.nodes.machine_now import MachineNow, start_on_nodes
+from slurm_rl_plugin.simulator.nodes.machine_now import MachineNow, fails_now, start_on_nodes
 from slurm_rl_plugin.simulator.nodes.node_bits import NodeBits
-from slurm_rl_plugin.simulator.nodes.node_state import GIVEN_BACK
 from slurm_rl_plugin.simulator.nodes.placement import find_room
 from slurm_rl_plugin.units import BoolArray, IntArray
 
@@ -72,17 +71,15 @@ def start_in_main_pass(
         How many jobs started.
     """
     _open_all(passes)
-    nodes, started = machine.nodes, 0
+    started = 0
     for place in range(count):
         job = order[place]
         partition, shape = passes.partition[job], machine.requests.shape[job]
         if passes.failed[partition] or not within_limits(machine.limits, job):
             continue
         found = 0
-        if nodes.fails[shape] != nodes.counts[GIVEN_BACK]:
-            found = find_room(
-                machine.requests, nodes, shape, nodes.free, nodes.running, passes.closed
-            )
+        if not fails_now(machine, shape):
+            found = find_room(machine.requests, machine.nodes, shape, passes.closed)
         if found == 0:
             _close_partition(passes, partition)
             continue

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from slurm_rl_plugin.simulator.kernel.compilation import compiled_borrowing, compiled_inline
+from slurm_rl_plugin.simulator.kernel.compilation import compiled_inline
 from slurm_rl_plugin.units import BoolArray
 
 NodeBits = NDArray[np.uint64]
@@ -37,7 +37,24 @@ def has(bits: NodeBits, node: int) -> bool:
     return (bits[node >> 6] >> np.uint64(node & 63)) & _ONE == _ONE
 
 
-@compiled_borrowing
+@compiled_inline
+def put_in(bits: NodeBits, node: int) -> None:
+    """Put a node into a set."""
+    bits[node >> 6] |= _ONE << np.uint64(node & 63)
+
+
+@compiled_inline
+def first_of(word: np.uint64) -> int:
+    """Place of the lowest bit of a word that is not 0."""
+    place = 0
+    for width in (32, 16, 8, 4, 2, 1):
+        if word & ((_ONE << np.uint64(width)) - _ONE) == 0:
+            word >>= np.uint64(width)
+            place += width
+    return place
+
+
+@compiled_inline
 def take_out(bits: NodeBits, node: int) -> None:
     """Take a node out of a set."""
     bits[node >> 6] &= ~(_ONE << np.uint64(node & 63))

@@ -56,5 +56,9 @@ class NodeMachine:
         nodes = idle_nodes(self.whole, self.weight, self.requests)
         limits = self.limits._replace(used=np.zeros_like(self.limits.most))
         return MachineNow(
-            requests=self.requests, nodes=nodes, limits=limits, outlook=no_outlook(nodes)
+            requests=self.requests,
+            nodes=nodes,
+            limits=limits,
+            outlook=no_outlook(nodes),
+            waiting=np.zeros(len(nodes.fails), dtype=np.int64),
         )

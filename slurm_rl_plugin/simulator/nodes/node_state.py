@@ -6,17 +6,18 @@ from typing import NamedTuple
 
 import numpy as np
 
-from slurm_rl_plugin.simulator.kernel.compilation import compiled_borrowing
+from slurm_rl_plugin.simulator.kernel.compilation import compiled_borrowing, compiled_inline
 from slurm_rl_plugin.simulator.nodes.node_bits import NodeBits, no_nodes
 from slurm_rl_plugin.simulator.nodes.requests import CPU, NodeRequests
+from slurm_rl_plugin.simulator.nodes.room_now import RoomNow, note_change, room_now
 from slurm_rl_plugin.units import FloatArray, IntArray
 
 #: Amounts that differ by less are the same: parts of GPUs are no binary fractions.
 ROUNDING = 1e-6
 #: Indices into `NodeState.counts`: the first free place of held parts; how often anything was
-#: given back; jobs whose end was seen.
-_FREE_PART, GIVEN_BACK, SEEN_ENDS = 0, 1, 2
-_COUNTS = 3
+#: given back; jobs whose end was seen; jobs whose arrival was.
+_FREE_PART, GIVEN_BACK, SEEN_ENDS, SEEN_ARRIVALS = 0, 1, 2, 3
+_COUNTS = 4
 _NONE = -1
 
 
@@ -35,6 +36,7 @@ class NodeState(NamedTuple):
         chosen, chosen_cpus: nodes and CPUs of the last place found; shape [nodes].
         sets: space for sets of consecutive nodes: first, last, nodes, CPUs; shape [4, nodes].
         none_closed: the empty set of nodes.
+        room: on which nodes jobs of one node find room now.
         counts: see the names above.
     """
 
@@ -52,6 +54,7 @@ class NodeState(NamedTuple):
     chosen_cpus: FloatArray
     sets: FloatArray
     none_closed: NodeBits
+    room: RoomNow
     counts: IntArray
 
 
@@ -81,11 +84,12 @@ def idle_nodes(whole: FloatArray, weight: IntArray, requests: NodeRequests) -> N
         chosen_cpus=np.zeros(nodes),
         sets=np.zeros((4, nodes)),
         none_closed=no_nodes(nodes),
+        room=room_now(weight, requests),
         counts=counts,
     )
 
 
-@compiled_borrowing
+@compiled_inline
 def taken(requests: NodeRequests, shape: int, resource: int, cpus: float) -> float:
     """What a job with so many CPUs on a node takes there of one resource."""
     if resource == CPU:
@@ -105,6 +109,7 @@ def occupy(requests: NodeRequests, nodes: NodeState, job: int, count: int) -> No
         nodes.part_next[part] = nodes.first_part[job]
         nodes.first_part[job] = part
         nodes.running[node] += 1
+        note_change(nodes.room, node)
         for resource in range(nodes.free.shape[1]):
             nodes.free[node, resource] -= taken(requests, shape, resource, cpus)
 
@@ -116,6 +121,7 @@ def give_back(requests: NodeRequests, nodes: NodeState, job: int) -> None:
     while part != _NONE:
         node, cpus = nodes.part_node[part], nodes.part_cpus[part]
         nodes.running[node] -= 1
+        note_change(nodes.room, node)
         for resource in range(nodes.free.shape[1]):
             nodes.free[node, resource] += taken(requests, shape, resource, cpus)
             if nodes.running[node] == 0:  # what rounding may have left

@@ -10,17 +10,18 @@ from __future__ import annotations
 
 import numpy as np
 
-from slurm_rl_plugin.simulator.kernel.compilation import compiled_borrowing
+from slurm_rl_plugin.simulator.kernel.compilation import compiled_borrowing, compiled_inline
 from slurm_rl_plugin.simulator.nodes.node_bits import NodeBits, has
 from slurm_rl_plugin.simulator.nodes.node_state import ROUNDING, NodeState
 from slurm_rl_plugin.simulator.nodes.requests import CPU, NodeRequests
-from slurm_rl_plugin.units import FloatArray, IntArray
+from slurm_rl_plugin.simulator.nodes.room_now import first_open, set_fits
+from slurm_rl_plugin.units import FloatArray
 
 #: Rows of `NodeState.sets`.
 _FIRST, _LAST, _NODES, _CPUS = 0, 1, 2, 3
 
 
-@compiled_borrowing
+@compiled_inline
 def usable_cpus(
     requests: NodeRequests, shape: int, free: FloatArray, whole: FloatArray, running: int
 ) -> float:
@@ -55,39 +56,98 @@ def usable_cpus(
     return np.floor(cpus / task) * task if task > 1.0 else cpus
 
 
+@compiled_inline
+def holds(
+    requests: NodeRequests, shape: int, free: FloatArray, whole: FloatArray, running: int
+) -> bool:
+    """Whether one node holds a job of this shape; see `usable_cpus`."""
+    cpus = requests.cpus[shape]
+    return free[CPU] >= cpus and usable_cpus(requests, shape, free, whole, running) >= cpus
+
+
+@compiled_inline
+def choose_one(requests: NodeRequests, nodes: NodeState, shape: int, node: int) -> int:
+    """Fill `chosen` with the node that a job of one node takes; how many: 0 for node -1."""
+    if node < 0:
+        return 0
+    nodes.chosen[0] = node
+    cpus = nodes.whole[node, CPU] if requests.whole[shape] else requests.cpus[shape]
+    nodes.chosen_cpus[0] = cpus
+    return 1
+
+
 @compiled_borrowing
-def find_room(
-    requests: NodeRequests,
-    nodes: NodeState,
-    shape: int,
-    free: FloatArray,
-    running: IntArray,
-    closed: NodeBits,
-) -> int:
-    """Fill `chosen` with nodes for a job of this shape; how many, 0 where there is no room.
+def _bring_room_up(requests: NodeRequests, nodes: NodeState, shape: int) -> None:
+    """Look at the nodes again that have changed since the shape's set was last asked for."""
+    room, pool = nodes.room, requests.pool[shape]
+    seen, changes = room.seen[shape], room.changes[0]
+    first, last = requests.pool_first[pool], requests.pool_first[pool + 1]
+    if seen < 0 or changes - seen >= last - first:
+        for place in range(first, last):
+            _look_at_node(requests, nodes, shape, requests.pool_node[place])
+    else:
+        for change in range(seen, changes):
+            node = room.changed[change % len(room.changed)]
+            if has(requests.serves[pool], node):
+                _look_at_node(requests, nodes, shape, node)
+    room.seen[shape] = changes
+
+
+@compiled_inline
+def _look_at_node(requests: NodeRequests, nodes: NodeState, shape: int, node: int) -> None:
+    fits = holds(requests, shape, nodes.free[node], nodes.whole[node], nodes.running[node])
+    set_fits(nodes.room, shape, node, fits)
+
+
+@compiled_borrowing
+def first_node_now(requests: NodeRequests, nodes: NodeState, shape: int, closed: NodeBits) -> int:
+    """The node that a job of one node takes now, -1 for none; its shape's set is up to date."""
+    _bring_room_up(requests, nodes, shape)
+    return first_open(nodes.room, shape, requests.pool[shape], closed)
+
+
+@compiled_borrowing
+def find_room(requests: NodeRequests, nodes: NodeState, shape: int, closed: NodeBits) -> int:
+    """Fill `chosen` with nodes for a job of this shape now; how many, 0 where there is no room.
 
     Args:
         requests: of all jobs.
         nodes: its spaces are used; nothing else is changed.
         shape: of the job.
-        free: what is free on each node, shape [nodes, resources].
-        running: jobs on each node, shape [nodes].
         closed: nodes that are not to be taken, as a set.
     """
     if requests.most[shape] == 1:
-        return _first_node(requests, nodes, shape, free, running, closed)
+        node = first_node_now(requests, nodes, shape, closed)
+        return choose_one(requests, nodes, shape, node)
     pool = requests.pool[shape]
-    first, last = requests.pool_first[pool], requests.pool_first[pool + 1]
-    serving = 0
-    cpus = 0.0
-    for place in range(first, last):
+    serving, cpus = 0, 0.0
+    for place in range(requests.pool_first[pool], requests.pool_first[pool + 1]):
         node = requests.pool_node[place]
         usable = 0.0
         if not has(closed, node):
-            usable = usable_cpus(requests, shape, free[node], nodes.whole[node], running[node])
+            free, running = nodes.free[node], nodes.running[node]
+            usable = usable_cpus(requests, shape, free, nodes.whole[node], running)
         nodes.usable[node] = usable
         serving += usable > 0.0
         cpus += usable
+    return choose_several(requests, nodes, shape, serving, cpus)
+
+
+@compiled_borrowing
+def choose_several(
+    requests: NodeRequests, nodes: NodeState, shape: int, serving: int, cpus: float
+) -> int:
+    """Fill `chosen` from `usable`, which is used up; how many, 0 where there is no room.
+
+    Args:
+        requests: of all jobs.
+        nodes: `usable` holds the CPUs on each node of the pool that a job could use.
+        shape: of the job.
+        serving: nodes with any.
+        cpus: their sum.
+    """
+    pool = requests.pool[shape]
+    first, last = requests.pool_first[pool], requests.pool_first[pool + 1]
     while serving >= requests.fewest[shape] and cpus >= requests.cpus[shape]:
         count = _take_from_sets(requests, nodes, shape, first, last)
         if count > 0:
@@ -97,34 +157,6 @@ def find_room(
         nodes.usable[least] = 0.0
         serving -= 1
     return 0
-
-
-@compiled_borrowing
-def _first_node(
-    requests: NodeRequests,
-    nodes: NodeState,
-    shape: int,
-    free: FloatArray,
-    running: IntArray,
-    closed: NodeBits,
-) -> int:
-    pool = requests.pool[shape]
-    best = -1
-    best_cpus = 0.0
-    for place in range(requests.pool_first[pool], requests.pool_first[pool + 1]):
-        node = requests.pool_node[place]
-        if best >= 0 and nodes.weight[node] >= nodes.weight[best]:
-            continue
-        if has(closed, node) or free[node, CPU] < requests.cpus[shape]:
-            continue
-        usable = usable_cpus(requests, shape, free[node], nodes.whole[node], running[node])
-        if usable > 0.0 and usable >= requests.cpus[shape]:
-            best, best_cpus = node, usable
-    if best < 0:
-        return 0
-    nodes.chosen[0] = best
-    nodes.chosen_cpus[0] = best_cpus if requests.whole[shape] else requests.cpus[shape]
-    return 1
 
 
 @compiled_borrowing

@@ -1,7 +1,9 @@
-"""Slurm's table of what is planned: times into the future, and which nodes are free of plans then.
+"""What Slurm's table of plans tells: which nodes are planned when, and when others are free of it.
 
 A plan takes whole nodes, as sched/backfill has it (Slurm 26.05), though the job may need only a
-part of each.
+part of each. Slurm keeps stretches of time (slots) with the nodes that are free of plans in each;
+here stand the plans themselves and the times at which its slots meet, which tell the same in
+fewer steps.
 """
 
 from __future__ import annotations
@@ -11,113 +13,129 @@ from typing import NamedTuple
 import numpy as np
 
 from slurm_rl_plugin.simulator.kernel.compilation import compiled_borrowing
-from slurm_rl_plugin.simulator.nodes.node_bits import NodeBits, has, no_nodes, take_out, words
+from slurm_rl_plugin.simulator.nodes.node_bits import NodeBits, has, no_nodes, put_in
 from slurm_rl_plugin.units import FloatArray, IntArray
 
-#: The slot behind the last.
-LAST = 0
-_ALL = np.uint64(0xFFFF_FFFF_FFFF_FFFF)
+#: Indices into `TimeSlots.used`.
+_PLANS, _TIMES = 0, 1
+#: Indices into `TimeSlots.window`.
+BEGIN, END = 0, 1
+_NONE = -1
 
 
 class TimeSlots(NamedTuple):
-    """Stretches of time, linked in order; the first is number 0.
+    """Plans of whole nodes within a window of time.
 
     Attributes:
-        begin, end: seconds, shape [most slots].
-        after: number of the next slot, LAST behind the last one.
-        free: nodes without a plan, as sets, shape [most slots, words].
-        used: slots in use, shape [1].
+        window: begin and end, seconds.
+        first, last: of each plan of a node, shape [most plans].
+        node: that it takes.
+        before: the plan of the same node that was made before it, -1 for none.
+        newest: the last plan of each node, shape [nodes].
+        times: at which slots meet, in rising order, shape [2 * most plans].
+        used: plans and times in use, shape [2].
         closed: space for the nodes that a job must not take, a set.
     """
 
-    begin: FloatArray
-    end: FloatArray
-    after: IntArray
-    free: NodeBits
+    window: FloatArray
+    first: FloatArray
+    last: FloatArray
+    node: IntArray
+    before: IntArray
+    newest: IntArray
+    times: FloatArray
     used: IntArray
     closed: NodeBits
 
 
 def time_slots(most: int, nodes: int) -> TimeSlots:
-    """Room for so many slots."""
+    """Room for so many plans of a node."""
     return TimeSlots(
-        begin=np.zeros(most),
-        end=np.zeros(most),
-        after=np.zeros(most, dtype=np.int64),
-        free=np.zeros((most, words(nodes)), dtype=np.uint64),
-        used=np.ones(1, dtype=np.int64),
+        window=np.zeros(2),
+        first=np.zeros(most),
+        last=np.zeros(most),
+        node=np.zeros(most, dtype=np.int64),
+        before=np.zeros(most, dtype=np.int64),
+        newest=np.full(nodes, _NONE),
+        times=np.zeros(2 * most),
+        used=np.zeros(2, dtype=np.int64),
         closed=no_nodes(nodes),
     )
 
 
 @compiled_borrowing
 def clear_slots(slots: TimeSlots, begin: float, end: float) -> None:
-    """One slot without any plan."""
-    slots.begin[0], slots.end[0], slots.after[0] = begin, end, LAST
-    slots.used[0] = 1
-    for word in range(slots.free.shape[1]):
-        slots.free[0, word] = _ALL
+    """A window without any plan."""
+    slots.window[BEGIN], slots.window[END] = begin, end
+    for plan in range(slots.used[_PLANS]):
+        slots.newest[slots.node[plan]] = _NONE
+    slots.used[_PLANS] = slots.used[_TIMES] = 0
 
 
 @compiled_borrowing
-def _cut(slots: TimeSlots, slot: int, time: float) -> None:
-    """Make two slots of one."""
-    new = slots.used[0]
-    slots.used[0] += 1
-    slots.begin[new], slots.end[new] = time, slots.end[slot]
-    slots.end[slot] = time
-    slots.after[new] = slots.after[slot]
-    slots.after[slot] = new
-    for word in range(slots.free.shape[1]):
-        slots.free[new, word] = slots.free[slot, word]
+def _place_behind(slots: TimeSlots, time: float) -> int:
+    """Place of the first of `times` that is later."""
+    low, high = 0, slots.used[_TIMES]
+    while low < high:
+        middle = (low + high) // 2
+        if slots.times[middle] > time:
+            high = middle
+        else:
+            low = middle + 1
+    return low
 
 
 @compiled_borrowing
-def add_plan(slots: TimeSlots, begin: float, end: float, nodes: IntArray, count: int) -> bool:
-    """Plan for the first `count` of `nodes` from `begin` to `end`; False where no slot is left."""
-    if slots.used[0] + 2 > len(slots.begin):
-        return False
-    slot = 0
-    while slots.end[slot] <= begin:
-        slot = slots.after[slot]
-        if slot == LAST:
-            return True  # behind the window
-    if slots.begin[slot] < begin:
-        _cut(slots, slot, begin)
-        slot = slots.after[slot]
-    while True:
-        if slots.end[slot] > end:
-            _cut(slots, slot, end)
-        for place in range(count):
-            take_out(slots.free[slot], nodes[place])
-        if slots.end[slot] >= end or slots.after[slot] == LAST:
-            return True
-        slot = slots.after[slot]
+def _cut(slots: TimeSlots, time: float) -> None:
+    """Let slots meet at a time."""
+    if time <= slots.window[BEGIN] or time >= slots.window[END]:
+        return
+    place = _place_behind(slots, time)
+    if place > 0 and slots.times[place - 1] == time:
+        return
+    for each in range(slots.used[_TIMES], place, -1):
+        slots.times[each] = slots.times[each - 1]
+    slots.times[place] = time
+    slots.used[_TIMES] += 1
+
+
+@compiled_borrowing
+def add_plan(slots: TimeSlots, begin: float, end: float, nodes: IntArray, count: int) -> None:
+    """Plan for the first `count` of `nodes` from `begin` to `end`, as far as the window goes."""
+    if begin >= slots.window[END]:
+        return
+    _cut(slots, begin)
+    _cut(slots, end)
+    for place in range(count):
+        plan, node = slots.used[_PLANS], nodes[place]
+        slots.first[plan], slots.last[plan] = begin, min(end, slots.window[END])
+        slots.node[plan] = node
+        slots.before[plan] = slots.newest[node]
+        slots.newest[node] = plan
+        slots.used[_PLANS] += 1
 
 
 @compiled_borrowing
 def overlaps_plan(slots: TimeSlots, begin: float, end: float, nodes: IntArray, count: int) -> bool:
     """Whether any of the first `count` of `nodes` is planned between `begin` and `end`."""
-    slot = 0
-    while True:
-        if slots.end[slot] > begin and slots.begin[slot] < end:
-            for place in range(count):
-                if not has(slots.free[slot], nodes[place]):
-                    return True
-        slot = slots.after[slot]
-        if slot == LAST:
-            return False
+    for place in range(count):
+        plan = slots.newest[nodes[place]]
+        while plan != _NONE:
+            if slots.first[plan] < end and slots.last[plan] > begin:
+                return True
+            plan = slots.before[plan]
+    return False
 
 
 @compiled_borrowing
-def _gains(slots: TimeSlots, serves: NodeBits, slot: int) -> bool:
-    """Whether the next slot has a serving node that neither this one nor those before leave."""
-    after = slots.after[slot]
-    for word in range(len(serves)):
-        now = slots.free[slot, word] & ~slots.closed[word]
-        if serves[word] & slots.free[after, word] & ~now:
-            return True
-    return False
+def _is_free_behind(slots: TimeSlots, plan: int) -> bool:
+    """Whether the node of a plan has no other that goes on where this one ends."""
+    end, other = slots.last[plan], slots.newest[slots.node[plan]]
+    while other != _NONE:
+        if slots.first[other] <= end and slots.last[other] > end:
+            return False
+        other = slots.before[other]
+    return True
 
 
 @compiled_borrowing
@@ -129,19 +147,31 @@ def close_planned(slots: TimeSlots, serves: NodeBits, begin: float, end: float) 
     """
     for word in range(len(serves)):
         slots.closed[word] = ~serves[word]
-    slot, later = 0, 0.0
-    while True:
-        after = slots.after[slot]
-        looks = slots.end[slot] > begin and after != LAST and later == 0.0
-        if looks and _gains(slots, serves, slot):
-            later = slots.end[slot]
-        if slots.end[slot] > begin:
-            if slots.begin[slot] > end:
-                if later == 0.0 and after != LAST and slots.after[after] != LAST:
-                    later = slots.end[after]
-                return later
-            for word in range(len(serves)):
-                slots.closed[word] |= ~slots.free[slot, word]
-        if after == LAST:
-            return later
-        slot = after
+    gain = slots.window[END]
+    for plan in range(slots.used[_PLANS]):
+        last = slots.last[plan]
+        if last <= begin:
+            continue
+        node = slots.node[plan]
+        if last < gain and has(serves, node) and _is_free_behind(slots, plan):
+            gain = last
+        if slots.first[plan] <= end:
+            put_in(slots.closed, node)
+    return _later(slots, gain, end)
+
+
+@compiled_borrowing
+def _later(slots: TimeSlots, gain: float, end: float) -> float:
+    """When Slurm looks again: it goes no further than the slot behind the first after `end`.
+
+    Args:
+        slots: what is planned.
+        gain: when a serving node is free of plans first, the window's end for never.
+        end: of the job.
+    """
+    if gain <= end and gain < slots.window[END]:
+        return gain
+    place, times = _place_behind(slots, end), slots.used[_TIMES]
+    if gain < slots.window[END] and gain <= slots.times[min(place + 1, times - 1)]:
+        return gain
+    return slots.times[place + 2] if place + 2 < times else 0.0

@@ -22,13 +22,18 @@ from slurm_rl_plugin.simulator.kernel.cluster import (
     next_event,
 )
 from slurm_rl_plugin.simulator.kernel.compilation import compiled
+from slurm_rl_plugin.simulator.nodes.backfill_passes import BackfillPasses
 from slurm_rl_plugin.simulator.nodes.machine_now import MachineNow, any_room, free_ended
 from slurm_rl_plugin.simulator.nodes.main_scheduler import MainPasses, start_in_main_pass
 from slurm_rl_plugin.simulator.nodes.node_bits import bits_of, no_nodes
 from slurm_rl_plugin.simulator.nodes.node_machine import PartitionQueues
 from slurm_rl_plugin.simulator.nodes.requests import NodeRequests
-from slurm_rl_plugin.simulator.nodes.slurm_backfill import BackfillPasses, backfill
+from slurm_rl_plugin.simulator.nodes.slurm_backfill import backfill
 from slurm_rl_plugin.simulator.nodes.time_slots import time_slots
+from slurm_rl_plugin.simulator.schedules.order_in_tiers import (
+    order_in_tiers,
+    order_that_matters,
+)
 from slurm_rl_plugin.simulator.schedules.ordered_queue import OrderedQueue, score_queue
 from slurm_rl_plugin.units import FloatArray, IntArray
 
@@ -92,10 +97,14 @@ def slurm_passes(
             most_of_user=settings.most_of_user,
             user=queues.user,
             seen=np.zeros(int(queues.user.max(initial=0)) + 2, dtype=np.int64),
-            slots=time_slots(2 * settings.most_jobs + 2, nodes),
+            slots=time_slots(_most_planned(requests, settings.most_jobs, nodes), nodes),
             earliest=np.zeros((templates, 2)),
             template=template.astype(np.int64),
             passes=np.zeros(1, dtype=np.int64),
+            looked_at=np.zeros(jobs, dtype=np.int64),
+            hopeless=np.zeros(templates, dtype=np.int64),
+            late=no_nodes(nodes),
+            open=no_nodes(nodes),
         ),
         backfills=settings.backfills,
         depth=settings.depth,
@@ -104,6 +113,12 @@ def slurm_passes(
         tier=queues.tier,
         last=np.full(3, -np.inf),
     )
+
+
+def _most_planned(requests: NodeRequests, most_jobs: int, nodes: int) -> int:
+    """How many nodes the widest jobs of a pass may be planned on together."""
+    widest = np.minimum(np.minimum(requests.most, np.ceil(requests.cpus)), nodes)
+    return int(np.sort(widest[requests.shape])[-most_jobs:].sum()) if most_jobs else 0
 
 
 @compiled
@@ -129,17 +144,18 @@ def _depth_of_main_pass(passes: SlurmPasses, time: float) -> int:
 
 
 @compiled
-def order_in_tiers(queue: OrderedQueue, tier: IntArray, count: int) -> IntArray:
-    """The `count` pending jobs by tier, then by the scores made now, then by submission.
-
-    Args:
-        queue: with scores of now.
-        tier: of each job, shape [n].
-        count: pending jobs.
-    """
-    # pending jobs stand in order of submission, which a stable sort keeps among equals
-    order = queue.jobs[np.argsort(-queue.scores[:count], kind="mergesort")]
-    return order[np.argsort(-tier[order], kind="mergesort")]
+def _order_now(
+    cluster: Cluster,
+    machine: MachineNow,
+    passes: SlurmPasses,
+    queue: OrderedQueue,
+    is_backfill: bool,
+) -> IntArray:
+    """The order as far as the passes that are due look at it."""
+    count = cluster.counts[PENDING]
+    if is_backfill or count > passes.depth:
+        return order_in_tiers(queue, passes.tier, count)
+    return order_that_matters(machine, queue, passes.tier, passes.main.partition, count)
 
 
 @compiled
@@ -162,7 +178,8 @@ def _look(
     """The passes that are due now, over the pending jobs in order; of the first, to a depth."""
     count = cluster.counts[PENDING]
     if depth > 0:
-        start_in_main_pass(workload, cluster, machine, passes.main, order, min(count, depth))
+        looked = min(depth, count if is_static else len(order))
+        start_in_main_pass(workload, cluster, machine, passes.main, order, looked)
     if is_backfill and cluster.counts[PENDING] > 0:
         if not is_static and cluster.counts[PENDING] < count:
             order = _still_pending(cluster, order, count)
@@ -205,7 +222,7 @@ def run_as_slurm(
             order = cluster.pending
             if len(rank) == 0:
                 score_queue(workload, cluster, queue)
-                order = order_in_tiers(queue, passes.tier, cluster.counts[PENDING])
+                order = _order_now(cluster, machine, passes, queue, is_backfill)
             is_static = len(rank) > 0
             _look(workload, cluster, machine, passes, order, is_static, depth, is_backfill)
         if is_backfill:

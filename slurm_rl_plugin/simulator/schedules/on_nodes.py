@@ -25,9 +25,12 @@ from slurm_rl_plugin.simulator.nodes.node_machine import NodeMachine
 from slurm_rl_plugin.simulator.nodes.node_state import held_by
 from slurm_rl_plugin.simulator.schedules.as_slurm import (
     SlurmPasses,
-    order_in_tiers,
     run_as_slurm,
     slurm_passes,
+)
+from slurm_rl_plugin.simulator.schedules.order_in_tiers import (
+    order_in_tiers,
+    order_that_matters,
 )
 from slurm_rl_plugin.simulator.schedules.ordered_queue import (
     OrderedQueue,
@@ -53,10 +56,10 @@ def _start(
     cluster: Cluster,
     machine: MachineNow,
     order: IntArray,
+    count: int,
     backfilling: int,
 ) -> None:
-    """Start pending jobs in order, under a way of BACKFILLING."""
-    count = cluster.counts[PENDING]
+    """Start the first `count` jobs of an order, under a way of BACKFILLING."""
     if backfilling == CONSERVATIVE:
         start_conservatively_on_nodes(workload, cluster, machine, order, count)
     else:
@@ -70,7 +73,8 @@ def _decide_in_order(
     """One decision of a static order, in which `pending` is kept."""
     if cluster.counts[PENDING] > 0 and any_room(cluster, machine):
         cluster.counts[DECISIONS] += 1
-        _start(workload, cluster, machine, cluster.pending, backfilling)
+        count = cluster.counts[PENDING]
+        _start(workload, cluster, machine, cluster.pending, count, backfilling)
 
 
 @compiled
@@ -103,6 +107,7 @@ def _run_scored(
     backfilling: int,
     until: float,
 ) -> None:
+    one_line = np.zeros_like(tier)
     no_rank = np.empty(0, dtype=np.int64)
     while True:
         event = next_event(workload, cluster)
@@ -115,8 +120,12 @@ def _run_scored(
             continue
         cluster.counts[DECISIONS] += 1
         score_queue(workload, cluster, queue)
-        order = order_in_tiers(queue, tier, cluster.counts[PENDING])
-        _start(workload, cluster, machine, order, backfilling)
+        count = cluster.counts[PENDING]
+        if backfilling == CONSERVATIVE:  # whoever has no room now has a place in the plan
+            order = order_in_tiers(queue, tier, count)
+        else:
+            order = order_that_matters(machine, queue, tier, one_line, count)
+        _start(workload, cluster, machine, order, len(order), backfilling)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -229,7 +229,6 @@ def _shapes_that_fit(asked: NodeRequests, machine: Machine) -> BoolArray:
     whole, weight = node_resources(machine)
     nodes: NodeState = idle_nodes(whole, weight, asked)
     fits = [
-        find_room(asked, nodes, shape, nodes.free, nodes.running, nodes.none_closed) > 0
-        for shape in range(len(asked.fewest))
+        find_room(asked, nodes, shape, nodes.none_closed) > 0 for shape in range(len(asked.fewest))
     ]
     return np.array(fits, dtype=np.bool_)
