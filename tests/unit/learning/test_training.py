@@ -133,7 +133,7 @@ def test_native_needs_recorded_starts():
 
 
 def test_an_unknown_policy_is_refused_with_the_known_ones():
-    with pytest.raises(ConfigurationError, match=r"'lifo': give one of edf, .*native"):
+    with pytest.raises(ConfigurationError, match=r"'lifo': give one of drf, edf, .*native"):
         evaluate(Candidate(name="lifo"), LOG, None, SimulationSettings(capacity=5))
 
 
