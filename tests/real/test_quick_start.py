@@ -63,10 +63,7 @@ def typed(node: HeadNode, line: str, folder: str) -> str:
 def answered(window: str) -> tuple[int, int]:
     """Expressions of the dashboards that have data, and all."""
     asked = {
-        substituted(each, window=window)
-        for path in DASHBOARDS
-        for _, each in expressions(path)
-        if "_resource" not in each  # this cluster counts processors alone
+        substituted(each, window=window) for path in DASHBOARDS for _, each in expressions(path)
     }
     numbers = [
         any(math.isfinite(float(row["value"][1])) for row in query(PORT, each)) for each in asked
