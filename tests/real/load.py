@@ -84,7 +84,11 @@ def outcomes(slurm: PrivateSlurm, job_ids: list[int]) -> dict[int, Outcome]:
         job, submit, start, end, state, limit = line.split("|")
         if start.isdigit() and end.isdigit():
             found[int(job)] = Outcome(
-                submit=int(submit), start=int(start), end=int(end), state=state, limit=int(limit or 0)
+                submit=int(submit),
+                start=int(start),
+                end=int(end),
+                state=state,
+                limit=int(limit or 0),
             )
     return found
 
