@@ -23,8 +23,10 @@ LIMITED, WIDEST, CHANGE_INTERVAL, LIFT_AFTER, IDLE_AFTER = 0, 1, 2, 3, 4
 IN_FORCE, SET_AT, WAKE, STARVING, LAST_CAME, CAME, NARROW_FIRST, MOST = 5, 6, 7, 8, 9, 10, 11, 12
 
 
-#: `weighed` of jobs of processors alone, `billed` of a site that counts processors.
-_NOTHING_MORE: FloatArray = np.empty(0)
+#: Columns of `Workload.counted`.
+WEIGHED, BILLED = 0, 1
+#: `counted` where processors are all that is weighed and billed.
+_PROCESSORS_ALONE: FloatArray = np.empty((0, 2))
 
 
 class Workload(NamedTuple):
@@ -40,9 +42,9 @@ class Workload(NamedTuple):
         interactive: job class.
         shares: share of each account, shape [accounts].
         past: whose the jobs are, and what is known of their earlier runs.
-        weighed: processors that each job weighs by its dominant share of the machine; empty where
-            all weigh those that they ask for.
-        billed: what the site bills each job for a second; empty where it counts processors.
+        counted: shape [n, 2], processors that each job weighs by its dominant share of the machine,
+            and what the site bills it for a second; [0, 2] where both are the processors that it
+            asks for. One column, since each compiled call is handed all of them.
     """
 
     submit: FloatArray
@@ -54,13 +56,31 @@ class Workload(NamedTuple):
     interactive: BoolArray
     shares: FloatArray
     past: WorkloadHistory = NO_PAST
-    weighed: FloatArray = _NOTHING_MORE
-    billed: FloatArray = _NOTHING_MORE
+    counted: FloatArray = _PROCESSORS_ALONE
 
     @property
     def size(self) -> FloatArray:
         """How large each job is, in processors, shape [n]; `size_of` in compiled code."""
-        return self.weighed if len(self.weighed) else self.processors.astype(np.float64)
+        return self._counted(WEIGHED)
+
+    @property
+    def billed(self) -> FloatArray:
+        """What each job is charged for a second, shape [n]."""
+        return self._counted(BILLED)
+
+    def _counted(self, column: int) -> FloatArray:
+        if len(self.counted):
+            return self.counted[:, column]
+        return self.processors.astype(np.float64)
+
+    def counting(
+        self, *, weighed: FloatArray | None = None, billed: FloatArray | None = None
+    ) -> Self:
+        """The same jobs with what they weigh and are billed, each [n]; None for processors."""
+        if weighed is None and billed is None:
+            return self._replace(counted=_PROCESSORS_ALONE)
+        both = [self.processors if each is None else each for each in (weighed, billed)]
+        return self._replace(counted=np.column_stack(both).astype(np.float64))
 
     @classmethod
     def of_jobs(
@@ -85,9 +105,7 @@ class Workload(NamedTuple):
             interactive=jobs.interactive,
             shares=shares,
             past=past,
-            weighed=_NOTHING_MORE if jobs.weighed is None else jobs.weighed,
-            billed=_NOTHING_MORE if billed is None else billed,
-        )
+        ).counting(weighed=jobs.weighed, billed=billed)
 
     def select(self, job: IntArray | BoolArray) -> Self:
         """The chosen jobs with the shares of the whole."""
@@ -190,8 +208,8 @@ def empty_cluster(
 @compiled_borrowing
 def size_of(workload: Workload, job: int) -> float:
     """How large a job is, in processors."""
-    if len(workload.weighed) > 0:
-        return workload.weighed[job]
+    if len(workload.counted) > 0:
+        return workload.counted[job, WEIGHED]
     return float(workload.processors[job])
 
 
@@ -229,8 +247,8 @@ def _note_start(cluster: Cluster, job: int) -> None:
 @compiled_borrowing
 def _charge(workload: Workload, job: int) -> float:
     """What a job is charged for a second."""
-    if len(workload.billed) > 0:
-        return workload.billed[job]
+    if len(workload.counted) > 0:
+        return workload.counted[job, BILLED]
     return float(workload.processors[job])
 
 

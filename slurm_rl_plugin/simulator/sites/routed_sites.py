@@ -228,17 +228,16 @@ class RoutedSite:
 
 
 def _job_columns(offered: Workload) -> tuple[str, ...]:
-    told = [name for name in ("weighed", "billed") if len(getattr(offered, name))]
-    return (*_JOB_COLUMNS, *told)
+    return (*_JOB_COLUMNS, "counted") if len(offered.counted) else _JOB_COLUMNS
 
 
 def _nothing_yet(offered: Workload) -> Workload:
     """Columns for all offered jobs and one more, of which none has come."""
     rows = len(offered.submit) + 1
-    columns: dict[str, Any] = {
-        name: np.zeros(rows, dtype=getattr(offered, name).dtype)
-        for name in _job_columns(offered)[1:]
-    }
+    columns: dict[str, Any] = {}
+    for name in _job_columns(offered)[1:]:
+        column = getattr(offered, name)
+        columns[name] = np.zeros((rows, *column.shape[1:]), dtype=column.dtype)
     columns["processors"] += 1
     return offered._replace(submit=np.full(rows, np.inf), **columns)
 
