@@ -14,6 +14,7 @@ from slurm_rl_plugin.policies.port import Policy
 from slurm_rl_plugin.policies.protection import (
     FOR_GOOD,
     Protection,
+    borne_by,
     longest_wait,
     overtaken_by,
     protected_after,
@@ -178,7 +179,7 @@ class ProtectedPolicy:
         may = waits_for_machine(snapshot)
         if self.orderable is not None:
             may &= self.orderable(snapshot)
-        late = np.flatnonzero((known.of(jobs.job_id) > limit) & may)
+        late = np.flatnonzero((known.of(jobs.job_id) > borne_by(jobs.time_limit, limit)) & may)
         oldest = late[np.lexsort((jobs.job_id[late], _arrivals(snapshot)[late]))]
         taken: Counter[tuple[int, ...]] = Counter()  # of each partition, and of each user there
         kept = []

@@ -106,6 +106,7 @@ def jobs_of(workload: Workload) -> list[Job]:
         workload.processors,
         workload.account,
         workload.interactive,
+        workload.time_limit,
     )
     return [Job(*values) for values in zip(*(each.tolist() for each in columns), strict=True)]
 

@@ -20,6 +20,7 @@ class Job(NamedTuple):
     processors: int
     account: int
     interactive: bool
+    requested: float = 0.0
 
 
 class Limit(NamedTuple):
@@ -41,7 +42,8 @@ class Limit(NamedTuple):
 
 class Protect(NamedTuple):
     """At most `jobs` go first: the oldest of those that were overtaken by `after` of the longest
-    wait, of which half is forgotten in 30 days; by a minute at least, by a day at most."""
+    wait, of which half is forgotten in 30 days, and by a quarter of the time that they asked for;
+    by a minute at least, by a day at most."""
 
     jobs: int
     after: float
@@ -152,10 +154,14 @@ class _Protected:
         late = [
             j
             for j in at.pending
-            if j in self.ever or self._overtaken(jobs, at, j) / capacity > limit
+            if j in self.ever
+            or self._overtaken(jobs, at, j) / capacity > max(limit, self._own(jobs[j]))
         ]
         self.now = late[: self.rule.jobs]
         self.ever.update(self.now)
+
+    def _own(self, job):
+        return min(0.25 * job.requested, 86400)
 
     def _overtaken(self, jobs, at, j):
         """Processor-seconds that jobs submitted later used while this one waited."""

@@ -22,6 +22,7 @@ from slurm_rl_plugin.units import FloatArray, IntArray
 _overtaken_by = compiled_copy(plain.overtaken_by)
 longest_wait = compiled_copy(plain.longest_wait)
 _protected_after = compiled_copy(plain.protected_after)
+_borne_by = compiled_copy(plain.borne_by)
 
 #: Indices into `ProtectedQueue.site`.
 _COUNTED_TO, _LONGEST = 0, 1
@@ -121,7 +122,8 @@ def protect(
     taken = 0
     for place in range(count):
         job = jobs[place]
-        if protection.overtaken[job] > limit and _has_place(workload, protection, job, taken):
+        borne = _borne_by(workload.time_limit[job], limit)
+        if protection.overtaken[job] > borne and _has_place(workload, protection, job, taken):
             scores[place] = np.inf  # ties go to the job submitted first
             protection.overtaken[job] = max(protection.overtaken[job], FOR_GOOD)
             taken += 1

@@ -13,6 +13,7 @@ from slurm_rl_plugin.policies.protection import (
     LATEST,
     SOONEST,
     Protection,
+    borne_by,
     longest_wait,
     overtaken_by,
     protected_after,
@@ -46,6 +47,12 @@ def test_protection_begins_between_a_minute_and_a_day() -> None:
     assert protected_after(0.0, 0.1) == SOONEST
     assert protected_after(36000.0, 0.1) == 3600.0
     assert protected_after(1e9, 0.1) == LATEST
+
+
+def test_a_job_bears_a_quarter_of_the_time_that_it_asks_for() -> None:
+    hours = np.array([np.nan, 0.0, 2.0, 8.0, 400.0])
+    assert borne_by(3600.0 * hours, 3600.0).tolist() == [3600.0, 3600.0, 3600.0, 7200.0, LATEST]
+    assert borne_by(np.nan, 60.0) == 60.0
 
 
 @pytest.mark.parametrize(
