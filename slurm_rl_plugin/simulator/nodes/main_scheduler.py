@@ -71,8 +71,11 @@ def start_in_main_pass(
         How many jobs started.
     """
     _open_all(passes)
+    open_partitions = len(passes.failed)
     started = 0
     for place in range(count):
+        if open_partitions == 0:
+            break
         job = order[place]
         partition, shape = passes.partition[job], machine.requests.shape[job]
         if passes.failed[partition] or not within_limits(machine.limits, job):
@@ -82,6 +85,7 @@ def start_in_main_pass(
             found = find_room(machine.requests, machine.nodes, shape, passes.closed)
         if found == 0:
             _close_partition(passes, partition)
+            open_partitions -= 1
             continue
         start_on_nodes(workload, cluster, machine, job, found)
         started += 1

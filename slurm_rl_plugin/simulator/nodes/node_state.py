@@ -8,6 +8,12 @@ import numpy as np
 
 from slurm_rl_plugin.simulator.kernel.compilation import compiled_borrowing, compiled_inline
 from slurm_rl_plugin.simulator.nodes.node_bits import NodeBits, no_nodes
+from slurm_rl_plugin.simulator.nodes.node_ends import (
+    NodeEnds,
+    no_node_ends,
+    put_on_node,
+    take_off_node,
+)
 from slurm_rl_plugin.simulator.nodes.requests import CPU, NodeRequests
 from slurm_rl_plugin.simulator.nodes.room_now import RoomNow, note_change, room_now
 from slurm_rl_plugin.units import FloatArray, IntArray
@@ -31,6 +37,7 @@ class NodeState(NamedTuple):
         running: jobs on each node, shape [nodes].
         first_part: where the held parts of each job begin, shape [n]; -1 for none.
         part_node, part_cpus, part_next: held parts, as chains; shape [CPUs of all nodes].
+        ends: the same parts by node.
         fails: `counts[GIVEN_BACK]` when a shape was last seen to find no room now, shape [shapes].
         usable: CPUs on each node of a pool that a job could use, space; shape [nodes].
         chosen, chosen_cpus: nodes and CPUs of the last place found; shape [nodes].
@@ -48,6 +55,7 @@ class NodeState(NamedTuple):
     part_node: IntArray
     part_cpus: FloatArray
     part_next: IntArray
+    ends: NodeEnds
     fails: IntArray
     usable: FloatArray
     chosen: IntArray
@@ -78,6 +86,7 @@ def idle_nodes(whole: FloatArray, weight: IntArray, requests: NodeRequests) -> N
         part_node=np.zeros(parts, dtype=np.int64),
         part_cpus=np.zeros(parts),
         part_next=np.append(np.arange(1, parts), _NONE),
+        ends=no_node_ends(nodes, parts),
         fails=np.full(len(requests.fewest), _NONE),
         usable=np.zeros(nodes),
         chosen=np.zeros(nodes, dtype=np.int64),
@@ -98,8 +107,8 @@ def taken(requests: NodeRequests, shape: int, resource: int, cpus: float) -> flo
 
 
 @compiled_borrowing
-def occupy(requests: NodeRequests, nodes: NodeState, job: int, count: int) -> None:
-    """Give a job the first `count` nodes of `chosen`."""
+def occupy(requests: NodeRequests, nodes: NodeState, job: int, count: int, end: float) -> None:
+    """Give a job that is expected to end at `end` the first `count` nodes of `chosen`."""
     shape = requests.shape[job]
     for place in range(count):
         node, cpus = nodes.chosen[place], nodes.chosen_cpus[place]
@@ -108,6 +117,7 @@ def occupy(requests: NodeRequests, nodes: NodeState, job: int, count: int) -> No
         nodes.part_node[part], nodes.part_cpus[part] = node, cpus
         nodes.part_next[part] = nodes.first_part[job]
         nodes.first_part[job] = part
+        put_on_node(nodes.ends, node, part, job, end)
         nodes.running[node] += 1
         note_change(nodes.room, node)
         for resource in range(nodes.free.shape[1]):
@@ -120,6 +130,7 @@ def give_back(requests: NodeRequests, nodes: NodeState, job: int) -> None:
     shape, part = requests.shape[job], nodes.first_part[job]
     while part != _NONE:
         node, cpus = nodes.part_node[part], nodes.part_cpus[part]
+        take_off_node(nodes.ends, node, part)
         nodes.running[node] -= 1
         note_change(nodes.room, node)
         for resource in range(nodes.free.shape[1]):

@@ -13,6 +13,7 @@ from slurm_rl_plugin.simulator.kernel.compilation import compiled_borrowing, com
 from slurm_rl_plugin.simulator.nodes.backfill_passes import BackfillPasses, is_looked_at
 from slurm_rl_plugin.simulator.nodes.group_limits import within_limits
 from slurm_rl_plugin.simulator.nodes.machine_now import MachineNow, is_free_now, start_on_nodes
+from slurm_rl_plugin.simulator.nodes.one_node_will_run import STARTS_NEVER
 from slurm_rl_plugin.simulator.nodes.reach_of_pass import (
     fill_looked_at,
     hope_again,
@@ -26,7 +27,7 @@ from slurm_rl_plugin.simulator.nodes.time_slots import (
     close_planned,
     overlaps_plan,
 )
-from slurm_rl_plugin.simulator.nodes.will_run import STARTS_NEVER, will_run
+from slurm_rl_plugin.simulator.nodes.will_run import will_run
 from slurm_rl_plugin.units import IntArray
 
 
@@ -47,7 +48,7 @@ def _plan(
         if begin > window_end:
             return STARTS_NEVER, 0
         later = close_planned(slots, serves, begin, begin + limit)
-        start, count = will_run(cluster, machine, slots, shape, begin, later)
+        start, count = will_run(cluster, machine, passes.fitting, slots.closed, shape, begin, later)
         if count > 0:
             start = max(start, begin)
             if start > now:

@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from slurm_rl_plugin.domain.machine import BackfillSettings
 from slurm_rl_plugin.simulator.kernel.cluster import (
     DECISIONS,
     PENDING,
@@ -23,10 +22,11 @@ from slurm_rl_plugin.simulator.kernel.cluster import (
 )
 from slurm_rl_plugin.simulator.kernel.compilation import compiled
 from slurm_rl_plugin.simulator.nodes.backfill_passes import BackfillPasses
+from slurm_rl_plugin.simulator.nodes.fitting_ends import fitting_ends
 from slurm_rl_plugin.simulator.nodes.machine_now import MachineNow, any_room, free_ended
 from slurm_rl_plugin.simulator.nodes.main_scheduler import MainPasses, start_in_main_pass
 from slurm_rl_plugin.simulator.nodes.node_bits import bits_of, no_nodes
-from slurm_rl_plugin.simulator.nodes.node_machine import PartitionQueues
+from slurm_rl_plugin.simulator.nodes.node_machine import NodeMachine
 from slurm_rl_plugin.simulator.nodes.requests import NodeRequests
 from slurm_rl_plugin.simulator.nodes.slurm_backfill import backfill
 from slurm_rl_plugin.simulator.nodes.time_slots import time_slots
@@ -65,20 +65,14 @@ class SlurmPasses(NamedTuple):
     last: FloatArray
 
 
-def slurm_passes(
-    settings: BackfillSettings,
-    workload: Workload,
-    requests: NodeRequests,
-    queues: PartitionQueues,
-) -> SlurmPasses:
+def slurm_passes(workload: Workload, machine: NodeMachine) -> SlurmPasses:
     """Passes over the jobs of a workload.
 
     Args:
-        settings: of slurmctld.
         workload: the jobs; `estimate` is their time limit.
-        requests: what they ask for.
-        queues: their partitions.
+        machine: of these jobs.
     """
+    settings, requests, queues = machine.backfill, machine.requests, machine.queues
     jobs, nodes = len(queues.partition), queues.serves.shape[1]
     asked = np.column_stack([requests.shape.astype(np.float64), workload.estimate])
     template = np.unique(asked, axis=0, return_inverse=True)[1].reshape(-1)
@@ -103,6 +97,7 @@ def slurm_passes(
             passes=np.zeros(1, dtype=np.int64),
             looked_at=np.zeros(jobs, dtype=np.int64),
             hopeless=np.zeros(templates, dtype=np.int64),
+            fitting=fitting_ends(machine.weight, machine.whole.shape[1], requests),
             late=no_nodes(nodes),
             open=no_nodes(nodes),
         ),

@@ -169,7 +169,7 @@ class NodeRun:
             rank = _rank_in_tiers(order.scores, tier)
         passes = None
         if settings.backfilling == AS_SLURM:
-            passes = slurm_passes(machine.backfill, workload, machine.requests, machine.queues)
+            passes = slurm_passes(workload, machine)
         return cls(
             workload=workload,
             cluster=settings.empty_cluster(workload),
