@@ -24,6 +24,9 @@ class BackfillPasses(NamedTuple):
             and the number of that pass, shape [templates, 2]; another of them starts no earlier.
         template: of each job, shape [n].
         passes: number of the pass, shape [1].
+        changes: starts, plans and begins of passes, shape [1].
+        unplanned: `changes` when a job of a template last found no place in the plan, shape
+            [templates]; until something changes, no other of them finds one.
         looked_at: space for places of the queue, shape [n].
         hopeless: number of the pass in which no job of a template can start, shape [templates].
         fitting: after whose end nodes hold jobs of one node.
@@ -41,6 +44,8 @@ class BackfillPasses(NamedTuple):
     earliest: FloatArray
     template: IntArray
     passes: IntArray
+    changes: IntArray
+    unplanned: IntArray
     looked_at: IntArray
     hopeless: IntArray
     fitting: FittingEnds

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from slurm_rl_plugin.simulator.kernel.compilation import compiled_borrowing
+from slurm_rl_plugin.simulator.kernel.compilation import compiled_borrowing, compiled_inline
 from slurm_rl_plugin.simulator.nodes.node_bits import has
 from slurm_rl_plugin.simulator.nodes.node_ends import NONE
 from slurm_rl_plugin.simulator.nodes.node_state import NodeState, taken
@@ -89,8 +89,9 @@ def _look_at_node(
 
 
 @compiled_borrowing
-def bring_row_up(requests: NodeRequests, nodes: NodeState, fitting: FittingEnds, shape: int) -> int:
-    """The row of a shape, brought up to now."""
+def _bring_row_up(
+    requests: NodeRequests, nodes: NodeState, fitting: FittingEnds, shape: int
+) -> None:
     row, pool, changes = shape % len(fitting.shape), requests.pool[shape], nodes.room.changes[0]
     first, last = requests.pool_first[pool], requests.pool_first[pool + 1]
     if fitting.shape[row] != shape or changes - fitting.seen[row] >= last - first:
@@ -103,4 +104,12 @@ def bring_row_up(requests: NodeRequests, nodes: NodeState, fitting: FittingEnds,
             if has(requests.serves[pool], node):
                 _look_at_node(requests, nodes, fitting, shape, row, node)
     fitting.shape[row], fitting.seen[row] = shape, changes
+
+
+@compiled_inline
+def row_of(requests: NodeRequests, nodes: NodeState, fitting: FittingEnds, shape: int) -> int:
+    """The row of a shape, brought up to now."""
+    row = shape % len(fitting.shape)
+    if fitting.shape[row] != shape or fitting.seen[row] != nodes.room.changes[0]:
+        _bring_row_up(requests, nodes, fitting, shape)
     return row

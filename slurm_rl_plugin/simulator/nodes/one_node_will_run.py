@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from slurm_rl_plugin.simulator.kernel.cluster import NOW, RUNNING, Cluster
-from slurm_rl_plugin.simulator.kernel.compilation import compiled_borrowing, compiled_inline
+from slurm_rl_plugin.simulator.kernel.compilation import compiled_inline
 from slurm_rl_plugin.simulator.nodes.ends_together import (
     FIRST_WINDOW,
     end_of_group,
@@ -13,7 +13,7 @@ from slurm_rl_plugin.simulator.nodes.ends_together import (
     first_that_matters,
     next_window,
 )
-from slurm_rl_plugin.simulator.nodes.fitting_ends import FittingEnds, bring_row_up
+from slurm_rl_plugin.simulator.nodes.fitting_ends import FittingEnds, row_of
 from slurm_rl_plugin.simulator.nodes.machine_now import MachineNow
 from slurm_rl_plugin.simulator.nodes.node_bits import NodeBits, has
 from slurm_rl_plugin.simulator.nodes.node_ends import NONE, NodeEnds
@@ -52,7 +52,7 @@ def _needed_until(cluster: Cluster, ends: NodeEnds, node: int, begin: float, pla
     return last if last > now else max(last + KILL_WAIT, now + 1.0)
 
 
-@compiled_borrowing
+@compiled_inline
 def _earliest(
     machine: MachineNow, fitting: FittingEnds, row: int, closed: NodeBits, begin: float
 ) -> tuple[float, int]:
@@ -68,7 +68,7 @@ def _earliest(
     return end, -1
 
 
-@compiled_borrowing
+@compiled_inline
 def _first_that_holds(
     cluster: Cluster,
     machine: MachineNow,
@@ -91,7 +91,7 @@ def _first_that_holds(
     return -1
 
 
-@compiled_borrowing
+@compiled_inline
 def one_node_will_run(
     cluster: Cluster,
     machine: MachineNow,
@@ -113,8 +113,12 @@ def one_node_will_run(
         until: jobs that end later count as running; 0 for no bound.
     """
     now, running, ends = cluster.clock[NOW], cluster.counts[RUNNING], cluster.expected_end
-    row = bring_row_up(machine.requests, machine.nodes, fitting, shape)
-    earliest, node = _earliest(machine, fitting, row, closed, begin)
+    row = row_of(machine.requests, machine.nodes, fitting, shape)
+    # a node that is free now goes before one whose job is past its limit
+    at_once = -np.inf if begin <= now else begin
+    earliest, node = _earliest(machine, fitting, row, closed, at_once)
+    if node < 0 and earliest <= begin:
+        earliest, node = _earliest(machine, fitting, row, closed, begin)
     if node >= 0:
         return now, node
     if np.isinf(earliest) or (until > 0.0 and earliest > until):
@@ -131,7 +135,7 @@ def one_node_will_run(
         if ends[place - 1] >= earliest:
             node = _first_that_holds(cluster, machine, fitting, row, closed, place)
             if node >= 0:
-                until = _needed_until(cluster, machine.nodes.ends, node, begin, place)
-                return until, node
+                start = _needed_until(cluster, machine.nodes.ends, node, begin, place)
+                return start, node
         window = next_window(cluster, place, origin, window)
     return STARTS_NEVER, -1

@@ -124,7 +124,7 @@ def _run_scored(
         if backfilling == CONSERVATIVE:  # whoever has no room now has a place in the plan
             order = order_in_tiers(queue, tier, count)
         else:
-            order = order_that_matters(machine, queue, tier, one_line, count)
+            order = order_that_matters(machine, queue, tier, one_line, 1, count)
         _start(workload, cluster, machine, order, len(order), backfilling)
 
 

@@ -1,4 +1,4 @@
-"""The will-run test of select/cons_tres: when a job finds room as running jobs end."""
+"""The will-run test of select/cons_tres for a job of several nodes, as running jobs end."""
 
 from __future__ import annotations
 
@@ -12,21 +12,16 @@ from slurm_rl_plugin.simulator.nodes.ends_together import (
     next_window,
     touches,
 )
-from slurm_rl_plugin.simulator.nodes.fitting_ends import FittingEnds
 from slurm_rl_plugin.simulator.nodes.machine_now import MachineNow, fails_now
 from slurm_rl_plugin.simulator.nodes.node_bits import NodeBits
-from slurm_rl_plugin.simulator.nodes.one_node_will_run import (
-    KILL_WAIT,
-    STARTS_NEVER,
-    one_node_will_run,
-)
+from slurm_rl_plugin.simulator.nodes.one_node_will_run import KILL_WAIT, STARTS_NEVER
 from slurm_rl_plugin.simulator.nodes.outlook import (
     count_as_ended,
     look_from_now,
     room_found,
     seek,
 )
-from slurm_rl_plugin.simulator.nodes.placement import choose_one, find_room
+from slurm_rl_plugin.simulator.nodes.placement import find_room
 
 
 @compiled_borrowing
@@ -54,34 +49,29 @@ def _holds_chosen(machine: MachineNow, job: int, count: int) -> bool:
 
 
 @compiled_borrowing
-def will_run(
+def several_nodes_will_run(
     cluster: Cluster,
     machine: MachineNow,
-    fitting: FittingEnds,
     closed: NodeBits,
     shape: int,
     begin: float,
     until: float,
 ) -> tuple[float, int]:
-    """When a job finds room on the open nodes as running jobs end, and on how many of `chosen`.
+    """When a job of several nodes finds room as running jobs end, and on how many of `chosen`.
 
     Args:
         cluster: read only.
         machine: its spaces are used.
-        fitting: brought up to now for a job of one node.
         closed: nodes that are not to be taken, as a set.
         shape: of the job.
         begin: seconds; jobs that end by then count as ended.
         until: jobs that end later count as running; 0 for no bound.
     """
-    now, requests, fails = cluster.clock[NOW], machine.requests, fails_now(machine, shape)
+    now, fails = cluster.clock[NOW], fails_now(machine, shape)
     if begin <= now and not fails:
-        count = find_room(requests, machine.nodes, shape, closed)
+        count = find_room(machine.requests, machine.nodes, shape, closed)
         if count > 0:
             return now, count
-    if requests.most[shape] == 1:
-        start, node = one_node_will_run(cluster, machine, fitting, closed, shape, begin, until)
-        return start, choose_one(requests, machine.nodes, shape, node)
     look_from_now(machine)
     seek(machine, shape, closed, begin > now and not fails)
     place = first_after(cluster.expected_end, 0, cluster.counts[RUNNING], begin)
@@ -107,7 +97,7 @@ def _count_as_ended(
 def _as_others_end(
     cluster: Cluster, machine: MachineNow, closed: NodeBits, shape: int, begin: int, until: float
 ) -> tuple[float, int]:
-    """When a job finds room on the open nodes as running jobs end from `begin` on; see `will_run`.
+    """When a job finds room on the open nodes as running jobs end from `begin` on.
 
     Ends that are close to each other count together, the closer the nearer they are: a window
     that doubles with each look, from the end of the first job's half minute on.
