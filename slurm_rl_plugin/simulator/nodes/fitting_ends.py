@@ -1,4 +1,4 @@
-"""After whose end each node holds a job of one node, kept for the shapes looked at last.
+"""After whose end each node can give a job what it must, kept for the shapes looked at last.
 
 A node is looked at again only when it has changed since its shape was last asked for.
 """
@@ -11,10 +11,9 @@ import numpy as np
 
 from slurm_rl_plugin.simulator.kernel.compilation import compiled_borrowing, compiled_inline
 from slurm_rl_plugin.simulator.nodes.node_bits import has
-from slurm_rl_plugin.simulator.nodes.node_ends import NONE
-from slurm_rl_plugin.simulator.nodes.node_state import NodeState, taken
-from slurm_rl_plugin.simulator.nodes.placement import holds
-from slurm_rl_plugin.simulator.nodes.requests import NodeRequests
+from slurm_rl_plugin.simulator.nodes.node_state import NO_PART, NodeState, taken
+from slurm_rl_plugin.simulator.nodes.placement import usable_cpus
+from slurm_rl_plugin.simulator.nodes.requests import CPU, NodeRequests
 from slurm_rl_plugin.units import FloatArray, IntArray
 
 #: Shapes that are kept at most: so much memory for each node.
@@ -28,9 +27,10 @@ class FittingEnds(NamedTuple):
     Attributes:
         shape: whose each row is, shape [rows]; -1 for nobody's.
         seen: how many changes of nodes each row counts, shape [rows].
-        end: when the job ends after which a node holds the shape, shape [rows, nodes]: -inf where
-            it holds it now, inf where it never will.
+        end: when the job ends after which a node has `least` for the shape, shape [rows, nodes]:
+            -inf where it has them now, inf where it never will.
         job: that job, the same.
+        least: CPUs that each node of a job of the shape gives, shape [shapes]: of one node all.
         by_weight: nodes of all pools, as `NodeRequests.pool_node`, but in the order in which they
             are taken.
         free: space for what a node has free, shape [resources].
@@ -40,19 +40,22 @@ class FittingEnds(NamedTuple):
     seen: IntArray
     end: FloatArray
     job: IntArray
+    least: FloatArray
     by_weight: IntArray
     free: FloatArray
 
 
-def fitting_ends(weight: IntArray, resources: int, requests: NodeRequests) -> FittingEnds:
+def fitting_ends(whole: FloatArray, weight: IntArray, requests: NodeRequests) -> FittingEnds:
     """Nothing is known yet.
 
     Args:
+        whole: what each node has, shape [nodes, resources].
         weight: of each node, shape [nodes].
-        resources: how many there are.
         requests: of the jobs to come.
     """
     nodes, rows = len(weight), min(len(requests.fewest), _MOST_ROWS)
+    # however much the others give
+    left = requests.cpus - (requests.most - 1) * whole[:, CPU].max(initial=0.0)
     pools = zip(requests.pool_first[:-1], requests.pool_first[1:], strict=True)
     serving = [requests.pool_node[begin:end] for begin, end in pools]
     by_weight = [pool[np.argsort(weight[pool], kind="stable")] for pool in serving]
@@ -61,8 +64,9 @@ def fitting_ends(weight: IntArray, resources: int, requests: NodeRequests) -> Fi
         seen=np.zeros(rows, dtype=np.int64),
         end=np.zeros((rows, nodes)),
         job=np.zeros((rows, nodes), dtype=np.int64),
+        least=np.maximum(left, requests.task),
         by_weight=np.concatenate(by_weight).astype(np.int64),
-        free=np.zeros(resources),
+        free=np.zeros(whole.shape[1]),
     )
 
 
@@ -74,9 +78,9 @@ def _look_at_node(
     free, whole, running = fitting.free, nodes.whole[node], nodes.running[node]
     for resource in range(len(free)):
         free[resource] = nodes.free[node, resource]
-    part, end, job = nodes.ends.first[node], -np.inf, NONE
-    while not holds(requests, shape, free, whole, running):
-        if part == NONE:
+    part, end, job = nodes.ends.first[node], -np.inf, NO_PART
+    while usable_cpus(requests, shape, free, whole, running) < fitting.least[shape]:
+        if part == NO_PART:
             end = np.inf
             break
         end, job = nodes.ends.end[part], nodes.ends.job[part]

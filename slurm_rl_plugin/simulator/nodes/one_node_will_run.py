@@ -16,7 +16,7 @@ from slurm_rl_plugin.simulator.nodes.ends_together import (
 from slurm_rl_plugin.simulator.nodes.fitting_ends import FittingEnds, row_of
 from slurm_rl_plugin.simulator.nodes.machine_now import MachineNow
 from slurm_rl_plugin.simulator.nodes.node_bits import NodeBits, has
-from slurm_rl_plugin.simulator.nodes.node_ends import NONE, NodeEnds
+from slurm_rl_plugin.simulator.nodes.node_state import NO_PART, NodeEnds
 
 #: A running job beyond its time limit ends so soon: KillWait.
 KILL_WAIT = 30.0
@@ -44,7 +44,7 @@ def _needed_until(cluster: Cluster, ends: NodeEnds, node: int, begin: float, pla
     """When the last job on a node has ended of those that end after `begin` and before a place."""
     now, last = cluster.clock[NOW], -np.inf
     part = ends.first[node]
-    while part != NONE and _ends_before(cluster, place, ends.end[part], ends.job[part]):
+    while part != NO_PART and _ends_before(cluster, place, ends.end[part], ends.job[part]):
         last = ends.end[part]
         part = ends.behind[part]
     if last <= begin:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from slurm_rl_plugin.simulator.kernel.cluster import NOW, RUNNING, Cluster
 from slurm_rl_plugin.simulator.kernel.compilation import compiled_borrowing, compiled_inline
 from slurm_rl_plugin.simulator.nodes.ends_together import (
@@ -12,8 +14,9 @@ from slurm_rl_plugin.simulator.nodes.ends_together import (
     next_window,
     touches,
 )
+from slurm_rl_plugin.simulator.nodes.fitting_ends import FittingEnds, row_of
 from slurm_rl_plugin.simulator.nodes.machine_now import MachineNow, fails_now
-from slurm_rl_plugin.simulator.nodes.node_bits import NodeBits
+from slurm_rl_plugin.simulator.nodes.node_bits import NodeBits, has
 from slurm_rl_plugin.simulator.nodes.one_node_will_run import KILL_WAIT, STARTS_NEVER
 from slurm_rl_plugin.simulator.nodes.outlook import (
     count_as_ended,
@@ -22,6 +25,9 @@ from slurm_rl_plugin.simulator.nodes.outlook import (
     seek,
 )
 from slurm_rl_plugin.simulator.nodes.placement import find_room
+
+#: Before inf: all jobs that are expected to end.
+_LAST = np.finfo(np.float64).max
 
 
 @compiled_borrowing
@@ -48,10 +54,24 @@ def _holds_chosen(machine: MachineNow, job: int, count: int) -> bool:
     return False
 
 
+@compiled_inline
+def _able(
+    machine: MachineNow, fitting: FittingEnds, row: int, closed: NodeBits, time: float
+) -> int:
+    """How many open nodes can give a row's shape what each must, when jobs end until a time."""
+    requests, found = machine.requests, 0
+    pool = requests.pool[fitting.shape[row]]
+    for place in range(requests.pool_first[pool], requests.pool_first[pool + 1]):
+        node = requests.pool_node[place]
+        found += fitting.end[row, node] <= time and not has(closed, node)
+    return found
+
+
 @compiled_borrowing
 def several_nodes_will_run(
     cluster: Cluster,
     machine: MachineNow,
+    fitting: FittingEnds,
     closed: NodeBits,
     shape: int,
     begin: float,
@@ -62,13 +82,22 @@ def several_nodes_will_run(
     Args:
         cluster: read only.
         machine: its spaces are used.
+        fitting: brought up to now.
         closed: nodes that are not to be taken, as a set.
         shape: of the job.
         begin: seconds; jobs that end by then count as ended.
         until: jobs that end later count as running; 0 for no bound.
     """
-    now, fails = cluster.clock[NOW], fails_now(machine, shape)
-    if begin <= now and not fails:
+    now, fails, fewest = (
+        cluster.clock[NOW],
+        fails_now(machine, shape),
+        machine.requests.fewest[shape],
+    )
+    row = row_of(machine.requests, machine.nodes, fitting, shape)
+    last = max(begin, until) if until > 0.0 else _LAST
+    if _able(machine, fitting, row, closed, last) < fewest:
+        return STARTS_NEVER, 0
+    if begin <= now and not fails and _able(machine, fitting, row, closed, -np.inf) >= fewest:
         count = find_room(machine.requests, machine.nodes, shape, closed)
         if count > 0:
             return now, count

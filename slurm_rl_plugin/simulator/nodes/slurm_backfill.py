@@ -57,7 +57,7 @@ def _plan(
             count = choose_one(machine.requests, machine.nodes, shape, node)
         else:
             start, count = several_nodes_will_run(
-                cluster, machine, slots.closed, shape, begin, later
+                cluster, machine, passes.fitting, slots.closed, shape, begin, later
             )
         if count > 0:
             start = max(start, begin)

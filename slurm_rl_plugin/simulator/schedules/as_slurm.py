@@ -104,7 +104,7 @@ def slurm_passes(workload: Workload, machine: NodeMachine) -> SlurmPasses:
             unplanned=np.full(templates, -1),
             looked_at=np.zeros(jobs, dtype=np.int64),
             hopeless=np.zeros(templates, dtype=np.int64),
-            fitting=fitting_ends(machine.weight, machine.whole.shape[1], requests),
+            fitting=fitting_ends(machine.whole, machine.weight, requests),
             late=no_nodes(nodes),
             open=no_nodes(nodes),
         ),
