@@ -18,6 +18,8 @@ ROUNDING = 1e-6
 #: given back; jobs whose end was seen; jobs whose arrival was.
 _FREE_PART, GIVEN_BACK, SEEN_ENDS, SEEN_ARRIVALS = 0, 1, 2, 3
 _COUNTS = 4
+#: `NodeState.fails` of a shape that was not looked at.
+_NEVER = -1
 #: No part of a job.
 NO_PART = -1
 
@@ -108,7 +110,7 @@ def idle_nodes(whole: FloatArray, weight: IntArray, requests: NodeRequests) -> N
         part_cpus=np.zeros(parts),
         part_next=np.append(np.arange(1, parts), NO_PART),
         ends=_no_node_ends(nodes, parts),
-        fails=np.full(len(requests.fewest), NO_PART),
+        fails=np.full(len(requests.fewest), _NEVER),
         usable=np.zeros(nodes),
         chosen=np.zeros(nodes, dtype=np.int64),
         chosen_cpus=np.zeros(nodes),

@@ -16,7 +16,6 @@ from slurm_rl_plugin.simulator.kernel.cluster import (
     PENDING,
     STARTED,
     Cluster,
-    Workload,
     advance,
     next_event,
 )
@@ -25,6 +24,7 @@ from slurm_rl_plugin.simulator.kernel.compilation import (
     compiled_borrowing,
     compiled_inline,
 )
+from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.nodes.backfill_passes import BackfillPasses
 from slurm_rl_plugin.simulator.nodes.fitting_ends import fitting_ends
 from slurm_rl_plugin.simulator.nodes.machine_now import MachineNow, any_room, free_ended
