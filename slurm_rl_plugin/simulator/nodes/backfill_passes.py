@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from slurm_rl_plugin.simulator.kernel.compilation import compiled_borrowing, compiled_inline
+from slurm_rl_plugin.simulator.nodes.fitting_ends import FittingEnds
 from slurm_rl_plugin.simulator.nodes.node_bits import NodeBits
 from slurm_rl_plugin.simulator.nodes.time_slots import TimeSlots
 from slurm_rl_plugin.units import FloatArray, IntArray
@@ -23,8 +24,12 @@ class BackfillPasses(NamedTuple):
             and the number of that pass, shape [templates, 2]; another of them starts no earlier.
         template: of each job, shape [n].
         passes: number of the pass, shape [1].
+        changes: starts, plans and begins of passes, shape [1].
+        unplanned: `changes` when a job of a template last found no place in the plan, shape
+            [templates]; until something changes, no other of them finds one.
         looked_at: space for places of the queue, shape [n].
         hopeless: number of the pass in which no job of a template can start, shape [templates].
+        fitting: after whose end nodes hold jobs of one node.
         late: space for nodes of running jobs past their limit, as a set.
         open: space for nodes on which the last job that may start now could, as a set.
     """
@@ -39,8 +44,11 @@ class BackfillPasses(NamedTuple):
     earliest: FloatArray
     template: IntArray
     passes: IntArray
+    changes: IntArray
+    unplanned: IntArray
     looked_at: IntArray
     hopeless: IntArray
+    fitting: FittingEnds
     late: NodeBits
     open: NodeBits
 

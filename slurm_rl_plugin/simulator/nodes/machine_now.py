@@ -9,6 +9,7 @@ import numpy as np
 from slurm_rl_plugin.simulator.kernel.cluster import (
     ENDED,
     NEXT_ARRIVAL,
+    NOW,
     PENDING,
     Cluster,
     start_job,
@@ -136,7 +137,8 @@ def start_on_nodes(
     workload: Workload, cluster: Cluster, machine: MachineNow, job: int, count: int
 ) -> None:
     """Start a job on the first `count` nodes of `chosen`."""
-    occupy(machine.requests, machine.nodes, job, count)
+    end = cluster.clock[NOW] + workload.estimate[job]
+    occupy(machine.requests, machine.nodes, job, count, end)
     machine.waiting[machine.requests.shape[job]] -= 1
     count_in_groups(machine.limits, job, 1.0)
     start_job(workload, cluster, job)

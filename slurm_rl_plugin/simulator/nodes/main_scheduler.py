@@ -24,12 +24,14 @@ class MainPasses(NamedTuple):
     Attributes:
         partition: of each job, shape [n].
         serves: the nodes of each partition as a set, shape [partitions, words].
-        failed: partitions of which a job found no room in this pass.
+        asks: each partition with a shape that any of its jobs have, shape [pairs, 2].
+        failed: partitions of which a job found no room in this pass, or that have none waiting.
         closed: nodes of these, as a set.
     """
 
     partition: IntArray
     serves: NodeBits
+    asks: IntArray
     failed: BoolArray
     closed: NodeBits
 
@@ -42,11 +44,19 @@ def _close_partition(passes: MainPasses, partition: int) -> None:
 
 
 @compiled_borrowing
-def _open_all(passes: MainPasses) -> None:
+def _open_asked(passes: MainPasses, waiting: IntArray) -> int:
+    """Open the partitions of which jobs may wait; how many these are."""
     for partition in range(len(passes.failed)):
-        passes.failed[partition] = False
+        passes.failed[partition] = True
+    opened = 0
+    for pair in range(len(passes.asks)):
+        partition, shape = passes.asks[pair, 0], passes.asks[pair, 1]
+        if waiting[shape] > 0 and passes.failed[partition]:
+            passes.failed[partition] = False
+            opened += 1
     for word in range(len(passes.closed)):
         passes.closed[word] = 0
+    return opened
 
 
 @compiled_borrowing
@@ -63,7 +73,7 @@ def start_in_main_pass(
     Args:
         workload: the jobs.
         cluster: changed in place.
-        machine: changed in place.
+        machine: changed in place; `waiting` counts all that wait.
         passes: its spaces are used.
         order: job numbers by priority.
         count: how many are looked at.
@@ -71,9 +81,10 @@ def start_in_main_pass(
     Returns:
         How many jobs started.
     """
-    _open_all(passes)
-    started = 0
+    started, left_open = 0, _open_asked(passes, machine.waiting)
     for place in range(count):
+        if left_open == 0:
+            break
         job = order[place]
         partition, shape = passes.partition[job], machine.requests.shape[job]
         if passes.failed[partition] or not within_limits(machine.limits, job):
@@ -83,6 +94,7 @@ def start_in_main_pass(
             found = find_room(machine.requests, machine.nodes, shape, passes.closed)
         if found == 0:
             _close_partition(passes, partition)
+            left_open -= 1
             continue
         start_on_nodes(workload, cluster, machine, job, found)
         started += 1

@@ -18,7 +18,36 @@ ROUNDING = 1e-6
 #: given back; jobs whose end was seen; jobs whose arrival was.
 _FREE_PART, GIVEN_BACK, SEEN_ENDS, SEEN_ARRIVALS = 0, 1, 2, 3
 _COUNTS = 4
-_NONE = -1
+#: `NodeState.fails` of a shape that was not looked at.
+_NEVER = -1
+#: No part of a job.
+NO_PART = -1
+
+
+class NodeEnds(NamedTuple):
+    """Parts of running jobs as a chain for each node; of equal ends who started first is first.
+
+    Attributes:
+        first: part of the job on each node that ends first, shape [nodes]; NO_PART for none.
+        behind: part of the job that ends next on the same node, shape [parts].
+        job: of each part, the same.
+        end: when it is expected to end, seconds, the same.
+    """
+
+    first: IntArray
+    behind: IntArray
+    job: IntArray
+    end: FloatArray
+
+
+def _no_node_ends(nodes: int, parts: int) -> NodeEnds:
+    """Nothing runs on so many nodes; at most so many parts will."""
+    return NodeEnds(
+        first=np.full(nodes, NO_PART),
+        behind=np.full(parts, NO_PART),
+        job=np.full(parts, NO_PART),
+        end=np.zeros(parts),
+    )
 
 
 class NodeState(NamedTuple):
@@ -31,6 +60,7 @@ class NodeState(NamedTuple):
         running: jobs on each node, shape [nodes].
         first_part: where the held parts of each job begin, shape [n]; -1 for none.
         part_node, part_cpus, part_next: held parts, as chains; shape [CPUs of all nodes].
+        ends: the same parts by node.
         fails: `counts[GIVEN_BACK]` when a shape was last seen to find no room now, shape [shapes].
         usable: CPUs on each node of a pool that a job could use, space; shape [nodes].
         chosen, chosen_cpus: nodes and CPUs of the last place found; shape [nodes].
@@ -48,6 +78,7 @@ class NodeState(NamedTuple):
     part_node: IntArray
     part_cpus: FloatArray
     part_next: IntArray
+    ends: NodeEnds
     fails: IntArray
     usable: FloatArray
     chosen: IntArray
@@ -74,11 +105,12 @@ def idle_nodes(whole: FloatArray, weight: IntArray, requests: NodeRequests) -> N
         whole=whole,
         weight=weight,
         running=np.zeros(nodes, dtype=np.int64),
-        first_part=np.full(len(requests.shape), _NONE),
+        first_part=np.full(len(requests.shape), NO_PART),
         part_node=np.zeros(parts, dtype=np.int64),
         part_cpus=np.zeros(parts),
-        part_next=np.append(np.arange(1, parts), _NONE),
-        fails=np.full(len(requests.fewest), _NONE),
+        part_next=np.append(np.arange(1, parts), NO_PART),
+        ends=_no_node_ends(nodes, parts),
+        fails=np.full(len(requests.fewest), _NEVER),
         usable=np.zeros(nodes),
         chosen=np.zeros(nodes, dtype=np.int64),
         chosen_cpus=np.zeros(nodes),
@@ -97,9 +129,34 @@ def taken(requests: NodeRequests, shape: int, resource: int, cpus: float) -> flo
     return requests.per_node[shape, resource] + requests.per_cpu[shape, resource] * cpus
 
 
+@compiled_inline
+def _put_on_node(ends: NodeEnds, node: int, part: int, job: int, end: float) -> None:
+    """Enter a part of a job that starts on a node and is expected to end at `end`."""
+    before, after = NO_PART, ends.first[node]
+    while after != NO_PART and ends.end[after] <= end:
+        before, after = after, ends.behind[after]
+    ends.job[part], ends.end[part], ends.behind[part] = job, end, after
+    if before == NO_PART:
+        ends.first[node] = part
+    else:
+        ends.behind[before] = part
+
+
+@compiled_inline
+def _take_off_node(ends: NodeEnds, node: int, part: int) -> None:
+    """Forget a part of a job that has ended."""
+    before, each = NO_PART, ends.first[node]
+    while each != part:
+        before, each = each, ends.behind[each]
+    if before == NO_PART:
+        ends.first[node] = ends.behind[part]
+    else:
+        ends.behind[before] = ends.behind[part]
+
+
 @compiled_borrowing
-def occupy(requests: NodeRequests, nodes: NodeState, job: int, count: int) -> None:
-    """Give a job the first `count` nodes of `chosen`."""
+def occupy(requests: NodeRequests, nodes: NodeState, job: int, count: int, end: float) -> None:
+    """Give a job that is expected to end at `end` the first `count` nodes of `chosen`."""
     shape = requests.shape[job]
     for place in range(count):
         node, cpus = nodes.chosen[place], nodes.chosen_cpus[place]
@@ -108,6 +165,7 @@ def occupy(requests: NodeRequests, nodes: NodeState, job: int, count: int) -> No
         nodes.part_node[part], nodes.part_cpus[part] = node, cpus
         nodes.part_next[part] = nodes.first_part[job]
         nodes.first_part[job] = part
+        _put_on_node(nodes.ends, node, part, job, end)
         nodes.running[node] += 1
         note_change(nodes.room, node)
         for resource in range(nodes.free.shape[1]):
@@ -118,8 +176,9 @@ def occupy(requests: NodeRequests, nodes: NodeState, job: int, count: int) -> No
 def give_back(requests: NodeRequests, nodes: NodeState, job: int) -> None:
     """Take from an ended job what it held."""
     shape, part = requests.shape[job], nodes.first_part[job]
-    while part != _NONE:
+    while part != NO_PART:
         node, cpus = nodes.part_node[part], nodes.part_cpus[part]
+        _take_off_node(nodes.ends, node, part)
         nodes.running[node] -= 1
         note_change(nodes.room, node)
         for resource in range(nodes.free.shape[1]):
@@ -130,7 +189,7 @@ def give_back(requests: NodeRequests, nodes: NodeState, job: int) -> None:
         nodes.part_next[part] = nodes.counts[_FREE_PART]
         nodes.counts[_FREE_PART] = part
         part = after
-    nodes.first_part[job] = _NONE
+    nodes.first_part[job] = NO_PART
     nodes.counts[GIVEN_BACK] += 1
 
 
@@ -138,7 +197,7 @@ def held_by(nodes: NodeState, job: int) -> dict[int, float]:
     """The nodes that a job holds now, and its CPUs on each."""
     held: dict[int, float] = {}
     part = nodes.first_part[job]
-    while part != _NONE:
+    while part != NO_PART:
         held[int(nodes.part_node[part])] = float(nodes.part_cpus[part])
         part = nodes.part_next[part]
     return held

@@ -19,7 +19,6 @@ from slurm_rl_plugin.simulator.nodes.node_state import taken
 from slurm_rl_plugin.simulator.nodes.placement import (
     choose_one,
     choose_several,
-    first_node_now,
     holds,
     usable_cpus,
 )
@@ -51,14 +50,12 @@ def seek(machine: MachineNow, shape: int, closed: NodeBits, has_room: bool) -> N
         machine: its outlook is changed.
         shape: of the job.
         closed: nodes that are not to be taken.
-        has_room: whether open nodes may have room now.
+        has_room: whether open nodes may have room now for a job of several.
     """
     sought = machine.outlook.sought
     sought[BEST_NODE], sought[GAINED] = -1.0, 1.0 * has_room
     if machine.requests.most[shape] != 1:
         _fill_usable(machine, shape, closed)
-    elif has_room:
-        sought[BEST_NODE] = first_node_now(machine.requests, machine.nodes, shape, closed)
 
 
 @compiled_inline

@@ -15,7 +15,7 @@ from slurm_rl_plugin.simulator.nodes.backfill_passes import (
     is_looked_at,
 )
 from slurm_rl_plugin.simulator.nodes.machine_now import MachineNow, find_room_now
-from slurm_rl_plugin.simulator.nodes.node_bits import has, put_in
+from slurm_rl_plugin.simulator.nodes.node_bits import NodeBits, has, put_in
 from slurm_rl_plugin.simulator.nodes.placement import find_room
 from slurm_rl_plugin.simulator.nodes.time_slots import close_planned
 from slurm_rl_plugin.units import IntArray
@@ -39,8 +39,8 @@ def fill_looked_at(machine: MachineNow, passes: BackfillPasses, order: IntArray,
 
 
 @compiled_borrowing
-def _find_late(cluster: Cluster, machine: MachineNow, passes: BackfillPasses) -> bool:
-    """Fill `late` with nodes of running jobs past their limit, which count as free; any at all."""
+def find_late(cluster: Cluster, machine: MachineNow, passes: BackfillPasses) -> None:
+    """Fill `late` with nodes of running jobs past their limit, which count as free."""
     for word in range(len(passes.late)):
         passes.late[word] = 0
     place = 0
@@ -50,7 +50,6 @@ def _find_late(cluster: Cluster, machine: MachineNow, passes: BackfillPasses) ->
             put_in(passes.late, machine.nodes.part_node[part])
             part = machine.nodes.part_next[part]
         place += 1
-    return place > 0
 
 
 @compiled_borrowing
@@ -68,12 +67,9 @@ def _may_start(
     neither. `open` becomes the nodes that this hangs on.
     """
     shape, template = machine.requests.shape[job], passes.template[job]
-    if passes.hopeless[template] == passes.passes[0]:
-        return False
     now, requests = cluster.clock[NOW], machine.requests
-    may = find_room_now(machine, shape) > 0 or any_late
-    if passes.earliest[template, 1] == passes.passes[0] and passes.earliest[template, 0] > now:
-        may = False
+    may = passes.earliest[template, 1] != passes.passes[0] or passes.earliest[template, 0] <= now
+    may = may and (find_room_now(machine, shape) > 0 or any_late)
     if may:
         serves, closed = requests.serves[requests.pool[shape]], passes.slots.closed
         close_planned(passes.slots, serves, now, now + workload.estimate[job])
@@ -97,11 +93,11 @@ def hope_again(passes: BackfillPasses) -> None:
 
 
 @compiled_borrowing
-def takes_open(machine: MachineNow, passes: BackfillPasses, count: int) -> bool:
-    """Whether any of the first `count` of `chosen` is one of `open`."""
+def takes_open(open_nodes: NodeBits, chosen: IntArray, count: int) -> bool:
+    """Whether any of the first `count` of `chosen` is open."""
     found = False
     for place in range(count):
-        found = found or has(passes.open, machine.nodes.chosen[place])
+        found = found or has(open_nodes, chosen[place])
     return found
 
 
@@ -115,10 +111,14 @@ def last_that_may(
     looked: int,
 ) -> int:
     """How many of the first `looked` places matter: up to the last job that may start now."""
-    any_late = _find_late(cluster, machine, passes)
+    any_late = False
+    for word in passes.late:
+        any_late = any_late or word != 0
     while looked > 0:
         job = order[passes.looked_at[looked - 1]]
-        if _may_start(workload, cluster, machine, passes, job, any_late):
+        hopeless = passes.hopeless[passes.template[job]] == passes.passes[0]
+        # a call passes every array of the machine: none for who is known to be hopeless
+        if not hopeless and _may_start(workload, cluster, machine, passes, job, any_late):
             return looked
         looked -= 1
     return 0

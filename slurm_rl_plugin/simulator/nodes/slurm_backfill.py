@@ -14,12 +14,16 @@ from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.nodes.backfill_passes import BackfillPasses, is_looked_at
 from slurm_rl_plugin.simulator.nodes.group_limits import within_limits
 from slurm_rl_plugin.simulator.nodes.machine_now import MachineNow, is_free_now, start_on_nodes
+from slurm_rl_plugin.simulator.nodes.one_node_will_run import STARTS_NEVER, one_node_will_run
+from slurm_rl_plugin.simulator.nodes.placement import choose_one
 from slurm_rl_plugin.simulator.nodes.reach_of_pass import (
     fill_looked_at,
+    find_late,
     hope_again,
     last_that_may,
     takes_open,
 )
+from slurm_rl_plugin.simulator.nodes.several_nodes_will_run import several_nodes_will_run
 from slurm_rl_plugin.simulator.nodes.time_slots import (
     BEGIN,
     add_plan,
@@ -27,11 +31,10 @@ from slurm_rl_plugin.simulator.nodes.time_slots import (
     close_planned,
     overlaps_plan,
 )
-from slurm_rl_plugin.simulator.nodes.will_run import STARTS_NEVER, will_run
 from slurm_rl_plugin.units import IntArray
 
 
-@compiled_borrowing
+@compiled_inline
 def _plan(
     workload: Workload, cluster: Cluster, machine: MachineNow, passes: BackfillPasses, job: int
 ) -> tuple[float, int]:
@@ -48,7 +51,15 @@ def _plan(
         if begin > window_end:
             return STARTS_NEVER, 0
         later = close_planned(slots, serves, begin, begin + limit)
-        start, count = will_run(cluster, machine, slots, shape, begin, later)
+        if machine.requests.most[shape] == 1:
+            start, node = one_node_will_run(
+                cluster, machine, passes.fitting, slots.closed, shape, begin, later
+            )
+            count = choose_one(machine.requests, machine.nodes, shape, node)
+        else:
+            start, count = several_nodes_will_run(
+                cluster, machine, passes.fitting, slots.closed, shape, begin, later
+            )
         if count > 0:
             start = max(start, begin)
             if start > now:
@@ -100,6 +111,8 @@ def backfill(
     begin = np.floor(now / grain) * grain
     clear_slots(passes.slots, begin, np.floor((now + passes.window) / grain) * grain)
     passes.passes[0] += 1
+    passes.changes[0] += 1
+    find_late(cluster, machine, passes)
     looked_at = fill_looked_at(machine, passes, order, count)
     looked = last_that_may(workload, cluster, machine, passes, order, looked_at)
     started = tested = 0
@@ -110,19 +123,26 @@ def backfill(
         if not within_limits(machine.limits, job) or not is_looked_at(passes, job):
             continue
         tested += 1
+        if passes.unplanned[passes.template[job]] == passes.changes[0]:
+            continue
         start, found = _plan(workload, cluster, machine, passes, job)
         if found > 0 and start <= now and is_free_now(machine, job, found):
             start_on_nodes(workload, cluster, machine, job, found)
             started += 1
+            passes.changes[0] += 1
             if workload.estimate[job] <= 0.0:  # it counts as ended at once, and room has grown
                 looked = looked_at
+                find_late(cluster, machine, passes)
                 hope_again(passes)
             looked = last_that_may(workload, cluster, machine, passes, order, looked)
         elif found > 0 and start <= now + passes.window:
             first, last = _slot_times(passes, start, workload.estimate[job])
             add_plan(passes.slots, first, last, machine.nodes.chosen, found)
-            if takes_open(machine, passes, found):
+            passes.changes[0] += 1
+            if takes_open(passes.open, machine.nodes.chosen, found):
                 looked = last_that_may(workload, cluster, machine, passes, order, looked)
+        else:
+            passes.unplanned[passes.template[job]] = passes.changes[0]
     if started:
         forget_started(cluster)
     return started

@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from slurm_rl_plugin.domain.machine import BackfillSettings
 from slurm_rl_plugin.simulator.kernel.cluster import (
     DECISIONS,
     PENDING,
@@ -20,13 +19,18 @@ from slurm_rl_plugin.simulator.kernel.cluster import (
     advance,
     next_event,
 )
-from slurm_rl_plugin.simulator.kernel.compilation import compiled
+from slurm_rl_plugin.simulator.kernel.compilation import (
+    compiled,
+    compiled_borrowing,
+    compiled_inline,
+)
 from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.nodes.backfill_passes import BackfillPasses
+from slurm_rl_plugin.simulator.nodes.fitting_ends import fitting_ends
 from slurm_rl_plugin.simulator.nodes.machine_now import MachineNow, any_room, free_ended
 from slurm_rl_plugin.simulator.nodes.main_scheduler import MainPasses, start_in_main_pass
 from slurm_rl_plugin.simulator.nodes.node_bits import bits_of, no_nodes
-from slurm_rl_plugin.simulator.nodes.node_machine import PartitionQueues
+from slurm_rl_plugin.simulator.nodes.node_machine import NodeMachine
 from slurm_rl_plugin.simulator.nodes.requests import NodeRequests
 from slurm_rl_plugin.simulator.nodes.slurm_backfill import backfill
 from slurm_rl_plugin.simulator.nodes.time_slots import time_slots
@@ -65,20 +69,14 @@ class SlurmPasses(NamedTuple):
     last: FloatArray
 
 
-def slurm_passes(
-    settings: BackfillSettings,
-    workload: Workload,
-    requests: NodeRequests,
-    queues: PartitionQueues,
-) -> SlurmPasses:
+def slurm_passes(workload: Workload, machine: NodeMachine) -> SlurmPasses:
     """Passes over the jobs of a workload.
 
     Args:
-        settings: of slurmctld.
         workload: the jobs; `estimate` is their time limit.
-        requests: what they ask for.
-        queues: their partitions.
+        machine: of these jobs.
     """
+    settings, requests, queues = machine.backfill, machine.requests, machine.queues
     jobs, nodes = len(queues.partition), queues.serves.shape[1]
     asked = np.column_stack([requests.shape.astype(np.float64), workload.estimate])
     template = np.unique(asked, axis=0, return_inverse=True)[1].reshape(-1)
@@ -87,6 +85,7 @@ def slurm_passes(
         main=MainPasses(
             partition=queues.partition,
             serves=bits_of(queues.serves),
+            asks=np.unique(np.column_stack([queues.partition, requests.shape]), axis=0),
             failed=np.zeros(len(queues.serves), dtype=np.bool_),
             closed=no_nodes(nodes),
         ),
@@ -101,8 +100,11 @@ def slurm_passes(
             earliest=np.zeros((templates, 2)),
             template=template.astype(np.int64),
             passes=np.zeros(1, dtype=np.int64),
+            changes=np.zeros(1, dtype=np.int64),
+            unplanned=np.full(templates, -1),
             looked_at=np.zeros(jobs, dtype=np.int64),
             hopeless=np.zeros(templates, dtype=np.int64),
+            fitting=fitting_ends(machine.whole, machine.weight, requests),
             late=no_nodes(nodes),
             open=no_nodes(nodes),
         ),
@@ -121,7 +123,7 @@ def _most_planned(requests: NodeRequests, most_jobs: int, nodes: int) -> int:
     return int(np.sort(widest[requests.shape])[-most_jobs:].sum()) if most_jobs else 0
 
 
-@compiled
+@compiled_borrowing
 def _next_pass(cluster: Cluster, passes: SlurmPasses) -> float:
     """When slurmctld looks next by itself; inf while nothing waits or nothing has happened."""
     if cluster.counts[PENDING] == 0 or not passes.backfills:
@@ -132,7 +134,7 @@ def _next_pass(cluster: Cluster, passes: SlurmPasses) -> float:
     return float(max(last + passes.backfill_interval, change))
 
 
-@compiled
+@compiled_borrowing
 def _depth_of_main_pass(passes: SlurmPasses, time: float) -> int:
     """How many jobs the main scheduler looks at after an event: at times all."""
     passes.last[_CHANGE] = time
@@ -143,7 +145,7 @@ def _depth_of_main_pass(passes: SlurmPasses, time: float) -> int:
     return len(passes.tier)
 
 
-@compiled
+@compiled_inline
 def _order_now(
     cluster: Cluster,
     machine: MachineNow,
@@ -155,16 +157,17 @@ def _order_now(
     count = cluster.counts[PENDING]
     if is_backfill or count > passes.depth:
         return order_in_tiers(queue, passes.tier, count)
-    return order_that_matters(machine, queue, passes.tier, passes.main.partition, count)
+    partition, partitions = passes.main.partition, len(passes.main.failed)
+    return order_that_matters(machine, queue, passes.tier, partition, partitions, count)
 
 
 @compiled
-def _still_pending(cluster: Cluster, order: IntArray, count: int) -> IntArray:
+def _still_pending(start: FloatArray, order: IntArray, count: int) -> IntArray:
     """Those of the first `count` of an order that have not started."""
-    return order[:count][np.isnan(cluster.start[order[:count]])]
+    return order[:count][np.isnan(start[order[:count]])]
 
 
-@compiled
+@compiled_inline
 def _look(
     workload: Workload,
     cluster: Cluster,
@@ -182,7 +185,7 @@ def _look(
         start_in_main_pass(workload, cluster, machine, passes.main, order, looked)
     if is_backfill and cluster.counts[PENDING] > 0:
         if not is_static and cluster.counts[PENDING] < count:
-            order = _still_pending(cluster, order, count)
+            order = _still_pending(cluster.start, order, count)
         backfill(workload, cluster, machine, passes.backfill, order, cluster.counts[PENDING])
 
 

@@ -124,7 +124,7 @@ def _run_scored(
         if backfilling == CONSERVATIVE:  # whoever has no room now has a place in the plan
             order = order_in_tiers(queue, tier, count)
         else:
-            order = order_that_matters(machine, queue, tier, one_line, count)
+            order = order_that_matters(machine, queue, tier, one_line, 1, count)
         _start(workload, cluster, machine, order, len(order), backfilling)
 
 
@@ -169,7 +169,7 @@ class NodeRun:
             rank = _rank_in_tiers(order.scores, tier)
         passes = None
         if settings.backfilling == AS_SLURM:
-            passes = slurm_passes(machine.backfill, workload, machine.requests, machine.queues)
+            passes = slurm_passes(workload, machine)
         return cls(
             workload=workload,
             cluster=settings.empty_cluster(workload),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from slurm_rl_plugin.simulator.kernel.compilation import compiled
+from slurm_rl_plugin.simulator.kernel.compilation import compiled, compiled_inline
 from slurm_rl_plugin.simulator.nodes.machine_now import MachineNow, find_room_now
 from slurm_rl_plugin.simulator.nodes.node_state import GIVEN_BACK
 from slurm_rl_plugin.simulator.schedules.ordered_queue import OrderedQueue
@@ -13,7 +13,7 @@ from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
 _UNKNOWN, _ROOM, _NO_ROOM = 0, 1, 2
 
 
-@compiled
+@compiled_inline
 def order_in_tiers(queue: OrderedQueue, tier: IntArray, count: int) -> IntArray:
     """The `count` pending jobs by tier, then by the scores made now, then by submission.
 
@@ -35,9 +35,14 @@ def _sorted(scores: FloatArray, jobs: IntArray, tier: IntArray) -> IntArray:
     return order
 
 
-@compiled
+@compiled_inline
 def order_that_matters(
-    machine: MachineNow, queue: OrderedQueue, tier: IntArray, line: IntArray, count: int
+    machine: MachineNow,
+    queue: OrderedQueue,
+    tier: IntArray,
+    line: IntArray,
+    lines: int,
+    count: int,
 ) -> IntArray:
     """`order_in_tiers` without jobs that can change nothing: neither start nor hold others back.
 
@@ -48,24 +53,30 @@ def order_that_matters(
         queue: with scores of now.
         tier: of each job, shape [n].
         line: in which each job stands, shape [n].
+        lines: how many there are.
         count: pending jobs.
     """
     if machine.limits.groups.shape[1] > 0:  # who is the first without room then changes
         return order_in_tiers(queue, tier, count)
-    kept = _who_matters(machine, queue, tier, line, count)
+    kept = _who_matters(machine, queue, tier, line, lines, count)
     return _sorted(queue.scores[:count][kept], queue.jobs[:count][kept], tier)
 
 
-@compiled
+@compiled_inline
 def _who_matters(
-    machine: MachineNow, queue: OrderedQueue, tier: IntArray, line: IntArray, count: int
+    machine: MachineNow,
+    queue: OrderedQueue,
+    tier: IntArray,
+    line: IntArray,
+    lines: int,
+    count: int,
 ) -> BoolArray:
     """Which places of the queue hold jobs with room now, or the first without it of a line."""
     shapes = machine.requests.shape
     fails, given_back = machine.nodes.fails, machine.nodes.counts[GIVEN_BACK]
     known = np.zeros(len(fails), dtype=np.int8)
     kept = np.zeros(count, dtype=np.bool_)
-    first = np.full(line.max() + 1, -1)
+    first = np.full(lines, -1)
     for place in range(count):
         job = queue.jobs[place]
         shape = shapes[job]

@@ -15,7 +15,12 @@ from slurm_rl_plugin.simulator.kernel.cluster import (
     RUNNING,
     Cluster,
 )
-from slurm_rl_plugin.simulator.kernel.compilation import compiled, compiled_borrowing, compiled_copy
+from slurm_rl_plugin.simulator.kernel.compilation import (
+    compiled,
+    compiled_borrowing,
+    compiled_copy,
+    compiled_inline,
+)
 from slurm_rl_plugin.simulator.kernel.workload import Workload, size_of
 from slurm_rl_plugin.units import FloatArray, IntArray
 
@@ -132,7 +137,7 @@ def protect(
     protection.site[_COUNTED_TO] = now
 
 
-@compiled
+@compiled_inline
 def _count(
     workload: Workload, cluster: Cluster, protection: ProtectedQueue, jobs: IntArray
 ) -> None:
