@@ -8,7 +8,7 @@ import numpy as np
 
 from slurm_rl_plugin.forecasts.past_waits.history import groups_of, history_features
 from slurm_rl_plugin.forecasts.past_waits.seen_jobs import SeenJobs, codes_of
-from slurm_rl_plugin.units import DAY, FloatArray, IntArray
+from slurm_rl_plugin.units import DAY, BoolArray, FloatArray
 
 #: What of a look stands over what, where both are told: how long the queue above takes what runs.
 _OVER = {
@@ -25,25 +25,28 @@ _ENDLESS = 1e15
 
 
 class FeatureTable(NamedTuple):
-    """Inputs of a model: their names, and float32[n, names] with nan where nothing is known."""
+    """Inputs of a model.
+
+    Attributes:
+        names: of the columns.
+        values: float64[n, names], nan where nothing is known.
+        of_the_past: which columns tell of earlier jobs, bool[names].
+    """
 
     names: tuple[str, ...]
-    values: np.ndarray[tuple[int, int], np.dtype[np.float32]]
-
-    def select(self, which: IntArray) -> FeatureTable:
-        """Some of the rows."""
-        return FeatureTable(self.names, self.values[which])
+    values: FloatArray
+    of_the_past: BoolArray
 
 
 def features_of(jobs: SeenJobs) -> FeatureTable:
     """What is known of each job at the moment that it was seen, and nothing of later."""
-    columns = {
-        **_request(jobs),
-        **_look(jobs),
-        **_queue(jobs),
-        **history_features(jobs),
-    }
-    return FeatureTable(tuple(columns), np.column_stack(list(columns.values())).astype(np.float32))
+    present, past = {**_request(jobs), **_look(jobs), **_queue(jobs)}, history_features(jobs)
+    columns = {**present, **past}
+    return FeatureTable(
+        names=tuple(columns),
+        values=np.column_stack(list(columns.values())),
+        of_the_past=np.repeat([False, True], [len(present), len(past)]),
+    )
 
 
 def _request(jobs: SeenJobs) -> dict[str, FloatArray]:
