@@ -20,7 +20,7 @@ from slurm_rl_plugin.forecasts.forecast import LEVELS, Forecasts
 from slurm_rl_plugin.units import FloatArray, IntArray
 
 #: What an outcome of another kind counts beside one of the same kind.
-_OTHER_KIND = 0.2
+_OTHER_KIND = 0.5
 #: How fast the shares follow what was covered.
 _STEP = 0.03
 #: Share of waits that may lie beyond each end of the 90 % band, and its least and most.

@@ -7,7 +7,7 @@ were given before, and the bands are set by how those did.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -26,7 +26,7 @@ _HALF_LIFE = 14.0 * DAY
 #: Moments with forecasts before bands are set.
 FEWEST_MOMENTS = 5
 #: Weights of the sources before anything speaks for others: the last job alike is a weak one.
-_PRIOR = np.array([0.3, 0.3, 0.3, 0.1])
+_PRIOR = np.array([0.24, 0.24, 0.24, 0.24, 0.04])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +60,7 @@ def given_at(jobs: SeenJobs, asked: SourceForecasts, given: Sequence[Given]) -> 
         asked: what the sources say of those seen at the moment.
         given: the forecasts of earlier moments, of the same jobs' places.
     """
-    moment = float(jobs.moment[asked.rows[0]])
+    moment, jobs = float(jobs.moment[asked.rows[0]]), replace(jobs, look={})
     weights, tails = _weights(jobs, moment, given), _tails(jobs, moment, given)
     plain = _spread_about(weights @ asked.log_wait, asked)
     forecasts = plain

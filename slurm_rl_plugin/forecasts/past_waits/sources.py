@@ -1,4 +1,4 @@
-"""What foretells a wait from past ones: boosted trees on two sets of inputs, a forest, a last job.
+"""What foretells a wait from past ones: boosted trees on sets of inputs, a forest, the last job.
 
 They err differently, so that together they are better than each. Trees are fitted to the mean of
 log wait, which rows of a few hundred batches tell better than its quantiles; the spread is the
@@ -8,13 +8,14 @@ forest's.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.ensemble import HistGradientBoostingRegressor
 
 from slurm_rl_plugin.forecasts.past_waits.binning import bin_edges, binned
-from slurm_rl_plugin.forecasts.past_waits.features import FeatureTable
+from slurm_rl_plugin.forecasts.past_waits.features import HISTORY, SHARE, FeatureTable
 from slurm_rl_plugin.forecasts.past_waits.last_similar import last_similar_log_waits
 from slurm_rl_plugin.forecasts.past_waits.seen_jobs import SeenJobs
 from slurm_rl_plugin.forecasts.past_waits.training_rows import (
@@ -25,19 +26,25 @@ from slurm_rl_plugin.forecasts.past_waits.training_rows import (
 from slurm_rl_plugin.forecasts.past_waits.wait_forest import fit_forest
 from slurm_rl_plugin.units import FloatArray, IntArray
 
-SOURCES = ("boosted trees", "boosted trees without history", "forest", "last job alike")
+_BOOSTED: Mapping[str, tuple[str, ...]] = {
+    "boosted trees": (),
+    "boosted trees without history": (HISTORY,),
+    "boosted trees without history and shares": (HISTORY, SHARE),
+}
+SOURCES = (*_BOOSTED, "forest", "last job alike")
 #: Fewest rows that trees are fitted to.
 FEWEST_ROWS = 50
+#: Fits of each boosted source, each to other rows of the batches; their mean is taken.
+_FITS = 4
 _BOOSTING: Mapping[str, Any] = {
     "max_iter": 80,
     "learning_rate": 0.1,
     "max_leaf_nodes": 15,
     "min_samples_leaf": 20,
     "max_bins": 63,
+    "max_features": 0.2,
     "early_stopping": False,
 }
-#: Part of the inputs that each split of the first looks at, and of the second.
-_FEATURES_A_SPLIT = (0.2, 1.0)
 
 
 class SourceForecasts(NamedTuple):
@@ -68,32 +75,35 @@ def ask_sources(
     Returns:
         None where too little is known to fit to.
     """
-    train = training_rows(jobs, moment, rng)
-    if len(train.rows) < FEWEST_ROWS:
+    bare, now = replace(jobs, look={}), np.flatnonzero(jobs.moment == moment)
+    trains = [training_rows(bare, moment, rng) for _ in range(_FITS)]
+    if len(trains[0].rows) < FEWEST_ROWS:
         return None
-    now = np.flatnonzero(jobs.moment == moment)
-    everything = np.ones(len(table.names), dtype=np.bool_)
-    boosted = [
-        _boosted(table.values[:, columns], train, now, part, rng)
-        for columns, part in zip((everything, ~table.of_the_past), _FEATURES_A_SPLIT, strict=True)
-    ]
+    asked = table.values[now]
+    boosted = []
+    for without in _BOOSTED.values():
+        columns = table.columns(*without)
+        fits = [
+            _boosted(table.values[each.rows][:, columns], each, asked[:, columns], rng)
+            for each in trains
+        ]
+        boosted.append(np.mean(fits, axis=0))
+    train = trains[0]
     forest = fit_forest(table.values[train.rows], train.log_wait, train.weight, rng)
-    known = jobs.select(jobs.moment <= moment)
+    known = bare.select(jobs.moment <= moment)
     last = last_similar_log_waits(known, known_log_waits(known, moment), moment)
     return SourceForecasts(
         rows=now,
-        log_wait=np.stack([*boosted, forest.mean(table.values[now]), last]),
-        draws=forest.draws(table.values[now]),
+        log_wait=np.stack([*boosted, forest.mean(asked), last]),
+        draws=forest.draws(asked),
     )
 
 
 def _boosted(
-    values: FloatArray, train: TrainingRows, now: IntArray, part: float, rng: np.random.Generator
+    fit_to: FloatArray, train: TrainingRows, asked: FloatArray, rng: np.random.Generator
 ) -> FloatArray:
-    """What boosted trees say of the rows of now."""
-    edges = bin_edges(values[train.rows], _BOOSTING["max_bins"])
-    trees = HistGradientBoostingRegressor(
-        **_BOOSTING, max_features=part, random_state=int(rng.integers(2**31))
-    )
-    trees.fit(binned(values[train.rows], edges), train.log_wait, sample_weight=train.weight)
-    return np.asarray(trees.predict(binned(values[now], edges)), dtype=np.float64)
+    """What trees that are boosted on some rows say of others, log10 of the wait."""
+    edges = bin_edges(fit_to, _BOOSTING["max_bins"])
+    trees = HistGradientBoostingRegressor(**_BOOSTING, random_state=int(rng.integers(2**31)))
+    trees.fit(binned(fit_to, edges), train.log_wait, sample_weight=train.weight)
+    return np.asarray(trees.predict(binned(asked, edges)), dtype=np.float64)
