@@ -7,7 +7,7 @@ forest's.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -36,7 +36,7 @@ SOURCES = (*_BOOSTED, "forest", "last job alike")
 #: Fewest rows that trees are fitted to.
 FEWEST_ROWS = 50
 #: Fits of each boosted source, each to other rows of the batches; their mean is taken.
-_FITS = 4
+FITS = 4
 _BOOSTING: Mapping[str, Any] = {
     "max_iter": 80,
     "learning_rate": 0.1,
@@ -77,18 +77,13 @@ def ask_sources(
         None where too little is known to fit to.
     """
     bare, now = replace(jobs, look={}), np.flatnonzero(jobs.moment == moment)
-    trains = training_rows(bare, moment, _FITS, rng)
+    trains = training_rows(bare, moment, FITS, rng)
     if len(trains[0].rows) < FEWEST_ROWS:
         return None
     asked = table.values[now]
-    boosted = []
-    for without in _BOOSTED.values():
-        columns = table.columns(*without)
-        fits = [
-            _boosted(table.values[each.rows][:, columns], each, asked[:, columns], rng)
-            for each in trains
-        ]
-        boosted.append(np.mean(fits, axis=0))
+    boosted = [
+        boosted_log_waits(table, trains, asked, without, rng) for without in _BOOSTED.values()
+    ]
     train = trains[0]
     forest = fit_forest(table.values[train.rows], train.log_wait, train.weight, rng)
     known = bare.select(jobs.moment <= moment)
@@ -98,6 +93,30 @@ def ask_sources(
         log_wait=np.stack([*boosted, forest.mean(asked), last]),
         draws=forest.draws(asked),
     )
+
+
+def boosted_log_waits(
+    table: FeatureTable,
+    trains: Sequence[TrainingRows],
+    asked: FloatArray,
+    without: Sequence[str],
+    rng: np.random.Generator,
+) -> FloatArray:
+    """What boosted trees say, log10 of the wait, float64[asked]; the mean of a fit to each sample.
+
+    Args:
+        table: inputs of the jobs.
+        trains: samples of rows to fit to.
+        asked: inputs of the jobs that are asked about, float64[asked, names].
+        without: kinds of inputs that are left out.
+        rng: of all chance.
+    """
+    columns = table.columns(*without)
+    fits = [
+        _boosted(table.values[each.rows][:, columns], each, asked[:, columns], rng)
+        for each in trains
+    ]
+    return np.asarray(np.mean(fits, axis=0), dtype=np.float64)
 
 
 def _boosted(

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from sklearn.ensemble import HistGradientBoostingRegressor
 from threadpoolctl import threadpool_limits
 
 from slurm_rl_plugin.forecasts.forecast import LEVELS, Forecasts
 from slurm_rl_plugin.forecasts.past_waits.binning import bin_edges, binned
-from slurm_rl_plugin.forecasts.past_waits.features import FeatureTable
+from slurm_rl_plugin.forecasts.past_waits.features import HISTORY, FeatureTable
 from slurm_rl_plugin.forecasts.past_waits.last_similar import median_of_partition
 from slurm_rl_plugin.forecasts.past_waits.seen_jobs import SeenJobs
+from slurm_rl_plugin.forecasts.past_waits.sources import FITS, boosted_log_waits
 from slurm_rl_plugin.forecasts.past_waits.training_rows import known_log_waits, training_rows
 from slurm_rl_plugin.units import FloatArray
 
-LAST, MEDIAN, BOOSTING = (
+LAST, MEDIAN, BOOSTING, ALL_DAYS = (
     "last similar job",
     "median of the partition",
     "gradient boosting without calibration",
+    "boosted trees without history, all earlier days known",
 )
 #: Levels that boosting is fitted to; the others lie straight between.
 _FITTED = (0.05, 0.5, 0.95)
@@ -28,6 +32,25 @@ def partition_median(jobs: SeenJobs, moment: float) -> FloatArray:
     """log10 of the median wait of its partition so far, of the jobs of a moment, float64[now]."""
     known = jobs.select(jobs.moment <= moment)
     return median_of_partition(known, known_log_waits(known, moment), moment)
+
+
+def knowing_all_earlier_days(
+    jobs: SeenJobs, table: FeatureTable, moment: float, rng: np.random.Generator
+) -> FloatArray:
+    """What the boosted trees without history say where waits are known that still last then.
+
+    So the published experiments have it: fitted to all earlier days. Float64[now], log10.
+
+    Args:
+        jobs: those of the moment, and all before.
+        table: their inputs.
+        moment: seconds.
+        rng: of all chance.
+    """
+    told = replace(jobs, look={}, told=jobs.moment)
+    trains = training_rows(told, moment, FITS, rng)
+    asked = table.values[jobs.moment == moment]
+    return boosted_log_waits(table, trains, asked, (HISTORY,), rng)
 
 
 def boosted_quantiles(

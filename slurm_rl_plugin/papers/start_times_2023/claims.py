@@ -8,7 +8,9 @@ from typing import NamedTuple
 import numpy as np
 
 from slurm_rl_plugin.forecasts.forecast import Forecasts
+from slurm_rl_plugin.forecasts.past_waits.sources import SOURCES
 from slurm_rl_plugin.forecasts.scores import Scores, covered, log_waits, scores_by
+from slurm_rl_plugin.papers.start_times_2023.baselines import ALL_DAYS
 from slurm_rl_plugin.papers.start_times_2023.experiment import Tested
 from slurm_rl_plugin.papers.study.claims import (
     Cell,
@@ -31,6 +33,8 @@ ERROR, WITHIN_2, WITHIN_3 = (
     "part within a factor of 3",
 )
 COVERAGE, DAYS = "coverage of the 90 % band", "part of days with coverage of .80 to .97"
+#: The source that knows all earlier days under that protocol.
+ALIKE = SOURCES[1]
 #: Bounds of the coverage, pooled and of a day, and the part of days within.
 POOLED, A_DAY, PART_OF_DAYS = (0.88, 0.92), (0.80, 0.97), "0.90"
 
@@ -49,37 +53,46 @@ _FIGURES = (
     _Figure(WITHIN_3, ".73", True),
 )
 #: Who published figures of that kind, and the three of them.
-_PUBLISHED: Mapping[str, tuple[str, str, str]] = {
+_PUBLISHED: Mapping[str, tuple[str, ...]] = {
     "Mila, Cedar, forward in time": (".596", ".333", ".504"),
     "Mila, Graham, random days": (".66", ".42", ".60"),
 }
 
 
-def claims_of(group: str, tested: Tested) -> list[Claim]:
-    """The figures of a protocol against goals and against what was published.
+def claims_of(tested: Tested) -> list[Claim]:
+    """The figures against goals and against what was published.
 
     Args:
-        group: the protocol.
-        tested: what came out under it.
+        tested: what came out.
     """
-    return [*_claims_on_medians(group, tested), *_claims_on_bands(group, tested)]
+    all_days = tested.others[ALL_DAYS]
+    bounds = {"goal": tuple(figure.goal for figure in _FIGURES), **_PUBLISHED}
+    return [
+        *_claims_on_medians(Cell(HEADLINE, OURS), tested.forecasts, tested, bounds),
+        *_claims_on_bands(HEADLINE, tested),
+        *_claims_on_medians(Cell(PUBLISHED_PROTOCOL, ALIKE), all_days, tested, _PUBLISHED),
+    ]
 
 
-def _claims_on_medians(group: str, tested: Tested) -> Iterator[Claim]:
+def _claims_on_medians(
+    whose: Cell,
+    forecasts: Forecasts,
+    tested: Tested,
+    sources: Mapping[str, tuple[str, ...]],
+) -> Iterator[Claim]:
+    """Error and parts within a factor, each to what a source has for it."""
     waits = log_waits(tested.jobs.wait)
     for place, figure in enumerate(_FIGURES):
-        measured = _over_days(tested, _figure_of_jobs(figure.column, tested.forecasts, waits))
+        measured = _over_days(tested, _figure_of_jobs(figure.column, forecasts, waits))
         baselines = {
             name: float(_figure_of_jobs(figure.column, each, waits).mean())
             for name, each in tested.others.items()
         }
-        bounds = {"goal": figure.goal}
-        bounds |= {name: printed[place] for name, printed in _PUBLISHED.items()}
-        for source, bound in bounds.items():
+        for source, printed in sources.items():
             yield bounded(
-                Cell(group, OURS, f"{figure.column}, to {source}"),
+                Cell(whose.group, whose.policy, f"{figure.column}, to {source}"),
                 measured,
-                bound,
+                printed[place],
                 least=figure.least,
                 logs=1,  # the figure itself is judged, not how far its interval reaches
                 source=source,
@@ -116,15 +129,16 @@ def _claims_on_bands(group: str, tested: Tested) -> Iterator[Claim]:
 
 def _coverages(tested: Tested) -> dict[str, float]:
     """Of those baselines that tell a band, and of ours before it was set."""
-    spread = {
-        name: each
-        for name, each in tested.others.items()
-        if (each.seconds[:, 0] < each.seconds[:, -1]).any()
-    }
+    spread = {name: each for name, each in tested.others.items() if tells_spread(each)}
     return {
         name: float(covered(each, tested.jobs.wait, 0.9).mean())
         for name, each in {"before calibration": tested.plain, **spread}.items()
     }
+
+
+def tells_spread(forecasts: Forecasts) -> bool:
+    """Whether they have bands, or are a single wait each."""
+    return bool((forecasts.seconds[:, 0] < forecasts.seconds[:, -1]).any())
 
 
 def by_day(forecasts: Forecasts, tested: Tested) -> dict[str, Scores]:

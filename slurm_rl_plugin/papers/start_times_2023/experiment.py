@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
@@ -16,10 +16,12 @@ from slurm_rl_plugin.forecasts.past_waits.forward import Given, given_at
 from slurm_rl_plugin.forecasts.past_waits.seen_jobs import SeenJobs
 from slurm_rl_plugin.forecasts.past_waits.sources import SOURCES, SourceForecasts, ask_sources
 from slurm_rl_plugin.papers.start_times_2023.baselines import (
+    ALL_DAYS,
     BOOSTING,
     LAST,
     MEDIAN,
     boosted_quantiles,
+    knowing_all_earlier_days,
     partition_median,
 )
 from slurm_rl_plugin.papers.study.study import Add
@@ -98,15 +100,8 @@ class Polls:
 
     @property
     def steps(self) -> int:
-        """Parts of the work of `forward`, and of `held_against`."""
-        return len(self.moments) - 1
-
-    def knowing_all_earlier_days(self) -> Polls:
-        """The same where the wait of a job is known from the next poll on, though it still lasts.
-
-        So the published experiments have it: trained on all days before.
-        """
-        return replace(self, jobs=replace(self.jobs, told=self.jobs.moment))
+        """Parts of the work of `forward` and `held_against`."""
+        return len(self.moments) - 1 + 2 * len(self.tested)
 
 
 def forward(polls: Polls, seed: int, add: Add) -> list[Given]:
@@ -172,10 +167,17 @@ def held_against(polls: Polls, seed: int, add: Add) -> dict[str, Forecasts]:
         rng = np.random.default_rng([seed, place, 1])
         return boosted_quantiles(polls.jobs, polls.table, float(polls.moments[place]), rng)
 
+    def of_all_days(place: int) -> FloatArray:
+        rng = np.random.default_rng([seed, place, 2])
+        return knowing_all_earlier_days(polls.jobs, polls.table, float(polls.moments[place]), rng)
+
     places = range(polls.first, len(polls.moments))
-    quantiles = _together(_in_order(boosted, places, add))
-    median = np.concatenate([partition_median(polls.jobs, float(each)) for each in polls.tested])
-    return {BOOSTING: quantiles, MEDIAN: certain(median)}
+    median = [partition_median(polls.jobs, float(each)) for each in polls.tested]
+    return {
+        BOOSTING: _together(_in_order(boosted, places, add)),
+        MEDIAN: certain(np.concatenate(median)),
+        ALL_DAYS: certain(np.concatenate(_in_order(of_all_days, places, add))),
+    }
 
 
 def certain(log_wait: FloatArray) -> Forecasts:

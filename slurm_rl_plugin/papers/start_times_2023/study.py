@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 
 from slurm_rl_plugin.errors import ConfigurationError
+from slurm_rl_plugin.forecasts.forecast import Forecasts
 from slurm_rl_plugin.forecasts.past_waits.sources import SOURCES
 from slurm_rl_plugin.forecasts.scores import HORIZONS, Scores, horizon_of, scores_by, scores_of
 from slurm_rl_plugin.papers.start_times_2023.claims import (
-    HEADLINE,
     OURS,
-    PUBLISHED_PROTOCOL,
     by_day,
     claims_of,
+    tells_spread,
 )
 from slurm_rl_plugin.papers.start_times_2023.experiment import (
     Polls,
@@ -29,11 +29,14 @@ from slurm_rl_plugin.papers.start_times_2023.figures import days_figure
 from slurm_rl_plugin.papers.start_times_2023.jobs_file import read_jobs_file
 from slurm_rl_plugin.papers.study.claim_tables import TextTable
 from slurm_rl_plugin.papers.study.study import Asked, Outcome
+from slurm_rl_plugin.units import FloatArray
 
 #: Where the file is in a folder of traces.
 _IN_TRACES = Path("graham-2021") / "jobs.parquet"
 _NO_FILE = "start-times needs a file of polled jobs: give JOBS.parquet."
 _SEED = 0
+#: Scores that say nothing of a single wait.
+_OF_BANDS = ("coverage_50", "coverage_90", "width_50", "width_90", "pinball")
 
 
 def run(asked: Asked) -> Outcome:
@@ -42,19 +45,16 @@ def run(asked: Asked) -> Outcome:
     if asked.seeds is not None:
         raise ConfigurationError("--seeds is not for start-times: its file is given.")
     polls = Polls.of(read_jobs_file(_file(asked)), quick=asked.quick)
-    wider = polls.knowing_all_earlier_days()
-    steps = 2 * polls.steps + len(polls.tested)
-    with asked.bar("learning and foretelling", steps) as add:
+    with asked.bar("learning and foretelling", polls.steps) as add:
         given = forward(polls, _SEED, add)
-        headline = tested(polls, given, held_against(polls, _SEED, add))
-        published = tested(wider, forward(wider, _SEED, add), {})
-    facts = _facts(headline, published)
+        found = tested(polls, given, held_against(polls, _SEED, add))
+    facts = _facts(found)
     return Outcome(
-        claims=[*claims_of(HEADLINE, headline), *claims_of(PUBLISHED_PROTOCOL, published)],
+        claims=claims_of(found),
         seeds=(),
         more=list(_passages(facts)),
         facts=facts,
-        drawings={"start-times.png": lambda: days_figure(headline)},
+        drawings={"start-times.png": lambda: days_figure(found)},
     )
 
 
@@ -63,22 +63,22 @@ def _file(asked: Asked) -> Path:
     return path / _IN_TRACES if path.is_dir() else path
 
 
-def _facts(headline: Tested, published: Tested) -> dict[str, Any]:
-    """All scores of both protocols."""
-    jobs, forecasts = headline.jobs, headline.forecasts
+def _facts(found: Tested) -> dict[str, Any]:
+    """All scores."""
+    jobs, forecasts = found.jobs, found.forecasts
     horizons = list(HORIZONS)
     return {
-        "tested": {"polls": len(headline.weights), "jobs": len(jobs)},
+        "tested": {"polls": len(found.weights), "jobs": len(jobs)},
         "pooled": {
-            OURS: _told(scores_of(forecasts, jobs.wait)),
-            "before calibration": _told(scores_of(headline.plain, jobs.wait)),
-            **{name: _told(scores_of(each, jobs.wait)) for name, each in headline.others.items()},
+            name: _scored(each, jobs.wait)
+            for name, each in {
+                OURS: forecasts,
+                "before calibration": found.plain,
+                **found.others,
+            }.items()
         },
-        "pooled, all earlier days known": _told(
-            scores_of(published.forecasts, published.jobs.wait)
-        ),
-        "weights": dict(zip(SOURCES, headline.weights.mean(axis=0).tolist(), strict=True)),
-        "by day": _named(by_day(forecasts, headline), lambda key: _date(float(key))),
+        "weights": dict(zip(SOURCES, found.weights.mean(axis=0).tolist(), strict=True)),
+        "by day": _named(by_day(forecasts, found), lambda key: _date(float(key))),
         "by class": _named(
             scores_by((jobs.gpus > 0).astype(np.int64), forecasts, jobs.wait),
             lambda key: ("CPUs", "GPUs")[int(key)],
@@ -88,6 +88,13 @@ def _facts(headline: Tested, published: Tested) -> dict[str, Any]:
         ),
         "by partition": _named(scores_by(jobs.partition, forecasts, jobs.wait), str),
     }
+
+
+def _scored(forecasts: Forecasts, waits: FloatArray) -> dict[str, float | None]:
+    """The scores, without those of bands where a forecast is a single wait."""
+    scores: dict[str, float | None] = {**_told(scores_of(forecasts, waits))}
+    of_bands = () if tells_spread(forecasts) else _OF_BANDS
+    return {name: None if name in of_bands else value for name, value in scores.items()}
 
 
 def _told(scores: Scores) -> dict[str, float]:
@@ -115,6 +122,7 @@ def _passages(facts: Mapping[str, Any]) -> Iterator[str | TextTable]:
         )
 
 
-def _cells(scores: Mapping[str, float]) -> list[Any]:
+def _cells(scores: Mapping[str, float | None]) -> list[Any]:
     names = ("square_error", "within_2", "within_3", "coverage_50", "coverage_90", "width_90")
-    return [scores["jobs"], *(f"{scores[name]:.3f}" for name in (*names, "pinball"))]
+    told = (scores[name] for name in (*names, "pinball"))
+    return [scores["jobs"], *(None if each is None else f"{each:.3f}" for each in told)]
