@@ -1,0 +1,128 @@
+"""`start-times`: when pending jobs start, foretold forward in time from past waits, as a study."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from slurm_rl_plugin.errors import ConfigurationError
+from slurm_rl_plugin.forecasts.forecast import Forecasts
+from slurm_rl_plugin.forecasts.past_waits.sources import SOURCES
+from slurm_rl_plugin.forecasts.scores import HORIZONS, Scores, horizon_of, scores_by, scores_of
+from slurm_rl_plugin.papers.start_times_2023.claims import (
+    OURS,
+    by_day,
+    claims_of,
+    tells_spread,
+)
+from slurm_rl_plugin.papers.start_times_2023.experiment import (
+    Polls,
+    Tested,
+    forward,
+    held_against,
+    tested,
+)
+from slurm_rl_plugin.papers.start_times_2023.figures import days_figure
+from slurm_rl_plugin.papers.start_times_2023.jobs_file import read_jobs_file
+from slurm_rl_plugin.papers.study.claim_tables import TextTable
+from slurm_rl_plugin.papers.study.study import Asked, Outcome
+from slurm_rl_plugin.units import FloatArray
+
+#: Where the file is in a folder of traces.
+_IN_TRACES = Path("graham-2021") / "jobs.parquet"
+_NO_FILE = "start-times needs a file of polled jobs: give JOBS.parquet."
+_SEED = 0
+#: Scores that say nothing of a single wait.
+_OF_BANDS = ("coverage_50", "coverage_90", "width_50", "width_90", "pinball")
+
+
+def run(asked: Asked) -> Outcome:
+    """Foretell every job of every poll from the 21st on, and score it by what came true."""
+    asked.refuse_policy("it orders no queue")
+    if asked.seeds is not None:
+        raise ConfigurationError("--seeds is not for start-times: its file is given.")
+    polls = Polls.of(read_jobs_file(_file(asked)), quick=asked.quick)
+    with asked.bar("learning and foretelling", polls.steps) as add:
+        given = forward(polls, _SEED, add)
+        found = tested(polls, given, held_against(polls, _SEED, add))
+    facts = _facts(found)
+    return Outcome(
+        claims=claims_of(found),
+        seeds=(),
+        more=list(_passages(facts)),
+        facts=facts,
+        drawings={"start-times.png": lambda: days_figure(found)},
+    )
+
+
+def _file(asked: Asked) -> Path:
+    path = asked.traces_or_refuse(_NO_FILE)
+    return path / _IN_TRACES if path.is_dir() else path
+
+
+def _facts(found: Tested) -> dict[str, Any]:
+    """All scores."""
+    jobs, forecasts = found.jobs, found.forecasts
+    horizons = list(HORIZONS)
+    return {
+        "tested": {"polls": len(found.weights), "jobs": len(jobs)},
+        "pooled": {
+            name: _scored(each, jobs.wait)
+            for name, each in {
+                OURS: forecasts,
+                "before calibration": found.plain,
+                **found.others,
+            }.items()
+        },
+        "weights": dict(zip(SOURCES, found.weights.mean(axis=0).tolist(), strict=True)),
+        "by day": _named(by_day(forecasts, found), lambda key: _date(float(key))),
+        "by class": _named(
+            scores_by((jobs.gpus > 0).astype(np.int64), forecasts, jobs.wait),
+            lambda key: ("CPUs", "GPUs")[int(key)],
+        ),
+        "by horizon": _named(
+            scores_by(horizon_of(forecasts), forecasts, jobs.wait), lambda key: horizons[int(key)]
+        ),
+        "by partition": _named(scores_by(jobs.partition, forecasts, jobs.wait), str),
+    }
+
+
+def _scored(forecasts: Forecasts, waits: FloatArray) -> dict[str, float | None]:
+    """The scores, without those of bands where a forecast is a single wait."""
+    scores: dict[str, float | None] = {**_told(scores_of(forecasts, waits))}
+    of_bands = () if tells_spread(forecasts) else _OF_BANDS
+    return {name: None if name in of_bands else value for name, value in scores.items()}
+
+
+def _told(scores: Scores) -> dict[str, float]:
+    return scores.as_json()
+
+
+def _date(moment: float) -> str:
+    return str(np.datetime64(int(moment), "s").astype("datetime64[D]"))
+
+
+def _named(found: Mapping[str, Scores], name: Any) -> dict[str, dict[str, float]]:
+    return {name(key): _told(scores) for key, scores in found.items()}
+
+
+def _passages(facts: Mapping[str, Any]) -> Iterator[str | TextTable]:
+    """The same facts for people: pooled, then by day, class and horizon."""
+    header = ["JOBS", "MSE", "IN 2X", "IN 3X", "IN 50 %", "IN 90 %", "WIDTH 90 %", "PINBALL"]
+    for title, rows in (
+        ("pooled", facts["pooled"]),
+        *((key, facts[key]) for key in ("by day", "by class", "by horizon")),
+    ):
+        yield f"\n{title}, of {facts['tested']['polls']} polls; width in powers of ten:"
+        yield TextTable(
+            [title.upper(), *header], [[name, *_cells(each)] for name, each in rows.items()]
+        )
+
+
+def _cells(scores: Mapping[str, float | None]) -> list[Any]:
+    names = ("square_error", "within_2", "within_3", "coverage_50", "coverage_90", "width_90")
+    told = (scores[name] for name in (*names, "pinball"))
+    return [scores["jobs"], *(None if each is None else f"{each:.3f}" for each in told)]
