@@ -37,6 +37,9 @@ class UnprotectedQueue(NamedTuple):
         """Itself: it counts nothing."""
         return self
 
+    def resume(self, told: ProtectedQueue | UnprotectedQueue, jobs: IntArray) -> None:
+        """Nothing was counted."""
+
 
 class ProtectedQueue(NamedTuple):
     """How a queue protects jobs, and what it has counted.
@@ -63,6 +66,17 @@ class ProtectedQueue(NamedTuple):
         """The same with counts of its own, to be changed."""
         columns = ("site", "ended", "overtaken")
         return self._replace(**{name: getattr(self, name).copy() for name in columns})
+
+    def resume(self, told: ProtectedQueue | UnprotectedQueue, jobs: IntArray) -> None:
+        """Take over what another simulation has counted until now, none of whose ends is ours.
+
+        Args:
+            told: the other; one that protects nobody tells nothing.
+            jobs: numbers there of our first jobs, shape [m].
+        """
+        if isinstance(told, ProtectedQueue):
+            self.site[:] = told.site
+            self.overtaken[: len(jobs)] = told.overtaken[jobs]
 
 
 def protected_queue(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -119,10 +119,14 @@ def _replay(
     run_time: FloatArray,
     processors: IntArray,
     at_submission: FloatArray,
-    at_start: FloatArray,
+    facts: FloatArray,
     spread: Spread,
+    asked_at: int,
 ) -> None:
-    """Go through events; fill what is asked for where the arrays have rows."""
+    """Go through events; fill what is asked for where the arrays have rows.
+
+    `facts` and `spread` are those of each job at its event of the kind `asked_at`.
+    """
     ended = 2 * past.user_known.astype(np.int64)  # runs of each user; of rows known before, two
     for event in range(len(kind)):
         number = job[event]
@@ -133,16 +137,15 @@ def _replay(
                 learn_shares(spread.asked, spread.told[number], run_time[number])
             fold_run(past, user, template, kind[event], run_time[number], wide)
             ended[user] += kind[event] == ENDED_EVENT
-        elif kind[event] == _SUBMITTED:
-            if len(at_submission) and ended[user]:
-                row = past.users[user]
-                before = row[PREVIOUS] if ended[user] > 1 else row[LAST]
-                at_submission[number, 0] = 0.5 * (row[LAST] + before)
-                at_submission[number, 1] = row[INVERSE]
-        elif len(at_start):
-            _fill_facts(at_start[number], past, user, template, float(processors[number]))
+        elif kind[event] == _SUBMITTED and len(at_submission) and ended[user]:
+            row = past.users[user]
+            before = row[PREVIOUS] if ended[user] > 1 else row[LAST]
+            at_submission[number, 0] = 0.5 * (row[LAST] + before)
+            at_submission[number, 1] = row[INVERSE]
+        if kind[event] == asked_at and len(facts):
+            _fill_facts(facts[number], past, user, template, float(processors[number]))
             if len(spread.quantiles):
-                _tell(past, spread, at_start[number], user, template, number)
+                _tell(past, spread, facts[number], user, template, number)
 
 
 class _Replay:
@@ -158,14 +161,15 @@ class _Replay:
         self,
         until: float,
         at_submission: FloatArray | None = None,
-        at_start: FloatArray | None = None,
+        facts: FloatArray | None = None,
         spread: FloatArray | None = None,
+        asked_at: int = _STARTED,
     ) -> FloatArray:
         """Go through what happened before a time, seconds.
 
         Returns:
-            Quantiles of run times that `spread` tells at starts, shape [n, len(PARTS)]; none
-            without it.
+            Quantiles of run times that `spread` tells at events of the kind `asked_at`, shape [n,
+            len(PARTS)]; none without it.
         """
         last = int(np.searchsorted(self._time, until))
         events = slice(self._done, last)
@@ -178,8 +182,9 @@ class _Replay:
             log.run_time,
             log.processors,
             nothing if at_submission is None else at_submission,
-            nothing if at_start is None else at_start,
+            nothing if facts is None else facts,
             told := _spread(spread, log.processors),
+            asked_at,
         )
         self._done = max(last, self._done)
         return told.quantiles
@@ -213,7 +218,7 @@ def known_at_start(prepared: PreparedLog) -> FloatArray:
         float64[n, KNOWN_FACTS], as `fill_known_facts`.
     """
     facts = np.zeros((len(prepared.log), KNOWN_FACTS))
-    _Replay(prepared).run(np.inf, at_start=facts)
+    _Replay(prepared).run(np.inf, facts=facts)
     return facts
 
 
@@ -228,7 +233,24 @@ def quantiles_at_start(prepared: PreparedLog, spread: FloatArray) -> FloatArray:
         Seconds below which `run_spread.PARTS` of such runs end, shape [n, len(PARTS)].
     """
     facts = np.zeros((len(prepared.log), KNOWN_FACTS))
-    return _Replay(prepared).run(np.inf, at_start=facts, spread=spread)
+    return _Replay(prepared).run(np.inf, facts=facts, spread=spread)
+
+
+def quantiles_at_submission(prepared: PreparedLog, spread: FloatArray) -> FloatArray:
+    """The same as `quantiles_at_start`, of what was known when each job was submitted."""
+    facts = np.zeros((len(prepared.log), KNOWN_FACTS))
+    return _Replay(prepared).run(np.inf, facts=facts, spread=spread, asked_at=_SUBMITTED)
+
+
+def past_at(prepared: PreparedLog, times: Iterable[float]) -> Iterator[WorkloadHistory]:
+    """What runs have told before each of some ascending times, seconds.
+
+    Each answer is the same rows, brought up to the next time: copy what has to last.
+    """
+    replay = _Replay(prepared)
+    for time in times:
+        replay.run(time)
+        yield replay.past
 
 
 def recent_runs(prepared: PreparedLog) -> RecentRuns:

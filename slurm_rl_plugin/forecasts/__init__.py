@@ -1,0 +1,1 @@
+"""Forecasts of when pending jobs start: distributions with bands, and how good they have been."""
