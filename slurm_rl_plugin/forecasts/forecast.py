@@ -1,0 +1,120 @@
+"""A forecast of when a job starts: quantiles of the wait that is left, one row for each job."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
+
+#: Chances that a job has started by then, one for each quantile of a forecast.
+LEVELS = (0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95)
+#: No wait is taken as shorter, in seconds: its logarithm is wanted.
+SHORTEST_WAIT = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Forecasts:
+    """What is foretold of some jobs at one moment.
+
+    Attributes:
+        seconds: quantiles of the wait that is left at LEVELS, float64[n, levels], rising in a row.
+    """
+
+    seconds: FloatArray
+
+    def __post_init__(self) -> None:
+        shape = self.seconds.shape
+        if len(shape) != 2 or shape[1] != len(LEVELS):
+            raise ValueError(f"quantiles have the shape {shape}: give [jobs, {len(LEVELS)}].")
+        if not np.isfinite(self.seconds).all() or (np.diff(self.seconds, axis=1) < 0.0).any():
+            raise ValueError("quantiles must be finite numbers that rise with their levels.")
+
+    def __len__(self) -> int:
+        """How many jobs."""
+        return len(self.seconds)
+
+    @classmethod
+    def of_logs(cls, logs: FloatArray) -> Forecasts:
+        """Of quantiles as log10 of seconds, float64[n, levels]; crossed ones are put in order."""
+        ordered = np.sort(logs, axis=1)
+        return cls(np.maximum(10.0**ordered, SHORTEST_WAIT))
+
+    @classmethod
+    def of_draws(cls, seconds: FloatArray) -> Forecasts:
+        """Of waits drawn at random, as replays of a queue give them, float64[n, draws]."""
+        return cls(np.quantile(np.maximum(seconds, SHORTEST_WAIT), LEVELS, axis=1).T)
+
+    @property
+    def logs(self) -> FloatArray:
+        """The quantiles as log10 of seconds, float64[n, levels]."""
+        return np.log10(np.maximum(self.seconds, SHORTEST_WAIT))
+
+    @property
+    def median(self) -> FloatArray:
+        """Seconds within which half of such jobs start, float64[n]."""
+        return self.seconds[:, LEVELS.index(0.5)]
+
+    def band(self, part: float) -> tuple[FloatArray, FloatArray]:
+        """Ends of the middle part of the distribution, seconds, two of float64[n].
+
+        Args:
+            part: .5, .8 or .9.
+        """
+        low, high = band_places(part)
+        return self.seconds[:, low], self.seconds[:, high]
+
+    def chance_within(self, seconds: float) -> FloatArray:
+        """The chance that a job starts within so many seconds, float64[n].
+
+        It runs straight in log wait between the quantiles, and beyond the outer ones with the
+        slope of the outermost piece, until it is 0 or 1.
+        """
+        at = np.log10(max(seconds, SHORTEST_WAIT))
+        levels = np.concatenate([[0.0], LEVELS, [1.0]])
+        return np.array([np.interp(at, knots, levels) for knots in _with_tails(self.logs)])
+
+    def select(self, which: BoolArray | IntArray) -> Forecasts:
+        """Those of some of the jobs."""
+        return Forecasts(self.seconds[which])
+
+
+def band_places(part: float) -> tuple[int, int]:
+    """Places in LEVELS of the ends of the middle part.
+
+    Raises:
+        ValueError: no two levels enclose it.
+    """
+    tail = round((1.0 - part) / 2.0, 6)
+    if tail not in LEVELS or round(1.0 - tail, 6) not in LEVELS:
+        raise ValueError(f"a band of {part:g} has no levels: give .5, .8 or .9.")
+    return LEVELS.index(tail), LEVELS.index(round(1.0 - tail, 6))
+
+
+def joined(sources: Sequence[Forecasts], weights: FloatArray) -> Forecasts:
+    """Several sources as one: each quantile is the weighted mean of theirs in log wait.
+
+    Quantiles are averaged rather than chances (Lichtendahl, Grushka-Cockayne and Winkler,
+    "Is It Better to Average Probabilities or Quantiles?", Management Science 2013): sources that
+    agree on the spread and differ in place do not make the band wider.
+
+    Args:
+        sources: of the same jobs.
+        weights: how much each counts, float64[sources] or float64[sources, n]; only their ratios
+            matter.
+    """
+    shares = np.asarray(weights, dtype=np.float64)
+    shares = shares.reshape(len(sources), -1, 1)
+    logs = np.stack([source.logs for source in sources])
+    return Forecasts.of_logs((shares * logs).sum(axis=0) / shares.sum(axis=0))
+
+
+def _with_tails(logs: FloatArray) -> FloatArray:
+    """Where the chance is 0, at the quantiles, and where it is 1: log wait, [n, levels + 2]."""
+    first = LEVELS[0] / (LEVELS[1] - LEVELS[0])
+    last = (1.0 - LEVELS[-1]) / (LEVELS[-1] - LEVELS[-2])
+    least = logs[:, :1] - first * (logs[:, 1:2] - logs[:, :1])
+    most = logs[:, -1:] + last * (logs[:, -1:] - logs[:, -2:-1])
+    return np.concatenate([least, logs, most], axis=1)

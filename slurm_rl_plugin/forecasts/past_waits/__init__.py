@@ -1,0 +1,1 @@
+"""What past waits tell of a pending job's: features, boosted trees, and what each is worth."""

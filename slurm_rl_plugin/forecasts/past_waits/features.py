@@ -1,0 +1,106 @@
+"""The inputs of a model of waits: the request, the queue beside it, the look, the history."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from slurm_rl_plugin.forecasts.past_waits.history import groups_of, history_features
+from slurm_rl_plugin.forecasts.past_waits.seen_jobs import SeenJobs, codes_of
+from slurm_rl_plugin.units import DAY, FloatArray, IntArray
+
+#: What of a look stands over what, where both are told: how long the queue above takes what runs.
+_OVER = {
+    "hours": ("q_{}core_hours_above", "r_{}cores_above"),
+    "rest": ("r_{}core_hours_above", "r_{}cores_above"),
+    "jobs": ("q_{}jobs_above", "r_{}jobs_above"),
+    "cores": ("q_{}cores_above", "r_{}cores_above"),
+    "GPU hours": ("q_{}gpu_hours_above", "r_{}gpus_above"),
+}
+#: Of everybody, of its partition, of its account, of its account in its partition.
+_SCOPES = ("", "p_", "a_", "p_a_")
+#: In place of an infinite number of a look.
+_ENDLESS = 1e15
+
+
+class FeatureTable(NamedTuple):
+    """Inputs of a model: their names, and float32[n, names] with nan where nothing is known."""
+
+    names: tuple[str, ...]
+    values: np.ndarray[tuple[int, int], np.dtype[np.float32]]
+
+    def select(self, which: IntArray) -> FeatureTable:
+        """Some of the rows."""
+        return FeatureTable(self.names, self.values[which])
+
+
+def features_of(jobs: SeenJobs) -> FeatureTable:
+    """What is known of each job at the moment that it was seen, and nothing of later."""
+    columns = {
+        **_request(jobs),
+        **_look(jobs),
+        **_queue(jobs),
+        **history_features(jobs),
+    }
+    return FeatureTable(tuple(columns), np.column_stack(list(columns.values())).astype(np.float32))
+
+
+def _request(jobs: SeenJobs) -> dict[str, FloatArray]:
+    """What the job asks for, and how long it has waited."""
+    cpus, held = np.maximum(jobs.cpus, 1.0), ~np.isfinite(jobs.eligible)
+    return {
+        "limit": np.log10(np.maximum(jobs.limit, 1.0)),
+        "cpus": np.log10(cpus),
+        "memory": np.log10(1.0 + jobs.memory),
+        "memory a cpu": np.log10(1.0 + jobs.memory / cpus),
+        "gpus": jobs.gpus,
+        "gpus a cpu": jobs.gpus / cpus,
+        "nodes": np.log10(np.maximum(jobs.nodes, 1.0)),
+        "age": np.log10(1.0 + np.maximum(jobs.moment - jobs.submit, 0.0)),
+        "eligible": np.log10(1.0 + np.maximum(np.where(held, 0.0, jobs.moment - jobs.eligible), 0)),
+        "held": held.astype(np.float64),
+        "priority": jobs.priority,
+        "partition": jobs.partition.astype(np.float64),
+        "day of the week": np.floor(jobs.moment / DAY) % 7.0,
+    }
+
+
+def _look(jobs: SeenJobs) -> dict[str, FloatArray]:
+    """What queue and machine tell, on a logarithmic scale, and what stands over what."""
+    told = {
+        name: np.nan_to_num(values, nan=np.nan, posinf=_ENDLESS, neginf=-_ENDLESS)
+        for name, values in jobs.look.items()
+    }
+    found = {name: _signed_log(values) for name, values in told.items()}
+    for scope in _SCOPES:
+        for what, (above, below) in _OVER.items():
+            upper, lower = above.format(scope), below.format(scope)
+            if upper in told and lower in told:
+                ratio = np.maximum(told[upper], 0.0) / np.maximum(told[lower], 1.0)
+                found[f"{what} above over running, {scope}"] = _signed_log(ratio)
+    return found
+
+
+def _queue(jobs: SeenJobs) -> dict[str, FloatArray]:
+    """How many of its like wait beside it, and which place it has among them."""
+    found = {}
+    groups = groups_of(jobs)
+    age = jobs.moment - jobs.submit
+    priority = np.nan_to_num(jobs.priority)
+    for name in ("account", "account in partition", "template", "partition"):
+        codes = codes_of(groups[name], jobs.moment)
+        count = np.bincount(codes).astype(np.float64)
+        order = np.lexsort((jobs.submit, -priority, codes))
+        place = np.empty(len(jobs))
+        place[order] = np.arange(len(jobs)) - (np.cumsum(count) - count)[codes[order]]
+        mean_age = (np.bincount(codes, age) / np.maximum(count, 1.0))[codes]
+        found[f"{name}: waiting"] = np.log10(count[codes])
+        found[f"{name}: place"] = np.log10(1.0 + place)
+        found[f"{name}: part before it"] = place / count[codes]
+        found[f"{name}: older than its like"] = _signed_log(age - mean_age)
+    return found
+
+
+def _signed_log(values: FloatArray) -> FloatArray:
+    return np.sign(values) * np.log10(1.0 + np.abs(values))

@@ -1,0 +1,87 @@
+"""Jobs that were seen pending, and when they started: what a model of waits is fitted to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+
+import numpy as np
+
+from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeenJobs:
+    """One row for each time that a job was seen pending; arrays of shape [n].
+
+    Attributes:
+        moment: when it was seen, seconds.
+        submit: when it was submitted, seconds.
+        eligible: since when nothing but its place in the queue holds it, seconds; nan where a
+            dependency or a begin time still holds it. It is not known then when that ends.
+        limit: its time limit, seconds; nan for none.
+        cpus: asked for.
+        memory: asked for, any unit.
+        gpus: asked for.
+        nodes: asked for.
+        priority: at that moment, any unit, higher goes first; nan where nobody told.
+        account: any number for each account.
+        partition: any number for each partition.
+        start: when it started, seconds; nan where it has not.
+        end: when it ended, seconds; nan where it has not.
+        look: name -> what the queue and the machine told of it at that moment, as the polls of
+            Graham and Cedar (2021) have it: `q_` jobs above it in the queue, `r_` running, of
+            them `p_` in its partition, `a_` of its account. Empty where accounting alone is known.
+    """
+
+    moment: FloatArray
+    submit: FloatArray
+    eligible: FloatArray
+    limit: FloatArray
+    cpus: FloatArray
+    memory: FloatArray
+    gpus: FloatArray
+    nodes: FloatArray
+    priority: FloatArray
+    account: IntArray
+    partition: IntArray
+    start: FloatArray
+    end: FloatArray
+    look: Mapping[str, FloatArray] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        """How many rows."""
+        return len(self.moment)
+
+    @property
+    def wait(self) -> FloatArray:
+        """Seconds from the look to the start; nan where it has not started."""
+        return self.start - self.moment
+
+    @property
+    def template(self) -> IntArray:
+        """A number for each kind of job: same account, partition and request."""
+        asked = (self.cpus, self.memory, self.gpus, np.nan_to_num(self.limit, nan=-1.0))
+        return codes_of(self.account, self.partition, *asked)
+
+    def select(self, which: BoolArray | IntArray) -> SeenJobs:
+        """Some of the rows."""
+        columns = {each.name: getattr(self, each.name) for each in fields(self)}
+        look = {name: values[which] for name, values in columns.pop("look").items()}
+        return SeenJobs(**{name: each[which] for name, each in columns.items()}, look=look)
+
+    def as_known_at(self, moment: float) -> SeenJobs:
+        """What was known at a moment: the rows seen before, starts and ends that had happened."""
+        seen = self.select(self.moment < moment)
+        columns = {each.name: getattr(seen, each.name) for each in fields(seen)}
+        for name in ("start", "end"):
+            columns[name] = np.where(columns[name] <= moment, columns[name], np.nan)
+        return SeenJobs(**columns)
+
+
+def codes_of(*columns: FloatArray | IntArray) -> IntArray:
+    """A number from 0 for each distinct row of some columns, int64[n]."""
+    if len(columns[0]) == 0:
+        return np.zeros(0, dtype=np.int64)
+    rows = np.column_stack([np.asarray(each, dtype=np.float64) for each in columns])
+    return np.unique(rows, axis=0, return_inverse=True)[1].reshape(-1).astype(np.int64)
