@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from slurm_rl_plugin.simulator.kernel.cluster import PENDING, RUNNING, Cluster
+from slurm_rl_plugin.simulator.kernel.cluster import PENDING, RUNNING, Cluster, Workload
 from slurm_rl_plugin.simulator.schedules.ordered_queue import OrderedQueue
 from slurm_rl_plugin.simulator.scoring.protection import ProtectedQueue, UnprotectedQueue
 from slurm_rl_plugin.units import FloatArray, IntArray
@@ -30,13 +30,16 @@ class QueueNow:
     start: FloatArray
     pending: IntArray
     usage: FloatArray
-    protection: ProtectedQueue | UnprotectedQueue = UnprotectedQueue()
+    protection: ProtectedQueue | UnprotectedQueue = field(default_factory=UnprotectedQueue)
 
 
-def queue_of(cluster: Cluster, queue: OrderedQueue, job: int, submit: float) -> QueueNow:
+def queue_of(
+    workload: Workload, cluster: Cluster, queue: OrderedQueue, job: int, submit: float
+) -> QueueNow:
     """The queue that the next job of a simulation meets as it is submitted, itself the last of it.
 
     Args:
+        workload: all jobs.
         cluster: as it stands right before.
         queue: the same.
         job: its number.
@@ -51,5 +54,5 @@ def queue_of(cluster: Cluster, queue: OrderedQueue, job: int, submit: float) -> 
         start=cluster.start[running],
         pending=np.append(pending, job),
         usage=cluster.account_usage.copy(),
-        protection=queue.protection,
+        protection=queue.protection.counted(workload, cluster),
     )

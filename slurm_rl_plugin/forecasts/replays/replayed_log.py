@@ -77,7 +77,7 @@ def replayed_waits(
         job = jobs[place : place + 1]
         known = replace(site, jobs=workload._replace(past=past))
         run_until(workload, cluster, ordered, np.nextafter(submit[place], -np.inf))
-        queue = queue_of(cluster, ordered, int(job[0]), float(submit[place]))
+        queue = queue_of(workload, cluster, ordered, int(job[0]), float(submit[place]))
         rng = np.random.default_rng([seed, int(job[0])])
         planned[place] = known.planned(queue, job)[0] - submit[place]
         drawn[place] = known.starts(queue, job, draws, rng)[0] - submit[place]
