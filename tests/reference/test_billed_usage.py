@@ -7,7 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from slurm_rl_plugin.simulator.kernel.cluster import Workload, account_usage_until
+from slurm_rl_plugin.simulator.kernel.cluster import account_usage_until
+from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder, run_until
 from slurm_rl_plugin.simulator.schedules.partitions import simulate_in_partitions
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings, simulate_order

@@ -1,17 +1,16 @@
-"""The simulated cluster: columns of the workload, and the arrays that change while it runs."""
+"""The simulated cluster: the arrays that change while it runs."""
 
 from __future__ import annotations
 
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 import numpy as np
 
-from slurm_rl_plugin.domain import JobTable
 from slurm_rl_plugin.errors import SimulationError
 from slurm_rl_plugin.simulator.kernel.compilation import compiled_borrowing
 from slurm_rl_plugin.simulator.kernel.running_ends import first_not_before, sift_down, sift_up
-from slurm_rl_plugin.simulator.kernel.workload_history import NO_PAST, WorkloadHistory
-from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
+from slurm_rl_plugin.simulator.kernel.workload import Workload, charge_of, size_of
+from slurm_rl_plugin.units import FloatArray, IntArray
 
 #: Indices into `Cluster.counts`.
 NEXT_ARRIVAL, PENDING, RUNNING, IDLE, PENDING_INTERACTIVE, PENDING_PROCESSORS = 0, 1, 2, 3, 4, 5
@@ -21,104 +20,6 @@ NOW, PENDING_WORK = 0, 1
 #: Indices into `Cluster.limit`.
 LIMITED, WIDEST, CHANGE_INTERVAL, LIFT_AFTER, IDLE_AFTER = 0, 1, 2, 3, 4
 IN_FORCE, SET_AT, WAKE, STARVING, LAST_CAME, CAME, NARROW_FIRST, MOST = 5, 6, 7, 8, 9, 10, 11, 12
-
-
-#: Places of a job's two numbers in `Workload.counted`.
-_WEIGHED, _BILLED = 0, 1
-#: `counted` where processors are all that is weighed and billed.
-_PROCESSORS_ALONE: FloatArray = np.empty(0)
-
-
-class Workload(NamedTuple):
-    """Jobs of a simulation in order of submission; columns of shape [n].
-
-    Attributes:
-        submit: seconds.
-        run_time: seconds that the job will really run.
-        estimate: seconds that the policy and backfilling believe it will run.
-        time_limit: requested seconds, the estimate where none is known.
-        processors: processors requested.
-        account: index into shares.
-        interactive: job class.
-        shares: share of each account, shape [accounts].
-        past: whose the jobs are, and what is known of their earlier runs.
-        counted: shape [2n], of each job the processors that it weighs by its dominant share of the
-            machine, then what the site bills it for a second; empty where both are the processors
-            that it asks for. Flat, since each compiled call is handed all columns: as two it
-            took a sixth of the speed of processors alone, as one of two dimensions an eighth.
-    """
-
-    submit: FloatArray
-    run_time: FloatArray
-    estimate: FloatArray
-    time_limit: FloatArray
-    processors: IntArray
-    account: IntArray
-    interactive: BoolArray
-    shares: FloatArray
-    past: WorkloadHistory = NO_PAST
-    counted: FloatArray = _PROCESSORS_ALONE
-
-    @property
-    def size(self) -> FloatArray:
-        """How large each job is, in processors, shape [n]; `size_of` in compiled code."""
-        return self._counted(_WEIGHED)
-
-    @property
-    def billed(self) -> FloatArray:
-        """What each job is charged for a second, shape [n]."""
-        return self._counted(_BILLED)
-
-    def _counted(self, number: int) -> FloatArray:
-        if len(self.counted):
-            return self.counted[number::2]
-        return self.processors.astype(np.float64)
-
-    def counting(
-        self, *, weighed: FloatArray | None = None, billed: FloatArray | None = None
-    ) -> Self:
-        """The same jobs with what they weigh and are billed, each [n]; None for processors."""
-        if weighed is None and billed is None:
-            return self._replace(counted=_PROCESSORS_ALONE)
-        both = [self.processors if each is None else each for each in (weighed, billed)]
-        return self._replace(counted=np.column_stack(both).astype(np.float64).ravel())
-
-    @classmethod
-    def of_jobs(
-        cls,
-        jobs: JobTable,
-        *,
-        run_time: FloatArray,
-        estimate: FloatArray,
-        time_limit: FloatArray,
-        shares: FloatArray,
-        past: WorkloadHistory = NO_PAST,
-        billed: FloatArray | None = None,
-    ) -> Self:
-        """What the jobs of a table ask for, with what is known and believed of them."""
-        return cls(
-            submit=jobs.submit,
-            run_time=run_time,
-            estimate=estimate,
-            time_limit=time_limit,
-            processors=jobs.processors,
-            account=jobs.account,
-            interactive=jobs.interactive,
-            shares=shares,
-            past=past,
-        ).counting(weighed=jobs.weighed, billed=billed)
-
-    def select(self, job: IntArray | BoolArray) -> Self:
-        """The chosen jobs with the shares of the whole."""
-        columns = {
-            name: column[job]
-            for name, column in self._asdict().items()
-            if name not in ("shares", "past", "counted")
-        }
-        chosen = self._replace(**columns, past=self.past.of_jobs(job))
-        if len(self.counted):
-            return chosen.counting(weighed=self.size[job], billed=self.billed[job])
-        return chosen
 
 
 class Cluster(NamedTuple):
@@ -210,14 +111,6 @@ def empty_cluster(
 
 
 @compiled_borrowing
-def size_of(workload: Workload, job: int) -> float:
-    """How large a job is, in processors."""
-    if len(workload.counted) > 0:
-        return workload.counted[2 * job + _WEIGHED]
-    return float(workload.processors[job])
-
-
-@compiled_borrowing
 def account_usage_until(cluster: Cluster, time: float) -> None:
     """Charge running jobs to their accounts up to `time`, with the configured decay."""
     elapsed = time - cluster.usage_time[0]
@@ -249,14 +142,6 @@ def _note_start(cluster: Cluster, job: int) -> None:
 
 
 @compiled_borrowing
-def _charge(workload: Workload, job: int) -> float:
-    """What a job is charged for a second."""
-    if len(workload.counted) > 0:
-        return workload.counted[2 * job + _BILLED]
-    return float(workload.processors[job])
-
-
-@compiled_borrowing
 def start_job(workload: Workload, cluster: Cluster, job: int) -> None:
     """Start a pending job now; the caller removes it from `pending` with `forget_started`."""
     counts, now = cluster.counts, cluster.clock[NOW]
@@ -269,7 +154,7 @@ def start_job(workload: Workload, cluster: Cluster, job: int) -> None:
     if workload.interactive[job]:
         counts[PENDING_INTERACTIVE] -= 1
         counts[RUNNING_INTERACTIVE] += processors
-    cluster.account_rate[workload.account[job]] += _charge(workload, job)
+    cluster.account_rate[workload.account[job]] += charge_of(workload, job)
     running = counts[RUNNING]
     cluster.end_time[running] = now + workload.run_time[job]
     cluster.end_job[running] = job
@@ -322,7 +207,7 @@ def end_next_job(workload: Workload, cluster: Cluster) -> None:
     counts[IDLE] += processors
     if workload.interactive[job]:
         counts[RUNNING_INTERACTIVE] -= processors
-    cluster.account_rate[workload.account[job]] -= _charge(workload, job)
+    cluster.account_rate[workload.account[job]] -= charge_of(workload, job)
 
 
 @compiled_borrowing

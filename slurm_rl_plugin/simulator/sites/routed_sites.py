@@ -22,10 +22,10 @@ from slurm_rl_plugin.simulator.kernel.cluster import (
     PENDING_PROCESSORS,
     RUNNING,
     Cluster,
-    Workload,
     empty_cluster,
     next_event,
 )
+from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.schedules.ordered_queue import OrderedQueue, QueueOrder, run_until
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.simulator.scoring.rules import current_usage
