@@ -7,7 +7,7 @@ import pytest
 
 from slurm_rl_plugin.forecasts.replays.queue_now import queue_of
 from slurm_rl_plugin.policies.protection import Protection
-from slurm_rl_plugin.simulator.kernel.cluster import Workload
+from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder, run_until
 from slurm_rl_plugin.simulator.schedules.resumed import resume, run_until_started
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings, simulate_order

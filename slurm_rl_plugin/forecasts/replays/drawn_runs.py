@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from slurm_rl_plugin.features.history.run_spread import PARTS
-from slurm_rl_plugin.units import FloatArray, IntArray
+from slurm_rl_plugin.units import FloatArray
 
 #: Shares of the runs that end before each knot: none, PARTS, all.
 _SHARES = np.array([0.0, *PARTS, 1.0])
@@ -19,7 +19,7 @@ _APART = 1e-6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSpreads:
-    """How run times of known jobs are spread.
+    """How run times of jobs are spread.
 
     Attributes:
         knots: log10 of the seconds before which `_SHARES` of such runs end, shape [n, knots].
@@ -45,15 +45,14 @@ class RunSpreads:
         apart = _APART * np.arange(knots.shape[1])
         return cls(knots=np.maximum.accumulate(knots, axis=1) + apart)
 
-    def drawn(self, jobs: IntArray, ran: FloatArray, share: FloatArray) -> FloatArray:
-        """Run times of jobs, given how long they have run, seconds, shape [m].
+    def drawn(self, ran: FloatArray, share: FloatArray) -> FloatArray:
+        """Run times of the jobs, given how long they have run, seconds, shape [n].
 
         Args:
-            jobs: numbers, shape [m].
-            ran: seconds that each has run already, 0 for one that waits, shape [m].
-            share: drawn evenly from (0, 1), shape [m].
+            ran: seconds that each has run already, 0 for one that waits, shape [n].
+            share: drawn evenly from (0, 1), shape [n].
         """
-        knots = self.knots[jobs]
+        knots = self.knots
         gone = _share_below(knots, np.log10(np.maximum(ran, _SHORTEST)))
         gone = np.where(ran > 0.0, gone, 0.0)
         drawn = 10.0 ** _at_share(knots, gone + (1.0 - gone) * share)

@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from slurm_rl_plugin.simulator.kernel.cluster import PENDING, RUNNING, Cluster, Workload
+from slurm_rl_plugin.simulator.kernel.cluster import PENDING, RUNNING, Cluster
+from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.schedules.ordered_queue import OrderedQueue
 from slurm_rl_plugin.simulator.scoring.protection import ProtectedQueue, UnprotectedQueue
 from slurm_rl_plugin.units import FloatArray, IntArray

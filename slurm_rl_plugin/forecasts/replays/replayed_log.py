@@ -8,13 +8,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from slurm_rl_plugin.features.estimates import RequestedLimit
-from slurm_rl_plugin.forecasts.replays.drawn_runs import RunSpreads
 from slurm_rl_plugin.forecasts.replays.queue_now import queue_of
 from slurm_rl_plugin.forecasts.replays.replayed_site import OrderOf, ReplayedSite
 from slurm_rl_plugin.simulator.schedules.ordered_queue import run_until
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog
-from slurm_rl_plugin.simulator.workloads.recorded_runs import past_at, quantiles_at_submission
+from slurm_rl_plugin.simulator.workloads.recorded_runs import RecordedPast
 from slurm_rl_plugin.units import FloatArray, IntArray
 
 
@@ -62,10 +61,10 @@ def replayed_waits(
     """
     scheduled = replace(prepared, log=replace(prepared.log, start=start))
     workload = scheduled.workload(RequestedLimit())
-    quantiles = quantiles_at_submission(scheduled, spread)
+    recorded = RecordedPast(scheduled, spread)
     site = ReplayedSite(
-        jobs=workload,
-        spreads=RunSpreads.of_quantiles(quantiles, workload.time_limit),
+        jobs=workload._replace(past=recorded.past),
+        quantiles=recorded.quantiles_now,
         order=order,
         settings=settings,
     )
@@ -73,14 +72,14 @@ def replayed_waits(
     ordered = settings.ordered_queue(workload, order(workload, np.arange(len(start))))
     drawn, planned = np.empty((len(jobs), draws)), np.empty(len(jobs))
     submit = workload.submit[jobs]
-    for place, past in enumerate(past_at(scheduled, submit.tolist())):
-        job = jobs[place : place + 1]
-        known = replace(site, jobs=workload._replace(past=past))
-        run_until(workload, cluster, ordered, np.nextafter(submit[place], -np.inf))
-        queue = queue_of(workload, cluster, ordered, int(job[0]), float(submit[place]))
-        rng = np.random.default_rng([seed, int(job[0])])
-        planned[place] = known.planned(queue, job)[0] - submit[place]
-        drawn[place] = known.starts(queue, job, draws, rng)[0] - submit[place]
+    for place, number in enumerate(jobs.tolist()):
+        now, awaited = float(submit[place]), jobs[place : place + 1]
+        recorded.run(now)
+        run_until(workload, cluster, ordered, np.nextafter(now, -np.inf))
+        queue = queue_of(workload, cluster, ordered, number, now)
+        rng = np.random.default_rng([seed, number])
+        planned[place] = site.planned(queue, awaited)[0] - now
+        drawn[place] = site.starts(queue, awaited, draws, rng)[0] - now
         if progress is not None:
             progress(place + 1)
     return ReplayedWaits(jobs=jobs, wait=start[jobs] - submit, drawn=drawn, planned=planned)

@@ -10,7 +10,7 @@ import numpy as np
 from slurm_rl_plugin.forecasts.replays.drawn_runs import RunSpreads
 from slurm_rl_plugin.forecasts.replays.past_arrivals import PastArrivals
 from slurm_rl_plugin.forecasts.replays.queue_now import QueueNow
-from slurm_rl_plugin.simulator.kernel.cluster import Workload
+from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder
 from slurm_rl_plugin.simulator.schedules.resumed import resume, run_until_started
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
@@ -31,7 +31,7 @@ class ReplayedSite:
     Attributes:
         jobs: every known job in order of submission; estimates are what the batch system plans
             with. The run times are not looked at.
-        spreads: what is foretold of their run times.
+        quantiles: what is foretold now of the run times of some of them, as `RunSpreads` takes it.
         order: how its queue is ordered: jobs that come again must not keep what their first
             submission gave them.
         settings: its batch system.
@@ -40,7 +40,7 @@ class ReplayedSite:
     """
 
     jobs: Workload
-    spreads: RunSpreads
+    quantiles: Callable[[IntArray], FloatArray]
     order: OrderOf
     settings: SimulationSettings
     together: float = 0.5
@@ -95,7 +95,8 @@ class ReplayedSite:
         if rng is None:
             run_time = np.maximum(chosen.estimate, ran + 1.0)
         else:
-            run_time = self.spreads.drawn(jobs, ran, self._shares(jobs, rng))
+            spreads = RunSpreads.of_quantiles(self.quantiles(jobs), chosen.time_limit)
+            run_time = spreads.drawn(ran, self._shares(jobs, rng))
         workload = chosen._replace(
             submit=np.concatenate([chosen.submit[: len(present)], submit]), run_time=run_time
         )

@@ -7,7 +7,6 @@ import numpy as np
 from slurm_rl_plugin.simulator.kernel.cluster import (
     NOW,
     Cluster,
-    Workload,
     advance,
     arrive,
     decision_time,
@@ -16,6 +15,7 @@ from slurm_rl_plugin.simulator.kernel.cluster import (
     start_job,
 )
 from slurm_rl_plugin.simulator.kernel.compilation import compiled
+from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.schedules.ordered_queue import OrderedQueue, decide_scored
 from slurm_rl_plugin.units import FloatArray, IntArray
 

@@ -14,9 +14,9 @@ MANY = 20_000
 
 
 def drawn(job: int, ran: float) -> np.ndarray:
-    spreads = RunSpreads.of_quantiles(QUANTILES, LIMIT)
-    share = (np.arange(MANY) + 0.5) / MANY
-    return spreads.drawn(np.full(MANY, job), np.full(MANY, ran), share)
+    jobs = np.full(MANY, job)
+    spreads = RunSpreads.of_quantiles(QUANTILES[jobs], LIMIT[jobs])
+    return spreads.drawn(np.full(MANY, ran), (np.arange(MANY) + 0.5) / MANY)
 
 
 def test_the_foretold_parts_of_the_runs_are_shorter() -> None:

@@ -7,10 +7,9 @@ from dataclasses import replace
 import numpy as np
 
 from slurm_rl_plugin.features.history.run_spread import PARTS
-from slurm_rl_plugin.forecasts.replays.drawn_runs import RunSpreads
 from slurm_rl_plugin.forecasts.replays.queue_now import QueueNow
 from slurm_rl_plugin.forecasts.replays.replayed_site import ReplayedSite
-from slurm_rl_plugin.simulator.kernel.cluster import Workload
+from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.kernel.workload_history import nothing_past
 from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
@@ -50,7 +49,7 @@ def first_come(workload: Workload, _: IntArray) -> QueueOrder:
 def site(quantiles: FloatArray, together: float = 0.5) -> ReplayedSite:
     return ReplayedSite(
         jobs=jobs(),
-        spreads=RunSpreads.of_quantiles(np.tile(quantiles, (3, 1)), np.full(3, 3600.0)),
+        quantiles=lambda jobs: np.tile(quantiles, (len(jobs), 1)),
         order=first_come,
         settings=SimulationSettings(capacity=1, backfilling="easy"),
         together=together,
@@ -98,20 +97,9 @@ def test_jobs_of_a_template_drawn_together_spread_more() -> None:
 
 
 def test_what_never_starts_is_said_to_start_after_ninety_days() -> None:
-    never = QueueNow(
-        now=1000.0,
-        running=np.array([0]),
-        start=np.array([900.0]),
-        pending=np.array([1]),
-        usage=np.zeros(1),
+    years = np.full(3, 1e8)
+    endless = replace(
+        site(np.full(len(PARTS), 1e8)), jobs=jobs()._replace(estimate=years, time_limit=years)
     )
-    held = ReplayedSite(
-        jobs=jobs()._replace(processors=np.array([1, 1, 1])),
-        spreads=RunSpreads(
-            knots=np.full((3, len(PARTS) + 2), 8.0) + 1e-6 * np.arange(len(PARTS) + 2)
-        ),
-        order=first_come,
-        settings=SimulationSettings(capacity=1),
-    )
-    starts = held.starts(never, np.array([1]), 2, np.random.default_rng(1))
+    starts = endless.starts(QUEUE, BOTH[:1], 2, np.random.default_rng(1))
     assert starts.tolist() == [[1000.0 + 90 * DAY] * 2]
