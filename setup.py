@@ -15,7 +15,7 @@ TRAIN = [
     *SIMULATE,
     "onnx>=1.16",
     "cmaes>=0.10",
-    "scikit-learn>=1.3",
+    "scikit-learn>=1.4",
     "submitit>=1.5",
 ]
 TEST = [

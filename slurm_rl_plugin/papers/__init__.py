@@ -9,6 +9,7 @@ rest of the package, and no more than that (import-linter keeps it so):
 * `learning`: the trainers with their settings (`algorithms`, `sarsa`, `fitted_q`, `policy_search`,
   `site_utility`, `heldout_training`), their loads (`training_load`, `load_windows`), `export`, and
   of `evaluation` `paired`, `paired_windows`, `heldout` and `bootstrap`;
+* `forecasts`: what is learned from past waits, its calibration and scores;
 * `policies`: networks and what publishes a site's utility, but no rule of the hook;
 * `features`: `estimates` and the schema `reactive_grid`;
 * `brokers`: `port`, the simulated `market` and `agents`, `earliest_start` and `site_utility`;

@@ -79,6 +79,12 @@ def _backfilling_predictions() -> Study:
     return study
 
 
+def _start_times() -> Study:
+    from slurm_rl_plugin.papers.start_times_2023 import study  # noqa: PLC0415
+
+    return study
+
+
 @dataclass(frozen=True, slots=True)
 class Entry:
     """A study, and what must be known of it before it is imported.
@@ -109,4 +115,5 @@ STUDIES: Mapping[str, Entry] = {
     "heuristics": Entry(_heuristics, seeds=100, keeps=False),
     "rlscheduler": Entry(_rlscheduler, seeds=5, keeps=False, searches=True),
     "backfilling-predictions": Entry(_backfilling_predictions),
+    "start-times": Entry(_start_times),
 }

@@ -8,8 +8,9 @@ import numpy as np
 
 from slurm_rl_plugin.forecasts.past_waits.history import groups_of, history_features
 from slurm_rl_plugin.forecasts.past_waits.seen_jobs import SeenJobs, codes_of
-from slurm_rl_plugin.units import DAY, FloatArray, IntArray
+from slurm_rl_plugin.units import DAY, BoolArray, FloatArray
 
+REQUEST, QUEUE, SHARE, HISTORY = "request", "queue", "share", "history"
 #: What of a look stands over what, where both are told: how long the queue above takes what runs.
 _OVER = {
     "hours": ("q_{}core_hours_above", "r_{}cores_above"),
@@ -25,25 +26,37 @@ _ENDLESS = 1e15
 
 
 class FeatureTable(NamedTuple):
-    """Inputs of a model: their names, and float32[n, names] with nan where nothing is known."""
+    """Inputs of a model.
+
+    Attributes:
+        names: of the columns.
+        values: float64[n, names], nan where nothing is known.
+        kinds: of the columns: REQUEST, QUEUE, SHARE or HISTORY.
+    """
 
     names: tuple[str, ...]
-    values: np.ndarray[tuple[int, int], np.dtype[np.float32]]
+    values: FloatArray
+    kinds: tuple[str, ...]
 
-    def select(self, which: IntArray) -> FeatureTable:
-        """Some of the rows."""
-        return FeatureTable(self.names, self.values[which])
+    def columns(self, *left_out: str) -> BoolArray:
+        """Which columns are of no kind that is left out, bool[names]."""
+        return np.array([kind not in left_out for kind in self.kinds], dtype=np.bool_)
 
 
 def features_of(jobs: SeenJobs) -> FeatureTable:
     """What is known of each job at the moment that it was seen, and nothing of later."""
-    columns = {
-        **_request(jobs),
-        **_look(jobs),
-        **_queue(jobs),
-        **history_features(jobs),
+    of_kinds = {
+        REQUEST: _request(jobs),
+        QUEUE: {**_above(jobs), **_beside(jobs)},
+        SHARE: {name: _signed_log(each) for name, each in _told(jobs, queue=False).items()},
+        HISTORY: history_features(jobs),
     }
-    return FeatureTable(tuple(columns), np.column_stack(list(columns.values())).astype(np.float32))
+    columns = {name: each for columns in of_kinds.values() for name, each in columns.items()}
+    return FeatureTable(
+        names=tuple(columns),
+        values=np.column_stack(list(columns.values())),
+        kinds=tuple(kind for kind, columns in of_kinds.items() for _ in columns),
+    )
 
 
 def _request(jobs: SeenJobs) -> dict[str, FloatArray]:
@@ -66,12 +79,18 @@ def _request(jobs: SeenJobs) -> dict[str, FloatArray]:
     }
 
 
-def _look(jobs: SeenJobs) -> dict[str, FloatArray]:
-    """What queue and machine tell, on a logarithmic scale, and what stands over what."""
-    told = {
+def _told(jobs: SeenJobs, *, queue: bool) -> dict[str, FloatArray]:
+    """What a look tells of queue and machine, or what it tells beside."""
+    return {
         name: np.nan_to_num(values, nan=np.nan, posinf=_ENDLESS, neginf=-_ENDLESS)
         for name, values in jobs.look.items()
+        if name.startswith(("q_", "r_")) == queue
     }
+
+
+def _above(jobs: SeenJobs) -> dict[str, FloatArray]:
+    """What waits above and what runs, on a logarithmic scale, and what stands over what."""
+    told = _told(jobs, queue=True)
     found = {name: _signed_log(values) for name, values in told.items()}
     for scope in _SCOPES:
         for what, (above, below) in _OVER.items():
@@ -82,7 +101,7 @@ def _look(jobs: SeenJobs) -> dict[str, FloatArray]:
     return found
 
 
-def _queue(jobs: SeenJobs) -> dict[str, FloatArray]:
+def _beside(jobs: SeenJobs) -> dict[str, FloatArray]:
     """How many of its like wait beside it, and which place it has among them."""
     found = {}
     groups = groups_of(jobs)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
 
 import numpy as np
 
+from slurm_rl_plugin.forecasts.scores import log_waits
 from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
 
 
@@ -32,6 +34,8 @@ class SeenJobs:
         look: name -> what the queue and the machine told of it at that moment, as the polls of
             Graham and Cedar (2021) have it: `q_` jobs above it in the queue, `r_` running, of
             them `p_` in its partition, `a_` of its account. Empty where accounting alone is known.
+        told: from when on its start counts as known, seconds; None for its start itself, which is
+            right but where a published protocol knows more.
     """
 
     moment: FloatArray
@@ -48,6 +52,7 @@ class SeenJobs:
     start: FloatArray
     end: FloatArray
     look: Mapping[str, FloatArray] = field(default_factory=dict)
+    told: FloatArray | None = None
 
     def __len__(self) -> int:
         """How many rows."""
@@ -64,24 +69,42 @@ class SeenJobs:
         asked = (self.cpus, self.memory, self.gpus, np.nan_to_num(self.limit, nan=-1.0))
         return codes_of(self.account, self.partition, *asked)
 
+    def started_by(self, moment: float) -> BoolArray:
+        """Whether it is known at a moment when each started."""
+        return np.asarray((self.start if self.told is None else self.told) <= moment)
+
+    def log_wait_by(self, moment: float) -> FloatArray:
+        """log10 of each wait as far as it is known at a moment: whole, or what it has been so far.
+
+        Args:
+            moment: seconds, later than the looks.
+        """
+        return log_waits(np.where(self.started_by(moment), self.wait, moment - self.moment))
+
     def select(self, which: BoolArray | IntArray) -> SeenJobs:
         """Some of the rows."""
-        columns = {each.name: getattr(self, each.name) for each in fields(self)}
+        columns: dict[str, Any] = {each.name: getattr(self, each.name) for each in fields(self)}
         look = {name: values[which] for name, values in columns.pop("look").items()}
-        return SeenJobs(**{name: each[which] for name, each in columns.items()}, look=look)
+        told = columns.pop("told")
+        chosen = {name: each[which] for name, each in columns.items()}
+        return SeenJobs(**chosen, look=look, told=None if told is None else told[which])
 
     def as_known_at(self, moment: float) -> SeenJobs:
         """What was known at a moment: the rows seen before, starts and ends that had happened."""
         seen = self.select(self.moment < moment)
-        columns = {each.name: getattr(seen, each.name) for each in fields(seen)}
-        for name in ("start", "end"):
-            columns[name] = np.where(columns[name] <= moment, columns[name], np.nan)
-        return SeenJobs(**columns)
+        return replace(
+            seen,
+            start=np.where(seen.start <= moment, seen.start, np.nan),
+            end=np.where(seen.end <= moment, seen.end, np.nan),
+        )
 
 
 def codes_of(*columns: FloatArray | IntArray) -> IntArray:
-    """A number from 0 for each distinct row of some columns, int64[n]."""
-    if len(columns[0]) == 0:
-        return np.zeros(0, dtype=np.int64)
-    rows = np.column_stack([np.asarray(each, dtype=np.float64) for each in columns])
-    return np.unique(rows, axis=0, return_inverse=True)[1].reshape(-1).astype(np.int64)
+    """A number from 0 for each distinct row of some columns, in their order, int64[n]."""
+    codes = np.zeros(len(columns[0]), dtype=np.int64)
+    for column in columns:
+        values, place = np.unique(column, return_inverse=True)
+        codes = codes * len(values) + place
+        # numbered anew each time, so that the product cannot grow out of 64 bits
+        codes = np.unique(codes, return_inverse=True)[1].astype(np.int64)
+    return codes

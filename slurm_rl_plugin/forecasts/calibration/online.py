@@ -1,0 +1,83 @@
+"""Bands that are set anew each time by how the earlier ones did, and by nothing of later.
+
+Each quantile is put where its share of the earlier waits fell, in units of the forecast's own band
+(conformalized quantile regression; Romano, Patterson and Candès, NeurIPS 2019, its score divided
+by the width), apart for each kind of job as far as its kind has been seen. The shares themselves
+follow what was covered lately (adaptive conformal inference; Gibbs and Candès, "Adaptive Conformal
+Inference Under Distribution Shift", NeurIPS 2021), each tail for itself. Waits that still last
+count as in Candès, Lei and Ren, "Conformalized Survival Analysis", JRSS B 2023: they are known to
+be at least so long.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from slurm_rl_plugin.forecasts.calibration.outcomes import Outcomes, half_bands, quantiles_of
+from slurm_rl_plugin.forecasts.forecast import LEVELS, Forecasts
+from slurm_rl_plugin.units import FloatArray, IntArray
+
+#: What an outcome of another kind counts beside one of the same kind.
+_OTHER_KIND = 0.5
+#: How fast the shares follow what was covered.
+_STEP = 0.03
+#: Share of waits that may lie beyond each end of the 90 % band, and its least and most.
+_TAIL, _TAILS = LEVELS[0], (0.005, 0.2)
+
+
+@dataclass(frozen=True, slots=True)
+class Tails:
+    """Shares of the earlier waits that the next band leaves out below and above."""
+
+    below: float = _TAIL
+    above: float = _TAIL
+
+    def after(self, missed_below: float, missed_above: float) -> Tails:
+        """The shares for the next time: smaller where more was missed than is allowed.
+
+        Args:
+            missed_below: part of the waits that were shorter than the band.
+            missed_above: part that was longer.
+        """
+        return Tails(_moved(self.below, missed_below), _moved(self.above, missed_above))
+
+    @property
+    def levels(self) -> FloatArray:
+        """LEVELS with each half drawn to or from the median as its tail is, float64[levels]."""
+        levels = np.asarray(LEVELS)
+        half = levels < 0.5
+        drawn = np.where(
+            half, levels * self.below / _TAIL, 1.0 - (1.0 - levels) * self.above / _TAIL
+        )
+        # only the tail as a whole moves: nearer the median it matters less
+        near = np.abs(levels - 0.5) / (0.5 - _TAIL)
+        return np.asarray(levels + near * (drawn - levels))
+
+
+def _moved(tail: float, missed: float) -> float:
+    return float(np.clip(tail + _STEP * (_TAIL - missed), *_TAILS))
+
+
+def calibrated(forecasts: Forecasts, kind: IntArray, outcomes: Outcomes, tails: Tails) -> Forecasts:
+    """The forecasts with their bands as the outcomes of earlier ones have them.
+
+    Args:
+        forecasts: as a source gave them.
+        kind: of each job, int64[n], as in the outcomes.
+        outcomes: of earlier forecasts of that source, before they were calibrated.
+        tails: shares to leave out.
+    """
+    if not outcomes.known.any():
+        return forecasts
+    middle, below, above = half_bands(forecasts)
+    logs = np.empty_like(forecasts.seconds)
+    for each in np.unique(kind):
+        here = kind == each
+        weight = np.where(outcomes.kind == each, 1.0, _OTHER_KIND) * outcomes.weight
+        place = quantiles_of(outcomes, weight, tails.levels)
+        place[len(LEVELS) // 2] = 0.0
+        half = np.where(place < 0.0, below[here, None], above[here, None])
+        logs[here] = middle[here, None] + place * half
+    return Forecasts.of_logs(np.sort(logs, axis=1))

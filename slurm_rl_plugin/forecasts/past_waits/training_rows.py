@@ -1,0 +1,61 @@
+"""What a model of waits is fitted to: a few rows of each batch, and waits that still last."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from slurm_rl_plugin.forecasts.past_waits.seen_jobs import SeenJobs, codes_of
+from slurm_rl_plugin.units import FloatArray, IntArray
+
+#: Rows of one template at one moment that are fitted to. A batch of a thousand equal jobs tells
+#: little more than a few of it.
+MOST_ALIKE = 4
+#: A batch of n equal jobs counts as n to this power.
+_COUNTS = 0.5
+#: A wait that still lasts is taken as so many times what it has been, as waits of a heavy tail are.
+_STILL_WAITS = 2.0
+
+
+class TrainingRows(NamedTuple):
+    """Rows to fit to.
+
+    Attributes:
+        rows: places in the jobs, int64[m].
+        log_wait: log10 of the wait as it is known, float64[m].
+        weight: how much each counts, float64[m].
+    """
+
+    rows: IntArray
+    log_wait: FloatArray
+    weight: FloatArray
+
+
+def known_log_waits(jobs: SeenJobs, moment: float) -> FloatArray:
+    """log10 of each wait as it is taken at a moment, those that still last longer, float64[n]."""
+    so_far = jobs.log_wait_by(moment)
+    return np.where(jobs.started_by(moment), so_far, so_far + np.log10(_STILL_WAITS))
+
+
+def training_rows(jobs: SeenJobs, moment: float, rng: np.random.Generator) -> TrainingRows:
+    """Rows of jobs that were seen before a moment, and what is known of their waits by then.
+
+    Args:
+        jobs: any; those seen at the moment or later are left out.
+        moment: seconds.
+        rng: chooses among equal jobs.
+    """
+    before = np.flatnonzero(jobs.moment < moment)
+    batch = codes_of(jobs.moment[before], jobs.template[before])
+    count = np.bincount(batch)
+    order = np.lexsort((rng.random(len(before)), batch))
+    place = np.empty(len(before), dtype=np.int64)
+    place[order] = np.arange(len(before)) - (np.cumsum(count) - count)[batch[order]]
+    kept = place < MOST_ALIKE
+    rows, number = before[kept], count[batch[kept]]
+    return TrainingRows(
+        rows=rows,
+        log_wait=known_log_waits(jobs.select(rows), moment),
+        weight=number**_COUNTS / np.minimum(number, MOST_ALIKE),
+    )
