@@ -43,7 +43,7 @@ class ReplayedSite:
     quantiles: Callable[[IntArray], FloatArray]
     order: OrderOf
     settings: SimulationSettings
-    together: float = 0.5
+    together: float = 0.9
 
     def starts(
         self, queue: QueueNow, awaited: IntArray, draws: int, rng: np.random.Generator
