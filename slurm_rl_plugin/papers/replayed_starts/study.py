@@ -12,12 +12,12 @@ from slurm_rl_plugin.forecasts.forecast import Forecasts
 from slurm_rl_plugin.forecasts.replays.replayed_site import OrderOf
 from slurm_rl_plugin.forecasts.scores import scores_of
 from slurm_rl_plugin.learning.export.model import import_model
-from slurm_rl_plugin.papers.heldout.logs import read_study_logs
 from slurm_rl_plugin.papers.replayed_starts.claims import claims_of
 from slurm_rl_plugin.papers.replayed_starts.experiment import ForetoldLog, foretold
 from slurm_rl_plugin.papers.replayed_starts.figures import coverage_figure
 from slurm_rl_plugin.papers.replayed_starts.sampling import QUICK, Sampling
 from slurm_rl_plugin.papers.study.claim_tables import TextTable
+from slurm_rl_plugin.papers.study.parallel_machines import read_study_logs
 from slurm_rl_plugin.papers.study.study import Asked, Outcome
 from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.simulator.kernel.workload import Workload
@@ -37,7 +37,7 @@ def run(asked: Asked) -> Outcome:
     asked.refuse_policy("it takes the run times that the default model predicts")
     if asked.seeds is not None:
         raise ConfigurationError("--seeds is not for replayed-starts: give none.")
-    logs = read_study_logs(asked.traces_or_refuse(_NO_TRACES))
+    logs = read_study_logs(asked.traces_or_refuse(_NO_TRACES), fewest=1)
     network, spread = _foretelling_model(asked)
     sampling = QUICK if asked.quick else Sampling()
     orders = _orders(network)
