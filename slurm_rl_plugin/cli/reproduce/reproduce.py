@@ -31,7 +31,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         type=Path,
         metavar="TRACES_DIR",
-        help=f"directory of the paper's job logs (default: ${_TRACES_VARIABLE})",
+        help=f"directory of the paper's job logs (default: ${_TRACES_VARIABLE}); start-times: a "
+        "parquet file of polled jobs",
     )
     usual = {name: study.seeds for name, study in STUDIES.items()}
     parser.add_argument(
@@ -39,8 +40,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=int,
         metavar="N",
         help=f"generated logs of each kind (default: {usual['reactive-grids']}, heuristics "
-        f"{usual['heuristics']}, economic {usual['economic']}; rlscheduler and "
-        "backfilling-predictions have none), or searches "
+        f"{usual['heuristics']}, economic {usual['economic']}; rlscheduler, "
+        "backfilling-predictions and start-times have none), or searches "
         f"of --search on each trace (default: {usual['rlscheduler']})",
     )
     parser.add_argument(

@@ -19,8 +19,9 @@ from slurm_rl_plugin.forecasts.calibration.outcomes import Outcomes, half_bands,
 from slurm_rl_plugin.forecasts.forecast import LEVELS, Forecasts
 from slurm_rl_plugin.units import FloatArray, IntArray
 
-#: What an outcome of another kind counts beside one of the same kind.
-_OTHER_KIND = 0.5
+#: What the outcomes of all other kinds count together, at most: as much as so many rows. A kind
+#: that has been seen seldom borrows from them, one that has been seen often has its own bands.
+_OTHER_KINDS = 500.0
 #: How fast the shares follow what was covered.
 _STEP = 0.03
 #: Share of waits that may lie beyond each end of the 90 % band, and its least and most.
@@ -75,9 +76,16 @@ def calibrated(forecasts: Forecasts, kind: IntArray, outcomes: Outcomes, tails: 
     logs = np.empty_like(forecasts.seconds)
     for each in np.unique(kind):
         here = kind == each
-        weight = np.where(outcomes.kind == each, 1.0, _OTHER_KIND) * outcomes.weight
-        place = quantiles_of(outcomes, weight, tails.levels)
+        place = quantiles_of(outcomes, _weight_for(each, outcomes), tails.levels)
         place[len(LEVELS) // 2] = 0.0
         half = np.where(place < 0.0, below[here, None], above[here, None])
         logs[here] = middle[here, None] + place * half
     return Forecasts.of_logs(np.sort(logs, axis=1))
+
+
+def _weight_for(kind: int, outcomes: Outcomes) -> FloatArray:
+    """How much each outcome says of a kind, float64[n]."""
+    alike = outcomes.kind == kind
+    others = float(outcomes.weight[~alike].sum())
+    part = min(1.0, _OTHER_KINDS / others) if others > 0.0 else 1.0
+    return np.asarray(np.where(alike, 1.0, part) * outcomes.weight)

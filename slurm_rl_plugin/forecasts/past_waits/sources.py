@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.ensemble import HistGradientBoostingRegressor
+from threadpoolctl import threadpool_limits
 
 from slurm_rl_plugin.forecasts.past_waits.binning import bin_edges, binned
 from slurm_rl_plugin.forecasts.past_waits.features import HISTORY, SHARE, FeatureTable
@@ -76,7 +77,7 @@ def ask_sources(
         None where too little is known to fit to.
     """
     bare, now = replace(jobs, look={}), np.flatnonzero(jobs.moment == moment)
-    trains = [training_rows(bare, moment, rng) for _ in range(_FITS)]
+    trains = training_rows(bare, moment, _FITS, rng)
     if len(trains[0].rows) < FEWEST_ROWS:
         return None
     asked = table.values[now]
@@ -105,5 +106,7 @@ def _boosted(
     """What trees that are boosted on some rows say of others, log10 of the wait."""
     edges = bin_edges(fit_to, _BOOSTING["max_bins"])
     trees = HistGradientBoostingRegressor(**_BOOSTING, random_state=int(rng.integers(2**31)))
-    trees.fit(binned(fit_to, edges), train.log_wait, sample_weight=train.weight)
-    return np.asarray(trees.predict(binned(asked, edges)), dtype=np.float64)
+    # a fit is too small to be worth two cores, and threads that wait for each other wait busily
+    with threadpool_limits(limits=1, user_api="openmp"):
+        trees.fit(binned(fit_to, edges), train.log_wait, sample_weight=train.weight)
+        return np.asarray(trees.predict(binned(asked, edges)), dtype=np.float64)

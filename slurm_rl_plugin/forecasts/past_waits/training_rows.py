@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -38,24 +39,26 @@ def known_log_waits(jobs: SeenJobs, moment: float) -> FloatArray:
     return np.where(jobs.started_by(moment), so_far, so_far + np.log10(_STILL_WAITS))
 
 
-def training_rows(jobs: SeenJobs, moment: float, rng: np.random.Generator) -> TrainingRows:
+def training_rows(
+    jobs: SeenJobs, moment: float, samples: int, rng: np.random.Generator
+) -> list[TrainingRows]:
     """Rows of jobs that were seen before a moment, and what is known of their waits by then.
 
     Args:
         jobs: any; those seen at the moment or later are left out.
         moment: seconds.
-        rng: chooses among equal jobs.
+        samples: how often rows are chosen among equal jobs.
+        rng: chooses them.
     """
     before = np.flatnonzero(jobs.moment < moment)
-    batch = codes_of(jobs.moment[before], jobs.template[before])
+    seen = replace(jobs, look={}).select(before)
+    log_wait, batch = known_log_waits(seen, moment), codes_of(seen.moment, seen.template)
     count = np.bincount(batch)
-    order = np.lexsort((rng.random(len(before)), batch))
-    place = np.empty(len(before), dtype=np.int64)
-    place[order] = np.arange(len(before)) - (np.cumsum(count) - count)[batch[order]]
-    kept = place < MOST_ALIKE
-    rows, number = before[kept], count[batch[kept]]
-    return TrainingRows(
-        rows=rows,
-        log_wait=known_log_waits(jobs.select(rows), moment),
-        weight=number**_COUNTS / np.minimum(number, MOST_ALIKE),
-    )
+    first, number = np.cumsum(count) - count, count[batch]
+    weight = number**_COUNTS / np.minimum(number, MOST_ALIKE)
+    found = []
+    for _ in range(samples):
+        order = np.lexsort((rng.random(len(before)), batch))
+        kept = np.sort(order[np.arange(len(before)) - first[batch[order]] < MOST_ALIKE])
+        found.append(TrainingRows(before[kept], log_wait[kept], weight[kept]))
+    return found

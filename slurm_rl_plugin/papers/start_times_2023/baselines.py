@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from sklearn.ensemble import HistGradientBoostingRegressor
+from threadpoolctl import threadpool_limits
 
 from slurm_rl_plugin.forecasts.forecast import LEVELS, Forecasts
 from slurm_rl_plugin.forecasts.past_waits.binning import bin_edges, binned
@@ -40,7 +41,7 @@ def boosted_quantiles(
         moment: seconds.
         rng: of all chance.
     """
-    train, now = training_rows(jobs, moment, rng), jobs.moment == moment
+    (train,), now = training_rows(jobs, moment, 1, rng), jobs.moment == moment
     edges = bin_edges(table.values[train.rows], _BINS)
     fit_to, asked = binned(table.values[train.rows], edges), binned(table.values[now], edges)
     found = []
@@ -55,8 +56,9 @@ def boosted_quantiles(
             early_stopping=False,
             random_state=int(rng.integers(2**31)),
         )
-        trees.fit(fit_to, train.log_wait, sample_weight=train.weight)
-        found.append(trees.predict(asked))
+        with threadpool_limits(limits=1, user_api="openmp"):
+            trees.fit(fit_to, train.log_wait, sample_weight=train.weight)
+            found.append(trees.predict(asked))
     ordered = np.sort(np.column_stack(found), axis=1)
     logs = [np.interp(LEVELS, _FITTED, each) for each in ordered]
     return Forecasts.of_logs(np.array(logs))

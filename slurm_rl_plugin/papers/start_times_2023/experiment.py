@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.forecasts.forecast import LEVELS, Forecasts
@@ -191,8 +190,7 @@ def _together(parts: Sequence[Forecasts]) -> Forecasts:
 def _in_order(work: Callable[[int], T], places: range, add: Add) -> list[T]:
     """Do some work at each place, a few at a time; what came out, in order."""
     found: list[T] = []
-    # trees of one fit are too small to be worth two cores, and libraries wait busily for theirs
-    with threadpool_limits(limits=1), ThreadPoolExecutor(_AT_A_TIME) as pool:
+    with ThreadPoolExecutor(_AT_A_TIME) as pool:
         for each in pool.map(work, places):
             add(1)
             found.append(each)

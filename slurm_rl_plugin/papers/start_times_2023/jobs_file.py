@@ -128,10 +128,11 @@ def _numbers(path: Path, table: pl.DataFrame, name: str, missing: float = np.nan
 
 
 def _asked(table: pl.DataFrame, kind: str) -> FloatArray:
-    """How much of a TRES a job asked for, of `req_tres`; nan where it names none."""
+    """How much of a TRES, of any type, a job asked for by `req_tres`; nan where it names none."""
     if "req_tres" not in table.columns:
         return np.full(len(table), np.nan)
-    found = table["req_tres"].cast(pl.String).str.extract(rf"(?:^|,){kind}=(\d+)(?:,|$)")
+    pattern = rf"(?:^|,){kind}(?::[^=,]+)?=(\d+)(?:,|$)"
+    found = table["req_tres"].cast(pl.String).str.extract(pattern)
     return found.cast(pl.Float64).to_numpy().astype(np.float64)
 
 

@@ -45,8 +45,8 @@ def run(asked: Asked) -> Outcome:
     wider = polls.knowing_all_earlier_days()
     steps = 2 * polls.steps + len(polls.tested)
     with asked.bar("learning and foretelling", steps) as add:
-        others = held_against(polls, _SEED, add)
-        headline = tested(polls, forward(polls, _SEED, add), others)
+        given = forward(polls, _SEED, add)
+        headline = tested(polls, given, held_against(polls, _SEED, add))
         published = tested(wider, forward(wider, _SEED, add), {})
     facts = _facts(headline, published)
     return Outcome(

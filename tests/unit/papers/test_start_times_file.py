@@ -37,6 +37,13 @@ def test_what_is_known_later_only_is_not_among_the_looks(path: Path) -> None:
     assert np.isnan(jobs.eligible).sum() == (more["poll_wait_sec"] > 3000).sum()
 
 
+def test_gpus_may_have_a_type(path: Path) -> None:
+    table = polled_jobs(2, 5).with_columns(req_tres=pl.lit("cpu=4,gres/gpu:p100=2,node=3"))
+    jobs = read_jobs_file(write_polled_jobs(path, table))
+    assert set(jobs.gpus) == {2.0}
+    assert set(jobs.nodes) == {3.0}
+
+
 def test_times_may_be_times_and_optional_columns_may_be_missing_or_empty(path: Path) -> None:
     table = polled_jobs(2)
     plain = read_jobs_file(write_polled_jobs(path, table))
