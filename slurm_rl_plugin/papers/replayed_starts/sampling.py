@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.units import DAY, BoolArray, FloatArray, IntArray
 
 #: Parts of a log's time: what is before teaches run times; then bands are set; then figures count.
@@ -55,6 +56,9 @@ def sampled_jobs(
         asked: whom somebody would ask for, shape [n].
         sampling: how many.
         seed: of the draws.
+
+    Raises:
+        ConfigurationError: nobody is there to ask in the part that counts.
     """
     rng = np.random.default_rng(seed)
     days = np.floor((submit - submit[0]) / DAY).astype(np.int64)
@@ -68,6 +72,10 @@ def sampled_jobs(
         there = np.flatnonzero((days == day) & asked)
         jobs.append(np.sort(rng.permutation(there)[: sampling.jobs]))
     taken = np.concatenate(jobs)
+    if not (days[taken] >= border).any():
+        raise ConfigurationError(
+            "no job waits on the drawn days of the last 40 %: nothing is to be foretold there."
+        )
     return SampledJobs(jobs=taken, day=days[taken], counted=days[taken] >= border)
 
 
