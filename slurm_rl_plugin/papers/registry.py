@@ -85,6 +85,12 @@ def _start_times() -> Study:
     return study
 
 
+def _replayed_starts() -> Study:
+    from slurm_rl_plugin.papers.replayed_starts import study  # noqa: PLC0415
+
+    return study
+
+
 @dataclass(frozen=True, slots=True)
 class Entry:
     """A study, and what must be known of it before it is imported.
@@ -116,4 +122,5 @@ STUDIES: Mapping[str, Entry] = {
     "rlscheduler": Entry(_rlscheduler, seeds=5, keeps=False, searches=True),
     "backfilling-predictions": Entry(_backfilling_predictions),
     "start-times": Entry(_start_times),
+    "replayed-starts": Entry(_replayed_starts),
 }

@@ -28,7 +28,8 @@ from slurm_rl_plugin.papers.heldout.ablation import (
     TO_ALL,
     VARIANTS,
 )
-from slurm_rl_plugin.papers.heldout.logs import FITTED, GOALS, LOGS, TO_BEST
+from slurm_rl_plugin.papers.heldout.goals import FITTED, GOALS, TO_BEST
+from slurm_rl_plugin.papers.study.parallel_machines import LOGS
 from slurm_rl_plugin.simulator.workloads.generators import generated_log
 
 pytestmark = pytest.mark.study

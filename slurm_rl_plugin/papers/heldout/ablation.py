@@ -21,7 +21,7 @@ from slurm_rl_plugin.learning.evaluation.heldout import (
 from slurm_rl_plugin.learning.evaluation.paired_windows import overlapping_windows
 from slurm_rl_plugin.learning.load_windows import class_known_at_submission
 from slurm_rl_plugin.papers.heldout.experiment import HeldoutPlan, figures_by_kind
-from slurm_rl_plugin.papers.heldout.logs import TO_BEST
+from slurm_rl_plugin.papers.heldout.goals import TO_BEST
 from slurm_rl_plugin.papers.heldout.networks import HeldoutTraining
 from slurm_rl_plugin.papers.heldout.seed_ratios import ratio_over_logs, ratio_over_seeds
 from slurm_rl_plugin.papers.study.claims import Cell, Claim

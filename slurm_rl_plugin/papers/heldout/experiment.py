@@ -26,7 +26,7 @@ from slurm_rl_plugin.learning.evaluation.heldout import (
 from slurm_rl_plugin.learning.evaluation.paired import Candidate
 from slurm_rl_plugin.learning.evaluation.paired_windows import overlapping_windows
 from slurm_rl_plugin.learning.load_windows import class_known_at_submission
-from slurm_rl_plugin.papers.heldout.logs import (
+from slurm_rl_plugin.papers.heldout.goals import (
     COLUMNS,
     FAIRNESS_GAIN,
     FITTED,
@@ -40,12 +40,11 @@ from slurm_rl_plugin.papers.heldout.logs import (
     TUNED,
     UNSEARCHED,
     WITHOUT,
-    StudyLog,
-    read_study_logs,
 )
 from slurm_rl_plugin.papers.heldout.networks import QUICK_STUDY, HeldoutTraining, StudySize
 from slurm_rl_plugin.papers.heldout.seed_ratios import over_seeds, ratio_over_logs, ratio_over_seeds
 from slurm_rl_plugin.papers.study.claims import Cell, Claim, Measurement
+from slurm_rl_plugin.papers.study.parallel_machines import StudyLog, read_study_logs
 from slurm_rl_plugin.papers.study.result_store import ResultStore
 from slurm_rl_plugin.papers.study.study import Asked
 from slurm_rl_plugin.papers.study.verdicts import bounded
@@ -53,6 +52,8 @@ from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.units import HOUR, FloatArray
 
 MULTIFACTOR = "multifactor"
+#: Fewer logs than this leave nothing to train on where one is left out.
+FEWEST_LOGS = 2
 #: Starvation bounds tried for the tail-safe setting, hours.
 STARVATION_BOUNDS = (240.0, 168.0, 120.0, 96.0, 72.0, 48.0, 36.0, 24.0, 12.0, 6.0)
 #: What the hook does to scores: label -> changes of the protocol.
@@ -91,7 +92,7 @@ class HeldoutPlan:
         traces = asked.traces_or_refuse(no_traces)
         asked.refuse_policy("it trains its networks itself")
         size = QUICK_STUDY if asked.quick else StudySize()
-        return cls(logs=read_study_logs(traces), seeds=seeds, size=size)
+        return cls(logs=read_study_logs(traces, FEWEST_LOGS), seeds=seeds, size=size)
 
     @property
     def steps(self) -> int:

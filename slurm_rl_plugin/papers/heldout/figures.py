@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib import pyplot as plt
 
 from slurm_rl_plugin.papers.heldout.experiment import LogStudy, figure_of
-from slurm_rl_plugin.papers.heldout.logs import GOALS, TO_BEST
+from slurm_rl_plugin.papers.heldout.goals import GOALS, TO_BEST
 from slurm_rl_plugin.papers.study.figure_file import legend_above
 from slurm_rl_plugin.papers.study.study import Drawings
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -84,6 +84,12 @@ class QueueOrder:
     def protects(self) -> Protection | None:
         """Whom the order protects, whichever way it scores."""
         return self.protection if self.network is None else self.network.protection
+
+    def of_jobs(self, jobs: IntArray) -> QueueOrder:
+        """The same for some of the jobs, of which some may come twice."""
+        scores = None if self.scores is None else self.scores[jobs]
+        site = None if self.site is None else self.site._replace(points=self.site.points[jobs])
+        return replace(self, scores=scores, site=site)
 
 
 class OrderedQueue(NamedTuple):

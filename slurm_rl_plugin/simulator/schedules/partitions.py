@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -103,8 +103,8 @@ def _partitions(
         if len(job) == 0:
             continue
         mine = workload.select(job)
-        scores = None if order.scores is None else order.scores[job]
-        mine_order = replace(order, scores=scores)
+        mine_order = order.of_jobs(job)
+        scores = mine_order.scores
         beside = parts[0].cluster if parts else None
         parts.append(
             _Partition(

@@ -42,6 +42,13 @@ class UnprotectedQueue(NamedTuple):
         """Itself: it counts nothing."""
         return self
 
+    def counted(self, workload: Workload, cluster: Cluster) -> UnprotectedQueue:  # noqa: ARG002
+        """Itself: it counts nothing."""
+        return self
+
+    def resume(self, told: ProtectedQueue | UnprotectedQueue, jobs: IntArray) -> None:
+        """Nothing was counted."""
+
 
 class ProtectedQueue(NamedTuple):
     """How a queue protects jobs, and what it has counted.
@@ -68,6 +75,25 @@ class ProtectedQueue(NamedTuple):
         """The same with counts of its own, to be changed."""
         columns = ("site", "ended", "overtaken")
         return self._replace(**{name: getattr(self, name).copy() for name in columns})
+
+    def counted(self, workload: Workload, cluster: Cluster) -> ProtectedQueue:
+        """A copy that has counted what was done up to now, before anybody else comes."""
+        copied = self.copy()
+        pending = cluster.counts[PENDING]
+        if pending > 0:
+            count_up_to_now(workload, cluster, copied, cluster.pending[:pending])
+        return copied
+
+    def resume(self, told: ProtectedQueue | UnprotectedQueue, jobs: IntArray) -> None:
+        """Take over what another simulation has counted until now, none of whose ends is ours.
+
+        Args:
+            told: the other; one that protects nobody tells nothing.
+            jobs: numbers there of our first jobs, shape [m].
+        """
+        if isinstance(told, ProtectedQueue):
+            self.site[:] = told.site
+            self.overtaken[: len(jobs)] = told.overtaken[jobs]
 
 
 def protected_queue(
@@ -121,8 +147,8 @@ def protect(
         scores: of the pending jobs, changed in place.
         jobs: pending job numbers in order of submission.
     """
-    now, count = cluster.clock[NOW], cluster.counts[PENDING]
-    _count(workload, cluster, protection, jobs)
+    count = cluster.counts[PENDING]
+    count_up_to_now(workload, cluster, protection, jobs)
     limit = _protected_after(protection.site[_LONGEST], protection.after)
     taken = 0
     for place in range(count):
@@ -134,11 +160,10 @@ def protect(
             taken += 1
             if taken == protection.jobs:
                 break
-    protection.site[_COUNTED_TO] = now
 
 
 @compiled_inline
-def _count(
+def count_up_to_now(
     workload: Workload, cluster: Cluster, protection: ProtectedQueue, jobs: IntArray
 ) -> None:
     """Add what the machine did since the last decision to what each job was overtaken by."""
@@ -164,3 +189,4 @@ def _count(
     longest = protection.site[_LONGEST]
     protection.site[_LONGEST] = longest_wait(longest, now - last, wait)
     protection.ended[0] = ended
+    protection.site[_COUNTED_TO] = now

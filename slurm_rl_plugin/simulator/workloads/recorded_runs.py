@@ -145,28 +145,51 @@ def _replay(
                 _tell(past, spread, at_start[number], user, template, number)
 
 
-class _Replay:
+@compiled
+def _tell_now(
+    past: WorkloadHistory, spread: Spread, facts: FloatArray, jobs: IntArray, found: FloatArray
+) -> None:
+    for place in range(len(jobs)):
+        job = jobs[place]
+        user, template = past.user[job], past.template[job]
+        _fill_facts(facts, past, user, template, spread.processors[job])
+        fill_shares(spread.shares, spread.weights @ facts)
+        speaks = past_speaks(past, user, template, spread.processors[job])
+        for part in range(len(spread.asked)):
+            told = run_time_at(spread.shares, spread.asked[part])
+            found[place, part] = told if speaks else past.asked[template]
+
+
+class RecordedPast:
     """A log gone through up to some time, and no further until asked."""
 
-    def __init__(self, prepared: PreparedLog) -> None:
+    def __init__(self, prepared: PreparedLog, spread: FloatArray | None = None) -> None:
+        """Before its first job.
+
+        Args:
+            prepared: the log.
+            spread: weights of predicted quantiles, shape [len(BOUNDS), KNOWN_FACTS]; of each run
+                they are told as it starts, and learn from its end.
+        """
         self.past = prepared.past.copy()
         self._prepared = prepared
         self._time, self._kind, self._job = _events(prepared)
         self._done = 0
+        self._told = _spread(spread, prepared.log.processors)
+        self._facts = np.zeros((len(self._told.quantiles), KNOWN_FACTS))
+
+    @property
+    def told_at_start(self) -> FloatArray:
+        """Quantiles of the runs that have started, seconds, shape [n, len(PARTS)]."""
+        return self._told.quantiles
 
     def run(
         self,
         until: float,
         at_submission: FloatArray | None = None,
         at_start: FloatArray | None = None,
-        spread: FloatArray | None = None,
-    ) -> FloatArray:
-        """Go through what happened before a time, seconds.
-
-        Returns:
-            Quantiles of run times that `spread` tells at starts, shape [n, len(PARTS)]; none
-            without it.
-        """
+    ) -> None:
+        """Go through what happened before a time, seconds; fill what is asked for."""
         last = int(np.searchsorted(self._time, until))
         events = slice(self._done, last)
         nothing = np.empty((0, 0))
@@ -178,11 +201,19 @@ class _Replay:
             log.run_time,
             log.processors,
             nothing if at_submission is None else at_submission,
-            nothing if at_start is None else at_start,
-            told := _spread(spread, log.processors),
+            self._facts if at_start is None else at_start,
+            self._told,
         )
         self._done = max(last, self._done)
-        return told.quantiles
+
+    def quantiles_now(self, jobs: IntArray) -> FloatArray:
+        """Run times before which PARTS of jobs like these end, seconds, shape [m, len(PARTS)].
+
+        Those of a request that past runs do not speak for are its limit.
+        """
+        found = np.empty((len(jobs), len(PARTS)))
+        _tell_now(self.past, self._told, np.zeros(KNOWN_FACTS), jobs, found)
+        return found
 
 
 def windows_with_past(
@@ -197,7 +228,7 @@ def windows_with_past(
         firsts: first job of each window.
         count: jobs of a window.
     """
-    replay = _Replay(prepared)
+    replay = RecordedPast(prepared)
     windows: dict[int, PreparedLog] = {}
     for first in sorted(set(firsts)):
         replay.run(float(prepared.log.submit[first]) if count else -np.inf)
@@ -213,7 +244,7 @@ def known_at_start(prepared: PreparedLog) -> FloatArray:
         float64[n, KNOWN_FACTS], as `fill_known_facts`.
     """
     facts = np.zeros((len(prepared.log), KNOWN_FACTS))
-    _Replay(prepared).run(np.inf, at_start=facts)
+    RecordedPast(prepared).run(np.inf, at_start=facts)
     return facts
 
 
@@ -227,8 +258,9 @@ def quantiles_at_start(prepared: PreparedLog, spread: FloatArray) -> FloatArray:
     Returns:
         Seconds below which `run_spread.PARTS` of such runs end, shape [n, len(PARTS)].
     """
-    facts = np.zeros((len(prepared.log), KNOWN_FACTS))
-    return _Replay(prepared).run(np.inf, at_start=facts, spread=spread)
+    past = RecordedPast(prepared, spread)
+    past.run(np.inf)
+    return past.told_at_start
 
 
 def recent_runs(prepared: PreparedLog) -> RecentRuns:
@@ -238,7 +270,7 @@ def recent_runs(prepared: PreparedLog) -> RecentRuns:
     request; of one run its own, and the request where no run of the user has ended.
     """
     told = np.full((len(prepared.log), 2), np.nan)
-    _Replay(prepared).run(np.inf, at_submission=told)
+    RecordedPast(prepared).run(np.inf, at_submission=told)
     requested = np.maximum(prepared.requested, 1.0)
     known = np.isfinite(told[:, 0])
     predicted = np.where(known, np.clip(told[:, 0], 1.0, requested), requested)

@@ -1,0 +1,120 @@
+"""A site whose queue is replayed from now on, often, to see when its jobs may start."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from slurm_rl_plugin.forecasts.replays.drawn_runs import RunSpreads
+from slurm_rl_plugin.forecasts.replays.past_arrivals import PastArrivals
+from slurm_rl_plugin.forecasts.replays.queue_now import QueueNow
+from slurm_rl_plugin.simulator.kernel.workload import Workload
+from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder
+from slurm_rl_plugin.simulator.schedules.resumed import resume, run_until_started
+from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
+from slurm_rl_plugin.units import DAY, FloatArray, IntArray
+
+#: How jobs of a workload are ordered, which are these of the known jobs, each at a new time.
+OrderOf = Callable[[Workload, IntArray], QueueOrder]
+#: Seconds after which a replay is given up.
+_FURTHEST = 90 * DAY
+#: Jobs come for so many times the longest planned wait, and seconds at least and at most.
+_BEYOND_PLAN, _SOONEST, _LATEST = 2.0, DAY, 14 * DAY
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayedSite:
+    """What is known of a site.
+
+    Attributes:
+        jobs: every known job in order of submission; estimates are what the batch system plans
+            with. The run times are not looked at.
+        quantiles: what is foretold now of the run times of some of them, as `RunSpreads` takes it.
+        order: how its queue is ordered: jobs that come again must not keep what their first
+            submission gave them.
+        settings: its batch system.
+        together: chance that a run time is drawn for all jobs of a template at once and not for
+            each: runs of a series are long or short together.
+    """
+
+    jobs: Workload
+    quantiles: Callable[[IntArray], FloatArray]
+    order: OrderOf
+    settings: SimulationSettings
+    together: float = 0.9
+
+    def starts(
+        self, queue: QueueNow, awaited: IntArray, draws: int, rng: np.random.Generator
+    ) -> FloatArray:
+        """When jobs start in replays with drawn run times and arrivals, seconds, [m, draws].
+
+        Jobs come for twice as long as the plan lets the awaited ones wait, a day at least and two
+        weeks at most. What has not started after 90 days is said to start then.
+
+        Args:
+            queue: who runs and who waits.
+            awaited: some of the pending jobs, shape [m].
+            draws: how many replays.
+            rng: draws them.
+        """
+        arrivals = PastArrivals(submit=self.jobs.submit)
+        planned = float(self.planned(queue, awaited).max(initial=queue.now)) - queue.now
+        span = min(max(_BEYOND_PLAN * planned, _SOONEST), _LATEST)
+        return np.stack(
+            [
+                self._replayed(queue, awaited, *arrivals.drawn(queue.now, span, rng), rng)
+                for _ in range(draws)
+            ],
+            axis=1,
+        )
+
+    def planned(self, queue: QueueNow, awaited: IntArray) -> FloatArray:
+        """When jobs would start if all ran as long as planned and nobody came, seconds, [m].
+
+        This is what a batch system says of itself, as `squeue --start` does.
+        """
+        nobody = np.empty(0, dtype=np.int64)
+        return self._replayed(queue, awaited, nobody, np.empty(0), None)
+
+    def _replayed(
+        self,
+        queue: QueueNow,
+        awaited: IntArray,
+        coming: IntArray,
+        submit: FloatArray,
+        rng: np.random.Generator | None,
+    ) -> FloatArray:
+        present = np.sort(np.concatenate([queue.running, queue.pending]))
+        jobs = np.concatenate([present, coming])
+        chosen = self.jobs.select(jobs)
+        ran = np.zeros(len(jobs))
+        runs = np.searchsorted(present, queue.running)
+        ran[runs] = queue.now - queue.start
+        if rng is None:
+            run_time = np.maximum(chosen.estimate, ran + 1.0)
+        else:
+            spreads = RunSpreads.of_quantiles(self.quantiles(jobs), chosen.time_limit)
+            run_time = spreads.drawn(ran, self._shares(jobs, rng))
+        workload = chosen._replace(
+            submit=np.concatenate([chosen.submit[: len(present)], submit]), run_time=run_time
+        )
+        cluster = self.settings.empty_cluster(workload)
+        cluster.account_usage[: len(queue.usage)] = queue.usage
+        ordered = self.settings.ordered_queue(workload, self.order(workload, jobs))
+        resume(workload, cluster, queue.now, runs, queue.start)
+        ordered.protection.resume(queue.protection, present)
+        places = np.searchsorted(present, awaited)
+        run_until_started(workload, cluster, ordered, places, queue.now + _FURTHEST)
+        start = cluster.start[places]
+        return np.where(np.isnan(start), queue.now + _FURTHEST, start)
+
+    def _shares(self, jobs: IntArray, rng: np.random.Generator) -> FloatArray:
+        own = rng.random(len(jobs))
+        template = self.jobs.past.template
+        if len(template) == 0:
+            return own
+        _, group = np.unique(template[jobs], return_inverse=True)
+        of_group = rng.random(int(group.max(initial=0)) + 1)[group]
+        return np.where(rng.random(len(jobs)) < self.together, of_group, own)

@@ -1,0 +1,76 @@
+"""A simulation that begins in the middle goes on as the one that ran up to there."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from slurm_rl_plugin.forecasts.replays.queue_now import queue_of
+from slurm_rl_plugin.policies.protection import Protection
+from slurm_rl_plugin.simulator.kernel.workload import Workload
+from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder, run_until
+from slurm_rl_plugin.simulator.schedules.resumed import resume, run_until_started
+from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings, simulate_order
+from tests.reference.loads import random_workload
+
+CAPACITY = 12
+
+
+def orders(workload: Workload) -> dict[str, QueueOrder]:
+    """A static order, one that sees usage, and ones that protect whom was overtaken."""
+    return {
+        "fifo": QueueOrder(scores=-workload.submit),
+        "multifactor": QueueOrder(rule="multifactor"),
+        "protected": QueueOrder(
+            scores=-workload.estimate, protection=Protection(jobs=2, after=0.05)
+        ),
+    }
+
+
+def load(seed: int) -> Workload:
+    """Jobs that come one at a time, as the batch system looks at each submission."""
+    workload = random_workload(seed, 80, CAPACITY, parallel=True)
+    return workload._replace(submit=workload.submit + 1e-3 * np.arange(80))
+
+
+@pytest.mark.parametrize("backfilling", ["none", "easy"])
+@pytest.mark.parametrize("name", ["fifo", "multifactor", "protected"])
+@pytest.mark.parametrize("seed", range(4))
+def test_told_the_truth_a_replay_gives_the_truth(seed: int, name: str, backfilling: str) -> None:
+    workload = load(seed)
+    order = orders(workload)[name]
+    settings = SimulationSettings(capacity=CAPACITY, backfilling=backfilling, half_life=900.0)
+    whole = simulate_order(workload, order, settings).start
+    cluster, queue = settings.empty_cluster(workload), settings.ordered_queue(workload, order)
+    ran = 0
+    for job in range(5, 80, 9):
+        now = float(workload.submit[job])
+        run_until(workload, cluster, queue, np.nextafter(now, -np.inf))
+        met = queue_of(workload, cluster, queue, job, now)
+        ran += len(met.running)
+        present = np.sort(np.concatenate([met.running, met.pending]))
+        rows = np.concatenate([present, np.arange(job + 1, 80)])
+        again = workload.select(rows)
+        other = settings.empty_cluster(again)
+        other.account_usage[:] = met.usage
+        ordered = settings.ordered_queue(again, order.of_jobs(rows))
+        resume(again, other, now, np.searchsorted(present, met.running), met.start)
+        ordered.protection.resume(met.protection, present)
+        awaited = np.flatnonzero(~np.isin(rows, met.running))
+        run_until_started(again, other, ordered, awaited, np.inf)
+        np.testing.assert_array_equal(other.start, whole[rows])
+    assert ran > 0
+
+
+def test_what_has_not_started_in_time_has_no_start() -> None:
+    workload = load(1)
+    order = orders(workload)["fifo"]
+    settings = SimulationSettings(capacity=CAPACITY)
+    cluster, queue = settings.empty_cluster(workload), settings.ordered_queue(workload, order)
+    last = np.array([79])
+    until = float(workload.submit[40])
+    run_until_started(workload, cluster, queue, last, until)
+    assert np.isnan(cluster.start[79])
+    assert np.nanmax(cluster.start) <= until
+    run_until_started(workload, cluster, queue, last, np.inf)
+    assert cluster.start[79] == simulate_order(workload, order, settings).start[79]
