@@ -84,6 +84,21 @@ def machine_resources(nodes: Iterable[NodeNow]) -> MachineResources | None:
     return MachineResources(names=names, capacity=capacity, beside=np.array(beside))
 
 
+def resources_now(nodes: Sequence[NodeNow]) -> ResourcesNow | None:
+    """What nodes have and what of it is free, as they tell it themselves; None as above.
+
+    Where a batch system tells both of one moment: what nobody uses of a node that one job has for
+    itself is not free.
+    """
+    machine = machine_resources(nodes)
+    if machine is None:
+        return None
+    free = np.array([sum(node.free(name) for node in nodes) for name in machine.names])
+    return ResourcesNow(
+        names=machine.names, capacity=machine.capacity, free=free, beside=machine.beside
+    )
+
+
 def most_free(nodes: Sequence[NodeNow], resource: str) -> float:
     """What is free of a resource on the node that has most of it free."""
     return max((node.free(resource) for node in nodes), default=0.0)

@@ -18,8 +18,8 @@ UNKNOWN_JOB, UNAUTHORIZED, WRONG_STATE, FINISHED = 153, 159, 167, 35
 READ_ONLY, INVALID, BAD_VALUE, SHRINKS = 155, 156, 166, 76
 WAITING = "QHWTB"
 QUEUE_COMMAND = re.compile(
-    r"(list|set) queue (\w+) max_run_res"
-    r"(?:\.(ncpus|ngpus|mem) ([+-])= \[o:PBS_ALL=(\d+(?:kb)?)\])?"
+    r"(list|set|unset) queue (\w+) max_run_res"
+    r"(?:\.(ncpus|ngpus|mem)(?: ([+-])= \[o:PBS_ALL=(\d+(?:kb)?)\])?)?"
 )
 
 
@@ -318,11 +318,18 @@ def queue_limit(state, mode, verb, name, resource, sign, value):
         return refuse(name, "Cannot mix old and new style queue/run limit enforcement types", 37)
     if mode == "lose":
         return 0
+    of_resource = [each for each in limits if (each.rpartition("/")[0] or "ncpus") == resource]
+    if verb == "unset":
+        for each in of_resource:
+            del limits[each]
+        return 0
     entity = "o:PBS_ALL" if resource == "ncpus" else f"{resource}/o:PBS_ALL"
     number = int(value) if value.isdecimal() else value
     if sign == "+":
         limits[entity] = number
     elif limits.get(entity) == number:
+        if of_resource == [entity]:  # gone, but pbs_server has it again when it starts anew
+            queue.setdefault("back_after_restart", {})[entity] = number
         del limits[entity]
     return 0
 
