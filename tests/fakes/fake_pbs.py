@@ -57,6 +57,7 @@ def main(command):
 
 
 def qstat_queues(state, words):
+    named = [word for word in words if word in state["queues"]]
     queues = {
         name: {
             "queue_type": "Execution",
@@ -65,7 +66,7 @@ def qstat_queues(state, words):
             **queue.get("attributes", {}),
         }
         for name, queue in state["queues"].items()
-        if name in words or not set(words) & set(state["queues"])
+        if name in named[:1] or not named  # of several the first alone, as 23.06.06 does
     }
     say(json.dumps({**_head(), "Queue": queues}, indent=4))
     return 0

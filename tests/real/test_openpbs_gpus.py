@@ -158,7 +158,7 @@ def test_requests_and_what_is_free_are_what_pbs_says(server: InstalledPbs, tmp_p
     assert "It asks for 1 processor, 500M of memory, 2 GPUs, on one node at least." in out
     assert "It waits for 2 GPUs; 1 is free on one node, none has 2 (1 on all nodes)." in out
     queue = json.loads(typed(server, configuration, "queue", "--json"))
-    rows_of = {row["job"]: row for row in queue["jobs"]}
+    rows_of = {row["jobid"]: row for row in queue["jobs"]}
     assert rows_of[int(waits)]["gpus"] == 2.0
     status = typed(server, configuration, "status")
     assert "gpus: 3 of 4 in use, 6 asked for by pending jobs" in status
@@ -202,11 +202,12 @@ def test_an_interactive_job_gets_gpus_at_once_and_nothing_is_left(
     quick = submit(server, "1:ncpus=1:mem=100mb", "-q", SHELL, walltime="00:01:00")
     runs(server, quick)
     with running_hook(server, tmp_path, "reserve:2", cycle=0.5, more=more) as hook:
-        hook.wait_for("batch_limit=13,gpus=2,memory=", 30)
-        assert limits_of(server, BATCH) >= {  # beside what the interactive job has
+        wanted = own | {  # beside what the interactive job has
             "max_run_res.ncpus = [o:PBS_ALL=13]",
+            "max_run_res.ngpus = [o:PBS_ALL=2]",
             f"max_run_res.mem = [o:PBS_ALL={(8192 - 1024 - 100) * 1024}kb]",
         }
+        server.wait_until(lambda: limits_of(server, BATCH) == wanted, 30, "limit on batch jobs")
         batch = [submit(server, "1:ncpus=1:ngpus=1:mem=100mb", "-q", BATCH) for _ in range(4)]
         server.wait_until(lambda: running(server, batch) == 2, 30, "two batch jobs on GPUs")
         server.wait_until(
@@ -225,8 +226,8 @@ def test_an_interactive_job_gets_gpus_at_once_and_nothing_is_left(
         assert hook.stop() == 0
     assert limits_of(server, BATCH) == own
     assert not (tmp_path / "state.json.limits").exists()
+    assert set(adapter(server).snapshot().pending.factor.tolist()) <= {0}
     server.wait_until(lambda: running(server, batch) == GPUS, 30, "batch jobs on all GPUs")
-    assert not any(server.told(job, "Resource_List.rl_score") for job in batch)
     late = submit(server, "1:ncpus=1:ngpus=2:mem=100mb", "-q", SHELL)  # without a reserve
     server.wait_until(lambda: "ngpus" in server.told(late, "comment"), 30, "its reason")
     assert server.state(late) == "Q"

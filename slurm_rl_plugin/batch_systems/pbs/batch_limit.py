@@ -100,7 +100,8 @@ class PbsBatchLimit:
         """The part of each queue in each resource."""
         told: Mapping[str, Any] = {}
         if len(self._queues) > 1:
-            told = section(self._commands.read_json([*QSTAT_QUEUES, *self._queues]), "Queue")
+            # all queues: of several that are named JSON holds the first alone (23.06)
+            told = section(self._commands.read_json(QSTAT_QUEUES), "Queue")
         parts: dict[Limited, int] = {}
         for resource, amount in amounts.items():
             whole = amount * KB_IN_MIB if resource == MEMORY else amount
