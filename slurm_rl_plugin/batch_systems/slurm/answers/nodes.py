@@ -20,7 +20,7 @@ _FIELDS = (
     "AllocMem",
     "Gres",
     "GresUsed",
-    "FeaturesAct",
+    "Features",
 )
 _FORM = ",".join(f"{field}:{SEPARATOR}" for field in (*_FIELDS, "StateLong"))
 SHOW_NODES_NOW = ("sinfo", "--noheader", "--all", "--Node", "-O", _FORM)
