@@ -23,7 +23,7 @@ from slurm_rl_plugin.cli.progress import progress_bar
 from slurm_rl_plugin.learning.evaluation.continuous import ContinuousRun
 from slurm_rl_plugin.policies.protection import Protection
 from slurm_rl_plugin.policies.registry import SHIPPED_MODEL
-from slurm_rl_plugin.simulator.kernel.cluster import Workload
+from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder
 from slurm_rl_plugin.simulator.schedules.simulation import (
     SimulatedSchedule,

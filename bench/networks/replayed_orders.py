@@ -22,7 +22,7 @@ from slurm_rl_plugin.learning.evaluation.continuous import (
 )
 from slurm_rl_plugin.learning.evaluation.schedule_waits import median_ratios
 from slurm_rl_plugin.learning.load_windows import class_known_at_submission, training_jobs
-from slurm_rl_plugin.simulator.kernel.cluster import Workload
+from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.schedules.simulation import SimulatedSchedule, SimulationSettings
 from slurm_rl_plugin.simulator.workloads.log_workload import (
     PreparedLog,

@@ -25,7 +25,7 @@ from slurm_rl_plugin.domain.resources import BASIC_RESOURCES, ResourceRequests
 from slurm_rl_plugin.features.estimates import RequestedLimit
 from slurm_rl_plugin.machine_files.reader import read_machine
 from slurm_rl_plugin.policies.ordering_rules import STATIC_RULES
-from slurm_rl_plugin.simulator.kernel.cluster import Workload
+from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.schedules.on_nodes import simulate_on_nodes
 from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings, simulate_order

@@ -30,7 +30,7 @@ from slurm_rl_plugin.policies.network import (
     parameter_count,
 )
 from slurm_rl_plugin.policies.ordering_rules import STATIC_RULES
-from slurm_rl_plugin.simulator.kernel.cluster import Workload
+from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.schedules.simulation import (
     SimulationSettings,
     simulate_network,

@@ -15,7 +15,7 @@ from slurm_rl_plugin.learning.evaluation.paired import Candidate, schedule_of, s
 from slurm_rl_plugin.learning.load_windows import log_window
 from slurm_rl_plugin.policies.echo_state import EchoStateNetwork
 from slurm_rl_plugin.policies.network import QNetwork
-from slurm_rl_plugin.simulator.kernel.cluster import Workload
+from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings, simulate_network
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog
 from slurm_rl_plugin.units import MINUTE, FloatArray

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from slurm_rl_plugin.simulator.kernel.cluster import Workload
+from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.schedules.on_nodes import AS_SLURM, NodeRun
 from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings

@@ -7,7 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from slurm_rl_plugin.simulator.kernel.cluster import Workload, account_usage_until
+from slurm_rl_plugin.simulator.kernel.cluster import account_usage_until
+from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder, run_until
 from slurm_rl_plugin.simulator.schedules.partitions import simulate_in_partitions
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings, simulate_order
@@ -46,7 +47,7 @@ def orders(workload: Workload) -> list[QueueOrder]:
 @pytest.mark.parametrize("seed", SEEDS)
 def test_bills_of_one_unit_a_processor_change_nothing(seed: int, backfilling: str) -> None:
     workload = random_workload(seed, parallel=True)
-    alike = workload._replace(billed=workload.processors.astype(np.float64))
+    alike = workload.counting(billed=workload.processors.astype(np.float64))
     settings = SimulationSettings(capacity=CAPACITY, backfilling=backfilling, half_life=1000.0)
     for order in orders(workload):
         plain, billed = (simulate_order(each, order, settings) for each in (workload, alike))
@@ -58,7 +59,7 @@ def test_bills_of_one_unit_a_processor_change_nothing(seed: int, backfilling: st
 def test_accounts_are_charged_what_their_jobs_are_billed(seed: int, half_life: float) -> None:
     workload = random_workload(seed, parallel=True)
     billed = bills_of(workload, seed)
-    workload = workload._replace(billed=billed)
+    workload = workload.counting(billed=billed)
     settings = SimulationSettings(capacity=CAPACITY, backfilling="easy", half_life=half_life)
     cluster = settings.empty_cluster(workload)
     queue = settings.ordered_queue(workload, by_site(workload))
@@ -87,7 +88,7 @@ def test_who_was_billed_more_goes_behind() -> None:
         shares=np.array([0.5, 0.5]),
     )
     settings = SimulationSettings(capacity=2)
-    dear = workload._replace(billed=np.array([9.0, 1.0, 2.0, 2.0]))
+    dear = workload.counting(billed=np.array([9.0, 1.0, 2.0, 2.0]))
     for order in (QueueOrder(rule="multifactor"), by_site(workload)):
         assert simulate_order(workload, order, settings).start.tolist() == [0, 0, 100, 150]
         assert simulate_order(dear, order, settings).start.tolist() == [0, 0, 150, 100]

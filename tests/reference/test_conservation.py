@@ -10,12 +10,12 @@ from slurm_rl_plugin.simulator.kernel.cluster import (
     IDLE,
     PENDING,
     RUNNING,
-    Workload,
     advance,
     empty_cluster,
     next_event,
 )
 from slurm_rl_plugin.simulator.kernel.dispatch import EASY, dispatch_in_order
+from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.schedules.simulation import (
     SimulationSettings,
     simulate_network,

@@ -18,11 +18,11 @@ from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.simulator.kernel.cluster import (
     PENDING,
     RUNNING,
-    Workload,
     advance,
     empty_cluster,
 )
 from slurm_rl_plugin.simulator.kernel.dispatch import EASY, dispatch_in_order
+from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.kernel.workload_history import NO_PAST
 from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder
 from slurm_rl_plugin.simulator.schedules.partitions import simulate_in_partitions

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from slurm_rl_plugin.policies.ordering_rules import STATIC_RULES
 from slurm_rl_plugin.policies.waiting_rules import WAITING_RULES
-from slurm_rl_plugin.simulator.kernel.cluster import Workload
+from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder
 from slurm_rl_plugin.simulator.schedules.simulation import (
     SimulationSettings,

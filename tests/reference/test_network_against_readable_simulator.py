@@ -21,12 +21,12 @@ from slurm_rl_plugin.simulator.kernel.cluster import (
     PENDING,
     RUNNING,
     Cluster,
-    Workload,
     advance,
     empty_cluster,
     next_event,
 )
 from slurm_rl_plugin.simulator.kernel.dispatch import EASY, dispatch_in_order
+from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.schedules.simulation import (
     SimulationSettings,
     simulate_network,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from slurm_rl_plugin.simulator.kernel.cluster import Workload
+from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.nodes.group_limits import no_limits
 from slurm_rl_plugin.simulator.nodes.node_machine import NodeMachine, PartitionQueues
 from slurm_rl_plugin.simulator.nodes.requests import node_requests

@@ -8,7 +8,7 @@ import pytest
 from slurm_rl_plugin.errors import ConfigurationError, SimulationError
 from slurm_rl_plugin.features.history.run_prediction import RunTimePrediction
 from slurm_rl_plugin.policies.ordering_rules import STATIC_RULES
-from slurm_rl_plugin.simulator.kernel.cluster import Workload
+from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings, simulate_order
 from slurm_rl_plugin.simulator.scoring.plan_estimates import PlanRule

@@ -13,7 +13,7 @@ from slurm_rl_plugin.policies.protected_policy import protected_policy
 from slurm_rl_plugin.policies.protection import Protection
 from slurm_rl_plugin.policies.q_network import load_q_network
 from slurm_rl_plugin.policies.registry import rule_policy
-from slurm_rl_plugin.simulator.kernel.cluster import Workload
+from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder
 from slurm_rl_plugin.simulator.schedules.policy_driver import simulate_policy
 from slurm_rl_plugin.simulator.schedules.simulation import (

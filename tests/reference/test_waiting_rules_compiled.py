@@ -9,7 +9,8 @@ import pytest
 
 from slurm_rl_plugin.errors import SimulationError
 from slurm_rl_plugin.policies.registry import NAMED_POLICIES, PolicyKind
-from slurm_rl_plugin.simulator.kernel.cluster import NOW, Cluster, Workload, advance, empty_cluster
+from slurm_rl_plugin.simulator.kernel.cluster import NOW, Cluster, advance, empty_cluster
+from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.schedules.policy_driver import NO_RANK
 from slurm_rl_plugin.simulator.scoring import rules
 from slurm_rl_plugin.simulator.scoring.rules import current_usage, rule_code, score_pending_by_rule

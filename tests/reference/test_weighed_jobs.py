@@ -136,8 +136,8 @@ def test_other_resources_change_the_order(name: str) -> None:
     policy, changed = rule_policy(name), 0
     for seed in (1, 2, 3, 4, 5):
         weighed, plain = load(seed), load(seed, machine=None)
-        assert weighed.workload(None).weighed.tolist() != plain.log.processors.tolist()
-        assert len(plain.workload(None).weighed) == 0
+        assert weighed.workload(None).size.tolist() != plain.log.processors.tolist()
+        assert len(plain.workload(None).counted) == 0
         changed += driven(weighed, policy) != driven(plain, policy)
     assert changed > 0
 

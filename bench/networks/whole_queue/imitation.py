@@ -10,7 +10,7 @@ import numpy as np
 from bench.networks.whole_queue.inputs import CONTEXT, JOB_INPUTS
 from bench.networks.whole_queue.loop import KeptLooks
 from bench.networks.whole_queue.network import GATES, LINEAR, NUMBERS, QueueNetwork
-from slurm_rl_plugin.simulator.kernel.cluster import Workload
+from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
 
 #: Adam (Kingma and Ba 2015), looks of a step, how small gates begin.

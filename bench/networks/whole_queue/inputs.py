@@ -7,9 +7,10 @@ from typing import NamedTuple
 import numpy as np
 
 from slurm_rl_plugin.features.scales import SECONDS_SPAN
-from slurm_rl_plugin.simulator.kernel.cluster import IDLE, NOW, PENDING, RUNNING, Cluster, Workload
+from slurm_rl_plugin.simulator.kernel.cluster import IDLE, NOW, PENDING, RUNNING, Cluster
 from slurm_rl_plugin.simulator.kernel.compilation import compiled_borrowing
 from slurm_rl_plugin.simulator.kernel.compiled_features import log_seconds
+from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.scoring.history import add_history
 from slurm_rl_plugin.simulator.scoring.network import CompiledNetwork
 from slurm_rl_plugin.units import FloatArray, IntArray

@@ -20,13 +20,13 @@ from slurm_rl_plugin.simulator.kernel.cluster import (
     IDLE,
     PENDING,
     Cluster,
-    Workload,
     advance,
     next_event,
 )
 from slurm_rl_plugin.simulator.kernel.compilation import compiled, compiled_borrowing
 from slurm_rl_plugin.simulator.kernel.dispatch import EASY, anything_fits, start_by_score
 from slurm_rl_plugin.simulator.kernel.plan import BY_REQUEST
+from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.schedules.simulation import (
     SimulatedSchedule,
     SimulationSettings,

@@ -9,8 +9,9 @@ import numpy as np
 
 from bench.networks.whole_queue.inputs import CONTEXT, FEATURES, JOB_INPUTS, QueueInputs, look
 from slurm_rl_plugin.policies.network import QNetwork
-from slurm_rl_plugin.simulator.kernel.cluster import PENDING, Cluster, Workload
+from slurm_rl_plugin.simulator.kernel.cluster import PENDING, Cluster
 from slurm_rl_plugin.simulator.kernel.compilation import compiled_borrowing
+from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.scoring.history import bring_up_to_now
 from slurm_rl_plugin.simulator.scoring.network import CompiledNetwork, compile_network
 from slurm_rl_plugin.units import FloatArray, IntArray

@@ -43,8 +43,8 @@ from slurm_rl_plugin.brokers.market.timetable import (
     take_planned,
 )
 from slurm_rl_plugin.errors import ConfigurationError, SimulationError
-from slurm_rl_plugin.simulator.kernel.cluster import Workload
 from slurm_rl_plugin.simulator.kernel.compilation import compiled, compiled_borrowing
+from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.units import HOUR, FloatArray, IntArray
 
 #: What owners add to planned starts, seconds; see ADR 21.

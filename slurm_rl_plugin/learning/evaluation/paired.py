@@ -21,7 +21,7 @@ from slurm_rl_plugin.policies.registry import (
     named_policy,
     unknown_policy,
 )
-from slurm_rl_plugin.simulator.kernel.cluster import Workload
+from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.schedules.on_nodes import simulate_on_nodes
 from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder
 from slurm_rl_plugin.simulator.schedules.partitions import simulate_in_partitions

@@ -12,7 +12,7 @@ from slurm_rl_plugin.learning.fitted_q.regression import QRegressor, Samples
 from slurm_rl_plugin.learning.fitted_q.settings import SCHEMAS, FittedQSettings
 from slurm_rl_plugin.learning.fitted_q.targets import rewards, targets, with_a_choice
 from slurm_rl_plugin.learning.training_load import TrainingLoad
-from slurm_rl_plugin.simulator.kernel.cluster import Workload
+from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.rollouts.experience import Experience
 from slurm_rl_plugin.simulator.rollouts.rollout import collect_experience
 from slurm_rl_plugin.simulator.scoring.reactive_grid import grid_job_table

@@ -6,7 +6,7 @@ import numpy as np
 
 from slurm_rl_plugin.policies.echo_state import EchoStateNetwork
 from slurm_rl_plugin.policies.network import QNetwork
-from slurm_rl_plugin.simulator.kernel.cluster import Workload
+from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.rollouts.experience import Experience, best_action_values
 from slurm_rl_plugin.simulator.rollouts.site_experience import NOBODY, SiteExperience
 from slurm_rl_plugin.simulator.scoring.compiled_echo_state import compile_echo_state

@@ -25,7 +25,7 @@ from slurm_rl_plugin.learning.export.network import export_network
 from slurm_rl_plugin.learning.fitted_q.regression import FeedForwardRegressor, Samples
 from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.policies.site_utilities import SCORES_ENTRY, SITE_UTILITY
-from slurm_rl_plugin.simulator.kernel.cluster import Workload
+from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.sites.added_jobs import added_job_gains
 from slurm_rl_plugin.simulator.sites.routed_sites import RoutedSite, SiteTerms
 from slurm_rl_plugin.units import HOUR, FloatArray, IntArray

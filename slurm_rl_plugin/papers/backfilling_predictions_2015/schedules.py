@@ -23,7 +23,7 @@ from slurm_rl_plugin.papers.backfilling_predictions_2015.published_cells import 
     Cell,
 )
 from slurm_rl_plugin.papers.study.archived_logs import archived_log
-from slurm_rl_plugin.simulator.kernel.cluster import Workload
+from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings, simulate_order
 from slurm_rl_plugin.simulator.scoring.plan_estimates import PlanRule

@@ -34,9 +34,9 @@ from slurm_rl_plugin.simulator.kernel.cluster import (
     WAKE,
     WIDEST,
     Cluster,
-    Workload,
 )
 from slurm_rl_plugin.simulator.kernel.compilation import compiled, compiled_borrowing
+from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.units import DAY, HOUR, FloatArray, IntArray
 
 #: Ways to keep a reserve, as `--reserve-as` names them.

@@ -1,17 +1,16 @@
-"""The simulated cluster: columns of the workload, and the arrays that change while it runs."""
+"""The simulated cluster: the arrays that change while it runs."""
 
 from __future__ import annotations
 
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 import numpy as np
 
-from slurm_rl_plugin.domain import JobTable
 from slurm_rl_plugin.errors import SimulationError
 from slurm_rl_plugin.simulator.kernel.compilation import compiled_borrowing
 from slurm_rl_plugin.simulator.kernel.running_ends import first_not_before, sift_down, sift_up
-from slurm_rl_plugin.simulator.kernel.workload_history import NO_PAST, WorkloadHistory
-from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
+from slurm_rl_plugin.simulator.kernel.workload import Workload, charge_of, size_of
+from slurm_rl_plugin.units import FloatArray, IntArray
 
 #: Indices into `Cluster.counts`.
 NEXT_ARRIVAL, PENDING, RUNNING, IDLE, PENDING_INTERACTIVE, PENDING_PROCESSORS = 0, 1, 2, 3, 4, 5
@@ -21,82 +20,6 @@ NOW, PENDING_WORK = 0, 1
 #: Indices into `Cluster.limit`.
 LIMITED, WIDEST, CHANGE_INTERVAL, LIFT_AFTER, IDLE_AFTER = 0, 1, 2, 3, 4
 IN_FORCE, SET_AT, WAKE, STARVING, LAST_CAME, CAME, NARROW_FIRST, MOST = 5, 6, 7, 8, 9, 10, 11, 12
-
-
-#: `weighed` of jobs of processors alone, `billed` of a site that counts processors.
-_NOTHING_MORE: FloatArray = np.empty(0)
-
-
-class Workload(NamedTuple):
-    """Jobs of a simulation in order of submission; columns of shape [n].
-
-    Attributes:
-        submit: seconds.
-        run_time: seconds that the job will really run.
-        estimate: seconds that the policy and backfilling believe it will run.
-        time_limit: requested seconds, the estimate where none is known.
-        processors: processors requested.
-        account: index into shares.
-        interactive: job class.
-        shares: share of each account, shape [accounts].
-        past: whose the jobs are, and what is known of their earlier runs.
-        weighed: processors that each job weighs by its dominant share of the machine; empty where
-            all weigh those that they ask for.
-        billed: what the site bills each job for a second; empty where it counts processors.
-    """
-
-    submit: FloatArray
-    run_time: FloatArray
-    estimate: FloatArray
-    time_limit: FloatArray
-    processors: IntArray
-    account: IntArray
-    interactive: BoolArray
-    shares: FloatArray
-    past: WorkloadHistory = NO_PAST
-    weighed: FloatArray = _NOTHING_MORE
-    billed: FloatArray = _NOTHING_MORE
-
-    @property
-    def size(self) -> FloatArray:
-        """How large each job is, in processors, shape [n]; `size_of` in compiled code."""
-        return self.weighed if len(self.weighed) else self.processors.astype(np.float64)
-
-    @classmethod
-    def of_jobs(
-        cls,
-        jobs: JobTable,
-        *,
-        run_time: FloatArray,
-        estimate: FloatArray,
-        time_limit: FloatArray,
-        shares: FloatArray,
-        past: WorkloadHistory = NO_PAST,
-        billed: FloatArray | None = None,
-    ) -> Self:
-        """What the jobs of a table ask for, with what is known and believed of them."""
-        return cls(
-            submit=jobs.submit,
-            run_time=run_time,
-            estimate=estimate,
-            time_limit=time_limit,
-            processors=jobs.processors,
-            account=jobs.account,
-            interactive=jobs.interactive,
-            shares=shares,
-            past=past,
-            weighed=_NOTHING_MORE if jobs.weighed is None else jobs.weighed,
-            billed=_NOTHING_MORE if billed is None else billed,
-        )
-
-    def select(self, job: IntArray | BoolArray) -> Self:
-        """The chosen jobs with the shares of the whole."""
-        columns = {
-            name: column[job] if len(column) else column
-            for name, column in self._asdict().items()
-            if name not in ("shares", "past")
-        }
-        return self._replace(**columns, past=self.past.of_jobs(job))
 
 
 class Cluster(NamedTuple):
@@ -188,14 +111,6 @@ def empty_cluster(
 
 
 @compiled_borrowing
-def size_of(workload: Workload, job: int) -> float:
-    """How large a job is, in processors."""
-    if len(workload.weighed) > 0:
-        return workload.weighed[job]
-    return float(workload.processors[job])
-
-
-@compiled_borrowing
 def account_usage_until(cluster: Cluster, time: float) -> None:
     """Charge running jobs to their accounts up to `time`, with the configured decay."""
     elapsed = time - cluster.usage_time[0]
@@ -227,14 +142,6 @@ def _note_start(cluster: Cluster, job: int) -> None:
 
 
 @compiled_borrowing
-def _charge(workload: Workload, job: int) -> float:
-    """What a job is charged for a second."""
-    if len(workload.billed) > 0:
-        return workload.billed[job]
-    return float(workload.processors[job])
-
-
-@compiled_borrowing
 def start_job(workload: Workload, cluster: Cluster, job: int) -> None:
     """Start a pending job now; the caller removes it from `pending` with `forget_started`."""
     counts, now = cluster.counts, cluster.clock[NOW]
@@ -247,7 +154,7 @@ def start_job(workload: Workload, cluster: Cluster, job: int) -> None:
     if workload.interactive[job]:
         counts[PENDING_INTERACTIVE] -= 1
         counts[RUNNING_INTERACTIVE] += processors
-    cluster.account_rate[workload.account[job]] += _charge(workload, job)
+    cluster.account_rate[workload.account[job]] += charge_of(workload, job)
     running = counts[RUNNING]
     cluster.end_time[running] = now + workload.run_time[job]
     cluster.end_job[running] = job
@@ -300,7 +207,7 @@ def end_next_job(workload: Workload, cluster: Cluster) -> None:
     counts[IDLE] += processors
     if workload.interactive[job]:
         counts[RUNNING_INTERACTIVE] -= processors
-    cluster.account_rate[workload.account[job]] -= _charge(workload, job)
+    cluster.account_rate[workload.account[job]] -= charge_of(workload, job)
 
 
 @compiled_borrowing

@@ -10,12 +10,12 @@ from slurm_rl_plugin.simulator.kernel.cluster import (
     NOW,
     RUNNING,
     Cluster,
-    Workload,
     forget_started,
     start_job,
 )
 from slurm_rl_plugin.simulator.kernel.compilation import compiled
 from slurm_rl_plugin.simulator.kernel.processors import processors_needed, processors_planned
+from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.units import FloatArray, IntArray
 
 

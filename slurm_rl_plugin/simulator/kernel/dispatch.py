@@ -10,7 +10,6 @@ from slurm_rl_plugin.simulator.kernel.cluster import (
     NOW,
     PENDING,
     Cluster,
-    Workload,
     forget_started,
     start_job,
 )
@@ -24,6 +23,7 @@ from slurm_rl_plugin.simulator.kernel.plan import (
     shadow_of,
 )
 from slurm_rl_plugin.simulator.kernel.processors import processors_needed
+from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.units import FloatArray, IntArray
 
 NO_BACKFILLING, EASY, CONSERVATIVE = 0, 1, 2

@@ -14,9 +14,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba.extending import overload
 
-from slurm_rl_plugin.simulator.kernel.cluster import IDLE, NOW, RUNNING, Cluster, Workload
+from slurm_rl_plugin.simulator.kernel.cluster import IDLE, NOW, RUNNING, Cluster
 from slurm_rl_plugin.simulator.kernel.compilation import compiled_borrowing
 from slurm_rl_plugin.simulator.kernel.processors import processors_planned
+from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.units import HOUR, MINUTE, FloatArray
 
 #: Codes of what the plan assumes; by name what `--plan` takes.

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from slurm_rl_plugin.simulator.kernel.cluster import LIMITED, RUNNING_INTERACTIVE, Cluster, Workload
+from slurm_rl_plugin.simulator.kernel.cluster import LIMITED, RUNNING_INTERACTIVE, Cluster
 from slurm_rl_plugin.simulator.kernel.compilation import compiled_borrowing
+from slurm_rl_plugin.simulator.kernel.workload import Workload
 
 
 @compiled_borrowing

@@ -10,10 +10,10 @@ from slurm_rl_plugin.simulator.kernel.cluster import (
     RUNNING,
     STARTED,
     Cluster,
-    Workload,
     forget_started,
 )
 from slurm_rl_plugin.simulator.kernel.compilation import compiled_borrowing, compiled_inline
+from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.nodes.group_limits import within_limits
 from slurm_rl_plugin.simulator.nodes.machine_now import (
     MachineNow,

@@ -11,10 +11,10 @@ from slurm_rl_plugin.simulator.kernel.cluster import (
     NEXT_ARRIVAL,
     PENDING,
     Cluster,
-    Workload,
     start_job,
 )
 from slurm_rl_plugin.simulator.kernel.compilation import compiled_borrowing, compiled_inline
+from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.nodes.group_limits import (
     GroupLimits,
     count_in_groups,

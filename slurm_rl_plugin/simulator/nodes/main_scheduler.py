@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from slurm_rl_plugin.simulator.kernel.cluster import Cluster, Workload, forget_started
+from slurm_rl_plugin.simulator.kernel.cluster import Cluster, forget_started
 from slurm_rl_plugin.simulator.kernel.compilation import compiled_borrowing
+from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.nodes.group_limits import within_limits
 from slurm_rl_plugin.simulator.nodes.machine_now import MachineNow, fails_now, start_on_nodes
 from slurm_rl_plugin.simulator.nodes.node_bits import NodeBits

@@ -6,8 +6,9 @@ planned, the rest of the queue is not looked at, and the outcome is the same.
 
 from __future__ import annotations
 
-from slurm_rl_plugin.simulator.kernel.cluster import NOW, RUNNING, Cluster, Workload
+from slurm_rl_plugin.simulator.kernel.cluster import NOW, RUNNING, Cluster
 from slurm_rl_plugin.simulator.kernel.compilation import compiled_borrowing
+from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.nodes.backfill_passes import (
     BackfillPasses,
     forget_users,

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from slurm_rl_plugin.simulator.kernel.cluster import NOW, Cluster, Workload, forget_started
+from slurm_rl_plugin.simulator.kernel.cluster import NOW, Cluster, forget_started
 from slurm_rl_plugin.simulator.kernel.compilation import compiled_borrowing, compiled_inline
+from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.nodes.backfill_passes import BackfillPasses, is_looked_at
 from slurm_rl_plugin.simulator.nodes.group_limits import within_limits
 from slurm_rl_plugin.simulator.nodes.machine_now import MachineNow, is_free_now, start_on_nodes

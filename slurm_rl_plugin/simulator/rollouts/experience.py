@@ -6,9 +6,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from slurm_rl_plugin.simulator.kernel.cluster import NOW, PENDING, Cluster, Workload
+from slurm_rl_plugin.simulator.kernel.cluster import NOW, PENDING, Cluster
 from slurm_rl_plugin.simulator.kernel.compilation import compiled, compiled_copy
 from slurm_rl_plugin.simulator.kernel.compiled_features import fairness
+from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.scoring.compiled_echo_state import CompiledEchoState
 from slurm_rl_plugin.simulator.scoring.echo_state import (
     job_score,

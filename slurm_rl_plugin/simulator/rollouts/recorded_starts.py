@@ -7,13 +7,13 @@ import numpy as np
 from slurm_rl_plugin.simulator.kernel.cluster import (
     IDLE,
     Cluster,
-    Workload,
     advance,
     empty_cluster,
     forget_started,
     start_job,
 )
 from slurm_rl_plugin.simulator.kernel.compilation import compiled
+from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.rollouts.sarsa import (
     GridInputs,
     SweepSettings,

@@ -15,7 +15,6 @@ from slurm_rl_plugin.simulator.kernel.cluster import (
     NOW,
     PENDING,
     Cluster,
-    Workload,
     advance,
     decision_time,
     forget_started,
@@ -24,6 +23,7 @@ from slurm_rl_plugin.simulator.kernel.cluster import (
 )
 from slurm_rl_plugin.simulator.kernel.compilation import compiled
 from slurm_rl_plugin.simulator.kernel.processors import processors_needed
+from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.rollouts.experience import Experience, empty_experience, keep_start
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.simulator.scoring.compiled_echo_state import (

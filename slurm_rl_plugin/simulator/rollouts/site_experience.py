@@ -20,7 +20,6 @@ from slurm_rl_plugin.simulator.kernel.cluster import (
     PENDING,
     WAKE,
     Cluster,
-    Workload,
     advance,
     decision_time,
     forget_started,
@@ -28,6 +27,7 @@ from slurm_rl_plugin.simulator.kernel.cluster import (
     start_job,
 )
 from slurm_rl_plugin.simulator.kernel.compilation import compiled
+from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.simulator.scoring.history import bring_up_to_now
 from slurm_rl_plugin.simulator.scoring.network import (

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from slurm_rl_plugin.simulator.kernel.cluster import NOW, PENDING, Cluster, Workload
+from slurm_rl_plugin.simulator.kernel.cluster import NOW, PENDING, Cluster
 from slurm_rl_plugin.simulator.kernel.compilation import compiled
 from slurm_rl_plugin.simulator.kernel.compiled_features import fairness, time_utility
+from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.scoring.rules import current_usage
 from slurm_rl_plugin.utility.time_utility import SIGMA
 

@@ -17,11 +17,11 @@ from slurm_rl_plugin.simulator.kernel.cluster import (
     PENDING,
     STARTED,
     Cluster,
-    Workload,
     advance,
     next_event,
 )
 from slurm_rl_plugin.simulator.kernel.compilation import compiled
+from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.nodes.backfill_passes import BackfillPasses
 from slurm_rl_plugin.simulator.nodes.machine_now import MachineNow, any_room, free_ended
 from slurm_rl_plugin.simulator.nodes.main_scheduler import MainPasses, start_in_main_pass

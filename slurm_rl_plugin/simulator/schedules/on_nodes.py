@@ -11,13 +11,13 @@ from slurm_rl_plugin.simulator.kernel.cluster import (
     DECISIONS,
     PENDING,
     Cluster,
-    Workload,
     advance,
     decision_time,
     next_event,
 )
 from slurm_rl_plugin.simulator.kernel.compilation import compiled
 from slurm_rl_plugin.simulator.kernel.dispatch import BACKFILLING, CONSERVATIVE, EASY
+from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.nodes.conservative import start_conservatively_on_nodes
 from slurm_rl_plugin.simulator.nodes.easy import start_in_order_on_nodes
 from slurm_rl_plugin.simulator.nodes.machine_now import MachineNow, any_room, free_ended

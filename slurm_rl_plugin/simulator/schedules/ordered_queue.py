@@ -21,7 +21,6 @@ from slurm_rl_plugin.simulator.kernel.cluster import (
     IDLE,
     NOW,
     Cluster,
-    Workload,
     advance,
     decision_time,
     next_event,
@@ -33,6 +32,7 @@ from slurm_rl_plugin.simulator.kernel.dispatch import (
     dispatch_by_score,
     start_by_score,
 )
+from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.scoring.behind_head import ShortestBehindHead, score_behind_head
 from slurm_rl_plugin.simulator.scoring.compiled_echo_state import CompiledEchoState
 from slurm_rl_plugin.simulator.scoring.echo_state import score_pending_from_memory

@@ -10,11 +10,11 @@ import numpy as np
 from slurm_rl_plugin.simulator.kernel.cluster import (
     DECISIONS,
     Cluster,
-    Workload,
     advance,
     decision_time,
     next_event,
 )
+from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.schedules.ordered_queue import (
     OrderedQueue,
     QueueOrder,

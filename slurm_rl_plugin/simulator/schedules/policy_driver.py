@@ -26,12 +26,12 @@ from slurm_rl_plugin.simulator.kernel.cluster import (
     PENDING,
     RUNNING,
     Cluster,
-    Workload,
     advance,
     decision_time,
     next_event,
 )
 from slurm_rl_plugin.simulator.kernel.dispatch import BACKFILLING, anything_fits, dispatch_in_order
+from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.schedules.simulation import (
     SimulatedSchedule,
     SimulationSettings,

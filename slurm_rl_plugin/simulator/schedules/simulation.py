@@ -22,7 +22,6 @@ from slurm_rl_plugin.simulator.kernel.cluster import (
     LIMITED,
     PENDING,
     Cluster,
-    Workload,
     advance,
     decision_time,
     empty_cluster,
@@ -36,6 +35,7 @@ from slurm_rl_plugin.simulator.kernel.dispatch import (
     dispatch_in_order,
     start_in_order,
 )
+from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.schedules.ordered_queue import (
     OrderedQueue,
     QueueOrder,

@@ -16,7 +16,6 @@ from slurm_rl_plugin.simulator.kernel.cluster import (
     PENDING,
     RUNNING,
     Cluster,
-    Workload,
     account_usage_until,
     arrive,
     end_next_job,
@@ -24,6 +23,7 @@ from slurm_rl_plugin.simulator.kernel.cluster import (
 )
 from slurm_rl_plugin.simulator.kernel.compilation import compiled
 from slurm_rl_plugin.simulator.kernel.plan import ends_as_planned
+from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.schedules.ordered_queue import OrderedQueue, decide_scored
 
 

@@ -10,7 +10,7 @@ from slurm_rl_plugin.errors import SimulationError
 from slurm_rl_plugin.features.reactive_grid import account_places
 from slurm_rl_plugin.policies.echo_state import EchoStateNetwork
 from slurm_rl_plugin.policies.network import QNetwork
-from slurm_rl_plugin.simulator.kernel.cluster import Workload
+from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.scoring.reactive_grid import NO_GRID, grid_code, grid_job_table
 from slurm_rl_plugin.units import FloatArray, IntArray
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from slurm_rl_plugin.simulator.kernel.cluster import NOW, PENDING, Cluster, Workload
+from slurm_rl_plugin.simulator.kernel.cluster import NOW, PENDING, Cluster
 from slurm_rl_plugin.simulator.kernel.compilation import compiled, compiled_inline
 from slurm_rl_plugin.simulator.kernel.compiled_features import log_seconds
+from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.scoring.compiled_echo_state import CompiledEchoState
 from slurm_rl_plugin.simulator.scoring.reactive_grid import GRID_WAIT, grid_state
 from slurm_rl_plugin.units import FloatArray, IntArray

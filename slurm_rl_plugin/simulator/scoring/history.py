@@ -17,7 +17,7 @@ from slurm_rl_plugin.features.history.run_prediction import (
     USER_KNOWN,
 )
 from slurm_rl_plugin.features.history.run_spread import PARTS
-from slurm_rl_plugin.simulator.kernel.cluster import ENDED, NOW, PENDING, STARTED, Cluster, Workload
+from slurm_rl_plugin.simulator.kernel.cluster import ENDED, NOW, PENDING, STARTED, Cluster
 from slurm_rl_plugin.simulator.kernel.compilation import compiled_borrowing, compiled_inline
 from slurm_rl_plugin.simulator.kernel.compiled_features import (
     alike_features,
@@ -28,6 +28,7 @@ from slurm_rl_plugin.simulator.kernel.compiled_features import (
     learn_shares,
     run_time_at,
 )
+from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.kernel.workload_history import (
     ENDED_EVENT,
     fold_run,

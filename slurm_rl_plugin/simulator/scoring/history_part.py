@@ -16,7 +16,7 @@ from slurm_rl_plugin.features.history.run_prediction import (
     request_facts,
 )
 from slurm_rl_plugin.features.history.run_spread import BOUNDS, PARTS, SHARES, nominal_shares
-from slurm_rl_plugin.simulator.kernel.cluster import Workload
+from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.kernel.workload_history import (
     ENDED_EVENT,
     NO_PAST,

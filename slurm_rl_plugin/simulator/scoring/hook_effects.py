@@ -6,8 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from slurm_rl_plugin.simulator.kernel.cluster import NOW, PENDING, Cluster, Workload
+from slurm_rl_plugin.simulator.kernel.cluster import NOW, PENDING, Cluster
 from slurm_rl_plugin.simulator.kernel.compilation import compiled, compiled_borrowing
+from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.units import HOUR, FloatArray, IntArray
 
 #: Below every score: a job that came since the last cycle stands behind all others.

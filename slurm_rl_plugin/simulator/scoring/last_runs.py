@@ -10,8 +10,9 @@ from typing import NamedTuple
 import numpy as np
 
 from slurm_rl_plugin.errors import SimulationError
-from slurm_rl_plugin.simulator.kernel.cluster import ENDED, NEXT_ARRIVAL, Cluster, Workload
+from slurm_rl_plugin.simulator.kernel.cluster import ENDED, NEXT_ARRIVAL, Cluster
 from slurm_rl_plugin.simulator.kernel.compilation import compiled_borrowing
+from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.units import FloatArray, IntArray
 
 #: Indices into `LastRuns.seen`.

@@ -14,8 +14,6 @@ from slurm_rl_plugin.simulator.kernel.cluster import (
     NOW,
     PENDING,
     Cluster,
-    Workload,
-    size_of,
 )
 from slurm_rl_plugin.simulator.kernel.compilation import (
     compiled,
@@ -23,6 +21,7 @@ from slurm_rl_plugin.simulator.kernel.compilation import (
     compiled_inline,
 )
 from slurm_rl_plugin.simulator.kernel.compiled_features import dynamic_job_features, log_seconds
+from slurm_rl_plugin.simulator.kernel.workload import Workload, size_of
 from slurm_rl_plugin.simulator.scoring.history import (
     add_history,
     bring_up_to_now,

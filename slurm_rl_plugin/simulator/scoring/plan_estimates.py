@@ -13,7 +13,7 @@ from slurm_rl_plugin.features.history.run_prediction import RunTimePrediction
 from slurm_rl_plugin.features.history.run_spread import PARTS
 from slurm_rl_plugin.features.site import SITE
 from slurm_rl_plugin.policies.protection import LATEST, SOONEST
-from slurm_rl_plugin.simulator.kernel.cluster import NOW, PENDING, Cluster, Workload
+from slurm_rl_plugin.simulator.kernel.cluster import NOW, PENDING, Cluster
 from slurm_rl_plugin.simulator.kernel.compilation import compiled_borrowing, compiled_copy
 from slurm_rl_plugin.simulator.kernel.plan import (
     BY_REQUEST,
@@ -26,6 +26,7 @@ from slurm_rl_plugin.simulator.kernel.plan import (
     ByRequest,
     Plan,
 )
+from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.scoring.history import (
     add_history,
     bring_up_to_now,

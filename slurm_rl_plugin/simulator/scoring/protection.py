@@ -14,10 +14,9 @@ from slurm_rl_plugin.simulator.kernel.cluster import (
     PENDING,
     RUNNING,
     Cluster,
-    Workload,
-    size_of,
 )
 from slurm_rl_plugin.simulator.kernel.compilation import compiled, compiled_borrowing, compiled_copy
+from slurm_rl_plugin.simulator.kernel.workload import Workload, size_of
 from slurm_rl_plugin.units import FloatArray, IntArray
 
 _overtaken_by = compiled_copy(plain.overtaken_by)

@@ -19,8 +19,6 @@ from slurm_rl_plugin.simulator.kernel.cluster import (
     PENDING_WORK,
     RUNNING,
     Cluster,
-    Workload,
-    size_of,
 )
 from slurm_rl_plugin.simulator.kernel.compilation import compiled
 from slurm_rl_plugin.simulator.kernel.compiled_features import (
@@ -28,6 +26,7 @@ from slurm_rl_plugin.simulator.kernel.compiled_features import (
     grid_features_2011,
     time_utility,
 )
+from slurm_rl_plugin.simulator.kernel.workload import Workload, size_of
 from slurm_rl_plugin.simulator.scoring.rules import current_usage
 from slurm_rl_plugin.simulator.scoring.site_queue import next_release
 from slurm_rl_plugin.units import FloatArray, IntArray

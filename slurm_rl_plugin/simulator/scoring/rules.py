@@ -11,11 +11,10 @@ from slurm_rl_plugin.simulator.kernel.cluster import (
     PENDING,
     RUNNING,
     Cluster,
-    Workload,
-    size_of,
 )
 from slurm_rl_plugin.simulator.kernel.compilation import compiled, compiled_copy
 from slurm_rl_plugin.simulator.kernel.compiled_features import time_utility, time_utility_loss_rate
+from slurm_rl_plugin.simulator.kernel.workload import Workload, size_of
 from slurm_rl_plugin.units import FloatArray, IntArray
 
 _wfp3 = compiled_copy(waiting_rules.wfp3)

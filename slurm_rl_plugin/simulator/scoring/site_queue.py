@@ -18,8 +18,6 @@ from slurm_rl_plugin.simulator.kernel.cluster import (
     RUNNING,
     RUNNING_INTERACTIVE,
     Cluster,
-    Workload,
-    size_of,
 )
 from slurm_rl_plugin.simulator.kernel.compilation import compiled
 from slurm_rl_plugin.simulator.kernel.compiled_features import (
@@ -27,6 +25,7 @@ from slurm_rl_plugin.simulator.kernel.compiled_features import (
     queue_features,
     reserve_features,
 )
+from slurm_rl_plugin.simulator.kernel.workload import Workload, size_of
 from slurm_rl_plugin.units import FloatArray
 
 

@@ -12,12 +12,12 @@ from slurm_rl_plugin.simulator.kernel.cluster import (
     PENDING,
     STARTED,
     Cluster,
-    Workload,
     advance,
     next_event,
 )
 from slurm_rl_plugin.simulator.kernel.compilation import compiled
 from slurm_rl_plugin.simulator.kernel.compiled_features import fairness, time_utility
+from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.schedules.ordered_queue import OrderedQueue, decide_scored
 from slurm_rl_plugin.simulator.scoring.rules import current_usage
 from slurm_rl_plugin.simulator.sites.routed_sites import RoutedSite

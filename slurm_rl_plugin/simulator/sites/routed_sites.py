@@ -22,10 +22,10 @@ from slurm_rl_plugin.simulator.kernel.cluster import (
     PENDING_PROCESSORS,
     RUNNING,
     Cluster,
-    Workload,
     empty_cluster,
     next_event,
 )
+from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.schedules.ordered_queue import OrderedQueue, QueueOrder, run_until
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.simulator.scoring.rules import current_usage
@@ -135,8 +135,11 @@ class RoutedSite:
     ) -> None:
         """Write offered jobs behind those that came, to be submitted at these times."""
         places = slice(len(self.came), len(self.came) + len(jobs))
-        for name in _job_columns(self.offered):
+        for name in _JOB_COLUMNS:
             getattr(workload, name)[places] = getattr(self.offered, name)[jobs]
+        if len(self.offered.counted):
+            workload.size[places] = self.offered.size[jobs]
+            workload.billed[places] = self.offered.billed[jobs]
         workload.submit[places] = submit
         if len(queue.network.static_score):
             known = self._all.network
@@ -227,20 +230,15 @@ class RoutedSite:
         )
 
 
-def _job_columns(offered: Workload) -> tuple[str, ...]:
-    told = [name for name in ("weighed", "billed") if len(getattr(offered, name))]
-    return (*_JOB_COLUMNS, *told)
-
-
 def _nothing_yet(offered: Workload) -> Workload:
     """Columns for all offered jobs and one more, of which none has come."""
     rows = len(offered.submit) + 1
     columns: dict[str, Any] = {
-        name: np.zeros(rows, dtype=getattr(offered, name).dtype)
-        for name in _job_columns(offered)[1:]
+        name: np.zeros(rows, dtype=getattr(offered, name).dtype) for name in _JOB_COLUMNS[1:]
     }
     columns["processors"] += 1
-    return offered._replace(submit=np.full(rows, np.inf), **columns)
+    counted = np.zeros(2 * rows if len(offered.counted) else 0)
+    return offered._replace(submit=np.full(rows, np.inf), counted=counted, **columns)
 
 
 def _idle(workload: Workload, settings: SimulationSettings, since: float) -> Cluster:

@@ -16,7 +16,7 @@ from slurm_rl_plugin.domain.machine import Machine
 from slurm_rl_plugin.domain.resources import weighed_processors
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.features.estimates import RunTimeEstimate
-from slurm_rl_plugin.simulator.kernel.cluster import Workload
+from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.kernel.workload_history import NO_PAST, WorkloadHistory, nothing_past
 from slurm_rl_plugin.simulator.workloads.log_billing import billed_in_log, billed_on_machine
 from slurm_rl_plugin.simulator.workloads.log_shares import shares_of

@@ -11,7 +11,7 @@ from numba.core.registry import CPUDispatcher
 from slurm_rl_plugin.brokers import market
 from slurm_rl_plugin.brokers.market.functions import MACHINE_FUNCTIONS, USER_FUNCTIONS
 from slurm_rl_plugin.brokers.market.market_simulation import MarketSettings, simulate_market
-from slurm_rl_plugin.simulator.kernel.cluster import Workload
+from slurm_rl_plugin.simulator.kernel.workload import Workload
 from tests.unit.brokers.test_market_guarantees import workload
 
 MODULES = [

@@ -14,7 +14,7 @@ from slurm_rl_plugin.brokers.market.market_simulation import (
     simulate_market,
 )
 from slurm_rl_plugin.errors import ConfigurationError, SimulationError
-from slurm_rl_plugin.simulator.kernel.cluster import Workload
+from slurm_rl_plugin.simulator.kernel.workload import Workload
 
 MACHINES = st.sampled_from([(8,), (4, 4), (5, 2, 1)])
 

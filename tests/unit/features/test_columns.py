@@ -10,7 +10,7 @@ from slurm_rl_plugin.domain import PendingJobs
 from slurm_rl_plugin.domain.jobs import empty_job_table
 from slurm_rl_plugin.features.columns import site_job_features, site_queue_features
 from slurm_rl_plugin.features.site import SITE
-from slurm_rl_plugin.simulator.kernel.cluster import Workload
+from slurm_rl_plugin.simulator.kernel.workload import Workload
 from tests.reference.loads import snapshot_of
 from tests.reference.readable_simulator import Moment
 

@@ -19,7 +19,7 @@ from slurm_rl_plugin.features.reactive_grid_columns import (
     grid_queue_columns,
     grid_queue_columns_2011,
 )
-from slurm_rl_plugin.simulator.kernel.cluster import Workload
+from slurm_rl_plugin.simulator.kernel.workload import Workload
 from tests.reference.loads import snapshot_of
 from tests.reference.readable_simulator import Moment
 

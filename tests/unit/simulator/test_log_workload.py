@@ -10,7 +10,7 @@ from slurm_rl_plugin.accounting.port import JobLog
 from slurm_rl_plugin.domain.job_class import JobClassifier, JobClassRule
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.features.estimates import ClassMedian, RequestedLimit
-from slurm_rl_plugin.simulator.kernel.cluster import Workload
+from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.workloads.generators import mmn_log
 from slurm_rl_plugin.simulator.workloads.log_shares import check_shares
 from slurm_rl_plugin.simulator.workloads.log_workload import prepare_log, select_prepared

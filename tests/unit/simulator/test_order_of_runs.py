@@ -11,12 +11,12 @@ from slurm_rl_plugin.features.history.run_history import HISTORY
 from slurm_rl_plugin.simulator.kernel.cluster import (
     ENDED,
     STARTED,
-    Workload,
     advance,
     empty_cluster,
     forget_started,
     start_job,
 )
+from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings, simulate_network
 from slurm_rl_plugin.simulator.scoring.history import bring_up_to_now
 from slurm_rl_plugin.simulator.scoring.history_part import history_part

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slurm_rl_plugin.errors import SimulationError
-from slurm_rl_plugin.simulator.kernel.cluster import Workload
+from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder
 from slurm_rl_plugin.simulator.schedules.simulation import (
     SimulationSettings,
@@ -67,7 +67,7 @@ def test_what_jobs_weigh_and_are_billed_goes_with_them(seed: int) -> None:
     """Some jobs are of another site, so that rows of this one are not those of the load."""
     workload = drawn(seed, exact=False)
     rng = np.random.default_rng(seed)
-    heavy = workload._replace(
+    heavy = workload.counting(
         billed=rng.choice([0.25, 1.0, 30.0], 60), weighed=rng.choice([1.0, 2.0, 8.0], 60)
     )
     mine = np.flatnonzero(rng.random(60) < 0.7)

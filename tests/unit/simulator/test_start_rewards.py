@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from slurm_rl_plugin.simulator.kernel.cluster import (
-    Workload,
     advance,
     empty_cluster,
     forget_started,
     start_job,
 )
+from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.rollouts.start_rewards import (
     DIFFERENCE,
     DIFFERENCE_REACHED,
