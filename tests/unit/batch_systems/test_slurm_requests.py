@@ -92,6 +92,7 @@ def test_nodes_of_each_release(answers: Path):
     nodes = parse_nodes((answers / "machine-sinfo.txt").read_text(), counts_memory=True)
     assert [node.name for node in nodes] == ["g01", "g02", "g03", "n1", "n2"]
     assert nodes[0].partitions == {"batch", "short", "gpu"}
+    assert nodes[0].features == {"big", "ib"}
     machine = machine_resources(nodes)
     assert machine is not None
     assert machine.names == (*BASIC_RESOURCES, "gres/gpu:a100")
