@@ -25,6 +25,7 @@ from slurm_rl_plugin.batch_systems.slurm.answers.fields import (
     FIELDS_WITH_REQUESTS,
     QUEUE_FIELDS,
     SEPARATOR,
+    end_of,
 )
 from slurm_rl_plugin.batch_systems.slurm.cluster import SlurmCluster
 from slurm_rl_plugin.batch_systems.slurm.levers.writes import Scontrol
@@ -85,7 +86,9 @@ class WrittenAnswers:
         names = FIELDS_WITH_REQUESTS if self.resources else QUEUE_FIELDS
         first, *others = names
         lines = (
-            SEPARATOR.join([row[first], MARK, *(row[name] for name in others)])
+            SEPARATOR.join([row[first], MARK, ""])
+            + "".join(row[name] + end_of(name) for name in others[:-1])
+            + row[others[-1]]
             for row in self._rows
         )
         self._printed = {
@@ -100,7 +103,7 @@ class WrittenAnswers:
             return self._printed["squeue"].replace(MARK, mark)
         if command[0] == "sinfo" and "GresUsed" in str(command):
             return "".join(
-                f"n{n}|a|0/64/0/64|256000|0|gpu:a100:{4 * (n % 2)}(S:0-1)|gpu:a100:0|idle|\n"
+                f"n{n}|a|0/64/0/64|256000|0|gpu:a100:{4 * (n % 2)}(S:0-1)|gpu:a100:0|(null)|idle|\n"
                 for n in range(NODES)
             )
         if command[0] == "sinfo":
@@ -127,6 +130,11 @@ class WrittenAnswers:
         times = dict.fromkeys(("SubmitTime", "EligibleTime", "AccrueTime"), when)
         plain = dict.fromkeys(("StartTime", "EndTime", "ArrayTaskID", "HetJobID"), "N/A")
         per = dict.fromkeys(("tres-per-job", "tres-per-socket", "tres-per-task"), "N/A")
+        own = {
+            "OverSubscribe": "NO" if number % 10 == 0 else "OK",
+            "Licenses": "matlab:1" if number % 7 == 0 else "(null)",
+            "Feature": "a100|v100" if number % 5 == 0 else "(null)",
+        }
         return {
             "JobID": str(number),
             "ArrayJobID": str(number),
@@ -148,7 +156,7 @@ class WrittenAnswers:
             "MinMemory": "4G",
             "tres-per-node": asked,
             "tres-alloc": tres,
-            **times | plain | per,
+            **times | plain | per | own,
         }
 
 

@@ -134,6 +134,8 @@ local GROWS = {
   {"time_limit", NO_VALUE}, {"min_cpus", NO_VALUE}, {"min_nodes", NO_VALUE},
   {"pn_min_cpus", NO_VALUE_16},
 }
+-- Memory; nothing stands there where an update says nothing of it, and 0 is all that nodes have.
+local MEMORY = {"min_mem_per_node", "min_mem_per_cpu"}
 -- The same, where the job's record does not tell what it is now.
 local UNTOLD = {{"num_tasks", NO_VALUE}, {"cpus_per_task", NO_VALUE_16}}
 local NAMES = {
@@ -146,6 +148,10 @@ local function is_more(update, record)
   for _, field in ipairs(GROWS) do
     local value = update[field[1]]
     if value ~= nil and value ~= field[2] and value > (record[field[1]] or 0) then return true end
+  end
+  for _, name in ipairs(MEMORY) do
+    local value, now = update[name], record[name]
+    if value ~= nil and value ~= now and (value == 0 or value > (now or 0)) then return true end
   end
   for _, field in ipairs(UNTOLD) do
     local value = update[field[1]]

@@ -262,6 +262,7 @@ class BatchSystemKind:
         submission: submits for a user, by his variables, each call within a time-out.
         machine: asks for its nodes, queues, limits and settings, each call within a time-out.
         nodes: asks what of each node is free now, each call within a time-out.
+        licences: asks how many of each licence are free now, the same.
     """
 
     name: str
@@ -281,3 +282,4 @@ class BatchSystemKind:
     submission: Callable[[Mapping[str, str], float], JobSubmission] | None = None
     machine: Callable[[float], Machine] | None = None
     nodes: Callable[[float], Sequence[NodeNow]] | None = None
+    licences: Callable[[float], Mapping[str, float]] | None = None

@@ -21,6 +21,7 @@ class NodeNow:
         partitions: that it serves; none where it serves all that no node names.
         serves: takes new jobs; not while it is down, drained or fails.
         has, taken: amounts by the names of `domain.resources`; what is not there is 0.
+        features: that the site has given it.
     """
 
     name: str
@@ -28,6 +29,12 @@ class NodeNow:
     serves: bool
     has: Mapping[str, float]
     taken: Mapping[str, float]
+    features: frozenset[str] = frozenset()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether it could be given whole to a new job."""
+        return self.serves and not any(self.taken.values())
 
     def free(self, resource: str) -> float:
         """What a new job could get of it; 0 where it takes none."""
@@ -54,17 +61,22 @@ class MachineResources:
     capacity: FloatArray
     beside: FloatArray
 
-    def with_running(self, running: RunningJobs, processors: int) -> ResourcesNow:
+    def with_running(
+        self, running: RunningJobs, processors: int, withheld: Mapping[str, float] | None = None
+    ) -> ResourcesNow:
         """What is free of it now: what no running job has.
 
         Args:
             running: what occupies the machine; without requests they take processors alone.
             processors: usable ones of this moment.
+            withheld: what nobody uses of nodes that one job has for itself, by resource.
         """
         capacity = self.capacity.copy()
         taken = np.zeros(len(self.names))
         if running.jobs.requests is not None:
             taken = np.array([running.jobs.requests.of(name).sum() for name in self.names])
+        if withheld:
+            taken += np.array([withheld.get(name, 0.0) for name in self.names])
         place = self.names.index(CPUS)
         capacity[place] = processors
         taken[place] = running.jobs.processors.sum()
@@ -82,6 +94,21 @@ def machine_resources(nodes: Iterable[NodeNow]) -> MachineResources | None:
         return None
     beside = [sum(node.usable(CPUS) for node in nodes if node.usable(name)) for name in names]
     return MachineResources(names=names, capacity=capacity, beside=np.array(beside))
+
+
+def resources_now(nodes: Sequence[NodeNow]) -> ResourcesNow | None:
+    """What nodes have and what of it is free, as they tell it themselves; None as above.
+
+    Where a batch system tells both of one moment: what nobody uses of a node that one job has for
+    itself is not free.
+    """
+    machine = machine_resources(nodes)
+    if machine is None:
+        return None
+    free = np.array([sum(node.free(name) for node in nodes) for name in machine.names])
+    return ResourcesNow(
+        names=machine.names, capacity=machine.capacity, free=free, beside=machine.beside
+    )
 
 
 def most_free(nodes: Sequence[NodeNow], resource: str) -> float:

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from slurm_rl_plugin.accounting.sacct.fields import SACCT_COMMAND
 from slurm_rl_plugin.batch_systems.slurm.accounting.past_runs import SACCT
-from slurm_rl_plugin.batch_systems.slurm.answers.fields import FIELDS_WITH_REQUESTS, queue_format
+from slurm_rl_plugin.batch_systems.slurm.answers.fields import queue_format, request_fields
 from slurm_rl_plugin.batch_systems.slurm.answers.load import SDIAG
 from slurm_rl_plugin.batch_systems.slurm.answers.machine import (
     SHOW_ASSOCIATIONS,
@@ -66,6 +66,8 @@ REQUESTS = (
     ("--ntasks=1", "--gpus=a100:1"),
     ("--ntasks=3", "--cpus-per-task=2", "--gpus-per-task=1"),
     ("--ntasks=1", "--gres=gpu:1", ":", "--ntasks=2", "--gres=gpu:1"),
+    ("--ntasks=1", "--exclusive", "--licenses=matlab:2,ansys"),
+    ("--ntasks=1", "--constraint=big|(ib&big)"),
 )
 #: Words of scontrol for each.
 RESERVATIONS = (
@@ -195,7 +197,8 @@ def _requests(cluster: PrivateSlurm) -> dict[str, str]:
     """What waiting jobs ask of nodes; file name -> its text."""
     for options in REQUESTS:
         cluster.submit(*options, "--partition=gpu", user="alice", account="physics")
-    form = {"SLURM_TIME_FORMAT": "%s"} | queue_format(MARK, FIELDS_WITH_REQUESTS)
+    fields = request_fields(cluster.number)
+    form = {"SLURM_TIME_FORMAT": "%s"} | queue_format(MARK, fields)
     return {"squeue": cluster.run(*SQUEUE, env=form).stdout}
 
 

@@ -94,6 +94,8 @@ class FakeCluster:
             "partition": "batch",
             "qos": "normal",
             "licenses": "(null)",
+            "exclusive": False,
+            "constraint": "(null)",
             "batch": 1,
             "refused": None,
             "nodes": "",

@@ -18,8 +18,8 @@ UNKNOWN_JOB, UNAUTHORIZED, WRONG_STATE, FINISHED = 153, 159, 167, 35
 READ_ONLY, INVALID, BAD_VALUE, SHRINKS = 155, 156, 166, 76
 WAITING = "QHWTB"
 QUEUE_COMMAND = re.compile(
-    r"(list|set) queue (\w+) max_run_res"
-    r"(?:\.(ncpus|ngpus|mem) ([+-])= \[o:PBS_ALL=(\d+(?:kb)?)\])?"
+    r"(list|set|unset) queue (\w+) max_run_res"
+    r"(?:\.(ncpus|ngpus|mem)(?: ([+-])= \[o:PBS_ALL=(\d+(?:kb)?)\])?)?"
 )
 
 
@@ -57,6 +57,7 @@ def main(command):
 
 
 def qstat_queues(state, words):
+    named = [word for word in words if word in state["queues"]]
     queues = {
         name: {
             "queue_type": "Execution",
@@ -65,7 +66,7 @@ def qstat_queues(state, words):
             **queue.get("attributes", {}),
         }
         for name, queue in state["queues"].items()
-        if name in words or not set(words) & set(state["queues"])
+        if name in named[:1] or not named  # of several the first alone, as 23.06.06 does
     }
     say(json.dumps({**_head(), "Queue": queues}, indent=4))
     return 0
@@ -318,11 +319,18 @@ def queue_limit(state, mode, verb, name, resource, sign, value):
         return refuse(name, "Cannot mix old and new style queue/run limit enforcement types", 37)
     if mode == "lose":
         return 0
+    of_resource = [each for each in limits if (each.rpartition("/")[0] or "ncpus") == resource]
+    if verb == "unset":
+        for each in of_resource:
+            del limits[each]
+        return 0
     entity = "o:PBS_ALL" if resource == "ncpus" else f"{resource}/o:PBS_ALL"
     number = int(value) if value.isdecimal() else value
     if sign == "+":
         limits[entity] = number
     elif limits.get(entity) == number:
+        if of_resource == [entity]:  # gone, but pbs_server has it again when it starts anew
+            queue.setdefault("back_after_restart", {})[entity] = number
         del limits[entity]
     return 0
 

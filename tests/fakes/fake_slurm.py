@@ -116,6 +116,10 @@ def _queue_values(job):
         "tres-per-node": job["per_node"],
         "tres-per-socket": "N/A",
         "tres-per-task": job["per_task"],
+        "OverSubscribe": "NO" if job["exclusive"] else "OK",
+        "Exclusive": "NODE" if job["exclusive"] else "NO",
+        "Licenses": job["licenses"],
+        "Feature": job["constraint"],
         "MinTime": f"{job['time_min']}:00",
         "Deadline": str(job["deadline"] or "N/A"),
         "Reservation": job["reservation"],
@@ -215,7 +219,7 @@ def sinfo(state, words, mode):
     for node in state["nodes"]:
         for partition in node["partitions"]:
             if "GresUsed" in _option(words, "-O"):
-                told = (node.get(key, "(null)") for key in ("gres", "gres_used"))
+                told = (node.get(key, "(null)") for key in ("gres", "gres_used", "features"))
                 memory = (str(node.get(key, 0)) for key in ("memory", "memory_used"))
                 fields = [node["name"], partition, node["cpus"], *memory, *told]
                 say("|".join([*fields, node.get("state", "idle"), ""]))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -125,6 +126,46 @@ def test_room_on_several_nodes_and_for_all_at_once() -> None:
         "It waits for 10G of memory; 8.789G is free on one node, none has 10G (8.887G on all "
         "nodes)."
     ]
+
+
+def test_whole_nodes_features_and_licences() -> None:
+    old = frozenset({"old"})
+    idle = replace(node("a", cpus=8, memory=100), features=old)
+    busy = replace(node("b", cpus=8, memory=100), features=old, taken={CPUS: 1.0})
+    new = node("c", cpus=8, memory=100)
+
+    def said(nodes: list[NodeNow], count: int = 1, **more: Any) -> list[str]:
+        return room_sentences(room_of(nodes, ["p"], {CPUS: 8.0 * count}, count, **more))
+
+    whole = said([busy, idle, new], 3, exclusive=True)
+    assert whole == ["It waits for 3 whole nodes; of 3 2 are idle."]
+    assert said([busy, new], exclusive=True, constraint="old") == [
+        "It waits for a whole node with old; of 1 0 are idle."
+    ]
+    assert said([busy, new], constraint="old") == [
+        "It waits for 8 processors on a node with old; 7 are free on one node, none has 8 (7 on "
+        "all nodes)."
+    ]
+    assert said([new], constraint="old") == [
+        "It waits for a node with old; none of its partitions is such."
+    ]
+    assert said([busy, idle], 3, constraint="old|x") == [
+        "It waits for 3 nodes with old|x; 2 of its partitions are such."
+    ]
+    assert "have room for it" in said([idle, new], constraint="old&")[0]  # cannot be read
+    matlab = {"license/matlab": 1.0}
+    none_free = room_of([idle], ["p"], matlab, 1, licences={"license/matlab": 0.0})
+    assert room_sentences(none_free) == ["It waits for 1 licence of matlab; 0 are free."]
+    assert none_free["licences"] == {"license/matlab": {"asked": 1.0, "free": 0.0}}
+    assert room_of([idle], ["p"], matlab, 1)["licences"] == {}  # nobody told
+
+
+def test_explain_asks_for_licences_where_a_job_does(words: Words, site: FakeCluster) -> None:
+    site.set(settings={**COUNTED, "Licenses": "slot:8"})
+    site.add(7, asks="cpu=1,mem=1G,node=1", licenses="slot:9", exclusive=True)
+    _, out, _ = words("explain", "7")
+    assert "9 license/slot" in out
+    assert "It waits for 9 licences of slot; 8 are free." in out
 
 
 def test_amounts_in_words() -> None:

@@ -79,6 +79,15 @@ class InstalledPbs:
         self.run("pkill", "-HUP", "-x", "pbs_sched")
         time.sleep(1)
 
+    def restart(self) -> None:
+        """Stop pbs_server, start it again, and wait until it answers."""
+        self.run("qterm", "-t", "quick")
+        server = str(Path(self.conf["PBS_EXEC"], "sbin", "pbs_server"))
+        started = lambda: self.run(server, check=False).returncode == 0  # noqa: E731
+        self.wait_until(started, 30, "end of the server")
+        answers = lambda: self.run("qstat", "-B", check=False).returncode == 0  # noqa: E731
+        self.wait_until(answers, 30, "answer of the server")
+
     @contextmanager
     def changed(self, name: str, words: str) -> Iterator[None]:
         """One of the scheduler's files with other words, for a while."""

@@ -29,6 +29,7 @@ from slurm_rl_plugin.batch_systems.pbs.queue_limits import (
     parts_of,
     queue_use,
     record_of,
+    stands_alone,
 )
 from slurm_rl_plugin.domain.resources import MEMORY
 from slurm_rl_plugin.errors import BatchSystemError, BatchSystemUnavailable, ChangeRejected
@@ -56,7 +57,7 @@ class PbsBatchLimit:
         if self._configured is not None and earlier._configured is not None:
             self._configured |= earlier._configured
 
-    def set(self, amounts: Mapping[str, int] | None) -> None:
+    def set(self, amounts: Mapping[str, int] | None, gpus: Mapping[str, int] | None = None) -> None:
         """Limit the batch queues to so much in all, or give the site's own limits back.
 
         Each queue gets a part by what runs and waits in it. None gives back; a queue that is batch
@@ -64,6 +65,7 @@ class PbsBatchLimit:
 
         Args:
             amounts: by resource, of NAMES; memory in MiB.
+            gpus: of the running jobs of each queue.
 
         Raises:
             BatchSystemUnavailable: no answer in time; the limit may be either.
@@ -74,7 +76,7 @@ class PbsBatchLimit:
         self._refuse_strangers()
         if amounts is not None and not self._queues:
             raise ChangeRejected("no batch queue is named whose processors could be limited")
-        wanted = {} if amounts is None else self._parts(amounts)
+        wanted = {} if amounts is None else self._parts(amounts, gpus or {})
         rose, refused = self._give_back_all([each for each in self._known if each not in wanted])
         rose += [self._limit(limited, part) for limited, part in wanted.items()]
         if any(rose):
@@ -94,15 +96,19 @@ class PbsBatchLimit:
                 "stay off) and run `slurm-rl release`, else remove the file"
             )
 
-    def _parts(self, amounts: Mapping[str, int]) -> dict[Limited, int]:
+    def _parts(self, amounts: Mapping[str, int], gpus: Mapping[str, int]) -> dict[Limited, int]:
         """The part of each queue in each resource."""
         told: Mapping[str, Any] = {}
         if len(self._queues) > 1:
-            told = section(self._commands.read_json([*QSTAT_QUEUES, *self._queues]), "Queue")
+            # all queues: of several that are named JSON holds the first alone (23.06)
+            told = section(self._commands.read_json(QSTAT_QUEUES), "Queue")
         parts: dict[Limited, int] = {}
         for resource, amount in amounts.items():
             whole = amount * KB_IN_MIB if resource == MEMORY else amount
-            uses = {name: queue_use(told.get(name, {}), resource) for name in self._queues}
+            uses = {
+                name: queue_use(told.get(name, {}), resource, gpus.get(name, 0))
+                for name in self._queues
+            }
             for queue, part in parts_of(whole, uses).items():
                 parts[queue, resource] = part
         return parts
@@ -117,7 +123,7 @@ class PbsBatchLimit:
             return False
         ours = frozenset({wanted}) | ({now} if now is not None and now != own else frozenset())
         self._record(limited, QueueLimit(own=own, ours=ours))
-        self._write(limited, "+=", wanted, wanted)
+        self._write(limited, wanted, now)
         return now is not None and now < wanted
 
     def _give_back_all(self, all_of: Sequence[Limited]) -> tuple[list[bool], ChangeRejected | None]:
@@ -139,29 +145,34 @@ class PbsBatchLimit:
         except ChangeRejected:  # the queue is gone, and its limit with it
             now = None
         if now is not None and now in known.ours:
-            if known.own is None:
-                self._write(limited, "-=", now, None)
-            else:
-                self._write(limited, "+=", known.own, known.own)
+            self._write(limited, known.own, now)
         self._record(limited, None)
         return now is not None
 
     def _read_limit(self, limited: Limited) -> int | None:
         queue, resource = limited
+        return limit_of(self._limits_of(queue), resource)
+
+    def _limits_of(self, queue: str) -> str:
+        """The queue's limits in the words of qmgr."""
         answer = self._commands.call(["qmgr", "-c", f"list queue {queue} max_run_res"])
         words = answer.errors or answer.output
         if answer.status and "nknown queue" in words:
             raise ChangeRejected(f"PBS has no queue {queue!r} to limit: name its batch queues")
         if answer.status:
             raise failure("qmgr", words)
-        return limit_of(answer.output, resource)
+        return answer.output
 
-    def _write(self, limited: Limited, sign: str, amount: int, wanted: int | None) -> None:
-        """Add or remove an amount, and see that `wanted` stands then."""
+    def _write(self, limited: Limited, wanted: int | None, now: int | None) -> None:
+        """Put an amount, or none, in the place of that of now, and see that it stands then."""
         queue, resource = limited
         name = f"{MAX_RUN_RES}.{NAMES[resource]}"
+        amount = now if wanted is None else wanted
         said = f"{amount}kb" if resource == MEMORY else str(amount)
-        command = f"set queue {queue} {name} {sign} [o:PBS_ALL={said}]"
+        command = f"set queue {queue} {name} {'-' if wanted is None else '+'}= [o:PBS_ALL={said}]"
+        if wanted is None and stands_alone(self._limits_of(queue), resource):
+            # the last of a resource that goes by -= is back when pbs_server starts again (23.06)
+            command = f"unset queue {queue} {name}"
         answer = self._commands.call(["qmgr", "-c", command])
         if answer.status:
             raise _refusal(failure("qmgr", answer.errors), name, queue)

@@ -9,11 +9,7 @@ import numpy as np
 from slurm_rl_plugin.batch_systems.kind import AdapterParts
 from slurm_rl_plugin.batch_systems.pbs.answers.fairshare import Fairshare, shares_of, usage_of
 from slurm_rl_plugin.batch_systems.pbs.answers.fields import SCORE, PbsJob
-from slurm_rl_plugin.batch_systems.pbs.answers.nodes import (
-    PBSNODES,
-    parse_capacity,
-    parse_nodes,
-)
+from slurm_rl_plugin.batch_systems.pbs.answers.nodes import VNODES_NOW, parse_capacity, parse_nodes
 from slurm_rl_plugin.batch_systems.pbs.answers.server import QSTAT_SERVER, PbsServer, parse_server
 from slurm_rl_plugin.batch_systems.pbs.batch_limit import PbsBatchLimit
 from slurm_rl_plugin.batch_systems.pbs.checks import pbs_checks
@@ -32,7 +28,7 @@ from slurm_rl_plugin.batch_systems.pbs.plan_estimates.checks import estimate_che
 from slurm_rl_plugin.batch_systems.pbs.plan_estimates.estimates import PbsEstimates
 from slurm_rl_plugin.batch_systems.pbs.plan_estimates.requirements import read_plan_settings
 from slurm_rl_plugin.batch_systems.pbs.process import DEFAULT_HOME, PbsCommands
-from slurm_rl_plugin.batch_systems.pbs.queue.job_tables import PbsTables, factor_of
+from slurm_rl_plugin.batch_systems.pbs.queue.job_tables import PbsTables, factor_of, gpus_of_queues
 from slurm_rl_plugin.batch_systems.pbs.queue.job_watch import PbsWatch
 from slurm_rl_plugin.batch_systems.pbs.queue.reader import PbsQueueReader
 from slurm_rl_plugin.batch_systems.pbs.setup import heartbeat_file
@@ -46,7 +42,7 @@ from slurm_rl_plugin.batch_systems.port import (
     SchedulerLoad,
 )
 from slurm_rl_plugin.domain import EndedJobs, QueueSnapshot, RunningJobs, StartedJobs
-from slurm_rl_plugin.domain.nodes import machine_resources
+from slurm_rl_plugin.domain.nodes import resources_now
 from slurm_rl_plugin.units import FloatArray, IntArray
 
 
@@ -81,6 +77,8 @@ class Pbs:
         self._limit = PbsBatchLimit(self.commands, given.limit, given.limits_file)
         self._estimates = PbsEstimates(self.commands, given.clock)
         self._heartbeat = given.state_file and heartbeat_file(given.state_file)
+        #: In use of each queue, as the last snapshot saw them.
+        self._gpus: Mapping[str, int] = {}
         self._watch = PbsWatch()
         self._server: PbsServer | None = None
         self._looked: PbsServer | None = None
@@ -160,9 +158,9 @@ class Pbs:
         """
         base = self._base()
         jobs = self._queue.jobs()
-        nodes = self.commands.read_json(PBSNODES)
+        nodes = self.commands.read_json(VNODES_NOW)
         capacity = max(parse_capacity(nodes), 1)
-        machine = machine_resources(parse_nodes(nodes))
+        machine = resources_now(parse_nodes(nodes))
         tree = self._fairshare.read()
         started, ended = self._watch.told(jobs, self._ask_ended)
         now = self._given.clock()
@@ -174,6 +172,7 @@ class Pbs:
         counts = self._server is not None and self._server.counts_eligible_time
         pending = build.pending(waiting, base, now, counts_eligible_time=counts)
         running_jobs = RunningJobs.seen(build.jobs(running), _starts(running), now)
+        self._gpus = gpus_of_queues(running)
         started_jobs = StartedJobs(jobs=build.jobs(started), start=_starts(started))
         ended_jobs = self._past(jobs, build, now) or EndedJobs(
             jobs=build.jobs(ended),
@@ -193,7 +192,7 @@ class Pbs:
             usage=usage_of(accounts, tree, running, now),
             ended=ended_jobs,
             users=build.users.all,
-            resources=None if machine is None else machine.with_running(running_jobs, capacity),
+            resources=machine,
         )
 
     def go_on_from(self, earlier: BatchSystem) -> None:
@@ -239,7 +238,7 @@ class Pbs:
             ChangeRejected: it cannot be set.
             BatchSystemError: an answer that cannot be understood.
         """
-        self._limit.set(amounts)
+        self._limit.set(amounts, self._gpus)
 
     def estimates_refused(self) -> str | None:
         """Why no job may have a soft_walltime now; see `PlansByEstimates.estimates_refused`.

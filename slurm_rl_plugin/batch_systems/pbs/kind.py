@@ -48,13 +48,13 @@ def _machine(timeout: float) -> Machine:
 
 def _nodes(timeout: float) -> Sequence[NodeNow]:
     from slurm_rl_plugin.batch_systems.pbs.answers.nodes import (  # noqa: PLC0415
-        PBSNODES,
+        VNODES_NOW,
         parse_nodes,
     )
     from slurm_rl_plugin.batch_systems.pbs.process import PbsCommands  # noqa: PLC0415
 
     commands = PbsCommands(environment=None, timeout=timeout, on_call=None)
-    return parse_nodes(commands.read_json(PBSNODES))
+    return parse_nodes(commands.read_json(VNODES_NOW))
 
 
 PBS = BatchSystemKind(

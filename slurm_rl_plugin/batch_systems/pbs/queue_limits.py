@@ -18,6 +18,7 @@ KB_IN_MIB = 1024
 #: The first knows processors alone; it is still written where nothing else is limited.
 _PROCESSORS, _RESOURCES = 1, 2
 _ALL = re.compile(r"\[o:PBS_ALL=(\d+)([kmgt]?b?)\]", re.ASCII | re.IGNORECASE)
+_ENTRY = re.compile(r"\[\w:")
 _KB = {"kb": 1.0, "mb": 1024.0, "gb": 1024.0**2, "tb": 1024.0**3}
 
 
@@ -62,17 +63,38 @@ def limit_of(words: str, resource: str = CPUS) -> int | None:
     return None
 
 
+def stands_alone(words: str, resource: str) -> bool:
+    """Whether the limit over all jobs is the only one of this resource, in the words of qmgr."""
+    name = f"{MAX_RUN_RES}.{NAMES[resource]}"
+    entries = [
+        entry
+        for line in words.splitlines()
+        if line.partition("=")[0].rstrip(" +").strip() == name
+        for entry in _ENTRY.findall(line)
+    ]
+    return len(entries) == 1
+
+
 def kilobytes(size: str) -> int:
     """A size such as 4022272kb or 3gb, rounded up; 0 where it is none."""
     found = re.fullmatch(r"(\d{1,18})([kmgt]?b?)", size, re.ASCII | re.IGNORECASE)
     return math.ceil(int(found[1]) * _KB.get(found[2].lower(), 1.0 / 1024)) if found else 0
 
 
-def queue_use(values: Mapping[str, Any], resource: str = CPUS) -> QueueUse:
-    """What a queue has in use of a resource, and how many of its jobs wait."""
+def queue_use(values: Mapping[str, Any], resource: str = CPUS, gpus: int = 0) -> QueueUse:
+    """What a queue has in use of a resource, and how many of its jobs wait.
+
+    Args:
+        values: of the queue.
+        resource: of NAMES.
+        gpus: of the queue's running jobs. A queue tells of GPUs only where the site made `ngpus`
+            with flag q; for chunks of jobs it needs no more than `nh`.
+    """
     assigned = values.get("resources_assigned")
     told = assigned.get(NAMES[resource]) if isinstance(assigned, dict) else None
     in_use = kilobytes(text(told)) if resource == MEMORY else parse_count(told)
+    if resource == GPUS and told is None:
+        in_use = gpus
     counts = dict(word.partition(":")[::2] for word in text(values.get("state_count")).split())
     return QueueUse(in_use, parse_count(counts.get("Queued")))
 

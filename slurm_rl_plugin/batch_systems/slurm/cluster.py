@@ -173,11 +173,10 @@ class SlurmCluster:
         tiers = parse_tiers(nodes)
         terms = lever.terms(waiting, tiers)
         shares = self._given.shares
-        machine = self._machine.seen
         build = TableBuilder(
             [*(shares or ()), *tree.shares],
             self._given.interactive,
-            () if machine is None else machine.names,
+            self._machine.asked_for,
         )
         limit = self._given.limit
         pending_jobs = build.pending(
@@ -203,7 +202,7 @@ class SlurmCluster:
             ended=ended_jobs,
             users=build.users.all,
             qos=build.qos.all,
-            resources=(None if machine is None else machine.with_running(running_jobs, capacity)),
+            resources=self._machine.now(running, running_jobs, capacity),
         )
 
     def go_on_from(self, earlier: BatchSystem) -> None:

@@ -91,6 +91,17 @@ def _nodes(timeout: float) -> Sequence[NodeNow]:
     return parse_nodes(commands.read(SHOW_NODES_NOW), counts_memory=True)
 
 
+def _licences(timeout: float) -> Mapping[str, float]:
+    from slurm_rl_plugin.batch_systems.slurm.answers.licences import (  # noqa: PLC0415
+        SHOW_LICENCES,
+        parse_free_licences,
+    )
+    from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner  # noqa: PLC0415
+
+    commands = CommandRunner(environment=None, timeout=timeout, on_call=None)
+    return parse_free_licences(commands.read(SHOW_LICENCES))
+
+
 SLURM = BatchSystemKind(
     name="slurm",
     title="Slurm",
@@ -107,4 +118,5 @@ SLURM = BatchSystemKind(
     submission=_submission,
     machine=_machine,
     nodes=_nodes,
+    licences=_licences,
 )

@@ -22,6 +22,7 @@ from slurm_rl_plugin.cli.look.queue_look import QueueLook, look_at_queue
 from slurm_rl_plugin.cli.look.room import room_of
 from slurm_rl_plugin.cli.tables import print_json
 from slurm_rl_plugin.configuration import Configuration
+from slurm_rl_plugin.domain.resources import LICENCE_PREFIX
 from slurm_rl_plugin.errors import BatchSystemError, JobNotPending, SlurmRLError
 from slurm_rl_plugin.hook.audit.reader import AuditFilter, tail_of
 from slurm_rl_plugin.hook.cycle.explanation import Explanation
@@ -121,16 +122,27 @@ def _room(
     configuration: Configuration, document: dict[str, Any], record: JobRecord
 ) -> tuple[dict[str, Any] | None, list[str]]:
     """What nodes of now have for the job, and why that is not known."""
-    nodes_of = chosen_batch_system(configuration).kind.nodes
-    if document["requests"] is None or nodes_of is None:
+    kind, asked = chosen_batch_system(configuration).kind, document["requests"]
+    if asked is None or kind.nodes is None:
         return None, []
+    timeout = float(configuration.sections.batch_system.timeout)
+    wants_licences = any(name.startswith(LICENCE_PREFIX) for name in asked["amounts"])
     try:
-        nodes = nodes_of(float(configuration.sections.batch_system.timeout))
+        nodes = kind.nodes(timeout)
+        licences = kind.licences(timeout) if wants_licences and kind.licences else {}
     except BatchSystemError as error:
         return None, [f"what of nodes is free: {error}."]
     told = record.description.partition if record.description else document["partition"]
-    asked = document["requests"]
-    return room_of(nodes, told.split(","), asked["amounts"], asked["nodes"]), []
+    room = room_of(
+        nodes,
+        told.split(","),
+        asked["amounts"],
+        asked["nodes"],
+        exclusive=asked["exclusive"],
+        constraint=asked["constraint"],
+        licences=licences,
+    )
+    return room, []
 
 
 def _record(configuration: Configuration, record: JobRecord) -> dict[str, Any]:

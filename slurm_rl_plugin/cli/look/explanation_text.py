@@ -62,7 +62,9 @@ def _room(document: Mapping[str, Any]) -> list[str]:
     told = ", ".join(amount_text(name, amount) for name, amount in asked["amounts"].items())
     count = max(asked["nodes"], 1)
     where = "one node" if count == 1 else f"{count} nodes"
-    lines = [f"It asks for {told}, on {where} at least."]
+    whole = ", for itself" if asked["exclusive"] else ""
+    with_features = f" with {asked['constraint']}" if asked["constraint"] else ""
+    lines = [f"It asks for {told}, on {where} at least{with_features}{whole}."]
     return lines if document["room"] is None else lines + room_sentences(document["room"])
 
 

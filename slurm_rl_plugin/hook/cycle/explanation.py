@@ -96,6 +96,8 @@ class Explanation:
         return {
             "amounts": {name: amount for name, amount in amounts if amount},
             "nodes": int(requests.nodes[self.place]),
+            "exclusive": bool(requests.exclusive[self.place]),
+            "constraint": requests.constraints[int(requests.constraint[self.place])] or None,
         }
 
     def _ranks(self) -> dict[str, Any]:

@@ -16,12 +16,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from slurm_rl_plugin.domain import QueueSnapshot
+from slurm_rl_plugin.domain.resources import CPUS, GPUS, MEMORY
 from slurm_rl_plugin.units import BoolArray, IntArray
 
 logger = logging.getLogger(__name__)
 
-#: What is watched; a closed list, since a metric's label takes these values.
-REQUEST_PARTS = ("time_limit", "processors", "partition", "qos")
+#: What is watched; a closed list, since a metric's label takes these values. `resources` are all
+#: that have no part of their own, such as types of GPUs.
+REQUEST_PARTS = ("time_limit", "processors", "memory", "gpus", "resources", "partition", "qos")
+#: Parts that every look tells.
+_ALWAYS_TOLD = frozenset({"time_limit", "processors", "partition", "qos"})
+_PARTS_OF = {MEMORY: "memory", GPUS: "gpus"}
+#: By part, and what has none of its own by the name of the resource.
 Columns = Mapping[str, NDArray[Any]]
 
 
@@ -32,7 +38,8 @@ class RequestChange:
     Attributes:
         job_id: of the job or array.
         part: one of REQUEST_PARTS.
-        old, new: seconds (None for no limit), processors, or a name.
+        old, new: seconds (None for no limit), processors, MiB of memory, GPUs, a name, or a
+            resource with its amount.
     """
 
     job_id: int
@@ -48,7 +55,7 @@ class ChangedRequests:
     Attributes:
         lost: pending jobs of the snapshot whose place was for another request, shape [n]; None
             for none.
-        changes: a job has one for each part.
+        changes: a job has one for each part, of `resources` one for each of them.
     """
 
     lost: BoolArray | None = None
@@ -57,7 +64,7 @@ class ChangedRequests:
     @property
     def parts(self) -> Mapping[str, int]:
         """Part -> how many jobs changed it."""
-        return Counter(each.part for each in self.changes)
+        return Counter(part for _, part in {(each.job_id, each.part) for each in self.changes})
 
 
 @dataclass(slots=True)
@@ -76,12 +83,12 @@ class RequestWatch:
             ranked: which pending jobs we order, shape [n].
         """
         columns, names = _columns(snapshot), {"partition": snapshot.partitions, "qos": snapshot.qos}
-        found = self._changed(snapshot.pending.jobs.job_id, columns, names)
+        job_id = snapshot.pending.jobs.job_id
+        found = self._changed(job_id, columns, names)
         places = np.flatnonzero(ranked)
-        places = places[np.argsort(snapshot.pending.jobs.job_id[places])]
-        self._job_id = snapshot.pending.jobs.job_id[places]
-        self._columns = {part: column[places] for part, column in columns.items()}
-        self._names = names
+        places = places[np.argsort(job_id[places])]
+        self._columns = self._remembered(job_id, columns, places)
+        self._job_id, self._names = job_id[places], names
         for part, count in found.parts.items():
             first = next(each for each in found.changes if each.part == part)
             words = (part, count, first.job_id, first.old, first.new)
@@ -97,29 +104,57 @@ class RequestWatch:
     ) -> ChangedRequests:
         if len(self._job_id) == 0 or len(job_id) == 0:
             return ChangedRequests()
-        row = np.minimum(np.searchsorted(self._job_id, job_id), len(self._job_id) - 1)
-        known = self._job_id[row] == job_id
+        row, known = self._rows_of(job_id)
         lost = np.zeros(len(job_id), dtype=np.bool_)
         changes: list[RequestChange] = []
-        for part in REQUEST_PARTS:
-            before, now = self._columns[part][row], columns[part]
+        for key in columns.keys() & self._columns.keys():
+            before, now = self._columns[key][row], columns[key]
             same_number = before
-            if part in names:  # each snapshot numbers names anew
-                same_number = _numbers_now(self._names[part], names[part])[before]
+            if key in names:  # each snapshot numbers names anew
+                same_number = _numbers_now(self._names[key], names[key])[before]
             differs = known & (now != same_number)
+            if key not in _ALWAYS_TOLD:  # what a look did not tell is no change
+                differs &= ~(np.isnan(now) | np.isnan(before))
             lost |= differs
             for place in np.flatnonzero(differs).tolist():
-                old = _told(part, before[place], self._names)
-                new = _told(part, now[place], names)
+                part = key if key in REQUEST_PARTS else "resources"
+                old = _told(key, before[place], self._names)
+                new = _told(key, now[place], names)
                 changes.append(
                     RequestChange(job_id=int(job_id[place]), part=part, old=old, new=new)
                 )
+        changes.sort(key=lambda each: REQUEST_PARTS.index(each.part))
         return ChangedRequests(lost if changes else None, tuple(changes))
+
+    def _rows_of(self, job_id: IntArray) -> tuple[IntArray, BoolArray]:
+        """Where each job was remembered, and whether it was; both of shape [n]."""
+        row = np.minimum(np.searchsorted(self._job_id, job_id), len(self._job_id) - 1)
+        return row, self._job_id[row] == job_id
+
+    def _remembered(self, job_id: IntArray, columns: Columns, places: IntArray) -> Columns:
+        """The columns of these places; what this look does not tell stays as it was.
+
+        Else a job could be changed behind a look at which the nodes gave no answer.
+        """
+        kept = {key: column[places] for key, column in columns.items()}
+        if len(self._job_id) == 0 or len(places) == 0:
+            return kept
+        row, known = self._rows_of(job_id[places])
+        for key in self._columns.keys() - _ALWAYS_TOLD:
+            before = np.where(known, self._columns[key][row], np.nan)
+            now = kept.get(key, before)
+            kept[key] = np.where(np.isnan(now), before, now)
+        return kept
 
 
 def _columns(snapshot: QueueSnapshot) -> Columns:
+    """Of each pending job, shape [n]; NaN for an amount that is not told."""
     jobs, qos = snapshot.pending.jobs, snapshot.pending.qos
-    return {
+    told: dict[str, NDArray[Any]] = {}
+    if jobs.requests is not None:
+        for name in set(jobs.requests.names) - {CPUS}:
+            told[_PARTS_OF.get(name, name)] = jobs.requests.of(name)
+    return told | {
         "time_limit": np.nan_to_num(jobs.time_limit, nan=np.inf),  # NaN differs from itself
         "processors": jobs.processors,
         "partition": jobs.partition,
@@ -133,7 +168,9 @@ def _numbers_now(before: tuple[str, ...], now: tuple[str, ...]) -> IntArray:
     return np.array([number.get(name, -1) for name in before] or [0], dtype=np.int64)
 
 
-def _told(part: str, value: Any, names: Mapping[str, tuple[str, ...]]) -> float | str | None:
-    if part in names:
-        return names[part][int(value)]
+def _told(key: str, value: Any, names: Mapping[str, tuple[str, ...]]) -> float | str | None:
+    if key in names:
+        return names[key][int(value)]
+    if key not in REQUEST_PARTS:
+        return f"{key} {float(value):g}"
     return float(value) if np.isfinite(value) else None

@@ -13,6 +13,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from slurm_rl_plugin.batch_systems.slurm.commands import SlurmCommands
 from slurm_rl_plugin.domain import Decision, JobTable, PendingJobs, QueueSnapshot
 from slurm_rl_plugin.domain.job_class import JobClassifier
+from slurm_rl_plugin.domain.resources import BASIC_RESOURCES, ResourceRequests
 from slurm_rl_plugin.hook.rails.guard_rails import StarvationBound
 from slurm_rl_plugin.hook.rails.reserve import KEPT, ReserveRail, ReserveSettings
 from slurm_rl_plugin.metrics.collector import CycleMetrics
@@ -189,6 +190,67 @@ class TestAPlaceBought:
         told = [json.loads(line) for line in (tmp_path / "audit.jsonl").read_text().splitlines()]
         requests = [line for line in told if line["event"] == "request"]
         assert [(line["job"], line["reason"]) for line in requests] == [(ATTACKER, what)]
+
+
+class TestResourcesBoughtLater:
+    """A job is ranked by the part of the machine that it asks for, memory and GPUs among it."""
+
+    NAMES = (*BASIC_RESOURCES, "gres/gpu:a100", "gres/gpu:v100")
+    SMALL = (1.0, 1000.0, 1.0, 0.0, 1.0)
+
+    def asking(self, *attacker: float) -> PendingJobs:
+        pending = with_limits([HONEST, ATTACKER], [600.0, 60.0], [0, 0])
+        total = np.array([self.SMALL, attacker])
+        asked = ResourceRequests.of_totals(total, names=self.NAMES, nodes=np.ones(2, dtype=int))
+        return replace(pending, jobs=replace(pending.jobs, requests=asked))
+
+    @pytest.mark.parametrize(
+        ("attacker", "what", "old", "new"),
+        [
+            ((1.0, 500_000.0, 1.0, 0.0, 1.0), "memory", 1000.0, 500_000.0),
+            ((1.0, 1000.0, 8.0, 0.0, 1.0), "gpus", 1.0, 8.0),
+            ((1.0, 1000.0, 1.0, 1.0, 1.0), "resources", "gres/gpu:a100 0", "gres/gpu:a100 1"),
+        ],
+    )
+    @pytest.mark.parametrize("untold", [False, True], ids=["", "behind a look without nodes"])
+    def test_the_place_is_lost_and_told_of(
+        self,
+        tmp_path: Path,
+        attacker: tuple[float, ...],
+        what: str,
+        old: float | str,
+        new: float | str,
+        untold: bool,
+    ) -> None:
+        queue = QueueInMemory(self.asking(*self.SMALL))
+        cycle = cycle_over(queue, rule_policy("sjf"), tmp_path)
+        cycle.run()
+        if untold:  # sinfo gave no answer, so nobody knows what is asked of nodes
+            queue.pending = with_limits([HONEST, ATTACKER], [600.0, 60.0], [0, 0])
+            cycle.run()
+        queue.pending = self.asking(*attacker)
+        assert cycle.run().requests_changed == {what: 1}
+        assert cycle.run().requests_changed == {}  # told once
+        told = [json.loads(line) for line in (tmp_path / "audit.jsonl").read_text().splitlines()]
+        lines = [line for line in told if line["event"] == "request"]
+        assert [(line["job"], line["reason"], line["old"], line["new"]) for line in lines] == [
+            (ATTACKER, what, old, new)
+        ]
+
+    def test_nodes_that_come_and_go_change_no_request(self, tmp_path: Path) -> None:
+        """The columns are what the machine has now: GPUs of nodes that are back are new ones."""
+        queue = QueueInMemory(self.asking(*self.SMALL))
+        cycle = cycle_over(queue, rule_policy("sjf"), tmp_path)
+        cycle.run()
+        whole = queue.pending
+        asked = whole.jobs.requests
+        assert asked is not None
+        fewer = ResourceRequests.of_totals(
+            asked.total[:, :3], names=BASIC_RESOURCES, nodes=asked.nodes
+        )
+        for requests in (None, fewer, asked):
+            queue.pending = replace(whole, jobs=replace(whole.jobs, requests=requests))
+            assert cycle.run().requests_changed == {}
 
 
 class TestAClassBought:

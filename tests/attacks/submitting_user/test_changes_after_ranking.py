@@ -30,8 +30,9 @@ local text = io.open("{script}"):read("*a")
 assert((loadstring or load)(text))()
 UNSET = {{time_limit = 4294967294, min_cpus = 4294967294, min_nodes = 4294967294,
   num_tasks = 4294967294, cpus_per_task = 65534, pn_min_cpus = 65534, site_factor = 4294967294}}
-RECORD = {{time_limit = 1, min_cpus = 1, min_nodes = 1, pn_min_cpus = 1, partition = "batch",
-  qos = "normal", site_factor = 900, job_state = 0, array_job_id = 0, het_job_id = 0,
+RECORD = {{time_limit = 1, min_cpus = 1, min_nodes = 1, pn_min_cpus = 1,
+  min_mem_per_node = 2000, partition = "batch", qos = "normal", site_factor = 900,
+  job_state = 0, array_job_id = 0, het_job_id = 0,
   job_id = 7, user_id = 1001}}
 local function with(base, changes)
   local made = {{}}
@@ -102,6 +103,10 @@ def test_a_job_is_interactive_in_every_partition_that_it_names(
         ("cpus_per_task = 8", True),
         ("pn_min_cpus = 8", True),
         ('tres_per_node = "gres:gpu:4"', True),
+        ("min_mem_per_node = 4000", True),
+        ("min_mem_per_node = 1000", False),
+        ("min_mem_per_node = 0", True),  # all that nodes have
+        ("min_mem_per_cpu = 1000", True),
         ('partition = "long"', True),
         ('partition = "batch"', False),
         ('qos = "high"', True),
@@ -180,7 +185,9 @@ def as_alice(cluster: PrivateSlurm, job: int | str, *changes: str) -> None:
 @pytest.mark.real
 @pytest.mark.promise
 @pytest.mark.parametrize(
-    "change", ["timelimit=30", "numcpus=4", "partition=short", "numtasks=3"], ids=str
+    "change",
+    ["timelimit=30", "numcpus=4", "partition=short", "numtasks=3", "minmemorynode=900"],
+    ids=str,
 )
 def test_on_real_slurm_a_changed_job_loses_its_place_at_once(
     cluster: PrivateSlurm, change: str

@@ -312,3 +312,31 @@ def test_memory_in_the_words_of_qmgr(said: str, kb: int | None) -> None:
     words = f"Queue batch\n  max_run_res.ncpus = [{ALL}=7]\n  max_run_res.mem = [{ALL}={said}]\n"
     assert limit_of(words, "memory") == kb
     assert limit_of(words, "gpus") is None
+
+
+@pytest.mark.parametrize("others", [{}, {"ngpus/u:alice": 64}])
+def test_a_limit_that_is_gone_does_not_come_back_with_the_server(
+    fake: FakePbs, record: Path, others: dict[str, int]
+) -> None:
+    """The last entry of a resource that goes by `-=` is back when pbs_server starts again."""
+    fake.set_queue("batch", limits=dict(others))
+    system = adapter(fake, record)
+    system.limit_batch({"cpus": 6, "gpus": 2, "memory": 4})
+    system.limit_batch(None)
+    assert fake.limits("batch") == others
+    assert "back_after_restart" not in fake.state["queues"]["batch"]
+
+
+def test_gpus_that_a_queue_does_not_tell_are_those_of_its_jobs(fake: FakePbs, record: Path) -> None:
+    """qstat -Q tells of ngpus only where the site made it with flag q."""
+    for name in ("batch", "long"):
+        fake.set_queue(name, in_use=2, queued=4 if name == "long" else 0)
+    for job in ("1.head", "2.head"):
+        fake.add(job, job_state="R", stime=NOW - 50, queue="batch")
+        fake.request(job, select="1:ncpus=1:ngpus=1", ncpus=1, ngpus=1)
+    fake.set_nodes({"g1": {"state": "free", "ncpus": 8, "assigned": 2, "available": {"ngpus": 4}}})
+    system = adapter(fake, record, queues=["batch", "long"])
+    system.snapshot()
+    system.limit_batch({"gpus": 3})
+    assert fake.limits("batch") == {f"ngpus/{ALL}": 2}
+    assert fake.limits("long") == {f"ngpus/{ALL}": 1}

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from slurm_rl_plugin.batch_systems.port import FactorChange
-from slurm_rl_plugin.batch_systems.slurm.answers.fields import FIELDS_WITH_REQUESTS, parse_queue
+from slurm_rl_plugin.batch_systems.slurm.answers.fields import parse_queue, request_fields
 from slurm_rl_plugin.batch_systems.slurm.answers.nodes import parse_nodes
-from slurm_rl_plugin.batch_systems.slurm.answers.requests import node_request
+from slurm_rl_plugin.batch_systems.slurm.answers.requests import NodeRequest, node_request
 from slurm_rl_plugin.batch_systems.slurm.answers.settings import parse_settings
 from slurm_rl_plugin.batch_systems.slurm.commands import SlurmCommands
 from slurm_rl_plugin.batch_systems.slurm.pyslurm_child.adapter import Slurm
@@ -38,6 +38,17 @@ GPU_NODES = [
 COUNTED = {"SelectTypeParameters": "CR_CORE_MEMORY", "GresTypes": "gpu"}
 
 
+def asking(
+    counts: tuple[str, ...],
+    per: tuple[str, ...],
+    licences: str = "(null)",
+    constraint: str = "(null)",
+    shares: str = "OK",
+) -> NodeRequest:
+    """What is read of fields: the counts, tres-per-job to tres-per-task, and the last two."""
+    return node_request((*counts, shares, *per, licences, constraint))
+
+
 @pytest.fixture(params=RELEASES, ids=lambda path: path.name)
 def answers(request: pytest.FixtureRequest) -> Path:
     folder: Path = request.param
@@ -53,23 +64,35 @@ def cluster(tmp_path: Path) -> FakeCluster:
 
 def test_requests_of_each_release(answers: Path):
     text = (answers / "machine-squeue.txt").read_text()
-    rows = {row.job_id: row for row in whole_jobs(parse_queue(text, MARK, FIELDS_WITH_REQUESTS))}
+    year, month = answers.name.split(".")
+    fields = request_fields((int(year), int(month)))
+    rows = {row.job_id: row for row in whole_jobs(parse_queue(text, MARK, fields))}
     asked = {job: row.asked for job, row in rows.items()}
-    assert asked[1] == ((("memory", 600.0),), 1, 1, True)
-    assert asked[2] == ((("memory", 6144.0),), 2, 1, False)
+    assert asked[1] == ((("memory", 600.0),), 1, 1, True, True, "")
+    assert asked[2] == ((("memory", 6144.0),), 2, 1, False, True, "")
     typed = (("gpus", 4.0), ("gres/gpu:a100", 4.0), ("memory", 1400.0))
-    assert asked[3] == (typed, 2, 1, False)
+    assert asked[3] == (typed, 2, 1, False, True, "")
     assert asked[4] is not None
     assert asked[4].amounts == (("gpus", 1.0), ("gres/gpu:a100", 1.0), ("memory", 700.0))
-    assert asked[5] == ((("gpus", 3.0), ("memory", 700.0)), 1, 2, False)
+    assert asked[5] == ((("gpus", 3.0), ("memory", 700.0)), 1, 2, False, True, "")
     assert asked[6] is not None  # a heterogeneous job of two components, on two partitions
     assert dict(asked[6].amounts) == {"gpus": 2.0, "memory": 800.0}
+    alone, with_features = asked[8], asked[9]  # the components of job 6 are 6 and 7
+    assert alone is not None
+    assert with_features is not None
+    assert alone.exclusive  # as is each job of the partition gpu, by OverSubscribe=EXCLUSIVE
+    assert not asked[6].exclusive
+    licences = (("license/ansys", 1.0), ("license/matlab", 2.0))
+    assert alone.amounts[:2] == licences
+    assert with_features.constraint == "big|(ib&big)"
+    assert rows[9].name == "trial"
 
 
 def test_nodes_of_each_release(answers: Path):
     nodes = parse_nodes((answers / "machine-sinfo.txt").read_text(), counts_memory=True)
     assert [node.name for node in nodes] == ["g01", "g02", "g03", "n1", "n2"]
     assert nodes[0].partitions == {"batch", "short", "gpu"}
+    assert nodes[0].features == {"big", "ib"}
     machine = machine_resources(nodes)
     assert machine is not None
     assert machine.names == (*BASIC_RESOURCES, "gres/gpu:a100")
@@ -78,21 +101,79 @@ def test_nodes_of_each_release(answers: Path):
 
 
 def test_nodes_of_processors_alone_are_none():
-    nodes = parse_nodes("n1|batch|0/4/0/4|16000|0|(null)|gpu:0|idle|\n", counts_memory=False)
+    nodes = parse_nodes("n1|batch|0/4/0/4|16000|0|(null)|gpu:0|(null)|idle|\n", counts_memory=False)
     assert machine_resources(nodes) is None
 
 
 def test_gpus_that_accounting_does_not_track_are_those_that_the_user_wrote():
-    asked = node_request(("cpu=2,node=2,billing=2", "2", "1", "0", "N/A", "gres:gpu:2", "N/A", ""))
+    asked = asking(("cpu=2,node=2,billing=2", "2", "1", "0"), ("N/A", "gres:gpu:2", "N/A", ""))
     assert asked.amounts == (("gpus", 4.0),)
     by_task = "cpu:2,gres/gpu:1"
-    asked = node_request(("cpu=8,node=1", "4", "2", "0", "N/A", "N/A", "N/A", by_task))
+    asked = asking(("cpu=8,node=1", "4", "2", "0"), ("N/A", "N/A", "N/A", by_task))
     assert asked.amounts == (("gpus", 4.0),)
 
 
 def test_what_is_not_understood_is_left_out():
-    odd = node_request(("cpu=?", "many", "", "?", "gres:gpu:a:b:c", "license/x:2", "(null)", "||"))
-    assert odd == ((), 0, 1, False)
+    odd = asking(
+        ("cpu=?", "many", "", "?"),
+        ("gres:gpu:a:b:c", "license/x:2", "(null)", "||"),
+        "?|",
+        "(null)",
+    )
+    assert odd == ((), 0, 1, False, False, "")
+
+
+def test_licences_of_which_any_would_do_are_left_out():
+    counts, per = ("cpu=1,node=1", "1", "1", "0"), ("N/A", "N/A", "N/A", "N/A")
+    assert asking(counts, per, "matlab:2,ansys").amounts == (
+        *(("license/ansys", 1.0), ("license/matlab", 2.0)),
+    )
+    assert asking(counts, per, "matlab:2|ansys").amounts == ()
+
+
+@pytest.mark.parametrize(("release", "field"), [("24.11.5", "OverSubscribe"), ("26.05.0", "Excl")])
+def test_exclusive_constraints_and_licences_are_in_the_columns(
+    cluster: FakeCluster, release: str, field: str
+):
+    """As the simulator's workloads have them; the name behind them is what the user wrote."""
+    cluster.set(settings={**COUNTED, "SLURM_VERSION": release, "Licenses": "matlab:2,ansys:1"})
+    cluster.add(11, asks="cpu=1,mem=1G,node=1", exclusive=True, name="a|;|b|c")
+    cluster.add(12, asks="cpu=1,mem=1G,node=1", constraint="a100|(ib&v100)")
+    cluster.add(13, asks="cpu=1,mem=1G,node=1", licenses="matlab:2")
+    system = SlurmCommands(cluster.adapter_settings(timeout=5.0))
+    system.facts()
+    snapshot = system.snapshot()
+    jobs, requests = snapshot.pending.jobs, snapshot.pending.jobs.requests
+    assert jobs.job_id.tolist() == [11, 12, 13]
+    assert requests is not None
+    assert snapshot.resources is not None
+    assert requests.exclusive.tolist() == [True, False, False]
+    assert [requests.constraints[each] for each in requests.constraint] == [
+        *("", "a100|(ib&v100)", ""),
+    ]
+    assert requests.of("license/matlab").tolist() == [0.0, 0.0, 2.0]
+    assert "license/matlab" not in snapshot.resources.names  # no node has any
+    assert snapshot.weighed(jobs).size.max() < 8.0  # and no job weighs by them
+    assert any(field in each for each in system._machine.request_fields)
+
+
+def test_what_is_left_on_a_node_taken_whole_is_not_free(cluster: FakeCluster):
+    cluster.add(11, processors=8, asks="cpu=8,mem=1G,node=1", exclusive=True)
+    cluster.run_job(11)
+    cluster.change(11, nodes="g1")
+    now = SlurmCommands(cluster.adapter_settings(timeout=5.0)).snapshot().resources
+    assert now is not None
+    assert now.capacity.tolist() == [12.0, 72000.0, 4.0, 4.0]
+    assert now.free.tolist() == [4.0, 8000.0, 0.0, 0.0]  # of n1
+
+
+def test_of_a_node_without_a_free_processor_nothing_is_free():
+    line = "g1|batch|8/0/0/8|64000|1000|gpu:a100:4|gpu:a100:1|ib,big|allocated|\n"
+    (node,) = parse_nodes(line, counts_memory=True)
+    assert [node.free(name) for name in BASIC_RESOURCES] == [0.0, 0.0, 0.0]
+    assert node.features == {"ib", "big"}
+    (away,) = parse_nodes(line.replace("allocated", "draining"), counts_memory=True)
+    assert away.usable("gpus") == 1.0
 
 
 def test_a_snapshot_tells_requests_and_what_is_free(cluster: FakeCluster):

@@ -9,7 +9,8 @@ _OWN_LIMIT = re.compile(r"\b(per-)?(user|group|project)\b.*\blimit\b", re.IGNORE
 #: What more free processors would mend; and the overall limit, which ours on batch queues is.
 _FOR_PROCESSORS = re.compile(
     r"resource: (ncpus|nodect)\b|available resources on nodes|enough free nodes|top job"
-    r"|too few free resources|exclusive node|starving|overall limit on resource ncpus",
+    r"|too few free resources|exclusive node|starving"
+    r"|overall limit on resource (ncpus|ngpus|mem)\b",
     re.IGNORECASE,
 )
 

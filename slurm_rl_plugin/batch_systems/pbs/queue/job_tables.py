@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
 import numpy as np
 
 from slurm_rl_plugin.accounting.pbs.requests import PbsRequest, requests_of_runs
+from slurm_rl_plugin.accounting.resource_amounts import amounts_of
 from slurm_rl_plugin.batch_systems.numbered_names import Names
 from slurm_rl_plugin.batch_systems.pbs.answers.fields import PbsJob
 from slurm_rl_plugin.batch_systems.pbs.answers.reasons import is_for_processors, is_own_doing
@@ -15,7 +17,7 @@ from slurm_rl_plugin.domain import JobTable, PendingJobs
 from slurm_rl_plugin.domain.job_class import IsInteractive
 from slurm_rl_plugin.domain.job_description import JobDescription
 from slurm_rl_plugin.domain.jobs import measures
-from slurm_rl_plugin.domain.resources import ResourceRequests
+from slurm_rl_plugin.domain.resources import GPUS, ResourceRequests
 from slurm_rl_plugin.units import IntArray
 
 #: Beyond every score that is sent; somebody may have written one that 64 bits do not hold.
@@ -101,6 +103,14 @@ def _requests(jobs: Sequence[PbsJob], processors: IntArray) -> ResourceRequests 
     places: dict[PbsRequest, int] = {}
     index = [places.setdefault(job.asked, len(places)) for job in jobs]
     return requests_of_runs(list(places), np.array(index, dtype=np.int64), processors)
+
+
+def gpus_of_queues(running: Iterable[PbsJob]) -> dict[str, int]:
+    """GPUs that running jobs of each queue asked for; queues without any are left out."""
+    found: Counter[str] = Counter()
+    for job in running:
+        found[job.queue] += int(amounts_of(job.asked.resources).get(GPUS, 0.0))
+    return {queue: gpus for queue, gpus in found.items() if gpus}
 
 
 def factor_of(job: PbsJob, base: int) -> int:

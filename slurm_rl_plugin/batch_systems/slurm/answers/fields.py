@@ -9,6 +9,8 @@ from dataclasses import dataclass
 
 from slurm_rl_plugin.accounting.slurm.durations import printed_seconds
 from slurm_rl_plugin.batch_systems.slurm.answers.requests import (
+    ALTERNATIVES,
+    EXCLUSIVE,
     REQUEST_FIELDS,
     NodeRequest,
     node_request,
@@ -25,7 +27,14 @@ QUEUE_FIELDS = (
 )
 #: The same where the machine has more than processors.
 FIELDS_WITH_REQUESTS = (*QUEUE_FIELDS[:-1], *REQUEST_FIELDS, QUEUE_FIELDS[-1])
+#: From this release on squeue has a field for jobs that want their nodes for themselves.
+_SHOWS_EXCLUSIVE = (26, 5)
+_FIELDS_OF_26_05 = tuple(
+    EXCLUSIVE if each == "OverSubscribe" else each for each in FIELDS_WITH_REQUESTS
+)
 SEPARATOR = "|"
+#: Behind what may hold a separator in its own right.
+_END = "|;|"
 #: Where a record may begin: its number and the mark. Made once, and not with the mark of each call:
 #: `re` keeps the last 512 patterns that it was ever asked for.
 _BEGIN = re.compile(r"^(\d+)\|([^|\n]*)\|", re.MULTILINE)
@@ -113,8 +122,18 @@ def queue_format(mark: str, names: Sequence[str] = QUEUE_FIELDS) -> dict[str, st
     mark could rename a job to something that reads like another job's record.
     """
     first, *others, last = names
-    ends = [f"{first}:{SEPARATOR}{mark}{SEPARATOR}", *(f"{name}:{SEPARATOR}" for name in others)]
+    ends = [f"{first}:{SEPARATOR}{mark}{SEPARATOR}", *(f"{name}:{end_of(name)}" for name in others)]
     return {"SQUEUE_FORMAT2": ",".join([*ends, f"{last}:"])}
+
+
+def request_fields(release: tuple[int, int]) -> tuple[str, ...]:
+    """Fields that tell what jobs ask for beside processors, on a release (year and month)."""
+    return _FIELDS_OF_26_05 if release >= _SHOWS_EXCLUSIVE else FIELDS_WITH_REQUESTS
+
+
+def end_of(name: str) -> str:
+    """What stands behind a field of this name."""
+    return _END if name in ALTERNATIVES else SEPARATOR
 
 
 def parse_queue(text: str, mark: str, names: Sequence[str] = QUEUE_FIELDS) -> list[QueueRow]:
@@ -162,7 +181,7 @@ def _records(text: str, mark: str) -> Iterator[str]:
 
 
 def _parse_record(record: str, names: Sequence[str]) -> QueueRow:
-    values = record.split(SEPARATOR, len(names) - 1)
+    values = _values(record, names)
     if len(values) != len(names):
         raise not_understood("squeue", record)
     field = dict(zip(names, values, strict=True))
@@ -170,6 +189,12 @@ def _parse_record(record: str, names: Sequence[str]) -> QueueRow:
         return _to_row(field)
     except ValueError as error:
         raise not_understood("squeue", record) from error
+
+
+def _values(record: str, names: Sequence[str]) -> list[str]:
+    plain = len(names) - 1 - len(ALTERNATIVES & set(names))
+    values = record.split(SEPARATOR, plain)
+    return [*values[:-1], *values[-1].split(_END, len(names) - 1 - plain)]
 
 
 def _to_row(field: dict[str, str]) -> QueueRow:
@@ -203,6 +228,9 @@ def _to_row(field: dict[str, str]) -> QueueRow:
 def _asked(field: Mapping[str, str]) -> NodeRequest | None:
     if REQUEST_FIELDS[0] not in field:
         return None
+    if EXCLUSIVE in field:
+        field = {**field, "OverSubscribe": field[EXCLUSIVE]}
+        return node_request(tuple(field[name] for name in REQUEST_FIELDS), EXCLUSIVE)
     return node_request(tuple(field[name] for name in REQUEST_FIELDS))
 
 

@@ -12,7 +12,16 @@ from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.machine_files.gres import gres_of
 from slurm_rl_plugin.machine_files.values import Value
 
-_FIELDS = ("NodeList", "PartitionName", "CPUsState", "Memory", "AllocMem", "Gres", "GresUsed")
+_FIELDS = (
+    "NodeList",
+    "PartitionName",
+    "CPUsState",
+    "Memory",
+    "AllocMem",
+    "Gres",
+    "GresUsed",
+    "Features",
+)
 _FORM = ",".join(f"{field}:{SEPARATOR}" for field in (*_FIELDS, "StateLong"))
 SHOW_NODES_NOW = ("sinfo", "--noheader", "--all", "--Node", "-O", _FORM)
 #: States in which a node takes no job, as `sinfo` counts processors.
@@ -46,9 +55,9 @@ def parse_nodes(text: str, *, counts_memory: bool) -> list[NodeNow]:
 def _node(
     name: str, partitions: frozenset[str], fields: list[str], *, counts_memory: bool
 ) -> NodeNow:
-    cpus, memory, taken_memory, gres, taken_gres, state = fields
+    cpus, memory, taken_memory, gres, taken_gres, features, state = fields
     try:
-        taken, _idle, _other, whole = (float(parse_count(part)) for part in cpus.split("/"))
+        taken, idle, _other, whole = (float(parse_count(part)) for part in cpus.split("/"))
         has = {CPUS: whole, **gres_of(Value(f"sinfo: node {name}", "Gres", gres))}
         in_use = {CPUS: taken, **gres_of(Value(f"sinfo: node {name}", "GresUsed", taken_gres))}
         if counts_memory:
@@ -56,10 +65,14 @@ def _node(
             in_use[MEMORY] = float(taken_memory)
     except (ValueError, ConfigurationError) as error:
         raise not_understood("sinfo", SEPARATOR.join([name, *fields])) from error
+    serves = _AWAY.match(state) is None
+    if serves and not idle:  # nobody can get the memory and GPUs that are left there
+        in_use = {resource: max(has[resource], in_use.get(resource, 0.0)) for resource in has}
     return NodeNow(
         name=name,
         partitions=partitions,
-        serves=_AWAY.match(state) is None,
+        serves=serves,
         has={resource: amount for resource, amount in has.items() if amount},
         taken={resource: amount for resource, amount in in_use.items() if amount},
+        features=frozenset(features.split(",")) - {"", "(null)"},
     )

@@ -15,6 +15,7 @@ import numpy as np
 
 from slurm_rl_plugin.accounting.slurm.resources import (
     parse_gres,
+    parse_licences,
     parse_memory,
     parse_tres,
     requested,
@@ -22,15 +23,24 @@ from slurm_rl_plugin.accounting.slurm.resources import (
 from slurm_rl_plugin.domain.resources import CPUS, ResourceRequests
 from slurm_rl_plugin.units import IntArray
 
-#: The last four are what the user wrote, a separator among it on any release. They stand behind all
+#: The last six are what the user wrote, a separator among it on any release. They stand behind all
 #: other fields but the name, so that it shifts nothing but that job's own request and name.
 REQUEST_FIELDS = (
-    *("tres-alloc", "NumTasks", "cpus-per-task", "MinMemory"),
-    *("tres-per-job", "tres-per-node", "tres-per-socket", "tres-per-task"),
+    *("tres-alloc", "NumTasks", "cpus-per-task", "MinMemory", "OverSubscribe"),
+    *("tres-per-job", "tres-per-node", "tres-per-socket", "tres-per-task", "Licenses", "Feature"),
 )
+#: Of these, what may hold `|` in its own right: `a100|v100` is a constraint.
+ALTERNATIVES = frozenset({"Licenses", "Feature"})
+#: What takes the place of OverSubscribe from 26.05 on, where that is NO for each job that shares as
+#: jobs do unless they ask for more.
+EXCLUSIVE = "Exclusive"
+#: What a job has that wants its nodes for itself: NO of OverSubscribe, the others of EXCLUSIVE. One
+#: that shares them with jobs of its user or label alone shares them here.
+_ALONE = {"OverSubscribe": frozenset({"NO"}), EXCLUSIVE: frozenset({"NODE", "TOPO"})}
 #: `gres:gpu:a100:2` of 22.05, `gres/gpu:a100:2` and `gres/gpu=2` of later releases.
 _GRES = re.compile(r"gres[:/][\w.-]+(?:[:=][\w.-]+){0,2}", re.ASCII)
 _COUNT = re.compile(r"\d{1,9}", re.ASCII)
+_NONE = frozenset({"", "(null)", "N/A"})
 
 
 class NodeRequest(NamedTuple):
@@ -41,12 +51,16 @@ class NodeRequest(NamedTuple):
         nodes: 0 where none are told.
         cpus_per_task: > 0.
         memory_per_cpu: see `ResourceRequests`.
+        exclusive: it wants its nodes for itself.
+        constraint: over features of nodes, "" for any node.
     """
 
     amounts: tuple[tuple[str, float], ...] = ()
     nodes: int = 0
     cpus_per_task: int = 1
     memory_per_cpu: bool = False
+    exclusive: bool = False
+    constraint: str = ""
 
 
 #: Of a job of which only processors are told.
@@ -54,9 +68,14 @@ PROCESSORS_ALONE = NodeRequest()
 
 
 @lru_cache(maxsize=1 << 14)
-def node_request(values: tuple[str, ...]) -> NodeRequest:
-    """Read the fields of REQUEST_FIELDS; what is not understood of them is left out."""
-    total, tasks, cpus_per_task, memory, *per = values
+def node_request(values: tuple[str, ...], alone: str = REQUEST_FIELDS[4]) -> NodeRequest:
+    """Read the fields of REQUEST_FIELDS; what is not understood of them is left out.
+
+    Args:
+        values: of the fields.
+        alone: which field tells of jobs that want their nodes for themselves.
+    """
+    total, tasks, cpus_per_task, memory, shares, *per, licences, constraint = values
     tres = parse_tres(total)
     nodes = int(tres.get("node", 0))
     amounts = requested(tres)
@@ -64,12 +83,23 @@ def node_request(values: tuple[str, ...]) -> NodeRequest:
     for text, times in zip(per, (1, max(nodes, 1), 1, max(_number(tasks), 1)), strict=True):
         for name, count in requested(parse_gres(",".join(_asked_gres(text)))).items():
             amounts[name] = max(amounts.get(name, 0.0), count * times)
+    amounts |= _licences(licences)
     return NodeRequest(
         amounts=tuple(sorted(amounts.items())),
         nodes=nodes,
         cpus_per_task=max(_number(cpus_per_task), 1),
         memory_per_cpu=_goes_with_cpus(memory, tres, nodes),
+        exclusive=shares in _ALONE[alone],
+        constraint="" if constraint in _NONE else constraint,
     )
+
+
+def _licences(text: str) -> dict[str, float]:
+    """By name; none where any of several would do, as from 25.05 on."""
+    try:
+        return {} if text in _NONE or "|" in text else parse_licences(text)
+    except ValueError:
+        return {}
 
 
 @lru_cache(maxsize=1 << 14)
@@ -139,13 +169,15 @@ def request_columns(
         row[:] = [told.get(name, 0.0) for name in names]
     total = amounts[place]
     total[:, names.index(CPUS)] = processors
-    none = np.zeros(len(place), dtype=np.int64)
+    constraints: dict[str, int] = {"": 0}
+    wanted = [constraints.setdefault(each.constraint, len(constraints)) for each in distinct]
     return ResourceRequests(
         names=names,
         total=total,
         nodes=np.array([each.nodes for each in distinct], dtype=np.int64)[place],
         cpus_per_task=np.array([each.cpus_per_task for each in distinct], dtype=np.int64)[place],
         memory_per_cpu=np.array([each.memory_per_cpu for each in distinct], dtype=np.bool_)[place],
-        exclusive=none.astype(np.bool_),
-        constraint=none,
+        exclusive=np.array([each.exclusive for each in distinct], dtype=np.bool_)[place],
+        constraint=np.array(wanted, dtype=np.int64)[place],
+        constraints=tuple(constraints),
     )

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from slurm_rl_plugin.accounting.slurm.resources import parse_licences
 from slurm_rl_plugin.batch_systems.slurm.answers.fields import parse_duration
 from slurm_rl_plugin.batch_systems.slurm.process import not_understood
 from slurm_rl_plugin.units import HOUR
@@ -41,6 +42,7 @@ class SlurmSettings:
         counts_memory: memory is given out as CPUs are (CR_*_Memory).
         counts_gres: there are generic resources (GresTypes).
         tracked: what accounting counts (AccountingStorageTRES).
+        licences: names of the cluster's licences (Licenses).
     """
 
     release: str
@@ -57,6 +59,13 @@ class SlurmSettings:
     counts_memory: bool = False
     counts_gres: bool = False
     tracked: frozenset[str] = frozenset()
+    licences: tuple[str, ...] = ()
+
+    @property
+    def release_number(self) -> tuple[int, int]:
+        """Year and month of the release; (0, 0) where they are not told."""
+        found = re.match(r"(\d{1,4})\.(\d{1,2})", self.release)
+        return (int(found[1]), int(found[2])) if found else (0, 0)
 
     @property
     def unlimited(self) -> str | None:
@@ -157,6 +166,7 @@ def parse_settings(text: str) -> SlurmSettings:
         counts_memory="MEMORY" in lines.get("SelectTypeParameters", "").upper(),
         counts_gres=bool(lines.get("GresTypes")),
         tracked=frozenset(lines.get("AccountingStorageTRES", "").split(",")),
+        licences=_licences(lines.get("Licenses", "")),
     )
 
 
@@ -184,6 +194,15 @@ def parse_cluster_name(text: str) -> str:
     if found is None:
         raise not_understood("scontrol show config", "no line ClusterName")
     return found[1]
+
+
+def _licences(text: str) -> tuple[str, ...]:
+    """Names of the resources, in order; none where the text is not understood."""
+    try:
+        return tuple(sorted(parse_licences(text)))
+    except ValueError:
+        logger.warning("setting=unknown value=%r", text)
+        return ()
 
 
 def _number(kind: Callable[[str], float], text: str) -> float:

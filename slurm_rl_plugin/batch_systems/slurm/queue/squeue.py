@@ -6,7 +6,6 @@ import secrets
 from collections.abc import Mapping, Sequence
 
 from slurm_rl_plugin.batch_systems.slurm.answers.fields import (
-    FIELDS_WITH_REQUESTS,
     PENDING,
     PENDING_AND_RUNNING,
     QUEUE_FIELDS,
@@ -52,8 +51,9 @@ class Squeue:
         return list(self._read("--states", "all", "--jobs", named).values())
 
     def _read(self, *options: str) -> dict[str, QueueRow]:
-        alone = self._machine is None or self._machine.seen is None
-        fields = QUEUE_FIELDS if alone else FIELDS_WITH_REQUESTS
+        fields: tuple[str, ...] = QUEUE_FIELDS
+        if self._machine is not None and self._machine.seen is not None:
+            fields = self._machine.request_fields
         if fields != self._fields:
             self._fields, self._known = fields, {}
         mark = secrets.token_hex(4)
