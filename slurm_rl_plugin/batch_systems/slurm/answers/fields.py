@@ -192,7 +192,7 @@ def _parse_record(record: str, names: Sequence[str]) -> QueueRow:
 
 
 def _values(record: str, names: Sequence[str]) -> list[str]:
-    plain = len(names) - 1 - len(ALTERNATIVES & set(names))
+    plain = len(names) - 1 - (len(ALTERNATIVES) if names[-2] in ALTERNATIVES else 0)
     values = record.split(SEPARATOR, plain)
     return [*values[:-1], *values[-1].split(_END, len(names) - 1 - plain)]
 
