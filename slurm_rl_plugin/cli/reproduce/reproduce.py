@@ -41,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help=f"generated logs of each kind (default: {usual['reactive-grids']}, heuristics "
         f"{usual['heuristics']}, economic {usual['economic']}; rlscheduler, "
-        "backfilling-predictions and start-times have none), or searches "
+        "backfilling-predictions, start-times and replayed-starts have none), or searches "
         f"of --search on each trace (default: {usual['rlscheduler']})",
     )
     parser.add_argument(

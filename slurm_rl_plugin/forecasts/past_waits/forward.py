@@ -30,7 +30,7 @@ _PRIOR = np.array([0.24, 0.24, 0.24, 0.24, 0.04])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Given:
+class GivenForecasts:
     """Forecasts that were given at a moment, kept to be scored.
 
     Attributes:
@@ -52,7 +52,9 @@ class Given:
     tails: Tails
 
 
-def given_at(jobs: SeenJobs, asked: SourceForecasts, given: Sequence[Given]) -> Given:
+def given_at(
+    jobs: SeenJobs, asked: SourceForecasts, given: Sequence[GivenForecasts]
+) -> GivenForecasts:
     """The forecasts to give at a moment, of what the sources say and what earlier ones came to.
 
     Args:
@@ -67,7 +69,7 @@ def given_at(jobs: SeenJobs, asked: SourceForecasts, given: Sequence[Given]) -> 
     if len(given) >= FEWEST_MOMENTS:
         kinds = _kinds(jobs.select(asked.rows), plain)
         forecasts = calibrated(plain, kinds, _outcomes(jobs, moment, given), tails)
-    return Given(
+    return GivenForecasts(
         moment=moment,
         rows=asked.rows,
         sources=asked.log_wait,
@@ -78,7 +80,7 @@ def given_at(jobs: SeenJobs, asked: SourceForecasts, given: Sequence[Given]) -> 
     )
 
 
-def _weights(jobs: SeenJobs, moment: float, given: Sequence[Given]) -> FloatArray:
+def _weights(jobs: SeenJobs, moment: float, given: Sequence[GivenForecasts]) -> FloatArray:
     """Of the sources, by how close each was at earlier moments."""
     if not given:
         return _PRIOR
@@ -100,7 +102,7 @@ def _kinds(jobs: SeenJobs, forecasts: Forecasts) -> IntArray:
     return 2 * horizon_of(forecasts) + (jobs.gpus > 0)
 
 
-def _outcomes(jobs: SeenJobs, moment: float, given: Sequence[Given]) -> Outcomes:
+def _outcomes(jobs: SeenJobs, moment: float, given: Sequence[GivenForecasts]) -> Outcomes:
     """What the earlier forecasts have come to by a moment."""
     plain = Forecasts(np.vstack([each.plain.seconds for each in given]))
     part = jobs.select(np.concatenate([each.rows for each in given]))
@@ -112,7 +114,7 @@ def _outcomes(jobs: SeenJobs, moment: float, given: Sequence[Given]) -> Outcomes
     )
 
 
-def _tails(jobs: SeenJobs, moment: float, given: Sequence[Given]) -> Tails:
+def _tails(jobs: SeenJobs, moment: float, given: Sequence[GivenForecasts]) -> Tails:
     """The shares for the next bands, moved by what each earlier moment's bands missed."""
     tails = Tails()
     for each in given:

@@ -12,7 +12,7 @@ import numpy as np
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.forecasts.forecast import LEVELS, Forecasts
 from slurm_rl_plugin.forecasts.past_waits.features import FeatureTable, features_of
-from slurm_rl_plugin.forecasts.past_waits.forward import Given, given_at
+from slurm_rl_plugin.forecasts.past_waits.forward import GivenForecasts, given_at
 from slurm_rl_plugin.forecasts.past_waits.seen_jobs import SeenJobs
 from slurm_rl_plugin.forecasts.past_waits.sources import SOURCES, SourceForecasts, ask_sources
 from slurm_rl_plugin.papers.start_times_2023.baselines import (
@@ -104,7 +104,7 @@ class Polls:
         return len(self.moments) - 1 + 2 * len(self.tested)
 
 
-def forward(polls: Polls, seed: int, add: Add) -> list[Given]:
+def forward(polls: Polls, seed: int, add: Add) -> list[GivenForecasts]:
     """The forecasts of each poll from the second on, each knowing what had happened by then.
 
     Args:
@@ -117,14 +117,16 @@ def forward(polls: Polls, seed: int, add: Add) -> list[Given]:
         rng = np.random.default_rng([seed, place])
         return ask_sources(polls.jobs, polls.table, float(polls.moments[place]), rng)
 
-    given: list[Given] = []
+    given: list[GivenForecasts] = []
     for asked in _in_order(ask, range(1, len(polls.moments)), add):
         if asked is not None:
             given.append(given_at(polls.jobs, asked, given))
     return given
 
 
-def tested(polls: Polls, given: Sequence[Given], others: Mapping[str, Forecasts]) -> Tested:
+def tested(
+    polls: Polls, given: Sequence[GivenForecasts], others: Mapping[str, Forecasts]
+) -> Tested:
     """Those forecasts that are tested: of jobs that have started, at the polls from the first on.
 
     Args:

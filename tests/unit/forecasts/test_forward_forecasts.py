@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from slurm_rl_plugin.forecasts.past_waits.features import features_of
-from slurm_rl_plugin.forecasts.past_waits.forward import FEWEST_MOMENTS, Given, given_at
+from slurm_rl_plugin.forecasts.past_waits.forward import FEWEST_MOMENTS, GivenForecasts, given_at
 from slurm_rl_plugin.forecasts.past_waits.seen_jobs import SeenJobs
 from slurm_rl_plugin.forecasts.past_waits.sources import ask_sources
 from slurm_rl_plugin.forecasts.scores import scores_of
@@ -25,7 +25,7 @@ def jobs(tmp_path_factory: pytest.TempPathFactory) -> SeenJobs:
     return read_jobs_file(write_polled_jobs(path, polled_jobs(10, 50, spread=SPREAD)))
 
 
-def all_given(jobs: SeenJobs, last: int) -> list[Given]:
+def all_given(jobs: SeenJobs, last: int) -> list[GivenForecasts]:
     table, given = features_of(jobs), []
     for place, moment in enumerate(np.unique(jobs.moment)[1 : last + 1]):
         asked = ask_sources(jobs, table, float(moment), np.random.default_rng(place))
@@ -35,12 +35,12 @@ def all_given(jobs: SeenJobs, last: int) -> list[Given]:
 
 
 @pytest.fixture(scope="module")
-def given(jobs: SeenJobs) -> list[Given]:
+def given(jobs: SeenJobs) -> list[GivenForecasts]:
     return all_given(jobs, 9)
 
 
 def test_what_happens_later_changes_no_forecast_that_was_given(
-    jobs: SeenJobs, given: list[Given]
+    jobs: SeenJobs, given: list[GivenForecasts]
 ) -> None:
     last = FEWEST_MOMENTS + 2
     moment = float(np.unique(jobs.moment)[last])
@@ -55,19 +55,23 @@ def test_what_happens_later_changes_no_forecast_that_was_given(
         assert one.tails == other.tails
 
 
-def test_bands_are_set_once_a_few_moments_have_been_seen(given: list[Given]) -> None:
+def test_bands_are_set_once_a_few_moments_have_been_seen(given: list[GivenForecasts]) -> None:
     set_at = [each.forecasts is not each.plain for each in given]
     assert set_at == [place >= FEWEST_MOMENTS for place in range(len(given))]
 
 
-def test_the_last_forecasts_come_near_what_can_be_known(jobs: SeenJobs, given: list[Given]) -> None:
+def test_the_last_forecasts_come_near_what_can_be_known(
+    jobs: SeenJobs, given: list[GivenForecasts]
+) -> None:
     late = scores_of(given[-1].forecasts, jobs.wait[given[-1].rows])
     assert late.square_error < 4 * SPREAD**2
     assert late.coverage_90 > 0.7
     assert 0.3 < late.width_90 < 3.0
 
 
-def test_sources_are_joined_by_what_they_were_worth(jobs: SeenJobs, given: list[Given]) -> None:
+def test_sources_are_joined_by_what_they_were_worth(
+    jobs: SeenJobs, given: list[GivenForecasts]
+) -> None:
     assert [each.weights.sum() for each in given] == pytest.approx([1.0] * len(given))
     best = given[-1].weights.argmax()
     said = np.hstack([each.sources for each in given])
