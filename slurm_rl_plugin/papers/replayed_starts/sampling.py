@@ -23,10 +23,10 @@ class Sampling(NamedTuple):
         draws: replays for each job.
     """
 
-    warm_up: int = 20
-    days: int = 30
-    jobs: int = 25
-    draws: int = 24
+    warm_up: int = 12
+    days: int = 20
+    jobs: int = 20
+    draws: int = 16
 
 
 QUICK = Sampling(warm_up=3, days=3, jobs=4, draws=4)
