@@ -179,7 +179,9 @@ class ProtectedPolicy:
         may = waits_for_machine(snapshot)
         if self.orderable is not None:
             may &= self.orderable(snapshot)
-        late = np.flatnonzero((known.of(jobs.job_id) > borne_by(jobs.time_limit, limit)) & may)
+        late = np.flatnonzero(
+            (known.of(jobs.job_id) > borne_by(jobs.time_limit, limit, known.longest)) & may
+        )
         oldest = late[np.lexsort((jobs.job_id[late], _arrivals(snapshot)[late]))]
         taken: Counter[tuple[int, ...]] = Counter()  # of each partition, and of each user there
         kept = []

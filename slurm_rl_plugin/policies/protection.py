@@ -33,8 +33,9 @@ PROTECTION_ENTRY = "protection"
 HALF_LIFE = 30.0 * DAY
 #: A job is protected once overtaken by so many seconds at least, and at most.
 SOONEST, LATEST = 1.0 * MINUTE, 1.0 * DAY
-#: A job bears being overtaken by this part of the run time that it asks for: who asks for three
-#: days loses little by some hours, and much of what short jobs gain comes from just those.
+#: A job bears being overtaken by this part of the run time that it asks for, and of the longest
+#: wait at most: who asks for three days loses little by some hours, and much of what short jobs
+#: gain comes from just those; but where nobody waits long, a long job does not either.
 OWN_PART = 0.25
 #: Seconds that a protected job counts as overtaken by at least: more than it is ever protected
 #: after, so that it stays so until it starts, however the longest wait grows.
@@ -49,7 +50,8 @@ class Protection:
         jobs: at most so many at a time, in each partition; the oldest, half of them of one user
             at most. 0 protects none.
         after: a job is protected when it has been overtaken by so much of the longest wait that the
-            site has known lately, and by `OWN_PART` of its time limit, and is until it starts.
+            site has known lately, and by `OWN_PART` of its time limit or of that wait, whichever is
+            less, and is until it starts.
 
     Raises:
         ConfigurationError: a negative number, or one that is not finite.
@@ -157,11 +159,13 @@ def protected_after(longest: Any, after: Any) -> Any:
     return min(max(after * longest, SOONEST), LATEST)
 
 
-def borne_by(requested: Any, after: Any) -> Any:
+def borne_by(requested: Any, after: Any, longest: Any) -> Any:
     """Seconds by which a job is overtaken when it becomes protected.
 
     Args:
         requested: run time that it asks for, seconds; NaN where it asks for none.
         after: seconds for one that asks for none (`protected_after`).
+        longest: the site's longest wait lately, seconds.
     """
-    return np.fmax(after, np.minimum(OWN_PART * requested, LATEST))
+    own = np.minimum(OWN_PART * requested, min(OWN_PART * longest, LATEST))
+    return np.fmax(after, own)

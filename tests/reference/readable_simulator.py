@@ -161,7 +161,7 @@ class _Protected:
         self.ever.update(self.now)
 
     def _own(self, job):
-        return min(0.25 * job.requested, 86400)
+        return min(0.25 * job.requested, 0.25 * self.longest, 86400)
 
     def _overtaken(self, jobs, at, j):
         """Processor-seconds that jobs submitted later used while this one waited."""

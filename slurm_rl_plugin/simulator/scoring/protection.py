@@ -153,7 +153,7 @@ def protect(
     taken = 0
     for place in range(count):
         job = jobs[place]
-        borne = _borne_by(workload.time_limit[job], limit)
+        borne = _borne_by(workload.time_limit[job], limit, protection.site[_LONGEST])
         if protection.overtaken[job] > borne and _has_place(workload, protection, job, taken):
             scores[place] = np.inf  # ties go to the job submitted first
             protection.overtaken[job] = max(protection.overtaken[job], FOR_GOOD)
