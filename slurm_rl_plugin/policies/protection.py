@@ -150,7 +150,7 @@ def longest_wait(before: Any, since: Any, wait: Any) -> Any:
 
 
 def protected_after(longest: Any, after: Any) -> Any:
-    """Seconds by which a job that asks for no time is overtaken when it becomes protected.
+    """Seconds by which a job that asks for very little is overtaken when it becomes protected.
 
     Args:
         longest: the site's longest wait lately, seconds.
@@ -163,9 +163,9 @@ def borne_by(requested: Any, after: Any, longest: Any) -> Any:
     """Seconds by which a job is overtaken when it becomes protected.
 
     Args:
-        requested: run time that it asks for, seconds; NaN where it asks for none.
-        after: seconds for one that asks for none (`protected_after`).
+        requested: run time that it asks for, seconds; NaN for no limit, which is the longest.
+        after: seconds for one that asks for very little (`protected_after`).
         longest: the site's longest wait lately, seconds.
     """
-    own = np.minimum(OWN_PART * requested, min(OWN_PART * longest, LATEST))
-    return np.fmax(after, own)
+    own = np.fmin(OWN_PART * requested, min(OWN_PART * longest, LATEST))
+    return np.maximum(after, own)

@@ -109,7 +109,8 @@ def _protection(protection: Mapping[str, Any] | None) -> list[str]:
         return []
     return [
         f"* Protection: {protection['jobs']} jobs at a time go first, once overtaken by "
-        f"{protection['after']:g} of the longest wait lately and a quarter of their time limit."
+        f"{protection['after']:g} of the longest wait lately and by a quarter of their time limit "
+        "or of that wait."
     ]
 
 

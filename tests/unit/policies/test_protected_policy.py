@@ -84,12 +84,23 @@ def test_the_overtaken_job_goes_first_and_says_so() -> None:
     assert late.protected.tolist() == [0]
 
 
-def test_who_asks_for_long_is_protected_later() -> None:
-    policy = newest_first()
-    for asks, protected in ((np.nan, [0]), (HOUR, [0]), (3 * HOUR, [])):
-        waiting = replace(WAITING, time_limit=np.full(2, asks))  # overtaken by half an hour
-        decision = policy.decide(look(1.1 * HOUR, waiting, RUNNING, start=0.1 * HOUR))
-        assert decision.protected.tolist() == protected
+@pytest.mark.parametrize(
+    ("longest", "asks", "protected"),
+    [
+        (4 * HOUR, np.nan, []),
+        (4 * HOUR, HOUR, [0]),
+        (4 * HOUR, 3 * HOUR, []),
+        (0.0, 3 * HOUR, [0]),  # where nobody has waited long
+    ],
+)
+def test_who_asks_for_long_is_protected_later(
+    longest: float, asks: float, protected: list[int]
+) -> None:
+    """Both jobs are overtaken by half an hour."""
+    waiting = replace(WAITING, time_limit=np.full(2, asks))
+    known = Overtaken(time=0.0, longest=longest).to_memory(None)
+    snapshot = look(1.1 * HOUR, waiting, RUNNING, start=0.1 * HOUR)
+    assert newest_first().decide(snapshot, known).protected.tolist() == protected
 
 
 def test_the_policy_keeps_its_own_memory_and_a_broken_one_is_none() -> None:

@@ -50,17 +50,17 @@ def test_protection_begins_between_a_minute_and_a_day() -> None:
 
 
 def test_a_job_bears_a_quarter_of_the_time_that_it_asks_for() -> None:
-    hours = np.array([np.nan, 0.0, 2.0, 8.0, 400.0])
+    hours = np.array([0.0, 2.0, 8.0, 400.0, np.nan])
     long = 400 * 3600.0
     borne = borne_by(3600.0 * hours, 3600.0, long)
-    assert borne.tolist() == [3600.0, 3600.0, 3600.0, 7200.0, LATEST]
-    assert borne_by(np.nan, 60.0, long) == 60.0
+    assert borne.tolist() == [3600.0, 3600.0, 7200.0, LATEST, LATEST]
+    assert borne_by(np.nan, 60.0, long) == LATEST  # who leaves the limit out gains nothing
 
 
 def test_where_nobody_waits_long_no_job_bears_much() -> None:
-    hours = np.array([np.nan, 2.0, 8.0, 400.0])
+    hours = np.array([2.0, 8.0, 400.0, np.nan])
     borne = borne_by(3600.0 * hours, 1152.0, 4 * 3600.0)
-    assert borne.tolist() == [1152.0, 1800.0, 3600.0, 3600.0]
+    assert borne.tolist() == [1800.0, 3600.0, 3600.0, 3600.0]
 
 
 @pytest.mark.parametrize(
