@@ -101,7 +101,7 @@ def test_bands_are_set_by_waits_that_are_over() -> None:
     lasting = submit + wait > 3 * DAY
     assert lasting.any()
     other = np.where(lasting, 10.0 * wait, wait)
-    one, two = (bands_set(plain, each, kind, submit, sampled) for each in (wait, other))
+    one, two = (bands_set(plain, each, kind, submit, sampled, 0.0) for each in (wait, other))
     np.testing.assert_array_equal(one.seconds, two.seconds)
     assert (one.seconds != plain.select(day == 3).seconds).any()
     assert one.band(0.9)[1].mean() > plain.select(day == 3).band(0.9)[1].mean()

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from slurm_rl_plugin.simulator.kernel.cluster import PENDING, RUNNING, Cluster
+from slurm_rl_plugin.simulator.kernel.cluster import NEXT_ARRIVAL, PENDING, RUNNING, Cluster
 from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.schedules.ordered_queue import OrderedQueue
 from slurm_rl_plugin.simulator.scoring.protection import ProtectedQueue, UnprotectedQueue
@@ -37,7 +37,9 @@ class QueueNow:
 def queue_of(
     workload: Workload, cluster: Cluster, queue: OrderedQueue, job: int, submit: float
 ) -> QueueNow:
-    """The queue that the next job of a simulation meets as it is submitted, itself the last of it.
+    """The queue that a job of a simulation meets as it is submitted, itself the last of it.
+
+    Who came in the same second, but before it, waits as it does.
 
     Args:
         workload: all jobs.
@@ -53,7 +55,7 @@ def queue_of(
         now=submit,
         running=running,
         start=cluster.start[running],
-        pending=np.append(pending, job),
+        pending=np.append(pending, np.arange(cluster.counts[NEXT_ARRIVAL], job + 1)),
         usage=cluster.account_usage.copy(),
         protection=queue.protection.counted(workload, cluster),
     )

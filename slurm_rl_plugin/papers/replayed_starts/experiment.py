@@ -13,11 +13,11 @@ from slurm_rl_plugin.forecasts.calibration.outcomes import Outcomes, places_of
 from slurm_rl_plugin.forecasts.forecast import Forecasts
 from slurm_rl_plugin.forecasts.replays.replayed_log import replayed_waits
 from slurm_rl_plugin.forecasts.replays.replayed_site import OrderOf
-from slurm_rl_plugin.forecasts.scores import covered, horizon_of, log_waits
+from slurm_rl_plugin.forecasts.scores import horizon_of, log_waits
 from slurm_rl_plugin.papers.replayed_starts.sampling import SampledJobs, Sampling, sampled_jobs
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings, simulate_order
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog
-from slurm_rl_plugin.units import DAY, BoolArray, FloatArray, IntArray
+from slurm_rl_plugin.units import DAY, FloatArray, IntArray
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +77,8 @@ def foretold(
     )
     plain = Forecasts.of_draws(waits.drawn)
     kind = 2 * horizon_of(plain) + workload.interactive[sampled.jobs]
-    given = bands_set(plain, waits.wait, kind, workload.submit[sampled.jobs], sampled)
+    submit = workload.submit[sampled.jobs]
+    given = bands_set(plain, waits.wait, kind, submit, sampled, float(workload.submit[0]))
     return ForetoldLog(
         day=sampled.day[sampled.counted],
         wait=waits.wait[sampled.counted],
@@ -88,7 +89,12 @@ def foretold(
 
 
 def bands_set(
-    plain: Forecasts, wait: FloatArray, kind: IntArray, submit: FloatArray, sampled: SampledJobs
+    plain: Forecasts,
+    wait: FloatArray,
+    kind: IntArray,
+    submit: FloatArray,
+    sampled: SampledJobs,
+    first: float,
 ) -> Forecasts:
     """The forecasts of the counted days with bands by what earlier ones had come to by then.
 
@@ -98,13 +104,14 @@ def bands_set(
         kind: of each job, shape [m].
         submit: seconds, shape [m].
         sampled: the jobs.
+        first: when the first day of the log began, seconds.
     """
     given: dict[int, Forecasts] = {}
     for day in np.unique(sampled.day).tolist():
         today, before = sampled.day == day, sampled.day < day
         forecasts = plain.select(today)
         if before.any():
-            begin = float(np.floor(submit[today][0] / DAY) * DAY)
+            begin = first + day * DAY
             so_far = np.minimum(wait, begin - submit)
             outcomes = Outcomes(
                 place=places_of(plain.select(before), log_waits(so_far[before])),
@@ -129,8 +136,3 @@ def _tails(
         waited, over = so_far[day == number], wait[day == number] == so_far[day == number]
         tails = tails.after(float(((waited < low) & over).mean()), float((waited > high).mean()))
     return tails
-
-
-def covers(each: ForetoldLog) -> BoolArray:
-    """Whether each wait lies in its 90 % band, shape [m]."""
-    return covered(each.forecasts, each.wait, 0.9)

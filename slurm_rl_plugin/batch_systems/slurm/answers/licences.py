@@ -7,7 +7,8 @@ import re
 from slurm_rl_plugin.domain.resources import LICENCE_PREFIX
 
 SHOW_LICENCES = ("scontrol", "-o", "show", "licenses")
-_FREE = re.compile(r"^LicenseName=(?P<name>\S+) .*?\bFree=(?P<free>\d+)", re.MULTILINE)
+#: Not of hierarchical resources: of these one name has a line for each layer of nodes.
+_FREE = re.compile(r"^LicenseName=(?P<name>\S+) (?!.*\bMode=).*?\bFree=(?P<free>\d+)", re.MULTILINE)
 
 
 def parse_free_licences(text: str) -> dict[str, float]:

@@ -34,9 +34,9 @@ ALTERNATIVES = frozenset({"Licenses", "Feature"})
 #: What takes the place of OverSubscribe from 26.05 on, where that is NO for each job that shares as
 #: jobs do unless they ask for more.
 EXCLUSIVE = "Exclusive"
-#: What a job has that wants its nodes for itself: NO of OverSubscribe, the others of EXCLUSIVE. One
-#: that shares them with jobs of its user or label alone shares them here.
-_ALONE = {"OverSubscribe": frozenset({"NO"}), EXCLUSIVE: frozenset({"NODE", "TOPO"})}
+#: What a job has that wants its nodes for itself: NO of OverSubscribe, NODE of EXCLUSIVE, TOPO of
+#: both. One that shares them with jobs of its user or label alone shares them here.
+_ALONE = {"OverSubscribe": frozenset({"NO", "TOPO"}), EXCLUSIVE: frozenset({"NODE", "TOPO"})}
 #: `gres:gpu:a100:2` of 22.05, `gres/gpu:a100:2` and `gres/gpu=2` of later releases.
 _GRES = re.compile(r"gres[:/][\w.-]+(?:[:=][\w.-]+){0,2}", re.ASCII)
 _COUNT = re.compile(r"\d{1,9}", re.ASCII)
@@ -132,7 +132,10 @@ def _number(text: str) -> int:
 
 
 def together(parts: Sequence[NodeRequest | None]) -> NodeRequest | None:
-    """What the components of a heterogeneous job ask for as one; None where any tells nothing."""
+    """What the components of a heterogeneous job ask for as one; None where any tells nothing.
+
+    A constraint that not all of them have is none of the whole.
+    """
     known = [part for part in parts if part is not None]
     if len(known) != len(parts) or not known:
         return None
@@ -140,8 +143,11 @@ def together(parts: Sequence[NodeRequest | None]) -> NodeRequest | None:
     for part in known:
         for name, amount in part.amounts:
             amounts[name] = amounts.get(name, 0.0) + amount
+    constraints = {part.constraint for part in known}
     return known[0]._replace(
-        amounts=tuple(sorted(amounts.items())), nodes=sum(part.nodes for part in known)
+        amounts=tuple(sorted(amounts.items())),
+        nodes=sum(part.nodes for part in known),
+        constraint=constraints.pop() if len(constraints) == 1 else "",
     )
 
 

@@ -77,11 +77,14 @@ class MachineLook:
     def _withheld(self, running: Iterable[QueueRow]) -> Mapping[str, float]:
         """What nodes have beside what the jobs got that have them for themselves."""
         found: Counter[str] = Counter()
-        for row in running:
+        for row in (part for each in running for part in each.components or (each,)):
             if row.asked is None or not row.asked.exclusive:
                 continue
-            for name in _names_of(row.nodes):  # one that no look has shown counts nothing
-                found.update(self._nodes[name].has if name in self._nodes else {})
+            nodes = [self._nodes.get(name) for name in _names_of(row.nodes)]
+            if None in nodes:
+                continue  # no look has shown one of them: then what is left there is not known
+            for node in filter(None, nodes):
+                found.update({name: node.usable(name) for name in node.has})
             found.subtract(dict(row.asked.amounts))
         return {name: amount for name, amount in found.items() if name != CPUS and amount > 0}
 
