@@ -135,7 +135,6 @@ local GROWS = {
   {"pn_min_cpus", NO_VALUE_16},
 }
 -- Memory; nothing stands there where an update says nothing of it, and 0 is all that nodes have.
--- From memory of CPUs to that of nodes, or back, it cannot be told whether it is more: then it is.
 local MEMORY = {"min_mem_per_node", "min_mem_per_cpu"}
 -- The same, where the job's record does not tell what it is now.
 local UNTOLD = {{"num_tasks", NO_VALUE}, {"cpus_per_task", NO_VALUE_16}}
@@ -152,9 +151,7 @@ local function is_more(update, record)
   end
   for _, name in ipairs(MEMORY) do
     local value, now = update[name], record[name]
-    if value ~= nil and value ~= now and now ~= 0 and (value == 0 or value > (now or 0)) then
-      return true
-    end
+    if value ~= nil and value ~= now and (value == 0 or value > (now or 0)) then return true end
   end
   for _, field in ipairs(UNTOLD) do
     local value = update[field[1]]
