@@ -82,6 +82,17 @@ class Forecaster:
             covered=coverage(earlier, snapshot.now),
         )
 
+    def told_of(self, site: SiteAt, jobs: IntArray, draws: int) -> JoinedForecasts:
+        """What is to be told of some pending jobs of a site; nothing is kept.
+
+        Args:
+            site: at an instant.
+            jobs: some of its pending ones, ascending.
+            draws: replays at most.
+        """
+        earlier = self.kept.rows(site.now - self.kept_days * DAY)
+        return self._joined(site, jobs, site.prepared.interactive[jobs], earlier, most=draws)
+
     def settle(self, snapshot: QueueSnapshot) -> None:
         """Note which kept jobs have started by a look, and which are in no queue any more."""
         known = self.kept.open_jobs()
