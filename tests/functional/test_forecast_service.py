@@ -25,6 +25,7 @@ from slurm_rl_plugin.cli.entry import main
 from slurm_rl_plugin.cli.forecasts.service_client import ServiceClient
 from slurm_rl_plugin.domain.queue_file import QueueOnFile, write_queue
 from slurm_rl_plugin.errors import ForecastRefused
+from slurm_rl_plugin.forecasts.live.kept_forecasts import KeptForecasts
 from slurm_rl_plugin.units import HOUR
 from tests.unit.forecasts.foretelling import busy_look
 from tests.unit.forecasts.live_site import LiveSite, last_days, live_site
@@ -228,7 +229,9 @@ def test_a_history_of_one_day_is_too_little(service: Service, tmp_path: Path, wo
     (tmp_path / "slurm-rl.toml").write_text(text)
     code, _, err = words("forecast", "--once", "--config", f"{tmp_path}/slurm-rl.toml")
     assert code == 0, err
-    assert "scored=0" in err
+    kept = KeptForecasts(service.folder / "fresh.sqlite").rows(0.0)
+    assert len(kept)
+    assert not kept.known.any()
     assert "start within" not in (service.folder / "other").read_text()
 
 
