@@ -98,6 +98,29 @@ def _run_in_order(
 
 
 @compiled
+def _decide_by_scores(
+    workload: Workload,
+    cluster: Cluster,
+    machine: MachineNow,
+    queue: OrderedQueue,
+    tier: IntArray,
+    one_line: IntArray,
+    backfilling: int,
+) -> None:
+    """One decision by scores made now; `one_line` is 0 for every job."""
+    if cluster.counts[PENDING] == 0 or not any_room(cluster, machine):
+        return
+    cluster.counts[DECISIONS] += 1
+    score_queue(workload, cluster, queue)
+    count = cluster.counts[PENDING]
+    if backfilling == CONSERVATIVE:  # whoever has no room now has a place in the plan
+        order = order_in_tiers(queue, tier, count)
+    else:
+        order = order_that_matters(machine, queue, tier, one_line, 1, count)
+    _start(workload, cluster, machine, order, len(order), backfilling)
+
+
+@compiled
 def _run_scored(
     workload: Workload,
     cluster: Cluster,
@@ -116,16 +139,7 @@ def _run_scored(
             return
         advance(workload, cluster, time, no_rank)
         free_ended(cluster, machine)
-        if cluster.counts[PENDING] == 0 or not any_room(cluster, machine):
-            continue
-        cluster.counts[DECISIONS] += 1
-        score_queue(workload, cluster, queue)
-        count = cluster.counts[PENDING]
-        if backfilling == CONSERVATIVE:  # whoever has no room now has a place in the plan
-            order = order_in_tiers(queue, tier, count)
-        else:
-            order = order_that_matters(machine, queue, tier, one_line, 1, count)
-        _start(workload, cluster, machine, order, len(order), backfilling)
+        _decide_by_scores(workload, cluster, machine, queue, tier, one_line, backfilling)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,6 +206,18 @@ class NodeRun:
             _run_in_order(jobs, cluster, machine, self.rank, queue.cycle, way, until)
         else:
             _run_scored(jobs, cluster, machine, queue, self.tier, way, until)
+
+    def decide(self) -> None:
+        """Decide now, whether or not anything has happened; slurmctld looks when it is time."""
+        jobs, cluster, machine, queue = self.workload, self.cluster, self.machine, self.queue
+        if self.passes is not None:
+            return
+        way, tier = BACKFILLING[self.backfilling], self.tier
+        if len(self.rank):
+            _decide_in_order(jobs, cluster, machine, way)
+        else:
+            one_line = np.zeros_like(tier)
+            _decide_by_scores(jobs, cluster, machine, queue, tier, one_line, way)
 
     def place_of(self, job: int) -> dict[int, float]:
         """The nodes that a running job holds, and its CPUs on each."""
