@@ -230,13 +230,11 @@ def _service(configuration: Configuration) -> ForecastService:
             "[forecast] queue_file is empty: name the file in which the daemon leaves the queue, "
             "and restart the daemon."
         )
-    kept = KeptForecasts(Path(given.kept_file))
+    kind, kept = chosen_batch_system(configuration).kind, KeptForecasts(Path(given.kept_file))
     return ForecastService(
         configuration=configuration,
-        forecaster=build_forecaster(configuration, kept),
+        forecaster=build_forecaster(configuration, kind.name, kept),
         orders=build_orders(configuration),
-        history=SiteHistory(
-            configuration=configuration, kind=chosen_batch_system(configuration).kind
-        ),
+        history=SiteHistory(configuration=configuration, kind=kind),
         queue_file=Path(given.queue_file),
     )

@@ -28,10 +28,13 @@ from slurm_rl_plugin.learning.export.model import import_model
 from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.policies.protection import protection_named
 from slurm_rl_plugin.policies.registry import SHIPPED_MODEL, named_policy
+from slurm_rl_plugin.simulator.schedules.on_nodes import AS_SLURM
 from slurm_rl_plugin.units import DAY, FloatArray
 
 logger = logging.getLogger(__name__)
 
+#: The batch system whose own backfilling is known.
+SLURM = "slurm"
 #: Seconds after which past usage counts half, where no batch system tells.
 _HALF_LIFE = 7.0 * DAY
 #: Modes of a cycle whose order is the policy's.
@@ -57,11 +60,12 @@ class Orders:
         return self.fallback if queue.mode in _ORDERS else own_order
 
 
-def build_forecaster(configuration: Configuration, kept: KeptForecasts) -> Forecaster:
+def build_forecaster(configuration: Configuration, kind: str, kept: KeptForecasts) -> Forecaster:
     """What foretells the queue.
 
     Args:
         configuration: of the site.
+        kind: name of its batch system.
         kept: forecasts that were given.
 
     Raises:
@@ -71,7 +75,11 @@ def build_forecaster(configuration: Configuration, kept: KeptForecasts) -> Forec
     given = configuration.sections.forecast
     return Forecaster(
         source=ReplaySource(
-            order=own_order, spread=_spread(configuration), backfilling="easy", half_life=_HALF_LIFE
+            order=own_order,
+            spread=_spread(configuration),
+            backfilling="easy",
+            on_nodes=AS_SLURM if kind == SLURM else "easy",
+            half_life=_HALF_LIFE,
         ),
         kept=kept,
         draws=given.draws,

@@ -18,6 +18,7 @@ from slurm_rl_plugin.forecasts.past_waits.wait_forest import WaitForest, fit_for
 from slurm_rl_plugin.forecasts.replays.queue_now import QueueNow
 from slurm_rl_plugin.forecasts.replays.replayed_site import OrderOf, ReplayedSite
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
+from slurm_rl_plugin.simulator.workloads.machine_load import node_machine
 from slurm_rl_plugin.simulator.workloads.recorded_runs import RecordedPast
 from slurm_rl_plugin.units import FloatArray
 
@@ -35,13 +36,15 @@ class ReplaySource:
     Attributes:
         order: of the queue of a site at an instant.
         spread: weights of the predicted quantiles of run times.
-        backfilling: of its scheduler.
+        backfilling: of its scheduler on a pool of processors.
+        on_nodes: of its scheduler where its nodes are known.
         half_life: of past usage, seconds.
     """
 
     order: Callable[[SiteAt], OrderOf]
     spread: FloatArray
     backfilling: str
+    on_nodes: str
     half_life: float
 
     def waits(self, site: SiteAt, draws: int, rng: np.random.Generator) -> FloatArray:
@@ -55,9 +58,10 @@ class ReplaySource:
         workload = site.prepared.workload(RequestedLimit())
         past = RecordedPast(site.prepared, self.spread)
         past.run(site.now)
+        machine = site.prepared.machine
         settings = SimulationSettings(
             capacity=site.prepared.capacity,
-            backfilling=self.backfilling,
+            backfilling=self.backfilling if machine is None else self.on_nodes,
             half_life=self.half_life,
         )
         replayed = ReplayedSite(
@@ -65,6 +69,7 @@ class ReplaySource:
             quantiles=past.quantiles_now,
             order=self.order(site),
             settings=settings,
+            machine=None if machine is None else node_machine(log, machine),
         )
         queue = QueueNow(
             now=site.now,

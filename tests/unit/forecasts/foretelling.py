@@ -33,7 +33,11 @@ def forecaster(folder: Path, *, draws: int = 8) -> Forecaster:
     """Foretells a first come, first served queue."""
     return Forecaster(
         source=ReplaySource(
-            order=rule_order("fifo"), spread=spread(), backfilling="easy", half_life=7.0 * DAY
+            order=rule_order("fifo"),
+            spread=spread(),
+            backfilling="easy",
+            on_nodes="slurm",
+            half_life=7.0 * DAY,
         ),
         kept=KeptForecasts(folder / "forecasts.sqlite"),
         draws=draws,
