@@ -31,7 +31,8 @@ from slurm_rl_plugin.simulator.schedules.simulation import (
     next_event,
     simulate_network,
 )
-from slurm_rl_plugin.simulator.scoring.network import compile_network, score_pending
+from slurm_rl_plugin.simulator.scoring.compiled_network import compile_network
+from slurm_rl_plugin.simulator.scoring.network import score_pending
 from tests.reference.loads import jobs_of, requests_of, users_workload
 from tests.reference.readable_past_runs import LARGE, Row, Rows, history_columns, rows_at
 from tests.reference.readable_simulator import Moment, Scorer, simulate
@@ -202,8 +203,9 @@ def test_every_history_feature_is_that_of_the_readable_simulator(seed: int, larg
         for index in range(SEEN, JOBS)
     ]
     # one of each goes along with the simulation, as in a run; others are told all at once
-    going = [compile_network(network, workload) for network in networks]
-    cluster = empty_cluster(workload, capacity_of(workload))
+    capacity = capacity_of(workload)
+    going = [compile_network(network, workload, capacity) for network in networks]
+    cluster = empty_cluster(workload, capacity)
     no_rank, seen, met = np.empty(0, dtype=np.int64), [], set()
     scores, jobs = np.empty(151), np.empty(151, dtype=np.int64)
     decision = 0
@@ -219,7 +221,7 @@ def test_every_history_feature_is_that_of_the_readable_simulator(seed: int, larg
             met |= kinds_met(workload, moment, rows)
             seen.append(expected[:, SEEN:])
             for index, network in enumerate(networks):
-                for compiled in (going[index], compile_network(network, workload)):
+                for compiled in (going[index], compile_network(network, workload, capacity)):
                     score_pending(workload, cluster, compiled, scores, jobs)
                     there = scores[:count][np.argsort(jobs[:count])]
                     np.testing.assert_allclose(there, seen[-1][:, index], rtol=0, atol=1e-9)
@@ -255,7 +257,7 @@ def test_jobs_of_new_users_that_start_together_tell_in_the_order_of_their_number
     dispatch_in_order(workload, cluster, np.array([1, 0]), EASY, 0)  # the later one starts first
     advance(workload, cluster, 100.0, np.empty(0, dtype=np.int64))
     scores, jobs = np.empty(4), np.empty(4, dtype=np.int64)
-    score_pending(workload, cluster, compile_network(network, workload), scores, jobs)
+    score_pending(workload, cluster, compile_network(network, workload, 2), scores, jobs)
     moment = Moment(100.0, [2, 3], [], [0.0, 0.0, np.nan, np.nan])
     _, expected = features_with_past(workload, moment, network)
     np.testing.assert_allclose(scores[:2], expected[:, SEEN], rtol=0, atol=1e-12)
@@ -265,4 +267,4 @@ def test_users_must_be_told_apart_for_a_network_that_looks_at_past_runs() -> Non
     workload = users_workload(1, parallel=False)
     network = predicting_network(1)
     with pytest.raises(SimulationError, match="needs to know users"):
-        compile_network(network, workload._replace(past=NO_PAST))
+        compile_network(network, workload._replace(past=NO_PAST), 2)

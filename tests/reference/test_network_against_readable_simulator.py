@@ -9,7 +9,7 @@ import pytest
 
 from slurm_rl_plugin.errors import SimulationError
 from slurm_rl_plugin.features.columns import site_job_features, site_queue_features
-from slurm_rl_plugin.features.site import SITE
+from slurm_rl_plugin.features.site import RESOURCE_FEATURES, SITE
 from slurm_rl_plugin.policies.network import (
     ACTIVATIONS,
     QNetwork,
@@ -32,7 +32,8 @@ from slurm_rl_plugin.simulator.schedules.simulation import (
     simulate_network,
     simulate_scores,
 )
-from slurm_rl_plugin.simulator.scoring.network import compile_network, score_pending
+from slurm_rl_plugin.simulator.scoring.compiled_network import compile_network
+from slurm_rl_plugin.simulator.scoring.network import score_pending
 from tests.reference.loads import arrived_by, jobs_of, random_workload, snapshot_of
 from tests.reference.readable_simulator import Moment, Scorer, simulate
 
@@ -131,7 +132,7 @@ def test_kernel_holds_as_many_processors_as_the_head_node_would(
     backfilling: str, parallel: bool
 ) -> None:
     workload = random_workload(12, jobs=100, parallel=parallel)
-    weights = np.random.default_rng(4).normal(0, 2, QUEUE)
+    weights = np.random.default_rng(5).normal(0, 2, QUEUE)
     network = replace(random_network(3), reserve_weights=weights, reserve_bias=8.0)
     asked = []
 
@@ -175,7 +176,7 @@ def probe(queue_feature: int | None = None, job_feature: int | None = None) -> Q
 def kernel_scores(workload: Workload, cluster: Cluster, network: QNetwork) -> np.ndarray:
     count = int(cluster.counts[PENDING])
     scores, jobs = np.empty(count), np.empty(count, dtype=np.int64)
-    score_pending(workload, cluster, compile_network(network, workload), scores, jobs)
+    score_pending(workload, cluster, compile_network(network, workload, CAPACITY), scores, jobs)
     by_job = np.argsort(jobs)
     return scores[by_job]
 
@@ -211,7 +212,9 @@ def test_every_feature_is_equal_in_kernel_and_on_the_head_node(half_life: float)
     assert compared > 100
     # a feature that never changes would be compared in vain
     assert (np.ptp(np.array(seen_queue), axis=0) > 1e-3).all()
-    assert (np.ptp(np.concatenate(seen_jobs)[:, :SEEN], axis=0) > 1e-3).all()
+    varied = np.ptp(np.concatenate(seen_jobs)[:, :SEEN], axis=0) > 1e-3
+    other_resources = np.isin(SITE.jobs[:SEEN], RESOURCE_FEATURES[1:])  # test_weighed_jobs has some
+    assert (varied != other_resources).all()
 
 
 @pytest.mark.parametrize("index", range(SEEN, JOBS), ids=SITE.history_jobs)
@@ -220,13 +223,13 @@ def test_a_network_that_predicts_nothing_may_not_look_at_past_runs(part: str, in
     network = probe()
     getattr(network, part)[index] = 0.5
     with pytest.raises(SimulationError, match="needs a run-time prediction"):
-        compile_network(network, random_workload(1, jobs=5, parallel=False))
+        compile_network(network, random_workload(1, jobs=5, parallel=False), CAPACITY)
 
 
 def test_a_network_of_another_schema_is_not_simulated() -> None:
     network = replace(random_network(1), schema=replace(SITE, version=SITE.version + 1))
     with pytest.raises(SimulationError, match="schema"):
-        compile_network(network, random_workload(1, jobs=5, parallel=False))
+        compile_network(network, random_workload(1, jobs=5, parallel=False), CAPACITY)
 
 
 @pytest.mark.parametrize("backfilling", ["none", "easy"])

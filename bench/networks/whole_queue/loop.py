@@ -138,7 +138,9 @@ class WholeQueueOrder:
         """The same; looks are kept."""
         jobs = len(workload.submit)
         cluster = settings.empty_cluster(workload)
-        compiled_network = compile_queue_network(self.network, self.linear, workload)
+        compiled_network = compile_queue_network(
+            self.network, self.linear, workload, settings.capacity
+        )
         protection = protected_queue(self.linear.protection, jobs)
         inputs = queue_inputs(jobs, settings.capacity)
         _run(workload, cluster, compiled_network, inputs, protection, kept)

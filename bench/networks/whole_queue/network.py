@@ -12,8 +12,11 @@ from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.simulator.kernel.cluster import PENDING, Cluster
 from slurm_rl_plugin.simulator.kernel.compilation import compiled_borrowing
 from slurm_rl_plugin.simulator.kernel.workload import Workload
+from slurm_rl_plugin.simulator.scoring.compiled_network import (
+    CompiledNetwork,
+    compile_network,
+)
 from slurm_rl_plugin.simulator.scoring.history import bring_up_to_now
-from slurm_rl_plugin.simulator.scoring.network import CompiledNetwork, compile_network
 from slurm_rl_plugin.units import FloatArray, IntArray
 
 #: Gates: how many directions in which the queue may move the weights.
@@ -110,11 +113,11 @@ def telling_features(network: QNetwork) -> QNetwork:
 
 
 def compile_queue_network(
-    network: QueueNetwork, linear: QNetwork, workload: Workload
+    network: QueueNetwork, linear: QNetwork, workload: Workload, capacity: int
 ) -> CompiledQueueNetwork:
     """Lay a network out for the loop, over the linear one whose scores it takes."""
     return CompiledQueueNetwork(
-        network=compile_network(telling_features(linear), workload),
+        network=compile_network(telling_features(linear), workload, capacity),
         scale=np.array([network.scale]),
         direct=network.direct,
         directions=np.ascontiguousarray(network.directions),

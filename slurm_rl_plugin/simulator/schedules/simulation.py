@@ -47,13 +47,13 @@ from slurm_rl_plugin.simulator.scoring.compiled_echo_state import (
     CompiledEchoState,
     compile_echo_state,
 )
-from slurm_rl_plugin.simulator.scoring.fixed_scores import FixedScores
-from slurm_rl_plugin.simulator.scoring.hook_effects import hook_effects
-from slurm_rl_plugin.simulator.scoring.network import (
+from slurm_rl_plugin.simulator.scoring.compiled_network import (
     CompiledNetwork,
     compile_network,
     no_network,
 )
+from slurm_rl_plugin.simulator.scoring.fixed_scores import FixedScores
+from slurm_rl_plugin.simulator.scoring.hook_effects import hook_effects
 from slurm_rl_plugin.simulator.scoring.plan_estimates import (
     PlannedQueue,
     PlanRule,
@@ -127,7 +127,7 @@ class SimulationSettings:
         places = len(workload.submit) if places is None else places
         planned = planned_queue(self.plan, workload, places)
         return OrderedQueue(
-            network=_compile(order, workload, planned),
+            network=_compile(order, workload, planned, self.capacity),
             rule=rule_code(order.rule),
             backfilling=BACKFILLING[self.backfilling],
             cycle=self.cycle,
@@ -139,22 +139,19 @@ class SimulationSettings:
             jobs=np.empty(places + 1, dtype=np.int64),
         )
 
-    def empty_cluster(
-        self, workload: Workload, beside: Cluster | None = None, capacity: int | None = None
-    ) -> Cluster:
+    def empty_cluster(self, workload: Workload, beside: Cluster | None = None) -> Cluster:
         """The cluster before the first submission.
 
         Args:
             workload: the jobs.
             beside: see `cluster.empty_cluster`.
-            capacity: processors of a partition; by default those of the machine.
 
         Raises:
             SimulationError: a job wider than the machine.
         """
         return empty_cluster(
             workload,
-            self.capacity if capacity is None else capacity,
+            self.capacity,
             self.half_life,
             beside,
             limit_state(self.class_limit),
@@ -162,7 +159,10 @@ class SimulationSettings:
 
 
 def _compile(
-    order: QueueOrder, workload: Workload, planned: PlannedQueue | UnplannedQueue
+    order: QueueOrder,
+    workload: Workload,
+    planned: PlannedQueue | UnplannedQueue,
+    capacity: int,
 ) -> CompiledNetwork | CompiledEchoState | FixedScores | ShortestBehindHead | SitePriority:
     network = order.network
     if order.shortest_behind and isinstance(planned, PlannedQueue):
@@ -175,7 +175,7 @@ def _compile(
         return compile_echo_state(network, workload)
     if network is None:
         return order.site or no_network()
-    return compile_network(network, workload)
+    return compile_network(network, workload, capacity)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

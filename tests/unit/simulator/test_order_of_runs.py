@@ -18,9 +18,10 @@ from slurm_rl_plugin.simulator.kernel.cluster import (
 )
 from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings, simulate_network
+from slurm_rl_plugin.simulator.scoring.compiled_network import compile_network
 from slurm_rl_plugin.simulator.scoring.history import bring_up_to_now
 from slurm_rl_plugin.simulator.scoring.history_part import history_part
-from slurm_rl_plugin.simulator.scoring.network import compile_network, score_pending
+from slurm_rl_plugin.simulator.scoring.network import score_pending
 from slurm_rl_plugin.simulator.workloads.log_workload import prepare_log
 from slurm_rl_plugin.simulator.workloads.recorded_runs import known_at_start, recent_runs
 from tests.reference.loads import log_of, users_workload
@@ -100,12 +101,12 @@ def test_a_user_without_runs_is_spoken_for_by_the_site_as_it_is_now():
     """His jobs wait while the runs of the other tell the site something anew."""
     workload = at_once([5.0] * 8)
     network = replace(probe(job_feature=SEEN), prediction=random_prediction(1))
-    going = compile_network(network, workload)
+    going = compile_network(network, workload, 1)
     cluster = empty_cluster(workload, 1)
     scores, jobs, seen = np.empty(8), np.empty(8, dtype=np.int64), []
     for job in (0, 2, 4):
         advance(workload, cluster, 2.5 * job, NO_RANK)
-        for network_now in (going, compile_network(network, workload)):
+        for network_now in (going, compile_network(network, workload, 1)):
             score_pending(workload, cluster, network_now, scores, jobs)
             seen.append(scores[jobs.tolist().index(7)])
         start_job(workload, cluster, job)

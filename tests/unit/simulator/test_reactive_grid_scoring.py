@@ -26,7 +26,8 @@ from slurm_rl_plugin.simulator.schedules.simulation import (
     simulate_network,
     simulate_scores,
 )
-from slurm_rl_plugin.simulator.scoring.network import compile_network, score_pending
+from slurm_rl_plugin.simulator.scoring.compiled_network import compile_network
+from slurm_rl_plugin.simulator.scoring.network import score_pending
 from slurm_rl_plugin.simulator.scoring.reactive_grid import grid_code, grid_job_table, grid_state
 from tests.reference.loads import random_workload, snapshot_of
 from tests.reference.readable_simulator import Moment
@@ -84,7 +85,7 @@ def test_compiled_features_equal_those_of_the_head_node(schema, accounts):
 @SCHEMAS
 def test_the_compiled_loop_scores_as_the_network_does(schema):
     workload, scorer = random_workload(4, jobs=100, parallel=False), network(schema)
-    in_loop = compile_network(scorer, workload)
+    in_loop = compile_network(scorer, workload, 4)
     scores, jobs = np.empty(101), np.empty(101, dtype=np.int64)
     most = 0
     for cluster, snapshot, pending, running in moments(workload, capacity=4):

@@ -22,7 +22,8 @@ from slurm_rl_plugin.simulator.schedules.simulation import (
     SimulationSettings,
     simulate_network,
 )
-from slurm_rl_plugin.simulator.scoring.network import compile_network, score_pending
+from slurm_rl_plugin.simulator.scoring.compiled_network import compile_network
+from slurm_rl_plugin.simulator.scoring.network import score_pending
 from tests.reference.loads import users_workload
 from tests.reference.test_history_against_readable_simulator import predicting_network
 from tests.reference.test_network_against_readable_simulator import CAPACITY
@@ -46,7 +47,7 @@ def a_simulation(seed=5, *, predicts=True, cycle=0.0, jobs=200):
 def scores_while_simulating(workload, network, settings):
     """(instant, job) -> its score, as the compiled scorer gave it there."""
     cluster = empty_cluster(workload, settings.capacity, settings.half_life)
-    scorer, found = compile_network(network, workload), {}
+    scorer, found = compile_network(network, workload, settings.capacity), {}
     no_rank = np.empty(0, dtype=np.int64)
     scores = np.empty(len(workload.submit) + 1)
     jobs = np.empty(len(workload.submit) + 1, dtype=np.int64)
