@@ -10,13 +10,13 @@ from slurm_rl_plugin.features.estimates import UNKNOWN_RUN_TIME
 from slurm_rl_plugin.features.history.columns import KnownPast, history_columns
 from slurm_rl_plugin.features.history.past_runs import PastRuns
 from slurm_rl_plugin.features.history.run_prediction import RunTimePrediction
-from slurm_rl_plugin.features.scales import log_share
 from slurm_rl_plugin.features.scarcity import scarcity_of
 from slurm_rl_plugin.features.schema import FeatureSchema
 from slurm_rl_plugin.features.site import (
     SITE,
     SOON,
     dynamic_job_features,
+    over_dominant,
     queue_features,
     reserve_features,
     resource_features,
@@ -106,7 +106,7 @@ def site_job_features(
     if schema == SITE:
         scarce = scarcity_of(snapshot)
         columns += resource_features(scarce.shares)
-        changing += (log_share(scarce.shares[:, scarce.resource]),)
+        changing += (over_dominant(scarce.shares[:, scarce.resource], scarce.shares),)
     columns += changing
     features = np.zeros((len(jobs), len(schema.jobs)), dtype=np.float32)
     for index, column in enumerate(columns):

@@ -37,10 +37,16 @@ RESERVE_FEATURES = (
 )
 
 #: Features of a machine's resources, which a model may do without: of the queue, of a job while it
-#: waits, and what stays of it, in the order of `resource_features`.
+#: waits, and what stays of it, in the order of `resource_features`. Those of a job are 0 where
+#: there are processors alone: a model orders jobs there as if it had learned nothing of resources.
 SCARCITY_FEATURES = ("scarce_free", "log_scarce_demand")
-SCARCE_SHARE = "log_scarce_share"
-RESOURCE_FEATURES = ("log_cpu_share", "log_memory_share", "log_gres_share", "accelerated")
+SCARCE_SHARE = "log_scarce_over_dominant"
+RESOURCE_FEATURES = (
+    "log_memory_share",
+    "log_gres_share",
+    "accelerated",
+    "log_cpu_over_dominant",
+)
 
 SITE = FeatureSchema(
     name="site",
@@ -229,14 +235,20 @@ def resource_features(shares: FloatArray) -> tuple[FloatArray, ...]:
     """
     if shares.shape[1] <= _GPUS:
         nothing = np.zeros(len(shares))
-        return (log_share(shares[:, 0]), nothing, nothing, nothing)
+        return (nothing, nothing, nothing, nothing)
     others = shares[:, _GPUS:]
     return (
-        log_share(shares[:, 0]),
         log_share(shares[:, 1]),
         log_share(others.max(axis=1)),
         (others[:, 0] > 0.0).astype(np.float64),
+        over_dominant(shares[:, 0], shares),
     )
+
+
+def over_dominant(share: FloatArray, shares: FloatArray) -> FloatArray:
+    """How far a share lies below the largest that the job asks for, on its scale, shape [n]."""
+    below: FloatArray = log_share(share) - log_share(shares.max(axis=1))
+    return below
 
 
 def dynamic_job_features(
@@ -248,7 +260,7 @@ def dynamic_job_features(
     usage: Any,
     largest_share: Any,
 ) -> tuple[Any, ...]:
-    """Job features that change with time, in the order of the schema; `log_share` tells the last.
+    """Job features that change with time, in the schema's order; `over_dominant` tells the last.
 
     Args:
         wait: seconds since submission, >= 0.

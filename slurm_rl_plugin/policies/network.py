@@ -9,12 +9,19 @@ import numpy as np
 
 from slurm_rl_plugin.features.history.run_prediction import RunTimePrediction
 from slurm_rl_plugin.features.schema import FeatureSchema
-from slurm_rl_plugin.features.site import SITE, SITE_OF_PROCESSORS
+from slurm_rl_plugin.features.site import (
+    RESOURCE_FEATURES,
+    SCARCE_SHARE,
+    SITE,
+    SITE_OF_PROCESSORS,
+)
 from slurm_rl_plugin.policies.protection import Protection
 from slurm_rl_plugin.units import FloatArray
 
 #: Hidden activations; the place in this tuple is the code the compiled loop uses.
 ACTIVATIONS = ("relu", "tanh", "sigmoid")
+#: Job features of a machine's resources.
+_OF_RESOURCES = (*RESOURCE_FEATURES, SCARCE_SHARE)
 #: Queue mean, queue scale, job mean, job scale.
 Scaler = tuple[FloatArray, FloatArray, FloatArray, FloatArray]
 
@@ -110,10 +117,11 @@ def fixed_scaler(schema: FeatureSchema) -> Scaler:
     """(x - .5) / .5 for every input: features are made to lie near [0, 1] on any site (ADR 8).
 
     Fixed numbers instead of a sample's moments: what one site's log shows must not shift what a
-    feature means on another.
+    feature means on another. Of a job's resources it is x / .5: nothing of what is not there.
     """
     queue, jobs = len(schema.queue), len(schema.jobs)
-    return np.full(queue, 0.5), np.full(queue, 0.5), np.full(jobs, 0.5), np.full(jobs, 0.5)
+    mean = np.where(np.isin(schema.jobs, _OF_RESOURCES), 0.0, 0.5)
+    return np.full(queue, 0.5), np.full(queue, 0.5), mean, np.full(jobs, 0.5)
 
 
 def with_resources(network: QNetwork) -> QNetwork:
@@ -136,6 +144,19 @@ def without_resources(network: QNetwork) -> QNetwork:
     if network.reserve_weights is not None and network.reserve_weights[queue].any():
         return network
     return _of_schema(network, SITE_OF_PROCESSORS)
+
+
+def on_processors_alone(network: QNetwork) -> QNetwork:
+    """The network that scores as this one where the jobs tell of processors alone.
+
+    That is one of processors alone, unless its queue features or its scaler tell of resources.
+    """
+    if network.schema != SITE or network.job_mean[np.isin(SITE.jobs, _OF_RESOURCES)].any():
+        return network
+    silent = replace(network, job_weights=network.job_weights.copy(), linear=network.linear.copy())
+    silent.job_weights[np.isin(SITE.jobs, _OF_RESOURCES)] = 0.0
+    silent.linear[np.isin(SITE.jobs, _OF_RESOURCES)] = 0.0
+    return without_resources(silent)
 
 
 def _of_schema(network: QNetwork, schema: FeatureSchema) -> QNetwork:

@@ -70,7 +70,7 @@ def test_the_compiled_loop_scores_as_the_network_says_on_what_it_is_told(log: Pa
         advance(workload, cluster, next_event(workload, cluster), np.empty(0, dtype=np.int64))
     inputs = queue_inputs(len(workload.submit), 5)
     scores, jobs = np.zeros(20), np.zeros(20, dtype=np.int64)
-    laid_out = compile_queue_network(network, linear, workload, trial.settings.capacity)
+    laid_out = compile_queue_network(network, linear, workload)
     score_whole_queue(workload, cluster, laid_out, inputs, scores, jobs)
     told = inputs.jobs[:12]
     plain = network.scores(inputs.linear[None, :12], told[None], inputs.context[None])

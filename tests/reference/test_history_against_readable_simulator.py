@@ -203,9 +203,8 @@ def test_every_history_feature_is_that_of_the_readable_simulator(seed: int, larg
         for index in range(SEEN, JOBS)
     ]
     # one of each goes along with the simulation, as in a run; others are told all at once
-    capacity = capacity_of(workload)
-    going = [compile_network(network, workload, capacity) for network in networks]
-    cluster = empty_cluster(workload, capacity)
+    going = [compile_network(network, workload) for network in networks]
+    cluster = empty_cluster(workload, capacity_of(workload))
     no_rank, seen, met = np.empty(0, dtype=np.int64), [], set()
     scores, jobs = np.empty(151), np.empty(151, dtype=np.int64)
     decision = 0
@@ -221,7 +220,7 @@ def test_every_history_feature_is_that_of_the_readable_simulator(seed: int, larg
             met |= kinds_met(workload, moment, rows)
             seen.append(expected[:, SEEN:])
             for index, network in enumerate(networks):
-                for compiled in (going[index], compile_network(network, workload, capacity)):
+                for compiled in (going[index], compile_network(network, workload)):
                     score_pending(workload, cluster, compiled, scores, jobs)
                     there = scores[:count][np.argsort(jobs[:count])]
                     np.testing.assert_allclose(there, seen[-1][:, index], rtol=0, atol=1e-9)
@@ -257,7 +256,7 @@ def test_jobs_of_new_users_that_start_together_tell_in_the_order_of_their_number
     dispatch_in_order(workload, cluster, np.array([1, 0]), EASY, 0)  # the later one starts first
     advance(workload, cluster, 100.0, np.empty(0, dtype=np.int64))
     scores, jobs = np.empty(4), np.empty(4, dtype=np.int64)
-    score_pending(workload, cluster, compile_network(network, workload, 2), scores, jobs)
+    score_pending(workload, cluster, compile_network(network, workload), scores, jobs)
     moment = Moment(100.0, [2, 3], [], [0.0, 0.0, np.nan, np.nan])
     _, expected = features_with_past(workload, moment, network)
     np.testing.assert_allclose(scores[:2], expected[:, SEEN], rtol=0, atol=1e-12)
@@ -267,4 +266,4 @@ def test_users_must_be_told_apart_for_a_network_that_looks_at_past_runs() -> Non
     workload = users_workload(1, parallel=False)
     network = predicting_network(1)
     with pytest.raises(SimulationError, match="needs to know users"):
-        compile_network(network, workload._replace(past=NO_PAST), 2)
+        compile_network(network, workload._replace(past=NO_PAST))

@@ -9,7 +9,7 @@ import pytest
 
 from slurm_rl_plugin.errors import SimulationError
 from slurm_rl_plugin.features.columns import site_job_features, site_queue_features
-from slurm_rl_plugin.features.site import RESOURCE_FEATURES, SITE
+from slurm_rl_plugin.features.site import RESOURCE_FEATURES, SCARCE_SHARE, SITE
 from slurm_rl_plugin.policies.network import (
     ACTIVATIONS,
     QNetwork,
@@ -176,7 +176,7 @@ def probe(queue_feature: int | None = None, job_feature: int | None = None) -> Q
 def kernel_scores(workload: Workload, cluster: Cluster, network: QNetwork) -> np.ndarray:
     count = int(cluster.counts[PENDING])
     scores, jobs = np.empty(count), np.empty(count, dtype=np.int64)
-    score_pending(workload, cluster, compile_network(network, workload, CAPACITY), scores, jobs)
+    score_pending(workload, cluster, compile_network(network, workload), scores, jobs)
     by_job = np.argsort(jobs)
     return scores[by_job]
 
@@ -213,7 +213,9 @@ def test_every_feature_is_equal_in_kernel_and_on_the_head_node(half_life: float)
     # a feature that never changes would be compared in vain
     assert (np.ptp(np.array(seen_queue), axis=0) > 1e-3).all()
     varied = np.ptp(np.concatenate(seen_jobs)[:, :SEEN], axis=0) > 1e-3
-    other_resources = np.isin(SITE.jobs[:SEEN], RESOURCE_FEATURES[1:])  # test_weighed_jobs has some
+    other_resources = np.isin(
+        SITE.jobs[:SEEN], (*RESOURCE_FEATURES, SCARCE_SHARE)
+    )  # test_weighed_jobs has some
     assert (varied != other_resources).all()
 
 
@@ -223,13 +225,13 @@ def test_a_network_that_predicts_nothing_may_not_look_at_past_runs(part: str, in
     network = probe()
     getattr(network, part)[index] = 0.5
     with pytest.raises(SimulationError, match="needs a run-time prediction"):
-        compile_network(network, random_workload(1, jobs=5, parallel=False), CAPACITY)
+        compile_network(network, random_workload(1, jobs=5, parallel=False))
 
 
 def test_a_network_of_another_schema_is_not_simulated() -> None:
     network = replace(random_network(1), schema=replace(SITE, version=SITE.version + 1))
     with pytest.raises(SimulationError, match="schema"):
-        compile_network(network, random_workload(1, jobs=5, parallel=False), CAPACITY)
+        compile_network(network, random_workload(1, jobs=5, parallel=False))
 
 
 @pytest.mark.parametrize("backfilling", ["none", "easy"])

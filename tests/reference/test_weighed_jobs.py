@@ -187,7 +187,7 @@ def seen_by_network(prepared: PreparedLog, index: int, *, of_queue: bool) -> lis
     """One feature of each pending job, or of the queue, by the compiled loop; now and then."""
     workload = prepared.workload(RequestedLimit())
     network = probe(index, None) if of_queue else probe(None, index)
-    compiled = compile_network(network, workload, SETTINGS.capacity)
+    compiled = compile_network(network, workload)
     seen: list[float] = []
     for cluster, _ in looks(prepared, workload):
         count = int(cluster.counts[PENDING])
@@ -236,7 +236,7 @@ def test_what_the_schema_says_of_resources_is_equal_in_the_loop_and_on_a_head_no
             column = there[of_queue][:, names.index(name)]
             seen = seen_by_network(prepared, names.index(name), of_queue=of_queue)
             np.testing.assert_allclose(seen, column, rtol=0, atol=1e-6, err_msg=name)
-            silent = machine is None and name in RESOURCE_FEATURES[1:]
+            silent = machine is None and name in OF_RESOURCES
             assert (np.ptp(column) > 0.05) != silent, name
 
 
@@ -274,6 +274,19 @@ def test_without_weights_of_resources_a_network_scores_as_one_of_processors_to_t
     weighing = with_resources(old)
     weighing.linear[SITE.jobs.index("accelerated")] = 0.1
     assert without_resources(weighing) is weighing
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_what_was_learned_of_resources_changes_no_order_on_processors_alone(seed: int) -> None:
+    plain = without_resources(without_weights_of_resources(predicting(seed)))
+    learned = with_resources(plain)
+    learned.linear[np.isin(SITE.jobs, OF_RESOURCES)] = [3.0, -2.0, 1.5, 4.0, -3.0]
+    for machine in (None, MACHINE):
+        workload = load(seed, machine=machine).workload(RequestedLimit())
+        starts = [
+            simulate_network(workload, each, SETTINGS).start.tolist() for each in (plain, learned)
+        ]
+        assert (starts[0] == starts[1]) == (machine is None)
 
 
 @pytest.mark.parametrize("name", OF_RESOURCES)

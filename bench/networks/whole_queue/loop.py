@@ -138,9 +138,7 @@ class WholeQueueOrder:
         """The same; looks are kept."""
         jobs = len(workload.submit)
         cluster = settings.empty_cluster(workload)
-        compiled_network = compile_queue_network(
-            self.network, self.linear, workload, settings.capacity
-        )
+        compiled_network = compile_queue_network(self.network, self.linear, workload)
         protection = protected_queue(self.linear.protection, jobs)
         inputs = queue_inputs(jobs, settings.capacity)
         _run(workload, cluster, compiled_network, inputs, protection, kept)

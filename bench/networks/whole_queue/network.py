@@ -12,10 +12,7 @@ from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.simulator.kernel.cluster import PENDING, Cluster
 from slurm_rl_plugin.simulator.kernel.compilation import compiled_borrowing
 from slurm_rl_plugin.simulator.kernel.workload import Workload
-from slurm_rl_plugin.simulator.scoring.compiled_network import (
-    CompiledNetwork,
-    compile_network,
-)
+from slurm_rl_plugin.simulator.scoring.compiled_network import CompiledNetwork, compile_network
 from slurm_rl_plugin.simulator.scoring.history import bring_up_to_now
 from slurm_rl_plugin.units import FloatArray, IntArray
 
@@ -113,11 +110,11 @@ def telling_features(network: QNetwork) -> QNetwork:
 
 
 def compile_queue_network(
-    network: QueueNetwork, linear: QNetwork, workload: Workload, capacity: int
+    network: QueueNetwork, linear: QNetwork, workload: Workload
 ) -> CompiledQueueNetwork:
     """Lay a network out for the loop, over the linear one whose scores it takes."""
     return CompiledQueueNetwork(
-        network=compile_network(telling_features(linear), workload, capacity),
+        network=compile_network(telling_features(linear), workload),
         scale=np.array([network.scale]),
         direct=network.direct,
         directions=np.ascontiguousarray(network.directions),

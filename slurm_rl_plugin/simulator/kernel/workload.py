@@ -73,11 +73,6 @@ class Workload(NamedTuple):
         jobs = len(self.submit)
         return self.counted[_NUMBERS * jobs :].reshape(jobs, resources_of(self))
 
-    def shares_asked(self, capacity: int) -> FloatArray:
-        """The same, with the share of so many processors where that is all they ask for."""
-        asked = self.asked
-        return asked if asked.shape[1] else self.processors[:, None] / capacity
-
     def counting(
         self,
         *,
@@ -163,17 +158,14 @@ def resources_of(workload: Workload) -> int:
 
 
 @compiled_borrowing
-def share_of(workload: Workload, job: int, resource: int, resources: int, capacity: int) -> float:
+def share_of(workload: Workload, job: int, resource: int, resources: int) -> float:
     """The part of a resource of the machine that a job asks for.
 
     Args:
         workload: the jobs.
         job: its number.
         resource: the column.
-        resources: as `resources_of` tells.
-        capacity: processors of the machine.
+        resources: how many there are, as `resources_of` tells.
     """
-    if resources == 0:
-        return workload.processors[job] / capacity
     shares = _NUMBERS * len(workload.submit)
     return workload.counted[shares + resources * job + resource]

@@ -242,7 +242,7 @@ def site_experience(
     starts = _walk(
         workload,
         settings.empty_cluster(workload),
-        compile_network(feature_probe(prediction), workload, settings.capacity),
+        compile_network(feature_probe(prediction), workload),
         start,
         settings.cycle,
         experience,

@@ -127,7 +127,7 @@ class SimulationSettings:
         places = len(workload.submit) if places is None else places
         planned = planned_queue(self.plan, workload, places)
         return OrderedQueue(
-            network=_compile(order, workload, planned, self.capacity),
+            network=_compile(order, workload, planned),
             rule=rule_code(order.rule),
             backfilling=BACKFILLING[self.backfilling],
             cycle=self.cycle,
@@ -159,10 +159,7 @@ class SimulationSettings:
 
 
 def _compile(
-    order: QueueOrder,
-    workload: Workload,
-    planned: PlannedQueue | UnplannedQueue,
-    capacity: int,
+    order: QueueOrder, workload: Workload, planned: PlannedQueue | UnplannedQueue
 ) -> CompiledNetwork | CompiledEchoState | FixedScores | ShortestBehindHead | SitePriority:
     network = order.network
     if order.shortest_behind and isinstance(planned, PlannedQueue):
@@ -175,7 +172,7 @@ def _compile(
         return compile_echo_state(network, workload)
     if network is None:
         return order.site or no_network()
-    return compile_network(network, workload, capacity)
+    return compile_network(network, workload)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,13 +8,19 @@ import numpy as np
 
 from slurm_rl_plugin.errors import SimulationError
 from slurm_rl_plugin.features.reactive_grid import account_places
+from slurm_rl_plugin.features.scales import log_share
 from slurm_rl_plugin.features.site import (
     SITE,
     SITE_OF_PROCESSORS,
     resource_features,
     static_job_features,
 )
-from slurm_rl_plugin.policies.network import ACTIVATIONS, QNetwork, without_resources
+from slurm_rl_plugin.policies.network import (
+    ACTIVATIONS,
+    QNetwork,
+    on_processors_alone,
+    without_resources,
+)
 from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.scoring.history_part import NO_HISTORY, HistoryPart, history_part
 from slurm_rl_plugin.simulator.scoring.reactive_grid import NO_GRID, grid_code, grid_job_table
@@ -62,18 +68,15 @@ class CompiledNetwork(NamedTuple):
     places: IntArray
 
 
-def compile_network(network: QNetwork, workload: Workload, capacity: int) -> CompiledNetwork:
+def compile_network(network: QNetwork, workload: Workload) -> CompiledNetwork:
     """Fold the scaler into the weights and the static features of a workload into offsets.
-
-    Args:
-        network: the scorer.
-        workload: the jobs.
-        capacity: processors of the machine, of which the jobs ask for shares.
 
     Raises:
         SimulationError: the network was made for another schema.
     """
-    network = without_resources(network)
+    shares = workload.asked
+    told = shares.shape[1] > 0
+    network = without_resources(network) if told else on_processors_alone(network)
     grid = grid_code(network.schema)
     if grid == NO_GRID and network.schema not in (SITE, SITE_OF_PROCESSORS):
         raise SimulationError(
@@ -87,22 +90,27 @@ def compile_network(network: QNetwork, workload: Workload, capacity: int) -> Com
     if network.reserve_weights is not None:
         hold = network.reserve_weights / network.queue_scale
     if grid == NO_GRID:
-        static = _static_features(workload, capacity, resources=network.schema == SITE)
+        static = _static_features(workload, shares, resources=network.schema == SITE)
     else:
         static = grid_job_table(workload)
     known = static.shape[1]
     last = known + len(network.schema.dynamic_jobs)
     history = history_part(network.prediction, workload, job_weights[last:], linear[last:])
     changing = _changing(job_weights, linear, known, last)
+    if not told:
+        changing = changing[changing < known + OF_TIME]
+    hidden, score = static @ job_weights[:known] + bias, static @ linear[:known]
+    if told and known + OF_TIME in changing:  # what a share lies below stays
+        dominant = log_share(shares.max(axis=1))
+        hidden -= np.outer(dominant, job_weights[known + OF_TIME])
+        score -= dominant * linear[known + OF_TIME]
     return CompiledNetwork(
         queue_weights=np.ascontiguousarray(queue_weights),
         dynamic_weights=np.ascontiguousarray(job_weights[changing]),
         dynamic_linear=np.ascontiguousarray(linear[changing]),
         output=np.ascontiguousarray(network.output),
-        static_hidden=static @ job_weights[:known] + bias,
-        static_score=static @ linear[:known]
-        - float(network.job_mean @ linear)
-        + network.output_bias,
+        static_hidden=hidden,
+        static_score=score - float(network.job_mean @ linear) + network.output_bias,
         activation=np.array([ACTIVATIONS.index(network.activation)], dtype=np.int64),
         reserve_weights=hold,
         reserve_bias=np.array([network.reserve_bias - float(network.queue_mean @ hold)]),
@@ -118,11 +126,11 @@ def _queue_tells(network: QNetwork) -> bool:
     return bool(network.output.any()) or network.reserve_weights is not None
 
 
-def _static_features(workload: Workload, capacity: int, *, resources: bool) -> FloatArray:
+def _static_features(workload: Workload, shares: FloatArray, *, resources: bool) -> FloatArray:
     """Static job features of the `site` schema, float64[n, static features]."""
     columns = static_job_features(workload, workload.estimate, workload.time_limit)
     if resources:
-        columns += resource_features(workload.shares_asked(capacity))
+        columns += resource_features(shares)
     return np.column_stack(columns)
 
 

@@ -39,6 +39,7 @@ from slurm_rl_plugin.simulator.scoring.rules import current_usage
 from slurm_rl_plugin.simulator.scoring.site_queue import (
     queue_features_now,
     scarce_now,
+    scarcity_now,
 )
 from slurm_rl_plugin.units import FloatArray, IntArray
 
@@ -49,14 +50,15 @@ _OF_PROCESSORS = len(SITE_OF_PROCESSORS.queue)
 
 
 @compiled
-def _take_queue(features: Any, network: CompiledNetwork, capacity: int, hidden: FloatArray) -> int:
-    """Add the part of the queue features to `hidden`; the processors to hold, within capacity."""
-    wanted = network.reserve_bias[0]
-    for place in range(len(network.reserve_weights)):  # which may leave out the last features
-        wanted += features[place] * network.reserve_weights[place]
+def _take_queue(
+    features: Any, first: int, network: CompiledNetwork, wanted: float, hidden: FloatArray
+) -> float:
+    """Add the part of queue features, from number `first` on, to `hidden` and to `wanted`."""
+    for place in range(len(features)):
+        wanted += features[place] * network.reserve_weights[first + place]
         for unit in range(len(hidden)):
-            hidden[unit] += features[place] * network.queue_weights[place, unit]
-    return int(min(max(np.floor(wanted + 0.5), 0.0), float(capacity)))
+            hidden[unit] += features[place] * network.queue_weights[first + place, unit]
+    return wanted
 
 
 @compiled_borrowing
@@ -82,13 +84,17 @@ def queue_part(
         usage: fraction of the consumed service of each account, shape [accounts].
         hidden: hidden units before activation, shape [hidden].
     """
-    capacity = cluster.capacity[0]
+    wanted = network.reserve_bias[0]
     if network.grid[0] == NO_GRID:
-        scarcity = len(network.reserve_weights) > _OF_PROCESSORS
-        features = queue_features_now(workload, cluster, usage, network.arrived, scarcity)
-        return _take_queue(features, network, capacity, hidden)
-    state = grid_state(workload, cluster, network.places, network.grid[0])
-    return _take_queue(state, network, capacity, hidden)
+        features = queue_features_now(workload, cluster, usage, network.arrived)
+        wanted = _take_queue(features, 0, network, wanted, hidden)
+        if len(network.reserve_weights) > _OF_PROCESSORS:
+            scarcity = scarcity_now(workload, cluster)
+            wanted = _take_queue(scarcity, _OF_PROCESSORS, network, wanted, hidden)
+    else:
+        state = grid_state(workload, cluster, network.places, network.grid[0])
+        wanted = _take_queue(state, 0, network, wanted, hidden)
+    return int(min(max(np.floor(wanted + 0.5), 0.0), float(cluster.capacity[0])))
 
 
 @compiled_borrowing
@@ -107,12 +113,30 @@ def looks_at_scarcity(network: CompiledNetwork) -> bool:
     return network.grid[0] == NO_GRID and len(network.dynamic_linear) % OF_TIME == 1
 
 
+@compiled_borrowing
+def looks_at_time(network: CompiledNetwork) -> bool:
+    """Whether a score changes with the time that a job has waited."""
+    return len(network.dynamic_linear) > looks_at_scarcity(network)
+
+
 @compiled
 def scarce_resource(workload: Workload, cluster: Cluster, network: CompiledNetwork) -> int:
     """The resource that is scarce now; NOT_LOOKED_AT where the network does not look at it."""
     if not looks_at_scarcity(network):
         return NOT_LOOKED_AT
     return scarce_now(workload, cluster)[0]
+
+
+@compiled_inline
+def _scarce_part(
+    workload: Workload, network: CompiledNetwork, job: int, scarce: int, inner: FloatArray
+) -> float:
+    """Add a job's share of the scarce resource to `inner`; its part of the linear term."""
+    last = len(network.dynamic_linear) - 1
+    share = log_share(share_of(workload, job, scarce, resources_of(workload)))
+    for unit in range(len(inner)):
+        inner[unit] += share * network.dynamic_weights[last, unit]
+    return share * network.dynamic_linear[last]
 
 
 @compiled_inline
@@ -123,20 +147,9 @@ def _waiting_part(
     now: float,
     usage: FloatArray,
     largest: float,
-    scarce: int,
-    capacity: int,
     inner: FloatArray,
 ) -> float:
     """Add the features that change while a job waits to `inner`; their part of the linear term."""
-    linear = 0.0
-    if scarce != NOT_LOOKED_AT:
-        last = len(network.dynamic_linear) - 1
-        share = log_share(share_of(workload, job, scarce, resources_of(workload), capacity))
-        linear = share * network.dynamic_linear[last]
-        for unit in range(len(inner)):
-            inner[unit] += share * network.dynamic_weights[last, unit]
-        if last == 0:
-            return linear
     wait = now - workload.submit[job]
     if network.grid[0] == GRID_WAIT:
         waited = log_seconds(wait)
@@ -153,6 +166,7 @@ def _waiting_part(
         usage[account],
         largest,
     )
+    linear = 0.0
     for index in range(len(features)):
         linear += features[index] * network.dynamic_linear[index]
         weights = network.dynamic_weights[index]
@@ -189,15 +203,17 @@ def job_part(
         from_queue: what `queue_part` made of zeros, shape [hidden].
         inner: shape [hidden].
     """
-    now, capacity = cluster.clock[NOW], cluster.capacity[0]
+    now = cluster.clock[NOW]
     score = network.static_score[job]
     static = network.static_hidden[job]
     for unit in range(len(inner)):
         inner[unit] = from_queue[unit] + static[unit]
     if len(network.history.stamp) > 0:
         score += add_history(workload, network.history, job, inner)
-    if len(network.dynamic_linear) > 0:
-        score += _waiting_part(workload, network, job, now, usage, largest, scarce, capacity, inner)
+    if looks_at_time(network):
+        score += _waiting_part(workload, network, job, now, usage, largest, inner)
+    if scarce != NOT_LOOKED_AT:
+        score += _scarce_part(workload, network, job, scarce, inner)
     return score
 
 
@@ -257,9 +273,9 @@ def _fill_scores(
 ) -> None:
     """Fill `scores` with the network's output for each waiting job, `jobs` with its number."""
     activation = network.activation[0]
-    now, capacity = cluster.clock[NOW], cluster.capacity[0]
+    now = cluster.clock[NOW]
     largest = _largest_share(workload)
-    waiting_tells = len(network.dynamic_linear) > 0
+    waiting_tells = looks_at_time(network)
     past_tells = len(network.history.stamp) > 0
     for place in range(cluster.counts[PENDING]):
         job = cluster.pending[place]
@@ -270,9 +286,9 @@ def _fill_scores(
         if past_tells:
             score += add_history(workload, network.history, job, inner)
         if waiting_tells:
-            score += _waiting_part(
-                workload, network, job, now, usage, largest, scarce, capacity, inner
-            )
+            score += _waiting_part(workload, network, job, now, usage, largest, inner)
+        if scarce != NOT_LOOKED_AT:
+            score += _scarce_part(workload, network, job, scarce, inner)
         for unit in range(len(inner)):
             score += network.output[unit] * activate(inner[unit], activation)
         scores[place] = score

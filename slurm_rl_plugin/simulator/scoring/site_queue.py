@@ -108,30 +108,25 @@ def scarce_now(workload: Workload, cluster: Cluster) -> tuple[int, float, float]
     for resource in range(resources):
         for place in range(counts[PENDING]):
             job = cluster.pending[place]
-            demand[resource] += share_of(workload, job, resource, resources, capacity)
+            demand[resource] += share_of(workload, job, resource, resources)
         for place in range(counts[RUNNING]):
             job = cluster.expected_job[place]
-            held[resource] += share_of(workload, job, resource, resources, capacity)
+            held[resource] += share_of(workload, job, resource, resources)
     scarce = int(np.argmax(demand + held))
     return scarce, max(1.0 - held[scarce], 0.0), demand[scarce]
 
 
 @compiled
 def queue_features_now(
-    workload: Workload,
-    cluster: Cluster,
-    usage: FloatArray,
-    arrived: FloatArray,
-    tells_scarcity: bool,
+    workload: Workload, cluster: Cluster, usage: FloatArray, arrived: FloatArray
 ) -> Any:
-    """The queue features of the `site` schema now, a tuple in the order of SITE.queue.
+    """The queue features of the `site` schema now but for `scarcity_now`, a tuple in its order.
 
     Args:
         workload: the jobs.
         cluster: read only.
         usage: fraction of the consumed service of each account, shape [accounts].
         arrived: brought up to now; see `no_arrivals`.
-        tells_scarcity: whether the last ones are looked at; 0 where they are not.
     """
     counts = cluster.counts
     _count_arrivals(workload, cluster, arrived)
@@ -154,7 +149,11 @@ def queue_features_now(
         _shortest_batch(workload, cluster),
         arrived[1:-1],
     )
-    free, demand = 0.0, 0.0
-    if tells_scarcity:
-        _, free, demand = scarce_now(workload, cluster)
-    return relative + absolute + scarcity_features(free, demand)
+    return relative + absolute
+
+
+@compiled
+def scarcity_now(workload: Workload, cluster: Cluster) -> Any:
+    """The last queue features of the schema, of the scarce resource."""
+    _, free, demand = scarce_now(workload, cluster)
+    return scarcity_features(free, demand)

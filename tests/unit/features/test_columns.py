@@ -10,7 +10,12 @@ from slurm_rl_plugin.domain import PendingJobs
 from slurm_rl_plugin.domain.jobs import empty_job_table
 from slurm_rl_plugin.domain.resources import ResourceRequests, ResourcesNow
 from slurm_rl_plugin.features.columns import site_job_features, site_queue_features
-from slurm_rl_plugin.features.site import SITE, SITE_OF_PROCESSORS
+from slurm_rl_plugin.features.site import (
+    RESOURCE_FEATURES,
+    SCARCE_SHARE,
+    SITE,
+    SITE_OF_PROCESSORS,
+)
 from slurm_rl_plugin.simulator.kernel.workload import Workload
 from tests.reference.loads import snapshot_of
 from tests.reference.readable_simulator import Moment
@@ -77,17 +82,14 @@ def test_job_features_by_hand():
             "log_processors": math.log10(2) / 4,
             "log_work": math.log10(1081) / 9,
             "interactive": 1.0,
-            "log_cpu_share": math.log10(1 + 2500) / 4,
-            "log_memory_share": 0.0,
-            "log_gres_share": 0.0,
-            "accelerated": 0.0,
+            **dict.fromkeys(RESOURCE_FEATURES, 0.0),  # processors alone
             "log_wait": math.log10(91) / 6,
             "log_turnaround": math.log10(631) / 6,
             "responsiveness_now": 540 / 630,
             "time_utility_now": math.exp(-0.5 * 30 / 60),
             "log_loss_rate_per_work": math.log10(math.exp(-0.25) * 0.5 / 60 / 1080) / 12 + 0.5,
             "share_deficit": (0.75 - 1.0) / 0.75,
-            "log_scarce_share": math.log10(1 + 2500) / 4,
+            SCARCE_SHARE: 0.0,
             **dict.fromkeys(SITE.history_jobs, 0.0),  # no model here predicts run times
         },
         rel=1e-6,
@@ -137,14 +139,16 @@ def test_shares_of_each_resource_and_what_is_scarce_by_hand():
     assert queue["log_scarce_demand"] == pytest.approx(math.log10(1 + 10 / 8) / 3, rel=1e-6)
     features = site_job_features(on_nodes(), np.array([540.0, 99.0]))
     first, second = (dict(zip(SITE.jobs, row.tolist(), strict=True)) for row in features)
-    assert first["log_cpu_share"] == pytest.approx(math.log10(1 + 2500) / 4, rel=1e-6)
     assert first["log_memory_share"] == pytest.approx(math.log10(1 + 2500) / 4, rel=1e-6)
     # half of the GPUs of its type, a quarter of all
     assert first["log_gres_share"] == pytest.approx(math.log10(1 + 5000) / 4, rel=1e-6)
     assert first["accelerated"] == 1.0
-    assert first["log_scarce_share"] == first["log_cpu_share"]
-    assert second["log_cpu_share"] == pytest.approx(math.log10(10_001) / 4, rel=1e-6)
+    below = math.log10(1 + 2500) / 4 - math.log10(1 + 5000) / 4  # a quarter of the CPUs
+    assert first["log_cpu_over_dominant"] == pytest.approx(below, rel=1e-5)
+    assert first[SCARCE_SHARE] == first["log_cpu_over_dominant"]
+    assert second["log_memory_share"] == pytest.approx(math.log10(1 + 1000) / 4, rel=1e-6)
     assert second["log_gres_share"] == second["accelerated"] == 0.0
+    assert second["log_cpu_over_dominant"] == second[SCARCE_SHARE] == 0.0
 
 
 def test_another_resource_can_be_the_scarce_one():
@@ -153,8 +157,9 @@ def test_another_resource_can_be_the_scarce_one():
     assert queue["scarce_free"] == pytest.approx(0.9)
     assert queue["log_scarce_demand"] == pytest.approx(math.log10(1 + 2.25) / 3, rel=1e-6)
     features = site_job_features(short, np.array([540.0, 99.0]))
-    scarce, memory = (SITE.jobs.index(f"log_{each}_share") for each in ("scarce", "memory"))
-    assert (features[:, scarce] == features[:, memory]).all()
+    told = features[:, SITE.jobs.index(SCARCE_SHARE)]
+    gpus = math.log10(1 + 2500) / 4 - math.log10(1 + 5000) / 4
+    assert told.tolist() == pytest.approx([gpus, 0.0], rel=1e-5)
 
 
 def test_a_model_of_processors_alone_is_told_nothing_of_resources():

@@ -51,8 +51,6 @@ def test_utilities_are_the_networks_scores_for_jobs_that_come_now(tmp_path: Path
             jobs = np.zeros((1, len(SITE.jobs)))
             jobs[0, :4] = np.log10(1 + estimate) / np.array([6.0, 6.0, np.inf, 9.0])
             jobs[0, 4] = job_class == "interactive"
-            share = np.log10(1 + 10_000 / snapshot.capacity) / 4
-            jobs[0, [SITE.jobs.index(f"log_{each}_share") for each in ("cpu", "scarce")]] = share
             jobs[0, 10:13] = np.log10(1 + estimate) / 6, 1.0, 1.0
             quick = job_class == "interactive"
             rate = 0.5 / 60 if quick else 0.3 / (estimate + 60.0)

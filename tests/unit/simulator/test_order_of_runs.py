@@ -101,12 +101,12 @@ def test_a_user_without_runs_is_spoken_for_by_the_site_as_it_is_now():
     """His jobs wait while the runs of the other tell the site something anew."""
     workload = at_once([5.0] * 8)
     network = replace(probe(job_feature=SEEN), prediction=random_prediction(1))
-    going = compile_network(network, workload, 1)
+    going = compile_network(network, workload)
     cluster = empty_cluster(workload, 1)
     scores, jobs, seen = np.empty(8), np.empty(8, dtype=np.int64), []
     for job in (0, 2, 4):
         advance(workload, cluster, 2.5 * job, NO_RANK)
-        for network_now in (going, compile_network(network, workload, 1)):
+        for network_now in (going, compile_network(network, workload)):
             score_pending(workload, cluster, network_now, scores, jobs)
             seen.append(scores[jobs.tolist().index(7)])
         start_job(workload, cluster, job)

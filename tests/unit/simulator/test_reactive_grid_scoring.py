@@ -85,7 +85,7 @@ def test_compiled_features_equal_those_of_the_head_node(schema, accounts):
 @SCHEMAS
 def test_the_compiled_loop_scores_as_the_network_does(schema):
     workload, scorer = random_workload(4, jobs=100, parallel=False), network(schema)
-    in_loop = compile_network(scorer, workload, 4)
+    in_loop = compile_network(scorer, workload)
     scores, jobs = np.empty(101), np.empty(101, dtype=np.int64)
     most = 0
     for cluster, snapshot, pending, running in moments(workload, capacity=4):

@@ -47,7 +47,7 @@ def a_simulation(seed=5, *, predicts=True, cycle=0.0, jobs=200):
 def scores_while_simulating(workload, network, settings):
     """(instant, job) -> its score, as the compiled scorer gave it there."""
     cluster = empty_cluster(workload, settings.capacity, settings.half_life)
-    scorer, found = compile_network(network, workload, settings.capacity), {}
+    scorer, found = compile_network(network, workload), {}
     no_rank = np.empty(0, dtype=np.int64)
     scores = np.empty(len(workload.submit) + 1)
     jobs = np.empty(len(workload.submit) + 1, dtype=np.int64)
