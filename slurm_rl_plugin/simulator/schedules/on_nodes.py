@@ -15,7 +15,7 @@ from slurm_rl_plugin.simulator.kernel.cluster import (
     decision_time,
     next_event,
 )
-from slurm_rl_plugin.simulator.kernel.compilation import compiled
+from slurm_rl_plugin.simulator.kernel.compilation import compiled_borrowing
 from slurm_rl_plugin.simulator.kernel.dispatch import BACKFILLING, CONSERVATIVE, EASY
 from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.nodes.conservative import start_conservatively_on_nodes
@@ -30,7 +30,9 @@ from slurm_rl_plugin.simulator.schedules.as_slurm import (
 )
 from slurm_rl_plugin.simulator.schedules.kept_order import rank_anew, rank_of_tiers
 from slurm_rl_plugin.simulator.schedules.order_in_tiers import (
+    OrderSpace,
     order_in_tiers,
+    order_space,
     order_that_matters,
 )
 from slurm_rl_plugin.simulator.schedules.ordered_queue import (
@@ -51,7 +53,7 @@ AS_SLURM = "slurm"
 NODE_BACKFILLING = ("none", "easy", "conservative", AS_SLURM)
 
 
-@compiled
+@compiled_borrowing
 def _start(
     workload: Workload,
     cluster: Cluster,
@@ -67,7 +69,7 @@ def _start(
         start_in_order_on_nodes(workload, cluster, machine, order, count, backfilling == EASY)
 
 
-@compiled
+@compiled_borrowing
 def _decide_in_order(
     workload: Workload, cluster: Cluster, machine: MachineNow, backfilling: int
 ) -> None:
@@ -78,7 +80,7 @@ def _decide_in_order(
         _start(workload, cluster, machine, cluster.pending, count, backfilling)
 
 
-@compiled
+@compiled_borrowing
 def _run_in_order(
     workload: Workload,
     cluster: Cluster,
@@ -98,7 +100,7 @@ def _run_in_order(
         _decide_in_order(workload, cluster, machine, backfilling)
 
 
-@compiled
+@compiled_borrowing
 def _decide_by_scores(
     workload: Workload,
     cluster: Cluster,
@@ -106,6 +108,7 @@ def _decide_by_scores(
     queue: OrderedQueue,
     tier: IntArray,
     one_line: IntArray,
+    space: OrderSpace,
     backfilling: int,
 ) -> None:
     """One decision by scores made now; `one_line` is 0 for every job."""
@@ -115,32 +118,32 @@ def _decide_by_scores(
     score_queue(workload, cluster, queue)
     count = cluster.counts[PENDING]
     if backfilling == CONSERVATIVE:  # whoever has no room now has a place in the plan
-        order = order_in_tiers(queue, tier, count)
+        order_in_tiers(queue, tier, space, count)
     else:
-        order = order_that_matters(machine, queue, tier, one_line, 1, count)
-    _start(workload, cluster, machine, order, len(order), backfilling)
+        count = order_that_matters(machine, queue, tier, one_line, space, count)
+    _start(workload, cluster, machine, space.order, count, backfilling)
 
 
-@compiled
+@compiled_borrowing
 def _run_scored(
     workload: Workload,
     cluster: Cluster,
     machine: MachineNow,
     queue: OrderedQueue,
     tier: IntArray,
+    one_line: IntArray,
+    space: OrderSpace,
     backfilling: int,
     until: float,
 ) -> None:
-    one_line = np.zeros_like(tier)
-    no_rank = np.empty(0, dtype=np.int64)
     while True:
         event = next_event(workload, cluster)
         time = decision_time(event, queue.cycle)
         if np.isinf(event) or time > until:
             return
-        advance(workload, cluster, time, no_rank)
+        advance(workload, cluster, time, one_line[:0])
         free_ended(cluster, machine)
-        _decide_by_scores(workload, cluster, machine, queue, tier, one_line, backfilling)
+        _decide_by_scores(workload, cluster, machine, queue, tier, one_line, space, backfilling)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -230,7 +233,8 @@ class NodeRun:
             cycle = max(cycle, queue.cycle)
             _run_in_order(jobs, cluster, machine, self.rank, cycle, way, until)
         else:
-            _run_scored(jobs, cluster, machine, queue, self.tier, way, until)
+            line, space = self._order_space()
+            _run_scored(jobs, cluster, machine, queue, self.tier, line, space, way, until)
 
     def order_anew(self) -> None:
         """Rank the jobs by scores of now, if it keeps an order."""
@@ -242,12 +246,18 @@ class NodeRun:
         jobs, cluster, machine, queue = self.workload, self.cluster, self.machine, self.queue
         if self.passes is not None:
             return
-        way, tier = BACKFILLING[self.backfilling], self.tier
+        way = BACKFILLING[self.backfilling]
         if len(self.rank):
             _decide_in_order(jobs, cluster, machine, way)
         else:
-            one_line = np.zeros_like(tier)
-            _decide_by_scores(jobs, cluster, machine, queue, tier, one_line, way)
+            line, space = self._order_space()
+            _decide_by_scores(jobs, cluster, machine, queue, self.tier, line, space, way)
+
+    def _order_space(self) -> tuple[IntArray, OrderSpace]:
+        """One line for all jobs, and the space in which they are put in order."""
+        count = len(self.tier)
+        space = order_space(count, len(self.machine.waiting), 1)
+        return np.zeros(count, dtype=np.int64), space
 
     def place_of(self, job: int) -> dict[int, float]:
         """The nodes that a running job holds, and its CPUs on each."""

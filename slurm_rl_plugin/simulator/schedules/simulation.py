@@ -47,13 +47,13 @@ from slurm_rl_plugin.simulator.scoring.compiled_echo_state import (
     CompiledEchoState,
     compile_echo_state,
 )
-from slurm_rl_plugin.simulator.scoring.fixed_scores import FixedScores
-from slurm_rl_plugin.simulator.scoring.hook_effects import hook_effects
-from slurm_rl_plugin.simulator.scoring.network import (
+from slurm_rl_plugin.simulator.scoring.compiled_network import (
     CompiledNetwork,
     compile_network,
     no_network,
 )
+from slurm_rl_plugin.simulator.scoring.fixed_scores import FixedScores
+from slurm_rl_plugin.simulator.scoring.hook_effects import hook_effects
 from slurm_rl_plugin.simulator.scoring.plan_estimates import (
     PlannedQueue,
     PlanRule,
@@ -139,22 +139,19 @@ class SimulationSettings:
             jobs=np.empty(places + 1, dtype=np.int64),
         )
 
-    def empty_cluster(
-        self, workload: Workload, beside: Cluster | None = None, capacity: int | None = None
-    ) -> Cluster:
+    def empty_cluster(self, workload: Workload, beside: Cluster | None = None) -> Cluster:
         """The cluster before the first submission.
 
         Args:
             workload: the jobs.
             beside: see `cluster.empty_cluster`.
-            capacity: processors of a partition; by default those of the machine.
 
         Raises:
             SimulationError: a job wider than the machine.
         """
         return empty_cluster(
             workload,
-            self.capacity if capacity is None else capacity,
+            self.capacity,
             self.half_life,
             beside,
             limit_state(self.class_limit),
