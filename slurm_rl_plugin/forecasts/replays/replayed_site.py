@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -11,8 +11,14 @@ from slurm_rl_plugin.forecasts.replays.drawn_runs import RunSpreads
 from slurm_rl_plugin.forecasts.replays.past_arrivals import PastArrivals
 from slurm_rl_plugin.forecasts.replays.queue_now import QueueNow
 from slurm_rl_plugin.simulator.kernel.workload import Workload
+from slurm_rl_plugin.simulator.nodes.node_machine import NodeMachine
+from slurm_rl_plugin.simulator.schedules.on_nodes import NodeRun
 from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder
 from slurm_rl_plugin.simulator.schedules.resumed import resume, run_until_started
+from slurm_rl_plugin.simulator.schedules.resumed_on_nodes import (
+    resume_on_nodes,
+    run_on_nodes_until_started,
+)
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.units import DAY, FloatArray, IntArray
 
@@ -37,6 +43,7 @@ class ReplayedSite:
         settings: its batch system.
         together: chance that a run time is drawn for all jobs of a template at once and not for
             each: runs of a series are long or short together.
+        machine: its nodes, for all known jobs; None for a pool of processors.
     """
 
     jobs: Workload
@@ -44,6 +51,7 @@ class ReplayedSite:
     order: OrderOf
     settings: SimulationSettings
     together: float = 0.9
+    machine: NodeMachine | None = None
 
     def starts(
         self, queue: QueueNow, awaited: IntArray, draws: int, rng: np.random.Generator
@@ -100,15 +108,43 @@ class ReplayedSite:
         workload = chosen._replace(
             submit=np.concatenate([chosen.submit[: len(present)], submit]), run_time=run_time
         )
-        cluster = self.settings.empty_cluster(workload)
-        cluster.account_usage[: len(queue.usage)] = queue.usage
-        ordered = self.settings.ordered_queue(workload, self.order(workload, jobs))
-        resume(workload, cluster, queue.now, runs, queue.start)
-        ordered.protection.resume(queue.protection, present)
         places = np.searchsorted(present, awaited)
-        run_until_started(workload, cluster, ordered, places, queue.now + _FURTHEST)
-        start = cluster.start[places]
+        replayed = self._on_processors if self.machine is None else self._on_nodes
+        start = replayed(queue, workload, jobs, runs, places)
         return np.where(np.isnan(start), queue.now + _FURTHEST, start)
+
+    def _on_processors(
+        self, queue: QueueNow, workload: Workload, jobs: IntArray, runs: IntArray, places: IntArray
+    ) -> FloatArray:
+        """When those at `places` start, NaN for not at all; those at `runs` run."""
+        settings = self._settings_of(workload, runs)
+        present = len(queue.running) + len(queue.pending)
+        cluster = settings.empty_cluster(workload)
+        cluster.account_usage[: len(queue.usage)] = queue.usage
+        ordered = settings.ordered_queue(workload, self.order(workload, jobs))
+        resume(workload, cluster, queue.now, runs, queue.start)
+        ordered.protection.resume(queue.protection, jobs[:present])
+        run_until_started(workload, cluster, ordered, places, queue.now + _FURTHEST)
+        return cluster.start[places]
+
+    def _on_nodes(
+        self, queue: QueueNow, workload: Workload, jobs: IntArray, runs: IntArray, places: IntArray
+    ) -> FloatArray:
+        assert self.machine is not None
+        settings = self._settings_of(workload, runs)
+        present = len(queue.running) + len(queue.pending)
+        order = self.order(workload, jobs)
+        run = NodeRun.of(workload, self.machine.of_jobs(jobs), order, settings)
+        run.cluster.account_usage[: len(queue.usage)] = queue.usage
+        run.queue.protection.resume(queue.protection, jobs[:present])
+        resume_on_nodes(run, queue.now, runs, queue.start, queue.held, queue.looks)
+        run_on_nodes_until_started(run, places, queue.now + _FURTHEST)
+        return run.cluster.start[places]
+
+    def _settings_of(self, workload: Workload, runs: IntArray) -> SimulationSettings:
+        """Of a machine that holds the running jobs: some may run on what was taken off it since."""
+        held = int(workload.processors[runs].sum())
+        return replace(self.settings, capacity=max(self.settings.capacity, held))
 
     def _shares(self, jobs: IntArray, rng: np.random.Generator) -> FloatArray:
         own = rng.random(len(jobs))

@@ -15,7 +15,7 @@ from slurm_rl_plugin.simulator.kernel.cluster import (
     decision_time,
     next_event,
 )
-from slurm_rl_plugin.simulator.kernel.compilation import compiled
+from slurm_rl_plugin.simulator.kernel.compilation import compiled_borrowing
 from slurm_rl_plugin.simulator.kernel.dispatch import BACKFILLING, CONSERVATIVE, EASY
 from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.nodes.conservative import start_conservatively_on_nodes
@@ -29,7 +29,9 @@ from slurm_rl_plugin.simulator.schedules.as_slurm import (
     slurm_passes,
 )
 from slurm_rl_plugin.simulator.schedules.order_in_tiers import (
+    OrderSpace,
     order_in_tiers,
+    order_space,
     order_that_matters,
 )
 from slurm_rl_plugin.simulator.schedules.ordered_queue import (
@@ -50,7 +52,7 @@ AS_SLURM = "slurm"
 NODE_BACKFILLING = ("none", "easy", "conservative", AS_SLURM)
 
 
-@compiled
+@compiled_borrowing
 def _start(
     workload: Workload,
     cluster: Cluster,
@@ -66,7 +68,7 @@ def _start(
         start_in_order_on_nodes(workload, cluster, machine, order, count, backfilling == EASY)
 
 
-@compiled
+@compiled_borrowing
 def _decide_in_order(
     workload: Workload, cluster: Cluster, machine: MachineNow, backfilling: int
 ) -> None:
@@ -77,7 +79,7 @@ def _decide_in_order(
         _start(workload, cluster, machine, cluster.pending, count, backfilling)
 
 
-@compiled
+@compiled_borrowing
 def _run_in_order(
     workload: Workload,
     cluster: Cluster,
@@ -97,35 +99,50 @@ def _run_in_order(
         _decide_in_order(workload, cluster, machine, backfilling)
 
 
-@compiled
+@compiled_borrowing
+def _decide_by_scores(
+    workload: Workload,
+    cluster: Cluster,
+    machine: MachineNow,
+    queue: OrderedQueue,
+    tier: IntArray,
+    one_line: IntArray,
+    space: OrderSpace,
+    backfilling: int,
+) -> None:
+    """One decision by scores made now; `one_line` is 0 for every job."""
+    if cluster.counts[PENDING] == 0 or not any_room(cluster, machine):
+        return
+    cluster.counts[DECISIONS] += 1
+    score_queue(workload, cluster, queue)
+    count = cluster.counts[PENDING]
+    if backfilling == CONSERVATIVE:  # whoever has no room now has a place in the plan
+        order_in_tiers(queue, tier, space, count)
+    else:
+        count = order_that_matters(machine, queue, tier, one_line, space, count)
+    _start(workload, cluster, machine, space.order, count, backfilling)
+
+
+@compiled_borrowing
 def _run_scored(
     workload: Workload,
     cluster: Cluster,
     machine: MachineNow,
     queue: OrderedQueue,
     tier: IntArray,
+    one_line: IntArray,
+    space: OrderSpace,
     backfilling: int,
     until: float,
 ) -> None:
-    one_line = np.zeros_like(tier)
-    no_rank = np.empty(0, dtype=np.int64)
     while True:
         event = next_event(workload, cluster)
         time = decision_time(event, queue.cycle)
         if np.isinf(event) or time > until:
             return
-        advance(workload, cluster, time, no_rank)
+        advance(workload, cluster, time, one_line[:0])
         free_ended(cluster, machine)
-        if cluster.counts[PENDING] == 0 or not any_room(cluster, machine):
-            continue
-        cluster.counts[DECISIONS] += 1
-        score_queue(workload, cluster, queue)
-        count = cluster.counts[PENDING]
-        if backfilling == CONSERVATIVE:  # whoever has no room now has a place in the plan
-            order = order_in_tiers(queue, tier, count)
-        else:
-            order = order_that_matters(machine, queue, tier, one_line, 1, count)
-        _start(workload, cluster, machine, order, len(order), backfilling)
+        _decide_by_scores(workload, cluster, machine, queue, tier, one_line, space, backfilling)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,7 +208,26 @@ class NodeRun:
         if len(self.rank):
             _run_in_order(jobs, cluster, machine, self.rank, queue.cycle, way, until)
         else:
-            _run_scored(jobs, cluster, machine, queue, self.tier, way, until)
+            line, space = self._order_space()
+            _run_scored(jobs, cluster, machine, queue, self.tier, line, space, way, until)
+
+    def decide(self) -> None:
+        """Decide now, whether or not anything has happened; slurmctld looks when it is time."""
+        jobs, cluster, machine, queue = self.workload, self.cluster, self.machine, self.queue
+        if self.passes is not None:
+            return
+        way = BACKFILLING[self.backfilling]
+        if len(self.rank):
+            _decide_in_order(jobs, cluster, machine, way)
+        else:
+            line, space = self._order_space()
+            _decide_by_scores(jobs, cluster, machine, queue, self.tier, line, space, way)
+
+    def _order_space(self) -> tuple[IntArray, OrderSpace]:
+        """One line for all jobs, and the space in which they are put in order."""
+        count = len(self.tier)
+        space = order_space(count, len(self.machine.waiting), 1)
+        return np.zeros(count, dtype=np.int64), space
 
     def place_of(self, job: int) -> dict[int, float]:
         """The nodes that a running job holds, and its CPUs on each."""

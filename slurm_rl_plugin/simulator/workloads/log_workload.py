@@ -201,7 +201,7 @@ def prepare_log(
         capacity=capacity,
         partition_capacities=capacities,
         dropped={**on_nodes, **dropped},
-        past=_told_apart(log),
+        past=told_apart(log),
         eligible_after=eligible_after,
         machine=machine,
         billed=billed,
@@ -221,7 +221,7 @@ def _from_eligibility(log: JobLog) -> tuple[JobLog, FloatArray | None]:
     return replace(log, submit=log.eligible), later[order]
 
 
-def _told_apart(log: JobLog) -> WorkloadHistory:
+def told_apart(log: JobLog) -> WorkloadHistory:
     """Users and their templates: jobs that ask for the same processors and time limit."""
     limit = np.nan_to_num(log.time_limit, nan=-1.0)
     user = np.unique(log.user, return_inverse=True)[1].astype(np.int64)
