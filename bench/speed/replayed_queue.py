@@ -23,6 +23,7 @@ from bench.speed.nodes_speed import drawn_log, drawn_machine
 from slurm_rl_plugin.accounting.port import JobLog
 from slurm_rl_plugin.cli.assembly.candidates import candidate_of
 from slurm_rl_plugin.features.estimates import RequestedLimit
+from slurm_rl_plugin.forecasts.live.sources import KEPT
 from slurm_rl_plugin.forecasts.replays.queue_now import QueueNow
 from slurm_rl_plugin.forecasts.replays.replayed_log import queues_along
 from slurm_rl_plugin.forecasts.replays.replayed_site import OrderOf, ReplayedSite
@@ -38,8 +39,6 @@ from slurm_rl_plugin.units import DAY, IntArray
 
 PENDING, PAST = 10_000, 100_000
 GOAL_SECONDS, MOST_DRAWS = 10.0, 64
-#: The part of the time since now for which an order is kept; see `ReplayedSite`.
-KEPT = 0.05
 
 
 def campaign(past: int, pending: int) -> JobLog:
