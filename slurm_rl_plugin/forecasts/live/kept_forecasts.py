@@ -7,6 +7,7 @@ import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -26,8 +27,8 @@ create table if not exists given (
 create index if not exists given_moment on given (moment);
 create index if not exists given_open on given (job) where start is null and gone = 0;
 """
-#: Forecasts that bands and weights are made of at most, the newest.
-_MOST = 20_000
+#: Forecasts that have come true which bands, weights and scores are made of at most, the newest.
+_MOST = 10_000
 _NUMBERS = np.dtype("<f4")
 
 
@@ -182,14 +183,23 @@ class KeptForecasts:
             self._file.execute("delete from given where moment < ?", (before,))
 
     def rows(self, since: float, *, most: int = _MOST) -> GivenRows:
-        """The newest forecasts since a time, in the order in which they were given."""
+        """The newest forecasts since a time, in the order in which they were given.
+
+        Args:
+            since: seconds since the epoch.
+            most: of those that have come true, and as many of the others: a long queue must not
+                hide what is known.
+        """
+        found = []
         with self._lock:
-            found = self._file.execute(
-                "select job, moment, partition, kind, interactive, shown, sources, plain, "
-                "forecast, start, gone from given where moment >= ? "
-                "order by moment desc, job desc limit ?",
-                (since, most),
-            ).fetchall()[::-1]
+            for is_open in (0, 1):
+                found += self._file.execute(
+                    "select job, moment, partition, kind, interactive, shown, sources, plain, "
+                    "forecast, start, gone from given where moment >= ? and (start is null) = ? "
+                    "order by moment desc, job desc limit ?",
+                    (since, is_open, most),
+                ).fetchall()
+        found.sort(key=_turn)
         columns = list(zip(*found, strict=True)) if found else [()] * 11
         return GivenRows(
             job=np.array(columns[0], dtype=np.int64),
@@ -206,6 +216,11 @@ class KeptForecasts:
             ),
             gone=np.array(columns[10], dtype=np.bool_),
         )
+
+
+def _turn(row: tuple[Any, ...]) -> tuple[float, int]:
+    """A row of the file in the order of its moment, then of its job."""
+    return row[1], row[0]
 
 
 def _numbers(blobs: tuple[bytes, ...], width: int) -> FloatArray:

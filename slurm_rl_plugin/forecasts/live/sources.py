@@ -25,6 +25,8 @@ from slurm_rl_plugin.units import FloatArray
 #: Names of the sources, in the order in which what they said is kept.
 REPLAYS, PAST_WAITS, OWN = "replays", "past waits", "batch system"
 SOURCES = (REPLAYS, PAST_WAITS, OWN)
+#: Part of the time since now for which an order is kept in replays.
+KEPT = 0.05
 #: Rows that a forest of waits is fitted to at least.
 _FEWEST_ROWS = 50
 
@@ -47,10 +49,23 @@ class ReplaySource:
     on_nodes: str
     half_life: float
 
-    def waits(self, site: SiteAt, draws: int, rng: np.random.Generator) -> FloatArray:
-        """Waits that are left to all pending jobs in replays, seconds, float64[p, draws]."""
+    def waits(
+        self,
+        site: SiteAt,
+        draws: int,
+        rng: np.random.Generator,
+        goes_on: Callable[[int], bool] | None = None,
+    ) -> FloatArray:
+        """Waits that are left to all pending jobs in replays, seconds, float64[p, draws].
+
+        Args:
+            site: at an instant.
+            draws: replays at most.
+            rng: draws them.
+            goes_on: see `ReplayedSite.starts`.
+        """
         replayed, queue = self.at(site)
-        return replayed.starts(queue, site.pending, draws, rng) - site.now
+        return replayed.starts(queue, site.pending, draws, rng, goes_on) - site.now
 
     def at(self, site: SiteAt) -> tuple[ReplayedSite, QueueNow]:
         """The site ready to be played forward, and its queue."""
@@ -69,6 +84,7 @@ class ReplaySource:
             quantiles=past.quantiles_now,
             order=self.order(site),
             settings=settings,
+            kept=KEPT,
             machine=None if machine is None else node_machine(log, machine),
         )
         queue = QueueNow(

@@ -28,6 +28,7 @@ from slurm_rl_plugin.simulator.schedules.as_slurm import (
     run_as_slurm,
     slurm_passes,
 )
+from slurm_rl_plugin.simulator.schedules.kept_order import rank_anew, rank_of_tiers
 from slurm_rl_plugin.simulator.schedules.order_in_tiers import (
     OrderSpace,
     order_in_tiers,
@@ -158,6 +159,7 @@ class NodeRun:
         tier: of each job's partition, shape [n].
         passes: how slurmctld looks at the queue; None where it is not simulated.
         backfilling: one of NODE_BACKFILLING.
+        keeps_order: `rank` is that of the last `order_anew`, and of no static order.
     """
 
     workload: Workload
@@ -168,6 +170,7 @@ class NodeRun:
     tier: IntArray
     passes: SlurmPasses | None
     backfilling: str
+    keeps_order: bool = False
 
     @classmethod
     def of(
@@ -176,14 +179,26 @@ class NodeRun:
         machine: NodeMachine,
         order: QueueOrder,
         settings: SimulationSettings,
+        *,
+        keeps_order: bool = False,
     ) -> NodeRun:
-        """Before the first submission; see `simulate_on_nodes`."""
+        """Before the first submission; see `simulate_on_nodes`.
+
+        Args:
+            workload: the jobs.
+            machine: of these jobs.
+            order: how the queue is ordered.
+            settings: the batch system.
+            keeps_order: scores that change are made at `order_anew` alone, not at each decision.
+        """
         _refuse(settings)
         # how nodes are filled is none of the queue's concern
         queue = replace(settings, backfilling="none").ordered_queue(workload, order)
         rank, tier = np.empty(0, dtype=np.int64), machine.queues.tier
         if order.scores is not None and order.protects is None and not settings.has_hook:
-            rank = _rank_in_tiers(order.scores, tier)
+            rank, keeps_order = _rank_in_tiers(order.scores, tier), False
+        elif keeps_order:
+            rank = rank_of_tiers(tier)
         passes = None
         if settings.backfilling == AS_SLURM:
             passes = slurm_passes(workload, machine)
@@ -196,20 +211,35 @@ class NodeRun:
             tier=tier,
             passes=passes,
             backfilling=settings.backfilling,
+            keeps_order=keeps_order,
         )
 
-    def run_until(self, until: float) -> None:
-        """Let everything up to `until`, seconds, happen, and every decision."""
+    def run_until(self, until: float, cycle: float = 0.0) -> None:
+        """Let everything up to `until`, seconds, happen, and every decision.
+
+        Args:
+            until: seconds.
+            cycle: seconds between decisions of a static or a kept order, or passes of backfill, at
+                least, beside the batch system's own.
+        """
         jobs, cluster, machine, queue = self.workload, self.cluster, self.machine, self.queue
         if self.passes is not None:
-            run_as_slurm(jobs, cluster, machine, self.passes, queue, self.rank, until)
+            interval = max(cycle, self.passes.backfill_interval)
+            passes = self.passes._replace(backfill_interval=interval)
+            run_as_slurm(jobs, cluster, machine, passes, queue, self.rank, until)
             return
         way = BACKFILLING[self.backfilling]
         if len(self.rank):
-            _run_in_order(jobs, cluster, machine, self.rank, queue.cycle, way, until)
+            cycle = max(cycle, queue.cycle)
+            _run_in_order(jobs, cluster, machine, self.rank, cycle, way, until)
         else:
             line, space = self._order_space()
             _run_scored(jobs, cluster, machine, queue, self.tier, line, space, way, until)
+
+    def order_anew(self) -> None:
+        """Rank the jobs by scores of now, if it keeps an order."""
+        if self.keeps_order:
+            rank_anew(self.workload, self.cluster, self.queue, self.rank)
 
     def decide(self) -> None:
         """Decide now, whether or not anything has happened; slurmctld looks when it is time."""

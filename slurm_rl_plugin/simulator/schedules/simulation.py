@@ -308,6 +308,12 @@ def simulate_network(
     return simulate_order(workload, QueueOrder(network=network), settings)
 
 
+def is_static(order: QueueOrder, settings: SimulationSettings) -> bool:
+    """Whether nothing changes the order while jobs wait, so that each has its rank once for all."""
+    plain = settings.plan is None and not (settings.singly or settings.has_hook)
+    return order.scores is not None and order.protects is None and plain
+
+
 def simulate_order(
     workload: Workload, order: QueueOrder, settings: SimulationSettings
 ) -> SimulatedSchedule:
@@ -322,8 +328,7 @@ def simulate_order(
         SimulationError: a job wider than the machine, or one that never started; events one by one
             with a cycle or a limit on a class.
     """
-    plain = settings.plan is None and not (settings.singly or settings.has_hook)
-    if order.scores is not None and order.protects is None and plain:
+    if order.scores is not None and is_static(order, settings):
         return simulate_scores(workload, order.scores, settings)
     queue = settings.ordered_queue(workload, order)
     cluster = settings.empty_cluster(workload)
