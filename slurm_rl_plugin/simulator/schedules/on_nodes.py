@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
 from slurm_rl_plugin.errors import SimulationError
+from slurm_rl_plugin.policies.network import QNetwork
+from slurm_rl_plugin.simulator.kernel.class_limit import ClassLimit
 from slurm_rl_plugin.simulator.kernel.cluster import (
     DECISIONS,
     PENDING,
@@ -38,6 +41,14 @@ from slurm_rl_plugin.simulator.schedules.ordered_queue import (
     OrderedQueue,
     QueueOrder,
     score_queue,
+)
+from slurm_rl_plugin.simulator.schedules.reserve_on_nodes import (
+    BatchLimit,
+    asks_for_much,
+    batch_limit,
+    leave_out_batch_limit,
+    set_batch_limit,
+    with_batch_group,
 )
 from slurm_rl_plugin.simulator.schedules.simulation import (
     SimulatedSchedule,
@@ -99,16 +110,32 @@ def _run_in_order(
         _decide_in_order(workload, cluster, machine, backfilling)
 
 
+class ScoredPasses(NamedTuple):
+    """How a queue that is scored at each decision is looked at, but as slurmctld.
+
+    Attributes:
+        backfilling: code of BACKFILLING.
+        tier: of each job's partition, shape [n].
+        line: all jobs stand in one, shape [n].
+        space: for the order.
+        limit: of batch jobs.
+    """
+
+    backfilling: int
+    tier: IntArray
+    line: IntArray
+    space: OrderSpace
+    limit: BatchLimit
+
+
 @compiled_borrowing
 def _run_scored(
     workload: Workload,
     cluster: Cluster,
     machine: MachineNow,
+    passes: ScoredPasses,
     queue: OrderedQueue,
-    tier: IntArray,
-    one_line: IntArray,
-    space: OrderSpace,
-    backfilling: int,
+    no_rank: IntArray,
     until: float,
 ) -> None:
     while True:
@@ -116,18 +143,20 @@ def _run_scored(
         time = decision_time(event, queue.cycle)
         if np.isinf(event) or time > until:
             return
-        advance(workload, cluster, time, one_line[:0])
+        advance(workload, cluster, time, no_rank)
         free_ended(cluster, machine)
+        leave_out_batch_limit(machine, passes.limit)
         if cluster.counts[PENDING] == 0 or not any_room(cluster, machine):
             continue
         cluster.counts[DECISIONS] += 1
         score_queue(workload, cluster, queue)
-        count = cluster.counts[PENDING]
-        if backfilling == CONSERVATIVE:  # whoever has no room now has a place in the plan
-            order_in_tiers(queue, tier, space, count)
+        set_batch_limit(cluster, machine, passes.limit)
+        count, space = cluster.counts[PENDING], passes.space
+        if passes.backfilling == CONSERVATIVE:  # whoever has no room now has a place in the plan
+            order_in_tiers(queue, passes.tier, space, count)
         else:
-            count = order_that_matters(machine, queue, tier, one_line, space, count)
-        _start(workload, cluster, machine, space.order, count, backfilling)
+            count = order_that_matters(machine, queue, passes.tier, passes.line, space, count)
+        _start(workload, cluster, machine, space.order, count, passes.backfilling)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,6 +170,7 @@ class NodeRun:
         queue: scores the jobs where `rank` is empty.
         rank: place of each job in a static order, tiers within it; or an empty array.
         tier: of each job's partition, shape [n].
+        limit: of batch jobs.
         passes: how slurmctld looks at the queue; None where it is not simulated.
         backfilling: one of NODE_BACKFILLING.
     """
@@ -151,6 +181,7 @@ class NodeRun:
     queue: OrderedQueue
     rank: IntArray
     tier: IntArray
+    limit: BatchLimit
     passes: SlurmPasses | None
     backfilling: str
 
@@ -164,21 +195,32 @@ class NodeRun:
     ) -> NodeRun:
         """Before the first submission; see `simulate_on_nodes`."""
         _refuse(settings)
+        rule = _kept_free(order, settings)
+        settings = replace(settings, class_limit=rule)
         # how nodes are filled is none of the queue's concern
         queue = replace(settings, backfilling="none").ordered_queue(workload, order)
         rank, tier = np.empty(0, dtype=np.int64), machine.queues.tier
-        if order.scores is not None and order.protects is None and not settings.has_hook:
+        is_fixed = order.scores is not None and order.protects is None
+        if order.scores is not None and is_fixed and not settings.has_hook and rule is None:
             rank = _rank_in_tiers(order.scores, tier)
+        limit = batch_limit(rule, machine)
+        cluster = settings.empty_cluster(workload)
+        if rule is not None:
+            much = asks_for_much(rule, machine).astype(np.float64)
+            cluster = cluster._replace(limit=np.concatenate([cluster.limit, much]))
+            limits = with_batch_group(machine.limits, workload.interactive)
+            machine = replace(machine, limits=limits)
         passes = None
         if settings.backfilling == AS_SLURM:
-            passes = slurm_passes(workload, machine)
+            passes = slurm_passes(workload, machine, limit)
         return cls(
             workload=workload,
-            cluster=settings.empty_cluster(workload),
+            cluster=cluster,
             machine=machine.idle(),
             queue=queue,
             rank=rank,
             tier=tier,
+            limit=limit,
             passes=passes,
             backfilling=settings.backfilling,
         )
@@ -193,10 +235,14 @@ class NodeRun:
         if len(self.rank):
             _run_in_order(jobs, cluster, machine, self.rank, queue.cycle, way, until)
         else:
-            count = len(self.tier)
-            one_line = np.zeros(count, dtype=np.int64)
-            space = order_space(count, len(machine.waiting), 1)
-            _run_scored(jobs, cluster, machine, queue, self.tier, one_line, space, way, until)
+            passes = ScoredPasses(
+                backfilling=way,
+                tier=self.tier,
+                line=np.zeros_like(self.tier),
+                space=order_space(len(self.tier), len(machine.waiting), 1),
+                limit=self.limit,
+            )
+            _run_scored(jobs, cluster, machine, passes, queue, self.rank, until)
 
     def place_of(self, job: int) -> dict[int, float]:
         """The nodes that a running job holds, and its CPUs on each."""
@@ -224,7 +270,7 @@ def simulate_on_nodes(
         settings: the batch system; `capacity` is the CPUs of all nodes.
 
     Raises:
-        SimulationError: a way of backfilling, a plan or a limit that is not simulated on nodes, or
+        SimulationError: a way of backfilling or a plan that is not simulated on nodes, or
             a job that never started, since no node of its pool holds it.
     """
     return NodeRun.of(workload, machine, order, settings).finish()
@@ -243,5 +289,14 @@ def _refuse(settings: SimulationSettings) -> None:
             f"nodes are simulated with {', '.join(NODE_BACKFILLING)} backfilling, "
             f"not {settings.backfilling}."
         )
-    if settings.plan is not None or settings.class_limit is not None or settings.reserve:
-        raise SimulationError("on nodes neither plan estimates nor a reserve are simulated yet.")
+    if settings.plan is not None:
+        raise SimulationError("on nodes no plan estimates are simulated yet.")
+
+
+def _kept_free(order: QueueOrder, settings: SimulationSettings) -> ClassLimit | None:
+    """How a reserve is kept: on nodes by a limit on batch jobs in any case; None for none."""
+    network = order.network
+    holds = isinstance(network, QNetwork) and network.reserve_weights is not None
+    if not holds and settings.reserve == 0:
+        return None
+    return settings.class_limit or ClassLimit()
