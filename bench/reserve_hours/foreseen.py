@@ -50,7 +50,7 @@ def foreseen(seed: int, ahead: float, most: int) -> list[ReplayedJob]:
         rule("interactive-first"),
         easy=True,
         reserve=coming(ahead),
-        limit=Limit(*astuple(replace(LIMIT, change_interval=0.0, most=most))),
+        limit=Limit(*astuple(replace(LIMIT, change_interval=0.0, most=most))[:6]),
     )
     return replayed(jobs, workload.submit, np.array(start) - workload.submit + LATENCY.start)
 

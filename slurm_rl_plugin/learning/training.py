@@ -133,7 +133,7 @@ def _load_key(plan: TrainingPlan) -> str:
     if plan.start is not None:
         loads.append(asdict(plan.start))
     if plan.class_limit is not None:
-        loads.append(asdict(plan.class_limit))
+        loads.append(plan.class_limit.entry())
     return _digest([loads, schema_of(plan.settings).digest])
 
 
@@ -282,7 +282,7 @@ def _manifest(
         "sources": list(plan.sources),
         "estimates": list(plan.estimates),
         "backfilling": plan.backfilling,
-        **({} if plan.class_limit is None else {"class_limit": asdict(plan.class_limit)}),
+        **({} if plan.class_limit is None else {"class_limit": plan.class_limit.entry()}),
         **({} if plan.protection is None else {"protection": asdict(plan.protection)}),
         "schema": {"name": schema.name, "version": schema.version, "digest": schema.digest},
         "simulated_jobs": trained.simulated_jobs,

@@ -120,13 +120,14 @@ def test_people_read_the_same_tables(typed: Callable[..., tuple[int, str, str]])
     assert "so many equal processors" not in out
 
 
-def test_a_reserve_is_left_out_on_nodes_and_said_so(told: Told, site: Path) -> None:
+def test_a_reserve_is_a_limit_on_batch_jobs_on_nodes(told: Told, site: Path) -> None:
     text = '[reserve]\nmechanism = "qos"\nqos = "batch"\nmost_processors = 2\n'
     configure(site, "reserve:2", text)
     study = told("shadow-report", *ON_NODES)["study"]
-    assert study["model"] == "interactive-first"
-    assert study["settings"]["reserve_most"] is None
-    assert any("reserve is not simulated on nodes" in each for each in study["notices"])
+    assert study["model"] == "reserve:2"
+    assert study["settings"]["reserve_most"] == 2.0
+    assert {"reserve:2", "interactive-first"} <= {*study["policies"]}
+    assert not any("are not simulated for it" in each for each in study["notices"])
 
 
 def test_easy_backfilling_on_nodes_may_be_asked_for(told: Told) -> None:

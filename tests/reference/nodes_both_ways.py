@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import astuple
 from typing import NamedTuple
 
 import numpy as np
 
+from slurm_rl_plugin.simulator.kernel.class_limit import ClassLimit
 from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.schedules.on_nodes import AS_SLURM, NodeRun
 from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder
@@ -15,6 +17,7 @@ from slurm_rl_plugin.simulator.workloads.machine_load import node_machine, parti
 from slurm_rl_plugin.simulator.workloads.site_points import site_priority
 from tests.reference.node_loads import NodeLoad
 from tests.reference.readable_machine import jobs_on, nodes_of
+from tests.reference.readable_node_reserve import NodeReserve, Rule
 from tests.reference.readable_nodes import Scorer, World, simulate
 from tests.reference.readable_placement import Place
 from tests.reference.readable_site_priority import SHARES, site_scorer
@@ -34,12 +37,14 @@ class Ran(NamedTuple):
 
 
 class How(NamedTuple):
-    """Backfilling, order, seconds of the cycle, and whether jobs end at their limits."""
+    """Backfilling, order, seconds of the cycle, whether jobs end at their limits, the reserve."""
 
     backfilling: str
     order: str
     cycle: float = 0.0
     kill_at_limit: bool = False
+    wanted: int = 0
+    rule: ClassLimit | None = None
 
 
 def prepared_load(load: NodeLoad, how: How) -> tuple[PreparedLog, Workload]:
@@ -47,7 +52,23 @@ def prepared_load(load: NodeLoad, how: How) -> tuple[PreparedLog, Workload]:
     prepared = prepare_log(
         load.log, machine=load.machine, shares=SHARES, kill_at_limit=how.kill_at_limit
     )
-    return prepared, prepared.workload(None)._replace(estimate=prepared.requested)
+    workload = prepared.workload(None)._replace(estimate=prepared.requested)
+    return prepared, workload._replace(interactive=interactive_ones(prepared.log.job_id))
+
+
+def interactive_ones(job_id: np.ndarray) -> np.ndarray:
+    """A third of the jobs, whatever they are."""
+    return np.random.default_rng(11).random(1000)[job_id] < 1 / 3
+
+
+def reserve_of(load: NodeLoad, how: How, job_id: np.ndarray) -> NodeReserve | None:
+    """The readable reserve; None where none is kept."""
+    if how.rule is None:
+        return None
+    machine = load.machine
+    whole = dict(zip(machine.resources, machine.capacity.tolist(), strict=True))
+    interactive = interactive_ones(job_id).tolist()
+    return NodeReserve(how.wanted, Rule(*astuple(how.rule)), interactive, whole)
 
 
 def fixed_scores(jobs: int) -> np.ndarray:
@@ -64,7 +85,11 @@ def node_run(load: NodeLoad, how: How) -> NodeRun:
         "site": QueueOrder(site=site_priority(prepared.log, load.machine)),
     }
     settings = SimulationSettings(
-        capacity=prepared.capacity, backfilling=how.backfilling, cycle=how.cycle
+        capacity=prepared.capacity,
+        backfilling=how.backfilling,
+        cycle=how.cycle,
+        reserve=how.wanted,
+        class_limit=how.rule,
     )
     nodes = node_machine(prepared.log, load.machine)
     return NodeRun.of(workload, nodes, orders[how.order], settings)
@@ -100,9 +125,11 @@ def run_readable(load: NodeLoad, how: How) -> Ran:
         "site": site_scorer(load, list(found)),
     }
     world: World
+    reserve = reserve_of(load, how, np.array(list(found)) + 1)
     if how.backfilling == AS_SLURM:
         serves = [set(np.flatnonzero(row).tolist()) for row in partition_serves(load.machine)]
-        world = simulate_slurmctld(jobs, nodes, scorers[how.order], serves, load.machine.backfill)
+        backfill = load.machine.backfill
+        world = simulate_slurmctld(jobs, nodes, scorers[how.order], serves, backfill, reserve)
     else:
-        world = simulate(jobs, nodes, scorers[how.order], how.backfilling, how.cycle)
+        world = simulate(jobs, nodes, scorers[how.order], how.backfilling, how.cycle, reserve)
     return Ran(list(found), world.start, [world.end(j) for j in range(len(jobs))], world.place)

@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Sequence
 
 from tests.reference.readable_machine import LimitedGroup, QueuedJob, has_room
+from tests.reference.readable_node_reserve import NodeReserve
 from tests.reference.readable_placement import Free, Node, Place, find_place, taken, usable
 
 #: One comparable score for each pending job; higher starts earlier.
@@ -21,8 +22,10 @@ Scorer = Callable[["World"], Sequence]
 class World:
     """The machine at one moment."""
 
-    def __init__(self, jobs: Sequence[QueuedJob], nodes: Sequence[Node]) -> None:
-        self.jobs, self.nodes = jobs, nodes
+    def __init__(
+        self, jobs: Sequence[QueuedJob], nodes: Sequence[Node], reserve: NodeReserve | None = None
+    ) -> None:
+        self.jobs, self.nodes, self.reserve = jobs, nodes, reserve
         self.now = -math.inf
         self.start: list[float] = [math.nan] * len(jobs)
         self.place: list[Place] = [{} for _ in jobs]
@@ -71,7 +74,9 @@ class World:
         for k in self.running:
             for group in self.jobs[k].groups:
                 _count(used, group, self.jobs[k])
-        return not has_room(self.jobs[j].groups, self.jobs[j].counts, used)
+        if not has_room(self.jobs[j].groups, self.jobs[j].counts, used):
+            return True
+        return self.reserve is not None and self.reserve.holds_back(self, j)
 
     def find(
         self, j: int, free: Sequence[Free] | None = None, closed: Collection[int] = ()
@@ -91,9 +96,11 @@ class World:
     def in_order(self, scorer: Scorer) -> list[int]:
         """Pending jobs by the tier of their partition, their score, their submission."""
         pending = self.pending
-        key = {
-            j: (self.jobs[j].tier, score) for j, score in zip(pending, scorer(self), strict=True)
-        }
+        score = dict(zip(pending, scorer(self), strict=True))
+        first = dict.fromkeys(pending, 0)
+        if self.reserve is not None:
+            first = {j: self.reserve.first(j) for j in pending}
+        key = {j: (self.jobs[j].tier, first[j], score[j]) for j in pending}
         return sorted(pending, key=lambda j: key[j], reverse=True)
 
 
@@ -108,15 +115,16 @@ def simulate(
     scorer: Scorer,
     backfilling: str,
     cycle: float = 0.0,
+    reserve: NodeReserve | None = None,
 ) -> World:
     """Starts and places under "none", "easy" or "conservative" backfilling."""
     decide = {"none": _first_come, "easy": _easy, "conservative": _conservative}[backfilling]
-    world = World(jobs, nodes)
+    world = World(jobs, nodes, reserve)
     while any(math.isnan(each) for each in world.start):
         event = next_event(world)
         assert event < math.inf, "a job that never finds room"
         world.now = event if cycle == 0 else math.ceil(event / cycle) * cycle
-        if world.pending:
+        if looks(world):
             decide(world, world.in_order(scorer))
     return world
 
@@ -124,7 +132,20 @@ def simulate(
 def next_event(world: World) -> float:
     """The next submission or end."""
     times = [job.submit for job in world.jobs] + [world.end(j) for j in world.started]
+    times += [] if world.reserve is None else [world.reserve.again]
     return min((time for time in times if time > world.now), default=math.inf)
+
+
+def looks(world: World) -> bool:
+    """Whether anything is decided now; the limit of batch jobs is set only where anybody, all but
+    that limit, has room."""
+    if world.reserve is None:
+        return bool(world.pending)
+    world.reserve.lift(world)
+    if not any(not world.is_held_back(j) and world.find(j) for j in world.pending):
+        return False
+    world.reserve.decide(world)
+    return True
 
 
 def _first_come(world: World, order: list[int]) -> list[int]:

@@ -15,7 +15,8 @@ from typing import NamedTuple
 
 from slurm_rl_plugin.domain.machine import BackfillSettings
 from tests.reference.readable_machine import QueuedJob
-from tests.reference.readable_nodes import Scorer, World, next_event
+from tests.reference.readable_node_reserve import NodeReserve
+from tests.reference.readable_nodes import Scorer, World, looks, next_event
 from tests.reference.readable_placement import Node, Place
 
 #: Seconds after its limit in which Slurm has ended a job.
@@ -28,9 +29,10 @@ def simulate_slurmctld(
     scorer: Scorer,
     partitions: Sequence[set[int]],
     how: BackfillSettings,
+    reserve: NodeReserve | None = None,
 ) -> World:
     """Starts and places; `partitions` are the nodes of each."""
-    world = World(jobs, nodes)
+    world = World(jobs, nodes, reserve)
     full = planned = changed = -math.inf
     while any(math.isnan(each) for each in world.start):
         event, backfill = next_event(world), math.inf
@@ -38,14 +40,14 @@ def simulate_slurmctld(
             backfill = max(planned + how.interval, changed)
         world.now = min(event, backfill)
         assert world.now < math.inf, "a job that never finds room"
-        order, waited = world.in_order(scorer), len(world.pending)
+        order, waited = world.in_order(scorer) if looks(world) else [], len(world.pending)
         if event == world.now:
             changed = world.now
             depth = how.depth
             if world.now >= full + how.main_interval:
                 depth, full = len(order), world.now
             _main_pass(world, order[:depth], partitions)
-        is_due = how.backfills and order and world.now >= planned + how.interval
+        is_due = how.backfills and waited and world.now >= planned + how.interval
         if is_due and changed >= planned:
             planned = world.now
             _backfill(world, [j for j in order if math.isnan(world.start[j])], how)

@@ -48,7 +48,7 @@ def reference_starts(workload: Workload, name: str, how: SimulationSettings) -> 
         conservative=how.backfilling == "conservative",
         reserve=how.reserve,
         cycle=how.cycle,
-        limit=None if limit is None else Limit(*astuple(limit)),
+        limit=None if limit is None else Limit(*astuple(limit)[:6]),
     )
 
 

@@ -36,6 +36,8 @@ def one_node(workload: Workload) -> NodeMachine:
         weight=np.ones(1, dtype=np.int64),
         requests=requests,
         limits=no_limits(jobs, 3),
+        kinds=("cpus", "nodes", "jobs"),
+        together={"cpus": float(CAPACITY)},
         queues=PartitionQueues(
             partition=np.zeros(jobs, dtype=np.int64),
             serves=np.ones((1, 1), dtype=np.bool_),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -81,7 +80,7 @@ def log_entry(
 
 
 def _limit_entry(limit: ClassLimit | None) -> dict[str, Any]:
-    return {} if limit is None else {"reserve_as": "limit", "class_limit": asdict(limit)}
+    return {} if limit is None else {"reserve_as": "limit", "class_limit": limit.entry()}
 
 
 def backfilling(options: argparse.Namespace) -> str:

@@ -150,6 +150,10 @@ def _starts_on_nodes(
     if candidate.name == SITES_OWN:
         order = QueueOrder(site=site_priority(prepared.log, machine))
         settings = replace(settings, half_life=machine.weights.half_life)
+    elif named is not None and named.kind is PolicyKind.RESERVE:
+        scores = STATIC_RULES["interactive-first"](prepared.jobs(), workload.estimate)
+        order = QueueOrder(scores=np.asarray(scores, np.float64), protection=named.protection)
+        settings = replace(settings, reserve=max(settings.reserve, named.reserve))
     else:
         order = _order_in_partitions(candidate, prepared, workload)
     return starts_of_order(order, prepared, workload, settings)

@@ -10,7 +10,9 @@ guard rail of the reserve.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -32,6 +34,7 @@ from slurm_rl_plugin.simulator.kernel.cluster import (
     SET_AT,
     STARVING,
     WAKE,
+    WANTED,
     WIDEST,
     Cluster,
 )
@@ -57,6 +60,10 @@ class ClassLimit:
         narrow_first: below the limit batch jobs wider than `widest_batch_job` go behind the others,
             which a wide one would only keep from the processors that it is not let have.
         most: processors kept free at most, whatever the policy wants.
+        most_resources: of what else is kept free at most, on nodes, by resource; memory in MiB. As
+            much of it is kept as of `most` processors.
+        widest_batch_resources: what of these a batch job may ask for and always fits; 1 where
+            nothing is said.
 
     Raises:
         ConfigurationError: a negative number, or no bound after which a wide job starts.
@@ -68,6 +75,8 @@ class ClassLimit:
     idle_after: float = HOUR
     narrow_first: bool = False
     most: float = math.inf
+    most_resources: Mapping[str, float] = field(default_factory=dict)
+    widest_batch_resources: Mapping[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         least_0 = (self.change_interval, self.lift_after, self.idle_after, self.most)
@@ -86,11 +95,20 @@ class ClassLimit:
                 "behind narrow ones a wide batch job may never start: narrow_first needs a finite "
                 f"lift_after: {self}."
             )
+        if self.most_resources and not 0.0 < self.most < math.inf:
+            raise ConfigurationError(
+                "other resources are kept free in the measure of processors: give a finite most "
+                f"above 0: {self}."
+            )
+
+    def entry(self) -> dict[str, Any]:
+        """As reports and manifests hold it; other resources only where any is kept free."""
+        return {name: value for name, value in asdict(self).items() if value != {}}
 
 
 def limit_state(rule: ClassLimit | None) -> FloatArray:
     """`Cluster.limit` before the first decision; all 0 where processors are kept free."""
-    state = np.zeros(MOST + 1)
+    state = np.zeros(WANTED + 1)
     if rule is not None:
         state[LIMITED] = 1.0
         state[WIDEST], state[CHANGE_INTERVAL] = rule.widest_batch_job, rule.change_interval
@@ -127,6 +145,7 @@ def reserve_in_force(workload: Workload, cluster: Cluster, wanted: int) -> int:
         kept = cluster.capacity[0] - max(room, int(limit[WIDEST]))
     starving = wanted > 0 and nobody_at > now and starves_at <= now
     limit[STARVING] = 1.0 if starving else 0.0
+    limit[WANTED] = wanted if starves_at > now and nobody_at > now else 0.0
     may_change = limit[SET_AT] + limit[CHANGE_INTERVAL]
     if kept != limit[IN_FORCE] and (starving or now >= may_change):
         limit[IN_FORCE], limit[SET_AT] = kept, now
@@ -147,18 +166,22 @@ def _note_arrivals(workload: Workload, cluster: Cluster) -> None:
 
 
 @compiled_borrowing
-def _may_starve(workload: Workload, job: int) -> bool:
-    """Narrower jobs take each processor that becomes free below the limit before such a job."""
-    return workload.processors[job] > 1 and not workload.interactive[job]
+def _may_starve(workload: Workload, cluster: Cluster, job: int) -> bool:
+    """Narrower jobs take all that becomes free below the limit before such a job."""
+    if workload.interactive[job]:
+        return False
+    if len(cluster.limit) > WANTED + 1 and cluster.limit[WANTED + 1 + job] > 0.0:
+        return True
+    return workload.processors[job] > 1
 
 
 @compiled_borrowing
 def _starves_at(workload: Workload, cluster: Cluster) -> float:
-    """When the longest waiting batch job of several processors has waited for too long."""
+    """When the longest waiting batch job that may starve has waited for too long."""
     first = np.inf
     for place in range(cluster.counts[PENDING]):
         job = cluster.pending[place]
-        if _may_starve(workload, job):
+        if _may_starve(workload, cluster, job):
             first = min(first, workload.submit[job] + cluster.limit[LIFT_AFTER])
     return first
 
@@ -166,7 +189,7 @@ def _starves_at(workload: Workload, cluster: Cluster) -> float:
 @compiled_borrowing
 def _starving_now(workload: Workload, cluster: Cluster, job: int) -> bool:
     limit = cluster.limit
-    if limit[STARVING] == 0.0 or not _may_starve(workload, job):
+    if limit[STARVING] == 0.0 or not _may_starve(workload, cluster, job):
         return False
     return workload.submit[job] + limit[LIFT_AFTER] <= cluster.clock[NOW]
 

@@ -20,6 +20,9 @@ NOW, PENDING_WORK = 0, 1
 #: Indices into `Cluster.limit`.
 LIMITED, WIDEST, CHANGE_INTERVAL, LIFT_AFTER, IDLE_AFTER = 0, 1, 2, 3, 4
 IN_FORCE, SET_AT, WAKE, STARVING, LAST_CAME, CAME, NARROW_FIRST, MOST = 5, 6, 7, 8, 9, 10, 11, 12
+#: What is wanted free of batch work after all bounds; behind it, where other resources than
+#: processors are limited too, 1 for each job that asks for much of one.
+WANTED = 13
 
 
 class Cluster(NamedTuple):
@@ -94,7 +97,7 @@ def empty_cluster(
         clock=np.array([first, 0.0]),
         counts=counts,
         capacity=np.array([capacity], dtype=np.int64),
-        limit=np.zeros(MOST + 1) if limit is None else limit,
+        limit=np.zeros(WANTED + 1) if limit is None else limit,
         pending=np.zeros(jobs + 1, dtype=np.int64),
         start=np.full(jobs, np.nan),
         end_time=np.zeros(places),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -46,6 +47,8 @@ class NodeMachine:
         requests: of the jobs of the workload.
         limits: of groups of jobs; nothing used.
         queues: partitions of the jobs.
+        kinds: names of the columns of `limits`, CPUs first.
+        together: what all nodes have of each resource, by name.
         backfill: how slurmctld looks at its queue, where it is simulated as it does.
     """
 
@@ -54,6 +57,8 @@ class NodeMachine:
     requests: NodeRequests
     limits: GroupLimits
     queues: PartitionQueues
+    kinds: tuple[str, ...]
+    together: Mapping[str, float]
     backfill: BackfillSettings = field(default_factory=BackfillSettings)
 
     def of_jobs(self, jobs: IntArray) -> NodeMachine:

@@ -37,6 +37,11 @@ from slurm_rl_plugin.simulator.schedules.order_in_tiers import (
     order_that_matters,
 )
 from slurm_rl_plugin.simulator.schedules.ordered_queue import OrderedQueue, score_queue
+from slurm_rl_plugin.simulator.schedules.reserve_on_nodes import (
+    BatchLimit,
+    leave_out_batch_limit,
+    set_batch_limit,
+)
 from slurm_rl_plugin.units import FloatArray, IntArray
 
 #: Indices into `SlurmPasses.last`: when each pass was last, seconds.
@@ -56,6 +61,7 @@ class SlurmPasses(NamedTuple):
         tier: of each job's partition, shape [n].
         last: when the last full look, the last backfill and the last event were; shape [3].
         space: for the order of a queue that is scored.
+        limit: of batch jobs.
     """
 
     main: MainPasses
@@ -67,14 +73,16 @@ class SlurmPasses(NamedTuple):
     tier: IntArray
     last: FloatArray
     space: OrderSpace
+    limit: BatchLimit
 
 
-def slurm_passes(workload: Workload, machine: NodeMachine) -> SlurmPasses:
+def slurm_passes(workload: Workload, machine: NodeMachine, limit: BatchLimit) -> SlurmPasses:
     """Passes over the jobs of a workload.
 
     Args:
         workload: the jobs; `estimate` is their time limit.
         machine: of these jobs.
+        limit: of batch jobs.
     """
     settings, requests, queues = machine.backfill, machine.requests, machine.queues
     jobs, nodes = len(queues.partition), queues.serves.shape[1]
@@ -115,6 +123,7 @@ def slurm_passes(workload: Workload, machine: NodeMachine) -> SlurmPasses:
         tier=queues.tier,
         last=np.full(3, -np.inf),
         space=order_space(jobs, len(requests.fewest), len(queues.serves)),
+        limit=limit,
     )
 
 
@@ -225,11 +234,13 @@ def run_as_slurm(
         depth = _depth_of_main_pass(passes, time) if event <= time else 0
         is_backfill = _next_pass(cluster, passes) <= time
         started = cluster.counts[STARTED]
+        leave_out_batch_limit(machine, passes.limit)
         if cluster.counts[PENDING] > 0 and any_room(cluster, machine):
             cluster.counts[DECISIONS] += 1
             order, count = cluster.pending, cluster.counts[PENDING]
             if len(rank) == 0:
                 score_queue(workload, cluster, queue)
+                set_batch_limit(cluster, machine, passes.limit)
                 order = passes.space.order
                 count = _order_now(cluster, machine, passes, queue, is_backfill)
             _look(workload, cluster, machine, passes, order, count, depth, is_backfill)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
 from slurm_rl_plugin.errors import SimulationError
+from slurm_rl_plugin.policies.network import QNetwork
+from slurm_rl_plugin.simulator.kernel.class_limit import ClassLimit
 from slurm_rl_plugin.simulator.kernel.cluster import (
     DECISIONS,
     PENDING,
@@ -39,6 +42,14 @@ from slurm_rl_plugin.simulator.schedules.ordered_queue import (
     OrderedQueue,
     QueueOrder,
     score_queue,
+)
+from slurm_rl_plugin.simulator.schedules.reserve_on_nodes import (
+    BatchLimit,
+    asks_for_much,
+    batch_limit,
+    leave_out_batch_limit,
+    set_batch_limit,
+    with_batch_group,
 )
 from slurm_rl_plugin.simulator.schedules.simulation import (
     SimulatedSchedule,
@@ -100,28 +111,45 @@ def _run_in_order(
         _decide_in_order(workload, cluster, machine, backfilling)
 
 
+class ScoredPasses(NamedTuple):
+    """How a queue that is scored at each decision is looked at, but as slurmctld.
+
+    Attributes:
+        backfilling: code of BACKFILLING.
+        tier: of each job's partition, shape [n].
+        line: all jobs stand in one, shape [n].
+        space: for the order.
+        limit: of batch jobs.
+    """
+
+    backfilling: int
+    tier: IntArray
+    line: IntArray
+    space: OrderSpace
+    limit: BatchLimit
+
+
 @compiled_borrowing
 def _decide_by_scores(
     workload: Workload,
     cluster: Cluster,
     machine: MachineNow,
+    passes: ScoredPasses,
     queue: OrderedQueue,
-    tier: IntArray,
-    one_line: IntArray,
-    space: OrderSpace,
-    backfilling: int,
 ) -> None:
-    """One decision by scores made now; `one_line` is 0 for every job."""
+    """One decision by scores made now."""
+    leave_out_batch_limit(machine, passes.limit)
     if cluster.counts[PENDING] == 0 or not any_room(cluster, machine):
         return
     cluster.counts[DECISIONS] += 1
     score_queue(workload, cluster, queue)
-    count = cluster.counts[PENDING]
-    if backfilling == CONSERVATIVE:  # whoever has no room now has a place in the plan
-        order_in_tiers(queue, tier, space, count)
+    set_batch_limit(cluster, machine, passes.limit)
+    count, space = cluster.counts[PENDING], passes.space
+    if passes.backfilling == CONSERVATIVE:  # whoever has no room now has a place in the plan
+        order_in_tiers(queue, passes.tier, space, count)
     else:
-        count = order_that_matters(machine, queue, tier, one_line, space, count)
-    _start(workload, cluster, machine, space.order, count, backfilling)
+        count = order_that_matters(machine, queue, passes.tier, passes.line, space, count)
+    _start(workload, cluster, machine, space.order, count, passes.backfilling)
 
 
 @compiled_borrowing
@@ -129,11 +157,9 @@ def _run_scored(
     workload: Workload,
     cluster: Cluster,
     machine: MachineNow,
+    passes: ScoredPasses,
     queue: OrderedQueue,
-    tier: IntArray,
-    one_line: IntArray,
-    space: OrderSpace,
-    backfilling: int,
+    no_rank: IntArray,
     until: float,
 ) -> None:
     while True:
@@ -141,9 +167,9 @@ def _run_scored(
         time = decision_time(event, queue.cycle)
         if np.isinf(event) or time > until:
             return
-        advance(workload, cluster, time, one_line[:0])
+        advance(workload, cluster, time, no_rank)
         free_ended(cluster, machine)
-        _decide_by_scores(workload, cluster, machine, queue, tier, one_line, space, backfilling)
+        _decide_by_scores(workload, cluster, machine, passes, queue)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,6 +183,7 @@ class NodeRun:
         queue: scores the jobs where `rank` is empty.
         rank: place of each job in a static order, tiers within it; or an empty array.
         tier: of each job's partition, shape [n].
+        limit: of batch jobs.
         passes: how slurmctld looks at the queue; None where it is not simulated.
         backfilling: one of NODE_BACKFILLING.
         keeps_order: `rank` is that of the last `order_anew`, and of no static order.
@@ -168,6 +195,7 @@ class NodeRun:
     queue: OrderedQueue
     rank: IntArray
     tier: IntArray
+    limit: BatchLimit
     passes: SlurmPasses | None
     backfilling: str
     keeps_order: bool = False
@@ -192,23 +220,36 @@ class NodeRun:
             keeps_order: scores that change are made at `order_anew` alone, not at each decision.
         """
         _refuse(settings)
+        rule = _kept_free(order, settings)
+        settings = replace(settings, class_limit=rule)
         # how nodes are filled is none of the queue's concern
         queue = replace(settings, backfilling="none").ordered_queue(workload, order)
         rank, tier = np.empty(0, dtype=np.int64), machine.queues.tier
-        if order.scores is not None and order.protects is None and not settings.has_hook:
+        is_fixed = order.scores is not None and order.protects is None
+        if order.scores is not None and is_fixed and not settings.has_hook and rule is None:
             rank, keeps_order = _rank_in_tiers(order.scores, tier), False
-        elif keeps_order:
+        elif keeps_order and rule is None:
             rank = rank_of_tiers(tier)
+        else:  # a limit on batch jobs follows each decision
+            keeps_order = False
+        limit = batch_limit(rule, machine)
+        cluster = settings.empty_cluster(workload)
+        if rule is not None:
+            much = asks_for_much(rule, machine).astype(np.float64)
+            cluster = cluster._replace(limit=np.concatenate([cluster.limit, much]))
+            limits = with_batch_group(machine.limits, workload.interactive)
+            machine = replace(machine, limits=limits)
         passes = None
         if settings.backfilling == AS_SLURM:
-            passes = slurm_passes(workload, machine)
+            passes = slurm_passes(workload, machine, limit)
         return cls(
             workload=workload,
-            cluster=settings.empty_cluster(workload),
+            cluster=cluster,
             machine=machine.idle(),
             queue=queue,
             rank=rank,
             tier=tier,
+            limit=limit,
             passes=passes,
             backfilling=settings.backfilling,
             keeps_order=keeps_order,
@@ -233,8 +274,7 @@ class NodeRun:
             cycle = max(cycle, queue.cycle)
             _run_in_order(jobs, cluster, machine, self.rank, cycle, way, until)
         else:
-            line, space = self._order_space()
-            _run_scored(jobs, cluster, machine, queue, self.tier, line, space, way, until)
+            _run_scored(jobs, cluster, machine, self._scored_passes(), queue, self.rank, until)
 
     def order_anew(self) -> None:
         """Rank the jobs by scores of now, if it keeps an order."""
@@ -246,18 +286,19 @@ class NodeRun:
         jobs, cluster, machine, queue = self.workload, self.cluster, self.machine, self.queue
         if self.passes is not None:
             return
-        way = BACKFILLING[self.backfilling]
         if len(self.rank):
-            _decide_in_order(jobs, cluster, machine, way)
+            _decide_in_order(jobs, cluster, machine, BACKFILLING[self.backfilling])
         else:
-            line, space = self._order_space()
-            _decide_by_scores(jobs, cluster, machine, queue, self.tier, line, space, way)
+            _decide_by_scores(jobs, cluster, machine, self._scored_passes(), queue)
 
-    def _order_space(self) -> tuple[IntArray, OrderSpace]:
-        """One line for all jobs, and the space in which they are put in order."""
-        count = len(self.tier)
-        space = order_space(count, len(self.machine.waiting), 1)
-        return np.zeros(count, dtype=np.int64), space
+    def _scored_passes(self) -> ScoredPasses:
+        return ScoredPasses(
+            backfilling=BACKFILLING[self.backfilling],
+            tier=self.tier,
+            line=np.zeros_like(self.tier),
+            space=order_space(len(self.tier), len(self.machine.waiting), 1),
+            limit=self.limit,
+        )
 
     def place_of(self, job: int) -> dict[int, float]:
         """The nodes that a running job holds, and its CPUs on each."""
@@ -285,7 +326,7 @@ def simulate_on_nodes(
         settings: the batch system; `capacity` is the CPUs of all nodes.
 
     Raises:
-        SimulationError: a way of backfilling, a plan or a limit that is not simulated on nodes, or
+        SimulationError: a way of backfilling or a plan that is not simulated on nodes, or
             a job that never started, since no node of its pool holds it.
     """
     return NodeRun.of(workload, machine, order, settings).finish()
@@ -304,5 +345,14 @@ def _refuse(settings: SimulationSettings) -> None:
             f"nodes are simulated with {', '.join(NODE_BACKFILLING)} backfilling, "
             f"not {settings.backfilling}."
         )
-    if settings.plan is not None or settings.class_limit is not None or settings.reserve:
-        raise SimulationError("on nodes neither plan estimates nor a reserve are simulated yet.")
+    if settings.plan is not None:
+        raise SimulationError("on nodes no plan estimates are simulated yet.")
+
+
+def _kept_free(order: QueueOrder, settings: SimulationSettings) -> ClassLimit | None:
+    """How a reserve is kept: on nodes by a limit on batch jobs in any case; None for none."""
+    network = order.network
+    holds = isinstance(network, QNetwork) and network.reserve_weights is not None
+    if not holds and settings.reserve == 0:
+        return None
+    return settings.class_limit or ClassLimit()

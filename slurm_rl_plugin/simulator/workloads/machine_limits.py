@@ -42,6 +42,11 @@ class _Groups:
         return self.place[key]
 
 
+def limited_kinds(machine: Machine) -> tuple[str, ...]:
+    """Names of what may be limited, in the order of the columns of `GroupLimits`."""
+    return (*machine.resources, *machine.licences, _NODES, _JOBS)
+
+
 def machine_limits(
     log: JobLog, machine: Machine, requests: NodeRequests, partition: IntArray
 ) -> GroupLimits:
@@ -57,7 +62,7 @@ def machine_limits(
         requests: of the jobs.
         partition: place of each job's partition, shape [n].
     """
-    groups = _Groups(kinds=(*machine.resources, *machine.licences, _NODES, _JOBS))
+    groups = _Groups(kinds=limited_kinds(machine))
     cache: dict[Hashable, list[int]] = {}
     rows = []
     for place in range(len(log)):
@@ -67,7 +72,8 @@ def machine_limits(
         rows.append(cache[key])
     widest = max((len(row) for row in rows), default=0)
     if widest == 0:
-        return no_limits(len(log), len(groups.kinds))
+        none = no_limits(len(log), len(groups.kinds))
+        return none._replace(amounts=_amounts(log, machine, requests))
     return GroupLimits(
         groups=np.array([row + [-1] * (widest - len(row)) for row in rows], dtype=np.int64),
         most=np.array(groups.most),

@@ -14,7 +14,11 @@ from slurm_rl_plugin.simulator.nodes.node_machine import NodeMachine, PartitionQ
 from slurm_rl_plugin.simulator.nodes.node_state import NodeState, idle_nodes
 from slurm_rl_plugin.simulator.nodes.placement import find_room
 from slurm_rl_plugin.simulator.nodes.requests import CPU, NodeRequests, node_requests
-from slurm_rl_plugin.simulator.workloads.machine_limits import ever_within_limits, machine_limits
+from slurm_rl_plugin.simulator.workloads.machine_limits import (
+    ever_within_limits,
+    limited_kinds,
+    machine_limits,
+)
 from slurm_rl_plugin.simulator.workloads.node_constraints import kinds_that_meet
 from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
 
@@ -149,6 +153,8 @@ def node_machine(log: JobLog, machine: Machine) -> NodeMachine:
             user=log.user,
         ),
         backfill=machine.backfill,
+        kinds=limited_kinds(machine),
+        together=dict(zip(machine.resources, machine.capacity.tolist(), strict=True)),
     )
 
 

@@ -36,8 +36,7 @@ def settings_in_force(
         configuration: of the site.
         capacity: processors.
         cycle: seconds between decisions of the batch system.
-        on_nodes: on the nodes of a machine, as slurmctld looks at its queue, and without a limit on
-            batch jobs, which is not simulated there.
+        on_nodes: on the nodes of a machine, as slurmctld looks at its queue.
     """
     return SimulationSettings(
         capacity=capacity,
@@ -46,7 +45,7 @@ def settings_in_force(
         influence=configuration.cycle_settings.influence,
         refresh=configuration.pace.longest,
         starvation=configuration.starvation_bound,
-        class_limit=None if on_nodes else _class_limit(configuration.reserve),
+        class_limit=_class_limit(configuration.reserve),
     )
 
 
@@ -86,20 +85,14 @@ def _class_limit(reserve: ReserveSettings | None) -> ClassLimit | None:
         idle_after=reserve.idle_after,
         narrow_first=reserve.narrow_first,
         most=float(reserve.most),
+        most_resources=reserve.most_resources,
+        widest_batch_resources=reserve.widest_batch_resources,
     )
 
 
-def policies_in_force(
-    configuration: Configuration, *, reserves: bool = True
-) -> dict[str, Candidate]:
-    """What reports call it -> policy: the configured one, and itself without its reserve.
-
-    Args:
-        configuration: of the site.
-        reserves: whether processors can be kept free; else the second one is there alone.
-    """
-    candidates = candidates_of(configuration)
-    return {_called(each.name): each for each in (candidates if reserves else candidates[-1:])}
+def policies_in_force(configuration: Configuration) -> dict[str, Candidate]:
+    """What reports call it -> policy: the configured one, and itself without its reserve."""
+    return {_called(each.name): each for each in candidates_of(configuration)}
 
 
 def policies_beside(names: Sequence[str], taken: Container[str]) -> dict[str, Candidate]:

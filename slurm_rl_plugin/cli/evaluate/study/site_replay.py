@@ -105,7 +105,7 @@ def replay_site(
     if sys.stderr.isatty() and not compiled_before():
         print(f"slurm-rl: {COMPILES_FIRST}", file=sys.stderr)
     on_nodes = log.prepared.machine is not None
-    own = policies_in_force(configuration, reserves=not on_nodes)
+    own = policies_in_force(configuration)
     model, candidates = next(iter(own)), own | policies_beside(beside, own)
     rules = configuration.classifier if configuration.has_class_rules else None
     known = class_known_at_submission(log.prepared, rules)
@@ -121,7 +121,6 @@ def replay_site(
         "own_class_rules": configuration.has_class_rules,
         "notices": [
             *_exempt(configuration),
-            *_without_reserve(configuration, on_nodes=on_nodes),
             *_notices(known, candidates, settings),
         ],
     }
@@ -191,12 +190,6 @@ def _exempt(configuration: Configuration) -> Iterator[str]:
         yield "Exempt jobs (exempt_accounts, _partitions, _qos) are ordered like any other here."
 
 
-def _without_reserve(configuration: Configuration, *, on_nodes: bool) -> Iterator[str]:
-    """On nodes nothing is kept free of batch work."""
-    if on_nodes and configuration.reserve is not None:
-        yield "The reserve is not simulated on nodes: the configured policy is shown without it."
-
-
 def _notices(
     known: PreparedLog, candidates: Mapping[str, Candidate], settings: SimulationSettings
 ) -> Iterator[str]:
@@ -211,7 +204,8 @@ def _notices(
         )
     for name, each in candidates.items():
         named = named_policy(each.name) if each.network is None else None
-        driven = each.policy is not None or (named is not None and bool(named.reserve))
+        kept = named is not None and bool(named.reserve) and known.machine is None
+        driven = each.policy is not None or kept
         if driven and settings.has_hook:
             yield (
                 f"{name} is asked at each decision: influence, age of scores and starvation bound "
