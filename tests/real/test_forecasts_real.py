@@ -17,10 +17,11 @@ from typing import Any
 import pytest
 
 from slurm_rl_plugin.domain.queue_file import read_queue, write_queue
+from slurm_rl_plugin.simulator.kernel.kept_code import keep_compiled_code, kept_code
 from tests.real.conftest import ACCOUNTS, running_slurm, skip_without_daemons
 from tests.real.daemon_under_test import RunningHook, running_hook
 from tests.real.drawn_order import wall_clock
-from tests.real.ordinary_user import AS_HIM, NAME, STAFF, give_him
+from tests.real.ordinary_user import AS_HIM, NAME, STAFF
 from tests.real.private_cluster import ClusterPlan, PrivateSlurm
 from tests.real.slurm_releases import SlurmRelease
 from tests.real.system_users import add_system_user
@@ -85,7 +86,11 @@ def _foretold(folder: Path) -> Iterator[ForetoldSlurm]:
     shutil.chown(looks, "root", NAME)
     looks.chmod(0o2750)  # the daemon's; what it writes there the service's group may read
     own.mkdir()
-    give_him(own)
+    keep_compiled_code()
+    if kept_code().is_dir():  # what is compiled already need not be again, which takes minutes
+        shutil.copytree(kept_code(), own / "cache")
+    for path in (own, *own.rglob("*")):
+        shutil.chown(path, NAME)
     configuration = own / "slurm-rl.toml"
     configuration.write_text(
         f'[forecast]\nqueue_file = "{looks}/queue.npz"\nkept_file = "{own}/kept.sqlite"\n'
