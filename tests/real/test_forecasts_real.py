@@ -104,7 +104,8 @@ def _foretold(folder: Path) -> Iterator[ForetoldSlurm]:
         _end_some(slurm)
         service = _service(slurm, configuration, own / "log")
         try:
-            hers, his = _wait_for_forecasts(slurm)
+            _short_jobs_come_true(slurm, own / "notice")
+            hers, his = _waiting_jobs(slurm)
             site = ForetoldSlurm(
                 slurm=slurm,
                 hook=hook,
@@ -141,10 +142,25 @@ def _service(slurm: PrivateSlurm, configuration: Path, log: Path) -> subprocess.
         )
 
 
-def _wait_for_forecasts(slurm: PrivateSlurm) -> tuple[int, int]:
-    """Submit jobs that wait and start, and behind them one of alice's and one of bob's."""
+def _short_jobs_come_true(slurm: PrivateSlurm, notice: Path) -> None:
+    """Short jobs are foretold while one holds the node, and start once it is gone."""
+    holds = slurm.submit(user="bob", account="biology", processors=4, minutes=60, seconds=3600)
+    running = ("squeue", "-h", "-t", "R", "-o", "%A")
+    slurm.wait_until(lambda: slurm.run(*running).stdout.split() == [str(holds)], 30, "it runs")
     for _ in range(SHORT):
-        slurm.submit(user="alice", account="physics", processors=2, minutes=1, seconds=1)
+        slurm.submit(user="alice", account="physics", minutes=1, seconds=3)
+    slurm.wait_until(
+        lambda: notice.is_file() and f"{SHORT} wait on this cluster" in notice.read_text(),
+        SOON,
+        "a forecast",
+    )
+    slurm.run("scancel", str(holds))
+    pending = ("squeue", "-h", "-t", "PD", "-o", "%A")
+    slurm.wait_until(lambda: not slurm.run(*pending).stdout, SOON, "all short jobs started")
+
+
+def _waiting_jobs(slurm: PrivateSlurm) -> tuple[int, int]:
+    """One of alice's and one of bob's behind a long job."""
     slurm.submit(user="bob", account="biology", processors=4, minutes=60, seconds=3600)
     hers = slurm.submit(user="alice", account="physics", processors=4, minutes=30)
     return hers, slurm.submit(user="bob", account="biology", processors=4, minutes=30)
