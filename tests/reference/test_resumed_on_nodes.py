@@ -7,12 +7,10 @@ import pytest
 
 from slurm_rl_plugin.forecasts.replays.queue_now import QueueNow, queue_on_nodes
 from slurm_rl_plugin.policies.protection import Protection
+from slurm_rl_plugin.simulator.schedules.kept_order import run_until_started
 from slurm_rl_plugin.simulator.schedules.on_nodes import NODE_BACKFILLING, NodeRun
 from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder
-from slurm_rl_plugin.simulator.schedules.resumed_on_nodes import (
-    resume_on_nodes,
-    run_on_nodes_until_started,
-)
+from slurm_rl_plugin.simulator.schedules.resumed_on_nodes import resume_on_nodes
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.simulator.workloads.machine_load import node_machine
 from slurm_rl_plugin.simulator.workloads.site_points import site_priority
@@ -77,6 +75,6 @@ def test_told_the_truth_a_replay_gives_the_truth(seed: int, name: str, backfilli
         for number in met.running.tolist():
             place = int(np.searchsorted(present, number))
             assert run.place_of(place) == under_way.place_of(number)
-        run_on_nodes_until_started(run, np.arange(len(rows)), np.inf)
+        run_until_started(run, np.arange(len(rows)), np.inf, 0.0)
         np.testing.assert_array_equal(run.cluster.start, whole[rows])
     assert ran > 0

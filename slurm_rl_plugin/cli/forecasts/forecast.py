@@ -27,7 +27,7 @@ from slurm_rl_plugin.cli.forecasts.forecast_assembly import (
     token_of,
     trusted_users,
 )
-from slurm_rl_plugin.cli.forecasts.site_history import SiteHistory
+from slurm_rl_plugin.cli.forecasts.site_history import OwnHistory
 from slurm_rl_plugin.cli.progress import progress_bar
 from slurm_rl_plugin.configuration import Configuration
 from slurm_rl_plugin.domain.queue_file import QueueOnFile, read_queue
@@ -102,7 +102,7 @@ class ForecastService:
     configuration: Configuration
     forecaster: Forecaster
     orders: Orders
-    history: SiteHistory
+    history: OwnHistory
     queue_file: Path
     desk: ForecastDesk | None = None
     _log: PreparedLog | None = None
@@ -113,7 +113,7 @@ class ForecastService:
     _complaint: str = ""
 
     def serve(self) -> None:
-        """Begin to answer at the socket, and at the port where a token is configured.
+        """Begin to answer at the socket and at the port.
 
         Raises:
             ConfigurationError: one of them cannot be listened on.
@@ -130,7 +130,7 @@ class ForecastService:
         if given.socket:
             serve_pages_locally(pages, Path(given.socket), section="forecast")
             logger.info("forecast=ready socket=%s", given.socket)
-        if given.token_file:
+        if given.address:
             tls = self.configuration.forecast_tls
             port = serve_pages(pages, given.address, given.port, tls, section="forecast")
             scheme = "http" if tls is None else "https"
@@ -235,6 +235,6 @@ def _service(configuration: Configuration) -> ForecastService:
         configuration=configuration,
         forecaster=build_forecaster(configuration, kind.name, kept),
         orders=build_orders(configuration),
-        history=SiteHistory(configuration=configuration, kind=kind),
+        history=OwnHistory(configuration=configuration, kind=kind),
         queue_file=Path(given.queue_file),
     )

@@ -28,7 +28,7 @@ _SECONDS, _SECONDS_OF_MACHINE = 600.0, 60.0
 
 
 @dataclass(slots=True, kw_only=True)
-class SiteHistory:
+class OwnHistory:
     """The accounting of a site.
 
     Attributes:

@@ -348,6 +348,8 @@ def _command(options: argparse.Namespace, logs: list[NamedLog], estimates: list[
 def _words_of_jobs(options: argparse.Namespace, logs: list[NamedLog]) -> list[str]:
     """What makes other jobs, sites or shares of the same logs."""
     words = []
+    if options.cluster is not None:
+        words.append(f"--cluster {Path(options.cluster).name}")
     if options.partitions is not None:
         each = ",".join(f"{name}={size}" for name, size in options.partitions.items())
         words.append(f"--partitions {each}")

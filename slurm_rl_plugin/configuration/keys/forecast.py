@@ -52,7 +52,7 @@ class ForecastSection:
     )
     address: str = key(
         default="127.0.0.1",
-        meaning="address to serve portals on, where `token_file` is given",
+        meaning="address to serve portals and Prometheus on; empty for none",
         note="Elsewhere than on the loopback address it is served by TLS only.",
     )
     port: int = key(default=9345, least=0, most=65535, meaning="port; 0 takes any free one")
@@ -72,8 +72,9 @@ class ForecastSection:
     )
     token_file: str = key(
         default="",
-        meaning="the token with which a portal may ask for any user; empty serves no port",
-        note="Make it with `openssl rand -hex 32`; a new one in the file counts at once.",
+        meaning="the token with which a portal may ask for any user; empty lets none ask",
+        note="`/metrics` needs none. Make it with `openssl rand -hex 32`; a new one in the file "
+        "counts at once.",
     )
     others: bool = key(
         default=False,

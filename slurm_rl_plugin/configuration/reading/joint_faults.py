@@ -117,7 +117,7 @@ def _bare_token_faults(given: GivenKeys, section: str) -> Iterator[str]:
         return
     address, tls = given.value(section, "address"), given.value(section, "tls_certificate")
     secret = (section, "tls_certificate") in given.faulty or tls.value
-    if not secret and not is_loopback(address.value):
+    if address.value and not secret and not is_loopback(address.value):
         yield (
             f"{address.origin}: [{section}] address {address.value!r} would show the token to the "
             "network: give tls_certificate and tls_key, or address 127.0.0.1."

@@ -138,10 +138,10 @@ class ForecastDesk:
 
 
 def number_of_job(text: str) -> int:
-    """The number of a job.
+    """Read the job that a query asks for.
 
     Raises:
-        ForecastRefused: it is none.
+        ForecastRefused: it is no whole number.
     """
     if not (text.isascii() and text.isdigit() and len(text) <= 10):
         raise ForecastRefused(_BAD, f"{text[:40]!r} is no number of a job.")

@@ -53,12 +53,12 @@ class ForecastPages:
         """Answer one request, whatever it is."""
         kind = "application/json"
         try:
-            asker, page = self._asker(environ), str(environ.get("PATH_INFO") or "/")
-            status = "200 OK"
-            if page == METRICS:
+            page, status = str(environ.get("PATH_INFO") or "/"), "200 OK"
+            if page == METRICS:  # they name no job and no user
                 body, kind = self.metrics()
             else:
-                body = json.dumps(self._document(asker, page, environ)).encode() + b"\n"
+                document = self._document(self._asker(environ), page, environ)
+                body = json.dumps(document).encode() + b"\n"
         except ForecastRefused as error:
             status, body = error.status, json.dumps({"error": str(error)}).encode() + b"\n"
         except Exception:  # our bug must show in the log, not end the thread without a word

@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 
 #: A job's forecast is kept when it is first seen, and when its wait since then has doubled.
 _SOONEST_AGAIN = 10.0 * MINUTE
-#: Replays at first, by whose time it is told how many there may be.
+#: Replays of a queue at least, whatever time they take.
 _FIRST_DRAWS = 4
 #: Coverage is told of so many seconds of forecasts.
 _LATELY = 28.0 * DAY
@@ -170,13 +170,12 @@ class Forecaster:
         if len(site.pending) == 0:
             return np.empty((0, len(LEVELS)))
         rng = np.random.default_rng([self.seed, int(site.now)])
-        begin = self.monotonic()
-        first = self.source.waits(site, _FIRST_DRAWS, rng)
-        each = (self.monotonic() - begin) / _FIRST_DRAWS
-        left = int(min(most - _FIRST_DRAWS, (self.seconds - (self.monotonic() - begin)) / each))
-        if left < 1:
-            return first
-        return np.hstack([first, self.source.waits(site, left, rng)])
+        until = self.monotonic() + self.seconds
+
+        def goes_on(made: int) -> bool:
+            return made < _FIRST_DRAWS or self.monotonic() < until
+
+        return self.source.waits(site, most, rng, goes_on)
 
     def _past_waits(self, site: SiteAt) -> Forecasts | None:
         if self._past is None or not 0.0 <= site.now - self._fitted < _FIT_EVERY:

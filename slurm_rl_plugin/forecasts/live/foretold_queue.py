@@ -12,7 +12,7 @@ from slurm_rl_plugin.domain import QueueSnapshot
 from slurm_rl_plugin.forecasts.forecast import Forecasts
 from slurm_rl_plugin.forecasts.live.joining import FEWEST_SCORED, JoinedForecasts
 from slurm_rl_plugin.forecasts.live.sources import SOURCES
-from slurm_rl_plugin.units import DAY, HOUR, MINUTE, BoolArray, IntArray
+from slurm_rl_plugin.units import DAY, HOUR, MINUTE, BoolArray, FloatArray, IntArray
 
 #: Times for which the chance of a start by then is told: name -> seconds.
 CHANCES = {"10 minutes": 10.0 * MINUTE, "1 hour": HOUR, "1 day": DAY}
@@ -110,8 +110,14 @@ class ForetoldQueue:
                 name: None if np.isnan(log) else float(self.snapshot.now + 10.0**log)
                 for name, log in zip(SOURCES, sources.tolist(), strict=True)
             },
-            "weights": dict(zip(SOURCES, self.told.weights.tolist(), strict=True)),
+            "weights": dict(zip(SOURCES, self._weights(sources).tolist(), strict=True)),
         }
+
+    def _weights(self, sources: FloatArray) -> FloatArray:
+        """Weights of SOURCES for one job: the first has those of who says nothing."""
+        weights = np.where(np.isnan(sources), 0.0, self.told.weights)
+        weights[0] += 1.0 - weights.sum()
+        return weights
 
 
 def forecast_document(one: Forecasts, now: float) -> dict[str, Any]:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import sqlite3
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -25,8 +27,8 @@ create table if not exists given (
 create index if not exists given_moment on given (moment);
 create index if not exists given_open on given (job) where start is null and gone = 0;
 """
-#: Forecasts that bands and weights are made of at most, the newest.
-_MOST = 20_000
+#: Forecasts that have come true which bands, weights and scores are made of at most, the newest.
+_MOST = 10_000
 _NUMBERS = np.dtype("<f4")
 
 
@@ -93,7 +95,7 @@ class GivenRows:
 
 
 class KeptForecasts:
-    """A file of forecasts; one process writes it, others may read."""
+    """A file of forecasts; one process writes it, others may read. Any of its threads may ask."""
 
     def __init__(self, path: Path) -> None:
         """Open the file, which is made where there is none.
@@ -101,6 +103,7 @@ class KeptForecasts:
         Raises:
             ConfigurationError: it cannot be opened or written, or another release made it.
         """
+        self._lock = threading.Lock()
         try:
             self._file = sqlite3.connect(path, timeout=10.0, check_same_thread=False)
             form = int(self._file.execute("pragma user_version").fetchone()[0])
@@ -123,7 +126,7 @@ class KeptForecasts:
         """Add forecasts; one of the same job and moment is replaced."""
         logs = (rows.sources, rows.plain.logs, rows.forecasts.logs)
         texts = [each.astype(_NUMBERS) for each in logs]
-        with self._file:
+        with self._lock, self._file:
             self._file.executemany(
                 "insert or replace into given (job, moment, partition, kind, interactive, shown, "
                 "sources, plain, forecast, start) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -144,9 +147,10 @@ class KeptForecasts:
 
     def open_jobs(self) -> dict[int, float]:
         """Jobs whose start is not known, and when the last forecast of each was kept."""
-        found = self._file.execute(
-            "select job, max(moment) from given where start is null and gone = 0 group by job"
-        )
+        with self._lock:
+            found = self._file.execute(
+                "select job, max(moment) from given where start is null and gone = 0 group by job"
+            ).fetchall()
         return {int(job): float(moment) for job, moment in found}
 
     def settle(self, starts: Mapping[int, float], gone: set[int]) -> int:
@@ -160,7 +164,7 @@ class KeptForecasts:
         Returns:
             Forecasts that have come true by it.
         """
-        with self._file:
+        with self._lock, self._file:
             done = self._file.executemany(
                 "update given set start = ?, gone = 0 "
                 "where job = ? and start is null and moment <= ?",
@@ -175,16 +179,27 @@ class KeptForecasts:
 
     def forget(self, before: float) -> None:
         """Drop what was given before a time, seconds since the epoch."""
-        with self._file:
+        with self._lock, self._file:
             self._file.execute("delete from given where moment < ?", (before,))
 
     def rows(self, since: float, *, most: int = _MOST) -> GivenRows:
-        """The newest forecasts since a time, in the order in which they were given."""
-        found = self._file.execute(
-            "select job, moment, partition, kind, interactive, shown, sources, plain, forecast, "
-            "start, gone from given where moment >= ? order by moment desc, job desc limit ?",
-            (since, most),
-        ).fetchall()[::-1]
+        """The newest forecasts since a time, in the order in which they were given.
+
+        Args:
+            since: seconds since the epoch.
+            most: of those that have come true, and as many of the others: a long queue must not
+                hide what is known.
+        """
+        found = []
+        with self._lock:
+            for is_open in (0, 1):
+                found += self._file.execute(
+                    "select job, moment, partition, kind, interactive, shown, sources, plain, "
+                    "forecast, start, gone from given where moment >= ? and (start is null) = ? "
+                    "order by moment desc, job desc limit ?",
+                    (since, is_open, most),
+                ).fetchall()
+        found.sort(key=_turn)
         columns = list(zip(*found, strict=True)) if found else [()] * 11
         return GivenRows(
             job=np.array(columns[0], dtype=np.int64),
@@ -201,6 +216,11 @@ class KeptForecasts:
             ),
             gone=np.array(columns[10], dtype=np.bool_),
         )
+
+
+def _turn(row: tuple[Any, ...]) -> tuple[float, int]:
+    """A row of the file in the order of its moment, then of its job."""
+    return row[1], row[0]
 
 
 def _numbers(blobs: tuple[bytes, ...], width: int) -> FloatArray:

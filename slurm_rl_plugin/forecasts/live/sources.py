@@ -25,6 +25,11 @@ from slurm_rl_plugin.units import FloatArray
 #: Names of the sources, in the order in which what they said is kept.
 REPLAYS, PAST_WAITS, OWN = "replays", "past waits", "batch system"
 SOURCES = (REPLAYS, PAST_WAITS, OWN)
+#: Backfilling on nodes of queues with more waiting jobs than so many: as slurmctld does it, one
+#: replay of 10,000 jobs takes a minute.
+EASY_ON_NODES, _DEEP = "easy", 1000
+#: Part of the time since now for which an order is kept in replays.
+KEPT = 0.05
 #: Rows that a forest of waits is fitted to at least.
 _FEWEST_ROWS = 50
 
@@ -37,7 +42,7 @@ class ReplaySource:
         order: of the queue of a site at an instant.
         spread: weights of the predicted quantiles of run times.
         backfilling: of its scheduler on a pool of processors.
-        on_nodes: of its scheduler where its nodes are known.
+        on_nodes: of its scheduler where its nodes are known, and the queue is not too deep for it.
         half_life: of past usage, seconds.
     """
 
@@ -47,10 +52,23 @@ class ReplaySource:
     on_nodes: str
     half_life: float
 
-    def waits(self, site: SiteAt, draws: int, rng: np.random.Generator) -> FloatArray:
-        """Waits that are left to all pending jobs in replays, seconds, float64[p, draws]."""
+    def waits(
+        self,
+        site: SiteAt,
+        draws: int,
+        rng: np.random.Generator,
+        goes_on: Callable[[int], bool] | None = None,
+    ) -> FloatArray:
+        """Waits that are left to all pending jobs in replays, seconds, float64[p, draws].
+
+        Args:
+            site: at an instant.
+            draws: replays at most.
+            rng: draws them.
+            goes_on: see `ReplayedSite.starts`.
+        """
         replayed, queue = self.at(site)
-        return replayed.starts(queue, site.pending, draws, rng) - site.now
+        return replayed.starts(queue, site.pending, draws, rng, goes_on) - site.now
 
     def at(self, site: SiteAt) -> tuple[ReplayedSite, QueueNow]:
         """The site ready to be played forward, and its queue."""
@@ -61,7 +79,7 @@ class ReplaySource:
         machine = site.prepared.machine
         settings = SimulationSettings(
             capacity=site.prepared.capacity,
-            backfilling=self.backfilling if machine is None else self.on_nodes,
+            backfilling=self._backfilling(site),
             half_life=self.half_life,
         )
         replayed = ReplayedSite(
@@ -69,6 +87,7 @@ class ReplaySource:
             quantiles=past.quantiles_now,
             order=self.order(site),
             settings=settings,
+            kept=KEPT,
             machine=None if machine is None else node_machine(log, machine),
         )
         queue = QueueNow(
@@ -79,6 +98,11 @@ class ReplaySource:
             usage=site.usage,
         )
         return replayed, queue
+
+    def _backfilling(self, site: SiteAt) -> str:
+        if site.prepared.machine is None:
+            return self.backfilling
+        return self.on_nodes if len(site.pending) <= _DEEP else EASY_ON_NODES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

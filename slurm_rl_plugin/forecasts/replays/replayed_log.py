@@ -13,12 +13,16 @@ from slurm_rl_plugin.forecasts.replays.replayed_site import OrderOf, ReplayedSit
 from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.nodes.node_machine import NodeMachine
 from slurm_rl_plugin.simulator.schedules.on_nodes import NodeRun
-from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder, run_until
+from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder
+from slurm_rl_plugin.simulator.schedules.resumed import ProcessorRun
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog
 from slurm_rl_plugin.simulator.workloads.machine_load import node_machine
 from slurm_rl_plugin.simulator.workloads.recorded_runs import RecordedPast
 from slurm_rl_plugin.units import FloatArray, IntArray
+
+#: The part of the time since now for which a replay keeps an order; see `ReplayedSite`.
+_KEPT = 0.02
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,8 +77,9 @@ def replayed_waits(
         order=order,
         settings=settings,
         machine=machine,
+        kept=_KEPT,
     )
-    met_by = _queues(workload, machine, order(workload, np.arange(len(start))), settings)
+    met_by = queues_along(workload, machine, order(workload, np.arange(len(start))), settings)
     drawn, planned = np.empty((len(jobs), draws)), np.empty(len(jobs))
     submit = workload.submit[jobs]
     for place, number in enumerate(jobs.tolist()):
@@ -89,7 +94,7 @@ def replayed_waits(
     return ReplayedWaits(jobs=jobs, wait=start[jobs] - submit, drawn=drawn, planned=planned)
 
 
-def _queues(
+def queues_along(
     workload: Workload, machine: NodeMachine | None, order: QueueOrder, settings: SimulationSettings
 ) -> Callable[[int, float], QueueNow]:
     """What tells the queue that a job meets as it is submitted, of jobs in order of submission."""
@@ -101,11 +106,10 @@ def _queues(
             return queue_on_nodes(run, job, now)
 
         return on_nodes
-    cluster = settings.empty_cluster(workload)
-    ordered = settings.ordered_queue(workload, order)
+    pool = ProcessorRun.of(workload, order, settings)
 
     def on_processors(job: int, now: float) -> QueueNow:
-        run_until(workload, cluster, ordered, np.nextafter(now, -np.inf))
-        return queue_of(workload, cluster, ordered, job, now)
+        pool.run_until(float(np.nextafter(now, -np.inf)))
+        return queue_of(workload, pool.cluster, pool.queue, job, now)
 
     return on_processors

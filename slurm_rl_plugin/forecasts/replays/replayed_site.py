@@ -12,13 +12,11 @@ from slurm_rl_plugin.forecasts.replays.past_arrivals import PastArrivals
 from slurm_rl_plugin.forecasts.replays.queue_now import QueueNow
 from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.nodes.node_machine import NodeMachine
+from slurm_rl_plugin.simulator.schedules.kept_order import RunUnderWay, run_until_started
 from slurm_rl_plugin.simulator.schedules.on_nodes import NodeRun
 from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder
-from slurm_rl_plugin.simulator.schedules.resumed import resume, run_until_started
-from slurm_rl_plugin.simulator.schedules.resumed_on_nodes import (
-    resume_on_nodes,
-    run_on_nodes_until_started,
-)
+from slurm_rl_plugin.simulator.schedules.resumed import ProcessorRun
+from slurm_rl_plugin.simulator.schedules.resumed_on_nodes import resume_on_nodes
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.units import DAY, FloatArray, IntArray
 
@@ -44,6 +42,9 @@ class ReplayedSite:
         together: chance that a run time is drawn for all jobs of a template at once and not for
             each: runs of a series are long or short together.
         machine: its nodes, for all known jobs; None for a pool of processors.
+        kept: part of the time since now for which scores are kept that change while jobs wait, a
+            minute at least; 0 where they are made at each decision, which is exact and, with
+            thousands of jobs that wait, slow.
     """
 
     jobs: Workload
@@ -52,9 +53,15 @@ class ReplayedSite:
     settings: SimulationSettings
     together: float = 0.9
     machine: NodeMachine | None = None
+    kept: float = 0.0
 
     def starts(
-        self, queue: QueueNow, awaited: IntArray, draws: int, rng: np.random.Generator
+        self,
+        queue: QueueNow,
+        awaited: IntArray,
+        draws: int,
+        rng: np.random.Generator,
+        goes_on: Callable[[int], bool] | None = None,
     ) -> FloatArray:
         """When jobs start in replays with drawn run times and arrivals, seconds, [m, draws].
 
@@ -63,20 +70,20 @@ class ReplayedSite:
 
         Args:
             queue: who runs and who waits.
-            awaited: some of the pending jobs, shape [m].
-            draws: how many replays.
+            awaited: some of the pending jobs, or all, shape [m].
+            draws: how many replays at most.
             rng: draws them.
+            goes_on: asked after each replay, with how many were made, whether there is time for
+                more; fewer columns come back where it says no.
         """
         arrivals = PastArrivals(submit=self.jobs.submit)
         planned = float(self.planned(queue, awaited).max(initial=queue.now)) - queue.now
         span = min(max(_BEYOND_PLAN * planned, _SOONEST), _LATEST)
-        return np.stack(
-            [
-                self._replayed(queue, awaited, *arrivals.drawn(queue.now, span, rng), rng)
-                for _ in range(draws)
-            ],
-            axis=1,
-        )
+        found: list[FloatArray] = []
+        while len(found) < draws and not (found and goes_on and not goes_on(len(found))):
+            coming, submit = arrivals.drawn(queue.now, span, rng)
+            found.append(self._replayed(queue, awaited, coming, submit, rng))
+        return np.stack(found, axis=1)
 
     def planned(self, queue: QueueNow, awaited: IntArray) -> FloatArray:
         """When jobs would start if all ran as long as planned and nobody came, seconds, [m].
@@ -108,38 +115,32 @@ class ReplayedSite:
         workload = chosen._replace(
             submit=np.concatenate([chosen.submit[: len(present)], submit]), run_time=run_time
         )
+        run = self._resumed(queue, workload, jobs, runs)
         places = np.searchsorted(present, awaited)
-        replayed = self._on_processors if self.machine is None else self._on_nodes
-        start = replayed(queue, workload, jobs, runs, places)
+        run_until_started(run, places, queue.now + _FURTHEST, self.kept)
+        start = run.cluster.start[places]
         return np.where(np.isnan(start), queue.now + _FURTHEST, start)
 
-    def _on_processors(
-        self, queue: QueueNow, workload: Workload, jobs: IntArray, runs: IntArray, places: IntArray
-    ) -> FloatArray:
-        """When those at `places` start, NaN for not at all; those at `runs` run."""
-        settings = self._settings_of(workload, runs)
-        present = len(queue.running) + len(queue.pending)
-        cluster = settings.empty_cluster(workload)
-        cluster.account_usage[: len(queue.usage)] = queue.usage
-        ordered = settings.ordered_queue(workload, self.order(workload, jobs))
-        resume(workload, cluster, queue.now, runs, queue.start)
-        ordered.protection.resume(queue.protection, jobs[:present])
-        run_until_started(workload, cluster, ordered, places, queue.now + _FURTHEST)
-        return cluster.start[places]
-
-    def _on_nodes(
-        self, queue: QueueNow, workload: Workload, jobs: IntArray, runs: IntArray, places: IntArray
-    ) -> FloatArray:
-        assert self.machine is not None
-        settings = self._settings_of(workload, runs)
-        present = len(queue.running) + len(queue.pending)
-        order = self.order(workload, jobs)
-        run = NodeRun.of(workload, self.machine.of_jobs(jobs), order, settings)
+    def _resumed(
+        self, queue: QueueNow, workload: Workload, jobs: IntArray, runs: IntArray
+    ) -> RunUnderWay:
+        """The queue as it stands, to be played forward; of `jobs` those at `runs` run."""
+        order, settings = self.order(workload, jobs), self._settings_of(workload, runs)
+        keeps = self.kept > 0.0
+        run: ProcessorRun | NodeRun
+        if self.machine is None:
+            run = ProcessorRun.of(workload, order, settings, keeps_order=keeps)
+        else:
+            nodes = self.machine.of_jobs(jobs)
+            run = NodeRun.of(workload, nodes, order, settings, keeps_order=keeps)
         run.cluster.account_usage[: len(queue.usage)] = queue.usage
-        run.queue.protection.resume(queue.protection, jobs[:present])
-        resume_on_nodes(run, queue.now, runs, queue.start, queue.held, queue.looks)
-        run_on_nodes_until_started(run, places, queue.now + _FURTHEST)
-        return run.cluster.start[places]
+        present = jobs[: len(queue.running) + len(queue.pending)]
+        run.queue.protection.resume(queue.protection, present)
+        if isinstance(run, NodeRun):
+            resume_on_nodes(run, queue.now, runs, queue.start, queue.held, queue.looks)
+        else:
+            run.resume(queue.now, runs, queue.start)
+        return run
 
     def _settings_of(self, workload: Workload, runs: IntArray) -> SimulationSettings:
         """Of a machine that holds the running jobs: some may run on what was taken off it since."""

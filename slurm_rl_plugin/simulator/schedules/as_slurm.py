@@ -19,11 +19,7 @@ from slurm_rl_plugin.simulator.kernel.cluster import (
     advance,
     next_event,
 )
-from slurm_rl_plugin.simulator.kernel.compilation import (
-    compiled,
-    compiled_borrowing,
-    compiled_inline,
-)
+from slurm_rl_plugin.simulator.kernel.compilation import compiled_borrowing
 from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.nodes.backfill_passes import BackfillPasses
 from slurm_rl_plugin.simulator.nodes.fitting_ends import fitting_ends
@@ -35,7 +31,9 @@ from slurm_rl_plugin.simulator.nodes.requests import NodeRequests
 from slurm_rl_plugin.simulator.nodes.slurm_backfill import backfill
 from slurm_rl_plugin.simulator.nodes.time_slots import time_slots
 from slurm_rl_plugin.simulator.schedules.order_in_tiers import (
+    OrderSpace,
     order_in_tiers,
+    order_space,
     order_that_matters,
 )
 from slurm_rl_plugin.simulator.schedules.ordered_queue import OrderedQueue, score_queue
@@ -57,6 +55,7 @@ class SlurmPasses(NamedTuple):
         backfill_interval: seconds between passes of backfill.
         tier: of each job's partition, shape [n].
         last: when the last full look, the last backfill and the last event were; shape [3].
+        space: for the order of a queue that is scored.
     """
 
     main: MainPasses
@@ -67,6 +66,7 @@ class SlurmPasses(NamedTuple):
     backfill_interval: float
     tier: IntArray
     last: FloatArray
+    space: OrderSpace
 
 
 def slurm_passes(workload: Workload, machine: NodeMachine) -> SlurmPasses:
@@ -114,6 +114,7 @@ def slurm_passes(workload: Workload, machine: NodeMachine) -> SlurmPasses:
         backfill_interval=settings.interval,
         tier=queues.tier,
         last=np.full(3, -np.inf),
+        space=order_space(jobs, len(requests.fewest), len(queues.serves)),
     )
 
 
@@ -145,51 +146,55 @@ def _depth_of_main_pass(passes: SlurmPasses, time: float) -> int:
     return len(passes.tier)
 
 
-@compiled_inline
+@compiled_borrowing
 def _order_now(
     cluster: Cluster,
     machine: MachineNow,
     passes: SlurmPasses,
     queue: OrderedQueue,
     is_backfill: bool,
-) -> IntArray:
-    """The order as far as the passes that are due look at it."""
+) -> int:
+    """Fill the order as far as the passes that are due look at it; how many jobs it has."""
     count = cluster.counts[PENDING]
     if is_backfill or count > passes.depth:
-        return order_in_tiers(queue, passes.tier, count)
-    partition, partitions = passes.main.partition, len(passes.main.failed)
-    return order_that_matters(machine, queue, passes.tier, partition, partitions, count)
+        order_in_tiers(queue, passes.tier, passes.space, count)
+        return int(count)
+    line = passes.main.partition
+    return order_that_matters(machine, queue, passes.tier, line, passes.space, count)
 
 
-@compiled
-def _still_pending(start: FloatArray, order: IntArray, count: int) -> IntArray:
-    """Those of the first `count` of an order that have not started."""
-    return order[:count][np.isnan(start[order[:count]])]
+@compiled_borrowing
+def _keep_pending(start: FloatArray, order: IntArray, count: int) -> None:
+    """Put those of the first `count` of an order first that have not started."""
+    kept = 0
+    for place in range(count):
+        if np.isnan(start[order[place]]):
+            order[kept] = order[place]
+            kept += 1
 
 
-@compiled_inline
+@compiled_borrowing
 def _look(
     workload: Workload,
     cluster: Cluster,
     machine: MachineNow,
     passes: SlurmPasses,
     order: IntArray,
-    is_static: bool,
+    count: int,
     depth: int,
     is_backfill: bool,
 ) -> None:
-    """The passes that are due now, over the pending jobs in order; of the first, to a depth."""
-    count = cluster.counts[PENDING]
+    """The passes that are due now, over `count` pending jobs in order; of the first, to a depth."""
+    pending = cluster.counts[PENDING]
     if depth > 0:
-        looked = min(depth, count if is_static else len(order))
-        start_in_main_pass(workload, cluster, machine, passes.main, order, looked)
+        start_in_main_pass(workload, cluster, machine, passes.main, order, min(depth, count))
     if is_backfill and cluster.counts[PENDING] > 0:
-        if not is_static and cluster.counts[PENDING] < count:
-            order = _still_pending(cluster.start, order, count)
+        if cluster.counts[PENDING] < pending:
+            _keep_pending(cluster.start, order, count)
         backfill(workload, cluster, machine, passes.backfill, order, cluster.counts[PENDING])
 
 
-@compiled
+@compiled_borrowing
 def run_as_slurm(
     workload: Workload,
     cluster: Cluster,
@@ -222,12 +227,12 @@ def run_as_slurm(
         started = cluster.counts[STARTED]
         if cluster.counts[PENDING] > 0 and any_room(cluster, machine):
             cluster.counts[DECISIONS] += 1
-            order = cluster.pending
+            order, count = cluster.pending, cluster.counts[PENDING]
             if len(rank) == 0:
                 score_queue(workload, cluster, queue)
-                order = _order_now(cluster, machine, passes, queue, is_backfill)
-            is_static = len(rank) > 0
-            _look(workload, cluster, machine, passes, order, is_static, depth, is_backfill)
+                order = passes.space.order
+                count = _order_now(cluster, machine, passes, queue, is_backfill)
+            _look(workload, cluster, machine, passes, order, count, depth, is_backfill)
         if is_backfill:
             passes.last[_BACKFILL] = time
         if cluster.counts[STARTED] > started:

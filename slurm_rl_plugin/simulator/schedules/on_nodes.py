@@ -15,7 +15,7 @@ from slurm_rl_plugin.simulator.kernel.cluster import (
     decision_time,
     next_event,
 )
-from slurm_rl_plugin.simulator.kernel.compilation import compiled
+from slurm_rl_plugin.simulator.kernel.compilation import compiled_borrowing
 from slurm_rl_plugin.simulator.kernel.dispatch import BACKFILLING, CONSERVATIVE, EASY
 from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.nodes.conservative import start_conservatively_on_nodes
@@ -28,8 +28,11 @@ from slurm_rl_plugin.simulator.schedules.as_slurm import (
     run_as_slurm,
     slurm_passes,
 )
+from slurm_rl_plugin.simulator.schedules.kept_order import rank_anew, rank_of_tiers
 from slurm_rl_plugin.simulator.schedules.order_in_tiers import (
+    OrderSpace,
     order_in_tiers,
+    order_space,
     order_that_matters,
 )
 from slurm_rl_plugin.simulator.schedules.ordered_queue import (
@@ -50,7 +53,7 @@ AS_SLURM = "slurm"
 NODE_BACKFILLING = ("none", "easy", "conservative", AS_SLURM)
 
 
-@compiled
+@compiled_borrowing
 def _start(
     workload: Workload,
     cluster: Cluster,
@@ -66,7 +69,7 @@ def _start(
         start_in_order_on_nodes(workload, cluster, machine, order, count, backfilling == EASY)
 
 
-@compiled
+@compiled_borrowing
 def _decide_in_order(
     workload: Workload, cluster: Cluster, machine: MachineNow, backfilling: int
 ) -> None:
@@ -77,7 +80,7 @@ def _decide_in_order(
         _start(workload, cluster, machine, cluster.pending, count, backfilling)
 
 
-@compiled
+@compiled_borrowing
 def _run_in_order(
     workload: Workload,
     cluster: Cluster,
@@ -97,7 +100,7 @@ def _run_in_order(
         _decide_in_order(workload, cluster, machine, backfilling)
 
 
-@compiled
+@compiled_borrowing
 def _decide_by_scores(
     workload: Workload,
     cluster: Cluster,
@@ -105,6 +108,7 @@ def _decide_by_scores(
     queue: OrderedQueue,
     tier: IntArray,
     one_line: IntArray,
+    space: OrderSpace,
     backfilling: int,
 ) -> None:
     """One decision by scores made now; `one_line` is 0 for every job."""
@@ -114,32 +118,32 @@ def _decide_by_scores(
     score_queue(workload, cluster, queue)
     count = cluster.counts[PENDING]
     if backfilling == CONSERVATIVE:  # whoever has no room now has a place in the plan
-        order = order_in_tiers(queue, tier, count)
+        order_in_tiers(queue, tier, space, count)
     else:
-        order = order_that_matters(machine, queue, tier, one_line, 1, count)
-    _start(workload, cluster, machine, order, len(order), backfilling)
+        count = order_that_matters(machine, queue, tier, one_line, space, count)
+    _start(workload, cluster, machine, space.order, count, backfilling)
 
 
-@compiled
+@compiled_borrowing
 def _run_scored(
     workload: Workload,
     cluster: Cluster,
     machine: MachineNow,
     queue: OrderedQueue,
     tier: IntArray,
+    one_line: IntArray,
+    space: OrderSpace,
     backfilling: int,
     until: float,
 ) -> None:
-    one_line = np.zeros_like(tier)
-    no_rank = np.empty(0, dtype=np.int64)
     while True:
         event = next_event(workload, cluster)
         time = decision_time(event, queue.cycle)
         if np.isinf(event) or time > until:
             return
-        advance(workload, cluster, time, no_rank)
+        advance(workload, cluster, time, one_line[:0])
         free_ended(cluster, machine)
-        _decide_by_scores(workload, cluster, machine, queue, tier, one_line, backfilling)
+        _decide_by_scores(workload, cluster, machine, queue, tier, one_line, space, backfilling)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,6 +159,7 @@ class NodeRun:
         tier: of each job's partition, shape [n].
         passes: how slurmctld looks at the queue; None where it is not simulated.
         backfilling: one of NODE_BACKFILLING.
+        keeps_order: `rank` is that of the last `order_anew`, and of no static order.
     """
 
     workload: Workload
@@ -165,6 +170,7 @@ class NodeRun:
     tier: IntArray
     passes: SlurmPasses | None
     backfilling: str
+    keeps_order: bool = False
 
     @classmethod
     def of(
@@ -173,14 +179,26 @@ class NodeRun:
         machine: NodeMachine,
         order: QueueOrder,
         settings: SimulationSettings,
+        *,
+        keeps_order: bool = False,
     ) -> NodeRun:
-        """Before the first submission; see `simulate_on_nodes`."""
+        """Before the first submission; see `simulate_on_nodes`.
+
+        Args:
+            workload: the jobs.
+            machine: of these jobs.
+            order: how the queue is ordered.
+            settings: the batch system.
+            keeps_order: scores that change are made at `order_anew` alone, not at each decision.
+        """
         _refuse(settings)
         # how nodes are filled is none of the queue's concern
         queue = replace(settings, backfilling="none").ordered_queue(workload, order)
         rank, tier = np.empty(0, dtype=np.int64), machine.queues.tier
         if order.scores is not None and order.protects is None and not settings.has_hook:
-            rank = _rank_in_tiers(order.scores, tier)
+            rank, keeps_order = _rank_in_tiers(order.scores, tier), False
+        elif keeps_order:
+            rank = rank_of_tiers(tier)
         passes = None
         if settings.backfilling == AS_SLURM:
             passes = slurm_passes(workload, machine)
@@ -193,31 +211,53 @@ class NodeRun:
             tier=tier,
             passes=passes,
             backfilling=settings.backfilling,
+            keeps_order=keeps_order,
         )
 
-    def run_until(self, until: float) -> None:
-        """Let everything up to `until`, seconds, happen, and every decision."""
+    def run_until(self, until: float, cycle: float = 0.0) -> None:
+        """Let everything up to `until`, seconds, happen, and every decision.
+
+        Args:
+            until: seconds.
+            cycle: seconds between decisions of a static or a kept order, or passes of backfill, at
+                least, beside the batch system's own.
+        """
         jobs, cluster, machine, queue = self.workload, self.cluster, self.machine, self.queue
         if self.passes is not None:
-            run_as_slurm(jobs, cluster, machine, self.passes, queue, self.rank, until)
+            interval = max(cycle, self.passes.backfill_interval)
+            passes = self.passes._replace(backfill_interval=interval)
+            run_as_slurm(jobs, cluster, machine, passes, queue, self.rank, until)
             return
         way = BACKFILLING[self.backfilling]
         if len(self.rank):
-            _run_in_order(jobs, cluster, machine, self.rank, queue.cycle, way, until)
+            cycle = max(cycle, queue.cycle)
+            _run_in_order(jobs, cluster, machine, self.rank, cycle, way, until)
         else:
-            _run_scored(jobs, cluster, machine, queue, self.tier, way, until)
+            line, space = self._order_space()
+            _run_scored(jobs, cluster, machine, queue, self.tier, line, space, way, until)
+
+    def order_anew(self) -> None:
+        """Rank the jobs by scores of now, if it keeps an order."""
+        if self.keeps_order:
+            rank_anew(self.workload, self.cluster, self.queue, self.rank)
 
     def decide(self) -> None:
         """Decide now, whether or not anything has happened; slurmctld looks when it is time."""
         jobs, cluster, machine, queue = self.workload, self.cluster, self.machine, self.queue
         if self.passes is not None:
             return
-        way, tier = BACKFILLING[self.backfilling], self.tier
+        way = BACKFILLING[self.backfilling]
         if len(self.rank):
             _decide_in_order(jobs, cluster, machine, way)
         else:
-            one_line = np.zeros_like(tier)
-            _decide_by_scores(jobs, cluster, machine, queue, tier, one_line, way)
+            line, space = self._order_space()
+            _decide_by_scores(jobs, cluster, machine, queue, self.tier, line, space, way)
+
+    def _order_space(self) -> tuple[IntArray, OrderSpace]:
+        """One line for all jobs, and the space in which they are put in order."""
+        count = len(self.tier)
+        space = order_space(count, len(self.machine.waiting), 1)
+        return np.zeros(count, dtype=np.int64), space
 
     def place_of(self, job: int) -> dict[int, float]:
         """The nodes that a running job holds, and its CPUs on each."""

@@ -2,48 +2,82 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
-from slurm_rl_plugin.simulator.kernel.compilation import compiled, compiled_inline
+from slurm_rl_plugin.simulator.kernel.compilation import compiled, compiled_borrowing
 from slurm_rl_plugin.simulator.nodes.machine_now import MachineNow, find_room_now
 from slurm_rl_plugin.simulator.nodes.node_state import GIVEN_BACK
 from slurm_rl_plugin.simulator.schedules.ordered_queue import OrderedQueue
-from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
+from slurm_rl_plugin.units import FloatArray, IntArray
 
 _UNKNOWN, _ROOM, _NO_ROOM = 0, 1, 2
 
 
-@compiled_inline
-def order_in_tiers(queue: OrderedQueue, tier: IntArray, count: int) -> IntArray:
-    """The `count` pending jobs by tier, then by the scores made now, then by submission.
+class OrderSpace(NamedTuple):
+    """Space for an order, so that making one makes no array.
+
+    Attributes:
+        order: job numbers, the first to be looked at first, shape [n].
+        scores, jobs: of those that are put in order, shape [n].
+        room: what is known of the room of each shape, shape [shapes].
+        first: place in the queue of the first job without room of each line, shape [lines].
+    """
+
+    order: IntArray
+    scores: FloatArray
+    jobs: IntArray
+    room: IntArray
+    first: IntArray
+
+
+def order_space(jobs: int, shapes: int, lines: int) -> OrderSpace:
+    """Space for the orders of so many jobs, of so many shapes, in so many lines."""
+    return OrderSpace(
+        order=np.zeros(jobs, dtype=np.int64),
+        scores=np.zeros(jobs),
+        jobs=np.zeros(jobs, dtype=np.int64),
+        room=np.zeros(shapes, dtype=np.int64),
+        first=np.zeros(lines, dtype=np.int64),
+    )
+
+
+@compiled_borrowing
+def order_in_tiers(queue: OrderedQueue, tier: IntArray, space: OrderSpace, count: int) -> None:
+    """Fill `space.order` with pending jobs by tier, then score of now, then submission.
 
     Args:
         queue: with scores of now.
         tier: of each job, shape [n].
+        space: its order is filled.
         count: pending jobs.
     """
-    return _sorted(queue.scores[:count], queue.jobs[:count], tier)
+    _sort(queue.scores[:count], queue.jobs[:count], tier, space.order)
 
 
 @compiled
-def _sorted(scores: FloatArray, jobs: IntArray, tier: IntArray) -> IntArray:
+def _sort(scores: FloatArray, jobs: IntArray, tier: IntArray, order: IntArray) -> None:
     # pending jobs stand in order of submission, which a stable sort keeps among equals
-    order = jobs[np.argsort(-scores, kind="mergesort")]
-    for place in range(1, len(order)):
-        if tier[order[place]] > tier[order[place - 1]]:
-            return order[np.argsort(-tier[order], kind="mergesort")]
-    return order
+    best_first = np.argsort(-scores, kind="mergesort")
+    count, sorted_already = len(jobs), True
+    for place in range(count):
+        order[place] = jobs[best_first[place]]
+        if place > 0 and tier[order[place]] > tier[order[place - 1]]:
+            sorted_already = False
+    if not sorted_already:
+        order[:count] = order[:count][np.argsort(-tier[order[:count]], kind="mergesort")]
 
 
-@compiled_inline
+@compiled_borrowing
 def order_that_matters(
     machine: MachineNow,
     queue: OrderedQueue,
     tier: IntArray,
     line: IntArray,
-    lines: int,
+    space: OrderSpace,
     count: int,
-) -> IntArray:
+) -> int:
     """`order_in_tiers` without jobs that can change nothing: neither start nor hold others back.
 
     Of the jobs without room now only the first of each line holds others back.
@@ -53,48 +87,52 @@ def order_that_matters(
         queue: with scores of now.
         tier: of each job, shape [n].
         line: in which each job stands, shape [n].
-        lines: how many there are.
+        space: its order is filled.
         count: pending jobs.
+
+    Returns:
+        How many jobs the order has.
     """
     if machine.limits.groups.shape[1] > 0:  # who is the first without room then changes
-        return order_in_tiers(queue, tier, count)
-    kept = _who_matters(machine, queue, tier, line, lines, count)
-    return _sorted(queue.scores[:count][kept], queue.jobs[:count][kept], tier)
+        order_in_tiers(queue, tier, space, count)
+        return count
+    _find_first_of_lines(machine, queue, tier, line, space, count)
+    kept = 0
+    for place in range(count):
+        job = queue.jobs[place]
+        shape = machine.requests.shape[job]
+        if space.room[shape] == _ROOM or space.first[line[job]] == place:
+            space.scores[kept], space.jobs[kept] = queue.scores[place], job
+            kept += 1
+    _sort(space.scores[:kept], space.jobs[:kept], tier, space.order)
+    return kept
 
 
-@compiled_inline
-def _who_matters(
+@compiled_borrowing
+def _find_first_of_lines(
     machine: MachineNow,
     queue: OrderedQueue,
     tier: IntArray,
     line: IntArray,
-    lines: int,
+    space: OrderSpace,
     count: int,
-) -> BoolArray:
-    """Which places of the queue hold jobs with room now, or the first without it of a line."""
-    shapes = machine.requests.shape
+) -> None:
+    """Fill `room`, and `first` with the job of each line that is first of those without room."""
+    space.room[:], space.first[:] = _UNKNOWN, -1
     fails, given_back = machine.nodes.fails, machine.nodes.counts[GIVEN_BACK]
-    known = np.zeros(len(fails), dtype=np.int8)
-    kept = np.zeros(count, dtype=np.bool_)
-    first = np.full(lines, -1)
     for place in range(count):
         job = queue.jobs[place]
-        shape = shapes[job]
-        if known[shape] == _UNKNOWN:  # a call passes every array of the machine: one for a shape
+        shape = machine.requests.shape[job]
+        if space.room[shape] == _UNKNOWN:  # a call passes every array of the machine
             has_room = fails[shape] != given_back and find_room_now(machine, shape) > 0
-            known[shape] = _ROOM if has_room else _NO_ROOM
-        if known[shape] == _ROOM:
-            kept[place] = True
+            space.room[shape] = _ROOM if has_room else _NO_ROOM
+        if space.room[shape] == _ROOM:
             continue
-        best = first[line[job]]
+        best = space.first[line[job]]
         above = best < 0
         if not above:
             other = queue.jobs[best]
             above = tier[job] > tier[other]
             above = above or (tier[job] == tier[other] and queue.scores[place] > queue.scores[best])
         if above:
-            first[line[job]] = place
-    for best in first:
-        if best >= 0:
-            kept[best] = True
-    return kept
+            space.first[line[job]] = place

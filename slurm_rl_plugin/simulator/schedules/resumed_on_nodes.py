@@ -25,10 +25,6 @@ from slurm_rl_plugin.simulator.nodes.requests import CPU
 from slurm_rl_plugin.simulator.schedules.on_nodes import NodeRun
 from slurm_rl_plugin.units import FloatArray, IntArray
 
-#: Seconds that a run goes on before it is looked at whether all awaited jobs have started, and how
-#: much longer each time.
-_FIRST_STRETCH, _LONGER = 600.0, 1.2
-
 
 class HeldNodes(NamedTuple):
     """Which nodes some running jobs hold, one job behind the other.
@@ -168,19 +164,5 @@ def resume_on_nodes(
     if run.passes is not None:
         run.passes.last[:] = (-np.inf, -np.inf, now) if looks is None else looks
     elif next_event(run.workload, run.cluster) > now:
+        run.order_anew()
         run.decide()
-
-
-def run_on_nodes_until_started(run: NodeRun, awaited: IntArray, until: float) -> None:
-    """Let everything happen until all awaited jobs have started, and little more.
-
-    Args:
-        run: changed in place.
-        awaited: jobs, shape [m].
-        until: seconds; what has not started by then has NaN as its start.
-    """
-    time, stretch = float(run.cluster.clock[NOW]), _FIRST_STRETCH
-    while time < until and np.isnan(run.cluster.start[awaited]).any():
-        time = min(time + stretch, until)
-        run.run_until(time)
-        stretch *= _LONGER

@@ -16,15 +16,12 @@ from slurm_rl_plugin.simulator.kernel.cluster import (
     Cluster,
 )
 from slurm_rl_plugin.simulator.kernel.compilation import (
-    compiled,
     compiled_borrowing,
     compiled_copy,
-    compiled_inline,
 )
 from slurm_rl_plugin.simulator.kernel.workload import Workload, size_of
 from slurm_rl_plugin.units import FloatArray, IntArray
 
-_overtaken_by = compiled_copy(plain.overtaken_by)
 longest_wait = compiled_copy(plain.longest_wait)
 _protected_after = compiled_copy(plain.protected_after)
 _borne_by = compiled_copy(plain.borne_by)
@@ -61,6 +58,7 @@ class ProtectedQueue(NamedTuple):
         site: time up to which is counted, and the longest wait lately, seconds.
         ended: how many jobs that ended are counted, shape [1].
         overtaken: seconds by which each job was overtaken while it waited, shape [n].
+        charged: space for what jobs used that came behind each pending one, shape [n + 1].
     """
 
     jobs: int
@@ -70,6 +68,7 @@ class ProtectedQueue(NamedTuple):
     site: FloatArray
     ended: IntArray
     overtaken: FloatArray
+    charged: FloatArray
 
     def copy(self) -> ProtectedQueue:
         """The same with counts of its own, to be changed."""
@@ -115,6 +114,7 @@ def protected_queue(
         site=np.array([-np.inf, 0.0]),
         ended=np.zeros(1, dtype=np.int64),
         overtaken=np.zeros(places),
+        charged=np.zeros(places + 1),
     )
 
 
@@ -130,7 +130,7 @@ def _has_place(workload: Workload, protection: ProtectedQueue, job: int, taken: 
     return mine < protection.of_one_user
 
 
-@compiled
+@compiled_borrowing
 def protect(
     workload: Workload,
     cluster: Cluster,
@@ -153,6 +153,8 @@ def protect(
     taken = 0
     for place in range(count):
         job = jobs[place]
+        if protection.overtaken[job] <= limit:  # nobody bears less
+            continue
         borne = _borne_by(workload.time_limit[job], limit, protection.site[_LONGEST])
         if protection.overtaken[job] > borne and _has_place(workload, protection, job, taken):
             scores[place] = np.inf  # ties go to the job submitted first
@@ -162,31 +164,56 @@ def protect(
                 break
 
 
-@compiled_inline
-def count_up_to_now(
+@compiled_borrowing
+def _came_before(workload: Workload, jobs: IntArray, count: int, job: int) -> int:
+    """How many of the first `count` of `jobs`, in order of submission, came before another."""
+    low, high = 0, count
+    while low < high:
+        middle = (low + high) // 2
+        if jobs[middle] < job:  # their numbers lie together, when they came lies apart
+            low = middle + 1
+        else:
+            high = middle
+    while low > 0 and workload.submit[jobs[low - 1]] == workload.submit[job]:
+        low -= 1
+    return low
+
+
+@compiled_borrowing
+def _charge(
     workload: Workload, cluster: Cluster, protection: ProtectedQueue, jobs: IntArray
 ) -> None:
-    """Add what the machine did since the last decision to what each job was overtaken by."""
+    """Fill `charged` with what the jobs used since the last decision, by whom they came behind."""
     now, last = cluster.clock[NOW], protection.site[_COUNTED_TO]
     count, running = cluster.counts[PENDING], cluster.counts[RUNNING]
-    first, ended = protection.ended[0], cluster.counts[ENDED]
-    arrived = np.empty(count)
-    for place in range(count):
-        arrived[place] = workload.submit[jobs[place]]
-    others, used = np.empty(running + ended - first), np.empty(running + ended - first)
-    for place in range(len(others)):
-        job = cluster.expected_job[place]
-        until = now
+    first = protection.ended[0]
+    for place in range(count + 1):
+        protection.charged[place] = 0.0
+    for place in range(running + cluster.counts[ENDED] - first):
+        job, until = cluster.expected_job[place], now
         if place >= running:
             job = cluster.ended[first + place - running]
             until = cluster.start[job] + workload.run_time[job]
-        others[place] = workload.submit[job]
-        used[place] = (until - max(cluster.start[job], last)) * size_of(workload, job)
-    overtaken = _overtaken_by(arrived, others, used, cluster.capacity[0])
-    for place in range(count):
-        protection.overtaken[jobs[place]] += overtaken[place]
-    wait = now - arrived[0]
-    longest = protection.site[_LONGEST]
-    protection.site[_LONGEST] = longest_wait(longest, now - last, wait)
-    protection.ended[0] = ended
+        used = (until - max(cluster.start[job], last)) * size_of(workload, job)
+        protection.charged[_came_before(workload, jobs, count, job)] += used
+
+
+@compiled_borrowing
+def count_up_to_now(
+    workload: Workload, cluster: Cluster, protection: ProtectedQueue, jobs: IntArray
+) -> None:
+    """Add what the machine did since the last decision to what each job was overtaken by.
+
+    The sums of `policies.protection.overtaken_by` in their order, to the bit; its lines would make
+    six arrays at each decision.
+    """
+    _charge(workload, cluster, protection, jobs)
+    behind = 0.0
+    for place in range(cluster.counts[PENDING] - 1, -1, -1):
+        behind += protection.charged[place + 1]
+        protection.overtaken[jobs[place]] += behind / cluster.capacity[0]
+    now, longest = cluster.clock[NOW], protection.site[_LONGEST]
+    since, wait = now - protection.site[_COUNTED_TO], now - workload.submit[jobs[0]]
+    protection.site[_LONGEST] = longest_wait(longest, since, wait)
+    protection.ended[0] = cluster.counts[ENDED]
     protection.site[_COUNTED_TO] = now
