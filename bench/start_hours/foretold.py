@@ -11,7 +11,7 @@ import numpy as np
 
 from bench.start_hours.accounted import ended_by
 from bench.start_hours.kept_looks import looks_in
-from bench.start_hours.stretched import stretched, stretched_classes, stretched_machine
+from bench.start_hours.stretched import SPEED, stretched, stretched_classes, stretched_machine
 from slurm_rl_plugin.accounting.port import JobLog
 from slurm_rl_plugin.cli.forecasts.forecast_assembly import build_forecaster, build_orders
 from slurm_rl_plugin.configuration.reading.precedence import read_configuration
@@ -25,6 +25,8 @@ _READ_EVERY = HOUR
 #: Seconds that one more reading of the clock of durations costs: none, so that each forecast has
 #: all its replays however busy the machine is.
 _TICK = 1e-6
+#: More forecasts than a run has.
+_ALL = 10**7
 
 
 def read_looks(folder: Path) -> list[QueueOnFile]:
@@ -42,12 +44,13 @@ def foretold(
     folder: Path,
     kept_file: Path,
     draws: int,
+    most: int,
     progress: Callable[[int, int], None],
 ) -> GivenRows:
     """Forecasts of the jobs of a run; the start of each is what looks told of it, nan for nothing.
 
-    A look is foretold where it has a job that was not seen waiting before, and once an hour of the
-    log.
+    Looks are foretold that have a job which was not seen waiting before, and one an hour of the
+    log; of these so many at most, evenly in time.
 
     Args:
         looks: of the run, in its own time.
@@ -55,6 +58,7 @@ def foretold(
         folder: with the cluster's and the daemon's configuration.
         kept_file: for forecasts; must not be there.
         draws: replays of each look.
+        most: looks that are foretold.
         progress: told the looks done and how many there are.
     """
     origin = looks[0].snapshot.now
@@ -64,21 +68,30 @@ def foretold(
     kept, orders = KeptForecasts(kept_file), build_orders(configuration)
     forecaster = build_forecaster(configuration, "slurm", kept)
     forecaster.draws, forecaster.monotonic = draws, itertools.count(0.0, _TICK).__next__
-    seen, last, read, history = set[int](), -np.inf, -np.inf, None
-    for number, look in enumerate(looks):
-        snapshot = stretched(look.snapshot, origin)
-        progress(number + 1, len(looks))
+    read, history, due = -np.inf, None, _due(looks, most)
+    for number, place in enumerate(due):
+        look, snapshot = looks[place], stretched(looks[place].snapshot, origin)
         if snapshot.now - read >= _READ_EVERY:
             history, read = ended_by(whole, snapshot.now, machine, classifier), snapshot.now
-        jobs = set(snapshot.pending.jobs.job_id.tolist())
-        if history is None or not jobs:
-            continue
-        if jobs <= seen and snapshot.now - last < HOUR:
-            continue
-        seen, last = seen | jobs, snapshot.now
-        forecaster.source = replace(forecaster.source, order=orders.of(look))
-        forecaster.foretell(history, snapshot)
+        if history is not None:
+            forecaster.source = replace(forecaster.source, order=orders.of(look))
+            forecaster.foretell(history, snapshot)
+        progress(number + 1, len(due))
     forecaster.settle(stretched(looks[-1].snapshot, origin))
-    rows = kept.rows(0.0)
+    rows = kept.rows(0.0, most=_ALL)
     kept.close()
     return rows
+
+
+def _due(looks: list[QueueOnFile], most: int) -> list[int]:
+    """Places of the looks that are to be foretold."""
+    seen, last, found = set[int](), -np.inf, []
+    for place, look in enumerate(looks):
+        jobs = set(look.snapshot.pending.jobs.job_id.tolist())
+        now = look.snapshot.now
+        if jobs and (not jobs <= seen or now - last >= HOUR / SPEED):
+            found.append(place)
+            seen, last = seen | jobs, now
+    if len(found) <= most:
+        return found
+    return [found[each] for each in np.linspace(0, len(found) - 1, most).astype(int).tolist()]

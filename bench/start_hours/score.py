@@ -11,6 +11,7 @@ import json
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,8 @@ from slurm_rl_plugin.whole_file import write_whole
 
 #: Forecasts of so many seconds of the log rest on one queue, and are drawn together.
 _BLOCK, _RESAMPLES = 3.0 * HOUR, 1000
+#: Accounting tells whole seconds of the run, so no wait is taken as shorter, by nobody.
+_SHORTEST = SPEED
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -39,29 +42,35 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path, help="what the campaign wrote")
     parser.add_argument("--draws", type=int, default=24, help="replays of each look")
+    parser.add_argument("--looks", type=int, default=1000, help="of a run, foretold at most")
     chosen = parser.parse_args(arguments)
     arms = [arm for arm in ARMS if (chosen.folder / arm / JOBS).exists()]
     if not arms:
         sys.exit(f"{chosen.folder} has no run: run bench.start_hours.campaign first.")
-    result = {arm: figures_of_arm(chosen.folder / arm, chosen.draws) for arm in arms}
+    result = {arm: figures_of_arm(chosen.folder / arm, chosen.draws, chosen.looks) for arm in arms}
     write_whole(chosen.folder / "start-hours.json", json.dumps(result, indent=2) + "\n")
     for arm, figures in result.items():
         print(table_of(arm, figures))
     return 0
 
 
-def figures_of_arm(folder: Path, draws: int) -> dict[str, Any]:
+def figures_of_arm(folder: Path, draws: int, most: int) -> dict[str, Any]:
     """Of one run."""
     jobs = json.loads((folder / JOBS).read_text())["jobs"]
     looks = read_looks(folder / LOOKS)
     origin = looks[0].snapshot.now
     with tempfile.TemporaryDirectory() as own, parts_bar("looks", len(looks)) as done:
         kept = Path(own) / "kept.sqlite"
-        rows = foretold(looks, partial(accounted, jobs), folder, kept, draws, _each(done))
+        rows = foretold(looks, partial(accounted, jobs), folder, kept, draws, most, _each(done))
     starts = {job["number"]: float(job["outcome"]["start"]) for job in jobs}
     seen = {job for look in looks for job in look.snapshot.pending.jobs.job_id.tolist()}
     truth = origin + (np.array([starts[job] for job in rows.job.tolist()]) - origin) * SPEED
-    waits = np.maximum(truth - rows.moment, 0.0)
+    waits = np.maximum(truth - rows.moment, _SHORTEST)
+    rows = replace(
+        rows,
+        forecasts=Forecasts(np.maximum(rows.forecasts.seconds, _SHORTEST)),
+        sources=np.maximum(rows.sources, np.log10(_SHORTEST)),
+    )
     first = np.zeros(len(rows), dtype=np.bool_)
     first[np.unique(rows.job, return_index=True)[1]] = True
     found = {"first": first, "later": ~first}
