@@ -38,7 +38,7 @@ from slurm_rl_plugin.simulator.schedules.order_in_tiers import (
 )
 from slurm_rl_plugin.simulator.schedules.ordered_queue import OrderedQueue, score_queue
 from slurm_rl_plugin.simulator.schedules.reserve_on_nodes import (
-    BatchLimit,
+    LimitOnBatch,
     leave_out_batch_limit,
     set_batch_limit,
 )
@@ -73,10 +73,10 @@ class SlurmPasses(NamedTuple):
     tier: IntArray
     last: FloatArray
     space: OrderSpace
-    limit: BatchLimit
+    limit: LimitOnBatch
 
 
-def slurm_passes(workload: Workload, machine: NodeMachine, limit: BatchLimit) -> SlurmPasses:
+def slurm_passes(workload: Workload, machine: NodeMachine, limit: LimitOnBatch) -> SlurmPasses:
     """Passes over the jobs of a workload.
 
     Args:

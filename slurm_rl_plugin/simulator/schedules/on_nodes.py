@@ -44,7 +44,7 @@ from slurm_rl_plugin.simulator.schedules.ordered_queue import (
     score_queue,
 )
 from slurm_rl_plugin.simulator.schedules.reserve_on_nodes import (
-    BatchLimit,
+    LimitOnBatch,
     asks_for_much,
     batch_limit,
     leave_out_batch_limit,
@@ -126,7 +126,7 @@ class ScoredPasses(NamedTuple):
     tier: IntArray
     line: IntArray
     space: OrderSpace
-    limit: BatchLimit
+    limit: LimitOnBatch
 
 
 @compiled_borrowing
@@ -195,7 +195,7 @@ class NodeRun:
     queue: OrderedQueue
     rank: IntArray
     tier: IntArray
-    limit: BatchLimit
+    limit: LimitOnBatch
     passes: SlurmPasses | None
     backfilling: str
     keeps_order: bool = False

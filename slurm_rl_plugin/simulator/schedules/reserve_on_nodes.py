@@ -33,7 +33,7 @@ from slurm_rl_plugin.simulator.nodes.requests import CPU
 from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
 
 
-class BatchLimit(NamedTuple):
+class LimitOnBatch(NamedTuple):
     """What the limit of batch jobs is made of, and what stands.
 
     Attributes:
@@ -52,7 +52,7 @@ class BatchLimit(NamedTuple):
     in_force: FloatArray
 
 
-def batch_limit(rule: ClassLimit | None, machine: NodeMachine) -> BatchLimit:
+def batch_limit(rule: ClassLimit | None, machine: NodeMachine) -> LimitOnBatch:
     """Before the first decision.
 
     Args:
@@ -68,7 +68,7 @@ def batch_limit(rule: ClassLimit | None, machine: NodeMachine) -> BatchLimit:
             kept[place] = most
             widest[place] = max(rule.widest_batch_resources.get(name, 1.0), 1.0)
     group = -1 if rule is None else len(machine.limits.most)
-    return BatchLimit(np.array([group]), whole, kept, widest, np.full(kinds, np.inf))
+    return LimitOnBatch(np.array([group]), whole, kept, widest, np.full(kinds, np.inf))
 
 
 def with_batch_group(limits: GroupLimits, interactive: BoolArray) -> GroupLimits:
@@ -101,7 +101,7 @@ def asks_for_much(rule: ClassLimit, machine: NodeMachine) -> BoolArray:
 
 
 @compiled_borrowing
-def leave_out_batch_limit(machine: MachineNow, limit: BatchLimit) -> None:
+def leave_out_batch_limit(machine: MachineNow, limit: LimitOnBatch) -> None:
     """Let batch jobs have all: whether any job has room is asked before the limit is made."""
     group = limit.group[0]
     if group >= 0:
@@ -110,7 +110,7 @@ def leave_out_batch_limit(machine: MachineNow, limit: BatchLimit) -> None:
 
 
 @compiled_borrowing
-def set_batch_limit(cluster: Cluster, machine: MachineNow, limit: BatchLimit) -> None:
+def set_batch_limit(cluster: Cluster, machine: MachineNow, limit: LimitOnBatch) -> None:
     """Limit batch jobs as `reserve_in_force` has just decided.
 
     Args:
@@ -130,7 +130,7 @@ def set_batch_limit(cluster: Cluster, machine: MachineNow, limit: BatchLimit) ->
 
 
 @compiled_borrowing
-def _wanted_limit(cluster: Cluster, machine: MachineNow, limit: BatchLimit, kind: int) -> float:
+def _wanted_limit(cluster: Cluster, machine: MachineNow, limit: LimitOnBatch, kind: int) -> float:
     """What batch jobs should have of a kind at most now; inf for no limit."""
     wanted, whole = cluster.limit[WANTED], limit.whole[kind]
     if wanted == 0.0 or limit.kept[kind] == 0.0:
@@ -142,7 +142,7 @@ def _wanted_limit(cluster: Cluster, machine: MachineNow, limit: BatchLimit, kind
 
 
 @compiled_borrowing
-def _change_others(cluster: Cluster, machine: MachineNow, limit: BatchLimit) -> None:
+def _change_others(cluster: Cluster, machine: MachineNow, limit: LimitOnBatch) -> None:
     """Change the limits of other resources than CPUs where that may be; all change together."""
     now, state, differs = cluster.clock[NOW], cluster.limit, False
     for kind in range(len(limit.in_force)):
