@@ -82,6 +82,7 @@ check: $(VENV)/installed-test
 bench: $(VENV)/installed-test
 	$(BIN)/python -m bench.speed.simulator_speed --output bench-output
 	$(BIN)/python -m bench.speed.nodes_speed --output bench-output
+	$(BIN)/python -m bench.speed.replayed_queue --output bench-output
 	$(BIN)/slurm-rl benchmark hook --jobs 10000
 	$(BIN)/slurm-rl benchmark hook --jobs 100000
 	$(BIN)/python -m bench.speed.metrics_answer

@@ -40,7 +40,7 @@ setup(
     license="GPL-2.0-or-later",
     python_requires=">=3.11",
     packages=find_packages(include=["slurm_rl_plugin", "slurm_rl_plugin.*"]),
-    package_data={"slurm_rl_plugin": ["py.typed", "cli/demo_logs/*"]},
+    package_data={"slurm_rl_plugin": ["py.typed", "cli/demo/logs/*"]},
     data_files=[
         (
             "share/slurm-rl/policy_models",

@@ -69,6 +69,22 @@ class OfferRefused(SlurmRLError):
         super().__init__(words)
 
 
+class QueueFileError(SlurmRLError):
+    """The daemon's look at the queue cannot be had: let it leave one where it is looked for."""
+
+
+class ForecastRefused(SlurmRLError):
+    """The forecast service does not answer a request as it is made.
+
+    Attributes:
+        status: of HTTP, as `404 Not Found`.
+    """
+
+    def __init__(self, status: str, words: str) -> None:
+        self.status = status
+        super().__init__(words)
+
+
 class JobNotPending(SlurmRLError):
     """The job has no place in the queue: look at it with squeue, sacct or `slurm-rl audit`."""
 

@@ -59,7 +59,7 @@ def _case(*names: str) -> list[bytes]:
 @cache
 def _demo() -> bytes:
     """The first jobs of the dump of a real cluster that we ship."""
-    text = (resources.files("slurm_rl_plugin") / "cli/demo_logs/cluster-sacct.log").read_bytes()
+    text = (resources.files("slurm_rl_plugin") / "cli/demo/logs/cluster-sacct.log").read_bytes()
     return b"\n".join(text.split(b"\n")[:8]) + b"\n"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import re
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from threading import Event
@@ -41,6 +42,7 @@ def replay(
     folder: Path,
     stop: Event,
     submitted: Callable[[int], None],
+    beside: Callable[[PrivateSlurm], AbstractContextManager[object]] = nullcontext,
 ) -> dict[str, Any]:
     """Run it until the last job has started; what became of the jobs, for JSON.
 
@@ -54,6 +56,7 @@ def replay(
         folder: of copies of the configuration and of slurmctld's log; must be there.
         stop: breaks it off once it is set.
         submitted: is told how many jobs more were submitted.
+        beside: what goes on beside the cluster until the last job has started.
 
     Raises:
         Stopped: it was broken off; its cluster is gone.
@@ -68,9 +71,10 @@ def replay(
             text = cluster.directory.joinpath("etc", each).read_text()
             folder.joinpath(each).write_text(text)
         numbers = list[int]()
-        late = in_time(name, [job.submit for job in jobs], submit, stop)
-        tell(f"{name}: all submitted")
-        _wait_until_all_started(cluster, stop)
+        with beside(cluster):
+            late = in_time(name, [job.submit for job in jobs], submit, stop)
+            tell(f"{name}: all submitted")
+            _wait_until_all_started(cluster, stop)
         statistics = cluster.run("sdiag", timeout=PATIENCE).stdout
         _end_all(cluster)
         found = outcomes_of(cluster)

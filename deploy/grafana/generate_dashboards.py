@@ -16,6 +16,7 @@ from typing import Any
 from health_dashboard import HEALTH
 from main_dashboard import MAIN
 from panels import DATASOURCE, SITE, Panel, Row
+from starts_dashboard import STARTS
 
 #: Of Grafana 10.4; newer ones migrate it on import.
 SCHEMA = 39
@@ -131,6 +132,9 @@ def dashboards() -> dict[str, dict[str, Any]]:
         "slurm-rl.json": dashboard("slurm-rl", "slurm-rl", MAIN, queue=True),
         "slurm-rl-health.json": dashboard(
             "slurm-rl-health", "slurm-rl health", HEALTH, queue=False
+        ),
+        "slurm-rl-starts.json": dashboard(
+            "slurm-rl-starts", "slurm-rl starts of jobs", STARTS, queue=False
         ),
     }
 

@@ -64,6 +64,11 @@ VERBS = {
         "shadow.report", "what shadow mode would have changed, and what that would have been worth"
     ),
     "release": Verb("off_switch.release", "take back every factor that the daemon wrote"),
+    "forecast": Verb("forecasts.forecast", "the service that foretells when pending jobs start"),
+    "start": Verb("forecasts.start", "when a job starts, pending or not submitted yet"),
+    "limits": Verb(
+        "forecasts.limits", "time limits against run times, and what to ask for next time"
+    ),
     "offer": Verb(
         "brokers.offer", "the service that tells brokers when this site would start a job"
     ),

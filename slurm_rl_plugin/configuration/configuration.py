@@ -97,6 +97,11 @@ class Configuration:
         """Files to serve offers by TLS with; None for plain HTTP."""
         return self._tls_of("offer")
 
+    @property
+    def forecast_tls(self) -> TlsFiles | None:
+        """Files to serve forecasts by TLS with; None for plain HTTP."""
+        return self._tls_of("forecast")
+
     def _tls_of(self, section: str) -> TlsFiles | None:
         where = self.values[section]
         if not where["tls_certificate"]:

@@ -125,6 +125,10 @@ class PendingJobs:
             account's own, nodes asked for that are down. None where the system tells of none.
         for_processors: waits for processors alone, so more of them would let it start; not so
             where the reason is unknown. None where the system tells no reasons.
+        tasks: how many jobs each row stands for, > 0: the waiting tasks of an array. None where
+            every row is one job.
+        expected: when the batch system itself expects each to start, seconds since the epoch; NaN
+            where it says nothing. None where it never says.
     """
 
     jobs: JobTable
@@ -139,6 +143,8 @@ class PendingJobs:
     accrued: FloatArray | None = None
     own_doing: BoolArray | None = None
     for_processors: BoolArray | None = None
+    tasks: IntArray | None = None
+    expected: FloatArray | None = None
 
     def __len__(self) -> int:
         return len(self.jobs)

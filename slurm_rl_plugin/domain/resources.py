@@ -126,6 +126,31 @@ def dominant_share(total: FloatArray, machine: FloatArray) -> FloatArray:
     return shares
 
 
+def shares_of_machine(
+    processors: FloatArray | IntArray,
+    requests: ResourceRequests | None,
+    names: tuple[str, ...],
+    machine: FloatArray,
+) -> FloatArray:
+    """The part of each resource of the machine that each job asks for, shape [n, resources].
+
+    0 of what the machine has none of.
+
+    Args:
+        processors: that each job asks for, shape [n]; its CPUs.
+        requests: what else they ask for.
+        names: of the machine's resources, CPUS first.
+        machine: what all nodes have together, shape [resources].
+    """
+    shares = np.zeros((len(processors), len(names)))
+    for column, (name, whole) in enumerate(zip(names, machine.tolist(), strict=True)):
+        if whole > 0.0 and name == CPUS:
+            shares[:, column] = processors / whole
+        elif whole > 0.0 and requests is not None:
+            shares[:, column] = requests.of(name) / whole
+    return shares
+
+
 def weighed_processors(
     processors: FloatArray,
     requests: ResourceRequests | None,

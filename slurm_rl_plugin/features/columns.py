@@ -10,12 +10,17 @@ from slurm_rl_plugin.features.estimates import UNKNOWN_RUN_TIME
 from slurm_rl_plugin.features.history.columns import KnownPast, history_columns
 from slurm_rl_plugin.features.history.past_runs import PastRuns
 from slurm_rl_plugin.features.history.run_prediction import RunTimePrediction
+from slurm_rl_plugin.features.scarcity import scarcity_of
+from slurm_rl_plugin.features.schema import FeatureSchema
 from slurm_rl_plugin.features.site import (
     SITE,
     SOON,
     dynamic_job_features,
+    over_dominant,
     queue_features,
     reserve_features,
+    resource_features,
+    scarcity_features,
     size_of,
     static_job_features,
 )
@@ -28,14 +33,16 @@ def site_queue_features(
     estimate: FloatArray,
     running_estimate: FloatArray,
     arrived: FloatArray,
+    schema: FeatureSchema = SITE,
 ) -> NDArray[np.float32]:
-    """Queue features of a snapshot, float32[len(SITE.queue)].
+    """Queue features of a snapshot, float32[len(schema.queue)].
 
     Args:
         snapshot: the queue.
         estimate: estimated run time of each pending job, seconds, shape [pending].
         running_estimate: the same for the running jobs, seconds, shape [running].
         arrived: the counts of `recent_arrivals`, shape [len(FADING_TIMES)].
+        schema: SITE or SITE_OF_PROCESSORS.
     """
     waiting, running = snapshot.weighed(snapshot.pending.jobs), snapshot.running.jobs
     expected_end = snapshot.running.start + running_estimate
@@ -60,6 +67,9 @@ def site_queue_features(
         float(estimate[batch].min(initial=np.inf)) if batch.any() else 0.0,
         arrived,
     )
+    if schema == SITE:
+        scarce = scarcity_of(snapshot)
+        values += scarcity_features(scarce.free, scarce.demand)
     return np.array(values, dtype=np.float32)
 
 
@@ -68,8 +78,9 @@ def site_job_features(
     estimate: FloatArray,
     past: PastRuns | KnownPast | None = None,
     prediction: RunTimePrediction | None = None,
+    schema: FeatureSchema = SITE,
 ) -> NDArray[np.float32]:
-    """Job features of the pending jobs of a snapshot, float32[n, len(SITE.jobs)].
+    """Job features of the pending jobs of a snapshot, float32[n, len(schema.jobs)].
 
     Args:
         snapshot: the queue.
@@ -77,12 +88,13 @@ def site_job_features(
         past: what runs have told up to the snapshot, or what is known by it of the pending jobs;
             nothing by default.
         prediction: of the model; without one, history features are 0.
+        schema: SITE or SITE_OF_PROCESSORS.
     """
     jobs = snapshot.weighed(snapshot.pending.jobs)
     known = np.isfinite(jobs.time_limit) & (jobs.time_limit > 0)
     limit = np.where(known, jobs.time_limit, estimate)
     columns = static_job_features(jobs, estimate, limit)
-    columns += dynamic_job_features(
+    changing = dynamic_job_features(
         snapshot.accrued_wait,
         estimate,
         size_of(jobs),
@@ -91,7 +103,12 @@ def site_job_features(
         snapshot.usage[jobs.account],
         float(snapshot.shares.max(initial=0.0)) or 1.0,  # sites may give no account a share
     )
-    features = np.zeros((len(jobs), len(SITE.jobs)), dtype=np.float32)
+    if schema == SITE:
+        scarce = scarcity_of(snapshot)
+        columns += resource_features(scarce.shares)
+        changing += (over_dominant(scarce.shares[:, scarce.resource], scarce.shares),)
+    columns += changing
+    features = np.zeros((len(jobs), len(schema.jobs)), dtype=np.float32)
     for index, column in enumerate(columns):
         features[:, index] = column
     if prediction is not None:

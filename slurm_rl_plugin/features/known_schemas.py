@@ -22,10 +22,16 @@ from slurm_rl_plugin.features.reactive_grid_columns import (
     grid_queue_columns_2011,
 )
 from slurm_rl_plugin.features.schema import FeatureSchema
-from slurm_rl_plugin.features.site import SITE
+from slurm_rl_plugin.features.site import SITE, SITE_OF_PROCESSORS
 from slurm_rl_plugin.units import FloatArray
 
-KNOWN_SCHEMAS = (SITE, REACTIVE_GRID, REACTIVE_GRID_2011, REACTIVE_GRID_WAIT)
+KNOWN_SCHEMAS = (
+    SITE_OF_PROCESSORS,
+    SITE,
+    REACTIVE_GRID,
+    REACTIVE_GRID_2011,
+    REACTIVE_GRID_WAIT,
+)
 
 
 def feature_columns(
@@ -49,9 +55,9 @@ def feature_columns(
             `site` only.
         prediction: of the model, None for one that looks at no past runs; `site` only.
     """
-    if schema == SITE:
-        queue = site_queue_features(snapshot, estimate, running_estimate, arrived)
-        return queue, site_job_features(snapshot, estimate, past, prediction)
+    if schema in (SITE, SITE_OF_PROCESSORS):
+        queue = site_queue_features(snapshot, estimate, running_estimate, arrived, schema)
+        return queue, site_job_features(snapshot, estimate, past, prediction, schema)
     queue_columns = grid_queue_columns_2011 if schema == REACTIVE_GRID_2011 else grid_queue_columns
     job_columns = grid_job_columns_with_wait if schema == REACTIVE_GRID_WAIT else grid_job_columns
     return queue_columns(snapshot, estimate, running_estimate), job_columns(snapshot, estimate)

@@ -21,6 +21,7 @@ from slurm_rl_plugin.domain import (
     StartedJobs,
 )
 from slurm_rl_plugin.domain.jobs import empty_job_table
+from slurm_rl_plugin.domain.resources import BASIC_RESOURCES, ResourceRequests, ResourcesNow
 from slurm_rl_plugin.features.estimates import RequestedLimit
 from slurm_rl_plugin.features.history.past_runs import PastRuns
 from slurm_rl_plugin.features.history.recent_arrivals import recent_arrivals
@@ -31,6 +32,7 @@ from slurm_rl_plugin.features.history.run_prediction import (
 )
 from slurm_rl_plugin.features.known_schemas import feature_columns
 from slurm_rl_plugin.features.schema import FeatureSchema
+from slurm_rl_plugin.features.site import SITE
 from slurm_rl_plugin.units import FloatArray, IntArray
 
 #: Decimals of a value that count: features lie near [0, 1], in single precision.
@@ -47,7 +49,22 @@ _AGE = np.array([50.0, 420.0, 2000.0, 9950.0, 40_000.0])
 _RAN = np.array([5.0, 40.0, 70.0, 300.0, 800.0, 1000.0, 3000.0, 3700.0, 9000.0, 2.0, 55.0, 2e4])
 
 
-def _jobs(ago: FloatArray, processors: IntArray, asked: FloatArray) -> JobTable:
+#: What all nodes of the machine have together, CPUs beside each, and what is free.
+_NAMES = (*BASIC_RESOURCES, "gres/gpu:x")
+_HAS = np.array([96.0, 400_000.0, 12.0, 8.0])
+_BESIDE, _FREE = np.array([96.0, 96.0, 48.0, 32.0]), np.array([66.0, 210_000.0, 3.0, 2.0])
+
+
+def _requests(processors: IntArray) -> ResourceRequests:
+    """Memory that is the dominant share of some jobs, and GPUs of one type or another for some."""
+    number = np.arange(len(processors))
+    gpus = np.where(number % 3 == 1, 1.0 + number % 2, 0.0)
+    columns = [processors, 1500.0 * (1 + number**2 % 7) * processors, gpus, gpus * (number % 4 > 0)]
+    total = np.column_stack(columns).astype(np.float64)
+    return ResourceRequests.of_totals(total, names=_NAMES, nodes=np.zeros_like(number))
+
+
+def _jobs(ago: FloatArray, processors: IntArray, asked: FloatArray, *, resources: bool) -> JobTable:
     """Jobs of users and classes in turn that came `ago` seconds before now."""
     number = np.arange(len(ago))
     return JobTable(
@@ -60,22 +77,31 @@ def _jobs(ago: FloatArray, processors: IntArray, asked: FloatArray) -> JobTable:
         user=number % 3,
         partition=np.zeros(len(ago), dtype=np.int64),
         interactive=number % 2 == 0,
+        requests=_requests(processors) if resources else None,
     )
 
 
-def probe_snapshot() -> QueueSnapshot:
-    """Eight jobs wait, five run, twelve have ended; some alike, one that asked for no time."""
+def probe_snapshot(*, resources: bool = False) -> QueueSnapshot:
+    """Eight jobs wait, five run, twelve have ended; some alike, one that asked for no time.
+
+    Args:
+        resources: whether the machine and the jobs tell of more than processors.
+    """
     wait = np.array([30.0, 4000.0, 200.0, 90_000.0, 10.0])
     asked = np.array([600.0, 3600.0, 86_400.0, 10_000.0, 172_800.0])
-    running = _jobs(_AGE + wait, np.array([2, 4, 1, 16, 7]), asked)
+    running = _jobs(_AGE + wait, np.array([2, 4, 1, 16, 7]), asked, resources=resources)
     other = 1.0 + (np.arange(len(_RAN)) % 3 == 0)  # every third is like none that waits
     over = _jobs(
-        _RAN + 5000.0, np.resize(_PROCESSORS, len(_RAN)), np.resize(_ASKED, len(_RAN)) * other
+        _RAN + 5000.0,
+        np.resize(_PROCESSORS, len(_RAN)),
+        np.resize(_ASKED, len(_RAN)) * other,
+        resources=resources,
     )
+    waiting = _jobs(_WAITED, _PROCESSORS, _ASKED, resources=resources)
     nothing = empty_job_table()
     return QueueSnapshot(
         now=_NOW,
-        pending=PendingJobs.untouched(_jobs(_WAITED, _PROCESSORS, _ASKED)),
+        pending=PendingJobs.untouched(waiting),
         running=RunningJobs(jobs=running, start=_NOW - _AGE),
         started=StartedJobs(jobs=nothing, start=nothing.submit),
         ended=EndedJobs(
@@ -87,12 +113,15 @@ def probe_snapshot() -> QueueSnapshot:
         shares=np.array([0.4, 0.25, 0.2, 0.1, 0.05]),
         usage=np.array([0.1, 0.2, 0.3, 0.15, 0.25]),
         users=("u", "v", "w"),
+        resources=ResourcesNow(names=_NAMES, capacity=_HAS, free=_FREE, beside=_BESIDE)
+        if resources
+        else None,
     )
 
 
 def probe_values(schema: FeatureSchema) -> dict[str, list[float]]:
     """Each feature of the fixed queue: one value of a queue feature, one a job of a job feature."""
-    snapshot, estimates = probe_snapshot(), RequestedLimit()
+    snapshot, estimates = probe_snapshot(resources=schema == SITE), RequestedLimit()
     waiting, running = snapshot.pending.jobs, snapshot.running.jobs
     weights = (np.arange(PREDICTED * KNOWN_FACTS, dtype=np.float64) % 7.0 - 3.0) / 10.0
     queue, jobs = feature_columns(

@@ -28,6 +28,11 @@ def log_work_hours(work: Any, capacity: Any) -> Any:
     return np.log10(1.0 + work / (3600.0 * capacity)) / 4.0
 
 
+def log_share(share: Any) -> Any:
+    """A part of the machine, >= 0, on a logarithmic scale: 0 at none, 1 at all of it."""
+    return np.log10(1.0 + 10_000.0 * share) / 4.0
+
+
 def log_processors(processors: Any) -> Any:
     """Processors, >= 1, on a logarithmic scale: 1 at 10,000."""
     return np.log10(1.0 * processors) / 4.0

@@ -10,7 +10,13 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from slurm_rl_plugin.features.scales import log_processors, log_seconds, log_work_hours
+from slurm_rl_plugin.domain.resources import BASIC_RESOURCES, GPUS
+from slurm_rl_plugin.features.scales import (
+    log_processors,
+    log_seconds,
+    log_share,
+    log_work_hours,
+)
 from slurm_rl_plugin.features.schema import FeatureSchema
 from slurm_rl_plugin.units import BoolArray, FloatArray
 from slurm_rl_plugin.utility.time_utility import time_utility, time_utility_loss_rate
@@ -30,9 +36,21 @@ RESERVE_FEATURES = (
     "log_arrived_in_6_h",
 )
 
+#: Features of a machine's resources, which a model may do without: of the queue, of a job while it
+#: waits, and what stays of it, in the order of `resource_features`. Those of a job are 0 where
+#: there are processors alone: a model orders jobs there as if it had learned nothing of resources.
+SCARCITY_FEATURES = ("scarce_free", "log_scarce_demand")
+SCARCE_SHARE = "log_scarce_over_dominant"
+RESOURCE_FEATURES = (
+    "log_memory_share",
+    "log_gres_share",
+    "accelerated",
+    "log_cpu_over_dominant",
+)
+
 SITE = FeatureSchema(
     name="site",
-    version=3,
+    version=4,
     queue=(
         "idle_fraction",
         "log_pending_jobs",
@@ -43,6 +61,7 @@ SITE = FeatureSchema(
         "running_interactive_fraction",
         "fairness",
         *RESERVE_FEATURES,
+        *SCARCITY_FEATURES,
     ),
     static_jobs=(
         "log_estimate",
@@ -50,6 +69,7 @@ SITE = FeatureSchema(
         "log_processors",
         "log_work",
         "interactive",
+        *RESOURCE_FEATURES,
     ),
     dynamic_jobs=(
         "log_wait",
@@ -58,6 +78,7 @@ SITE = FeatureSchema(
         "time_utility_now",
         "log_loss_rate_per_work",
         "share_deficit",
+        SCARCE_SHARE,
     ),
     history_jobs=(
         "log_predicted_run_time",
@@ -70,6 +91,18 @@ SITE = FeatureSchema(
         "log_pending_alike_none_running",
     ),
 )
+#: The same without what it says of resources: of a model that looks at none of it, nothing of it is
+#: computed.
+SITE_OF_PROCESSORS = FeatureSchema(
+    name="site",
+    version=3,
+    queue=SITE.queue[: -len(SCARCITY_FEATURES)],
+    static_jobs=SITE.static_jobs[: -len(RESOURCE_FEATURES)],
+    dynamic_jobs=SITE.dynamic_jobs[:-1],
+    history_jobs=SITE.history_jobs,
+)
+#: Column of GPUs of all types among the resources of a machine; behind it come its other ones.
+_GPUS = BASIC_RESOURCES.index(GPUS)
 
 
 def queue_features(
@@ -141,6 +174,18 @@ def reserve_features(
     )
 
 
+def scarcity_features(free: Any, demand: Any) -> tuple[Any, ...]:
+    """The queue features of the resource that is scarce now, after those of `reserve_features`.
+
+    That is the one of which running and waiting jobs together ask for the largest part.
+
+    Args:
+        free: the part of it that no job has.
+        demand: what the waiting jobs ask of it together, parts of the machine's.
+    """
+    return (free * 1.0, np.log10(1.0 + demand) / 3.0)
+
+
 class AskingJobs(Protocol):
     """Jobs as columns of shape [n], on the head node or in the simulator."""
 
@@ -180,6 +225,32 @@ def static_job_features(
     )
 
 
+def resource_features(shares: FloatArray) -> tuple[FloatArray, ...]:
+    """Job features of what they ask of each kind of resource, after `static_job_features`.
+
+    Args:
+        shares: parts of the machine's resources, CPUs, memory, GPUs of all types and others that
+            nodes have, as `shares_of_machine` makes them; CPUs alone where nothing else is told;
+            shape [n, resources].
+    """
+    if shares.shape[1] <= _GPUS:
+        nothing = np.zeros(len(shares))
+        return (nothing, nothing, nothing, nothing)
+    others = shares[:, _GPUS:]
+    return (
+        log_share(shares[:, 1]),
+        log_share(others.max(axis=1)),
+        (others[:, 0] > 0.0).astype(np.float64),
+        over_dominant(shares[:, 0], shares),
+    )
+
+
+def over_dominant(share: FloatArray, shares: FloatArray) -> FloatArray:
+    """How far a share lies below the largest that the job asks for, on its scale, shape [n]."""
+    below: FloatArray = log_share(share) - log_share(shares.max(axis=1))
+    return below
+
+
 def dynamic_job_features(
     wait: Any,
     estimate: Any,
@@ -189,7 +260,7 @@ def dynamic_job_features(
     usage: Any,
     largest_share: Any,
 ) -> tuple[Any, ...]:
-    """Job features that change while the job waits, in the order of the schema.
+    """Job features that change with time, in the schema's order; `over_dominant` tells the last.
 
     Args:
         wait: seconds since submission, >= 0.

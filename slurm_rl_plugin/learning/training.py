@@ -41,7 +41,7 @@ from slurm_rl_plugin.learning.training_load import (
 from slurm_rl_plugin.learning.training_plan import TrainingPlan
 from slurm_rl_plugin.learning.trainings import Training, train_all
 from slurm_rl_plugin.learning.workplace import Workplace
-from slurm_rl_plugin.policies.network import QNetwork
+from slurm_rl_plugin.policies.network import QNetwork, without_resources
 from slurm_rl_plugin.policies.plan_gain import PLAN_GAIN_ENTRY
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog
@@ -90,7 +90,10 @@ def train_model(
     shipped = shipped_rule(comparisons.values())
     if shipped is not None:
         trained = replace(trained, network=rule_network(shipped))
-    trained = replace(trained, network=replace(trained.network, protection=plan.protection))
+    network = replace(trained.network, protection=plan.protection)
+    if isinstance(network, QNetwork):  # no head node computes what weighs nothing
+        network = without_resources(network)
+    trained = replace(trained, network=network)
     manifest = _manifest(plan, trained, loads[0].validation)
     manifest["seeds"] = by_seed
     if plan.heldout:

@@ -16,8 +16,12 @@ from slurm_rl_plugin.learning.load_windows import log_window
 from slurm_rl_plugin.policies.echo_state import EchoStateNetwork
 from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.simulator.kernel.workload import Workload
-from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings, simulate_network
+from slurm_rl_plugin.simulator.nodes.node_machine import NodeMachine
+from slurm_rl_plugin.simulator.schedules.on_nodes import simulate_on_nodes
+from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder
+from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings, simulate_order
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog
+from slurm_rl_plugin.simulator.workloads.machine_load import node_machine
 from slurm_rl_plugin.units import MINUTE, FloatArray
 from slurm_rl_plugin.utility.responsiveness import bounded_slowdown
 from slurm_rl_plugin.utility.reward import RewardWeights
@@ -42,6 +46,7 @@ class TrainingLoad:
         sjf_batch_wait: mean wait of batch jobs under SJF with known run times, seconds.
         saf_slowdown: mean bounded slowdown under SAF with requested times.
         drop: how many first and last jobs are simulated but not counted.
+        nodes: that the jobs run on; None for a pool of processors.
     """
 
     prepared: PreparedLog
@@ -51,6 +56,7 @@ class TrainingLoad:
     sjf_batch_wait: float
     saf_slowdown: float
     drop: tuple[int, int] = (0, 0)
+    nodes: NodeMachine | None = None
 
     @classmethod
     def of(
@@ -77,7 +83,17 @@ class TrainingLoad:
             sjf_batch_wait=_mean_batch_wait(prepared, sjf - workload.submit, counted),
             saf_slowdown=float(slowdown[counted].mean()),
             drop=drop,
+            nodes=None
+            if prepared.machine is None
+            else node_machine(prepared.log, prepared.machine),
         )
+
+    def starts(self, network: QNetwork | EchoStateNetwork) -> FloatArray:
+        """When each job starts under a network, seconds, shape [n]."""
+        order = QueueOrder(network=network)
+        if self.nodes is None:
+            return simulate_order(self.workload, order, self.settings).start
+        return simulate_on_nodes(self.workload, self.nodes, order, self.settings).start
 
     def objective(self, start: FloatArray, weights: RewardWeights) -> float:
         """The site's objective for the given starts."""
@@ -147,8 +163,7 @@ def mean_objective(
     """Mean objective of a network over loads, simulated side by side in so many threads."""
 
     def objective(load: TrainingLoad) -> float:
-        start = simulate_network(load.workload, network, load.settings).start
-        return load.objective(start, weights)
+        return load.objective(load.starts(network), weights)
 
     with ThreadPoolExecutor(max_workers=threads) as pool:
         return float(np.mean(list(pool.map(objective, loads))))

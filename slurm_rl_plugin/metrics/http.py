@@ -37,10 +37,10 @@ _PLACE = 1.0
 #: comes in a flood of connections to say what he wants. Meanwhile the others wait in the backlog.
 _PACE = 0.002
 #: Seconds between looks for connections past their deadline.
-_LOOK = 0.5
+LOOK = 0.5
 
 
-class _QuietHandler(WSGIRequestHandler):
+class QuietHandler(WSGIRequestHandler):
     """Serves one request; what a client does wrong is not logged."""
 
     server: PageServer
@@ -98,7 +98,7 @@ class PageServer(ThreadingMixIn, WSGIServer):
             host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )
         self.address_family = found[0][0]
-        super().__init__(found[0][4][:2], _QuietHandler)  # type: ignore[arg-type] # a host, a port
+        super().__init__(found[0][4][:2], QuietHandler)  # type: ignore[arg-type] # a host, a port
 
     def server_bind(self) -> None:
         """Bind without asking DNS for the host's name, which may take long."""
@@ -216,6 +216,6 @@ def serve_pages(
             f"{what} on {address}:{port} ({error}): set [{section}] port to a free one."
         ) from None
     server.set_app(pages)
-    thread = threading.Thread(target=server.serve_forever, args=(_LOOK,), name=section, daemon=True)
+    thread = threading.Thread(target=server.serve_forever, args=(LOOK,), name=section, daemon=True)
     thread.start()
     return int(server.server_port)

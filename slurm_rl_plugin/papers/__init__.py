@@ -13,5 +13,6 @@ rest of the package, and no more than that (import-linter keeps it so):
 * `policies`: networks and what publishes a site's utility, but no rule of the hook;
 * `features`: `estimates` and the schema `reactive_grid`;
 * `brokers`: `port`, the simulated `market` and `agents`, `earliest_start` and `site_utility`;
+* `machine_files`: a machine as its files describe it;
 * `utility`, `domain`, `errors`, `units` and `whole_file`.
 """

@@ -288,7 +288,7 @@ def load_q_network(path: Path) -> QNetworkPolicy:
             "retrain."
         ) from None
     schema = known_schema(path, metadata)
-    prediction = prediction_in(path, metadata) if schema == SITE else None
+    prediction = prediction_in(path, metadata) if schema.name == SITE.name else None
     tells = "facts" in inputs and prediction is not None
     card = ModelCard(path=path, sha256=hashlib.sha256(content).hexdigest(), metadata=metadata)
     return QNetworkPolicy(

@@ -41,7 +41,7 @@ def check_site_utility(policy: QNetworkPolicy) -> None:
         ModelSchemaMismatch: it is one.
     """
     card = policy.card
-    if card.metadata.get(SCORES_ENTRY) != SITE_UTILITY or policy.schema != SITE:
+    if card.metadata.get(SCORES_ENTRY) != SITE_UTILITY or policy.schema.name != SITE.name:
         raise ModelSchemaMismatch(
             f"model {card.path} orders jobs and its scores are no utilities of the site: "
             "give one of `slurm-rl train --algorithm site-utility`."
@@ -73,7 +73,7 @@ def published_utilities(
     gain: FloatArray = np.zeros(0)
     if snapshot.accounts:
         interactive = [each == "interactive" for each in JOB_CLASSES]
-        jobs = offered_job_features(snapshot, interactive, policy.estimates)
+        jobs = offered_job_features(snapshot, interactive, policy.estimates, policy.schema)
         gain = next(policy.scores_of(snapshot, None, [jobs]))
     if not np.isfinite(gain).all():
         raise ScoreInvalid(f"model {card.path} gives utilities that are no numbers: fit it again.")

@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import Metric
 
+from slurm_rl_plugin.forecasts.scores import Scores
+from slurm_rl_plugin.metrics.forecast_families import ForecastFamilies
 from tests.architecture.markdown_documents import TOP, anchor, headings, links, section, table_rows
 from tests.architecture.test_documents import families, served_name
 
@@ -41,7 +44,7 @@ def test_dashboards_are_what_their_generator_makes(tmp_path: Path) -> None:
     subprocess.run([sys.executable, str(program), "--output", str(tmp_path)], check=True)
     made = {path.name: path.read_text() for path in tmp_path.iterdir()}
     assert made == {path.name: path.read_text() for path in DASHBOARDS}
-    assert len(made) == 2
+    assert len(made) == 3
 
 
 @pytest.mark.parametrize("path", DASHBOARDS, ids=lambda path: path.stem)
@@ -81,9 +84,31 @@ def test_panels_have_numbers_of_their_own_and_do_not_overlap(path: Path) -> None
         taken |= cells
 
 
+def forecast_families() -> list[Metric]:
+    """Everything that the forecast service serves once forecasts have come true."""
+    figures = dict.fromkeys((each.name for each in fields(Scores)), 0.5)
+    groups = {each: {"one": figures} for each in ("class", "partition", "horizon")}
+    sources = {"replays": {"median_error": 0.1}}
+    scores = {"given": 40, "started": 35, "all": figures, "sources": sources, **groups}
+    return list(ForecastFamilies(scores, 10.0, 2.0).collect())
+
+
+def test_metrics_of_forecasts_are_documented_with_type_and_labels() -> None:
+    table = section(TOP / "docs" / "when-jobs-start.md", "Does it hold?")
+    documented = {
+        re.findall(r"`([^`]+)`", cells[0])[0]: (cells[1], set(re.findall(r"`([^`]+)`", cells[2])))
+        for cells in table_rows(table)
+    }
+    served = {
+        each.name: (each.type, {name for sample in each.samples for name in sample.labels})
+        for each in forecast_families()
+    }
+    assert documented == served
+
+
 def served() -> set[str]:
     """Names of series, those of histograms included."""
-    names = set()
+    names = {each.name for each in forecast_families()}
     for family in families():
         name = served_name(family)
         suffixes = ("_bucket", "_sum", "_count") if family.type == "histogram" else ("",)

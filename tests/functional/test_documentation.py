@@ -16,12 +16,12 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 from importlib import resources
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import pytest
 
@@ -36,6 +36,7 @@ from slurm_rl_plugin.learning.evaluation.heldout import HeldoutProtocol
 from slurm_rl_plugin.learning.export.network import export_network
 from slurm_rl_plugin.learning.heldout_training import compare_with_rules, heldout_loads
 from slurm_rl_plugin.metrics.http import serve_pages
+from slurm_rl_plugin.metrics.local_pages import serve_pages_locally
 from slurm_rl_plugin.papers.registry import STUDIES
 from slurm_rl_plugin.simulator.workloads.generators import generated_log, is_generator_name
 from tests.architecture.markdown_documents import (
@@ -76,7 +77,7 @@ QUICK_PAPERS = tuple(name for name, study in STUDIES.items() if study.keeps)
 SHORT = HeldoutProtocol(windows=4, warm_up=100, counted=200, further=50)
 NEEDS_SLURM = (
     *("run", "release", "queue", "explain", "status", "audit", "check", "pbs-setup"),
-    *("disable", "enable", "pause", "shadow-report", "offer"),
+    *("disable", "enable", "pause", "shadow-report", "offer", "forecast"),
 )
 #: On a site with factors and without a daemon: a health check, and verbs that wait for the daemon.
 FAILING = ("status", "disable", "pause")
@@ -120,7 +121,7 @@ def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     log = tmp_path / "site.swf"
     write_swf(log, generated_log("mmn:jobs=300,processors=5"), comments=["MaxProcs: 5"])
     (tmp_path / "site.swf.gz").write_bytes(gzip.compress(log.read_bytes()))
-    bundled = resources.files("slurm_rl_plugin.cli") / "demo_logs" / "cluster-sacct.log"
+    bundled = resources.files("slurm_rl_plugin.cli.demo") / "logs" / "cluster-sacct.log"
     (tmp_path / "sacct.log").write_text(bundled.read_text())
     convert([log], tmp_path / "site.parquet")
     write_month(tmp_path / "accounting", 1000)
@@ -137,6 +138,8 @@ def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "[metrics]\nport = 0\n"
         "[shares]\nphysics = 0.7\nbiology = 0.3\n"
         f'[offer]\nport = 0\ntoken_file = "{tmp_path}/offer-token"\n'
+        f'[forecast]\nport = 0\nqueue_file = "{tmp_path}/queue.npz"\nlog = "{tmp_path}/sacct.log"\n'
+        f'kept_file = "{tmp_path}/kept.sqlite"\nsocket = "{tmp_path}/socket"\n'
     )
     (tmp_path / "offer-token").write_text("t" * 64)
     for block in code_blocks(TOP / "docs" / "tuning.md"):
@@ -236,6 +239,13 @@ def test_commands_of_the_documents_run(
     if command.words[0] == "offer":
         assert "url=http://127.0.0.1:" in daemon(words, until="offer=ready")
         return
+    if command.words[0] == "forecast":
+        daemon(["run", "--once", "--config", "site.toml"], until="cycle=done")  # leaves its look
+        log = daemon(words, until="forecast=done")
+        assert "scored=" in log
+        return
+    if command.words[0] == "start":
+        words = told_by_a_service(words, workplace)
     if "--on" in words:
         for name, value in ArraySlurm(workplace / "slurm-of-processes").env.items():
             monkeypatch.setenv(name, value)
@@ -244,6 +254,27 @@ def test_commands_of_the_documents_run(
     assert main(words) == int(command.words[0] in FAILING)
     if command.words[0] == "release":
         assert factors(workplace) == {0}
+
+
+def told_by_a_service(words: list[str], workplace: Path) -> list[str]:
+    """The words, with a service that says of each job the same; the real one has its own tests."""
+    told = {"start": 2.0e9, "bands": {"50 %": [1.9e9, 2.1e9], "90 %": [1.8e9, 2.2e9]}}
+    job = {"job": 4242, "partition": "batch", "ahead": 1, "ahead_of_account": 0, "why_not": None}
+    chances = {"10 minutes": 0.0, "1 hour": 0.2, "1 day": 1.0}
+    document = {"foretold": 1.7e9, "jobs": [job | {"forecast": told | {"chances": chances}}]}
+    body = json.dumps(document).encode()
+
+    def pages(environ: dict[str, Any], start_response: Callable[..., Any]) -> list[bytes]:
+        del environ
+        start_response("200 OK", [("Content-Length", str(len(body)))])
+        return [body]
+
+    serve_pages_locally(pages, workplace / "socket", section="forecast")
+    if "--url" in words:
+        port = serve_pages(pages, "127.0.0.1", 0, section="forecast")
+        words[words.index("--url") + 1] = f"http://127.0.0.1:{port}"
+        (workplace / "portal-token").write_text("t" * 64)
+    return [words[0], "--config", "site.toml", *words[1:]]
 
 
 def serve_own_site(workplace: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -112,8 +112,8 @@ def test_days_are_spread_over_the_two_parts() -> None:
     asked = np.arange(len(submit)) % 2 == 0
     sampled = sampled_jobs(submit, asked, Sampling(warm_up=4, days=6, jobs=3), 1)
     days = np.unique(sampled.day)
-    assert days.tolist() == [39, 45, 51, 58, 59, 67, 75, 83, 91, 99]
-    assert np.unique(sampled.day[sampled.counted]).tolist() == [59, 67, 75, 83, 91, 99]
+    assert days.tolist() == [40, 46, 52, 59, 60, 67, 75, 83, 91, 99]
+    assert np.unique(sampled.day[sampled.counted]).tolist() == [60, 67, 75, 83, 91, 99]
     assert (sampled.jobs % 2 == 0).all()
     assert (np.diff(sampled.jobs) > 0).all()
 

@@ -48,7 +48,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_it_holds_code_types_and_models_and_no_tests(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     assert "slurm_rl_plugin/py.typed" in names
-    assert any(name.startswith("slurm_rl_plugin/cli/demo_logs/") for name in names)
+    assert any(name.startswith("slurm_rl_plugin/cli/demo/logs/") for name in names)
     models = {Path(name).stem for name in names if name.endswith(".onnx")}
     assert models == set(SHIPPED_MODELS)
     hooks = {Path(name).name for name in names if "/share/slurm-rl/pbs/" in name}

@@ -1,6 +1,6 @@
 """Record the accounting log of the demo: a few minutes of a small real Slurm under load.
 
-    python -m tests.real.record_demo_log slurm_rl_plugin/cli/demo_logs
+    python -m tests.real.record_demo_log slurm_rl_plugin/cli/demo/logs
 
 Two accounts (physics 70 %, biology 30 %) share 8 processors. The log has the 26 fields of
 XDMoD's `sacct` dump, no header, and beside it a manifest that says where it comes from.

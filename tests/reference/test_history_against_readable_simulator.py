@@ -31,7 +31,8 @@ from slurm_rl_plugin.simulator.schedules.simulation import (
     next_event,
     simulate_network,
 )
-from slurm_rl_plugin.simulator.scoring.network import compile_network, score_pending
+from slurm_rl_plugin.simulator.scoring.compiled_network import compile_network
+from slurm_rl_plugin.simulator.scoring.network import score_pending
 from tests.reference.loads import jobs_of, requests_of, users_workload
 from tests.reference.readable_past_runs import LARGE, Row, Rows, history_columns, rows_at
 from tests.reference.readable_simulator import Moment, Scorer, simulate

@@ -9,7 +9,7 @@ import pytest
 
 from slurm_rl_plugin.errors import SimulationError
 from slurm_rl_plugin.features.columns import site_job_features, site_queue_features
-from slurm_rl_plugin.features.site import SITE
+from slurm_rl_plugin.features.site import RESOURCE_FEATURES, SCARCE_SHARE, SITE
 from slurm_rl_plugin.policies.network import (
     ACTIVATIONS,
     QNetwork,
@@ -32,7 +32,8 @@ from slurm_rl_plugin.simulator.schedules.simulation import (
     simulate_network,
     simulate_scores,
 )
-from slurm_rl_plugin.simulator.scoring.network import compile_network, score_pending
+from slurm_rl_plugin.simulator.scoring.compiled_network import compile_network
+from slurm_rl_plugin.simulator.scoring.network import score_pending
 from tests.reference.loads import arrived_by, jobs_of, random_workload, snapshot_of
 from tests.reference.readable_simulator import Moment, Scorer, simulate
 
@@ -131,7 +132,7 @@ def test_kernel_holds_as_many_processors_as_the_head_node_would(
     backfilling: str, parallel: bool
 ) -> None:
     workload = random_workload(12, jobs=100, parallel=parallel)
-    weights = np.random.default_rng(4).normal(0, 2, QUEUE)
+    weights = np.random.default_rng(5).normal(0, 2, QUEUE)
     network = replace(random_network(3), reserve_weights=weights, reserve_bias=8.0)
     asked = []
 
@@ -211,7 +212,11 @@ def test_every_feature_is_equal_in_kernel_and_on_the_head_node(half_life: float)
     assert compared > 100
     # a feature that never changes would be compared in vain
     assert (np.ptp(np.array(seen_queue), axis=0) > 1e-3).all()
-    assert (np.ptp(np.concatenate(seen_jobs)[:, :SEEN], axis=0) > 1e-3).all()
+    varied = np.ptp(np.concatenate(seen_jobs)[:, :SEEN], axis=0) > 1e-3
+    other_resources = np.isin(
+        SITE.jobs[:SEEN], (*RESOURCE_FEATURES, SCARCE_SHARE)
+    )  # test_weighed_jobs has some
+    assert (varied != other_resources).all()
 
 
 @pytest.mark.parametrize("index", range(SEEN, JOBS), ids=SITE.history_jobs)

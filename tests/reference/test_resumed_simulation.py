@@ -8,8 +8,9 @@ import pytest
 from slurm_rl_plugin.forecasts.replays.queue_now import queue_of
 from slurm_rl_plugin.policies.protection import Protection
 from slurm_rl_plugin.simulator.kernel.workload import Workload
+from slurm_rl_plugin.simulator.schedules.kept_order import run_until_started
 from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder, run_until
-from slurm_rl_plugin.simulator.schedules.resumed import resume, run_until_started
+from slurm_rl_plugin.simulator.schedules.resumed import ProcessorRun
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings, simulate_order
 from tests.reference.loads import random_workload
 
@@ -50,15 +51,12 @@ def test_told_the_truth_a_replay_gives_the_truth(seed: int, name: str, backfilli
         ran += len(met.running)
         present = np.sort(np.concatenate([met.running, met.pending]))
         rows = np.concatenate([present, np.arange(job + 1, 80)])
-        again = workload.select(rows)
-        other = settings.empty_cluster(again)
-        other.account_usage[:] = met.usage
-        ordered = settings.ordered_queue(again, order.of_jobs(rows))
-        resume(again, other, now, np.searchsorted(present, met.running), met.start)
-        ordered.protection.resume(met.protection, present)
-        awaited = np.flatnonzero(~np.isin(rows, met.running))
-        run_until_started(again, other, ordered, awaited, np.inf)
-        np.testing.assert_array_equal(other.start, whole[rows])
+        run = ProcessorRun.of(workload.select(rows), order.of_jobs(rows), settings)
+        run.cluster.account_usage[:] = met.usage
+        run.queue.protection.resume(met.protection, present)
+        run.resume(now, np.searchsorted(present, met.running), met.start)
+        run_until_started(run, np.flatnonzero(~np.isin(rows, met.running)), np.inf, 0.0)
+        np.testing.assert_array_equal(run.cluster.start, whole[rows])
     assert ran > 0
 
 
@@ -66,11 +64,10 @@ def test_what_has_not_started_in_time_has_no_start() -> None:
     workload = load(1)
     order = orders(workload)["fifo"]
     settings = SimulationSettings(capacity=CAPACITY)
-    cluster, queue = settings.empty_cluster(workload), settings.ordered_queue(workload, order)
-    last = np.array([79])
+    run, last = ProcessorRun.of(workload, order, settings), np.array([79])
     until = float(workload.submit[40])
-    run_until_started(workload, cluster, queue, last, until)
-    assert np.isnan(cluster.start[79])
-    assert np.nanmax(cluster.start) <= until
-    run_until_started(workload, cluster, queue, last, np.inf)
-    assert cluster.start[79] == simulate_order(workload, order, settings).start[79]
+    run_until_started(run, last, until, 0.0)
+    assert np.isnan(run.cluster.start[79])
+    assert np.nanmax(run.cluster.start) <= until
+    run_until_started(run, last, np.inf, 0.0)
+    assert run.cluster.start[79] == simulate_order(workload, order, settings).start[79]

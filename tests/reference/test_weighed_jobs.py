@@ -2,23 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
 
-from slurm_rl_plugin.domain import Decision, JobTable, Memory, QueueSnapshot
+from slurm_rl_plugin.domain import Decision, JobTable, Memory, PendingJobs, QueueSnapshot
 from slurm_rl_plugin.domain.machine import Machine, MachinePartition, NodeKind
 from slurm_rl_plugin.domain.resources import ResourceRequests
+from slurm_rl_plugin.features.columns import site_job_features, site_queue_features
 from slurm_rl_plugin.features.estimates import RequestedLimit
+from slurm_rl_plugin.features.history.recent_arrivals import FADING_TIMES
 from slurm_rl_plugin.features.history.run_prediction import (
     KNOWN_FACTS,
     PREDICTED,
     PREDICTION_ENTRY,
     RunTimePrediction,
 )
+from slurm_rl_plugin.features.scarcity import scarcity_of
+from slurm_rl_plugin.features.site import (
+    RESOURCE_FEATURES,
+    SCARCE_SHARE,
+    SCARCITY_FEATURES,
+    SITE,
+    SITE_OF_PROCESSORS,
+)
 from slurm_rl_plugin.learning.export.network import export_network
-from slurm_rl_plugin.policies.network import QNetwork
+from slurm_rl_plugin.policies.network import QNetwork, with_resources, without_resources
 from slurm_rl_plugin.policies.ordering_rules import STATIC_RULES
 from slurm_rl_plugin.policies.port import Policy
 from slurm_rl_plugin.policies.protected_policy import protected_policy
@@ -30,16 +41,26 @@ from slurm_rl_plugin.policies.registry import (
     named_policy,
     rule_policy,
 )
+from slurm_rl_plugin.simulator.kernel.cluster import PENDING, Cluster, advance, next_event
+from slurm_rl_plugin.simulator.kernel.dispatch import EASY, dispatch_in_order
+from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder
-from slurm_rl_plugin.simulator.schedules.policy_driver import simulate_policy
+from slurm_rl_plugin.simulator.schedules.policy_driver import (
+    simulate_policy,
+    snapshot_of,
+    waiting_jobs,
+)
 from slurm_rl_plugin.simulator.schedules.simulation import (
     SimulationSettings,
     simulate_network,
     simulate_order,
 )
+from slurm_rl_plugin.simulator.scoring.compiled_network import compile_network
+from slurm_rl_plugin.simulator.scoring.network import score_pending
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog, prepare_log
 from tests.functional.small_network import small_network
 from tests.reference.loads import log_of, users_workload
+from tests.reference.test_network_against_readable_simulator import probe
 
 TYPED = "gres/gpu:a100"
 MACHINE = Machine(
@@ -52,6 +73,8 @@ MACHINE = Machine(
         MachinePartition(name="p", kinds=(0, 1), is_default=True, default_memory_per_cpu=100.0),
     ),
 )
+#: Job features of resources.
+OF_RESOURCES = (*RESOURCE_FEATURES, SCARCE_SHARE)
 USERS = ("ann", "bob", "carol")
 SETTINGS = SimulationSettings(capacity=24, backfilling="easy")
 LIVE_RULES = [
@@ -158,6 +181,125 @@ def test_a_model_on_a_head_node_sees_the_sizes_of_the_compiled_network(seed: int
     plain = load(seed, machine=None)
     unweighed = simulate_network(plain.workload(RequestedLimit()), network, SETTINGS).start
     assert unweighed.tolist() != compiled.tolist()
+
+
+def seen_by_network(prepared: PreparedLog, index: int, *, of_queue: bool) -> list[float]:
+    """One feature of each pending job, or of the queue, by the compiled loop; now and then."""
+    workload = prepared.workload(RequestedLimit())
+    network = probe(index, None) if of_queue else probe(None, index)
+    compiled = compile_network(network, workload)
+    seen: list[float] = []
+    for cluster, _ in looks(prepared, workload):
+        count = int(cluster.counts[PENDING])
+        scores, jobs = np.empty(count), np.empty(count, dtype=np.int64)
+        score_pending(workload, cluster, compiled, scores, jobs)
+        seen += scores.tolist()
+    return seen
+
+
+def looks(prepared: PreparedLog, workload: Workload) -> Iterator[tuple[Cluster, QueueSnapshot]]:
+    """The queue at every fourth event at which jobs wait, as the loop and a head node have it."""
+    cluster, no_rank, jobs = SETTINGS.empty_cluster(workload), np.empty(0, int), prepared.jobs()
+    number = 0
+    while np.isfinite(event := next_event(workload, cluster)):
+        advance(workload, cluster, event, no_rank)
+        dispatch_in_order(workload, cluster, waiting_jobs(cluster), EASY, 0)
+        number += 1
+        if number % 4 == 0 and cluster.counts[PENDING] > 0:
+            pending = PendingJobs.untouched(jobs.select(waiting_jobs(cluster)))
+            yield cluster, snapshot_of(prepared, jobs, cluster, pending)
+
+
+@pytest.mark.parametrize("machine", [MACHINE, None], ids=["resources", "processors alone"])
+def test_what_the_schema_says_of_resources_is_equal_in_the_loop_and_on_a_head_node(
+    machine: Machine | None,
+) -> None:
+    prepared = load(3, machine=machine, jobs=300)
+    workload, nothing = prepared.workload(RequestedLimit()), np.zeros(len(FADING_TIMES))
+    queue, jobs, scarce = [], [], set()
+    for _, snapshot in looks(prepared, workload):
+        waiting, running = snapshot.pending.jobs, snapshot.running.jobs
+        estimate = RequestedLimit().estimate(waiting.time_limit, waiting.interactive)
+        ends = RequestedLimit().estimate(running.time_limit, running.interactive)
+        jobs.append(site_job_features(snapshot, estimate))
+        told = site_queue_features(snapshot, estimate, ends, nothing)
+        queue.append(np.tile(told, (len(waiting), 1)))
+        scarce.add(scarcity_of(snapshot).resource)
+    there = {False: np.concatenate(jobs), True: np.concatenate(queue)}
+    assert len(there[True]) > 500
+    assert (len(scarce) > 1) == (machine is not None)  # the scarce one changes
+    for of_queue, names, new in (
+        (True, SITE.queue, SCARCITY_FEATURES),
+        (False, SITE.jobs, (*RESOURCE_FEATURES, SCARCE_SHARE)),
+    ):
+        for name in new:
+            column = there[of_queue][:, names.index(name)]
+            seen = seen_by_network(prepared, names.index(name), of_queue=of_queue)
+            np.testing.assert_allclose(seen, column, rtol=0, atol=1e-6, err_msg=name)
+            silent = machine is None and name in OF_RESOURCES
+            assert (np.ptp(column) > 0.05) != silent, name
+
+
+def without_weights_of_resources(network: QNetwork) -> QNetwork:
+    queue, jobs = np.isin(SITE.queue, SCARCITY_FEATURES), np.isin(SITE.jobs, list(OF_RESOURCES))
+    network.queue_weights[queue] = 0.0
+    network.job_weights[jobs] = 0.0
+    network.linear[jobs] = 0.0
+    return network
+
+
+@pytest.mark.parametrize("machine", [MACHINE, None], ids=["resources", "processors alone"])
+@pytest.mark.parametrize("seed", [1, 2])
+def test_without_weights_of_resources_a_network_scores_as_one_of_processors_to_the_bit(
+    seed: int, machine: Machine | None, tmp_path
+) -> None:
+    prepared = load(seed, machine=machine)
+    new = without_weights_of_resources(predicting(seed))
+    old = without_resources(new)
+    assert (new.schema, old.schema) == (SITE, SITE_OF_PROCESSORS)
+    workload = prepared.workload(RequestedLimit())
+    starts = [simulate_network(workload, each, SETTINGS).start.tolist() for each in (new, old)]
+    assert starts[0] == starts[1]
+    policies = []
+    for each in (new, old):
+        path = tmp_path / f"{each.schema.version}.onnx"
+        export_network(each, path, {})
+        policies.append(load_q_network(path))
+    for _, snapshot in looks(prepared, workload):
+        scores = [policy.decide(snapshot).scores for policy in policies]
+        np.testing.assert_allclose(scores[0], scores[1], rtol=0, atol=2e-5)  # float32
+    again = with_resources(old)
+    assert again.schema == SITE
+    assert without_resources(again).digest == old.digest
+    weighing = with_resources(old)
+    weighing.linear[SITE.jobs.index("accelerated")] = 0.1
+    assert without_resources(weighing) is weighing
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_what_was_learned_of_resources_changes_no_order_on_processors_alone(seed: int) -> None:
+    plain = without_resources(without_weights_of_resources(predicting(seed)))
+    learned = with_resources(plain)
+    learned.linear[np.isin(SITE.jobs, OF_RESOURCES)] = [3.0, -2.0, 1.5, 4.0, -3.0]
+    for machine in (None, MACHINE):
+        workload = load(seed, machine=machine).workload(RequestedLimit())
+        starts = [
+            simulate_network(workload, each, SETTINGS).start.tolist() for each in (plain, learned)
+        ]
+        assert (starts[0] == starts[1]) == (machine is None)
+
+
+@pytest.mark.parametrize("name", OF_RESOURCES)
+def test_each_input_of_resources_can_change_the_order(name: str) -> None:
+    changed = 0
+    for seed in (1, 2, 3):
+        workload = load(seed).workload(RequestedLimit())
+        network = with_resources(without_resources(without_weights_of_resources(predicting(seed))))
+        plain = simulate_network(workload, network, SETTINGS).start
+        network.linear[SITE.jobs.index(name)] = 3.0
+        moved = simulate_network(workload, network, SETTINGS).start
+        changed += moved.tolist() != plain.tolist()
+    assert changed > 0
 
 
 def test_default_memory_of_the_partition_weighs_too() -> None:

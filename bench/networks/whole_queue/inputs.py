@@ -11,8 +11,8 @@ from slurm_rl_plugin.simulator.kernel.cluster import IDLE, NOW, PENDING, RUNNING
 from slurm_rl_plugin.simulator.kernel.compilation import compiled_borrowing
 from slurm_rl_plugin.simulator.kernel.compiled_features import log_seconds
 from slurm_rl_plugin.simulator.kernel.workload import Workload
+from slurm_rl_plugin.simulator.scoring.compiled_network import CompiledNetwork
 from slurm_rl_plugin.simulator.scoring.history import add_history
-from slurm_rl_plugin.simulator.scoring.network import CompiledNetwork
 from slurm_rl_plugin.units import FloatArray, IntArray
 
 #: Features of the `site` schema that a job brings, in this order; the others are below.

@@ -12,8 +12,8 @@ from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.simulator.kernel.cluster import PENDING, Cluster
 from slurm_rl_plugin.simulator.kernel.compilation import compiled_borrowing
 from slurm_rl_plugin.simulator.kernel.workload import Workload
+from slurm_rl_plugin.simulator.scoring.compiled_network import CompiledNetwork, compile_network
 from slurm_rl_plugin.simulator.scoring.history import bring_up_to_now
-from slurm_rl_plugin.simulator.scoring.network import CompiledNetwork, compile_network
 from slurm_rl_plugin.units import FloatArray, IntArray
 
 #: Gates: how many directions in which the queue may move the weights.

@@ -51,6 +51,7 @@ from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner
 from slurm_rl_plugin.batch_systems.slurm.queue.job_tables import (
     TableBuilder,
     first_of_each_array,
+    waiting_tasks,
 )
 from slurm_rl_plugin.batch_systems.slurm.queue.job_watch import JobWatch
 from slurm_rl_plugin.batch_systems.slurm.queue.machine_look import MachineLook
@@ -168,7 +169,8 @@ class SlurmCluster:
         tree = parse_shares(self._runner.read(SSHARE))
         nodes = self._runner.read(SINFO)
         started, ended = self._watch.told(rows, self._read_vanished(rows), now)
-        waiting = first_of_each_array(row for row in rows if row.state == PENDING)
+        records = [row for row in rows if row.state == PENDING]
+        waiting = first_of_each_array(records)
         running = [row for row in rows if row.state in RUNNING_STATES]
         tiers = parse_tiers(nodes)
         terms = lever.terms(waiting, tiers)
@@ -180,7 +182,12 @@ class SlurmCluster:
         )
         limit = self._given.limit
         pending_jobs = build.pending(
-            waiting, terms, tiers, now, partial(keeps_back, limit) if limit.mechanism else None
+            waiting,
+            terms,
+            tiers,
+            now,
+            partial(keeps_back, limit) if limit.mechanism else None,
+            waiting_tasks(records),
         )
         asked = [self._watch.as_asked(row) for row in running]
         running_jobs = build.running(running, asked, now)

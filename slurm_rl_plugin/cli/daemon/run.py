@@ -32,6 +32,7 @@ from slurm_rl_plugin.errors import BatchSystemError, ConfigurationError, SlurmRL
 from slurm_rl_plugin.hook.cycle.cycle import Cycle
 from slurm_rl_plugin.hook.cycle_report import CycleReport
 from slurm_rl_plugin.hook.daemon.daemon import Daemon, Reloaded
+from slurm_rl_plugin.hook.daemon.left_queue import LeftQueue
 from slurm_rl_plugin.hook.daemon.lock import only_daemon
 from slurm_rl_plugin.hook.daemon.sd_notify import sd_notify
 from slurm_rl_plugin.hook.daemon.signals import SignalRequest
@@ -179,7 +180,10 @@ def _daemon(
         metrics.publish(report)
         if textfile is not None:
             textfile.write()
+        left.leave(report)
 
+    where = configuration.sections.forecast.queue_file
+    left = LeftQueue(path=Path(where) if where else None)
     signal.signal(signal.SIGTERM, on_stop)
     signal.signal(signal.SIGINT, on_stop)
     signal.signal(signal.SIGHUP, on_reload)

@@ -126,7 +126,7 @@ def _silent(text: str) -> None:
 
 
 def _bundled_log() -> PreparedLog:
-    bundled = resources.files("slurm_rl_plugin.cli") / "demo_logs" / "cluster-sacct.log"
+    bundled = resources.files("slurm_rl_plugin.cli.demo") / "logs" / "cluster-sacct.log"
     with resources.as_file(bundled) as path:
         log, _ = read_log(path)
     classifier = JobClassifier(

@@ -16,6 +16,7 @@ from slurm_rl_plugin.cli.assembly.configuration_arguments import (
     configuration_of,
 )
 from slurm_rl_plugin.cli.look.explanation_text import print_explanation
+from slurm_rl_plugin.cli.look.foretold_starts import foretold_start
 from slurm_rl_plugin.cli.look.job_arguments import job_number
 from slurm_rl_plugin.cli.look.limit_text import limit_sentence
 from slurm_rl_plugin.cli.look.queue_look import QueueLook, look_at_queue
@@ -82,6 +83,7 @@ def explained(configuration: Configuration, job: int, record: JobRecord) -> dict
     document["room"], unread = _room(configuration, document, record)
     if document["features"] is not None:
         _add_linear_part(look, document)
+    document["start"] = foretold_start(configuration, number)
     document["audit"] = _audit(configuration, number)
     document["not_read"] = [*record.unread, *unread, *_not_read(configuration, look, document)]
     return document

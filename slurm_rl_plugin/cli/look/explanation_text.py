@@ -28,6 +28,7 @@ def print_explanation(document: Mapping[str, Any]) -> None:
         *_job(document),
         *_room(document),
         *_place(document),
+        *_start(document.get("start")),
         *_run_time(document["run_time"]),
         _account(document["account"]),
         *_limit(document),
@@ -66,6 +67,17 @@ def _room(document: Mapping[str, Any]) -> list[str]:
     with_features = f" with {asked['constraint']}" if asked["constraint"] else ""
     lines = [f"It asks for {told}, on {where} at least{with_features}{whole}."]
     return lines if document["room"] is None else lines + room_sentences(document["room"])
+
+
+def _start(told: Mapping[str, Any] | None) -> list[str]:
+    """When the forecast service says that it starts; no line where none runs."""
+    if told is None:
+        return []
+    if told["forecast"] is None:
+        return [f"Start: {told['why_not']}"]
+    low, high = (slurm_time(each) for each in told["forecast"]["bands"]["90 %"])
+    start = slurm_time(told["forecast"]["start"])
+    return [f"Start: {start} (median), 90 % between {low} and {high}; see `slurm-rl start`."]
 
 
 def _accrued(document: Mapping[str, Any]) -> list[str]:

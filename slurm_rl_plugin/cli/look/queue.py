@@ -10,11 +10,13 @@ from slurm_rl_plugin.cli.assembly.configuration_arguments import (
     add_configuration_options,
     configuration_of,
 )
+from slurm_rl_plugin.cli.look.foretold_starts import foretold_starts
 from slurm_rl_plugin.cli.look.job_arguments import count, job_numbers, names
 from slurm_rl_plugin.cli.look.limit_text import limit_sentence
 from slurm_rl_plugin.cli.look.queue_look import QueueLook, look_at_queue
 from slurm_rl_plugin.cli.look.queue_table import (
     FIELDS,
+    START,
     Row,
     cells,
     default_fields,
@@ -48,7 +50,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(options: argparse.Namespace) -> int:
     """Decide an order for the queue without writing it, and print the jobs asked for."""
-    look = look_at_queue(configuration_of(options))
+    configuration = configuration_of(options)
+    look = look_at_queue(configuration)
     reason = look.considered.plan.fallback_reason
     if reason is not None:
         sys.stderr.write(f"slurm-rl queue: the policy is not used: {reason}\n")
@@ -56,7 +59,10 @@ def main(options: argparse.Namespace) -> int:
     if limit.amounts is not None:
         sys.stderr.write(f"slurm-rl queue: {limit_sentence(limit)}\n")
     all_rows = queue_rows(look.considered)
-    rows = [row for row in all_rows if _wanted(row, options)][: options.limit]
+    starts = foretold_starts(configuration) if START in (options.format or ()) else {}
+    rows = [{**row, START: starts.get(row["jobid"])} for row in all_rows if _wanted(row, options)][
+        : options.limit
+    ]
     if options.json:
         print_json(_document(look, rows))
         return 0

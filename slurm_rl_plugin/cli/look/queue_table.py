@@ -38,7 +38,10 @@ FIELDS: dict[str, Callable[[Any], Any] | None] = {
     "timelimit": slurm_duration,
     "submit": slurm_time,
     "eligible": slurm_time,
+    "start": slurm_time,
 }
+#: The field that the forecast service is asked for.
+START = "start"
 
 
 def fields(text: str) -> tuple[str, ...]:

@@ -18,6 +18,8 @@ SECTION_NOTES = {
     "default. The model says how many ([reserve](reserve.md)).",
     "plan": "What the scheduler plans with: [plan estimates](plan-estimates.md).",
     "metrics": "What is served: [metrics](metrics.md).",
+    "forecast": "When jobs start: the service `slurm-rl forecast` reads them when it starts, the "
+    "daemon `queue_file` alone: [when jobs start](when-jobs-start.md).",
     "offer": "Of the offer service, which reads them when it starts: [brokers](brokers.md).",
     "route": "Of `slurm-rl route`, which users run: [brokers](brokers.md#for-users).",
 }

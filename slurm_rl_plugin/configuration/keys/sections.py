@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, get_type_hints
 
+from slurm_rl_plugin.configuration.keys.forecast import ForecastSection
 from slurm_rl_plugin.configuration.keys.goals import (
     GuardRailsSection,
     MetricsSection,
@@ -34,6 +35,7 @@ class Sections:
     reserve: ReserveSection = field(default_factory=ReserveSection)
     plan: PlanSection = field(default_factory=PlanSection)
     metrics: MetricsSection = field(default_factory=MetricsSection)
+    forecast: ForecastSection = field(default_factory=ForecastSection)
     offer: OfferSection = field(default_factory=OfferSection)
     route: RouteSection = field(default_factory=RouteSection)
 

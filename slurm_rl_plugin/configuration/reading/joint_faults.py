@@ -16,7 +16,7 @@ from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.utility.reward import RewardWeights
 
 #: Sections that serve.
-_SERVING = ("metrics", "offer")
+_SERVING = ("metrics", "offer", "forecast")
 #: Key of such a section that is given -> the one that it needs.
 _NEEDS = (
     ("tls_certificate", "tls_key"),
@@ -112,16 +112,23 @@ def _tls_faults(given: GivenKeys) -> Iterator[str]:
                 yield f"{value.origin}: [{section}] {name} needs {needed}: give both, or neither."
 
 
-def _offer_faults(given: GivenKeys) -> Iterator[str]:
-    if "offer" not in given.keys:
+def _bare_token_faults(given: GivenKeys, section: str) -> Iterator[str]:
+    if section not in given.keys:
         return
-    address = given.value("offer", "address")
-    tls = ("offer", "tls_certificate") in given.faulty or given.value("offer", "tls_certificate")[0]
-    if not tls and not is_loopback(address.value):
+    address, tls = given.value(section, "address"), given.value(section, "tls_certificate")
+    secret = (section, "tls_certificate") in given.faulty or tls.value
+    if address.value and not secret and not is_loopback(address.value):
         yield (
-            f"{address.origin}: [offer] address {address.value!r} would show the token to the "
+            f"{address.origin}: [{section}] address {address.value!r} would show the token to the "
             "network: give tls_certificate and tls_key, or address 127.0.0.1."
         )
+
+
+def _offer_faults(given: GivenKeys) -> Iterator[str]:
+    yield from _bare_token_faults(given, "offer")
+    yield from _bare_token_faults(given, "forecast")
+    if "offer" not in given.keys:
+        return
     yield from _formula_faults(given, "offer", "price", PRICE_VARIABLES)
     yield from _formula_faults(given, "route", "formula", VALUE_VARIABLES)
 

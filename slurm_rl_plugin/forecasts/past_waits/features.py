@@ -43,13 +43,19 @@ class FeatureTable(NamedTuple):
         return np.array([kind not in left_out for kind in self.kinds], dtype=np.bool_)
 
 
-def features_of(jobs: SeenJobs) -> FeatureTable:
-    """What is known of each job at the moment that it was seen, and nothing of later."""
+def features_of(jobs: SeenJobs, at: float | None = None) -> FeatureTable:
+    """What is known of each job at the moment that it was seen, and nothing of later.
+
+    Args:
+        jobs: any.
+        at: the one moment whose rows are wanted, seconds, to spare the time for the others, whose
+            history stays nan; None for all.
+    """
     of_kinds = {
         REQUEST: _request(jobs),
         QUEUE: {**_above(jobs), **_beside(jobs)},
         SHARE: {name: _signed_log(each) for name, each in _told(jobs, queue=False).items()},
-        HISTORY: history_features(jobs),
+        HISTORY: history_features(jobs, at),
     }
     columns = {name: each for columns in of_kinds.values() for name, each in columns.items()}
     return FeatureTable(

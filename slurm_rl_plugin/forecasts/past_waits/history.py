@@ -54,11 +54,16 @@ def _octave(values: FloatArray) -> FloatArray:
     return np.asarray(np.round(np.log2(np.maximum(values, 1.0))))
 
 
-def history_features(jobs: SeenJobs) -> dict[str, FloatArray]:
-    """Columns for each group of `groups_of`, float64[n] each, nan where nothing is known."""
+def history_features(jobs: SeenJobs, at: float | None = None) -> dict[str, FloatArray]:
+    """Columns for each group of `groups_of`, float64[n] each, nan where nothing is known.
+
+    Args:
+        jobs: any.
+        at: the one moment whose rows are filled; None for all.
+    """
     groups = groups_of(jobs)
     found: dict[str, FloatArray] = {}
-    for moment in np.unique(jobs.moment):
+    for moment in np.unique(jobs.moment) if at is None else [at]:
         memory = _memory_at(jobs, moment)
         if len(memory.rows) == 0:
             continue

@@ -99,6 +99,16 @@ class SeenJobs:
         )
 
 
+def joined_seen(*parts: SeenJobs) -> SeenJobs:
+    """Several behind each other, without what a look at the queue told."""
+    columns: dict[str, Any] = {
+        each.name: np.concatenate([getattr(part, each.name) for part in parts])
+        for each in fields(SeenJobs)
+        if each.name not in ("look", "told")
+    }
+    return SeenJobs(**columns)
+
+
 def codes_of(*columns: FloatArray | IntArray) -> IntArray:
     """A number from 0 for each distinct row of some columns, in their order, int64[n]."""
     codes = np.zeros(len(columns[0]), dtype=np.int64)

@@ -9,10 +9,10 @@ import numpy as np
 
 from slurm_rl_plugin.units import DAY, FloatArray, IntArray
 
-#: Seconds of a block; submissions go by the hour and by the day of the week.
+#: Seconds of a block where so much is known; submissions go by the hour and the day of the week.
 WEEK = 7 * DAY
-#: From how many of the last weeks a block is drawn.
-_WEEKS = 6
+#: From how many of the last weeks, or days, a block is drawn.
+_BLOCKS = 6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +30,7 @@ class PastArrivals:
     ) -> tuple[IntArray, FloatArray]:
         """Jobs of past weeks as if they came again, one drawn week behind the other.
 
-        Weeks of which the log tells nothing are not drawn; in the first week of a log nobody comes.
+        In the first week of a log days are drawn, at the same hour; on its first day nobody comes.
 
         Args:
             now: seconds; what was submitted later is not known.
@@ -40,14 +40,16 @@ class PastArrivals:
         Returns:
             Numbers of the jobs, and when they come: seconds behind now, ascending; each [m].
         """
-        whole = int((now - self.submit[0]) // WEEK)
+        known = now - self.submit[0]
+        block = WEEK if known >= WEEK else DAY
+        whole = int(known // block)
         if whole < 1:
             return np.empty(0, dtype=np.int64), np.empty(0)
         jobs, submit = [], []
-        for ahead in range(math.ceil(span / WEEK)):
-            back = WEEK * int(rng.integers(1, min(whole, _WEEKS) + 1))
-            until = min(span - ahead * WEEK, WEEK)
+        for ahead in range(math.ceil(span / block)):
+            back = block * int(rng.integers(1, min(whole, _BLOCKS) + 1))
+            until = min(span - ahead * block, block)
             first, last = np.searchsorted(self.submit, [now - back, now - back + until], "right")
             jobs.append(np.arange(first, last))
-            submit.append(self.submit[first:last] + back + ahead * WEEK)
+            submit.append(self.submit[first:last] + back + ahead * block)
         return np.concatenate(jobs), np.concatenate(submit)

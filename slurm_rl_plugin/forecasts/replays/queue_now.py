@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from slurm_rl_plugin.simulator.kernel.cluster import NEXT_ARRIVAL, PENDING, RUNNING, Cluster
+from slurm_rl_plugin.simulator.kernel.cluster import (
+    NEXT_ARRIVAL,
+    PENDING,
+    RUNNING,
+    Cluster,
+    account_usage_until,
+)
 from slurm_rl_plugin.simulator.kernel.workload import Workload
+from slurm_rl_plugin.simulator.schedules.on_nodes import NodeRun
 from slurm_rl_plugin.simulator.schedules.ordered_queue import OrderedQueue
+from slurm_rl_plugin.simulator.schedules.resumed_on_nodes import HeldNodes
 from slurm_rl_plugin.simulator.scoring.protection import ProtectedQueue, UnprotectedQueue
 from slurm_rl_plugin.units import FloatArray, IntArray
 
@@ -24,6 +32,8 @@ class QueueNow:
         pending: jobs that wait, ascending, shape [p].
         usage: what each account was charged until now, decayed, shape [accounts].
         protection: who was overtaken until now; for all known jobs.
+        held: which nodes the running jobs hold; None where that is known of none.
+        looks: when slurmctld looked at its queue, as `SlurmPasses.last`; None where not known.
     """
 
     now: float
@@ -32,6 +42,8 @@ class QueueNow:
     pending: IntArray
     usage: FloatArray
     protection: ProtectedQueue | UnprotectedQueue = field(default_factory=UnprotectedQueue)
+    held: HeldNodes | None = None
+    looks: FloatArray | None = None
 
 
 def queue_of(
@@ -49,13 +61,35 @@ def queue_of(
         submit: seconds.
     """
     running = cluster.expected_job[: cluster.counts[RUNNING]]
-    running = running[np.lexsort((running, cluster.start[running]))]
+    # of jobs that are expected to end together it keeps who was started first
+    running = running[np.argsort(cluster.start[running], kind="stable")]
     pending = np.sort(cluster.pending[: cluster.counts[PENDING]])
     return QueueNow(
         now=submit,
         running=running,
         start=cluster.start[running],
         pending=np.append(pending, np.arange(cluster.counts[NEXT_ARRIVAL], job + 1)),
-        usage=cluster.account_usage.copy(),
+        usage=_usage_at(cluster, submit),
         protection=queue.protection.counted(workload, cluster),
     )
+
+
+def queue_on_nodes(run: NodeRun, job: int, submit: float) -> QueueNow:
+    """The same of a simulation on nodes, with the nodes that the running jobs hold."""
+    met = queue_of(run.workload, run.cluster, run.queue, job, submit)
+    places = [run.place_of(number) for number in met.running.tolist()]
+    held = HeldNodes(
+        first=np.cumsum([0, *map(len, places)]),
+        node=np.array([node for place in places for node in place], dtype=np.int64),
+        cpus=np.array([cpus for place in places for cpus in place.values()]),
+    )
+    looks = None if run.passes is None else run.passes.last.copy()
+    return replace(met, held=held, looks=looks)
+
+
+def _usage_at(cluster: Cluster, time: float) -> FloatArray:
+    """What each account has been charged by then, decayed; the cluster is left as it is."""
+    columns = ("usage_time", "account_usage")
+    seen = cluster._replace(**{name: getattr(cluster, name).copy() for name in columns})
+    account_usage_until(seen, time)
+    return seen.account_usage

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -11,8 +11,12 @@ from slurm_rl_plugin.forecasts.replays.drawn_runs import RunSpreads
 from slurm_rl_plugin.forecasts.replays.past_arrivals import PastArrivals
 from slurm_rl_plugin.forecasts.replays.queue_now import QueueNow
 from slurm_rl_plugin.simulator.kernel.workload import Workload
+from slurm_rl_plugin.simulator.nodes.node_machine import NodeMachine
+from slurm_rl_plugin.simulator.schedules.kept_order import RunUnderWay, run_until_started
+from slurm_rl_plugin.simulator.schedules.on_nodes import NodeRun
 from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder
-from slurm_rl_plugin.simulator.schedules.resumed import resume, run_until_started
+from slurm_rl_plugin.simulator.schedules.resumed import ProcessorRun
+from slurm_rl_plugin.simulator.schedules.resumed_on_nodes import resume_on_nodes
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.units import DAY, FloatArray, IntArray
 
@@ -37,6 +41,10 @@ class ReplayedSite:
         settings: its batch system.
         together: chance that a run time is drawn for all jobs of a template at once and not for
             each: runs of a series are long or short together.
+        machine: its nodes, for all known jobs; None for a pool of processors.
+        kept: part of the time since now for which scores are kept that change while jobs wait, a
+            minute at least; 0 where they are made at each decision, which is exact and, with
+            thousands of jobs that wait, slow.
     """
 
     jobs: Workload
@@ -44,9 +52,16 @@ class ReplayedSite:
     order: OrderOf
     settings: SimulationSettings
     together: float = 0.9
+    machine: NodeMachine | None = None
+    kept: float = 0.0
 
     def starts(
-        self, queue: QueueNow, awaited: IntArray, draws: int, rng: np.random.Generator
+        self,
+        queue: QueueNow,
+        awaited: IntArray,
+        draws: int,
+        rng: np.random.Generator,
+        goes_on: Callable[[int], bool] | None = None,
     ) -> FloatArray:
         """When jobs start in replays with drawn run times and arrivals, seconds, [m, draws].
 
@@ -55,20 +70,20 @@ class ReplayedSite:
 
         Args:
             queue: who runs and who waits.
-            awaited: some of the pending jobs, shape [m].
-            draws: how many replays.
+            awaited: some of the pending jobs, or all, shape [m].
+            draws: how many replays at most.
             rng: draws them.
+            goes_on: asked after each replay, with how many were made, whether there is time for
+                more; fewer columns come back where it says no.
         """
         arrivals = PastArrivals(submit=self.jobs.submit)
         planned = float(self.planned(queue, awaited).max(initial=queue.now)) - queue.now
         span = min(max(_BEYOND_PLAN * planned, _SOONEST), _LATEST)
-        return np.stack(
-            [
-                self._replayed(queue, awaited, *arrivals.drawn(queue.now, span, rng), rng)
-                for _ in range(draws)
-            ],
-            axis=1,
-        )
+        found: list[FloatArray] = []
+        while len(found) < draws and not (found and goes_on and not goes_on(len(found))):
+            coming, submit = arrivals.drawn(queue.now, span, rng)
+            found.append(self._replayed(queue, awaited, coming, submit, rng))
+        return np.stack(found, axis=1)
 
     def planned(self, queue: QueueNow, awaited: IntArray) -> FloatArray:
         """When jobs would start if all ran as long as planned and nobody came, seconds, [m].
@@ -100,15 +115,37 @@ class ReplayedSite:
         workload = chosen._replace(
             submit=np.concatenate([chosen.submit[: len(present)], submit]), run_time=run_time
         )
-        cluster = self.settings.empty_cluster(workload)
-        cluster.account_usage[: len(queue.usage)] = queue.usage
-        ordered = self.settings.ordered_queue(workload, self.order(workload, jobs))
-        resume(workload, cluster, queue.now, runs, queue.start)
-        ordered.protection.resume(queue.protection, present)
+        run = self._resumed(queue, workload, jobs, runs)
         places = np.searchsorted(present, awaited)
-        run_until_started(workload, cluster, ordered, places, queue.now + _FURTHEST)
-        start = cluster.start[places]
+        run_until_started(run, places, queue.now + _FURTHEST, self.kept)
+        start = run.cluster.start[places]
         return np.where(np.isnan(start), queue.now + _FURTHEST, start)
+
+    def _resumed(
+        self, queue: QueueNow, workload: Workload, jobs: IntArray, runs: IntArray
+    ) -> RunUnderWay:
+        """The queue as it stands, to be played forward; of `jobs` those at `runs` run."""
+        order, settings = self.order(workload, jobs), self._settings_of(workload, runs)
+        keeps = self.kept > 0.0
+        run: ProcessorRun | NodeRun
+        if self.machine is None:
+            run = ProcessorRun.of(workload, order, settings, keeps_order=keeps)
+        else:
+            nodes = self.machine.of_jobs(jobs)
+            run = NodeRun.of(workload, nodes, order, settings, keeps_order=keeps)
+        run.cluster.account_usage[: len(queue.usage)] = queue.usage
+        present = jobs[: len(queue.running) + len(queue.pending)]
+        run.queue.protection.resume(queue.protection, present)
+        if isinstance(run, NodeRun):
+            resume_on_nodes(run, queue.now, runs, queue.start, queue.held, queue.looks)
+        else:
+            run.resume(queue.now, runs, queue.start)
+        return run
+
+    def _settings_of(self, workload: Workload, runs: IntArray) -> SimulationSettings:
+        """Of a machine that holds the running jobs: some may run on what was taken off it since."""
+        held = int(workload.processors[runs].sum())
+        return replace(self.settings, capacity=max(self.settings.capacity, held))
 
     def _shares(self, jobs: IntArray, rng: np.random.Generator) -> FloatArray:
         own = rng.random(len(jobs))

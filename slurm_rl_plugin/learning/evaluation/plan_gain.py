@@ -57,7 +57,8 @@ def measured_gain(
     if network.prediction is None or network.prediction.spread is None:
         return None
     known = [class_known_at_submission(training_part(each), classifier) for each in logs]
-    long = [each for each in known if len(each.log) >= FEWEST_JOBS]
+    # on nodes no plan estimates are simulated
+    long = [each for each in known if len(each.log) >= FEWEST_JOBS and each.machine is None]
     if not long:
         return PlanGain(verdict=NOT_MEASURED)
     return gain_of([_replayed(network, each) for each in long])

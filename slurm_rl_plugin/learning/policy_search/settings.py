@@ -8,8 +8,14 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from slurm_rl_plugin.errors import ConfigurationError
-from slurm_rl_plugin.features.site import RESERVE_FEATURES, SITE
-from slurm_rl_plugin.policies.network import QNetwork, parameter_count
+from slurm_rl_plugin.features.site import (
+    RESERVE_FEATURES,
+    RESOURCE_FEATURES,
+    SCARCE_SHARE,
+    SCARCITY_FEATURES,
+    SITE,
+)
+from slurm_rl_plugin.policies.network import QNetwork, parameter_count, with_resources
 from slurm_rl_plugin.units import FloatArray, IntArray
 from slurm_rl_plugin.utility.reward import RewardWeights
 
@@ -41,10 +47,10 @@ STARTS = {
     "saf": {"log_estimate": -3.0, "log_processors": -2.0},
 }
 #: What of the network is searched: all of it, or the rest stays as it starts.
-SEARCHED = ("network", "linear", "reserve")
+SEARCHED = ("network", "linear", "resources", "reserve")
 #: Searched where the search is linear: all but what changes with every second of waiting, which
 #: gains nothing for slowdown. The age of a job counts where the tail does, and never against it.
-_LINEAR = (*SITE.static_jobs, *SITE.history_jobs)
+_LINEAR = (*SITE.static_jobs, SCARCE_SHARE, *SITE.history_jobs)
 _AGE = "log_wait"
 #: Job features that a network can be made to do without, to see what they are worth.
 FEATURE_GROUPS: Mapping[str, tuple[str, ...]] = {
@@ -54,6 +60,8 @@ FEATURE_GROUPS: Mapping[str, tuple[str, ...]] = {
     "prediction": SITE.history_jobs[:-2],
     "alike": SITE.history_jobs[-2:],
 }
+#: Features of what a machine has beside processors; a search looks at them where it is told to.
+_OF_RESOURCES = {*RESOURCE_FEATURES, SCARCE_SHARE, *SCARCITY_FEATURES}
 #: The reserve looks at few features: with all of them it learns what only the training loads show.
 RESERVE_NUMBERS = len(RESERVE_FEATURES) + 1
 
@@ -72,9 +80,11 @@ class PolicySearchSettings:
         weights: what is maximised.
         hold: whether the network also says how many processors to keep free of batch work.
         searched: one of SEARCHED: the whole network, the linear term only (and the reserve where
-            it holds), or the reserve only.
+            it holds), of that the weights of a job's resources only, or the reserve only.
         start: the order that it starts with, one of STARTS; with `hold`, interactive jobs first.
         history: whether the network looks at past runs.
+        resources: whether the network looks at the shares of each resource that jobs ask for, and
+            at what is scarce; on processors alone that tells it nothing new.
         without: names of FEATURE_GROUPS that it does not look at, separated by commas.
         batch: training loads drawn anew for each generation; 0 takes all of them in each.
     """
@@ -90,6 +100,7 @@ class PolicySearchSettings:
     searched: str = "network"
     start: str = "min-run-wait"
     history: bool = False
+    resources: bool = False
     without: str = ""
     batch: int = 0
 
@@ -100,6 +111,8 @@ class PolicySearchSettings:
                 raise ConfigurationError(f"{name} is {given!r}: give {' or '.join(known)}.")
         if self.searched == "reserve" and not self.hold:
             raise ConfigurationError("searched=reserve searches the reserve: give --hold as well.")
+        if self.searched == "resources" and not self.resources:
+            raise ConfigurationError("searched=resources needs resources=true: set it as well.")
         if self.start == "wspt" and not self.history:
             raise ConfigurationError("start=wspt looks at past runs: set history=true as well.")
         for group in self.groups_left_out:
@@ -117,7 +130,13 @@ class PolicySearchSettings:
     def unseen(self) -> set[str]:
         """Job features that the network does not look at."""
         past = set() if self.history else set(SITE.history_jobs)
-        return past.union(*(FEATURE_GROUPS[group] for group in self.groups_left_out))
+        beside = set() if self.resources else _OF_RESOURCES.intersection(SITE.jobs)
+        return past.union(beside, *(FEATURE_GROUPS[group] for group in self.groups_left_out))
+
+    @property
+    def unseen_queue(self) -> set[str]:
+        """Queue features that the network does not look at."""
+        return set() if self.resources else _OF_RESOURCES.intersection(SITE.queue)
 
 
 def initial_parameters(settings: PolicySearchSettings) -> FloatArray:
@@ -141,12 +160,17 @@ def searched_places(settings: PolicySearchSettings) -> IntArray:
     if settings.searched == "reserve":
         return reserve
     linear = scores - len(SITE.jobs) + np.arange(len(SITE.jobs))
+    if settings.searched == "resources":
+        seen = [SITE.jobs.index(name) for name in (*RESOURCE_FEATURES, SCARCE_SHARE)]
+        return np.concatenate([linear[seen], reserve])
     if settings.searched == "linear":
         names = (*_LINEAR, _AGE) if settings.weights.tail > 0 else _LINEAR
         seen = [SITE.jobs.index(name) for name in names if name not in settings.unseen]
         return np.concatenate([linear[seen], reserve])
     unseen = [SITE.jobs.index(name) for name in sorted(settings.unseen)]
-    hidden = (len(SITE.queue) + np.array(unseen, dtype=np.int64)) * settings.hidden
+    rows = [SITE.queue.index(name) for name in sorted(settings.unseen_queue)]
+    rows += [len(SITE.queue) + place for place in unseen]
+    hidden = np.array(rows, dtype=np.int64) * settings.hidden
     into = (hidden[:, None] + np.arange(settings.hidden)).ravel()
     places = np.setdiff1d(np.arange(scores), np.concatenate([into, linear[unseen]]))
     return np.concatenate([places, reserve])
@@ -171,6 +195,7 @@ def parameters_of(network: QNetwork, settings: PolicySearchSettings) -> FloatArr
     Raises:
         ConfigurationError: the network has another schema, size or scaler.
     """
+    network = with_resources(network)
     fits = network.schema == SITE and network.hidden == settings.hidden and not settings.hold
     if not fits or network.activation != "relu":
         raise ConfigurationError(

@@ -14,8 +14,9 @@ from slurm_rl_plugin.forecasts.forecast import Forecasts
 from slurm_rl_plugin.forecasts.replays.replayed_log import replayed_waits
 from slurm_rl_plugin.forecasts.replays.replayed_site import OrderOf
 from slurm_rl_plugin.forecasts.scores import horizon_of, log_waits
+from slurm_rl_plugin.learning.evaluation.paired import starts_of_order
 from slurm_rl_plugin.papers.replayed_starts.sampling import SampledJobs, Sampling, sampled_jobs
-from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings, simulate_order
+from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog
 from slurm_rl_plugin.units import DAY, FloatArray, IntArray
 
@@ -62,7 +63,7 @@ def foretold(
     """
     workload = log.workload(RequestedLimit())
     everybody = np.arange(len(workload.submit))
-    start = simulate_order(workload, order(workload, everybody), settings).start
+    start = starts_of_order(order(workload, everybody), log, workload, settings)
     sampled = sampled_jobs(workload.submit, start > workload.submit, sampling, seed)
     waits = replayed_waits(
         log,

@@ -19,7 +19,7 @@ class Sampling(NamedTuple):
     Attributes:
         warm_up: days whose forecasts set the first bands.
         days: that count.
-        jobs: of each day at most.
+        jobs: of each day at most, more where the log has fewer days.
         draws: replays for each job.
     """
 
@@ -63,14 +63,17 @@ def sampled_jobs(
     rng = np.random.default_rng(seed)
     days = np.floor((submit - submit[0]) / DAY).astype(np.int64)
     last = int(days[-1])
-    first, border = int(_BANDS_FROM * last), int(_COUNTED_FROM * last)
-    chosen = np.concatenate(
-        [_spread(first, border - 1, sampling.warm_up), _spread(border, last, sampling.days)]
-    )
+    first, border = int(_BANDS_FROM * (last + 1)), int(_COUNTED_FROM * (last + 1))
     jobs = []
-    for day in chosen:
-        there = np.flatnonzero((days == day) & asked)
-        jobs.append(np.sort(rng.permutation(there)[: sampling.jobs]))
+    for begin, end, count in (
+        (first, border - 1, sampling.warm_up),
+        (border, last, sampling.days),
+    ):
+        chosen = _spread(begin, end, count)
+        most = sampling.jobs * count // max(len(chosen), 1)  # more of each day of a short log
+        for day in chosen:
+            there = np.flatnonzero((days == day) & asked)
+            jobs.append(np.sort(rng.permutation(there)[:most]))
     taken = np.concatenate(jobs)
     if not (days[taken] >= border).any():
         raise ConfigurationError(

@@ -15,9 +15,9 @@ from slurm_rl_plugin.learning.export.model import import_model
 from slurm_rl_plugin.papers.replayed_starts.claims import claims_of
 from slurm_rl_plugin.papers.replayed_starts.experiment import ForetoldLog, foretold
 from slurm_rl_plugin.papers.replayed_starts.figures import coverage_figure
+from slurm_rl_plugin.papers.replayed_starts.logs import backfilling_of, logs_in
 from slurm_rl_plugin.papers.replayed_starts.sampling import QUICK, Sampling
 from slurm_rl_plugin.papers.study.claim_tables import TextTable
-from slurm_rl_plugin.papers.study.parallel_machines import read_study_logs
 from slurm_rl_plugin.papers.study.study import Asked, Outcome
 from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.simulator.kernel.workload import Workload
@@ -37,20 +37,22 @@ def run(asked: Asked) -> Outcome:
     asked.refuse_policy("it takes the run times that the default model predicts")
     if asked.seeds is not None:
         raise ConfigurationError("--seeds is not for replayed-starts: give none.")
-    logs = read_study_logs(asked.traces_or_refuse(_NO_TRACES), fewest=1)
+    logs = logs_in(asked.traces_or_refuse(_NO_TRACES))
     network, spread = _foretelling_model(asked)
     sampling = QUICK if asked.quick else Sampling()
     orders = _orders(network)
     steps = len(logs) * len(orders) * (sampling.days + sampling.warm_up) * sampling.jobs
     found: dict[tuple[str, str], ForetoldLog] = {}
     with asked.bar("replaying", steps) as add:
-        for log, study_log in logs.items():
+        for log, prepared in logs.items():
             settings = SimulationSettings(
-                capacity=study_log.prepared.capacity, backfilling="easy", half_life=_HALF_LIFE
+                capacity=prepared.capacity,
+                backfilling=backfilling_of(prepared),
+                half_life=_HALF_LIFE,
             )
             for order, of in orders.items():
                 found[log, order] = foretold(
-                    study_log.prepared, spread, of, settings, sampling, seed=_SEED, add=add
+                    prepared, spread, of, settings, sampling, seed=_SEED, add=add
                 )
     facts = {f"{log}, {order}": _facts(each) for (log, order), each in found.items()}
     return Outcome(

@@ -16,10 +16,12 @@ fairness = compiled_copy(plain_fairness.fairness, share_deficit=share_deficit)
 log_seconds = compiled_copy(scales.log_seconds)
 log_work_hours = compiled_copy(scales.log_work_hours)
 log_processors = compiled_copy(scales.log_processors)
+log_share = compiled_copy(scales.log_share)
 queue_features = compiled_copy(
     site.queue_features, log_seconds=log_seconds, log_work_hours=log_work_hours
 )
 reserve_features = compiled_copy(site.reserve_features, log_seconds=log_seconds)
+scarcity_features = compiled_copy(site.scarcity_features)
 dynamic_job_features = compiled_copy(
     site.dynamic_job_features,
     time_utility=time_utility,

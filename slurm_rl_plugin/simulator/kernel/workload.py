@@ -11,8 +11,8 @@ from slurm_rl_plugin.simulator.kernel.compilation import compiled_borrowing
 from slurm_rl_plugin.simulator.kernel.workload_history import NO_PAST, WorkloadHistory
 from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
 
-#: Places of a job's two numbers in `Workload.counted`.
-_WEIGHED, _BILLED = 0, 1
+#: Places of a job's two numbers in `Workload.counted`; behind those of all jobs are their shares.
+_WEIGHED, _BILLED, _NUMBERS = 0, 1, 2
 #: `counted` where processors are all that is weighed and billed.
 _PROCESSORS_ALONE: FloatArray = np.empty(0)
 
@@ -30,10 +30,12 @@ class Workload(NamedTuple):
         interactive: job class.
         shares: share of each account, shape [accounts].
         past: whose the jobs are, and what is known of their earlier runs.
-        counted: shape [2n], of each job the processors that it weighs by its dominant share of the
-            machine, then what the site bills it for a second; empty where both are the processors
-            that it asks for. Flat, since each compiled call is handed all columns: as two it
-            took a sixth of the speed of processors alone, as one of two dimensions an eighth.
+        counted: shape [2n + n resources], of each job the processors that it weighs by its dominant
+            share of the machine, then what the site bills it for a second; behind these of each job
+            the shares of a machine's resources that it asks for, of none where it runs on
+            processors alone. Empty where it weighs and is billed its processors. Flat, since each
+            compiled call is handed all columns: as two it took a sixth of the speed of processors
+            alone, as one of two dimensions an eighth.
     """
 
     submit: FloatArray
@@ -59,17 +61,36 @@ class Workload(NamedTuple):
 
     def _counted(self, number: int) -> FloatArray:
         if len(self.counted):
-            return self.counted[number::2]
+            return self.counted[: _NUMBERS * len(self.submit)][number::_NUMBERS]
         return self.processors.astype(np.float64)
 
+    @property
+    def asked(self) -> FloatArray:
+        """Shares of a machine's resources that each job asks for, shape [n, resources].
+
+        Without any column where the jobs run on processors alone.
+        """
+        jobs = len(self.submit)
+        return self.counted[_NUMBERS * jobs :].reshape(jobs, resources_of(self))
+
     def counting(
-        self, *, weighed: FloatArray | None = None, billed: FloatArray | None = None
+        self,
+        *,
+        weighed: FloatArray | None = None,
+        billed: FloatArray | None = None,
+        asked: FloatArray | None = None,
     ) -> Self:
-        """The same jobs with what they weigh and are billed, each [n]; None for processors."""
-        if weighed is None and billed is None:
+        """The same jobs with what they weigh and are billed, each [n]; None for processors.
+
+        And with the shares that they ask for, [n, resources]; None on processors alone.
+        """
+        if weighed is None and billed is None and asked is None:
             return self._replace(counted=_PROCESSORS_ALONE)
         both = [self.processors if each is None else each for each in (weighed, billed)]
-        return self._replace(counted=np.column_stack(both).astype(np.float64).ravel())
+        flat = [np.column_stack(both).astype(np.float64).ravel()]
+        if asked is not None:
+            flat.append(asked.ravel())
+        return self._replace(counted=np.concatenate(flat))
 
     @classmethod
     def of_jobs(
@@ -82,6 +103,7 @@ class Workload(NamedTuple):
         shares: FloatArray,
         past: WorkloadHistory = NO_PAST,
         billed: FloatArray | None = None,
+        asked: FloatArray | None = None,
     ) -> Self:
         """What the jobs of a table ask for, with what is known and believed of them."""
         return cls(
@@ -94,7 +116,7 @@ class Workload(NamedTuple):
             interactive=jobs.interactive,
             shares=shares,
             past=past,
-        ).counting(weighed=jobs.weighed, billed=billed)
+        ).counting(weighed=jobs.weighed, billed=billed, asked=asked)
 
     def select(self, job: IntArray | BoolArray) -> Self:
         """The chosen jobs with the shares of the whole."""
@@ -105,7 +127,9 @@ class Workload(NamedTuple):
         }
         chosen = self._replace(**columns, past=self.past.of_jobs(job))
         if len(self.counted):
-            return chosen.counting(weighed=self.size[job], billed=self.billed[job])
+            return chosen.counting(
+                weighed=self.size[job], billed=self.billed[job], asked=self.asked[job]
+            )
         return chosen
 
 
@@ -113,7 +137,7 @@ class Workload(NamedTuple):
 def size_of(workload: Workload, job: int) -> float:
     """How large a job is, in processors."""
     if len(workload.counted) > 0:
-        return workload.counted[2 * job + _WEIGHED]
+        return workload.counted[_NUMBERS * job + _WEIGHED]
     return float(workload.processors[job])
 
 
@@ -121,5 +145,27 @@ def size_of(workload: Workload, job: int) -> float:
 def charge_of(workload: Workload, job: int) -> float:
     """What a job is charged for a second."""
     if len(workload.counted) > 0:
-        return workload.counted[2 * job + _BILLED]
+        return workload.counted[_NUMBERS * job + _BILLED]
     return float(workload.processors[job])
+
+
+@compiled_borrowing
+def resources_of(workload: Workload) -> int:
+    """Of how many resources of a machine the shares are known; 0 on processors alone."""
+    if len(workload.counted) == 0:
+        return 0
+    return len(workload.counted) // len(workload.submit) - _NUMBERS
+
+
+@compiled_borrowing
+def share_of(workload: Workload, job: int, resource: int, resources: int) -> float:
+    """The part of a resource of the machine that a job asks for.
+
+    Args:
+        workload: the jobs.
+        job: its number.
+        resource: the column.
+        resources: how many there are, as `resources_of` tells.
+    """
+    shares = _NUMBERS * len(workload.submit)
+    return workload.counted[shares + resources * job + resource]

@@ -27,6 +27,11 @@ class GroupLimits(NamedTuple):
     used: FloatArray
     amounts: FloatArray
 
+    def of_jobs(self, jobs: IntArray) -> GroupLimits:
+        """The same for some of the jobs, of which some may come twice."""
+        amounts = self.amounts[jobs] if len(self.amounts) else self.amounts
+        return self._replace(groups=self.groups[jobs], amounts=amounts)
+
 
 def no_limits(jobs: int, kinds: int) -> GroupLimits:
     """No group at all."""

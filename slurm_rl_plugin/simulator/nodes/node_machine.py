@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -31,6 +31,11 @@ class PartitionQueues:
     tier: IntArray
     user: IntArray
 
+    def of_jobs(self, jobs: IntArray) -> PartitionQueues:
+        """The same for some of the jobs, of which some may come twice."""
+        partition, tier, user = self.partition[jobs], self.tier[jobs], self.user[jobs]
+        return replace(self, partition=partition, tier=tier, user=user)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeMachine:
@@ -55,6 +60,15 @@ class NodeMachine:
     kinds: tuple[str, ...]
     together: Mapping[str, float]
     backfill: BackfillSettings = field(default_factory=BackfillSettings)
+
+    def of_jobs(self, jobs: IntArray) -> NodeMachine:
+        """The same for some of the jobs, of which some may come twice."""
+        return replace(
+            self,
+            requests=self.requests.of_jobs(jobs),
+            limits=self.limits.of_jobs(jobs),
+            queues=self.queues.of_jobs(jobs),
+        )
 
     def idle(self) -> MachineNow:
         """The machine before the first submission."""

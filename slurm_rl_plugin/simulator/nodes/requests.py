@@ -46,6 +46,13 @@ class NodeRequests(NamedTuple):
     pool_node: IntArray
     serves: NodeBits
 
+    def of_jobs(self, jobs: IntArray) -> NodeRequests:
+        """Those of some of the jobs, of which some may come twice; the pools stay as they are."""
+        chosen, shape = np.unique(self.shape[jobs], return_inverse=True)
+        of_shapes = ("fewest", "most", "cpus", "task", "per_node", "per_cpu", "whole", "pool")
+        rows = {name: getattr(self, name)[chosen] for name in of_shapes}
+        return self._replace(shape=shape.reshape(-1).astype(np.int64), **rows)
+
 
 def node_requests(
     *,

@@ -29,13 +29,12 @@ from slurm_rl_plugin.simulator.kernel.cluster import (
 from slurm_rl_plugin.simulator.kernel.compilation import compiled
 from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
-from slurm_rl_plugin.simulator.scoring.history import bring_up_to_now
-from slurm_rl_plugin.simulator.scoring.network import (
+from slurm_rl_plugin.simulator.scoring.compiled_network import (
     CompiledNetwork,
     compile_network,
-    job_part,
-    queue_part,
 )
+from slurm_rl_plugin.simulator.scoring.history import bring_up_to_now
+from slurm_rl_plugin.simulator.scoring.network import job_part, queue_part, scarce_resource
 from slurm_rl_plugin.simulator.scoring.rules import current_usage
 from slurm_rl_plugin.units import FloatArray, IntArray
 
@@ -161,6 +160,7 @@ def _write_down(
     queue_part(workload, cluster, probe, usage, from_queue)
     if len(probe.history.stamp) > 0:
         bring_up_to_now(workload, cluster, probe.history)
+    scarce = scarce_resource(workload, cluster, probe)
     inner = np.empty_like(from_queue)
     seen = experience.queue.shape[1]
     kept = min(len(left), MOST_OTHERS)
@@ -171,7 +171,7 @@ def _write_down(
             job = starting[row - first]
             if column > 0:
                 job = left[(column - 1) * len(left) // kept]
-            job_part(workload, probe, job, now, usage, largest, from_queue, inner)
+            job_part(workload, cluster, probe, job, usage, largest, scarce, from_queue, inner)
             experience.job[row, column] = job
             experience.features[row, column] = inner[seen:]
             spared, lost = _interchange(workload, capacity, job, left)

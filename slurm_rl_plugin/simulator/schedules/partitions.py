@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -106,13 +106,14 @@ def _partitions(
         mine_order = order.of_jobs(job)
         scores = mine_order.scores
         beside = parts[0].cluster if parts else None
+        theirs = replace(settings, capacity=capacity)
         parts.append(
             _Partition(
                 job=job,
                 workload=mine,
-                cluster=settings.empty_cluster(mine, beside, capacity),
+                cluster=theirs.empty_cluster(mine, beside),
                 rank=rank_of(np.empty(0) if scores is None or order.protects else scores),
-                queue=settings.ordered_queue(mine, mine_order),
+                queue=theirs.ordered_queue(mine, mine_order),
             )
         )
     if parts:  # usage is accounted from the first submission to any partition

@@ -47,13 +47,13 @@ from slurm_rl_plugin.simulator.scoring.compiled_echo_state import (
     CompiledEchoState,
     compile_echo_state,
 )
-from slurm_rl_plugin.simulator.scoring.fixed_scores import FixedScores
-from slurm_rl_plugin.simulator.scoring.hook_effects import hook_effects
-from slurm_rl_plugin.simulator.scoring.network import (
+from slurm_rl_plugin.simulator.scoring.compiled_network import (
     CompiledNetwork,
     compile_network,
     no_network,
 )
+from slurm_rl_plugin.simulator.scoring.fixed_scores import FixedScores
+from slurm_rl_plugin.simulator.scoring.hook_effects import hook_effects
 from slurm_rl_plugin.simulator.scoring.plan_estimates import (
     PlannedQueue,
     PlanRule,
@@ -139,22 +139,19 @@ class SimulationSettings:
             jobs=np.empty(places + 1, dtype=np.int64),
         )
 
-    def empty_cluster(
-        self, workload: Workload, beside: Cluster | None = None, capacity: int | None = None
-    ) -> Cluster:
+    def empty_cluster(self, workload: Workload, beside: Cluster | None = None) -> Cluster:
         """The cluster before the first submission.
 
         Args:
             workload: the jobs.
             beside: see `cluster.empty_cluster`.
-            capacity: processors of a partition; by default those of the machine.
 
         Raises:
             SimulationError: a job wider than the machine.
         """
         return empty_cluster(
             workload,
-            self.capacity if capacity is None else capacity,
+            self.capacity,
             self.half_life,
             beside,
             limit_state(self.class_limit),
@@ -311,6 +308,12 @@ def simulate_network(
     return simulate_order(workload, QueueOrder(network=network), settings)
 
 
+def is_static(order: QueueOrder, settings: SimulationSettings) -> bool:
+    """Whether nothing changes the order while jobs wait, so that each has its rank once for all."""
+    plain = settings.plan is None and not (settings.singly or settings.has_hook)
+    return order.scores is not None and order.protects is None and plain
+
+
 def simulate_order(
     workload: Workload, order: QueueOrder, settings: SimulationSettings
 ) -> SimulatedSchedule:
@@ -325,8 +328,7 @@ def simulate_order(
         SimulationError: a job wider than the machine, or one that never started; events one by one
             with a cycle or a limit on a class.
     """
-    plain = settings.plan is None and not (settings.singly or settings.has_hook)
-    if order.scores is not None and order.protects is None and plain:
+    if order.scores is not None and is_static(order, settings):
         return simulate_scores(workload, order.scores, settings)
     queue = settings.ordered_queue(workload, order)
     cluster = settings.empty_cluster(workload)

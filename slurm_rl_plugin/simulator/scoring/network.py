@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from slurm_rl_plugin.errors import SimulationError
-from slurm_rl_plugin.features.reactive_grid import account_places
-from slurm_rl_plugin.features.site import SITE, static_job_features
-from slurm_rl_plugin.policies.network import ACTIVATIONS, QNetwork
+from slurm_rl_plugin.features.site import (
+    SITE_OF_PROCESSORS,
+)
 from slurm_rl_plugin.simulator.kernel.cluster import (
     NOW,
     PENDING,
@@ -20,141 +19,46 @@ from slurm_rl_plugin.simulator.kernel.compilation import (
     compiled_borrowing,
     compiled_inline,
 )
-from slurm_rl_plugin.simulator.kernel.compiled_features import dynamic_job_features, log_seconds
-from slurm_rl_plugin.simulator.kernel.workload import Workload, size_of
+from slurm_rl_plugin.simulator.kernel.compiled_features import (
+    dynamic_job_features,
+    log_seconds,
+    log_share,
+)
+from slurm_rl_plugin.simulator.kernel.workload import Workload, resources_of, share_of, size_of
+from slurm_rl_plugin.simulator.scoring.compiled_network import OF_TIME, CompiledNetwork
 from slurm_rl_plugin.simulator.scoring.history import (
     add_history,
     bring_up_to_now,
 )
-from slurm_rl_plugin.simulator.scoring.history_part import NO_HISTORY, HistoryPart, history_part
 from slurm_rl_plugin.simulator.scoring.reactive_grid import (
     GRID_WAIT,
     NO_GRID,
-    grid_code,
-    grid_job_table,
     grid_state,
 )
 from slurm_rl_plugin.simulator.scoring.rules import current_usage
-from slurm_rl_plugin.simulator.scoring.site_queue import no_arrivals, queue_features_now
+from slurm_rl_plugin.simulator.scoring.site_queue import (
+    queue_features_now,
+    scarce_now,
+    scarcity_now,
+)
 from slurm_rl_plugin.units import FloatArray, IntArray
 
-
-class CompiledNetwork(NamedTuple):
-    """A QNetwork with its scaler folded in and everything that never changes summed up.
-
-    Attributes:
-        queue_weights: shape [Fq, hidden].
-        dynamic_weights: shape [dynamic features, hidden].
-        dynamic_linear: shape [dynamic features].
-        output: shape [hidden].
-        static_hidden: static features, bias and scaler of each job, shape [n, hidden].
-        static_score: linear part of the static features of each job, shape [n].
-        activation: index into ACTIVATIONS, shape [1].
-        reserve_weights: shape [Fq]; all 0 for a network that holds nothing.
-        reserve_bias: shape [1].
-        arrived: recent arrivals, as `no_arrivals` makes them; changes while the network scores.
-        history: what past runs add; changes while the network scores.
-        grid: code of a schema with the papers' state, NO_GRID for `site`, shape [1].
-        places: VO place of each account in the papers' schemas, shape [accounts].
-    """
-
-    queue_weights: FloatArray
-    dynamic_weights: FloatArray
-    dynamic_linear: FloatArray
-    output: FloatArray
-    static_hidden: FloatArray
-    static_score: FloatArray
-    activation: IntArray
-    reserve_weights: FloatArray
-    reserve_bias: FloatArray
-    arrived: FloatArray
-    history: HistoryPart
-    grid: IntArray
-    places: IntArray
-
-
-def compile_network(network: QNetwork, workload: Workload) -> CompiledNetwork:
-    """Fold the scaler into the weights and the static features of a workload into offsets.
-
-    Raises:
-        SimulationError: the network was made for another schema.
-    """
-    grid = grid_code(network.schema)
-    if grid == NO_GRID and network.schema.digest != SITE.digest:
-        raise SimulationError(
-            "only networks of the site and reactive-grid schemas can be simulated."
-        )
-    job_weights = network.job_weights / network.job_scale[:, None]
-    linear = network.linear / network.job_scale
-    queue_weights = network.queue_weights / network.queue_scale[:, None]
-    bias = network.bias - network.queue_mean @ queue_weights - network.job_mean @ job_weights
-    hold = np.zeros_like(network.queue_scale)
-    if network.reserve_weights is not None:
-        hold = network.reserve_weights / network.queue_scale
-    static = _static_features(workload) if grid == NO_GRID else grid_job_table(workload)
-    known = static.shape[1]
-    last = known + len(network.schema.dynamic_jobs)
-    history = history_part(network.prediction, workload, job_weights[last:], linear[last:])
-    if not (job_weights[known:last].any() or linear[known:last].any()):
-        last = known  # what counts nothing is not computed
-    return CompiledNetwork(
-        queue_weights=np.ascontiguousarray(queue_weights),
-        dynamic_weights=np.ascontiguousarray(job_weights[known:last]),
-        dynamic_linear=np.ascontiguousarray(linear[known:last]),
-        output=np.ascontiguousarray(network.output),
-        static_hidden=static @ job_weights[:known] + bias,
-        static_score=static @ linear[:known]
-        - float(network.job_mean @ linear)
-        + network.output_bias,
-        activation=np.array([ACTIVATIONS.index(network.activation)], dtype=np.int64),
-        reserve_weights=hold,
-        reserve_bias=np.array([network.reserve_bias - float(network.queue_mean @ hold)]),
-        arrived=no_arrivals(workload) if _queue_tells(network) else np.empty(0),
-        history=history,
-        grid=np.array([grid], dtype=np.int64),
-        places=account_places(workload.shares),
-    )
-
-
-def _queue_tells(network: QNetwork) -> bool:
-    """Whether the queue features can change an order or a reserve."""
-    return bool(network.output.any()) or network.reserve_weights is not None
-
-
-def _static_features(workload: Workload) -> FloatArray:
-    """Static job features of the `site` schema, float64[n, static features]."""
-    return np.column_stack(static_job_features(workload, workload.estimate, workload.time_limit))
-
-
-def no_network() -> CompiledNetwork:
-    """What stands in for a network where a rule scores."""
-    empty, table = np.empty(0), np.empty((0, 0))
-    return CompiledNetwork(
-        queue_weights=table,
-        dynamic_weights=table,
-        dynamic_linear=empty,
-        output=empty,
-        static_hidden=table,
-        static_score=empty,
-        activation=np.zeros(1, dtype=np.int64),
-        reserve_weights=empty,
-        reserve_bias=np.zeros(1),
-        arrived=empty,
-        history=NO_HISTORY,
-        grid=np.zeros(1, dtype=np.int64),
-        places=np.zeros(0, dtype=np.int64),
-    )
+#: In place of the scarce resource.
+NOT_LOOKED_AT = -1
+#: Queue features of a network that looks at no resources.
+_OF_PROCESSORS = len(SITE_OF_PROCESSORS.queue)
 
 
 @compiled
-def _take_queue(features: Any, network: CompiledNetwork, capacity: int, hidden: FloatArray) -> int:
-    """Add the part of the queue features to `hidden`; the processors to hold, within capacity."""
-    wanted = network.reserve_bias[0]
+def _take_queue(
+    features: Any, first: int, network: CompiledNetwork, wanted: float, hidden: FloatArray
+) -> float:
+    """Add the part of queue features, from number `first` on, to `hidden` and to `wanted`."""
     for place in range(len(features)):
-        wanted += features[place] * network.reserve_weights[place]
+        wanted += features[place] * network.reserve_weights[first + place]
         for unit in range(len(hidden)):
-            hidden[unit] += features[place] * network.queue_weights[place, unit]
-    return int(min(max(np.floor(wanted + 0.5), 0.0), float(capacity)))
+            hidden[unit] += features[place] * network.queue_weights[first + place, unit]
+    return wanted
 
 
 @compiled_borrowing
@@ -180,12 +84,17 @@ def queue_part(
         usage: fraction of the consumed service of each account, shape [accounts].
         hidden: hidden units before activation, shape [hidden].
     """
-    capacity = cluster.capacity[0]
+    wanted = network.reserve_bias[0]
     if network.grid[0] == NO_GRID:
         features = queue_features_now(workload, cluster, usage, network.arrived)
-        return _take_queue(features, network, capacity, hidden)
-    state = grid_state(workload, cluster, network.places, network.grid[0])
-    return _take_queue(state, network, capacity, hidden)
+        wanted = _take_queue(features, 0, network, wanted, hidden)
+        if len(network.reserve_weights) > _OF_PROCESSORS:
+            scarcity = scarcity_now(workload, cluster)
+            wanted = _take_queue(scarcity, _OF_PROCESSORS, network, wanted, hidden)
+    else:
+        state = grid_state(workload, cluster, network.places, network.grid[0])
+        wanted = _take_queue(state, 0, network, wanted, hidden)
+    return int(min(max(np.floor(wanted + 0.5), 0.0), float(cluster.capacity[0])))
 
 
 @compiled_borrowing
@@ -196,6 +105,38 @@ def activate(value: float, activation: int) -> float:
     if activation == 1:
         return np.tanh(value)
     return 1.0 / (1.0 + np.exp(-value))
+
+
+@compiled_borrowing
+def looks_at_scarcity(network: CompiledNetwork) -> bool:
+    """Whether a job's share of the scarce resource changes its score: it comes last, or alone."""
+    return network.grid[0] == NO_GRID and len(network.dynamic_linear) % OF_TIME == 1
+
+
+@compiled_borrowing
+def looks_at_time(network: CompiledNetwork) -> bool:
+    """Whether a score changes with the time that a job has waited."""
+    return len(network.dynamic_linear) > looks_at_scarcity(network)
+
+
+@compiled
+def scarce_resource(workload: Workload, cluster: Cluster, network: CompiledNetwork) -> int:
+    """The resource that is scarce now; NOT_LOOKED_AT where the network does not look at it."""
+    if not looks_at_scarcity(network):
+        return NOT_LOOKED_AT
+    return scarce_now(workload, cluster)[0]
+
+
+@compiled_inline
+def _scarce_part(
+    workload: Workload, network: CompiledNetwork, job: int, scarce: int, inner: FloatArray
+) -> float:
+    """Add a job's share of the scarce resource to `inner`; its part of the linear term."""
+    last = len(network.dynamic_linear) - 1
+    share = log_share(share_of(workload, job, scarce, resources_of(workload)))
+    for unit in range(len(inner)):
+        inner[unit] += share * network.dynamic_weights[last, unit]
+    return share * network.dynamic_linear[last]
 
 
 @compiled_inline
@@ -237,11 +178,12 @@ def _waiting_part(
 @compiled
 def job_part(
     workload: Workload,
+    cluster: Cluster,
     network: CompiledNetwork,
     job: int,
-    now: float,
     usage: FloatArray,
     largest: float,
+    scarce: int,
     from_queue: FloatArray,
     inner: FloatArray,
 ) -> float:
@@ -252,22 +194,26 @@ def job_part(
 
     Args:
         workload: the jobs.
+        cluster: read only.
         network: the scorer; its past runs are brought up to now.
         job: its number.
-        now: seconds.
         usage: fraction of the consumed service of each account, shape [accounts].
         largest: largest share of any account.
+        scarce: as `scarce_resource` tells.
         from_queue: what `queue_part` made of zeros, shape [hidden].
         inner: shape [hidden].
     """
+    now = cluster.clock[NOW]
     score = network.static_score[job]
     static = network.static_hidden[job]
     for unit in range(len(inner)):
         inner[unit] = from_queue[unit] + static[unit]
     if len(network.history.stamp) > 0:
         score += add_history(workload, network.history, job, inner)
-    if len(network.dynamic_linear) > 0:
+    if looks_at_time(network):
         score += _waiting_part(workload, network, job, now, usage, largest, inner)
+    if scarce != NOT_LOOKED_AT:
+        score += _scarce_part(workload, network, job, scarce, inner)
     return score
 
 
@@ -292,7 +238,6 @@ def score_pending(
         Processors to keep free of batch work.
     """
     usage = current_usage(cluster)
-    largest = workload.shares.max()
     from_queue = np.zeros(len(network.output))
     reserve = 0
     if sees_queue(network):
@@ -300,8 +245,18 @@ def score_pending(
     inner = np.empty_like(from_queue)
     if len(network.history.stamp) > 0:
         bring_up_to_now(workload, cluster, network.history)
-    _fill_scores(workload, cluster, network, usage, largest, from_queue, inner, scores, jobs)
+    scarce = scarce_resource(workload, cluster, network)
+    _fill_scores(workload, cluster, network, usage, scarce, from_queue, inner, scores, jobs)
     return reserve
+
+
+@compiled_borrowing
+def _largest_share(workload: Workload) -> float:
+    """The largest share of any account."""
+    largest = workload.shares[0]
+    for account in range(1, len(workload.shares)):
+        largest = max(largest, workload.shares[account])
+    return largest
 
 
 @compiled_borrowing
@@ -310,7 +265,7 @@ def _fill_scores(
     cluster: Cluster,
     network: CompiledNetwork,
     usage: FloatArray,
-    largest: float,
+    scarce: int,
     from_queue: FloatArray,
     inner: FloatArray,
     scores: FloatArray,
@@ -319,7 +274,8 @@ def _fill_scores(
     """Fill `scores` with the network's output for each waiting job, `jobs` with its number."""
     activation = network.activation[0]
     now = cluster.clock[NOW]
-    waiting_tells = len(network.dynamic_linear) > 0
+    largest = _largest_share(workload)
+    waiting_tells = looks_at_time(network)
     past_tells = len(network.history.stamp) > 0
     for place in range(cluster.counts[PENDING]):
         job = cluster.pending[place]
@@ -331,6 +287,8 @@ def _fill_scores(
             score += add_history(workload, network.history, job, inner)
         if waiting_tells:
             score += _waiting_part(workload, network, job, now, usage, largest, inner)
+        if scarce != NOT_LOOKED_AT:
+            score += _scarce_part(workload, network, job, scarce, inner)
         for unit in range(len(inner)):
             score += network.output[unit] * activate(inner[unit], activation)
         scores[place] = score

@@ -13,7 +13,7 @@ from slurm_rl_plugin.domain.billing import Billing
 from slurm_rl_plugin.domain.job_class import JobClassifier
 from slurm_rl_plugin.domain.job_description import JobDescription
 from slurm_rl_plugin.domain.machine import Machine
-from slurm_rl_plugin.domain.resources import weighed_processors
+from slurm_rl_plugin.domain.resources import shares_of_machine, weighed_processors
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.features.estimates import RunTimeEstimate
 from slurm_rl_plugin.simulator.kernel.workload import Workload
@@ -115,14 +115,20 @@ class PreparedLog:
         estimate = log.run_time
         if estimates is not None:
             estimate = estimates.estimate(self.requested, self.interactive)
+        jobs, machine, asked = self.jobs(), self.machine, None
+        if machine is not None:
+            asked = shares_of_machine(
+                jobs.processors, jobs.requests, machine.resources, machine.capacity
+            )
         return Workload.of_jobs(
-            self.jobs(),
+            jobs,
             run_time=log.run_time,
             estimate=np.asarray(estimate, dtype=np.float64),
             time_limit=np.where(known, log.time_limit, estimate),
             shares=self.shares,
             past=self.past,
             billed=self.billed,
+            asked=asked,
         )
 
 
@@ -195,7 +201,7 @@ def prepare_log(
         capacity=capacity,
         partition_capacities=capacities,
         dropped={**on_nodes, **dropped},
-        past=_told_apart(log),
+        past=told_apart(log),
         eligible_after=eligible_after,
         machine=machine,
         billed=billed,
@@ -215,7 +221,7 @@ def _from_eligibility(log: JobLog) -> tuple[JobLog, FloatArray | None]:
     return replace(log, submit=log.eligible), later[order]
 
 
-def _told_apart(log: JobLog) -> WorkloadHistory:
+def told_apart(log: JobLog) -> WorkloadHistory:
     """Users and their templates: jobs that ask for the same processors and time limit."""
     limit = np.nan_to_num(log.time_limit, nan=-1.0)
     user = np.unique(log.user, return_inverse=True)[1].astype(np.int64)

@@ -18,7 +18,9 @@ from slurm_rl_plugin.features.site import SITE
 #: Schema and version -> digest and values. An entry is never changed, only added.
 STORED = json.loads((Path(__file__).parent / "feature_probe.json").read_text())
 MODEL = Path("model.onnx")
-EVERY = pytest.mark.parametrize("schema", KNOWN_SCHEMAS, ids=lambda schema: schema.name)
+EVERY = pytest.mark.parametrize(
+    "schema", KNOWN_SCHEMAS, ids=lambda schema: f"{schema.name} {schema.version}"
+)
 
 
 @EVERY
@@ -45,7 +47,8 @@ def test_the_fixed_queue_tells_every_feature_from_0_and_job_features_from_each_o
     assert silent in ([], ["queued_fraction_2"])
     columns_of_jobs = [tuple(column) for column in values.values() if len(column) > 1]
     same = len(columns_of_jobs) - len(set(columns_of_jobs))
-    assert same <= 1  # whoever asks for a time is estimated to run that long
+    # whoever asks for a time is estimated to run that long; what is scarce is one of the resources
+    assert same <= (2 if schema == SITE else 1)
 
 
 def test_a_changed_formula_changes_the_digest_and_refuses_new_models_only(monkeypatch):
@@ -56,7 +59,7 @@ def test_a_changed_formula_changes_the_digest_and_refuses_new_models_only(monkey
     monkeypatch.setattr(columns, "SOON", 1210.0)
     assert probe_digest(SITE) != before
     assert known_schema(MODEL, old) == SITE
-    with pytest.raises(ModelSchemaMismatch, match=r"schema site version 3 that were computed"):
+    with pytest.raises(ModelSchemaMismatch, match=r"schema site version 4 that were computed"):
         known_schema(MODEL, new)
     monkeypatch.undo()
     probe_digest.cache_clear()

@@ -35,6 +35,17 @@ def test_the_last_six_weeks_are_drawn() -> None:
     assert back == {1, 2, 3, 4, 5, 6}
 
 
-def test_in_the_first_week_nobody_is_known_to_come() -> None:
-    jobs, submit = PastArrivals(submit=SUBMIT).drawn(6 * DAY, DAY, np.random.default_rng(1))
+def test_in_the_first_week_days_are_drawn_at_their_hour() -> None:
+    arrivals, now, back = PastArrivals(submit=SUBMIT), 4.5 * DAY, set()
+    for seed in range(40):
+        jobs, submit = arrivals.drawn(now, 1.5 * DAY, np.random.default_rng(seed))
+        assert (SUBMIT[jobs] <= now).all()
+        assert (np.diff(submit) >= 0.0).all()
+        np.testing.assert_allclose((submit - SUBMIT[jobs]) % DAY, 0.0)
+        back.add(round((submit[0] - SUBMIT[jobs[0]]) / DAY))
+    assert back == {1, 2, 3, 4}
+
+
+def test_on_the_first_day_nobody_is_known_to_come() -> None:
+    jobs, submit = PastArrivals(submit=SUBMIT).drawn(0.9 * DAY, DAY, np.random.default_rng(1))
     assert len(jobs) == len(submit) == 0

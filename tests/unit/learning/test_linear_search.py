@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from slurm_rl_plugin.features.history.run_prediction import RunTimePrediction
-from slurm_rl_plugin.features.site import SITE
+from slurm_rl_plugin.features.site import SCARCE_SHARE, SITE, SITE_OF_PROCESSORS
 from slurm_rl_plugin.learning.policy_search import search as policy_search
 from slurm_rl_plugin.learning.policy_search.search import search_policy, unsearched_network
 from slurm_rl_plugin.learning.policy_search.settings import (
@@ -23,6 +23,8 @@ from slurm_rl_plugin.simulator.workloads.generators import mmn_log
 from slurm_rl_plugin.simulator.workloads.log_workload import prepare_log
 from slurm_rl_plugin.utility.reward import RewardWeights
 
+#: What does not change while a job waits, on a machine of processors alone.
+STATIC = SITE_OF_PROCESSORS.static_jobs
 FLAT = RewardWeights(tail=0.0, slowdown=10.0)
 LINEAR = PolicySearchSettings(
     hidden=1,
@@ -74,11 +76,12 @@ def hill(monkeypatch):
 @pytest.mark.parametrize(
     ("more", "searched"),
     [
-        ({}, {*SITE.static_jobs, *SITE.history_jobs}),
-        ({"weights": RewardWeights()}, {*SITE.static_jobs, *SITE.history_jobs, "log_wait"}),
-        ({"history": False, "start": "sjf"}, set(SITE.static_jobs)),
+        ({}, {*STATIC, *SITE.history_jobs}),
+        ({"weights": RewardWeights()}, {*STATIC, *SITE.history_jobs, "log_wait"}),
+        ({"history": False, "start": "sjf"}, set(STATIC)),
+        ({"resources": True}, {*SITE.static_jobs, SCARCE_SHARE, *SITE.history_jobs}),
     ],
-    ids=["history", "tail", "no history"],
+    ids=["history", "tail", "no history", "resources"],
 )
 @pytest.mark.parametrize("hold", [False, True])
 def test_a_linear_search_changes_static_and_history_weights_only(more, searched, hold, hill):
@@ -191,7 +194,7 @@ def test_without_history_no_weight_of_past_runs_is_searched(searched, hill):
     assert not network.job_weights[-len(SITE.history_jobs) :].any()
     assert not network.linear[-len(SITE.history_jobs) :].any()
     assert network.prediction is None
-    whole = replace(settings, searched="network", history=True)
+    whole = replace(settings, searched="network", history=True, resources=True)
     assert searched_places(whole).tolist() == list(range(parameter_count(SITE, 2)))
 
 

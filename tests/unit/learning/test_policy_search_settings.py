@@ -4,7 +4,12 @@ import numpy as np
 import pytest
 
 from slurm_rl_plugin.errors import ConfigurationError
-from slurm_rl_plugin.features.site import SITE
+from slurm_rl_plugin.features.site import (
+    RESOURCE_FEATURES,
+    SCARCE_SHARE,
+    SCARCITY_FEATURES,
+    SITE,
+)
 from slurm_rl_plugin.learning.algorithms import settings_of
 from slurm_rl_plugin.learning.policy_search.settings import (
     FEATURE_GROUPS,
@@ -15,7 +20,12 @@ from slurm_rl_plugin.learning.policy_search.settings import (
     search_bounds,
     searched_places,
 )
-from slurm_rl_plugin.policies.network import fixed_scaler, network_from_parameters, parameter_count
+from slurm_rl_plugin.policies.network import (
+    fixed_scaler,
+    network_from_parameters,
+    parameter_count,
+    without_resources,
+)
 
 
 def test_the_age_alone_is_bounded_and_in_a_linear_search_alone():
@@ -67,7 +77,7 @@ def test_what_is_searched_is_one_of_three():
 @pytest.mark.parametrize("group", sorted(FEATURE_GROUPS))
 def test_features_left_out_weigh_nothing_and_are_not_searched(group, searched):
     settings = PolicySearchSettings(
-        searched=searched, start="wspt", history=True, without=group, hidden=2
+        searched=searched, start="wspt", history=True, resources=True, without=group, hidden=2
     )
     parameters = initial_parameters(settings)
     parameters[searched_places(settings)] = np.random.default_rng(1).normal(size=1)
@@ -81,8 +91,22 @@ def test_features_left_out_weigh_nothing_and_are_not_searched(group, searched):
             assert seen
 
 
+@pytest.mark.parametrize("resources", [False, True])
+@pytest.mark.parametrize("searched", ["network", "linear"])
+def test_what_the_schema_says_of_resources_is_searched_where_asked(searched, resources):
+    settings = PolicySearchSettings(searched=searched, hidden=1, resources=resources)
+    parameters = initial_parameters(settings)
+    parameters[searched_places(settings)] = 1.0
+    found = network_from_parameters(SITE, parameters, hidden=1, scaler=fixed_scaler(SITE))
+    assert (without_resources(found) is found) == resources
+    seen = found.linear[[SITE.jobs.index(name) for name in (*RESOURCE_FEATURES, SCARCE_SHARE)]]
+    assert seen.tolist() == [float(resources)] * 5
+    queue = found.queue_weights[[SITE.queue.index(name) for name in SCARCITY_FEATURES]]
+    assert queue.ravel().tolist() == [float(resources and searched == "network")] * 2
+
+
 def test_several_groups_can_be_left_out_and_an_unknown_one_is_refused():
-    both = PolicySearchSettings(history=True, without="request,alike")
+    both = PolicySearchSettings(history=True, resources=True, without="request,alike")
     assert both.unseen == {*FEATURE_GROUPS["request"], *FEATURE_GROUPS["alike"]}
     with pytest.raises(ConfigurationError, match="without is 'age': give some of request"):
         settings_of("policy-search", {"without": "request,age"})

@@ -14,6 +14,7 @@ from slurm_rl_plugin.domain import QueueSnapshot
 from slurm_rl_plugin.domain.published_utilities import JOB_CLASSES
 from slurm_rl_plugin.errors import ModelSchemaMismatch, ScoreInvalid
 from slurm_rl_plugin.features.estimates import ClassMedian
+from slurm_rl_plugin.features.site import SITE
 from slurm_rl_plugin.learning.export.network import export_network
 from slurm_rl_plugin.learning.site_utility.model import export_site_utility
 from slurm_rl_plugin.policies.q_network import load_q_network
@@ -47,14 +48,14 @@ def test_utilities_are_the_networks_scores_for_jobs_that_come_now(tmp_path: Path
     queue = policy._ready(snapshot, None).inputs["queue"].astype(np.float64)
     for job_class, estimate in (("interactive", 60.0), ("batch", 3600.0)):
         for account in (0, 1):
-            jobs = np.zeros((1, 19))
+            jobs = np.zeros((1, len(SITE.jobs)))
             jobs[0, :4] = np.log10(1 + estimate) / np.array([6.0, 6.0, np.inf, 9.0])
             jobs[0, 4] = job_class == "interactive"
-            jobs[0, 6:9] = np.log10(1 + estimate) / 6, 1.0, 1.0
+            jobs[0, 10:13] = np.log10(1 + estimate) / 6, 1.0, 1.0
             quick = job_class == "interactive"
             rate = 0.5 / 60 if quick else 0.3 / (estimate + 60.0)
-            jobs[0, 9] = np.log10(rate / estimate + 1e-12) / 12 + 0.5
-            jobs[0, 10] = (snapshot.shares - snapshot.usage)[account] / 0.7
+            jobs[0, 13] = np.log10(rate / estimate + 1e-12) / 12 + 0.5
+            jobs[0, 14] = (snapshot.shares - snapshot.usage)[account] / 0.7
             gain = network.scores(queue, jobs)[0]
             found = published.of(job_class, snapshot.accounts[account])
             assert found == pytest.approx(1 / (1 + np.exp(-gain)), abs=2e-5)

@@ -26,7 +26,8 @@ from slurm_rl_plugin.simulator.schedules.simulation import (
     simulate_network,
     simulate_scores,
 )
-from slurm_rl_plugin.simulator.scoring.network import compile_network, score_pending
+from slurm_rl_plugin.simulator.scoring.compiled_network import compile_network
+from slurm_rl_plugin.simulator.scoring.network import score_pending
 from slurm_rl_plugin.simulator.scoring.reactive_grid import grid_code, grid_job_table, grid_state
 from tests.reference.loads import random_workload, snapshot_of
 from tests.reference.readable_simulator import Moment

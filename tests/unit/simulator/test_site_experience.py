@@ -22,7 +22,8 @@ from slurm_rl_plugin.simulator.schedules.simulation import (
     SimulationSettings,
     simulate_network,
 )
-from slurm_rl_plugin.simulator.scoring.network import compile_network, score_pending
+from slurm_rl_plugin.simulator.scoring.compiled_network import compile_network
+from slurm_rl_plugin.simulator.scoring.network import score_pending
 from tests.reference.loads import users_workload
 from tests.reference.test_history_against_readable_simulator import predicting_network
 from tests.reference.test_network_against_readable_simulator import CAPACITY

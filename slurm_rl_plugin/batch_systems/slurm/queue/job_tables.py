@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
@@ -23,6 +24,8 @@ from slurm_rl_plugin.units import IntArray
 
 #: Jobs that one line names.
 SHOWN = 5
+#: Tasks of an array: one, or a range with or without a step.
+_TASKS = re.compile(r"(\d{1,9})(?:-(\d{1,9})(?::([1-9]\d{0,8}))?)?")
 
 
 class TableBuilder:
@@ -102,6 +105,7 @@ class TableBuilder:
         tiers: Mapping[str, int],
         now: float,
         keeps_back: Callable[[QueueRow], bool] | None = None,
+        tasks: Mapping[int, int] | None = None,
     ) -> PendingJobs:
         """Columns of waiting jobs and their priorities.
 
@@ -111,6 +115,7 @@ class TableBuilder:
             tiers: of the partitions.
             now: seconds since the epoch.
             keeps_back: whether our limit on batch jobs may be what a row waits for.
+            tasks: `waiting_tasks`; by default every row is one job.
         """
         jobs = self.jobs(rows, whole_arrays=True)
         counted_from = np.maximum(_floats([row.accrue for row in rows]), jobs.eligible)
@@ -139,6 +144,8 @@ class TableBuilder:
                     for row in rows
                 ]
             ),
+            tasks=_integers([(tasks or {}).get(row.array_id, 1) for row in rows]),
+            expected=_floats([row.start for row in rows]),
         )
 
 
@@ -175,6 +182,29 @@ def first_of_each_array(rows: Iterable[QueueRow]) -> list[QueueRow]:
         if other is None or _turn(row) < _turn(other):
             best[row.array_id] = row
     return list(best.values())
+
+
+def waiting_tasks(rows: Iterable[QueueRow]) -> dict[int, int]:
+    """How many jobs wait under each array's number, or a single job's, which is one."""
+    counts: dict[int, int] = {}
+    for row in rows:
+        counts[row.array_id] = counts.get(row.array_id, 0) + tasks_in(row.tasks)
+    return counts
+
+
+def tasks_in(text: str) -> int:
+    """How many tasks `3`, `1-5,9`, `0-8:2` or `1-100%10` names, at least 1.
+
+    Slurm cuts long lists, with `...` behind: then as many as it still names.
+    """
+    count = 0
+    for part in text.strip("[]").partition("%")[0].split(","):
+        found = _TASKS.fullmatch(part)
+        if found is not None:
+            first, last, step = (int(each) if each else None for each in found.groups())
+            assert first is not None
+            count += max((last or first) - first, 0) // (step or 1) + 1
+    return max(count, 1)
 
 
 def _turn(row: QueueRow) -> tuple[bool, bool, bool, float, int, int]:

@@ -1,0 +1,42 @@
+"""`slurm-rl run` whose policy is shown the log's own time.
+
+python -m bench.start_hours.stretched_hook run --config FILE
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass, replace
+
+from bench.start_hours.stretched import stretched
+from slurm_rl_plugin.cli.assembly.hook import LoadedPolicy, load_policy_or_fall_back
+from slurm_rl_plugin.cli.daemon import run
+from slurm_rl_plugin.cli.entry import main
+from slurm_rl_plugin.domain import Decision, Memory, QueueSnapshot
+from slurm_rl_plugin.policies.port import Policy
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StretchedPolicy:
+    """Another policy that sees each look stretched about the epoch."""
+
+    policy: Policy
+
+    @property
+    def name(self) -> str:
+        """The other's."""
+        return self.policy.name
+
+    def decide(self, snapshot: QueueSnapshot, memory: Memory | None = None) -> Decision:
+        """What the other decides of the stretched look."""
+        return self.policy.decide(stretched(snapshot, 0.0), memory)
+
+
+def _loaded(model: str) -> LoadedPolicy:
+    loaded = load_policy_or_fall_back(model)
+    return replace(loaded, policy=StretchedPolicy(policy=loaded.policy))
+
+
+if __name__ == "__main__":
+    run.load_policy_or_fall_back = _loaded  # type: ignore[attr-defined] # its own import
+    sys.exit(main(sys.argv[1:]))

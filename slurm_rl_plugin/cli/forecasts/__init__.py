@@ -1,0 +1,1 @@
+"""`slurm-rl forecast` and `slurm-rl start`: when jobs start."""

@@ -1,0 +1,156 @@
+"""Builds the forecast service of a configured site."""
+
+from __future__ import annotations
+
+import logging
+import os
+import pwd
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from slurm_rl_plugin.brokers.live.shared_token import SharedToken
+from slurm_rl_plugin.cli.assembly.hook import model_path
+from slurm_rl_plugin.configuration import Configuration
+from slurm_rl_plugin.domain.queue_file import QueueOnFile
+from slurm_rl_plugin.errors import ConfigurationError
+from slurm_rl_plugin.forecasts.live.forecaster import Forecaster
+from slurm_rl_plugin.forecasts.live.kept_forecasts import KeptForecasts
+from slurm_rl_plugin.forecasts.live.site_orders import (
+    SiteOrder,
+    learned_order,
+    own_order,
+    rule_order,
+)
+from slurm_rl_plugin.forecasts.live.sources import ReplaySource
+from slurm_rl_plugin.learning.export.model import import_model
+from slurm_rl_plugin.policies.network import QNetwork
+from slurm_rl_plugin.policies.protection import protection_named
+from slurm_rl_plugin.policies.registry import SHIPPED_MODEL, named_policy
+from slurm_rl_plugin.simulator.schedules.on_nodes import AS_SLURM
+from slurm_rl_plugin.units import DAY, FloatArray
+
+logger = logging.getLogger(__name__)
+
+#: The batch system whose own backfilling is known.
+SLURM = "slurm"
+#: Seconds after which past usage counts half, where no batch system tells.
+_HALF_LIFE = 7.0 * DAY
+#: Modes of a cycle whose order is the policy's.
+_ORDERS = ("active", "fallback")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Orders:
+    """The orders that replays of this site may have.
+
+    Attributes:
+        policy: as the daemon orders in active mode.
+        fallback: as it does while the policy is not used.
+    """
+
+    policy: SiteOrder
+    fallback: SiteOrder
+
+    def of(self, queue: QueueOnFile) -> SiteOrder:
+        """The order in force at a look."""
+        if queue.mode == "active":
+            return self.policy
+        return self.fallback if queue.mode in _ORDERS else own_order
+
+
+def build_forecaster(configuration: Configuration, kind: str, kept: KeptForecasts) -> Forecaster:
+    """What foretells the queue.
+
+    Args:
+        configuration: of the site.
+        kind: name of its batch system.
+        kept: forecasts that were given.
+
+    Raises:
+        ConfigurationError: no model tells of run times.
+        PolicyError: the model of the site cannot be read.
+    """
+    given = configuration.sections.forecast
+    return Forecaster(
+        source=ReplaySource(
+            order=own_order,
+            spread=_spread(configuration),
+            backfilling="easy",
+            on_nodes=AS_SLURM if kind == SLURM else "easy",
+            half_life=_HALF_LIFE,
+        ),
+        kept=kept,
+        draws=given.draws,
+        seconds=float(given.every) / 2.0,
+        kept_days=float(given.kept_days),
+        monotonic=time.monotonic,
+    )
+
+
+def build_orders(configuration: Configuration) -> Orders:
+    """The orders of the configured policy and of its fallback.
+
+    Raises:
+        PolicyError: the model of the site cannot be read.
+    """
+    policy = configuration.sections.policy
+    return Orders(policy=_order_of(policy.model), fallback=_order_of(policy.fallback))
+
+
+def _order_of(model: str) -> SiteOrder:
+    named = named_policy(model)
+    if named is not None and named.is_rule:
+        return rule_order(named.rule)
+    protection, inner = protection_named(model)
+    network = import_model(model_path(inner))
+    if not isinstance(network, QNetwork):
+        logger.warning("order=unknown model=%s: it has a memory of its own; fifo is taken", model)
+        return rule_order("fifo")
+    return learned_order(network if protection is None else replace(network, protection=protection))
+
+
+def _spread(configuration: Configuration) -> FloatArray:
+    """Weights of the predicted quantiles of run times: of the site's model, else the default's."""
+    for name in (configuration.sections.policy.model, SHIPPED_MODEL):
+        named = named_policy(name)
+        if named is not None and named.is_rule:
+            continue
+        network = import_model(model_path(protection_named(name)[1]))
+        prediction = network.prediction if isinstance(network, QNetwork) else None
+        if prediction is not None and prediction.spread is not None:
+            return prediction.spread
+    raise ConfigurationError(
+        f"the shipped model {SHIPPED_MODEL!r} tells of no run times: install it again."
+    )
+
+
+def token_of(configuration: Configuration) -> Callable[[str], bool]:
+    """Whether a header bears the token of portals; nobody's does where none is configured.
+
+    Raises:
+        ConfigurationError: the token cannot be read.
+    """
+    path = configuration.sections.forecast.token_file
+    if not path:
+        return _nobodys
+    return SharedToken(Path(path)).is_in
+
+
+def login_name(number: int) -> str:
+    """Of a user's number; "" where nobody knows it."""
+    try:
+        return pwd.getpwuid(number).pw_name
+    except KeyError:
+        return ""
+
+
+def trusted_users() -> frozenset[int]:
+    """Numbers of users that see everything: root, and whom the service runs as."""
+    return frozenset({0, os.geteuid()})
+
+
+def _nobodys(header: str) -> bool:
+    del header
+    return False

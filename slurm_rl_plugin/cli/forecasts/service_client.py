@@ -1,0 +1,99 @@
+"""Asks the forecast service: at its socket on this host, or by its address and token."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import socket
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode, urlsplit
+
+from slurm_rl_plugin.brokers.live.shared_token import read_token
+from slurm_rl_plugin.errors import ConfigurationError, ForecastRefused
+
+#: Seconds that an answer may take; a question about another request plays the queue forward.
+_TIMEOUT = 60.0
+#: Bytes of the longest answer: 100,000 jobs.
+_LONGEST = 128 * 1024**2
+
+
+class _SocketConnection(http.client.HTTPConnection):
+    """HTTP over a socket of this host."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__("localhost", timeout=_TIMEOUT)
+        self._path = path
+
+    def connect(self) -> None:
+        """Connect to the socket."""
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(self._path)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceClient:
+    """Where the service is.
+
+    Attributes:
+        socket: path of its socket; "" for none.
+        url: of the service, used where given.
+        token_file: token for the url.
+    """
+
+    socket: str
+    url: str = ""
+    token_file: str = ""
+
+    def get(self, **query: str | int) -> dict[str, Any]:
+        """The answer of GET /start.
+
+        Raises:
+            ForecastRefused: the service says why it tells nothing.
+            ConfigurationError: it does not answer.
+        """
+        return self._asked("GET", "/start?" + urlencode(query), None)
+
+    def post(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """The answer of POST /start; raises as `get` does."""
+        return self._asked("POST", "/start", json.dumps(request).encode())
+
+    def _asked(self, method: str, page: str, body: bytes | None) -> dict[str, Any]:
+        connection = self._connection()
+        try:
+            connection.request(method, page, body=body, headers=self._headers())
+            response = connection.getresponse()
+            found = json.loads(response.read(_LONGEST))
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            raise ConfigurationError(
+                f"the forecast service at {self.url or self.socket} does not answer "
+                f"({getattr(error, 'strerror', None) or error}): ask whoever runs the cluster "
+                "whether `slurm-rl forecast` runs on this host, or give --url and --token-file."
+            ) from None
+        finally:
+            connection.close()
+        if response.status != 200:
+            raise ForecastRefused(str(response.status), str(found.get("error", "no reason")))
+        answer: dict[str, Any] = found
+        return answer
+
+    def _headers(self) -> dict[str, str]:
+        if not self.url:
+            return {}
+        return {"Authorization": f"Bearer {read_token(Path(self.token_file))}"}
+
+    def _connection(self) -> http.client.HTTPConnection:
+        if not self.url:
+            return _SocketConnection(self.socket)
+        where = urlsplit(self.url)
+        if where.scheme not in ("http", "https") or not where.hostname:
+            raise ConfigurationError(f"--url {self.url!r} is no address: give https://HOST:PORT.")
+        if where.scheme == "http":
+            return http.client.HTTPConnection(where.hostname, where.port, timeout=_TIMEOUT)
+        return http.client.HTTPSConnection(
+            where.hostname, where.port, timeout=_TIMEOUT, context=ssl.create_default_context()
+        )

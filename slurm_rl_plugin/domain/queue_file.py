@@ -1,0 +1,128 @@
+"""A look at the queue as a file, for those who do not ask the batch system themselves."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields, is_dataclass
+from pathlib import Path
+from typing import Any, get_args, get_type_hints
+
+import numpy as np
+
+from slurm_rl_plugin.domain.queue_snapshot import QueueSnapshot
+from slurm_rl_plugin.errors import QueueFileError
+from slurm_rl_plugin.whole_file import PRIVATE, read_whole, write_whole
+
+#: First entry of each file; another number is another form.
+_FORM = "slurm-rl queue 1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueOnFile:
+    """One look at the queue, and who orders it.
+
+    Attributes:
+        snapshot: the queue.
+        mode: of the cycle that looked: active, shadow, fallback.
+        policy: whose order that cycle decided.
+        form: of the file.
+    """
+
+    snapshot: QueueSnapshot
+    mode: str
+    policy: str
+    form: str = _FORM
+
+
+def write_queue(path: Path, queue: QueueOnFile) -> None:
+    """Replace the file: written beside, then renamed, for its owner and group to read.
+
+    Raises:
+        OSError: as the file system says.
+    """
+    content = io.BytesIO()
+    np.savez(content, **dict(_entries(queue, "")))
+    write_whole(path, content.getvalue(), sync=False, mode=PRIVATE)
+
+
+def read_queue(path: Path) -> QueueOnFile:
+    """The look in a file.
+
+    Raises:
+        QueueFileError: there is none, it cannot be read, or it is no such file.
+    """
+    try:
+        with np.load(io.BytesIO(read_whole(path)), allow_pickle=False) as found:
+            entries = {name: found[name] for name in found.files}
+        if str(entries.get("form")) != _FORM:
+            raise ValueError("another form")
+        queue: QueueOnFile = _built(QueueOnFile, entries, "")
+        _check_lengths(queue.snapshot)
+    except OSError as error:
+        raise QueueFileError(
+            f"the queue file {path} cannot be read ({error.strerror}): let the daemon write it, "
+            "by [forecast] queue_file, and this user read it."
+        ) from None
+    except (ValueError, KeyError, TypeError, zipfile.BadZipFile, EOFError) as error:
+        raise QueueFileError(
+            f"the queue file {path} holds no look of this release's daemon ({error}): let both be "
+            "of one release."
+        ) from None
+    return queue
+
+
+def _entries(table: Any, prefix: str) -> Iterator[tuple[str, Any]]:
+    """Name and array of each column, tables in tables by names with dots."""
+    for each in fields(table):
+        value, name = getattr(table, each.name), prefix + each.name
+        if is_dataclass(value):
+            yield from _entries(value, name + ".")
+        elif isinstance(value, tuple):
+            yield name, np.array(value, dtype=np.str_)
+        elif value is not None:
+            yield name, np.asarray(value)
+
+
+def _built(table: type, entries: Mapping[str, Any], prefix: str) -> Any:
+    """A table of what stands under a prefix; what is missing has its default.
+
+    Raises:
+        KeyError, TypeError, ValueError: the entries make no such table.
+    """
+    values: dict[str, Any] = {}
+    for name, kind in get_type_hints(table).items():
+        full = prefix + name
+        inner = next((each for each in (kind, *get_args(kind)) if is_dataclass(each)), None)
+        if inner is not None:
+            if any(each.startswith(full + ".") for each in entries):
+                values[name] = _built(inner, entries, full + ".")  # type: ignore[arg-type]
+        elif full in entries:
+            values[name] = _value(entries[full], kind)
+    return table(**values)
+
+
+def _value(found: Any, kind: Any) -> Any:
+    if kind in (str, int, float, bool):
+        return kind(found.item())
+    if getattr(kind, "__origin__", None) is tuple:
+        return tuple(found.tolist())
+    return found
+
+
+def _check_lengths(snapshot: QueueSnapshot) -> None:
+    """Refuse columns of one table that have different lengths.
+
+    Raises:
+        ValueError: they have.
+    """
+    for table in (snapshot.pending, snapshot.running, snapshot.started, snapshot.ended):
+        for holder in (table, table.jobs):
+            lengths = {
+                len(value)
+                for each in fields(holder)
+                if isinstance(value := getattr(holder, each.name), np.ndarray)
+            }
+            if lengths - {len(table.jobs)}:
+                raise ValueError("columns of different lengths")

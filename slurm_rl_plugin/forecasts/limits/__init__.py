@@ -1,0 +1,1 @@
+"""Time limits against run times: what accounts ask for, and what to ask for next time."""

@@ -1,0 +1,105 @@
+"""What a shorter limit or fewer processors would bring a job, from the same replays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from slurm_rl_plugin.domain import QueueSnapshot
+from slurm_rl_plugin.forecasts.live.asked_jobs import asking_for
+from slurm_rl_plugin.units import HOUR, MINUTE, FloatArray
+
+#: Chance that a job is killed at a limit that is advised, at most.
+KILLED = 0.01
+#: Least change of the median start that is worth a word, seconds.
+_WORTH = MINUTE
+#: Limits are advised in whole parts of this, seconds.
+_STEP = 15.0 * MINUTE
+#: Draws of a run time by which a limit is chosen.
+RUN_DRAWS = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Variant:
+    """Another request of the same job.
+
+    Attributes:
+        words: what it asks for.
+        asks: of the request: name -> value.
+        killed: chance that it runs into this limit, by what is foretold of its run time.
+    """
+
+    words: str
+    asks: dict[str, float]
+    killed: float
+
+
+#: Waits of one pending job of a queue in replays of a seed, seconds, float64[draws].
+Waits = Callable[[QueueSnapshot, int], FloatArray]
+
+
+def variants_of(limit: float, processors: int, run_times: FloatArray) -> Iterator[Variant]:
+    """Requests that might start sooner.
+
+    Args:
+        limit: seconds that it asks for; nan for none.
+        processors: that it asks for.
+        run_times: draws of how long it may run, seconds.
+    """
+    safe = float(np.quantile(run_times, 1.0 - KILLED))
+    advised = float(np.ceil(safe / _STEP) * _STEP)
+    if np.isfinite(limit) and advised < limit:
+        yield Variant(
+            words=f"a limit of {_hours(advised)} instead of {_hours(limit)}",
+            asks={"time_limit": advised},
+            killed=float((run_times > advised).mean()),
+        )
+    if processors > 1:
+        half = processors // 2
+        yield Variant(
+            words=f"{half} processors instead of {processors}",
+            asks={"processors": float(half)},
+            killed=0.0,
+        )
+
+
+def advice_for(
+    snapshot: QueueSnapshot, place: int, run_times: FloatArray, waits: Waits
+) -> list[dict[str, Any]]:
+    """What other requests of one pending job would bring; only what is sure is said.
+
+    Args:
+        snapshot: the queue.
+        place: of the job among the pending ones.
+        run_times: draws of how long it may run, seconds.
+        waits: plays a queue forward.
+    """
+    jobs = snapshot.pending.jobs
+    limit, processors = float(jobs.time_limit[place]), int(jobs.processors[place])
+    base, found = waits(snapshot, place), []
+    for each in variants_of(limit, processors, run_times):
+        asks: dict[str, Any] = dict(each.asks)
+        if "processors" in asks:
+            asks["processors"] = int(asks["processors"])
+        sooner = base - waits(asking_for(snapshot, place, **asks), place)
+        low, middle, high = np.quantile(sooner, [0.05, 0.5, 0.95])
+        if low > 0.0 and middle >= _WORTH:
+            found.append(
+                {
+                    "words": each.words,
+                    "asks": each.asks,
+                    "sooner": float(middle),
+                    "interval": [float(low), float(high)],
+                    "killed": each.killed,
+                }
+            )
+    return found
+
+
+def _hours(seconds: float) -> str:
+    if seconds < HOUR:
+        return f"{seconds / MINUTE:.0f} min"
+    return f"{seconds / HOUR:.3g} h"

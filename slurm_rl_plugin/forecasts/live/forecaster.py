@@ -1,0 +1,261 @@
+"""Foretells a whole queue again and again, and keeps what it told until it can be scored."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from slurm_rl_plugin.domain import QueueSnapshot
+from slurm_rl_plugin.forecasts.forecast import LEVELS, Forecasts
+from slurm_rl_plugin.forecasts.live.foretold_queue import ForetoldQueue, ahead_of
+from slurm_rl_plugin.forecasts.live.joining import FEWEST_SCORED, JoinedForecasts, join
+from slurm_rl_plugin.forecasts.live.kept_forecasts import GivenRows, KeptForecasts
+from slurm_rl_plugin.forecasts.live.site_at import SiteAt, site_in_log
+from slurm_rl_plugin.forecasts.live.site_now import site_now
+from slurm_rl_plugin.forecasts.live.sources import PastWaits, ReplaySource, own_waits
+from slurm_rl_plugin.forecasts.scores import covered
+from slurm_rl_plugin.policies.protected_policy import waits_for_machine
+from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog
+from slurm_rl_plugin.units import DAY, HOUR, MINUTE, BoolArray, FloatArray, IntArray
+
+logger = logging.getLogger(__name__)
+
+#: A job's forecast is kept when it is first seen, and when its wait since then has doubled.
+_SOONEST_AGAIN = 10.0 * MINUTE
+#: Replays at first, by whose time it is told how many there may be.
+_FIRST_DRAWS = 4
+#: Coverage is told of so many seconds of forecasts.
+_LATELY = 28.0 * DAY
+#: How often the forest of past waits is fitted anew, seconds.
+_FIT_EVERY = 6.0 * HOUR
+#: Looks of the past that are foretold at first, at most, how far apart, and jobs of each.
+_LOOKS, _APART, _OF_ONE_LOOK = 40, 8.0 * HOUR, 40
+
+
+@dataclass(slots=True, kw_only=True)
+class Forecaster:
+    """Foretells the queue of one site.
+
+    Attributes:
+        source: replays under the order in force.
+        kept: forecasts that were given.
+        draws: replays of each queue at most.
+        seconds: that they may take.
+        kept_days: days for which forecasts are kept.
+        monotonic: clock of durations, seconds.
+        seed: of all draws.
+    """
+
+    source: ReplaySource
+    kept: KeptForecasts
+    draws: int
+    seconds: float
+    kept_days: float
+    monotonic: Callable[[], float]
+    seed: int = 1
+    _past: PastWaits | None = None
+    _fitted: float = -np.inf
+    _rounds: int = field(default=0)
+
+    def foretell(self, history: PreparedLog, snapshot: QueueSnapshot) -> ForetoldQueue:
+        """Score what has come true, then foretell the pending jobs of a look."""
+        self.settle(snapshot)
+        waits = waits_for_machine(snapshot)
+        now = site_now(history, snapshot, waits, self.source.half_life)
+        site = now.site
+        earlier = self.kept.rows(snapshot.now - self.kept_days * DAY)
+        interactive = site.prepared.interactive[site.pending]
+        told = self._joined(site, site.pending, interactive, earlier)
+        ahead, of_account = ahead_of(snapshot, waits)
+        self._keep(snapshot, now.row, told)
+        return ForetoldQueue(
+            snapshot=snapshot,
+            place=now.row,
+            why_not=_why_not(snapshot, waits, now.row),
+            ahead=ahead,
+            of_account=of_account,
+            told=told,
+            covered=coverage(earlier, snapshot.now),
+        )
+
+    def told_of(self, site: SiteAt, jobs: IntArray, draws: int) -> JoinedForecasts:
+        """What is to be told of some pending jobs of a site; nothing is kept.
+
+        Args:
+            site: at an instant.
+            jobs: some of its pending ones, ascending.
+            draws: replays at most.
+        """
+        earlier = self.kept.rows(site.now - self.kept_days * DAY)
+        return self._joined(site, jobs, site.prepared.interactive[jobs], earlier, most=draws)
+
+    def settle(self, snapshot: QueueSnapshot) -> None:
+        """Note which kept jobs have started by a look, and which are in no queue any more."""
+        known = self.kept.open_jobs()
+        if not known:
+            return
+        starts: dict[int, float] = {}
+        for table in (snapshot.ended, snapshot.running, snapshot.started):
+            told = zip(table.jobs.job_id.tolist(), table.start.tolist(), strict=True)
+            starts.update(
+                (job, start) for job, start in told if job in known and math.isfinite(start)
+            )
+        here = {*snapshot.pending.jobs.job_id.tolist(), *snapshot.running.jobs.job_id.tolist()}
+        self.kept.settle(starts, set(known) - here - set(starts))
+
+    def look_back(self, history: PreparedLog, progress: Callable[[int, int], None]) -> int:
+        """Foretell looks of the past as if nothing of later were known, where nothing is kept.
+
+        So that the first forecasts that are shown have been scored on this site.
+
+        Args:
+            history: what accounting tells.
+            progress: told the looks done and how many there are.
+
+        Returns:
+            Forecasts that were scored.
+        """
+        last = float((history.log.start + history.log.run_time).max())
+        first = float(history.log.submit[0]) + 2.0 * DAY
+        moments = np.arange(last - HOUR, first, -_APART)[:_LOOKS][::-1]
+        count = 0
+        for number, moment in enumerate(moments.tolist()):
+            site = site_in_log(history, moment, self.source.half_life)
+            count += self._foretell_past(site) if len(site.pending) else 0
+            progress(number + 1, len(moments))
+        self._past = None
+        return count
+
+    def _foretell_past(self, site: SiteAt) -> int:
+        rng = np.random.default_rng([self.seed, int(site.now)])
+        chosen = np.sort(rng.permutation(len(site.pending))[:_OF_ONE_LOOK])
+        earlier = self.kept.rows(site.now - self.kept_days * DAY)
+        before = earlier.as_known_at(site.now)
+        log, jobs = site.prepared.log, site.pending[chosen]
+        interactive = site.prepared.interactive[jobs]
+        told = self._joined(site, jobs, interactive, before, most=2 * _FIRST_DRAWS)
+        names = tuple(log.partitions[each] for each in log.partition[jobs].tolist())
+        self.kept.keep(
+            _given(log.job_id[jobs], site.now, names, interactive, told, log.start[jobs])
+        )
+        return len(jobs)
+
+    def _joined(
+        self,
+        site: SiteAt,
+        jobs: IntArray,
+        interactive: BoolArray,
+        earlier: GivenRows,
+        most: int | None = None,
+    ) -> JoinedForecasts:
+        places = np.searchsorted(site.pending, jobs)
+        replays = Forecasts.of_draws(self._draws(site, most or self.draws)[places])
+        past = self._past_waits(site)
+        own = own_waits(site)[places]
+        return join(
+            replays,
+            None if past is None else past.select(places),
+            own,
+            interactive,
+            earlier,
+            site.now,
+        )
+
+    def _draws(self, site: SiteAt, most: int) -> FloatArray:
+        """Waits in as many replays as there is time for, at least `_FIRST_DRAWS`."""
+        if len(site.pending) == 0:
+            return np.empty((0, len(LEVELS)))
+        rng = np.random.default_rng([self.seed, int(site.now)])
+        begin = self.monotonic()
+        first = self.source.waits(site, _FIRST_DRAWS, rng)
+        each = (self.monotonic() - begin) / _FIRST_DRAWS
+        left = int(min(most - _FIRST_DRAWS, (self.seconds - (self.monotonic() - begin)) / each))
+        if left < 1:
+            return first
+        return np.hstack([first, self.source.waits(site, left, rng)])
+
+    def _past_waits(self, site: SiteAt) -> Forecasts | None:
+        if self._past is None or not 0.0 <= site.now - self._fitted < _FIT_EVERY:
+            self._past = PastWaits.of_site(site, np.random.default_rng([self.seed, 2]))
+            self._fitted = site.now
+        return self._past.forecasts(site)
+
+    def _keep(self, snapshot: QueueSnapshot, row: IntArray, told: JoinedForecasts) -> None:
+        """Keep forecasts of single jobs that are due; drop what is too old."""
+        jobs, tasks = snapshot.pending.jobs, snapshot.pending.tasks
+        single = np.ones(len(row), dtype=np.bool_) if tasks is None else tasks == 1
+        last = self.kept.open_jobs()
+        due = [
+            place
+            for place in np.flatnonzero((row >= 0) & single).tolist()
+            if _is_due(float(jobs.submit[place]), last.get(int(jobs.job_id[place])), snapshot.now)
+        ]
+        names = tuple(snapshot.partitions[each] for each in jobs.partition[due].tolist())
+        if due:
+            unknown = np.full(len(due), np.nan)
+            part, classes = told.of(row[due]), jobs.interactive[due]
+            self.kept.keep(_given(jobs.job_id[due], snapshot.now, names, classes, part, unknown))
+        self._rounds += 1
+        if self._rounds % 100 == 1:
+            self.kept.forget(snapshot.now - self.kept_days * DAY)
+
+
+def coverage(earlier: GivenRows, now: float) -> float:
+    """Part of the waits of the last weeks inside their 90 % band; nan for too few."""
+    counted = earlier.known & earlier.shown & (earlier.moment >= now - _LATELY)
+    if counted.sum() < FEWEST_SCORED:
+        return float("nan")
+    inside = covered(earlier.forecasts.select(counted), earlier.wait_by(now)[counted], 0.9)
+    return float(inside.mean())
+
+
+def _is_due(submit: float, last: float | None, now: float) -> bool:
+    return last is None or now - last >= max(_SOONEST_AGAIN, last - submit)
+
+
+def _given(
+    job: IntArray,
+    now: float,
+    partition: tuple[str, ...],
+    interactive: BoolArray,
+    told: JoinedForecasts,
+    start: FloatArray,
+) -> GivenRows:
+    return GivenRows(
+        job=job,
+        moment=np.full(len(job), now),
+        partition=partition,
+        kind=told.kind,
+        interactive=interactive,
+        shown=np.full(len(job), told.scored >= FEWEST_SCORED),
+        sources=told.sources,
+        plain=told.plain,
+        forecasts=told.forecasts,
+        start=start,
+        gone=np.zeros(len(job), dtype=np.bool_),
+    )
+
+
+def _why_not(snapshot: QueueSnapshot, waits: BoolArray, row: IntArray) -> tuple[str, ...]:
+    """Why nothing is foretold of each pending job; "" where something is."""
+    pending = snapshot.pending
+    later = pending.jobs.eligible > snapshot.now
+    reasons = []
+    for place in range(len(pending)):
+        if row[place] >= 0:
+            reasons.append("")
+        elif pending.held[place]:
+            reasons.append("it is held: it starts no sooner than somebody releases it.")
+        elif pending.each_own_doing[place]:
+            reasons.append("it waits for a dependency or a limit of its own user or account.")
+        elif later[place]:
+            reasons.append("it may not start yet: its begin time or what it depends on is to come.")
+        elif waits[place]:
+            reasons.append("the machine as it is now never holds it.")
+        else:
+            reasons.append("it does not wait for room.")
+    return tuple(reasons)

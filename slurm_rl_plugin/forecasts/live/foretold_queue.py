@@ -1,0 +1,159 @@
+"""One answer for a whole queue: when each of its jobs may start, and why not sooner."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from slurm_rl_plugin.domain import QueueSnapshot
+from slurm_rl_plugin.forecasts.forecast import Forecasts
+from slurm_rl_plugin.forecasts.live.joining import FEWEST_SCORED, JoinedForecasts
+from slurm_rl_plugin.forecasts.live.sources import SOURCES
+from slurm_rl_plugin.units import DAY, HOUR, MINUTE, BoolArray, FloatArray, IntArray
+
+#: Times for which the chance of a start by then is told: name -> seconds.
+CHANCES = {"10 minutes": 10.0 * MINUTE, "1 hour": HOUR, "1 day": DAY}
+#: The nominal part of a 90 % band, and how far off coverage may be before it is said.
+_PART, _OFF = 0.9, 0.05
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForetoldQueue:
+    """What is told of the pending jobs of one look.
+
+    Attributes:
+        snapshot: the look.
+        place: of each pending job its row in `told`; -1 for one of which nothing is foretold.
+        why_not: of each pending job why nothing is foretold; "" where something is.
+        ahead: jobs that go first in its partition, shape [pending].
+        of_account: those of them that are of its account, shape [pending].
+        told: the forecasts.
+        covered: part of the last weeks' waits inside the 90 % band; nan where none was told.
+    """
+
+    snapshot: QueueSnapshot
+    place: IntArray
+    why_not: tuple[str, ...]
+    ahead: IntArray
+    of_account: IntArray
+    told: JoinedForecasts
+    covered: float
+
+    @property
+    def too_little(self) -> str:
+        """Why no band is shown yet; "" where they are."""
+        if self.told.scored >= FEWEST_SCORED:
+            return ""
+        return (
+            f"too little is known yet: {self.told.scored} of {FEWEST_SCORED} forecasts have come "
+            "true so far, so none is shown."
+        )
+
+    @property
+    def note(self) -> str:
+        """What is to be said of the bands; "" where they have held what they say."""
+        if not np.isfinite(self.covered) or abs(self.covered - _PART) <= _OFF:
+            return ""
+        what = "wider" if self.covered < _PART else "narrower"
+        return (
+            f"lately {self.covered:.0%} of the waits lay inside the 90 % band, so it is being made "
+            f"{what}."
+        )
+
+    def users_jobs(self, user: str) -> list[int]:
+        """Places of a user's pending jobs."""
+        if user not in self.snapshot.users:
+            return []
+        number = self.snapshot.users.index(user)
+        return np.flatnonzero(self.snapshot.pending.jobs.user == number).tolist()
+
+    def place_of(self, job: int) -> int | None:
+        """Place of a pending job by its number; None for one that does not wait."""
+        found = np.flatnonzero(self.snapshot.pending.jobs.job_id == job)
+        return int(found[0]) if len(found) else None
+
+    def user_of(self, place: int) -> str:
+        """Who a pending job is of; "" where nobody tells."""
+        number = int(self.snapshot.pending.jobs.user[place])
+        return self.snapshot.users[number] if number >= 0 else ""
+
+    def document(self, place: int) -> dict[str, Any]:
+        """All that is told of one pending job; times in seconds since the epoch."""
+        jobs = self.snapshot.pending.jobs
+        tasks = self.snapshot.pending.tasks
+        return {
+            "job": int(jobs.job_id[place]),
+            "user": self.user_of(place),
+            "account": self.snapshot.accounts[int(jobs.account[place])],
+            "partition": self.snapshot.partitions[int(jobs.partition[place])],
+            "class": "interactive" if jobs.interactive[place] else "batch",
+            "tasks": 1 if tasks is None else int(tasks[place]),
+            "foretold": self.snapshot.now,
+            "forecast": self._forecast(place),
+            "why_not": self.why_not[place] or self.too_little or None,
+            "ahead": int(self.ahead[place]),
+            "ahead_of_account": int(self.of_account[place]),
+            "note": self.note or None,
+        }
+
+    def _forecast(self, place: int) -> dict[str, Any] | None:
+        row = int(self.place[place])
+        if row < 0 or self.too_little:
+            return None
+        one = self.told.forecasts.select(np.array([row]))
+        sources = self.told.sources[row]
+        return forecast_document(one, self.snapshot.now) | {
+            "sources": {
+                name: None if np.isnan(log) else float(self.snapshot.now + 10.0**log)
+                for name, log in zip(SOURCES, sources.tolist(), strict=True)
+            },
+            "weights": dict(zip(SOURCES, self._weights(sources).tolist(), strict=True)),
+        }
+
+    def _weights(self, sources: FloatArray) -> FloatArray:
+        """Weights of SOURCES for one job: the first has those of who says nothing."""
+        weights = np.where(np.isnan(sources), 0.0, self.told.weights)
+        weights[0] += 1.0 - weights.sum()
+        return weights
+
+
+def forecast_document(one: Forecasts, now: float) -> dict[str, Any]:
+    """The forecast of one job: its start, in seconds since the epoch, and chances."""
+    bands = {}
+    for part in (0.5, 0.9):
+        low, high = one.band(part)
+        bands[f"{part:.0%}".replace("%", " %")] = [now + float(low[0]), now + float(high[0])]
+    return {
+        "start": now + float(one.median[0]),
+        "bands": bands,
+        "chances": {name: float(one.chance_within(by)[0]) for name, by in CHANCES.items()},
+    }
+
+
+def ahead_of(
+    snapshot: QueueSnapshot, waits: BoolArray, scores: Sequence[float] | None = None
+) -> tuple[IntArray, IntArray]:
+    """How many waiting jobs of its partition go before each, and how many of its account.
+
+    Args:
+        snapshot: the look.
+        waits: which pending jobs wait for room, shape [pending].
+        scores: of the pending jobs, higher goes first; by default their priorities.
+    """
+    pending = snapshot.pending
+    points = pending.native_priority + pending.factor if scores is None else np.asarray(scores)
+    order = np.lexsort((pending.jobs.job_id, pending.jobs.submit, -points))
+    count = np.where(waits, 1 if pending.tasks is None else pending.tasks, 0)
+    found = []
+    groups = (pending.jobs.partition, pending.jobs.partition * (1 + len(snapshot.accounts)))
+    for number, group in enumerate(groups):
+        codes = group + (pending.jobs.account if number else 0)
+        before = np.zeros(len(pending), dtype=np.int64)
+        for code in np.unique(codes):
+            mine = order[codes[order] == code]
+            before[mine] = np.cumsum(count[mine]) - count[mine]
+        found.append(before)
+    return found[0], found[1]

@@ -1,0 +1,122 @@
+"""What foretells the waits of a live queue: replays of it, past waits, the batch system itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from slurm_rl_plugin.features.estimates import RequestedLimit
+from slurm_rl_plugin.forecasts.forecast import LEVELS, Forecasts
+from slurm_rl_plugin.forecasts.live.site_at import SiteAt
+from slurm_rl_plugin.forecasts.past_waits.features import features_of
+from slurm_rl_plugin.forecasts.past_waits.polled_log import polled_log, seen_now
+from slurm_rl_plugin.forecasts.past_waits.seen_jobs import SeenJobs, joined_seen
+from slurm_rl_plugin.forecasts.past_waits.training_rows import training_rows
+from slurm_rl_plugin.forecasts.past_waits.wait_forest import WaitForest, fit_forest
+from slurm_rl_plugin.forecasts.replays.queue_now import QueueNow
+from slurm_rl_plugin.forecasts.replays.replayed_site import OrderOf, ReplayedSite
+from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
+from slurm_rl_plugin.simulator.workloads.machine_load import node_machine
+from slurm_rl_plugin.simulator.workloads.recorded_runs import RecordedPast
+from slurm_rl_plugin.units import FloatArray
+
+#: Names of the sources, in the order in which what they said is kept.
+REPLAYS, PAST_WAITS, OWN = "replays", "past waits", "batch system"
+SOURCES = (REPLAYS, PAST_WAITS, OWN)
+#: Rows that a forest of waits is fitted to at least.
+_FEWEST_ROWS = 50
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplaySource:
+    """Replays of a site's queue under one order.
+
+    Attributes:
+        order: of the queue of a site at an instant.
+        spread: weights of the predicted quantiles of run times.
+        backfilling: of its scheduler on a pool of processors.
+        on_nodes: of its scheduler where its nodes are known.
+        half_life: of past usage, seconds.
+    """
+
+    order: Callable[[SiteAt], OrderOf]
+    spread: FloatArray
+    backfilling: str
+    on_nodes: str
+    half_life: float
+
+    def waits(self, site: SiteAt, draws: int, rng: np.random.Generator) -> FloatArray:
+        """Waits that are left to all pending jobs in replays, seconds, float64[p, draws]."""
+        replayed, queue = self.at(site)
+        return replayed.starts(queue, site.pending, draws, rng) - site.now
+
+    def at(self, site: SiteAt) -> tuple[ReplayedSite, QueueNow]:
+        """The site ready to be played forward, and its queue."""
+        log = site.prepared.log
+        workload = site.prepared.workload(RequestedLimit())
+        past = RecordedPast(site.prepared, self.spread)
+        past.run(site.now)
+        machine = site.prepared.machine
+        settings = SimulationSettings(
+            capacity=site.prepared.capacity,
+            backfilling=self.backfilling if machine is None else self.on_nodes,
+            half_life=self.half_life,
+        )
+        replayed = ReplayedSite(
+            jobs=workload._replace(past=past.past),
+            quantiles=past.quantiles_now,
+            order=self.order(site),
+            settings=settings,
+            machine=None if machine is None else node_machine(log, machine),
+        )
+        queue = QueueNow(
+            now=site.now,
+            running=site.running,
+            start=log.start[site.running],
+            pending=site.pending,
+            usage=site.usage,
+        )
+        return replayed, queue
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PastWaits:
+    """A forest that has learned from the waits of a site's past.
+
+    Attributes:
+        seen: jobs of the past as they were seen waiting.
+        forest: fitted to them; None where they are too few.
+    """
+
+    seen: SeenJobs
+    forest: WaitForest | None
+
+    @classmethod
+    def of_site(cls, site: SiteAt, rng: np.random.Generator) -> PastWaits:
+        """Learned from what is known at an instant."""
+        seen = polled_log(site.prepared, site.now)
+        if len(seen) == 0:
+            return cls(seen=seen, forest=None)
+        rows = training_rows(seen, site.now, 1, rng)[0]
+        if len(rows.rows) < _FEWEST_ROWS:
+            return cls(seen=seen, forest=None)
+        table = features_of(seen)
+        forest = fit_forest(table.values[rows.rows], rows.log_wait, rows.weight, rng)
+        return cls(seen=seen, forest=forest)
+
+    def forecasts(self, site: SiteAt) -> Forecasts | None:
+        """Of all pending jobs; None where too little is known."""
+        if self.forest is None or len(site.pending) == 0:
+            return None
+        now = seen_now(site.prepared, site.now, site.pending)
+        known = self.seen.as_known_at(site.now)
+        table = features_of(joined_seen(known, now), at=site.now)
+        draws = self.forest.draws(table.values[-len(now) :])
+        return Forecasts.of_logs(np.quantile(draws, LEVELS, axis=1).T)
+
+
+def own_waits(site: SiteAt) -> FloatArray:
+    """Waits that the batch system itself expects, seconds, nan where it says nothing, [p]."""
+    return np.where(site.expected >= site.now, site.expected - site.now, np.nan)

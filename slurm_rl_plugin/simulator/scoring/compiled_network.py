@@ -1,0 +1,165 @@
+"""A Q-network laid out for the compiled loop."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from slurm_rl_plugin.errors import SimulationError
+from slurm_rl_plugin.features.reactive_grid import account_places
+from slurm_rl_plugin.features.scales import log_share
+from slurm_rl_plugin.features.site import (
+    SITE,
+    SITE_OF_PROCESSORS,
+    resource_features,
+    static_job_features,
+)
+from slurm_rl_plugin.policies.network import (
+    ACTIVATIONS,
+    QNetwork,
+    on_processors_alone,
+    without_resources,
+)
+from slurm_rl_plugin.simulator.kernel.workload import Workload
+from slurm_rl_plugin.simulator.scoring.history_part import NO_HISTORY, HistoryPart, history_part
+from slurm_rl_plugin.simulator.scoring.reactive_grid import NO_GRID, grid_code, grid_job_table
+from slurm_rl_plugin.simulator.scoring.site_queue import no_arrivals
+from slurm_rl_plugin.units import FloatArray, IntArray
+
+#: Features of the `site` schema that change while a job waits, but for its share of what is scarce.
+OF_TIME = len(SITE_OF_PROCESSORS.dynamic_jobs)
+
+
+class CompiledNetwork(NamedTuple):
+    """A QNetwork with its scaler folded in and everything that never changes summed up.
+
+    Attributes:
+        queue_weights: shape [Fq, hidden]; without what the schema says of resources where that
+            weighs nothing.
+        dynamic_weights: of what changes while a job waits, shape [dynamic features, hidden]: on the
+            `site` schema that of time and, last, the share of what is scarce, or either of both, or
+            nothing; what weighs nothing is not computed.
+        dynamic_linear: the same into the score, shape [dynamic features].
+        output: shape [hidden].
+        static_hidden: static features, bias and scaler of each job, shape [n, hidden].
+        static_score: linear part of the static features of each job, shape [n].
+        activation: index into ACTIVATIONS, shape [1].
+        reserve_weights: shape [Fq]; all 0 for a network that holds nothing.
+        reserve_bias: shape [1].
+        arrived: recent arrivals, as `no_arrivals` makes them; changes while the network scores.
+        history: what past runs add; changes while the network scores.
+        grid: code of a schema with the papers' state, NO_GRID for `site`, shape [1].
+        places: VO place of each account in the papers' schemas, shape [accounts].
+    """
+
+    queue_weights: FloatArray
+    dynamic_weights: FloatArray
+    dynamic_linear: FloatArray
+    output: FloatArray
+    static_hidden: FloatArray
+    static_score: FloatArray
+    activation: IntArray
+    reserve_weights: FloatArray
+    reserve_bias: FloatArray
+    arrived: FloatArray
+    history: HistoryPart
+    grid: IntArray
+    places: IntArray
+
+
+def compile_network(network: QNetwork, workload: Workload) -> CompiledNetwork:
+    """Fold the scaler into the weights and the static features of a workload into offsets.
+
+    Raises:
+        SimulationError: the network was made for another schema.
+    """
+    shares = workload.asked
+    told = shares.shape[1] > 0
+    network = without_resources(network) if told else on_processors_alone(network)
+    grid = grid_code(network.schema)
+    if grid == NO_GRID and network.schema not in (SITE, SITE_OF_PROCESSORS):
+        raise SimulationError(
+            "only networks of the site and reactive-grid schemas can be simulated."
+        )
+    job_weights = network.job_weights / network.job_scale[:, None]
+    linear = network.linear / network.job_scale
+    queue_weights = network.queue_weights / network.queue_scale[:, None]
+    bias = network.bias - network.queue_mean @ queue_weights - network.job_mean @ job_weights
+    hold = np.zeros_like(network.queue_scale)
+    if network.reserve_weights is not None:
+        hold = network.reserve_weights / network.queue_scale
+    if grid == NO_GRID:
+        static = _static_features(workload, shares, resources=network.schema == SITE)
+    else:
+        static = grid_job_table(workload)
+    known = static.shape[1]
+    last = known + len(network.schema.dynamic_jobs)
+    history = history_part(network.prediction, workload, job_weights[last:], linear[last:])
+    changing = _changing(job_weights, linear, known, last)
+    if not told:
+        changing = changing[changing < known + OF_TIME]
+    hidden, score = static @ job_weights[:known] + bias, static @ linear[:known]
+    if told and known + OF_TIME in changing:  # what a share lies below stays
+        dominant = log_share(shares.max(axis=1))
+        hidden -= np.outer(dominant, job_weights[known + OF_TIME])
+        score -= dominant * linear[known + OF_TIME]
+    return CompiledNetwork(
+        queue_weights=np.ascontiguousarray(queue_weights),
+        dynamic_weights=np.ascontiguousarray(job_weights[changing]),
+        dynamic_linear=np.ascontiguousarray(linear[changing]),
+        output=np.ascontiguousarray(network.output),
+        static_hidden=hidden,
+        static_score=score - float(network.job_mean @ linear) + network.output_bias,
+        activation=np.array([ACTIVATIONS.index(network.activation)], dtype=np.int64),
+        reserve_weights=hold,
+        reserve_bias=np.array([network.reserve_bias - float(network.queue_mean @ hold)]),
+        arrived=no_arrivals(workload) if _queue_tells(network) else np.empty(0),
+        history=history,
+        grid=np.array([grid], dtype=np.int64),
+        places=account_places(workload.shares),
+    )
+
+
+def _queue_tells(network: QNetwork) -> bool:
+    """Whether the queue features can change an order or a reserve."""
+    return bool(network.output.any()) or network.reserve_weights is not None
+
+
+def _static_features(workload: Workload, shares: FloatArray, *, resources: bool) -> FloatArray:
+    """Static job features of the `site` schema, float64[n, static features]."""
+    columns = static_job_features(workload, workload.estimate, workload.time_limit)
+    if resources:
+        columns += resource_features(shares)
+    return np.column_stack(columns)
+
+
+def _changing(weights: FloatArray, linear: FloatArray, first: int, last: int) -> IntArray:
+    """Places of the features that change while a job waits, of those kinds that weigh anything.
+
+    Of two kinds: features of time, and the share of what is scarce.
+    """
+    places = np.arange(first, last)
+    weighs = weights[places].any(axis=1) | (linear[places] != 0.0)
+    of_time = places < first + OF_TIME
+    return places[np.where(of_time, weighs[of_time].any(), weighs[~of_time].any())]
+
+
+def no_network() -> CompiledNetwork:
+    """What stands in for a network where a rule scores."""
+    empty, table = np.empty(0), np.empty((0, 0))
+    return CompiledNetwork(
+        queue_weights=table,
+        dynamic_weights=table,
+        dynamic_linear=empty,
+        output=empty,
+        static_hidden=table,
+        static_score=empty,
+        activation=np.zeros(1, dtype=np.int64),
+        reserve_weights=empty,
+        reserve_bias=np.zeros(1),
+        arrived=empty,
+        history=NO_HISTORY,
+        grid=np.zeros(1, dtype=np.int64),
+        places=np.zeros(0, dtype=np.int64),
+    )

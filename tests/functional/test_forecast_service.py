@@ -1,0 +1,246 @@
+"""`slurm-rl forecast` foretells the look that a daemon left, and `slurm-rl start` tells users."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import NamedTuple
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
+
+import numpy as np
+import pytest
+
+from slurm_rl_plugin.cli.entry import main
+from slurm_rl_plugin.cli.forecasts.service_client import ServiceClient
+from slurm_rl_plugin.domain.queue_file import QueueOnFile, write_queue
+from slurm_rl_plugin.errors import ForecastRefused
+from slurm_rl_plugin.forecasts.live.kept_forecasts import KeptForecasts
+from slurm_rl_plugin.units import HOUR
+from tests.unit.forecasts.foretelling import busy_look
+from tests.unit.forecasts.live_site import LiveSite, last_days, live_site
+
+ME = getpass.getuser()
+TOKEN = "t" * 40
+HEADER = (
+    "JobIDRaw|User|Account|Partition|QOS|JobName|Submit|Eligible|Start|End|ElapsedRaw|State|"
+    "AllocCPUS|TimelimitRaw"
+)
+
+
+class Service(NamedTuple):
+    """A running service."""
+
+    folder: Path
+    site: LiveSite
+    now: float
+    mine: int
+    client: ServiceClient
+
+
+class Words(NamedTuple):
+    """Runs the command line in this process."""
+
+    capsys: pytest.CaptureFixture[str]
+
+    def __call__(self, *arguments: str) -> tuple[int, str, str]:
+        code = main(arguments)
+        captured = self.capsys.readouterr()
+        return code, captured.out, captured.err
+
+
+@pytest.fixture
+def words(capsys: pytest.CaptureFixture[str]) -> Words:
+    return Words(capsys)
+
+
+def sacct_dump(site: LiveSite, now: float) -> str:
+    """What accounting tells of the runs that have ended."""
+    log = site.log
+    lines = [HEADER]
+    for place in np.flatnonzero(log.start + log.run_time <= now).tolist():
+        times = (log.submit[place], log.submit[place], log.start[place])
+        end = log.start[place] + log.run_time[place]
+        cells = [
+            str(log.job_id[place]),
+            log.users[log.user[place]],
+            log.accounts[log.account[place]],
+            *("batch", "normal", "job"),
+            *(datetime.fromtimestamp(each, UTC).isoformat()[:19] for each in (*times, end)),
+            f"{log.run_time[place]:.0f}",
+            "COMPLETED",
+            str(log.processors[place]),
+            f"{log.time_limit[place] / 60:.0f}",
+        ]
+        lines.append("|".join(cells))
+    return "\n".join(lines) + "\n"
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    folder = tmp_path_factory.mktemp("service")
+    site = live_site()
+    now = busy_look(site, last_days(site, 2.0, HOUR))
+    snapshot = site.queue(now, now - HOUR)
+    users = snapshot.pending.jobs.user.copy()
+    users[0] = len(snapshot.users)  # the first waiting job is of who runs this test
+    pending = replace(snapshot.pending, jobs=replace(snapshot.pending.jobs, user=users))
+    snapshot = replace(snapshot, pending=pending, users=(*snapshot.users, ME))
+    write_queue(folder / "queue.npz", QueueOnFile(snapshot=snapshot, mode="shadow", policy="x"))
+    (folder / "sacct.log").write_text(sacct_dump(site, now))
+    (folder / "token").write_text(TOKEN)
+    (folder / "slurm-rl.toml").write_text(
+        f'[forecast]\nqueue_file = "{folder}/queue.npz"\nlog = "{folder}/sacct.log"\n'
+        f'kept_file = "{folder}/kept.sqlite"\nsocket = "{folder}/socket"\nevery = 1\ndraws = 8\n'
+        f'notice_file = "{folder}/notice"\ntoken_file = "{folder}/token"\nport = 0\n'
+    )
+    environment = {**os.environ, "TZ": "UTC", "PATH": "/nowhere"}
+    command = [sys.executable, "-m", "slurm_rl_plugin.cli.entry", "forecast"]
+    process = subprocess.Popen(
+        [*command, "--config", str(folder / "slurm-rl.toml")],
+        env=environment,
+        stderr=(folder / "log").open("w"),
+    )
+    client = ServiceClient(socket=f"{folder}/socket")
+    until = time.monotonic() + 240
+    while not (folder / "notice").exists():
+        assert process.poll() is None, (folder / "log").read_text()
+        assert time.monotonic() < until, (folder / "log").read_text()
+        time.sleep(0.2)
+    mine = int(snapshot.pending.jobs.job_id[0])
+    yield Service(folder, site, now, mine, client)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(30) == 0
+
+
+def test_a_user_hears_when_his_job_starts(service: Service, words: Words) -> None:
+    code, out, _ = words("start", str(service.mine), "--config", f"{service.folder}/slurm-rl.toml")
+    assert code == 0
+    lines = out.splitlines()
+    assert lines[0].split()[:3] == ["JOBID", "PARTITION", "START"]
+    assert lines[1].split()[0] == str(service.mine)
+    assert "the last look at the queue is" in out  # the site of this test lived long ago
+
+
+def test_the_document_is_a_distribution(service: Service) -> None:
+    job = service.client.get(job=service.mine)["jobs"][0]
+    told = job["forecast"]
+    (a, b), (c, d) = told["bands"]["90 %"], told["bands"]["50 %"]
+    assert service.now < a <= c <= told["start"] <= d <= b
+    chances = list(told["chances"].values())
+    assert 0.0 <= chances[0] <= chances[1] <= chances[2] <= 1.0
+    assert abs(sum(told["weights"].values()) - 1.0) < 1e-9
+
+
+def test_all_of_ones_own_are_told_without_naming_them(service: Service) -> None:
+    jobs = service.client.get(user=ME)["jobs"]
+    assert [job["job"] for job in jobs] == [service.mine]
+
+
+def test_scores_and_metrics_are_served(service: Service) -> None:
+    scores = service.client._asked("GET", "/scores", None)
+    assert scores["enough"]
+    assert 0.7 <= scores["all"]["coverage_90"] <= 1.0
+
+
+def test_before_submitting_a_job_is_foretold_and_a_shorter_limit_advised(service: Service) -> None:
+    request = {"user": ME, "account": "physics", "processors": 16, "time_limit": 32 * HOUR}
+    job = service.client.post({**request, "advice": True})["jobs"][0]
+    assert job["forecast"]["start"] >= service.now
+    for each in job["advice"]:
+        assert each["interval"][0] > 0.0  # only what is sure is said
+
+
+def test_the_options_of_sbatch_are_understood(service: Service, words: Words) -> None:
+    code, out, err = words(
+        *("start", "--json", "--config", f"{service.folder}/slurm-rl.toml"),
+        *("--", "sbatch", "-A", "physics", "-p", "batch", "-n", "4", "-t", "60", "--wrap", "true"),
+    )
+    assert code == 0, err
+    assert json.loads(out)["jobs"][0]["forecast"]["start"] >= service.now
+
+
+@pytest.mark.parametrize(
+    ("query", "says"),
+    [
+        ({"job": 999_999}, "job 999999 does not wait in the last look at the queue"),
+        ({"job": "x"}, "'x' is no number of a job"),
+    ],
+)
+def test_what_cannot_be_told_is_said_in_a_sentence(
+    service: Service, query: dict[str, str | int], says: str
+) -> None:
+    with pytest.raises(ForecastRefused, match=says):
+        service.client.get(**query)
+
+
+@pytest.mark.parametrize(
+    ("request_", "says"),
+    [
+        ({"processors": 0}, "processors is no number from 1"),
+        ({"processors": 10_000}, "the machine as it is now never holds such a job"),
+        ({"colour": "red"}, "'colour' is no part of a job"),
+        ({"time_limit": "long"}, "time_limit is no number"),
+    ],
+)
+def test_a_request_that_is_none_is_refused(
+    service: Service, request_: dict[str, object], says: str
+) -> None:
+    with pytest.raises(ForecastRefused, match=says):
+        service.client.post(request_)
+
+
+def test_the_notice_names_nobody(service: Service) -> None:
+    text = (service.folder / "notice").read_text()
+    assert "wait on this cluster" in text
+    assert "half of them start within" in text
+    assert not any(name in text for name in (*service.site.log.users, "physics", "biology"))
+
+
+def test_no_service_is_said(tmp_path: Path, words: Words) -> None:
+    code, _, err = words("start", "1", "--set", f"forecast.socket={tmp_path}/none")
+    assert code == 2
+    assert "does not answer (No such file or directory)" in err
+
+
+def test_a_service_without_a_queue_file_does_not_start(tmp_path: Path, words: Words) -> None:
+    (tmp_path / "slurm-rl.toml").write_text("")
+    code, _, err = words("forecast", "--config", f"{tmp_path}/slurm-rl.toml")
+    assert code == 2
+    assert "[forecast] queue_file is empty" in err
+
+
+def test_a_history_of_one_day_is_too_little(service: Service, tmp_path: Path, words: Words) -> None:
+    lines = (service.folder / "sacct.log").read_text().splitlines()
+    (tmp_path / "day.log").write_text("\n".join([lines[0], *lines[-40:]]) + "\n")
+    text = (service.folder / "slurm-rl.toml").read_text()
+    text = text.replace("sacct.log", "day.log").replace(f"{service.folder}/day", f"{tmp_path}/day")
+    text = text.replace("kept.sqlite", "fresh.sqlite").replace("/notice", "/other")
+    (tmp_path / "slurm-rl.toml").write_text(text)
+    code, _, err = words("forecast", "--once", "--config", f"{tmp_path}/slurm-rl.toml")
+    assert code == 0, err
+    kept = KeptForecasts(service.folder / "fresh.sqlite").rows(0.0)
+    assert len(kept)
+    assert not kept.known.any()
+    assert "start within" not in (service.folder / "other").read_text()
+
+
+def test_a_portal_asks_with_the_token_for_everybody(service: Service) -> None:
+    found = re.search(r"url=(http://127.0.0.1:\d+/start)", (service.folder / "log").read_text())
+    assert found is not None
+    asked = Request(f"{found[1]}?all=1", headers={"Authorization": f"Bearer {TOKEN}"})
+    with urlopen(asked, timeout=10.0) as answer:
+        jobs = json.load(answer)["jobs"]
+    assert len({job["user"] for job in jobs}) > 1
+    with pytest.raises(HTTPError, match="401"):
+        urlopen(f"{found[1]}?all=1", timeout=10.0)

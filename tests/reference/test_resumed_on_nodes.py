@@ -1,0 +1,80 @@
+"""A simulation on nodes that begins in the middle goes on as the one that ran up to there."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from slurm_rl_plugin.forecasts.replays.queue_now import QueueNow, queue_on_nodes
+from slurm_rl_plugin.policies.protection import Protection
+from slurm_rl_plugin.simulator.schedules.kept_order import run_until_started
+from slurm_rl_plugin.simulator.schedules.on_nodes import NODE_BACKFILLING, NodeRun
+from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder
+from slurm_rl_plugin.simulator.schedules.resumed_on_nodes import resume_on_nodes
+from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
+from slurm_rl_plugin.simulator.workloads.machine_load import node_machine
+from slurm_rl_plugin.simulator.workloads.site_points import site_priority
+from slurm_rl_plugin.units import IntArray
+from tests.reference.node_loads import random_load
+from tests.reference.nodes_both_ways import How, fixed_scores, prepared_load
+
+ORDERS = ("fifo", "fixed", "site", "multifactor", "protected")
+
+
+class Site:
+    """A load on nodes under an order, and the same of some of its jobs only."""
+
+    def __init__(self, seed: int, name: str, backfilling: str) -> None:
+        load, how = random_load(seed), How(backfilling, name, kill_at_limit=seed % 2 == 0)
+        prepared, self.workload = prepared_load(load, how)
+        scores = -self.workload.submit
+        protection = Protection(jobs=2, after=0.05)
+        self.order = {
+            "fifo": QueueOrder(scores=scores),
+            "fixed": QueueOrder(scores=fixed_scores(len(scores))),
+            "site": QueueOrder(site=site_priority(prepared.log, load.machine)),
+            "multifactor": QueueOrder(rule="multifactor"),
+            "protected": QueueOrder(scores=-self.workload.estimate, protection=protection),
+        }[name]
+        self.machine = node_machine(prepared.log, load.machine)
+        self.settings = SimulationSettings(
+            capacity=prepared.capacity, backfilling=backfilling, half_life=900.0
+        )
+
+    def run_of(self, jobs: IntArray) -> NodeRun:
+        """Before the first event."""
+        workload, machine = self.workload.select(jobs), self.machine.of_jobs(jobs)
+        return NodeRun.of(workload, machine, self.order.of_jobs(jobs), self.settings)
+
+    def resumed(self, met: QueueNow, jobs: IntArray, present: IntArray) -> NodeRun:
+        """From a queue on, with those of `jobs` that come later."""
+        run = self.run_of(jobs)
+        run.cluster.account_usage[:] = met.usage
+        run.queue.protection.resume(met.protection, present)
+        runs = np.searchsorted(present, met.running)
+        resume_on_nodes(run, met.now, runs, met.start, met.held, met.looks)
+        return run
+
+
+@pytest.mark.parametrize("backfilling", NODE_BACKFILLING)
+@pytest.mark.parametrize("name", ORDERS)
+@pytest.mark.parametrize("seed", range(4))
+def test_told_the_truth_a_replay_gives_the_truth(seed: int, name: str, backfilling: str) -> None:
+    site = Site(seed, name, backfilling)
+    count = len(site.workload.submit)
+    whole = site.run_of(np.arange(count)).finish().start
+    under_way, ran = site.run_of(np.arange(count)), 0
+    for job in range(3, count, 4):
+        now = float(site.workload.submit[job])
+        under_way.run_until(float(np.nextafter(now, -np.inf)))
+        met = queue_on_nodes(under_way, job, now)
+        ran += len(met.running)
+        present = np.sort(np.concatenate([met.running, met.pending]))
+        rows = np.concatenate([present, np.arange(job + 1, count)])
+        run = site.resumed(met, rows, present)
+        for number in met.running.tolist():
+            place = int(np.searchsorted(present, number))
+            assert run.place_of(place) == under_way.place_of(number)
+        run_until_started(run, np.arange(len(rows)), np.inf, 0.0)
+        np.testing.assert_array_equal(run.cluster.start, whole[rows])
+    assert ran > 0

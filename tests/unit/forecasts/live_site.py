@@ -1,0 +1,117 @@
+"""A small site for tests of live forecasts: its accounting, and its queue at any time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from slurm_rl_plugin.accounting.port import JobLog
+from slurm_rl_plugin.domain import JobTable, PendingJobs, QueueSnapshot, RunningJobs, StartedJobs
+from slurm_rl_plugin.domain.jobs import EndedJobs
+from slurm_rl_plugin.features.estimates import RequestedLimit
+from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings, simulate_scores
+from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog, prepare_log
+from slurm_rl_plugin.units import DAY, HOUR, FloatArray, IntArray
+
+PROCESSORS = 32
+USERS, ACCOUNTS, PARTITIONS = ("ann", "ben", "cid", "dot"), ("physics", "biology"), ("batch",)
+#: When the first job came, seconds since the epoch.
+BEGIN = 1_700_000_000.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveSite:
+    """A site whose whole life is known to the test, and to nobody else.
+
+    Attributes:
+        log: every job, with the start that it will have.
+    """
+
+    log: JobLog
+
+    def history(self, now: float) -> PreparedLog:
+        """What accounting tells: runs that have ended."""
+        over = self.log.start + self.log.run_time <= now
+        return prepare_log(self.log.select(over), capacity=PROCESSORS)
+
+    def queue(self, now: float, since: float) -> QueueSnapshot:
+        """A look at the queue, with what started and ended since the last one."""
+        log = self.log
+        end = log.start + log.run_time
+        pending = np.flatnonzero((log.submit <= now) & (log.start > now))
+        running = np.flatnonzero((log.start <= now) & (end > now))
+        started = np.flatnonzero((log.start <= now) & (log.start > since))
+        ended = np.flatnonzero((end <= now) & (end > since))
+        waiting = PendingJobs.untouched(self._table(pending))
+        age = (now - log.submit[pending]).astype(np.int64)
+        return QueueSnapshot(
+            now=now,
+            pending=replace(waiting, native_priority=age),
+            running=RunningJobs(jobs=self._table(running), start=log.start[running]),
+            started=StartedJobs(jobs=self._table(started), start=log.start[started]),
+            ended=EndedJobs(jobs=self._table(ended), start=log.start[ended], end=end[ended]),
+            capacity=PROCESSORS,
+            accounts=log.accounts,
+            partitions=log.partitions,
+            shares=np.array([0.5, 0.5]),
+            usage=np.array([0.5, 0.5]),
+            users=log.users,
+        )
+
+    def start_of(self, jobs: IntArray) -> FloatArray:
+        """When jobs will start, by their numbers."""
+        return self.log.start[jobs - 1]
+
+    def _table(self, places: IntArray) -> JobTable:
+        chosen = self.log.select(places)
+        interactive = np.zeros(len(places), dtype=np.bool_)
+        return JobTable.classed(chosen, interactive=interactive, account=chosen.account)
+
+
+def live_site(days: float = 16.0, *, load: float = 0.95, seed: int = 1) -> LiveSite:
+    """Jobs of templates whose limits are several times what they run, first come first served.
+
+    Args:
+        days: until the last submission.
+        load: of the machine.
+        seed: of the draws.
+    """
+    rng = np.random.default_rng(seed)
+    template = rng.integers(0, 24, size=round(60 * days))
+    count = len(template)
+    hours = rng.choice([0.2, 0.5, 1.0, 3.0, 8.0], size=24)
+    width = rng.choice([1, 2, 4, 8, 16], size=24).astype(np.int64)
+    run_time = np.maximum(hours[template] * HOUR * rng.lognormal(0.0, 0.4, count), 60.0)
+    work = float((run_time * width[template]).sum())
+    span = work / (PROCESSORS * load)
+    submit = BEGIN + np.sort(rng.uniform(0.0, span, count))
+    limit = np.ceil(hours[template] * 4.0) * HOUR
+    run_time = np.minimum(run_time, limit)
+    log = JobLog(
+        job_id=np.arange(1, count + 1),
+        submit=submit,
+        eligible=submit,
+        processors=width[template],
+        time_limit=limit,
+        account=(template % 2).astype(np.int64),
+        user=(template % 4).astype(np.int64),
+        partition=np.zeros(count, dtype=np.int64),
+        start=submit,
+        run_time=run_time,
+        accounts=ACCOUNTS,
+        users=USERS,
+        partitions=PARTITIONS,
+        kind="sacct",
+    )
+    prepared = prepare_log(log, capacity=PROCESSORS)
+    workload = prepared.workload(RequestedLimit())
+    settings = SimulationSettings(capacity=PROCESSORS, backfilling="easy")
+    start = simulate_scores(workload, -workload.submit, settings).start
+    return LiveSite(log=replace(log, start=start))
+
+
+def last_days(site: LiveSite, days: float, every: float) -> FloatArray:
+    """Times of looks that end a day before the last submission, seconds since the epoch."""
+    end = float(site.log.submit[-1]) - DAY
+    return np.arange(end - days * DAY, end, every)

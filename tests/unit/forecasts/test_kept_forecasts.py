@@ -1,0 +1,84 @@
+"""Forecasts outlive the process in their file, and a long queue hides none that has come true."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from slurm_rl_plugin.errors import ConfigurationError
+from slurm_rl_plugin.forecasts.forecast import LEVELS, Forecasts
+from slurm_rl_plugin.forecasts.live.joining import worth
+from slurm_rl_plugin.forecasts.live.kept_forecasts import GivenRows, KeptForecasts
+
+
+def given(jobs: list[int], moment: float, start: float = np.nan) -> GivenRows:
+    count = len(jobs)
+    told = Forecasts(np.tile(np.linspace(60.0, 600.0, len(LEVELS)), (count, 1)))
+    return GivenRows(
+        job=np.array(jobs),
+        moment=np.full(count, moment),
+        partition=("batch",) * count,
+        kind=np.zeros(count, dtype=np.int64),
+        interactive=np.zeros(count, dtype=np.bool_),
+        shown=np.ones(count, dtype=np.bool_),
+        sources=np.tile([2.0, 3.0, np.nan], (count, 1)),
+        plain=told,
+        forecasts=told,
+        start=np.full(count, start),
+        gone=np.zeros(count, dtype=np.bool_),
+    )
+
+
+def test_they_outlive_the_process(tmp_path: Path) -> None:
+    kept = KeptForecasts(tmp_path / "kept.sqlite")
+    kept.keep(given([7, 8], 1000.0))
+    assert kept.settle({7: 1100.0}, {8}) == 1
+    kept.close()
+    rows = KeptForecasts(tmp_path / "kept.sqlite").rows(0.0)
+    assert rows.job.tolist() == [7, 8]
+    assert rows.start.tolist()[0] == 1100.0
+    assert rows.gone.tolist() == [False, True]
+    np.testing.assert_allclose(rows.forecasts.seconds[0], np.linspace(60, 600, 7), rtol=1e-5)
+
+
+def test_a_start_before_the_forecast_is_of_another_life(tmp_path: Path) -> None:
+    kept = KeptForecasts(tmp_path / "kept.sqlite")
+    kept.keep(given([7], 1000.0))
+    kept.settle({7: 900.0}, set())
+    assert not kept.rows(0.0).known.any()
+
+
+def test_a_long_queue_hides_none_that_has_come_true(tmp_path: Path) -> None:
+    kept = KeptForecasts(tmp_path / "kept.sqlite")
+    kept.keep(given([1, 2], 1000.0, start=1300.0))
+    kept.keep(given(list(range(10, 40)), 2000.0))
+    rows = kept.rows(0.0, most=5)
+    assert rows.known.sum() == 2
+    assert len(rows) == 7
+    assert (np.diff(rows.moment) >= 0.0).all()
+
+
+def test_what_is_too_old_is_dropped(tmp_path: Path) -> None:
+    kept = KeptForecasts(tmp_path / "kept.sqlite")
+    kept.keep(given([1], 1000.0))
+    kept.keep(given([2], 2000.0))
+    kept.forget(1500.0)
+    assert kept.rows(0.0).job.tolist() == [2]
+
+
+def test_weights_follow_who_was_right(tmp_path: Path) -> None:
+    """Waits of 1000 s: the second source said so, the first a tenth of it."""
+    kept = KeptForecasts(tmp_path / "kept.sqlite")
+    kept.keep(given(list(range(2000)), 1000.0, start=2000.0))
+    weights = worth(kept.rows(0.0), 2000.0)
+    assert weights[1] > 0.7
+    assert weights.sum() == pytest.approx(1.0)
+
+
+def test_another_file_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
+    (tmp_path / "kept.sqlite").write_bytes(b"something else entirely, and long enough" * 10)
+    with pytest.raises(ConfigurationError, match="kept_file"):
+        KeptForecasts(tmp_path / "kept.sqlite")
+    assert (tmp_path / "kept.sqlite").read_bytes().startswith(b"something else")

@@ -1,0 +1,184 @@
+"""A live queue is foretold, what was told is kept, scored when jobs start, and bands follow."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from slurm_rl_plugin.forecasts.forecast import Forecasts, pooled
+from slurm_rl_plugin.forecasts.live.asked_jobs import AskedJob, asking_for, with_job
+from slurm_rl_plugin.forecasts.live.forecaster import Forecaster
+from slurm_rl_plugin.forecasts.live.scored_forecasts import scores_document
+from slurm_rl_plugin.forecasts.live.site_at import site_in_log
+from slurm_rl_plugin.forecasts.live.site_now import site_now
+from slurm_rl_plugin.units import DAY, HOUR, MINUTE
+from tests.unit.forecasts.foretelling import busy_look, forecaster, looked_back
+from tests.unit.forecasts.live_site import LiveSite, last_days, live_site
+
+
+@pytest.fixture(scope="module")
+def site() -> LiveSite:
+    return live_site()
+
+
+@pytest.fixture(scope="module")
+def now(site: LiveSite) -> float:
+    return busy_look(site, last_days(site, 2.0, HOUR))
+
+
+@pytest.fixture(scope="module")
+def experienced(site: LiveSite, now: float, tmp_path_factory: pytest.TempPathFactory) -> Forecaster:
+    return looked_back(tmp_path_factory.mktemp("kept"), site, now)
+
+
+def test_a_look_at_the_queue_shows_what_its_log_shows(site: LiveSite, now: float) -> None:
+    """Two ways to the same site: by the daemon's look, and by the whole log."""
+    snapshot = site.queue(now, now - HOUR)
+    waits = np.ones(len(snapshot.pending), dtype=np.bool_)
+    seen = site_now(site.history(now), snapshot, waits, 7.0 * DAY)
+    known = site_in_log(site.history(np.inf), now, 7.0 * DAY)
+
+    def jobs(at: object, rows: str) -> list[tuple[float, int, int]]:
+        log = at.prepared.log  # type: ignore[attr-defined]
+        chosen = log.select(getattr(at, rows))
+        return sorted(
+            zip(
+                chosen.submit.tolist(),
+                chosen.processors.tolist(),
+                chosen.user.tolist(),
+                strict=True,
+            )
+        )
+
+    assert jobs(seen.site, "pending") == jobs(known, "pending")
+    assert jobs(seen.site, "running") == jobs(known, "running")
+    assert len(seen.site.pending) >= 4
+    told = seen.site.prepared.log.submit[seen.site.pending[seen.row]]
+    np.testing.assert_array_equal(told, snapshot.pending.jobs.submit)
+
+
+def test_a_start_that_is_to_come_changes_no_forecast(
+    site: LiveSite, now: float, tmp_path: Path
+) -> None:
+    """Neither live nor in a look back: starts behind the look are moved, and all stays."""
+    later = site.log.start > now
+    other = LiveSite(
+        log=replace(site.log, start=np.where(later, site.log.start + 5 * HOUR, site.log.start))
+    )
+    told = []
+    for number, each in enumerate((site, other)):
+        (tmp_path / str(number)).mkdir()
+        made = forecaster(tmp_path / str(number))
+        prepared = each.history(np.inf)
+        at = site_in_log(prepared, now, 7.0 * DAY)
+        told.append(made.told_of(at, at.pending, 4).forecasts.seconds)
+    np.testing.assert_array_equal(told[0], told[1])
+
+
+def test_nothing_is_shown_before_enough_has_come_true(
+    site: LiveSite, now: float, tmp_path: Path
+) -> None:
+    queue = forecaster(tmp_path).foretell(site.history(now), site.queue(now, now - HOUR))
+    document = queue.document(0)
+    assert document["forecast"] is None
+    assert document["why_not"].startswith("too little is known yet: 0 of 30 forecasts")
+
+
+def test_the_past_that_was_foretold_again_is_scored(experienced: Forecaster, now: float) -> None:
+    scores = scores_document(experienced.kept.rows(0.0), now)
+    assert scores["started"] >= 200
+    # first come, first served is known to the replays, run times are not
+    assert scores["sources"]["replays"]["median_error"] < 0.25
+    assert 0.8 <= scores["all"]["coverage_90"] <= 0.98
+
+
+def test_what_is_told_live_is_scored_as_jobs_start(
+    site: LiveSite, now: float, experienced: Forecaster
+) -> None:
+    last, given = now - HOUR, {}
+    for look in np.arange(now, now + 12 * HOUR, 20 * MINUTE).tolist():
+        queue = experienced.foretell(site.history(look), site.queue(look, last))
+        last = look
+        for place in np.flatnonzero(queue.place >= 0).tolist():
+            assert queue.document(place)["forecast"]["start"] > look
+            given.setdefault(int(queue.snapshot.pending.jobs.job_id[place]), look)
+    rows = experienced.kept.rows(now)
+    assert set(rows.job.tolist()) == set(given)
+    started = {job for job in given if site.start_of(np.array([job]))[0] <= last}
+    assert set(rows.job[rows.known].tolist()) == started
+    np.testing.assert_array_equal(rows.start[rows.known], site.start_of(rows.job[rows.known]))
+    assert not rows.gone.any()
+
+
+def test_a_job_that_is_cancelled_is_no_outcome(site: LiveSite, now: float, tmp_path: Path) -> None:
+    made = forecaster(tmp_path)
+    snapshot = site.queue(now, now - HOUR)
+    made.foretell(site.history(now), snapshot)
+    job = int(snapshot.pending.jobs.job_id[0])
+    without = replace(
+        snapshot, pending=snapshot.pending.select(np.arange(1, len(snapshot.pending)))
+    )
+    made.settle(replace(without, now=now + 60.0))
+    rows = made.kept.rows(0.0)
+    assert rows.gone[rows.job == job].all()
+    assert not rows.known.any()
+    assert not rows.gone[rows.job != job].any()
+
+
+def test_held_jobs_and_those_of_their_own_doing_are_told_why(
+    site: LiveSite, now: float, experienced: Forecaster
+) -> None:
+    snapshot = site.queue(now, now - HOUR)
+    count = len(snapshot.pending)
+    held, own = np.zeros(count, dtype=np.bool_), np.zeros(count, dtype=np.bool_)
+    held[0], own[1] = True, True
+    wide = snapshot.pending.jobs.processors.copy()
+    wide[2] = 10_000
+    jobs = replace(snapshot.pending.jobs, processors=wide)
+    pending = replace(snapshot.pending, jobs=jobs, held=held, own_doing=own)
+    queue = experienced.foretell(site.history(now), replace(snapshot, pending=pending))
+    why = [queue.document(place)["why_not"] for place in range(4)]
+    assert "held" in why[0]
+    assert "dependency" in why[1]
+    assert "never holds it" in why[2]
+    assert why[3] is None
+
+
+def test_the_tasks_of_an_array_all_wait(
+    site: LiveSite, now: float, experienced: Forecaster
+) -> None:
+    snapshot = site.queue(now, now - HOUR)
+    tasks = np.ones(len(snapshot.pending), dtype=np.int64)
+    tasks[0] = 40
+    many = replace(snapshot, pending=replace(snapshot.pending, tasks=tasks))
+    waits = np.ones(len(tasks), dtype=np.bool_)
+    assert len(site_now(site.history(now), many, waits, DAY).site.pending) == len(tasks) + 39
+    alone = experienced.foretell(site.history(now), snapshot)
+    queue = experienced.foretell(site.history(now), many)
+    last = queue.place[-1]
+    assert queue.told.forecasts.median[last] > alone.told.forecasts.median[alone.place[-1]]
+    assert queue.ahead[-1] == alone.ahead[-1] + 39
+
+
+def test_a_job_that_is_not_submitted_stands_last(site: LiveSite, now: float) -> None:
+    snapshot = site.queue(now, now - HOUR)
+    asked = AskedJob.of_document(
+        {"user": "eve", "account": "chemistry", "processors": 4, "time_limit": 3600.0}
+    )
+    longer = with_job(snapshot, asked)
+    assert longer.users[longer.pending.jobs.user[-1]] == "eve"
+    assert longer.accounts[longer.pending.jobs.account[-1]] == "chemistry"
+    assert longer.pending.jobs.submit[-1] == now
+    assert len(longer.shares) == len(longer.accounts)
+    half = asking_for(longer, len(longer.pending) - 1, processors=2)
+    assert half.pending.jobs.processors.tolist() == [*snapshot.pending.jobs.processors.tolist(), 2]
+
+
+def test_bands_that_differ_are_pooled_wide() -> None:
+    soon, late = (Forecasts.of_draws(np.full((1, 20), wait)) for wait in (60.0, 6000.0))
+    low, high = pooled([soon, late], np.array([0.5, 0.5])).band(0.9)
+    assert low[0] == pytest.approx(60.0, rel=0.05)
+    assert high[0] == pytest.approx(6000.0, rel=0.05)
