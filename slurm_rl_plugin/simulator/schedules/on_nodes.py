@@ -3,27 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 import numpy as np
 
 from slurm_rl_plugin.errors import SimulationError
 from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.simulator.kernel.class_limit import ClassLimit
-from slurm_rl_plugin.simulator.kernel.cluster import (
-    DECISIONS,
-    PENDING,
-    Cluster,
-    advance,
-    decision_time,
-    next_event,
-)
-from slurm_rl_plugin.simulator.kernel.compilation import compiled_borrowing
-from slurm_rl_plugin.simulator.kernel.dispatch import BACKFILLING, CONSERVATIVE, EASY
+from slurm_rl_plugin.simulator.kernel.cluster import Cluster
+from slurm_rl_plugin.simulator.kernel.dispatch import BACKFILLING
 from slurm_rl_plugin.simulator.kernel.workload import Workload
-from slurm_rl_plugin.simulator.nodes.conservative import start_conservatively_on_nodes
-from slurm_rl_plugin.simulator.nodes.easy import start_in_order_on_nodes
-from slurm_rl_plugin.simulator.nodes.machine_now import MachineNow, any_room, free_ended
+from slurm_rl_plugin.simulator.nodes.machine_now import MachineNow
 from slurm_rl_plugin.simulator.nodes.node_machine import NodeMachine
 from slurm_rl_plugin.simulator.nodes.node_state import held_by
 from slurm_rl_plugin.simulator.schedules.as_slurm import (
@@ -32,23 +21,19 @@ from slurm_rl_plugin.simulator.schedules.as_slurm import (
     slurm_passes,
 )
 from slurm_rl_plugin.simulator.schedules.kept_order import rank_anew, rank_of_tiers
-from slurm_rl_plugin.simulator.schedules.order_in_tiers import (
-    OrderSpace,
-    order_in_tiers,
-    order_space,
-    order_that_matters,
+from slurm_rl_plugin.simulator.schedules.node_decisions import (
+    ScoredPasses,
+    decide_by_scores,
+    decide_in_order,
+    run_in_order,
+    run_scored,
 )
-from slurm_rl_plugin.simulator.schedules.ordered_queue import (
-    OrderedQueue,
-    QueueOrder,
-    score_queue,
-)
+from slurm_rl_plugin.simulator.schedules.order_in_tiers import order_space
+from slurm_rl_plugin.simulator.schedules.ordered_queue import OrderedQueue, QueueOrder
 from slurm_rl_plugin.simulator.schedules.reserve_on_nodes import (
     LimitOnBatch,
     asks_for_much,
     batch_limit,
-    leave_out_batch_limit,
-    set_batch_limit,
     with_batch_group,
 )
 from slurm_rl_plugin.simulator.schedules.simulation import (
@@ -62,114 +47,6 @@ from slurm_rl_plugin.units import FloatArray, IntArray
 AS_SLURM = "slurm"
 #: What backfilling on nodes may be.
 NODE_BACKFILLING = ("none", "easy", "conservative", AS_SLURM)
-
-
-@compiled_borrowing
-def _start(
-    workload: Workload,
-    cluster: Cluster,
-    machine: MachineNow,
-    order: IntArray,
-    count: int,
-    backfilling: int,
-) -> None:
-    """Start the first `count` jobs of an order, under a way of BACKFILLING."""
-    if backfilling == CONSERVATIVE:
-        start_conservatively_on_nodes(workload, cluster, machine, order, count)
-    else:
-        start_in_order_on_nodes(workload, cluster, machine, order, count, backfilling == EASY)
-
-
-@compiled_borrowing
-def _decide_in_order(
-    workload: Workload, cluster: Cluster, machine: MachineNow, backfilling: int
-) -> None:
-    """One decision of a static order, in which `pending` is kept."""
-    if cluster.counts[PENDING] > 0 and any_room(cluster, machine):
-        cluster.counts[DECISIONS] += 1
-        count = cluster.counts[PENDING]
-        _start(workload, cluster, machine, cluster.pending, count, backfilling)
-
-
-@compiled_borrowing
-def _run_in_order(
-    workload: Workload,
-    cluster: Cluster,
-    machine: MachineNow,
-    rank: IntArray,
-    cycle: float,
-    backfilling: int,
-    until: float,
-) -> None:
-    while True:
-        event = next_event(workload, cluster)
-        time = decision_time(event, cycle)
-        if np.isinf(event) or time > until:
-            return
-        advance(workload, cluster, time, rank)
-        free_ended(cluster, machine)
-        _decide_in_order(workload, cluster, machine, backfilling)
-
-
-class ScoredPasses(NamedTuple):
-    """How a queue that is scored at each decision is looked at, but as slurmctld.
-
-    Attributes:
-        backfilling: code of BACKFILLING.
-        tier: of each job's partition, shape [n].
-        line: all jobs stand in one, shape [n].
-        space: for the order.
-        limit: of batch jobs.
-    """
-
-    backfilling: int
-    tier: IntArray
-    line: IntArray
-    space: OrderSpace
-    limit: LimitOnBatch
-
-
-@compiled_borrowing
-def _decide_by_scores(
-    workload: Workload,
-    cluster: Cluster,
-    machine: MachineNow,
-    passes: ScoredPasses,
-    queue: OrderedQueue,
-) -> None:
-    """One decision by scores made now."""
-    leave_out_batch_limit(machine, passes.limit)
-    if cluster.counts[PENDING] == 0 or not any_room(cluster, machine):
-        return
-    cluster.counts[DECISIONS] += 1
-    score_queue(workload, cluster, queue)
-    set_batch_limit(cluster, machine, passes.limit)
-    count, space = cluster.counts[PENDING], passes.space
-    if passes.backfilling == CONSERVATIVE:  # whoever has no room now has a place in the plan
-        order_in_tiers(queue, passes.tier, space, count)
-    else:
-        count = order_that_matters(machine, queue, passes.tier, passes.line, space, count)
-    _start(workload, cluster, machine, space.order, count, passes.backfilling)
-
-
-@compiled_borrowing
-def _run_scored(
-    workload: Workload,
-    cluster: Cluster,
-    machine: MachineNow,
-    passes: ScoredPasses,
-    queue: OrderedQueue,
-    no_rank: IntArray,
-    until: float,
-) -> None:
-    while True:
-        event = next_event(workload, cluster)
-        time = decision_time(event, queue.cycle)
-        if np.isinf(event) or time > until:
-            return
-        advance(workload, cluster, time, no_rank)
-        free_ended(cluster, machine)
-        _decide_by_scores(workload, cluster, machine, passes, queue)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -225,13 +102,12 @@ class NodeRun:
         # how nodes are filled is none of the queue's concern
         queue = replace(settings, backfilling="none").ordered_queue(workload, order)
         rank, tier = np.empty(0, dtype=np.int64), machine.queues.tier
-        is_fixed = order.scores is not None and order.protects is None
-        if order.scores is not None and is_fixed and not settings.has_hook and rule is None:
+        keeps_order = keeps_order and rule is None  # the limit is set where scores are made
+        is_fixed = order.protects is None and not settings.has_hook and rule is None
+        if order.scores is not None and is_fixed:
             rank, keeps_order = _rank_in_tiers(order.scores, tier), False
-        elif keeps_order and rule is None:
+        elif keeps_order:
             rank = rank_of_tiers(tier)
-        else:  # a limit on batch jobs follows each decision
-            keeps_order = False
         limit = batch_limit(rule, machine)
         cluster = settings.empty_cluster(workload)
         if rule is not None:
@@ -272,9 +148,9 @@ class NodeRun:
         way = BACKFILLING[self.backfilling]
         if len(self.rank):
             cycle = max(cycle, queue.cycle)
-            _run_in_order(jobs, cluster, machine, self.rank, cycle, way, until)
+            run_in_order(jobs, cluster, machine, self.rank, cycle, way, until)
         else:
-            _run_scored(jobs, cluster, machine, self._scored_passes(), queue, self.rank, until)
+            run_scored(jobs, cluster, machine, self._scored(way), queue, self.rank, until)
 
     def order_anew(self) -> None:
         """Rank the jobs by scores of now, if it keeps an order."""
@@ -286,14 +162,15 @@ class NodeRun:
         jobs, cluster, machine, queue = self.workload, self.cluster, self.machine, self.queue
         if self.passes is not None:
             return
+        way = BACKFILLING[self.backfilling]
         if len(self.rank):
-            _decide_in_order(jobs, cluster, machine, BACKFILLING[self.backfilling])
+            decide_in_order(jobs, cluster, machine, way)
         else:
-            _decide_by_scores(jobs, cluster, machine, self._scored_passes(), queue)
+            decide_by_scores(jobs, cluster, machine, self._scored(way), queue)
 
-    def _scored_passes(self) -> ScoredPasses:
+    def _scored(self, backfilling: int) -> ScoredPasses:
         return ScoredPasses(
-            backfilling=BACKFILLING[self.backfilling],
+            backfilling=backfilling,
             tier=self.tier,
             line=np.zeros_like(self.tier),
             space=order_space(len(self.tier), len(self.machine.waiting), 1),
