@@ -126,7 +126,7 @@ def _foretold(folder: Path) -> Iterator[ForetoldSlurm]:
 def _end_some(slurm: PrivateSlurm) -> None:
     """Jobs that accounting tells of: without any run nothing can be foretold."""
     for _ in range(3):
-        slurm.submit(user="alice", account="physics", seconds=0.1)
+        slurm.submit(user="alice", account="physics", seconds=2)
     ended = ("sacct", "-a", "-X", "-n", "-s", "COMPLETED", "-o", "JobIDRaw")
     slurm.wait_until(lambda: len(slurm.run(*ended).stdout.split()) == 3, 30, "three ends")
 

@@ -17,12 +17,14 @@ from slurm_rl_plugin.domain.machine import Machine
 from slurm_rl_plugin.errors import BatchSystemError, ConfigurationError, SlurmRLError
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog, prepare_log
 from slurm_rl_plugin.simulator.workloads.started_jobs import jobs_with_starts
-from slurm_rl_plugin.units import HOUR
+from slurm_rl_plugin.units import HOUR, MINUTE
 
 logger = logging.getLogger(__name__)
 
 #: Seconds after which accounting is asked again.
 _READ_EVERY = HOUR
+#: The same while it has told of no run: it may have been down, or the site be new.
+_UNTIL_KNOWN = MINUTE
 #: Seconds that a query of one month, and one of the machine, may take.
 _SECONDS, _SECONDS_OF_MACHINE = 600.0, 60.0
 
@@ -49,7 +51,8 @@ class OwnHistory:
         Args:
             processors: of the machine as the last look counted them.
         """
-        if time.monotonic() - self._read >= _READ_EVERY:
+        every = _UNTIL_KNOWN if self._known is None else _READ_EVERY
+        if time.monotonic() - self._read >= every:
             self._read = time.monotonic()
             try:
                 self._known = self._prepared(processors)

@@ -1,0 +1,29 @@
+"""Accounting that tells nothing at first is asked again soon."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from slurm_rl_plugin.batch_systems.registry import BATCH_SYSTEMS
+from slurm_rl_plugin.cli.forecasts import site_history
+from slurm_rl_plugin.cli.forecasts.site_history import OwnHistory
+from slurm_rl_plugin.configuration.reading.precedence import read_configuration
+
+
+def test_a_history_that_cannot_be_read_is_tried_again_after_a_minute(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "slurm-rl.toml").write_text(f'[forecast]\nlog = "{tmp_path}/none.log"\n')
+    history = OwnHistory(
+        configuration=read_configuration(tmp_path / "slurm-rl.toml"), kind=BATCH_SYSTEMS["slurm"]
+    )
+    clock, asked = [0.0], list[float]()
+    monkeypatch.setattr(site_history.time, "monotonic", lambda: clock[0])
+    log = OwnHistory._log
+    monkeypatch.setattr(OwnHistory, "_log", lambda self: (asked.append(clock[0]), log(self))[1])
+    monkeypatch.setattr(OwnHistory, "_machine", lambda self: None)
+    for clock[0] in (0.0, 30.0, 61.0):
+        assert history.known(4) is None
+    assert asked == [0.0, 61.0]
