@@ -57,6 +57,7 @@ class Forecaster:
     kept_days: float
     monotonic: Callable[[], float]
     seed: int = 1
+    _history: PreparedLog | None = None
     _past: PastWaits | None = None
     _fitted: float = -np.inf
     _rounds: int = field(default=0)
@@ -64,6 +65,9 @@ class Forecaster:
     def foretell(self, history: PreparedLog, snapshot: QueueSnapshot) -> ForetoldQueue:
         """Score what has come true, then foretell the pending jobs of a look."""
         self.settle(snapshot)
+        if history is not self._history:
+            self.settle_by(history)
+            self._history = history
         waits = waits_for_machine(snapshot)
         now = site_now(history, snapshot, waits, self.source.half_life)
         site = now.site
@@ -106,6 +110,14 @@ class Forecaster:
             )
         here = {*snapshot.pending.jobs.job_id.tolist(), *snapshot.running.jobs.job_id.tolist()}
         self.kept.settle(starts, set(known) - here - set(starts))
+
+    def settle_by(self, history: PreparedLog) -> None:
+        """Note what accounting tells of jobs that started and ended between two looks."""
+        log = history.log
+        unknown = self.kept.unsettled(float(log.submit[0]))
+        told = zip(log.job_id.tolist(), log.start.tolist(), strict=True)
+        starts = {job: start for job, start in told if job in unknown and math.isfinite(start)}
+        self.kept.settle(starts, set())
 
     def look_back(self, history: PreparedLog, progress: Callable[[int, int], None]) -> int:
         """Foretell looks of the past as if nothing of later were known, where nothing is kept.

@@ -30,6 +30,8 @@ create index if not exists given_open on given (job) where start is null and gon
 #: Forecasts that have come true which bands, weights and scores are made of at most, the newest.
 _MOST = 10_000
 _NUMBERS = np.dtype("<f4")
+#: Seconds by which a start may be told earlier than a forecast was given: clocks and whole seconds.
+_SAME_LIFE = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,12 +155,20 @@ class KeptForecasts:
             ).fetchall()
         return {int(job): float(moment) for job, moment in found}
 
+    def unsettled(self, since: float) -> set[int]:
+        """Jobs of forecasts since a time whose start is not known, also those that have gone."""
+        with self._lock:
+            found = self._file.execute(
+                "select distinct job from given where start is null and moment >= ?", (since,)
+            ).fetchall()
+        return {int(job) for (job,) in found}
+
     def settle(self, starts: Mapping[int, float], gone: set[int]) -> int:
         """Note which jobs have started, and which have left without anybody seeing it.
 
         Args:
-            starts: job -> start, seconds since the epoch. A forecast given later than that was of
-                an earlier or later life of the job, and stays.
+            starts: job -> start, seconds since the epoch. A forecast given a minute later than
+                that was of a later life of the job, and stays.
             gone: jobs that neither wait nor run.
 
         Returns:
@@ -168,7 +178,7 @@ class KeptForecasts:
             done = self._file.executemany(
                 "update given set start = ?, gone = 0 "
                 "where job = ? and start is null and moment <= ?",
-                [(start, job, start) for job, start in starts.items()],
+                [(start, job, start + _SAME_LIFE) for job, start in starts.items()],
             )
             count = max(done.rowcount, 0)
             self._file.executemany(

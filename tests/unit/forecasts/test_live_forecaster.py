@@ -128,6 +128,28 @@ def test_a_job_that_is_cancelled_is_no_outcome(site: LiveSite, now: float, tmp_p
     assert not rows.gone[rows.job != job].any()
 
 
+def test_what_no_look_saw_start_accounting_tells(
+    site: LiveSite, now: float, tmp_path: Path
+) -> None:
+    made = forecaster(tmp_path)
+    snapshot = site.queue(now, now - HOUR)
+    made.foretell(site.history(now), snapshot)
+    later = now + 10.0 * DAY
+    blind = replace(
+        site.queue(later, later),
+        running=site.queue(later, later).running.select(np.empty(0, dtype=np.int64)),
+    )
+    made.settle(blind)
+    assert made.kept.rows(0.0).gone.any()
+    made.settle_by(site.history(later))
+    rows = made.kept.rows(0.0)
+    ended = site.log.start + site.log.run_time <= later
+    known = ended[rows.job - 1]
+    assert known.any()
+    np.testing.assert_array_equal(rows.known, known)
+    np.testing.assert_array_equal(rows.start[known], site.start_of(rows.job[known]))
+
+
 def test_held_jobs_and_those_of_their_own_doing_are_told_why(
     site: LiveSite, now: float, experienced: Forecaster
 ) -> None:
