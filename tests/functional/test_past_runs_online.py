@@ -171,7 +171,7 @@ def test_a_simulated_cluster_tells_the_policy_all_that_happened(predicts, seed):
         assert_same(past, ReadableHistory.of([run for run in runs if run.start < now], now))
 
 
-@pytest.mark.parametrize("seed", [2, 3, 4])
+@pytest.mark.parametrize("seed", [2, 3, 5])
 def test_the_head_node_and_the_simulator_agree_on_what_large_requests_have_paid_for(
     predicts, seed, monkeypatch
 ):

@@ -94,7 +94,7 @@ class OwnHistory:
         try:
             return self.kind.machine(_SECONDS_OF_MACHINE)
         except BatchSystemError as error:
-            logger.warning("machine=unread reason=%s: processors alone are counted", error)
+            logger.warning("machine=unread: processors alone are counted reason=%s", error)
             return None
 
 
