@@ -23,6 +23,8 @@ hows = st.builds(
     st.sampled_from(ORDERS),
     st.just(0.0),
     st.booleans(),
+    wanted=st.just(0),
+    rule=st.none(),
 )
 loads = st.builds(random_load, st.integers(1000, 100_000), st.integers(5, 30))
 

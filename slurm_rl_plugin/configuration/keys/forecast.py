@@ -14,7 +14,7 @@ class ForecastSection:
     queue_file: str = key(
         default="",
         at_start=True,
-        meaning="where the daemon leaves each look at the queue for `slurm-rl forecast`; empty "
+        meaning="where the daemon leaves each look at the queue for the forecast service; empty "
         "for nowhere",
         note="As `/var/lib/slurm-rl/queue.npz`. Written beside, then renamed; its group may read "
         "it. The service asks the batch system nothing that the daemon has looked at.",
@@ -37,7 +37,7 @@ class ForecastSection:
     log: str = key(
         default="",
         meaning="an accounting log to learn from, read again each hour; empty asks Slurm's "
-        "accounting by `sacct`",
+        "accounting by sacct",
     )
     kept_file: str = key(
         default="/var/lib/slurm-rl-forecast/forecasts.sqlite",
@@ -83,6 +83,6 @@ class ForecastSection:
     )
     notice_file: str = key(
         default="",
-        meaning="text on the waits of now, without jobs or users, for `/etc/motd.d` and the "
-        "like; empty for none",
+        meaning="text on the waits of now, without jobs or users, as in /etc/motd.d; "
+        "empty for none",
     )

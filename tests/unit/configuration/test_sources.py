@@ -105,6 +105,7 @@ NOT_ANY_TEXT = {
     *(("reserve", name) for name in ("mechanism", "qos", "license", "reservation")),
     *(("reserve", f"{what}_resources") for what in ("most", "widest_batch")),
     *(("offer", name) for name in ("address", "price")),
+    ("forecast", "address"),
     ("route", "formula"),
 }
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from slurm_rl_plugin.errors import ConfigurationError
+from slurm_rl_plugin.features.site import SITE
 from slurm_rl_plugin.learning.evaluation.heldout import HEURISTICS, HeldoutProtocol
 from slurm_rl_plugin.learning.heldout_training import (
     RuleComparison,
@@ -110,7 +111,7 @@ def test_otherwise_the_best_rule_that_is_a_network_is_shipped():
 
 def test_a_reserve_is_a_number_that_no_feature_moves():
     held = with_reserve(rule_network("sjf"), 4.0)
-    assert held.reserve(np.random.default_rng(1).uniform(size=16)) == 4.0
+    assert held.reserve(np.random.default_rng(1).uniform(size=len(SITE.queue))) == 4.0
     assert with_reserve(held, 0.0).reserve_weights is None
 
 

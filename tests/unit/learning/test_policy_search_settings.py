@@ -41,7 +41,7 @@ def test_the_age_alone_is_bounded_and_in_a_linear_search_alone():
 
 @pytest.mark.parametrize("searched", SEARCHED)
 def test_every_searched_place_is_one_of_the_parameters_and_none_comes_twice(searched):
-    settings = PolicySearchSettings(searched=searched, hold=True, history=True)
+    settings = PolicySearchSettings(searched=searched, hold=True, history=True, resources=True)
     places = searched_places(settings)
     assert len(np.unique(places)) == len(places)
     assert places.min() >= 0
@@ -68,9 +68,12 @@ def test_the_start_by_past_runs_needs_them():
     assert settings_of("policy-search", text).history
 
 
-def test_what_is_searched_is_one_of_three():
-    with pytest.raises(ConfigurationError, match="'all': give network or linear or reserve"):
+def test_what_is_searched_is_one_of_four():
+    known = "'all': give network or linear or resources or reserve"
+    with pytest.raises(ConfigurationError, match=known):
         PolicySearchSettings(searched="all")
+    with pytest.raises(ConfigurationError, match="needs resources=true: set it as well"):
+        PolicySearchSettings(searched="resources")
 
 
 @pytest.mark.parametrize("searched", ["network", "linear"])

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from slurm_rl_plugin.features.site import SITE
 from slurm_rl_plugin.papers.responsive_reserve.block_figures import (
     BLOCK_JOBS,
     WITHIN,
@@ -88,8 +89,10 @@ def test_every_goal_names_a_policy_that_takes_part():
 
 
 def test_a_scaled_reserve_is_so_many_times_as_large():
-    network = replace(small_network(), reserve_weights=np.arange(16.0), reserve_bias=3.0)
-    queue = np.linspace(0.0, 1.0, 16)
+    network = replace(
+        small_network(), reserve_weights=np.arange(float(len(SITE.queue))), reserve_bias=3.0
+    )
+    queue = np.linspace(0.0, 1.0, len(SITE.queue))
     assert _scaled(network, 0.5).reserve(queue) == pytest.approx(network.reserve(queue) / 2)
     greedy = small_network()
     assert _scaled(greedy, 2.0) is greedy
