@@ -21,15 +21,15 @@ from slurm_rl_plugin.simulator.kernel.cluster import (
 )
 from slurm_rl_plugin.simulator.kernel.compilation import compiled_borrowing
 from slurm_rl_plugin.simulator.kernel.workload import Workload
-from slurm_rl_plugin.simulator.nodes.backfill_passes import BackfillPasses
 from slurm_rl_plugin.simulator.nodes.fitting_ends import fitting_ends
 from slurm_rl_plugin.simulator.nodes.machine_now import MachineNow, any_room, free_ended
-from slurm_rl_plugin.simulator.nodes.main_scheduler import MainPasses, start_in_main_pass
 from slurm_rl_plugin.simulator.nodes.node_bits import bits_of, no_nodes
 from slurm_rl_plugin.simulator.nodes.node_machine import NodeMachine
 from slurm_rl_plugin.simulator.nodes.requests import NodeRequests
-from slurm_rl_plugin.simulator.nodes.slurm_backfill import backfill
-from slurm_rl_plugin.simulator.nodes.time_slots import time_slots
+from slurm_rl_plugin.simulator.nodes.slurmctld.backfill_passes import BackfillPasses
+from slurm_rl_plugin.simulator.nodes.slurmctld.main_scheduler import MainPasses, start_in_main_pass
+from slurm_rl_plugin.simulator.nodes.slurmctld.slurm_backfill import backfill
+from slurm_rl_plugin.simulator.nodes.slurmctld.time_slots import time_slots
 from slurm_rl_plugin.simulator.schedules.order_in_tiers import (
     OrderSpace,
     order_in_tiers,

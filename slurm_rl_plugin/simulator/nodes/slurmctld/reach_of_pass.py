@@ -9,15 +9,15 @@ from __future__ import annotations
 from slurm_rl_plugin.simulator.kernel.cluster import NOW, RUNNING, Cluster
 from slurm_rl_plugin.simulator.kernel.compilation import compiled_borrowing
 from slurm_rl_plugin.simulator.kernel.workload import Workload
-from slurm_rl_plugin.simulator.nodes.backfill_passes import (
+from slurm_rl_plugin.simulator.nodes.machine_now import MachineNow, find_room_now
+from slurm_rl_plugin.simulator.nodes.node_bits import NodeBits, has, put_in
+from slurm_rl_plugin.simulator.nodes.placement import find_room
+from slurm_rl_plugin.simulator.nodes.slurmctld.backfill_passes import (
     BackfillPasses,
     forget_users,
     is_looked_at,
 )
-from slurm_rl_plugin.simulator.nodes.machine_now import MachineNow, find_room_now
-from slurm_rl_plugin.simulator.nodes.node_bits import NodeBits, has, put_in
-from slurm_rl_plugin.simulator.nodes.placement import find_room
-from slurm_rl_plugin.simulator.nodes.time_slots import close_planned
+from slurm_rl_plugin.simulator.nodes.slurmctld.time_slots import close_planned
 from slurm_rl_plugin.units import IntArray
 
 

@@ -11,20 +11,20 @@ import numpy as np
 from slurm_rl_plugin.simulator.kernel.cluster import NOW, Cluster, forget_started
 from slurm_rl_plugin.simulator.kernel.compilation import compiled_borrowing, compiled_inline
 from slurm_rl_plugin.simulator.kernel.workload import Workload
-from slurm_rl_plugin.simulator.nodes.backfill_passes import BackfillPasses, is_looked_at
 from slurm_rl_plugin.simulator.nodes.group_limits import within_limits
 from slurm_rl_plugin.simulator.nodes.machine_now import MachineNow, is_free_now, start_on_nodes
 from slurm_rl_plugin.simulator.nodes.one_node_will_run import STARTS_NEVER, one_node_will_run
 from slurm_rl_plugin.simulator.nodes.placement import choose_one
-from slurm_rl_plugin.simulator.nodes.reach_of_pass import (
+from slurm_rl_plugin.simulator.nodes.several_nodes_will_run import several_nodes_will_run
+from slurm_rl_plugin.simulator.nodes.slurmctld.backfill_passes import BackfillPasses, is_looked_at
+from slurm_rl_plugin.simulator.nodes.slurmctld.reach_of_pass import (
     fill_looked_at,
     find_late,
     hope_again,
     last_that_may,
     takes_open,
 )
-from slurm_rl_plugin.simulator.nodes.several_nodes_will_run import several_nodes_will_run
-from slurm_rl_plugin.simulator.nodes.time_slots import (
+from slurm_rl_plugin.simulator.nodes.slurmctld.time_slots import (
     BEGIN,
     add_plan,
     clear_slots,

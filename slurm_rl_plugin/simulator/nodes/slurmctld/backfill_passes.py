@@ -7,7 +7,7 @@ from typing import NamedTuple
 from slurm_rl_plugin.simulator.kernel.compilation import compiled_borrowing, compiled_inline
 from slurm_rl_plugin.simulator.nodes.fitting_ends import FittingEnds
 from slurm_rl_plugin.simulator.nodes.node_bits import NodeBits
-from slurm_rl_plugin.simulator.nodes.time_slots import TimeSlots
+from slurm_rl_plugin.simulator.nodes.slurmctld.time_slots import TimeSlots
 from slurm_rl_plugin.units import FloatArray, IntArray
 
 
