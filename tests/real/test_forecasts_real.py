@@ -58,8 +58,10 @@ class ForetoldSlurm:
 
     def start(self, *words: str, user: str) -> subprocess.CompletedProcess[str]:
         """`slurm-rl start` as a user, whatever its exit code."""
-        command = (*ENTRY, "start", *words, "--config", str(self.configuration))
-        return self.slurm.run(*command, user=user, check=False, timeout=60)
+        # as the service's user is entered: the interpreter may lie where only root may look
+        as_user = ("setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups")
+        command = (*as_user, *ENTRY, "start", "--config", str(self.configuration), *words)
+        return self.slurm.run(*command, check=False, timeout=60)
 
     def document(self, job: int, user: str) -> dict[str, Any]:
         """What a user is told of a job."""
@@ -144,9 +146,7 @@ def _service(slurm: PrivateSlurm, configuration: Path, log: Path) -> subprocess.
 
 def _short_jobs_come_true(slurm: PrivateSlurm, notice: Path) -> None:
     """Short jobs are foretold while one holds the node, and start once it is gone."""
-    holds = slurm.submit(user="bob", account="biology", processors=4, minutes=60, seconds=3600)
-    running = ("squeue", "-h", "-t", "R", "-o", "%A")
-    slurm.wait_until(lambda: slurm.run(*running).stdout.split() == [str(holds)], 30, "it runs")
+    holds = _holds_the_node(slurm)
     for _ in range(SHORT):
         slurm.submit(user="alice", account="physics", minutes=1, seconds=3)
     slurm.wait_until(
@@ -159,9 +159,17 @@ def _short_jobs_come_true(slurm: PrivateSlurm, notice: Path) -> None:
     slurm.wait_until(lambda: not slurm.run(*pending).stdout, SOON, "all short jobs started")
 
 
+def _holds_the_node(slurm: PrivateSlurm) -> int:
+    """A long job of bob's that runs: until then alice's, whose share is larger, might go first."""
+    holds = slurm.submit(user="bob", account="biology", processors=4, minutes=60, seconds=3600)
+    running = ("squeue", "-h", "-t", "R", "-o", "%A")
+    slurm.wait_until(lambda: slurm.run(*running).stdout.split() == [str(holds)], 60, "it runs")
+    return holds
+
+
 def _waiting_jobs(slurm: PrivateSlurm) -> tuple[int, int]:
     """One of alice's and one of bob's behind a long job."""
-    slurm.submit(user="bob", account="biology", processors=4, minutes=60, seconds=3600)
+    _holds_the_node(slurm)
     hers = slurm.submit(user="alice", account="physics", processors=4, minutes=30)
     return hers, slurm.submit(user="bob", account="biology", processors=4, minutes=30)
 
