@@ -24,10 +24,9 @@ from slurm_rl_plugin.cli.assembly.hook import model_path
 from slurm_rl_plugin.cli.progress import parts_bar
 from slurm_rl_plugin.features.estimates import RequestedLimit
 from slurm_rl_plugin.forecasts.live.advice import RUN_DRAWS, Variant, variants_of
-from slurm_rl_plugin.forecasts.live.site_at import SiteAt, site_in_log
+from slurm_rl_plugin.forecasts.live.site_at import site_in_log
 from slurm_rl_plugin.forecasts.live.site_orders import learned_order, rule_order
 from slurm_rl_plugin.forecasts.live.sources import ReplaySource
-from slurm_rl_plugin.forecasts.replays.drawn_runs import RunSpreads
 from slurm_rl_plugin.learning.export.model import import_model
 from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.simulator.kernel.workload import Workload
@@ -145,14 +144,10 @@ def advised(log: AdvisedLog, job: int) -> list[dict[str, Any]]:
 
 def _played(log: AdvisedLog, known: PreparedLog, row: int) -> tuple[FloatArray, FloatArray]:
     """Waits of a job in replays, and draws of its run time."""
-    site: SiteAt = site_in_log(known, float(known.log.submit[row]), _HALF_LIFE)
-    replayed, queue = log.source.at(site)
-    job = np.array([row])
-    waits = replayed.starts(queue, job, _DRAWS, np.random.default_rng([_SEED, row]))[0] - site.now
-    spreads = RunSpreads.of_quantiles(replayed.quantiles(job), known.log.time_limit[job])
-    rows = RunSpreads(knots=np.repeat(spreads.knots, RUN_DRAWS, axis=0))
-    shares = (np.arange(RUN_DRAWS) + 0.5) / RUN_DRAWS
-    return waits, rows.drawn(np.zeros(RUN_DRAWS), shares)
+    site = site_in_log(known, float(known.log.submit[row]), _HALF_LIFE)
+    rng = np.random.default_rng([_SEED, row])
+    waits = log.source.waits(site, np.array([row]), _DRAWS, rng)[0]
+    return waits, log.source.run_times(site, row, RUN_DRAWS)
 
 
 def _asking(known: PreparedLog, row: int, variant: Variant) -> PreparedLog:

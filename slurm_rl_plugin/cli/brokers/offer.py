@@ -4,10 +4,6 @@ from __future__ import annotations
 
 import argparse
 import logging
-import os
-import signal
-import time
-from types import FrameType
 
 from slurm_rl_plugin.cli.assembly.configuration_arguments import (
     add_configuration_options,
@@ -15,15 +11,11 @@ from slurm_rl_plugin.cli.assembly.configuration_arguments import (
 )
 from slurm_rl_plugin.cli.brokers.offer_assembly import build_offer_pages
 from slurm_rl_plugin.cli.daemon.service_log import log_to_standard_error
+from slurm_rl_plugin.cli.daemon.service_loop import serve_until_stopped
 from slurm_rl_plugin.configuration import Configuration
-from slurm_rl_plugin.hook.daemon.sd_notify import sd_notify
-from slurm_rl_plugin.hook.daemon.signals import SignalRequest
 from slurm_rl_plugin.metrics.http import serve_pages
 
 logger = logging.getLogger(__name__)
-
-#: Seconds between signs of life to systemd.
-_SIGN_OF_LIFE = 5.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -36,20 +28,7 @@ def main(options: argparse.Namespace) -> int:
     """Serve until told to stop."""
     log_to_standard_error(verbose=options.verbose)
     configuration = configuration_of(options)
-    stop = SignalRequest(time.sleep)
-
-    def on_stop(number: int, frame: FrameType | None) -> None:
-        del number, frame
-        stop.set()
-
-    signal.signal(signal.SIGTERM, on_stop)
-    signal.signal(signal.SIGINT, on_stop)
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # tokens and certificates are read again anyway
-    _serve(configuration)
-    sd_notify("READY=1", os.environ)
-    while not stop.wait(_SIGN_OF_LIFE):
-        sd_notify("WATCHDOG=1", os.environ)
-    sd_notify("STOPPING=1", os.environ)
+    serve_until_stopped(lambda: _serve(configuration), lambda: None)
     return 0
 
 

@@ -5,12 +5,9 @@ from __future__ import annotations
 import argparse
 import logging
 import math
-import os
-import signal
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 from slurm_rl_plugin.cli.assembly.batch_system import chosen_batch_system
@@ -19,11 +16,13 @@ from slurm_rl_plugin.cli.assembly.configuration_arguments import (
     configuration_of,
 )
 from slurm_rl_plugin.cli.daemon.service_log import log_to_standard_error
+from slurm_rl_plugin.cli.daemon.service_loop import serve_until_stopped
 from slurm_rl_plugin.cli.forecasts.forecast_assembly import (
     Orders,
     build_forecaster,
     build_orders,
     login_name,
+    question_pace,
     token_of,
     trusted_users,
 )
@@ -40,8 +39,6 @@ from slurm_rl_plugin.forecasts.live.foretold_queue import ForetoldQueue
 from slurm_rl_plugin.forecasts.live.kept_forecasts import KeptForecasts
 from slurm_rl_plugin.forecasts.live.notice import notice_text
 from slurm_rl_plugin.forecasts.live.scored_forecasts import LATELY, scores_document
-from slurm_rl_plugin.hook.daemon.sd_notify import sd_notify
-from slurm_rl_plugin.hook.daemon.signals import SignalRequest
 from slurm_rl_plugin.metrics.forecast_families import forecast_metrics
 from slurm_rl_plugin.metrics.http import serve_pages
 from slurm_rl_plugin.metrics.local_pages import serve_pages_locally
@@ -49,9 +46,6 @@ from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog
 from slurm_rl_plugin.whole_file import version_of, write_whole
 
 logger = logging.getLogger(__name__)
-
-#: Seconds between signs of life to systemd, and looks for a new queue file.
-_SIGN_OF_LIFE = 5.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -68,21 +62,7 @@ def main(options: argparse.Namespace) -> int:
     service = _service(configuration)
     if options.once:
         return 0 if service.renew() else 1
-    stop = SignalRequest(time.sleep)
-
-    def on_stop(number: int, frame: FrameType | None) -> None:
-        del number, frame
-        stop.set()
-
-    signal.signal(signal.SIGTERM, on_stop)
-    signal.signal(signal.SIGINT, on_stop)
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # files are read again anyway
-    service.serve()
-    sd_notify("READY=1", os.environ)
-    while not stop.wait(_SIGN_OF_LIFE):
-        service.renew_when_due()
-        sd_notify("WATCHDOG=1", os.environ)
-    sd_notify("STOPPING=1", os.environ)
+    serve_until_stopped(service.serve, service.renew_when_due)
     service.forecaster.kept.close()
     return 0
 
@@ -125,6 +105,7 @@ class ForecastService:
             metrics=self._metrics,
             name_of=login_name,
             trusted=trusted_users(),
+            pause=question_pace(),
             is_token=token_of(self.configuration),
         )
         if given.socket:

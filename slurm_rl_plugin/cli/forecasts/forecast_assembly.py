@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from slurm_rl_plugin.brokers.live.request_rate import RequestRate
 from slurm_rl_plugin.brokers.live.shared_token import SharedToken
 from slurm_rl_plugin.cli.assembly.hook import model_path
 from slurm_rl_plugin.configuration import Configuration
@@ -37,6 +38,8 @@ logger = logging.getLogger(__name__)
 SLURM = "slurm"
 #: Seconds after which past usage counts half, where no batch system tells.
 _HALF_LIFE = 7.0 * DAY
+#: Questions of one client a minute that play the queue forward, and without a pause.
+_QUESTIONS, _AT_ONCE = 6.0, 10.0
 #: Modes of a cycle whose order is the policy's.
 _ORDERS = ("active", "fallback")
 
@@ -154,3 +157,9 @@ def trusted_users() -> frozenset[int]:
 def _nobodys(header: str) -> bool:
     del header
     return False
+
+
+def question_pace() -> Callable[[str], float]:
+    """How often one client may ask what plays the queue forward; see `RequestRate.pause`."""
+    rate = RequestRate(per_minute=_QUESTIONS, at_once=_AT_ONCE, monotonic=time.monotonic)
+    return rate.pause

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from slurm_rl_plugin.configuration.keys import tls
 from slurm_rl_plugin.configuration.keys.key import key
 
 
@@ -72,24 +73,14 @@ class MetricsSection:
     max_accounts: int = key(
         default=200, least=1, at_start=True, meaning="accounts with series of their own"
     )
-    tls_certificate: str = key(
-        default="",
-        at_start=True,
-        meaning="certificate in PEM form, for HTTPS; empty for HTTP",
-        note="Needs `tls_key`. Followed by those that link it to its authority. What replaces the "
-        "file later is taken by itself.",
+    tls_certificate: str = tls.tls_certificate(
+        "Followed by those that link it to its authority.", at_start=True
     )
-    tls_key: str = key(
-        default="",
+    tls_key: str = tls.tls_key(
+        "Without a passphrase; only the user of the daemon should be able to read it.",
         at_start=True,
-        meaning="key of the certificate in PEM form",
-        note="Without a passphrase; only the user of the daemon should be able to read it.",
     )
-    tls_client_ca: str = key(
-        default="",
-        at_start=True,
-        meaning="clients must have a certificate of this authority; empty for any client",
-    )
+    tls_client_ca: str = tls.tls_client_ca(at_start=True)
     textfile: str = key(
         default="",
         at_start=True,

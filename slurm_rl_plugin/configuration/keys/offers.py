@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from slurm_rl_plugin.brokers.registry import BROKERS
+from slurm_rl_plugin.configuration.keys import tls
 from slurm_rl_plugin.configuration.keys.key import key
 
 
@@ -18,20 +19,9 @@ class OfferSection:
         note="Elsewhere than on the loopback address it is served by TLS only.",
     )
     port: int = key(default=9344, least=0, most=65535, meaning="port; 0 takes any free one")
-    tls_certificate: str = key(
-        default="",
-        meaning="certificate in PEM form, for HTTPS; empty for HTTP",
-        note="Needs `tls_key`. What replaces the file later is taken by itself.",
-    )
-    tls_key: str = key(
-        default="",
-        meaning="key of the certificate in PEM form",
-        note="Without a passphrase.",
-    )
-    tls_client_ca: str = key(
-        default="",
-        meaning="clients must have a certificate of this authority; empty for any client",
-    )
+    tls_certificate: str = tls.tls_certificate()
+    tls_key: str = tls.tls_key()
+    tls_client_ca: str = tls.tls_client_ca()
     token_file: str = key(
         default="/etc/slurm-rl/offer-token",
         least=1,

@@ -37,8 +37,8 @@ class Variant:
     killed: float
 
 
-#: Waits of one pending job of a queue in replays of a seed, seconds, float64[draws].
-Waits = Callable[[QueueSnapshot, int], FloatArray]
+#: Waits of the job in a queue where it asks for something else, seconds, float64[draws].
+Waits = Callable[[QueueSnapshot], FloatArray]
 
 
 def variants_of(limit: float, processors: int, run_times: FloatArray) -> Iterator[Variant]:
@@ -67,7 +67,7 @@ def variants_of(limit: float, processors: int, run_times: FloatArray) -> Iterato
 
 
 def advice_for(
-    snapshot: QueueSnapshot, place: int, run_times: FloatArray, waits: Waits
+    snapshot: QueueSnapshot, place: int, run_times: FloatArray, base: FloatArray, waits: Waits
 ) -> list[dict[str, Any]]:
     """What other requests of one pending job would bring; only what is sure is said.
 
@@ -75,16 +75,17 @@ def advice_for(
         snapshot: the queue.
         place: of the job among the pending ones.
         run_times: draws of how long it may run, seconds.
-        waits: plays a queue forward.
+        base: its waits as it stands, seconds, shape [draws].
+        waits: plays another queue forward, by the same draws.
     """
     jobs = snapshot.pending.jobs
     limit, processors = float(jobs.time_limit[place]), int(jobs.processors[place])
-    base, found = waits(snapshot, place), []
+    found = []
     for each in variants_of(limit, processors, run_times):
         asks: dict[str, Any] = dict(each.asks)
         if "processors" in asks:
             asks["processors"] = int(asks["processors"])
-        sooner = base - waits(asking_for(snapshot, place, **asks), place)
+        sooner = base - waits(asking_for(snapshot, place, **asks))
         low, middle, high = np.quantile(sooner, [0.05, 0.5, 0.95])
         if low > 0.0 and middle >= _WORTH:
             found.append(

@@ -94,7 +94,8 @@ def with_job(snapshot: QueueSnapshot, asked: AskedJob) -> QueueSnapshot:
         column: _placed(getattr(snapshot, names), getattr(asked, column))
         for column, names in (("account", "accounts"), ("user", "users"))
     }
-    partitions, partition = _placed(snapshot.partitions, asked.partition or snapshot.partitions[0])
+    first = snapshot.partitions[0] if snapshot.partitions else ""
+    partitions, partition = _placed(snapshot.partitions, asked.partition or first)
     jobs = snapshot.pending.jobs
     added: dict[str, Any] = {
         "job_id": NOT_SUBMITTED,

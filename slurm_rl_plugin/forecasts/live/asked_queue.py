@@ -14,15 +14,17 @@ from slurm_rl_plugin.forecasts.live.advice import RUN_DRAWS, advice_for
 from slurm_rl_plugin.forecasts.live.asked_jobs import NOT_SUBMITTED, AskedJob, with_job
 from slurm_rl_plugin.forecasts.live.forecaster import Forecaster
 from slurm_rl_plugin.forecasts.live.foretold_queue import ForetoldQueue, ahead_of, forecast_document
+from slurm_rl_plugin.forecasts.live.site_at import SiteAt
 from slurm_rl_plugin.forecasts.live.site_now import site_now
-from slurm_rl_plugin.forecasts.replays.drawn_runs import RunSpreads
 from slurm_rl_plugin.policies.protected_policy import waits_for_machine
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog
-from slurm_rl_plugin.units import FloatArray
+from slurm_rl_plugin.units import FloatArray, IntArray
 
 _BAD = "400 Bad Request"
-#: Replays of each question.
-_DRAWS = 40
+#: A site, and the row of one of its pending jobs.
+_Placed = tuple[SiteAt, IntArray]
+#: Replays of each question at most, and seconds that the first of its requests may take.
+_DRAWS, _SECONDS = 40, 4.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,26 +49,19 @@ class AskedQueue:
         advice = wanted.pop("advice", False) is True
         snapshot = with_job(queue.snapshot, AskedJob.of_document(wanted))
         place = len(snapshot.pending) - 1
-        now = site_now(
-            self.history(), snapshot, waits_for_machine(snapshot), self.forecaster.source.half_life
-        )
-        if now.row[place] < 0:
-            raise ForecastRefused(_BAD, "the machine as it is now never holds such a job.")
-        job = now.site.pending[[now.row[place]]]
-        told = self.forecaster.told_of(now.site, job, _DRAWS)
+        site, job = self._placed(snapshot, place)
+        draws = self.forecaster.replayed(site, job, _DRAWS, _SECONDS)
+        told = self.forecaster.told_of(site, job, draws)
         ahead, of_account = ahead_of(snapshot, waits_for_machine(snapshot))
-        return {
-            "jobs": [
-                {
-                    "job": NOT_SUBMITTED,
-                    "forecast": forecast_document(told.forecasts, snapshot.now),
-                    "ahead": int(ahead[place]),
-                    "ahead_of_account": int(of_account[place]),
-                    "note": queue.note or None,
-                    "advice": self._advice(snapshot, place) if advice else [],
-                }
-            ]
+        document = {
+            "job": NOT_SUBMITTED,
+            "forecast": forecast_document(told.forecasts, snapshot.now),
+            "ahead": int(ahead[place]),
+            "ahead_of_account": int(of_account[place]),
+            "note": queue.note or None,
+            "advice": self._advice(snapshot, place, (site, job), draws) if advice else [],
         }
+        return {"jobs": [document]}
 
     def advice(self, queue: ForetoldQueue, place: int) -> list[dict[str, Any]]:
         """What other requests of a pending job would bring.
@@ -75,29 +70,35 @@ class AskedQueue:
             queue: as it was foretold last.
             place: of the job among its pending ones.
         """
-        return self._advice(queue.snapshot, place)
+        site, job = self._placed(queue.snapshot, place)
+        draws = self.forecaster.replayed(site, job, _DRAWS, _SECONDS)
+        return self._advice(queue.snapshot, place, (site, job), draws)
 
-    def _advice(self, snapshot: QueueSnapshot, place: int) -> list[dict[str, Any]]:
-        return advice_for(snapshot, place, self._run_times(snapshot, place), self._waits)
+    def _advice(
+        self, snapshot: QueueSnapshot, place: int, base: _Placed, draws: FloatArray
+    ) -> list[dict[str, Any]]:
+        count = draws.shape[1]
 
-    def _run_times(self, snapshot: QueueSnapshot, place: int) -> FloatArray:
-        waits = waits_for_machine(snapshot)
-        now = site_now(self.history(), snapshot, waits, self.forecaster.source.half_life)
-        job = now.site.pending[[now.row[place]]]
-        replayed, _ = self.forecaster.source.at(now.site)
-        spreads = RunSpreads.of_quantiles(replayed.quantiles(job), replayed.jobs.time_limit[job])
-        rows = RunSpreads(knots=np.repeat(spreads.knots, RUN_DRAWS, axis=0))
-        shares = (np.arange(RUN_DRAWS) + 0.5) / RUN_DRAWS
-        return rows.drawn(np.zeros(RUN_DRAWS), shares)
+        def waits(other: QueueSnapshot) -> FloatArray:
+            try:
+                there, job = self._placed(other, place)
+            except ForecastRefused:  # so asked it never starts
+                return np.full(count, np.inf)
+            found = self.forecaster.replayed(there, job, count, np.inf, least=count)
+            return np.asarray(found[0])
 
-    def _waits(self, snapshot: QueueSnapshot, place: int) -> FloatArray:
-        """Waits of one pending job, with the same draws for every request of it."""
+        site, own = base
+        run_times = self.forecaster.source.run_times(site, int(own[0]), RUN_DRAWS)
+        return advice_for(snapshot, place, run_times, draws[0], waits)
+
+    def _placed(self, snapshot: QueueSnapshot, place: int) -> _Placed:
+        """The site of a look, and the row of one of its pending jobs, shape [1].
+
+        Raises:
+            ForecastRefused: the machine never holds it.
+        """
         waits = waits_for_machine(snapshot)
         now = site_now(self.history(), snapshot, waits, self.forecaster.source.half_life)
         if now.row[place] < 0:
-            return np.full(_DRAWS, np.inf)
-        replayed, queue = self.forecaster.source.at(now.site)
-        rng = np.random.default_rng([self.forecaster.seed, int(snapshot.now), 3])
-        job = now.site.pending[[now.row[place]]]
-        waited: FloatArray = replayed.starts(queue, job, _DRAWS, rng)[0] - snapshot.now
-        return waited
+            raise ForecastRefused(_BAD, "the machine as it is now never holds such a job.")
+        return now.site, now.site.pending[[now.row[place]]]

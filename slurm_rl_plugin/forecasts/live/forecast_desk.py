@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,6 +18,8 @@ _NOT_YET = "503 Service Unavailable"
 FORM = 1
 #: Seconds after which a look is called old.
 _OLD = 600.0
+#: Seconds that a question waits for those before it.
+_PATIENCE = 20.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +78,7 @@ class ForecastDesk:
             )
         document = self._document(queue, [place])
         if advice and document["jobs"][0]["forecast"] is not None:
-            with self._lock:  # one at a time: it plays the whole queue forward
+            with self._turn():
                 document["jobs"][0]["advice"] = self.advice(queue, place)
         return document
 
@@ -109,9 +112,23 @@ class ForecastDesk:
         queue = self._ready()
         if queue.too_little:
             raise ForecastRefused(_NOT_YET, queue.too_little)
-        with self._lock:  # one at a time: it plays the whole queue forward
+        with self._turn():
             found = self.new_job(queue, {**request, "user": asker.user or request.get("user", "")})
         return self._head(queue) | found
+
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        """One question at a time plays the queue forward, and nobody waits long for his turn.
+
+        Raises:
+            ForecastRefused: others are before it.
+        """
+        if not self._lock.acquire(timeout=_PATIENCE):
+            raise ForecastRefused(_NOT_YET, "others ask just now: ask again in a minute.")
+        try:
+            yield
+        finally:
+            self._lock.release()
 
     def _may_see(self, asker: Asker, user: str) -> bool:
         return asker.sees_all or self.others or (user != "" and asker.user == user)

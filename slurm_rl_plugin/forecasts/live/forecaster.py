@@ -26,8 +26,8 @@ logger = logging.getLogger(__name__)
 
 #: A job's forecast is kept when it is first seen, and when its wait since then has doubled.
 _SOONEST_AGAIN = 10.0 * MINUTE
-#: Replays of a queue at least, whatever time they take.
-_FIRST_DRAWS = 4
+#: Replays of a queue at least, whatever time they take, and of each look of the past.
+_FIRST_DRAWS, _LOOK_DRAWS = 4, 8
 #: Coverage is told of so many seconds of forecasts.
 _LATELY = 28.0 * DAY
 #: How often the forest of past waits is fitted anew, seconds.
@@ -72,8 +72,8 @@ class Forecaster:
         now = site_now(history, snapshot, waits, self.source.half_life)
         site = now.site
         earlier = self.kept.rows(snapshot.now - self.kept_days * DAY)
-        interactive = site.prepared.interactive[site.pending]
-        told = self._joined(site, site.pending, interactive, earlier)
+        draws = self.replayed(site, site.pending, self.draws, self.seconds)
+        told = self._joined(site, site.pending, earlier, draws)
         ahead, of_account = ahead_of(snapshot, waits)
         self._keep(snapshot, now.row, told)
         return ForetoldQueue(
@@ -86,16 +86,40 @@ class Forecaster:
             covered=coverage(earlier, snapshot.now),
         )
 
-    def told_of(self, site: SiteAt, jobs: IntArray, draws: int) -> JoinedForecasts:
+    def told_of(self, site: SiteAt, jobs: IntArray, draws: FloatArray) -> JoinedForecasts:
         """What is to be told of some pending jobs of a site; nothing is kept.
 
         Args:
             site: at an instant.
-            jobs: some of its pending ones, ascending.
-            draws: replays at most.
+            jobs: some of its pending ones, ascending, shape [m].
+            draws: their waits in replays, seconds, shape [m, draws].
         """
         earlier = self.kept.rows(site.now - self.kept_days * DAY)
-        return self._joined(site, jobs, site.prepared.interactive[jobs], earlier, most=draws)
+        return self._joined(site, jobs, earlier, draws)
+
+    def replayed(
+        self, site: SiteAt, jobs: IntArray, most: int, seconds: float, least: int = _FIRST_DRAWS
+    ) -> FloatArray:
+        """Waits of some pending jobs in as many replays as there is time for, float64[m, draws].
+
+        The same draws come for the same instant, so that one request can be held against another.
+
+        Args:
+            site: at an instant.
+            jobs: some of its pending ones, ascending, shape [m].
+            most: replays.
+            seconds: that they may take.
+            least: replays that are made whatever time they take.
+        """
+        if len(jobs) == 0:
+            return np.empty((0, len(LEVELS)))
+        rng = np.random.default_rng([self.seed, int(site.now)])
+        until = self.monotonic() + seconds
+
+        def goes_on(made: int) -> bool:
+            return made < least or self.monotonic() < until
+
+        return self.source.waits(site, jobs, most, rng, goes_on)
 
     def settle(self, snapshot: QueueSnapshot) -> None:
         """Note which kept jobs have started by a look, and which are in no queue any more."""
@@ -149,7 +173,7 @@ class Forecaster:
         before = earlier.as_known_at(site.now)
         log, jobs = site.prepared.log, site.pending[chosen]
         interactive = site.prepared.interactive[jobs]
-        told = self._joined(site, jobs, interactive, before, most=2 * _FIRST_DRAWS)
+        told = self._joined(site, jobs, before, self.replayed(site, jobs, _LOOK_DRAWS, np.inf))
         names = tuple(log.partitions[each] for each in log.partition[jobs].tolist())
         self.kept.keep(
             _given(log.job_id[jobs], site.now, names, interactive, told, log.start[jobs])
@@ -157,37 +181,18 @@ class Forecaster:
         return len(jobs)
 
     def _joined(
-        self,
-        site: SiteAt,
-        jobs: IntArray,
-        interactive: BoolArray,
-        earlier: GivenRows,
-        most: int | None = None,
+        self, site: SiteAt, jobs: IntArray, earlier: GivenRows, draws: FloatArray
     ) -> JoinedForecasts:
         places = np.searchsorted(site.pending, jobs)
-        replays = Forecasts.of_draws(self._draws(site, most or self.draws)[places])
         past = self._past_waits(site)
-        own = own_waits(site)[places]
         return join(
-            replays,
+            Forecasts.of_draws(draws),
             None if past is None else past.select(places),
-            own,
-            interactive,
+            own_waits(site)[places],
+            site.prepared.interactive[jobs],
             earlier,
             site.now,
         )
-
-    def _draws(self, site: SiteAt, most: int) -> FloatArray:
-        """Waits in as many replays as there is time for, at least `_FIRST_DRAWS`."""
-        if len(site.pending) == 0:
-            return np.empty((0, len(LEVELS)))
-        rng = np.random.default_rng([self.seed, int(site.now)])
-        until = self.monotonic() + self.seconds
-
-        def goes_on(made: int) -> bool:
-            return made < _FIRST_DRAWS or self.monotonic() < until
-
-        return self.source.waits(site, most, rng, goes_on)
 
     def _past_waits(self, site: SiteAt) -> Forecasts | None:
         if self._past is None or not 0.0 <= site.now - self._fitted < _FIT_EVERY:

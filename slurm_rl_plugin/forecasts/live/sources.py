@@ -15,12 +15,13 @@ from slurm_rl_plugin.forecasts.past_waits.polled_log import polled_log, seen_now
 from slurm_rl_plugin.forecasts.past_waits.seen_jobs import SeenJobs, joined_seen
 from slurm_rl_plugin.forecasts.past_waits.training_rows import training_rows
 from slurm_rl_plugin.forecasts.past_waits.wait_forest import WaitForest, fit_forest
+from slurm_rl_plugin.forecasts.replays.drawn_runs import RunSpreads
 from slurm_rl_plugin.forecasts.replays.queue_now import QueueNow
 from slurm_rl_plugin.forecasts.replays.replayed_site import OrderOf, ReplayedSite
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.simulator.workloads.machine_load import node_machine
 from slurm_rl_plugin.simulator.workloads.recorded_runs import RecordedPast
-from slurm_rl_plugin.units import FloatArray
+from slurm_rl_plugin.units import FloatArray, IntArray
 
 #: Names of the sources, in the order in which what they said is kept.
 REPLAYS, PAST_WAITS, OWN = "replays", "past waits", "batch system"
@@ -55,20 +56,29 @@ class ReplaySource:
     def waits(
         self,
         site: SiteAt,
+        jobs: IntArray,
         draws: int,
         rng: np.random.Generator,
         goes_on: Callable[[int], bool] | None = None,
     ) -> FloatArray:
-        """Waits that are left to all pending jobs in replays, seconds, float64[p, draws].
+        """Waits that are left to some pending jobs in replays, seconds, float64[m, draws].
 
         Args:
             site: at an instant.
+            jobs: some of its pending ones, or all, ascending, shape [m].
             draws: replays at most.
             rng: draws them.
             goes_on: see `ReplayedSite.starts`.
         """
         replayed, queue = self.at(site)
-        return replayed.starts(queue, site.pending, draws, rng, goes_on) - site.now
+        return replayed.starts(queue, jobs, draws, rng, goes_on) - site.now
+
+    def run_times(self, site: SiteAt, job: int, draws: int) -> FloatArray:
+        """How long one pending job may run, seconds, evenly over what is foretold, [draws]."""
+        replayed, _ = self.at(site)
+        one = np.array([job])
+        spreads = RunSpreads.of_quantiles(replayed.quantiles(one), replayed.jobs.time_limit[one])
+        return spreads.evenly(draws)
 
     def at(self, site: SiteAt) -> tuple[ReplayedSite, QueueNow]:
         """The site ready to be played forward, and its queue."""

@@ -45,6 +45,12 @@ class RunSpreads:
         apart = _APART * np.arange(knots.shape[1])
         return cls(knots=np.maximum.accumulate(knots, axis=1) + apart)
 
+    def evenly(self, count: int) -> FloatArray:
+        """Run times of the first job at even shares of all such runs, ascending, [count]."""
+        knots = np.repeat(self.knots[:1], count, axis=0)
+        shares = (np.arange(count) + 0.5) / count
+        return RunSpreads(knots=knots).drawn(np.zeros(count), shares)
+
     def drawn(self, ran: FloatArray, share: FloatArray) -> FloatArray:
         """Run times of the jobs, given how long they have run, seconds, shape [n].
 
