@@ -8,12 +8,18 @@ import numpy as np
 
 from slurm_rl_plugin.domain.jobs import (
     EndedJobs,
+    JobColumns,
     JobTable,
     PendingJobs,
     RunningJobs,
     StartedJobs,
 )
-from slurm_rl_plugin.domain.resources import ResourcesNow, weighed_processors
+from slurm_rl_plugin.domain.resources import (
+    CPUS,
+    ResourcesNow,
+    shares_of_machine,
+    weighed_processors,
+)
 from slurm_rl_plugin.units import FloatArray
 
 
@@ -62,6 +68,17 @@ class QueueSnapshot:
         accrued = self.pending.accrued
         since = self.now - self.pending.jobs.eligible if accrued is None else accrued
         return np.maximum(since, 0.0)
+
+    def shares_asked(self, jobs: JobColumns) -> FloatArray:
+        """The part of each resource of this machine that jobs ask for, shape [n, resources].
+
+        Of processors alone where the machine tells nothing else.
+        """
+        names: tuple[str, ...] = (CPUS,)
+        capacity = np.array([float(max(self.capacity, 1))])
+        if self.resources is not None:
+            names, capacity = self.resources.names, self.resources.capacity
+        return shares_of_machine(jobs.processors, jobs.requests, names, capacity)
 
     def weighed(self, jobs: JobTable) -> JobTable:
         """Jobs of this queue with the processors that they weigh on this machine.

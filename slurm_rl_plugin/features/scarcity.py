@@ -7,8 +7,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from slurm_rl_plugin.domain import QueueSnapshot
-from slurm_rl_plugin.domain.jobs import JobColumns
-from slurm_rl_plugin.domain.resources import CPUS, shares_of_machine
 from slurm_rl_plugin.units import FloatArray
 
 
@@ -34,20 +32,13 @@ class Scarcity:
 def scarcity_of(snapshot: QueueSnapshot) -> Scarcity:
     """What is scarce on the machine of a snapshot."""
     machine = snapshot.resources
-    names: tuple[str, ...] = (CPUS,)
-    capacity = np.array([float(max(snapshot.capacity, 1))])
-    if machine is not None:
-        names, capacity = machine.names, machine.capacity
-
-    def shares_of(jobs: JobColumns) -> FloatArray:
-        return shares_of_machine(jobs.processors, jobs.requests, names, capacity)
-
-    waiting, running = shares_of(snapshot.pending.jobs), shares_of(snapshot.running.jobs)
+    waiting = snapshot.shares_asked(snapshot.pending.jobs)
+    running = snapshot.shares_asked(snapshot.running.jobs)
     demand, held = waiting.sum(axis=0), running.sum(axis=0)
     scarce = int(np.argmax(demand + held))
     free = 1.0 - float(held[scarce])
-    if machine is not None and capacity[scarce] > 0.0:
-        free = float(machine.free[scarce] / capacity[scarce])
+    if machine is not None and machine.capacity[scarce] > 0.0:
+        free = float(machine.free[scarce] / machine.capacity[scarce])
     return Scarcity(
         shares=waiting, resource=scarce, free=max(free, 0.0), demand=float(demand[scarce])
     )

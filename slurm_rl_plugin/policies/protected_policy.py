@@ -86,7 +86,11 @@ class Overtaken:
         arrived = _arrivals(snapshot)
         order = np.argsort(arrived, kind="stable")
         added = np.zeros(len(job_id))
-        added[order] = overtaken_by(arrived[order], *_used(snapshot, last), snapshot.capacity)
+        dominant = snapshot.shares_asked(snapshot.pending.jobs).argmax(axis=1)[order]
+        came, used, whole = _used(snapshot, last)
+        for resource in np.unique(dominant).tolist():
+            by = overtaken_by(arrived[order], came, used[:, resource], whole)
+            added[order[dominant == resource]] = by[dominant == resource]
         seconds = self.of(job_id) + np.where(waits, added, 0.0)
         kept = np.flatnonzero(seconds > 0.0)
         kept = kept[np.argsort(job_id[kept])]
@@ -119,10 +123,11 @@ def _arrivals(snapshot: QueueSnapshot) -> FloatArray:
     return np.where(np.isnan(arrived), snapshot.now, arrived)
 
 
-def _used(snapshot: QueueSnapshot, last: float) -> tuple[FloatArray, FloatArray]:
-    """When each job came that used processors since `last`, and its processor-seconds.
+def _used(snapshot: QueueSnapshot, last: float) -> tuple[FloatArray, FloatArray, float]:
+    """When each job came that used the machine since `last`, and its seconds times what it had.
 
-    One of which that is not told has overtaken nobody.
+    Of each resource, shape [jobs, resources], and how much of each the machine has: as parts of it,
+    or processors where nothing else is told. One of which that is not told has overtaken nobody.
     """
     running, ended = snapshot.running, snapshot.ended
     told = np.flatnonzero(np.isfinite(ended.start) & np.isfinite(ended.end))
@@ -133,10 +138,15 @@ def _used(snapshot: QueueSnapshot, last: float) -> tuple[FloatArray, FloatArray]
             ended.end[told] - np.maximum(ended.start[told], last),
         ]
     )
-    size = np.concatenate([snapshot.weighed(each).size for each in (running.jobs, over)])
-    came = np.concatenate([np.fmax(each.submit, each.eligible) for each in (running.jobs, over)])
-    used = np.nan_to_num(np.maximum(seconds, 0.0) * size)
-    return np.where(np.isnan(came), -np.inf, came), used
+    jobs, whole = (running.jobs, over), 1.0
+    if snapshot.resources is None:
+        whole = float(snapshot.capacity)
+        had = np.concatenate([each.size for each in jobs])[:, None]
+    else:
+        had = np.concatenate([snapshot.shares_asked(each) for each in jobs])
+    came = np.concatenate([np.fmax(each.submit, each.eligible) for each in jobs])
+    used = np.nan_to_num(np.maximum(seconds, 0.0)[:, None] * had)
+    return np.where(np.isnan(came), -np.inf, came), used, whole
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

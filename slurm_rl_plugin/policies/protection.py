@@ -3,10 +3,12 @@
 An order by score alone lets some jobs wait for ever; a clock that strikes after so many hours gives
 the gain back as soon as everybody waits long. What a late job owes to the order is something else:
 it was *overtaken*. A job is overtaken by a second when jobs that came later used all processors for
-a second while it waited, by half a second when they used half of them. Where everybody waits in the
-order of arrival nobody is overtaken, however long the queue; a wide job under a stream of narrow
-ones is overtaken all the time. So what the order may cost any one job is bounded, in the site's own
-hours, and the learned order is free below that bound.
+a second while it waited, by half a second when they used half of them. On nodes with memory and
+GPUs it is the resource of which the job asks for the largest part that counts: who waits for GPUs
+loses nothing by jobs that run without any. Where everybody waits in the order of arrival nobody is
+overtaken, however long the queue; a wide job under a stream of narrow ones is overtaken all the
+time. So what the order may cost any one job is bounded, in the site's own hours, and the learned
+order is free below that bound.
 
 Plain numpy style: the simulator compiles these very lines.
 """
@@ -31,8 +33,11 @@ PROTECTED = "protected:"
 PROTECTION_ENTRY = "protection"
 #: Seconds in which the longest wait of a site counts half.
 HALF_LIFE = 30.0 * DAY
-#: A job is protected once overtaken by so many seconds at least, and at most.
-SOONEST, LATEST = 1.0 * MINUTE, 1.0 * DAY
+#: A job is protected once overtaken by so many seconds at least, and at most: where jobs wait for
+#: weeks, a day would protect nearly all of them, and so none.
+SOONEST, LATEST = 1.0 * MINUTE, 3.0 * DAY
+#: Seconds that a plan may tell a job to start later than promised, at most.
+SLACKEST = 1.0 * DAY
 #: A job bears being overtaken by this part of the run time that it asks for, and of the longest
 #: wait at most: who asks for three days loses little by some hours, and much of what short jobs
 #: gain comes from just those; but where nobody waits long, a long job does not either.
@@ -129,9 +134,9 @@ def overtaken_by(arrived: Any, others_arrived: Any, used: Any, capacity: Any) ->
 
     Args:
         arrived: when each waiting job came, ascending, float64[n].
-        others_arrived: when each job that used processors came, float64[m].
-        used: processor-seconds of each of them, float64[m].
-        capacity: processors of the machine.
+        others_arrived: when each job that used a resource came, float64[m].
+        used: seconds of each of them times how much of it they had, float64[m].
+        capacity: how much of it the machine has.
     """
     place = np.searchsorted(arrived, others_arrived)  # so many waiting jobs came before it
     charged = np.bincount(place, used, len(arrived) + 1)

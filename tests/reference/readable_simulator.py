@@ -43,7 +43,7 @@ class Limit(NamedTuple):
 class Protect(NamedTuple):
     """At most `jobs` go first: the oldest of those that were overtaken by `after` of the longest
     wait, of which half is forgotten in 30 days, and by a quarter of the time that they asked for;
-    by a minute at least, by a day at most."""
+    by a minute at least, by three days at most."""
 
     jobs: int
     after: float
@@ -55,7 +55,7 @@ class Plan(NamedTuple):
     outlive it.
 
     Else heads have a promise, beyond which they are pushed by `slack` of the longest wait at most,
-    of which half is forgotten in 30 days; by a minute at least, by a day at most.
+    of which half is forgotten in 30 days; by a minute at least, by three days at most.
     """
 
     seconds: Sequence[float]
@@ -150,7 +150,7 @@ class _Protected:
         oldest = at.now - min(jobs[j].submit for j in at.pending)
         faded = self.longest * 0.5 ** ((at.now - self.at) / (30 * 86400))
         self.longest, self.at = max(faded, oldest), at.now
-        limit = min(max(self.rule.after * self.longest, 60), 86400)
+        limit = min(max(self.rule.after * self.longest, 60), 3 * 86400)
         late = [
             j
             for j in at.pending
@@ -161,7 +161,7 @@ class _Protected:
         self.ever.update(self.now)
 
     def _own(self, job):
-        return min(0.25 * job.requested, 0.25 * self.longest, 86400)
+        return min(0.25 * job.requested, 0.25 * self.longest, 3 * 86400)
 
     def _overtaken(self, jobs, at, j):
         """Processor-seconds that jobs submitted later used while this one waited."""

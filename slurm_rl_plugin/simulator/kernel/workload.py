@@ -169,3 +169,14 @@ def share_of(workload: Workload, job: int, resource: int, resources: int) -> flo
     """
     shares = _NUMBERS * len(workload.submit)
     return workload.counted[shares + resources * job + resource]
+
+
+@compiled_borrowing
+def dominant_of(workload: Workload, job: int, resources: int) -> int:
+    """The resource of the machine of which a job asks for the largest part, the first of equals."""
+    dominant = 0
+    for resource in range(1, resources):
+        share = share_of(workload, job, resource, resources)
+        if share > share_of(workload, job, dominant, resources):
+            dominant = resource
+    return dominant

@@ -133,7 +133,7 @@ class SimulationSettings:
             cycle=self.cycle,
             reserve=self.reserve,
             effects=hook_effects(places, self.influence, self.refresh, self.starvation),
-            protection=protected_queue(order.protects, places),
+            protection=protected_queue(order.protects, places, workload.asked.shape[1]),
             planned=planned,
             scores=np.empty(places + 1),
             jobs=np.empty(places + 1, dtype=np.int64),

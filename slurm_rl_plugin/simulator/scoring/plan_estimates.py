@@ -12,7 +12,7 @@ from slurm_rl_plugin.features import scales
 from slurm_rl_plugin.features.history.run_prediction import RunTimePrediction
 from slurm_rl_plugin.features.history.run_spread import PARTS
 from slurm_rl_plugin.features.site import SITE
-from slurm_rl_plugin.policies.protection import LATEST, SOONEST
+from slurm_rl_plugin.policies.protection import SLACKEST, SOONEST
 from slurm_rl_plugin.simulator.kernel.cluster import NOW, PENDING, Cluster
 from slurm_rl_plugin.simulator.kernel.compilation import compiled_borrowing, compiled_copy
 from slurm_rl_plugin.simulator.kernel.plan import (
@@ -196,4 +196,4 @@ def bring_plan_up_to_now(workload: Workload, cluster: Cluster, planned: PlannedQ
     site = planned.site
     site[_LONGEST] = longest_wait(site[_LONGEST], now - site[_LOOKED_AT], wait)
     site[_LOOKED_AT] = now
-    planned.plan.slack[0] = min(max(planned.slack * site[_LONGEST], SOONEST), LATEST)
+    planned.plan.slack[0] = min(max(planned.slack * site[_LONGEST], SOONEST), SLACKEST)

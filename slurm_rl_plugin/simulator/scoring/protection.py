@@ -19,7 +19,13 @@ from slurm_rl_plugin.simulator.kernel.compilation import (
     compiled_borrowing,
     compiled_copy,
 )
-from slurm_rl_plugin.simulator.kernel.workload import Workload, size_of
+from slurm_rl_plugin.simulator.kernel.workload import (
+    Workload,
+    dominant_of,
+    resources_of,
+    share_of,
+    size_of,
+)
 from slurm_rl_plugin.units import FloatArray, IntArray
 
 longest_wait = compiled_copy(plain.longest_wait)
@@ -58,7 +64,8 @@ class ProtectedQueue(NamedTuple):
         site: time up to which is counted, and the longest wait lately, seconds.
         ended: how many jobs that ended are counted, shape [1].
         overtaken: seconds by which each job was overtaken while it waited, shape [n].
-        charged: space for what jobs used that came behind each pending one, shape [n + 1].
+        charged: space for what jobs used that came behind each pending one, of processors, or of
+            each resource of a machine one after the other, shape [(n + 1) * resources].
     """
 
     jobs: int
@@ -96,13 +103,14 @@ class ProtectedQueue(NamedTuple):
 
 
 def protected_queue(
-    protection: Protection | None, places: int
+    protection: Protection | None, places: int, resources: int = 0
 ) -> ProtectedQueue | UnprotectedQueue:
     """Before the first decision.
 
     Args:
         protection: None for a queue that protects nobody.
         places: how many jobs there may ever be.
+        resources: of the machine, as `resources_of` tells; 0 for processors alone.
     """
     if protection is None or protection.jobs == 0:
         return UnprotectedQueue()
@@ -114,7 +122,7 @@ def protected_queue(
         site=np.array([-np.inf, 0.0]),
         ended=np.zeros(1, dtype=np.int64),
         overtaken=np.zeros(places),
-        charged=np.zeros(places + 1),
+        charged=np.zeros((places + 1) * max(resources, 1)),
     )
 
 
@@ -186,16 +194,21 @@ def _charge(
     """Fill `charged` with what the jobs used since the last decision, by whom they came behind."""
     now, last = cluster.clock[NOW], protection.site[_COUNTED_TO]
     count, running = cluster.counts[PENDING], cluster.counts[RUNNING]
-    first = protection.ended[0]
-    for place in range(count + 1):
+    first, resources = protection.ended[0], resources_of(workload)
+    for place in range((count + 1) * max(resources, 1)):
         protection.charged[place] = 0.0
     for place in range(running + cluster.counts[ENDED] - first):
         job, until = cluster.expected_job[place], now
         if place >= running:
             job = cluster.ended[first + place - running]
             until = cluster.start[job] + workload.run_time[job]
-        used = (until - max(cluster.start[job], last)) * size_of(workload, job)
-        protection.charged[_came_before(workload, jobs, count, job)] += used
+        seconds = until - max(cluster.start[job], last)
+        behind = _came_before(workload, jobs, count, job)
+        if resources == 0:
+            protection.charged[behind] += seconds * size_of(workload, job)
+        for resource in range(resources):
+            used = seconds * share_of(workload, job, resource, resources)
+            protection.charged[(count + 1) * resource + behind] += used
 
 
 @compiled_borrowing
@@ -208,12 +221,30 @@ def count_up_to_now(
     six arrays at each decision.
     """
     _charge(workload, cluster, protection, jobs)
-    behind = 0.0
-    for place in range(cluster.counts[PENDING] - 1, -1, -1):
-        behind += protection.charged[place + 1]
-        protection.overtaken[jobs[place]] += behind / cluster.capacity[0]
+    if resources_of(workload) > 0:
+        _count_by_resource(workload, cluster.counts[PENDING], protection, jobs)
+    else:
+        behind = 0.0
+        for place in range(cluster.counts[PENDING] - 1, -1, -1):
+            behind += protection.charged[place + 1]
+            protection.overtaken[jobs[place]] += behind / cluster.capacity[0]
     now, longest = cluster.clock[NOW], protection.site[_LONGEST]
     since, wait = now - protection.site[_COUNTED_TO], now - workload.submit[jobs[0]]
     protection.site[_LONGEST] = longest_wait(longest, since, wait)
     protection.ended[0] = cluster.counts[ENDED]
     protection.site[_COUNTED_TO] = now
+
+
+@compiled_borrowing
+def _count_by_resource(
+    workload: Workload, count: int, protection: ProtectedQueue, jobs: IntArray
+) -> None:
+    """The same on nodes: a job is overtaken on its dominant resource."""
+    resources = resources_of(workload)
+    for resource in range(resources):
+        first = (count + 1) * resource
+        for place in range(count - 1, -1, -1):
+            protection.charged[first + place] += protection.charged[first + place + 1]
+    for place in range(count):
+        first = (count + 1) * dominant_of(workload, jobs[place], resources)
+        protection.overtaken[jobs[place]] += protection.charged[first + place + 1]

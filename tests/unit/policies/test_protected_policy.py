@@ -9,6 +9,7 @@ import pytest
 
 from slurm_rl_plugin.domain import Decision, JobTable, PendingJobs, QueueSnapshot, RunningJobs
 from slurm_rl_plugin.domain.jobs import EndedJobs
+from slurm_rl_plugin.domain.resources import BASIC_RESOURCES, ResourceRequests, ResourcesNow
 from slurm_rl_plugin.policies.protected_policy import (
     Overtaken,
     ProtectedPolicy,
@@ -58,6 +59,27 @@ def newest_first() -> ProtectedPolicy:
 
 #: Two wait, one came before and one after those that run on half of the machine.
 WAITING, RUNNING = jobs_at([0.0, 200.0]), jobs_at([100.0, 100.0], first=11)
+
+
+def asking(jobs: JobTable, gpus: list[float]) -> JobTable:
+    """Jobs that ask for GPUs beside their processors."""
+    total = np.column_stack([jobs.processors, np.zeros(len(jobs)), gpus]).astype(np.float64)
+    nodes = np.zeros(len(jobs), dtype=np.int64)
+    return replace(jobs, requests=ResourceRequests.of_totals(total, nodes=nodes))
+
+
+@pytest.mark.parametrize(("runs_with", "overtaken"), [(0.0, [0.0, 0.5]), (4.0, [1.0, 0.5])])
+def test_a_job_is_overtaken_on_the_resource_that_it_asks_most_of(
+    runs_with: float, overtaken: list[float]
+) -> None:
+    waiting = asking(jobs_at([0.0, 0.0]), [2.0, 0.0])
+    running = asking(jobs_at([100.0], first=11, processors=2), [runs_with])
+    capacity = np.array([4.0, 0.0, 4.0])
+    machine = ResourcesNow(names=BASIC_RESOURCES, capacity=capacity, free=capacity)
+    first = replace(look(1000.0, waiting, running, 1000.0), resources=machine)
+    later = replace(look(1000.0 + HOUR, waiting, running, 1000.0), resources=machine)
+    known = Overtaken().after(first).after(later)
+    assert (known.of(waiting.job_id) / HOUR).tolist() == overtaken
 
 
 def test_a_job_is_overtaken_while_later_ones_use_the_machine() -> None:

@@ -43,7 +43,7 @@ def test_the_longest_wait_fades_and_grows() -> None:
     assert longest_wait(0.0, np.inf, 0.0) == 0.0
 
 
-def test_protection_begins_between_a_minute_and_a_day() -> None:
+def test_protection_begins_between_a_minute_and_three_days() -> None:
     assert protected_after(0.0, 0.1) == SOONEST
     assert protected_after(36000.0, 0.1) == 3600.0
     assert protected_after(1e9, 0.1) == LATEST
