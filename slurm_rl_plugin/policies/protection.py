@@ -164,6 +164,16 @@ def protected_after(longest: Any, after: Any) -> Any:
     return min(max(after * longest, SOONEST), LATEST)
 
 
+def plan_slack(longest: Any, part: Any) -> Any:
+    """Seconds by which a plan may let a job start later than promised.
+
+    Args:
+        longest: the site's longest wait lately, seconds.
+        part: of it.
+    """
+    return min(max(part * longest, SOONEST), SLACKEST)
+
+
 def borne_by(requested: Any, after: Any, longest: Any) -> Any:
     """Seconds by which a job is overtaken when it becomes protected.
 

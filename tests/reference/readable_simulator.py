@@ -55,7 +55,7 @@ class Plan(NamedTuple):
     outlive it.
 
     Else heads have a promise, beyond which they are pushed by `slack` of the longest wait at most,
-    of which half is forgotten in 30 days; by a minute at least, by three days at most.
+    of which half is forgotten in 30 days; by a minute at least, by a day at most.
     """
 
     seconds: Sequence[float]

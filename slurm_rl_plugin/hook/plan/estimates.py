@@ -19,7 +19,7 @@ from slurm_rl_plugin.hook.plan.candidates import PlanBounds, wanted_estimates
 from slurm_rl_plugin.hook.plan.heads import waiting_queue
 from slurm_rl_plugin.hook.plan.plan_file import PlanFile, PlanMemory
 from slurm_rl_plugin.policies.protected_policy import waits_for_machine
-from slurm_rl_plugin.policies.protection import SLACKEST, longest_wait, protected_after
+from slurm_rl_plugin.policies.protection import longest_wait, plan_slack
 
 logger = logging.getLogger(__name__)
 
@@ -193,7 +193,7 @@ class PlanEstimates:
         known = replace(known, promises={**new, **kept})  # the first promise counts
         bounds = PlanBounds(
             promises=known.promises,
-            slack=min(float(protected_after(known.longest, SLACK)), SLACKEST),
+            slack=float(plan_slack(known.longest, SLACK)),
             delay=self.delay,
         )
         return wanted_estimates(snapshot, queue, quantiles[:, PART], bounds), known

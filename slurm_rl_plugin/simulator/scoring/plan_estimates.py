@@ -12,7 +12,7 @@ from slurm_rl_plugin.features import scales
 from slurm_rl_plugin.features.history.run_prediction import RunTimePrediction
 from slurm_rl_plugin.features.history.run_spread import PARTS
 from slurm_rl_plugin.features.site import SITE
-from slurm_rl_plugin.policies.protection import SLACKEST, SOONEST
+from slurm_rl_plugin.policies import protection as plain
 from slurm_rl_plugin.simulator.kernel.cluster import NOW, PENDING, Cluster
 from slurm_rl_plugin.simulator.kernel.compilation import compiled_borrowing, compiled_copy
 from slurm_rl_plugin.simulator.kernel.plan import (
@@ -43,6 +43,7 @@ from slurm_rl_plugin.simulator.scoring.protection import longest_wait
 from slurm_rl_plugin.units import FloatArray
 
 _seconds_at = compiled_copy(scales.seconds_at)
+_plan_slack = compiled_copy(plain.plan_slack)
 _KINDS = {"pending": PENDING_ONLY, "consistent": CONSISTENT}
 _CORRECTIONS = {
     "doubled": DOUBLED,
@@ -196,4 +197,4 @@ def bring_plan_up_to_now(workload: Workload, cluster: Cluster, planned: PlannedQ
     site = planned.site
     site[_LONGEST] = longest_wait(site[_LONGEST], now - site[_LOOKED_AT], wait)
     site[_LOOKED_AT] = now
-    planned.plan.slack[0] = min(max(planned.slack * site[_LONGEST], SOONEST), SLACKEST)
+    planned.plan.slack[0] = _plan_slack(site[_LONGEST], planned.slack)

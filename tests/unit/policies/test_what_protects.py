@@ -16,6 +16,7 @@ from slurm_rl_plugin.policies.protection import (
     borne_by,
     longest_wait,
     overtaken_by,
+    plan_slack,
     protected_after,
     protection_in,
     protection_named,
@@ -46,7 +47,13 @@ def test_the_longest_wait_fades_and_grows() -> None:
 def test_protection_begins_between_a_minute_and_three_days() -> None:
     assert protected_after(0.0, 0.1) == SOONEST
     assert protected_after(36000.0, 0.1) == 3600.0
-    assert protected_after(1e9, 0.1) == LATEST
+    assert protected_after(1e9, 0.1) == LATEST == 3 * 86400.0
+
+
+def test_a_plan_is_slack_by_a_day_at_most() -> None:
+    assert plan_slack(0.0, 0.1) == SOONEST
+    assert plan_slack(36000.0, 0.1) == 3600.0
+    assert plan_slack(1e9, 0.1) == 86400.0
 
 
 def test_a_job_bears_a_quarter_of_the_time_that_it_asks_for() -> None:
