@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from slurm_rl_plugin.domain.machine import Machine
     from slurm_rl_plugin.domain.nodes import NodeNow
     from slurm_rl_plugin.domain.site import JobRequest
+    from slurm_rl_plugin.machine_files.reader import DescribedCluster
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -261,6 +262,7 @@ class BatchSystemKind:
         accounting: asks its accounting, each call within a time-out.
         submission: submits for a user, by his variables, each call within a time-out.
         machine: asks for its nodes, queues, limits and settings, each call within a time-out.
+        cluster: the same as they are said, so that a change of them can be tried.
         nodes: asks what of each node is free now, each call within a time-out.
         licences: asks how many of each licence are free now, the same.
     """
@@ -281,5 +283,6 @@ class BatchSystemKind:
     accounting: Callable[[float], OwnAccounting] | None = None
     submission: Callable[[Mapping[str, str], float], JobSubmission] | None = None
     machine: Callable[[float], Machine] | None = None
+    cluster: Callable[[float], DescribedCluster] | None = None
     nodes: Callable[[float], Sequence[NodeNow]] | None = None
     licences: Callable[[float], Mapping[str, float]] | None = None

@@ -40,6 +40,9 @@ VERBS = {
         "make one parquet file of accounting logs of any size; it is a LOG for all verbs",
     ),
     "evaluate": Verb("evaluate.evaluate", "compare policies on an accounting log"),
+    "what-if": Verb(
+        "what_if.what_if", "what a change of slurm.conf would do to the users of a log"
+    ),
     "reproduce": Verb(
         "reproduce.reproduce", "run the experiment of a paper again, its figures beside ours"
     ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from slurm_rl_plugin.domain.machine import Machine
@@ -29,6 +30,30 @@ from slurm_rl_plugin.machine_files.statements import Statements, collect
 SLURM_CONF, GRES_CONF = "slurm.conf", "gres.conf"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribedCluster:
+    """Everything that is said of a cluster, before a machine is made of it.
+
+    Attributes:
+        said: by slurm.conf, or by a running Slurm.
+        gres_conf: generic resources by node.
+        entries: of the accounting database.
+    """
+
+    said: Statements
+    gres_conf: Mapping[str, Counts] = field(default_factory=dict)
+    entries: Sequence[DatabaseEntry] = ()
+
+    @property
+    def machine(self) -> Machine:
+        """The machine that all of this makes.
+
+        Raises:
+            ConfigurationError: a value is not understood, or what belongs together does not fit.
+        """
+        return machine_of(self.said, self.gres_conf, self.entries)
+
+
 def read_machine(path: Path) -> Machine:
     """The machine that a slurm.conf describes, with gres.conf and files of sacctmgr beside it.
 
@@ -38,14 +63,27 @@ def read_machine(path: Path) -> Machine:
     Raises:
         ConfigurationError: a file cannot be read or is not understood; says where.
     """
-    if is_node_list(path):
-        return machine_of_node_list(path)
+    return machine_of_node_list(path) if is_node_list(path) else read_cluster(path).machine
+
+
+def read_cluster(path: Path) -> DescribedCluster:
+    """What slurm.conf, gres.conf and files of sacctmgr say of a cluster.
+
+    Args:
+        path: of slurm.conf, or of the folder that holds one.
+
+    Raises:
+        ConfigurationError: a file cannot be read or is not understood; says where.
+    """
     conf = path / SLURM_CONF if path.is_dir() else path
     said = collect(read_pairs(conf))
     beside = conf.parent / GRES_CONF
     cluster = name_of(said.settings)
-    entries = read_files(files_beside(conf.parent, cluster), cluster)
-    return machine_of(said, read_gres_conf(beside) if beside.is_file() else {}, entries)
+    return DescribedCluster(
+        said=said,
+        gres_conf=read_gres_conf(beside) if beside.is_file() else {},
+        entries=read_files(files_beside(conf.parent, cluster), cluster),
+    )
 
 
 def machine_of(

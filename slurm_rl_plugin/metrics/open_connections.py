@@ -14,7 +14,7 @@ from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from slurm_rl_plugin.client_address import client_of
+from slurm_rl_plugin.domain.client_address import client_of
 
 #: Connections that are served at a time, and of them those of one client.
 MOST_CONNECTIONS = 64

@@ -131,7 +131,7 @@ def test_every_verb_of_a_site_reads_its_configuration_in_the_same_way() -> None:
     assert readers == {
         "configuration/reading/precedence.py",
         "cli/assembly/configuration_arguments.py",
-        "cli/logs/arguments.py",
+        "cli/logs/named_log.py",
         "cli/train/train.py",
         "cli/look/show_config.py",  # for the defaults
     }

@@ -15,9 +15,10 @@ from slurm_rl_plugin.accounting.stored.log import StoredLog
 from slurm_rl_plugin.accounting.swf.writer import write_swf
 from slurm_rl_plugin.cli.entry import main
 from slurm_rl_plugin.cli.logs import sample as log_sample
-from slurm_rl_plugin.cli.logs.arguments import NamedLog, add_log_options, read_named_log
+from slurm_rl_plugin.cli.logs.arguments import add_log_options, read_named_log
 from slurm_rl_plugin.cli.logs.excerpt import WEEK, LogExcerpt
 from slurm_rl_plugin.cli.logs.log_options import LogOptions
+from slurm_rl_plugin.cli.logs.named_log import NamedLog
 from slurm_rl_plugin.cli.logs.sample import sampled
 from slurm_rl_plugin.cli.train import train
 from slurm_rl_plugin.errors import AccountingLogError, ConfigurationError

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from slurm_rl_plugin.domain.job_class import JobClassRule
     from slurm_rl_plugin.domain.machine import Machine
     from slurm_rl_plugin.domain.nodes import NodeNow
+    from slurm_rl_plugin.machine_files.reader import DescribedCluster
 
 
 def _build(parts: AdapterParts) -> BatchSystem:
@@ -71,13 +72,17 @@ def _submission(environment: Mapping[str, str], timeout: float) -> JobSubmission
 
 
 def _machine(timeout: float) -> Machine:
+    return _cluster(timeout).machine
+
+
+def _cluster(timeout: float) -> DescribedCluster:
     from slurm_rl_plugin.batch_systems.slurm.answers.machine import (  # noqa: PLC0415
-        read_running_machine,
+        read_running_cluster,
     )
     from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner  # noqa: PLC0415
 
     commands = CommandRunner(environment=None, timeout=timeout, on_call=None)
-    return read_running_machine(commands.read)
+    return read_running_cluster(commands.read)
 
 
 def _nodes(timeout: float) -> Sequence[NodeNow]:
@@ -117,6 +122,7 @@ SLURM = BatchSystemKind(
     accounting=_accounting,
     submission=_submission,
     machine=_machine,
+    cluster=_cluster,
     nodes=_nodes,
     licences=_licences,
 )

@@ -6,7 +6,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable
 
-from slurm_rl_plugin.client_address import client_of
+from slurm_rl_plugin.domain.client_address import client_of
 
 #: Clients that are remembered; whoever asked longest ago is forgotten first.
 MOST_CLIENTS = 4096

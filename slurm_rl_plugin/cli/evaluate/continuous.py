@@ -15,7 +15,7 @@ from slurm_rl_plugin.cli.evaluate.entries import backfilling
 from slurm_rl_plugin.cli.evaluate.rule_table import print_rules
 from slurm_rl_plugin.cli.evaluate.study.in_force import settings_in_force
 from slurm_rl_plugin.cli.evaluate.study.text import print_figures
-from slurm_rl_plugin.cli.logs.arguments import configured_classifier, site_in_file
+from slurm_rl_plugin.cli.logs.named_log import configured_classifier, site_in_file
 from slurm_rl_plugin.cli.progress import progress_bar
 from slurm_rl_plugin.cli.tables import print_table
 from slurm_rl_plugin.features.estimates import RequestedLimit

@@ -10,7 +10,7 @@ from typing import Any
 from slurm_rl_plugin.cli.evaluate.schedule_export import export_schedule, file_names
 from slurm_rl_plugin.cli.evaluate.study.nodes import figures_on_nodes, machine_entry
 from slurm_rl_plugin.cli.evaluate.user_summary import summarise_users
-from slurm_rl_plugin.cli.logs.arguments import NamedLog
+from slurm_rl_plugin.cli.logs.named_log import NamedLog
 from slurm_rl_plugin.simulator.kernel.class_limit import ClassLimit
 from slurm_rl_plugin.simulator.schedules.on_nodes import AS_SLURM
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog

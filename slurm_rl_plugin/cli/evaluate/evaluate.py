@@ -26,8 +26,9 @@ from slurm_rl_plugin.cli.evaluate.study.document import study_entry
 from slurm_rl_plugin.cli.evaluate.study.text import print_site_study
 from slurm_rl_plugin.cli.evaluate.text import print_document
 from slurm_rl_plugin.cli.evaluate.user_summary import print_users
-from slurm_rl_plugin.cli.logs.arguments import NamedLog, read_named_log, read_named_logs
+from slurm_rl_plugin.cli.logs.arguments import read_named_log, read_named_logs
 from slurm_rl_plugin.cli.logs.log_options import LogOptions
+from slurm_rl_plugin.cli.logs.named_log import NamedLog
 from slurm_rl_plugin.cli.logs.slurm_log import print_origin
 from slurm_rl_plugin.cli.tables import print_json
 from slurm_rl_plugin.errors import ConfigurationError

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from slurm_rl_plugin.cli.evaluate.rule_table import print_rules
-from slurm_rl_plugin.cli.logs.arguments import configured_classifier
+from slurm_rl_plugin.cli.logs.named_log import configured_classifier
 from slurm_rl_plugin.cli.progress import progress_bar
 from slurm_rl_plugin.cli.tables import print_table
 from slurm_rl_plugin.features.history.run_history import SHORT_RUN_TIMES

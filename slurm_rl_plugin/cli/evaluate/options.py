@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from slurm_rl_plugin.cli.argument_types.numbers import number_above_zero, whole_number
 from slurm_rl_plugin.cli.evaluate.protocols import add_protocol_options
 from slurm_rl_plugin.cli.evaluate.reserve_option import add_reserve_option
 from slurm_rl_plugin.cli.logs.arguments import add_log_options
-from slurm_rl_plugin.cli.number_arguments import number_above_zero, whole_number
 from slurm_rl_plugin.features.estimates import ESTIMATE_KINDS
 from slurm_rl_plugin.simulator.kernel.dispatch import BACKFILLING
 from slurm_rl_plugin.simulator.schedules.on_nodes import NODE_BACKFILLING

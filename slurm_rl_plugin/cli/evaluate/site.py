@@ -14,7 +14,7 @@ from slurm_rl_plugin.cli.evaluate.entries import (
     policy_entry,
 )
 from slurm_rl_plugin.cli.evaluate.study.site_replay import replay_site
-from slurm_rl_plugin.cli.logs.arguments import NamedLog, site_in_file
+from slurm_rl_plugin.cli.logs.named_log import NamedLog, site_in_file
 from slurm_rl_plugin.errors import ConfigurationError
 
 

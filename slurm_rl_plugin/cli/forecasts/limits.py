@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+from slurm_rl_plugin.cli.argument_types.numbers import number_above_zero
 from slurm_rl_plugin.cli.logs.arguments import add_log_options, read_named_logs
 from slurm_rl_plugin.cli.logs.log_options import LogOptions
-from slurm_rl_plugin.cli.number_arguments import number_above_zero
 from slurm_rl_plugin.cli.tables import print_json, print_table, slurm_duration
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.forecasts.limits.limits_report import limits_report

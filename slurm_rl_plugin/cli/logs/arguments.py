@@ -6,19 +6,24 @@ import argparse
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from slurm_rl_plugin.accounting.log_format import is_stored, read_log
 from slurm_rl_plugin.accounting.port import JobLog, ReadReport
 from slurm_rl_plugin.batch_systems.registry import AUTO
+from slurm_rl_plugin.cli.argument_types.numbers import at_least_one
 from slurm_rl_plugin.cli.logs.cluster_option import add_cluster_option, named_machine
 from slurm_rl_plugin.cli.logs.excerpt import LogExcerpt
 from slurm_rl_plugin.cli.logs.log_options import LogOptions
+from slurm_rl_plugin.cli.logs.named_log import (
+    NamedLog,
+    ReadJobs,
+    site_in_file,
+)
 from slurm_rl_plugin.cli.logs.slurm_log import (
     SLURM,
     SlurmOrModel,
@@ -29,67 +34,15 @@ from slurm_rl_plugin.cli.logs.slurm_log import (
     slurm_billing,
     slurm_shares,
 )
-from slurm_rl_plugin.cli.number_arguments import at_least_one
-from slurm_rl_plugin.configuration import Configuration, read_configuration
-from slurm_rl_plugin.domain.billing import Billing
-from slurm_rl_plugin.domain.job_class import JobClassifier
 from slurm_rl_plugin.domain.machine import Machine
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.simulator.workloads.generators import generated_log, is_generator_name
 from slurm_rl_plugin.simulator.workloads.log_shares import check_shares
-from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog, prepare_log
-from slurm_rl_plugin.simulator.workloads.started_jobs import jobs_with_starts
+from slurm_rl_plugin.simulator.workloads.log_workload import prepare_log
 from slurm_rl_plugin.units import FloatArray, IntArray
 
 if TYPE_CHECKING:
     from slurm_rl_plugin.accounting.stored.log import StoredLog
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NamedLog:
-    """A log, where it came from and what its reader dropped.
-
-    Attributes:
-        name: file name without its folder, or the generator's words.
-        prepared: ready to be simulated.
-        report: of the reader; a generated log drops nothing.
-        origin: what else a manifest tells of a log that came from no file; empty for others.
-        whence: of such a log, who told its processors and its shares.
-    """
-
-    name: str
-    prepared: PreparedLog
-    report: ReadReport
-    origin: Mapping[str, Any] = field(default_factory=dict)
-    whence: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def dropped(self) -> dict[str, int]:
-        """Reason -> jobs left out by the reader or because they do not fit the machine."""
-        return {**self.report.dropped, **self.prepared.dropped}
-
-    def with_starts(self) -> NamedLog:
-        """The same without the few jobs whose start is not recorded, where starts are replayed."""
-        return replace(self, prepared=jobs_with_starts(self.prepared))
-
-    @property
-    def words(self) -> str:
-        """What names the log on a command line, but for its folder."""
-        if not self.origin:
-            return self.name
-        return "--from {source} --since {since} --until {until}".format(**self.origin)
-
-    @property
-    def source(self) -> dict[str, Any]:
-        """For manifests: the name and the checksum of what was read."""
-        return {
-            "log": self.name,
-            "sha256": self.report.checksum,
-            "jobs": len(self.prepared.log),
-            "processors": self.prepared.capacity,
-            "class_rule": self.prepared.class_rule,
-            **self.origin,
-        }
 
 
 #: What most verbs take of --config.
@@ -153,25 +106,19 @@ def add_log_options(
     add_slurm_options(parser)
 
 
-def site_in_file(config: Path) -> Configuration:
-    """What --config says of a site; from the file alone, so that a command gives the same again.
+def read_named_logs(arguments: Sequence[str], options: LogOptions) -> list[NamedLog]:
+    """The LOG arguments, or with `--from slurm` the cluster's own accounting, as options say.
 
     Raises:
-        ConfigurationError: lists every fault.
+        AccountingLogError: a log cannot be read, or holds no job.
+        BatchSystemError: Slurm does not answer.
+        ConfigurationError: no log, or options that do not fit.
     """
-    return read_configuration(config)
+    return [read.on(_machine(options)) for read in read_logs(arguments, options)]
 
 
-def configured_classifier(config: Path | None) -> JobClassifier | None:
-    """The job-class rules of --config; None where it is not given or names none."""
-    if config is None:
-        return None
-    configuration = site_in_file(config)
-    return configuration.classifier if configuration.has_class_rules else None
-
-
-def read_named_logs(arguments: Sequence[str], options: LogOptions) -> list[NamedLog]:
-    """The LOG arguments, or with `--from slurm` the cluster's own accounting.
+def read_logs(arguments: Sequence[str], options: LogOptions) -> list[ReadJobs]:
+    """The jobs of the LOG arguments, or with `--from slurm` of the cluster's own accounting.
 
     Raises:
         AccountingLogError: a log cannot be read, or holds no job.
@@ -182,7 +129,7 @@ def read_named_logs(arguments: Sequence[str], options: LogOptions) -> list[Named
     if options.source is None and not arguments:
         raise ConfigurationError("no log is named: give a LOG, or --from slurm and --since.")
     if options.source is None:
-        return [read_named_log(each, options) for each in arguments]
+        return [_read_jobs(each, options) for each in arguments]
     if arguments:
         raise ConfigurationError(
             f"--from slurm takes no LOG beside it: leave out {arguments[0]}, or write what sacct "
@@ -191,7 +138,7 @@ def read_named_logs(arguments: Sequence[str], options: LogOptions) -> list[Named
     return [_own_accounting(options)]
 
 
-def _own_accounting(options: LogOptions) -> NamedLog:
+def _own_accounting(options: LogOptions) -> ReadJobs:
     """The log of this cluster; what the options give goes before what Slurm says."""
     own = read_slurm_log(options, datetime.now())
     given = _given_shares(options)
@@ -199,15 +146,22 @@ def _own_accounting(options: LogOptions) -> NamedLog:
     sized = options.processors or options.partitions or options.cluster
     capacity = options.processors if sized else cluster_processors()
     billing = None if options.cluster else slurm_billing()
-    prepared = _prepared(own.log, options, shares, capacity, billing)
     whence = {  # not in the manifest: the command there gives both, and must make the same model
         "processors_from": "cluster" if options.cluster else "options" if sized else "sinfo",
         "shares_from": "options" if given else "sshare" if shares else "work",
     }
     if billing is not None and billing.has_weights:
         whence["billing_from"] = "scontrol"
-    return NamedLog(
-        name=SLURM, prepared=prepared, report=own.report, origin=own.origin, whence=whence
+    return ReadJobs(
+        name=SLURM,
+        jobs=own.log,
+        report=own.report,
+        options=options,
+        shares=shares,
+        capacity=capacity,
+        billing=billing,
+        origin=own.origin,
+        whence=whence,
     )
 
 
@@ -218,6 +172,10 @@ def read_named_log(argument: str, options: LogOptions) -> NamedLog:
         AccountingLogError: it cannot be read.
         ConfigurationError: the options do not fit it.
     """
+    return _read_jobs(argument, options).on(_machine(options))
+
+
+def _read_jobs(argument: str, options: LogOptions) -> ReadJobs:
     whole = Path(argument).exists()  # a path may hold an @ of its own
     excerpt = LogExcerpt(log=argument) if whole else LogExcerpt.of(argument)
     given = excerpt.processors or options.processors
@@ -225,8 +183,14 @@ def read_named_log(argument: str, options: LogOptions) -> NamedLog:
     shares = _given_shares(options)
     if excerpt.load is not None:
         log = excerpt.scaled(log, prepare_log(log, capacity=capacity).capacity)
-    prepared = _prepared(log, options, shares, capacity)
-    return NamedLog(name=Path(argument).name, prepared=prepared, report=report)
+    return ReadJobs(
+        name=Path(argument).name,
+        jobs=log,
+        report=report,
+        options=options,
+        shares=shares,
+        capacity=capacity,
+    )
 
 
 def _given_shares(options: LogOptions) -> Mapping[str, float] | None:
@@ -234,26 +198,6 @@ def _given_shares(options: LogOptions) -> Mapping[str, float] | None:
     if options.shares or options.config is None:
         return options.shares
     return site_in_file(options.config).shares
-
-
-def _prepared(
-    log: JobLog,
-    options: LogOptions,
-    shares: Mapping[str, float] | None,
-    capacity: int | None,
-    billing: Billing | None = None,
-) -> PreparedLog:
-    return prepare_log(
-        log,
-        capacity=capacity,
-        shares=shares,
-        classifier=configured_classifier(options.config),
-        whole_nodes_of=options.whole_nodes_of,
-        kill_at_limit=options.kill_at_limit,
-        partitions=options.partitions,
-        machine=_machine(options),
-        billing=billing,
-    )
 
 
 def _machine(options: LogOptions) -> Machine | None:
@@ -265,15 +209,28 @@ def _machine(options: LogOptions) -> Machine | None:
     """
     if options.cluster is None:
         return None
+    check_machine_options(options)
+    return named_machine(options.cluster, site_adapter(options), os.environ)
+
+
+def check_machine_options(options: LogOptions) -> None:
+    """Refuse options that tell another machine than --cluster does.
+
+    Raises:
+        ConfigurationError: one is given.
+    """
     if options.processors or options.partitions or options.whole_nodes_of > 1:
         raise ConfigurationError(
             "--cluster tells processors, partitions and nodes: leave out --processors, "
             "--partitions and --whole-nodes-of."
         )
-    adapter = AUTO
-    if options.config is not None:
-        adapter = site_in_file(options.config).sections.batch_system.adapter
-    return named_machine(options.cluster, adapter, os.environ)
+
+
+def site_adapter(options: LogOptions) -> str:
+    """Which batch system --config says that is here; AUTO where it is not given."""
+    if options.config is None:
+        return AUTO
+    return site_in_file(options.config).sections.batch_system.adapter
 
 
 def _cut_log(excerpt: LogExcerpt, given: int | None) -> tuple[JobLog, ReadReport, int | None]:

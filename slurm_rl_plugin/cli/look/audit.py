@@ -11,12 +11,12 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from slurm_rl_plugin.cli.argument_types.slurm_times import time_argument
 from slurm_rl_plugin.cli.assembly.configuration_arguments import (
     add_configuration_options,
     configuration_of,
 )
 from slurm_rl_plugin.cli.look.job_arguments import count, job_numbers
-from slurm_rl_plugin.cli.slurm_times import time_argument
 from slurm_rl_plugin.cli.tables import finite, print_parsable, printable, slurm_time
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.hook.audit.reader import (

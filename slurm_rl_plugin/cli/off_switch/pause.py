@@ -7,13 +7,13 @@ import math
 import sys
 import time
 
+from slurm_rl_plugin.cli.argument_types.slurm_times import parse_slurm_duration
 from slurm_rl_plugin.cli.off_switch.disable_file_options import (
     acting_user,
     add_common_options,
     configured_file,
 )
 from slurm_rl_plugin.cli.off_switch.factors_taken_back import wait_until_taken_back
-from slurm_rl_plugin.cli.slurm_times import parse_slurm_duration
 from slurm_rl_plugin.hook.memory.disable_file import (
     Disablement,
     read_disable_file,

@@ -9,8 +9,9 @@ from datetime import datetime
 import numpy as np
 
 from slurm_rl_plugin.cli.evaluate.study.site_replay import SiteReplay, replay_site
-from slurm_rl_plugin.cli.logs.arguments import NamedLog, read_named_log, read_named_logs
+from slurm_rl_plugin.cli.logs.arguments import read_named_log, read_named_logs
 from slurm_rl_plugin.cli.logs.log_options import LogOptions
+from slurm_rl_plugin.cli.logs.named_log import NamedLog
 from slurm_rl_plugin.cli.logs.slurm_log import SECONDS, SLURM
 from slurm_rl_plugin.cli.progress import parts_bar
 from slurm_rl_plugin.configuration import Configuration

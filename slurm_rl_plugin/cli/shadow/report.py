@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from slurm_rl_plugin.cli.argument_types.slurm_times import time_argument
 from slurm_rl_plugin.cli.assembly.configuration_arguments import (
     add_configuration_options,
     configuration_of,
@@ -18,7 +19,6 @@ from slurm_rl_plugin.cli.evaluate.study.text import print_site_study
 from slurm_rl_plugin.cli.logs.cluster_option import add_cluster_option
 from slurm_rl_plugin.cli.progress import parts_bar
 from slurm_rl_plugin.cli.shadow.text import print_shadow
-from slurm_rl_plugin.cli.slurm_times import time_argument
 from slurm_rl_plugin.cli.tables import print_json, slurm_time
 from slurm_rl_plugin.configuration import Configuration
 from slurm_rl_plugin.errors import ConfigurationError, SlurmRLError

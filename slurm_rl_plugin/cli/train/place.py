@@ -13,9 +13,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from slurm_rl_plugin.cli.argument_types.numbers import at_least_one
+from slurm_rl_plugin.cli.argument_types.slurm_times import parse_slurm_duration
 from slurm_rl_plugin.cli.logs.slurm_log import SLURM
-from slurm_rl_plugin.cli.number_arguments import at_least_one
-from slurm_rl_plugin.cli.slurm_times import parse_slurm_duration
 from slurm_rl_plugin.errors import ConfigurationError
 
 if TYPE_CHECKING:  # submitit comes with an extra

@@ -9,19 +9,15 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
+from slurm_rl_plugin.cli.argument_types.numbers import at_least_one
 from slurm_rl_plugin.cli.assembly.hook import model_path
 from slurm_rl_plugin.cli.evaluate.protocols import HELDOUT
 from slurm_rl_plugin.cli.evaluate.reserve_option import add_reserve_option, reserve_words
-from slurm_rl_plugin.cli.logs.arguments import (
-    NamedLog,
-    add_log_options,
-    configured_classifier,
-    read_named_logs,
-)
+from slurm_rl_plugin.cli.logs.arguments import add_log_options, read_named_logs
 from slurm_rl_plugin.cli.logs.log_options import LogOptions
+from slurm_rl_plugin.cli.logs.named_log import NamedLog, configured_classifier
 from slurm_rl_plugin.cli.logs.sample import sampled
 from slurm_rl_plugin.cli.logs.slurm_log import SLURM, print_origin
-from slurm_rl_plugin.cli.number_arguments import at_least_one
 from slurm_rl_plugin.cli.progress import COMPILES_FIRST, progress_bar
 from slurm_rl_plugin.cli.tables import print_json, print_table
 from slurm_rl_plugin.cli.train.place import (

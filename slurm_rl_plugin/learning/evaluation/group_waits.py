@@ -7,7 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from slurm_rl_plugin.domain.machine import Machine
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog
+from slurm_rl_plugin.simulator.workloads.machine_load import completed_requests, partition_of
 from slurm_rl_plugin.units import DAY, HOUR, MINUTE, BoolArray, FloatArray, IntArray
 
 #: Classes of width, narrowest first, and of requested limits with the seconds that they reach to.
@@ -82,7 +84,11 @@ class Loser:
 
 
 def groupings_of(prepared: PreparedLog) -> dict[str, Grouping]:
-    """What the jobs of a log are grouped by: class, width, requested limit, account."""
+    """What the jobs of a log are grouped by: class, width, requested limit, account.
+
+    On a machine of nodes also by partition, and by the resource of which a job asks for the largest
+    part, where there are several.
+    """
     log = prepared.log
     limit = np.where(np.isfinite(log.time_limit) & (log.time_limit > 0), log.time_limit, np.nan)
     bounds = np.array(list(LIMITS.values()))
@@ -94,7 +100,21 @@ def groupings_of(prepared: PreparedLog) -> dict[str, Grouping]:
             place=np.where(np.isnan(limit), len(LIMITS), np.searchsorted(bounds, limit)),
         ),
         "account": Grouping(names=tuple(log.accounts), place=log.account),
+        **({} if prepared.machine is None else _on_nodes(prepared, prepared.machine)),
     }
+
+
+def _on_nodes(prepared: PreparedLog, machine: Machine) -> dict[str, Grouping]:
+    found: dict[str, Grouping] = {}
+    if len(machine.partitions) > 1:
+        names = tuple(each.name for each in machine.partitions)
+        found["partition"] = Grouping(names=names, place=partition_of(prepared.log, machine))
+    parts = completed_requests(prepared.log, machine).total[:, : len(machine.resources)]
+    parts = parts / np.maximum(machine.capacity, 1.0)
+    if (parts[:, 1:] > 0.0).any():
+        place = np.argmax(parts, axis=1).astype(np.int64)
+        found["resource"] = Grouping(names=machine.resources, place=place)
+    return found
 
 
 def waits_of_groups(

@@ -13,7 +13,7 @@ from slurm_rl_plugin.machine_files.database.entries import DatabaseEntry
 from slurm_rl_plugin.machine_files.database.tables import read_tables
 from slurm_rl_plugin.machine_files.hostlists import compress
 from slurm_rl_plugin.machine_files.partitions import billing_weights
-from slurm_rl_plugin.machine_files.reader import machine_of
+from slurm_rl_plugin.machine_files.reader import DescribedCluster
 from slurm_rl_plugin.machine_files.scheduling import name_of, weights_of_priorities
 from slurm_rl_plugin.machine_files.statements import ConfRecord, Statements
 from slurm_rl_plugin.machine_files.values import NOTHING, Value
@@ -57,7 +57,12 @@ _AWAY = re.compile(r"DOWN|DRAIN|FAIL", re.IGNORECASE)
 
 
 def read_running_machine(read: Callable[[Sequence[str]], str]) -> Machine:
-    """Ask a running Slurm for its machine.
+    """Ask a running Slurm for its machine; see `read_running_cluster`."""
+    return read_running_cluster(read).machine
+
+
+def read_running_cluster(read: Callable[[Sequence[str]], str]) -> DescribedCluster:
+    """Ask a running Slurm for all that makes its machine.
 
     Nodes that are down or drained now are counted, since the machine has them; those that are
     FUTURE are not.
@@ -72,7 +77,7 @@ def read_running_machine(read: Callable[[Sequence[str]], str]) -> Machine:
     """
     settings = parse_config(read(SHOW_CONFIG))
     said = parse_machine(settings, read(SHOW_NODES), read(SHOW_PARTITIONS))
-    return machine_of(said, {}, _entries(read, settings))
+    return DescribedCluster(said=said, entries=list(_entries(read, settings)))
 
 
 def read_billing(read: Callable[[Sequence[str]], str]) -> Billing:

@@ -17,7 +17,7 @@ from slurm_rl_plugin.cli.evaluate.study.in_force import (
     settings_in_force,
 )
 from slurm_rl_plugin.cli.evaluate.study.nodes import figures_on_nodes, machine_entry
-from slurm_rl_plugin.cli.logs.arguments import NamedLog
+from slurm_rl_plugin.cli.logs.named_log import NamedLog
 from slurm_rl_plugin.cli.progress import COMPILES_FIRST, parts_bar
 from slurm_rl_plugin.configuration import Configuration
 from slurm_rl_plugin.learning.evaluation.paired import Candidate

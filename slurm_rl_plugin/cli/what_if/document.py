@@ -1,0 +1,83 @@
+"""The JSON of `what-if`: how well the cluster is known, and the effects of every variant."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from slurm_rl_plugin.cli.evaluate.study.nodes import machine_entry
+from slurm_rl_plugin.cli.evaluate.study.site_replay import NOT_KNOWN_ON_NODES
+from slurm_rl_plugin.cli.logs.named_log import ReadJobs
+from slurm_rl_plugin.learning.evaluation.on_machine import resource_figures
+from slurm_rl_plugin.what_if.blocks import Blocks
+from slurm_rl_plugin.what_if.effects import ALL, GroupEffects, effects_of
+from slurm_rl_plugin.what_if.knowledge import Knowledge, knowledge_of
+from slurm_rl_plugin.what_if.replay import ReplayedVariant, ReplayedVariants, left_out
+
+
+def what_if_document(jobs: ReadJobs, replayed: ReplayedVariants, blocks: Blocks) -> dict[str, Any]:
+    """Everything that `what-if` prints.
+
+    Args:
+        jobs: of the log.
+        replayed: under each variant.
+        blocks: over the counted jobs.
+    """
+    base = replayed.base
+    knowledge = knowledge_of(replayed)
+    return {
+        "log": {
+            "name": jobs.name,
+            "sha256": jobs.report.checksum,
+            "jobs": len(base.prepared.log),
+            "counted_jobs": len(replayed.counted),
+            "dropped": {**jobs.report.dropped, **base.prepared.dropped},
+            "class_rule": base.prepared.class_rule,
+        },
+        "cluster": machine_entry(base.variant.machine),
+        "known": {**asdict(knowledge), "sentence": knowledge.sentence},
+        "not_known": list(NOT_KNOWN_ON_NODES),
+        "intervals": {"stretches": blocks.count, "unit": blocks.unit, "draws": len(blocks.drawn)},
+        "variants": {
+            each.variant.name: _variant_entry(replayed, each, blocks, knowledge)
+            for each in replayed.variants
+        },
+    }
+
+
+def _variant_entry(
+    replayed: ReplayedVariants, variant: ReplayedVariant, blocks: Blocks, knowledge: Knowledge
+) -> dict[str, Any]:
+    effects = effects_of(replayed, variant, blocks)
+    return {
+        "marked": knowledge.is_known is False,
+        "sentences": [*variant.sentences, *left_out(replayed.base, variant)],
+        "figures": _entry(effects[ALL][ALL])["figures"],
+        "groups": {
+            by: {name: _entry(each) for name, each in groups.items()}
+            for by, groups in effects.items()
+            if by != ALL
+        },
+        "resources": _resources(replayed.base, variant),
+    }
+
+
+def _entry(effects: GroupEffects) -> dict[str, Any]:
+    figures = {name: asdict(each) for name, each in effects.figures.items()}
+    return {"jobs": effects.jobs, "figures": figures}
+
+
+def _resources(base: ReplayedVariant, variant: ReplayedVariant) -> dict[str, Mapping[str, Any]]:
+    """Resource -> part in use before and after, from the first submission to the last end."""
+    before, after = (
+        resource_figures(each.prepared, each.schedule, each.variant.machine)
+        for each in (base, variant)
+    )
+    return {
+        name: {
+            "capacity": [before.get(name, {}).get("capacity"), each["capacity"]],
+            "utilization": [before.get(name, {}).get("utilization"), each["utilization"]],
+        }
+        for name, each in after.items()
+    }

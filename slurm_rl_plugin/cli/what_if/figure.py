@@ -1,0 +1,81 @@
+"""Pictures of `what-if`: mean waits after a change over those before, with intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+
+from slurm_rl_plugin.cli.evaluate.study.text import shown_groups
+from slurm_rl_plugin.what_if.effects import NO_DIFFERENCE, NOT_SURE, SURE
+from slurm_rl_plugin.whole_file import replacing
+
+mpl.use("Agg")  # head nodes have no display
+from matplotlib import pyplot as plt
+
+#: Ratios beyond are drawn at the edge.
+_EDGE = 100.0
+_COLOURS = {NOT_SURE: "0.6", NO_DIFFERENCE: "tab:blue"}
+_SHORTER, _LONGER = "tab:green", "tab:red"
+_LEGEND = (
+    ("sure: shorter", _SHORTER),
+    ("sure: longer", _LONGER),
+    ("not sure", _COLOURS[NOT_SURE]),
+    ("no difference", _COLOURS[NO_DIFFERENCE]),
+)
+
+
+def draw_variants(folder: Path, document: Mapping[str, Any]) -> list[str]:
+    """One PNG a variant, `variant-1.png` and so on; names of the files.
+
+    Args:
+        folder: that is there.
+        document: of `what-if`, as JSON has it.
+    """
+    names = []
+    for number, (name, variant) in enumerate(document["variants"].items(), start=1):
+        path = folder / f"variant-{number}.png"
+        _draw(path, name, variant)
+        names.append(path.name)
+    return names
+
+
+def _draw(path: Path, name: str, variant: Mapping[str, Any]) -> None:
+    rows = [("all jobs", variant["figures"]["mean_wait"])]
+    for by, groups in variant["groups"].items():
+        rows += [
+            (f"{by}: {group}", groups[group]["figures"]["mean_wait"])
+            for group in shown_groups(by, groups)
+        ]
+    rows = [row for row in rows if row[1]["ratio"]]
+    height = 1.6 + 0.28 * len(rows)
+    figure, axis = plt.subplots(figsize=(9, height), layout="constrained")
+    for place, (_, effect) in enumerate(rows):
+        _draw_effect(axis, place, effect)
+    axis.axvline(1.0, color="black", linewidth=0.8)
+    axis.set_xscale("log")
+    axis.set_yticks(range(len(rows)), [title for title, _ in rows])
+    axis.invert_yaxis()
+    axis.set_xlabel("mean wait then over now (95 % interval); left is shorter")
+    mark = " (cluster not well known)" if variant["marked"] else ""
+    axis.set_title(f"{name[:90]}{mark}", fontsize=10)
+    axis.grid(axis="x", alpha=0.3)
+    for label, colour in _LEGEND:
+        axis.plot([], [], "o", color=colour, label=label)
+    figure.legend(loc="outside lower center", ncols=len(_LEGEND), fontsize=8)
+    with replacing(path) as beside:
+        figure.savefig(beside, dpi=120, format="png")
+    plt.close(figure)
+
+
+def _draw_effect(axis: Any, place: int, effect: Mapping[str, Any]) -> None:
+    ratio, verdict = effect["ratio"], effect["verdict"]
+    colour = _COLOURS.get(verdict, _SHORTER if effect["difference"] < 0 else _LONGER)
+    bounds: Sequence[float] | None = effect["ratio_ci95"]
+    if bounds is not None:
+        ends = [min(max(end, 1.0 / _EDGE), _EDGE) for end in bounds]
+        axis.hlines(place, *ends, colors=colour, linewidth=2.0)
+    shape = "o" if verdict == SURE else "D"
+    axis.plot([min(max(ratio, 1.0 / _EDGE), _EDGE)], [place], shape, color=colour)

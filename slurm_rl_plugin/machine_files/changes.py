@@ -1,0 +1,201 @@
+"""Changes of a configuration as people write them: `PriorityWeightAge=2000`, `partition short ...`.
+
+Each is put into what is said of the cluster, before a machine is made of it, so that whatever the
+reader of slurm.conf knows or does not know holds for a change too.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from slurm_rl_plugin.errors import ConfigurationError
+from slurm_rl_plugin.machine_files.conf_lines import pairs_of
+from slurm_rl_plugin.machine_files.database.entries import ACCOUNT, QOS, USER, DatabaseEntry
+from slurm_rl_plugin.machine_files.hostlists import compress
+from slurm_rl_plugin.machine_files.reader import DescribedCluster
+from slurm_rl_plugin.machine_files.statements import NODE, PARTITION, ConfRecord, by_key
+from slurm_rl_plugin.machine_files.values import Value
+
+#: Where a changed value stands, for sentences that name it.
+PLACE = "--change"
+#: A sign before the first `=` of a pair, which is moved behind it.
+_SIGN = re.compile(r"(?<![^\s\w.])([+-])=")
+_PARAMETERS = "schedulerparameters"
+_Keys = Mapping[str, Value]
+
+
+def changed(cluster: DescribedCluster, words: str) -> DescribedCluster:
+    """A cluster as it would be after one change.
+
+    Args:
+        cluster: as it is.
+        words: `KEY=VALUE`, `KEY+=VALUE`, `KEY-=VALUE` of slurm.conf, several with blanks between;
+            the same behind `partition NAME`, `node HOSTLIST`, `qos NAME`, `account NAME` or
+            `user NAME`.
+
+    Raises:
+        ConfigurationError: it is none of these, or names what the cluster does not have.
+    """
+    first, _, rest = words.strip().partition(" ")
+    kind, _, named = first.partition("=")
+    change = _KINDS.get(kind.lower())
+    if change is None or (not named and not rest):
+        return _of_settings(cluster, _assignments(words))
+    name, rest = (named, rest) if named else _split_name(rest)
+    if not name or not rest.strip():
+        raise ConfigurationError(
+            f"{PLACE} {words!r}: write {kind} NAME KEY=VALUE, such as {_EXAMPLES[kind.lower()]!r}."
+        )
+    return change(cluster, name, _assignments(rest))
+
+
+def _split_name(rest: str) -> tuple[str, str]:
+    name, _, keys = rest.strip().partition(" ")
+    return name, keys
+
+
+def _assignments(words: str) -> list[tuple[Value, str]]:
+    """Each value with the sign before its `=`: "", "+" or "-"."""
+    found: list[tuple[Value, str]] = []
+    for value in pairs_of(_SIGN.sub(r"=\0\1", words), PLACE):
+        sign = value.text[1] if value.text.startswith("\0") else ""
+        found.append((replace(value, text=value.text[2:] if sign else value.text), sign))
+    if not found:
+        raise ConfigurationError(f"{PLACE} {words!r}: write KEY=VALUE, as slurm.conf has it.")
+    return found
+
+
+def _with(keys: _Keys, given: Sequence[tuple[Value, str]]) -> dict[str, Value]:
+    """Keys after assignments; by their present names."""
+    found = dict(keys)
+    for value, sign in given:
+        (key,) = by_key([value])
+        found[key] = _listed(found.get(key), value, sign, key) if sign else value
+    return found
+
+
+def _listed(before: Value | None, value: Value, sign: str, key: str) -> Value:
+    """A list with entries more, or fewer; of SchedulerParameters one of a name goes before."""
+    entries = list(before.words) if before is not None else []
+    named = _name_of if key == _PARAMETERS else str.lower
+    given = {named(word) for word in value.words}
+    kept = [word for word in entries if named(word) not in given]
+    if sign == "-" and len(kept) == len(entries):
+        raise value.fault("it is not set, so nothing can be taken away")
+    words = [*kept, *value.words] if sign == "+" else kept
+    return replace(value, text=",".join(words))
+
+
+def _name_of(word: str) -> str:
+    return word.partition("=")[0].strip().lower()
+
+
+def _of_settings(cluster: DescribedCluster, given: Sequence[tuple[Value, str]]) -> DescribedCluster:
+    if records := [value for value, _ in given if value.key.lower() in (NODE, PARTITION)]:
+        raise records[0].fault("write it first, and what changes behind it")
+    said = replace(cluster.said, settings=_with(cluster.said.settings, given))
+    return replace(cluster, said=said)
+
+
+def _of_partition(
+    cluster: DescribedCluster, name: str, given: Sequence[tuple[Value, str]]
+) -> DescribedCluster:
+    """One partition with other keys, or a new one that names its nodes."""
+    partitions, known = list(cluster.said.partitions), False
+    for place, record in enumerate(partitions):
+        if record.name.text == name:
+            partitions[place] = replace(record, keys=_with(record.keys, given))
+            known = True
+    if not known:
+        if "nodes" not in _with({}, [(value, "") for value, _ in given]):
+            raise _unknown("partition", name, (each.name.text for each in partitions))
+        partitions.append(ConfRecord(Value(PLACE, "PartitionName", name), _with({}, given)))
+    return replace(cluster, said=replace(cluster.said, partitions=partitions))
+
+
+def _of_nodes(
+    cluster: DescribedCluster, name: str, given: Sequence[tuple[Value, str]]
+) -> DescribedCluster:
+    """Some nodes with other keys, or new ones; what is said of the others stays."""
+    wanted = Value(PLACE, "NodeName", name).names()
+    known = {each for record in cluster.said.nodes for each in record.name.names()}
+    missing = [each for each in wanted if each not in known]
+    if missing and len(missing) < len(wanted):
+        raise ConfigurationError(
+            f"{PLACE} node {name}: {compress(missing)} is not of the cluster and the others are: "
+            "change them and add these in two changes."
+        )
+    if missing and not any(value.key.lower() in _SIZES for value, _ in given):
+        raise _unknown("node", name, [compress(sorted(known))])
+    nodes = [
+        part for record in cluster.said.nodes for part in _parted(record, frozenset(wanted), given)
+    ]
+    if missing:
+        nodes.append(ConfRecord(Value(PLACE, "NodeName", name), _with({}, given)))
+    return replace(cluster, said=replace(cluster.said, nodes=nodes))
+
+
+#: One of these says how large a new node is.
+_SIZES = ("cpus", "procs", "sockets", "corespersocket", "boards")
+
+
+def _parted(
+    record: ConfRecord, wanted: Collection[str], given: Sequence[tuple[Value, str]]
+) -> Iterator[ConfRecord]:
+    """A record as it is for the nodes that stay, and another one for those that change."""
+    names = record.name.names()
+    mine = [name for name in names if name in wanted]
+    others = [name for name in names if name not in wanted]
+    if not mine:
+        yield record
+        return
+    if others:
+        yield replace(record, name=replace(record.name, text=compress(others)))
+    yield replace(
+        record,
+        name=replace(record.name, text=compress(mine)),
+        keys=_with(record.keys, given),
+    )
+
+
+def _of_database(kind: str) -> Callable[..., DescribedCluster]:
+    def change(
+        cluster: DescribedCluster, name: str, given: Sequence[tuple[Value, str]]
+    ) -> DescribedCluster:
+        name = name if kind == USER else name.lower()
+        own = [each for each in cluster.entries if (each.kind, each.name) == (kind, name)]
+        if not own:
+            known = (each.name for each in cluster.entries if each.kind == kind)
+            raise _unknown(kind, name, known)
+        if signed := [value for value, sign in given if sign]:
+            raise signed[0].fault("limits of the database are set whole: write KEY=VALUE")
+        keys = {value.key.lower(): value for value, _ in given}
+        entry = DatabaseEntry(kind=kind, name=name, keys=keys)
+        return replace(cluster, entries=[*cluster.entries, entry])
+
+    return change
+
+
+def _unknown(kind: str, name: str, known: Collection[str] | Iterator[str]) -> ConfigurationError:
+    names = ", ".join(sorted(set(known))[:20]) or "none"
+    return ConfigurationError(
+        f"{PLACE} {kind} {name}: the cluster has no such {kind}; it has {names}."
+    )
+
+
+_KINDS: Mapping[str, Callable[..., DescribedCluster]] = {
+    **dict.fromkeys(("partition", PARTITION), _of_partition),
+    **dict.fromkeys(("node", "nodes", NODE), _of_nodes),
+    QOS: _of_database(QOS),
+    ACCOUNT: _of_database(ACCOUNT),
+    USER: _of_database(USER),
+}
+_EXAMPLES = {
+    **dict.fromkeys(("partition", PARTITION), "partition short MaxTime=2:00:00"),
+    **dict.fromkeys(("node", "nodes", NODE), "node g[1-8] RealMemory=512000"),
+    QOS: "qos interactive Priority=500",
+    ACCOUNT: "account physics Fairshare=50",
+    USER: "user alice MaxJobs=10",
+}

@@ -1,0 +1,102 @@
+"""Stretches of time that are drawn again: how sure a difference between two schedules is.
+
+A bootstrap over whole weeks (Künsch 1989, without overlap), of logs of few weeks over days: waits
+of a stretch depend on each other; those of a job under two schedules are drawn together.
+Figures of a draw are sums over stretches, and quantiles of histograms of waits, so that a million
+jobs cost no more than the stretches that they lie in.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from slurm_rl_plugin.learning.evaluation.bootstrap import ENDS
+from slurm_rl_plugin.simulator.workloads.resampling import WEEK
+from slurm_rl_plugin.units import DAY, FloatArray, IntArray
+
+#: Stretches of which an interval is told; of fewer none.
+FEWEST = 5
+RESAMPLES = 1000
+#: Bins of waits: equal ones, below a second as 0, then so many for a factor of ten.
+_BINS, _DECADES = 100, 9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Blocks:
+    """Stretches of time, and how often each is in each draw.
+
+    Attributes:
+        of: stretch of each counted job, shape [n].
+        drawn: shape [resamples, stretches]; of no row where there are too few.
+        unit: "weeks" or "days".
+    """
+
+    of: IntArray
+    drawn: FloatArray
+    unit: str
+
+    @classmethod
+    def over(cls, submit: FloatArray, rng: np.random.Generator) -> Blocks:
+        """Weeks where there are enough of them, else days.
+
+        Args:
+            submit: of the counted jobs, seconds, ascending, shape [n] > 0.
+            rng: draws them.
+        """
+        since = submit - submit[0]
+        length, unit = (WEEK, "weeks") if since[-1] >= FEWEST * WEEK else (DAY, "days")
+        of = np.unique((since // length).astype(np.int64), return_inverse=True)[1].reshape(-1)
+        count = int(of[-1]) + 1
+        draws = RESAMPLES if count >= FEWEST else 0
+        drawn = rng.multinomial(count, np.full(count, 1.0 / count), size=draws)
+        return cls(of=of, drawn=drawn.astype(np.float64), unit=unit)
+
+    @property
+    def count(self) -> int:
+        """How many stretches there are."""
+        return int(self.drawn.shape[1])
+
+    def means(self, values: FloatArray, jobs: IntArray) -> FloatArray:
+        """Mean over some jobs in each draw, NaN where it has none of them; shape [resamples].
+
+        Args:
+            values: of these jobs, shape [m].
+            jobs: places of these jobs among those counted, shape [m].
+        """
+        of, stretches = self.of[jobs], self.count
+        sums = np.bincount(of, weights=values, minlength=stretches)
+        counts = np.bincount(of, minlength=stretches)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            found: FloatArray = (self.drawn @ sums) / (self.drawn @ counts)
+        return found
+
+    def quantiles(self, waits: FloatArray, jobs: IntArray, levels: FloatArray) -> FloatArray:
+        """Quantiles of waits over some jobs in each draw, shape [resamples, levels].
+
+        Args:
+            waits: of these jobs, seconds, shape [m].
+            jobs: places of these jobs among those counted, shape [m].
+            levels: which quantiles.
+        """
+        bins = _DECADES * _BINS + 1
+        logs = np.log10(np.maximum(waits, 1.0)) * _BINS
+        of = self.of[jobs] * bins + np.minimum(np.ceil(logs).astype(np.int64), bins - 1)
+        counts = np.bincount(of, minlength=self.count * bins).reshape(self.count, bins)
+        reached = np.cumsum(self.drawn @ counts, axis=1)
+        worth = np.where(np.arange(bins) > 0, 10.0 ** (np.arange(bins) / _BINS), 0.0)
+        found = np.full((len(self.drawn), len(levels)), np.nan)
+        for place, level in enumerate(levels):
+            wanted = level * reached[:, -1:]
+            found[:, place] = worth[np.argmax((reached >= wanted) & (reached > 0), axis=1)]
+        found[reached[:, -1] == 0] = np.nan
+        return found
+
+
+def interval(drawn: FloatArray) -> tuple[float, float] | None:
+    """The middle 95 % of draws; None where there are none, or any is no number."""
+    if len(drawn) == 0 or not np.isfinite(drawn).all():
+        return None
+    low, high = np.quantile(drawn, ENDS)
+    return float(low), float(high)

@@ -1,0 +1,167 @@
+"""What a variant does to each figure of each group of jobs, and how sure that is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from slurm_rl_plugin.learning.evaluation.group_waits import Grouping, groupings_of
+from slurm_rl_plugin.units import INTERACTIVE_WAIT_GOAL, FloatArray, IntArray
+from slurm_rl_plugin.what_if.blocks import Blocks, interval
+from slurm_rl_plugin.what_if.replay import ReplayedVariant, ReplayedVariants
+
+SURE, NOT_SURE, NO_DIFFERENCE = "sure", "not sure", "no difference"
+#: A difference of less than this part of a figure is none, nor one of so many seconds, or units.
+SMALL, FEW_SECONDS, LITTLE = 0.01, 1.0, 0.001
+_LEVELS = {"median_wait": 0.5, "p90_wait": 0.9, "p99_wait": 0.99}
+#: Figures of which the longest has no interval: draws of what happened know no longer one.
+FIGURES = ("mean_wait", *_LEVELS, "longest_wait", "within_120s", "bounded_slowdown", "fairness")
+#: Those that are better when they are more.
+MORE_IS_BETTER = frozenset({"within_120s", "fairness"})
+#: What fairness is told of: all jobs, since it is one figure of the cluster.
+ALL = "all jobs"
+#: Accounts told of, those with most jobs.
+MOST_ACCOUNTS = 30
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Effect:
+    """One figure before and after.
+
+    Attributes:
+        before, after: on the cluster as it is, and on the variant.
+        difference: after less before.
+        ci95: its 95 % interval; None where there is none to be told.
+        ratio: after over before; None where that was 0.
+        ratio_ci95: its 95 % interval.
+        verdict: SURE, NOT_SURE or NO_DIFFERENCE.
+    """
+
+    before: float
+    after: float
+    difference: float
+    ci95: tuple[float, float] | None
+    ratio: float | None
+    ratio_ci95: tuple[float, float] | None
+    verdict: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupEffects:
+    """Every figure of one group of jobs.
+
+    Attributes:
+        jobs: how many are counted.
+        figures: name of FIGURES -> its effect.
+    """
+
+    jobs: int
+    figures: dict[str, Effect]
+
+
+def effects_of(
+    replayed: ReplayedVariants, variant: ReplayedVariant, blocks: Blocks
+) -> dict[str, dict[str, GroupEffects]]:
+    """What jobs are grouped by -> group -> its effects; ALL -> ALL for all of them.
+
+    Args:
+        replayed: all variants.
+        variant: one of them.
+        blocks: over the counted jobs, in the order of their places in the log.
+    """
+    base, counted = replayed.base, replayed.counted
+    before = _Columns.of(base, base.at(counted))
+    after = _Columns.of(variant, variant.at(counted))
+    every = np.arange(len(counted))
+    found = {ALL: {ALL: _group(before, after, blocks, every, fairness=True)}}
+    place = base.at(counted)
+    for by, grouping in groupings_of(base.prepared).items():
+        found[by] = {
+            name: _group(before, after, blocks, jobs, fairness=False)
+            for name, jobs in _members(grouping, place, by)
+        }
+    return found
+
+
+def _members(grouping: Grouping, place: IntArray, by: str) -> list[tuple[str, IntArray]]:
+    """Groups with the counted jobs in them, empty ones left out."""
+    of = grouping.place[place]
+    counts = np.bincount(of, minlength=len(grouping.names))
+    chosen = [each for each in range(len(grouping.names)) if counts[each]]
+    if by == "account":
+        chosen = sorted(chosen, key=lambda each: -counts[each])[:MOST_ACCOUNTS]
+    return [(grouping.names[each], np.flatnonzero(of == each)) for each in chosen]
+
+
+@dataclass(frozen=True, slots=True)
+class _Columns:
+    """Measures of the counted jobs under one variant, shape [n]."""
+
+    wait: FloatArray
+    bounded_slowdown: FloatArray
+    fairness: FloatArray
+
+    @classmethod
+    def of(cls, replayed: ReplayedVariant, place: IntArray) -> _Columns:
+        found = replayed.measures
+        return cls(found.wait[place], found.bounded_slowdown[place], found.fairness[place])
+
+    def means(self) -> Mapping[str, FloatArray]:
+        """Figures that are means of something."""
+        return {
+            "mean_wait": self.wait,
+            "within_120s": (self.wait <= INTERACTIVE_WAIT_GOAL).astype(np.float64),
+            "bounded_slowdown": self.bounded_slowdown,
+            "fairness": self.fairness,
+        }
+
+
+def _group(
+    before: _Columns, after: _Columns, blocks: Blocks, jobs: IntArray, *, fairness: bool
+) -> GroupEffects:
+    figures: dict[str, Effect] = {}
+    for name, values in before.means().items():
+        if name != "fairness" or fairness:
+            mine, theirs = values[jobs], after.means()[name][jobs]
+            drawn = blocks.means(mine, jobs), blocks.means(theirs, jobs)
+            figures[name] = _effect(name, float(mine.mean()), float(theirs.mean()), drawn)
+    waits = before.wait[jobs], after.wait[jobs]
+    levels = np.array(list(_LEVELS.values()))
+    drawn_waits = [blocks.quantiles(each, jobs, levels) for each in waits]
+    exact = [np.quantile(each, levels) for each in waits]
+    for place, name in enumerate(_LEVELS):
+        drawn = drawn_waits[0][:, place], drawn_waits[1][:, place]
+        figures[name] = _effect(name, float(exact[0][place]), float(exact[1][place]), drawn)
+    nothing = np.empty(0)
+    longest = float(waits[0].max()), float(waits[1].max())
+    figures["longest_wait"] = _effect("longest_wait", *longest, (nothing, nothing))
+    in_order = {name: figures[name] for name in FIGURES if name in figures}
+    return GroupEffects(jobs=len(jobs), figures=in_order)
+
+
+def _effect(name: str, before: float, after: float, drawn: tuple[FloatArray, FloatArray]) -> Effect:
+    bounds = interval(drawn[1] - drawn[0])
+    ratios = None
+    if before > 0 and len(drawn[0]) and (drawn[0] > 0).all():
+        ratios = interval(drawn[1] / drawn[0])
+    little = FEW_SECONDS if name.endswith("_wait") else LITTLE
+    small = max(SMALL * abs(before), little)
+    return Effect(
+        before=before,
+        after=after,
+        difference=after - before,
+        ci95=bounds,
+        ratio=after / before if before > 0 else None,
+        ratio_ci95=ratios,
+        verdict=_verdict(after - before, bounds, small),
+    )
+
+
+def _verdict(difference: float, ci95: tuple[float, float] | None, small: float) -> str:
+    if ci95 is None:
+        return NO_DIFFERENCE if difference == 0.0 else NOT_SURE
+    if max(abs(ci95[0]), abs(ci95[1])) < small and abs(difference) < small:
+        return NO_DIFFERENCE
+    return SURE if ci95[0] > 0.0 or ci95[1] < 0.0 else NOT_SURE

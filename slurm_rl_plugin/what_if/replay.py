@@ -1,0 +1,147 @@
+"""The jobs of a log under each variant of a cluster, found again by their place in the log."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from slurm_rl_plugin.accounting.port import JobLog
+from slurm_rl_plugin.domain.machine import Machine
+from slurm_rl_plugin.errors import ConfigurationError
+from slurm_rl_plugin.features.estimates import RequestedLimit
+from slurm_rl_plugin.learning.evaluation.paired import schedule_of, starts_under
+from slurm_rl_plugin.learning.evaluation.recorded_replay import UNCOUNTED
+from slurm_rl_plugin.learning.workplace import processors_here
+from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
+from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog
+from slurm_rl_plugin.units import IntArray
+from slurm_rl_plugin.utility.summary import JobMeasures, ScheduledJobs
+from slurm_rl_plugin.what_if.admission import admitted
+from slurm_rl_plugin.what_if.variant import ClusterVariant
+
+#: Puts jobs on a machine.
+Placed = Callable[[JobLog, Machine], PreparedLog]
+#: Fewer jobs tell nothing.
+FEWEST_JOBS = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayedVariant:
+    """The jobs of a log under one variant.
+
+    Attributes:
+        variant: under which they ran.
+        prepared: the jobs that it can run; `log.job_id` is their place in the log that was read.
+        schedule: their starts.
+        measures: of each of them.
+        sentences: what of the variant is not simulated, and which jobs differ.
+    """
+
+    variant: ClusterVariant
+    prepared: PreparedLog
+    schedule: ScheduledJobs
+    measures: JobMeasures
+    sentences: tuple[str, ...]
+
+    def at(self, rows: IntArray) -> IntArray:
+        """Places in `prepared` of jobs by their places in the log; all of them are there."""
+        rank = np.argsort(self.prepared.log.job_id, kind="stable")
+        return rank[np.searchsorted(self.prepared.log.job_id, rows, sorter=rank)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayedVariants:
+    """The same jobs under the cluster as it is and under each variant.
+
+    Attributes:
+        base: the cluster as it is.
+        variants: the others, in the order in which they were given.
+        counted: places in the log, ascending, of the jobs that are measured: those that every
+            variant runs, without those at both ends.
+    """
+
+    base: ReplayedVariant
+    variants: tuple[ReplayedVariant, ...]
+    counted: IntArray
+
+
+def replay_variants(
+    jobs: JobLog,
+    base: ClusterVariant,
+    variants: Sequence[ClusterVariant],
+    placed: Placed,
+    settings: SimulationSettings,
+    progress: Callable[[int], None],
+) -> ReplayedVariants:
+    """Simulate all jobs once under each variant, variants beside each other in threads.
+
+    Args:
+        jobs: as they were read.
+        base: the cluster as it is.
+        variants: what to try.
+        placed: puts jobs on a machine.
+        settings: the batch system, with the bounds of the hook where there is one.
+        progress: called with 1 after each simulation.
+
+    Raises:
+        ConfigurationError: a machine holds none of the jobs, or too few are counted.
+        SimulationError: a variant cannot be simulated.
+    """
+    jobs = replace(jobs, job_id=np.arange(len(jobs)))
+
+    def run(variant: ClusterVariant) -> ReplayedVariant:
+        found = _replayed(jobs, base, variant, placed, settings)
+        progress(1)
+        return found
+
+    with ThreadPoolExecutor(max_workers=processors_here()) as pool:
+        first, *others = pool.map(run, [base, *variants])
+    counted = _counted(first, others)
+    if len(counted) < FEWEST_JOBS:
+        raise ConfigurationError(
+            f"{len(counted)} jobs are left to compare, too few: give a longer log."
+        )
+    return ReplayedVariants(base=first, variants=tuple(others), counted=counted)
+
+
+def _replayed(
+    jobs: JobLog,
+    base: ClusterVariant,
+    variant: ClusterVariant,
+    placed: Placed,
+    settings: SimulationSettings,
+) -> ReplayedVariant:
+    sent, sentences = admitted(jobs, base.machine, variant.machine)
+    prepared = placed(sent, variant.machine)
+    own = variant.settings(settings)
+    start = starts_under(variant.policy, prepared, prepared.workload(RequestedLimit()), own)
+    schedule = schedule_of(prepared, start, own)
+    return ReplayedVariant(
+        variant=variant,
+        prepared=prepared,
+        schedule=schedule,
+        measures=JobMeasures.of(schedule),
+        sentences=(*variant.sentences, *sentences),
+    )
+
+
+def _counted(base: ReplayedVariant, others: Sequence[ReplayedVariant]) -> IntArray:
+    jobs = base.prepared.log.job_id
+    first, last = int(len(jobs) * UNCOUNTED[0]), len(jobs) - int(len(jobs) * UNCOUNTED[1])
+    counted = np.unique(jobs[first:last])
+    for each in others:
+        counted = np.intersect1d(counted, each.prepared.log.job_id, assume_unique=True)
+    return counted.astype(np.int64)
+
+
+def left_out(base: ReplayedVariant, variant: ReplayedVariant) -> list[str]:
+    """Sentences on jobs that one machine runs and the other cannot."""
+    before, after = base.prepared.dropped, variant.prepared.dropped
+    return [
+        f"{count - before.get(reason, 0)} jobs that run now could not: {reason}."
+        for reason, count in after.items()
+        if count > before.get(reason, 0)
+    ]

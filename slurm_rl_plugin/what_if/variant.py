@@ -1,0 +1,109 @@
+"""A variant of a cluster: some changes of its configuration, another order, a reserve."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+from slurm_rl_plugin.domain.machine import Machine
+from slurm_rl_plugin.domain.resources import CPUS
+from slurm_rl_plugin.errors import ConfigurationError
+from slurm_rl_plugin.learning.evaluation.paired import SITES_OWN, Candidate
+from slurm_rl_plugin.machine_files.changes import PLACE, changed
+from slurm_rl_plugin.machine_files.reader import DescribedCluster
+from slurm_rl_plugin.machine_files.resource_names import limits_of
+from slurm_rl_plugin.machine_files.values import Value
+from slurm_rl_plugin.simulator.kernel.class_limit import ClassLimit
+from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
+
+#: The cluster as it is.
+AS_IT_IS = "as it is"
+#: Words of a change that are no words of slurm.conf: our order, and what is kept from batch jobs.
+HOOK, RESERVE = "hook", "reserve"
+#: The model of a hook that none is named for.
+DEFAULT_MODEL = "default"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterVariant:
+    """One cluster to try.
+
+    Attributes:
+        name: what reports call it: its words.
+        machine: of it.
+        policy: what orders its queue; by default the site's own multifactor.
+        reserve: resource -> how much is kept from batch jobs at most.
+        sentences: what of its changes is not simulated.
+    """
+
+    name: str
+    machine: Machine
+    policy: Candidate = field(default_factory=lambda: Candidate(name=SITES_OWN))
+    reserve: Mapping[str, float] = field(default_factory=dict)
+    sentences: tuple[str, ...] = ()
+
+    @property
+    def has_hook(self) -> bool:
+        """Our hook orders its queue."""
+        return self.policy.name != SITES_OWN
+
+    def settings(self, settings: SimulationSettings) -> SimulationSettings:
+        """The batch system of this variant: bounds of the hook only where there is one."""
+        settings = settings if self.has_hook else settings.without_hook
+        settings = replace(settings, capacity=int(self.machine.capacity[0]))
+        if not self.reserve:
+            return settings
+        processors = int(self.reserve.get(CPUS, 1.0))
+        others = {name: most for name, most in self.reserve.items() if name != CPUS}
+        limit = settings.class_limit or ClassLimit()
+        limit = replace(limit, most=float(processors), most_resources=others)
+        return replace(settings, reserve=processors, class_limit=limit)
+
+
+def variant_of(
+    words: str, cluster: DescribedCluster, candidate_of: Callable[[str], Candidate]
+) -> ClusterVariant:
+    """The variant that some words describe: changes with `;` between, all of them together.
+
+    Args:
+        words: each change as `machine_files.changes.changed` takes it, `hook MODEL`, or
+            `reserve RESOURCE=NUMBER`.
+        cluster: as it is.
+        candidate_of: makes the policy of a model's name.
+
+    Raises:
+        ConfigurationError: a change cannot be understood, or it changes nothing that counts here.
+        PolicyError: the model cannot be read.
+    """
+    parts = [part.strip() for part in words.split(";") if part.strip()]
+    if not parts:
+        raise ConfigurationError(f"{PLACE} names no change: write such as PriorityWeightAge=2000.")
+    before = cluster.machine
+    now, found = cluster, ClusterVariant(name=" ".join(words.split()), machine=before)
+    for each in parts:
+        first, _, rest = each.partition(" ")
+        if first.lower() == HOOK:
+            found = replace(found, policy=candidate_of(rest.strip() or DEFAULT_MODEL))
+        elif first.lower() == RESERVE:
+            found = replace(found, reserve=_reserve(rest, before))
+        else:
+            now = changed(now, each)
+    after = now.machine
+    sentences = [each for each in after.left_out if each not in before.left_out]
+    if after == replace(before, left_out=after.left_out) and not (found.has_hook or found.reserve):
+        sentences.append("nothing that is simulated differs from the cluster as it is.")
+    return replace(found, machine=after, sentences=tuple(sentences))
+
+
+def _reserve(words: str, machine: Machine) -> dict[str, float]:
+    kept = limits_of(Value(PLACE, RESERVE, words.strip()))
+    whole = dict(zip(machine.resources, machine.capacity.tolist(), strict=True))
+    for name, most in kept.items():
+        if not 0.0 < most <= whole.get(name, 0.0):
+            raise ConfigurationError(
+                f"{PLACE} reserve {name}={most:g}: the cluster has {whole.get(name, 0.0):g}; keep "
+                "more than 0 and no more than that."
+            )
+    if not kept:
+        raise ConfigurationError(f"{PLACE} reserve: write RESOURCE=NUMBER, such as gres/gpu=8.")
+    return kept

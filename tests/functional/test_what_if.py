@@ -1,0 +1,163 @@
+"""`slurm-rl what-if`: changes tried on a small site of several resources."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from slurm_rl_plugin.cli.entry import main
+from tests.functional.small_site import write_small_site
+
+Typed = Callable[..., tuple[int, str, str]]
+_AT_THE_SITE = ("week.events", "--cluster", "slurm.conf")
+
+
+@pytest.fixture
+def typed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Typed:
+    """Runs `what-if` in a folder with a small site: exit code, output, errors."""
+    monkeypatch.chdir(tmp_path)
+    write_small_site(tmp_path)
+
+    def run(*words: str) -> tuple[int, str, str]:
+        capsys.readouterr()
+        status = main(["what-if", *words])
+        said = capsys.readouterr()
+        return status, said.out, said.err
+
+    return run
+
+
+def told(typed: Typed, *words: str) -> dict[str, Any]:
+    status, output, errors = typed(*_AT_THE_SITE, *words, "--json")
+    assert status == 0, errors
+    found: dict[str, Any] = json.loads(output)
+    return found
+
+
+def test_fewer_nodes_make_jobs_wait_longer_and_that_is_sure(typed: Typed) -> None:
+    found = told(typed, "--change", "node n[2-3] State=DOWN")
+    variant = found["variants"]["node n[2-3] State=DOWN"]
+    wait = variant["figures"]["mean_wait"]
+    assert wait["after"] > wait["before"]
+    assert wait["difference"] == pytest.approx(wait["after"] - wait["before"])
+    assert wait["verdict"] == "sure"
+    assert wait["ci95"][0] > 0
+    assert wait["ratio_ci95"][0] <= wait["ratio"] <= wait["ratio_ci95"][1]
+    assert variant["resources"]["cpus"]["capacity"] == [32.0, 16.0]
+    groups = variant["groups"]
+    assert set(groups) == {"class", "width", "limit", "account", "resource"}
+    counted = sum(each["jobs"] for each in groups["resource"].values())
+    assert counted == found["log"]["counted_jobs"]
+
+
+def test_a_change_that_nothing_feels_makes_no_difference_and_says_so(typed: Typed) -> None:
+    found = told(typed, "--change", "FancyKey=1")
+    variant = found["variants"]["FancyKey=1"]
+    assert any("not known here" in sentence for sentence in variant["sentences"])
+    assert "nothing that is simulated differs from the cluster as it is." in variant["sentences"]
+    assert {each["verdict"] for each in variant["figures"].values()} == {"no difference"}
+
+
+def test_our_order_and_a_reserve_are_variants_too(typed: Typed) -> None:
+    changes = ("hook sjf", "reserve gres/gpu=1", "hook sjf; PriorityWeightAge=5")
+    words = [word for change in changes for word in ("--change", change)]
+    found = told(typed, *words)
+    ours, reserve, both = (found["variants"][name]["figures"] for name in changes)
+    assert ours["bounded_slowdown"]["after"] < ours["bounded_slowdown"]["before"]
+    assert reserve["mean_wait"]["after"] != reserve["mean_wait"]["before"]
+    assert both["mean_wait"]["after"] == ours["mean_wait"]["after"]  # age is the site's order's
+
+
+def test_a_shorter_limit_says_what_becomes_of_the_jobs(typed: Typed) -> None:
+    change = "partition all MaxTime=0:30:00"
+    (sentence,) = told(typed, "--change", change)["variants"][change]["sentences"]
+    assert sentence.startswith("partition all now allows 30 minutes:")
+
+
+def test_jobs_that_no_node_holds_any_more_are_counted(typed: Typed) -> None:
+    change = "node g1 State=DOWN"
+    sentences = told(typed, "--change", change)["variants"][change]["sentences"]
+    assert any("jobs that run now could not: no node" in each for each in sentences)
+
+
+def test_a_log_that_records_starts_shows_how_well_the_cluster_is_known(
+    typed: Typed, tmp_path: Path
+) -> None:
+    """Starts of the simulator itself are known; the same waited twice as long are not."""
+    for factor, known in ((1.0, True), (2.5, False)):
+        write_log(tmp_path / "log.swf", factor)
+        status, output, errors = typed("log.swf", "--change", "PriorityWeightAge=0", "--json")
+        assert status == 0, errors
+        found = json.loads(output)
+        assert found["known"]["is_known"] is known
+        assert found["variants"]["PriorityWeightAge=0"]["marked"] is not known
+        assert ("(?)" in found["known"]["sentence"]) is not known
+
+
+def write_log(path: Path, factor: float) -> None:
+    """Jobs of one user as wide as the machine, one after the other, with waits times a factor."""
+    rng, free, lines = np.random.default_rng(4), 0.0, ["; MaxProcs: 4"]
+    for job in range(1, 121):
+        submit = 3600.0 * job
+        run = float(rng.integers(600, 6000))
+        start = max(free, submit)
+        free = start + run
+        wait = int(factor * (start - submit))
+        fields = [
+            job,
+            int(submit),
+            wait,
+            int(run),
+            4,
+            -1,
+            -1,
+            4,
+            9000,
+            -1,
+            1,
+            1,
+            1,
+            -1,
+            1,
+            1,
+            -1,
+            -1,
+        ]
+        lines.append(" ".join(map(str, fields)))
+    path.write_text("\n".join(lines) + "\n")
+
+
+def test_people_read_a_table_a_variant_and_see_a_picture(typed: Typed, tmp_path: Path) -> None:
+    status, output, _ = typed(*_AT_THE_SITE, "--change", "PriorityWeightAge=0", "--plot", "drawn")
+    assert status == 0
+    assert "=== PriorityWeightAge=0" in output
+    assert "The log records no starts" in output
+    assert "MEAN WAIT BY" in output
+    assert (tmp_path / "drawn" / "variant-1.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["--change", "partition night MaxTime=1"], "no such partition; it has all"),
+        (["--change", "reserve gres/gpu=9"], "the cluster has 2"),
+        (["--change", " ; "], "names no change"),
+        (["--change", "hook nonsense"], "nonsense"),
+        (["--change", "A=1", "--change", "A=1"], "given twice"),
+        (["--change", "A=1", "--processors", "4"], "leave out --processors"),
+    ],
+)
+def test_what_cannot_be_meant_ends_in_one_sentence(
+    typed: Typed, words: list[str], sentence: str
+) -> None:
+    status, _, errors = typed(*_AT_THE_SITE, *words)
+    assert status == 2
+    assert sentence in errors
+    assert len(errors.strip().splitlines()) == 1

@@ -1,0 +1,118 @@
+"""Changes of a configuration: each is put into what is said, before a machine is made of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from slurm_rl_plugin.errors import ConfigurationError
+from slurm_rl_plugin.machine_files.changes import changed
+from slurm_rl_plugin.machine_files.reader import DescribedCluster, read_cluster
+from slurm_rl_plugin.units import HOUR
+from tests.unit.machine_files.written_files import NODES, PARTITION, machine_of_lines
+
+_LINES = (
+    "PriorityWeightAge=1000",
+    "SchedulerParameters=bf_interval=30,bf_continue",
+    "AccountingStorageEnforce=limits,qos",
+    "PartitionName=short Nodes=n[1-2] MaxTime=4:00:00",
+)
+_SACCTMGR = """add account physics Fairshare=10
+add user alice DefaultAccount=physics Account=physics
+add qos interactive Priority=100
+"""
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> DescribedCluster:
+    """Four nodes of eight CPUs, two partitions, an account with a user, a QOS."""
+    machine_of_lines(tmp_path, NODES, PARTITION, *_LINES, sacctmgr_script=_SACCTMGR)
+    return read_cluster(tmp_path)
+
+
+def test_a_key_of_the_cluster_is_set(cluster: DescribedCluster) -> None:
+    after = changed(cluster, "PriorityWeightAge=2000 PriorityFavorSmall=YES").machine
+    assert after.weights.age == 2000.0
+    assert after.weights.favours_small
+    assert cluster.machine.weights.age == 1000.0
+
+
+def test_parameters_are_added_and_taken_away_by_their_names(cluster: DescribedCluster) -> None:
+    added = changed(cluster, "SchedulerParameters+=bf_interval=60,bf_window=4320").machine
+    assert (added.backfill.interval, added.backfill.window) == (60.0, 4320 * 60.0)
+    assert added.backfill.goes_on
+    removed = changed(cluster, "SchedulerParameters-=bf_interval").machine
+    assert removed.backfill.interval == 30.0  # Slurm's default
+    assert removed.backfill.goes_on
+
+
+def test_nothing_can_be_taken_away_that_is_not_there(cluster: DescribedCluster) -> None:
+    with pytest.raises(ConfigurationError, match="bf_window: it is not set"):
+        changed(cluster, "SchedulerParameters-=bf_window")
+
+
+def test_a_partition_changes_alone(cluster: DescribedCluster) -> None:
+    after = changed(cluster, "partition short MaxTime=2:00:00 PriorityTier=5").machine
+    limits = {each.name: (each.longest, each.tier) for each in after.partitions}
+    assert limits["short"] == (2 * HOUR, 5)
+    assert limits["batch"] == (float("inf"), 1)
+
+
+def test_a_new_partition_names_its_nodes(cluster: DescribedCluster) -> None:
+    after = changed(cluster, "PartitionName=night Nodes=n4").machine
+    assert [each.name for each in after.partitions] == ["batch", "short", "night"]
+    with pytest.raises(ConfigurationError, match="no such partition; it has batch, short"):
+        changed(cluster, "partition night MaxTime=1:00:00")
+
+
+def test_some_nodes_of_a_line_change(cluster: DescribedCluster) -> None:
+    after = changed(cluster, "node n[3-4] RealMemory=64000 Features=big").machine
+    kinds = {kind.name: (kind.count, kind.resources[1]) for kind in after.kinds}
+    assert kinds == {"n[1-2]": (2, 16000.0), "n[3-4]": (2, 64000.0)}
+
+
+def test_new_nodes_say_how_large_they_are(cluster: DescribedCluster) -> None:
+    after = changed(cluster, "node m[1-3] CPUs=32 RealMemory=128000").machine
+    assert after.capacity[0] == 4 * 8 + 3 * 32
+    with pytest.raises(ConfigurationError, match="no such node"):
+        changed(cluster, "node m[1-3] Weight=3")
+    with pytest.raises(ConfigurationError, match="in two changes"):
+        changed(cluster, "node n[4-5] CPUs=32")
+
+
+def test_nodes_are_taken_away(cluster: DescribedCluster) -> None:
+    assert changed(cluster, "node n1 State=DOWN").machine.nodes == 3
+
+
+def test_the_database_changes(cluster: DescribedCluster) -> None:
+    assert (
+        changed(cluster, "qos interactive Priority=500").machine.qos["interactive"].priority == 500
+    )
+    assert changed(cluster, "account Physics Fairshare=50").machine.shares["physics"] == 50.0
+    limited = changed(cluster, "user alice MaxJobs=5").machine
+    assert limited.users["alice"].group == {"jobs": 5.0}
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ("qos fast Priority=5", "no such qos; it has interactive"),
+        ("user bob MaxJobs=5", "no such user; it has alice"),
+        ("partition short", "write partition NAME KEY=VALUE"),
+        ("PriorityWeightAge", "no key=value"),
+        ("PriorityWeightAge=much", "no whole number"),
+        ("qos interactive Flags+=DenyOnLimit", "set whole"),
+        ("", "write KEY=VALUE"),
+    ],
+)
+def test_what_cannot_be_meant_is_told_in_one_sentence(
+    cluster: DescribedCluster, words: str, sentence: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=sentence):
+        _ = changed(cluster, words).machine
+
+
+def test_a_key_that_is_not_known_is_named(cluster: DescribedCluster) -> None:
+    after = changed(cluster, "FancyScheduling=yes").machine
+    assert "--change: FancyScheduling=yes: not known here, so it has no effect." in after.left_out
