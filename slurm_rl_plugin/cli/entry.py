@@ -43,6 +43,9 @@ VERBS = {
     "what-if": Verb(
         "what_if.what_if", "what a change of slurm.conf would do to the users of a log"
     ),
+    "tune": Verb(
+        "what_if.tune", "search settings of slurm.conf on a log; writes lines, applies nothing"
+    ),
     "reproduce": Verb(
         "reproduce.reproduce", "run the experiment of a paper again, its figures beside ours"
     ),

@@ -128,6 +128,16 @@ _SELECTION = {
     "one_task_per_sharing_gres": "tasks share GPUs freely",
     "enforce_binding_gres": "GPUs serve every socket of their node",
 }
+#: Of PriorityFlags.
+_FLAGS = {
+    "ACCRUE_ALWAYS": "a job ages once it is eligible",
+    "DEPTH_OBLIVIOUS": "fair-share is by the fair tree",
+    "INCR_ONLY": "a priority may fall",
+    "NO_FAIR_TREE": "fair-share is by the fair tree",
+    "NO_NORMAL_ASSOC": "associations have no priority of their own",
+    "NO_NORMAL_PART": "factors of partitions are parts of the largest",
+    "NO_NORMAL_QOS": "priorities of QOS are parts of the largest",
+}
 #: How keys begin of which the rest here knows, or that have no weight for when jobs start.
 _KNOWN = (
     *("accounting", "acctgather", "acct_", "allowspecresources", "auth", "backup", "batchstart"),
@@ -165,6 +175,7 @@ def not_modelled(settings: ClusterKeys) -> Iterator[str]:
             yield f"{value.said}: not known here, so it has no effect."
     yield from _parameters(settings)
     yield from _selection(settings)
+    yield from _flags(settings)
 
 
 def _counts(key: str, text: str, settings: ClusterKeys) -> bool:
@@ -196,3 +207,10 @@ def _selection(settings: ClusterKeys) -> Iterator[str]:
     for word in value.words if value is not None else ():
         if (why := _SELECTION.get(word.lower())) is not None:
             yield f"SelectTypeParameters {word}: {why}."
+
+
+def _flags(settings: ClusterKeys) -> Iterator[str]:
+    value = settings.get("priorityflags")
+    for word in value.words if value is not None else ():
+        if (why := _FLAGS.get(word.upper())) is not None:
+            yield f"PriorityFlags {word}: {why}."

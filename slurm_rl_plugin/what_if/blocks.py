@@ -1,7 +1,7 @@
 """Stretches of time that are drawn again: how sure a difference between two schedules is.
 
-A bootstrap over whole weeks (Künsch 1989, without overlap), of logs of few weeks over days: waits
-of a stretch depend on each other; those of a job under two schedules are drawn together.
+A bootstrap over whole weeks (Künsch 1989, without overlap), of shorter logs over days: waits of a
+stretch depend on each other; those of a job under two schedules are drawn together.
 Figures of a draw are sums over stretches, and quantiles of histograms of waits, so that a million
 jobs cost no more than the stretches that they lie in.
 """
@@ -19,6 +19,8 @@ from slurm_rl_plugin.units import DAY, FloatArray, IntArray
 #: Stretches of which an interval is told; of fewer none.
 FEWEST = 5
 RESAMPLES = 1000
+#: How long a stretch is, seconds, and what several are called; the first of which there are enough.
+_UNITS = ((WEEK, "weeks"), (DAY, "days"), (DAY / 2, "half days"))
 #: Bins of waits: equal ones, below a second as 0, then so many for a factor of ten.
 _BINS, _DECADES = 100, 9
 
@@ -30,7 +32,7 @@ class Blocks:
     Attributes:
         of: stretch of each counted job, shape [n].
         drawn: shape [resamples, stretches]; of no row where there are too few.
-        unit: "weeks" or "days".
+        unit: "weeks", "days" or "half days".
     """
 
     of: IntArray
@@ -39,16 +41,17 @@ class Blocks:
 
     @classmethod
     def over(cls, submit: FloatArray, rng: np.random.Generator) -> Blocks:
-        """Weeks where there are enough of them, else days.
+        """Weeks where there are enough of them, else days, else half days.
 
         Args:
-            submit: of the counted jobs, seconds, ascending, shape [n] > 0.
+            submit: of the counted jobs, seconds, shape [n] > 0.
             rng: draws them.
         """
-        since = submit - submit[0]
-        length, unit = (WEEK, "weeks") if since[-1] >= FEWEST * WEEK else (DAY, "days")
+        since = submit - submit.min()
+        enough = (each for each in _UNITS if since.max() >= FEWEST * each[0])
+        length, unit = next(enough, _UNITS[-1])
         of = np.unique((since // length).astype(np.int64), return_inverse=True)[1].reshape(-1)
-        count = int(of[-1]) + 1
+        count = int(of.max()) + 1
         draws = RESAMPLES if count >= FEWEST else 0
         drawn = rng.multinomial(count, np.full(count, 1.0 / count), size=draws)
         return cls(of=of, drawn=drawn.astype(np.float64), unit=unit)

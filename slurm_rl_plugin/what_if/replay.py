@@ -24,6 +24,8 @@ from slurm_rl_plugin.what_if.variant import ClusterVariant
 
 #: Puts jobs on a machine.
 Placed = Callable[[JobLog, Machine], PreparedLog]
+#: Part of a log's time from which on jobs are counted: before, the machine was empty.
+COUNTED_FROM = UNCOUNTED[0]
 #: Fewer jobs tell nothing.
 FEWEST_JOBS = 20
 
@@ -75,6 +77,8 @@ def replay_variants(
     placed: Placed,
     settings: SimulationSettings,
     progress: Callable[[int], None],
+    *,
+    counted_from: float = COUNTED_FROM,
 ) -> ReplayedVariants:
     """Simulate all jobs once under each variant, variants beside each other in threads.
 
@@ -85,6 +89,7 @@ def replay_variants(
         placed: puts jobs on a machine.
         settings: the batch system, with the bounds of the hook where there is one.
         progress: called with 1 after each simulation.
+        counted_from: part of the log's time from which on jobs are counted.
 
     Raises:
         ConfigurationError: a machine holds none of the jobs, or too few are counted.
@@ -99,7 +104,7 @@ def replay_variants(
 
     with ThreadPoolExecutor(max_workers=processors_here()) as pool:
         first, *others = pool.map(run, [base, *variants])
-    counted = _counted(first, others)
+    counted = _counted(first, others, counted_from)
     if len(counted) < FEWEST_JOBS:
         raise ConfigurationError(
             f"{len(counted)} jobs are left to compare, too few: give a longer log."
@@ -128,9 +133,10 @@ def _replayed(
     )
 
 
-def _counted(base: ReplayedVariant, others: Sequence[ReplayedVariant]) -> IntArray:
-    jobs = base.prepared.log.job_id
-    first, last = int(len(jobs) * UNCOUNTED[0]), len(jobs) - int(len(jobs) * UNCOUNTED[1])
+def _counted(base: ReplayedVariant, others: Sequence[ReplayedVariant], begin: float) -> IntArray:
+    jobs, submit = base.prepared.log.job_id, base.prepared.log.submit
+    border = submit[0] + begin * (submit[-1] - submit[0])
+    first, last = int(np.searchsorted(submit, border)), len(jobs) - int(len(jobs) * UNCOUNTED[1])
     counted = np.unique(jobs[first:last])
     for each in others:
         counted = np.intersect1d(counted, each.prepared.log.job_id, assume_unique=True)

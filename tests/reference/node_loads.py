@@ -148,8 +148,15 @@ def _weights(rng: np.random.Generator) -> PriorityWeights:
         half_life=np.inf,
         period=float(rng.choice([60.0, 300.0])),
         favours_small=bool(rng.random() < 0.5),
-        flags=frozenset({"NO_NORMAL_TRES"} if rng.random() < 0.3 else ()),
+        flags=_flags(rng.random()),
     )
+
+
+def _flags(drawn: float) -> frozenset[str]:
+    """Of PriorityFlags, those that the simulator knows, one or none."""
+    if drawn < 0.3:
+        return frozenset({"NO_NORMAL_TRES"})
+    return frozenset({"SMALL_RELATIVE_TO_TIME"} if drawn > 0.7 else ())
 
 
 def _log(rng: np.random.Generator, machine: Machine, jobs: int) -> JobLog:

@@ -32,7 +32,7 @@ from slurm_rl_plugin.machine_files.reader import DescribedCluster
 from slurm_rl_plugin.simulator.schedules.on_nodes import AS_SLURM
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.what_if.blocks import Blocks
-from slurm_rl_plugin.what_if.replay import ReplayedVariants, replay_variants
+from slurm_rl_plugin.what_if.replay import COUNTED_FROM, ReplayedVariants, replay_variants
 from slurm_rl_plugin.what_if.variant import AS_IT_IS, ClusterVariant, variant_of
 
 
@@ -103,8 +103,14 @@ class ClusterAndJobs:
             settings = settings_in_force(site_in_file(options.config), capacity, on_nodes=True)
         return cls(jobs=jobs, cluster=cluster, settings=settings)
 
-    def replayed(self, variants: list[ClusterVariant]) -> ReplayedVariants:
+    def replayed(
+        self, variants: list[ClusterVariant], *, counted_from: float = COUNTED_FROM
+    ) -> ReplayedVariants:
         """The jobs under the cluster as it is and under each variant, with a bar.
+
+        Args:
+            variants: what to try.
+            counted_from: part of the log's time from which on jobs are counted.
 
         Raises:
             ConfigurationError: a machine holds none of the jobs, or too few are counted.
@@ -113,7 +119,13 @@ class ClusterAndJobs:
         base = ClusterVariant(name=AS_IT_IS, machine=self.cluster.machine)
         with parts_bar("replaying", 1 + len(variants)) as progress:
             return replay_variants(
-                self.jobs.jobs, base, variants, self.jobs.placed, self.settings, progress
+                self.jobs.jobs,
+                base,
+                variants,
+                self.jobs.placed,
+                self.settings,
+                progress,
+                counted_from=counted_from,
             )
 
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 import numpy as np
 
 from slurm_rl_plugin.accounting.port import JobLog
-from slurm_rl_plugin.domain.machine import Machine, PriorityWeights, ResourceLimit
+from slurm_rl_plugin.domain.machine import Machine, ResourceLimit
 from slurm_rl_plugin.domain.resources import CPUS, ResourceRequests
 from slurm_rl_plugin.simulator.scoring.site_priority import SitePriority
 from slurm_rl_plugin.simulator.workloads.machine_load import completed_requests, partition_of
-from slurm_rl_plugin.units import FloatArray, IntArray
+from slurm_rl_plugin.units import MINUTE, FloatArray, IntArray
 
-#: Of PriorityFlags: weights of resources count amounts, not parts of the partition's.
-_AMOUNTS = "NO_NORMAL_TRES"
+#: Of PriorityFlags: weights of resources count amounts, not parts of the partition's; and size is
+#: over the minutes that a job asks for.
+_AMOUNTS, _OVER_TIME = "NO_NORMAL_TRES", "SMALL_RELATIVE_TO_TIME"
 
 
 def site_priority(log: JobLog, machine: Machine) -> SitePriority:
@@ -24,7 +25,7 @@ def site_priority(log: JobLog, machine: Machine) -> SitePriority:
     """
     weights, partition = machine.weights, partition_of(log, machine)
     asked = completed_requests(log, machine)
-    points = weights.size * _sizes(asked, machine, weights)
+    points = weights.size * _sizes(log, asked, machine)
     points += weights.partition * _partition_factors(machine)[partition]
     points += weights.qos * _qos_factors(log, machine)
     points += _resource_points(asked, machine, partition)
@@ -37,11 +38,19 @@ def site_priority(log: JobLog, machine: Machine) -> SitePriority:
     )
 
 
-def _sizes(asked: ResourceRequests, machine: Machine, weights: PriorityWeights) -> FloatArray:
-    """Mean of the parts of all nodes and of all CPUs that a job asks for, shape [n]."""
+def _sizes(log: JobLog, asked: ResourceRequests, machine: Machine) -> FloatArray:
+    """Mean of the parts of all nodes and of all CPUs that a job asks for, shape [n].
+
+    By a flag the larger of the two, over the whole minutes of its limit.
+    """
     nodes = np.maximum(asked.nodes, 1) / machine.nodes
-    size: FloatArray = (nodes + asked.of(CPUS) / machine.capacity[0]) / 2
-    return 1.0 - size if weights.favours_small else size
+    cpus = asked.of(CPUS) / machine.capacity[0]
+    size: FloatArray = (nodes + cpus) / 2
+    if _OVER_TIME in machine.weights.flags:
+        known = np.isfinite(log.time_limit) & (log.time_limit > 0)
+        limit = np.where(known, log.time_limit, log.run_time)  # as everywhere (definitions)
+        size = np.maximum(nodes, cpus) / np.maximum(np.ceil(limit / MINUTE), 1.0)
+    return 1.0 - size if machine.weights.favours_small else size
 
 
 def _partition_factors(machine: Machine) -> FloatArray:

@@ -12,6 +12,7 @@ from slurm_rl_plugin.domain.resources import ResourceRequests
 from slurm_rl_plugin.learning.evaluation.paired import Candidate, starts_under
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.simulator.workloads.log_workload import prepare_log
+from slurm_rl_plugin.simulator.workloads.site_points import site_priority
 from tests.unit.machine_files.written_files import machine_of_lines
 from tests.unit.simulator.test_log_workload import small_log
 
@@ -54,3 +55,19 @@ def test_memory_counts_where_the_site_bills_it(tmp_path: Path) -> None:
     assert starts(tmp_path, "00:10:00") == [0, 3000, 3500, 3400]
     weights = "TRESBillingWeights=CPU=1,Mem=4G"
     assert starts(tmp_path, "00:10:00", weights) == [0, 3000, 3400, 3500]
+
+
+def test_a_flag_makes_of_size_what_a_job_asks_for_over_its_minutes(tmp_path: Path) -> None:
+    """Slurm: the larger of the parts of nodes and CPUs, over the minutes of the limit."""
+    machine = machine_of_lines(
+        tmp_path,
+        "NodeName=n[1-4] CPUs=2 RealMemory=16000",
+        "PartitionName=batch Nodes=ALL Default=YES",
+        "PriorityWeightJobSize=1000000",
+        "PriorityFlags=SMALL_RELATIVE_TO_TIME",
+    )
+    log = small_log([60, 60, 60], [1, 4, 4], [0, 0, 0], partitions=("batch",))
+    log = replace(log, time_limit=np.array([60.0, 600.0, 601.0]))
+    assert site_priority(log, machine).points.tolist() == pytest.approx(
+        [1e6 * 0.25, 1e6 * 0.5 / 10, 1e6 * 0.5 / 11]
+    )

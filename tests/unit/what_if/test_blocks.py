@@ -19,10 +19,14 @@ def test_weeks_where_there_are_five_and_days_else() -> None:
     assert (blocks_of(20).unit, blocks_of(20).count) == ("days", 20)
 
 
-def test_few_days_draw_nothing() -> None:
-    few = blocks_of(4)
+def test_half_days_where_there_are_not_five_days() -> None:
+    assert (blocks_of(4).unit, blocks_of(4).count) == ("half days", 4)  # nobody comes at night
+
+
+def test_few_stretches_draw_nothing() -> None:
+    few = blocks_of(2)
     assert len(few.drawn) == 0
-    assert interval(few.means(np.ones(80), np.arange(80))) is None
+    assert interval(few.means(np.ones(40), np.arange(40))) is None
 
 
 def test_means_and_quantiles_are_those_of_the_drawn_jobs() -> None:

@@ -1,0 +1,278 @@
+"""CMA-ES over settings of slurm.conf inside the compiled simulator (Hansen and Ostermeier 2001).
+
+Candidates are compared on stretches of the past of a log, all on the same ones; the best few on the
+whole of it; of the best one every change goes back that the gain does not need.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from slurm_rl_plugin.features.estimates import RequestedLimit
+from slurm_rl_plugin.learning.checkpoint import Checkpoint
+from slurm_rl_plugin.learning.evaluation.paired import (
+    SITES_OWN,
+    Candidate,
+    schedule_of,
+    starts_under,
+)
+from slurm_rl_plugin.learning.load_windows import log_window, training_jobs
+from slurm_rl_plugin.learning.training_load import TrainingLoad
+from slurm_rl_plugin.learning.workplace import ThisMachine, Workplace
+from slurm_rl_plugin.machine_files.changes import changed
+from slurm_rl_plugin.machine_files.reader import DescribedCluster
+from slurm_rl_plugin.simulator.kernel.class_limit import ClassLimit
+from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
+from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog
+from slurm_rl_plugin.simulator.workloads.resampling import scale_load
+from slurm_rl_plugin.units import MINUTE, FloatArray
+from slurm_rl_plugin.utility.reward import RewardWeights
+from slurm_rl_plugin.utility.summary import JobMeasures
+from slurm_rl_plugin.what_if.tuning.space import space_of, words_of
+
+#: Fairness that a setting may cost on the past at most.
+FAIRNESS_LOSS = 0.005
+#: What a unit of fairness beyond that costs, and a longest wait ten times that of the cluster as it
+#: is: so much that no such setting is taken. A mean hides who starves until the load grows.
+_PENALTY, _STARVING = 1000.0, 20.0
+#: Stretches are tried with arrivals so much denser too: settings must hold where a load grows.
+DENSER = 1.15
+#: Part of the gain that a change must be worth, or it goes back.
+_WORTH = 0.03
+#: Parts of a stretch at its ends that are simulated and not counted.
+_UNCOUNTED = (0.1, 0.05)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TuningPlan:
+    """How long is searched, and on how much.
+
+    Attributes:
+        generations, population: of the search.
+        step: its first standard deviation.
+        stretches, jobs: on which candidates are compared, and jobs of each.
+        finalists: that are compared on the whole past.
+        seed: of the search.
+    """
+
+    generations: int = 20
+    population: int = 10
+    step: float = 0.25
+    stretches: int = 2
+    jobs: int = 6_000
+    finalists: int = 6
+    seed: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TuningTask:
+    """What every candidate is tried on.
+
+    Attributes:
+        cluster: as it is said to be.
+        loads: stretches of the past, or the whole of it.
+        weights: of the site's goals.
+        guarded: fairness, and longest wait in seconds, of the cluster as it is on each load.
+    """
+
+    cluster: DescribedCluster
+    loads: tuple[TrainingLoad, ...]
+    weights: RewardWeights
+    guarded: tuple[tuple[float, float], ...] = ()
+
+    @classmethod
+    def of(
+        cls,
+        cluster: DescribedCluster,
+        parts: Sequence[PreparedLog],
+        settings: SimulationSettings,
+        weights: RewardWeights,
+    ) -> TuningTask:
+        """The task on some parts of a log, with what simple orders make of them."""
+        loads = tuple(
+            TrainingLoad.of(each, RequestedLimit(), settings, _ends(each)) for each in parts
+        )
+        task = cls(cluster=cluster, loads=loads, weights=weights)
+        own = Candidate(name=SITES_OWN)
+        return replace(task, guarded=tuple(_guarded(load, _starts(load, own)) for load in loads))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TunedCluster:
+    """What a search found.
+
+    Attributes:
+        changes: key of slurm.conf -> value; none where nothing is better than the cluster as it is.
+        before, after: objective on the whole past.
+        curve: best objective of each generation.
+        tried: how many settings.
+    """
+
+    changes: dict[str, str]
+    before: float
+    after: float
+    curve: tuple[float, ...]
+    tried: int
+
+
+def _ends(prepared: PreparedLog) -> tuple[int, int]:
+    jobs = len(prepared.log)
+    return int(jobs * _UNCOUNTED[0]), int(jobs * _UNCOUNTED[1])
+
+
+def _starts(load: TrainingLoad, candidate: Candidate) -> FloatArray:
+    return starts_under(candidate, load.prepared, load.workload, load.settings)
+
+
+def _guarded(load: TrainingLoad, start: FloatArray) -> tuple[float, float]:
+    """Fairness and longest wait of the counted jobs."""
+    first, last = load.drop[0], len(start) - load.drop[1]
+    found = JobMeasures.of(schedule_of(load.prepared, start, load.settings))
+    longest = max(float(found.wait[first:last].max()), MINUTE)
+    return float(found.fairness[first:last].mean()), longest
+
+
+def objective_of(task: TuningTask, changes: dict[str, str], reserve: int = 0) -> float:
+    """The site's objective of some changes, mean over the loads; less for what they may not cost.
+
+    Args:
+        task: what they are tried on.
+        changes: key of slurm.conf -> value.
+        reserve: CPUs that are kept from batch jobs at most.
+    """
+    machine = task.cluster.machine
+    if words := words_of(changes):
+        machine = changed(task.cluster, words).machine
+    values = []
+    for load, (fairness, longest) in zip(task.loads, task.guarded, strict=True):
+        settings = load.settings
+        if reserve:
+            limit = ClassLimit(most=float(reserve))
+            settings = replace(settings, reserve=reserve, class_limit=limit)
+        prepared = replace(load.prepared, machine=machine)
+        on = replace(load, prepared=prepared, settings=settings)
+        start = _starts(on, Candidate(name=SITES_OWN))
+        now = _guarded(on, start)
+        cost = _PENALTY * max(fairness - FAIRNESS_LOSS - now[0], 0.0)
+        cost += _STARVING * max(math.log10(now[1] / longest), 0.0)
+        values.append(on.objective(start, task.weights) - cost)
+    return float(np.mean(values))
+
+
+def candidate_objective(task: TuningTask, candidate: Candidate) -> float:
+    """The same of another order on the cluster as it is, whatever it costs in fairness."""
+    values = [load.objective(_starts(load, candidate), task.weights) for load in task.loads]
+    return float(np.mean(values))
+
+
+def past_of(prepared: PreparedLog) -> PreparedLog:
+    """The first 60 % of a log's time, of which alone anything is chosen."""
+    return log_window(prepared, 0, training_jobs(prepared))
+
+
+def stretches_of(past: PreparedLog, plan: TuningPlan) -> list[PreparedLog]:
+    """Stretches of the past spread evenly, or all of it where it is no longer; and denser ones."""
+    jobs, parts = len(past.log), [past]
+    if jobs > plan.stretches * plan.jobs:
+        firsts = np.linspace(0, jobs - plan.jobs, plan.stretches).astype(np.int64)
+        parts = [log_window(past, int(first), plan.jobs) for first in firsts]
+    return [*parts, *(denser(part) for part in parts)]
+
+
+def denser(part: PreparedLog) -> PreparedLog:
+    """A part of a log with arrivals DENSER times as dense."""
+    return replace(part, log=scale_load(part.log, DENSER))
+
+
+def _compile(task: TuningTask) -> None:
+    """Make a worker load what an objective calls; the first candidate does that too."""
+    objective_of(replace(task, loads=task.loads[:1], guarded=task.guarded[:1]), {})
+
+
+def tune(
+    short: TuningTask,
+    whole: TuningTask,
+    plan: TuningPlan,
+    progress: Callable[[int, float], None],
+    *,
+    checkpoint: Path | None = None,
+    log_key: str = "",
+    place: Workplace | None = None,
+) -> TunedCluster:
+    """Search settings that serve the goals better than those of the cluster as it is.
+
+    Args:
+        short: the task on stretches of the past.
+        whole: the same on all of it.
+        plan: how long.
+        progress: called after each generation with its number and the best gain so far.
+        checkpoint: keeps the progress; an interrupted search goes on from there.
+        log_key: names the log and all else that shapes the search.
+        place: where candidates are tried; by default in threads of this machine.
+    """
+    from cmaes import CMA  # noqa: PLC0415 - brings scipy.stats
+
+    place = place or ThisMachine()
+    space = space_of(short.cluster.machine)
+    key = {"plan": asdict(plan), "log": log_key, "start": space.start.tolist()}
+    kept = Checkpoint(checkpoint, key)
+    base = objective_of(short, {})
+    evolution = CMA(
+        mean=space.start,
+        sigma=plan.step,
+        bounds=np.tile([0.0, 1.0], (space.size, 1)),
+        seed=plan.seed,
+        population_size=plan.population,
+    )
+    found: dict[str, tuple[float, dict[str, str]]] = {}
+    curve: list[float] = []
+    for generation in range(plan.generations):
+        points = [evolution.ask() for _ in range(plan.population)]
+        tried = [space.changes(point) for point in points]
+        if generation < len(kept.steps):
+            values = kept.steps[generation]
+        else:
+            values = place.each(objective_of, short, tried, warm_up=_compile)
+            kept.add(values)
+        evolution.tell([(point, -value) for point, value in zip(points, values, strict=True)])
+        for changes, value in zip(tried, values, strict=True):
+            found[words_of(changes)] = (value, changes)
+        curve.append(max(value for value, _ in found.values()) - base)
+        progress(generation + 1, curve[-1])
+    best = sorted(found.values(), key=lambda each: -each[0])[: plan.finalists]
+    finalists = [changes for value, changes in best if value > base]
+    before = objective_of(whole, {})
+    values = place.each(objective_of, whole, finalists, warm_up=_compile) if finalists else []
+    after, changes = max(
+        zip(values, finalists, strict=True), key=lambda each: each[0], default=(before, {})
+    )
+    if after > before:
+        changes = _needed(short, changes, base)
+        after = objective_of(whole, changes)
+    else:
+        after, changes = before, {}
+    kept.forget()
+    return TunedCluster(
+        changes=changes,
+        before=before,
+        after=after,
+        curve=tuple(curve),
+        tried=plan.generations * plan.population,
+    )
+
+
+def _needed(task: TuningTask, changes: dict[str, str], before: float) -> dict[str, str]:
+    """Take back what the gain over the cluster as it is does not need, the last keys first."""
+    after = objective_of(task, changes)
+    least = after - _WORTH * max(after - before, 0.0)
+    left = dict(changes)
+    for key in reversed(changes):
+        fewer = {name: value for name, value in left.items() if name != key}
+        if fewer and objective_of(task, fewer) >= least:
+            left = fewer
+    return left

@@ -1,0 +1,122 @@
+"""`slurm-rl tune`: settings searched on a small site whose own order is a poor one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from slurm_rl_plugin.cli.entry import main
+from slurm_rl_plugin.what_if.tuning import search
+
+Typed = Callable[..., tuple[int, str, str]]
+_DAYS, _CPUS, _JOBS = 40, 16, 3000
+
+
+def write_busy_log(path: Path, seed: int = 2) -> None:
+    """Many short narrow jobs and a few wide long ones, about as many as the machine bears."""
+    rng, lines = np.random.default_rng(seed), [f"; MaxProcs: {_CPUS}"]
+    submit = np.sort(rng.uniform(0.0, _DAYS * 86400.0, _JOBS))
+    wide = rng.random(len(submit)) < 0.06
+    run = np.where(wide, rng.uniform(7200, 36000, len(submit)), rng.uniform(60, 1800, len(submit)))
+    for job, (at, ran, many) in enumerate(zip(submit, run, wide, strict=True), start=1):
+        cpus = int(rng.integers(8, _CPUS + 1)) if many else 1
+        limit = int(ran * 1.5)
+        account = int(rng.integers(1, 4))
+        fields = [job, int(at), -1, int(ran), cpus, -1, -1, cpus, limit, -1, 1, account, account]
+        lines.append(" ".join(map(str, [*fields, -1, 1, 1, -1, -1])))
+    path.write_text("\n".join(lines) + "\n")
+
+
+@pytest.fixture
+def typed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Typed:
+    """Runs `tune` in a folder with a log: exit code, output, errors."""
+    monkeypatch.chdir(tmp_path)
+    write_busy_log(tmp_path / "log.swf")
+    (tmp_path / "slurm.conf").write_text(
+        "ClusterName=small\nSelectTypeParameters=CR_Core\nPriorityWeightJobSize=1000\n"
+        f"NodeName=n[1-{_CPUS}] CPUs=1\nPartitionName=all Nodes=ALL Default=YES\n"
+    )
+
+    def run(*words: str) -> tuple[int, str, str]:
+        capsys.readouterr()
+        status = main(["tune", "log.swf", "--cluster", "slurm.conf", *words])
+        said = capsys.readouterr()
+        return status, said.out, said.err
+
+    return run
+
+
+def told(typed: Typed, *words: str) -> dict[str, Any]:
+    status, output, errors = typed(*words, "--json")
+    assert status == 0, errors
+    found: dict[str, Any] = json.loads(output)
+    return found
+
+
+def test_a_site_that_favours_wide_jobs_is_told_better_weights(typed: Typed, tmp_path: Path) -> None:
+    found = told(typed, "--generations", "5")
+    assert found["gain"]["tuned"]["sure"]
+    assert found["gain"]["tuned"]["gain"] > 0
+    figures = found["variants"]["tuned"]["figures"]
+    assert figures["bounded_slowdown"]["ratio"] < 0.8
+    assert {"tuned", "best rule", "learned order"} <= set(found["variants"])
+    lines = (tmp_path / "tuned.conf").read_text().splitlines()
+    assert lines == found["lines"]
+    assert all(line.startswith("# ") for line in lines)
+    assert "# now: PriorityWeightJobSize=1000" in lines or any("FavorSmall" in x for x in lines)
+    held_out = found["log"]["counted_jobs"] / found["log"]["jobs"]
+    assert held_out == pytest.approx(0.35, abs=0.03)  # the last 40 % without the last twentieth
+
+
+def test_where_nothing_is_gained_nothing_is_said(
+    typed: Typed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(search, "DENSER", 1.0)
+    (tmp_path / "slurm.conf").write_text(
+        "ClusterName=small\nSelectTypeParameters=CR_Core\nPriorityFavorSmall=YES\n"
+        f"PriorityWeightJobSize=1000\nNodeName=n[1-{40 * _CPUS}] CPUs=1\n"
+        "PartitionName=all Nodes=ALL Default=YES\n"
+    )
+    status, output, _ = typed("--generations", "1")
+    assert status == 0
+    assert "Nothing gained is sure: leave slurm.conf as it is" in output
+    assert not (tmp_path / "tuned.conf").exists()
+
+
+def test_an_interrupted_search_goes_on_to_the_same_end(
+    typed: Typed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = told(typed, "--generations", "2")
+    times = []
+    objective = search.objective_of
+
+    def stop(*given: Any) -> float:
+        times.append(1)
+        if len(times) > 15:
+            raise KeyboardInterrupt
+        return objective(*given)
+
+    kept = ("--generations", "2", "--checkpoint", "kept.jsonl")
+    with monkeypatch.context() as interrupted:
+        interrupted.setattr(search, "objective_of", stop)
+        assert typed(*kept)[0] == 1
+    assert (tmp_path / "kept.jsonl").exists()
+    again = told(typed, *kept)
+    assert again["settings"] == whole["settings"]
+    assert again["search"] == whole["search"]
+    assert not (tmp_path / "kept.jsonl").exists()
+
+
+def test_people_read_the_orders_and_the_lines(typed: Typed) -> None:
+    status, output, _ = typed("--generations", "2")
+    assert status == 0
+    assert "as it is" in output
+    assert "learned order: hook default" in output
+    assert "Nothing was applied." in output or "Nothing gained is sure" in output
