@@ -22,7 +22,7 @@ from slurm_rl_plugin.machine_files.values import Value
 PLACE = "--change"
 #: A sign before the first `=` of a pair, which is moved behind it.
 _SIGN = re.compile(r"(?<![^\s\w.])([+-])=")
-_PARAMETERS = "schedulerparameters"
+_PARAMETERS, _NODES, _DEFAULT = "schedulerparameters", "nodes", "default"
 _Keys = Mapping[str, Value]
 
 
@@ -44,6 +44,11 @@ def changed(cluster: DescribedCluster, words: str) -> DescribedCluster:
     if change is None or (not named and not rest):
         return _of_settings(cluster, _assignments(words))
     name, rest = (named, rest) if named else _split_name(rest)
+    if name.lower() == _DEFAULT:
+        raise ConfigurationError(
+            f"{PLACE} {words!r}: a DEFAULT line holds for what follows it in a file: name what "
+            "is to change."
+        )
     if not name or not rest.strip():
         raise ConfigurationError(
             f"{PLACE} {words!r}: write {kind} NAME KEY=VALUE, such as {_EXAMPLES[kind.lower()]!r}."
@@ -80,12 +85,15 @@ def _listed(before: Value | None, value: Value, sign: str, key: str) -> Value:
     """A list with entries more, or fewer; of SchedulerParameters one of a name goes before."""
     entries = list(before.words) if before is not None else []
     named = _name_of if key == _PARAMETERS else str.lower
-    given = {named(word) for word in value.words}
+    words = list(value.words)
+    if key == _NODES:
+        entries, words = ([] if before is None else before.names()), value.names()
+    given = {named(word) for word in words}
     kept = [word for word in entries if named(word) not in given]
     if sign == "-" and len(kept) == len(entries):
         raise value.fault("it is not set, so nothing can be taken away")
-    words = [*kept, *value.words] if sign == "+" else kept
-    return replace(value, text=",".join(words))
+    left = [*kept, *words] if sign == "+" else kept
+    return replace(value, text=compress(left) if key == _NODES else ",".join(left))
 
 
 def _name_of(word: str) -> str:

@@ -6,23 +6,27 @@ asked for something else. What: docs/what-if.md.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
 
 from slurm_rl_plugin.accounting.port import JobLog
 from slurm_rl_plugin.domain.machine import Machine, MachinePartition
-from slurm_rl_plugin.simulator.workloads.machine_load import limits_of_time, partition_of
-from slurm_rl_plugin.units import BoolArray
+from slurm_rl_plugin.simulator.workloads.machine_load import (
+    jobs_held,
+    limits_of_time,
+    partition_of,
+)
+from slurm_rl_plugin.units import MINUTE, BoolArray, FloatArray
 
 
 def admitted(log: JobLog, before: Machine, after: Machine) -> tuple[JobLog, list[str]]:
     """The jobs as their users would send them to the changed machine, and what of them differs.
 
     A job that ran no longer than its partition now allows asks for just that; one that ran longer
-    goes to the first other partition of the changed machine that allows its limit, and where there
-    is none it stays, cut at what is allowed.
+    goes to the first other partition of the changed machine that allows its limit and whose nodes
+    hold it, and where there is none it stays and ends at what is allowed.
 
     Args:
         log: the jobs as they were recorded.
@@ -33,8 +37,9 @@ def admitted(log: JobLog, before: Machine, after: Machine) -> tuple[JobLog, list
         The jobs, and a sentence on each partition that allows less than before.
     """
     sentences: list[str] = []
-    for change in _narrower(before, after):
-        log, sentence = _under(log, change, after)
+    limit = limits_of_time(log, before)  # of a job that asks for none, what it was given
+    for partition in _narrower(before, after):
+        log, sentence = _under(log, limit, partition, after)
         sentences.append(sentence)
     return log, sentences
 
@@ -47,26 +52,24 @@ def _narrower(before: Machine, after: Machine) -> Iterator[MachinePartition]:
             yield each
 
 
-def _under(log: JobLog, partition: MachinePartition, machine: Machine) -> tuple[JobLog, str]:
+def _under(
+    log: JobLog, limit: FloatArray, partition: MachinePartition, machine: Machine
+) -> tuple[JobLog, str]:
     place = [each.name for each in machine.partitions].index(partition.name)
-    limit = limits_of_time(log, machine)
-    above = (partition_of(log, machine) == place) & (limit > partition.longest)
-    shorter = above & (log.run_time <= partition.longest)
-    others = [
-        each
-        for each in machine.partitions
-        if each.longest > partition.longest and each.name != partition.name
-    ]
-    time_limit = np.where(shorter, partition.longest, log.time_limit)
-    moved, log = _moved(log, above & ~shorter, limit, others)
-    cut = above & ~shorter & ~moved
+    mine = partition_of(log, machine) == place
+    shorter = mine & (limit > partition.longest) & (log.run_time <= partition.longest)
+    longer = mine & (log.run_time > partition.longest)
+    needed = np.fmax(limit, log.run_time)
+    log, moved = _moved(log, longer, needed, partition, machine)
+    cut = longer & ~moved
+    at_limit = shorter | cut
     log = replace(
         log,
-        time_limit=np.where(cut, partition.longest, time_limit),
+        time_limit=np.where(at_limit, partition.longest, log.time_limit),
         run_time=np.where(cut, partition.longest, log.run_time),
     )
     sentence = (
-        f"partition {partition.name} now allows {partition.longest / 60:g} minutes: "
+        f"partition {partition.name} now allows {partition.longest / MINUTE:g} minutes: "
         f"{int(shorter.sum())} jobs that asked for more and ran no longer ask for that, "
         f"{int(moved.sum())} go to another partition, {int(cut.sum())} end there."
     )
@@ -74,16 +77,22 @@ def _under(log: JobLog, partition: MachinePartition, machine: Machine) -> tuple[
 
 
 def _moved(
-    log: JobLog, chosen: BoolArray, limit: np.ndarray, others: Sequence[MachinePartition]
-) -> tuple[BoolArray, JobLog]:
-    """Send the chosen jobs to the first partition that allows their limit; which have gone."""
-    names, column = list(log.partitions), log.partition.copy()
+    log: JobLog, chosen: BoolArray, needed: FloatArray, left: MachinePartition, machine: Machine
+) -> tuple[JobLog, BoolArray]:
+    """Send the chosen jobs to the first partition that takes them; which have gone."""
     moved = np.zeros(len(log), dtype=np.bool_)
-    for each in others:
-        goes = chosen & ~moved & (limit <= each.longest)
-        if goes.any():
-            if each.name not in names:
-                names.append(each.name)
-            column[goes] = names.index(each.name)
-            moved |= goes
-    return moved, replace(log, partitions=tuple(names), partition=column)
+    for each in machine.partitions:
+        goes = chosen & ~moved & (needed <= each.longest)
+        if each.longest <= left.longest or each.name == left.name or not goes.any():
+            continue
+        sent = _sent_to(each.name, log, goes)
+        goes[goes] = jobs_held(sent.select(goes), machine)[0]
+        log = _sent_to(each.name, log, goes)
+        moved |= goes
+    return log, moved
+
+
+def _sent_to(name: str, log: JobLog, chosen: BoolArray) -> JobLog:
+    names = log.partitions if name in log.partitions else (*log.partitions, name)
+    column = np.where(chosen, names.index(name), log.partition)
+    return replace(log, partitions=names, partition=column)

@@ -8,6 +8,7 @@ jobs cost no more than the stretches that they lie in.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,10 +20,12 @@ from slurm_rl_plugin.units import DAY, FloatArray, IntArray
 #: Stretches of which an interval is told; of fewer none.
 FEWEST = 5
 RESAMPLES = 1000
+#: The 97.5 % quantile of the normal distribution.
+_NORMAL = 1.959964
 #: How long a stretch is, seconds, and what several are called; the first of which there are enough.
-_UNITS = ((WEEK, "weeks"), (DAY, "days"), (DAY / 2, "half days"))
+_UNITS = ((WEEK, "weeks"), (DAY, "days"))
 #: Bins of waits: equal ones, below a second as 0, then so many for a factor of ten.
-_BINS, _DECADES = 100, 9
+_BINS, _DECADES = 500, 9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +35,7 @@ class Blocks:
     Attributes:
         of: stretch of each counted job, shape [n].
         drawn: shape [resamples, stretches]; of no row where there are too few.
-        unit: "weeks", "days" or "half days".
+        unit: "weeks" or "days".
     """
 
     of: IntArray
@@ -41,7 +44,7 @@ class Blocks:
 
     @classmethod
     def over(cls, submit: FloatArray, rng: np.random.Generator) -> Blocks:
-        """Weeks where there are enough of them, else days, else half days.
+        """Weeks where there are enough of them, else days.
 
         Args:
             submit: of the counted jobs, seconds, shape [n] > 0.
@@ -83,23 +86,49 @@ class Blocks:
             jobs: places of these jobs among those counted, shape [m].
             levels: which quantiles.
         """
-        bins = _DECADES * _BINS + 1
         logs = np.log10(np.maximum(waits, 1.0)) * _BINS
-        of = self.of[jobs] * bins + np.minimum(np.ceil(logs).astype(np.int64), bins - 1)
-        counts = np.bincount(of, minlength=self.count * bins).reshape(self.count, bins)
+        bins = np.minimum(np.ceil(logs).astype(np.int64), _DECADES * _BINS)
+        found_bins, of = np.unique(bins, return_inverse=True)
+        counts = np.zeros((self.count, len(found_bins)))
+        np.add.at(counts, (self.of[jobs], of.reshape(-1)), 1.0)
         reached = np.cumsum(self.drawn @ counts, axis=1)
-        worth = np.where(np.arange(bins) > 0, 10.0 ** (np.arange(bins) / _BINS), 0.0)
+        worth = np.where(found_bins > 0, 10.0 ** (found_bins / _BINS), 0.0)
+        whole, exact = np.cumsum(counts.sum(axis=0)), np.quantile(waits, levels)
         found = np.full((len(self.drawn), len(levels)), np.nan)
         for place, level in enumerate(levels):
-            wanted = level * reached[:, -1:]
-            found[:, place] = worth[np.argmax((reached >= wanted) & (reached > 0), axis=1)]
+            at = np.argmax((reached >= level * reached[:, -1:]) & (reached > 0), axis=1)
+            # a bin is as wide as half a per cent: moved to where the figure itself is
+            own = worth[np.argmax(whole >= level * whole[-1])]
+            found[:, place] = worth[at] * (exact[place] / own if own > 0 else 1.0)
         found[reached[:, -1] == 0] = np.nan
         return found
 
 
-def interval(drawn: FloatArray) -> tuple[float, float] | None:
-    """The middle 95 % of draws; None where there are none, or any is no number."""
+def interval(drawn: FloatArray, figure: float, stretches: int) -> tuple[float, float] | None:
+    """The middle 95 % of draws about a figure; None where there are none, or any is no number.
+
+    Draws of few stretches vary too little: both sides are widened by Student's t over the normal,
+    and by the root of n / (n - 1).
+
+    Args:
+        drawn: the figure of each draw.
+        figure: of what happened.
+        stretches: that were drawn from.
+    """
     if len(drawn) == 0 or not np.isfinite(drawn).all():
         return None
+    wider = _student(stretches - 1) / _NORMAL * math.sqrt(stretches / (stretches - 1))
     low, high = np.quantile(drawn, ENDS)
-    return float(low), float(high)
+    return float(figure + wider * (low - figure)), float(figure + wider * (high - figure))
+
+
+def _student(freedom: int) -> float:
+    """The 97.5 % quantile of Student's t (Abramowitz and Stegun 1964, 26.7.5)."""
+    z = _NORMAL
+    terms = (
+        z,
+        (z**3 + z) / 4,
+        (5 * z**5 + 16 * z**3 + 3 * z) / 96,
+        (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384,
+    )
+    return float(sum(term / freedom**power for power, term in enumerate(terms)))

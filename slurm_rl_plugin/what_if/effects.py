@@ -10,7 +10,7 @@ import numpy as np
 from slurm_rl_plugin.learning.evaluation.group_waits import Grouping, groupings_of
 from slurm_rl_plugin.units import INTERACTIVE_WAIT_GOAL, FloatArray, IntArray
 from slurm_rl_plugin.what_if.blocks import Blocks, interval
-from slurm_rl_plugin.what_if.replay import ReplayedVariant, ReplayedVariants
+from slurm_rl_plugin.what_if.replay import ReplayedPair, ReplayedVariant
 
 SURE, NOT_SURE, NO_DIFFERENCE = "sure", "not sure", "no difference"
 #: A difference of less than this part of a figure is none, nor one of so many seconds, or units.
@@ -61,26 +61,21 @@ class GroupEffects:
     figures: dict[str, Effect]
 
 
-def effects_of(
-    replayed: ReplayedVariants, variant: ReplayedVariant, blocks: Blocks
-) -> dict[str, dict[str, GroupEffects]]:
+def effects_of(pair: ReplayedPair, blocks: Blocks) -> dict[str, dict[str, GroupEffects]]:
     """What jobs are grouped by -> group -> its effects; ALL -> ALL for all of them.
 
     Args:
-        replayed: all variants.
-        variant: one of them.
+        pair: the cluster as it is, and a variant.
         blocks: over the counted jobs, in the order of their places in the log.
     """
-    base, counted = replayed.base, replayed.counted
-    before = _Columns.of(base, base.at(counted))
-    after = _Columns.of(variant, variant.at(counted))
-    every = np.arange(len(counted))
+    before = _Columns.of(pair.base, pair.places_before)
+    after = _Columns.of(pair.variant, pair.places_after)
+    every = np.arange(len(pair.counted))
     found = {ALL: {ALL: _group(before, after, blocks, every, fairness=True)}}
-    place = base.at(counted)
-    for by, grouping in groupings_of(base.prepared).items():
+    for by, grouping in groupings_of(pair.base.prepared).items():
         found[by] = {
             name: _group(before, after, blocks, jobs, fairness=False)
-            for name, jobs in _members(grouping, place, by)
+            for name, jobs in _members(grouping, pair.places_before, by)
         }
     return found
 
@@ -126,26 +121,34 @@ def _group(
         if name != "fairness" or fairness:
             mine, theirs = values[jobs], after.means()[name][jobs]
             drawn = blocks.means(mine, jobs), blocks.means(theirs, jobs)
-            figures[name] = _effect(name, float(mine.mean()), float(theirs.mean()), drawn)
+            figures[name] = _effect(name, (float(mine.mean()), float(theirs.mean())), drawn, blocks)
     waits = before.wait[jobs], after.wait[jobs]
     levels = np.array(list(_LEVELS.values()))
     drawn_waits = [blocks.quantiles(each, jobs, levels) for each in waits]
     exact = [np.quantile(each, levels) for each in waits]
     for place, name in enumerate(_LEVELS):
         drawn = drawn_waits[0][:, place], drawn_waits[1][:, place]
-        figures[name] = _effect(name, float(exact[0][place]), float(exact[1][place]), drawn)
+        both = float(exact[0][place]), float(exact[1][place])
+        figures[name] = _effect(name, both, drawn, blocks)
     nothing = np.empty(0)
     longest = float(waits[0].max()), float(waits[1].max())
-    figures["longest_wait"] = _effect("longest_wait", *longest, (nothing, nothing))
+    figures["longest_wait"] = _effect("longest_wait", longest, (nothing, nothing), blocks)
     in_order = {name: figures[name] for name in FIGURES if name in figures}
     return GroupEffects(jobs=len(jobs), figures=in_order)
 
 
-def _effect(name: str, before: float, after: float, drawn: tuple[FloatArray, FloatArray]) -> Effect:
-    bounds = interval(drawn[1] - drawn[0])
+def _effect(
+    name: str,
+    values: tuple[float, float],
+    drawn: tuple[FloatArray, FloatArray],
+    blocks: Blocks,
+) -> Effect:
+    before, after = values
+    bounds = interval(drawn[1] - drawn[0], after - before, blocks.count)
     ratios = None
     if before > 0 and len(drawn[0]) and (drawn[0] > 0).all():
-        ratios = interval(drawn[1] / drawn[0])
+        ratios = interval(drawn[1] / drawn[0], after / before, blocks.count)
+        ratios = ratios and (max(ratios[0], 0.0), ratios[1])
     little = FEW_SECONDS if name.endswith("_wait") else LITTLE
     small = max(SMALL * abs(before), little)
     return Effect(

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from slurm_rl_plugin.learning.evaluation.group_waits import groupings_of
-from slurm_rl_plugin.units import MINUTE
-from slurm_rl_plugin.what_if.replay import ReplayedVariants
+from slurm_rl_plugin.units import MINUTE, IntArray
+from slurm_rl_plugin.what_if.replay import ReplayedVariant
 
 #: A cell's mean wait is known where the simulated one differs by no more than this part, or time.
 CLOSE, CLOSE_SECONDS = 0.15, MINUTE
@@ -74,10 +74,14 @@ class Knowledge:
         )
 
 
-def knowledge_of(replayed: ReplayedVariants) -> Knowledge:
-    """Compare the cluster as it is with what the log recorded."""
-    base = replayed.base
-    place = base.at(replayed.counted)
+def knowledge_of(base: ReplayedVariant, counted: IntArray) -> Knowledge:
+    """Compare the cluster as it is with what the log recorded.
+
+    Args:
+        base: the cluster as it is.
+        counted: places in the log of the jobs that are measured.
+    """
+    place = base.at(counted)
     recorded = base.prepared.log.start[place] - base.prepared.log.submit[place]
     known = np.isfinite(recorded)
     if not known.any():

@@ -17,7 +17,7 @@ from slurm_rl_plugin.learning.evaluation.recorded_replay import UNCOUNTED
 from slurm_rl_plugin.learning.workplace import processors_here
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog
-from slurm_rl_plugin.units import IntArray
+from slurm_rl_plugin.units import FloatArray, IntArray
 from slurm_rl_plugin.utility.summary import JobMeasures, ScheduledJobs
 from slurm_rl_plugin.what_if.admission import admitted
 from slurm_rl_plugin.what_if.variant import ClusterVariant
@@ -55,19 +55,34 @@ class ReplayedVariant:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReplayedVariants:
-    """The same jobs under the cluster as it is and under each variant.
+class ReplayedPair:
+    """The same jobs on the cluster as it is and under one variant.
 
     Attributes:
         base: the cluster as it is.
-        variants: the others, in the order in which they were given.
-        counted: places in the log, ascending, of the jobs that are measured: those that every
-            variant runs, without those at both ends.
+        variant: the other.
+        counted: places in the log, ascending, of the jobs that are measured: those that both run,
+            without those at both ends.
     """
 
     base: ReplayedVariant
-    variants: tuple[ReplayedVariant, ...]
+    variant: ReplayedVariant
     counted: IntArray
+
+    @property
+    def places_before(self) -> IntArray:
+        """Places of the counted jobs in the base."""
+        return self.base.at(self.counted)
+
+    @property
+    def places_after(self) -> IntArray:
+        """The same in the variant."""
+        return self.variant.at(self.counted)
+
+    @property
+    def submit(self) -> FloatArray:
+        """When the counted jobs came, seconds, shape [n]."""
+        return self.base.prepared.log.submit[self.places_before]
 
 
 def replay_variants(
@@ -79,13 +94,13 @@ def replay_variants(
     progress: Callable[[int], None],
     *,
     counted_from: float = COUNTED_FROM,
-) -> ReplayedVariants:
+) -> list[ReplayedPair]:
     """Simulate all jobs once under each variant, variants beside each other in threads.
 
     Args:
         jobs: as they were read.
         base: the cluster as it is.
-        variants: what to try.
+        variants: what to try, at least one.
         placed: puts jobs on a machine.
         settings: the batch system, with the bounds of the hook where there is one.
         progress: called with 1 after each simulation.
@@ -104,12 +119,17 @@ def replay_variants(
 
     with ThreadPoolExecutor(max_workers=processors_here()) as pool:
         first, *others = pool.map(run, [base, *variants])
-    counted = _counted(first, others, counted_from)
-    if len(counted) < FEWEST_JOBS:
-        raise ConfigurationError(
-            f"{len(counted)} jobs are left to compare, too few: give a longer log."
-        )
-    return ReplayedVariants(base=first, variants=tuple(others), counted=counted)
+    pairs = [
+        ReplayedPair(base=first, variant=each, counted=_counted(first, each, counted_from))
+        for each in others
+    ]
+    for pair in pairs:
+        if len(pair.counted) < FEWEST_JOBS:
+            raise ConfigurationError(
+                f"{pair.variant.variant.name}: {len(pair.counted)} jobs are left to compare, too "
+                "few: give a longer log."
+            )
+    return pairs
 
 
 def _replayed(
@@ -133,19 +153,17 @@ def _replayed(
     )
 
 
-def _counted(base: ReplayedVariant, others: Sequence[ReplayedVariant], begin: float) -> IntArray:
+def _counted(base: ReplayedVariant, other: ReplayedVariant, begin: float) -> IntArray:
     jobs, submit = base.prepared.log.job_id, base.prepared.log.submit
     border = submit[0] + begin * (submit[-1] - submit[0])
     first, last = int(np.searchsorted(submit, border)), len(jobs) - int(len(jobs) * UNCOUNTED[1])
-    counted = np.unique(jobs[first:last])
-    for each in others:
-        counted = np.intersect1d(counted, each.prepared.log.job_id, assume_unique=True)
-    return counted.astype(np.int64)
+    mine = jobs[first:last]
+    return np.intersect1d(mine, other.prepared.log.job_id, assume_unique=True).astype(np.int64)
 
 
-def left_out(base: ReplayedVariant, variant: ReplayedVariant) -> list[str]:
+def left_out(pair: ReplayedPair) -> list[str]:
     """Sentences on jobs that one machine runs and the other cannot."""
-    before, after = base.prepared.dropped, variant.prepared.dropped
+    before, after = pair.base.prepared.dropped, pair.variant.prepared.dropped
     return [
         f"{count - before.get(reason, 0)} jobs that run now could not: {reason}."
         for reason, count in after.items()

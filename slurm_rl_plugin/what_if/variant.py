@@ -80,15 +80,20 @@ def variant_of(
         raise ConfigurationError(f"{PLACE} names no change: write such as PriorityWeightAge=2000.")
     before = cluster.machine
     now, found = cluster, ClusterVariant(name=" ".join(words.split()), machine=before)
+    kept: list[str] = []
     for each in parts:
         first, _, rest = each.partition(" ")
+        if first.lower() == HOOK and found.has_hook:
+            raise ConfigurationError(f"{PLACE} {words!r}: a cluster has one hook; leave out one.")
         if first.lower() == HOOK:
             found = replace(found, policy=candidate_of(rest.strip() or DEFAULT_MODEL))
         elif first.lower() == RESERVE:
-            found = replace(found, reserve=_reserve(rest, before))
+            kept.append(rest)
         else:
             now = changed(now, each)
     after = now.machine
+    if kept:
+        found = replace(found, reserve=_reserve(",".join(kept), after))
     sentences = [each for each in after.left_out if each not in before.left_out]
     if after == replace(before, left_out=after.left_out) and not (found.has_hook or found.reserve):
         sentences.append("nothing that is simulated differs from the cluster as it is.")
@@ -106,4 +111,6 @@ def _reserve(words: str, machine: Machine) -> dict[str, float]:
             )
     if not kept:
         raise ConfigurationError(f"{PLACE} reserve: write RESOURCE=NUMBER, such as gres/gpu=8.")
+    if not float(kept.get(CPUS, 1.0)).is_integer():
+        raise ConfigurationError(f"{PLACE} reserve cpu={kept[CPUS]:g}: give a whole number.")
     return kept

@@ -87,6 +87,27 @@ def test_jobs_that_no_node_holds_any_more_are_counted(typed: Typed) -> None:
     assert any("jobs that run now could not: no node" in each for each in sentences)
 
 
+def test_a_variant_changes_nothing_in_what_is_told_of_another(typed: Typed) -> None:
+    alone = told(typed, "--change", "PriorityWeightAge=0")
+    change = "node g1 State=DOWN"  # whose jobs cannot run
+    beside = told(typed, "--change", "PriorityWeightAge=0", "--change", change)
+    assert beside["variants"]["PriorityWeightAge=0"] == alone["variants"]["PriorityWeightAge=0"]
+    counted = {name: each["counted_jobs"] for name, each in beside["variants"].items()}
+    assert counted[change] < counted["PriorityWeightAge=0"]
+
+
+def test_reserves_of_one_variant_add_up(typed: Typed) -> None:
+    parts, whole = "reserve cpu=8; reserve gres/gpu=1", "reserve cpu=8,gres/gpu=1"
+    found = told(typed, "--change", parts, "--change", whole)["variants"]
+    assert found[parts]["figures"] == found[whole]["figures"]
+
+
+def test_jobs_of_memory_need_a_cluster(typed: Typed) -> None:
+    status, _, errors = typed("week.events", "--change", "PriorityWeightAge=0")
+    assert status == 2
+    assert "give --cluster" in errors
+
+
 def test_a_log_that_records_starts_shows_how_well_the_cluster_is_known(
     typed: Typed, tmp_path: Path
 ) -> None:
@@ -152,6 +173,9 @@ def test_people_read_a_table_a_variant_and_see_a_picture(typed: Typed, tmp_path:
         (["--change", "hook nonsense"], "nonsense"),
         (["--change", "A=1", "--change", "A=1"], "given twice"),
         (["--change", "A=1", "--processors", "4"], "leave out --processors"),
+        (["--change", "hook sjf; hook saf"], "a cluster has one hook"),
+        (["--change", "reserve cpu=0.5"], "give a whole number"),
+        (["--change", "A=1", "--plot", "slurm.conf"], "the folder cannot be made"),
     ],
 )
 def test_what_cannot_be_meant_ends_in_one_sentence(

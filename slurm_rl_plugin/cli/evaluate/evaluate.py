@@ -7,6 +7,7 @@ import time
 from dataclasses import replace
 from typing import Any
 
+from slurm_rl_plugin.cli.argument_types.folders import make_folder
 from slurm_rl_plugin.cli.assembly.candidates import candidate_of
 from slurm_rl_plugin.cli.evaluate.continuous import continuous_entry, print_continuous
 from slurm_rl_plugin.cli.evaluate.entries import (
@@ -182,14 +183,8 @@ def _scaled(log: NamedLog, factor: float, candidates: list[Candidate]) -> NamedL
 
 def _make_folders(options: argparse.Namespace) -> None:
     """Make the folders for results before the work, so that no result is lost."""
-    for option, folder in (("--plot", options.plot), ("--export", options.export)):
-        try:
-            if folder is not None:
-                folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise ConfigurationError(
-                f"{option} {folder}: the folder cannot be made ({error.strerror})."
-            ) from None
+    make_folder("--plot", options.plot)
+    make_folder("--export", options.export)
 
 
 def _estimates(options: argparse.Namespace, log: NamedLog) -> tuple[RunTimeEstimate | None, bool]:

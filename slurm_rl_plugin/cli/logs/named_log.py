@@ -97,18 +97,26 @@ class ReadJobs:
         """
         return NamedLog(
             name=self.name,
-            prepared=self.placed(self.jobs, machine),
+            prepared=self.placed(self.jobs, machine, self.shares),
             report=self.report,
             origin=self.origin,
             whence=self.whence,
         )
 
-    def placed(self, jobs: JobLog, machine: Machine | None) -> PreparedLog:
-        """Some jobs of this log, or other ones like them, on a machine; raises as `on` does."""
+    def placed(
+        self, jobs: JobLog, machine: Machine | None, shares: Mapping[str, float] | None
+    ) -> PreparedLog:
+        """Some jobs of this log, or other ones like them, on a machine; raises as `on` does.
+
+        Args:
+            jobs: as they were read, or as they would be.
+            machine: whose nodes they run on; None for a pool of processors.
+            shares: of accounts; None where the jobs' work tells them.
+        """
         return prepare_log(
             jobs,
             capacity=self.capacity,
-            shares=self.shares,
+            shares=shares,
             classifier=configured_classifier(self.options.config),
             whole_nodes_of=self.options.whole_nodes_of,
             kill_at_limit=self.options.kill_at_limit,

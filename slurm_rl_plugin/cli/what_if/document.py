@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
+
+import numpy as np
 
 from slurm_rl_plugin.cli.evaluate.study.nodes import machine_entry
 from slurm_rl_plugin.cli.evaluate.study.site_replay import NOT_KNOWN_ON_NODES
@@ -13,25 +15,26 @@ from slurm_rl_plugin.learning.evaluation.on_machine import resource_figures
 from slurm_rl_plugin.what_if.blocks import Blocks
 from slurm_rl_plugin.what_if.effects import ALL, GroupEffects, effects_of
 from slurm_rl_plugin.what_if.knowledge import Knowledge, knowledge_of
-from slurm_rl_plugin.what_if.replay import ReplayedVariant, ReplayedVariants, left_out
+from slurm_rl_plugin.what_if.replay import ReplayedPair, ReplayedVariant, left_out
 
 
-def what_if_document(jobs: ReadJobs, replayed: ReplayedVariants, blocks: Blocks) -> dict[str, Any]:
+def what_if_document(jobs: ReadJobs, pairs: Sequence[ReplayedPair], seed: int) -> dict[str, Any]:
     """Everything that `what-if` prints.
 
     Args:
         jobs: of the log.
-        replayed: under each variant.
-        blocks: over the counted jobs.
+        pairs: the cluster as it is and each variant, at least one.
+        seed: of the draws of stretches.
     """
-    base = replayed.base
-    knowledge = knowledge_of(replayed)
+    base, widest = pairs[0].base, max(pairs, key=lambda each: len(each.counted))
+    knowledge = knowledge_of(base, widest.counted)
+    blocks = blocks_of(widest, seed)
     return {
         "log": {
             "name": jobs.name,
             "sha256": jobs.report.checksum,
             "jobs": len(base.prepared.log),
-            "counted_jobs": len(replayed.counted),
+            "counted_jobs": len(widest.counted),
             "dropped": {**jobs.report.dropped, **base.prepared.dropped},
             "class_rule": base.prepared.class_rule,
         },
@@ -40,26 +43,30 @@ def what_if_document(jobs: ReadJobs, replayed: ReplayedVariants, blocks: Blocks)
         "not_known": list(NOT_KNOWN_ON_NODES),
         "intervals": {"stretches": blocks.count, "unit": blocks.unit, "draws": len(blocks.drawn)},
         "variants": {
-            each.variant.name: _variant_entry(replayed, each, blocks, knowledge)
-            for each in replayed.variants
+            each.variant.variant.name: _variant_entry(each, blocks_of(each, seed), knowledge)
+            for each in pairs
         },
     }
 
 
-def _variant_entry(
-    replayed: ReplayedVariants, variant: ReplayedVariant, blocks: Blocks, knowledge: Knowledge
-) -> dict[str, Any]:
-    effects = effects_of(replayed, variant, blocks)
+def blocks_of(pair: ReplayedPair, seed: int) -> Blocks:
+    """Stretches of the counted jobs, drawn alike for all pairs of the same jobs."""
+    return Blocks.over(pair.submit, np.random.default_rng(seed))
+
+
+def _variant_entry(pair: ReplayedPair, blocks: Blocks, knowledge: Knowledge) -> dict[str, Any]:
+    effects = effects_of(pair, blocks)
     return {
+        "counted_jobs": len(pair.counted),
         "marked": knowledge.is_known is False,
-        "sentences": [*variant.sentences, *left_out(replayed.base, variant)],
+        "sentences": [*pair.variant.sentences, *left_out(pair)],
         "figures": _entry(effects[ALL][ALL])["figures"],
         "groups": {
             by: {name: _entry(each) for name, each in groups.items()}
             for by, groups in effects.items()
             if by != ALL
         },
-        "resources": _resources(replayed.base, variant),
+        "resources": _resources(pair.base, pair.variant),
     }
 
 

@@ -33,19 +33,23 @@ def print_what_if(document: Mapping[str, Any]) -> None:
     )
     for reason, count in log["dropped"].items():
         print(printable(f"Left out: {count} {reason}"))
+    for sentence in document["notes"]:
+        print(sentence)
     _print_known(document["known"])
     for sentence in cluster["not_simulated"]:
         print(printable(f"Not simulated: {sentence}"))
     print(f"Nobody knows: {'; '.join(document['not_known'])}.")
-    drawn = document["intervals"]
-    if drawn["draws"]:
-        print(f"Intervals (95 %): over {drawn['stretches']} {drawn['unit']}, drawn again.")
-    else:
-        print(
-            f"Only {drawn['stretches']} {drawn['unit']}: too few for intervals, so nothing is sure."
-        )
+    print(intervals_words(document["intervals"]))
     for name, variant in document["variants"].items():
         _print_variant(name, variant)
+
+
+def intervals_words(drawn: Mapping[str, Any]) -> str:
+    """Over what intervals are, or that there are none; a sentence."""
+    over = f"{drawn['stretches']} {drawn['unit']}"
+    if drawn["draws"]:
+        return f"Intervals (95 %): over {over}, drawn again."
+    return f"Only {over}: too few for intervals, so nothing is sure."
 
 
 def _print_known(known: Mapping[str, Any]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from slurm_rl_plugin.cli.argument_types.folders import make_folder
 from slurm_rl_plugin.cli.argument_types.numbers import at_least_one, whole_number
 from slurm_rl_plugin.cli.assembly.candidates import candidate_of
 from slurm_rl_plugin.cli.logs.arguments import add_log_options
@@ -18,26 +20,26 @@ from slurm_rl_plugin.cli.logs.named_log import site_in_file
 from slurm_rl_plugin.cli.progress import progress_bar
 from slurm_rl_plugin.cli.tables import print_json
 from slurm_rl_plugin.cli.train.place import add_place_options, array_settings, training_place
-from slurm_rl_plugin.cli.what_if.document import what_if_document
+from slurm_rl_plugin.cli.what_if.document import blocks_of, what_if_document
 from slurm_rl_plugin.cli.what_if.tune_text import print_tuning
 from slurm_rl_plugin.cli.what_if.what_if import ClusterAndJobs
 from slurm_rl_plugin.configuration.keys.goals import RewardSection
+from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.learning.evaluation.heldout import NODE_HEURISTICS
 from slurm_rl_plugin.learning.evaluation.paired import Candidate
 from slurm_rl_plugin.learning.load_windows import TRAINING_FRACTION
 from slurm_rl_plugin.learning.workplace import ThisMachine
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog
 from slurm_rl_plugin.utility.reward import RewardWeights
-from slurm_rl_plugin.what_if.blocks import Blocks
-from slurm_rl_plugin.what_if.replay import ReplayedVariants
 from slurm_rl_plugin.what_if.tuning.gain import ObjectiveGain, gain_of
 from slurm_rl_plugin.what_if.tuning.lines import conf_lines
 from slurm_rl_plugin.what_if.tuning.search import (
+    WORTH,
     TunedCluster,
     TuningPlan,
     TuningTask,
     candidate_objective,
-    denser,
+    key_of,
     objective_of,
     past_of,
     stretches_of,
@@ -98,24 +100,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(options: argparse.Namespace) -> int:
     """Search on the first 60 % of the log's time, and show what that gains on the rest."""
     workers = array_settings(options)
-    found = ClusterAndJobs.of(options.log, LogOptions.of(options))
+    found = ClusterAndJobs.of(options.log, LogOptions.of(options), known=TRAINING_FRACTION)
     weights = _weights(options.config)
     model = candidate_of(options.model)
-    if options.plot is not None:
-        options.plot.mkdir(parents=True, exist_ok=True)
-    past = past_of(found.jobs.on(found.cluster.machine).prepared)
+    make_folder("--plot", options.plot)
+    _check_output(options.output)
+    past = past_of(found.placed(found.jobs, found.cluster.machine))
     plan = replace(TuningPlan(), generations=options.generations, seed=options.seed)
-    settings = replace(found.settings.without_hook, capacity=past.capacity)
-    short = TuningTask.of(found.cluster, stretches_of(past, plan), settings, weights)
-    whole = TuningTask.of(found.cluster, [past, denser(past)], settings, weights)
-    key = f"{found.jobs.report.checksum} {weights} {len(past.log)} {found.cluster.machine}"
+    settings = replace(found.settings, capacity=past.capacity)
+    short, checks = (
+        TuningTask.of(found.cluster, stretches_of(past, count, plan.jobs), settings, weights)
+        for count in (plan.stretches, plan.checks)
+    )
+    key = key_of(past, settings, weights)
     with (
         training_place(workers) as place,
         progress_bar("tuning", plan.generations, "gain") as progress,
     ):
         tuned = tune(
             short,
-            whole,
+            checks,
             plan,
             progress,
             checkpoint=options.checkpoint,
@@ -134,6 +138,17 @@ def main(options: argparse.Namespace) -> int:
     return 0
 
 
+def _check_output(path: Path) -> None:
+    """Refuse a file that could not be written once the search is done.
+
+    Raises:
+        ConfigurationError: its folder is not there, or may not be written to.
+    """
+    folder = path.resolve().parent
+    if not folder.is_dir() or not os.access(folder, os.W_OK):
+        raise ConfigurationError(f"-o {path}: {folder} is no folder that can be written to.")
+
+
 def _weights(config: Path | None) -> RewardWeights:
     if config is not None:
         return site_in_file(config).reward
@@ -144,8 +159,9 @@ def _beside(
     tuned: TunedCluster, short: TuningTask, model: Candidate, past: PreparedLog
 ) -> dict[str, str]:
     """What is shown on the rest of the log: its name -> words of a variant."""
-    rules = {name: candidate_objective(short, Candidate(name=name)) for name in NODE_HEURISTICS}
-    rule = max(rules, key=rules.__getitem__)
+    candidates = [Candidate(name=name) for name in NODE_HEURISTICS]
+    values = ThisMachine().each(candidate_objective, short, candidates, warm_up=_nothing)
+    rule = NODE_HEURISTICS[int(np.argmax(values))]
     words = words_of(tuned.changes)
     found = {RULE: f"{HOOK} {rule}", MODEL: f"{HOOK} {model.name}"}
     if words:
@@ -155,12 +171,18 @@ def _beside(
     return found
 
 
+def _nothing(task: TuningTask) -> None:
+    """Threads of this process keep what is compiled."""
+
+
 def _reserve(tuned: TunedCluster, short: TuningTask, processors: int) -> int:
     """CPUs that are best kept from batch jobs beside the tuned settings on the past; 0 for none."""
     sizes = sorted({max(round(part * processors), 1) for part in _RESERVES})
     changes = dict(tuned.changes)
     values = {size: objective_of(short, changes, size) for size in (0, *sizes)}
-    return max(values, key=values.__getitem__)
+    best = max(values, key=values.__getitem__)
+    worth = WORTH * abs(values[0] - objective_of(short, {}))
+    return best if values[best] > values[0] + worth else 0
 
 
 def _document(
@@ -174,11 +196,13 @@ def _document(
         replace(variant_of(words, found.cluster, candidate_of), name=name)
         for name, words in beside.items()
     ]
-    replayed = found.replayed(variants, counted_from=TRAINING_FRACTION)
-    submit = replayed.base.prepared.log.submit[replayed.base.at(replayed.counted)]
-    blocks = Blocks.over(submit, np.random.default_rng(options.seed))
-    document = what_if_document(found.jobs, replayed, blocks)
-    gains = _gains(replayed, blocks, weights)
+    pairs = found.replayed(variants, counted_from=TRAINING_FRACTION)
+    document = what_if_document(found.read, pairs, options.seed)
+    document["notes"] = list(found.notes)
+    gains = {
+        each.variant.variant.name: gain_of(each, blocks_of(each, options.seed), weights)
+        for each in pairs
+    }
     sure = TUNED in gains and gains[TUNED].is_sure
     document |= {
         "goals": asdict(weights),
@@ -201,21 +225,13 @@ def _document(
     return document
 
 
-def _gains(
-    replayed: ReplayedVariants, blocks: Blocks, weights: RewardWeights
-) -> dict[str, ObjectiveGain]:
-    return {
-        each.variant.name: gain_of(replayed, each, blocks, weights) for each in replayed.variants
-    }
-
-
 def _lines(
     found: ClusterAndJobs, tuned: TunedCluster, gains: Mapping[str, ObjectiveGain]
 ) -> Sequence[str]:
     gain = gains[TUNED]
     assert gain.ci95 is not None
     head = (
-        f"# Found on the first {100 * TRAINING_FRACTION:.0f} % of the time of {found.jobs.name}; "
+        f"# Found on the first {100 * TRAINING_FRACTION:.0f} % of the time of {found.read.name}; "
         f"gain in the site's goals on the rest {gain.gain:.3f} "
         f"[{gain.ci95[0]:.3f}, {gain.ci95[1]:.3f}]. Nothing has been applied."
     )

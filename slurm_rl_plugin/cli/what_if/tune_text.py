@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from slurm_rl_plugin.cli.tables import print_table, printable, span_text
+from slurm_rl_plugin.cli.what_if.text import intervals_words
 
 _FIGURES = ("bounded_slowdown", "mean_wait", "longest_wait", "fairness")
 
@@ -24,10 +25,10 @@ def print_tuning(document: Mapping[str, Any]) -> None:
     print(document["known"]["sentence"])
     for sentence in document["cluster"]["not_simulated"]:
         print(printable(f"Not simulated: {sentence}"))
-    drawn = document["intervals"]
-    print(
-        f"Intervals (95 %): over {drawn['stretches']} {drawn['unit']} of the rest, drawn again.\n"
-    )
+    for sentence in document["notes"]:
+        print(sentence)
+    print(intervals_words(document["intervals"]))
+    print()
     _print_orders(document)
     for name, words in document["words"].items():
         print(printable(f"{name}: {words}"))

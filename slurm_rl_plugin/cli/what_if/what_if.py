@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import argparse
 import os
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from slurm_rl_plugin.accounting.port import JobLog
+from slurm_rl_plugin.cli.argument_types.folders import make_folder
 from slurm_rl_plugin.cli.argument_types.numbers import whole_number
 from slurm_rl_plugin.cli.assembly.candidates import candidate_of
 from slurm_rl_plugin.cli.evaluate.study.in_force import settings_in_force
@@ -19,20 +22,24 @@ from slurm_rl_plugin.cli.logs.arguments import (
     read_logs,
     site_adapter,
 )
-from slurm_rl_plugin.cli.logs.cluster_option import described_cluster
+from slurm_rl_plugin.cli.logs.cluster_option import LIVE, described_cluster
 from slurm_rl_plugin.cli.logs.log_options import LogOptions
-from slurm_rl_plugin.cli.logs.named_log import ReadJobs, site_in_file
+from slurm_rl_plugin.cli.logs.named_log import ReadJobs, configured_classifier, site_in_file
 from slurm_rl_plugin.cli.progress import parts_bar
 from slurm_rl_plugin.cli.tables import print_json
 from slurm_rl_plugin.cli.what_if.document import what_if_document
 from slurm_rl_plugin.cli.what_if.text import print_what_if
+from slurm_rl_plugin.domain.machine import Machine
 from slurm_rl_plugin.errors import ConfigurationError
+from slurm_rl_plugin.learning.load_windows import class_known_at_submission
 from slurm_rl_plugin.machine_files.plain_cluster import plain_cluster
 from slurm_rl_plugin.machine_files.reader import DescribedCluster
 from slurm_rl_plugin.simulator.schedules.on_nodes import AS_SLURM
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
-from slurm_rl_plugin.what_if.blocks import Blocks
-from slurm_rl_plugin.what_if.replay import COUNTED_FROM, ReplayedVariants, replay_variants
+from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog
+from slurm_rl_plugin.units import BoolArray
+from slurm_rl_plugin.what_if.replay import COUNTED_FROM, ReplayedPair, replay_variants
+from slurm_rl_plugin.what_if.site_shares import shares_at
 from slurm_rl_plugin.what_if.variant import AS_IT_IS, ClusterVariant, variant_of
 
 
@@ -68,18 +75,29 @@ class ClusterAndJobs:
     """What every question about a cluster is asked of.
 
     Attributes:
-        jobs: of the log.
+        read: the log.
+        jobs: of it, in the order in which they came.
         cluster: as it is said to be.
         settings: how slurmctld and, in variants with our hook, the daemon act.
+        shares: of accounts, where neither options nor the cluster tell them.
+        notes: what is to be known of the cluster, each one sentence.
     """
 
-    jobs: ReadJobs
+    read: ReadJobs
+    jobs: JobLog
     cluster: DescribedCluster
     settings: SimulationSettings
+    shares: Mapping[str, float] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, log: str | None, options: LogOptions) -> ClusterAndJobs:
+    def of(cls, log: str | None, options: LogOptions, known: float = 1.0) -> ClusterAndJobs:
         """Read both.
+
+        Args:
+            log: LOG; None with --from slurm.
+            options: of the log.
+            known: part of the log's time whose work tells shares that nobody else does.
 
         Raises:
             AccountingLogError: the log cannot be read.
@@ -90,22 +108,40 @@ class ClusterAndJobs:
             raise ConfigurationError(
                 "--partitions are of machines without nodes: give --cluster instead."
             )
-        (jobs,) = read_logs([log] if log else [], options)
-        if options.cluster is None:
-            cluster = plain_cluster(jobs.on(None).prepared.capacity)
+        (read,) = read_logs([log] if log else [], options)
+        jobs, notes = read.jobs, tuple[str, ...]()
+        named = options.cluster or (LIVE if options.source else None)
+        if named is None:
+            cluster, jobs, notes = _plain(read)
         else:
             check_machine_options(options)
-            cluster = described_cluster(options.cluster, site_adapter(options), os.environ)
+            cluster = described_cluster(named, site_adapter(options), os.environ)
         capacity = int(cluster.machine.capacity[0])
-        if options.config is None:
-            settings = SimulationSettings(capacity=capacity, backfilling=AS_SLURM)
-        else:
+        settings = SimulationSettings(capacity=capacity, backfilling=AS_SLURM)
+        if options.config is not None:
             settings = settings_in_force(site_in_file(options.config), capacity, on_nodes=True)
-        return cls(jobs=jobs, cluster=cluster, settings=settings)
+        found = cls(read=read, jobs=jobs, cluster=cluster, settings=settings, notes=notes)
+        early = jobs.select(_within(jobs, known))
+        prepared = read.placed(early, cluster.machine, read.shares)
+        shares = dict(zip(prepared.accounts, prepared.shares.tolist(), strict=True))
+        return replace(found, shares=shares)
+
+    def placed(self, jobs: JobLog, machine: Machine) -> PreparedLog:
+        """Jobs on a machine, with classes that are known at submission and the same shares always.
+
+        Shares are those that options give, else of the machine's accounts, else of the work that
+        the log's accounts did on the cluster as it is.
+
+        Raises:
+            ConfigurationError: the machine holds none of them.
+        """
+        shares = self.read.shares or shares_at(machine, _accounts(jobs)) or self.shares
+        prepared = self.read.placed(jobs, machine, shares)
+        return class_known_at_submission(prepared, configured_classifier(self.read.options.config))
 
     def replayed(
         self, variants: list[ClusterVariant], *, counted_from: float = COUNTED_FROM
-    ) -> ReplayedVariants:
+    ) -> list[ReplayedPair]:
         """The jobs under the cluster as it is and under each variant, with a bar.
 
         Args:
@@ -119,14 +155,48 @@ class ClusterAndJobs:
         base = ClusterVariant(name=AS_IT_IS, machine=self.cluster.machine)
         with parts_bar("replaying", 1 + len(variants)) as progress:
             return replay_variants(
-                self.jobs.jobs,
+                self.jobs,
                 base,
                 variants,
-                self.jobs.placed,
+                self.placed,
                 self.settings,
                 progress,
                 counted_from=counted_from,
             )
+
+
+def _plain(read: ReadJobs) -> tuple[DescribedCluster, JobLog, tuple[str, ...]]:
+    """A cluster of processors for jobs that ask for nothing else, and what to say of it.
+
+    Raises:
+        ConfigurationError: the jobs ask for nodes, memory or GPUs, which such a cluster lacks.
+    """
+    asked = read.jobs.requests
+    if asked is not None and (asked.total[:, 1:].any() or (asked.nodes > 1).any()):
+        raise ConfigurationError(
+            f"{read.name}: its jobs ask for nodes, memory or GPUs: give --cluster slurm.conf, or "
+            f"--cluster {LIVE} on a host of the cluster."
+        )
+    processors = read.on(None).prepared.capacity
+    everything = np.zeros(len(read.jobs), dtype=np.int64)
+    jobs = replace(read.jobs, partitions=("",), partition=everything)
+    note = (
+        f"No --cluster is given: {processors} nodes of one CPU in one partition, with the weights "
+        "of the rule multifactor."
+    )
+    return plain_cluster(processors), jobs, (note,)
+
+
+def _within(jobs: JobLog, part: float) -> BoolArray:
+    """Which jobs came within the first part of the log's time, shape [n]."""
+    if len(jobs) == 0:
+        return np.zeros(0, dtype=np.bool_)
+    first, last = float(jobs.submit.min()), float(jobs.submit.max())
+    return np.asarray(jobs.submit <= first + part * (last - first), dtype=np.bool_)
+
+
+def _accounts(jobs: JobLog) -> list[str]:
+    return [jobs.accounts[place] for place in np.unique(jobs.account)]
 
 
 def main(options: argparse.Namespace) -> int:
@@ -134,12 +204,10 @@ def main(options: argparse.Namespace) -> int:
     found = ClusterAndJobs.of(options.log, LogOptions.of(options))
     variants = [variant_of(each, found.cluster, candidate_of) for each in options.change]
     _refuse_twice([each.name for each in variants])
-    if options.plot is not None:
-        options.plot.mkdir(parents=True, exist_ok=True)
-    replayed = found.replayed(variants)
-    submit = replayed.base.prepared.log.submit[replayed.base.at(replayed.counted)]
-    blocks = Blocks.over(submit, np.random.default_rng(options.seed))
-    document: dict[str, Any] = what_if_document(found.jobs, replayed, blocks)
+    make_folder("--plot", options.plot)
+    pairs = found.replayed(variants)
+    document: dict[str, Any] = what_if_document(found.read, pairs, options.seed)
+    document["notes"] = list(found.notes)
     if options.plot is not None:
         from slurm_rl_plugin.cli.what_if.figure import draw_variants  # noqa: PLC0415 - matplotlib
 

@@ -67,22 +67,37 @@ def fit_to_machine(log: JobLog, machine: Machine) -> tuple[JobLog, dict[str, int
     Raises:
         ConfigurationError: none is left, or a constraint cannot be read.
     """
+    held, dropped = jobs_held(log, machine)
+    if not held.any():
+        raise ConfigurationError("the machine's nodes hold no job of the log: check --cluster.")
+    return log.select(held), dropped
+
+
+def jobs_held(log: JobLog, machine: Machine) -> tuple[BoolArray, dict[str, int]]:
+    """Which jobs the idle machine and its limits hold, shape [n]; how many they do not, and why.
+
+    Raises:
+        ConfigurationError: a constraint cannot be read.
+    """
     partition = partition_of(log, machine)
-    dropped = {_NO_PARTITION: int((partition < 0).sum())}
-    log = log.select(partition >= 0)
-    if len(log):
-        asked = requests_on(log, machine)
+    places = np.flatnonzero(partition >= 0)
+    dropped = {_NO_PARTITION: len(log) - len(places)}
+    if len(places):
+        asked = requests_on(log.select(places), machine)
         fits = _shapes_that_fit(asked, machine)[asked.shape]
         dropped[_NO_NODE] = int((~fits).sum())
-        log = log.select(fits)
-    if len(log):
-        limits = machine_limits(log, machine, requests_on(log, machine), partition_of(log, machine))
+        places = places[fits]
+    if len(places):
+        log_left = log.select(places)
+        limits = machine_limits(
+            log_left, machine, requests_on(log_left, machine), partition[places]
+        )
         within = ever_within_limits(limits)
         dropped[_NO_LIMIT] = int((~within).sum())
-        log = log.select(within)
-    if len(log) == 0:
-        raise ConfigurationError("the machine's nodes hold no job of the log: check --cluster.")
-    return log, {reason: count for reason, count in dropped.items() if count}
+        places = places[within]
+    held = np.zeros(len(log), dtype=np.bool_)
+    held[places] = True
+    return held, {reason: count for reason, count in dropped.items() if count}
 
 
 def limits_of_time(log: JobLog, machine: Machine) -> FloatArray:

@@ -9,7 +9,7 @@ import numpy as np
 from slurm_rl_plugin.units import FloatArray
 from slurm_rl_plugin.utility.reward import RewardWeights
 from slurm_rl_plugin.what_if.blocks import Blocks, interval
-from slurm_rl_plugin.what_if.replay import ReplayedVariant, ReplayedVariants
+from slurm_rl_plugin.what_if.replay import ReplayedPair, ReplayedVariant
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,23 +30,21 @@ class ObjectiveGain:
         return self.ci95 is not None and self.ci95[0] > 0.0
 
 
-def gain_of(
-    replayed: ReplayedVariants, variant: ReplayedVariant, blocks: Blocks, weights: RewardWeights
-) -> ObjectiveGain:
+def gain_of(pair: ReplayedPair, blocks: Blocks, weights: RewardWeights) -> ObjectiveGain:
     """Gain in time utility, responsiveness, fairness and slowdown, each by its weight.
 
     The terms of the longest wait and of what a reserve costs batch jobs are left out: draws of what
     happened know no longer wait, and both are shown beside.
 
     Args:
-        replayed: all variants.
-        variant: one of them.
+        pair: the cluster as it is, and a variant.
         blocks: over the counted jobs.
         weights: of the goals.
     """
-    every = np.arange(len(replayed.counted))
+    every = np.arange(len(pair.counted))
     sides = [
-        _columns(each, each.at(replayed.counted), weights) for each in (replayed.base, variant)
+        _columns(pair.base, pair.places_before, weights),
+        _columns(pair.variant, pair.places_after, weights),
     ]
     means = [(float(value.mean()), float(slowdown.mean())) for value, slowdown in sides]
     drawn = [
@@ -54,7 +52,8 @@ def gain_of(
     ]
     gain = _gain(np.array(means[0]), np.array(means[1]), weights)
     draws = _gain(np.array(drawn[0]), np.array(drawn[1]), weights)
-    return ObjectiveGain(gain=float(gain), ci95=interval(np.atleast_1d(draws)))
+    bounds = interval(np.atleast_1d(draws), float(gain), blocks.count)
+    return ObjectiveGain(gain=float(gain), ci95=bounds)
 
 
 def _columns(

@@ -1,11 +1,12 @@
 """CMA-ES over settings of slurm.conf inside the compiled simulator (Hansen and Ostermeier 2001).
 
-Candidates are compared on stretches of the past of a log, all on the same ones; the best few on the
-whole of it; of the best one every change goes back that the gain does not need.
+Candidates are compared on stretches of the past of a log, all on the same ones; the best few on
+more of them; of the best one every change goes back that the gain does not need.
 """
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -31,19 +32,22 @@ from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog
 from slurm_rl_plugin.simulator.workloads.resampling import scale_load
 from slurm_rl_plugin.units import MINUTE, FloatArray
+from slurm_rl_plugin.utility.responsiveness import bounded_slowdown
 from slurm_rl_plugin.utility.reward import RewardWeights
 from slurm_rl_plugin.utility.summary import JobMeasures
 from slurm_rl_plugin.what_if.tuning.space import space_of, words_of
 
 #: Fairness that a setting may cost on the past at most.
 FAIRNESS_LOSS = 0.005
-#: What a unit of fairness beyond that costs, and a longest wait ten times that of the cluster as it
-#: is: so much that no such setting is taken. A mean hides who starves until the load grows.
-_PENALTY, _STARVING = 1000.0, 20.0
+#: How many times the longest wait of the cluster as it is a setting's may be there.
+LONGEST_WAITS = 1.5
+#: What a unit of fairness beyond that costs, and a longest wait ten times beyond: so much that
+#: hardly any such setting is taken. A mean hides who starves until the load grows.
+_PENALTY, _STARVING = 1000.0, 10.0
 #: Stretches are tried with arrivals so much denser too: settings must hold where a load grows.
 DENSER = 1.15
 #: Part of the gain that a change must be worth, or it goes back.
-_WORTH = 0.03
+WORTH = 0.03
 #: Parts of a stretch at its ends that are simulated and not counted.
 _UNCOUNTED = (0.1, 0.05)
 
@@ -56,16 +60,18 @@ class TuningPlan:
         generations, population: of the search.
         step: its first standard deviation.
         stretches, jobs: on which candidates are compared, and jobs of each.
-        finalists: that are compared on the whole past.
+        checks: stretches on which the finalists are compared.
+        finalists: how many these are.
         seed: of the search.
     """
 
-    generations: int = 20
+    generations: int = 15
     population: int = 10
     step: float = 0.25
     stretches: int = 2
-    jobs: int = 6_000
-    finalists: int = 6
+    jobs: int = 5_000
+    checks: int = 5
+    finalists: int = 5
     seed: int = 1
 
 
@@ -75,7 +81,7 @@ class TuningTask:
 
     Attributes:
         cluster: as it is said to be.
-        loads: stretches of the past, or the whole of it.
+        loads: stretches of the past.
         weights: of the site's goals.
         guarded: fairness, and longest wait in seconds, of the cluster as it is on each load.
     """
@@ -93,13 +99,15 @@ class TuningTask:
         settings: SimulationSettings,
         weights: RewardWeights,
     ) -> TuningTask:
-        """The task on some parts of a log, with what simple orders make of them."""
-        loads = tuple(
-            TrainingLoad.of(each, RequestedLimit(), settings, _ends(each)) for each in parts
-        )
-        task = cls(cluster=cluster, loads=loads, weights=weights)
+        """The task on some parts of a log.
+
+        What objectives are told over (longest waits, slowdowns) are those of the cluster as it is,
+        not of simple orders as in training: that is a constant to every candidate.
+        """
+        loads = tuple(_load(each, settings) for each in parts)
         own = Candidate(name=SITES_OWN)
-        return replace(task, guarded=tuple(_guarded(load, _starts(load, own)) for load in loads))
+        guarded = tuple(_guarded(load, _starts(load, own)) for load in loads)
+        return cls(cluster=cluster, loads=loads, weights=weights, guarded=guarded)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,7 +116,7 @@ class TunedCluster:
 
     Attributes:
         changes: key of slurm.conf -> value; none where nothing is better than the cluster as it is.
-        before, after: objective on the whole past.
+        before, after: objective on the stretches of the finalists.
         curve: best objective of each generation.
         tried: how many settings.
     """
@@ -125,8 +133,30 @@ def _ends(prepared: PreparedLog) -> tuple[int, int]:
     return int(jobs * _UNCOUNTED[0]), int(jobs * _UNCOUNTED[1])
 
 
+def _load(prepared: PreparedLog, settings: SimulationSettings) -> TrainingLoad:
+    workload = prepared.workload(RequestedLimit())
+    own = Candidate(name=SITES_OWN)
+    start = starts_under(own, prepared, workload, settings.without_hook)
+    drop = _ends(prepared)
+    counted = slice(drop[0], len(start) - drop[1])
+    wait, batch = (start - workload.submit)[counted], ~prepared.interactive[counted]
+    slowdown = bounded_slowdown(wait, prepared.log.run_time[counted])
+    return TrainingLoad(
+        prepared=prepared,
+        workload=workload,
+        settings=settings,
+        fifo_max_wait=float(wait.max()),
+        sjf_batch_wait=float(wait[batch].mean()) if batch.any() else 0.0,
+        saf_slowdown=float(slowdown.mean()),
+        drop=drop,
+    )
+
+
 def _starts(load: TrainingLoad, candidate: Candidate) -> FloatArray:
-    return starts_under(candidate, load.prepared, load.workload, load.settings)
+    settings = load.settings
+    if candidate.name == SITES_OWN:  # nothing of ours acts on it but a reserve
+        settings = replace(settings, influence=math.inf, refresh=0.0, starvation=math.inf)
+    return starts_under(candidate, load.prepared, load.workload, settings)
 
 
 def _guarded(load: TrainingLoad, start: FloatArray) -> tuple[float, float]:
@@ -159,7 +189,7 @@ def objective_of(task: TuningTask, changes: dict[str, str], reserve: int = 0) ->
         start = _starts(on, Candidate(name=SITES_OWN))
         now = _guarded(on, start)
         cost = _PENALTY * max(fairness - FAIRNESS_LOSS - now[0], 0.0)
-        cost += _STARVING * max(math.log10(now[1] / longest), 0.0)
+        cost += _STARVING * max(math.log10(now[1] / (LONGEST_WAITS * longest)), 0.0)
         values.append(on.objective(start, task.weights) - cost)
     return float(np.mean(values))
 
@@ -175,18 +205,34 @@ def past_of(prepared: PreparedLog) -> PreparedLog:
     return log_window(prepared, 0, training_jobs(prepared))
 
 
-def stretches_of(past: PreparedLog, plan: TuningPlan) -> list[PreparedLog]:
+def stretches_of(past: PreparedLog, stretches: int, most: int) -> list[PreparedLog]:
     """Stretches of the past spread evenly, or all of it where it is no longer; and denser ones."""
     jobs, parts = len(past.log), [past]
-    if jobs > plan.stretches * plan.jobs:
-        firsts = np.linspace(0, jobs - plan.jobs, plan.stretches).astype(np.int64)
-        parts = [log_window(past, int(first), plan.jobs) for first in firsts]
+    if jobs > stretches * most:
+        firsts = np.linspace(0, jobs - most, stretches).astype(np.int64)
+        parts = [log_window(past, int(first), most) for first in firsts]
     return [*parts, *(denser(part) for part in parts)]
 
 
 def denser(part: PreparedLog) -> PreparedLog:
     """A part of a log with arrivals DENSER times as dense."""
     return replace(part, log=scale_load(part.log, DENSER))
+
+
+def key_of(past: PreparedLog, settings: SimulationSettings, weights: RewardWeights) -> str:
+    """A digest of everything but the plan that shapes a search."""
+    found = hashlib.sha256()
+    log = past.log
+    for column in (log.submit, log.run_time, log.time_limit, past.interactive, past.account):
+        found.update(np.ascontiguousarray(column).tobytes())
+    machine = past.machine
+    if machine is not None:
+        flags = sorted(machine.weights.flags)
+        plain = replace(machine, weights=replace(machine.weights, flags=frozenset()))
+        kinds = [replace(kind, features=frozenset()) for kind in machine.kinds]
+        found.update(repr((replace(plain, kinds=tuple(kinds)), flags)).encode())
+    found.update(repr((past.shares.tolist(), settings, weights)).encode())
+    return found.hexdigest()
 
 
 def _compile(task: TuningTask) -> None:
@@ -196,7 +242,7 @@ def _compile(task: TuningTask) -> None:
 
 def tune(
     short: TuningTask,
-    whole: TuningTask,
+    checks: TuningTask,
     plan: TuningPlan,
     progress: Callable[[int, float], None],
     *,
@@ -207,8 +253,8 @@ def tune(
     """Search settings that serve the goals better than those of the cluster as it is.
 
     Args:
-        short: the task on stretches of the past.
-        whole: the same on all of it.
+        short: the task on some stretches of the past.
+        checks: the same on more of them.
         plan: how long.
         progress: called after each generation with its number and the best gain so far.
         checkpoint: keeps the progress; an interrupted search goes on from there.
@@ -246,14 +292,15 @@ def tune(
         progress(generation + 1, curve[-1])
     best = sorted(found.values(), key=lambda each: -each[0])[: plan.finalists]
     finalists = [changes for value, changes in best if value > base]
-    before = objective_of(whole, {})
-    values = place.each(objective_of, whole, finalists, warm_up=_compile) if finalists else []
+    before = objective_of(checks, {})
+    values = place.each(objective_of, checks, finalists, warm_up=_compile) if finalists else []
     after, changes = max(
         zip(values, finalists, strict=True), key=lambda each: each[0], default=(before, {})
     )
     if after > before:
-        changes = _needed(short, changes, base)
-        after = objective_of(whole, changes)
+        fewer = _needed(short, changes, base)
+        if (value := objective_of(checks, fewer)) > before:
+            after, changes = value, fewer
     else:
         after, changes = before, {}
     kept.forget()
@@ -269,7 +316,7 @@ def tune(
 def _needed(task: TuningTask, changes: dict[str, str], before: float) -> dict[str, str]:
     """Take back what the gain over the cluster as it is does not need, the last keys first."""
     after = objective_of(task, changes)
-    least = after - _WORTH * max(after - before, 0.0)
+    least = after - WORTH * max(after - before, 0.0)
     left = dict(changes)
     for key in reversed(changes):
         fewer = {name: value for name, value in left.items() if name != key}

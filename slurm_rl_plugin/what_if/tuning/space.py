@@ -175,7 +175,7 @@ def _of_backfill(machine: Machine) -> Sequence[TunedSetting]:
             now=passes.window / MINUTE,
         ),
         TunedSetting(key="bf_resolution", least=60, most=HOUR / 2, now=passes.resolution),
-        TunedSetting(key="bf_max_job_test", least=100, most=3000, now=passes.most_jobs),
+        TunedSetting(key="bf_max_job_test", least=100, most=1000, now=passes.most_jobs),
         TunedSetting(
             key="bf_max_job_user", least=3, most=500, can_be_off=True, now=passes.most_of_user
         ),

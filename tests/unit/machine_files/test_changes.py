@@ -72,6 +72,15 @@ def test_some_nodes_of_a_line_change(cluster: DescribedCluster) -> None:
     assert kinds == {"n[1-2]": (2, 16000.0), "n[3-4]": (2, 64000.0)}
 
 
+def test_nodes_of_a_partition_are_taken_out_of_a_range(cluster: DescribedCluster) -> None:
+    fewer = changed(cluster, "partition short Nodes-=n2").machine
+    by_name = {each.name: each for each in fewer.partitions}
+    assert sum(fewer.kinds[kind].count for kind in by_name["short"].kinds) == 1
+    more = changed(cluster, "partition short Nodes+=n[3-4]").machine
+    by_name = {each.name: each for each in more.partitions}
+    assert sum(more.kinds[kind].count for kind in by_name["short"].kinds) == 4
+
+
 def test_new_nodes_say_how_large_they_are(cluster: DescribedCluster) -> None:
     after = changed(cluster, "node m[1-3] CPUs=32 RealMemory=128000").machine
     assert after.capacity[0] == 4 * 8 + 3 * 32
@@ -100,6 +109,7 @@ def test_the_database_changes(cluster: DescribedCluster) -> None:
         ("qos fast Priority=5", "no such qos; it has interactive"),
         ("user bob MaxJobs=5", "no such user; it has alice"),
         ("partition short", "write partition NAME KEY=VALUE"),
+        ("partition DEFAULT Nodes=ALL", "a DEFAULT line holds for what follows"),
         ("PriorityWeightAge", "no key=value"),
         ("PriorityWeightAge=much", "no whole number"),
         ("qos interactive Flags+=DenyOnLimit", "set whole"),

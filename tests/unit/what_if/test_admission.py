@@ -63,6 +63,28 @@ def test_who_can_go_nowhere_ends_at_the_limit(tmp_path: Path) -> None:
     assert "1 end there" in sentence
 
 
+def test_a_job_without_a_limit_is_held_to_what_it_was_given(tmp_path: Path) -> None:
+    cluster = cluster_of(tmp_path, "PartitionName=short Nodes=ALL MaxTime=4:00:00")
+    silent = replace(jobs(), time_limit=np.full(3, np.nan))
+    log, (sentence,) = admitted(silent, *narrowed(cluster))
+    assert log.run_time.tolist() == [0.5 * HOUR, 1.5 * HOUR, 2.0 * HOUR]
+    assert log.time_limit.tolist() == [2.0 * HOUR] * 3
+    assert "2 jobs that asked for more" in sentence
+
+
+def test_nobody_goes_where_no_node_holds_him(tmp_path: Path) -> None:
+    """The first partition that allows the limit has too few CPUs, the second enough."""
+    cluster = cluster_of(
+        tmp_path,
+        "NodeName=small CPUs=1 RealMemory=16000",
+        "PartitionName=short Nodes=n[1-4] MaxTime=4:00:00",
+        "PartitionName=tiny Nodes=small MaxTime=9:00:00",
+        "PartitionName=long Nodes=n[1-4] MaxTime=9:00:00",
+    )
+    log, _ = admitted(replace(jobs(), processors=np.array([8, 8, 8])), *narrowed(cluster))
+    assert log.partitions[log.partition[2]] == "long"
+
+
 def test_a_wider_limit_changes_no_job(tmp_path: Path) -> None:
     cluster = cluster_of(tmp_path, "PartitionName=short Nodes=ALL MaxTime=4:00:00")
     wider = changed(cluster, "partition short MaxTime=9:00:00").machine
