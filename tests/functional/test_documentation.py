@@ -201,7 +201,13 @@ def work_begins(title: str, parts: int) -> NoReturn:
 def is_study(command: Command) -> bool:
     """Whether it trains, searches or simulates windows: half a minute to two, even made small."""
     whole = command.words[0] == "reproduce" and not shows_its_work(command)
+    whole |= command.words[0] == "what-if" and reads_traces(command)
     return command.words[0] in {"train", "demo"} or "--protocol" in command.words or whole
+
+
+def reads_traces(command: Command) -> bool:
+    """Whether it names a log of the folder of traces."""
+    return any(word.startswith("traces/") for word in command.words)
 
 
 def shows_its_work(command: Command) -> bool:
@@ -220,7 +226,8 @@ def test_commands_of_the_documents_run(
     command: Command, workplace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     words = made_smaller(command.words)
-    if command.words[0] == "reproduce" and command.words[1] != "learning-agents":
+    replays = command.words[0] == "reproduce" and command.words[1] != "learning-agents"
+    if replays or reads_traces(command):
         if not TRACES:
             pytest.skip("SLURM_RL_TRACES names no directory of workload traces")
         (workplace / "traces").symlink_to(TRACES)
