@@ -169,10 +169,11 @@ def _plain(read: ReadJobs) -> tuple[DescribedCluster, JobLog, tuple[str, ...]]:
     """A cluster of processors for jobs that ask for nothing else, and what to say of it.
 
     Raises:
-        ConfigurationError: the jobs ask for nodes, memory or GPUs, which such a cluster lacks.
+        ConfigurationError: the jobs ask for nodes, memory or GPUs, which such a cluster lacks; of
+            memory in SWF nobody knows how much there was.
     """
     asked = read.jobs.requests
-    if asked is not None and (asked.total[:, 1:].any() or (asked.nodes > 1).any()):
+    if read.jobs.kind != "swf" and asked is not None and (asked.total[:, 1:].any() or (asked.nodes > 1).any()):
         raise ConfigurationError(
             f"{read.name}: its jobs ask for nodes, memory or GPUs: give --cluster slurm.conf, or "
             f"--cluster {LIVE} on a host of the cluster."
