@@ -111,9 +111,10 @@ def replay_variants(
         SimulationError: a variant cannot be simulated.
     """
     jobs = replace(jobs, job_id=np.arange(len(jobs)))
+    now = placed(jobs, base.machine)
 
     def run(variant: ClusterVariant) -> ReplayedVariant:
-        found = _replayed(jobs, base, variant, placed, settings)
+        found = _replayed(jobs, base, now, variant, placed, settings)
         progress(1)
         return found
 
@@ -135,12 +136,17 @@ def replay_variants(
 def _replayed(
     jobs: JobLog,
     base: ClusterVariant,
+    now: PreparedLog,
     variant: ClusterVariant,
     placed: Placed,
     settings: SimulationSettings,
 ) -> ReplayedVariant:
-    sent, sentences = admitted(jobs, base.machine, variant.machine)
-    prepared = placed(sent, variant.machine)
+    sentences: list[str] = []
+    if _schedules_alone(base.machine, variant.machine):
+        prepared = replace(now, machine=variant.machine)  # the same jobs, ready already
+    else:
+        sent, sentences = admitted(jobs, base.machine, variant.machine)
+        prepared = placed(sent, variant.machine)
     own = variant.settings(settings)
     start = starts_under(variant.policy, prepared, prepared.workload(RequestedLimit()), own)
     schedule = schedule_of(prepared, start, own)
@@ -151,6 +157,14 @@ def _replayed(
         measures=JobMeasures.of(schedule),
         sentences=(*variant.sentences, *sentences),
     )
+
+
+def _schedules_alone(before: Machine, after: Machine) -> bool:
+    """Whether machines differ in weights of priorities and in backfill alone."""
+    alike = replace(
+        after, weights=before.weights, backfill=before.backfill, left_out=before.left_out
+    )
+    return alike == before and before.billing == after.billing
 
 
 def _counted(base: ReplayedVariant, other: ReplayedVariant, begin: float) -> IntArray:

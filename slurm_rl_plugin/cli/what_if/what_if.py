@@ -172,8 +172,8 @@ def _plain(read: ReadJobs) -> tuple[DescribedCluster, JobLog, tuple[str, ...]]:
         ConfigurationError: the jobs ask for nodes, memory or GPUs, which such a cluster lacks; of
             memory in SWF nobody knows how much there was.
     """
-    asked = read.jobs.requests
-    if read.jobs.kind != "swf" and asked is not None and (asked.total[:, 1:].any() or (asked.nodes > 1).any()):
+    asked = None if read.jobs.kind == "swf" else read.jobs.requests
+    if asked is not None and (asked.total[:, 1:].any() or (asked.nodes > 1).any()):
         raise ConfigurationError(
             f"{read.name}: its jobs ask for nodes, memory or GPUs: give --cluster slurm.conf, or "
             f"--cluster {LIVE} on a host of the cluster."
