@@ -22,10 +22,11 @@ import numpy as np
 
 from bench.node_hours.change import changed_cluster
 from bench.node_hours.controller_log import delays_of
-from bench.node_hours.effect_on_cell import VERDICTS, EffectOnCell
+from bench.node_hours.effect_on_cell import EffectOnCell
 from bench.node_hours.fidelity import agrees, as_simulated
 from bench.node_hours.figures import Run, cells_of, waits_of
 from bench.node_hours.replay import CONTROLLER_LOG
+from bench.node_hours.settings_table import table_of
 from bench.node_hours.simulated import simulated_starts
 from slurm_rl_plugin.machine_files.reader import read_cluster
 from slurm_rl_plugin.units import BoolArray, FloatArray
@@ -165,32 +166,6 @@ def _by_place(run: Run, count: int) -> FloatArray:
     found = np.full(count or len(run["jobs"]), np.nan)
     found[run.get("places", range(len(run["jobs"])))] = waits_of(run)
     return found
-
-
-def table_of(result: Mapping[str, Any]) -> str:
-    """For people: a line a cell."""
-    lines = []
-    for change, cells in result["cells"].items():
-        lines.append(f"{change or 'as it is'}: MEAN WAIT, REAL AND SIMULATED, S; * DIFFERS")
-        for name, cell in cells.items():
-            told = [
-                f"{real:8.1f} {ours:8.1f}{' ' if near else '*'}"
-                for real, ours, near in zip(*cell.values(), strict=True)
-            ]
-            lines.append(f"  {name:28}{' '.join(told)}")
-        near = [each for cell in cells.values() for each in cell["agrees"]]
-        lines.append(f"  cells that agree: {sum(near)} of {len(near)}")
-    for change, cells in result["effects"].items():
-        lines.append(f"{change}: EFFECT, REAL, SIMULATED, INTERVAL, CHANCE")
-        for name, cell in cells.items():
-            ci95, chance = cell["ci95"], cell["chance"]
-            bounds = f"{ci95[0]:.1f} to {ci95[1]:.1f}" if ci95 else "no interval"
-            told = f"{cell['real']:8.1f}{cell['simulated']:8.1f}  {bounds:18}"
-            lines.append(f"  {name:28}{told}" + ("" if chance is None else f"{chance:6.1f}"))
-        for verdict in VERDICTS:
-            asked = [cell[verdict] for cell in cells.values() if cell[verdict] is not None]
-            lines.append(f"  {verdict}: {sum(asked)} of {len(asked)}")
-    return "\n".join(lines)
 
 
 if __name__ == "__main__":
