@@ -88,8 +88,8 @@ def _cell(
         "jobs": int(cells_of(runs[0])[name].sum()),
         "real": real,
         "simulated": ours,
-        "agrees": [_agrees(*both) for both in zip(real, ours, strict=True)],
-        "real_agrees": [_agrees(*both) for both in others],
+        "agrees": [agrees(*both) for both in zip(real, ours, strict=True)],
+        "real_agrees": [agrees(*both) for both in others],
     }
 
 
@@ -105,8 +105,9 @@ def _mean_wait(run: Run, cell: Cell) -> float:
     return float(waits_of(run)[cells_of(run)[cell]].mean())
 
 
-def _agrees(real: float, other: float) -> bool:
-    return abs(real - other) <= max(WITHIN * real, A_SECOND)
+def agrees(real: float, other: float, before: float | None = None) -> bool:
+    """Whether two mean waits, or two effects on a mean wait of `before`, are near enough."""
+    return abs(real - other) <= max(WITHIN * (real if before is None else before), A_SECOND)
 
 
 def _apart(ones: Sequence[Run], others: Sequence[Run]) -> list[float]:

@@ -12,14 +12,13 @@ from threading import Event
 from typing import Any
 
 from bench.node_hours.load import NodeJob, sbatch_options
-from bench.node_hours.machine import cluster_plan
 from bench.node_hours.placement import placements_of
 from bench.plan_hours.load import USERS, account_of
 from bench.reserve_hours.replay import Stopped, in_time
 from bench.speed.deep_queue import PATIENCE, tell
 from slurm_rl_plugin.units import HOUR
 from tests.real.conftest import running_slurm
-from tests.real.private_cluster import PrivateSlurm
+from tests.real.private_cluster import ClusterPlan, PrivateSlurm
 from tests.real.slurm_releases import RELEASES
 
 #: What sacct tells of a job; times in seconds since the epoch.
@@ -38,7 +37,7 @@ def replay(
     name: str,
     release: str,
     jobs: Sequence[NodeJob],
-    speed: float,
+    plan: ClusterPlan,
     folder: Path,
     stop: Event,
     submitted: Callable[[int], None],
@@ -52,7 +51,7 @@ def replay(
         name: of the run, for the words that say how far it is.
         release: of Slurm.
         jobs: in order of submission.
-        speed: seconds of the log in one second of the run.
+        plan: of the cluster.
         folder: of copies of the configuration and of slurmctld's log; must be there.
         stop: breaks it off once it is set.
         submitted: is told how many jobs more were submitted.
@@ -66,7 +65,7 @@ def replay(
         numbers.append(_submit(cluster, jobs[place]))
         submitted(1)
 
-    with running_slurm(cluster_plan(speed), RELEASES[release]) as cluster:
+    with running_slurm(plan, RELEASES[release]) as cluster:
         for each in CONFIGURED:
             text = cluster.directory.joinpath("etc", each).read_text()
             folder.joinpath(each).write_text(text)

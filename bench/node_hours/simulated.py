@@ -20,11 +20,14 @@ from slurm_rl_plugin.simulator.workloads.log_workload import prepare_log
 from slurm_rl_plugin.simulator.workloads.machine_load import node_machine
 from slurm_rl_plugin.simulator.workloads.site_points import site_priority
 from slurm_rl_plugin.units import MINUTE, FloatArray, IntArray
+from slurm_rl_plugin.what_if.admission import admitted
 
 Job = Mapping[str, Any]
 
 
-def simulated_starts(jobs: Sequence[Job], machine: Machine, delays: Delays) -> FloatArray:
+def simulated_starts(
+    jobs: Sequence[Job], machine: Machine, delays: Delays, before: Machine | None = None
+) -> FloatArray:
     """When each job starts on the simulated machine, seconds since the epoch; shape [n].
 
     Submissions, run times, requests and limits are those of the real run, as accounting tells them.
@@ -33,22 +36,26 @@ def simulated_starts(jobs: Sequence[Job], machine: Machine, delays: Delays) -> F
         jobs: of one repetition, in any order.
         machine: that its slurm.conf describes.
         delays: of its slurmctld.
+        before: that the jobs were sent to, where that is another one. They are then sent to this
+            one as their users would (what_if/admission.py); NaN of those that it does not hold.
 
     Raises:
-        ValueError: the machine does not hold some of the jobs.
+        ValueError: the machine that they were sent to does not hold some of the jobs.
     """
     order = np.argsort([job["number"] for job in jobs], kind="stable")  # that of submission
     log = _noticed_later(log_of([jobs[place] for place in order], delays.handover), delays.notice)
+    if before is not None:
+        log, _ = admitted(log, before, machine)
     prepared = prepare_log(log, machine=machine)
-    if len(prepared.log) < len(jobs):
+    if before is None and len(prepared.log) < len(jobs):
         raise ValueError(f"the machine holds {len(prepared.log)} of {len(jobs)} jobs")
     points = site_priority(prepared.log, machine)._replace(first=delays.calculated)
     site = QueueOrder(site=points)
     settings = SimulationSettings(capacity=prepared.capacity, backfilling=AS_SLURM)
     nodes = node_machine(prepared.log, machine)
     schedule = simulate_on_nodes(prepared.workload(RequestedLimit()), nodes, site, settings)
-    found = np.empty(len(jobs))
-    found[order] = schedule.start
+    found = np.full(len(jobs), np.nan)
+    found[order[np.searchsorted(log.job_id, prepared.log.job_id)]] = schedule.start
     return found
 
 

@@ -22,6 +22,7 @@ from typing import Any
 
 from bench.node_hours.campaign import APART
 from bench.node_hours.load import NodeJob, stretch_of
+from bench.node_hours.machine import cluster_plan
 from bench.node_hours.replay import replay
 from bench.speed.deep_queue import tell
 from bench.start_hours.kept_looks import kept_looks
@@ -76,7 +77,8 @@ def _run(arm: str, folder: Path, jobs: Sequence[NodeJob], stop: Event, done: Any
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     found = replay(
-        arm, RELEASE, jobs, SPEED, folder, stop, done, lambda slurm: _watched(slurm, arm, folder)
+        *(arm, RELEASE, jobs, cluster_plan(SPEED), folder, stop, done),
+        beside=lambda slurm: _watched(slurm, arm, folder),
     )
     write_whole(folder / JOBS, json.dumps(found) + "\n")
     tell(f"{arm}: done")
