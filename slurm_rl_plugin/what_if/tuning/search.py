@@ -35,7 +35,7 @@ from slurm_rl_plugin.units import MINUTE, FloatArray
 from slurm_rl_plugin.utility.responsiveness import bounded_slowdown
 from slurm_rl_plugin.utility.reward import RewardWeights
 from slurm_rl_plugin.utility.summary import JobMeasures
-from slurm_rl_plugin.what_if.tuning.space import space_of, words_of
+from slurm_rl_plugin.what_if.tuning.space import TuningSpace, space_of, words_of
 
 #: Fairness that a setting may cost on the past at most.
 FAIRNESS_LOSS = 0.005
@@ -261,13 +261,45 @@ def tune(
         log_key: names the log and all else that shapes the search.
         place: where candidates are tried; by default in threads of this machine.
     """
-    from cmaes import CMA  # noqa: PLC0415 - brings scipy.stats
-
     place = place or ThisMachine()
     space = space_of(short.cluster.machine)
     key = {"plan": asdict(plan), "log": log_key, "start": space.start.tolist()}
     kept = Checkpoint(checkpoint, key)
     base = objective_of(short, {})
+
+    def values_of(generation: int, tried: list[dict[str, str]]) -> list[float]:
+        if generation >= len(kept.steps):
+            kept.add(place.each(objective_of, short, tried, warm_up=_compile))
+        return list(kept.steps[generation])
+
+    found, curve = _searched(space, plan, values_of, lambda step, best: progress(step, best - base))
+    best = sorted(found.values(), key=lambda each: -each[0])[: plan.finalists]
+    finalists = [changes for value, changes in best if value > base]
+    values = place.each(objective_of, checks, finalists, warm_up=_compile) if finalists else []
+    before = objective_of(checks, {})
+    after, changes = _best(short, checks, list(zip(values, finalists, strict=True)), (base, before))
+    kept.forget()
+    return TunedCluster(
+        changes=changes,
+        before=before,
+        after=after,
+        curve=tuple(value - base for value in curve),
+        tried=plan.generations * plan.population,
+    )
+
+
+_Found = dict[str, tuple[float, dict[str, str]]]
+
+
+def _searched(
+    space: TuningSpace,
+    plan: TuningPlan,
+    values_of: Callable[[int, list[dict[str, str]]], list[float]],
+    progress: Callable[[int, float], None],
+) -> tuple[_Found, list[float]]:
+    """Words of every setting tried -> its objective and changes; the best of each generation."""
+    from cmaes import CMA  # noqa: PLC0415 - brings scipy.stats
+
     evolution = CMA(
         mean=space.start,
         sigma=plan.step,
@@ -275,42 +307,40 @@ def tune(
         seed=plan.seed,
         population_size=plan.population,
     )
-    found: dict[str, tuple[float, dict[str, str]]] = {}
+    found: _Found = {}
     curve: list[float] = []
     for generation in range(plan.generations):
         points = [evolution.ask() for _ in range(plan.population)]
         tried = [space.changes(point) for point in points]
-        if generation < len(kept.steps):
-            values = kept.steps[generation]
-        else:
-            values = place.each(objective_of, short, tried, warm_up=_compile)
-            kept.add(values)
+        values = values_of(generation, tried)
         evolution.tell([(point, -value) for point, value in zip(points, values, strict=True)])
         for changes, value in zip(tried, values, strict=True):
             found[words_of(changes)] = (value, changes)
-        curve.append(max(value for value, _ in found.values()) - base)
+        curve.append(max(value for value, _ in found.values()))
         progress(generation + 1, curve[-1])
-    best = sorted(found.values(), key=lambda each: -each[0])[: plan.finalists]
-    finalists = [changes for value, changes in best if value > base]
-    before = objective_of(checks, {})
-    values = place.each(objective_of, checks, finalists, warm_up=_compile) if finalists else []
-    after, changes = max(
-        zip(values, finalists, strict=True), key=lambda each: each[0], default=(before, {})
-    )
-    if after > before:
-        fewer = _needed(short, changes, base)
-        if (value := objective_of(checks, fewer)) > before:
-            after, changes = value, fewer
-    else:
-        after, changes = before, {}
-    kept.forget()
-    return TunedCluster(
-        changes=changes,
-        before=before,
-        after=after,
-        curve=tuple(curve),
-        tried=plan.generations * plan.population,
-    )
+    return found, curve
+
+
+def _best(
+    short: TuningTask,
+    checks: TuningTask,
+    finalists: Sequence[tuple[float, dict[str, str]]],
+    before: tuple[float, float],
+) -> tuple[float, dict[str, str]]:
+    """The best finalist without what it does not need; nothing where none is better than now.
+
+    Args:
+        short: the task on some stretches of the past.
+        checks: the same on more of them.
+        finalists: objective on those, and changes, of each.
+        before: objective of the cluster as it is on `short` and on `checks`.
+    """
+    after, changes = max(finalists, key=lambda each: each[0], default=(before[1], {}))
+    if after <= before[1]:
+        return before[1], {}
+    fewer = _needed(short, changes, before[0])
+    value = objective_of(checks, fewer)
+    return (value, fewer) if value > before[1] else (after, changes)
 
 
 def _needed(task: TuningTask, changes: dict[str, str], before: float) -> dict[str, str]:
