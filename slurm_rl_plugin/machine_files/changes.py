@@ -110,7 +110,10 @@ def _of_settings(cluster: DescribedCluster, given: Sequence[tuple[Value, str]]) 
 def _of_partition(
     cluster: DescribedCluster, name: str, given: Sequence[tuple[Value, str]]
 ) -> DescribedCluster:
-    """One partition with other keys, or a new one that names its nodes."""
+    """One partition with other keys, or a new one that names its nodes.
+
+    Jobs of a log were let in as it was: keys that say who may send what change nothing of them.
+    """
     partitions, known = list(cluster.said.partitions), False
     for place, record in enumerate(partitions):
         if record.name.text == name:
@@ -120,7 +123,13 @@ def _of_partition(
         if "nodes" not in _with({}, [(value, "") for value, _ in given]):
             raise _unknown("partition", name, (each.name.text for each in partitions))
         partitions.append(ConfRecord(Value(PLACE, "PartitionName", name), _with({}, given)))
-    return replace(cluster, said=replace(cluster.said, partitions=partitions))
+    notes = [
+        f"{value.said}: who may send what is not simulated: jobs of the log stay where they are."
+        for value, _ in given
+        if value.key.lower() in _WHO_MAY
+    ]
+    said = replace(cluster.said, partitions=partitions, notes=[*cluster.said.notes, *notes])
+    return replace(cluster, said=said)
 
 
 def _of_nodes(
@@ -145,6 +154,11 @@ def _of_nodes(
     return replace(cluster, said=replace(cluster.said, nodes=nodes))
 
 
+#: Keys of a partition that say whose jobs, and which, it takes.
+_WHO_MAY = (
+    *("allocnodes", "allowaccounts", "allowgroups", "allowqos", "denyaccounts", "denyqos"),
+    *("maxnodes", "minnodes", "rootonly", "reqresv", "state"),
+)
 #: One of these says how large a new node is.
 _SIZES = ("cpus", "procs", "sockets", "corespersocket", "boards")
 

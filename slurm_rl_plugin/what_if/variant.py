@@ -20,6 +20,8 @@ from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 AS_IT_IS = "as it is"
 #: Words of a change that are no words of slurm.conf: our order, and what is kept from batch jobs.
 HOOK, RESERVE = "hook", "reserve"
+#: A word of a change that is told why it cannot be tried.
+_PLAN = "plan"
 #: The model of a hook that none is named for.
 DEFAULT_MODEL = "default"
 
@@ -89,6 +91,11 @@ def variant_of(
             found = replace(found, policy=candidate_of(rest.strip() or DEFAULT_MODEL))
         elif first.lower() == RESERVE:
             kept.append(rest)
+        elif first.lower() == _PLAN:
+            raise ConfigurationError(
+                f"{PLACE} {words!r}: run times in the plan are not simulated on nodes; on equal "
+                "processors `slurm-rl evaluate --protocol continuous --plan` does."
+            )
         else:
             now = changed(now, each)
     after = now.machine

@@ -174,6 +174,7 @@ def test_people_read_a_table_a_variant_and_see_a_picture(typed: Typed, tmp_path:
         (["--change", "A=1", "--change", "A=1"], "given twice"),
         (["--change", "A=1", "--processors", "4"], "leave out --processors"),
         (["--change", "hook sjf; hook saf"], "a cluster has one hook"),
+        (["--change", "plan run times"], "run times in the plan are not simulated on nodes"),
         (["--change", "reserve cpu=0.5"], "give a whole number"),
         (["--change", "A=1", "--plot", "slurm.conf"], "the folder cannot be made"),
     ],

@@ -126,3 +126,9 @@ def test_what_cannot_be_meant_is_told_in_one_sentence(
 def test_a_key_that_is_not_known_is_named(cluster: DescribedCluster) -> None:
     after = changed(cluster, "FancyScheduling=yes").machine
     assert "--change: FancyScheduling=yes: not known here, so it has no effect." in after.left_out
+
+
+def test_keys_that_say_who_may_send_what_are_named(cluster: DescribedCluster) -> None:
+    after = changed(cluster, "partition short AllowQOS=interactive MaxNodes=1").machine
+    named = [each for each in after.left_out if "who may send what" in each]
+    assert [each.split(":")[1].strip() for each in named] == ["AllowQOS=interactive", "MaxNodes=1"]
