@@ -92,34 +92,36 @@ def _members(grouping: Grouping, place: IntArray, by: str) -> list[tuple[str, In
 
 @dataclass(frozen=True, slots=True)
 class _Columns:
-    """Measures of the counted jobs under one variant, shape [n]."""
+    """Measures of the counted jobs under one variant, shape [n].
+
+    Attributes:
+        wait: seconds.
+        means: by the name of a figure, what it is the mean of.
+    """
 
     wait: FloatArray
-    bounded_slowdown: FloatArray
-    fairness: FloatArray
+    means: Mapping[str, FloatArray]
 
     @classmethod
     def of(cls, replayed: ReplayedVariant, place: IntArray) -> _Columns:
         found = replayed.measures
-        return cls(found.wait[place], found.bounded_slowdown[place], found.fairness[place])
-
-    def means(self) -> Mapping[str, FloatArray]:
-        """Figures that are means of something."""
-        return {
-            "mean_wait": self.wait,
-            "within_120s": (self.wait <= INTERACTIVE_WAIT_GOAL).astype(np.float64),
-            "bounded_slowdown": self.bounded_slowdown,
-            "fairness": self.fairness,
+        wait = found.wait[place]
+        means = {
+            "mean_wait": wait,
+            "within_120s": (wait <= INTERACTIVE_WAIT_GOAL).astype(np.float64),
+            "bounded_slowdown": found.bounded_slowdown[place],
+            "fairness": found.fairness[place],
         }
+        return cls(wait, means)
 
 
 def _group(
     before: _Columns, after: _Columns, blocks: Blocks, jobs: IntArray, *, fairness: bool
 ) -> GroupEffects:
     figures: dict[str, Effect] = {}
-    for name, values in before.means().items():
+    for name, values in before.means.items():
         if name != "fairness" or fairness:
-            mine, theirs = values[jobs], after.means()[name][jobs]
+            mine, theirs = values[jobs], after.means[name][jobs]
             drawn = blocks.means(mine, jobs), blocks.means(theirs, jobs)
             figures[name] = _effect(name, (float(mine.mean()), float(theirs.mean())), drawn, blocks)
     waits = before.wait[jobs], after.wait[jobs]
