@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from slurm_rl_plugin.forecasts.replays.drawn_runs import RunSpreads
 from slurm_rl_plugin.forecasts.replays.past_arrivals import PastArrivals
 from slurm_rl_plugin.forecasts.replays.queue_now import QueueNow
+from slurm_rl_plugin.forecasts.replays.resumed_queue import resumed_queue
 from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.nodes.node_machine import NodeMachine
-from slurm_rl_plugin.simulator.schedules.kept_order import RunUnderWay, run_until_started
-from slurm_rl_plugin.simulator.schedules.on_nodes import NodeRun
+from slurm_rl_plugin.simulator.schedules.kept_order import run_until_started
 from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder
-from slurm_rl_plugin.simulator.schedules.resumed import ProcessorRun
-from slurm_rl_plugin.simulator.schedules.resumed_on_nodes import resume_on_nodes
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.units import DAY, FloatArray, IntArray
 
@@ -115,37 +113,14 @@ class ReplayedSite:
         workload = chosen._replace(
             submit=np.concatenate([chosen.submit[: len(present)], submit]), run_time=run_time
         )
-        run = self._resumed(queue, workload, jobs, runs)
+        order, keeps = self.order(workload, jobs), self.kept > 0.0
+        run = resumed_queue(
+            queue, workload, jobs, order, self.settings, self.machine, keeps_order=keeps
+        )
         places = np.searchsorted(present, awaited)
         run_until_started(run, places, queue.now + _FURTHEST, self.kept)
         start = run.cluster.start[places]
         return np.where(np.isnan(start), queue.now + _FURTHEST, start)
-
-    def _resumed(
-        self, queue: QueueNow, workload: Workload, jobs: IntArray, runs: IntArray
-    ) -> RunUnderWay:
-        """The queue as it stands, to be played forward; of `jobs` those at `runs` run."""
-        order, settings = self.order(workload, jobs), self._settings_of(workload, runs)
-        keeps = self.kept > 0.0
-        run: ProcessorRun | NodeRun
-        if self.machine is None:
-            run = ProcessorRun.of(workload, order, settings, keeps_order=keeps)
-        else:
-            nodes = self.machine.of_jobs(jobs)
-            run = NodeRun.of(workload, nodes, order, settings, keeps_order=keeps)
-        run.cluster.account_usage[: len(queue.usage)] = queue.usage
-        present = jobs[: len(queue.running) + len(queue.pending)]
-        run.queue.protection.resume(queue.protection, present)
-        if isinstance(run, NodeRun):
-            resume_on_nodes(run, queue.now, runs, queue.start, queue.held, queue.looks)
-        else:
-            run.resume(queue.now, runs, queue.start)
-        return run
-
-    def _settings_of(self, workload: Workload, runs: IntArray) -> SimulationSettings:
-        """Of a machine that holds the running jobs: some may run on what was taken off it since."""
-        held = int(workload.processors[runs].sum())
-        return replace(self.settings, capacity=max(self.settings.capacity, held))
 
     def _shares(self, jobs: IntArray, rng: np.random.Generator) -> FloatArray:
         own = rng.random(len(jobs))

@@ -1,0 +1,230 @@
+"""A switchback experiment as it was declared: which order is in force in which block of time.
+
+Site and daemon, or two models, hold the same queue in turns. A pair is the same hours of two days
+that follow each other; a coin of its own says who holds it on the first day, and the other has the
+second. So every hour of the day is held once by each of both in two days, and which one comes first
+is known to nobody before (Bojinov, Simchi-Levi and Zhao 2023).
+"""
+
+from __future__ import annotations
+
+import bisect
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from slurm_rl_plugin.errors import ConfigurationError
+from slurm_rl_plugin.units import DAY, HOUR, BoolArray, FloatArray, IntArray
+
+#: Whose order a block has: the site's own, our factors taken back; or ours.
+SITE, OURS = "site", "ours"
+ARMS = (SITE, OURS)
+#: Hours that a block may have, so that days are whole blocks.
+BLOCK_HOURS = (2, 3, 4, 6, 8, 12, 24)
+#: The first pairs are of the shortest blocks: who does harm shall not do it for long.
+_CAREFUL_DAYS = 2
+#: Seconds of a wash-out at most.
+_LONGEST_WASH_OUT = HOUR
+_WASH_OUT = 1.0 / 8.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Block:
+    """A time in which one order is in force.
+
+    Attributes:
+        begin, end: seconds since the epoch.
+        arm: one of ARMS.
+        pair: number of the pair that it belongs to.
+    """
+
+    begin: float
+    end: float
+    arm: str
+    pair: int
+
+    @property
+    def counted_from(self) -> float:
+        """The end of the wash-out, in which what came before still acts, seconds."""
+        return self.begin + min(_WASH_OUT * (self.end - self.begin), _LONGEST_WASH_OUT)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Declaration:
+    """What was declared before an experiment began; nothing of it changes while it lasts.
+
+    Attributes:
+        goal: name of the goal that decides whether anything is gained.
+        harm: ratio of a goal's cost, ours over the site's, beyond which it is harm.
+        longest_wait: seconds beyond which no job may wait in a block of ours; inf for no bound.
+        model_sha256: of the model on trial; "" for a rule.
+        policy: its name.
+        seed: of the coins.
+        day: seconds of a day; less where time is compressed.
+        blocks: in order of time, without gaps.
+    """
+
+    goal: str
+    harm: float
+    longest_wait: float
+    policy: str
+    model_sha256: str
+    seed: int
+    day: float
+    blocks: tuple[Block, ...]
+
+    @property
+    def begin(self) -> float:
+        """When the first block begins, seconds since the epoch."""
+        return self.blocks[0].begin
+
+    @property
+    def end(self) -> float:
+        """When the last block ends, seconds since the epoch."""
+        return self.blocks[-1].end
+
+    def block_at(self, time: float) -> Block | None:
+        """The block of a time; None before the first and behind the last."""
+        place = bisect.bisect_right(self.blocks, time, key=lambda block: block.begin) - 1
+        if place < 0 or time >= self.blocks[place].end:
+            return None
+        return self.blocks[place]
+
+    def closed(self, now: float) -> int:
+        """How many blocks are over."""
+        return bisect.bisect_right(self.blocks, now, key=lambda block: block.end)
+
+    def as_json(self) -> dict[str, Any]:
+        """As `of_json` reads it."""
+        document = asdict(self)
+        document["longest_wait"] = None if math.isinf(self.longest_wait) else self.longest_wait
+        document["blocks"] = [[b.begin, b.end, b.arm, b.pair] for b in self.blocks]
+        return document
+
+    @classmethod
+    def of_json(cls, document: Any) -> Declaration:
+        """What `as_json` made.
+
+        Raises:
+            ValueError: it is no such document.
+        """
+        try:
+            given = dict(document)
+            blocks = tuple(_block(*row) for row in given.pop("blocks"))
+            bound = given.pop("longest_wait")
+            found = cls(**given, longest_wait=math.inf if bound is None else bound, blocks=blocks)
+            found._check()
+        except (TypeError, KeyError, AttributeError) as error:
+            raise ValueError(f"no experiment was declared so: {error}") from None
+        return found
+
+    def _check(self) -> None:
+        numbers = (self.harm, self.longest_wait, self.day, float(self.seed))
+        if not self.blocks or any(math.isnan(each) for each in numbers):
+            raise ValueError("an experiment without blocks or bounds")
+        for earlier, later in zip(self.blocks, self.blocks[1:], strict=False):
+            if later.begin != earlier.end:
+                raise ValueError("blocks with gaps")
+
+
+def _block(begin: float, end: float, arm: str, pair: int) -> Block:
+    if arm not in ARMS or not float(begin) < float(end) < math.inf:
+        raise ValueError(f"no block: {begin}, {end}, {arm}")
+    return Block(begin=float(begin), end=float(end), arm=arm, pair=int(pair))
+
+
+def drawn_blocks(
+    begin: float, days: int, hours: Sequence[int], seed: int, day: float = DAY
+) -> tuple[Block, ...]:
+    """Blocks of an experiment; lengths are drawn for each two days, and a coin for each pair.
+
+    Args:
+        begin: seconds since the epoch.
+        days: an even number, at most.
+        hours: lengths of blocks to draw from, each one of BLOCK_HOURS.
+        seed: of all draws.
+        day: seconds of a day; less where time is compressed.
+
+    Raises:
+        ConfigurationError: no such lengths, or less than two days.
+    """
+    if not hours or any(each not in BLOCK_HOURS for each in hours):
+        raise ConfigurationError(
+            f"blocks of {', '.join(map(str, hours))} hours: give of "
+            f"{', '.join(map(str, BLOCK_HOURS))}, which days are whole blocks of."
+        )
+    if days < 2:  # noqa: PLR2004 - a pair is of two days
+        raise ConfigurationError(f"{days} days: an experiment lasts 2 at least.")
+    rng, found = np.random.default_rng(seed), list[Block]()
+    pair = 0
+    for first in range(0, days - days % 2, 2):
+        length = min(hours) if first < _CAREFUL_DAYS else int(rng.choice(sorted(hours)))
+        count = 24 // length
+        ours_first = rng.integers(2, size=count).astype(np.bool_)
+        for later in (False, True):
+            for place in range(count):
+                at = begin + (first + later) * day + place * day / count
+                found.append(
+                    Block(
+                        begin=at,
+                        end=at + day / count,
+                        arm=OURS if ours_first[place] != later else SITE,
+                        pair=pair + place,
+                    )
+                )
+        pair += count
+    return _without_gaps(found)
+
+
+def _without_gaps(blocks: Sequence[Block]) -> tuple[Block, ...]:
+    """Ends that are exactly the next begins: sums of thirds of a day are not."""
+    begins = [*(block.begin for block in blocks[1:]), blocks[-1].end]
+    return tuple(
+        Block(begin=block.begin, end=end, arm=block.arm, pair=block.pair)
+        for block, end in zip(blocks, begins, strict=True)
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pairs:
+    """The pairs of an experiment whose both blocks are over.
+
+    Attributes:
+        first, second: places of their blocks, shape [n].
+        ours_first: whether ours held the first, shape [n].
+    """
+
+    first: IntArray
+    second: IntArray
+    ours_first: BoolArray
+
+    @classmethod
+    def closed(cls, declared: Declaration, blocks: int) -> Pairs:
+        """In the order in which they were over.
+
+        Args:
+            declared: the experiment.
+            blocks: of which the first so many are over.
+        """
+        first: dict[int, int] = {}
+        rows = []
+        for place, block in enumerate(declared.blocks[:blocks]):
+            if block.pair in first:
+                rows.append((first[block.pair], place))
+            else:
+                first[block.pair] = place
+        found = np.array(rows, dtype=np.int64).reshape(-1, 2)
+        ours = [declared.blocks[place].arm == OURS for place in found[:, 0].tolist()]
+        return cls(
+            first=found[:, 0],
+            second=found[:, 1],
+            ours_first=np.array(ours, dtype=np.bool_),
+        )
+
+    def ours_less_site(self, figure: FloatArray) -> FloatArray:
+        """A figure of each block under ours less that under the site's order, of pairs, [n]."""
+        difference = figure[self.first] - figure[self.second]
+        return np.asarray(np.where(self.ours_first, difference, -difference))

@@ -1,0 +1,169 @@
+"""A drawn cluster on which two orders hold the queue in turns, as the daemon would let them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from slurm_rl_plugin.domain.switchback import OURS, SITE, Block, Declaration, drawn_blocks
+from slurm_rl_plugin.papers.switchback.load import PROCESSORS, drawn_cluster
+from slurm_rl_plugin.simulator.kernel.cluster import PENDING
+from slurm_rl_plugin.simulator.kernel.workload import Workload
+from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder
+from slurm_rl_plugin.simulator.schedules.resumed import ProcessorRun
+from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
+from slurm_rl_plugin.units import DAY, HOUR, FloatArray, IntArray
+from slurm_rl_plugin.utility.responsiveness import bounded_slowdown
+from slurm_rl_plugin.what_if.switchback.costs import JobTimes
+from slurm_rl_plugin.what_if.switchback.replayed_blocks import ReplayedCluster
+
+SETTINGS = SimulationSettings(capacity=PROCESSORS, backfilling="easy")
+#: Days before the experiment, in which the queue fills and usual costs are seen.
+WARM_UP = 14
+#: Hours of blocks to draw from.
+HOURS = (4, 6, 8, 12)
+#: The site's own order gives jobs a lead that no replay knows of: seconds, exponential.
+_HIDDEN_LEAD = HOUR / 2.0
+#: By how many times what they ask for replays set jobs back under a model that does not.
+_BELIEVED = 0.25
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DrawnTrial:
+    """A cluster, the two orders that it is really held by, and what replays know of them.
+
+    Attributes:
+        jobs: of the warm-up and of the experiment.
+        scores: SITE and OURS -> score of each job, as the cluster has it.
+        known: the same as replays have it, without the leads that nobody tells.
+    """
+
+    jobs: Workload
+    scores: Mapping[str, FloatArray]
+    known: Mapping[str, FloatArray]
+
+    def starts(self, blocks: Sequence[Block]) -> FloatArray:
+        """When the jobs start, the site's order in force outside of the blocks; shape [n]."""
+        runs = self._runs()
+        run = runs[SITE]
+        for block in blocks:
+            run.run_until(block.begin)
+            run = runs[block.arm]
+            _order_by(run)
+        run.run_until(blocks[-1].end if blocks else np.inf)
+        _order_by(runs[SITE])
+        runs[SITE].run_until(np.inf)
+        return run.cluster.start
+
+    def _runs(self) -> dict[str, ProcessorRun]:
+        """A run under each order, all of one cluster."""
+        found = {
+            arm: ProcessorRun.of(self.jobs, QueueOrder(scores=scores), SETTINGS)
+            for arm, scores in self.scores.items()
+        }
+        return {arm: replace(run, cluster=found[SITE].cluster) for arm, run in found.items()}
+
+    def slowdown(self, arm: str) -> float:
+        """Mean bounded slowdown behind the warm-up were an order in force all the time."""
+        only = replace(self, scores={SITE: self.scores[arm], OURS: self.scores[arm]})
+        late = self.jobs.submit >= WARM_UP * DAY
+        wait = only.starts(()) - self.jobs.submit
+        return float(bounded_slowdown(wait[late], self.jobs.run_time[late]).mean())
+
+    def replayed(self, start: FloatArray) -> ReplayedCluster:
+        """The cluster with these starts, for replays of its blocks."""
+
+        def order_of(scores: FloatArray) -> object:
+            def of_jobs(workload: Workload, jobs: IntArray) -> QueueOrder:
+                del workload
+                return QueueOrder(scores=scores[jobs])
+
+            return of_jobs
+
+        return ReplayedCluster(
+            times=JobTimes(jobs=self.jobs, start=start, capacity=PROCESSORS),
+            orders={arm: order_of(scores) for arm, scores in self.known.items()},  # type: ignore[misc]
+            settings=SETTINGS,
+        )
+
+
+def _order_by(run: ProcessorRun) -> None:
+    """Put who waits in the order of a run that takes over."""
+    pending = run.cluster.pending[: run.cluster.counts[PENDING]]
+    pending[:] = pending[np.argsort(run.rank[pending])]
+
+
+def alike(seed: int, days: int) -> DrawnTrial:
+    """Two models that order alike, though replays believe that ours prefers short jobs."""
+    jobs, lead = _jobs_of(seed, days)
+    site, known = lead - jobs.submit, -jobs.submit
+    return DrawnTrial(
+        jobs=jobs,
+        scores={SITE: site, OURS: site},
+        known={SITE: known, OURS: known - _BELIEVED * jobs.time_limit},
+    )
+
+
+def preferring_short(seed: int, days: int, weight: float) -> DrawnTrial:
+    """Ours sets jobs back by a multiple of the time that they ask for."""
+    jobs, lead = _jobs_of(seed, days)
+    site, known, back = lead - jobs.submit, -jobs.submit, weight * jobs.time_limit
+    return DrawnTrial(
+        jobs=jobs,
+        scores={SITE: site, OURS: site - back},
+        known={SITE: known, OURS: known - back},
+    )
+
+
+def reversed_model(seed: int, days: int) -> DrawnTrial:
+    """Ours is smallest area first, upside down: the largest first."""
+    jobs, lead = _jobs_of(seed, days)
+    area = jobs.time_limit * jobs.processors
+    return DrawnTrial(
+        jobs=jobs,
+        scores={SITE: lead - jobs.submit, OURS: area},
+        known={SITE: -jobs.submit, OURS: area},
+    )
+
+
+def with_gain(seed: int, days: int, gain: float, near: float = 0.005) -> DrawnTrial:
+    """A model whose mean bounded slowdown, in force all the time, is so much lower.
+
+    Args:
+        seed: of the cluster.
+        days: of the experiment.
+        gain: part of the site's.
+        near: how near it is.
+    """
+    site = alike(seed, days).slowdown(SITE)
+    low, high = 0.0, 2.0
+    for _ in range(14):
+        weight = (low + high) / 2.0
+        trial = preferring_short(seed, days, weight)
+        left = trial.slowdown(OURS) / site - (1.0 - gain)
+        if abs(left) < near:
+            break
+        low, high = (weight, high) if left > 0.0 else (low, weight)
+    return trial
+
+
+def _jobs_of(seed: int, days: int) -> tuple[Workload, FloatArray]:
+    rng = np.random.default_rng(seed)
+    jobs = drawn_cluster(rng, WARM_UP + days)
+    return jobs, rng.exponential(_HIDDEN_LEAD, len(jobs.submit))
+
+
+def declared(seed: int, days: int, longest_wait: float = np.inf) -> Declaration:
+    """The experiment on a drawn cluster, behind its warm-up."""
+    return Declaration(
+        goal="bounded_slowdown",
+        harm=1.0,
+        longest_wait=longest_wait,
+        policy="drawn",
+        model_sha256="",
+        seed=seed,
+        day=DAY,
+        blocks=drawn_blocks(WARM_UP * DAY, days, HOURS, seed),
+    )

@@ -1,0 +1,87 @@
+"""Reasons to step back that need no certainty: what no experiment may do to a cluster.
+
+They are asked after each block, long before pairs can be sure. None of them says that ours is worse;
+each says that a person has to look before it goes on.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from slurm_rl_plugin.domain.switchback import OURS, Declaration
+from slurm_rl_plugin.units import HOUR, FloatArray
+from slurm_rl_plugin.what_if.switchback.costs import GOALS
+from slurm_rl_plugin.what_if.switchback.replayed_blocks import BlockCosts
+
+#: Blocks before replays are believed, what they must say that ours costs more, and by how many
+#: standard errors over the blocks.
+_FEWEST_BLOCKS, _REPLAYED_HARM, _ERRORS = 3, 1.05, 0.7
+#: What is watched so beside the goal that decides.
+_WATCHED = "wait"
+#: The least part of its blocks that each order must have been in force.
+LEAST_HELD = 0.8
+
+
+def tripped(
+    declared: Declaration, found: BlockCosts, floors: FloatArray, held: float = 1.0
+) -> str | None:
+    """The first guard that trips after the last of some blocks, one sentence; None for none.
+
+    Args:
+        declared: the experiment.
+        found: costs of its first blocks, which are over.
+        floors: see `findings.findings`.
+        held: part of the time of our blocks in which our order was in force.
+    """
+    return (
+        _longest_wait(declared, found)
+        or _replays(declared, found, floors, declared.goal)
+        or _replays(declared, found, floors, _WATCHED)
+        or _not_in_force(held)
+    )
+
+
+def _longest_wait(declared: Declaration, found: BlockCosts) -> str | None:
+    if len(found) == 0 or math.isinf(declared.longest_wait):
+        return None
+    place = list(GOALS).index("longest_wait")
+    hours, bound = float(found.measured[-1, place]), declared.longest_wait / HOUR
+    by_site = float(found.by_site[-1, place])
+    # what waited too long already when a block began is not ours to answer for
+    if hours <= bound or by_site > bound:
+        return None
+    return f"a job has waited for {hours:.0f} hours, beyond the bound of {bound:.0f}."
+
+
+def _replays(declared: Declaration, found: BlockCosts, floors: FloatArray, goal: str) -> str | None:
+    """Replays of the real queues say that ours costs more, and its blocks bear it out."""
+    if len(found) < _FEWEST_BLOCKS:
+        return None
+    place = list(GOALS).index(goal)
+    measured, by_site, by_ours = (
+        each[:, place] + floors[place] for each in (found.measured, found.by_site, found.by_ours)
+    )
+    logs = np.log(by_ours / by_site)
+    ratio = float(by_ours.sum() / by_site.sum())
+    is_one_blocks = logs.mean() < _ERRORS * logs.std(ddof=1) / math.sqrt(len(logs))
+    if ratio < max(_REPLAYED_HARM, declared.harm) or is_one_blocks:
+        return None
+    ours = [block.arm == OURS for block in declared.blocks[: len(found)]]
+    really = np.log(measured[ours] / by_site[ours])
+    if len(really) == 0 or really.mean() <= 0.0:
+        return None
+    return (
+        f"replays of {len(found)} blocks say that ours costs {ratio - 1.0:+.0%} in "
+        f"{goal}, and in its own blocks it cost {math.expm1(float(really.mean())):+.0%}."
+    )
+
+
+def _not_in_force(held: float) -> str | None:
+    if held >= LEAST_HELD:
+        return None
+    return (
+        f"our order was in force in {held:.0%} of its blocks only: cycles fail, or something else "
+        "stops it."
+    )
