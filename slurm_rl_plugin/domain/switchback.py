@@ -156,7 +156,7 @@ def drawn_blocks(
             f"blocks of {', '.join(map(str, hours))} hours: give of "
             f"{', '.join(map(str, BLOCK_HOURS))}, which days are whole blocks of."
         )
-    if days < 2:  # noqa: PLR2004 - a pair is of two days
+    if days < 2:
         raise ConfigurationError(f"{days} days: an experiment lasts 2 at least.")
     rng, found = np.random.default_rng(seed), list[Block]()
     pair = 0

@@ -1,1 +1,1 @@
-"""Two orders of the queue on the cluster itself, in turns: what each block cost, and what is sure."""
+"""Two orders of a queue in turns on the cluster itself: what each block cost, and what is sure."""

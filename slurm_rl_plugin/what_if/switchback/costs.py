@@ -1,8 +1,8 @@
 """What a time cost the users of a cluster, by goal: added up as it passes, job by job.
 
 A job's wait is the time that it is pending, and its slowdown grows by 1 / max(run time, 10 s) in
-each second of it. So the waits and slowdowns of all jobs are sums over time, and each second of them
-belongs to the order that was in force then, whenever the job came or starts (Little's law).
+each second of it. So the waits and slowdowns of all jobs are sums over time, and each second of
+them belongs to the order that was in force then, whenever the job came or starts (Little's law).
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class JobTimes:
 
 
 def _overlap(since: FloatArray, until: FloatArray, begin: float, end: float) -> FloatArray:
-    return np.maximum(np.minimum(until, end) - np.maximum(since, begin), 0.0)
+    return np.asarray(np.maximum(np.minimum(until, end) - np.maximum(since, begin), 0.0))
 
 
 #: What a time cost, from its begin to its end, seconds.
@@ -132,7 +132,8 @@ def costs(times: JobTimes, begin: float, end: float) -> FloatArray:
 
     Args:
         times: the jobs; others than those of the time may be among them.
-        begin, end: seconds.
+        begin: seconds.
+        end: seconds.
     """
     here = times.present(begin, end)
     return np.array([goal.cost(here, begin, end) for goal in GOALS.values()])

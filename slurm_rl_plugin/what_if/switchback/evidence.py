@@ -3,15 +3,15 @@
 Under the hypothesis that ours costs exp(effect) times what the site's order costs, in every block,
 the coin of a pair decides nothing but the sign of what is left of its difference: what is left is
 +x or -x, each with chance 1/2, whatever the load was, however waits hang together, and whatever
-came before. A gambler who starts with 1 and stakes the part k of what he has on the sign then gains
-nothing on average, so that he ever has c is no likelier than 1 / c (Ville 1939); having 1 / level is
-evidence against the hypothesis at that level, at each moment at once. He stakes several k at a time
-(Waudby-Smith and Ramdas 2024), less on differences that are small beside the usual ones, and hardly
-anything on hours in which the order of the queue matters to nobody. All effects that no such gambler
-has refuted are the confidence sequence (Howard, Ramdas, McAuliffe and Sekhon 2021).
+came before. A gambler who starts with 1 and stakes the part k of what he has on the sign gains
+nothing on average, so that he ever has c is no likelier than 1 / c (Ville 1939): having 1 / level
+is evidence against the hypothesis at that level, at each moment at once. He stakes several k at a
+time (Waudby-Smith and Ramdas 2024), less on differences that are small beside the usual ones, and
+hardly anything on hours in which the order of the queue matters to nobody. All effects that no such
+gambler has refuted are the confidence sequence (Howard, Ramdas, McAuliffe and Sekhon 2021).
 
-What breaks it: somebody who knows the coins and chooses when to submit; effects of a block that last
-beyond the wash-out of the next one, which make both orders look more alike than they are.
+What breaks it: somebody who knows the coins and chooses when to submit; effects of a block that
+last beyond the wash-out of the next one, which make both orders look more alike than they are.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class PairDifferences:
 
     @property
     def scales(self) -> FloatArray:
-        """From what size on each difference counts in full, by the earlier ones alone; shape [n]."""
+        """From what size on each difference counts in full, by earlier ones alone; shape [n]."""
         found = np.full(len(self), _FIRST)
         for place in range(_FEWEST, len(self)):
             earlier = self.logs[:place]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from slurm_rl_plugin.domain.switchback import OURS, Declaration, Pairs
-from slurm_rl_plugin.units import FloatArray
+from slurm_rl_plugin.units import BoolArray, FloatArray
 from slurm_rl_plugin.what_if.switchback.costs import GOALS
 from slurm_rl_plugin.what_if.switchback.evidence import (
     Effect,
@@ -114,7 +114,7 @@ def _finding(
     )
 
 
-def _means(measured: FloatArray, ours: FloatArray) -> tuple[float, float]:
+def _means(measured: FloatArray, ours: BoolArray) -> tuple[float, float]:
     site = float(measured[~ours].mean()) if (~ours).any() else np.nan
     return site, float(measured[ours].mean()) if ours.any() else np.nan
 
@@ -125,4 +125,4 @@ def floors_of(history: FloatArray) -> FloatArray:
     Args:
         history: costs of times before the experiment, at least one, shape [times, goals].
     """
-    return np.maximum(_FLOOR * history.mean(axis=0), _LEAST_FLOOR)
+    return np.asarray(np.maximum(_FLOOR * history.mean(axis=0), _LEAST_FLOOR))

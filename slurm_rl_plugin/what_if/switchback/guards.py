@@ -1,7 +1,7 @@
 """Reasons to step back that need no certainty: what no experiment may do to a cluster.
 
-They are asked after each block, long before pairs can be sure. None of them says that ours is worse;
-each says that a person has to look before it goes on.
+They are asked after each block, long before pairs can be sure. None of them says that ours is
+worse; each says that a person has to look before it goes on.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Each block played again from the queue that it met, by the site's order and by ours.
 
-How much users wait in a block is nearly all a matter of who came and what ran. A replay of the block
-under each order, of the same jobs from the same queue, takes that away, so that days suffice where
-raw waits would ask for years. Nothing hangs on the replay being right: it knows no coin, so what it
-says of a block is the same whoever held it, and a wrong one makes intervals wider, not wrong
-(control variates; Lin 2013 for the average of both).
+How much users wait in a block is nearly all a matter of who came and what ran. A replay of the
+block under each order, of the same jobs from the same queue, takes that away, so that weeks suffice
+where raw waits would ask for years. Nothing hangs on the replay being right: it knows no coin, so
+what it says of a block is the same whoever held it, and a wrong one makes intervals wider, not
+wrong (control variates; Lin 2013 for the average of both).
 """
 
 from __future__ import annotations
