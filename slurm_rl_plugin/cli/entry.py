@@ -46,6 +46,10 @@ VERBS = {
     "tune": Verb(
         "what_if.tune", "search settings of slurm.conf on a log; writes lines, applies nothing"
     ),
+    "experiment": Verb(
+        "what_if.experiment",
+        "the site's own order and ours in turns on the cluster itself; steps back by itself",
+    ),
     "reproduce": Verb(
         "reproduce.reproduce", "run the experiment of a paper again, its figures beside ours"
     ),

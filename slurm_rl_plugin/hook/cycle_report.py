@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from slurm_rl_plugin.domain import QueueSnapshot
+from slurm_rl_plugin.hook.experiment.report import ExperimentReport
 from slurm_rl_plugin.hook.plan.estimates import PlanReport
 from slurm_rl_plugin.hook.rails.batch_limit import LimitReport
 
@@ -57,6 +58,7 @@ class CycleReport:
         disturbances: what happened from outside and was got over, one of DISTURBANCES -> count.
         requests_changed: what jobs ask for otherwise than when they were ranked, one of
             REQUEST_PARTS -> jobs.
+        experiment: whose turn it is, where there is one.
     """
 
     time: float
@@ -81,6 +83,7 @@ class CycleReport:
     pass_interval: float = 0.0
     disturbances: Mapping[str, int] = field(default_factory=dict)
     requests_changed: Mapping[str, int] = field(default_factory=dict)
+    experiment: ExperimentReport = field(default_factory=ExperimentReport)
 
     @property
     def succeeded(self) -> bool:

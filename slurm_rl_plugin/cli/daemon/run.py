@@ -36,6 +36,8 @@ from slurm_rl_plugin.hook.daemon.left_queue import LeftQueue
 from slurm_rl_plugin.hook.daemon.lock import only_daemon
 from slurm_rl_plugin.hook.daemon.sd_notify import sd_notify
 from slurm_rl_plugin.hook.daemon.signals import SignalRequest
+from slurm_rl_plugin.hook.experiment.files import ExperimentFiles
+from slurm_rl_plugin.hook.experiment.turns import ExperimentTurns
 from slurm_rl_plugin.metrics.collector import CycleMetrics
 from slurm_rl_plugin.metrics.http import serve_metrics
 from slurm_rl_plugin.metrics.textfile import MetricsTextfile
@@ -199,6 +201,9 @@ def _daemon(
         monotonic=time.monotonic,
         clock=time.time,  # noqa: TID251 - the composition root hands out the clock
         sleep=time.sleep,
+        turns=ExperimentTurns(
+            files=ExperimentFiles(state_file=Path(configuration.sections.hook.state_file))
+        ),
     )
     return daemon
 

@@ -77,18 +77,31 @@ def build_forecaster(configuration: Configuration, kind: str, kept: KeptForecast
     """
     given = configuration.sections.forecast
     return Forecaster(
-        source=ReplaySource(
-            order=own_order,
-            spread=_spread(configuration),
-            backfilling="easy",
-            on_nodes=AS_SLURM if kind == SLURM else "easy",
-            half_life=_HALF_LIFE,
-        ),
+        source=build_source(configuration, kind),
         kept=kept,
         draws=given.draws,
         seconds=float(given.every) / 2.0,
         kept_days=float(given.kept_days),
         monotonic=time.monotonic,
+    )
+
+
+def build_source(configuration: Configuration, kind: str) -> ReplaySource:
+    """Replays of the site's queue in its own order.
+
+    Args:
+        configuration: of the site.
+        kind: name of its batch system.
+
+    Raises:
+        ConfigurationError: no model tells of run times.
+    """
+    return ReplaySource(
+        order=own_order,
+        spread=_spread(configuration),
+        backfilling="easy",
+        on_nodes=AS_SLURM if kind == SLURM else "easy",
+        half_life=_HALF_LIFE,
     )
 
 

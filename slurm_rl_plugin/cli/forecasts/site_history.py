@@ -36,10 +36,12 @@ class OwnHistory:
     Attributes:
         configuration: of the site.
         kind: its batch system.
+        read_every: seconds after which it is read again.
     """
 
     configuration: Configuration
     kind: BatchSystemKind
+    read_every: float = _READ_EVERY
     _known: PreparedLog | None = None
     _read: float = float("-inf")
 
@@ -51,7 +53,7 @@ class OwnHistory:
         Args:
             processors: of the machine as the last look counted them.
         """
-        every = _UNTIL_KNOWN if self._known is None else _READ_EVERY
+        every = _UNTIL_KNOWN if self._known is None else self.read_every
         if time.monotonic() - self._read >= every:
             self._read = time.monotonic()
             try:

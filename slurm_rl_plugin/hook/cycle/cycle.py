@@ -71,6 +71,7 @@ class Cycle:
         class_defaults: what a job gets that is submitted between two cycles.
         estimates: run times that the scheduler is to plan with.
         calls: seconds of batch-system calls, filled by the adapter, emptied by each report.
+        left_to_site: nothing is written though the mode be active: it is the site's turn.
         stood_by: whether the last cycle that Slurm answered was another host's to do.
         disturbances: what happened from outside, emptied by each report.
     """
@@ -88,6 +89,7 @@ class Cycle:
     class_defaults: ClassDefaults = field(default_factory=ClassDefaults)
     estimates: PlanEstimates = field(default_factory=PlanEstimates)
     calls: list[tuple[str, float]] = field(default_factory=list)
+    left_to_site: bool = False
     stood_by: bool = False
     disturbances: Disturbances = field(default_factory=Disturbances)
     _accounting: AccountingWatch = field(default_factory=AccountingWatch)
@@ -184,7 +186,7 @@ class Cycle:
         if load.struggles is not None:
             return self._failed("busy", load.struggles, None)
         harm = self._charge.harm(facts)
-        if harm is not None and not self.settings.shadow:
+        if harm is not None and not self.writes_nothing:
             return self._failed("refused", harm, None)
         return None
 
@@ -258,7 +260,12 @@ class Cycle:
     @property
     def _shadow(self) -> bool:
         """Whether nothing is written: as configured, or since the right was denied."""
-        return self.settings.shadow or self._denied > 0
+        return self.writes_nothing or self._denied > 0
+
+    @property
+    def writes_nothing(self) -> bool:
+        """Whether nothing may carry a factor of ours."""
+        return self.settings.shadow or self.left_to_site
 
     def _report(self) -> CycleReport:
         return CycleReport(

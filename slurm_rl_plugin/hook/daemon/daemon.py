@@ -15,6 +15,7 @@ from slurm_rl_plugin.hook.cycle_report import CycleReport
 from slurm_rl_plugin.hook.daemon.pace import Pace
 from slurm_rl_plugin.hook.daemon.signals import SignalRequest
 from slurm_rl_plugin.hook.disturbances import ClockWatch
+from slurm_rl_plugin.hook.experiment.turns import ExperimentTurns
 from slurm_rl_plugin.hook.memory.disable_file import Disablement, DisableWatch
 
 logger = logging.getLogger(__name__)
@@ -50,6 +51,7 @@ class Daemon:
         monotonic: clock for the pace, seconds.
         clock: seconds since the epoch, for the end of a pause.
         sleep: waits some seconds between tries to leave, when `stop` is set already.
+        turns: of an experiment, where one is declared.
     """
 
     cycle: Cycle
@@ -63,6 +65,7 @@ class Daemon:
     monotonic: Callable[[], float]
     clock: Callable[[], float]
     sleep: Callable[[float], None]
+    turns: ExperimentTurns | None = None
     _unreachable: int = 0
     _clock_watch: ClockWatch = field(default_factory=ClockWatch)
     _disable_watch: DisableWatch = field(default_factory=DisableWatch)
@@ -155,7 +158,7 @@ class Daemon:
     def run_once(self) -> CycleReport:
         """Run one cycle, publish its report and log it; no cycle runs while disabled."""
         self._clock_watch.look(self.clock(), self.monotonic(), self.cycle.disturbances)
-        report = self._disabled_report() if self._disabled() else self._cycle_report()
+        report = self._report_in_turn()
         away = report.failure in ("batch_system", "busy")
         self._unreachable = self._unreachable + 1 if away else 0
         self.publish(report)
@@ -172,9 +175,23 @@ class Daemon:
         )
         return report
 
+    def _report_in_turn(self) -> CycleReport:
+        """A cycle in the turn of an experiment, which its report tells."""
+        if self.turns is None:
+            return self._report()
+        turn = self.turns.turn(self.clock(), self.cycle.policy.name, self.cycle.model_sha256)
+        self.cycle.left_to_site = turn.left_to_site
+        report = replace(self._report(), experiment=self.turns.seen(turn))
+        mode = "failed" if report.failure is not None else report.mode
+        self.turns.note(turn, mode, self.clock())
+        return report
+
+    def _report(self) -> CycleReport:
+        return self._disabled_report() if self._disabled() else self._cycle_report()
+
     def _cycle_report(self) -> CycleReport:
         """A cycle; in shadow mode nothing may carry a factor, not even of an earlier active run."""
-        if self.cycle.settings.shadow and self.cycle.carries_factors:
+        if self.cycle.writes_nothing and self.cycle.carries_factors:
             self._release_once("shadow")
         return self.cycle.run()
 

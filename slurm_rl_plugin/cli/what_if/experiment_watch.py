@@ -1,0 +1,125 @@
+"""The service that watches an experiment: after each block it looks, and steps back by itself."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, replace
+
+from slurm_rl_plugin.cli.what_if.experiment_site import ExperimentSite
+from slurm_rl_plugin.domain.switchback import Declaration
+from slurm_rl_plugin.errors import ConfigurationError, SlurmRLError
+from slurm_rl_plugin.hook.experiment.files import (
+    OVER,
+    RUNNING,
+    STEPPED_BACK,
+    ExperimentFiles,
+    ExperimentStanding,
+)
+from slurm_rl_plugin.hook.experiment.turns import held_part
+from slurm_rl_plugin.what_if.switchback.trial import Trial
+
+logger = logging.getLogger(__name__)
+
+#: Part of a day by which a block may be over before it has been looked at: longer is not watching.
+_LATE = 1.0 / 24.0
+
+
+@dataclass(slots=True, kw_only=True)
+class ExperimentWatch:
+    """Looks at an experiment.
+
+    Attributes:
+        site: on which it is.
+    """
+
+    site: ExperimentSite
+    _complaint: str = ""
+
+    def look(self, now: float) -> None:
+        """Do what is due; no fault ends the service.
+
+        Args:
+            now: seconds since the epoch.
+        """
+        try:
+            self._look(now)
+        except SlurmRLError as error:
+            self._complain(str(error))
+        except Exception:  # a bug of ours leaves the queue to the site: nobody watches any more
+            logger.exception("experiment=unwatched")
+        else:
+            self._complaint = ""
+
+    def _look(self, now: float) -> None:
+        files = self.site.files
+        if not files.declaration.exists():
+            return
+        declared, standing = self.site.declared()
+        if standing.state != RUNNING:
+            return
+        over = declared.closed(now)
+        trial = kept_trial(files, declared)
+        done = 0 if trial is None else len(trial.costs)
+        if over > done:
+            trial = self._looked_at(declared, trial)
+            done = 0 if trial is None else len(trial.costs)
+        is_late = done < over and now > declared.blocks[done].end + _LATE * declared.day
+        if is_late:
+            self._complain(f"block {done + 1} is over and cannot be looked at")
+            return
+        files.stand(self._standing(declared, trial, standing, now))
+
+    def _looked_at(self, declared: Declaration, trial: Trial | None) -> Trial | None:
+        """The experiment with what is over at the daemon's last look; none while that is older."""
+        site = self.site.look()
+        begun = 0 if trial is None else len(trial.costs)
+        if site is None or site.now < declared.blocks[begun].end:
+            return trial
+        cluster = self.site.cluster(site)
+        trial = (trial or Trial.begun(declared, cluster)).looked_at(cluster, site.now)
+        self.site.files.find(trial.as_json(self._held(declared, len(trial.costs))))
+        logger.info("experiment=looked blocks=%d", len(trial.costs))
+        return trial
+
+    def _standing(
+        self,
+        declared: Declaration,
+        trial: Trial | None,
+        standing: ExperimentStanding,
+        now: float,
+    ) -> ExperimentStanding:
+        blocks = 0 if trial is None else len(trial.costs)
+        why = None if trial is None else trial.steps_back(self._held(declared, blocks))
+        if why is not None:
+            logger.warning("experiment=stepped_back reason=%s", why)
+            return ExperimentStanding(state=STEPPED_BACK, reason=why, at=now, looked=now)
+        if trial is not None and blocks == len(declared.blocks):
+            words = trial.conclusion()
+            logger.info("experiment=over reason=%s", words)
+            return ExperimentStanding(state=OVER, reason=words, at=now, looked=now)
+        return replace(standing, looked=now)
+
+    def _held(self, declared: Declaration, blocks: int) -> float:
+        return held_part(declared, list(self.site.files.journaled()), blocks)
+
+    def _complain(self, words: str) -> None:
+        if words != self._complaint:
+            logger.warning("experiment=unwatched reason=%s", words)
+        self._complaint = words
+
+
+def kept_trial(files: ExperimentFiles, declared: Declaration) -> Trial | None:
+    """What was found so far; None where nothing was.
+
+    Raises:
+        ConfigurationError: the findings cannot be read.
+    """
+    document = files.found()
+    if document is None:
+        if files.findings.exists():
+            raise ConfigurationError(f"{files.findings} cannot be read: remove it.")
+        return None
+    try:
+        return Trial.of_json(declared, document)
+    except ValueError as error:
+        raise ConfigurationError(f"{files.findings}: {error}: remove it.") from None

@@ -1,0 +1,181 @@
+"""Whose turn it is: the site's own order, or ours; in doubt the site's."""
+
+from __future__ import annotations
+
+import logging
+import math
+from dataclasses import dataclass, field
+
+from slurm_rl_plugin.domain.switchback import OURS, SITE, Declaration
+from slurm_rl_plugin.hook.experiment.files import (
+    RUNNING,
+    ExperimentFiles,
+    ExperimentStanding,
+    InForce,
+)
+from slurm_rl_plugin.hook.experiment.report import ExperimentReport, GoalSeen, goals_seen
+from slurm_rl_plugin.whole_file import version_of
+
+logger = logging.getLogger(__name__)
+
+#: Part of a day after which an experiment that nobody looks at is left to the site, and seconds.
+_UNWATCHED, _AT_LEAST = 1.0 / 24.0, 60.0
+#: Part of a day after which the journal says again what is in force.
+_STILL = 1.0 / 144.0
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """What is to be done in a cycle.
+
+    Attributes:
+        arm: of the block, one of ARMS; "" where there is no experiment, or none any more.
+        left_to_site: nothing is written, and what was is taken back.
+        why: it is left to the site although the configuration says otherwise; "" for no reason.
+    """
+
+    arm: str = ""
+    left_to_site: bool = False
+    why: str = ""
+
+
+@dataclass(slots=True, kw_only=True)
+class ExperimentTurns:
+    """Tells the daemon whose turn it is, and notes what came of it.
+
+    Attributes:
+        files: of the experiment.
+    """
+
+    files: ExperimentFiles
+    _versions: tuple[object, object] | None = None
+    _declared: Declaration | None = None
+    _standing: ExperimentStanding | None = None
+    _fault: str = ""
+    _noted: InForce | None = None
+    _told: Turn = field(default_factory=Turn)
+    _found: tuple[object, tuple[GoalSeen, ...], int] = (None, (), 0)
+
+    def turn(self, now: float, policy: str, model_sha256: str) -> Turn:
+        """Whose turn it is.
+
+        Args:
+            now: seconds since the epoch.
+            policy: name of the one that is loaded.
+            model_sha256: of its model.
+        """
+        self._read()
+        found = self._turn(now, policy, model_sha256)
+        if found != self._told:
+            logger.info(
+                "experiment=%s left_to_site=%s%s",
+                found.arm or "none",
+                "yes" if found.left_to_site else "no",
+                f" reason={found.why}" if found.why else "",
+            )
+        self._told = found
+        return found
+
+    def note(self, turn: Turn, mode: str, now: float) -> None:
+        """Remember what was in force, where that has changed or a while has passed.
+
+        Args:
+            turn: of the cycle.
+            mode: of the cycle; "failed" of one that did.
+            now: seconds since the epoch.
+        """
+        if self._declared is None:
+            self._noted = None
+            return
+        entry, last = InForce(time=now, arm=turn.arm, mode=mode, why=turn.why), self._noted
+        same = last is not None and (last.arm, last.mode, last.why) == (turn.arm, mode, turn.why)
+        if same and last is not None and now < last.time + _STILL * self._declared.day:
+            return
+        self._noted = entry
+        self.files.note(entry)
+
+    def seen(self, turn: Turn) -> ExperimentReport:
+        """What the report of a cycle says of it."""
+        if not turn.arm and not turn.left_to_site:
+            return ExperimentReport()
+        version = version_of(self.files.findings)
+        if version is None or version != self._found[0]:
+            self._found = (version, *goals_seen(self.files.found()))
+        given = turn.left_to_site and turn.arm != SITE
+        return ExperimentReport(
+            phase="left_to_site" if given else turn.arm,
+            state=self._standing.state if self._standing is not None else "",
+            goals=self._found[1],
+            pairs=self._found[2],
+        )
+
+    def _read(self) -> None:
+        versions = version_of(self.files.declaration), version_of(self.files.standing)
+        if versions == self._versions:
+            return
+        self._versions, self._declared, self._standing, self._fault = versions, None, None, ""
+        try:
+            self._declared = self.files.declared()
+            if self._declared is not None:
+                self._standing = self.files.stands()
+        except (OSError, ValueError) as error:
+            self._fault = f"the files of the experiment cannot be read ({error})"
+            self._versions = None  # what cannot be read now may be the next time
+
+    def _turn(self, now: float, policy: str, model_sha256: str) -> Turn:
+        declared, standing = self._declared, self._standing
+        if self._fault:
+            return Turn(left_to_site=True, why=self._fault)
+        if declared is None or standing is None:
+            return Turn()
+        why = _why_not(declared, standing, now)
+        block = declared.block_at(now)
+        arm = "" if block is None or standing.state != RUNNING else block.arm
+        if not why and (policy, model_sha256) != (declared.policy, declared.model_sha256):
+            why = "the model is not the one declared"
+        return Turn(arm, left_to_site=bool(why) or arm == SITE, why=why)
+
+
+def _why_not(declared: Declaration, standing: ExperimentStanding, now: float) -> str:
+    """Why an experiment does not go on; "" where it does."""
+    if standing.state != RUNNING:
+        return f"the experiment is {standing.state}: {standing.reason}"
+    if now >= declared.end:
+        return "its time is over"
+    if now < declared.begin:
+        return "it has not begun"
+    if not _is_watched(declared, standing, now):
+        return "nobody watches it: start slurm-rl-experiment.service"
+    return ""
+
+
+def _is_watched(declared: Declaration, standing: ExperimentStanding, now: float) -> bool:
+    """Whether somebody has looked lately; a clock that was set back makes a look no later."""
+    silence = max(_UNWATCHED * declared.day, _AT_LEAST)
+    return abs(now - max(standing.looked, declared.begin)) <= silence
+
+
+def held_part(declared: Declaration, journal: list[InForce], blocks: int) -> float:
+    """Part of the time of our first blocks in which our order was in force; 1 of none.
+
+    Args:
+        declared: the experiment.
+        journal: in order of time.
+        blocks: how many blocks are over.
+    """
+    held = whole = 0.0
+    longest = 2.5 * _STILL * declared.day  # a daemon that is dead says nothing
+    ends = [*(entry.time for entry in journal[1:]), math.inf]
+    spans = [
+        (entry.time, min(end, entry.time + longest))
+        for entry, end in zip(journal, ends, strict=bool(journal))
+        if entry.arm == OURS and entry.mode == "active"
+    ]
+    for block in declared.blocks[:blocks]:
+        if block.arm != OURS:
+            continue
+        whole += block.end - block.counted_from
+        held += sum(
+            max(min(end, block.end) - max(begin, block.counted_from), 0.0) for begin, end in spans
+        )
+    return held / whole if whole else 1.0

@@ -1,0 +1,39 @@
+"""A live site whose blocks are played again, by its accounting and the daemon's last look."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from slurm_rl_plugin.domain.switchback import OURS, SITE
+from slurm_rl_plugin.forecasts.live.site_at import SiteAt, usage_until
+from slurm_rl_plugin.forecasts.live.site_orders import SiteOrder, own_order
+from slurm_rl_plugin.forecasts.live.sources import ReplaySource
+from slurm_rl_plugin.units import FloatArray
+from slurm_rl_plugin.what_if.switchback.costs import JobTimes
+from slurm_rl_plugin.what_if.switchback.replayed_blocks import ReplayedCluster
+
+
+def live_cluster(site: SiteAt, source: ReplaySource, ours: SiteOrder) -> ReplayedCluster:
+    """The cluster up to the instant of a look.
+
+    Args:
+        site: at that instant.
+        source: how its queue is played forward; its order is not looked at.
+        ours: the order on trial.
+    """
+    start = site.prepared.log.start.copy()
+    start[site.pending] = np.inf
+    played, _ = replace(source, order=own_order).at(site)
+
+    def usage(time: float) -> FloatArray:
+        return usage_until(site.prepared, time, source.half_life)
+
+    return ReplayedCluster(
+        times=JobTimes(jobs=played.jobs, start=start, capacity=played.settings.capacity),
+        orders={SITE: own_order(site), OURS: ours(site)},
+        settings=played.settings,
+        machine=played.machine,
+        usage=usage,
+    )

@@ -1,0 +1,176 @@
+"""An experiment under way: costs of the blocks that are over, and what they say.
+
+What a block cost is made once, as it is over, and kept: what becomes known later of its jobs
+changes neither it nor what was said of it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from slurm_rl_plugin.domain.switchback import SITE, Block, Declaration
+from slurm_rl_plugin.units import FloatArray
+from slurm_rl_plugin.what_if.switchback.costs import GOALS, costs
+from slurm_rl_plugin.what_if.switchback.findings import (
+    BETTER,
+    WORSE,
+    GoalFinding,
+    findings,
+    floors_of,
+)
+from slurm_rl_plugin.what_if.switchback.guards import tripped
+from slurm_rl_plugin.what_if.switchback.replayed_blocks import (
+    BlockCosts,
+    ReplayedCluster,
+    costs_of_blocks,
+)
+
+#: Days before an experiment whose costs are the usual ones, and parts of a day that each is of.
+_DAYS_BEFORE, _PARTS = 14, 6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """What is known of an experiment.
+
+    Attributes:
+        declared: the experiment.
+        floors: costs below which differences do not matter, shape [goals].
+        costs: of its first blocks.
+    """
+
+    declared: Declaration
+    floors: FloatArray
+    costs: BlockCosts
+
+    @classmethod
+    def begun(cls, declared: Declaration, cluster: ReplayedCluster) -> Trial:
+        """Before its first block is looked at."""
+        times = cluster.times
+        history = [
+            costs(times, block.begin, block.end)
+            for block in blocks_before(declared.begin, declared.day)
+            if len(times.jobs.submit) and block.begin >= times.jobs.submit[0]
+        ]
+        if not history:  # a new site: its first days are the usual ones
+            history = [costs(times, declared.begin, declared.begin + declared.day)]
+        return cls(declared=declared, floors=floors_of(np.array(history)), costs=BlockCosts.none())
+
+    def looked_at(self, cluster: ReplayedCluster, now: float) -> Trial:
+        """With the blocks that are over by now."""
+        later = self.declared.blocks[len(self.costs) : self.declared.closed(now)]
+        return replace(self, costs=self.costs.joined(costs_of_blocks(cluster, later)))
+
+    def findings(self) -> list[GoalFinding]:
+        """What is known of each goal."""
+        return findings(self.declared, self.costs, self.floors)
+
+    def steps_back(self, held: float) -> str | None:
+        """Why it has to be left to the site, one sentence; None where it may go on.
+
+        Args:
+            held: part of the time of our blocks in which our order was in force.
+        """
+        for each in self.findings():
+            if each.word == WORSE:
+                return f"it is sure that ours is worse in {each.goal}: {_ratio_text(each)}."
+        return tripped(self.declared, self.costs, self.floors, held)
+
+    def conclusion(self) -> str:
+        """What is to be said when its time is over, one sentence."""
+        for each in self.findings():
+            if each.decides and each.word == BETTER:
+                return f"ours is better in {each.goal}: {_ratio_text(each)}."
+        return "nothing was gained that is beyond chance; the site's own order stays."
+
+    def as_json(self, held: float) -> dict[str, Any]:
+        """What is left in a file, printed and drawn; `of_json` reads it."""
+        pairs = self.findings()
+        return {
+            "floors": self.floors.tolist(),
+            "costs": {
+                "measured": self.costs.measured.tolist(),
+                "by_site": self.costs.by_site.tolist(),
+                "by_ours": self.costs.by_ours.tolist(),
+            },
+            "blocks": len(self.costs),
+            "pairs": pairs[0].effect.pairs,
+            "held": held,
+            "goals": [_row(each) for each in pairs],
+        }
+
+    @classmethod
+    def of_json(cls, declared: Declaration, document: Any) -> Trial:
+        """What `as_json` made.
+
+        Raises:
+            ValueError: it is no such document, or of another experiment.
+        """
+        try:
+            floors = np.array(document["floors"], dtype=np.float64)
+            kept = {
+                name: np.array(document["costs"][name], dtype=np.float64).reshape(-1, len(GOALS))
+                for name in ("measured", "by_site", "by_ours")
+            }
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"no findings of an experiment: {error}") from None
+        found = BlockCosts(**kept)
+        if floors.shape != (len(GOALS),) or len(found) > len(declared.blocks):
+            raise ValueError("findings of another experiment")
+        return cls(declared=declared, floors=floors, costs=found)
+
+
+def blocks_before(begin: float, day: float) -> Iterator[Block]:
+    """The two weeks before a time as blocks of the site's own order."""
+    part = day / _PARTS
+    for back in range(_DAYS_BEFORE * _PARTS, 0, -1):
+        yield Block(begin=begin - back * part, end=begin - (back - 1) * part, arm=SITE, pair=-1)
+
+
+def foretold_harm(cluster: ReplayedCluster, blocks: Sequence[Block], goal: str) -> float | None:
+    """What ours would have cost over the site's order by replays of past blocks; None of none.
+
+    Args:
+        cluster: of the site.
+        blocks: of the past.
+        goal: name.
+    """
+    known = [block for block in blocks if block.begin >= cluster.times.jobs.submit.min(initial=0.0)]
+    if not known:
+        return None
+    found = costs_of_blocks(cluster, tuple(known))
+    place = list(GOALS).index(goal)
+    site = float(found.by_site[:, place].sum())
+    return float(found.by_ours[:, place].sum()) / site if site > 0.0 else None
+
+
+def _ratio_text(found: GoalFinding) -> str:
+    ratio, low, high = (
+        math.exp(each) for each in (found.effect.estimate, found.effect.low, found.effect.high)
+    )
+    return f"ours costs {ratio:.2f} of the site's order [{low:.2f}, {high:.2f}]"
+
+
+def _row(found: GoalFinding) -> dict[str, Any]:
+    effect = found.effect
+    return {
+        "goal": found.goal,
+        "meaning": GOALS[found.goal].meaning,
+        "decides": found.decides,
+        "word": found.word,
+        "sure_after_blocks": found.blocks,
+        "ratio": _finite(math.exp(effect.estimate)),
+        "low": math.exp(effect.low),
+        "high": _finite(math.exp(effect.high)) if effect.high < 700.0 else None,
+        "site": _finite(found.site),
+        "ours": _finite(found.ours),
+    }
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None

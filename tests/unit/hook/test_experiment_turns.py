@@ -1,0 +1,200 @@
+"""Whose turn it is in an experiment, and that a block of the site's order carries no factor."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+from threading import Event
+
+import pytest
+
+from slurm_rl_plugin.domain.switchback import OURS, SITE, Block, Declaration
+from slurm_rl_plugin.errors import ConfigurationError
+from slurm_rl_plugin.hook.cycle_report import CycleReport
+from slurm_rl_plugin.hook.daemon.daemon import Daemon
+from slurm_rl_plugin.hook.experiment.files import (
+    RUNNING,
+    STEPPED_BACK,
+    ExperimentFiles,
+    ExperimentStanding,
+    InForce,
+)
+from slurm_rl_plugin.hook.experiment.turns import ExperimentTurns, Turn, held_part
+from tests.unit.hook.queues import QueueInMemory, ScorePolicy, pending_jobs
+from tests.unit.hook.test_cycle import cycle_over
+from tests.unit.hook.test_daemon import daemon_of
+
+DAY = 24_000.0  # an hour of 1000 s
+BLOCKS = tuple(
+    Block(begin=1000.0 + 4000.0 * place, end=5000.0 + 4000.0 * place, arm=arm, pair=place % 2)
+    for place, arm in enumerate((OURS, SITE, SITE, OURS))
+)
+DECLARED = Declaration(
+    goal="bounded_slowdown",
+    harm=1.0,
+    longest_wait=math.inf,
+    policy="scores",
+    model_sha256="",
+    seed=1,
+    day=DAY,
+    blocks=BLOCKS,
+)
+
+
+class SetClock:
+    """Says what it was told."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def stand(files: ExperimentFiles, state: str = RUNNING, looked: float = 0.0) -> None:
+    files.stand(ExperimentStanding(state=state, reason="it is harm.", at=0.0, looked=looked))
+
+
+def turn_at(files: ExperimentFiles, now: float) -> Turn:
+    return ExperimentTurns(files=files).turn(now, "scores", "")
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> ExperimentFiles:
+    return ExperimentFiles(state_file=tmp_path / "state.json")
+
+
+def declare(files: ExperimentFiles, looked: float = 0.0) -> None:
+    standing = ExperimentStanding(state=RUNNING, reason="", at=0.0, looked=looked)
+    files.declare(DECLARED, standing)
+
+
+def in_turns(tmp_path: Path, files: ExperimentFiles) -> tuple[Daemon, QueueInMemory, SetClock]:
+    queue, clock = QueueInMemory(pending_jobs([3, 2, 1])), SetClock()
+    cycle = cycle_over(queue, ScorePolicy([1, 2, 3]), tmp_path)
+    daemon, _ = daemon_of(cycle, Event())
+    daemon.clock, daemon.turns = clock, ExperimentTurns(files=files)
+    files.declare(
+        replace(DECLARED, policy=cycle.policy.name, model_sha256=cycle.model_sha256),
+        ExperimentStanding(state=RUNNING, reason="", at=0.0, looked=20_000.0),
+    )
+    return daemon, queue, clock
+
+
+def run_at(daemon: Daemon, clock: SetClock, now: float) -> CycleReport:
+    clock.now = now
+    assert daemon.turns is not None
+    stand(daemon.turns.files, looked=now)
+    return daemon.run_once()
+
+
+def test_factors_stand_in_blocks_of_ours_alone(tmp_path: Path, files: ExperimentFiles) -> None:
+    daemon, queue, clock = in_turns(tmp_path, files)
+    seen = []
+    for now in (500.0, 1500.0, 5500.0, 9500.0, 13500.0, 17_500.0):
+        report = run_at(daemon, clock, now)
+        seen.append((report.experiment.phase, any(queue.pending.factor.tolist())))
+    assert seen == [
+        ("left_to_site", False),  # it has not begun
+        ("ours", True),
+        ("site", False),
+        ("site", False),
+        ("ours", True),
+        ("left_to_site", False),  # it is over, and a person has to say how to go on
+    ]
+
+
+def test_without_a_declaration_nothing_is_different(tmp_path: Path, files: ExperimentFiles) -> None:
+    daemon, queue, clock = in_turns(tmp_path, files)
+    files.put_away(7)
+    report = run_at(daemon, clock, 5500.0)
+    assert report.experiment.phase == "none"
+    assert any(queue.pending.factor.tolist())
+    assert sorted(path.name for path in tmp_path.glob("*.7"))
+
+
+def test_a_standing_that_is_not_running_leaves_the_queue_to_the_site(
+    files: ExperimentFiles,
+) -> None:
+    declare(files)
+    stand(files, STEPPED_BACK, looked=1000.0)
+    turn = turn_at(files, 1500.0)
+    assert turn.left_to_site
+    assert "it is harm." in turn.why
+
+
+def test_an_experiment_that_nobody_watches_is_left_to_the_site(files: ExperimentFiles) -> None:
+    declare(files, looked=1000.0)
+    assert not turn_at(files, 1900.0).left_to_site
+    assert "nobody watches" in turn_at(files, 2100.0).why
+    stand(files, looked=2000.0)
+    assert not turn_at(files, 2900.0).left_to_site
+
+
+def test_another_model_than_the_declared_one_has_no_turn(files: ExperimentFiles) -> None:
+    declare(files)
+    turn = ExperimentTurns(files=files).turn(1500.0, "scores", "another")
+    assert turn.left_to_site
+    assert "not the one declared" in turn.why
+
+
+@pytest.mark.parametrize("what", ["declaration", "standing"])
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"state": "odd"}', '{"blocks": []}'])
+def test_files_that_cannot_be_read_leave_the_queue_to_the_site(
+    files: ExperimentFiles, what: str, content: str
+) -> None:
+    declare(files)
+    getattr(files, what).write_text(content)
+    turn = turn_at(files, 1500.0)
+    assert turn.left_to_site
+    assert "cannot be read" in turn.why
+
+
+def test_what_was_broken_and_is_mended_counts_again(files: ExperimentFiles) -> None:
+    declare(files)
+    good = files.declaration.read_text()
+    turns = ExperimentTurns(files=files)
+    files.declaration.write_text("{")
+    assert turns.turn(1500.0, "scores", "").left_to_site
+    files.declaration.write_text(good)
+    assert not turns.turn(1500.0, "scores", "").left_to_site
+
+
+def test_a_standing_that_is_missing_leaves_the_queue_to_the_site(files: ExperimentFiles) -> None:
+    declare(files)
+    files.standing.unlink()
+    assert turn_at(files, 1500.0).left_to_site
+
+
+def test_the_journal_tells_how_long_ours_was_in_force(files: ExperimentFiles) -> None:
+    turns = ExperimentTurns(files=files)
+    declare(files)
+    for now in range(1000, 5000, 100):
+        stand(files, looked=float(now))
+        turn = turns.turn(float(now), "scores", "")
+        turns.note(turn, "active" if now < 3250 else "failed", float(now))
+    journal = list(files.journaled())
+    assert len(journal) < 30  # not a line for each cycle
+    # counted from 1500 on; active until the cycle of 3300 failed
+    assert held_part(DECLARED, journal, 1) == pytest.approx((3300 - 1500) / (5000 - 1500))
+    assert held_part(DECLARED, journal, 0) == 1.0
+
+
+def test_a_daemon_that_says_nothing_holds_nothing() -> None:
+    only = [InForce(time=1000.0, arm=OURS, mode="active")]
+    assert held_part(DECLARED, only, 1) == 0.0
+    assert held_part(DECLARED, [], 1) == 0.0
+
+
+def test_a_journal_that_was_cut_short_is_read_as_far_as_it_goes(files: ExperimentFiles) -> None:
+    files.note(InForce(time=1.0, arm=OURS, mode="active"))
+    with files.journal.open("a") as file:
+        file.write('{"time": 2.0, "ar')
+    assert [each.time for each in files.journaled()] == [1.0]
+
+
+def test_a_folder_that_is_not_writable_is_told_in_a_sentence(tmp_path: Path) -> None:
+    nowhere = ExperimentFiles(state_file=tmp_path / "missing" / "state.json")
+    with pytest.raises(ConfigurationError, match="cannot be written"):
+        declare(nowhere)
