@@ -294,4 +294,38 @@ MAIN: list[Row] = [
             ),
         ],
     ),
+    (
+        "What is our order worth?",
+        [
+            states(
+                "Whose turn it is",
+                "In an experiment the site's own order and ours hold the queue in turns.",
+                "slurm_rl_experiment",
+            ),
+            lines(
+                "Cost of ours over the site's order",
+                "Below 1 ours is better; the ends of the interval are right whenever one looks.",
+                "none",
+                (
+                    "max by (cluster, goal, which) "
+                    f"(slurm_rl_experiment_cost_ratio{{{SITE}}} < 10)",
+                    "{{goal}} {{which}} {{cluster}}",
+                ),
+                line_at=1,
+            ),
+            table(
+                "What is known",
+                "A goal is better, worse, or not sure yet.",
+                (
+                    f"max by (cluster, goal, word) (slurm_rl_experiment_finding{{{SITE}}} == 1)",
+                    "",
+                ),
+            ),
+            stat(
+                "Pairs of blocks",
+                "That are over: the same hours of two days, one under each order.",
+                (f"max by (cluster) (slurm_rl_experiment_pairs{{{SITE}}})", ""),
+            ),
+        ],
+    ),
 ]

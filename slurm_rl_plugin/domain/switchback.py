@@ -151,11 +151,7 @@ def drawn_blocks(
     Raises:
         ConfigurationError: no such lengths, or less than two days.
     """
-    if not hours or any(each not in BLOCK_HOURS for each in hours):
-        raise ConfigurationError(
-            f"blocks of {', '.join(map(str, hours))} hours: give of "
-            f"{', '.join(map(str, BLOCK_HOURS))}, which days are whole blocks of."
-        )
+    check_hours(hours)
     if days < 2:
         raise ConfigurationError(f"{days} days: an experiment lasts 2 at least.")
     rng, found = np.random.default_rng(seed), list[Block]()
@@ -177,6 +173,19 @@ def drawn_blocks(
                 )
         pair += count
     return _without_gaps(found)
+
+
+def check_hours(hours: Sequence[int]) -> None:
+    """Refuse lengths of blocks that do not fill days.
+
+    Raises:
+        ConfigurationError: some is none of BLOCK_HOURS, or none is given.
+    """
+    if not hours or any(each not in BLOCK_HOURS for each in hours):
+        raise ConfigurationError(
+            f"blocks of {', '.join(map(str, hours))} hours: give of "
+            f"{', '.join(map(str, BLOCK_HOURS))}, which days are whole blocks of."
+        )
 
 
 def _without_gaps(blocks: Sequence[Block]) -> tuple[Block, ...]:

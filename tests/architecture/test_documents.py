@@ -24,6 +24,12 @@ from slurm_rl_plugin.domain.resources import CPUS, GPUS, ResourcesNow
 from slurm_rl_plugin.features.site import SITE
 from slurm_rl_plugin.hook import cycle_report, disturbances
 from slurm_rl_plugin.hook.cycle_report import CycleReport
+from slurm_rl_plugin.hook.experiment.report import (
+    EXPERIMENT_PHASES,
+    EXPERIMENT_WORDS,
+    ExperimentReport,
+    GoalSeen,
+)
 from slurm_rl_plugin.hook.order import request_watch
 from slurm_rl_plugin.hook.rails import batch_limit
 from slurm_rl_plugin.metrics.collector import CycleMetrics
@@ -122,9 +128,16 @@ def families() -> list[Metric]:
     machine = ResourcesNow(names=(CPUS,), capacity=np.ones(1), free=np.ones(1))
     snapshot = replace(snapshot_of(pending_jobs([1, 1])), resources=machine)
     calls = (("squeue", 0.1),)
+    goal = GoalSeen(goal="wait", ratio=0.9, low=0.5, high=1.2, word="not sure")
     metrics.publish(
         CycleReport(
-            time=1.0, mode="shadow", policy="fifo", snapshot=snapshot, calls=calls, limit=limit
+            time=1.0,
+            mode="shadow",
+            policy="fifo",
+            snapshot=snapshot,
+            calls=calls,
+            limit=limit,
+            experiment=ExperimentReport(phase="site", state="running", goals=(goal,), pairs=1),
         )
     )
     return list(registry.collect())
@@ -152,6 +165,8 @@ def test_closed_sets_of_label_values_are_documented() -> None:
     assert {code_spans(name)[0]: tuple(code_spans(values)) for name, values in rows} == {
         "slurm_rl_mode": cycle_report.MODES,
         "slurm_rl_configured_mode": cycle_report.CONFIGURED_MODES,
+        "slurm_rl_experiment": EXPERIMENT_PHASES,
+        "slurm_rl_experiment_finding": EXPERIMENT_WORDS,
         "slurm_rl_cycle_failures_total": cycle_report.FAILURES,
         "slurm_rl_cycle_duration_seconds": cycle_report.PHASES,
         "slurm_rl_adjustments_total": cycle_report.DIRECTIONS,

@@ -77,7 +77,7 @@ QUICK_PAPERS = tuple(name for name, study in STUDIES.items() if study.keeps)
 SHORT = HeldoutProtocol(windows=4, warm_up=100, counted=200, further=50)
 NEEDS_SLURM = (
     *("run", "release", "queue", "explain", "status", "audit", "check", "pbs-setup"),
-    *("disable", "enable", "pause", "shadow-report", "offer", "forecast"),
+    *("disable", "enable", "pause", "shadow-report", "offer", "forecast", "experiment"),
 )
 #: On a site with factors and without a daemon: a health check, and verbs that wait for the daemon.
 FAILING = ("status", "disable", "pause")
@@ -251,6 +251,10 @@ def test_commands_of_the_documents_run(
         log = daemon(words, until="forecast=done")
         assert "scored=" in log
         return
+    if command.words[0] == "experiment":
+        daemon(["run", "--once", "--config", "site.toml"], until="cycle=done")  # leaves its look
+        if command.words[1] != "start":
+            assert main(["experiment", "start", "--insist", "--config", "site.toml"]) == 0
     if command.words[0] == "start":
         words = told_by_a_service(words, workplace)
     if "--on" in words:

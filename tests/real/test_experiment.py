@@ -6,6 +6,7 @@ hours is then a quarter of it.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import random
@@ -30,6 +31,7 @@ from slurm_rl_plugin.policies.network import QNetwork
 from tests.real.conftest import ACCOUNTS, running_slurm, skip_without_daemons
 from tests.real.daemon import ClusterError
 from tests.real.daemon_under_test import RunningHook, running_hook
+from tests.real.drawn_order import wall_clock
 from tests.real.private_cluster import ClusterPlan, PrivateSlurm
 from tests.real.site_factors import site_factors
 from tests.real.slurm_releases import SlurmRelease
@@ -89,25 +91,22 @@ class Rehearsal:
         while not self.over.is_set():
             short = rng.random() < 0.7
             seconds = rng.uniform(1.0, 4.0) if short else rng.uniform(8.0, 20.0)
-            try:
+            with contextlib.suppress(ClusterError):  # slurmctld is down: users try again
                 self.slurm.submit(
                     user="alice" if short else "bob",
                     account="physics" if short else "biology",
                     seconds=seconds,
                     minutes=1 if short else 60,
                 )
-            except ClusterError:
-                pass  # slurmctld is down: users try again
-            self.over.wait(rng.expovariate(1.0 / 1.6))
+            self.over.wait(rng.expovariate(1.0 / 1.35))
 
     def sample_for_ever(self) -> None:
         """Which pending jobs carry a factor."""
         while not self.over.is_set():
-            try:
+            with contextlib.suppress(ClusterError):
                 factors = site_factors(self.slurm)
-                self.seen.append((time.time(), sum(map(bool, factors.values())), len(factors)))
-            except ClusterError:
-                pass
+                carried = sum(map(bool, factors.values()))
+                self.seen.append((wall_clock(), carried, len(factors)))
             self.over.wait(1.0)
 
     def hook(self) -> Any:
@@ -115,7 +114,7 @@ class Rehearsal:
         return running_hook(self.slurm, self.folder, self.model, cycle=1, more=more)
 
     def wait_for(self, moment: float) -> None:
-        time.sleep(max(moment - time.time(), 0.0))
+        time.sleep(max(moment - wall_clock(), 0.0))
 
     def sampled_in(self, arm: str, *, at_least: int = 2) -> list[tuple[float, int, int]]:
         """What was seen in blocks of one order, behind the switch, with so many pending jobs."""
@@ -196,21 +195,19 @@ def test_blocks_are_kept_whatever_is_killed(busy: PrivateSlurm, tmp_path: Path) 
                 second = blocks[1]
                 rehearsal.wait_for((second.begin + second.end) / 2.0)
                 kill(hook)
-                with rehearsal.hook() as hook:
+                with rehearsal.hook() as again:
                     fourth = blocks[3]
                     rehearsal.wait_for((fourth.begin + fourth.end) / 2.0)
                     busy.restart("slurmctld")
                     fifth = blocks[4]
                     rehearsal.wait_for((fifth.begin + fifth.end) / 2.0)
-                    assert hook.stop() == 0  # as an upgrade of the package does
+                    assert again.stop() == 0  # as an upgrade of the package does
                 with rehearsal.hook():
                     rehearsal.wait_for(blocks[-1].end)
                     busy.wait_until(
                         lambda: rehearsal.document()["state"] != "running", 60, "its end"
                     )
                     document = rehearsal.document()
-                    print(rehearsal.say("report", check=False))
-                    print((rehearsal.folder / "watch.log").read_text())
                     busy.wait_until(
                         lambda: not any(site_factors(busy).values()), 30, "no factor of ours"
                     )
@@ -241,7 +238,6 @@ def test_a_harmful_model_is_off_by_itself(busy: PrivateSlurm, tmp_path: Path) ->
                 lambda: rehearsal.document()["state"] == "stepped back", 4 * DAY, "stepping back"
             )
         document = rehearsal.document()
-        print(json.dumps({key: document[key] for key in ("reason", "blocks_over", "found")}))
         busy.wait_until(lambda: not any(site_factors(busy).values()), 30, "no factor of ours")
         assert hook.metric("slurm_rl_experiment_stepped_back") == 1.0
         assert "ours" in document["reason"]

@@ -20,7 +20,12 @@ from slurm_rl_plugin.cli.tables import print_json, slurm_time
 from slurm_rl_plugin.cli.what_if.experiment_site import ExperimentSite
 from slurm_rl_plugin.cli.what_if.experiment_text import experiment_document, print_experiment
 from slurm_rl_plugin.cli.what_if.experiment_watch import ExperimentWatch, kept_trial
-from slurm_rl_plugin.domain.switchback import BLOCK_HOURS, Declaration, drawn_blocks
+from slurm_rl_plugin.domain.switchback import (
+    BLOCK_HOURS,
+    Declaration,
+    check_hours,
+    drawn_blocks,
+)
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.hook.experiment.files import RUNNING, STOPPED, ExperimentStanding
 from slurm_rl_plugin.hook.experiment.turns import held_part
@@ -108,6 +113,7 @@ def main(options: argparse.Namespace) -> int:
 def _start(site: ExperimentSite, options: argparse.Namespace) -> int:
     now = time.time()  # noqa: TID251 - the composition root hands out the clock
     _refuse(site)
+    hours = _hours(options.hours)
     foretold = _foretold(site, options, now)
     policy, model = site.model()
     seed = secrets.randbelow(2**31) if options.seed is None else options.seed
@@ -121,7 +127,7 @@ def _start(site: ExperimentSite, options: argparse.Namespace) -> int:
         model_sha256=model,
         seed=seed,
         day=options.day,
-        blocks=drawn_blocks(begin, options.days, _hours(options.hours), seed, options.day),
+        blocks=drawn_blocks(begin, options.days, hours, seed, options.day),
     )
     standing = ExperimentStanding(state=RUNNING, reason="", at=now, looked=now)
     site.files.declare(declared, standing)
@@ -185,9 +191,11 @@ def _foretold(site: ExperimentSite, options: argparse.Namespace, now: float) -> 
 
 def _hours(text: str) -> list[int]:
     try:
-        return [int(each) for each in text.split(",")]
+        hours = [int(each) for each in text.split(",")]
     except ValueError:
         raise ConfigurationError(f"--hours {text}: give whole numbers, as 4,6,8,12.") from None
+    check_hours(hours)
+    return hours
 
 
 def _status(site: ExperimentSite, options: argparse.Namespace) -> int:

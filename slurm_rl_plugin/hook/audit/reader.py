@@ -17,9 +17,9 @@ from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.whole_file import plain_file
 
 #: What `event` of a line can be.
-EVENTS = ("cycle", "write", "would_write", "limit", "would_limit", "request")
+EVENTS = ("cycle", "write", "would_write", "limit", "would_limit", "request", "experiment")
 #: Those of them that are of no single job.
-WITHOUT_JOB = ("cycle", "limit", "would_limit")
+WITHOUT_JOB = ("cycle", "limit", "would_limit", "experiment")
 #: Of a limit's line: amounts of other resources than processors, by name.
 AMOUNTS = "resources"
 #: A longer line is none of ours; a cycle line names at most 1000 jobs.

@@ -9,13 +9,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
+from slurm_rl_plugin.domain.switchback import OURS, SITE
 from slurm_rl_plugin.errors import SlurmRLError
 from slurm_rl_plugin.hook.cycle.cycle import Cycle
 from slurm_rl_plugin.hook.cycle_report import CycleReport
 from slurm_rl_plugin.hook.daemon.pace import Pace
 from slurm_rl_plugin.hook.daemon.signals import SignalRequest
 from slurm_rl_plugin.hook.disturbances import ClockWatch
-from slurm_rl_plugin.hook.experiment.turns import ExperimentTurns
+from slurm_rl_plugin.hook.experiment.turns import ExperimentTurns, Turn
 from slurm_rl_plugin.hook.memory.disable_file import Disablement, DisableWatch
 
 logger = logging.getLogger(__name__)
@@ -70,6 +71,7 @@ class Daemon:
     _clock_watch: ClockWatch = field(default_factory=ClockWatch)
     _disable_watch: DisableWatch = field(default_factory=DisableWatch)
     _disabled_by: Disablement | None = None
+    _turn: Turn = field(default_factory=Turn)
 
     def run(self) -> bool:
         """Cycle until `stop` is set, then leave.
@@ -180,11 +182,24 @@ class Daemon:
         if self.turns is None:
             return self._report()
         turn = self.turns.turn(self.clock(), self.cycle.policy.name, self.cycle.model_sha256)
+        changed, self._turn = turn != self._turn, turn
         self.cycle.left_to_site = turn.left_to_site
         report = replace(self._report(), experiment=self.turns.seen(turn))
         mode = "failed" if report.failure is not None else report.mode
         self.turns.note(turn, mode, self.clock())
+        if changed:
+            self._audit_turn(turn, mode)
         return report
+
+    def _audit_turn(self, turn: Turn, mode: str) -> None:
+        """A line of the audit log; a disk that is full costs the line and no cycle."""
+        words = (
+            turn.why or {OURS: "our turn", SITE: "the site's turn", "": "no experiment"}[turn.arm]
+        )
+        try:
+            self.cycle.audit.tell_experiment(self.clock(), mode, self.cycle.policy.name, words)
+        except SlurmRLError as error:
+            logger.warning("experiment=unaudited reason=%s", error)
 
     def _report(self) -> CycleReport:
         return self._disabled_report() if self._disabled() else self._cycle_report()

@@ -1,0 +1,220 @@
+"""`slurm-rl experiment`: what begins one and what does not, and the service that watches it."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from slurm_rl_plugin.cli.entry import main
+from slurm_rl_plugin.cli.what_if.experiment_site import ExperimentSite
+from slurm_rl_plugin.cli.what_if.experiment_watch import ExperimentWatch
+from slurm_rl_plugin.domain.switchback import OURS, Declaration
+from slurm_rl_plugin.errors import BatchSystemUnavailable
+from slurm_rl_plugin.hook.experiment.files import (
+    OVER,
+    RUNNING,
+    STEPPED_BACK,
+    ExperimentFiles,
+    ExperimentStanding,
+    InForce,
+)
+from slurm_rl_plugin.papers.switchback.held_in_turns import (
+    DrawnTrial,
+    alike,
+    declared,
+    reversed_model,
+)
+from slurm_rl_plugin.what_if.switchback.replayed_blocks import ReplayedCluster
+
+
+@dataclass(slots=True)
+class DrawnSite:
+    """A drawn cluster in place of a site: its accounting and its looks answer at once."""
+
+    files: ExperimentFiles
+    trial: DrawnTrial
+    experiment: Declaration
+    now: float = 0.0
+    away: bool = False
+
+    def declared(self) -> tuple[Declaration, ExperimentStanding]:
+        found = self.files.declared()
+        assert found is not None
+        return found, self.files.stands()
+
+    def look(self) -> Any:
+        if self.away:
+            raise BatchSystemUnavailable("accounting does not answer")
+        return SimpleNamespace(now=self.now)
+
+    def cluster(self, site: Any) -> ReplayedCluster:
+        del site
+        return self.trial.replayed(self.trial.starts(self.experiment.blocks))
+
+
+def begun(folder: Path, trial: DrawnTrial, experiment: Declaration) -> DrawnSite:
+    files = ExperimentFiles(state_file=folder / "state.json")
+    standing = ExperimentStanding(
+        state=RUNNING, reason="", at=experiment.begin, looked=experiment.begin
+    )
+    files.declare(experiment, standing)
+    return DrawnSite(files=files, trial=trial, experiment=experiment)
+
+
+def look_at(site: DrawnSite, now: float) -> ExperimentStanding:
+    """What the service says of it at a time; our order was in force in all its blocks."""
+    watch = ExperimentWatch(site=cast("ExperimentSite", site))
+    site.now = now
+    site.files.journal.unlink(missing_ok=True)
+    step = site.experiment.day / 200.0
+    moment = site.experiment.begin
+    while moment < now:
+        block = site.experiment.block_at(moment)
+        arm = "" if block is None else block.arm
+        mode = "active" if arm == OURS else "shadow"
+        site.files.note(InForce(time=moment, arm=arm, mode=mode))
+        moment += step
+    watch.look(now)
+    return site.files.stands()
+
+
+def test_it_steps_back_from_harm_and_a_restarted_service_goes_on(tmp_path: Path) -> None:
+    experiment = declared(1001, 4)
+    site = begun(tmp_path, reversed_model(1, 4), experiment)
+    for block in experiment.blocks:
+        standing = look_at(site, block.end + 1.0)  # another service each time
+        if standing.state != RUNNING:
+            break
+    assert standing.state == STEPPED_BACK
+    assert "ours" in standing.reason
+    found = site.files.found()
+    assert found is not None
+    assert found["blocks"] == experiment.closed(site.now)
+    assert look_at(site, experiment.end + 1.0) == standing  # a person has to say how to go on
+
+
+def test_where_nothing_is_gained_it_says_so_and_stops(tmp_path: Path) -> None:
+    experiment = declared(1003, 4)
+    site = begun(tmp_path, alike(3, 4), experiment)
+    assert look_at(site, experiment.blocks[3].end + 1.0).state == RUNNING
+    standing = look_at(site, experiment.end + 1.0)
+    assert standing.state == OVER
+    assert "nothing was gained" in standing.reason
+
+
+def test_what_a_block_cost_is_never_made_anew(tmp_path: Path) -> None:
+    experiment = declared(1003, 4)
+    site = begun(tmp_path, alike(3, 4), experiment)
+    look_at(site, experiment.blocks[2].end + 1.0)
+    before = site.files.found()
+    site.trial = alike(4, 4)  # as if accounting told of other jobs now
+    look_at(site, experiment.blocks[4].end + 1.0)
+    after = site.files.found()
+    assert before is not None
+    assert after is not None
+    assert after["costs"]["measured"][:3] == before["costs"]["measured"]
+
+
+def test_without_accounting_nobody_watches(tmp_path: Path) -> None:
+    experiment = declared(1003, 4)
+    site = begun(tmp_path, alike(3, 4), experiment)
+    site.away = True
+    late = experiment.blocks[0].end + 2.0 * experiment.day / 24.0
+    assert look_at(site, late).looked == experiment.begin
+    site.away = False
+    assert look_at(site, late + 1.0).looked == late + 1.0
+
+
+@pytest.fixture
+def configured(tmp_path: Path) -> list[str]:
+    (tmp_path / "site.toml").write_text(
+        f'[hook]\nmode = "active"\nstate_file = "{tmp_path}/state.json"\n'
+        f'audit_file = ""\ndisable_file = "{tmp_path}/DISABLE"\n'
+        '[policy]\nmodel = "sjf"\n[shares]\nphysics = 1\n'
+    )
+    return ["--config", str(tmp_path / "site.toml")]
+
+
+def declare(folder: Path) -> ExperimentFiles:
+    experiment = declared(1, 2, math.inf)
+    return begun(folder, cast("DrawnTrial", None), experiment).files
+
+
+def failing(capsys: pytest.CaptureFixture[str], *words: str, code: int = 2) -> str:
+    assert main(["experiment", *words]) == code
+    return capsys.readouterr().err
+
+
+@pytest.mark.parametrize("action", ["status", "report", "stop"])
+def test_without_an_experiment_it_says_how_to_begin_one(
+    action: str, configured: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert "slurm-rl experiment start" in failing(capsys, action, *configured)
+
+
+def test_a_second_one_is_refused(
+    tmp_path: Path, configured: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    declare(tmp_path)
+    assert "declared already" in failing(capsys, "start", *configured)
+
+
+def test_in_shadow_mode_ours_would_never_have_its_turn(
+    configured: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ("start", *configured, "--set", "hook.mode=shadow")
+    assert "mode is shadow" in failing(capsys, *words)
+
+
+def test_without_looks_of_the_daemon_nothing_can_be_judged(
+    configured: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert "queue_file" in failing(capsys, "start", *configured)
+
+
+def test_blocks_that_are_no_parts_of_a_day_are_refused(
+    configured: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert "5" in failing(capsys, "start", *configured, "--hours", "5")
+    assert "whole numbers" in failing(capsys, "start", *configured, "--hours", "x")
+
+
+def test_stopped_it_is_the_sites_until_it_is_put_away(
+    tmp_path: Path, configured: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = declare(tmp_path)
+    assert main(["experiment", "stop", *configured, "--reason", "maintenance"]) == 0
+    assert files.stands().reason == "maintenance"
+    capsys.readouterr()
+    assert main(["experiment", "status", *configured, "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert (document["state"], document["turn"]) == ("stopped", "")
+    assert main(["experiment", "stop", *configured, "--as-configured"]) == 0
+    assert files.declared() is None
+    assert list(tmp_path.glob("state.json.experiment.*"))
+
+
+def test_status_fails_where_it_has_stepped_back(
+    tmp_path: Path, configured: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = declare(tmp_path)
+    files.stand(ExperimentStanding(state=STEPPED_BACK, reason="harm.", at=1.0, looked=1.0))
+    assert main(["experiment", "status", *configured]) == 1
+    said = capsys.readouterr().out
+    assert "stepped back" in said
+    assert "harm." in said
+
+
+@pytest.mark.parametrize("content", ["{", "{}", '{"floors": 1}'])
+def test_findings_that_cannot_be_read_are_told(
+    content: str, tmp_path: Path, configured: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = declare(tmp_path)
+    files.findings.write_text(content)
+    assert "remove it" in failing(capsys, "status", *configured)
