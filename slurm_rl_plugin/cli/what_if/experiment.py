@@ -16,6 +16,7 @@ from slurm_rl_plugin.cli.assembly.configuration_arguments import (
 from slurm_rl_plugin.cli.assembly.state_owner import become_state_owner
 from slurm_rl_plugin.cli.daemon.service_log import log_to_standard_error
 from slurm_rl_plugin.cli.daemon.service_loop import serve_until_stopped
+from slurm_rl_plugin.cli.progress import parts_bar
 from slurm_rl_plugin.cli.tables import print_json, slurm_time
 from slurm_rl_plugin.cli.what_if.experiment_site import ExperimentSite
 from slurm_rl_plugin.cli.what_if.experiment_text import experiment_document, print_experiment
@@ -31,7 +32,7 @@ from slurm_rl_plugin.hook.experiment.files import RUNNING, STOPPED, ExperimentSt
 from slurm_rl_plugin.hook.experiment.turns import held_part
 from slurm_rl_plugin.units import DAY, HOUR
 from slurm_rl_plugin.what_if.switchback.costs import GOALS
-from slurm_rl_plugin.what_if.switchback.trial import blocks_before, foretold_harm
+from slurm_rl_plugin.what_if.switchback.trial import blocks_before, foretold_cost
 
 #: By replays of the past ours may cost so many times what the site's order does, to begin at all.
 _FORETOLD = 1.05
@@ -179,7 +180,8 @@ def _foretold(site: ExperimentSite, options: argparse.Namespace, now: float) -> 
             f"the daemon left its last look at the queue at {slurm_time(look.now)}: start it first."
         )
     blocks = tuple(blocks_before(min(look.now, now), options.day))
-    ratio = foretold_harm(site.cluster(look), blocks, options.goal)
+    with parts_bar("replaying the two weeks before", len(blocks)) as progress:
+        ratio = foretold_cost(site.cluster(look), blocks, options.goal, progress)
     bound = max(options.harm, _FORETOLD)
     if ratio is not None and ratio > bound and not options.insist:
         raise ConfigurationError(

@@ -7,7 +7,7 @@ changes neither it nor what was said of it.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -55,7 +55,7 @@ class Trial:
         history = [
             costs(times, block.begin, block.end)
             for block in blocks_before(declared.begin, declared.day)
-            if len(times.jobs.submit) and block.begin >= times.jobs.submit[0]
+            if _is_known(cluster, block)
         ]
         if not history:  # a new site: its first days are the usual ones
             history = [costs(times, declared.begin, declared.begin + declared.day)]
@@ -132,21 +132,36 @@ def blocks_before(begin: float, day: float) -> Iterator[Block]:
         yield Block(begin=begin - back * part, end=begin - (back - 1) * part, arm=SITE, pair=-1)
 
 
-def foretold_harm(cluster: ReplayedCluster, blocks: Sequence[Block], goal: str) -> float | None:
-    """What ours would have cost over the site's order by replays of past blocks; None of none.
+def foretold_cost(
+    cluster: ReplayedCluster,
+    blocks: Sequence[Block],
+    goal: str,
+    progress: Callable[[int], None] | None = None,
+) -> float | None:
+    """What ours would have cost over the site's order by replays of past blocks.
 
     Args:
         cluster: of the site.
         blocks: of the past.
         goal: name.
+        progress: called with 1 for each block that is done.
+
+    Returns:
+        The ratio; None where accounting begins later, or nobody waited.
     """
-    known = [block for block in blocks if block.begin >= cluster.times.jobs.submit.min(initial=0.0)]
+    known = [block for block in blocks if _is_known(cluster, block)]
     if not known:
         return None
-    found = costs_of_blocks(cluster, tuple(known))
+    found = costs_of_blocks(cluster, tuple(known), progress)
     place = list(GOALS).index(goal)
     site = float(found.by_site[:, place].sum())
     return float(found.by_ours[:, place].sum()) / site if site > 0.0 else None
+
+
+def _is_known(cluster: ReplayedCluster, block: Block) -> bool:
+    """Whether accounting reaches back to a block."""
+    submit = cluster.times.jobs.submit
+    return len(submit) > 0 and block.begin >= submit[0]
 
 
 def _ratio_text(found: GoalFinding) -> str:
