@@ -25,6 +25,8 @@ from slurm_rl_plugin.what_if.switchback.findings import OPEN, findings
 
 #: Clusters of each kind whose sequences are shown, and days between their points.
 _SHOWN, _APART = 3, 2
+#: Log of a ratio that no axis shows, for ends that are infinite.
+_BEYOND = 5.0
 _RATIO = "cost of ours over the site's"
 
 
@@ -46,7 +48,7 @@ def _sequences(found: Mapping[str, Sequence[HeldTrial]]) -> Any:
         for seed, (axis, held) in enumerate(zip(row, found[kind], strict=False)):
             days, effects = _after_days(held)
             low, estimate, high = (
-                np.exp([getattr(each, name) for each in effects])
+                np.exp(np.clip([getattr(each, name) for each in effects], -_BEYOND, _BEYOND))
                 for name in ("low", "estimate", "high")
             )
             axis.fill_between(days, low, high, color="C0", alpha=0.2, label="confidence sequence")

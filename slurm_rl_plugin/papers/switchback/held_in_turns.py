@@ -10,11 +10,11 @@ import numpy as np
 from slurm_rl_plugin.domain.switchback import OURS, SITE, Block, Declaration, drawn_blocks
 from slurm_rl_plugin.forecasts.replays.replayed_site import OrderOf
 from slurm_rl_plugin.papers.switchback.load import PROCESSORS, drawn_cluster
-from slurm_rl_plugin.simulator.kernel.cluster import PENDING
+from slurm_rl_plugin.simulator.kernel.cluster import PENDING, advance
 from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder
 from slurm_rl_plugin.simulator.schedules.resumed import ProcessorRun
-from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
+from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings, decide_static
 from slurm_rl_plugin.units import DAY, HOUR, FloatArray, IntArray
 from slurm_rl_plugin.utility.responsiveness import bounded_slowdown
 from slurm_rl_plugin.what_if.switchback.costs import JobTimes
@@ -56,10 +56,12 @@ class DrawnTrial:
         for block in blocks:
             run.run_until(block.begin)
             run = runs[block.arm]
-            _order_by(run)
-        run.run_until(blocks[-1].end if blocks else np.inf)
-        _order_by(runs[SITE])
-        runs[SITE].run_until(np.inf)
+            _take_over(run, block.begin)
+        if blocks:
+            run.run_until(blocks[-1].end)
+            run = runs[SITE]
+            _take_over(run, blocks[-1].end)
+        run.run_until(np.inf)
         return run.cluster.start
 
     def _runs(self) -> dict[str, ProcessorRun]:
@@ -94,10 +96,12 @@ class DrawnTrial:
         )
 
 
-def _order_by(run: ProcessorRun) -> None:
-    """Put who waits in the order of a run that takes over."""
+def _take_over(run: ProcessorRun, now: float) -> None:
+    """Put who waits in the order of a run, and decide by it at once, as batch systems soon do."""
     pending = run.cluster.pending[: run.cluster.counts[PENDING]]
     pending[:] = pending[np.argsort(run.rank[pending])]
+    advance(run.workload, run.cluster, now, run.rank)
+    decide_static(run.workload, run.cluster, run.queue.backfilling, int(run.reserve[0]))
 
 
 def alike(seed: int, days: int) -> DrawnTrial:
