@@ -97,9 +97,9 @@ def _times(found: Mapping[str, Sequence[HeldTrial]]) -> Any:
     axes[1].set(xlim=(0, harm[0].hours(len(harm[0].declared.blocks))), xlabel="hours")
     axes[1].axhline(0.95, color="black", linestyle=":", linewidth=0.8)
     axes[1].axvline(SOON, color="black", linestyle=":", linewidth=0.8)
-    for axis in axes:
+    for axis, corner in zip(axes, ("upper left", "lower right"), strict=True):
         axis.set(ylim=(0, 1.02))
-        axis.legend(loc="center right", fontsize=8)
+        axis.legend(loc=corner, fontsize=8)
         axis.grid(alpha=0.3)
     axes[0].set_ylabel("part of the clusters by then")
     return figure
