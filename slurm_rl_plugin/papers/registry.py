@@ -91,6 +91,12 @@ def _replayed_starts() -> Study:
     return study
 
 
+def _switchback() -> Study:
+    from slurm_rl_plugin.papers.switchback import study  # noqa: PLC0415
+
+    return study
+
+
 @dataclass(frozen=True, slots=True)
 class Entry:
     """A study, and what must be known of it before it is imported.
@@ -123,4 +129,5 @@ STUDIES: Mapping[str, Entry] = {
     "backfilling-predictions": Entry(_backfilling_predictions),
     "start-times": Entry(_start_times),
     "replayed-starts": Entry(_replayed_starts),
+    "switchback": Entry(_switchback, seeds=200),
 }

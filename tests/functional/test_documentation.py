@@ -79,6 +79,8 @@ NEEDS_SLURM = (
     *("run", "release", "queue", "explain", "status", "audit", "check", "pbs-setup"),
     *("disable", "enable", "pause", "shadow-report", "offer", "forecast", "experiment"),
 )
+#: Studies that need no traces.
+DRAW_THEIR_LOGS = ("learning-agents", "switchback")
 #: On a site with factors and without a daemon: a health check, and verbs that wait for the daemon.
 FAILING = ("status", "disable", "pause")
 #: Factors of the fake jobs before anything runs.
@@ -226,7 +228,7 @@ def test_commands_of_the_documents_run(
     command: Command, workplace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     words = made_smaller(command.words)
-    replays = command.words[0] == "reproduce" and command.words[1] != "learning-agents"
+    replays = command.words[0] == "reproduce" and command.words[1] not in DRAW_THEIR_LOGS
     if replays or reads_traces(command):
         if not TRACES:
             pytest.skip("SLURM_RL_TRACES names no directory of workload traces")

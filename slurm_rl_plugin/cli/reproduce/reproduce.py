@@ -40,7 +40,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=int,
         metavar="N",
         help=f"generated logs of each kind (default: {usual['reactive-grids']}, heuristics "
-        f"{usual['heuristics']}, economic {usual['economic']}; rlscheduler, "
+        f"{usual['heuristics']}, switchback {usual['switchback']}, economic "
+        f"{usual['economic']}; rlscheduler, "
         "backfilling-predictions, start-times and replayed-starts have none), or searches "
         f"of --search on each trace (default: {usual['rlscheduler']})",
     )

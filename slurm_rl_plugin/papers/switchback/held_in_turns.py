@@ -8,12 +8,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from slurm_rl_plugin.domain.switchback import OURS, SITE, Block, Declaration, drawn_blocks
+from slurm_rl_plugin.forecasts.replays.replayed_site import OrderOf
 from slurm_rl_plugin.papers.switchback.load import PROCESSORS, drawn_cluster
-from slurm_rl_plugin.simulator.kernel.cluster import PENDING
+from slurm_rl_plugin.simulator.kernel.cluster import PENDING, advance
 from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder
 from slurm_rl_plugin.simulator.schedules.resumed import ProcessorRun
-from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
+from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings, decide_static
 from slurm_rl_plugin.units import DAY, HOUR, FloatArray, IntArray
 from slurm_rl_plugin.utility.responsiveness import bounded_slowdown
 from slurm_rl_plugin.what_if.switchback.costs import JobTimes
@@ -28,6 +29,10 @@ HOURS = (4, 6, 8, 12)
 _HIDDEN_LEAD = HOUR / 2.0
 #: By how many times what they ask for replays set jobs back under a model that does not.
 _BELIEVED = 0.25
+#: How near a gain is looked for, and what will do; the weights, and by what the last is multiplied.
+_NEAR, _NEAR_ENOUGH = 0.005, 0.015
+_HEAVIEST, _HALVINGS = 2.0, 10
+_AROUND = np.geomspace(1.0, 3.0, 30)[1:].repeat(2) ** np.tile([1.0, -1.0], 29)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,10 +56,12 @@ class DrawnTrial:
         for block in blocks:
             run.run_until(block.begin)
             run = runs[block.arm]
-            _order_by(run)
-        run.run_until(blocks[-1].end if blocks else np.inf)
-        _order_by(runs[SITE])
-        runs[SITE].run_until(np.inf)
+            _take_over(run, block.begin)
+        if blocks:
+            run.run_until(blocks[-1].end)
+            run = runs[SITE]
+            _take_over(run, blocks[-1].end)
+        run.run_until(np.inf)
         return run.cluster.start
 
     def _runs(self) -> dict[str, ProcessorRun]:
@@ -75,7 +82,7 @@ class DrawnTrial:
     def replayed(self, start: FloatArray) -> ReplayedCluster:
         """The cluster with these starts, for replays of its blocks."""
 
-        def order_of(scores: FloatArray) -> object:
+        def order_of(scores: FloatArray) -> OrderOf:
             def of_jobs(workload: Workload, jobs: IntArray) -> QueueOrder:
                 del workload
                 return QueueOrder(scores=scores[jobs])
@@ -84,15 +91,17 @@ class DrawnTrial:
 
         return ReplayedCluster(
             times=JobTimes(jobs=self.jobs, start=start, capacity=PROCESSORS),
-            orders={arm: order_of(scores) for arm, scores in self.known.items()},  # type: ignore[misc]
+            orders={arm: order_of(scores) for arm, scores in self.known.items()},
             settings=SETTINGS,
         )
 
 
-def _order_by(run: ProcessorRun) -> None:
-    """Put who waits in the order of a run that takes over."""
+def _take_over(run: ProcessorRun, now: float) -> None:
+    """Put who waits in the order of a run, and decide by it at once, as batch systems soon do."""
     pending = run.cluster.pending[: run.cluster.counts[PENDING]]
     pending[:] = pending[np.argsort(run.rank[pending])]
+    advance(run.workload, run.cluster, now, run.rank)
+    decide_static(run.workload, run.cluster, run.queue.backfilling, int(run.reserve[0]))
 
 
 def alike(seed: int, days: int) -> DrawnTrial:
@@ -128,25 +137,35 @@ def reversed_model(seed: int, days: int) -> DrawnTrial:
     )
 
 
-def with_gain(seed: int, days: int, gain: float, near: float = 0.005) -> DrawnTrial:
+def with_gain(seed: int, days: int, gain: float) -> DrawnTrial:
     """A model whose mean bounded slowdown, in force all the time, is so much lower.
+
+    Whether a job starts before another moves all that come after, so the slowdown is no smooth
+    function of the weight: where halving ends off the mark, weights around it are tried in turn.
 
     Args:
         seed: of the cluster.
         days: of the experiment.
         gain: part of the site's.
-        near: how near it is.
+
+    Returns:
+        The first model within _NEAR of it; else the nearest of all that were tried.
     """
     site = alike(seed, days).slowdown(SITE)
-    low, high = 0.0, 2.0
-    for _ in range(14):
-        weight = (low + high) / 2.0
-        trial = preferring_short(seed, days, weight)
+    nearest, least = alike(seed, days), np.inf
+    low, high = 0.0, _HEAVIEST
+    for tried in range(_HALVINGS + len(_AROUND)):
+        halves = tried < _HALVINGS
+        weight = (low + high) / 2.0 if halves else low * _AROUND[tried - _HALVINGS]
+        trial = preferring_short(seed, days, float(weight))
         left = trial.slowdown(OURS) / site - (1.0 - gain)
-        if abs(left) < near:
+        if abs(left) < least:
+            nearest, least = trial, abs(left)
+        if least < _NEAR or (not halves and least < _NEAR_ENOUGH):
             break
-        low, high = (weight, high) if left > 0.0 else (low, weight)
-    return trial
+        if halves:
+            low, high = (weight, high) if left > 0.0 else (low, weight)
+    return nearest
 
 
 def _jobs_of(seed: int, days: int) -> tuple[Workload, FloatArray]:
