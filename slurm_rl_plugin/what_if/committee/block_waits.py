@@ -1,7 +1,7 @@
 """What groups of jobs waited in the blocks of an experiment, by whose order was in force.
 
 Each second of a wait belongs to the order that was in force then. Pairs are the same hours of two
-days; what is drawn again are the two days, as their pairs hang together. A replay of each block by
+days, and each had a coin of its own: so pairs are what is drawn again. A replay of each block by
 both orders takes away what the load alone did, as for the goals (`findings`): it sharpens what is
 told, and a replay that is wrong does not bend it.
 """
@@ -30,7 +30,7 @@ from slurm_rl_plugin.what_if.switchback.costs import JobTimes
 from slurm_rl_plugin.what_if.switchback.replayed_blocks import ReplayedCluster
 
 #: What the stretches that are drawn again are called.
-_UNIT = "times two days"
+_UNIT = "pairs of stretches"
 #: Changes below so many hours in an hour matter to nobody: a job's wait of 36 s.
 _LEAST = 0.01
 
@@ -55,7 +55,7 @@ def hours_in_blocks(
         times: every known job, with its real start.
         cluster: to play each block again; None for no replays.
         accounts: names; `times.jobs.account` counts in them.
-        rng: draws the two days again.
+        rng: draws the pairs again.
         now: seconds since the epoch; pairs whose both blocks are over by then count.
         resources: names of the columns of `times.jobs.asked`, where a resource is to be told.
         progress: called with 1 after each block.
@@ -82,7 +82,7 @@ def hours_in_blocks(
         ours=hours[ours],
         differences=np.column_stack([pairs.ours_less_site(each) for each in unexplained.T]),
         length=np.array([_length(declared.blocks[place]) / HOUR for place in ours.tolist()]),
-        blocks=_two_days(declared, pairs, rng),
+        blocks=Blocks.of_stretches(np.arange(len(ours)), _UNIT, rng),
     )
     jobs = groups.sums(times.jobs, seen.jobs.astype(np.float64))
     rows = [
@@ -95,13 +95,6 @@ def hours_in_blocks(
 
 def _length(block: Block) -> float:
     return block.end - block.counted_from
-
-
-def _two_days(declared: Declaration, pairs: Pairs, rng: np.random.Generator) -> Blocks:
-    begin = np.array([declared.blocks[place].begin for place in pairs.first.tolist()])
-    # a pair begins in the first of its two days, so that half a day more mends sums of thirds only
-    since = (begin - declared.begin) / (2.0 * declared.day) + 0.25
-    return Blocks.of_stretches(since.astype(np.int64), _UNIT, rng)
 
 
 def _replayed(groups: _Groups, cluster: ReplayedCluster | None, block: Block) -> FloatArray | float:
@@ -203,7 +196,7 @@ class _PairedHours:
         ours: hours that each group waited in the block of ours, shape [pairs, groups].
         differences: those less the hours by the site's order, the same shape.
         length: hours that each block of a pair counts, shape [pairs].
-        blocks: the two days that are drawn again.
+        blocks: the pairs, drawn again.
     """
 
     ours: FloatArray

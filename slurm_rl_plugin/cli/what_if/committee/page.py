@@ -26,7 +26,7 @@ from slurm_rl_plugin.what_if.committee.hours_waited import (
 )
 
 #: Accounts drawn and sentences told, so that it stays one page.
-ACCOUNTS, _MOST, _MOST_UNSURE, _MOST_LONGEST = 8, 5, 3, 2
+ACCOUNTS, _MOST, _MOST_UNSURE, _MOST_LONGEST = 8, 4, 2, 2
 _KINDS = {
     "account": "By account",
     "width": "By width: how much of the machine a job takes",
@@ -36,22 +36,23 @@ _KINDS = {
 _STYLE = """
 @page { size: A4; margin: 11mm 12mm; }
 * { box-sizing: border-box; }
-body { font: 8.6pt/1.3 "DejaVu Sans", Verdana, sans-serif; color: #222; margin: 0 auto;
+body { font: 8.4pt/1.25 "DejaVu Sans", Verdana, sans-serif; color: #222; margin: 0 auto;
   max-width: 186mm; padding: 4mm 0; }
 h1 { font-size: 14pt; margin: 0 0 1mm; }
-h2 { font-size: 9.2pt; margin: 2.2mm 0 .6mm; border-bottom: .2mm solid #ccc; }
+h2 { font-size: 8.8pt; margin: 1.4mm 0 .5mm; border-bottom: .2mm solid #ccc; }
 p { margin: 0 0 1mm; }
 ul { margin: 0; padding-left: 4mm; }
 svg { display: block; width: 100%; height: auto; }
 .sum { background: #f1f4f7; border-left: 1.2mm solid OTHERS; padding: 1.6mm 2.5mm;
   margin: 1.6mm 0; font-size: 9.4pt; }
-.who { display: flex; gap: 5mm; margin-top: 1mm; }
+.who { display: flex; gap: 5mm; margin-top: 1.5mm; font-size: 7.8pt; }
 .who section { flex: 1; border-top: .9mm solid; break-inside: avoid; }
-.who h2 { border: 0; }
+.who h2 { border: 0; margin-top: .5mm; }
+.goals ul { columns: 2; font-size: 7.4pt; }
 .who .gains { border-color: GAINS; } .who .loses { border-color: LOSES; }
 .key span { margin-right: 5mm; }
 .key i { display: inline-block; width: 3mm; height: 2mm; margin-right: 1.2mm; }
-.small { font-size: 7.2pt; color: #444; }
+.small { font-size: 7pt; color: #444; }
 .warning { border: .4mm solid LOSES; padding: 1mm 2mm; }
 @media print { body { padding: 0; } * { print-color-adjust: exact;
   -webkit-print-color-adjust: exact; } }
@@ -109,7 +110,7 @@ def page_html(page: CommitteePage) -> str:
             _section("gains", "Who gains", _gainers(hours)),
             _section("loses", "Who loses", _losers(hours)),
             "</div>",
-            *([f"<h2>What was to be found out</h2>{_list(page.goals)}"] if page.goals else []),
+            *_goals(page.goals),
             "<h2>How this was found</h2>",
             _paragraph(" ".join([*page.found, _how_sure(hours)]), "small"),
             "</body>\n</html>\n",
@@ -131,6 +132,12 @@ def _section(kind: str, title: str, texts: Sequence[str]) -> str:
     return f'<section class="{kind}"><h2>{title}</h2>{_list(texts)}</section>'
 
 
+def _goals(goals: Sequence[str]) -> list[str]:
+    if not goals:
+        return []
+    return ["<h2>What was to be found out</h2>", f'<div class="goals">{_list(goals)}</div>']
+
+
 def _key(page: CommitteePage) -> str:
     """Whose order bars are, in colours and words."""
     keys = (
@@ -149,17 +156,16 @@ def _pictures(hours: HoursWaited) -> list[str]:
     """A picture for each kind of group that there is; accounts with most jobs only."""
     mean = "Hours waited each, mean" if hours.each else "Hours waited together in an hour"
     titles: tuple[str, str] | None = (mean, "Longest wait of a job")
+    kinds = {by: hours.grouped(by) for by in GROUPED_BY}
+    shown = {by: rows[:ACCOUNTS] if by == "account" else rows for by, rows in kinds.items() if rows}
+    count = sum(len(rows) for rows in shown.values())
     found = []
-    for by in GROUPED_BY:
-        rows = hours.grouped(by)
-        if not rows:
-            continue
-        shown = rows[:ACCOUNTS] if by == "account" else rows
-        title = _KINDS[by]
-        if len(shown) < len(rows):
-            title += f" (the {len(shown)} with most jobs; {len(rows) - len(shown)} more are judged)"
-        alt = " ".join(sentence(row, each=hours.each) for row in shown)
-        found.append(f"<h2>{title}</h2>{waits_picture(shown, titles, by, alt)}")
+    for by, rows in shown.items():
+        title, hidden = _KINDS[by], len(kinds[by]) - len(rows)
+        if hidden:
+            title += f" (the {len(rows)} with most jobs; {hidden} more are judged)"
+        alt = " ".join(sentence(row, each=hours.each) for row in rows)
+        found.append(f"<h2>{title}</h2>{waits_picture(rows, titles, by, alt, count)}")
         titles = None
     return found
 

@@ -29,6 +29,8 @@ AFTER = {GAINS: "#1b7f4b", LOSES: "#c0392b"}
 OTHERS = "#4f6d8f"
 #: Inches: width of the page between its margins, height of a row, of a title.
 _WIDTH, _ROW, _TITLE = 7.3, 0.21, 0.22
+#: Inches for all rows of a page together, and of a row at least.
+_ALL_ROWS, _LEAST_ROW = 3.6, 0.16
 _FONT = 7.0
 _LONGEST_LABEL = 22
 #: Text is text, in the reader's own font, and the same page is the same file.
@@ -47,7 +49,11 @@ _SIZE = re.compile(r'(?<=<svg)([^>]*?) (?:width|height)="[^"]*"')
 
 
 def waits_picture(
-    rows: Sequence[GroupHours], titles: tuple[str, str] | None, salt: str, alt: str
+    rows: Sequence[GroupHours],
+    titles: tuple[str, str] | None,
+    salt: str,
+    alt: str,
+    rows_of_page: int,
 ) -> str:
     """A row a group: bars of what it waited before and after, and of its longest wait.
 
@@ -56,13 +62,15 @@ def waits_picture(
         titles: above both columns; None for no titles.
         salt: another one for each picture of a page, of which names of places must differ.
         alt: what the picture tells, for who cannot see it.
+        rows_of_page: of all pictures of the page: of many, rows are lower.
 
     Returns:
         An `svg` element without size, link or script.
     """
     with mpl.rc_context({**_SETTINGS, "svg.hashsalt": salt}):
         top = _TITLE if titles else 0.03
-        height = top + _ROW * len(rows)
+        row_height = max(min(_ROW, _ALL_ROWS / rows_of_page), _LEAST_ROW)
+        height = top + row_height * len(rows)
         figure, axes = plt.subplots(1, 2, figsize=(_WIDTH, height), sharey=True)
         figure.subplots_adjust(left=0.2, right=0.995, wspace=0.03, top=1 - top / height, bottom=0)
         hours = [(row.before, row.after) for row in rows]

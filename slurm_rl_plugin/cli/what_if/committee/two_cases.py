@@ -143,8 +143,9 @@ def _found(cluster: ReplayedCluster | None) -> tuple[str, ...]:
     if cluster is not None:
         measured = (
             "After: as it was measured. Before: what the site's order would have cost in the very "
-            "same hours, from what was measured under both, less what replays of each stretch by "
-            "both orders lay to the load. Longest waits are as measured, each in its own stretches."
+            "same hours: from what was measured under both, with what the load alone did taken "
+            "away by replays of each stretch under both. Longest waits are as measured, each order "
+            "in its own stretches."
         )
     return counted, measured
 

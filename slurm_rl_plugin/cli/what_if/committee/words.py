@@ -30,9 +30,12 @@ _SECONDS, _MINUTES, _HOURS = 2 * MINUTE, 2 * HOUR, 100 * HOUR
 
 
 def short_name(name: str, longest: int = _LONGEST_NAME) -> str:
-    """A name that users chose, on one line and not too long."""
+    """A name that users chose, on one line and not too long; long ones often differ at the end."""
     name = printable(name)
-    return name if len(name) <= longest else name[: longest - 1] + "…"
+    if len(name) <= longest:
+        return name
+    end = longest // 2
+    return f"{name[: longest - 1 - end]}…{name[-end:]}"
 
 
 def resource_word(name: str) -> str:
