@@ -35,7 +35,7 @@ class Blocks:
     Attributes:
         of: stretch of each counted job, shape [n].
         drawn: shape [resamples, stretches]; of no row where there are too few.
-        unit: "weeks" or "days".
+        unit: what several are called: "weeks" or "days" of a log.
     """
 
     of: IntArray
@@ -53,7 +53,18 @@ class Blocks:
         since = submit - submit.min()
         enough = (each for each in _UNITS if since.max() >= FEWEST * each[0])
         length, unit = next(enough, _UNITS[-1])
-        of = np.unique((since // length).astype(np.int64), return_inverse=True)[1].reshape(-1)
+        return cls.of_stretches((since // length).astype(np.int64), unit, rng)
+
+    @classmethod
+    def of_stretches(cls, stretch: IntArray, unit: str, rng: np.random.Generator) -> Blocks:
+        """Stretches that are known.
+
+        Args:
+            stretch: number of that of each counted job, in any order and with gaps, [n] > 0.
+            unit: what several are called.
+            rng: draws them.
+        """
+        of = np.unique(stretch, return_inverse=True)[1].reshape(-1)
         count = int(of.max()) + 1
         draws = RESAMPLES if count >= FEWEST else 0
         drawn = rng.multinomial(count, np.full(count, 1.0 / count), size=draws)

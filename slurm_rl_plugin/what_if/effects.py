@@ -123,7 +123,9 @@ def _group(
         if name != "fairness" or fairness:
             mine, theirs = values[jobs], after.means[name][jobs]
             drawn = blocks.means(mine, jobs), blocks.means(theirs, jobs)
-            figures[name] = _effect(name, (float(mine.mean()), float(theirs.mean())), drawn, blocks)
+            figures[name] = judged_effect(
+                name, (float(mine.mean()), float(theirs.mean())), drawn, blocks
+            )
     waits = before.wait[jobs], after.wait[jobs]
     levels = np.array(list(_LEVELS.values()))
     drawn_waits = [blocks.quantiles(each, jobs, levels) for each in waits]
@@ -131,20 +133,28 @@ def _group(
     for place, name in enumerate(_LEVELS):
         drawn = drawn_waits[0][:, place], drawn_waits[1][:, place]
         both = float(exact[0][place]), float(exact[1][place])
-        figures[name] = _effect(name, both, drawn, blocks)
+        figures[name] = judged_effect(name, both, drawn, blocks)
     nothing = np.empty(0)
     longest = float(waits[0].max()), float(waits[1].max())
-    figures["longest_wait"] = _effect("longest_wait", longest, (nothing, nothing), blocks)
+    figures["longest_wait"] = judged_effect("longest_wait", longest, (nothing, nothing), blocks)
     in_order = {name: figures[name] for name in FIGURES if name in figures}
     return GroupEffects(jobs=len(jobs), figures=in_order)
 
 
-def _effect(
+def judged_effect(
     name: str,
     values: tuple[float, float],
     drawn: tuple[FloatArray, FloatArray],
     blocks: Blocks,
 ) -> Effect:
+    """A figure before and after, with intervals where there are draws.
+
+    Args:
+        name: of the figure; waits are in seconds.
+        values: before and after.
+        drawn: the same of each draw, shape [resamples] each; of no draw for no interval.
+        blocks: that were drawn.
+    """
     before, after = values
     bounds = interval(drawn[1] - drawn[0], after - before, blocks.count)
     ratios = None

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from slurm_rl_plugin.cli.argument_types.slurm_times import time_argument
 from slurm_rl_plugin.cli.assembly.configuration_arguments import (
@@ -18,12 +18,16 @@ from slurm_rl_plugin.cli.assembly.configuration_arguments import (
 from slurm_rl_plugin.cli.evaluate.study.text import print_site_study
 from slurm_rl_plugin.cli.logs.cluster_option import add_cluster_option
 from slurm_rl_plugin.cli.progress import parts_bar
+from slurm_rl_plugin.cli.shadow.committee import page_writer
 from slurm_rl_plugin.cli.shadow.text import print_shadow
 from slurm_rl_plugin.cli.tables import print_json, slurm_time
 from slurm_rl_plugin.configuration import Configuration
 from slurm_rl_plugin.errors import ConfigurationError, SlurmRLError
 from slurm_rl_plugin.hook.audit.reader import AuditFilter, AuditReader, audit_files
 from slurm_rl_plugin.hook.audit.summary import AuditSummary
+
+if TYPE_CHECKING:  # it imports the simulator, which a head node need not have
+    from slurm_rl_plugin.cli.evaluate.study.site_replay import SiteReplay
 
 #: Seconds of accounting that are asked for at least.
 _SHORTEST = 60.0
@@ -57,6 +61,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--keep", type=Path, metavar="FILE", help="write what sacct gave; a LOG")
     parser.add_argument("--no-replay", action="store_true", help="the audit log alone")
     parser.add_argument("--plot", type=Path, metavar="FILE", help="draw both parts as PNG")
+    page = "write one page of HTML for the users' committee"
+    parser.add_argument("--committee", type=Path, metavar="FILE", help=page)
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 
@@ -67,19 +73,28 @@ def main(options: argparse.Namespace) -> int:
         raise ConfigurationError(f"--plot {options.plot}: there is no such folder; make it.")
     if options.log and options.keep is not None:
         raise ConfigurationError("--keep writes what sacct gives: leave it out beside a LOG.")
+    write_page = page_writer(options.committee, is_replayed=not options.no_replay)
     draw = _drawing() if options.plot is not None else None
     shadow, summary = _shadow(configuration, options)
     if not options.json:
         print_shadow(shadow)
-    prediction, study, schedules = _prediction(configuration, options, shadow)
+    prediction, study, replay = _prediction(configuration, options, shadow)
     document: dict[str, Any] = {"shadow": shadow, "prediction": prediction, "study": study}
     if draw is not None:
+        schedules = {} if replay is None else replay.replayed.schedules
         draw(options.plot, summary, options.moved, study, schedules)
         document["figure"] = str(options.plot)
+    if write_page is not None and replay is not None:
+        write_page(replay, prediction["warning"])
+        document["committee"] = str(options.committee)
     if options.json:
         print_json(document)
     else:
         print_site_study(prediction, study)
+    if write_page is not None and replay is None:
+        raise ConfigurationError(
+            f"--committee: there is no page without a replay: {study['unavailable']}"
+        )
     return 0
 
 
@@ -131,8 +146,8 @@ def _reader(path: str) -> AuditReader:
 
 def _prediction(
     configuration: Configuration, options: argparse.Namespace, shadow: dict[str, Any]
-) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
-    """The replay's `prediction`, `study` and schedules; a sentence where there is none."""
+) -> tuple[dict[str, Any], dict[str, Any], SiteReplay | None]:
+    """The replay, its `prediction` and `study`; a sentence where there is none."""
     if options.no_replay:
         return _none("--no-replay was given.")
     first, last = (options.since, options.until) if options.log else _stretch(options, shadow)
@@ -153,11 +168,11 @@ def _prediction(
     if isinstance(found, str):
         return _none(found)
     warning = _warning(shadow) or (_other_days(shadow, found.days) if options.log else None)
-    return {"warning": warning, **found.prediction}, found.study, found.replayed.schedules
+    return {"warning": warning, **found.prediction}, found.study, found
 
 
-def _none(sentence: str) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
-    return {"unavailable": sentence}, {"unavailable": sentence}, {}
+def _none(sentence: str) -> tuple[dict[str, Any], dict[str, Any], None]:
+    return {"unavailable": sentence}, {"unavailable": sentence}, None
 
 
 def _stretch(

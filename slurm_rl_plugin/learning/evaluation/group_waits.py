@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from slurm_rl_plugin.domain.machine import Machine
+from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog
 from slurm_rl_plugin.simulator.workloads.machine_load import completed_requests, partition_of
 from slurm_rl_plugin.units import DAY, HOUR, MINUTE, BoolArray, FloatArray, IntArray
@@ -90,17 +91,34 @@ def groupings_of(prepared: PreparedLog) -> dict[str, Grouping]:
     part, where there are several.
     """
     log = prepared.log
-    limit = np.where(np.isfinite(log.time_limit) & (log.time_limit > 0), log.time_limit, np.nan)
-    bounds = np.array(list(LIMITS.values()))
     return {
-        "class": Grouping(names=("interactive", "batch"), place=_places(~prepared.interactive)),
-        "width": Grouping(names=WIDTHS, place=_widths(log.processors, prepared.capacity)),
-        "limit": Grouping(
-            names=(*LIMITS, NO_LIMIT),
-            place=np.where(np.isnan(limit), len(LIMITS), np.searchsorted(bounds, limit)),
-        ),
+        "class": _classes(prepared.interactive),
+        "width": _widths(log.processors, prepared.capacity),
+        "limit": _limits(log.time_limit),
         "account": Grouping(names=tuple(log.accounts), place=log.account),
         **({} if prepared.machine is None else _on_nodes(prepared, prepared.machine)),
+    }
+
+
+def groupings_of_workload(
+    jobs: Workload, capacity: int, accounts: Sequence[str], resources: Sequence[str] = ()
+) -> dict[str, Grouping]:
+    """The same of jobs of a simulation: class, width, limit, account, and resource where known.
+
+    Args:
+        jobs: whose `account` counts in `accounts`.
+        capacity: processors of the machine.
+        accounts: names.
+        resources: names of the columns of `jobs.asked`; () where they do not matter.
+    """
+    asked = jobs.asked
+    several = len(resources) == asked.shape[1] and bool((asked[:, 1:] > 0.0).any())
+    return {
+        "class": _classes(jobs.interactive),
+        "width": _widths(jobs.processors, capacity),
+        "limit": _limits(jobs.time_limit),
+        "account": Grouping(names=tuple(accounts), place=jobs.account),
+        **({"resource": _resources(asked, resources)} if several else {}),
     }
 
 
@@ -112,8 +130,7 @@ def _on_nodes(prepared: PreparedLog, machine: Machine) -> dict[str, Grouping]:
     parts = completed_requests(prepared.log, machine).total[:, : len(machine.resources)]
     parts = parts / np.maximum(machine.capacity, 1.0)
     if (parts[:, 1:] > 0.0).any():
-        place = np.argmax(parts, axis=1).astype(np.int64)
-        found["resource"] = Grouping(names=machine.resources, place=place)
+        found["resource"] = _resources(parts, machine.resources)
     return found
 
 
@@ -166,12 +183,24 @@ def losers(
     return sorted(lose, key=lambda each: -each.mean_growth)
 
 
-def _places(second: BoolArray) -> IntArray:
-    return second.astype(np.int64)
+def _classes(interactive: BoolArray) -> Grouping:
+    return Grouping(names=("interactive", "batch"), place=(~interactive).astype(np.int64))
 
 
-def _widths(processors: IntArray, capacity: int) -> IntArray:
-    """Place in WIDTHS of each job, by its part of the machine, shape [n]."""
+def _widths(processors: IntArray, capacity: int) -> Grouping:
+    """By the part of the machine."""
     part = processors / capacity
     several = 1 + (part > 1.0 / 8.0).astype(np.int64) + (part >= 0.5)
-    return np.where(processors <= 1, 0, several)
+    return Grouping(names=WIDTHS, place=np.where(processors <= 1, 0, several))
+
+
+def _limits(time_limit: FloatArray) -> Grouping:
+    limit = np.where(np.isfinite(time_limit) & (time_limit > 0), time_limit, np.nan)
+    place = np.searchsorted(np.array(list(LIMITS.values())), limit)
+    names = (*LIMITS, NO_LIMIT)
+    return Grouping(names=names, place=np.where(np.isnan(limit), len(LIMITS), place))
+
+
+def _resources(parts: FloatArray, names: Sequence[str]) -> Grouping:
+    """By the resource of which a job asks for the largest part of the machine."""
+    return Grouping(names=tuple(names), place=np.argmax(parts, axis=1).astype(np.int64))

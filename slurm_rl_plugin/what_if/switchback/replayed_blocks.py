@@ -78,11 +78,16 @@ class ReplayedCluster:
         """What a block cost, and would have cost under either order."""
         begin, end = block.counted_from, block.end
         measured = costs(self.times, begin, end)
-        by = {arm: costs(self._played(block, arm), begin, end) for arm in (SITE, OURS)}
+        by = {arm: costs(self.played(block, arm), begin, end) for arm in (SITE, OURS)}
         return BlockCosts(measured=measured[None], by_site=by[SITE][None], by_ours=by[OURS][None])
 
-    def _played(self, block: Block, arm: str) -> JobTimes:
-        """The jobs of a block as they would have started under an order, from its begin on."""
+    def played(self, block: Block, arm: str) -> JobTimes:
+        """The jobs of a block as they would have started under an order, from its begin on.
+
+        Args:
+            block: that is over.
+            arm: whose order, SITE or OURS.
+        """
         now, start, submit = block.begin, self.times.start, self.times.jobs.submit
         has_started = start <= now
         runs = np.flatnonzero(has_started & (start + self.times.jobs.run_time > now))

@@ -1,0 +1,1 @@
+"""What users waited before and after, group by group: who gains, and who loses."""

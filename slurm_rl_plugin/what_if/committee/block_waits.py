@@ -1,0 +1,235 @@
+"""What groups of jobs waited in the blocks of an experiment, by whose order was in force.
+
+Each second of a wait belongs to the order that was in force then. Pairs are the same hours of two
+days, and each had a coin of its own: so pairs are what is drawn again. A replay of each block by
+both orders takes away what the load alone did, as for the goals (`findings`): it sharpens what is
+told, and a replay that is wrong does not bend it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from slurm_rl_plugin.domain.switchback import ARMS, OURS, SITE, Block, Declaration, Pairs
+from slurm_rl_plugin.errors import ConfigurationError
+from slurm_rl_plugin.learning.evaluation.group_waits import groupings_of_workload
+from slurm_rl_plugin.simulator.kernel.workload import Workload
+from slurm_rl_plugin.units import HOUR, BoolArray, FloatArray, IntArray
+from slurm_rl_plugin.what_if.blocks import Blocks
+from slurm_rl_plugin.what_if.committee.hours_waited import (
+    GROUPED_BY,
+    GroupHours,
+    HoursWaited,
+    word_of,
+)
+from slurm_rl_plugin.what_if.effects import ALL, Effect, judged_effect
+from slurm_rl_plugin.what_if.switchback.costs import JobTimes
+from slurm_rl_plugin.what_if.switchback.replayed_blocks import ReplayedCluster
+
+#: What the stretches that are drawn again are called.
+_UNIT = "pairs of stretches"
+#: Changes below so many hours in an hour matter to nobody: a job's wait of 36 s.
+_LEAST = 0.01
+
+
+def hours_in_blocks(
+    declared: Declaration,
+    times: JobTimes,
+    cluster: ReplayedCluster | None,
+    accounts: Sequence[str],
+    rng: np.random.Generator,
+    *,
+    now: float,
+    resources: Sequence[str] = (),
+    progress: Callable[[int], None] | None = None,
+) -> HoursWaited:
+    """Hours that each group waited in an hour of ours, and would have by the site's order.
+
+    Without replays the latter are those of the site's blocks of the same pairs.
+
+    Args:
+        declared: the experiment.
+        times: every known job, with its real start.
+        cluster: to play each block again; None for no replays.
+        accounts: names; `times.jobs.account` counts in them.
+        rng: draws the pairs again.
+        now: seconds since the epoch; pairs whose both blocks are over by then count.
+        resources: names of the columns of `times.jobs.asked`, where a resource is to be told.
+        progress: called with 1 after each block.
+
+    Raises:
+        ConfigurationError: no pair is over yet.
+    """
+    pairs = Pairs.closed(declared, declared.closed(now))
+    if len(pairs.first) == 0:
+        raise ConfigurationError("no pair of blocks is over yet, so nothing can be told of groups.")
+    groups = _Groups.of(times, tuple(accounts), tuple(resources))
+    counted = np.sort(np.concatenate([pairs.first, pairs.second])).tolist()
+    hours, unexplained = (np.zeros((len(declared.blocks), groups.count)) for _ in range(2))
+    seen = _Seen.nothing(groups, len(times.jobs.submit))
+    for place in counted:
+        block = declared.blocks[place]
+        hours[place] = groups.hours(times, block)
+        seen.add(groups, times, block)
+        unexplained[place] = hours[place] - _replayed(groups, cluster, block)
+        if progress is not None:
+            progress(1)
+    ours = np.where(pairs.ours_first, pairs.first, pairs.second)
+    paired = _PairedHours(
+        ours=hours[ours],
+        differences=np.column_stack([pairs.ours_less_site(each) for each in unexplained.T]),
+        length=np.array([_length(declared.blocks[place]) / HOUR for place in ours.tolist()]),
+        blocks=Blocks.of_stretches(np.arange(len(ours)), _UNIT, rng),
+    )
+    jobs = groups.sums(times.jobs, seen.jobs.astype(np.float64))
+    rows = [
+        _row(paired, seen, place, int(jobs[place]), named)
+        for place, named in enumerate(groups.names)
+        if jobs[place] or named == (ALL, ALL)
+    ]
+    return HoursWaited.of(rows, paired.blocks, each=False)
+
+
+def _length(block: Block) -> float:
+    return block.end - block.counted_from
+
+
+def _replayed(groups: _Groups, cluster: ReplayedCluster | None, block: Block) -> FloatArray | float:
+    """Hours in replays of a block, the mean of both orders', shape [groups]; 0 without replays."""
+    if cluster is None:
+        return 0.0
+    played = [groups.hours(cluster.played(block, arm), block) for arm in ARMS]
+    return np.asarray(np.mean(played, axis=0))
+
+
+@dataclass(frozen=True, slots=True)
+class _Groups:
+    """Every group of every kind in a row, all jobs first.
+
+    Attributes:
+        accounts, resources, capacity: by which jobs are grouped.
+        names: kind and name of each.
+        kinds: kind -> how many groups it has, in the order of `names`.
+    """
+
+    accounts: tuple[str, ...]
+    resources: tuple[str, ...]
+    capacity: int
+    names: tuple[tuple[str, str], ...]
+    kinds: dict[str, int]
+
+    @classmethod
+    def of(cls, times: JobTimes, accounts: tuple[str, ...], resources: tuple[str, ...]) -> _Groups:
+        found = groupings_of_workload(times.jobs, times.capacity, accounts, resources)
+        told = {by: found[by].names for by in GROUPED_BY if by in found}
+        names = ((ALL, ALL), *((by, name) for by, each in told.items() for name in each))
+        kinds = {by: len(each) for by, each in told.items()}
+        return cls(accounts, resources, times.capacity, names, kinds)
+
+    @property
+    def count(self) -> int:
+        return len(self.names)
+
+    def sums(self, jobs: Workload, values: FloatArray) -> FloatArray:
+        """Sum over the jobs of each group, shape [groups]."""
+        parts = [np.bincount(place, values, size) for place, size in self._places(jobs)]
+        return np.concatenate([[values.sum()], *parts])
+
+    def longest(self, jobs: Workload, values: FloatArray) -> FloatArray:
+        """The largest value of each group, 0 at least, shape [groups]."""
+        found = [np.array([values.max(initial=0.0)])]
+        for place, size in self._places(jobs):
+            part = np.zeros(size)
+            np.maximum.at(part, place, values)
+            found.append(part)
+        return np.concatenate(found)
+
+    def hours(self, times: JobTimes, block: Block) -> FloatArray:
+        """Hours that the jobs of each group waited in a block's counted time, shape [groups]."""
+        here = times.present(block.counted_from, block.end)
+        return self.sums(here.jobs, here.pending(block.counted_from, block.end) / HOUR)
+
+    def _places(self, jobs: Workload) -> Iterator[tuple[IntArray, int]]:
+        found = groupings_of_workload(jobs, self.capacity, self.accounts, self.resources)
+        for by, size in self.kinds.items():
+            # where no job asks for anything else there is no such kind: all ask for the first
+            nobody = np.zeros(len(jobs.submit), dtype=np.int64)
+            yield (found[by].place if by in found else nobody), size
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """What the counted blocks saw.
+
+    Attributes:
+        jobs: which waited or came in any of them, shape [n].
+        longest: SITE and OURS -> hours that a job of each group had waited at most, [groups].
+    """
+
+    jobs: BoolArray
+    longest: dict[str, FloatArray]
+
+    @classmethod
+    def nothing(cls, groups: _Groups, jobs: int) -> _Seen:
+        """Before any block."""
+        longest = {arm: np.zeros(groups.count) for arm in ARMS}
+        return cls(np.zeros(jobs, dtype=np.bool_), longest)
+
+    def add(self, groups: _Groups, times: JobTimes, block: Block) -> None:
+        begin, end, submit = block.counted_from, block.end, times.jobs.submit
+        pending = times.pending(begin, end) > 0.0
+        self.jobs[:] |= pending | ((submit >= begin) & (submit < end))
+        until = np.where(np.isfinite(times.start), np.minimum(times.start, end), end)
+        waited = np.where(pending, until - submit, 0.0) / HOUR
+        longest = self.longest[block.arm]
+        longest[:] = np.maximum(longest, groups.longest(times.jobs, waited))
+
+
+@dataclass(frozen=True, slots=True)
+class _PairedHours:
+    """What pairs tell.
+
+    Attributes:
+        ours: hours that each group waited in the block of ours, shape [pairs, groups].
+        differences: those less the hours by the site's order, the same shape.
+        length: hours that each block of a pair counts, shape [pairs].
+        blocks: the pairs, drawn again.
+    """
+
+    ours: FloatArray
+    differences: FloatArray
+    length: FloatArray
+    blocks: Blocks
+
+    def effect(self, group: int) -> Effect:
+        """On the hours that a group waits in an hour."""
+        after, difference = (self._both(each[:, group]) for each in (self.ours, self.differences))
+        values = max(after[0] - difference[0], 0.0), after[0]
+        return judged_effect("hours", values, (after[1] - difference[1], after[1]), self.blocks)
+
+    def _both(self, hours: FloatArray) -> tuple[float, FloatArray]:
+        """In an hour: what happened, and that of each draw."""
+        every = np.arange(len(hours))
+        drawn = self.blocks.means(hours, every) / self.blocks.means(self.length, every)
+        return float(hours.sum() / self.length.sum()), drawn
+
+
+def _row(
+    paired: _PairedHours, seen: _Seen, group: int, jobs: int, named: tuple[str, str]
+) -> GroupHours:
+    effect = paired.effect(group)
+    return GroupHours(
+        by=named[0],
+        group=named[1],
+        jobs=jobs,
+        before=effect.before,
+        after=effect.after,
+        longest_before=float(seen.longest[SITE][group]),
+        longest_after=float(seen.longest[OURS][group]),
+        ratio=effect.ratio,
+        ratio_ci95=effect.ratio_ci95,
+        word=word_of(effect, _LEAST),
+    )

@@ -1,0 +1,211 @@
+"""Hours that groups waited in replays and in blocks of an experiment, and what is said of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from slurm_rl_plugin.domain.switchback import OURS, SITE, Block, Declaration, drawn_blocks
+from slurm_rl_plugin.errors import ConfigurationError
+from slurm_rl_plugin.learning.evaluation.group_waits import (
+    WIDTHS,
+    groupings_of,
+    groupings_of_workload,
+)
+from slurm_rl_plugin.learning.evaluation.paired import schedule_of
+from slurm_rl_plugin.papers.switchback.held_in_turns import DrawnTrial, preferring_short
+from slurm_rl_plugin.simulator.kernel.workload import Workload
+from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
+from slurm_rl_plugin.simulator.workloads.generators import egee_log
+from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog, prepare_log
+from slurm_rl_plugin.units import DAY, HOUR, FloatArray
+from slurm_rl_plugin.what_if.committee.block_waits import hours_in_blocks
+from slurm_rl_plugin.what_if.committee.hours_waited import (
+    GAINS,
+    LOSES,
+    SAME,
+    UNSURE,
+    HoursWaited,
+    word_of,
+)
+from slurm_rl_plugin.what_if.committee.replayed_waits import hours_in_replays
+from slurm_rl_plugin.what_if.effects import NO_DIFFERENCE, NOT_SURE, SURE, Effect
+from slurm_rl_plugin.what_if.switchback.costs import JobTimes
+
+PROCESSORS = 16
+
+
+def effect(difference: float, verdict: str) -> Effect:
+    nothing: dict[str, Any] = {"ci95": None, "ratio": None, "ratio_ci95": None}
+    return Effect(
+        before=10.0, after=10.0 + difference, difference=difference, verdict=verdict, **nothing
+    )
+
+
+@pytest.mark.parametrize(
+    ("difference", "verdict", "word"),
+    [
+        (-5.0, SURE, GAINS),
+        (5.0, SURE, LOSES),
+        (0.5, SURE, SAME),  # sure, and matters to nobody
+        (5.0, NOT_SURE, UNSURE),
+        (0.0, NO_DIFFERENCE, SAME),
+    ],
+)
+def test_the_word_of_a_group(difference: float, verdict: str, word: str) -> None:
+    assert word_of(effect(difference, verdict), 1.0) == word
+
+
+@pytest.fixture(scope="module")
+def prepared() -> PreparedLog:
+    jobs = egee_log(np.random.default_rng(1), jobs=4000, processors=PROCESSORS, load=0.9)
+    return prepare_log(jobs, capacity=PROCESSORS)
+
+
+def in_replays(prepared: PreparedLog, before: FloatArray, after: FloatArray) -> HoursWaited:
+    settings = SimulationSettings(capacity=prepared.capacity)
+    both = [schedule_of(prepared, prepared.log.submit + each, settings) for each in (before, after)]
+    counted = slice(0, len(prepared.log))
+    return hours_in_replays(prepared, both[0], both[1], counted, np.random.default_rng(2))
+
+
+def test_who_waits_longer_in_replays_loses(prepared: PreparedLog) -> None:
+    rng = np.random.default_rng(3)
+    before = rng.exponential(3 * HOUR, len(prepared.log))
+    account = groupings_of(prepared)["account"]
+    after = np.where(account.place == 0, 2.0, 0.5) * before
+    hours = in_replays(prepared, before, after)
+    by_account = {row.group: row for row in hours.grouped("account")}
+    loser = by_account.pop(account.names[0])
+    assert hours.each
+    assert hours.has_intervals
+    assert loser.word == LOSES
+    assert loser.ratio == pytest.approx(2.0)
+    assert loser.longest_after == pytest.approx(2.0 * loser.longest_before)
+    assert {row.word for row in by_account.values()} == {GAINS}
+    assert [row.group for row in hours.told(LOSES) if row.by == "account"] == [account.names[0]]
+    assert hours.everybody.before == pytest.approx(before.mean() / HOUR)
+    assert hours.everybody.jobs == len(prepared.log)
+    jobs = [row.jobs for row in hours.grouped("account")]
+    assert jobs == sorted(jobs, reverse=True)
+
+
+def test_the_same_waits_are_no_difference(prepared: PreparedLog) -> None:
+    waits = np.full(len(prepared.log), HOUR)
+    hours = in_replays(prepared, waits, waits)
+    assert {row.word for row in hours.groups} == {SAME}
+    assert hours.told(LOSES) == []
+
+
+def test_groups_of_a_workload_are_those_of_its_log(prepared: PreparedLog) -> None:
+    jobs = prepared.workload(None)
+    found = groupings_of_workload(jobs, prepared.capacity, prepared.accounts)
+    of_log = groupings_of(prepared)
+    assert found["account"].place is jobs.account  # in the names of its shares
+    for by in ("class", "width"):
+        assert found[by].names == of_log[by].names
+        assert (found[by].place == of_log[by].place).all(), by
+    asked = np.tile([0.1, 0.0], (len(jobs.submit), 1))
+    asked[0] = 0.1, 0.2
+    names = ("cpus", "memory")
+    found = groupings_of_workload(jobs.counting(asked=asked), 16, prepared.accounts, names)
+    assert found["resource"].place[:2].tolist() == [1, 0]
+
+
+def declared(blocks: tuple[Block, ...]) -> Declaration:
+    return Declaration(
+        goal="wait",
+        harm=1.2,
+        longest_wait=np.inf,
+        policy="sjf",
+        model_sha256="",
+        seed=1,
+        day=DAY,
+        blocks=blocks,
+    )
+
+
+def few_jobs(submit: list[float], processors: list[int]) -> Workload:
+    n = len(submit)
+    run = np.full(n, HOUR)
+    return Workload(
+        submit=np.array(submit),
+        run_time=run,
+        estimate=run,
+        time_limit=run,
+        processors=np.array(processors),
+        account=np.arange(n) % 2,
+        interactive=np.zeros(n, dtype=np.bool_),
+        shares=np.array([0.5, 0.5]),
+    )
+
+
+def test_hours_belong_to_the_order_that_was_in_force() -> None:
+    """Two days of a block each: jobs wait across the border, 23 h of each block are counted."""
+    blocks = (
+        Block(begin=0.0, end=DAY, arm=SITE, pair=0),
+        Block(begin=DAY, end=2 * DAY, arm=OURS, pair=0),
+    )
+    submit = [20 * HOUR] * 20
+    times = JobTimes(
+        jobs=few_jobs(submit, [1] * 10 + [8] * 10),
+        start=np.array([23 * HOUR] * 10 + [30 * HOUR] * 9 + [np.nan]),
+        capacity=16,
+    )
+    rng = np.random.default_rng(1)
+    with pytest.raises(ConfigurationError, match="no pair"):
+        hours_in_blocks(declared(blocks), times, None, ("a", "b"), rng, now=DAY)
+    hours = hours_in_blocks(declared(blocks), times, None, ("a", "b"), rng, now=2 * DAY)
+    rows = {row.group: row for row in hours.grouped("width")}
+    narrow, wide = rows[WIDTHS[0]], rows[WIDTHS[3]]
+    assert not hours.each
+    assert (narrow.jobs, wide.jobs, hours.everybody.jobs) == (10, 10, 20)
+    assert narrow.before == pytest.approx(10 * 3 / 23)
+    assert narrow.after == 0.0
+    assert wide.before == pytest.approx(10 * 4 / 23)
+    # nine wait from the end of the wash-out at 25 h until 30 h, one does to the end
+    assert wide.after == pytest.approx((9 * 5 + 23) / 23)
+    assert (wide.longest_before, wide.longest_after) == (4.0, 28.0)
+    assert not hours.has_intervals
+    assert {row.word for row in hours.groups} == {UNSURE}  # of two days nothing is sure
+
+
+@pytest.fixture(scope="module")
+def trial() -> tuple[DrawnTrial, Declaration, FloatArray]:
+    days, warm_up = 12, 14
+    drawn = preferring_short(3, days, 4.0)
+    blocks = drawn_blocks(warm_up * DAY, days, (6, 12), seed=5)
+    return drawn, declared(blocks), drawn.starts(blocks)
+
+
+def test_replays_of_the_blocks_leave_less_to_chance(
+    trial: tuple[DrawnTrial, Declaration, FloatArray],
+) -> None:
+    drawn, experiment, start = trial
+    accounts = [f"group {place}" for place in range(len(drawn.jobs.shares))]
+    cluster, steps = drawn.replayed(start), []
+
+    def told(replays: bool) -> HoursWaited:
+        return hours_in_blocks(
+            experiment,
+            cluster.times,
+            cluster if replays else None,
+            accounts,
+            np.random.default_rng(1),
+            now=experiment.end,
+            progress=steps.append,
+        )
+
+    raw, replayed = told(False), told(True)
+    assert sum(steps) == 2 * len(experiment.blocks)
+    assert raw.stretches == replayed.stretches == len(experiment.blocks) // 2
+    assert raw.everybody.after == replayed.everybody.after
+    assert raw.everybody.jobs == replayed.everybody.jobs > 100
+    widths = [
+        high - low
+        for low, high in (each.everybody.ratio_ci95 or (0, 9) for each in (raw, replayed))
+    ]
+    assert widths[1] < widths[0]
+    assert replayed.everybody.word == GAINS
