@@ -32,7 +32,7 @@ _WASH_OUT = 1.0 / 8.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Block:
+class TurnBlock:
     """A time in which one order is in force.
 
     Attributes:
@@ -74,7 +74,7 @@ class Declaration:
     model_sha256: str
     seed: int
     day: float
-    blocks: tuple[Block, ...]
+    blocks: tuple[TurnBlock, ...]
 
     @property
     def begin(self) -> float:
@@ -86,7 +86,7 @@ class Declaration:
         """When the last block ends, seconds since the epoch."""
         return self.blocks[-1].end
 
-    def block_at(self, time: float) -> Block | None:
+    def block_at(self, time: float) -> TurnBlock | None:
         """The block of a time; None before the first and behind the last."""
         place = bisect.bisect_right(self.blocks, time, key=lambda block: block.begin) - 1
         if place < 0 or time >= self.blocks[place].end:
@@ -130,15 +130,15 @@ class Declaration:
                 raise ValueError("blocks with gaps")
 
 
-def _block(begin: float, end: float, arm: str, pair: int) -> Block:
+def _block(begin: float, end: float, arm: str, pair: int) -> TurnBlock:
     if arm not in ARMS or not float(begin) < float(end) < math.inf:
         raise ValueError(f"no block: {begin}, {end}, {arm}")
-    return Block(begin=float(begin), end=float(end), arm=arm, pair=int(pair))
+    return TurnBlock(begin=float(begin), end=float(end), arm=arm, pair=int(pair))
 
 
 def drawn_blocks(
     begin: float, days: int, hours: Sequence[int], seed: int, day: float = DAY
-) -> tuple[Block, ...]:
+) -> tuple[TurnBlock, ...]:
     """Blocks of an experiment; lengths are drawn for each two days, and a coin for each pair.
 
     Args:
@@ -154,7 +154,7 @@ def drawn_blocks(
     check_hours(hours)
     if days < 2:
         raise ConfigurationError(f"{days} days: an experiment lasts 2 at least.")
-    rng, found = np.random.default_rng(seed), list[Block]()
+    rng, found = np.random.default_rng(seed), list[TurnBlock]()
     pair = 0
     for first in range(0, days - days % 2, 2):
         length = min(hours) if first < _CAREFUL_DAYS else int(rng.choice(sorted(hours)))
@@ -164,7 +164,7 @@ def drawn_blocks(
             for place in range(count):
                 at = begin + (first + later) * day + place * day / count
                 found.append(
-                    Block(
+                    TurnBlock(
                         begin=at,
                         end=at + day / count,
                         arm=OURS if ours_first[place] != later else SITE,
@@ -188,11 +188,11 @@ def check_hours(hours: Sequence[int]) -> None:
         )
 
 
-def _without_gaps(blocks: Sequence[Block]) -> tuple[Block, ...]:
+def _without_gaps(blocks: Sequence[TurnBlock]) -> tuple[TurnBlock, ...]:
     """Ends that are exactly the next begins: sums of thirds of a day are not."""
     begins = [*(block.begin for block in blocks[1:]), blocks[-1].end]
     return tuple(
-        Block(begin=block.begin, end=end, arm=block.arm, pair=block.pair)
+        TurnBlock(begin=block.begin, end=end, arm=block.arm, pair=block.pair)
         for block, end in zip(blocks, begins, strict=True)
     )
 

@@ -257,6 +257,9 @@ def test_commands_of_the_documents_run(
         daemon(["run", "--once", "--config", "site.toml"], until="cycle=done")  # leaves its look
         if command.words[1] != "start":
             assert main(["experiment", "start", "--insist", "--config", "site.toml"]) == 0
+        if "--committee" in words:  # a page of one that is: test_experiment_verbs
+            assert main(words) == 2
+            return
     if command.words[0] == "start":
         words = told_by_a_service(words, workplace)
     if "--on" in words:

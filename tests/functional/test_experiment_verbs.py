@@ -131,6 +131,33 @@ def test_without_accounting_nobody_watches(tmp_path: Path) -> None:
     assert look_at(site, late + 1.0).looked == late + 1.0
 
 
+def test_the_page_for_the_committee_tells_who_waited(
+    tmp_path: Path, configured: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    experiment = declared(1003, 4)
+    site = begun(tmp_path, reversed_model(3, 4), experiment)
+    look_at(site, experiment.blocks[9].end + 1.0)
+    accounts = ("physics", "<b>biology", "chemistry", "law")
+    look = SimpleNamespace(now=site.now, prepared=SimpleNamespace(accounts=accounts))
+    monkeypatch.setattr(ExperimentSite, "look", lambda _: look)
+    monkeypatch.setattr(ExperimentSite, "cluster", lambda _, looked: site.cluster(looked))
+    page = tmp_path / "waits.html"
+    main(["experiment", "report", *configured, "--committee", str(page)])
+    text = page.read_text()
+    assert "physics" in text
+    assert "&lt;b&gt;biology" in text
+    assert "<b>biology" not in text
+    assert "<svg" in text or "data:image" in text
+
+
+def test_a_page_without_a_folder_is_refused_before_the_work(
+    tmp_path: Path, configured: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    declare(tmp_path)
+    words = ("report", *configured, "--committee", str(tmp_path / "none" / "page.html"))
+    assert "there is no such folder" in failing(capsys, *words)
+
+
 @pytest.fixture
 def configured(tmp_path: Path) -> list[str]:
     (tmp_path / "site.toml").write_text(

@@ -7,6 +7,7 @@ import math
 import secrets
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 from slurm_rl_plugin.cli.argument_types.numbers import number_above_zero, whole_number
 from slurm_rl_plugin.cli.assembly.configuration_arguments import (
@@ -17,6 +18,7 @@ from slurm_rl_plugin.cli.assembly.state_owner import become_state_owner
 from slurm_rl_plugin.cli.daemon.service_log import log_to_standard_error
 from slurm_rl_plugin.cli.daemon.service_loop import serve_until_stopped
 from slurm_rl_plugin.cli.progress import parts_bar
+from slurm_rl_plugin.cli.shadow.committee import check_page_folder
 from slurm_rl_plugin.cli.tables import print_json, slurm_time
 from slurm_rl_plugin.cli.what_if.experiment_site import ExperimentSite
 from slurm_rl_plugin.cli.what_if.experiment_text import experiment_document, print_experiment
@@ -33,6 +35,7 @@ from slurm_rl_plugin.hook.experiment.turns import held_part
 from slurm_rl_plugin.units import DAY, HOUR
 from slurm_rl_plugin.what_if.switchback.costs import GOALS
 from slurm_rl_plugin.what_if.switchback.trial import blocks_before, foretold_cost
+from slurm_rl_plugin.whole_file import write_whole
 
 #: By replays of the past ours may cost so many times what the site's order does, to begin at all.
 _FORETOLD = 1.05
@@ -100,6 +103,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--as-configured",
         action="store_true",
         help="put it away: from now on the configuration counts again",
+    )
+    told = parser.add_argument_group("report")
+    told.add_argument(
+        "--committee",
+        type=Path,
+        metavar="FILE",
+        help="write one page of HTML for the users' committee: who waits more and who less",
     )
     parser.add_argument("-v", "--verbose", action="store_true", help="log debugging lines too")
 
@@ -215,6 +225,39 @@ def _status(site: ExperimentSite, options: argparse.Namespace) -> int:
     return 1 if standing.state == "stepped back" else 0
 
 
+def _report(site: ExperimentSite, options: argparse.Namespace) -> int:
+    """Print what was found, and write the page for the committee where it is asked for."""
+    if options.committee is not None:
+        check_page_folder(options.committee)
+        _write_page(site, options.committee)
+    return _status(site, options)
+
+
+def _write_page(site: ExperimentSite, path: Path) -> None:
+    from slurm_rl_plugin.cli.what_if.committee.two_cases import (  # noqa: PLC0415 - matplotlib
+        experiment_page,
+    )
+
+    declared, standing = site.declared()
+    look, trial = site.look(), kept_trial(site.files, declared)
+    if look is None or trial is None:
+        raise ConfigurationError("no block of the experiment is over yet: try again later.")
+    cluster = site.cluster(look)
+    over = min(declared.closed(look.now), len(trial.costs))
+    with parts_bar("replaying blocks", max(over, 1)) as progress:
+        page = experiment_page(
+            declared,
+            cluster.times,
+            cluster,
+            trial.findings(),
+            look.prepared.accounts,
+            standing.reason or trial.gain() or "It goes on, and nothing is sure yet.",
+            now=declared.blocks[over - 1].end,
+            progress=progress,
+        )
+    write_whole(path, page)
+
+
 def _stop(site: ExperimentSite, options: argparse.Namespace) -> int:
     now = time.time()  # noqa: TID251 - the composition root hands out the clock
     if options.as_configured:
@@ -249,6 +292,6 @@ _ACTIONS: dict[str, Callable[[ExperimentSite, argparse.Namespace], int]] = {
     "start": _start,
     "status": _status,
     "stop": _stop,
-    "report": _status,
+    "report": _report,
     "watch": _watch,
 }

@@ -22,6 +22,7 @@ logger = logging.getLogger(__name__)
 
 #: Part of a day by which a block may be over before it has been looked at: longer is not watching.
 _LATE = 1.0 / 24.0
+_NOTHING = "nothing was gained that is beyond chance; the site's own order stays."
 
 
 @dataclass(slots=True, kw_only=True)
@@ -94,7 +95,7 @@ class ExperimentWatch:
             logger.warning("experiment=stepped_back reason=%s", why)
             return ExperimentStanding(state=STEPPED_BACK, reason=why, at=now, looked=now)
         if trial is not None and blocks == len(declared.blocks):
-            words = trial.conclusion()
+            words = trial.gain() or _NOTHING
             logger.info("experiment=over reason=%s", words)
             return ExperimentStanding(state=OVER, reason=words, at=now, looked=now)
         return replace(standing, looked=now)

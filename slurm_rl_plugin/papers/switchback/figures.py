@@ -20,7 +20,7 @@ from slurm_rl_plugin.papers.switchback.experiment import (
     part_of,
 )
 from slurm_rl_plugin.units import DAY, FloatArray
-from slurm_rl_plugin.what_if.switchback.evidence import Effect
+from slurm_rl_plugin.what_if.switchback.evidence import EffectSoFar
 from slurm_rl_plugin.what_if.switchback.findings import OPEN, findings
 
 #: Clusters of each kind whose sequences are shown, and days between their points.
@@ -65,7 +65,7 @@ def _sequences(found: Mapping[str, Sequence[HeldTrial]]) -> Any:
     return figure
 
 
-def _after_days(held: HeldTrial) -> tuple[list[float], list[Effect]]:
+def _after_days(held: HeldTrial) -> tuple[list[float], list[EffectSoFar]]:
     """Days, and what was known of the declared goal then."""
     experiment = held.declared
     days, effects = [], []

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from slurm_rl_plugin.domain.switchback import OURS, SITE, Block, Declaration, drawn_blocks
+from slurm_rl_plugin.domain.switchback import OURS, SITE, Declaration, TurnBlock, drawn_blocks
 from slurm_rl_plugin.forecasts.replays.replayed_site import OrderOf
 from slurm_rl_plugin.papers.switchback.load import PROCESSORS, drawn_cluster
 from slurm_rl_plugin.simulator.kernel.cluster import PENDING, advance
@@ -49,7 +49,7 @@ class DrawnTrial:
     scores: Mapping[str, FloatArray]
     known: Mapping[str, FloatArray]
 
-    def starts(self, blocks: Sequence[Block]) -> FloatArray:
+    def starts(self, blocks: Sequence[TurnBlock]) -> FloatArray:
         """When the jobs start, the site's order in force outside of the blocks; shape [n]."""
         runs = self._runs()
         run = runs[SITE]

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from slurm_rl_plugin.domain.switchback import ARMS, OURS, SITE, Block, Declaration, Pairs
+from slurm_rl_plugin.domain.switchback import ARMS, OURS, SITE, Declaration, Pairs, TurnBlock
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.learning.evaluation.group_waits import groupings_of_workload
 from slurm_rl_plugin.simulator.kernel.workload import Workload
@@ -93,11 +93,13 @@ def hours_in_blocks(
     return HoursWaited.of(rows, paired.blocks, each=False)
 
 
-def _length(block: Block) -> float:
+def _length(block: TurnBlock) -> float:
     return block.end - block.counted_from
 
 
-def _replayed(groups: _Groups, cluster: ReplayedCluster | None, block: Block) -> FloatArray | float:
+def _replayed(
+    groups: _Groups, cluster: ReplayedCluster | None, block: TurnBlock
+) -> FloatArray | float:
     """Hours in replays of a block, the mean of both orders', shape [groups]; 0 without replays."""
     if cluster is None:
         return 0.0
@@ -147,7 +149,7 @@ class _Groups:
             found.append(part)
         return np.concatenate(found)
 
-    def hours(self, times: JobTimes, block: Block) -> FloatArray:
+    def hours(self, times: JobTimes, block: TurnBlock) -> FloatArray:
         """Hours that the jobs of each group waited in a block's counted time, shape [groups]."""
         here = times.present(block.counted_from, block.end)
         return self.sums(here.jobs, here.pending(block.counted_from, block.end) / HOUR)
@@ -178,7 +180,7 @@ class _Seen:
         longest = {arm: np.zeros(groups.count) for arm in ARMS}
         return cls(np.zeros(jobs, dtype=np.bool_), longest)
 
-    def add(self, groups: _Groups, times: JobTimes, block: Block) -> None:
+    def add(self, groups: _Groups, times: JobTimes, block: TurnBlock) -> None:
         begin, end, submit = block.counted_from, block.end, times.jobs.submit
         pending = times.pending(begin, end) > 0.0
         self.jobs[:] |= pending | ((submit >= begin) & (submit < end))

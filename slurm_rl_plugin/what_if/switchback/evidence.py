@@ -75,7 +75,7 @@ def wealth(sizes: FloatArray) -> FloatArray:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Effect:
+class EffectSoFar:
     """What is known of an effect after some pairs, as logs of ratios.
 
     Attributes:
@@ -90,7 +90,7 @@ class Effect:
     pairs: int
 
 
-def effect_of(pairs: PairDifferences, level: float) -> Effect:
+def effect_of(pairs: PairDifferences, level: float) -> EffectSoFar:
     """The effect that pairs tell of, with a confidence sequence.
 
     Args:
@@ -98,7 +98,7 @@ def effect_of(pairs: PairDifferences, level: float) -> Effect:
         level: chance that the effect ever lies outside, at most.
     """
     bound = float(np.log(2.0 / level))
-    return Effect(
+    return EffectSoFar(
         estimate=_estimate(pairs),
         low=_lowest(pairs, bound),
         high=-_lowest(pairs.swapped, bound),

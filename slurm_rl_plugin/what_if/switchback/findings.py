@@ -10,7 +10,7 @@ from slurm_rl_plugin.domain.switchback import OURS, Declaration, Pairs
 from slurm_rl_plugin.units import BoolArray, FloatArray
 from slurm_rl_plugin.what_if.switchback.costs import GOALS
 from slurm_rl_plugin.what_if.switchback.evidence import (
-    Effect,
+    EffectSoFar,
     PairDifferences,
     effect_of,
     sure_above,
@@ -44,7 +44,7 @@ class GoalFinding:
 
     goal: str
     decides: bool
-    effect: Effect
+    effect: EffectSoFar
     word: str
     blocks: int | None
     site: float

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from slurm_rl_plugin.domain.switchback import OURS, SITE, Block
+from slurm_rl_plugin.domain.switchback import OURS, SITE, TurnBlock
 from slurm_rl_plugin.forecasts.replays.queue_now import QueueNow
 from slurm_rl_plugin.forecasts.replays.replayed_site import OrderOf
 from slurm_rl_plugin.forecasts.replays.resumed_queue import resumed_queue
@@ -74,14 +74,14 @@ class ReplayedCluster:
     machine: NodeMachine | None = None
     usage: Callable[[float], FloatArray] | None = None
 
-    def costs(self, block: Block) -> BlockCosts:
+    def costs(self, block: TurnBlock) -> BlockCosts:
         """What a block cost, and would have cost under either order."""
         begin, end = block.counted_from, block.end
         measured = costs(self.times, begin, end)
         by = {arm: costs(self.played(block, arm), begin, end) for arm in (SITE, OURS)}
         return BlockCosts(measured=measured[None], by_site=by[SITE][None], by_ours=by[OURS][None])
 
-    def played(self, block: Block, arm: str) -> JobTimes:
+    def played(self, block: TurnBlock, arm: str) -> JobTimes:
         """The jobs of a block as they would have started under an order, from its begin on.
 
         Args:
@@ -111,7 +111,7 @@ class ReplayedCluster:
 
 def costs_of_blocks(
     cluster: ReplayedCluster,
-    blocks: tuple[Block, ...],
+    blocks: tuple[TurnBlock, ...],
     progress: Callable[[int], None] | None = None,
 ) -> BlockCosts:
     """What blocks that are over cost.

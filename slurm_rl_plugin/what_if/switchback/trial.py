@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from slurm_rl_plugin.domain.switchback import SITE, Block, Declaration
+from slurm_rl_plugin.domain.switchback import SITE, Declaration, TurnBlock
 from slurm_rl_plugin.units import FloatArray
 from slurm_rl_plugin.what_if.switchback.costs import GOALS, costs
 from slurm_rl_plugin.what_if.switchback.findings import (
@@ -81,12 +81,12 @@ class Trial:
                 return f"it is sure that ours is worse in {each.goal}: {_ratio_text(each)}."
         return tripped(self.declared, self.costs, self.floors, held)
 
-    def conclusion(self) -> str:
-        """What is to be said when its time is over, one sentence."""
+    def gain(self) -> str | None:
+        """What is gained beyond chance, one sentence; None while nothing is."""
         for each in self.findings():
             if each.decides and each.word == BETTER:
                 return f"ours is better in {each.goal}: {_ratio_text(each)}."
-        return "nothing was gained that is beyond chance; the site's own order stays."
+        return None
 
     def as_json(self, held: float) -> dict[str, Any]:
         """What is left in a file, printed and drawn; `of_json` reads it."""
@@ -125,16 +125,16 @@ class Trial:
         return cls(declared=declared, floors=floors, costs=found)
 
 
-def blocks_before(begin: float, day: float) -> Iterator[Block]:
+def blocks_before(begin: float, day: float) -> Iterator[TurnBlock]:
     """The two weeks before a time as blocks of the site's own order."""
     part = day / _PARTS
     for back in range(_DAYS_BEFORE * _PARTS, 0, -1):
-        yield Block(begin=begin - back * part, end=begin - (back - 1) * part, arm=SITE, pair=-1)
+        yield TurnBlock(begin=begin - back * part, end=begin - (back - 1) * part, arm=SITE, pair=-1)
 
 
 def foretold_cost(
     cluster: ReplayedCluster,
-    blocks: Sequence[Block],
+    blocks: Sequence[TurnBlock],
     goal: str,
     progress: Callable[[int], None] | None = None,
 ) -> float | None:
@@ -158,7 +158,7 @@ def foretold_cost(
     return float(found.by_ours[:, place].sum()) / site if site > 0.0 else None
 
 
-def _is_known(cluster: ReplayedCluster, block: Block) -> bool:
+def _is_known(cluster: ReplayedCluster, block: TurnBlock) -> bool:
     """Whether accounting reaches back to a block."""
     submit = cluster.times.jobs.submit
     return len(submit) > 0 and block.begin >= submit[0]

@@ -9,7 +9,7 @@ from threading import Event
 
 import pytest
 
-from slurm_rl_plugin.domain.switchback import OURS, SITE, Block, Declaration
+from slurm_rl_plugin.domain.switchback import OURS, SITE, Declaration, TurnBlock
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.hook.cycle_report import CycleReport
 from slurm_rl_plugin.hook.daemon.daemon import Daemon
@@ -27,7 +27,7 @@ from tests.unit.hook.test_daemon import daemon_of
 
 DAY = 24_000.0  # an hour of 1000 s
 BLOCKS = tuple(
-    Block(begin=1000.0 + 4000.0 * place, end=5000.0 + 4000.0 * place, arm=arm, pair=place % 2)
+    TurnBlock(begin=1000.0 + 4000.0 * place, end=5000.0 + 4000.0 * place, arm=arm, pair=place % 2)
     for place, arm in enumerate((OURS, SITE, SITE, OURS))
 )
 DECLARED = Declaration(

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from slurm_rl_plugin.domain.switchback import OURS, SITE, Block, Declaration, drawn_blocks
+from slurm_rl_plugin.domain.switchback import OURS, SITE, Declaration, TurnBlock, drawn_blocks
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.learning.evaluation.group_waits import (
     WIDTHS,
@@ -114,7 +114,7 @@ def test_groups_of_a_workload_are_those_of_its_log(prepared: PreparedLog) -> Non
     assert found["resource"].place[:2].tolist() == [1, 0]
 
 
-def declared(blocks: tuple[Block, ...]) -> Declaration:
+def declared(blocks: tuple[TurnBlock, ...]) -> Declaration:
     return Declaration(
         goal="wait",
         harm=1.2,
@@ -145,8 +145,8 @@ def few_jobs(submit: list[float], processors: list[int]) -> Workload:
 def test_hours_belong_to_the_order_that_was_in_force() -> None:
     """Two days of a block each: jobs wait across the border, 23 h of each block are counted."""
     blocks = (
-        Block(begin=0.0, end=DAY, arm=SITE, pair=0),
-        Block(begin=DAY, end=2 * DAY, arm=OURS, pair=0),
+        TurnBlock(begin=0.0, end=DAY, arm=SITE, pair=0),
+        TurnBlock(begin=DAY, end=2 * DAY, arm=OURS, pair=0),
     )
     submit = [20 * HOUR] * 20
     times = JobTimes(

@@ -13,9 +13,9 @@ from slurm_rl_plugin.domain.switchback import (
     BLOCK_HOURS,
     OURS,
     SITE,
-    Block,
     Declaration,
     Pairs,
+    TurnBlock,
     drawn_blocks,
 )
 from slurm_rl_plugin.errors import ConfigurationError
@@ -28,7 +28,7 @@ from slurm_rl_plugin.what_if.switchback.replayed_blocks import costs_of_blocks
 BEGIN = 1_700_000_000.0
 
 
-def declared(blocks: tuple[Block, ...], longest_wait: float = np.inf) -> Declaration:
+def declared(blocks: tuple[TurnBlock, ...], longest_wait: float = np.inf) -> Declaration:
     return Declaration(
         goal="wait",
         harm=1.1,
@@ -134,7 +134,7 @@ def test_the_block_of_a_time_and_how_many_are_over() -> None:
 def test_pairs_whose_both_blocks_are_over() -> None:
     arms = ((OURS, 0), (SITE, 1), (SITE, 0), (OURS, 1))
     blocks = tuple(
-        Block(begin=float(at), end=at + 1.0, arm=arm, pair=pair)
+        TurnBlock(begin=float(at), end=at + 1.0, arm=arm, pair=pair)
         for at, (arm, pair) in enumerate(arms)
     )
     assert len(Pairs.closed(declared(blocks), 2).first) == 0
