@@ -138,7 +138,7 @@ def test_the_page_for_the_committee_tells_who_waited(
     site = begun(tmp_path, reversed_model(3, 4), experiment)
     look_at(site, experiment.blocks[9].end + 1.0)
     accounts = ("physics", "<b>biology", "chemistry", "law")
-    look = SimpleNamespace(now=site.now, prepared=SimpleNamespace(accounts=accounts))
+    look = SimpleNamespace(now=site.now, prepared=SimpleNamespace(accounts=accounts, machine=None))
     monkeypatch.setattr(ExperimentSite, "look", lambda _: look)
     monkeypatch.setattr(ExperimentSite, "cluster", lambda _, looked: site.cluster(looked))
     page = tmp_path / "waits.html"

@@ -85,6 +85,42 @@ def test_both_parts(words: Words, tmp_path: Path) -> None:
     assert (tmp_path / "report.png").read_bytes()[:4] == b"\x89PNG"
 
 
+def test_a_page_for_the_committee(words: Words, site: FakeCluster, tmp_path: Path) -> None:
+    jobs = ended_load(JOBS, int(site.state["now"]) - 86400)
+    evil = "<script>x$y$</script>"
+    site.set(accounting=[{**job, "Account": evil} if job["JobIDRaw"] % 2 else job for job in jobs])
+    assert words("run", "--once")[0] == 0
+    found = report(words, "--since", "now-3days", "--committee", "page.html")
+    assert found["committee"] == "page.html"
+    page = (tmp_path / "page.html").read_text()
+    assert page.startswith("<!DOCTYPE html>")
+    assert page.endswith("</html>\n")
+    assert "<script" not in page
+    assert "http" not in page
+    assert "&lt;script&gt;x$y$&lt;/script&gt;" in page
+    assert f"{JOBS - 45} jobs of" in page
+    assert "both orders were simulated" in page
+    assert "By time limit" in page
+    assert "Who loses" in page
+    assert page.count("<svg") == 3
+    status, out, _ = words("shadow-report", "--since", "now-3days", "--committee", "page.html")
+    assert (status, "Who loses" in out) == (0, True)
+
+
+def test_no_page_without_a_replay_or_a_place(words: Words, site: FakeCluster) -> None:
+    assert words("run", "--once")[0] == 0
+    status, out, err = words("shadow-report", "--committee", "none/page.html")
+    assert (status, out) == (2, "")
+    assert "there is no such folder" in err
+    status, _, err = words("shadow-report", "--no-replay", "--committee", "page.html")
+    assert (status, "leave out --no-replay" in err) == (2, True)
+    site.set(accounting=[])
+    status, out, err = words("shadow-report", "--committee", "page.html")
+    assert (status, "no page without a replay: sacct: no job ended" in err) == (2, True)
+    assert "No replay: " in out  # the rest is told all the same
+    assert not Path("page.html").exists()
+
+
 def test_a_dump_written_here_is_replayed_elsewhere(
     words: Words, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -253,6 +253,7 @@ def _write_page(site: ExperimentSite, path: Path) -> None:
             look.prepared.accounts,
             standing.reason or trial.gain() or "It goes on, and nothing is sure yet.",
             now=declared.blocks[over - 1].end,
+            resources=() if look.prepared.machine is None else look.prepared.machine.resources,
             progress=progress,
         )
     write_whole(path, page)

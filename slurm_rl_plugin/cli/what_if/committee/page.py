@@ -34,7 +34,7 @@ _KINDS = {
     "resource": "By the resource that a job asks most for",
 }
 _STYLE = """
-@page { size: A4; margin: 11mm 12mm; }
+@page { size: A4; margin: 8mm 12mm; }
 * { box-sizing: border-box; }
 body { font: 8.4pt/1.25 "DejaVu Sans", Verdana, sans-serif; color: #222; margin: 0 auto;
   max-width: 186mm; padding: 4mm 0; }
@@ -45,11 +45,11 @@ ul { margin: 0; padding-left: 4mm; }
 svg { display: block; width: 100%; height: auto; }
 .sum { background: #f1f4f7; border-left: 1.2mm solid OTHERS; padding: 1.6mm 2.5mm;
   margin: 1.6mm 0; font-size: 9.4pt; }
-.who { display: flex; gap: 5mm; margin-top: 1.5mm; font-size: 7.8pt; }
-.who section { flex: 1; border-top: .9mm solid; break-inside: avoid; }
+.who { display: flex; gap: 5mm; margin-top: 1.5mm; font-size: 7.3pt; }
+.who section { flex: 2; border-top: .9mm solid; break-inside: avoid; }
 .who h2 { border: 0; margin-top: .5mm; }
-.goals ul { columns: 2; font-size: 7.4pt; }
-.who .gains { border-color: GAINS; } .who .loses { border-color: LOSES; }
+.goals ul { columns: 2; column-gap: 6mm; font-size: 7pt; }
+.who .gains { border-color: GAINS; } .who .loses { border-color: LOSES; flex: 3; }
 .key span { margin-right: 5mm; }
 .key i { display: inline-block; width: 3mm; height: 2mm; margin-right: 1.2mm; }
 .small { font-size: 7pt; color: #444; }
@@ -182,8 +182,8 @@ def _losers(hours: HoursWaited) -> list[str]:
     losers = hours.told(LOSES)
     told = sentences(losers, _MOST, each=hours.each) if losers else [_nobody(hours)]
     if unsure := may_lose(hours):
-        told.append("Waited longer, which may be chance:")
-        told += sentences(unsure, _MOST_UNSURE, each=hours.each)
+        told.append(f"Waited longer, which may be chance ({len(unsure)} groups), above all:")
+        told += [sentence(row, each=hours.each) for row in unsure[:_MOST_UNSURE]]
     told += [longest_sentence(row) for row in longest_losers(hours)[:_MOST_LONGEST]]
     return told
 

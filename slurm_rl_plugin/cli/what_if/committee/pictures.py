@@ -30,7 +30,7 @@ OTHERS = "#4f6d8f"
 #: Inches: width of the page between its margins, height of a row, of a title.
 _WIDTH, _ROW, _TITLE = 7.3, 0.21, 0.22
 #: Inches for all rows of a page together, and of a row at least.
-_ALL_ROWS, _LEAST_ROW = 3.6, 0.16
+_ALL_ROWS, _LEAST_ROW = 3.4, 0.15
 _FONT = 7.0
 _LONGEST_LABEL = 22
 #: Text is text, in the reader's own font, and the same page is the same file.

@@ -1,0 +1,265 @@
+"""The committee's page: its words, who loses, and names that users chose."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from slurm_rl_plugin.cli.shadow.committee import page_writer
+from slurm_rl_plugin.cli.what_if.committee.page import CommitteePage, page_html
+from slurm_rl_plugin.cli.what_if.committee.two_cases import experiment_page
+from slurm_rl_plugin.cli.what_if.committee.words import (
+    change_text,
+    counts_sentence,
+    hours_text,
+    jobs_of,
+    longest_sentence,
+    resource_word,
+    sentence,
+    short_name,
+)
+from slurm_rl_plugin.domain.switchback import Declaration, drawn_blocks
+from slurm_rl_plugin.errors import ConfigurationError
+from slurm_rl_plugin.papers.switchback.held_in_turns import preferring_short
+from slurm_rl_plugin.units import DAY
+from slurm_rl_plugin.what_if.committee.hours_waited import (
+    GAINS,
+    LOSES,
+    SAME,
+    UNSURE,
+    GroupHours,
+    HoursWaited,
+)
+from slurm_rl_plugin.what_if.effects import ALL
+from slurm_rl_plugin.what_if.switchback.findings import findings, floors_of
+from slurm_rl_plugin.what_if.switchback.replayed_blocks import ReplayedCluster, costs_of_blocks
+
+EVIL = '<script>alert("$1^2")</script>'
+PHYSICS = GroupHours(
+    by="account",
+    group="physics",
+    jobs=200,
+    before=3.2,
+    after=2.1,
+    longest_before=20.0,
+    longest_after=30.0,
+    ratio=2.1 / 3.2,
+    ratio_ci95=(0.55, 0.8),
+    word=GAINS,
+)
+LOSER = replace(
+    PHYSICS, group=EVIL, after=4.8, longest_after=20.0, ratio=1.5, ratio_ci95=(1.2, 1.8), word=LOSES
+)
+EVERYBODY = replace(PHYSICS, by=ALL, group=ALL)
+
+
+def waited(*groups: GroupHours, each: bool = True, has_intervals: bool = True) -> HoursWaited:
+    return HoursWaited(
+        everybody=EVERYBODY,
+        groups=groups,
+        each=each,
+        stretches=12,
+        unit="weeks",
+        has_intervals=has_intervals,
+    )
+
+
+def page_of(hours: HoursWaited, about: str = "") -> str:
+    return page_html(
+        CommitteePage(
+            title="Waits", about=about, before="theirs", after="ours", hours=hours, verdict=""
+        )
+    )
+
+
+class Elements(HTMLParser):
+    """The elements of a page, and whether each that opens is closed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: set[str] = set()
+        self.open: list[str] = []
+        self.ids: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.names.add(tag)
+        self.ids += [str(value) for name, value in attrs if name == "id"]
+        if tag != "meta":
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.names.add(tag)
+        self.ids += [str(value) for name, value in attrs if name == "id"]
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+def elements(page: str) -> Elements:
+    found = Elements()
+    found.feed(page)
+    assert found.open == []
+    return found
+
+
+def part(page: str, kind: str) -> str:
+    (found,) = re.findall(rf'<section class="{kind}">(.*?)</section>', page)
+    return str(found)
+
+
+def test_the_sentence_of_a_group() -> None:
+    assert sentence(PHYSICS, each=True) == (
+        "Jobs of account physics waited 3.2 hours each before and 2.1 hours with our order: "
+        "34 % less (95 %: 20 to 45 % less)."
+    )
+    assert "waited 3.2 hours together in every hour before" in sentence(PHYSICS, each=False)
+    assert longest_sentence(EVERYBODY) == (
+        "The longest wait was 20.0 hours before and 30.0 hours with our order."
+    )
+
+
+@pytest.mark.parametrize(
+    ("ratio", "ci95", "text"),
+    [
+        (1.5, (1.2, 1.8), "50 % more (95 %: 20 to 80 % more)"),
+        (1.5, None, "50 % more"),
+        (1.1, (0.9, 1.3), "10 % more (95 %: 10 % less to 30 % more)"),
+        (1.001, (1.0, 1.3), "as before (95 %: as before to 30 % more)"),
+        (12.0, (8.0, 20.0), "12 times as much (95 %: 700 % more to 20 times as much)"),
+        (12.0, (11.0, 20.0), "12 times as much (95 %: 11 to 20 times as much)"),
+        (None, None, "before they did not wait"),
+    ],
+)
+def test_changes(ratio: float | None, ci95: tuple[float, float] | None, text: str) -> None:
+    assert change_text(replace(PHYSICS, ratio=ratio, ratio_ci95=ci95)) == text
+
+
+@pytest.mark.parametrize(
+    ("by", "group", "text"),
+    [
+        ("width", "one processor", "Jobs on one processor"),
+        ("width", "half or more", "Jobs on half of the machine or more"),
+        ("limit", "up to 1 h", "Jobs with a time limit up to 1 h"),
+        ("limit", "no limit", "Jobs without a time limit"),
+        ("resource", "gpus", "Jobs that ask mostly for GPUs"),
+        (ALL, ALL, "All jobs"),
+    ],
+)
+def test_what_groups_are_called(by: str, group: str, text: str) -> None:
+    assert jobs_of(replace(PHYSICS, by=by, group=group)) == text
+
+
+def test_spans_and_names() -> None:
+    spans = [hours_text(each) for each in (0.01, 0.5, 3.21, 240.0)]
+    assert spans == ["36 seconds", "30 minutes", "3.2 hours", "10.0 days"]
+    assert resource_word("memory") == "memory"
+    assert short_name("a\nb") == "a?b"
+    assert short_name("x" * 20 + "y" * 20, 9) == "xxxx…yyyy"
+    long = replace(EVERYBODY, longest_before=98.0, longest_after=240.0)
+    assert "4.1 days before and 10.0 days" in longest_sentence(long)
+
+
+def test_counts_of_groups() -> None:
+    rows = [PHYSICS, replace(PHYSICS, group="b"), LOSER, replace(PHYSICS, word=SAME)]
+    assert counts_sentence(waited(*rows)) == (
+        "Of 4 groups of jobs 2 wait less and 1 waits longer; of none it may be chance."
+    )
+    assert counts_sentence(waited()) == "No group has enough jobs to be judged."
+
+
+def test_who_loses_is_told_with_the_name_escaped() -> None:
+    page = page_of(waited(PHYSICS, LOSER), about=EVIL)
+    assert "&lt;script&gt;" in part(page, "loses")
+    assert "50 % more" in part(page, "loses")
+    # a longest wait that grows is a loss too, of who else gains
+    assert "account physics: the longest wait was 20.0 hours before" in part(page, "loses")
+    assert "account physics waited" in part(page, "gains")
+    found = elements(page)
+    assert "script" not in found.names
+    assert "svg" in found.names
+    assert len(found.ids) == len(set(found.ids))
+    assert "http" not in page
+    assert "$1^2" in page  # no formula
+
+
+def test_who_loses_is_never_empty() -> None:
+    page = page_of(waited(replace(PHYSICS, longest_after=20.0)))
+    assert part(page, "loses").count("<li>") == 1
+    assert "Nobody beyond chance" in part(page, "loses")
+    few = page_of(waited(has_intervals=False))
+    assert "12 weeks are too few" in part(few, "loses")
+    assert "nothing is sure" in few
+
+
+def test_who_may_lose_is_told_as_what_may_be_chance() -> None:
+    page = page_of(waited(replace(LOSER, group="biology", word=UNSURE)))
+    assert "Nobody beyond chance" in part(page, "loses")
+    assert "may be chance" in part(page, "loses")
+    assert "account biology waited 3.2 hours each before and 4.8" in part(page, "loses")
+
+
+def test_many_losers_are_counted() -> None:
+    page = page_of(waited(*(replace(LOSER, group=str(each)) for each in range(9))))
+    assert "So did 5 more groups, by less." in part(page, "loses")
+    assert "the 8 with most jobs; 1 more are judged" in page
+
+
+def test_the_same_page_is_the_same_file() -> None:
+    assert page_of(waited(PHYSICS, LOSER)) == page_of(waited(PHYSICS, LOSER))
+
+
+@pytest.fixture(scope="module")
+def experiment() -> tuple[Declaration, ReplayedCluster]:
+    blocks = drawn_blocks(14 * DAY, 4, (6, 12), seed=5)
+    declared = Declaration(
+        goal="wait",
+        harm=1.2,
+        longest_wait=np.inf,
+        policy="sjf",
+        model_sha256="",
+        seed=1,
+        day=DAY,
+        blocks=blocks,
+    )
+    trial = preferring_short(3, 4, 4.0)
+    return declared, trial.replayed(trial.starts(blocks))
+
+
+@pytest.mark.parametrize("replays", [True, False])
+def test_the_page_of_an_experiment(
+    experiment: tuple[Declaration, ReplayedCluster], replays: bool
+) -> None:
+    declared, cluster = experiment
+    costs = costs_of_blocks(cluster, declared.blocks)
+    found = findings(declared, costs, floors_of(costs.measured))
+    page = experiment_page(
+        declared,
+        cluster.times,
+        cluster if replays else None,
+        found,
+        ["physics", EVIL, "biology", "chemistry"],
+        "Nothing is sure yet.",
+        now=declared.end,
+    )
+    assert "Nothing is sure yet." in page
+    assert "held the queue in turns" in page
+    assert "this one decides" in page
+    assert ("in the very same hours" in page) == replays
+    assert "script" not in elements(page).names
+    assert "Who loses" in page
+    assert "http" not in page
+
+
+def test_what_stands_in_the_way_is_said_before_the_work(tmp_path: Path) -> None:
+    assert page_writer(None, is_replayed=False) is None
+    with pytest.raises(ConfigurationError, match="leave out --no-replay"):
+        page_writer(tmp_path / "page.html", is_replayed=False)
+    with pytest.raises(ConfigurationError, match="no such folder"):
+        page_writer(tmp_path / "none" / "page.html", is_replayed=True)
+    with pytest.raises(ConfigurationError, match="is a folder"):
+        page_writer(tmp_path, is_replayed=True)
