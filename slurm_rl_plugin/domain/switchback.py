@@ -117,21 +117,34 @@ class Declaration:
             bound = given.pop("longest_wait")
             found = cls(**given, longest_wait=math.inf if bound is None else bound, blocks=blocks)
             found._check()
-        except (TypeError, KeyError, AttributeError) as error:
+        except (TypeError, KeyError, AttributeError, OverflowError) as error:
             raise ValueError(f"no experiment was declared so: {error}") from None
         return found
 
     def _check(self) -> None:
-        numbers = (self.harm, self.longest_wait, self.day, float(self.seed))
-        if not self.blocks or any(math.isnan(each) for each in numbers):
+        """Refuse what no `as_json` makes.
+
+        Raises:
+            ValueError: it is odd.
+        """
+        numbers = (self.harm, self.longest_wait, self.day)
+        if not self.blocks or not all(each > 0.0 for each in numbers) or math.isinf(self.harm):
             raise ValueError("an experiment without blocks or bounds")
+        texts = (self.goal, self.policy, self.model_sha256)
+        if not all(isinstance(each, str) for each in texts):
+            raise ValueError("an experiment without a goal or a model")
         for earlier, later in zip(self.blocks, self.blocks[1:], strict=False):
             if later.begin != earlier.end:
                 raise ValueError("blocks with gaps")
+        arms: dict[int, list[str]] = {}
+        for block in self.blocks:
+            arms.setdefault(block.pair, []).append(block.arm)
+        if any(sorted(each) != sorted(ARMS) for each in arms.values()):
+            raise ValueError("pairs that either order does not hold once")
 
 
 def _block(begin: float, end: float, arm: str, pair: int) -> TurnBlock:
-    if arm not in ARMS or not float(begin) < float(end) < math.inf:
+    if arm not in ARMS or not -math.inf < float(begin) < float(end) < math.inf:
         raise ValueError(f"no block: {begin}, {end}, {arm}")
     return TurnBlock(begin=float(begin), end=float(end), arm=arm, pair=int(pair))
 

@@ -17,10 +17,9 @@ from slurm_rl_plugin.papers.switchback.experiment import (
     SOON,
     Damage,
     HeldTrial,
-    days_of,
     stopped_after,
 )
-from slurm_rl_plugin.units import HOUR, FloatArray
+from slurm_rl_plugin.units import DAY, HOUR, FloatArray
 from slurm_rl_plugin.what_if.switchback.findings import OPEN, WORSE
 
 #: Who speaks.
@@ -84,7 +83,10 @@ def _of_no_effect(null: Sequence[HeldTrial]) -> Iterator[Claim]:
 
 
 def _of_a_gain(gain: Sequence[HeldTrial]) -> Iterator[Claim]:
-    days = [days_of(each, each.decides.blocks if each.is_better else None) for each in gain]
+    days = [
+        min(each.hours(each.decides.blocks if each.is_better else None), _length(each)) * HOUR / DAY
+        for each in gain
+    ]
     column = "days until found better, whole length where never"
     yield _fact(GAIN, _EVIDENCE, f"{column}: median", np.array(days), median)
     yield _fact(GAIN, _EVIDENCE, f"{column}: mean", np.array(days))

@@ -19,7 +19,7 @@ from slurm_rl_plugin.papers.switchback.held_in_turns import (
     reversed_model,
     with_gain,
 )
-from slurm_rl_plugin.units import DAY, HOUR, FloatArray
+from slurm_rl_plugin.units import HOUR, FloatArray
 from slurm_rl_plugin.what_if.switchback.costs import GOALS, costs
 from slurm_rl_plugin.what_if.switchback.findings import (
     BETTER,
@@ -248,9 +248,3 @@ def held_trials(
     with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
         found = list(pool.map(held, every))
     return {kind: found[place * seeds : (place + 1) * seeds] for place, kind in enumerate(KINDS)}
-
-
-def days_of(held: HeldTrial, blocks: int | None) -> float:
-    """Days until so many blocks were over; those of the whole experiment for None."""
-    experiment = held.declared
-    return min(held.hours(blocks) * HOUR, experiment.end - experiment.begin) / DAY

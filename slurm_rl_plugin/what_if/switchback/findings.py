@@ -20,6 +20,8 @@ from slurm_rl_plugin.what_if.switchback.replayed_blocks import BlockCosts
 #: Chance of ever saying better or worse of the goal that decides, though nothing differs, and of
 #: saying worse of any other goal: 5 % in all.
 LEVEL, LEVEL_OF_OTHERS = 0.04, 0.01
+#: How much more than harm another goal has to cost: an order moves work about within its blocks.
+_FURTHER = 1.1
 #: A pair counts in full where replays let the orders differ by so much, as a log of ratios, and
 #: always a little: they may be wrong.
 _FULL_WEIGHT, _LEAST_WEIGHT = 0.2, 0.05
@@ -96,7 +98,8 @@ def _finding(
 ) -> GoalFinding:
     decides = goal == declared.goal
     level = LEVEL if decides else LEVEL_OF_OTHERS / (len(GOALS) - 1)
-    worse = sure_above(differences, float(np.log(declared.harm)), level / (1 + decides))
+    harm = declared.harm * (1.0 if decides else _FURTHER)
+    worse = sure_above(differences, float(np.log(harm)), level / (1 + decides))
     better = sure_above(differences.swapped, 0.0, level / 2.0) if decides else None
     word, at = OPEN, None
     if better is not None and (worse is None or better < worse):

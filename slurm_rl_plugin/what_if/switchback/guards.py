@@ -44,7 +44,7 @@ def tripped(
 
 
 def _longest_wait(declared: Declaration, found: BlockCosts) -> str | None:
-    if len(found) == 0 or math.isinf(declared.longest_wait):
+    if len(found) == 0 or declared.blocks[len(found) - 1].arm != OURS:
         return None
     place = list(GOALS).index("longest_wait")
     hours, bound = float(found.measured[-1, place]), declared.longest_wait / HOUR
