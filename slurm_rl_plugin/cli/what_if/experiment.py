@@ -140,7 +140,7 @@ def _start(site: ExperimentSite, options: argparse.Namespace) -> int:
         day=options.day,
         blocks=drawn_blocks(begin, options.days, hours, seed, options.day),
     )
-    standing = ExperimentStanding(state=RUNNING, reason="", at=now, looked=now)
+    standing = ExperimentStanding(state=RUNNING, reason="", at=now)
     site.files.declare(declared, standing)
     if options.json:
         print_json(
@@ -269,7 +269,7 @@ def _stop(site: ExperimentSite, options: argparse.Namespace) -> int:
         return 0
     site.declared()
     words = options.reason or "stopped by hand"
-    site.files.stand(ExperimentStanding(state=STOPPED, reason=words, at=now, looked=now))
+    site.files.stand(ExperimentStanding(state=STOPPED, reason=words, at=now))
     print(
         "Stopped: the site's own order is in force, and our factors are taken back. To go on as "
         "configured, with [hook] mode as it is: slurm-rl experiment stop --as-configured"

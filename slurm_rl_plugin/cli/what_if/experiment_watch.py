@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from slurm_rl_plugin.cli.what_if.experiment_site import ExperimentSite
 from slurm_rl_plugin.domain.switchback import Declaration
@@ -35,6 +35,7 @@ class ExperimentWatch:
 
     site: ExperimentSite
     _complaint: str = ""
+    _judged: int = -1
 
     def look(self, now: float) -> None:
         """Do what is due; no fault ends the service.
@@ -68,7 +69,11 @@ class ExperimentWatch:
         if is_late:
             self._complain(f"block {done + 1} is over and cannot be looked at")
             return
-        files.stand(self._standing(declared, trial, standing, now))
+        ended = self._ended(declared, trial, now)
+        if ended is not None and files.stands().state == RUNNING:
+            files.stand(ended)
+        self._judged = done  # only now: what could not be written is judged again
+        files.looked(now)
 
     def _looked_at(self, declared: Declaration, trial: Trial | None) -> Trial | None:
         """The experiment with what is over at the daemon's last look; none while that is older."""
@@ -82,23 +87,22 @@ class ExperimentWatch:
         logger.info("experiment=looked blocks=%d", len(trial.costs))
         return trial
 
-    def _standing(
-        self,
-        declared: Declaration,
-        trial: Trial | None,
-        standing: ExperimentStanding,
-        now: float,
-    ) -> ExperimentStanding:
-        blocks = 0 if trial is None else len(trial.costs)
-        why = None if trial is None else trial.steps_back(self._held(declared, blocks))
+    def _ended(
+        self, declared: Declaration, trial: Trial | None, now: float
+    ) -> ExperimentStanding | None:
+        """How it stands from now on; None where it goes on, or nothing new is known."""
+        if trial is None or len(trial.costs) == self._judged:
+            return None
+        blocks = len(trial.costs)
+        why = trial.steps_back(self._held(declared, blocks))
         if why is not None:
             logger.warning("experiment=stepped_back reason=%s", why)
-            return ExperimentStanding(state=STEPPED_BACK, reason=why, at=now, looked=now)
-        if trial is not None and blocks == len(declared.blocks):
+            return ExperimentStanding(state=STEPPED_BACK, reason=why, at=now)
+        if blocks == len(declared.blocks):
             words = trial.gain() or _NOTHING
             logger.info("experiment=over reason=%s", words)
-            return ExperimentStanding(state=OVER, reason=words, at=now, looked=now)
-        return replace(standing, looked=now)
+            return ExperimentStanding(state=OVER, reason=words, at=now)
+        return None
 
     def _held(self, declared: Declaration, blocks: int) -> float:
         return held_part(declared, list(self.site.files.journaled()), blocks)

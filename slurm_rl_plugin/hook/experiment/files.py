@@ -10,7 +10,7 @@ import json
 import logging
 import math
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +39,7 @@ class ExperimentStanding:
     state: str
     reason: str
     at: float
-    looked: float
+    looked: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +83,11 @@ class ExperimentFiles:
         return self._path("experiment.standing")
 
     @property
+    def look(self) -> Path:
+        """When somebody last looked at what it costs."""
+        return self._path("experiment.look")
+
+    @property
     def journal(self) -> Path:
         """What was in force, a line each time that it changed."""
         return self._path("experiment.journal")
@@ -113,12 +118,33 @@ class ExperimentFiles:
         """
         try:
             found = ExperimentStanding(**json.loads(read_whole(self.standing)))
-            numbers = [float(found.at), float(found.looked)]
-        except TypeError as error:
+            at = float(found.at)
+        except (TypeError, OverflowError) as error:
             raise ValueError(f"no standing: {error}") from None
-        if found.state not in STATES or not all(map(math.isfinite, numbers)):
+        if found.state not in STATES or not math.isfinite(at):
             raise ValueError(f"no standing: {found.state!r}")
-        return found
+        return replace(found, reason=str(found.reason), at=at, looked=max(at, self._looked()))
+
+    def _looked(self) -> float:
+        """When somebody looked last; 0 where nobody has, or it cannot be told."""
+        try:
+            found = float(json.loads(read_whole(self.look)))
+        except (OSError, ValueError, TypeError, OverflowError):
+            return 0.0
+        return found if math.isfinite(found) else 0.0
+
+    def looked(self, now: float) -> None:
+        """Say that somebody has looked.
+
+        In a file of its own: who says so must not undo what somebody else says of the standing.
+
+        Args:
+            now: seconds since the epoch.
+
+        Raises:
+            ConfigurationError: the folder is not writable for this user.
+        """
+        self._write(self.look, now)
 
     def declare(self, declared: Declaration, standing: ExperimentStanding) -> None:
         """Begin one: the standing first, so that no declaration ever counts without.
@@ -135,7 +161,9 @@ class ExperimentFiles:
         Raises:
             ConfigurationError: the folder is not writable for this user.
         """
-        self._write(self.standing, asdict(standing))
+        told = asdict(standing)
+        del told["looked"]
+        self._write(self.standing, told)
 
     def find(self, document: dict[str, Any]) -> None:
         """Leave what was found.
@@ -163,7 +191,8 @@ class ExperimentFiles:
             ConfigurationError: the folder is not writable for this user.
         """
         # the declaration first: without it none of the others counts
-        for path in (self.declaration, self.standing, self.journal, self.findings):
+        files = (self.declaration, self.standing, self.look, self.journal, self.findings)
+        for path in files:
             try:
                 path.rename(path.with_name(f"{path.name}.{number}"))
             except FileNotFoundError:
@@ -195,7 +224,7 @@ class ExperimentFiles:
         except FileNotFoundError:
             return
 
-    def _write(self, path: Path, document: dict[str, Any]) -> None:
+    def _write(self, path: Path, document: object) -> None:
         try:
             write_whole(path, json.dumps(document, indent=1) + "\n", mode=PRIVATE)
         except OSError as error:

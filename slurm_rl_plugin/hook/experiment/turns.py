@@ -48,7 +48,7 @@ class ExperimentTurns:
     """
 
     files: ExperimentFiles
-    _versions: tuple[object, object] | None = None
+    _versions: tuple[object, ...] | None = None
     _declared: Declaration | None = None
     _standing: ExperimentStanding | None = None
     _fault: str = ""
@@ -110,7 +110,8 @@ class ExperimentTurns:
         )
 
     def _read(self) -> None:
-        versions = version_of(self.files.declaration), version_of(self.files.standing)
+        files = (self.files.declaration, self.files.standing, self.files.look)
+        versions = tuple(map(version_of, files))
         if versions == self._versions:
             return
         self._versions, self._declared, self._standing, self._fault = versions, None, None, ""

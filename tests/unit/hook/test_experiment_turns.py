@@ -53,7 +53,8 @@ class SetClock:
 
 
 def stand(files: ExperimentFiles, state: str = RUNNING, looked: float = 0.0) -> None:
-    files.stand(ExperimentStanding(state=state, reason="it is harm.", at=0.0, looked=looked))
+    files.stand(ExperimentStanding(state=state, reason="it is harm.", at=0.0))
+    files.looked(looked)
 
 
 def turn_at(files: ExperimentFiles, now: float) -> Turn:
@@ -66,8 +67,8 @@ def files(tmp_path: Path) -> ExperimentFiles:
 
 
 def declare(files: ExperimentFiles, looked: float = 0.0) -> None:
-    standing = ExperimentStanding(state=RUNNING, reason="", at=0.0, looked=looked)
-    files.declare(DECLARED, standing)
+    files.declare(DECLARED, ExperimentStanding(state=RUNNING, reason="", at=0.0))
+    files.looked(looked)
 
 
 def in_turns(tmp_path: Path, files: ExperimentFiles) -> tuple[Daemon, QueueInMemory, SetClock]:
@@ -77,7 +78,7 @@ def in_turns(tmp_path: Path, files: ExperimentFiles) -> tuple[Daemon, QueueInMem
     daemon.clock, daemon.turns = clock, ExperimentTurns(files=files)
     files.declare(
         replace(DECLARED, policy=cycle.policy.name, model_sha256=cycle.model_sha256),
-        ExperimentStanding(state=RUNNING, reason="", at=0.0, looked=20_000.0),
+        ExperimentStanding(state=RUNNING, reason="", at=0.0),
     )
     return daemon, queue, clock
 
@@ -165,6 +166,21 @@ def test_a_standing_that_is_missing_leaves_the_queue_to_the_site(files: Experime
     declare(files)
     files.standing.unlink()
     assert turn_at(files, 1500.0).left_to_site
+
+
+def test_who_looks_undoes_no_stop(files: ExperimentFiles) -> None:
+    declare(files)
+    stand(files, STEPPED_BACK)
+    files.looked(1500.0)
+    assert files.stands().state == STEPPED_BACK
+    assert files.stands().looked == 1500.0
+
+
+@pytest.mark.parametrize("content", ["", "{", "null", "1e999", '"x"', "[1]"])
+def test_an_odd_time_of_the_last_look_is_none(files: ExperimentFiles, content: str) -> None:
+    declare(files, looked=1500.0)
+    files.look.write_text(content)
+    assert files.stands().looked == 0.0
 
 
 def test_the_journal_tells_how_long_ours_was_in_force(files: ExperimentFiles) -> None:
