@@ -9,6 +9,8 @@ is known to nobody before (Bojinov, Simchi-Levi and Zhao 2023).
 from __future__ import annotations
 
 import bisect
+import hashlib
+import json
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -22,6 +24,11 @@ from slurm_rl_plugin.units import DAY, HOUR, BoolArray, FloatArray, IntArray
 #: Whose order a block has: the site's own, our factors taken back; or ours.
 SITE, OURS = "site", "ours"
 ARMS = (SITE, OURS)
+#: What users are cost by, the first where nobody says what decides (`what_if.switchback.costs`).
+GOAL_NAMES = (
+    *("bounded_slowdown", "interactive_wait", "wait", "longest_wait"),
+    *("unused", "unfairness"),
+)
 #: Hours that a block may have, so that days are whole blocks.
 BLOCK_HOURS = (2, 3, 4, 6, 8, 12, 24)
 #: The first pairs are of the shortest blocks: who does harm shall not do it for long.
@@ -86,6 +93,12 @@ class Declaration:
         """When the last block ends, seconds since the epoch."""
         return self.blocks[-1].end
 
+    @property
+    def name(self) -> str:
+        """Tells it from others, 16 digits: a hash of all that was declared."""
+        text = json.dumps(self.as_json(), sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
     def block_at(self, time: float) -> TurnBlock | None:
         """The block of a time; None before the first and behind the last."""
         place = bisect.bisect_right(self.blocks, time, key=lambda block: block.begin) - 1
@@ -117,7 +130,7 @@ class Declaration:
             bound = given.pop("longest_wait")
             found = cls(**given, longest_wait=math.inf if bound is None else bound, blocks=blocks)
             found._check()
-        except (TypeError, KeyError, AttributeError, OverflowError) as error:
+        except (TypeError, KeyError, AttributeError, OverflowError, RecursionError) as error:
             raise ValueError(f"no experiment was declared so: {error}") from None
         return found
 
@@ -133,6 +146,8 @@ class Declaration:
         texts = (self.goal, self.policy, self.model_sha256)
         if not all(isinstance(each, str) for each in texts):
             raise ValueError("an experiment without a goal or a model")
+        if self.goal not in GOAL_NAMES:
+            raise ValueError(f"an experiment for {self.goal!r}")
         for earlier, later in zip(self.blocks, self.blocks[1:], strict=False):
             if later.begin != earlier.end:
                 raise ValueError("blocks with gaps")

@@ -12,6 +12,7 @@ from typing import Any, cast
 import pytest
 
 from slurm_rl_plugin.cli.entry import main
+from slurm_rl_plugin.cli.what_if.declared_experiment import DeclaredExperiment
 from slurm_rl_plugin.cli.what_if.experiment_site import ExperimentSite
 from slurm_rl_plugin.cli.what_if.experiment_watch import ExperimentWatch
 from slurm_rl_plugin.domain.switchback import OURS, Declaration
@@ -33,7 +34,7 @@ from slurm_rl_plugin.papers.switchback.held_in_turns import (
 from slurm_rl_plugin.what_if.switchback.replayed_blocks import ReplayedCluster
 
 
-@dataclass(slots=True)
+@dataclass
 class DrawnSite:
     """A drawn cluster in place of a site: its accounting and its looks answer at once."""
 
@@ -48,10 +49,13 @@ class DrawnSite:
         assert found is not None
         return found, self.files.stands()
 
-    def look(self) -> Any:
+    def found(self, experiment: Declaration) -> dict[str, Any] | None:
+        return DeclaredExperiment.found(cast("DeclaredExperiment", self), experiment)
+
+    def look(self, since: float = 0.0) -> Any:
         if self.away:
             raise BatchSystemUnavailable("accounting does not answer")
-        return SimpleNamespace(now=self.now)
+        return SimpleNamespace(now=self.now) if self.now >= since else None
 
     def cluster(self, site: Any) -> ReplayedCluster:
         del site
@@ -121,6 +125,44 @@ def test_what_a_block_cost_is_never_made_anew(tmp_path: Path) -> None:
     assert before is not None
     assert after is not None
     assert after["costs"]["measured"][:3] == before["costs"]["measured"]
+
+
+def test_findings_of_an_earlier_experiment_are_not_taken(tmp_path: Path) -> None:
+    experiment = declared(1003, 4)
+    site = begun(tmp_path, alike(3, 4), experiment)
+    look_at(site, experiment.blocks[2].end + 1.0)
+    kept = site.files.findings.read_text()
+    again = declared(1004, 4)
+    site = begun(tmp_path, alike(3, 4), again)
+    assert site.files.found() is None
+    site.files.findings.write_text(kept)  # a look that took minutes ends only now
+    assert look_at(site, again.blocks[3].end + 1.0).looked == again.begin
+    assert site.files.findings.read_text() == kept
+
+
+def test_an_experiment_that_was_stopped_while_it_looked_stays_stopped(tmp_path: Path) -> None:
+    experiment = declared(1001, 4)
+    site = begun(tmp_path, reversed_model(1, 4), experiment)
+    stopped = ExperimentStanding(state="stopped", reason="by hand", at=1.0)
+    look_for = site.cluster
+
+    def stop_meanwhile(looked: Any) -> ReplayedCluster:
+        site.files.stand(stopped)
+        return look_for(looked)
+
+    site.cluster = stop_meanwhile  # type: ignore[method-assign]
+    assert look_at(site, experiment.end + 1.0).reason == "by hand"
+    assert site.files.found() is None
+
+
+def test_orders_that_were_not_in_force_end_it(tmp_path: Path) -> None:
+    experiment = declared(1003, 8)
+    site = begun(tmp_path, alike(3, 8), experiment)
+    watch = ExperimentWatch(site=cast("ExperimentSite", site))
+    site.now = experiment.blocks[12].end
+    watch.look(site.now + 1.0)  # the daemon has noted nothing at all
+    assert site.files.stands().state == STEPPED_BACK
+    assert "in force in 0%" in site.files.stands().reason
 
 
 def test_without_accounting_nobody_watches(tmp_path: Path) -> None:

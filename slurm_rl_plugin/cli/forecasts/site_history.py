@@ -36,12 +36,10 @@ class OwnHistory:
     Attributes:
         configuration: of the site.
         kind: its batch system.
-        read_every: seconds after which it is read again.
     """
 
     configuration: Configuration
     kind: BatchSystemKind
-    read_every: float = _READ_EVERY
     _known: PreparedLog | None = None
     _read: float = float("-inf")
 
@@ -53,16 +51,26 @@ class OwnHistory:
         Args:
             processors: of the machine as the last look counted them.
         """
-        every = _UNTIL_KNOWN if self._known is None else self.read_every
+        every = _UNTIL_KNOWN if self._known is None else _READ_EVERY
         if time.monotonic() - self._read >= every:
             self._read = time.monotonic()
             try:
-                self._known = self._prepared(processors)
+                self._known = self.read(processors)
             except SlurmRLError as error:
                 logger.warning("history=unread reason=%s", error)
         return self._known
 
-    def _prepared(self, processors: int) -> PreparedLog:
+    def read(self, processors: int) -> PreparedLog:
+        """The last weeks' runs as accounting tells them now.
+
+        Args:
+            processors: of the machine as the last look counted them.
+
+        Raises:
+            AccountingLogError: it tells of no run.
+            BatchSystemError: it does not answer.
+            ConfigurationError: it cannot be asked.
+        """
         machine = self._machine()
         log = self._log()
         prepared = prepare_log(

@@ -9,7 +9,6 @@ from typing import Any
 from slurm_rl_plugin.cli.tables import print_table, printable, slurm_time, span_text
 from slurm_rl_plugin.domain.switchback import OURS, Declaration
 from slurm_rl_plugin.hook.experiment.files import RUNNING, ExperimentStanding
-from slurm_rl_plugin.what_if.switchback.trial import Trial
 
 _TURNS = {OURS: "ours", "site": "the site's own order", "": "nobody's"}
 
@@ -17,7 +16,7 @@ _TURNS = {OURS: "ours", "site": "the site's own order", "": "nobody's"}
 def experiment_document(
     declared: Declaration,
     standing: ExperimentStanding,
-    trial: Trial | None,
+    found: Mapping[str, Any] | None,
     held: float,
     now: float,
 ) -> dict[str, Any]:
@@ -26,8 +25,8 @@ def experiment_document(
     Args:
         declared: the experiment.
         standing: how it stands.
-        trial: what was found so far; None for nothing.
-        held: part of the time of our blocks in which our order was in force.
+        found: what was found so far; None for nothing.
+        held: part of the time of blocks in which the order was in force whose turn it was.
         now: seconds since the epoch.
     """
     block = declared.block_at(now)
@@ -47,7 +46,7 @@ def experiment_document(
         "turn": "" if block is None or standing.state != RUNNING else block.arm,
         "turn_ends": None if block is None else block.end,
         "held": held,
-        "found": None if trial is None else trial.as_json(held),
+        "found": found,
     }
 
 
@@ -85,7 +84,7 @@ def _lines(document: Mapping[str, Any]) -> Iterator[str]:
     first, last = slurm_time(document["begin"]), slurm_time(document["end"])
     yield (
         f"  {document['blocks_over']} of {document['blocks']} blocks are over, {first} to {last}; "
-        f"our order was in force in {document['held']:.0%} of its own."
+        f"each order was in force in {document['held']:.0%} of its own at least."
     )
     if document["state"] == RUNNING and document["turn"]:
         left = max(document["turn_ends"] - _now(), 0.0)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+import math
 from dataclasses import dataclass
 
+from slurm_rl_plugin.cli.what_if.declared_experiment import DeclaredExperiment
 from slurm_rl_plugin.cli.what_if.experiment_site import ExperimentSite
 from slurm_rl_plugin.domain.switchback import Declaration
 from slurm_rl_plugin.errors import ConfigurationError, SlurmRLError
@@ -12,7 +14,6 @@ from slurm_rl_plugin.hook.experiment.files import (
     OVER,
     RUNNING,
     STEPPED_BACK,
-    ExperimentFiles,
     ExperimentStanding,
 )
 from slurm_rl_plugin.hook.experiment.turns import held_part
@@ -22,6 +23,10 @@ logger = logging.getLogger(__name__)
 
 #: Part of a day by which a block may be over before it has been looked at: longer is not watching.
 _LATE = 1.0 / 24.0
+#: Part of a day, and seconds, after which it tries again to look at a block.
+_PAUSE, _SHORTEST_PAUSE = 1.0 / 1440.0, 5.0
+#: The orders must have been in force in the last so many blocks.
+_HELD = 12
 _NOTHING = "nothing was gained that is beyond chance; the site's own order stays."
 
 
@@ -36,6 +41,7 @@ class ExperimentWatch:
     site: ExperimentSite
     _complaint: str = ""
     _judged: int = -1
+    _next_try: float = -math.inf
 
     def look(self, now: float) -> None:
         """Do what is due; no fault ends the service.
@@ -60,32 +66,48 @@ class ExperimentWatch:
         if standing.state != RUNNING:
             return
         over = declared.closed(now)
-        trial = kept_trial(files, declared)
+        trial = kept_trial(self.site, declared)
         done = 0 if trial is None else len(trial.costs)
-        if over > done:
+        if over > done and now >= self._next_try:
+            self._next_try = now + max(declared.day * _PAUSE, _SHORTEST_PAUSE)
             trial = self._looked_at(declared, trial)
             done = 0 if trial is None else len(trial.costs)
+            if done == over:
+                self._next_try = -math.inf
         is_late = done < over and now > declared.blocks[done].end + _LATE * declared.day
         if is_late:
             self._complain(f"block {done + 1} is over and cannot be looked at")
             return
         ended = self._ended(declared, trial, now)
-        if ended is not None and files.stands().state == RUNNING:
+        if ended is not None and self._still_runs(declared):
             files.stand(ended)
         self._judged = done  # only now: what could not be written is judged again
         files.looked(now)
 
     def _looked_at(self, declared: Declaration, trial: Trial | None) -> Trial | None:
-        """The experiment with what is over at the daemon's last look; none while that is older."""
-        site = self.site.look()
+        """The experiment with what is over at the daemon's last look; as before if that is older.
+
+        Raises:
+            SlurmRLError: accounting or the look cannot be read.
+        """
         begun = 0 if trial is None else len(trial.costs)
-        if site is None or site.now < declared.blocks[begun].end:
+        site = self.site.look(declared.blocks[begun].end)
+        if site is None:
             return trial
         cluster = self.site.cluster(site)
-        trial = (trial or Trial.begun(declared, cluster)).looked_at(cluster, site.now)
-        self.site.files.find(trial.as_json(self._held(declared, len(trial.costs))))
+        trial = trial or Trial.begun(declared, cluster, site.now)
+        for block in declared.blocks[begun : declared.closed(site.now)]:
+            trial = trial.looked_at(cluster, block.end)
+            if not self._still_runs(declared):
+                return trial
+            self.site.files.find(trial.as_json(self._held(declared, len(trial.costs))))
         logger.info("experiment=looked blocks=%d", len(trial.costs))
         return trial
+
+    def _still_runs(self, declared: Declaration) -> bool:
+        """Whether nobody has stopped it, or put it away, in the meantime."""
+        now_declared, standing = self.site.declared()
+        return standing.state == RUNNING and now_declared == declared
 
     def _ended(
         self, declared: Declaration, trial: Trial | None, now: float
@@ -94,7 +116,8 @@ class ExperimentWatch:
         if trial is None or len(trial.costs) == self._judged:
             return None
         blocks = len(trial.costs)
-        why = trial.steps_back(self._held(declared, blocks))
+        recent = self._held(declared, blocks, _HELD) if blocks >= _HELD else 1.0
+        why = trial.steps_back(recent)
         if why is not None:
             logger.warning("experiment=stepped_back reason=%s", why)
             return ExperimentStanding(state=STEPPED_BACK, reason=why, at=now)
@@ -104,8 +127,8 @@ class ExperimentWatch:
             return ExperimentStanding(state=OVER, reason=words, at=now)
         return None
 
-    def _held(self, declared: Declaration, blocks: int) -> float:
-        return held_part(declared, list(self.site.files.journaled()), blocks)
+    def _held(self, declared: Declaration, blocks: int, last: int | None = None) -> float:
+        return held_part(declared, list(self.site.files.journaled()), blocks, last)
 
     def _complain(self, words: str) -> None:
         if words != self._complaint:
@@ -113,18 +136,16 @@ class ExperimentWatch:
         self._complaint = words
 
 
-def kept_trial(files: ExperimentFiles, declared: Declaration) -> Trial | None:
+def kept_trial(site: DeclaredExperiment, declared: Declaration) -> Trial | None:
     """What was found so far; None where nothing was.
 
     Raises:
         ConfigurationError: the findings cannot be read.
     """
-    document = files.found()
+    document = site.found(declared)
     if document is None:
-        if files.findings.exists():
-            raise ConfigurationError(f"{files.findings} cannot be read: remove it.")
         return None
     try:
         return Trial.of_json(declared, document)
     except ValueError as error:
-        raise ConfigurationError(f"{files.findings}: {error}: remove it.") from None
+        raise ConfigurationError(f"{site.files.findings}: {error}: remove it.") from None

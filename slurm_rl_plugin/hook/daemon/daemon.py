@@ -181,15 +181,28 @@ class Daemon:
         """A cycle in the turn of an experiment, which its report tells."""
         if self.turns is None:
             return self._report()
-        turn = self.turns.turn(self.clock(), self.cycle.policy.name, self.cycle.model_sha256)
+        turn = self._whose_turn(self.turns)
         changed, self._turn = turn != self._turn, turn
         self.cycle.left_to_site = turn.left_to_site
-        report = replace(self._report(), experiment=self.turns.seen(turn))
-        mode = "failed" if report.failure is not None else report.mode
-        self.turns.note(turn, mode, self.clock())
+        report = self._report()
+        left = turn.left_to_site and self.cycle.carries_factors and not self.cycle.stood_by
+        mode = "failed" if report.failure is not None or left else report.mode
+        try:
+            report = replace(report, experiment=self.turns.seen(turn))
+            self.turns.note(turn, mode, self.clock())
+        except Exception:  # what is told of a turn must not end the daemon
+            logger.exception("experiment=untold")
         if changed:
             self._audit_turn(turn, mode)
         return report
+
+    def _whose_turn(self, turns: ExperimentTurns) -> Turn:
+        """Whose turn it is; the site's where a bug of ours keeps it from being known."""
+        try:
+            return turns.turn(self.clock(), self.cycle.policy.name, self.cycle.model_sha256)
+        except Exception:
+            logger.exception("experiment=broken")
+            return Turn(left_to_site=True, why="whose turn it is cannot be told")
 
     def _audit_turn(self, turn: Turn, mode: str) -> None:
         """A line of the audit log; a disk that is full costs the line and no cycle."""
@@ -206,9 +219,18 @@ class Daemon:
 
     def _cycle_report(self) -> CycleReport:
         """A cycle; in shadow mode nothing may carry a factor, not even of an earlier active run."""
-        if self.cycle.writes_nothing and self.cycle.carries_factors:
+        if self.cycle.writes_nothing and self.cycle.carries_factors and self._may_release():
             self._release_once("shadow")
         return self.cycle.run()
+
+    def _may_release(self) -> bool:
+        """Whether a turn's end may be written: several times a day, it waits for a busy system."""
+        if self.cycle.settings.shadow:
+            return True
+        try:
+            return self.cycle.batch_system.load().struggles is None
+        except SlurmRLError:
+            return False
 
     def _release_once(self, why: str) -> tuple[int, str | None]:
         """How many factors were taken back, and why not if they were not."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import math
+import os
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -119,7 +120,7 @@ class ExperimentFiles:
         try:
             found = ExperimentStanding(**json.loads(read_whole(self.standing)))
             at = float(found.at)
-        except (TypeError, OverflowError) as error:
+        except (TypeError, OverflowError, RecursionError) as error:
             raise ValueError(f"no standing: {error}") from None
         if found.state not in STATES or not math.isfinite(at):
             raise ValueError(f"no standing: {found.state!r}")
@@ -129,7 +130,7 @@ class ExperimentFiles:
         """When somebody looked last; 0 where nobody has, or it cannot be told."""
         try:
             found = float(json.loads(read_whole(self.look)))
-        except (OSError, ValueError, TypeError, OverflowError):
+        except (OSError, ValueError, TypeError, OverflowError, RecursionError):
             return 0.0
         return found if math.isfinite(found) else 0.0
 
@@ -152,6 +153,8 @@ class ExperimentFiles:
         Raises:
             ConfigurationError: the folder is not writable for this user.
         """
+        for path in (self.findings, self.look, self.journal):
+            path.unlink(missing_ok=True)  # of an earlier one that was put away in part
         self.stand(standing)
         self._write(self.declaration, declared.as_json())
 
@@ -177,7 +180,7 @@ class ExperimentFiles:
         """What was found so far; None where nothing was, or nobody can read it."""
         try:
             found = json.loads(read_whole(self.findings))
-        except (OSError, ValueError):
+        except (OSError, ValueError, RecursionError):
             return None
         return found if isinstance(found, dict) else None
 
@@ -203,7 +206,7 @@ class ExperimentFiles:
     def note(self, entry: InForce) -> None:
         """Add a line to the journal; a disk that is full costs a line and no cycle."""
         try:
-            with self.journal.open("a") as file:
+            with open(self.journal, "a", opener=_carefully) as file:
                 file.write(json.dumps(asdict(entry)) + "\n")
         except OSError as error:
             logger.warning("experiment=unjournaled path=%s error=%s", self.journal, error)
@@ -217,10 +220,9 @@ class ExperimentFiles:
         try:
             with plain_file(self.journal) as file:
                 for line in file:
-                    try:
-                        yield InForce(**json.loads(line))
-                    except (ValueError, TypeError):
-                        continue
+                    entry = _entry(line)
+                    if entry is not None:
+                        yield entry
         except FileNotFoundError:
             return
 
@@ -229,6 +231,21 @@ class ExperimentFiles:
             write_whole(path, json.dumps(document, indent=1) + "\n", mode=PRIVATE)
         except OSError as error:
             raise _unwritable(path, error) from None
+
+
+def _carefully(path: str, flags: int) -> int:
+    """Neither through a link, nor waiting for the other end of a pipe."""
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK, PRIVATE)
+
+
+def _entry(line: bytes) -> InForce | None:
+    """A line of the journal; None where it is none."""
+    try:
+        found = InForce(**json.loads(line))
+        time = float(found.time)
+    except (ValueError, TypeError, OverflowError, RecursionError):
+        return None
+    return replace(found, time=time) if math.isfinite(time) else None
 
 
 def _unwritable(path: Path, error: OSError) -> ConfigurationError:

@@ -64,7 +64,7 @@ def goals_seen(document: Mapping[str, Any] | None) -> tuple[tuple[GoalSeen, ...]
             for each in document["goals"]
         )
         return rows, int(document["pairs"])
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, TypeError, ValueError, OverflowError):
         return (), 0
 
 

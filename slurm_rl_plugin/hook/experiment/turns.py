@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from slurm_rl_plugin.domain.switchback import OURS, SITE, Declaration
+from slurm_rl_plugin.domain.switchback import OURS, SITE, Declaration, TurnBlock
 from slurm_rl_plugin.hook.experiment.files import (
     RUNNING,
     ExperimentFiles,
@@ -84,7 +85,7 @@ class ExperimentTurns:
             mode: of the cycle; "failed" of one that did.
             now: seconds since the epoch.
         """
-        if self._declared is None:
+        if self._declared is None or mode == "standby":  # whose daemon acts writes
             self._noted = None
             return
         entry, last = InForce(time=now, arm=turn.arm, mode=mode, why=turn.why), self._noted
@@ -156,27 +157,48 @@ def _is_watched(declared: Declaration, standing: ExperimentStanding, now: float)
     return abs(now - max(standing.looked, declared.begin)) <= silence
 
 
-def held_part(declared: Declaration, journal: list[InForce], blocks: int) -> float:
-    """Part of the time of our first blocks in which our order was in force; 1 of none.
+def held_part(
+    declared: Declaration, journal: list[InForce], blocks: int, last: int | None = None
+) -> float:
+    """Part of the counted time of blocks in which the order was in force whose turn it was.
+
+    The lesser of both orders' parts; 1 of none. The site's order is not in force while a job
+    carries a factor of ours, which the journal has as "failed".
 
     Args:
         declared: the experiment.
         journal: in order of time.
         blocks: how many blocks are over.
+        last: so many of them count, the last ones; None for all.
     """
-    held = whole = 0.0
+    first = 0 if last is None else max(blocks - last, 0)
+    over = declared.blocks[first:blocks]
+    return min(_held(declared, journal, over, arm, mode) for arm, mode in _MODES)
+
+
+#: The mode of a cycle in which an order is in force.
+_MODES = ((OURS, "active"), (SITE, "shadow"))
+
+
+def _held(
+    declared: Declaration,
+    journal: list[InForce],
+    blocks: Sequence[TurnBlock],
+    arm: str,
+    mode: str,
+) -> float:
     longest = 2.5 * _STILL * declared.day  # a daemon that is dead says nothing
     ends = [*(entry.time for entry in journal[1:]), math.inf]
     spans = [
         (entry.time, min(end, entry.time + longest))
         for entry, end in zip(journal, ends, strict=bool(journal))
-        if entry.arm == OURS and entry.mode == "active"
+        if entry.arm == arm and entry.mode == mode
     ]
-    for block in declared.blocks[:blocks]:
-        if block.arm != OURS:
-            continue
-        whole += block.end - block.counted_from
-        held += sum(
-            max(min(end, block.end) - max(begin, block.counted_from), 0.0) for begin, end in spans
-        )
+    mine = [block for block in blocks if block.arm == arm]
+    whole = sum(block.end - block.counted_from for block in mine)
+    held = sum(
+        max(min(end, block.end) - max(begin, block.counted_from), 0.0)
+        for block in mine
+        for begin, end in spans
+    )
     return held / whole if whole else 1.0

@@ -112,7 +112,7 @@ class Goal:
     meaning: str
 
 
-#: By name; the first is the one that decides where nobody says.
+#: By name, in the order of GOAL_NAMES.
 GOALS: Mapping[str, Goal] = {
     "bounded_slowdown": Goal(
         cost=_slowdown, meaning="slowdown that waiting jobs gather in an hour"

@@ -40,7 +40,8 @@ class GoalFinding:
         decides: whether it is the declared one.
         effect: logs of ratios.
         word: BETTER, WORSE or OPEN.
-        blocks: how many were over when that was sure; None while it is not.
+        blocks: how many were over when that was sure; None while it is not. Of both WORSE counts,
+            whichever was sure first.
         site, ours: mean cost in blocks of either, as measured; NaN of none.
     """
 
@@ -102,10 +103,10 @@ def _finding(
     worse = sure_above(differences, float(np.log(harm)), level / (1 + decides))
     better = sure_above(differences.swapped, 0.0, level / 2.0) if decides else None
     word, at = OPEN, None
-    if better is not None and (worse is None or better < worse):
-        word, at = BETTER, better
-    elif worse is not None:
+    if worse is not None:
         word, at = WORSE, worse
+    elif better is not None:
+        word, at = BETTER, better
     return GoalFinding(
         goal=goal,
         decides=decides,

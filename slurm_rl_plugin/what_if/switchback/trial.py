@@ -49,16 +49,22 @@ class Trial:
     costs: BlockCosts
 
     @classmethod
-    def begun(cls, declared: Declaration, cluster: ReplayedCluster) -> Trial:
-        """Before its first block is looked at."""
+    def begun(cls, declared: Declaration, cluster: ReplayedCluster, now: float) -> Trial:
+        """Before its first block is looked at.
+
+        Args:
+            declared: the experiment.
+            cluster: on which it is.
+            now: seconds, behind the first block.
+        """
         times = cluster.times
         history = [
             costs(times, block.begin, block.end)
             for block in blocks_before(declared.begin, declared.day)
             if _is_known(cluster, block)
         ]
-        if not history:  # a new site: its first days are the usual ones
-            history = [costs(times, declared.begin, declared.begin + declared.day)]
+        if not history:  # a new site: its first hours are the usual ones
+            history = [costs(times, declared.begin, min(now, declared.begin + declared.day))]
         return cls(declared=declared, floors=floors_of(np.array(history)), costs=BlockCosts.none())
 
     def looked_at(self, cluster: ReplayedCluster, now: float) -> Trial:
@@ -92,6 +98,7 @@ class Trial:
         """What is left in a file, printed and drawn; `of_json` reads it."""
         pairs = self.findings()
         return {
+            "experiment": self.declared.name,
             "floors": self.floors.tolist(),
             "costs": {
                 "measured": self.costs.measured.tolist(),
@@ -111,6 +118,8 @@ class Trial:
         Raises:
             ValueError: it is no such document, or of another experiment.
         """
+        if not isinstance(document, dict) or document.get("experiment") != declared.name:
+            raise ValueError("findings of another experiment")
         try:
             floors = np.array(document["floors"], dtype=np.float64)
             kept = {
@@ -119,9 +128,9 @@ class Trial:
             }
         except (KeyError, TypeError) as error:
             raise ValueError(f"no findings of an experiment: {error}") from None
-        found = BlockCosts(**kept)
-        if floors.shape != (len(GOALS),) or len(found) > len(declared.blocks):
-            raise ValueError("findings of another experiment")
+        found, counts = BlockCosts(**kept), {len(each) for each in kept.values()}
+        if floors.shape != (len(GOALS),) or len(counts) != 1 or len(found) > len(declared.blocks):
+            raise ValueError("findings that do not fit the experiment")
         return cls(declared=declared, floors=floors, costs=found)
 
 
@@ -173,6 +182,8 @@ def _ratio_text(found: GoalFinding) -> str:
 
 def _row(found: GoalFinding) -> dict[str, Any]:
     effect = found.effect
+    if effect.low > effect.high:  # no effect is left that was the same all the time: it changed
+        effect = replace(effect, low=-math.inf, high=math.inf)
     return {
         "goal": found.goal,
         "meaning": GOALS[found.goal].meaning,

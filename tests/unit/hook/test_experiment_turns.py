@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from dataclasses import replace
 from pathlib import Path
 from threading import Event
@@ -168,6 +169,60 @@ def test_a_standing_that_is_missing_leaves_the_queue_to_the_site(files: Experime
     assert turn_at(files, 1500.0).left_to_site
 
 
+@pytest.mark.parametrize("what", ["declaration", "standing", "look", "findings"])
+def test_no_odd_file_ends_the_daemon(what: str, tmp_path: Path, files: ExperimentFiles) -> None:
+    daemon, _, clock = in_turns(tmp_path, files)
+    for content in ("[" * 100_000, '{"goals": [], "pairs": 1e999}', "\udcff", "1" * 5000):
+        run_at(daemon, clock, 1400.0)
+        getattr(files, what).write_bytes(content.encode("utf-8", "surrogateescape"))
+        clock.now = 1500.0
+        assert daemon.run_once().failure is None
+
+
+def test_a_bug_of_ours_leaves_the_queue_to_the_site(
+    tmp_path: Path, files: ExperimentFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    daemon, queue, clock = in_turns(tmp_path, files)
+    run_at(daemon, clock, 1500.0)
+    assert any(queue.pending.factor.tolist())
+
+    def broken(*_: object) -> Turn:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(ExperimentTurns, "turn", broken)
+    assert daemon.run_once().experiment.phase == "left_to_site"
+    assert not any(queue.pending.factor.tolist())
+
+
+def test_a_turn_whose_factors_could_not_be_taken_back_was_not_in_force(
+    tmp_path: Path, files: ExperimentFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    daemon, queue, clock = in_turns(tmp_path, files)
+    run_at(daemon, clock, 1500.0)
+    monkeypatch.setattr(Daemon, "_may_release", lambda _: False)
+    run_at(daemon, clock, 5500.0)
+    assert [(each.arm, each.mode) for each in files.journaled()][-1] == (SITE, "failed")
+    monkeypatch.undo()
+    run_at(daemon, clock, 5600.0)
+    assert not any(queue.pending.factor.tolist())
+    assert [(each.arm, each.mode) for each in files.journaled()][-1] == (SITE, "shadow")
+
+
+def test_a_daemon_on_standby_writes_no_line(files: ExperimentFiles) -> None:
+    declare(files)
+    turns = ExperimentTurns(files=files)
+    turns.note(turns.turn(1500.0, "scores", ""), "standby", 1500.0)
+    assert list(files.journaled()) == []
+
+
+def test_a_pipe_in_the_journals_place_is_not_waited_for(files: ExperimentFiles) -> None:
+    os.mkfifo(files.journal)
+    files.note(InForce(time=1.0, arm=OURS, mode="active"))
+    files.journal.unlink()
+    files.journal.write_text('{"time": "x", "arm": "ours", "mode": "active"}\n[1]\n')
+    assert list(files.journaled()) == []
+
+
 def test_who_looks_undoes_no_stop(files: ExperimentFiles) -> None:
     declare(files)
     stand(files, STEPPED_BACK)
@@ -195,6 +250,8 @@ def test_the_journal_tells_how_long_ours_was_in_force(files: ExperimentFiles) ->
     # counted from 1500 on; active until the cycle of 3300 failed
     assert held_part(DECLARED, journal, 1) == pytest.approx((3300 - 1500) / (5000 - 1500))
     assert held_part(DECLARED, journal, 0) == 1.0
+    assert held_part(DECLARED, journal, 2) == 0.0  # nothing is told of the site's block
+    assert held_part(DECLARED, journal, 1, last=0) == 1.0
 
 
 def test_a_daemon_that_says_nothing_holds_nothing() -> None:
