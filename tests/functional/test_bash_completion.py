@@ -44,7 +44,7 @@ def offered(folder: Path, *words: str) -> list[str]:
 def test_verbs(tmp_path: Path) -> None:
     assert offered(tmp_path, "") == list(VERBS)
     assert "--version" in offered(tmp_path, "-")
-    assert offered(tmp_path, "exp") == ["explain"]
+    assert offered(tmp_path, "exp") == ["experiment", "explain"]
 
 
 @pytest.mark.parametrize("verb", VERBS)

@@ -62,7 +62,7 @@ def offered(folder: Path, *words: str) -> list[str]:
 
 
 def test_verbs(tmp_path: Path) -> None:
-    assert offered(tmp_path, "exp") == ["explain"]
+    assert offered(tmp_path, "exp") == ["experiment", "explain"]
 
 
 def test_every_verb_has_options(tmp_path: Path) -> None:
