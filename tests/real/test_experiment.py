@@ -188,7 +188,8 @@ def test_blocks_are_kept_whatever_is_killed(busy: PrivateSlurm, tmp_path: Path) 
     with rehearsed(busy, tmp_path / "hook", "sjf") as rehearsal:
         with rehearsal.hook() as hook:
             rehearsal.say(
-                *("start", "--days", "2", "--hours", "6", "--day", str(DAY), "--seed", "3")
+                *("start", "--days", "2", "--hours", "6", "--day", str(DAY), "--seed", "3"),
+                "--insist",  # accounting of a few minutes foretells nothing
             )
             blocks = rehearsal.declared.blocks
             with watched(rehearsal):
