@@ -157,8 +157,8 @@ def _stop(site: DeclaredExperiment, options: argparse.Namespace) -> int:
         words = options.reason or "stopped by hand"
         site.files.stand(ExperimentStanding(state=STOPPED, reason=words, at=now))
     print(
-        "Stopped: the site's own order is in force, and our factors are taken back. To go on as "
-        "configured, with [hook] mode as it is: slurm-rl experiment stop --as-configured"
+        "Stopped: the daemon takes our factors back, and the site's own order is in force. To go "
+        "on as configured, with [hook] mode as it is: slurm-rl experiment stop --as-configured"
     )
     return 0
 

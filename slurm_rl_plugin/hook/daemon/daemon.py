@@ -113,7 +113,7 @@ class Daemon:
         next_try = taken + self.pace.longest if self._unanswered(report) else math.inf
         while waited < end and not self.stop.is_set():
             self.alive()
-            turned = self._disabled() != (report.mode == "disabled")
+            turned = self._disabled() != (report.mode == "disabled") or self._turn_changed()
             if turned or self.reload_wanted.is_set():
                 return
             if looks and waited >= earliest:
@@ -195,6 +195,12 @@ class Daemon:
         if changed:
             self._audit_turn(turn, mode)
         return report
+
+    def _turn_changed(self) -> bool:
+        """Whether another's turn has begun since the last cycle, or an experiment was stopped."""
+        if self.turns is None:
+            return False
+        return self._whose_turn(self.turns).left_to_site != self._turn.left_to_site
 
     def _whose_turn(self, turns: ExperimentTurns) -> Turn:
         """Whose turn it is; the site's where a bug of ours keeps it from being known."""

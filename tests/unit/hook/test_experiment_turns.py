@@ -14,6 +14,7 @@ from slurm_rl_plugin.domain.switchback import OURS, SITE, Declaration, TurnBlock
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.hook.cycle_report import CycleReport
 from slurm_rl_plugin.hook.daemon.daemon import Daemon
+from slurm_rl_plugin.hook.daemon.pace import Pace
 from slurm_rl_plugin.hook.experiment.files import (
     RUNNING,
     STEPPED_BACK,
@@ -24,7 +25,7 @@ from slurm_rl_plugin.hook.experiment.files import (
 from slurm_rl_plugin.hook.experiment.turns import ExperimentTurns, Turn, held_part
 from tests.unit.hook.queues import QueueInMemory, ScorePolicy, pending_jobs
 from tests.unit.hook.test_cycle import cycle_over
-from tests.unit.hook.test_daemon import daemon_of
+from tests.unit.hook.test_daemon import CountedStop, daemon_of
 
 DAY = 24_000.0  # an hour of 1000 s
 BLOCKS = tuple(
@@ -105,6 +106,23 @@ def test_factors_stand_in_blocks_of_ours_alone(tmp_path: Path, files: Experiment
         ("ours", True),
         ("left_to_site", False),  # it is over, and a person has to say how to go on
     ]
+
+
+def test_a_long_pause_ends_with_the_turn(tmp_path: Path, files: ExperimentFiles) -> None:
+    daemon, queue, clock = in_turns(tmp_path, files)
+    clock.now = 4980.0
+    stand(files, looked=4980.0)
+
+    def go_on(number: int) -> None:
+        del number
+        clock.now += 5.0
+
+    reports: list[CycleReport] = []
+    daemon.pace, daemon.publish = Pace(longest=300.0, soonest=300.0), reports.append
+    daemon.stop = CountedStop(8, go_on)
+    daemon.run()
+    assert [each.experiment.phase for each in reports] == ["ours", "site"]
+    assert not any(queue.pending.factor.tolist())
 
 
 def test_without_a_declaration_nothing_is_different(tmp_path: Path, files: ExperimentFiles) -> None:
