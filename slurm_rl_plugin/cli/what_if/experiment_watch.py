@@ -23,7 +23,8 @@ logger = logging.getLogger(__name__)
 
 #: Part of a day by which a block may be over before it has been looked at: longer is not watching.
 _LATE = 1.0 / 24.0
-#: Part of a day, and seconds, after which it tries again to look at a block.
+#: Part of a day, and seconds, after which it tries again to look at a block, and says again that
+#: it watches.
 _PAUSE, _SHORTEST_PAUSE = 1.0 / 1440.0, 5.0
 #: The orders must have been in force in the last so many blocks.
 _HELD = 12
@@ -69,7 +70,7 @@ class ExperimentWatch:
         trial = kept_trial(self.site, declared)
         done = 0 if trial is None else len(trial.costs)
         if over > done and now >= self._next_try:
-            self._next_try = now + max(declared.day * _PAUSE, _SHORTEST_PAUSE)
+            self._next_try = now + self._pause(declared)
             trial = self._looked_at(declared, trial)
             done = 0 if trial is None else len(trial.costs)
             if done == over:
@@ -82,7 +83,12 @@ class ExperimentWatch:
         if ended is not None and self._still_runs(declared):
             files.stand(ended)
         self._judged = done  # only now: what could not be written is judged again
-        files.looked(now)
+        if now >= standing.looked + self._pause(declared):
+            files.looked(now)
+
+    def _pause(self, declared: Declaration) -> float:
+        """Seconds between two tries, and between two times that it says that it looks."""
+        return max(declared.day * _PAUSE, _SHORTEST_PAUSE)
 
     def _looked_at(self, declared: Declaration, trial: Trial | None) -> Trial | None:
         """The experiment with what is over at the daemon's last look; as before if that is older.

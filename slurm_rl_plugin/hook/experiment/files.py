@@ -124,15 +124,15 @@ class ExperimentFiles:
             raise ValueError(f"no standing: {error}") from None
         if found.state not in STATES or not math.isfinite(at):
             raise ValueError(f"no standing: {found.state!r}")
-        return replace(found, reason=str(found.reason), at=at, looked=max(at, self._looked()))
+        return self.looked_at(replace(found, reason=str(found.reason), at=at))
 
-    def _looked(self) -> float:
-        """When somebody looked last; 0 where nobody has, or it cannot be told."""
+    def looked_at(self, standing: ExperimentStanding) -> ExperimentStanding:
+        """The same with when somebody looked last; when it came about where none can tell."""
         try:
             found = float(json.loads(read_whole(self.look)))
         except (OSError, ValueError, TypeError, OverflowError, RecursionError):
-            return 0.0
-        return found if math.isfinite(found) else 0.0
+            found = standing.at
+        return replace(standing, looked=max(standing.at, found if math.isfinite(found) else 0.0))
 
     def looked(self, now: float) -> None:
         """Say that somebody has looked.
@@ -154,7 +154,10 @@ class ExperimentFiles:
             ConfigurationError: the folder is not writable for this user.
         """
         for path in (self.findings, self.look, self.journal):
-            path.unlink(missing_ok=True)  # of an earlier one that was put away in part
+            try:
+                path.unlink(missing_ok=True)  # of an earlier one that was put away in part
+            except OSError as error:
+                raise _unwritable(path, error) from None
         self.stand(standing)
         self._write(self.declaration, declared.as_json())
 

@@ -53,6 +53,7 @@ class ExperimentTurns:
     _declared: Declaration | None = None
     _standing: ExperimentStanding | None = None
     _fault: str = ""
+    _look: object = None
     _noted: InForce | None = None
     _told: Turn = field(default_factory=Turn)
     _found: tuple[object, tuple[GoalSeen, ...], int] = (None, (), 0)
@@ -111,9 +112,10 @@ class ExperimentTurns:
         )
 
     def _read(self) -> None:
-        files = (self.files.declaration, self.files.standing, self.files.look)
+        files = (self.files.declaration, self.files.standing)
         versions = tuple(map(version_of, files))
-        if versions == self._versions:
+        if versions == self._versions:  # they hardly ever change, the look each minute
+            self._read_look()
             return
         self._versions, self._declared, self._standing, self._fault = versions, None, None, ""
         try:
@@ -123,6 +125,12 @@ class ExperimentTurns:
         except (OSError, ValueError) as error:
             self._fault = f"the files of the experiment cannot be read ({error})"
             self._versions = None  # what cannot be read now may be the next time
+        self._look = version_of(self.files.look)
+
+    def _read_look(self) -> None:
+        version = version_of(self.files.look)
+        if version != self._look and self._standing is not None:
+            self._look, self._standing = version, self.files.looked_at(self._standing)
 
     def _turn(self, now: float, policy: str, model_sha256: str) -> Turn:
         declared, standing = self._declared, self._standing

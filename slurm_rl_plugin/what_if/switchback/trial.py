@@ -80,7 +80,7 @@ class Trial:
         """Why it has to be left to the site, one sentence; None where it may go on.
 
         Args:
-            held: part of the time of our blocks in which our order was in force.
+            held: see `guards.tripped`.
         """
         for each in self.findings():
             if each.word == WORSE:
@@ -174,10 +174,9 @@ def _is_known(cluster: ReplayedCluster, block: TurnBlock) -> bool:
 
 
 def _ratio_text(found: GoalFinding) -> str:
-    ratio, low, high = (
-        math.exp(each) for each in (found.effect.estimate, found.effect.low, found.effect.high)
-    )
-    return f"ours costs {ratio:.2f} of the site's order [{low:.2f}, {high:.2f}]"
+    row = _row(found)
+    high = "-" if row["high"] is None else f"{row['high']:.2f}"
+    return f"ours costs {row['ratio']:.2f} of the site's order [{row['low']:.2f}, {high}]"
 
 
 def _row(found: GoalFinding) -> dict[str, Any]:

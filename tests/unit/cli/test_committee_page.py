@@ -7,7 +7,6 @@ from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from slurm_rl_plugin.cli.shadow.committee import page_writer
@@ -38,6 +37,7 @@ from slurm_rl_plugin.what_if.committee.hours_waited import (
 from slurm_rl_plugin.what_if.effects import ALL
 from slurm_rl_plugin.what_if.switchback.findings import findings, floors_of
 from slurm_rl_plugin.what_if.switchback.replayed_blocks import ReplayedCluster, costs_of_blocks
+from tests.unit.what_if.test_hours_waited import declared
 
 EVIL = '<script>alert("$1^2")</script>'
 PHYSICS = GroupHours(
@@ -216,18 +216,8 @@ def test_the_same_page_is_the_same_file() -> None:
 @pytest.fixture(scope="module")
 def experiment() -> tuple[Declaration, ReplayedCluster]:
     blocks = drawn_blocks(14 * DAY, 4, (6, 12), seed=5)
-    declared = Declaration(
-        goal="wait",
-        harm=1.2,
-        longest_wait=np.inf,
-        policy="sjf",
-        model_sha256="",
-        seed=1,
-        day=DAY,
-        blocks=blocks,
-    )
     trial = preferring_short(3, 4, 4.0)
-    return declared, trial.replayed(trial.starts(blocks))
+    return declared(blocks), trial.replayed(trial.starts(blocks))
 
 
 @pytest.mark.parametrize("replays", [True, False])

@@ -11,6 +11,7 @@ import pytest
 
 from slurm_rl_plugin.domain.switchback import (
     BLOCK_HOURS,
+    GOAL_NAMES,
     OURS,
     SITE,
     Declaration,
@@ -197,3 +198,7 @@ def test_a_block_played_again_under_its_own_order_is_the_block_that_was() -> Non
     assert own == pytest.approx(found.measured)
     assert not np.allclose(found.by_ours, found.by_site)
     assert told == [1] * len(blocks) == [1] * len(found)
+
+
+def test_costs_are_of_the_goals_that_can_be_declared() -> None:
+    assert tuple(GOALS) == GOAL_NAMES
