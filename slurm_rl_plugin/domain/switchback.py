@@ -21,7 +21,8 @@ import numpy as np
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.units import DAY, HOUR, BoolArray, FloatArray, IntArray
 
-#: Whose order a block has: the site's own, our factors taken back; or ours.
+#: Whose order a block has: what the site would have without the experiment (its own order, our
+#: factors taken back; or, beside a challenger, the model in service), or what is on trial.
 SITE, OURS = "site", "ours"
 ARMS = (SITE, OURS)
 #: What users are cost by, the first where nobody says what decides (`what_if.switchback.costs`).
@@ -72,6 +73,10 @@ class Declaration:
         seed: of the coins.
         day: seconds of a day; less where time is compressed.
         blocks: in order of time, without gaps.
+        candidate: path of the model on trial, a challenger of the one in service; "" where the one
+            in service is itself on trial, against the site's own order.
+        champion: name of the policy in service, beside a challenger; else "".
+        champion_sha256: of its model.
     """
 
     goal: str
@@ -82,6 +87,26 @@ class Declaration:
     seed: int
     day: float
     blocks: tuple[TurnBlock, ...]
+    candidate: str = ""
+    champion: str = ""
+    champion_sha256: str = ""
+
+    @property
+    def against(self) -> str:
+        """What it is compared with, in words."""
+        return f"the model in service ({self.champion})" if self.candidate else "the site's order"
+
+    @property
+    def on_trial(self) -> str:
+        """What is compared, in words."""
+        return "the candidate" if self.candidate else "ours"
+
+    @property
+    def in_service(self) -> tuple[str, str]:
+        """Name of the policy that the configuration has to name, and checksum of its model."""
+        if self.candidate:
+            return self.champion, self.champion_sha256
+        return self.policy, self.model_sha256
 
     @property
     def begin(self) -> float:
@@ -143,11 +168,14 @@ class Declaration:
         numbers = (self.harm, self.longest_wait, self.day)
         if not self.blocks or not all(each > 0.0 for each in numbers) or math.isinf(self.harm):
             raise ValueError("an experiment without blocks or bounds")
-        texts = (self.goal, self.policy, self.model_sha256)
+        champion = (self.candidate, self.champion, self.champion_sha256)
+        texts = (self.goal, self.policy, self.model_sha256, *champion)
         if not all(isinstance(each, str) for each in texts):
             raise ValueError("an experiment without a goal or a model")
         if self.goal not in GOAL_NAMES:
             raise ValueError(f"an experiment for {self.goal!r}")
+        if bool(self.candidate) != bool(self.champion):
+            raise ValueError("a challenger without a champion")
         for earlier, later in zip(self.blocks, self.blocks[1:], strict=False):
             if later.begin != earlier.end:
                 raise ValueError("blocks with gaps")

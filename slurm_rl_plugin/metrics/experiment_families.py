@@ -20,7 +20,7 @@ def experiment_families(report: ExperimentReport) -> Iterator[Metric]:
     yield phase
     yield GaugeMetricFamily(
         "slurm_rl_experiment_stepped_back",
-        "Whether an experiment has gone back to the site's own order by itself.",
+        "Whether an experiment has ended by itself, for harm that is sure or a guard.",
         1 if report.state == "stepped back" else 0,
     )
     yield GaugeMetricFamily(
@@ -28,7 +28,7 @@ def experiment_families(report: ExperimentReport) -> Iterator[Metric]:
     )
     ratio = GaugeMetricFamily(
         "slurm_rl_experiment_cost_ratio",
-        "What ours costs over what the site's own order does, with the ends of its interval.",
+        "Cost of what is on trial over that of what it is compared with, and the interval's ends.",
         labels=("goal", "which"),
     )
     word = GaugeMetricFamily(

@@ -57,8 +57,8 @@ class DrawnSite:
             raise BatchSystemUnavailable("accounting does not answer")
         return SimpleNamespace(now=self.now) if self.now >= since else None
 
-    def cluster(self, site: Any) -> ReplayedCluster:
-        del site
+    def cluster(self, site: Any, candidate: str = "") -> ReplayedCluster:
+        del site, candidate
         return self.trial.replayed(self.trial.starts(self.experiment.blocks))
 
 
@@ -146,7 +146,8 @@ def test_an_experiment_that_was_stopped_while_it_looked_stays_stopped(tmp_path: 
     stopped = ExperimentStanding(state="stopped", reason="by hand", at=1.0)
     look_for = site.cluster
 
-    def stop_meanwhile(looked: Any) -> ReplayedCluster:
+    def stop_meanwhile(looked: Any, candidate: str = "") -> ReplayedCluster:
+        assert not candidate
         site.files.stand(stopped)
         return look_for(looked)
 
@@ -184,7 +185,9 @@ def test_the_page_for_the_committee_tells_who_waited(
     accounts = ("physics", "<b>biology", "chemistry", "law")
     look = SimpleNamespace(now=site.now, prepared=SimpleNamespace(accounts=accounts, machine=None))
     monkeypatch.setattr(ExperimentSite, "look", lambda _: look)
-    monkeypatch.setattr(ExperimentSite, "cluster", lambda _, looked: site.cluster(looked))
+    monkeypatch.setattr(
+        ExperimentSite, "cluster", lambda _, looked, candidate: site.cluster(looked, candidate)
+    )
     page = tmp_path / "waits.html"
     main(["experiment", "report", *configured, "--committee", str(page)])
     text = page.read_text()

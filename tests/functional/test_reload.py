@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import signal
 import subprocess
 import sys
@@ -12,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from slurm_rl_plugin.domain.switchback import OURS, SITE, Declaration, TurnBlock
+from slurm_rl_plugin.hook.experiment.files import RUNNING, ExperimentFiles, ExperimentStanding
 from tests.architecture.markdown_documents import TOP
 from tests.fakes.fake_cluster import FakeCluster
 
@@ -123,3 +126,30 @@ def test_keys_of_the_start_are_named_in_one_line_and_kept(daemon: RunningDaemon)
     daemon.wait_for("policy=sjf pending")
     assert json.loads((daemon.folder / "state.json").read_text())  # the new order is written there
     assert not (daemon.folder / "other.json").exists()
+
+
+def test_a_candidate_of_an_experiment_has_its_turn(daemon: RunningDaemon) -> None:
+    now = time.time() + 2.0  # noqa: TID251 - the daemon's clock
+    blocks = tuple(
+        TurnBlock(begin=now + 8.0 * place, end=now + 8.0 * (place + 1), arm=arm, pair=0)
+        for place, arm in enumerate((OURS, SITE))
+    )
+    ExperimentFiles(state_file=daemon.folder / "state.json").declare(
+        Declaration(
+            goal="wait",
+            harm=1.0,
+            longest_wait=math.inf,
+            policy="sjf",
+            model_sha256="",
+            seed=1,
+            day=48.0,
+            blocks=blocks,
+            candidate="sjf",
+            champion="fifo",
+        ),
+        ExperimentStanding(state=RUNNING, reason="", at=now),
+    )
+    daemon.wait_for("cycle=done mode=active policy=sjf")
+    before = daemon.log.count("cycle=done mode=active policy=fifo")
+    daemon.wait_for("cycle=done mode=active policy=fifo", times=before + 1)
+    assert daemon.log.count("model=in_turn") == 2

@@ -13,7 +13,7 @@ from types import FrameType
 
 from prometheus_client import CollectorRegistry
 
-from slurm_rl_plugin.batch_systems.port import BatchSystem, SignOfLife, WatchesJobs
+from slurm_rl_plugin.batch_systems.port import BatchSystem, SignOfLife
 from slurm_rl_plugin.cli.assembly.configuration_arguments import (
     add_configuration_options,
     configuration_of,
@@ -22,16 +22,15 @@ from slurm_rl_plugin.cli.assembly.hook import (
     LoadedPolicy,
     build_cycle,
     check_model_file,
-    load_policy,
     load_policy_or_fall_back,
 )
 from slurm_rl_plugin.cli.assembly.state_owner import become_state_owner
+from slurm_rl_plugin.cli.daemon.loaded_files import LoadedFiles, check_lever, describe
 from slurm_rl_plugin.cli.daemon.service_log import log_to_standard_error
-from slurm_rl_plugin.configuration import Configuration, Flag, changed_start_keys, with_start_values
-from slurm_rl_plugin.errors import BatchSystemError, ConfigurationError, SlurmRLError
+from slurm_rl_plugin.configuration import Configuration, Flag
 from slurm_rl_plugin.hook.cycle.cycle import Cycle
 from slurm_rl_plugin.hook.cycle_report import CycleReport
-from slurm_rl_plugin.hook.daemon.daemon import Daemon, Reloaded
+from slurm_rl_plugin.hook.daemon.daemon import Daemon
 from slurm_rl_plugin.hook.daemon.left_queue import LeftQueue
 from slurm_rl_plugin.hook.daemon.lock import only_daemon
 from slurm_rl_plugin.hook.daemon.sd_notify import sd_notify
@@ -85,48 +84,15 @@ def _check_reward(configuration: Configuration, loaded: LoadedPolicy) -> None:
         )
 
 
-def _check_lever(configuration: Configuration, cycle: Cycle) -> None:
-    """Say what will be written and what it is worth; refuse where it would do nothing.
-
-    A batch system that does not answer is no reason not to start: each cycle checks again.
-
-    Raises:
-        ConfigurationError: active mode would do nothing or would be undone.
-    """
-    try:
-        facts = cycle.batch_system.facts()
-    except BatchSystemError as error:
-        logger.warning("lever=unknown reason=%s", error)
-        return
-    if facts.harm is not None and not cycle.settings.shadow:
-        raise ConfigurationError(f"mode is active, but {facts.harm}")
-    hours = float(configuration.sections.hook.influence_hours)
-    if hours and facts.traits.no_influence is not None and not cycle.settings.shadow:
-        raise ConfigurationError(f"mode is active, but {facts.traits.no_influence}.")
-    if hours and hours * facts.points_an_hour < 1.0 and not cycle.settings.shadow:
-        raise ConfigurationError(
-            f"[hook] influence_hours = {hours:g} is worth nothing where age is (in Slurm "
-            "raise PriorityWeightAge): set influence_hours = 0."
-        )
-    worth = f"{hours:g} h = {hours * facts.points_an_hour:.0f} points" if hours else "full"
-    logger.info(
-        "lever=%s influence=%s release=%s%s",
-        facts.lever,
-        worth,
-        facts.release,
-        f" harm={facts.harm}" if facts.harm else "",
-    )
-
-
 def _run(options: argparse.Namespace, configuration: Configuration) -> int:
     loaded = load_policy_or_fall_back(configuration.sections.policy.model)
     _check_reward(configuration, loaded)
     cycle = build_cycle(configuration, loaded)
-    _check_lever(configuration, cycle)
+    check_lever(configuration, cycle)
     where = configuration.sections.metrics
     registry = CollectorRegistry()
     metrics = CycleMetrics(registry, loaded.labels, where.max_accounts)
-    _describe(metrics, configuration, cycle)
+    describe(metrics, configuration, cycle)
     path = where.textfile
     textfile = MetricsTextfile(path=Path(path), registry=registry) if path else None
     daemon = _daemon(options, configuration, cycle, metrics, textfile)
@@ -149,15 +115,6 @@ def _run(options: argparse.Namespace, configuration: Configuration) -> int:
     if released:
         _gone(daemon.cycle.batch_system)
     return 0 if released else 1
-
-
-def _describe(metrics: CycleMetrics, configuration: Configuration, cycle: Cycle) -> None:
-    """Serve what the configuration says."""
-    metrics.describe_site(
-        mode=configuration.sections.hook.mode,
-        starvation_bound=configuration.starvation_bound,
-        adapter=cycle.batch_system.name,
-    )
 
 
 def _daemon(
@@ -184,6 +141,11 @@ def _daemon(
             textfile.write()
         left.leave(report)
 
+    loaded = LoadedFiles(
+        read=lambda: _configuration(options),
+        started=configuration,
+        metrics=metrics,
+    )
     where = configuration.sections.forecast.queue_file
     left = LeftQueue(path=Path(where) if where else None)
     signal.signal(signal.SIGTERM, on_stop)
@@ -195,7 +157,8 @@ def _daemon(
         publish=publish,
         stop=stop,
         reload_wanted=reload_wanted,
-        reload=lambda: _reloaded(options, configuration, metrics, daemon.cycle),
+        reload=lambda: loaded.reloaded(daemon.cycle),
+        with_model=loaded.with_model,
         disable_file=configuration.disable_file,
         alive=lambda: _alive(daemon.cycle.batch_system),
         monotonic=time.monotonic,
@@ -225,37 +188,3 @@ def _gone(system: BatchSystem) -> None:
             system.leave()
         except OSError as error:
             logger.error("heartbeat=left reason=%s", error)
-
-
-def _reloaded(
-    options: argparse.Namespace,
-    started: Configuration,
-    metrics: CycleMetrics,
-    earlier: Cycle,
-) -> Reloaded | None:
-    """What the files say now; None, and all as before, where they are faulty."""
-    metrics.tell_reload(succeeded=False)
-    try:
-        fresh = _configuration(options)
-        configuration = with_start_values(started, fresh)
-        loaded = load_policy(configuration.sections.policy.model)
-        cycle = build_cycle(configuration, loaded)
-        _check_lever(configuration, cycle)
-        if isinstance(cycle.batch_system, WatchesJobs):
-            cycle.batch_system.go_on_from(earlier.batch_system)
-        cycle.limit.go_on_from(earlier.limit)
-        cycle.estimates.go_on_from(earlier.estimates)
-    except SlurmRLError as error:
-        logger.error("reload=refused reason=%s", error)
-        return None
-    except Exception:  # a bug of ours must not end a daemon that has factors to take back
-        logger.exception("reload=broken")
-        return None
-    metrics.describe_model(loaded.labels)
-    _describe(metrics, configuration, cycle)
-    metrics.tell_reload(succeeded=True)
-    logger.info("reload=done policy=%s", loaded.policy.name)
-    left_out = [f"[{section}] {name}" for section, name in changed_start_keys(started, fresh)]
-    if left_out:
-        logger.warning("reload=incomplete: a change of %s needs a restart", ", ".join(left_out))
-    return Reloaded(cycle, configuration.pace, configuration.disable_file)

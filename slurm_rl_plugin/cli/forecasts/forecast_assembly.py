@@ -112,10 +112,18 @@ def build_orders(configuration: Configuration) -> Orders:
         PolicyError: the model of the site cannot be read.
     """
     policy = configuration.sections.policy
-    return Orders(policy=_order_of(policy.model), fallback=_order_of(policy.fallback))
+    return Orders(policy=order_of(policy.model), fallback=order_of(policy.fallback))
 
 
-def _order_of(model: str) -> SiteOrder:
+def order_of(model: str) -> SiteOrder:
+    """How a model or a rule orders the queue.
+
+    Args:
+        model: as [policy] model would name it.
+
+    Raises:
+        PolicyError: it cannot be read.
+    """
     named = named_policy(model)
     if named is not None and named.is_rule:
         return rule_order(named.rule)

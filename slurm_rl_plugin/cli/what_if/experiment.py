@@ -44,6 +44,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print one JSON document")
     begin = parser.add_argument_group("start")
     begin.add_argument(
+        "--candidate",
+        default="",
+        metavar="MODEL",
+        help="try this model against the one in service (default: that one against the site's own "
+        "order)",
+    )
+    begin.add_argument(
         "--days",
         type=whole_number(2),
         default=56,
@@ -153,9 +160,16 @@ def _stop(site: DeclaredExperiment, options: argparse.Namespace) -> int:
         site.files.put_away(int(now))
         print("The experiment is put away; what the configuration says counts from now on.")
         return 0
-    if site.declared()[1].state == RUNNING:  # else why it has ended is kept
+    declared, standing = site.declared()
+    if standing.state == RUNNING:  # else why it has ended is kept
         words = options.reason or "stopped by hand"
         site.files.stand(ExperimentStanding(state=STOPPED, reason=words, at=now))
+    if declared.candidate:
+        print(
+            f"Stopped: {declared.against} goes on. To put the experiment away: slurm-rl "
+            "experiment stop --as-configured"
+        )
+        return 0
     print(
         "Stopped: the daemon takes our factors back, and the site's own order is in force. To go "
         "on as configured, with [hook] mode as it is: slurm-rl experiment stop --as-configured"

@@ -31,7 +31,7 @@ def write_page(site: DeclaredExperiment, path: Path) -> None:
     whole = ExperimentSite(configuration=site.configuration)
     look = whole.look()
     assert look is not None  # of any age
-    cluster = whole.cluster(look)
+    cluster = whole.cluster(look, declared.candidate)
     over = min(declared.closed(look.now), len(trial.costs))
     with parts_bar("replaying blocks", max(over, 1)) as progress:
         page = experiment_page(

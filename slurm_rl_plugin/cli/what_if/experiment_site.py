@@ -8,13 +8,14 @@ from pathlib import Path
 
 from slurm_rl_plugin.cli.assembly.batch_system import chosen_batch_system
 from slurm_rl_plugin.cli.assembly.hook import load_policy
-from slurm_rl_plugin.cli.forecasts.forecast_assembly import build_orders, build_source
+from slurm_rl_plugin.cli.forecasts.forecast_assembly import build_source, order_of
 from slurm_rl_plugin.cli.forecasts.site_history import OwnHistory
 from slurm_rl_plugin.cli.what_if.declared_experiment import DeclaredExperiment
 from slurm_rl_plugin.domain.queue_file import read_queue
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.forecasts.live.site_at import SiteAt
 from slurm_rl_plugin.forecasts.live.site_now import site_now
+from slurm_rl_plugin.forecasts.live.site_orders import own_order
 from slurm_rl_plugin.forecasts.live.sources import ReplaySource
 from slurm_rl_plugin.policies.protected_policy import waits_for_machine
 from slurm_rl_plugin.what_if.switchback.live_cluster import live_cluster
@@ -32,14 +33,17 @@ class ExperimentSite(DeclaredExperiment):
 
     _history: OwnHistory | None = field(default=None)
 
-    def model(self) -> tuple[str, str]:
+    def model(self, name: str = "") -> tuple[str, str]:
         """Name of the policy that the daemon loads, and the checksum of its model.
+
+        Args:
+            name: of another, as [policy] model would name it; "" for the one in service.
 
         Raises:
             ConfigurationError: there is none of that name.
             PolicyError: it cannot be used.
         """
-        loaded = load_policy(self.configuration.sections.policy.model)
+        loaded = load_policy(name or self.configuration.sections.policy.model)
         return loaded.policy.name, loaded.sha256
 
     def look(self, since: float = -math.inf) -> SiteAt | None:
@@ -70,13 +74,21 @@ class ExperimentSite(DeclaredExperiment):
         half_life = self._source().half_life
         return site_now(log, snapshot, waits_for_machine(snapshot), half_life).site
 
-    def cluster(self, site: SiteAt) -> ReplayedCluster:
+    def cluster(self, site: SiteAt, candidate: str = "") -> ReplayedCluster:
         """The cluster of a look, whose blocks can be played again.
 
+        Args:
+            site: at the look.
+            candidate: compared with the model in service; "" where that is compared with the
+                site's own order.
+
         Raises:
-            PolicyError: the model of the site cannot be read.
+            PolicyError: a model cannot be read.
         """
-        return live_cluster(site, self._source(), build_orders(self.configuration).policy)
+        in_service = order_of(self.configuration.sections.policy.model)
+        if candidate:
+            return live_cluster(site, self._source(), in_service, order_of(candidate))
+        return live_cluster(site, self._source(), own_order, in_service)
 
     def _source(self) -> ReplaySource:
         return build_source(self.configuration, chosen_batch_system(self.configuration).kind.name)

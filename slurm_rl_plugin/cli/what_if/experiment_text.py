@@ -10,8 +10,6 @@ from slurm_rl_plugin.cli.tables import print_table, printable, slurm_time, span_
 from slurm_rl_plugin.domain.switchback import OURS, Declaration
 from slurm_rl_plugin.hook.experiment.files import RUNNING, ExperimentStanding
 
-_TURNS = {OURS: "ours", "site": "the site's own order", "": "nobody's"}
-
 
 def experiment_document(
     declared: Declaration,
@@ -41,6 +39,9 @@ def experiment_document(
         "harm": declared.harm,
         "longest_wait": declared.longest_wait,
         "policy": declared.policy,
+        "on_trial": declared.on_trial,
+        "against": declared.against,
+        "candidate": declared.candidate or None,
         "blocks": len(declared.blocks),
         "blocks_over": declared.closed(now),
         "turn": "" if block is None or standing.state != RUNNING else block.arm,
@@ -58,7 +59,8 @@ def print_experiment(document: Mapping[str, Any]) -> None:
     if not found or not found["pairs"]:
         print("No pair of blocks is over yet, so nothing is known of what it is worth.")
         return
-    print(f"\nAfter {found['pairs']} pairs of blocks, cost of ours over the site's own order:")
+    on_trial, against = document["on_trial"], document["against"]
+    print(f"\nAfter {found['pairs']} pairs of blocks, cost of {on_trial} over {against}:")
     print_table(
         ["GOAL", "RATIO", "INTERVAL", "FINDING", "SITE", "OURS"],
         [
@@ -77,10 +79,11 @@ def print_experiment(document: Mapping[str, Any]) -> None:
 
 
 def _lines(document: Mapping[str, Any]) -> Iterator[str]:
-    yield f"The experiment is {document['state']}: {document['policy']} against the site's order."
+    against = document["against"]
+    yield f"The experiment is {document['state']}: {document['policy']} against {against}."
     if document["reason"]:
         yield f"  {document['reason']}"
-        yield "  The site's own order is in force; `slurm-rl experiment stop` says how to go on."
+        yield f"  In force is {against}; `slurm-rl experiment stop` says how to go on."
     first, last = slurm_time(document["begin"]), slurm_time(document["end"])
     yield (
         f"  {document['blocks_over']} of {document['blocks']} blocks are over, {first} to {last}; "
@@ -88,7 +91,8 @@ def _lines(document: Mapping[str, Any]) -> Iterator[str]:
     )
     if document["state"] == RUNNING and document["turn"]:
         left = max(document["turn_ends"] - _now(), 0.0)
-        yield f"  It is the turn of {_TURNS[document['turn']]}, for {span_text(left)} more."
+        whose = document["on_trial"] if document["turn"] == OURS else against
+        yield f"  It is the turn of {whose}, for {span_text(left)} more."
 
 
 def _now() -> float:

@@ -28,7 +28,7 @@ _LATE = 1.0 / 24.0
 _PAUSE, _SHORTEST_PAUSE = 1.0 / 1440.0, 5.0
 #: The orders must have been in force in the last so many blocks.
 _HELD = 12
-_NOTHING = "nothing was gained that is beyond chance; the site's own order stays."
+_NOTHING = "nothing was gained that is beyond chance; {} stays."
 
 
 @dataclass(slots=True, kw_only=True)
@@ -100,7 +100,7 @@ class ExperimentWatch:
         site = self.site.look(declared.blocks[begun].end)
         if site is None:
             return trial
-        cluster = self.site.cluster(site)
+        cluster = self.site.cluster(site, declared.candidate)
         trial = trial or Trial.begun(declared, cluster, site.now)
         for block in declared.blocks[begun : declared.closed(site.now)]:
             trial = trial.looked_at(cluster, block.end)
@@ -128,7 +128,7 @@ class ExperimentWatch:
             logger.warning("experiment=stepped_back reason=%s", why)
             return ExperimentStanding(state=STEPPED_BACK, reason=why, at=now)
         if blocks == len(declared.blocks):
-            words = trial.gain() or _NOTHING
+            words = trial.gain() or _NOTHING.format(declared.against)
             logger.info("experiment=over reason=%s", words)
             return ExperimentStanding(state=OVER, reason=words, at=now)
         return None

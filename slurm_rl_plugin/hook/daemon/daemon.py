@@ -36,6 +36,24 @@ class Reloaded(NamedTuple):
     disable_file: Path | None
 
 
+def _no_other(model: str, earlier: Cycle) -> Cycle | None:
+    """Where no candidate can be loaded, each turn is of the model in service."""
+    del model, earlier
+    return None
+
+
+class Guest(NamedTuple):
+    """A model that has its turn in place of the one in service.
+
+    Attributes:
+        model: as [policy] model would name it.
+        in_service: name of the policy in service, and the checksum of its model.
+    """
+
+    model: str
+    in_service: tuple[str, str]
+
+
 @dataclass(slots=True, kw_only=True)
 class Daemon:
     """Runs cycles until told to stop.
@@ -53,6 +71,8 @@ class Daemon:
         clock: seconds since the epoch, for the end of a pause.
         sleep: waits some seconds between tries to leave, when `stop` is set already.
         turns: of an experiment, where one is declared.
+        with_model: a cycle as this one with another model, as [policy] model would name it, or
+            "" for the one in service; None where it cannot be used.
     """
 
     cycle: Cycle
@@ -67,11 +87,14 @@ class Daemon:
     clock: Callable[[], float]
     sleep: Callable[[float], None]
     turns: ExperimentTurns | None = None
+    with_model: Callable[[str, Cycle], Cycle | None] = _no_other
     _unreachable: int = 0
     _clock_watch: ClockWatch = field(default_factory=ClockWatch)
     _disable_watch: DisableWatch = field(default_factory=DisableWatch)
     _disabled_by: Disablement | None = None
     _turn: Turn = field(default_factory=Turn)
+    _asked: Turn = field(default_factory=Turn)
+    _guest: Guest | None = None
 
     def run(self) -> bool:
         """Cycle until `stop` is set, then leave.
@@ -181,7 +204,7 @@ class Daemon:
         """A cycle in the turn of an experiment, which its report tells."""
         if self.turns is None:
             return self._report()
-        turn = self._whose_turn(self.turns)
+        turn = self._with_its_model(self._whose_turn(self.turns))
         changed, self._turn = turn != self._turn, turn
         self.cycle.left_to_site = turn.left_to_site
         report = self._report()
@@ -200,12 +223,41 @@ class Daemon:
         """Whether another's turn has begun since the last cycle, or an experiment was stopped."""
         if self.turns is None:
             return False
-        return self._whose_turn(self.turns).left_to_site != self._turn.left_to_site
+        now, then = self._whose_turn(self.turns), self._asked
+        return (now.left_to_site, now.model) != (then.left_to_site, then.model)
+
+    def _with_its_model(self, turn: Turn) -> Turn:
+        """The turn with its model in force; another turn where that cannot be used."""
+        asked, self._asked = self._asked, turn
+        present = "" if self._guest is None else self._guest.model
+        if turn.model == present:
+            return turn
+        if turn == asked:  # it was refused, and is not asked again until the next turn
+            return self._turn
+        in_service = self._in_service
+        fresh = self.with_model(turn.model, self.cycle)
+        if turn.model and fresh is not None and fresh.model_sha256 != turn.model_sha256:
+            logger.error("experiment=refused reason=%s is not the file declared", turn.model)
+            fresh = None
+        if fresh is not None:
+            self.cycle = fresh
+            self._guest = Guest(turn.model, in_service) if turn.model else None
+            return turn
+        if present:
+            return Turn(turn.arm, left_to_site=True, why="the model in service cannot be loaded")
+        return Turn(turn.arm, why="the candidate cannot be used")
+
+    @property
+    def _in_service(self) -> tuple[str, str]:
+        """Name of the policy that the configuration names, and the checksum of its model."""
+        if self._guest is not None:
+            return self._guest.in_service
+        return self.cycle.policy.name, self.cycle.model_sha256
 
     def _whose_turn(self, turns: ExperimentTurns) -> Turn:
         """Whose turn it is; the site's where a bug of ours keeps it from being known."""
         try:
-            return turns.turn(self.clock(), self.cycle.policy.name, self.cycle.model_sha256)
+            return turns.turn(self.clock(), *self._in_service)
         except Exception:
             logger.exception("experiment=broken")
             return Turn(left_to_site=True, why="whose turn it is cannot be told")
@@ -318,3 +370,4 @@ class Daemon:
         fresh = self.reload()
         if fresh is not None:
             self.cycle, self.pace, self.disable_file = fresh
+            self._guest, self._asked = None, Turn()

@@ -1,4 +1,7 @@
-"""Whose turn it is: the site's own order, or ours; in doubt the site's."""
+"""Whose turn it is: the site's own order, or ours; in doubt the site's.
+
+Where a candidate is on trial against the model in service, it is the latter's in doubt.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from slurm_rl_plugin.domain.switchback import OURS, SITE, Declaration, TurnBlock
+from slurm_rl_plugin.domain.switchback import ARMS, OURS, SITE, Declaration, TurnBlock
 from slurm_rl_plugin.hook.experiment.files import (
     RUNNING,
     ExperimentFiles,
@@ -32,12 +35,17 @@ class Turn:
     Attributes:
         arm: of the block, one of ARMS; "" where there is no experiment, or none any more.
         left_to_site: nothing is written, and what was is taken back.
-        why: it is left to the site although the configuration says otherwise; "" for no reason.
+        why: it is left to the site, or to the model in service, although somebody declared
+            otherwise; "" for no reason.
+        model: as [policy] model would name the one whose turn it is; "" for that one itself.
+        model_sha256: what its file has to be.
     """
 
     arm: str = ""
     left_to_site: bool = False
     why: str = ""
+    model: str = ""
+    model_sha256: str = ""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -63,7 +71,7 @@ class ExperimentTurns:
 
         Args:
             now: seconds since the epoch.
-            policy: name of the one that is loaded.
+            policy: name of the one in service, which the configuration names.
             model_sha256: of its model.
         """
         self._read()
@@ -98,12 +106,12 @@ class ExperimentTurns:
 
     def seen(self, turn: Turn) -> ExperimentReport:
         """What the report of a cycle says of it."""
-        if not turn.arm and not turn.left_to_site:
+        if turn == Turn():
             return ExperimentReport()
         version = version_of(self.files.findings)
         if version is None or version != self._found[0]:
             self._found = (version, *goals_seen(self.files.found()))
-        given = turn.left_to_site and turn.arm != SITE
+        given = turn.arm != SITE if turn.left_to_site else bool(turn.why)
         return ExperimentReport(
             phase="left_to_site" if given else turn.arm,
             state=self._standing.state if self._standing is not None else "",
@@ -141,9 +149,13 @@ class ExperimentTurns:
         why = _why_not(declared, standing, now)
         block = declared.block_at(now)
         arm = "" if block is None or standing.state != RUNNING else block.arm
-        if not why and (policy, model_sha256) != (declared.policy, declared.model_sha256):
+        if not why and (policy, model_sha256) != declared.in_service:
             why = "the model is not the one declared"
-        return Turn(arm, left_to_site=bool(why) or arm == SITE, why=why)
+        if not declared.candidate:
+            return Turn(arm, left_to_site=bool(why) or arm == SITE, why=why)
+        if why or arm != OURS:
+            return Turn(arm, why=why)
+        return Turn(arm, model=declared.candidate, model_sha256=declared.model_sha256)
 
 
 def _why_not(declared: Declaration, standing: ExperimentStanding, now: float) -> str:
@@ -181,26 +193,27 @@ def held_part(
     """
     first = 0 if last is None else max(blocks - last, 0)
     over = declared.blocks[first:blocks]
-    return min(_held(declared, journal, over, arm, mode) for arm, mode in _MODES)
+    return min(_held(declared, journal, over, arm) for arm in ARMS)
 
 
-#: The mode of a cycle in which an order is in force.
-_MODES = ((OURS, "active"), (SITE, "shadow"))
+def _in_force(declared: Declaration, entry: InForce, arm: str) -> bool:
+    """Whether an order was in force in its own turn."""
+    if entry.arm != arm:
+        return False
+    if declared.candidate:  # a model each, and no other in its place
+        return entry.mode == "active" and not entry.why
+    return entry.mode == ("active" if arm == OURS else "shadow")
 
 
 def _held(
-    declared: Declaration,
-    journal: list[InForce],
-    blocks: Sequence[TurnBlock],
-    arm: str,
-    mode: str,
+    declared: Declaration, journal: list[InForce], blocks: Sequence[TurnBlock], arm: str
 ) -> float:
     longest = 2.5 * _STILL * declared.day  # a daemon that is dead says nothing
     ends = [*(entry.time for entry in journal[1:]), math.inf]
     spans = [
         (entry.time, min(end, entry.time + longest))
         for entry, end in zip(journal, ends, strict=bool(journal))
-        if entry.arm == arm and entry.mode == mode
+        if _in_force(declared, entry, arm)
     ]
     mine = [block for block in blocks if block.arm == arm]
     whole = sum(block.end - block.counted_from for block in mine)

@@ -74,7 +74,7 @@ def _replays(declared: Declaration, found: BlockCosts, floors: FloatArray, goal:
     if len(really) == 0 or really.mean() <= 0.0:
         return None
     return (
-        f"replays of {len(found)} blocks say that ours costs {ratio - 1.0:+.0%} in "
+        f"replays of {len(found)} blocks say that {declared.on_trial} costs {ratio - 1.0:+.0%} in "
         f"{goal}, and in its own blocks it cost {math.expm1(float(really.mean())):+.0%}."
     )
 

@@ -15,12 +15,15 @@ from slurm_rl_plugin.what_if.switchback.costs import JobTimes
 from slurm_rl_plugin.what_if.switchback.replayed_blocks import ReplayedCluster
 
 
-def live_cluster(site: SiteAt, source: ReplaySource, ours: SiteOrder) -> ReplayedCluster:
+def live_cluster(
+    site: SiteAt, source: ReplaySource, present: SiteOrder, ours: SiteOrder
+) -> ReplayedCluster:
     """The cluster up to the instant of a look.
 
     Args:
         site: at that instant.
         source: how its queue is played forward; its order is not looked at.
+        present: the order that it is compared with.
         ours: the order on trial.
     """
     start = site.prepared.log.start.copy()
@@ -32,7 +35,7 @@ def live_cluster(site: SiteAt, source: ReplaySource, ours: SiteOrder) -> Replaye
 
     return ReplayedCluster(
         times=JobTimes(jobs=played.jobs, start=start, capacity=played.settings.capacity),
-        orders={SITE: own_order(site), OURS: ours(site)},
+        orders={SITE: present(site), OURS: ours(site)},
         settings=played.settings,
         machine=played.machine,
         usage=usage,

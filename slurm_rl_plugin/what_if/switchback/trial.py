@@ -84,15 +84,25 @@ class Trial:
         """
         for each in self.findings():
             if each.word == WORSE:
-                return f"it is sure that ours is worse in {each.goal}: {_ratio_text(each)}."
+                return (
+                    f"it is sure that {self.declared.on_trial} is worse in {each.goal}: "
+                    f"{self._ratio_text(each)}."
+                )
         return tripped(self.declared, self.costs, self.floors, held)
 
     def gain(self) -> str | None:
         """What is gained beyond chance, one sentence; None while nothing is."""
         for each in self.findings():
             if each.decides and each.word == BETTER:
-                return f"ours is better in {each.goal}: {_ratio_text(each)}."
+                return (
+                    f"{self.declared.on_trial} is better in {each.goal}: {self._ratio_text(each)}."
+                )
         return None
+
+    def _ratio_text(self, found: GoalFinding) -> str:
+        row = _row(found)
+        high = "-" if row["high"] is None else f"{row['high']:.2f}"
+        return f"it costs {row['ratio']:.2f} of {self.declared.against} [{row['low']:.2f}, {high}]"
 
     def as_json(self, held: float) -> dict[str, Any]:
         """What is left in a file, printed and drawn; `of_json` reads it."""
@@ -171,12 +181,6 @@ def _is_known(cluster: ReplayedCluster, block: TurnBlock) -> bool:
     """Whether accounting reaches back to a block."""
     submit = cluster.times.jobs.submit
     return len(submit) > 0 and block.begin >= submit[0]
-
-
-def _ratio_text(found: GoalFinding) -> str:
-    row = _row(found)
-    high = "-" if row["high"] is None else f"{row['high']:.2f}"
-    return f"ours costs {row['ratio']:.2f} of the site's order [{row['low']:.2f}, {high}]"
 
 
 def _row(found: GoalFinding) -> dict[str, Any]:

@@ -12,8 +12,9 @@ import pytest
 
 from slurm_rl_plugin.domain.switchback import OURS, SITE, Declaration, TurnBlock
 from slurm_rl_plugin.errors import ConfigurationError
+from slurm_rl_plugin.hook.cycle.cycle import Cycle
 from slurm_rl_plugin.hook.cycle_report import CycleReport
-from slurm_rl_plugin.hook.daemon.daemon import Daemon
+from slurm_rl_plugin.hook.daemon.daemon import Daemon, Reloaded
 from slurm_rl_plugin.hook.daemon.pace import Pace
 from slurm_rl_plugin.hook.experiment.files import (
     RUNNING,
@@ -283,6 +284,123 @@ def test_a_journal_that_was_cut_short_is_read_as_far_as_it_goes(files: Experimen
     with files.journal.open("a") as file:
         file.write('{"time": 2.0, "ar')
     assert [each.time for each in files.journaled()] == [1.0]
+
+
+CHALLENGE = replace(
+    DECLARED, policy="new", model_sha256="abc", candidate="/m/new.onnx", champion="scores"
+)
+
+
+def challenged(
+    tmp_path: Path, files: ExperimentFiles, sha256: str = "abc"
+) -> tuple[Daemon, QueueInMemory, SetClock]:
+    """The model in service ranks job 3 first, the candidate job 1."""
+    daemon, queue, clock = in_turns(tmp_path, files)
+    files.declare(
+        replace(CHALLENGE, champion_sha256=daemon.cycle.model_sha256),
+        ExperimentStanding(state=RUNNING, reason="", at=0.0),
+    )
+
+    def with_model(model: str, earlier: Cycle) -> Cycle | None:
+        del earlier
+        if not model:
+            return cycle_over(queue, ScorePolicy([1, 2, 3]), tmp_path)
+        assert model == "/m/new.onnx"
+        if not sha256:
+            return None
+        cycle = cycle_over(queue, ScorePolicy([3, 2, 1], name="new"), tmp_path)
+        cycle.model_sha256 = sha256
+        return cycle
+
+    daemon.with_model = with_model
+    return daemon, queue, clock
+
+
+def test_a_candidate_has_its_turns_and_the_model_in_service_the_others(
+    tmp_path: Path, files: ExperimentFiles
+) -> None:
+    daemon, queue, clock = challenged(tmp_path, files)
+    seen = []
+    for now in (500.0, 1500.0, 1600.0, 5500.0, 9500.0, 13500.0, 17_500.0):
+        report = run_at(daemon, clock, now)
+        factors = queue.pending.factor
+        seen.append((report.experiment.phase, report.policy, bool(factors[0] > factors[2])))
+    # whoever acts orders all; in doubt it is the model in service
+    assert seen == [
+        ("left_to_site", "scores", False),
+        ("ours", "new", True),
+        ("ours", "new", True),
+        ("site", "scores", False),
+        ("site", "scores", False),
+        ("ours", "new", True),
+        ("left_to_site", "scores", False),
+    ]
+
+
+def test_a_candidate_that_stepped_back_leaves_the_model_in_service(
+    tmp_path: Path, files: ExperimentFiles
+) -> None:
+    daemon, queue, clock = challenged(tmp_path, files)
+    assert run_at(daemon, clock, 1500.0).policy == "new"
+    stand(files, STEPPED_BACK, looked=1600.0)
+    clock.now = 1600.0
+    report = daemon.run_once()
+    assert (report.policy, report.mode) == ("scores", "active")
+    assert (report.experiment.phase, report.experiment.state) == ("left_to_site", STEPPED_BACK)
+    assert any(queue.pending.factor.tolist())
+
+
+@pytest.mark.parametrize("sha256", ["another", ""])
+def test_a_candidate_that_cannot_be_used_has_no_turn(
+    tmp_path: Path, files: ExperimentFiles, sha256: str
+) -> None:
+    daemon, _, clock = challenged(tmp_path, files, sha256)
+    for now in (1500.0, 1600.0):
+        report = run_at(daemon, clock, now)
+        assert (report.policy, report.experiment.phase) == ("scores", "left_to_site")
+    assert not daemon._turn_changed()  # no cycle is run for it again and again
+    journal = list(files.journaled())
+    assert journal[-1].why == "the candidate cannot be used"
+    assert held_part(CHALLENGE, journal, 1) == 0.0
+
+
+def test_after_a_reload_the_candidate_comes_again_in_its_turn(
+    tmp_path: Path, files: ExperimentFiles
+) -> None:
+    daemon, queue, clock = challenged(tmp_path, files)
+    assert run_at(daemon, clock, 1500.0).policy == "new"
+    fresh = cycle_over(queue, ScorePolicy([1, 2, 3]), tmp_path)
+    daemon.reload = lambda: Reloaded(fresh, daemon.pace, None)
+    daemon._reload()
+    assert daemon.cycle is fresh
+    assert run_at(daemon, clock, 1600.0).policy == "new"
+
+
+def test_another_model_in_service_than_the_declared_one_ends_the_turns(
+    files: ExperimentFiles,
+) -> None:
+    files.declare(CHALLENGE, ExperimentStanding(state=RUNNING, reason="", at=0.0))
+    turn = ExperimentTurns(files=files).turn(1500.0, "another", "")
+    assert (turn.left_to_site, turn.model) == (False, "")
+    assert "not the one declared" in turn.why
+
+
+def test_models_are_in_force_where_each_acted_in_its_own_turn(files: ExperimentFiles) -> None:
+    turns = ExperimentTurns(files=files)
+    files.declare(CHALLENGE, ExperimentStanding(state=RUNNING, reason="", at=0.0))
+    for now in range(1000, 9000, 100):
+        stand(files, looked=float(now))
+        mode = "fallback" if now > 7000 else "active"
+        turns.note(turns.turn(float(now), "scores", ""), mode, float(now))
+    journal = list(files.journaled())
+    assert held_part(CHALLENGE, journal, 1) == 1.0
+    assert held_part(CHALLENGE, journal, 2) == pytest.approx((7100 - 5500) / (9000 - 5500))
+
+
+def test_a_challenger_needs_a_champion() -> None:
+    with pytest.raises(ValueError, match="without a champion"):
+        Declaration.of_json(replace(CHALLENGE, champion="").as_json())
+    assert Declaration.of_json(CHALLENGE.as_json()) == CHALLENGE
 
 
 def test_a_folder_that_is_not_writable_is_told_in_a_sentence(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from slurm_rl_plugin.what_if.switchback.replayed_blocks import ReplayedCluster
 
 #: Seed of what is drawn again: the same page each time.
 _SEED = 1
-_SURE = {BETTER: "better with our order", WORSE: "worse with our order", OPEN: "not sure yet"}
+_SURE = {BETTER: "better with {}", WORSE: "worse with {}", OPEN: "not sure yet"}
 
 
 def replay_page(found: SiteReplay, warning: str | None) -> str:
@@ -112,25 +112,33 @@ def experiment_page(
     page = CommitteePage(
         title="What the new order of the queue did to your waits",
         about=(
-            f"An experiment of {_days(declared.begin, declared.blocks[closed - 1].end)}: the "
-            f"site's own order and ours ({declared.policy or 'a rule'}) held the queue in turns, "
-            f"for {closed} stretches of {_lengths(declared, closed)}; coins said who was when."
+            f"An experiment of {_days(declared.begin, declared.blocks[closed - 1].end)}: "
+            f"{_present(declared)} and {_trial(declared)} ({declared.policy or 'a rule'}) held the "
+            f"queue in turns, for {closed} stretches of {_lengths(declared, closed)}; coins said "
+            "who was when."
         ),
-        before=_before(cluster),
-        after="our order",
+        before=_present(declared) + ("" if cluster is None else ", in the same hours"),
+        after=_trial(declared),
         hours=hours,
         verdict=verdict,
-        goals=tuple(_goal(each) for each in findings),
-        found=_found(cluster),
+        goals=tuple(_goal(declared, each) for each in findings),
+        found=_found(declared, cluster),
     )
     return page_html(page)
 
 
-def _before(cluster: ReplayedCluster | None) -> str:
-    return "the site's own order" + ("" if cluster is None else ", in the same hours")
+def _present(declared: Declaration) -> str:
+    """What the queue would have without the experiment."""
+    return "the order as it was" if declared.candidate else "the site's own order"
 
 
-def _found(cluster: ReplayedCluster | None) -> tuple[str, ...]:
+def _trial(declared: Declaration) -> str:
+    """What is on trial."""
+    return "the new order" if declared.candidate else "our order"
+
+
+def _found(declared: Declaration, cluster: ReplayedCluster | None) -> tuple[str, ...]:
+    present = _present(declared)
     counted = (
         "Each hour of a wait belongs to the order that was in force then; the first eighth of a "
         "stretch (an hour at most) is not counted, since what came before still acts. Hours "
@@ -138,23 +146,23 @@ def _found(cluster: ReplayedCluster | None) -> tuple[str, ...]:
     )
     measured = (
         "After: as it was measured. Before: as it was measured in the same hours of the day before "
-        "or after, which the site's order held."
+        f"or after, which {present} held."
     )
     if cluster is not None:
         measured = (
-            "After: as it was measured. Before: what the site's order would have cost in the very "
-            "same hours: from what was measured under both, with what the load alone did taken "
-            "away by replays of each stretch under both. Longest waits are as measured, each order "
-            "in its own stretches."
+            f"After: as it was measured. Before: what {present} would have cost in the very same "
+            "hours: from what was measured under both, with what the load alone did taken away by "
+            "replays of each stretch under both. Longest waits are as measured, each order in its "
+            "own stretches."
         )
     return counted, measured
 
 
-def _goal(found: GoalFinding) -> str:
+def _goal(declared: Declaration, found: GoalFinding) -> str:
     """`Jobs that wait, mean: better with our order, 12 % less (5 to 20 % less); ...`."""
     effect = found.effect
     name = GOALS[found.goal].meaning
-    text = f"{name[0].upper()}{name[1:]}: {_SURE[found.word]}"
+    text = f"{name[0].upper()}{name[1:]}: {_SURE[found.word].format(_trial(declared))}"
     if math.isfinite(effect.estimate):
         text += f", {100.0 * math.expm1(effect.estimate):+.0f} %"
         if math.isfinite(effect.low) and math.isfinite(effect.high):

@@ -1,0 +1,151 @@
+"""What the daemon has of its files: after SIGHUP, and in the turn of another model."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from slurm_rl_plugin.batch_systems.port import WatchesJobs
+from slurm_rl_plugin.cli.assembly.hook import (
+    LoadedPolicy,
+    build_cycle,
+    load_policy,
+    load_policy_or_fall_back,
+)
+from slurm_rl_plugin.configuration import Configuration, changed_start_keys, with_start_values
+from slurm_rl_plugin.errors import BatchSystemError, ConfigurationError, SlurmRLError
+from slurm_rl_plugin.hook.cycle.cycle import Cycle
+from slurm_rl_plugin.hook.daemon.daemon import Reloaded
+from slurm_rl_plugin.metrics.collector import CycleMetrics
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(slots=True, kw_only=True)
+class LoadedFiles:
+    """Builds the cycle that follows an earlier one.
+
+    Attributes:
+        read: reads the configuration anew.
+        started: the configuration of the start; some of its keys stay until a restart.
+        metrics: told of each model that comes into force.
+    """
+
+    read: Callable[[], Configuration]
+    started: Configuration
+    metrics: CycleMetrics
+    _in_force: Configuration = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._in_force = self.started
+
+    def reloaded(self, earlier: Cycle) -> Reloaded | None:
+        """What the files say now; None, and all as before, where they are faulty."""
+        self.metrics.tell_reload(succeeded=False)
+        try:
+            fresh = self.read()
+            configuration = with_start_values(self.started, fresh)
+            loaded = load_policy(configuration.sections.policy.model)
+            cycle = build_cycle(configuration, loaded)
+            check_lever(configuration, cycle)
+            _go_on_from(cycle, earlier)
+        except SlurmRLError as error:
+            logger.error("reload=refused reason=%s", error)
+            return None
+        except Exception:  # a bug of ours must not end a daemon that has factors to take back
+            logger.exception("reload=broken")
+            return None
+        self._in_force = configuration
+        self.metrics.describe_model(loaded.labels)
+        describe(self.metrics, configuration, cycle)
+        self.metrics.tell_reload(succeeded=True)
+        logger.info("reload=done policy=%s", loaded.policy.name)
+        left_out = [
+            f"[{section}] {name}" for section, name in changed_start_keys(self.started, fresh)
+        ]
+        if left_out:
+            logger.warning("reload=incomplete: a change of %s needs a restart", ", ".join(left_out))
+        return Reloaded(cycle, configuration.pace, configuration.disable_file)
+
+    def with_model(self, model: str, earlier: Cycle) -> Cycle | None:
+        """The same with another model, for its turn; None where it cannot be used.
+
+        Args:
+            model: as [policy] model would name it; "" for the one that it names.
+            earlier: what goes on from it.
+        """
+        try:
+            loaded = self._loaded(model)
+            earlier.remember()
+            cycle = build_cycle(self._in_force, loaded)
+            _go_on_from(cycle, earlier)
+        except SlurmRLError as error:
+            logger.error("model=refused reason=%s", error)
+            return None
+        except Exception:  # as above: the model in service goes on
+            logger.exception("model=broken")
+            return None
+        self.metrics.describe_model(loaded.labels)
+        logger.info("model=in_turn policy=%s", loaded.policy.name)
+        return cycle
+
+    def _loaded(self, model: str) -> LoadedPolicy:
+        """A candidate has to be usable; the one in service falls back, as at the start.
+
+        Raises:
+            SlurmRLError: the candidate cannot be used.
+        """
+        if model:
+            return load_policy(model)
+        return load_policy_or_fall_back(self._in_force.sections.policy.model)
+
+
+def _go_on_from(cycle: Cycle, earlier: Cycle) -> None:
+    """What an earlier cycle knew of jobs and limits counts for the one that follows it."""
+    if isinstance(cycle.batch_system, WatchesJobs):
+        cycle.batch_system.go_on_from(earlier.batch_system)
+    cycle.limit.go_on_from(earlier.limit)
+    cycle.estimates.go_on_from(earlier.estimates)
+
+
+def check_lever(configuration: Configuration, cycle: Cycle) -> None:
+    """Say what will be written and what it is worth; refuse where it would do nothing.
+
+    A batch system that does not answer is no reason not to start: each cycle checks again.
+
+    Raises:
+        ConfigurationError: active mode would do nothing or would be undone.
+    """
+    try:
+        facts = cycle.batch_system.facts()
+    except BatchSystemError as error:
+        logger.warning("lever=unknown reason=%s", error)
+        return
+    if facts.harm is not None and not cycle.settings.shadow:
+        raise ConfigurationError(f"mode is active, but {facts.harm}")
+    hours = float(configuration.sections.hook.influence_hours)
+    if hours and facts.traits.no_influence is not None and not cycle.settings.shadow:
+        raise ConfigurationError(f"mode is active, but {facts.traits.no_influence}.")
+    if hours and hours * facts.points_an_hour < 1.0 and not cycle.settings.shadow:
+        raise ConfigurationError(
+            f"[hook] influence_hours = {hours:g} is worth nothing where age is (in Slurm "
+            "raise PriorityWeightAge): set influence_hours = 0."
+        )
+    worth = f"{hours:g} h = {hours * facts.points_an_hour:.0f} points" if hours else "full"
+    logger.info(
+        "lever=%s influence=%s release=%s%s",
+        facts.lever,
+        worth,
+        facts.release,
+        f" harm={facts.harm}" if facts.harm else "",
+    )
+
+
+def describe(metrics: CycleMetrics, configuration: Configuration, cycle: Cycle) -> None:
+    """Serve what the configuration says."""
+    metrics.describe_site(
+        mode=configuration.sections.hook.mode,
+        starvation_bound=configuration.starvation_bound,
+        adapter=cycle.batch_system.name,
+    )
