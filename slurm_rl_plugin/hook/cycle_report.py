@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from slurm_rl_plugin.domain import QueueSnapshot
 from slurm_rl_plugin.hook.experiment.report import ExperimentReport
+from slurm_rl_plugin.hook.model_gain import GainReport
 from slurm_rl_plugin.hook.plan.estimates import PlanReport
 from slurm_rl_plugin.hook.rails.batch_limit import LimitReport
 
@@ -59,6 +60,7 @@ class CycleReport:
         requests_changed: what jobs ask for otherwise than when they were ranked, one of
             REQUEST_PARTS -> jobs.
         experiment: whose turn it is, where there is one.
+        gain: what the model in service is worth, as far as that is watched.
     """
 
     time: float
@@ -84,6 +86,7 @@ class CycleReport:
     disturbances: Mapping[str, int] = field(default_factory=dict)
     requests_changed: Mapping[str, int] = field(default_factory=dict)
     experiment: ExperimentReport = field(default_factory=ExperimentReport)
+    gain: GainReport = field(default_factory=GainReport)
 
     @property
     def succeeded(self) -> bool:

@@ -36,7 +36,7 @@ from slurm_rl_plugin.hook.disturbances import DISTURBANCES
 from slurm_rl_plugin.hook.order.request_watch import REQUEST_PARTS
 from slurm_rl_plugin.hook.plan.estimates import PLAN_FAILURES, PLAN_WRITES, PlanReport
 from slurm_rl_plugin.hook.rails.batch_limit import LIMIT_CHANGES, LIMIT_FAILURES, LimitReport
-from slurm_rl_plugin.metrics.experiment_families import experiment_families
+from slurm_rl_plugin.metrics.experiment_families import experiment_families, gain_families
 from slurm_rl_plugin.metrics.label_cap import LabelCap
 from slurm_rl_plugin.metrics.limit_families import limit_as_before, limit_families
 from slurm_rl_plugin.metrics.queue_families import (
@@ -120,6 +120,7 @@ class QueueCollector:
         )
         yield from limit_families(report)
         yield from experiment_families(report.experiment)
+        yield from gain_families(report.gain)
         yield from self.seen
 
 

@@ -30,6 +30,7 @@ from slurm_rl_plugin.hook.experiment.report import (
     ExperimentReport,
     GoalSeen,
 )
+from slurm_rl_plugin.hook.model_gain import GAIN_TIMES, GainReport
 from slurm_rl_plugin.hook.order import request_watch
 from slurm_rl_plugin.hook.rails import batch_limit
 from slurm_rl_plugin.metrics.collector import CycleMetrics
@@ -138,6 +139,7 @@ def families() -> list[Metric]:
             calls=calls,
             limit=limit,
             experiment=ExperimentReport(phase="site", state="running", goals=(goal,), pairs=1),
+            gain=GainReport(promised=0.5, lately=0.9),
         )
     )
     return list(registry.collect())
@@ -166,6 +168,7 @@ def test_closed_sets_of_label_values_are_documented() -> None:
         "slurm_rl_mode": cycle_report.MODES,
         "slurm_rl_configured_mode": cycle_report.CONFIGURED_MODES,
         "slurm_rl_experiment": EXPERIMENT_PHASES,
+        "slurm_rl_model_cost_ratio": GAIN_TIMES,
         "slurm_rl_experiment_finding": EXPERIMENT_WORDS,
         "slurm_rl_cycle_failures_total": cycle_report.FAILURES,
         "slurm_rl_cycle_duration_seconds": cycle_report.PHASES,

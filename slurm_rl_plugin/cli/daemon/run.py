@@ -37,6 +37,7 @@ from slurm_rl_plugin.hook.daemon.sd_notify import sd_notify
 from slurm_rl_plugin.hook.daemon.signals import SignalRequest
 from slurm_rl_plugin.hook.experiment.files import ExperimentFiles
 from slurm_rl_plugin.hook.experiment.turns import ExperimentTurns
+from slurm_rl_plugin.hook.model_gain import GainFile, GainSeen
 from slurm_rl_plugin.metrics.collector import CycleMetrics
 from slurm_rl_plugin.metrics.http import serve_metrics
 from slurm_rl_plugin.metrics.textfile import MetricsTextfile
@@ -146,6 +147,7 @@ def _daemon(
         started=configuration,
         metrics=metrics,
     )
+    state_file = Path(configuration.sections.hook.state_file)
     where = configuration.sections.forecast.queue_file
     left = LeftQueue(path=Path(where) if where else None)
     signal.signal(signal.SIGTERM, on_stop)
@@ -164,9 +166,8 @@ def _daemon(
         monotonic=time.monotonic,
         clock=time.time,  # noqa: TID251 - the composition root hands out the clock
         sleep=time.sleep,
-        turns=ExperimentTurns(
-            files=ExperimentFiles(state_file=Path(configuration.sections.hook.state_file))
-        ),
+        turns=ExperimentTurns(files=ExperimentFiles(state_file=state_file)),
+        gain=GainSeen(file=GainFile.beside(state_file)),
     )
     return daemon
 

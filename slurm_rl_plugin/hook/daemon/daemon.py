@@ -18,6 +18,7 @@ from slurm_rl_plugin.hook.daemon.signals import SignalRequest
 from slurm_rl_plugin.hook.disturbances import ClockWatch
 from slurm_rl_plugin.hook.experiment.turns import ExperimentTurns, Turn
 from slurm_rl_plugin.hook.memory.disable_file import Disablement, DisableWatch
+from slurm_rl_plugin.hook.model_gain import GainSeen
 
 logger = logging.getLogger(__name__)
 
@@ -71,6 +72,7 @@ class Daemon:
         clock: seconds since the epoch, for the end of a pause.
         sleep: waits some seconds between tries to leave, when `stop` is set already.
         turns: of an experiment, where one is declared.
+        gain: what the model in service is worth, where somebody watches that.
         with_model: a cycle as this one with another model, as [policy] model would name it, or
             "" for the one in service; None where it cannot be used.
     """
@@ -87,6 +89,7 @@ class Daemon:
     clock: Callable[[], float]
     sleep: Callable[[float], None]
     turns: ExperimentTurns | None = None
+    gain: GainSeen | None = None
     with_model: Callable[[str, Cycle], Cycle | None] = _no_other
     _unreachable: int = 0
     _clock_watch: ClockWatch = field(default_factory=ClockWatch)
@@ -183,7 +186,7 @@ class Daemon:
     def run_once(self) -> CycleReport:
         """Run one cycle, publish its report and log it; no cycle runs while disabled."""
         self._clock_watch.look(self.clock(), self.monotonic(), self.cycle.disturbances)
-        report = self._report_in_turn()
+        report = self._with_gain(self._report_in_turn())
         away = report.failure in ("batch_system", "busy")
         self._unreachable = self._unreachable + 1 if away else 0
         self.publish(report)
@@ -199,6 +202,16 @@ class Daemon:
             "yes" if report.fallback_reason else "no",
         )
         return report
+
+    def _with_gain(self, report: CycleReport) -> CycleReport:
+        """The report with what the model in service is worth; no fault of that ends the daemon."""
+        if self.gain is None:
+            return report
+        try:
+            return replace(report, gain=self.gain.report(*self._in_service))
+        except Exception:
+            logger.exception("gain=untold")
+            return report
 
     def _report_in_turn(self) -> CycleReport:
         """A cycle in the turn of an experiment, which its report tells."""

@@ -67,7 +67,9 @@ def wish(snapshot: QueueSnapshot, reserve: int = 4) -> Decision:
     return Decision(scores=-np.arange(len(snapshot.pending), dtype=np.float64), reserve=reserve)
 
 
-ROW = st.tuples(st.integers(1, 12), st.booleans(), st.floats(0.0, 4 * HOUR))
+#: Seconds to the millisecond: a time of submission holds no more digits.
+AGO = st.floats(0.0, 4 * HOUR).map(lambda seconds: round(seconds, 3))
+ROW = st.tuples(st.integers(1, 12), st.booleans(), AGO)
 ROWS = st.lists(ROW, max_size=8)
 RESERVES = st.integers(-5, 40)
 CAPACITIES = st.integers(1, 24)

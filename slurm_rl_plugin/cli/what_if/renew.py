@@ -1,0 +1,59 @@
+"""`slurm-rl renew`: where the model's gain is lost, train another and try it against this one."""
+
+from __future__ import annotations
+
+import argparse
+import time
+
+from slurm_rl_plugin.cli.argument_types.numbers import whole_number
+from slurm_rl_plugin.cli.assembly.configuration_arguments import (
+    add_configuration_options,
+    configuration_of,
+)
+from slurm_rl_plugin.cli.assembly.state_owner import become_state_owner
+from slurm_rl_plugin.cli.tables import print_json, printable
+
+#: Days of the experiment of a candidate at most, and weeks that it is trained on.
+_DAYS, _WEEKS = 28, 26
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What of the chain is done."""
+    add_configuration_options(parser)
+    parser.add_argument("--check", action="store_true", help="say how it stands, and do nothing")
+    parser.add_argument(
+        "--now", action="store_true", help="train although no gain is known to be lost"
+    )
+    parser.add_argument(
+        "--weeks",
+        type=whole_number(10),
+        default=_WEEKS,
+        metavar="N",
+        help=f"of accounting that a candidate is trained on (default: {_WEEKS})",
+    )
+    parser.add_argument(
+        "--days",
+        type=whole_number(2),
+        default=_DAYS,
+        metavar="N",
+        help=f"of its experiment, at most (default: {_DAYS})",
+    )
+    parser.add_argument(
+        "--steps", type=whole_number(1), metavar="N", help="generations of the training"
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+
+
+def main(options: argparse.Namespace) -> int:
+    """Do the next step; 1 where a person has to look."""
+    from slurm_rl_plugin.cli.what_if.renewal import Renewal  # noqa: PLC0415 - the simulator
+
+    configuration = configuration_of(options)
+    become_state_owner(configuration)
+    renewal = Renewal(configuration=configuration, options=options)
+    step = renewal.step(time.time())  # noqa: TID251 - the composition root hands out the clock
+    if options.json:
+        print_json({"step": step.name, "sentence": step.sentence, **step.facts})
+    else:
+        print(printable(step.sentence))
+    return 1 if step.needs_person else 0

@@ -1,0 +1,347 @@
+"""`slurm-rl renew`: gain watched week by week, a candidate trained, tried, adopted or not."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import shutil
+import signal
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from slurm_rl_plugin.cli.entry import main
+from slurm_rl_plugin.cli.what_if import experiment_start, gain_watch, renewal
+from slurm_rl_plugin.cli.what_if.experiment_site import ExperimentSite
+from slurm_rl_plugin.cli.what_if.gain_watch import GainWatch
+from slurm_rl_plugin.configuration import read_configuration
+from slurm_rl_plugin.domain.switchback import OURS, SITE
+from slurm_rl_plugin.errors import BatchSystemUnavailable
+from slurm_rl_plugin.hook.daemon.lock import only_daemon
+from slurm_rl_plugin.hook.experiment.files import (
+    OVER,
+    STEPPED_BACK,
+    ExperimentFiles,
+    ExperimentStanding,
+)
+from slurm_rl_plugin.hook.model_gain import GainFile, KeptGain
+from slurm_rl_plugin.papers.switchback.held_in_turns import DrawnTrial, preferring_short
+from slurm_rl_plugin.units import DAY
+from slurm_rl_plugin.what_if.drift.weekly_costs import WEEK
+from slurm_rl_plugin.what_if.switchback.replayed_blocks import ReplayedCluster
+
+#: Weeks of the drawn cluster.
+WEEKS = 16
+
+
+@dataclass
+class DrawnWeeks:
+    """A drawn cluster in place of a site, whose clock the test sets."""
+
+    trial: DrawnTrial
+    now: float
+    away: bool = False
+    candidate: float = 2.0
+    gone: bool = False
+
+    def look_of(self, since: float = -math.inf) -> Any:
+        if self.away:
+            raise BatchSystemUnavailable("accounting does not answer")
+        return SimpleNamespace(now=self.now) if self.now >= since else None
+
+    def cluster_of(self, look: Any, candidate: str = "") -> ReplayedCluster:
+        """Ours prefers short jobs until the gain is gone; a candidate as strongly as is said."""
+        del look
+        known = dict(self.trial.known)
+        if candidate:
+            known = dict(preferring_short(1, WEEKS * 7, self.candidate).known)
+        elif self.gone:
+            known[OURS] = known[SITE]
+        return replace(self.trial, known=known).replayed(self.trial.starts(()))
+
+
+@pytest.fixture
+def drawn(monkeypatch: pytest.MonkeyPatch) -> DrawnWeeks:
+    found = DrawnWeeks(trial=preferring_short(1, WEEKS * 7, 2.0), now=14 * DAY + 9 * WEEK)
+    monkeypatch.setattr(ExperimentSite, "look", found.look_of)
+    monkeypatch.setattr(ExperimentSite, "cluster", found.cluster_of)
+    return found
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> list[str]:
+    folder = tmp_path / "models"
+    folder.mkdir()
+    shipped = Path("policy_models").resolve()
+    for ending in ("onnx", "json", "md"):
+        shutil.copyfile(shipped / f"default.{ending}", folder / f"present.{ending}")
+        shutil.copyfile(shipped / f"responsive-reserve.{ending}", folder / f"new.{ending}")
+    (tmp_path / "site.toml").write_text(
+        f'[hook]\nmode = "active"\nstate_file = "{tmp_path}/state.json"\naudit_file = ""\n'
+        f'disable_file = "{tmp_path}/DISABLE"\n[shares]\nphysics = 1\n'
+        f'[policy]\nmodel = "{folder}/present.onnx"\n'
+        f'[forecast]\nqueue_file = "{tmp_path}/queue"\n'
+    )
+    return ["--config", str(tmp_path / "site.toml")]
+
+
+def watch_of(tmp_path: Path) -> GainWatch:
+    configuration = read_configuration(tmp_path / "site.toml")
+    return GainWatch(site=ExperimentSite(configuration=configuration))
+
+
+def lost(tmp_path: Path, site: list[str]) -> GainFile:
+    """The gain of the model in service is said to be lost."""
+    assert site
+    file = watch_of(tmp_path).file
+    policy, sha256 = watch_of(tmp_path).site.model()
+    file.write(
+        KeptGain(
+            policy=policy,
+            model_sha256=sha256,
+            since=1e12,
+            reference=((0.0, 2.0, 1.0),),
+            promised=0.5,
+            lately=0.9,
+            evidence=1.2,
+            lost_at=1.0,
+        )
+    )
+    return file
+
+
+def renew(capsys: pytest.CaptureFixture[str], *words: str, code: int = 0) -> dict[str, Any]:
+    assert main(["renew", *words, "--json"]) == code
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return found
+
+
+def test_the_watch_begins_with_what_was_gained_and_adds_each_week(
+    tmp_path: Path, site: list[str], drawn: DrawnWeeks
+) -> None:
+    assert site
+    watch = watch_of(tmp_path)
+    kept = watch.look_now(drawn.now)
+    assert kept is not None
+    assert len(kept.reference) == 9
+    assert kept.promised < 1.0
+    drawn.now += 2.5 * WEEK
+    again = watch.look_now(drawn.now)
+    assert again is not None
+    assert [row[0] for row in again.later] == [kept.since, kept.since + WEEK]
+    assert again.reference == kept.reference
+    assert watch.file.read() == again
+    assert watch.look_now(drawn.now) == again  # nothing is due
+
+
+def test_a_gain_that_is_gone_is_told_once(
+    tmp_path: Path,
+    site: list[str],
+    drawn: DrawnWeeks,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert site
+    watch = watch_of(tmp_path)
+    watch.look_now(drawn.now)
+    drawn.gone = True
+    monkeypatch.setattr("slurm_rl_plugin.what_if.drift.evidence.BOUND", 4.0)  # weeks are few here
+    for _ in range(4):
+        drawn.now += WEEK
+        kept = watch.look_now(drawn.now)
+    assert kept is not None
+    assert kept.lost_at is not None
+    assert caplog.text.count("gain=lost") == 1
+
+
+def test_without_accounting_the_service_goes_on(
+    tmp_path: Path, site: list[str], drawn: DrawnWeeks, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert site
+    drawn.away = True
+    watch = watch_of(tmp_path)
+    watch.look(0.0)
+    watch.look(10.0)  # it does not ask each time
+    watch.look(4000.0)
+    assert caplog.text.count("gain=unwatched reason=accounting does not answer") == 1
+    drawn.away = False
+    watch.look(8000.0)
+    assert watch.file.read() is not None
+
+
+def test_a_gain_as_promised_asks_for_nothing(
+    site: list[str], drawn: DrawnWeeks, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert drawn
+    assert renew(capsys, *site)["step"] == "as promised"
+
+
+def test_a_model_of_the_package_cannot_be_replaced(
+    site: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["renew", *site, "--set", "policy.model=default"]) == 2
+    assert "a file of its own" in capsys.readouterr().err
+
+
+def test_a_check_trains_nothing(
+    tmp_path: Path, site: list[str], drawn: DrawnWeeks, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert drawn
+    lost(tmp_path, site)
+    found = renew(capsys, *site, "--check")
+    assert (found["step"], found["promised"], found["lately"]) == ("lost", 0.5, 0.9)
+
+
+def test_in_shadow_mode_nothing_is_trained(
+    tmp_path: Path, site: list[str], drawn: DrawnWeeks, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert drawn
+    lost(tmp_path, site)
+    assert main(["renew", *site, "--set", "hook.mode=shadow"]) == 2
+    assert "mode is shadow" in capsys.readouterr().err
+
+
+@pytest.fixture
+def training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    trained: list[str] = []
+
+    def candidate(*given: Any) -> Path:
+        trained.append(str(given[1].weeks))
+        return tmp_path / "models" / "new.onnx"
+
+    monkeypatch.setattr(renewal, "trained_candidate", candidate)
+    monkeypatch.setattr(experiment_start, "_foretold", lambda *_: 0.9)
+    return trained
+
+
+def test_a_candidate_that_is_no_better_is_not_tried(
+    tmp_path: Path,
+    site: list[str],
+    drawn: DrawnWeeks,
+    training: list[str],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    file = lost(tmp_path, site)
+    drawn.candidate = 0.0
+    found = renew(capsys, *site)
+    assert (found["step"], found["ratio"]) == ("no better", 1.0)
+    assert training == ["26"]
+    assert file.read() is None  # what it gains now is what is promised
+    assert not ExperimentFiles(state_file=tmp_path / "state.json").declaration.exists()
+
+
+def tried(tmp_path: Path, site: list[str], capsys: pytest.CaptureFixture[str]) -> ExperimentFiles:
+    """An experiment of a candidate that has begun."""
+    lost(tmp_path, site)
+    found = renew(capsys, *site, "--weeks", "12")
+    assert found["step"] == "declared"
+    assert found["ratio"] < 1.0
+    return ExperimentFiles(state_file=tmp_path / "state.json")
+
+
+def test_a_better_candidate_is_tried_against_the_model_in_service(
+    tmp_path: Path,
+    site: list[str],
+    drawn: DrawnWeeks,
+    training: list[str],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert drawn
+    files = tried(tmp_path, site, capsys)
+    declared = files.declared()
+    assert declared is not None
+    assert (declared.candidate, declared.champion) == (
+        str(tmp_path / "models" / "new.onnx"),
+        "present",
+    )
+    assert training == ["12"]
+    assert renew(capsys, *site)["step"] == "experiment"
+    assert main(["experiment", "status", *site]) == 0
+    assert "against the model in service (present)" in capsys.readouterr().out
+
+
+def gain_of(gained: str | None) -> Callable[..., Any]:
+    return lambda *_: SimpleNamespace(gain=lambda: gained)
+
+
+@pytest.mark.parametrize("gained", [True, False])
+def test_who_won_is_in_service_afterwards(
+    gained: bool,
+    tmp_path: Path,
+    site: list[str],
+    drawn: DrawnWeeks,
+    training: list[str],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert drawn
+    assert not training
+    files = tried(tmp_path, site, capsys)
+    files.stand(ExperimentStanding(state=OVER, reason="it is over.", at=1.0))
+    monkeypatch.setattr(renewal, "kept_trial", gain_of("it is better." if gained else None))
+    models = tmp_path / "models"
+    before, candidate = (models / each for each in ("present.onnx", "new.onnx"))
+    was, new = before.read_bytes(), candidate.read_bytes()
+    told: list[int] = []
+    monkeypatch.setattr(signal, "SIGHUP", signal.SIGUSR1)
+    earlier = signal.signal(signal.SIGUSR1, lambda number, frame: told.append(number))
+    try:
+        with only_daemon(tmp_path / "state.json"):
+            found = renew(capsys, *site)
+    finally:
+        signal.signal(signal.SIGUSR1, earlier)
+    assert not files.declaration.exists()
+    assert found["step"] == ("adopted" if gained else "kept")
+    assert before.read_bytes() == (new if gained else was)
+    kept = list(models.glob("present.until-*.onnx"))
+    assert [each.read_bytes() for each in kept] == ([was] if gained else [])
+    assert bool(told) == gained
+    if gained:
+        manifest = json.loads((models / "present.json").read_text())
+        assert manifest == json.loads((models / "new.json").read_text())
+
+
+def test_after_harm_a_person_has_to_look(
+    tmp_path: Path,
+    site: list[str],
+    drawn: DrawnWeeks,
+    training: list[str],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert drawn
+    assert not training
+    files = tried(tmp_path, site, capsys)
+    files.stand(ExperimentStanding(state=STEPPED_BACK, reason="harm.", at=1.0))
+    found = renew(capsys, *site, code=1)
+    assert found["step"] == "person"
+    assert "harm." in found["sentence"]
+
+
+def test_the_training_runs_on_the_log_that_the_site_names(
+    tmp_path: Path, site: list[str], drawn: DrawnWeeks, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert drawn
+    empty = tmp_path / "jobs.swf"
+    empty.write_text("; nothing\n")
+    with (tmp_path / "site.toml").open("a") as file:
+        file.write(f'log = "{empty}"\n')
+    lost(tmp_path, site)
+    assert main(["renew", *site, "--now", "--steps", "1"]) == 2
+    said = capfd.readouterr().err
+    assert "jobs.swf" in said.splitlines()[0]  # the training's own sentence
+    assert "no candidate could be trained" in said
+
+
+def test_an_odd_file_of_the_gain_is_none(tmp_path: Path) -> None:
+    file = GainFile(path=tmp_path / "gain")
+    for content in ("", "{", "[]", "null", '{"since": 1e999}', "[" * 100_000):
+        file.path.write_text(content)
+        assert file.read() is None
+    os.mkfifo(tmp_path / "pipe")
+    assert GainFile(path=tmp_path / "pipe").read() is None
+    assert gain_watch.REFERENCE > 0
