@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from slurm_rl_plugin.domain import QueueSnapshot
+from slurm_rl_plugin.hook.experiment.model_gain import GainReport
 from slurm_rl_plugin.hook.experiment.report import ExperimentReport
-from slurm_rl_plugin.hook.model_gain import GainReport
 from slurm_rl_plugin.hook.plan.estimates import PlanReport
 from slurm_rl_plugin.hook.rails.batch_limit import LimitReport
 

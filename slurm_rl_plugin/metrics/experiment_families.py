@@ -7,12 +7,12 @@ from collections.abc import Iterator
 
 from prometheus_client.core import GaugeMetricFamily, Metric, StateSetMetricFamily
 
+from slurm_rl_plugin.hook.experiment.model_gain import GAIN_TIMES, GainReport
 from slurm_rl_plugin.hook.experiment.report import (
     EXPERIMENT_PHASES,
     EXPERIMENT_WORDS,
     ExperimentReport,
 )
-from slurm_rl_plugin.hook.model_gain import GAIN_TIMES, GainReport
 
 
 def experiment_families(report: ExperimentReport) -> Iterator[Metric]:

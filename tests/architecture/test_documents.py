@@ -24,13 +24,13 @@ from slurm_rl_plugin.domain.resources import CPUS, GPUS, ResourcesNow
 from slurm_rl_plugin.features.site import SITE
 from slurm_rl_plugin.hook import cycle_report, disturbances
 from slurm_rl_plugin.hook.cycle_report import CycleReport
+from slurm_rl_plugin.hook.experiment.model_gain import GAIN_TIMES, GainReport
 from slurm_rl_plugin.hook.experiment.report import (
     EXPERIMENT_PHASES,
     EXPERIMENT_WORDS,
     ExperimentReport,
     GoalSeen,
 )
-from slurm_rl_plugin.hook.model_gain import GAIN_TIMES, GainReport
 from slurm_rl_plugin.hook.order import request_watch
 from slurm_rl_plugin.hook.rails import batch_limit
 from slurm_rl_plugin.metrics.collector import CycleMetrics

@@ -29,7 +29,7 @@ from slurm_rl_plugin.hook.experiment.files import (
     ExperimentFiles,
     ExperimentStanding,
 )
-from slurm_rl_plugin.hook.model_gain import GainFile, KeptGain
+from slurm_rl_plugin.hook.experiment.model_gain import GainFile, KeptGain
 from slurm_rl_plugin.papers.switchback.held_in_turns import DrawnTrial, preferring_short
 from slurm_rl_plugin.units import DAY
 from slurm_rl_plugin.what_if.drift.weekly_costs import WEEK

@@ -36,8 +36,8 @@ from slurm_rl_plugin.hook.daemon.lock import only_daemon
 from slurm_rl_plugin.hook.daemon.sd_notify import sd_notify
 from slurm_rl_plugin.hook.daemon.signals import SignalRequest
 from slurm_rl_plugin.hook.experiment.files import ExperimentFiles
+from slurm_rl_plugin.hook.experiment.model_gain import GainFile, GainSeen
 from slurm_rl_plugin.hook.experiment.turns import ExperimentTurns
-from slurm_rl_plugin.hook.model_gain import GainFile, GainSeen
 from slurm_rl_plugin.metrics.collector import CycleMetrics
 from slurm_rl_plugin.metrics.http import serve_metrics
 from slurm_rl_plugin.metrics.textfile import MetricsTextfile

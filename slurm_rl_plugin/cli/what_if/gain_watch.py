@@ -12,7 +12,7 @@ import numpy as np
 from slurm_rl_plugin.cli.forecasts.forecast_assembly import known_order
 from slurm_rl_plugin.cli.what_if.experiment_site import ExperimentSite
 from slurm_rl_plugin.errors import SlurmRLError
-from slurm_rl_plugin.hook.model_gain import GainFile, KeptGain, WeekRow
+from slurm_rl_plugin.hook.experiment.model_gain import GainFile, KeptGain, WeekRow
 from slurm_rl_plugin.units import DAY, HOUR
 from slurm_rl_plugin.what_if.drift.evidence import BOUND, drift_finding
 from slurm_rl_plugin.what_if.drift.weekly_costs import LEAD, WEEK, WeeklyCosts, weekly_costs

@@ -18,7 +18,7 @@ from slurm_rl_plugin.configuration import Configuration
 from slurm_rl_plugin.domain.switchback import Declaration
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.hook.experiment.files import OVER, RUNNING, ExperimentStanding
-from slurm_rl_plugin.hook.model_gain import KeptGain
+from slurm_rl_plugin.hook.experiment.model_gain import KeptGain
 from slurm_rl_plugin.what_if.drift.weekly_costs import WEEK, weekly_costs
 
 #: By replays of them a candidate may cost so many times what the model in service does.

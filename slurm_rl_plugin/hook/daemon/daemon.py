@@ -16,9 +16,9 @@ from slurm_rl_plugin.hook.cycle_report import CycleReport
 from slurm_rl_plugin.hook.daemon.pace import Pace
 from slurm_rl_plugin.hook.daemon.signals import SignalRequest
 from slurm_rl_plugin.hook.disturbances import ClockWatch
+from slurm_rl_plugin.hook.experiment.model_gain import GainSeen
 from slurm_rl_plugin.hook.experiment.turns import ExperimentTurns, Turn
 from slurm_rl_plugin.hook.memory.disable_file import Disablement, DisableWatch
-from slurm_rl_plugin.hook.model_gain import GainSeen
 
 logger = logging.getLogger(__name__)
 

@@ -1,1 +1,1 @@
-"""A switchback experiment as the daemon carries it out: whose turn it is, and what was in force."""
+"""What our order is worth: turns of an experiment, what was in force, the gain week by week."""
