@@ -23,7 +23,7 @@ from typing import Any
 
 import pytest
 
-from slurm_rl_plugin.domain.switchback import OURS, SITE, Declaration
+from slurm_rl_plugin.domain.switchback import OURS, SITE, Declaration, TurnBlock
 from slurm_rl_plugin.hook.experiment.files import ExperimentFiles
 from slurm_rl_plugin.learning.export.model import import_model
 from slurm_rl_plugin.learning.export.network import export_network
@@ -39,6 +39,8 @@ from tests.real.slurm_releases import SlurmRelease
 pytestmark = pytest.mark.real
 
 DAY = float(os.environ.get("SLURM_RL_EXPERIMENT_DAY", "144"))
+#: Seconds of a day where only turns are looked at.
+TURNS_DAY = 120.0
 ENTRY = (sys.executable, "-m", "slurm_rl_plugin.cli.entry")
 PLAN = ClusterPlan(nodes=1, accounts=ACCOUNTS)
 DEFAULT = Path(__file__).parents[2] / "policy_models" / "default.onnx"
@@ -244,3 +246,37 @@ def test_a_harmful_model_is_off_by_itself(busy: PrivateSlurm, tmp_path: Path) ->
         busy.wait_until(lambda: not any(site_factors(busy).values()), 30, "no factor of ours")
         assert hook.metric("slurm_rl_experiment_stepped_back") == 1.0
         assert "ours" in document["reason"]
+
+
+def middle(block: TurnBlock) -> float:
+    return (block.begin + block.end) / 2.0
+
+
+def test_a_candidate_has_its_turns_and_the_model_in_service_the_others(
+    busy: PrivateSlurm, tmp_path: Path
+) -> None:
+    candidate = reversed_model(tmp_path / "reversed.onnx")
+    acts = {OURS: 'name="reversed"', SITE: 'name="sjf"'}
+    with rehearsed(busy, tmp_path / "hook", "sjf") as rehearsal, rehearsal.hook() as hook:
+        words = ("start", "--candidate", str(candidate), "--days", "2", "--hours", "4")
+        said = rehearsal.say(*words, "--day", str(TURNS_DAY), "--seed", "3", "--insist")
+        assert "reversed against the model in service (sjf)" in said
+        blocks = rehearsal.declared.blocks
+        assert {each.arm for each in blocks[:3]} == {OURS, SITE}
+        with watched(rehearsal):
+            for block in blocks[:2]:
+                rehearsal.wait_for(middle(block))
+                assert acts[block.arm] in hook.metrics()
+            kill(hook)
+            with rehearsal.hook() as again:
+                rehearsal.wait_for(middle(blocks[2]))
+                assert acts[blocks[2].arm] in again.metrics()
+                rehearsal.say("stop", "--reason", "enough")
+                busy.wait_until(lambda: acts[SITE] in again.metrics(), 30, "the model in service")
+                assert rehearsal.document()["state"] == "stopped"
+                assert again.stop() == 0
+        assert not any(site_factors(busy).values())
+        begin, end = blocks[0].begin + SWITCH, middle(blocks[2])
+        carried = [each[1] > 0 for each in rehearsal.seen if begin < each[0] < end and each[2] > 1]
+        # but for the seconds without a daemon somebody's order is in force all the time
+        assert sum(carried) >= 0.7 * len(carried) > 0
