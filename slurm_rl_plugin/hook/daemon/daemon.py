@@ -250,7 +250,7 @@ class Daemon:
         in_service = self._in_service
         fresh = self.with_model(turn.model, self.cycle)
         if turn.model and fresh is not None and fresh.model_sha256 != turn.model_sha256:
-            logger.error("experiment=refused reason=%s is not the file declared", turn.model)
+            logger.error("experiment=refused reason=another file than was declared: %s", turn.model)
             fresh = None
         if fresh is not None:
             self.cycle = fresh
