@@ -22,6 +22,8 @@ logger = logging.getLogger(__name__)
 
 #: Weeks before a model came into service of which its gain is what it promised.
 REFERENCE = 26
+#: Where accounting told of fewer, the first weeks in service are weeks of reference too.
+_FEWEST = 12
 #: Days of accounting that they take.
 HISTORY_DAYS = (REFERENCE + LEAD + 1) * WEEK / DAY
 #: Weeks of reference that one replay counts.
@@ -117,7 +119,7 @@ class GainWatch:
         weeks = int((look.now - begin) // WEEK)
         cluster: ReplayedCluster = self.site.cluster(look)
         costs = weekly_costs(cluster, begin, weeks)
-        found = _judged(replace(kept, later=(*kept.later, *_rows_of(costs))))
+        found = _judged(_joined(kept, _rows_of(costs)))
         if found.lost_at is not None and kept.lost_at is None:
             logger.warning(
                 "gain=lost policy=%s promised=%.2f lately=%.2f: train again (slurm-rl renew)",
@@ -129,6 +131,18 @@ class GainWatch:
         if words != self._complaint:
             logger.warning("gain=unwatched reason=%s", words)
         self._complaint = words
+
+
+def _joined(kept: KeptGain, weeks: tuple[WeekRow, ...]) -> KeptGain:
+    """With further weeks: of reference while those are few, else of service."""
+    few = max(_FEWEST - len(kept.reference), 0) if not kept.later else 0
+    first = weeks[:few]
+    return replace(
+        kept,
+        since=kept.since + len(first) * WEEK,
+        reference=(*kept.reference, *first),
+        later=(*kept.later, *weeks[few:]),
+    )
 
 
 def _judged(kept: KeptGain) -> KeptGain:
