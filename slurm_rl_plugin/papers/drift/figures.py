@@ -76,7 +76,7 @@ def _mark(axis: Any, log: JudgedLog) -> None:
 
 
 def _warnings(logs: Mapping[str, JudgedLog]) -> Any:
-    """The parts of the runs that were warned of, or had lost, by a week; with and without change."""
+    """Parts of the runs that were warned of, or had lost, by a week; with change and without."""
     figure, axes = plt.subplots(
         1,
         len(logs),
