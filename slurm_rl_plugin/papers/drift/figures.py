@@ -49,7 +49,7 @@ def _history(logs: Mapping[str, JudgedLog]) -> Any:
             _mark(axis, log)
     axes[0, 0].set_ylabel(_RATIO)
     axes[1, 0].set_ylabel(f"evidence; a warning at {BOUND:.0f}")
-    legend_above(figure, axes[0, 0])
+    legend_above(figure, axes[0, 0], columns=1 + len(logs))
     return figure
 
 
@@ -103,7 +103,7 @@ def _warnings(logs: Mapping[str, JudgedLog]) -> Any:
         )
         axis.grid(alpha=0.3)
     axes[0, 0].set_ylabel("part of the runs by then")
-    legend_above(figure, axes[0, 0])
+    legend_above(figure, axes[0, 0], columns=1 + len(logs))
     return figure
 
 
