@@ -45,8 +45,8 @@ def lost_at(run: WatchedRun, promise: float, over: int = LOST_OVER) -> int | Non
         promise: log of the ratio of costs in the weeks of reference.
         over: weeks that are pooled.
     """
-    if len(run) < over:
-        return None
+    if len(run) < over or promise >= 0.0:
+        return None  # nothing was gained that could be lost
     lost = np.flatnonzero(gains_lately(run, over) > promise / 2.0)
     return int(lost[0]) if len(lost) else None
 

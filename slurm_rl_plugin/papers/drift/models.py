@@ -6,16 +6,19 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from slurm_rl_plugin.learning.algorithms import train_policy
 from slurm_rl_plugin.learning.evaluation.heldout import HeldoutProtocol
 from slurm_rl_plugin.learning.heldout_training import TRAINING, VALIDATION, heldout_loads
-from slurm_rl_plugin.learning.load_windows import log_window
 from slurm_rl_plugin.learning.policy_search.settings import SLOWDOWN, PolicySearchSettings
 from slurm_rl_plugin.learning.trained_policy import TrainedPolicy
 from slurm_rl_plugin.learning.training_load import TrainingLoads
 from slurm_rl_plugin.papers.study.parallel_machines import StudyLog
 from slurm_rl_plugin.papers.study.result_store import LearningTask, Loads, ResultStore
 from slurm_rl_plugin.policies.network import QNetwork
+from slurm_rl_plugin.policies.protection import Protection
+from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog, prepare_log
 
 #: Part of a log whose first 60 %, which held-out training looks at, is a third of the log.
 _PART = 5.0 / 9.0
@@ -60,7 +63,7 @@ class ModelInService(NamedTuple):
 def first_third_model(
     name: str, log: StudyLog, size: DriftSize, store: ResultStore
 ) -> ModelInService:
-    """Train on the first third of a log, or take what was trained before.
+    """Train on the first third of a log as `train` would, or take what was trained before.
 
     Args:
         name: of the log.
@@ -75,7 +78,7 @@ def first_third_model(
 
     @cache
     def loads() -> TrainingLoads:
-        part = log_window(log.prepared, 0, int(len(log.prepared.log) * _PART))
+        part = _part_of(log.prepared)
         return heldout_loads(
             [part], settings.seed, training=size.training, validation=size.validation
         )
@@ -94,4 +97,11 @@ def first_third_model(
         loads=training_and_validation,
         steps=settings.generations,
     )
-    return ModelInService(network=store.network(task).q_network, stem=task.stem)
+    network = replace(store.network(task).q_network, protection=Protection())
+    return ModelInService(network=network, stem=task.stem)
+
+
+def _part_of(whole: PreparedLog) -> PreparedLog:
+    """The first jobs as a log of their own: no share is known of what came later."""
+    first = np.arange(int(len(whole.log) * _PART))
+    return prepare_log(whole.log.select(first), capacity=whole.capacity)

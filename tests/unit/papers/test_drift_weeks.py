@@ -86,6 +86,7 @@ def test_half_of_a_gain_is_lost_when_the_last_weeks_say_so() -> None:
     assert lost_at(run, -0.7) == 40 + 10  # of the last 26 weeks 11 cost twice as much
     assert lost_at(run_of([-0.7] * 80), -0.7) is None
     assert lost_at(run_of([0.0] * 10), -0.7) is None
+    assert lost_at(run, 0.1) is None  # nothing had been gained
     assert lost_at(run, -0.7, 8) == 40 + 3
 
 
